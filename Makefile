@@ -1,0 +1,14 @@
+# Everything a fresh machine needs beyond Python 3.11, gcc and make is installed into .venv by `install`.
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+.PHONY: install run test soak fuzz bench clean
+install: $(VENV)/installed
+$(VENV)/installed: pyproject.toml $(wildcard native/*.[ch])
+	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	touch $@
+test: install
+	$(PY) -m pytest
+clean:
+	rm -rf $(VENV) build native/build *.egg-info mpbroker/_native*.so

@@ -1,0 +1,34 @@
+/* The one extension module, mpbroker._native. Every binder file adds its functions and types here and
+ * holds argument checking and reference counting only; the work is done in files without Python.h. */
+#include "module.h"
+
+static int module_exec(PyObject *module)
+{
+    for (const mpb_binder *add = mpb_binders; *add != NULL; add++)
+        if ((*add)(module) < 0)
+            return -1;
+    return 0;
+}
+
+const mpb_binder mpb_binders[] = {
+    mpb_add_record,
+    mpb_add_codec,
+    NULL,
+};
+
+static PyModuleDef_Slot module_slots[] = {
+    {Py_mod_exec, module_exec},
+    {0, NULL},
+};
+
+static struct PyModuleDef module_def = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "mpbroker._native",
+    .m_doc = "The native core: rings, claims, append, codec, records.",
+    .m_slots = module_slots,
+};
+
+PyMODINIT_FUNC PyInit__native(void)
+{
+    return PyModuleDef_Init(&module_def);
+}

@@ -1,0 +1,13 @@
+/* Binders of the extension module: each py_*.c defines one mpb_add_* that fills the module. */
+#ifndef MPB_MODULE_H
+#define MPB_MODULE_H
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+typedef int (*mpb_binder)(PyObject *module);
+extern const mpb_binder mpb_binders[];
+
+int mpb_add_record(PyObject *module);
+int mpb_add_codec(PyObject *module);
+
+#endif
