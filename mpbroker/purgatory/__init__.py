@@ -1,0 +1,1 @@
+"""Delayed operations: requests that wait for data, acknowledgement or the controller. Knows no API."""

@@ -1,0 +1,125 @@
+"""DelayedOperation and its purgatory: try, else watch keys and wait for a deadline.
+
+Lives in one request handler process, which alone writes it: a parked request stays claimed by its handler in shared
+memory, so no other process completes it. Keys are small integers; the caller says which keys moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mpbroker.purgatory.timing_wheel import TimerEntry, TimingWheel
+
+
+class DelayedOperation:
+    """One parked request. Subclasses say when it is complete and what then happens.
+
+    `try_complete` returns True when the operation can be finished now; `on_complete` then runs exactly once, also after
+    expiry; `on_expiration` runs before it when the deadline passed first.
+    """
+
+    __slots__ = ("deadline_ms", "keys", "completed", "timer")
+
+    def __init__(self, deadline_ms: int, keys: Iterable[int]) -> None:
+        self.deadline_ms = deadline_ms
+        self.keys = tuple(keys)
+        self.completed = False
+        self.timer: TimerEntry | None = None
+
+    def try_complete(self) -> bool:
+        raise NotImplementedError
+
+    def on_complete(self) -> None:
+        raise NotImplementedError
+
+    def on_expiration(self) -> None:
+        """Nothing by default: the answer itself shows the timeout."""
+
+    def force_complete(self) -> bool:
+        """Finishes the operation if nobody did; returns whether this call did it."""
+        if self.completed:
+            return False
+        self.completed = True
+        if self.timer is not None:
+            self.timer.cancel()
+        self.on_complete()
+        return True
+
+
+class DelayedOperationPurgatory:
+    """The operations one handler has parked.
+
+    `arm(key)` is called whenever an operation starts, or goes on, watching a key: it must make later changes of that
+    key visible (the watcher bit of a partition) *before* the operation is tried once more, or a change between the
+    first try and the wait would be missed.
+    """
+
+    def __init__(self, now_ms: int, arm=lambda key: None) -> None:
+        self._wheel = TimingWheel(now_ms)
+        self._watchers: dict[int, dict[int, DelayedOperation]] = {}
+        self._arm = arm
+        self.expired_total = 0
+
+    def __len__(self) -> int:
+        return len({id(op) for watched in self._watchers.values() for op in watched.values()})
+
+    def try_complete_else_watch(self, operation: DelayedOperation) -> bool:
+        """Completes the operation now (True) or parks it until a key moves or its deadline passes (False)."""
+        if operation.try_complete():
+            operation.force_complete()
+            return True
+        for key in operation.keys:
+            self._watchers.setdefault(key, {})[id(operation)] = operation
+            self._arm(key)
+        if operation.try_complete():
+            self._finish(operation)
+            return True
+        operation.timer = self._wheel.add(operation.deadline_ms, lambda: self._expire(operation))
+        return False
+
+    def check(self, keys: Iterable[int]) -> int:
+        """Tries the operations watching these keys; what stays is armed again. Returns how many completed."""
+        completed = 0
+        for key in keys:
+            for operation in list(self._watchers.get(key, {}).values()):
+                completed += self._retry(operation)
+        return completed
+
+    def check_all(self) -> int:
+        """Tries everything: after a recovery, or when the set of moved keys overflowed."""
+        return self.check(list(self._watchers))
+
+    def _retry(self, operation: DelayedOperation) -> bool:
+        if operation.completed:
+            return False
+        if not operation.try_complete():
+            for key in operation.keys:
+                self._arm(key)
+            if not operation.try_complete():
+                return False
+        self._finish(operation)
+        return True
+
+    def advance(self, now_ms: int) -> int:
+        """Expires what is due. Returns how many operations expired."""
+        expired = self._wheel.advance(now_ms)
+        self.expired_total += expired
+        return expired
+
+    def next_due_ms(self) -> int | None:
+        return self._wheel.next_due_ms()
+
+    def _expire(self, operation: DelayedOperation) -> None:
+        if operation.completed:
+            return
+        operation.on_expiration()
+        self._finish(operation)
+
+    def _finish(self, operation: DelayedOperation) -> None:
+        for key in operation.keys:
+            watched = self._watchers.get(key)
+            if watched is not None:
+                watched.pop(id(operation), None)
+                if not watched:
+                    del self._watchers[key]
+        operation.force_complete()
