@@ -1,0 +1,34 @@
+"""A module that nothing imports, and no table names, is dead: it is deleted, not kept for later."""
+
+import re
+
+from tests.tidy.source_tree import ROOT, imports, modules
+
+#: Entry points: started by name, never imported.
+ENTRY_POINTS = {"mpbroker", "mpbroker.__main__", "mpbroker.cli.main"}
+
+
+def _named_in_source(module: str) -> bool:
+    """True when a table names the module as a string, as the process and command tables do."""
+    pattern = re.compile(rf"[\"']({re.escape(module)}|{re.escape(module.removeprefix('mpbroker.'))})[:\"']")
+    return any(pattern.search(path.read_text()) for path in modules().values())
+
+
+def test_no_dead_modules():
+    used = set().union(*(imports(path) for path in modules().values()))
+    makefile = (ROOT / "Makefile").read_text()
+    dead = [module for module, path in modules().items()
+            if module not in used | ENTRY_POINTS and path.name != "__init__.py"
+            and not _named_in_source(module) and f"-m {module}" not in makefile
+            and not module.startswith("mpbroker.server.handlers.") and not module.startswith("mpbroker.cli.")]
+    assert not dead, f"imported by nobody: {dead}"
+
+
+def test_no_workplace_leaks():
+    """No path of a developer's machine stands in the repository."""
+    pattern = re.compile(r"/work/(main|wt|shared)|/root/")
+    tracked = [p for folder in ("mpbroker", "native", "tests", "perf", "deploy", "docs", ".ci")
+               for p in (ROOT / folder).rglob("*") if p.is_file() and p.suffix in {".py", ".c", ".h", ".md", ".toml", ""}]
+    wrong = [str(path) for path in tracked if path.name != "test_dead_modules.py" and "build" not in path.parts
+             and pattern.search(path.read_text(errors="ignore"))]
+    assert not wrong, wrong
