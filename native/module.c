@@ -12,6 +12,7 @@ static int module_exec(PyObject *module)
 
 const mpb_binder mpb_binders[] = {
     mpb_add_record,
+    mpb_add_codec,
     NULL,
 };
 

@@ -1,0 +1,48 @@
+"""Every message class by API key: one module per API, request and response together. Constants, any process.
+
+Field names are Kafka's, in snake case. A new API is a new module and a new line in `_PAIRS`; a key that does not match
+its classes, or stands here twice, fails at import.
+"""
+
+from typing import Final
+
+from mpbroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from mpbroker.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from mpbroker.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from mpbroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from mpbroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from mpbroker.protocol.messages.fetch import FetchRequest, FetchResponse
+from mpbroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from mpbroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from mpbroker.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from mpbroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from mpbroker.protocol.messages.produce import ProduceRequest, ProduceResponse
+from mpbroker.protocol.schema import schema_of
+from mpbroker.protocol.types import Struct
+
+_PAIRS: Final[tuple[tuple[type[Struct], type[Struct]], ...]] = (
+    (ProduceRequest, ProduceResponse),
+    (FetchRequest, FetchResponse),
+    (ListOffsetsRequest, ListOffsetsResponse),
+    (MetadataRequest, MetadataResponse),
+    (FindCoordinatorRequest, FindCoordinatorResponse),
+    (ApiVersionsRequest, ApiVersionsResponse),
+    (CreateTopicsRequest, CreateTopicsResponse),
+    (DeleteTopicsRequest, DeleteTopicsResponse),
+    (InitProducerIdRequest, InitProducerIdResponse),
+    (DescribeConfigsRequest, DescribeConfigsResponse),
+    (CreatePartitionsRequest, CreatePartitionsResponse),
+)
+
+REQUESTS: Final[dict[int, type[Struct]]] = {}
+"""API key → request class."""
+
+RESPONSES: Final[dict[int, type[Struct]]] = {}
+"""API key → response class."""
+
+for _request, _response in _PAIRS:
+    _one, _other = schema_of(_request), schema_of(_response)
+    if _one._replace(is_request=False) != _other or not _one.is_request or _one.key in REQUESTS:
+        raise TypeError(f"{_request.__name__} and {_response.__name__} are not one API, or their key is taken")
+    REQUESTS[_one.key] = _request
+    RESPONSES[_one.key] = _response
