@@ -1,0 +1,91 @@
+"""Rows of the settings table: topics, replication, controller, groups, transactions. Pure data."""
+
+from mpbroker.config.kinds import INT_MOST, Kind
+from mpbroker.config.setting import Change, Setting
+
+CLUSTER_WIDE = Change.CLUSTER_WIDE
+INT, LONG, SHORT, STRING, BOOLEAN = Kind.INT, Kind.LONG, Kind.SHORT, Kind.STRING, Kind.BOOLEAN
+
+TOPICS = (
+    Setting("num.partitions", INT, 1, "Partitions of a topic created without a number.", least=1),
+    Setting("default.replication.factor", INT, 1, "Replicas of a topic created without a number.", least=1),
+    Setting("auto.create.topics.enable", BOOLEAN, True, "Create a topic when a client first asks for it."),
+    Setting("delete.topic.enable", BOOLEAN, True, "Allow topics to be deleted."),
+    Setting("min.insync.replicas", INT, 1, "In-sync replicas that a write with acks=all needs.", least=1,
+            change=CLUSTER_WIDE),
+    Setting("unclean.leader.election.enable", BOOLEAN, False,
+            "Let a replica that is not in sync become leader, losing records.", change=CLUSTER_WIDE, later=True),
+)
+
+REPLICATION = (
+    Setting("replica.lag.time.max.ms", LONG, 30000, "A follower behind for so long is no longer in sync.", least=1,
+            later=True),
+    Setting("replica.socket.timeout.ms", INT, 30000, "Timeout of a follower's requests.", least=1, later=True),
+    Setting("replica.socket.receive.buffer.bytes", INT, 65536, "Receive buffer of a follower's connection.", least=-1,
+            later=True),
+    Setting("replica.fetch.max.bytes", INT, 1048576, "Bytes a follower asks for per partition.", least=0, later=True),
+    Setting("replica.fetch.wait.max.ms", INT, 500, "Longest wait of a follower's fetch.", least=0, later=True),
+    Setting("replica.fetch.min.bytes", INT, 1, "Bytes a follower's fetch waits for.", least=0, later=True),
+    Setting("replica.fetch.response.max.bytes", INT, 10485760, "Bytes a follower asks for in all.", least=0, later=True),
+    Setting("replica.fetch.backoff.ms", INT, 1000, "Pause of a follower after an error.", least=0, later=True),
+    Setting("num.replica.fetchers", INT, 1, "Replica fetchers for each source broker.", least=1, change=CLUSTER_WIDE,
+            later=True),
+)
+
+CONTROLLER = (
+    Setting("auto.leader.rebalance.enable", BOOLEAN, True, "Move leadership back to preferred replicas.", later=True),
+    Setting("leader.imbalance.per.broker.percentage", INT, 10, "Imbalance that starts such a move.", least=0, later=True),
+    Setting("leader.imbalance.check.interval.seconds", LONG, 300, "How often imbalance is looked at.", least=1, later=True),
+    Setting("controller.socket.timeout.ms", INT, 30000, "Timeout of the controller's requests.", least=1, later=True),
+    Setting("controlled.shutdown.enable", BOOLEAN, True, "Hand leadership over before stopping.", later=True),
+    Setting("controlled.shutdown.max.retries", INT, 3, "Attempts to do so.", least=0, later=True),
+    Setting("controlled.shutdown.retry.backoff.ms", LONG, 5000, "Pause between them.", least=0, later=True),
+)
+
+GROUP_COORDINATOR = (
+    Setting("group.initial.rebalance.delay.ms", INT, 3000, "Wait for more members before a first rebalance.", least=0,
+            later=True),
+    Setting("group.min.session.timeout.ms", INT, 6000, "Shortest session timeout a member may ask for.", least=0,
+            later=True),
+    Setting("group.max.session.timeout.ms", INT, 1800000, "Longest session timeout a member may ask for.", least=0,
+            later=True),
+    Setting("group.max.size", INT, INT_MOST, "Most members of a group.", least=1, later=True),
+    Setting("offset.metadata.max.bytes", INT, 4096, "Longest text stored with a committed offset.", least=0, later=True),
+    Setting("offsets.topic.num.partitions", INT, 50, "Partitions of `__consumer_offsets`.", least=1, later=True),
+    Setting("offsets.topic.replication.factor", SHORT, 3, "Replicas of `__consumer_offsets`.", least=1, later=True),
+    Setting("offsets.topic.segment.bytes", INT, 104857600, "Segment size of `__consumer_offsets`.", least=1, later=True),
+    Setting("offsets.retention.minutes", INT, 10080, "How long the offsets of an empty group are kept.", least=1,
+            later=True),
+    Setting("offsets.retention.check.interval.ms", LONG, 600000, "How often old offsets are removed.", least=1,
+            later=True),
+    Setting("offsets.commit.timeout.ms", INT, 5000, "Longest wait of an offset commit for its replicas.", least=1,
+            later=True),
+)
+
+TRANSACTIONS = (
+    Setting("transaction.max.timeout.ms", INT, 900000, "Longest transaction timeout a producer may ask for.", least=1,
+            later=True),
+    Setting("transactional.id.expiration.ms", INT, 604800000, "How long an unused transactional id is kept.", least=1,
+            later=True),
+    Setting("transaction.state.log.num.partitions", INT, 50, "Partitions of `__transaction_state`.", least=1, later=True),
+    Setting("transaction.state.log.replication.factor", SHORT, 3, "Replicas of `__transaction_state`.", least=1,
+            later=True),
+    Setting("transaction.state.log.min.isr", INT, 2, "In-sync replicas `__transaction_state` needs.", least=1, later=True),
+    Setting("transaction.state.log.segment.bytes", INT, 104857600, "Segment size of `__transaction_state`.", least=1,
+            later=True),
+    Setting("transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10000,
+            "How often transactions past their timeout are aborted.", least=1, later=True),
+    Setting("transaction.remove.expired.transaction.cleanup.interval.ms", INT, 3600000,
+            "How often expired transactional ids are removed.", least=1, later=True),
+    Setting("transaction.partition.verification.enable", BOOLEAN, True,
+            "Check that a partition was added to the transaction before records are taken.", change=CLUSTER_WIDE,
+            later=True),
+)
+
+GROUPS = (
+    ("Topics", TOPICS),
+    ("Replication", REPLICATION),
+    ("Controller", CONTROLLER),
+    ("Consumer groups", GROUP_COORDINATOR),
+    ("Transactions", TRANSACTIONS),
+)

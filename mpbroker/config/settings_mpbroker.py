@@ -1,0 +1,67 @@
+"""Rows of the settings table that Kafka does not have; their names begin with `mpbroker.`. Pure data."""
+
+from mpbroker.config.kinds import INT_MOST, LONG_MOST, Kind
+from mpbroker.config.setting import Change, Setting
+
+CLUSTER_WIDE = Change.CLUSTER_WIDE
+INT, LONG, STRING, BOOLEAN = Kind.INT, Kind.LONG, Kind.STRING, Kind.BOOLEAN
+MIB = 1024 * 1024
+
+DURABILITY = (
+    Setting("mpbroker.log.flush", STRING, "none",
+            "`commit` acknowledges a write only after it is synced to disk; `none` leaves syncing to `log.flush.*` and "
+            "the system, as Kafka does.", allowed=("none", "commit")),
+)
+
+TRACES = (
+    Setting("mpbroker.trace.enabled", BOOLEAN, True, "Write one trace record for every request."),
+    Setting("mpbroker.trace.dir", STRING, None, "Where trace segments go; `traces` in the data directory when not set."),
+    Setting("mpbroker.trace.segment.bytes", LONG, 256 * MIB, "Size at which a new trace segment begins.", least=4096 * 2,
+            change=CLUSTER_WIDE),
+    Setting("mpbroker.trace.segment.ms", LONG, 60000, "Age at which a new trace segment begins.", least=100,
+            change=CLUSTER_WIDE),
+    Setting("mpbroker.trace.retention.bytes", LONG, 10240 * MIB,
+            "Size of all trace segments above which the oldest are deleted; -1: none.", least=-1, change=CLUSTER_WIDE),
+    Setting("mpbroker.trace.retention.ms", LONG, 604800000, "Age at which a trace segment is deleted; -1: never.",
+            least=-1, change=CLUSTER_WIDE),
+)
+
+QUEUES = (
+    Setting("mpbroker.queue.discipline", STRING, "fifo", "How a handler chooses among waiting requests of the data plane.",
+            allowed=("fifo",)),
+    Setting("mpbroker.control.reserved.handlers", INT, 1,
+            "Handlers that take only requests of the control plane, beside `num.io.threads`; none without a control plane.",
+            least=1, most=8),
+    Setting("mpbroker.entries.per.processor", INT, 4096, "Requests in flight on the connections of one processor.",
+            least=16, most=131072),
+    Setting("mpbroker.arena.bytes.per.processor", LONG, 256 * MIB,
+            "Address space for received requests of one processor; memory is used only as far as requests fill it.",
+            least=MIB, most=2**40),
+    Setting("mpbroker.frame.timeout.ms", LONG, 60000,
+            "A connection whose request has begun but made no progress for so long is closed.", least=1),
+)
+
+TABLES = (
+    Setting("mpbroker.max.topics", INT, 4096, "Topics this broker can hold; creating more is refused.", least=1,
+            most=2**20),
+    Setting("mpbroker.max.partitions", INT, 16384, "Partitions this broker can hold; creating more is refused.", least=1,
+            most=2**20),
+    Setting("mpbroker.max.producers", INT, 65536,
+            "Idempotent producers remembered over all partitions; then the longest idle one is forgotten.", least=16,
+            most=2**24),
+)
+
+STOPPING = (
+    Setting("mpbroker.drain.timeout.ms", LONG, 4000, "How long requests in hand may go on after SIGTERM.", least=0,
+            most=INT_MOST, change=CLUSTER_WIDE),
+    Setting("mpbroker.stop.timeout.ms", LONG, 1000, "How long processes may take to end after that; then they are killed.",
+            least=1, most=LONG_MOST, change=CLUSTER_WIDE),
+)
+
+GROUPS = (
+    ("mpbroker: durability", DURABILITY),
+    ("mpbroker: traces", TRACES),
+    ("mpbroker: queues", QUEUES),
+    ("mpbroker: tables", TABLES),
+    ("mpbroker: stopping", STOPPING),
+)

@@ -1,0 +1,105 @@
+"""Rows of the settings table: identity, listeners, sockets, connections, request queues. Pure data."""
+
+from mpbroker.config.kinds import INT_MOST, LONG_MOST, Kind
+from mpbroker.config.setting import Change, Setting
+
+PER_BROKER, CLUSTER_WIDE = Change.PER_BROKER, Change.CLUSTER_WIDE
+INT, LONG, STRING, BOOLEAN = Kind.INT, Kind.LONG, Kind.STRING, Kind.BOOLEAN
+
+IDENTITY = (
+    Setting("node.id", INT, 0, "Number of this broker in its cluster; `broker.id` is the same setting.", least=0),
+    Setting("broker.id", INT, 0, "The older name of `node.id`; if both are given they must agree.", least=0),
+    Setting("broker.rack", STRING, None, "Rack or zone of this broker, told to clients in Metadata.", later=True),
+)
+
+LISTENERS = (
+    Setting("listeners", STRING, "PLAINTEXT://127.0.0.1:9092",
+            "Where the broker listens: NAME://HOST:PORT, separated by commas. An empty host means every interface, port 0 "
+            "any free port. (Kafka's default is every interface; ours is loopback only.)",
+            change=PER_BROKER, restart=True),
+    Setting("advertised.listeners", STRING, None,
+            "The addresses told to clients, by listener name; `listeners` when not set. Port 0 stands for the bound port.",
+            change=PER_BROKER, restart=True),
+    Setting("listener.security.protocol.map", STRING,
+            "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
+            "Security protocol of each listener name: NAME:PROTOCOL, separated by commas.",
+            change=PER_BROKER, restart=True),
+    Setting("control.plane.listener.name", STRING, None,
+            "The listener whose requests have their own acceptor, processor, queue and handler, so that they never wait "
+            "behind data (KIP-291). Not set: no control plane."),
+    Setting("inter.broker.listener.name", STRING, None,
+            "The listener brokers use among each other. Not set: the one that `security.inter.broker.protocol` names, or "
+            "the first data listener when that is not set either."),
+    Setting("security.inter.broker.protocol", STRING, "PLAINTEXT",
+            "Names the brokers' own listener by its protocol; not together with `inter.broker.listener.name`.",
+            allowed=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
+)
+
+SOCKETS = (
+    Setting("socket.send.buffer.bytes", INT, 102400, "Send buffer of each connection; -1 leaves it to the system.",
+            least=-1),
+    Setting("socket.receive.buffer.bytes", INT, 102400, "Receive buffer of each connection; -1 leaves it to the system.",
+            least=-1),
+    Setting("socket.request.max.bytes", INT, 104857600,
+            "Largest request accepted; a larger one closes its connection.", least=1),
+    Setting("socket.listen.backlog.size", INT, 50, "Connections the kernel keeps waiting for accept, per listener.",
+            least=1),
+    Setting("connections.max.idle.ms", LONG, 600000, "A connection without requests for so long is closed.", least=1),
+    Setting("connection.failed.authentication.delay.ms", INT, 100,
+            "Delay before a connection that failed to authenticate is closed.", least=0, later=True),
+    Setting("max.connections", INT, INT_MOST,
+            "Connections at one time; the acceptor waits when they are reached.",
+            least=0, change=CLUSTER_WIDE, scoped=True),
+    Setting("max.connections.per.ip", INT, INT_MOST,
+            "Connections at one time from one address; more are closed. 0 only together with overrides.",
+            least=0, change=CLUSTER_WIDE),
+    Setting("max.connections.per.ip.overrides", STRING, "",
+            "Other limits for single addresses: HOST:COUNT, separated by commas.", change=CLUSTER_WIDE),
+    Setting("max.connection.creation.rate", INT, INT_MOST,
+            "New connections a second; the acceptor slows down above it.",
+            least=0, change=CLUSTER_WIDE, scoped=True),
+)
+
+REQUESTS = (
+    Setting("num.network.threads", INT, None, "Processors (network processes) for each data listener.",
+            least=1, most=32, change=CLUSTER_WIDE, scoped=True, restart=True,
+            from_cores=lambda cores: max(1, cores // 2), cores_formula="max(1, cores / 2)"),
+    Setting("num.io.threads", INT, None, "Request handlers (processes that execute requests of the data plane).",
+            least=1, most=64, change=CLUSTER_WIDE, restart=True,
+            from_cores=lambda cores: max(2, cores), cores_formula="max(2, cores)"),
+    Setting("background.threads", INT, 10, "Kafka's pool for background work; mpbroker has one process per duty instead.",
+            least=1, change=CLUSTER_WIDE, later=True),
+    Setting("queued.max.requests", INT, 500,
+            "Requests that may wait for a handler on the data plane; then processors stop reading.", least=1, most=65536),
+    Setting("queued.max.request.bytes", LONG, -1,
+            "Bytes of requests that may wait; then processors stop reading. -1: no limit of its own.", least=-1),
+    Setting("request.timeout.ms", INT, 30000, "How long the broker waits for an answer to a request of its own.",
+            least=1, later=True),
+    Setting("max.request.partition.size.limit", INT, 2000, "Partitions one request may name where Kafka bounds it.",
+            least=1, later=True),
+    Setting("fetch.max.bytes", INT, 57671680, "Most bytes one Fetch answer carries, whatever the client asks.",
+            least=1024),
+    Setting("max.incremental.fetch.session.cache.slots", INT, 1000, "Fetch sessions remembered; none are given out yet.",
+            least=0, later=True),
+    Setting("fetch.purgatory.purge.interval.requests", INT, 1000,
+            "Completed waiting fetches after which their watch lists are cleaned.", least=1),
+    Setting("producer.purgatory.purge.interval.requests", INT, 1000,
+            "Completed waiting produces after which their watch lists are cleaned.", least=1),
+    Setting("delete.records.purgatory.purge.interval.requests", INT, 1,
+            "Completed waiting record deletions after which their watch lists are cleaned.", least=1, later=True),
+)
+
+QUOTAS = (
+    Setting("quota.window.num", INT, 11, "Samples kept for each rate that a quota bounds.", least=1),
+    Setting("quota.window.size.seconds", INT, 1, "Length of one such sample.", least=1),
+    Setting("metrics.num.samples", INT, 2, "Samples kept for each measured rate.", least=1, later=True),
+    Setting("metrics.sample.window.ms", LONG, 30000, "Length of one such sample.", least=1, most=LONG_MOST, later=True),
+)
+
+GROUPS = (
+    ("Identity", IDENTITY),
+    ("Listeners", LISTENERS),
+    ("Sockets and connections", SOCKETS),
+    ("Requests", REQUESTS),
+    ("Rates and quotas", QUOTAS),
+)
