@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
-.PHONY: install run test soak fuzz bench clean
+.PHONY: install run test soak fuzz bench docs clean
 install: $(VENV)/installed
 $(VENV)/installed: pyproject.toml $(wildcard native/*.[ch])
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -10,5 +10,7 @@ $(VENV)/installed: pyproject.toml $(wildcard native/*.[ch])
 	touch $@
 test: install
 	$(PY) -m pytest
+docs: install
+	$(PY) -m mpbroker.config.document
 clean:
 	rm -rf $(VENV) build native/build *.egg-info mpbroker/_native*.so

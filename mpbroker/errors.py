@@ -178,7 +178,9 @@ def error_name(code: int) -> str:
 
 
 class MpbrokerError(Exception):
-    """Root of every exception mpbroker raises itself."""
+    """Root of every exception mpbroker raises itself. `exit_code`: how a command ends that it stops."""
+
+    exit_code: int = 1
 
 
 class ProtocolError(MpbrokerError):
@@ -197,11 +199,34 @@ class BufferTooSmall(MpbrokerError):
 class ConfigError(MpbrokerError):
     """A setting that cannot be used; the message names the key, the value and what is allowed."""
 
+    exit_code = 2
+
     def __init__(self, key: str, value: object, allowed: str) -> None:
         super().__init__(f"{key}={value}: allowed is {allowed}")
         self.key = key
         self.value = value
         self.allowed = allowed
+
+
+class DataDirectoryInUse(MpbrokerError):
+    """Another process works in the data directory. `pid` is 0 when it did not write its number down."""
+
+    exit_code = 3
+
+    def __init__(self, path: str, pid: int) -> None:
+        super().__init__(f"data directory {path} is in use by pid {pid or 'unknown'}")
+        self.path = path
+        self.pid = pid
+
+
+class NothingRuns(MpbrokerError):
+    """No broker runs on the data directory that a command was to reach."""
+
+    exit_code = 3
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"no broker runs on data directory {path}")
+        self.path = path
 
 
 class KafkaError(MpbrokerError):

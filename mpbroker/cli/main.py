@@ -1,0 +1,111 @@
+"""The `mpbroker` command: finds the subcommand's module, parses its arguments, turns errors into sentences and exit codes.
+
+A command is a module of this package with `DESCRIPTION`, `EXAMPLES` (pairs of command line and meaning), `define(parser)`
+and `run(arguments) -> exit code`. To add one, write the module and its line in `COMMANDS`. Nothing else is imported before
+the command is known, so that `mpbroker start` answers its first request soon.
+
+Exit codes: 0 clean, 1 failure while running, 2 configuration or usage, 3 data directory in use (for commands that reach a
+running broker: nothing runs there).
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from mpbroker.errors import MpbrokerError
+
+if TYPE_CHECKING:
+    import argparse
+
+OK, FAILED, USAGE, NOT_AVAILABLE = 0, 1, 2, 3
+
+COMMANDS = {
+    "start": "run a broker in the foreground",
+    "format": "prepare a data directory without starting a broker",
+}
+
+_FIRST_STEPS = (
+    ("mpbroker start", "a broker on 127.0.0.1:9092, its records in ./mpbroker-data"),
+    ("mpbroker COMMAND --help", "what a command takes, with examples"),
+)
+
+
+class UsageError(MpbrokerError):
+    """The command line cannot be understood."""
+
+    exit_code = USAGE
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code. Every expected error is one sentence on stderr."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _dispatch(words)
+        sys.stdout.flush()
+        return code
+    except MpbrokerError as error:
+        return _complain(str(error), error.exit_code)
+    except BrokenPipeError:
+        # Whoever read our output has gone (`| head`): nobody is left to tell, and Python must not try again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return _complain(f"{where}{error.strerror or error}", FAILED)
+    except KeyboardInterrupt:
+        return _complain("interrupted", FAILED)
+
+
+def _dispatch(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(overview())
+        return OK if words else USAGE
+    if words[0] in ("-V", "--version"):
+        from mpbroker import __version__
+
+        print(f"mpbroker {__version__}")
+        return OK
+    command = load(words[0])
+    arguments = parser_for(words[0], command).parse_args(words[1:])
+    return int(command.run(arguments))
+
+
+def load(name: str) -> Any:
+    """The module of a command; UsageError for an unknown one."""
+    if name not in COMMANDS:
+        raise UsageError(f"there is no command {name!r}; there are: {', '.join(COMMANDS)}")
+    return import_module(f"mpbroker.cli.{name.replace('-', '_')}")
+
+
+def parser_for(name: str, command: Any) -> "argparse.ArgumentParser":
+    """The argument parser of a command; its mistakes become UsageErrors."""
+    import argparse
+
+    class Parser(argparse.ArgumentParser):
+        def error(self, message: str) -> NoReturn:
+            raise UsageError(f"{message} ({self.prog} --help shows what it takes)")
+
+    parser = Parser(prog=f"mpbroker {name}", description=command.DESCRIPTION, epilog=example_text(command.EXAMPLES),
+                    formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    command.define(parser)
+    return parser
+
+
+def overview() -> str:
+    """The help of the command itself."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:{width}}  {summary}" for name, summary in COMMANDS.items()]
+    return "\n".join(["usage: mpbroker COMMAND …", "", "A Kafka-compatible broker made of cooperating processes.", "",
+                      "commands:", *lines, "", example_text(_FIRST_STEPS)])
+
+
+def example_text(examples: Sequence[tuple[str, str]]) -> str:
+    """Examples as they stand at the end of a help text."""
+    return "\n".join(["examples:", *(f"  {line}\n      {meaning}" for line, meaning in examples)])
+
+
+def _complain(sentence: str, code: int) -> int:
+    print(f"mpbroker: {sentence}", file=sys.stderr)
+    return code

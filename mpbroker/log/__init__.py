@@ -1,0 +1,1 @@
+"""The log: segments, indexes, recovery, and the data directory that holds them."""

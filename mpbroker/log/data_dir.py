@@ -1,0 +1,183 @@
+"""The data directory itself: its lock, its identity (meta.properties), whether it can be written.
+
+The supervisor locks and prepares it before it forks; `format` prepares it without a broker; `status` and `stop` only look
+who holds it. The lock is an open-file-description lock: forked workers that keep the descriptor keep the lock, so a new
+broker cannot start beside workers that outlive their supervisor by a moment; asking for the holder takes no lock; and a
+Kafka on the same directory is shut out too.
+"""
+
+import base64
+import errno
+import fcntl
+import os
+import struct
+from collections.abc import Callable
+from typing import NamedTuple
+
+from mpbroker.config.properties import parse_properties
+from mpbroker.errors import ConfigError, DataDirectoryInUse
+
+LOCK_FILE = ".lock"
+META_FILE = "meta.properties"
+META_VERSION = 1
+MAX_META_BYTES = 64 * 1024
+
+_FLOCK = "hhqqi4x"  # struct flock of 64-bit Linux: type, whence, start, length, pid
+_KEY = "log.dirs"
+
+
+class MetaProperties(NamedTuple):
+    """What meta.properties says. Ids are 22 characters of URL-safe base64; node_id is a broker's number."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: str
+
+
+class DataDirLock:
+    """The lock of a data directory, held until `close` or until the last process with the descriptor ends."""
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self.descriptor = descriptor
+
+    def close(self) -> None:
+        """Give the lock up (in this process; forked ones that kept the descriptor still hold it)."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+
+def create(path: str) -> None:
+    """Make the directory if it is not there and prove that files can be made in it; ConfigError otherwise."""
+    probe = os.path.join(path, f".writable-{os.getpid()}")
+    try:
+        os.makedirs(path, exist_ok=True)
+        os.close(os.open(probe, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        os.unlink(probe)
+    except OSError as error:
+        raise _unusable(path, error) from None
+
+
+def lock(path: str) -> DataDirLock:
+    """Take the lock and write our pid into it. DataDirectoryInUse names the pid that has it."""
+    name = os.path.join(path, LOCK_FILE)
+    try:
+        descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise _unusable(path, error) from None
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _whole_file(fcntl.F_WRLCK))
+    except OSError as error:
+        pid = _pid_in(descriptor)
+        os.close(descriptor)
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            raise DataDirectoryInUse(path, pid) from None
+        raise _unusable(path, error) from None
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+    return DataDirLock(path, descriptor)
+
+
+def holder(path: str) -> int | None:
+    """The pid of the broker that holds the directory (0 when it is not written down), None when nobody does."""
+    try:
+        descriptor = os.open(os.path.join(path, LOCK_FILE), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        found = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _whole_file(fcntl.F_WRLCK))
+        return None if struct.unpack(_FLOCK, found)[0] == fcntl.F_UNLCK else _pid_in(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _whole_file(kind: int) -> bytes:
+    return struct.pack(_FLOCK, kind, os.SEEK_SET, 0, 0, 0)
+
+
+def _pid_in(descriptor: int) -> int:
+    text = os.pread(descriptor, 32, 0).strip()
+    return int(text) if text.isdigit() else 0
+
+
+def prepare(path: str, node_id: int, cluster_id: str | None = None,
+            random_bytes: Callable[[int], bytes] = os.urandom) -> MetaProperties:
+    """The identity of the directory; a fresh one is given the node id and a cluster id (a new one unless given).
+
+    ConfigError when the directory belongs to another node or cluster.
+    """
+    found = read_meta(path)
+    if found is None:
+        meta = MetaProperties(cluster_id or new_id(random_bytes), node_id, new_id(random_bytes))
+        write_meta(path, meta)
+        return meta
+    if found.node_id != node_id:
+        raise ConfigError("node.id", node_id, f"{found.node_id}, the node that data directory {path} belongs to")
+    if cluster_id is not None and found.cluster_id != cluster_id:
+        raise ConfigError("cluster id", cluster_id, f"{found.cluster_id}, the cluster that data directory {path} belongs to")
+    return found
+
+
+def read_meta(path: str) -> MetaProperties | None:
+    """What meta.properties says, None when there is none. Both of Kafka's versions (0: broker.id, 1: node.id) are read."""
+    name = os.path.join(path, META_FILE)
+    try:
+        with open(name, encoding="utf-8") as file:
+            pairs = {key: value for key, value, _ in parse_properties(file.read(MAX_META_BYTES), name)}
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(_KEY, name, f"a {META_FILE} that can be read ({error})") from None
+    node_id = pairs.get("node.id", pairs.get("broker.id", ""))
+    cluster_id = pairs.get("cluster.id", "")
+    if not (node_id.isdecimal() and len(node_id) <= 10 and cluster_id):
+        raise ConfigError(_KEY, name, f"a {META_FILE} with node.id and cluster.id")
+    return MetaProperties(cluster_id, int(node_id), pairs.get("directory.id", ""))
+
+
+def write_meta(path: str, meta: MetaProperties) -> None:
+    """Write meta.properties so that it is there whole or not at all."""
+    name = os.path.join(path, META_FILE)
+    text = (f"version={META_VERSION}\nnode.id={meta.node_id}\ncluster.id={meta.cluster_id}\n"
+            f"directory.id={meta.directory_id}\n")
+    try:
+        with open(name + ".tmp", "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name + ".tmp", name)
+        _sync_directory(path)
+    except OSError as error:
+        raise _unusable(path, error) from None
+
+
+def _sync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def new_id(random_bytes: Callable[[int], bytes] = os.urandom) -> str:
+    """A random id as Kafka writes them: 16 bytes (UUID version 4) in 22 base64 characters, the first never '-'."""
+    while True:
+        raw = bytearray(random_bytes(16))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        text = base64.urlsafe_b64encode(raw).decode("ascii").rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
+def is_id(text: str) -> bool:
+    """Whether a text can be a cluster id: 22 base64 characters that stand for 16 bytes."""
+    try:
+        return len(text) == 22 and len(base64.b64decode(text + "==", altchars=b"-_", validate=True)) == 16
+    except ValueError:
+        return False
+
+
+def _unusable(path: str, error: OSError) -> ConfigError:
+    return ConfigError(_KEY, path, f"a directory that can be written ({error.strerror or error})")
