@@ -1,0 +1,1 @@
+"""What a request handler process does with a request: dispatch, produce, fetch, metadata, administration."""

@@ -1,0 +1,32 @@
+"""All APIs this broker serves, gathered explicitly: adding one is a handler file and a line here."""
+
+from __future__ import annotations
+
+from mpbroker.server.apis import ApiTable
+from mpbroker.server.handlers import (
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_configs,
+    fetch,
+    find_coordinator,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    produce,
+)
+
+API_TABLE = ApiTable((
+    produce.API,
+    fetch.API,
+    list_offsets.API,
+    metadata.API,
+    find_coordinator.API,
+    api_versions.API,
+    create_topics.API,
+    delete_topics.API,
+    init_producer_id.API,
+    describe_configs.API,
+    create_partitions.API,
+))

@@ -1,0 +1,105 @@
+"""The table of served APIs and the dispatch of one request. Runs in request handlers; the table is fixed at import.
+
+A handler module declares one `Api` row: its key, the versions it serves, its messages and three functions. What
+ApiVersions advertises, and what processors let through, is computed from these rows, so nothing is listed twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mpbroker.errors import ErrorCode, ProtocolError
+from mpbroker.protocol.api_keys import API_NAMES
+from mpbroker.protocol.codec import decode
+from mpbroker.protocol.headers import decode_request_header
+
+#: What a handler returns instead of a response message.
+PARKED = object()  # a delayed operation holds the request and answers later
+NO_ANSWER = object()  # acks=0: nothing is sent, the connection goes on
+CLOSE = object()  # the only way to tell an acks=0 producer of an error
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One API this broker serves.
+
+    `handle(context, request, message)` returns a response message or one of the three values above. `failed(message,
+    version, code)` builds the answer Kafka gives when the whole request fails with one code (an exception in a
+    handler is −1). `served_from` is the lowest version that is really executed: below it the connection is closed,
+    although the version is advertised (Produce 0 to 2, which old librdkafka needs to see).
+    """
+
+    key: int
+    versions: tuple[int, int]
+    request: type
+    handle: Callable[[Any, Any, Any], Any]
+    failed: Callable[[Any, int, int], Any]
+    served_from: int = 0
+
+
+class ApiTable:
+    """The registry: key → Api. Registering a key twice is a mistake in the source and ends the start."""
+
+    def __init__(self, apis: tuple[Api, ...]) -> None:
+        self.by_key: dict[int, Api] = {}
+        for api in apis:
+            if api.key in self.by_key:
+                raise AssertionError(f"API key {api.key} is registered twice")
+            self.by_key[api.key] = api
+
+    def versions(self) -> dict[int, tuple[int, int]]:
+        """Key → (lowest, highest) advertised version, in key order."""
+        return {key: self.by_key[key].versions for key in sorted(self.by_key)}
+
+
+def dispatch(context, request) -> None:
+    """Executes one claimed request and sends, parks or closes. Never raises for what a client sent."""
+    api = context.apis.by_key.get(request.api_key)
+    if api is None:
+        return context.refuse(request, "unknown_api_key")
+    if not api.versions[0] <= request.api_version <= api.versions[1]:
+        return _unsupported_version(context, request, api)
+    if request.api_version < api.served_from:
+        return context.refuse(request, "version_not_served")
+    try:
+        header = decode_request_header(request.payload)
+        message = decode(api.request, request.api_version, request.payload, header.body_offset)
+    except ProtocolError as error:
+        return context.refuse(request, "malformed_body", error)
+    request_context = request
+    context.client_id = header.client_id
+    _execute(context, request_context, api, message)
+
+
+def _unsupported_version(context, request, api: Api) -> None:
+    if api.key != _API_VERSIONS_KEY:
+        return context.refuse(request, "unsupported_version")
+    context.answer(request, api.failed(None, 0, ErrorCode.UNSUPPORTED_VERSION), version=0)
+
+
+def _execute(context, request, api: Api, message) -> None:
+    try:
+        result = api.handle(context, request, message)
+        send_result(context, request, result)
+    except Exception as error:  # one broken request is error -1 for that request; the handler goes on
+        context.log.exception("request_failed", error, api=API_NAMES.get(api.key, str(api.key)),
+                              version=request.api_version)
+        context.count("handler_exceptions")
+        context.answer(request, api.failed(message, request.api_version, ErrorCode.UNKNOWN_SERVER_ERROR))
+
+
+def send_result(context, request, result) -> None:
+    """Sends what a handler, or a delayed operation, came to."""
+    if result is PARKED:
+        return
+    if result is NO_ANSWER:
+        context.port.answer_none(request)
+    elif result is CLOSE:
+        context.port.answer_close(request, 0)
+    else:
+        context.answer(request, result)
+
+
+_API_VERSIONS_KEY = 18

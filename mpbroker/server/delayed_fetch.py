@@ -1,0 +1,41 @@
+"""DelayedFetch: a long poll that waits for bytes. Lives in the handler that claimed the request.
+
+It completes when enough bytes are there, when any partition answers with an error, when the log rolled or was cut
+under a fetch offset, or at its deadline; then everything is planned and read anew.
+"""
+
+from __future__ import annotations
+
+from mpbroker.purgatory.delayed_operation import DelayedOperation
+from mpbroker.server.replica_read import FetchPlan, plan_fetch
+
+
+class DelayedFetch(DelayedOperation):
+    """`complete(context, request, message, plan)` builds and sends the answer."""
+
+    PARKED_KIND = 2
+    __slots__ = ("context", "request", "message", "send", "plan")
+
+    def __init__(self, context, request, message, plan: FetchPlan, send) -> None:
+        deadline_ms = context.clock.monotonic_ms() + message.max_wait_ms
+        super().__init__(deadline_ms, {read.ordinal for read in plan.reads()})
+        self.context = context
+        self.request = request
+        self.message = message
+        self.send = send
+        self.plan: FetchPlan | None = None
+
+    def try_complete(self) -> bool:
+        self.context.metadata.refresh()
+        plan = plan_fetch(self.context, self.message, self.request.api_version)
+        if plan.has_error or plan.total_bytes >= max(self.message.min_bytes, 0):
+            self.plan = plan
+            return True
+        return False
+
+    def on_expiration(self) -> None:
+        self.request.flag_timed_out()
+        self.plan = plan_fetch(self.context, self.message, self.request.api_version)
+
+    def on_complete(self) -> None:
+        self.send(self.context, self.request, self.message, self.plan)

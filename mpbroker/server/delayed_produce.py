@@ -1,0 +1,74 @@
+"""DelayedProduce: an append that waits until it may be acknowledged. Lives in the handler that claimed the request.
+
+"Appended" is not "may be acknowledged": acks=all waits for the high watermark, `mpbroker.log.flush=commit` for the
+log keeper's sync. The required offsets stand in the request's result cells too, so a re-run after this handler's death
+parks again with the same offsets.
+"""
+
+from __future__ import annotations
+
+from mpbroker.errors import ErrorCode
+from mpbroker.purgatory.delayed_operation import DelayedOperation
+
+
+class _Pending:
+    """One partition that is not acknowledged yet."""
+
+    __slots__ = ("ordinal", "required_offset", "result", "leader_epoch")
+
+    def __init__(self, ordinal: int, required_offset: int, result, leader_epoch: int) -> None:
+        self.ordinal = ordinal
+        self.required_offset = required_offset
+        self.result = result
+        self.leader_epoch = leader_epoch
+
+
+class DelayedProduce(DelayedOperation):
+    """Completes when every pending partition is acknowledged or failed; at the deadline the rest is timed out."""
+
+    PARKED_KIND = 1
+    __slots__ = ("context", "request", "response", "pending", "acks")
+
+    def __init__(self, context, request, deadline_ms: int, acks: int, pending: list[_Pending], response) -> None:
+        super().__init__(deadline_ms, {entry.ordinal for entry in pending})
+        self.context = context
+        self.request = request
+        self.response = response
+        self.pending = pending
+        self.acks = acks
+
+    @classmethod
+    def of(cls, context, request, message, results, response) -> DelayedProduce | None:
+        """The operation for the partitions still waiting; None when all may be acknowledged now."""
+        pending = [_Pending(cell.ordinal, cell.end_offset, result, cell.leader_epoch)
+                   for number, result in enumerate(results)
+                   if not result.error_code and (cell := context.port.cell(request, number)) is not None]
+        deadline_ms = context.clock.monotonic_ms() + max(message.timeout_ms, 0)
+        operation = cls(context, request, deadline_ms, message.acks, pending, response)
+        return None if operation.try_complete() else operation
+
+    def try_complete(self) -> bool:
+        self.pending = [entry for entry in self.pending if not self._settled(entry)]
+        return not self.pending
+
+    def _settled(self, entry: _Pending) -> bool:
+        state = self.context.log_manager.state(entry.ordinal)
+        if state is None:
+            entry.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            return True
+        if state.leader_epoch != entry.leader_epoch:
+            entry.result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return True
+        if self.acks == -1 and state.hw < entry.required_offset:
+            return False
+        flushed = not self.context.log_manager.flush_on_commit or state.flushed >= entry.required_offset
+        return flushed
+
+    def on_expiration(self) -> None:
+        self.request.flag_timed_out()
+        for entry in self.pending:
+            entry.result.error_code = ErrorCode.REQUEST_TIMED_OUT
+            entry.result.base_offset = -1
+
+    def on_complete(self) -> None:
+        self.context.answer(self.request, self.response)

@@ -1,0 +1,96 @@
+"""Fetch (key 1), versions 4 to 11: read record batches, at once or when enough have arrived.
+
+Sessions (KIP-227) are refused politely: the session id answered is always 0, so clients send full requests. A request
+that continues a session gets FETCH_SESSION_ID_NOT_FOUND. Not done: followers (NOT_LEADER_OR_FOLLOWER), preferred
+read replicas (KIP-392, always −1).
+"""
+
+from __future__ import annotations
+
+from mpbroker.errors import ErrorCode
+from mpbroker.protocol.api_keys import ApiKey
+from mpbroker.protocol.headers import encode_response_frame_into
+from mpbroker.protocol.codec import encoded_size
+from mpbroker.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from mpbroker.server.apis import PARKED, Api
+from mpbroker.server.delayed_fetch import DelayedFetch
+from mpbroker.server.replica_read import FetchPlan, fill, plan_fetch
+
+INITIAL_EPOCH, FINAL_EPOCH = 0, -1
+FRAME_OVERHEAD_BYTES = 16  # length, correlation id, and room for a flexible header
+MOST_READ_ATTEMPTS = 3  # a log truncated between plan and read is planned again, then answered empty
+
+
+def handle(context, request, message: FetchRequest):
+    if request.api_version >= 7 and message.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
+        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    context.metadata.refresh()
+    plan = plan_fetch(context, message, request.api_version)
+    partitions = sum(len(topic.partitions) for topic in message.topics)
+    if message.max_wait_ms <= 0 or not partitions or plan.has_error or plan.total_bytes >= message.min_bytes:
+        return send(context, request, message, plan)
+    context.port.park(request, DelayedFetch.PARKED_KIND)
+    context.purgatory.try_complete_else_watch(DelayedFetch(context, request, message, plan, send))
+    return PARKED
+
+
+def send(context, request, message: FetchRequest, plan: FetchPlan):
+    """Reads the planned ranges straight into the answer's memory and hands it over. Always answers."""
+    for _ in range(MOST_READ_ATTEMPTS):
+        if _send_once(context, request, plan):
+            return PARKED
+        plan = plan_fetch(context, message, request.api_version)
+    for read in plan.reads():
+        read.plan, read.length = None, 0
+    context.answer(request, _response(plan))
+    return PARKED
+
+
+def _send_once(context, request, plan: FetchPlan) -> bool:
+    response = _response(plan)
+    if plan.total_bytes == 0:
+        context.answer(request, response)
+        return True
+    size = FRAME_OVERHEAD_BYTES + encoded_size(response, request.api_version)
+    allocated = context.port.allocate(request, size)
+    if allocated is None:
+        return _answer_less(context, request, plan)
+    view, token = allocated
+    end, holes = encode_response_frame_into(request.api_key, request.api_version, request.correlation_id, response,
+                                            view)
+    if not fill(context, plan, view, holes):
+        context.port.release(token)
+        return False
+    context.port.answer_extent(request, token, end)
+    return True
+
+
+def _answer_less(context, request, plan: FetchPlan) -> bool:
+    """No memory for answers: consumers that do not read hold it. An empty answer makes the client ask again."""
+    context.count("answer_memory_exhausted")
+    for read in plan.reads():
+        read.plan, read.length = None, 0
+    context.answer(request, _response(plan))
+    return True
+
+
+def _response(plan: FetchPlan) -> FetchResponse:
+    return FetchResponse(responses=[
+        FetchableTopicResponse(topic=name, partitions=[read.to_message() for read in reads])
+        for name, reads in plan.topics])
+
+
+def failed(message: FetchRequest, version: int, code: int) -> FetchResponse:
+    """Version 7 and later carry the code at the top; all of them on every partition."""
+    topics = [FetchableTopicResponse(topic=topic.topic, partitions=[
+        PartitionData(partition_index=asked.partition, error_code=code, high_watermark=-1, records=b"")
+        for asked in topic.partitions]) for topic in message.topics]
+    return FetchResponse(error_code=code, responses=topics)
+
+
+API = Api(key=ApiKey.FETCH, versions=(4, 11), request=FetchRequest, handle=handle, failed=failed)

@@ -1,0 +1,48 @@
+"""InitProducerId (key 22), versions 0 and 1: an id for an idempotent producer (KIP-98).
+
+Ids come from blocks the controller hands out; each handler process uses up its own block. A transactional id is
+answered COORDINATOR_NOT_AVAILABLE (there is no transaction coordinator yet), an empty one INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+from mpbroker.errors import ErrorCode
+from mpbroker.protocol.api_keys import ApiKey
+from mpbroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from mpbroker.server.apis import PARKED, Api
+from mpbroker.server.controller_commands import park_for_controller
+
+BLOCK_TIMEOUT_MS = 10_000
+
+
+def handle(context, request, message: InitProducerIdRequest):
+    if message.transactional_id is not None:
+        legal = message.transactional_id != ""
+        return failed(message, request.api_version,
+                      ErrorCode.COORDINATOR_NOT_AVAILABLE if legal else ErrorCode.INVALID_REQUEST)
+    ids = context.producer_ids
+    producer_id = ids.take()
+    if producer_id is not None:
+        return _granted(producer_id)
+
+    def build(answer):
+        if answer is None or answer.error_code:
+            code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if answer is None else answer.error_code
+            return failed(message, request.api_version, code)
+        ids.add_block(answer.first_id, answer.count)
+        return _granted(ids.take())
+
+    if park_for_controller(context, request, ids.command(), BLOCK_TIMEOUT_MS, build):
+        return PARKED
+    return failed(message, request.api_version, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+
+def _granted(producer_id: int) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0)
+
+
+def failed(message, version: int, code: int) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+
+
+API = Api(key=ApiKey.INIT_PRODUCER_ID, versions=(0, 1), request=InitProducerIdRequest, handle=handle, failed=failed)

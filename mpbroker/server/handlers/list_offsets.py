@@ -1,0 +1,89 @@
+"""ListOffsets (key 2), versions 1 to 5: the offset at the start, at the end, or at a timestamp, per partition.
+
+Timestamp −1 is the end a consumer may see (high watermark, or last stable offset when it reads committed records
+only), −2 the log start, 0 and later the first record at or after that time, exactly. Other negative timestamps belong
+to versions not served: UNSUPPORTED_VERSION for that partition. A partition named twice is INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from mpbroker.errors import ErrorCode
+from mpbroker.protocol.api_keys import ApiKey
+from mpbroker.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from mpbroker.server.apis import Api
+from mpbroker.server.replica_read import CONSUMER, READ_COMMITTED, check_leader_epoch
+
+LATEST, EARLIEST = -1, -2
+
+
+def handle(context, request, message: ListOffsetsRequest):
+    context.metadata.refresh()
+    asked = Counter((topic.name, p.partition_index) for topic in message.topics for p in topic.partitions)
+    topics = []
+    for topic in message.topics:
+        known = context.metadata.topic(topic.name)
+        partitions = [_refused(p, ErrorCode.INVALID_REQUEST) if asked[topic.name, p.partition_index] > 1
+                      else _answer(context, message, known, p) for p in topic.partitions]
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _refused(asked, code: int) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=code)
+
+
+def _answer(context, message, topic, asked) -> ListOffsetsPartitionResponse:
+    if asked.timestamp < EARLIEST:
+        return _refused(asked, ErrorCode.UNSUPPORTED_VERSION)
+    if topic is None or not 0 <= asked.partition_index < len(topic.partitions):
+        return _refused(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    ordinal = topic.partitions[asked.partition_index]
+    state = context.log_manager.state(ordinal)
+    if state is None:
+        return _refused(asked, ErrorCode.KAFKA_STORAGE_ERROR)
+    code = check_leader_epoch(asked.current_leader_epoch, state.leader_epoch)
+    if code:
+        return _refused(asked, code)
+    return _found(context, message, ordinal, state, asked)
+
+
+def _found(context, message, ordinal: int, state, asked) -> ListOffsetsPartitionResponse:
+    if asked.timestamp == EARLIEST:
+        return _at(asked, -1, state.log_start, state.leader_epoch)
+    end = _visible_end(message, state)
+    if asked.timestamp == LATEST:
+        return _at(asked, -1, end, state.leader_epoch)
+    found = context.log_manager.offset_for_timestamp(ordinal, asked.timestamp)
+    if isinstance(found, int):
+        return _refused(asked, found)
+    if found is None or found[1] >= end:
+        return _at(asked, -1, -1, -1)
+    timestamp, offset, epoch = found
+    return _at(asked, timestamp, offset, epoch)
+
+
+def _visible_end(message: ListOffsetsRequest, state) -> int:
+    if message.replica_id != CONSUMER:
+        return state.leo
+    return state.lso if message.isolation_level == READ_COMMITTED else state.hw
+
+
+def _at(asked, timestamp: int, offset: int, epoch: int) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=ErrorCode.NONE,
+                                        timestamp=timestamp, offset=offset, leader_epoch=epoch)
+
+
+def failed(message: ListOffsetsRequest, version: int, code: int) -> ListOffsetsResponse:
+    topics = [ListOffsetsTopicResponse(name=topic.name, partitions=[_refused(p, code) for p in topic.partitions])
+              for topic in message.topics]
+    return ListOffsetsResponse(topics=topics)
+
+
+API = Api(key=ApiKey.LIST_OFFSETS, versions=(1, 5), request=ListOffsetsRequest, handle=handle, failed=failed)

@@ -1,0 +1,81 @@
+"""Produce (key 0), advertised 0 to 7, served 3 to 7: append record batches to partitions.
+
+Checks run in Kafka's order: topic known, exactly one batch of magic 2 per partition, acks legal, internal topic, the
+append's own validation. acks=1 is answered after the append; acks=all when every in-sync replica has it, which with
+one replica is the append itself, or, under `mpbroker.log.flush=commit`, when the log keeper has synced it. acks=0 is
+never answered: an error closes the connection. Versions 0 to 2 carry record formats that are not served and close the
+connection; they are advertised because old librdkafka compresses only when it sees them (KAFKA-18659).
+Not done: transactions.
+"""
+
+from __future__ import annotations
+
+from mpbroker.errors import ErrorCode
+from mpbroker.protocol.api_keys import ApiKey
+from mpbroker.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from mpbroker.server.apis import CLOSE, NO_ANSWER, PARKED, Api
+from mpbroker.server.delayed_produce import DelayedProduce
+from mpbroker.server.replica_append import append_partition
+
+LEGAL_ACKS = (-1, 0, 1)
+
+
+def handle(context, request, message: ProduceRequest):
+    results = _append_all(context, request, message)
+    response = _response(message, results)
+    failed_any = any(result.error_code for result in results)
+    if failed_any:
+        context.count("produce_partition_errors", sum(1 for result in results if result.error_code))
+    if message.acks == 0:
+        return CLOSE if failed_any else NO_ANSWER
+    return _answer_or_park(context, request, message, results, response)
+
+
+def _append_all(context, request, message: ProduceRequest) -> list[PartitionProduceResponse]:
+    """One result per partition, in the order of the request: the order is also the number of its result cell."""
+    count = sum(len(topic.partition_data) for topic in message.topic_data)
+    context.port.ensure_cells(request, count)
+    acks_code = ErrorCode.NONE if message.acks in LEGAL_ACKS else ErrorCode.INVALID_REQUIRED_ACKS
+    context.metadata.refresh()
+    results = []
+    for topic_data in message.topic_data:
+        topic = context.metadata.topic(topic_data.name)
+        for data in topic_data.partition_data:
+            results.append(append_partition(context, request, topic, data, len(results), acks_code, message.acks))
+    return results
+
+
+def _response(message: ProduceRequest, results: list[PartitionProduceResponse]) -> ProduceResponse:
+    remaining = iter(results)
+    topics = [TopicProduceResponse(name=topic.name, partition_responses=[next(remaining) for _ in topic.partition_data])
+              for topic in message.topic_data]
+    return ProduceResponse(responses=topics)
+
+
+def _answer_or_park(context, request, message, results, response):
+    """acks=1 without a flush demand is answered now; the rest waits for what it was promised."""
+    waits = context.log_manager.flush_on_commit or message.acks == -1
+    if not waits or all(result.error_code for result in results):
+        return response
+    pending = DelayedProduce.of(context, request, message, results, response)
+    if pending is None:
+        return response
+    context.port.park(request, DelayedProduce.PARKED_KIND)
+    context.purgatory.try_complete_else_watch(pending)
+    return PARKED
+
+
+def failed(message: ProduceRequest, version: int, code: int) -> ProduceResponse:
+    """The whole request failed with one code: every partition carries it."""
+    topics = [TopicProduceResponse(name=topic.name, partition_responses=[
+        PartitionProduceResponse(index=data.index, error_code=code, base_offset=-1) for data in topic.partition_data])
+        for topic in message.topic_data]
+    return ProduceResponse(responses=topics)
+
+
+API = Api(key=ApiKey.PRODUCE, versions=(0, 7), served_from=3, request=ProduceRequest, handle=handle, failed=failed)

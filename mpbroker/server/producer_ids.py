@@ -1,0 +1,29 @@
+"""The producer ids this handler process may give away. A block lost with its process is never given out again."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from mpbroker.metadata.commands import AllocateProducerIds
+
+
+class ProducerIds:
+    """Blocks in the order they came; `take` returns the next id, or None when a new block is needed."""
+
+    def __init__(self) -> None:
+        self._blocks: deque[range] = deque()
+
+    def take(self) -> int | None:
+        while self._blocks:
+            block = self._blocks.popleft()
+            if len(block) > 1:
+                self._blocks.appendleft(block[1:])
+            if block:
+                return block[0]
+        return None
+
+    def add_block(self, first_id: int, count: int) -> None:
+        self._blocks.append(range(first_id, first_id + count))
+
+    def command(self) -> AllocateProducerIds:
+        return AllocateProducerIds()

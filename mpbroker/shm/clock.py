@@ -1,0 +1,41 @@
+"""The clock every process gets handed in, so that logic can be stepped by a test.
+
+Plain and stateless; any process. Deadlines use the monotonic clock, record timestamps the wall clock.
+"""
+
+from __future__ import annotations
+
+import time
+
+
+class SystemClock:
+    """Real time."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the epoch, as record timestamps are."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+    def monotonic_ns(self) -> int:
+        return time.monotonic_ns()
+
+
+class ManualClock:
+    """Time that moves only when a test says so."""
+
+    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+        self.now_ms = now_ms
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+    def monotonic_ns(self) -> int:
+        return self.now_ms * 1_000_000
+
+    def advance(self, by_ms: int) -> None:
+        self.now_ms += by_ms
