@@ -1,0 +1,61 @@
+"""`mpbroker produce TOPIC`: one record per line of standard input."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+
+from mpbroker.client.network_client import connect
+from mpbroker.client.producer import Producer
+from mpbroker.client.topic_admin import ensure_partitions
+from mpbroker.cli.topic import DEFAULT_BOOTSTRAP
+from mpbroker.errors import ConfigError
+
+HELP = "write the lines of standard input to a topic"
+EXAMPLES = """examples:
+  seq 1000 | mpbroker produce numbers
+  mpbroker produce events --partition 2 --acks 1 < events.txt
+"""
+BATCH_RECORDS, BATCH_BYTES = 500, 256 * 1024
+PROGRESS_EVERY_RECORDS = 100_000
+ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
+
+
+def add_arguments(parser) -> None:
+    parser.add_argument("topic", help="created with the broker's defaults if it does not exist")
+    parser.add_argument("--partition", type=int, help="default: all in turn, a batch each")
+    parser.add_argument("--acks", choices=sorted(ACKS), default="all", help="default: %(default)s")
+    parser.add_argument("--bootstrap", default=DEFAULT_BOOTSTRAP, metavar="H:P", help="default: %(default)s")
+
+
+def run(args) -> int:
+    with connect(args.bootstrap) as client:
+        partitions = ensure_partitions(client, args.topic, create=True)
+        if args.partition is not None and not 0 <= args.partition < partitions:
+            raise ConfigError("--partition", args.partition, f"0 to {partitions - 1}")
+        producer, sent = Producer(client, args.topic, ACKS[args.acks]), 0
+        for number, batch in enumerate(_batches(sys.stdin.buffer)):
+            target = number % partitions if args.partition is None else args.partition
+            producer.send(target, [(None, line) for line in batch])
+            sent += len(batch)
+            if sent // PROGRESS_EVERY_RECORDS != (sent - len(batch)) // PROGRESS_EVERY_RECORDS:
+                sys.stderr.write(f"{sent} records\n")
+    sys.stderr.write(f"{sent} records written to {args.topic}\n")
+    return 0
+
+
+def _batches(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Lines without their newline, grouped by count and size; a slow source is not held back at a prompt."""
+    batch, size = [], 0
+    for line in lines:
+        value = line.rstrip(b"\n")
+        if batch and (len(batch) >= BATCH_RECORDS or size + len(value) > BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(value)
+        size += len(value)
+        if sys.stdin.isatty():
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

@@ -1,0 +1,123 @@
+"""NetworkClient: one connection to one broker, requests and responses in order.
+
+Used by the CLI and by tests; imports nothing of the server. A response is bounded before it is allocated, every wait
+has the request timeout. Not shared between processes.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+from mpbroker.errors import KafkaError, MpbrokerError, ErrorCode, ProtocolError
+from mpbroker.protocol.codec import decode
+from mpbroker.protocol.headers import decode_response_header, encode_request_frame
+from mpbroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from mpbroker.protocol.schema import schema_of
+
+RESPONSE_BYTES_MAX = 256 * 1024 * 1024
+REQUEST_TIMEOUT_MS = 30_000
+
+
+class ConnectionLost(MpbrokerError):
+    """The broker closed the connection or does not answer; says which broker and what was asked."""
+
+
+class NetworkClient:
+    """Versions are negotiated at connect: the highest one both sides speak, at most what a call asks for."""
+
+    def __init__(self, host: str, port: int, client_id: str = "mpbroker-cli",
+                 timeout_ms: int = REQUEST_TIMEOUT_MS) -> None:
+        self.address = f"{host}:{port}"
+        self.client_id = client_id
+        self.timeout_ms = timeout_ms
+        self._correlation_id = 0
+        self._socket = self._connect(host, port)
+        self._versions: dict[int, tuple[int, int]] = {}
+        self._negotiate()
+
+    def _connect(self, host: str, port: int) -> socket.socket:
+        try:
+            connected = socket.create_connection((host, port), timeout=self.timeout_ms / 1000)
+        except OSError as error:
+            raise ConnectionLost(f"no broker answers at {self.address}: {error.strerror or error}") from error
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connected
+
+    def _negotiate(self) -> None:
+        response = self._exchange(ApiVersionsRequest(), ApiVersionsResponse, 0)
+        if response.error_code != ErrorCode.NONE:
+            raise KafkaError(response.error_code, "version negotiation failed")
+        self._versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+
+    def version_for(self, request_class: type, highest: int) -> int:
+        """The version a request of this class is sent in; KafkaError when there is none in common."""
+        schema = schema_of(request_class)
+        low, high = self._versions.get(schema.key, (0, -1))
+        version = min(high, highest, schema.versions[1])
+        if version < max(low, schema.versions[0]):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{self.address} does not serve {request_class.__name__}")
+        return version
+
+    def call(self, message, response_class: type, highest: int, timeout_ms: int | None = None):
+        """Sends one request and returns its decoded response."""
+        return self._exchange(message, response_class, self.version_for(type(message), highest), timeout_ms)
+
+    def _exchange(self, message, response_class: type, version: int, timeout_ms: int | None = None):
+        self.send_only(message, version)
+        payload = self._receive_frame(timeout_ms or self.timeout_ms, type(message).__name__)
+        correlation_id, offset = decode_response_header(schema_of(type(message)).key, version, payload)
+        if correlation_id != self._correlation_id:
+            raise ProtocolError(f"answer {correlation_id} came for request {self._correlation_id}")
+        return decode(response_class, version, payload, offset)
+
+    def send_only(self, message, version: int) -> None:
+        """Sends without waiting for an answer (Produce with acks=0 has none)."""
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        try:
+            self._socket.sendall(encode_request_frame(message, version, self._correlation_id, self.client_id))
+        except OSError as error:
+            raise ConnectionLost(f"{self.address} closed the connection: {error}") from error
+
+    def _receive_frame(self, timeout_ms: int, asked: str) -> bytearray:
+        self._socket.settimeout(timeout_ms / 1000)
+        (length,) = struct.unpack(">i", self._receive_exactly(4, asked))
+        if not 0 <= length <= RESPONSE_BYTES_MAX:
+            raise ProtocolError(f"{self.address} announces an answer of {length} bytes")
+        return self._receive_exactly(length, asked)
+
+    def _receive_exactly(self, length: int, asked: str) -> bytearray:
+        buffer = bytearray(length)
+        view, filled = memoryview(buffer), 0
+        while filled < length:
+            try:
+                count = self._socket.recv_into(view[filled:])
+            except OSError as error:
+                raise ConnectionLost(f"{self.address} did not answer {asked}: {error}") from error
+            if count == 0:
+                raise ConnectionLost(f"{self.address} closed the connection instead of answering {asked}")
+            filled += count
+        return buffer
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def __enter__(self) -> NetworkClient:
+        return self
+
+    def __exit__(self, *_exc) -> None:
+        self.close()
+
+
+def connect(bootstrap: str, client_id: str = "mpbroker-cli", timeout_ms: int = REQUEST_TIMEOUT_MS) -> NetworkClient:
+    """Connects to the first broker of `host:port[,host:port…]` that answers."""
+    problems = []
+    for address in bootstrap.split(","):
+        host, _, port = address.strip().rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise MpbrokerError(f"--bootstrap {address!r} is not HOST:PORT")
+        try:
+            return NetworkClient(host.strip("[]"), int(port), client_id, timeout_ms)
+        except ConnectionLost as error:
+            problems.append(str(error))
+    raise ConnectionLost("; ".join(problems))
