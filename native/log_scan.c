@@ -111,10 +111,13 @@ static int take_batch(int index_fd, int time_index_fd, struct mpb_segment_scan *
 static void begin(struct mpb_segment_scan *scan, uint64_t file_bytes)
 {
     scan->file_bytes = file_bytes;
-    scan->valid_bytes = 0;
-    scan->next_offset = scan->base_offset;
-    scan->max_timestamp = scan->first_timestamp = scan->indexed_timestamp = MPB_NO_TIMESTAMP;
-    scan->max_timestamp_offset = scan->base_offset;
+    scan->valid_bytes = scan->start_bytes;
+    scan->next_offset = scan->start_offset;
+    scan->first_timestamp = scan->indexed_timestamp = MPB_NO_TIMESTAMP;
+    if (scan->start_bytes == 0) {
+        scan->max_timestamp = MPB_NO_TIMESTAMP;
+        scan->max_timestamp_offset = scan->base_offset;
+    }
     scan->batches = 0;
     scan->index_bytes = scan->time_index_bytes = scan->bytes_since_index = 0;
     scan->last_leader_epoch = -1;

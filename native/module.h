@@ -9,5 +9,6 @@ extern const mpb_binder mpb_binders[];
 
 int mpb_add_record(PyObject *module);
 int mpb_add_codec(PyObject *module);
+int mpb_add_scan(PyObject *module);
 
 #endif

@@ -1,5 +1,5 @@
-/* Binds log_scan.h: scan_segment(log_fd, index_fd, time_index_fd, base_offset, index_interval_bytes, check_crc, visit)
- * → SegmentScan. `visit(base_offset, last_offset, max_timestamp, producer_id, epoch, first_sequence, record_count)` is
+/* Binds log_scan.h: scan_segment(log_fd, index_fd, time_index_fd, base_offset, index_interval_bytes, check_crc, visit,
+ * start_bytes=0, start_offset=base_offset, max_timestamp=-1, max_timestamp_offset=base_offset) → SegmentScan. `visit(base_offset, last_offset, max_timestamp, producer_id, epoch, first_sequence, record_count)` is
  * called for batches that carry a producer id; None: for none. I/O errors raise OSError. */
 #include "module.h"
 
@@ -68,11 +68,16 @@ static PyObject *scan_segment(PyObject *module, PyObject *args)
     long long base_offset;
     unsigned int interval;
     PyObject *visit;
-    if (!PyArg_ParseTuple(args, "iiiLIpO:scan_segment", &log_fd, &index_fd, &time_index_fd, &base_offset, &interval,
-                          &check_crc, &visit))
+    unsigned long long start_bytes = 0;
+    long long start_offset = -1, max_timestamp = -1, max_timestamp_offset = -1;
+    if (!PyArg_ParseTuple(args, "iiiLIpO|KLLL:scan_segment", &log_fd, &index_fd, &time_index_fd, &base_offset,
+                          &interval, &check_crc, &visit, &start_bytes, &start_offset, &max_timestamp,
+                          &max_timestamp_offset))
         return NULL;
     struct mpb_segment_scan scan = {
-        .base_offset = base_offset, .index_interval_bytes = interval, .check_crc = check_crc != 0};
+        .base_offset = base_offset, .index_interval_bytes = interval, .check_crc = check_crc != 0,
+        .start_bytes = start_bytes, .start_offset = start_bytes ? start_offset : base_offset,
+        .max_timestamp = max_timestamp, .max_timestamp_offset = max_timestamp_offset};
     int status = mpb_segment_scan(log_fd, index_fd, time_index_fd, &scan, visit == Py_None ? NULL : call_visit, visit);
     if (status < 0) {
         errno = -status;
