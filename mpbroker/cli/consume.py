@@ -12,16 +12,17 @@ from mpbroker.client.topic_admin import ensure_partitions
 from mpbroker.cli.topic import DEFAULT_BOOTSTRAP
 from mpbroker.errors import ConfigError
 
-HELP = "print the records of a topic"
-EXAMPLES = """examples:
-  mpbroker consume orders --from earliest --count 10
-  mpbroker consume orders --partition 0 --from 4711 --json
-  mpbroker consume orders --from @1764000000000
-"""
+DESCRIPTION = "Print the records of a topic."
+EXAMPLES = (
+    ("mpbroker consume orders --from earliest --count 10", "the first ten values"),
+    ("mpbroker consume orders --partition 0 --from 4711 --json", "from an offset on, with keys, headers and timestamps"),
+    ("mpbroker consume orders --from @1764000000000", "from a time on, in milliseconds since 1970"),
+)
 MAX_WAIT_MS = 500
 
 
-def add_arguments(parser) -> None:
+def define(parser) -> None:
+    """The arguments of this command."""
     parser.add_argument("topic")
     parser.add_argument("--partition", type=int, help="default: all")
     parser.add_argument("--from", dest="start", default="latest", metavar="earliest|latest|OFFSET|@MS",
@@ -32,6 +33,7 @@ def add_arguments(parser) -> None:
 
 
 def run(args) -> int:
+    """Runs the command; returns the exit code."""
     with connect(args.bootstrap) as client:
         partitions = ensure_partitions(client, args.topic, create=False)
         if args.partition is not None and not 0 <= args.partition < partitions:

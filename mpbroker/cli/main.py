@@ -23,6 +23,9 @@ OK, FAILED, USAGE, NOT_AVAILABLE = 0, 1, 2, 3
 
 COMMANDS = {
     "start": "run a broker in the foreground",
+    "topic": "create, list, describe and delete topics",
+    "produce": "write the lines of standard input to a topic",
+    "consume": "print the records of a topic",
     "format": "prepare a data directory without starting a broker",
 }
 

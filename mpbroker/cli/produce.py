@@ -11,17 +11,18 @@ from mpbroker.client.topic_admin import ensure_partitions
 from mpbroker.cli.topic import DEFAULT_BOOTSTRAP
 from mpbroker.errors import ConfigError
 
-HELP = "write the lines of standard input to a topic"
-EXAMPLES = """examples:
-  seq 1000 | mpbroker produce numbers
-  mpbroker produce events --partition 2 --acks 1 < events.txt
-"""
+DESCRIPTION = "Write the lines of standard input to a topic, one record each."
+EXAMPLES = (
+    ("seq 1000 | mpbroker produce numbers", "a thousand records, batches in turn to all partitions"),
+    ("mpbroker produce events --partition 2 --acks 1 < events.txt", "one partition, acknowledged by the leader alone"),
+)
 BATCH_RECORDS, BATCH_BYTES = 500, 256 * 1024
 PROGRESS_EVERY_RECORDS = 100_000
 ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
 
-def add_arguments(parser) -> None:
+def define(parser) -> None:
+    """The arguments of this command."""
     parser.add_argument("topic", help="created with the broker's defaults if it does not exist")
     parser.add_argument("--partition", type=int, help="default: all in turn, a batch each")
     parser.add_argument("--acks", choices=sorted(ACKS), default="all", help="default: %(default)s")
@@ -29,6 +30,7 @@ def add_arguments(parser) -> None:
 
 
 def run(args) -> int:
+    """Runs the command; returns the exit code."""
     with connect(args.bootstrap) as client:
         partitions = ensure_partitions(client, args.topic, create=True)
         if args.partition is not None and not 0 <= args.partition < partitions:

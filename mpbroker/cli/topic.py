@@ -9,17 +9,18 @@ from mpbroker.client.network_client import connect
 from mpbroker.client.topic_admin import create_topic, delete_topic, describe_topic, list_topics, topic_configs
 from mpbroker.errors import ConfigError
 
-HELP = "create, list, describe and delete topics"
-EXAMPLES = """examples:
-  mpbroker topic create orders --partitions 4 --config retention.ms=60000
-  mpbroker topic list
-  mpbroker topic describe orders --json
-"""
+DESCRIPTION = "Create, list, describe and delete topics, through the protocol, on any broker."
+EXAMPLES = (
+    ("mpbroker topic create orders --partitions 4 --config retention.ms=60000", "four partitions, records kept for a minute"),
+    ("mpbroker topic list", "names of all topics"),
+    ("mpbroker topic describe orders --json", "partitions and changed settings, for a program"),
+)
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 DYNAMIC_TOPIC_CONFIG = 1
 
 
-def add_arguments(parser) -> None:
+def define(parser) -> None:
+    """The arguments of this command."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="create|list|describe|delete")
     for verb, text in (("create", "create a topic"), ("list", "list all topics"),
                        ("describe", "show partitions and changed settings"), ("delete", "delete a topic")):
@@ -34,6 +35,7 @@ def add_arguments(parser) -> None:
 
 
 def run(args) -> int:
+    """Runs the command; returns the exit code."""
     with connect(args.bootstrap) as client:
         return _VERBS[args.verb](client, args)
 

@@ -1,0 +1,56 @@
+"""Kafka's checkpoint files: a version, a count, then `topic partition offset` lines. Written by the log keeper and by
+recovery, read at start. A new version replaces the old one atomically and durably."""
+
+from __future__ import annotations
+
+import os
+
+VERSION = 0
+RECOVERY_POINT = "recovery-point-offset-checkpoint"
+HIGH_WATERMARK = "replication-offset-checkpoint"
+LOG_START = "log-start-offset-checkpoint"
+MOST_BYTES = 64 * 1024 * 1024
+
+Offsets = dict[tuple[str, int], int]  # (topic, partition) → offset
+
+
+def write_checkpoint(path: str, offsets: Offsets) -> None:
+    """Replaces the file: temporary file, fsync, rename, fsync of the directory. OSError passes to the caller."""
+    lines = [str(VERSION), str(len(offsets))]
+    lines += [f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())]
+    replace_durably(path, ("\n".join(lines) + "\n").encode())
+
+
+def read_checkpoint(path: str) -> Offsets:
+    """The offsets, or nothing when the file is missing or cannot be understood: then everything is recovered."""
+    try:
+        with open(path, "rb") as file:
+            text = file.read(MOST_BYTES).decode()
+        version, count, *rows = text.splitlines()
+        if int(version) != VERSION or int(count) != len(rows):
+            return {}
+        return {(topic, int(partition)): int(offset) for topic, partition, offset in (row.split(" ") for row in rows)}
+    except (FileNotFoundError, ValueError):
+        return {}
+
+
+def replace_durably(path: str, content: bytes) -> None:
+    """Writes a small file so that after a power loss the old or the new content is there, whole."""
+    temporary = path + ".tmp"
+    descriptor = os.open(temporary, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        os.write(descriptor, content)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.rename(temporary, path)
+    sync_directory(os.path.dirname(path) or ".")
+
+
+def sync_directory(path: str) -> None:
+    """Makes creations, renames and removals in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
