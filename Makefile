@@ -10,6 +10,8 @@ $(VENV)/installed: pyproject.toml $(wildcard native/*.[ch])
 	touch $@
 test: install
 	$(PY) -m pytest
+fuzz: install
+	$(PY) tests/fuzz/fuzz_decode.py --frames 10000000 --seed 1
 docs: install
 	$(PY) -m mpbroker.config.document
 clean:
