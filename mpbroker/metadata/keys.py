@@ -1,0 +1,50 @@
+"""The keys of the metadata store, all below `/mpb/v1/<cluster>/`. Used by the controller. Pure.
+
+    cluster               id of the cluster, written once
+    tn/<name>             topic id (hex): a topic exists if and only if this key does
+    t/<topic id>          TopicRecord: name and replica assignment
+    config/topic/<name>   TopicConfigRecord: settings given for the topic
+    admin/delete/<id>     TopicDeletion: the topic is gone, its files are still to be renamed
+    pid_block             first producer id that no block has handed out
+    op/<boot>/<operation> answer of a controller command, for a request that is run again after its handler's death
+"""
+
+from typing import Final
+
+ROOT: Final = "/mpb/v1"
+
+
+class Keys:
+    """Key names of one cluster."""
+
+    def __init__(self, cluster_id: str) -> None:
+        self.prefix = f"{ROOT}/{cluster_id}/"
+        self.topics = f"{self.prefix}t/"
+        self.topic_configs = f"{self.prefix}config/topic/"
+        self.deletions = f"{self.prefix}admin/delete/"
+        self.producer_id_block = f"{self.prefix}pid_block"
+        self.operations = f"{self.prefix}op/"
+
+    def topic_name(self, name: str) -> str:
+        """Existence of a topic."""
+        return f"{self.prefix}tn/{name}"
+
+    def topic(self, topic_id: bytes) -> str:
+        """A topic's record."""
+        return f"{self.topics}{topic_id.hex()}"
+
+    def topic_config(self, name: str) -> str:
+        """A topic's own settings."""
+        return f"{self.topic_configs}{name}"
+
+    def deletion(self, topic_id: bytes) -> str:
+        """An unfinished deletion."""
+        return f"{self.deletions}{topic_id.hex()}"
+
+    def operations_of(self, boot_id: int) -> str:
+        """Prefix of the answers kept since one start of the broker."""
+        return f"{self.operations}{boot_id:016x}/"
+
+    def operation(self, boot_id: int, operation: int) -> str:
+        """Answer of one command; the number is padded, so that key order is age order."""
+        return f"{self.operations_of(boot_id)}{operation:020d}"

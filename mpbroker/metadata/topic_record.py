@@ -1,0 +1,65 @@
+"""What the metadata store keeps about topics: JSON values with a version field `v`. Written by the controller. Pure."""
+
+from typing import TypeVar
+
+import msgspec
+
+from mpbroker.errors import MpbrokerError
+
+RECORD_VERSION = 1
+
+
+class BadRecord(MpbrokerError):
+    """A value in the store that this program cannot read."""
+
+
+class TopicRecord(msgspec.Struct, frozen=True):
+    """A topic. `id`: 32 hex digits; `replicas`: broker ids of every partition, the first one leads by preference."""
+
+    id: str
+    name: str
+    replicas: list[list[int]]
+    created_ms: int
+    v: int = RECORD_VERSION
+
+
+class TopicConfigRecord(msgspec.Struct, frozen=True):
+    """Settings given for a topic, by Kafka's name, in Kafka's spelling."""
+
+    configs: dict[str, str]
+    v: int = RECORD_VERSION
+
+
+class TopicDeletion(msgspec.Struct, frozen=True):
+    """A topic that exists no more while its partitions' directories may still have their old names."""
+
+    id: str
+    name: str
+    partitions: int
+    v: int = RECORD_VERSION
+
+
+class ProducerIdBlock(msgspec.Struct, frozen=True):
+    """`next_id`: the first producer id of the next block."""
+
+    next_id: int
+    v: int = RECORD_VERSION
+
+
+_Record = TypeVar("_Record", TopicRecord, TopicConfigRecord, TopicDeletion, ProducerIdBlock)
+
+
+def encode_record(record: TopicRecord | TopicConfigRecord | TopicDeletion | ProducerIdBlock) -> bytes:
+    """The bytes the store keeps."""
+    return msgspec.json.encode(record)
+
+
+def decode_record(kind: type[_Record], value: bytes, key: str) -> _Record:
+    """The record behind a key; BadRecord names the key if it cannot be read."""
+    try:
+        record = msgspec.json.decode(value, type=kind)
+    except msgspec.DecodeError as error:
+        raise BadRecord(f"metadata store, {key}: {error}") from error
+    if record.v > RECORD_VERSION:
+        raise BadRecord(f"metadata store, {key}: written by a newer program (version {record.v})")
+    return record

@@ -1,0 +1,79 @@
+"""Commands and answers survive their slot; what does not fit is refused before it is sent."""
+
+import msgspec
+import pytest
+
+from mpbroker.metadata.commands import (
+    MAX_MESSAGE_BYTES,
+    AllocateProducerIds,
+    CommandTooLarge,
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    Failed,
+    NewTopic,
+    PartitionCount,
+    ProducerIds,
+    TopicResult,
+    TopicResults,
+    decode_answer,
+    decode_command,
+    encode_answer,
+    encode_command,
+)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        CreateTopics([NewTopic("a"), NewTopic("b", 3, 1, [(0, [1, 2])], {"retention.ms": "1", "x": None})], True),
+        DeleteTopics(["a", "ä"]),
+        CreatePartitions([PartitionCount("a", 5), PartitionCount("b", 6, [[1], [2]])]),
+        AllocateProducerIds(),
+    ],
+)
+def test_commands_survive_the_slot(command):
+    assert decode_command(encode_command(command)) == command
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        TopicResults([TopicResult("a", 36, "no"), TopicResult("b", topic_id=b"i" * 16, num_partitions=3)]),
+        ProducerIds(1000, 1000),
+        Failed(-1, "why"),
+    ],
+)
+def test_answers_survive_the_slot(answer):
+    assert decode_answer(encode_answer(answer)) == answer
+
+
+def test_a_command_too_large_for_its_slot_is_refused():
+    with pytest.raises(CommandTooLarge, match="allowed are"):
+        encode_command(CreateTopics([NewTopic("a", configs={"k": "v" * MAX_MESSAGE_BYTES})]))
+
+
+@pytest.mark.parametrize("name_chars", [1, 40, 249])
+def test_the_answer_of_every_command_that_fits_fits_too(name_chars):
+    fitting = 0
+    while True:
+        try:
+            encode_command(DeleteTopics(["n" * name_chars] * (fitting + 1)))
+        except CommandTooLarge:
+            break
+        fitting += 1
+    results = [TopicResult("n" * name_chars, -1, "s" * 2000, b"i" * 16, 2**31 - 1, 2**31 - 1)] * fitting
+    encoded = encode_answer(TopicResults(results))
+    assert len(encoded) <= MAX_MESSAGE_BYTES
+    assert len(decode_answer(encoded).results) == fitting > 200
+
+
+def test_a_long_sentence_is_shortened_not_dropped():
+    (result,) = decode_answer(encode_answer(TopicResults([TopicResult("a", 40, "s" * 5000)]))).results
+    assert result.error_message == "s" * 1000
+
+
+@pytest.mark.parametrize("junk", [b"", b"\xc1", msgspec.msgpack.encode({"type": "format_disk"}), b"\x93"])
+def test_bytes_that_are_no_command(junk):
+    with pytest.raises(msgspec.DecodeError):
+        decode_command(junk)
