@@ -15,7 +15,8 @@ class FrozenSettings:
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"{type(self).__name__} is frozen; {name} cannot be set")
 
-    __delattr__ = __setattr__  # type: ignore[assignment]
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"{type(self).__name__} is frozen; {name} cannot be removed")
 
     def __getattr__(self, name: str) -> Any:
         # Reached only when the dict has no such name; declares to type checkers that attributes come from the table.
