@@ -4,6 +4,7 @@
 
 #include "crc32c.h"
 #include "record_batch.h"
+#include "xxh32.h"
 
 static PyTypeObject *batch_info_type;
 
@@ -27,6 +28,20 @@ static PyStructSequence_Field batch_info_fields[] = {
 static PyStructSequence_Desc batch_info_desc = {
     "mpbroker._native.BatchInfo", "The fields of a record batch's header.", batch_info_fields, 13};
 
+static PyTypeObject *record_type;
+
+static PyStructSequence_Field record_fields[] = {
+    {"offset", "in its partition"},
+    {"timestamp", "milliseconds since 1970, -1 none"},
+    {"key", "bytes or None"},
+    {"value", "bytes or None"},
+    {"headers", "a tuple of (key bytes, value bytes or None)"},
+    {NULL, NULL},
+};
+
+static PyStructSequence_Desc record_desc = {"mpbroker._native.Record", "One record as a reader sees it.",
+                                            record_fields, 5};
+
 static PyObject *new_batch_info(const struct mpb_batch_info *info)
 {
     PyObject *result = PyStructSequence_New(batch_info_type);
@@ -47,15 +62,6 @@ static PyObject *new_batch_info(const struct mpb_batch_info *info)
     return result;
 }
 
-/* (code, BatchInfo or None) */
-static PyObject *code_and_info(int code, const struct mpb_batch_info *info)
-{
-    if (code)
-        return Py_BuildValue("(iO)", code, Py_None);
-    PyObject *object = new_batch_info(info);
-    return object ? Py_BuildValue("(iN)", 0, object) : NULL;
-}
-
 static PyObject *py_crc32c(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_buffer data;
@@ -72,46 +78,62 @@ static PyObject *py_crc32c_implementation(PyObject *Py_UNUSED(module), PyObject 
     return PyUnicode_FromString(mpb_crc32c_implementation());
 }
 
-static PyObject *py_batch_peek(PyObject *Py_UNUSED(module), PyObject *data)
+static PyObject *py_xxh32(PyObject *Py_UNUSED(module), PyObject *data)
 {
     Py_buffer view;
-    bool transactional;
     if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE))
         return NULL;
-    int code = mpb_batch_peek(view.buf, (size_t)view.len, &transactional);
+    uint32_t hash = mpb_xxh32(0, view.buf, (size_t)view.len);
     PyBuffer_Release(&view);
-    return Py_BuildValue("(iO)", code, transactional ? Py_True : Py_False);
+    return PyLong_FromUnsignedLong(hash);
 }
 
+/* Steps 1 and 2 of record_batch.h. */
 static PyObject *py_batch_check_request(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_buffer data;
     struct mpb_batch_rules rules = {0};
-    size_t batch_len;
+    size_t batch_len = 0;
+    bool transactional;
     if (!PyArg_ParseTuple(args, "y*h:batch_check_request", &data, &rules.produce_version))
         return NULL;
-    int code = mpb_batch_check_request(data.buf, (size_t)data.len, &rules, &batch_len);
+    int code = mpb_batch_peek(data.buf, (size_t)data.len, &transactional);
+    int whole_request = code ? 1 : 0;
+    if (!code) {
+        code = mpb_batch_check_request(data.buf, (size_t)data.len, &rules, &batch_len);
+        whole_request = code == MPB_ERR_UNKNOWN_SERVER_ERROR ? 2 : 0;
+    }
     PyBuffer_Release(&data);
-    return Py_BuildValue("(in)", code, code ? (Py_ssize_t)0 : (Py_ssize_t)batch_len);
+    return Py_BuildValue("(inOi)", code, code ? (Py_ssize_t)0 : (Py_ssize_t)batch_len,
+                         transactional ? Py_True : Py_False, whole_request);
 }
 
+/* Steps 3 and, unless the records are compressed, 4. */
 static PyObject *py_batch_check_append(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_buffer data;
-    int from_client = 1;
-    struct mpb_batch_rules rules = {0};
+    int compacted, log_append_time, from_client = 1;
+    long long now, before, after;
     struct mpb_batch_info info;
-    if (!PyArg_ParseTuple(args, "y*i|p:batch_check_append", &data, &rules.max_message_bytes, &from_client))
+    struct mpb_records_info records = {MPB_NO_TIMESTAMP, -1, -1};
+    int32_t max_message_bytes;
+    if (!PyArg_ParseTuple(args, "y*ippLLL|p:batch_check_append", &data, &max_message_bytes, &compacted,
+                          &log_append_time, &now, &before, &after, &from_client))
         return NULL;
-    rules.from_client = from_client;
-    int code;
+    const struct mpb_batch_rules rules = {max_message_bytes, 0, from_client, compacted, log_append_time,
+                                          now,               before, after};
+    int code = MPB_ERR_CORRUPT_MESSAGE; /* unless the caller has cut at the batch's end */
     if (data.len >= MPB_BATCH_OVERHEAD_BYTES &&
         (int64_t)mpb_be32((const uint8_t *)data.buf + MPB_BATCH_LENGTH) + MPB_BATCH_OVERHEAD_BYTES == data.len)
         code = mpb_batch_check_append(data.buf, (size_t)data.len, &rules, &info);
-    else
-        code = MPB_ERR_CORRUPT_MESSAGE; /* the caller did not cut at the batch's end */
+    if (!code && !info.codec)
+        code = mpb_records_check(info.records, info.records_len, &info, &rules, &records);
     PyBuffer_Release(&data);
-    return code_and_info(code, &info);
+    PyObject *object = code ? Py_NewRef(Py_None) : new_batch_info(&info);
+    if (!object)
+        return NULL;
+    return Py_BuildValue("(iNLii)", code, object, (long long)records.max_timestamp, records.max_timestamp_delta,
+                         records.bad_record);
 }
 
 static int parse_rules(PyObject *args, const char *format, Py_buffer *records, Py_buffer *batch,
@@ -217,14 +239,94 @@ static PyObject *py_batch_scan(PyObject *Py_UNUSED(module), PyObject *args)
     return object ? Py_BuildValue("(iNn)", (int)result, object, (Py_ssize_t)scan.pos) : NULL;
 }
 
+static PyObject *bytes_or_none(const uint8_t *p, int32_t len)
+{
+    return len < 0 ? Py_NewRef(Py_None) : PyBytes_FromStringAndSize((const char *)p, len);
+}
+
+/* A tuple of (key, value or None) pairs out of headers whose bounds mpb_record_read has checked. */
+static PyObject *decode_headers(const struct mpb_record *record)
+{
+    PyObject *headers = PyTuple_New(record->header_count);
+    const uint8_t *at = record->headers;
+    for (int32_t i = 0; headers && i < record->header_count; i++) {
+        const uint8_t *key, *value;
+        int32_t key_len, value_len;
+        mpb_record_header_read(&at, record->next, &key_len, &key, &value_len, &value);
+        PyObject *pair = Py_BuildValue("(NN)", bytes_or_none(key, key_len), bytes_or_none(value, value_len));
+        if (!pair)
+            Py_CLEAR(headers);
+        else
+            PyTuple_SET_ITEM(headers, i, pair);
+    }
+    return headers;
+}
+
+static PyObject *decode_record(const struct mpb_record *record, const struct mpb_batch_info *info)
+{
+    PyObject *headers = decode_headers(record);
+    PyObject *result = headers ? PyStructSequence_New(record_type) : NULL;
+    if (!result) {
+        Py_XDECREF(headers);
+        return NULL;
+    }
+    PyStructSequence_SetItem(result, 0, PyLong_FromLongLong((long long)((uint64_t)info->base_offset + (uint64_t)record->offset_delta)));
+    PyStructSequence_SetItem(result, 1, PyLong_FromLongLong(mpb_record_timestamp(record, info)));
+    PyStructSequence_SetItem(result, 2, bytes_or_none(record->key, record->key_len));
+    PyStructSequence_SetItem(result, 3, bytes_or_none(record->value, record->value_len));
+    PyStructSequence_SetItem(result, 4, headers);
+    if (PyErr_Occurred())
+        Py_CLEAR(result);
+    return result;
+}
+
+static PyObject *decode_records(const Py_buffer *records, const struct mpb_batch_info *info)
+{
+    const uint8_t *at = records->buf, *end = at + records->len;
+    PyObject *list = PyList_New(0);
+    for (int32_t i = 0; list && i < info->record_count; i++) {
+        struct mpb_record record = {.next = at};
+        PyObject *object = NULL;
+        if (mpb_record_read(at, end, false, &record))
+            PyErr_Format(PyExc_ValueError, "record %d of %d cannot be read", i, info->record_count);
+        else
+            object = decode_record(&record, info);
+        if (!object || PyList_Append(list, object) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(object);
+        at = record.next;
+    }
+    return list;
+}
+
+static PyObject *py_records_decode(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    Py_buffer records, batch;
+    PyObject *list = NULL;
+    if (!PyArg_ParseTuple(args, "y*y*:records_decode", &records, &batch))
+        return NULL;
+    if (batch.len >= MPB_BATCH_HEADER_BYTES) {
+        struct mpb_batch_info info;
+        mpb_batch_read(batch.buf, &info);
+        list = decode_records(&records, &info);
+    } else {
+        PyErr_SetString(PyExc_ValueError, "a batch header has 61 bytes");
+    }
+    PyBuffer_Release(&records);
+    PyBuffer_Release(&batch);
+    return list;
+}
+
 static PyMethodDef methods[] = {
     {"crc32c", py_crc32c, METH_VARARGS, "crc32c(data, value=0) -> int"},
     {"crc32c_implementation", py_crc32c_implementation, METH_NOARGS, "Which way this machine computes it."},
-    {"batch_peek", py_batch_peek, METH_O, "batch_peek(data) -> (code, transactional)"},
+    {"xxh32", py_xxh32, METH_O, "xxh32(data) -> int, with seed 0"},
     {"batch_check_request", py_batch_check_request, METH_VARARGS,
-     "batch_check_request(data, produce_version) -> (code, batch_bytes)"},
+     "batch_check_request(data, produce_version) -> (code, batch_bytes, transactional, whole_request 0 to 2)"},
     {"batch_check_append", py_batch_check_append, METH_VARARGS,
-     "batch_check_append(batch, max_message_bytes, from_client=True) -> (code, BatchInfo or None)"},
+     "batch_check_append(batch, max_message_bytes, compacted, log_append_time, now_ms, before_max_ms, after_max_ms,"
+     " from_client=True) -> (code, BatchInfo or None, max_timestamp, max_timestamp_delta, bad_record);"
+     " of compressed records the caller checks the rest with records_check"},
     {"records_check", py_records_check, METH_VARARGS,
      "records_check(records, batch, compacted, log_append_time, now_ms, before_max_ms, after_max_ms)"
      " -> (code, max_timestamp, max_timestamp_delta, bad_record)"},
@@ -232,6 +334,8 @@ static PyMethodDef methods[] = {
      "records_find_timestamp(records, batch, target_ms) -> (offset_delta, timestamp) or None"},
     {"batch_patch_header", py_batch_patch_header, METH_VARARGS,
      "batch_patch_header(batch, base_offset, leader_epoch, log_append_time_ms=-1, max_timestamp_ms=None) -> 61 bytes"},
+    {"records_decode", py_records_decode, METH_VARARGS,
+     "records_decode(records, batch) -> [Record], from uncompressed records and their batch's header"},
     {"batch_scan", py_batch_scan, METH_VARARGS,
      "batch_scan(data, pos, check_crc=True) -> (result, BatchInfo or None, next position or bytes needed)"},
     {NULL, NULL, 0, NULL},
@@ -241,7 +345,10 @@ int mpb_add_record(PyObject *module)
 {
     if (!batch_info_type && !(batch_info_type = PyStructSequence_NewType(&batch_info_desc)))
         return -1;
+    if (!record_type && !(record_type = PyStructSequence_NewType(&record_desc)))
+        return -1;
     if (PyModule_AddObjectRef(module, "BatchInfo", (PyObject *)batch_info_type) < 0 ||
+        PyModule_AddObjectRef(module, "Record", (PyObject *)record_type) < 0 ||
         PyModule_AddIntMacro(module, MPB_SCAN_BATCH) < 0 || PyModule_AddIntMacro(module, MPB_SCAN_END) < 0 ||
         PyModule_AddIntMacro(module, MPB_SCAN_PARTIAL) < 0 || PyModule_AddIntMacro(module, MPB_SCAN_CORRUPT) < 0)
         return -1;

@@ -200,6 +200,13 @@ struct mpb_record {
  * its fields. Returns 0, INVALID_RECORD, or (exact only) UNKNOWN_SERVER_ERROR where the length is no number. */
 int mpb_record_read(const uint8_t *p, const uint8_t *end, bool exact, struct mpb_record *out);
 
+/* Reads one header's key and value at *at and moves it on. Returns 0, or -1 when they do not fit before `end`. */
+int mpb_record_header_read(const uint8_t **at, const uint8_t *end, int32_t *key_len, const uint8_t **key,
+                           int32_t *value_len, const uint8_t **value);
+
+/* Milliseconds since 1970: the batch's for log append time, else base timestamp and delta. */
+int64_t mpb_record_timestamp(const struct mpb_record *record, const struct mpb_batch_info *info);
+
 /* Looks in the uncompressed records of a stored batch for the first one whose timestamp is at least `target_ms`.
  * Returns 0, INVALID_RECORD if the records cannot be read that far, or 1 if there is none. */
 int mpb_records_find_timestamp(const uint8_t *records, size_t len, const struct mpb_batch_info *info, int64_t target_ms,

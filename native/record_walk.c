@@ -53,18 +53,23 @@ static inline int read_bytes(const uint8_t **p, const uint8_t *end, int32_t *len
     return 0;
 }
 
+int mpb_record_header_read(const uint8_t **at, const uint8_t *end, int32_t *key_len, const uint8_t **key,
+                           int32_t *value_len, const uint8_t **value)
+{
+    if (read_bytes(at, end, key_len, key) || *key_len < 0)
+        return -1;
+    return read_bytes(at, end, value_len, value);
+}
+
 static int read_headers(const uint8_t **p, const uint8_t *end, int32_t count)
 {
-    int32_t len;
-    const uint8_t *bytes;
+    int32_t key_len, value_len;
+    const uint8_t *key, *value;
     if (count < 0 || count > end - *p)
         return -1;
-    for (int32_t i = 0; i < count; i++) {
-        if (read_bytes(p, end, &len, &bytes) || len < 0)
+    for (int32_t i = 0; i < count; i++)
+        if (mpb_record_header_read(p, end, &key_len, &key, &value_len, &value))
             return -1;
-        if (read_bytes(p, end, &len, &bytes))
-            return -1;
-    }
     return 0;
 }
 
@@ -102,7 +107,7 @@ static int64_t wrapping_sub(int64_t a, int64_t b)
     return (int64_t)((uint64_t)a - (uint64_t)b);
 }
 
-static int64_t timestamp_of(const struct mpb_record *record, const struct mpb_batch_info *info)
+int64_t mpb_record_timestamp(const struct mpb_record *record, const struct mpb_batch_info *info)
 {
     if (info->attributes & MPB_ATTRIBUTE_LOG_APPEND_TIME)
         return info->max_timestamp;
@@ -139,7 +144,7 @@ int mpb_records_check(const uint8_t *records, size_t len, const struct mpb_batch
         }
         p = record.next;
         offsets_consecutive &= record.offset_delta == i;
-        int64_t timestamp = timestamp_of(&record, info);
+        int64_t timestamp = mpb_record_timestamp(&record, info);
         if (rules->compacted && record.key_len < 0)
             error = MPB_ERR_INVALID_RECORD;
         else
@@ -171,7 +176,7 @@ int mpb_records_find_timestamp(const uint8_t *records, size_t len, const struct 
         struct mpb_record record;
         if (mpb_record_read(p, end, false, &record))
             return MPB_ERR_INVALID_RECORD;
-        *timestamp = timestamp_of(&record, info);
+        *timestamp = mpb_record_timestamp(&record, info);
         *offset_delta = record.offset_delta;
         if (*timestamp >= target_ms)
             return MPB_ERR_NONE;

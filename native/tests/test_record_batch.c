@@ -160,6 +160,9 @@ static int fuzz_once(uint64_t *state)
     int error = mpb_batch_check(exact, len, &RULES, &info);
     if (!error) {
         CHECK(info.records + info.records_len <= exact + len);
+        int32_t delta;
+        int64_t timestamp;
+        mpb_records_find_timestamp(info.records, info.records_len, &info, INT64_MAX, &delta, &timestamp);
         error = mpb_records_check(info.records, info.records_len, &info, &RULES, &records);
     }
     free(exact);

@@ -1,0 +1,88 @@
+"""Reading record batches: header fields, walking stored batches, records; used by clients, the log and tools.
+
+Batches are format v2 (KIP-98). `BatchInfo` and `Record` come from the native core: read-only tuples with names. A
+batch is any contiguous bytes; nothing here copies more than the record it returns.
+"""
+
+from collections.abc import Iterator
+
+from mpbroker import _native
+from mpbroker._native import BatchInfo, Record
+from mpbroker.errors import ErrorCode
+from mpbroker.record.compression import Decompressor, decompressed_limit_bytes
+
+HEADER_BYTES = 61
+#: What the length field at byte 8 does not count: itself and the base offset before it.
+OVERHEAD_BYTES = 12
+
+ATTRIBUTE_LOG_APPEND_TIME = 0x08
+ATTRIBUTE_TRANSACTIONAL = 0x10
+ATTRIBUTE_CONTROL = 0x20
+ATTRIBUTE_DELETE_HORIZON = 0x40
+
+#: A reader takes what a broker with max.message.bytes of 1 GiB could have stored.
+READER_LIMIT_BYTES = decompressed_limit_bytes(1 << 24)
+
+
+class BatchUnreadableError(ValueError):
+    """Bytes that should be a record batch are none; the message says where."""
+
+
+def iterate_batches(data: bytes | memoryview, check_crc: bool = True) -> Iterator[tuple[BatchInfo, memoryview]]:
+    """Yield (header, bytes) of each whole batch in `data`; what is cut off at the end, as Fetch does, is left out.
+
+    Raises BatchUnreadableError at bytes that are no batch of format 2, or whose checksum is wrong.
+    """
+    view, position = memoryview(data), 0
+    while True:
+        result, info, after = _native.batch_scan(view, position, check_crc)
+        if result == _native.MPB_SCAN_CORRUPT:
+            raise BatchUnreadableError(f"no record batch at byte {position} of {len(view)}")
+        if info is None:
+            return
+        yield info, view[position:after]
+        position = after
+
+
+def uncompressed_records(batch: bytes | memoryview, info: BatchInfo, decompressor: Decompressor,
+                         max_bytes: int = READER_LIMIT_BYTES) -> memoryview:
+    """Return the batch's records decompressed, valid until `decompressor` is used again; BatchUnreadableError."""
+    code, records = decompressor.decompress(info.codec, memoryview(batch)[HEADER_BYTES:], max_bytes)
+    if code == ErrorCode.NONE:
+        return records
+    reason = f"more than {max_bytes} bytes" if code == ErrorCode.MESSAGE_TOO_LARGE else "not valid compressed data"
+    raise BatchUnreadableError(f"the batch at offset {info.base_offset} holds {reason}")
+
+
+def batch_records(batch: bytes | memoryview, info: BatchInfo, decompressor: Decompressor) -> list[Record]:
+    """Return the batch's records with their offsets and timestamps; BatchUnreadableError."""
+    try:
+        return _native.records_decode(uncompressed_records(batch, info, decompressor), batch)
+    except BatchUnreadableError:
+        raise
+    except ValueError as error:
+        raise BatchUnreadableError(f"the batch at offset {info.base_offset}: {error}") from None
+
+
+def iterate_records(data: bytes | memoryview, from_offset: int = 0, control: bool = False) -> Iterator[Record]:
+    """Yield the records of all batches in `data` from an offset on; control records only if asked for."""
+    decompressor = Decompressor()
+    for info, batch in iterate_batches(data):
+        if info.base_offset + info.last_offset_delta < from_offset:
+            continue
+        if info.attributes & ATTRIBUTE_CONTROL and not control:
+            continue
+        for record in batch_records(batch, info, decompressor):
+            if record.offset >= from_offset:
+                yield record
+
+
+def find_timestamp(batch: bytes | memoryview, info: BatchInfo, target_ms: int,
+                   decompressor: Decompressor) -> tuple[int, int] | None:
+    """Return (offset, timestamp) of the batch's first record at or after `target_ms`, or None."""
+    records = uncompressed_records(batch, info, decompressor)
+    try:
+        found = _native.records_find_timestamp(records, batch, target_ms)
+    except ValueError as error:
+        raise BatchUnreadableError(f"the batch at offset {info.base_offset}: {error}") from None
+    return None if found is None else (info.base_offset + found[0], found[1])
