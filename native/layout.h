@@ -389,7 +389,9 @@ struct mpb_lane_header { /* one page, then the records */
     mpb_atomic64 dropped;      /* finished requests whose record found the lane full */
     mpb_atomic64 finished;     /* requests finished by this processor: = records + dropped + sampled out */
     mpb_atomic64 sampled_out;
-    uint8_t unused1[32];
+    uint64_t committing;       /* fill number of the request whose commit began last (trace_lane.h) */
+    uint64_t committing_base;  /* written + dropped + sampled_out before that commit */
+    uint8_t unused1[16];
     mpb_atomic64 drained;      /* the tracer's position */
     uint8_t unused2[MPB_PAGE_BYTES - 136];
 };
