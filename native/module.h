@@ -10,5 +10,6 @@ extern const mpb_binder mpb_binders[];
 int mpb_add_record(PyObject *module);
 int mpb_add_codec(PyObject *module);
 int mpb_add_scan(PyObject *module);
+int mpb_add_trace(PyObject *module);
 
 #endif

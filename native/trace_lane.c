@@ -132,6 +132,12 @@ void mpb_trace_commit(struct mpb_lane *lane, struct mpb_entry *entry, uint16_t f
     mpb_store_release(&h->finished, accounted(h));
 }
 
+void mpb_lane_put(struct mpb_lane *lane, const struct mpb_trace *record)
+{
+    write_record(lane, record);
+    mpb_store_release(&lane->header->finished, accounted(lane->header));
+}
+
 struct mpb_lane_span mpb_lane_peek(const struct mpb_lane *lane, uint64_t max)
 {
     struct mpb_lane_header *h = lane->header;

@@ -44,6 +44,9 @@ void mpb_lane_adopt(struct mpb_core *core, struct mpb_lane *lane);
  * Call it while the entry is still owned, before it becomes FREE. */
 void mpb_trace_commit(struct mpb_lane *lane, struct mpb_entry *entry, uint16_t flags);
 
+/* Accounts for one finished request whose record is complete already (tools and tests; kind and seq_lo are set here). */
+void mpb_lane_put(struct mpb_lane *lane, const struct mpb_trace *record);
+
 /* ---- reader (tracer): look at records in place, then release them */
 
 struct mpb_lane_span { const struct mpb_trace *first; uint64_t count; }; /* contiguous */
