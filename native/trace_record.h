@@ -25,7 +25,7 @@ enum mpb_trace_kind { MPB_TRACE_REQUEST = 0, MPB_TRACE_CONN_OPEN = 1, MPB_TRACE_
 enum mpb_trace_stage { /* in the order a request meets them */
     MPB_STAGE_FRAME_DONE = 0,    /* processor: the frame is complete (Kafka's start of TotalTimeMs) */
     MPB_STAGE_PARSED = 1,        /* processor: header decoded */
-    MPB_STAGE_ENQUEUED = 2,      /* processor: hint is in the request ring */
+    MPB_STAGE_ENQUEUED = 2,      /* processor: just before the hint is pushed (afterwards the entry is not its) */
     MPB_STAGE_DEQUEUED = 3,      /* handler: claimed */
     MPB_STAGE_HANDLER_START = 4, /* handler: API code begins */
     MPB_STAGE_IO_DONE = 5,       /* handler: last append or read of the log ended */

@@ -1,0 +1,105 @@
+"""`manifest.jsonl` of a trace directory: one line per closed segment, so that a reader opens only the files it needs.
+
+Written by the tracer alone; a convenience that can be rebuilt from the segments' headers. A last line without its end
+(a crash) is ignored, lines of files that retention has deleted are too.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from mpbroker.trace import segment
+
+FILE = "manifest.jsonl"
+
+
+class ManifestRow(NamedTuple):
+    """A closed segment. `finished`, `dropped`, `sampled_out`: this segment's share; times in nanoseconds since 1970."""
+
+    file: str
+    broker: int
+    boot: str
+    ring: int
+    first_seq: int
+    records: int
+    finished: int
+    dropped: int
+    sampled_out: int
+    epoch_min_ns: int
+    epoch_max_ns: int
+    max_total_ns: int
+    apis: dict[str, int]
+    crc: int
+    file_bytes: int
+
+
+def row_of(info: segment.SegmentInfo) -> ManifestRow:
+    """The line of a closed segment."""
+    closed, progress, offset_ns = info.closed, info.progress, info.epoch_offset_ns
+    assert closed is not None, "only closed segments stand in the manifest"
+    apis = {str(api): count for api, count in enumerate(closed.api_counts) if count}
+    return ManifestRow(info.path.name, info.opened.broker_id, f"{info.opened.boot_id:016x}", info.opened.ring,
+                       info.opened.first_seq, closed.record_count, progress.finished - progress.base_finished,
+                       progress.dropped - progress.base_dropped, progress.sampled_out - progress.base_sampled_out,
+                       closed.t0_min_ns + offset_ns, closed.t0_max_ns + offset_ns, closed.max_total_ns, apis,
+                       closed.records_crc, info.file_bytes)
+
+
+def append(directory: Path, info: segment.SegmentInfo) -> None:
+    """Add a line and sync it."""
+    file = os.open(directory / FILE, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        size = os.fstat(file).st_size
+        torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
+        os.write(file, b"\n" * torn + _line(row_of(info)))
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def read(directory: Path) -> list[ManifestRow]:
+    """Every readable line whose file is there; the last line of a file counts."""
+    try:
+        text = (directory / FILE).read_text()
+    except FileNotFoundError:
+        return []
+    rows: dict[str, ManifestRow] = {}
+    for line in text.splitlines():
+        try:
+            row = ManifestRow(**json.loads(line))
+        except (ValueError, TypeError):
+            continue  # torn by a crash, or from a later version: the segment's own header still says it all
+        rows[row.file] = row
+    return [row for name, row in rows.items() if (directory / name).exists()]
+
+
+def rebuild(directory: Path) -> list[ManifestRow]:
+    """Write the manifest anew from the headers of the closed segments; returns its rows."""
+    rows = [row_of(info) for info in segments(directory) if info.closed is not None]
+    temporary = directory / (FILE + ".new")
+    with open(temporary, "wb") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.writelines(map(_line, rows))
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(directory / FILE)
+    return rows
+
+
+def segments(directory: Path, complain: "list[str] | None" = None) -> list[segment.SegmentInfo]:
+    """Headers of all segments in a directory, by name. Damaged files are left out, with a sentence in `complain`."""
+    found = []
+    for path in sorted(directory.glob(f"*{segment.SUFFIX}")):
+        try:
+            found.append(segment.read_info(path))
+        except FileNotFoundError:
+            continue  # retention was quicker
+        except (segment.SegmentError, ValueError) as error:
+            if complain is not None:
+                complain.append(str(error))
+    return found
+
+
+def _line(row: ManifestRow) -> bytes:
+    return json.dumps(row._asdict(), separators=(",", ":")).encode() + b"\n"

@@ -1,0 +1,197 @@
+"""Trace segment files (`*.mpt`): a header of 4,096 bytes, then records of 128 bytes. Reading needs no broker.
+
+The tracer alone writes them (segment_writer.py). A segment is `active` or was left by a crash while its close fields are
+zero: its record count then follows from its size, and a torn last record is ignored. The header:
+
+      0  open fields    what is known when the file is made, their CRC, and `json_bytes`
+    256  progress       base and present counters of the lane, rewritten after every drain
+    512  close fields   written once, in one piece
+   1024  JSON           listeners, version
+
+Counters are cumulative over a lane's life; the difference between progress and base is this segment's own share.
+"""
+
+import json
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mpbroker.errors import MpbrokerError
+from mpbroker.trace.clock_sample import ClockSample
+from mpbroker.trace.record import RECORD_BYTES, TICK_SHIFT
+
+MAGIC = b"MPBTRACE"
+VERSION = 1
+HEADER_BYTES = 4096
+SUFFIX = ".mpt"
+API_SLOTS = 64  # counts of API keys 0..62; the last slot counts all others
+
+OPEN = struct.Struct("<8sIIIIQIIQq24s5Q")  # up to the CRC
+OPEN_CRC = struct.Struct("<I")
+OPEN_CRC_OFFSET = 248
+PROGRESS_OFFSET = 256
+PROGRESS = struct.Struct("<7Q")  # base written, dropped, sampled_out; present finished, written, dropped, sampled_out
+CLOSE_OFFSET = 512
+CLOSE = struct.Struct(f"<6Q5Q{API_SLOTS}I")
+CLOSE_CRC_OFFSET = CLOSE_OFFSET + CLOSE.size
+JSON_OFFSET = 1024
+assert OPEN.size <= OPEN_CRC_OFFSET and CLOSE_CRC_OFFSET + 4 <= JSON_OFFSET
+MAX_JSON_BYTES = HEADER_BYTES - JSON_OFFSET
+
+
+class SegmentError(MpbrokerError):
+    """A file is no trace segment, or its header is damaged."""
+
+
+class Opened(NamedTuple):
+    """What a segment's header says from its first moment. `first_seq`: the lane's number of its first request."""
+
+    broker_id: int
+    boot_id: int
+    ring: int
+    first_seq: int
+    cluster_id: str
+    time_namespace_ns: int
+    clock: ClockSample
+    extra: dict[str, Any]
+
+
+class Progress(NamedTuple):
+    """Lane counters where this segment began (base_*) and now."""
+
+    base_written: int = 0
+    base_dropped: int = 0
+    base_sampled_out: int = 0
+    finished: int = 0
+    written: int = 0
+    dropped: int = 0
+    sampled_out: int = 0
+
+    @property
+    def base_finished(self) -> int:
+        """Requests accounted for before this segment."""
+        return self.base_written + self.base_dropped + self.base_sampled_out
+
+
+class Closed(NamedTuple):
+    """What is known once a segment is complete. `api_counts` has API_SLOTS numbers; times are monotonic nanoseconds."""
+
+    record_count: int
+    next_seq: int
+    t0_min_ns: int
+    t0_max_ns: int
+    max_total_ns: int
+    records_crc: int
+    clock: ClockSample
+    api_counts: tuple[int, ...]
+
+
+class SegmentInfo(NamedTuple):
+    """A header. `closed` is None while it is active or after a crash; `record_count` is right in either case."""
+
+    path: Path
+    opened: Opened
+    progress: Progress
+    closed: Closed | None
+    record_count: int
+    file_bytes: int
+
+    @property
+    def epoch_offset_ns(self) -> int:
+        """Added to a monotonic stamp it gives nanoseconds since 1970."""
+        return self.opened.clock.offset_ns
+
+
+def file_name(broker_id: int, boot_id: int, ring: int, first_seq: int) -> str:
+    """`b<broker>-<boot>-r<ring>-<first sequence>.mpt`; names of one lane sort by sequence."""
+    return f"b{broker_id}-{boot_id & 0xFFFFFFFF:08x}-r{ring:02d}-{first_seq:020d}{SUFFIX}"
+
+
+def pack_opened(opened: Opened) -> bytes:
+    """A whole header page without progress and close fields."""
+    extra = json.dumps(opened.extra, separators=(",", ":")).encode()
+    if len(extra) > MAX_JSON_BYTES:
+        extra = b'{"cut":true}'  # names of very many listeners: the records are worth more than the table
+    page = bytearray(HEADER_BYTES)
+    OPEN.pack_into(page, 0, MAGIC, VERSION, RECORD_BYTES, TICK_SHIFT, opened.broker_id, opened.boot_id, opened.ring,
+                   len(extra), opened.first_seq, opened.time_namespace_ns, opened.cluster_id.encode()[:24], *opened.clock)
+    page[JSON_OFFSET:JSON_OFFSET + len(extra)] = extra
+    OPEN_CRC.pack_into(page, OPEN_CRC_OFFSET, _open_crc(page, len(extra)))
+    return bytes(page)
+
+
+def pack_closed(closed: Closed) -> bytes:
+    """The close fields with their CRC, to be written at CLOSE_OFFSET in one piece."""
+    head = closed[:6]
+    body = CLOSE.pack(*head, *closed.clock, *closed.api_counts)
+    return body + struct.pack("<I", zlib.crc32(body) or 1)
+
+
+def read_info(path: Path) -> SegmentInfo:
+    """Header of a segment file; SegmentError says what is wrong with it."""
+    with open(path, "rb") as file:
+        page = file.read(HEADER_BYTES)
+        size = os.fstat(file.fileno()).st_size
+    opened = _parse_opened(path, page)
+    closed = _parse_closed(page)
+    present = max(0, size - HEADER_BYTES) // RECORD_BYTES
+    if closed is not None and closed.record_count > present:
+        raise SegmentError(f"{path}: {present} records, but it was closed with {closed.record_count}: it has been cut")
+    count = present if closed is None else closed.record_count
+    return SegmentInfo(path, opened, Progress(*PROGRESS.unpack_from(page, PROGRESS_OFFSET)), closed, count, size)
+
+
+def read_chunks(info: SegmentInfo, chunk_records: int = 8192, first: int = 0) -> Iterator[bytes]:
+    """The records from number `first` of the file on, in pieces of whole records."""
+    left = info.record_count - first
+    with open(info.path, "rb") as file:
+        file.seek(HEADER_BYTES + first * RECORD_BYTES)
+        while left > 0:
+            chunk = file.read(min(left, chunk_records) * RECORD_BYTES)
+            whole = len(chunk) // RECORD_BYTES
+            if whole == 0:
+                return
+            left -= whole
+            yield chunk[:whole * RECORD_BYTES]
+
+
+def verify(info: SegmentInfo) -> bool:
+    """Whether a closed segment's records are those it was closed with (an open one has no checksum: True)."""
+    if info.closed is None:
+        return True
+    crc = 0
+    for chunk in read_chunks(info):
+        crc = zlib.crc32(chunk, crc)
+    return crc == info.closed.records_crc
+
+
+def _parse_opened(path: Path, page: bytes) -> Opened:
+    if len(page) < HEADER_BYTES:
+        raise SegmentError(f"{path}: {len(page)} bytes are no trace segment, its header alone has {HEADER_BYTES}")
+    fields = OPEN.unpack_from(page, 0)
+    magic, version, record_bytes, tick_shift, broker_id, boot_id, ring, json_bytes, first_seq, namespace_ns, cluster = fields[:11]
+    if magic != MAGIC:
+        raise SegmentError(f"{path}: not a trace segment")
+    if version != VERSION or record_bytes != RECORD_BYTES or tick_shift != TICK_SHIFT:
+        raise SegmentError(f"{path}: format {version} with records of {record_bytes} bytes; this program reads {VERSION}")
+    if json_bytes > MAX_JSON_BYTES or OPEN_CRC.unpack_from(page, OPEN_CRC_OFFSET)[0] != _open_crc(page, json_bytes):
+        raise SegmentError(f"{path}: the header's checksum does not fit; the header is damaged")
+    extra = json.loads(page[JSON_OFFSET:JSON_OFFSET + json_bytes])
+    return Opened(broker_id, boot_id, ring, first_seq, cluster.rstrip(b"\0").decode("ascii", "replace"), namespace_ns,
+                  ClockSample(*fields[11:16]), extra)
+
+
+def _parse_closed(page: bytes) -> Closed | None:
+    body = page[CLOSE_OFFSET:CLOSE_CRC_OFFSET]
+    crc = int.from_bytes(page[CLOSE_CRC_OFFSET:CLOSE_CRC_OFFSET + 4], "little")
+    if crc == 0 or crc != (zlib.crc32(body) or 1):
+        return None  # never closed, or the closing write was torn: the size decides
+    values = CLOSE.unpack(body)
+    return Closed(*values[:6], ClockSample(*values[6:11]), values[11:])
+
+
+def _open_crc(page: bytes | bytearray, json_bytes: int) -> int:
+    return zlib.crc32(bytes(page[JSON_OFFSET:JSON_OFFSET + json_bytes]), zlib.crc32(bytes(page[:OPEN_CRC_OFFSET])))

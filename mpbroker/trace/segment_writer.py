@@ -1,0 +1,126 @@
+"""Writes one trace segment; the tracer process alone. Crash-safe: a record is in the file once its `pwrite` returned.
+
+A full disk or an I/O error raises OSError and leaves the writer as it was before the call, so that it can be tried again
+while the lane keeps the records.
+"""
+
+import os
+import zlib
+from pathlib import Path
+
+from mpbroker import _native
+from mpbroker.trace import clock_sample, segment
+from mpbroker.trace.record import RECORD_BYTES, TICK_SHIFT
+
+
+class Tally:
+    """What the close fields say about the records seen so far."""
+
+    def __init__(self, first_seq: int) -> None:
+        self.count = 0
+        self.next_seq = first_seq
+        self.crc = 0
+        self.t0_min_ns, self.t0_max_ns, self.max_total_ticks = 0, 0, 0
+        self.api_counts = [0] * segment.API_SLOTS
+
+    def add(self, records: bytes | memoryview) -> None:
+        """Count whole records in."""
+        requests, t0_min_ns, t0_max_ns, max_total_ticks, api_counts = _native.trace_summary(records)
+        self.count += len(records) // RECORD_BYTES
+        self.next_seq += requests
+        self.crc = zlib.crc32(records, self.crc)
+        if requests:
+            self.t0_min_ns = min(self.t0_min_ns or t0_min_ns, t0_min_ns)
+            self.t0_max_ns = max(self.t0_max_ns, t0_max_ns)
+            self.max_total_ticks = max(self.max_total_ticks, max_total_ticks)
+        for api_slot, number in api_counts:
+            self.api_counts[api_slot] += number
+
+    def closed(self) -> segment.Closed:
+        """The close fields, with the clocks of this moment."""
+        return segment.Closed(self.count, self.next_seq, self.t0_min_ns, self.t0_max_ns, self.max_total_ticks << TICK_SHIFT,
+                              self.crc, clock_sample.take(), tuple(self.api_counts))
+
+
+class SegmentWriter:
+    """An open segment. Make one with `create` or `reopen`."""
+
+    def __init__(self, path: Path, file: int, opened: segment.Opened, progress: segment.Progress) -> None:
+        self.path = path
+        self.opened = opened
+        self.progress = progress
+        self.tally = Tally(opened.first_seq)
+        self._file = file
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes of header and records."""
+        return segment.HEADER_BYTES + self.tally.count * RECORD_BYTES
+
+    def append(self, records: bytes | memoryview) -> None:
+        """Write whole records; those of kind request must be the lane's next ones, in order."""
+        _write_all(self._file, records, self.file_bytes)
+        self.tally.add(records)
+
+    def note(self, progress: segment.Progress) -> None:
+        """Store the lane's counters as they were when the last records were read."""
+        if progress != self.progress:
+            _write_all(self._file, segment.PROGRESS.pack(*progress), segment.PROGRESS_OFFSET)
+            self.progress = progress
+
+    def sample_clock(self) -> None:
+        """Add a clock record."""
+        self.append(clock_sample.take().pack_record(self.tally.next_seq & 0xFFFFFFFF, self.opened.ring))
+
+    def close(self) -> segment.SegmentInfo:
+        """Sync the records, store the close fields in one write, sync again. The file never changes afterwards."""
+        closed = self.tally.closed()
+        os.fsync(self._file)
+        _write_all(self._file, segment.pack_closed(closed), segment.CLOSE_OFFSET)
+        os.fsync(self._file)
+        self.abandon()
+        return segment.SegmentInfo(self.path, self.opened, self.progress, closed, closed.record_count, self.file_bytes)
+
+    def abandon(self) -> None:
+        """Give the descriptor back without close fields, as a crash would."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+def create(directory: Path, opened: segment.Opened, progress: segment.Progress) -> SegmentWriter:
+    """A new segment file, mode 0600."""
+    path = directory / segment.file_name(*opened[:4])
+    # It can exist only if a predecessor died between making it and writing its first request: nothing is lost by O_TRUNC.
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        _write_all(file, segment.pack_opened(opened), 0)
+        _write_all(file, segment.PROGRESS.pack(*progress), segment.PROGRESS_OFFSET)
+    except BaseException:
+        os.close(file)
+        raise
+    return SegmentWriter(path, file, opened, progress)
+
+
+def recover(info: segment.SegmentInfo) -> segment.SegmentInfo:
+    """Close a segment that a killed tracer left open: cut a torn record, count what is there, store the close fields.
+
+    Dropped and sampled-out counts are those of its last complete drain; what came later is the next segment's.
+    """
+    writer = SegmentWriter(info.path, os.open(info.path, os.O_RDWR | os.O_CLOEXEC), info.opened, info.progress)
+    try:
+        for chunk in segment.read_chunks(info):
+            writer.tally.add(chunk)
+        os.ftruncate(writer._file, writer.file_bytes)
+        known, written = info.progress, writer.tally.next_seq
+        writer.note(known._replace(written=written, finished=written + known.dropped + known.sampled_out))
+        return writer.close()
+    finally:
+        writer.abandon()
+
+
+def _write_all(file: int, data: bytes | memoryview, position: int) -> None:
+    view = memoryview(data)
+    while len(view):
+        written = os.pwrite(file, view, position)
+        view, position = view[written:], position + written
