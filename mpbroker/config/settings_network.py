@@ -9,7 +9,7 @@ INT, LONG, STRING, BOOLEAN = Kind.INT, Kind.LONG, Kind.STRING, Kind.BOOLEAN
 IDENTITY = (
     Setting("node.id", INT, 0, "Number of this broker in its cluster; `broker.id` is the same setting.", least=0),
     Setting("broker.id", INT, 0, "The older name of `node.id`; if both are given they must agree.", least=0),
-    Setting("broker.rack", STRING, None, "Rack or zone of this broker, told to clients in Metadata.", later=True),
+    Setting("broker.rack", STRING, None, "Rack or zone of this broker, told to clients in Metadata."),
 )
 
 LISTENERS = (

@@ -5,9 +5,9 @@ Not done: broker loggers and the cluster-wide dynamic defaults of an unnamed bro
 
 from __future__ import annotations
 
-from mpbroker.config.topic_config import describe_broker, describe_topic
+from mpbroker.config.describe import describe_broker, describe_topic
 from mpbroker.errors import ErrorCode
-from mpbroker.metadata.topic_names import is_legal_topic_name
+from mpbroker.metadata.topic_names import illegal_name_sentence
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -36,35 +36,40 @@ def _describe(context, message, resource) -> DescribeConfigsResult:
 
 def _describe_topic(context, message, resource) -> DescribeConfigsResult:
     name = resource.resource_name
+    illegal = illegal_name_sentence(name)
+    if illegal is not None:
+        return _refused(resource, ErrorCode.INVALID_TOPIC_EXCEPTION, illegal)
     topic = context.metadata.topic(name)
     if topic is None:
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal_topic_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
-        return _refused(resource, code, None)
-    return _result(message, resource, describe_topic(topic.overrides, context.config))
+        return _refused(resource, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+    return _result(message, resource, describe_topic(topic.overrides, context.config, resource.configuration_keys))
 
 
 def _describe_broker(context, message, resource) -> DescribeConfigsResult:
-    if resource.resource_name == "":
+    name, own = resource.resource_name, str(context.node_id)
+    if name == "":
         return _result(message, resource, [])
-    if resource.resource_name != str(context.node_id):
-        return _refused(resource, ErrorCode.INVALID_REQUEST, f"This broker is {context.node_id}.")
-    return _result(message, resource, describe_broker(context.config))
+    if not name.lstrip("+-").isdecimal():
+        return _refused(resource, ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    if name != own:
+        sentence = f"Unexpected broker id, expected {own} or empty string, but received {name}"
+        return _refused(resource, ErrorCode.INVALID_REQUEST, sentence)
+    return _result(message, resource, describe_broker(context.config, resource.configuration_keys))
 
 
-def _result(message, resource, rows) -> DescribeConfigsResult:
-    wanted = None if resource.configuration_keys is None else set(resource.configuration_keys)
-    configs = [_row(message, row) for row in rows if wanted is None or row.name in wanted]
-    return DescribeConfigsResult(error_code=ErrorCode.NONE, error_message=None,
-                                 resource_type=resource.resource_type, resource_name=resource.resource_name,
-                                 configs=configs)
+def _result(message, resource, entries) -> DescribeConfigsResult:
+    # Kafka says "" where there is no error, not null.
+    return DescribeConfigsResult(error_code=ErrorCode.NONE, error_message="", resource_type=resource.resource_type,
+                                 resource_name=resource.resource_name, configs=[_row(message, e) for e in entries])
 
 
 def _row(message, row) -> DescribeConfigsResourceResult:
     synonyms = []
+    # Version 0 has is_default in place of the source; Kafka 3.9 leaves it false for every setting, and so do we.
     if message.include_synonyms:
         synonyms = [DescribeConfigsSynonym(name=s.name, value=s.value, source=s.source) for s in row.synonyms]
     return DescribeConfigsResourceResult(name=row.name, value=row.value, read_only=row.read_only,
-                                         config_source=row.source, is_default=row.is_default,
+                                         config_source=row.source, is_default=False,
                                          is_sensitive=row.sensitive, synonyms=synonyms)
 
 

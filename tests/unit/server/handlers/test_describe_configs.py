@@ -1,0 +1,60 @@
+"""DescribeConfigs answers, error sentences included, as a real Kafka 3.9.2 gives them."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from mpbroker.config.broker_config import load_broker_config
+from mpbroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from mpbroker.server.handlers.describe_configs import handle
+
+TOPICS = {"t": SimpleNamespace(overrides={"retention.ms": "5"})}
+
+
+def describe(kind, name, keys=None, synonyms=True):
+    metadata = SimpleNamespace(refresh=lambda: None, topic=TOPICS.get)
+    config = load_broker_config(overrides=["node.id=1"], environ={}, cores=2)
+    context = SimpleNamespace(config=config, metadata=metadata, node_id=1)
+    resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
+    message = DescribeConfigsRequest(resources=[resource], include_synonyms=synonyms)
+    (result,) = handle(context, None, message).results
+    return result
+
+
+@pytest.mark.parametrize(("kind", "name", "code", "sentence"), [
+    (2, "nosuchtopic", 3, ""),
+    (2, "", 17, "Topic name is invalid: the empty string is not allowed"),
+    (2, "bad name", 17, "Topic name is invalid: 'bad name' contains one or more characters other than ASCII alphanumerics, "
+                        "'.', '_' and '-'"),
+    (4, "9", 42, "Unexpected broker id, expected 1 or empty string, but received 9"),
+    (4, "x", 42, "Broker id must be an integer, but it is: x"),
+    (3, "1", 42, "Only topics and brokers have settings to describe."),
+])
+def test_refusals(kind, name, code, sentence):
+    result = describe(kind, name)
+    assert (result.error_code, result.error_message, result.configs) == (code, sentence, [])
+    assert (result.resource_type, result.resource_name) == (kind, name)
+
+
+def test_a_topics_override():
+    result = describe(2, "t", ["retention.ms", "nosuch"])
+    (row,) = result.configs
+    assert (result.error_code, result.error_message) == (0, "")
+    assert (row.name, row.value, row.config_source, row.read_only, row.is_default, row.is_sensitive) == (
+        "retention.ms", "5", 1, False, False, False)
+    assert [(s.name, s.value, s.source) for s in row.synonyms] == [("retention.ms", "5", 1)]
+
+
+def test_no_keys_and_an_empty_list_of_keys_both_mean_all():
+    assert len(describe(2, "t").configs) == len(describe(2, "t", []).configs) == 36
+
+
+def test_synonyms_only_when_asked_for():
+    assert describe(2, "t", ["segment.bytes"], synonyms=False).configs[0].synonyms == []
+    assert describe(2, "t", ["segment.bytes"]).configs[0].synonyms[0].name == "log.segment.bytes"
+
+
+def test_the_broker_by_its_number_and_the_unnamed_broker():
+    (row,) = describe(4, "1", ["num.io.threads"]).configs
+    assert (row.value, row.config_source, row.read_only) == ("2", 5, False)
+    assert describe(4, "").configs == []
