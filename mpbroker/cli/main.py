@@ -57,6 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return _complain(f"{where}{error.strerror or error}", FAILED)
+    except SystemExit as ended:  # argparse has printed the help
+        return int(ended.code or OK)
     except KeyboardInterrupt:
         return _complain("interrupted", FAILED)
 

@@ -1,0 +1,119 @@
+"""The frame of the command: help, exit codes, errors as one sentence, and what is imported when."""
+
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from mpbroker.cli import main as cli
+from mpbroker.errors import ConfigError, DataDirectoryInUse, ErrorCode, KafkaError, NothingRuns
+
+
+@pytest.fixture
+def command(monkeypatch):
+    """command(run) makes `mpbroker fake` a command that calls run(arguments)."""
+
+    def install(run):
+        module = SimpleNamespace(DESCRIPTION="Fake.", EXAMPLES=(("mpbroker fake", "fakes"),), run=run,
+                                 define=lambda parser: parser.add_argument("--n", type=int, default=0))
+        monkeypatch.setitem(cli.COMMANDS, "fake", "fakes")
+        monkeypatch.setattr(cli, "import_module", lambda name: module)
+
+    return install
+
+
+def test_help_names_every_command_and_has_examples(capsys):
+    assert cli.main(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert all(f"  {name} " in text for name in cli.COMMANDS)
+    assert "examples:" in text
+
+
+def test_no_command_shows_help_and_is_a_usage_error(capsys):
+    assert cli.main([]) == 2
+    assert "usage: mpbroker" in capsys.readouterr().out
+
+
+def test_version(capsys):
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("mpbroker 0.")
+
+
+@pytest.mark.parametrize("name", list(cli.COMMANDS))
+def test_every_command_teaches_with_examples(name, capsys):
+    assert cli.main([name, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert f"usage: mpbroker {name}" in text
+    assert f"  mpbroker {name}" in text.partition("examples:")[2]
+
+
+def test_an_unknown_command(capsys):
+    assert cli.main(["strat"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("mpbroker: there is no command 'strat'; there are: start,")
+
+
+def test_a_wrong_argument_is_one_sentence(command, capsys):
+    command(lambda arguments: 0)
+    assert cli.main(["fake", "--n", "x"]) == 2
+    assert capsys.readouterr().err == ("mpbroker: argument --n: invalid int value: 'x' (mpbroker fake --help shows what it "
+                                       "takes)\n")
+
+
+def test_abbreviated_options_are_not_guessed(capsys):
+    assert cli.main(["start", "--over", "a=b"]) == 2
+    assert "unrecognized arguments: --over" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("error", "code", "sentence"), [
+    (ConfigError("a.b", "x", "a number"), 2, "mpbroker: a.b=x: allowed is a number\n"),
+    (DataDirectoryInUse("/d", 7), 3, "mpbroker: data directory /d is in use by pid 7\n"),
+    (NothingRuns("/d"), 3, "mpbroker: no broker runs on data directory /d\n"),
+    (KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "t"), 1, "mpbroker: UNKNOWN_TOPIC_OR_PARTITION (3): t\n"),
+    (ConnectionRefusedError(111, "Connection refused"), 1, "mpbroker: Connection refused\n"),
+    (FileNotFoundError(2, "No such file or directory", "f"), 1, "mpbroker: f: No such file or directory\n"),
+    (KeyboardInterrupt(), 1, "mpbroker: interrupted\n"),
+])
+def test_errors_become_a_sentence_and_an_exit_code(command, capsys, error, code, sentence):
+    def run(arguments):
+        raise error
+
+    command(run)
+    assert cli.main(["fake"]) == code
+    assert capsys.readouterr().err == sentence
+
+
+def test_the_commands_own_exit_code_is_kept(command):
+    command(lambda arguments: arguments.n)
+    assert [cli.main(["fake", "--n", str(n)]) for n in (0, 1, 3)] == [0, 1, 3]
+
+
+def test_a_bug_shows_its_traceback(command):
+    def run(arguments):
+        raise ZeroDivisionError
+
+    command(run)
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["fake"])
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    script = "import sys; from mpbroker.cli import main as c; c.overview = lambda: 'x' * 300000; sys.exit(c.main(['help']))"
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.read(10)
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
+
+
+def test_the_frame_imports_no_command_and_no_parser():
+    script = "import sys, mpbroker.cli.main; print(sorted(m for m in sys.modules if m.startswith('mpbroker') or m == 'argparse'))"
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert found.strip() == "['mpbroker', 'mpbroker.cli', 'mpbroker.cli.main', 'mpbroker.errors']"
+
+
+def test_the_module_runs_as_the_command():
+    done = subprocess.run([sys.executable, "-m", "mpbroker", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("mpbroker ")

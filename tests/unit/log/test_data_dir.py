@@ -1,0 +1,156 @@
+"""The data directory: lock, identity, whether it can be written."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from mpbroker.errors import ConfigError, DataDirectoryInUse
+from mpbroker.log import data_dir
+from mpbroker.log.data_dir import MetaProperties
+
+HOLD = """
+import sys
+from mpbroker.log import data_dir
+lock = data_dir.lock(sys.argv[1])
+print("held", flush=True)
+sys.stdin.read()
+"""
+FORK_AND_DIE = """
+import os, sys
+from mpbroker.log import data_dir
+lock = data_dir.lock(sys.argv[1])
+if os.fork() == 0:
+    sys.stdin.read()
+    os._exit(0)
+os._exit(0)
+"""
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return str(tmp_path)
+
+
+def run(script, directory):
+    return subprocess.Popen([sys.executable, "-c", script, directory], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                            text=True)
+
+
+def test_a_second_lock_names_the_holder(directory):
+    with run(HOLD, directory) as other:
+        assert other.stdout.readline() == "held\n"
+        assert data_dir.holder(directory) == other.pid
+        with pytest.raises(DataDirectoryInUse) as caught:
+            data_dir.lock(directory)
+        assert str(caught.value) == f"data directory {directory} is in use by pid {other.pid}"
+        assert caught.value.exit_code == 3
+        other.kill()
+    assert data_dir.holder(directory) is None
+    data_dir.lock(directory).close()
+
+
+def test_the_lock_lasts_until_the_last_forked_process_ends(directory):
+    with run(FORK_AND_DIE, directory) as parent:
+        assert parent.wait(20) == 0
+        assert data_dir.holder(directory) == parent.pid
+        parent.stdin.close()  # lets the child end
+        parent.stdout.read()  # returns when the child's copy of the pipe is gone with it
+    assert data_dir.holder(directory) is None
+
+
+def test_closing_gives_the_lock_up_and_may_happen_twice(directory):
+    lock = data_dir.lock(directory)
+    assert data_dir.holder(directory) == os.getpid()
+    lock.close()
+    lock.close()
+    assert data_dir.holder(directory) is None
+
+
+def test_asking_for_the_holder_does_not_disturb(directory):
+    assert data_dir.holder(directory) is None
+    assert not os.path.exists(os.path.join(directory, ".lock"))
+    lock = data_dir.lock(directory)
+    for _ in range(3):
+        assert data_dir.holder(directory) == os.getpid()
+    lock.close()
+
+
+def test_a_lock_file_without_a_number(directory):
+    lock = data_dir.lock(directory)
+    os.ftruncate(lock.descriptor, 0)
+    with pytest.raises(DataDirectoryInUse, match="in use by pid unknown"):
+        data_dir.lock(directory)
+    lock.close()
+
+
+def test_create_makes_missing_directories_and_leaves_nothing_behind(tmp_path):
+    path = tmp_path / "a" / "b"
+    data_dir.create(str(path))
+    data_dir.create(str(path))
+    assert list(path.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", ["/proc/mpbroker-data", "/dev/null/x"])
+def test_a_directory_that_cannot_be_written(path):
+    for use in (data_dir.create, data_dir.lock):
+        with pytest.raises(ConfigError, match=f"log.dirs={path}: allowed is a directory that can be written"):
+            use(path)
+
+
+def test_a_file_where_the_directory_should_be(tmp_path):
+    (tmp_path / "f").write_text("")
+    with pytest.raises(ConfigError, match="a directory that can be written"):
+        data_dir.create(str(tmp_path / "f"))
+
+
+def test_prepare_gives_a_fresh_directory_an_identity_and_keeps_it(directory):
+    meta = data_dir.prepare(directory, 4)
+    assert meta == data_dir.prepare(directory, 4) == data_dir.read_meta(directory)
+    assert meta.node_id == 4
+    assert data_dir.is_id(meta.cluster_id) and data_dir.is_id(meta.directory_id)
+    assert meta.cluster_id != meta.directory_id
+
+
+def test_prepare_with_a_given_cluster_id(directory):
+    chosen = "ZF7CwAAXRvaWnKtFCRe1Gg"
+    assert data_dir.prepare(directory, 0, chosen).cluster_id == chosen
+    assert data_dir.prepare(directory, 0, chosen).cluster_id == chosen
+    with pytest.raises(ConfigError, match=f"allowed is {chosen}, the cluster"):
+        data_dir.prepare(directory, 0, "AAAAAAAAAAAAAAAAAAAAAA")
+
+
+def test_prepare_refuses_the_directory_of_another_node(directory):
+    data_dir.prepare(directory, 1)
+    with pytest.raises(ConfigError, match="node.id=2: allowed is 1, the node that data directory"):
+        data_dir.prepare(directory, 2)
+
+
+def test_file_of_kafka_with_zookeeper_is_read(tmp_path):
+    (tmp_path / "meta.properties").write_text("#\n#Mon Jan 01\nversion=0\nbroker.id=3\ncluster.id=abc\n")
+    assert data_dir.read_meta(str(tmp_path)) == MetaProperties("abc", 3, "")
+
+
+def test_what_is_written_can_be_read(directory):
+    meta = MetaProperties("c" * 22, 7, "d" * 22)
+    data_dir.write_meta(directory, meta)
+    assert data_dir.read_meta(directory) == meta
+    assert os.listdir(directory) == ["meta.properties"]
+
+
+@pytest.mark.parametrize("content", [b"", b"version=1\n", b"node.id=x\ncluster.id=c\n", b"node.id=1\n", b"\xff\xfe",
+                                     b"node.id=99999999999\ncluster.id=c\n"])
+def test_a_broken_identity_is_a_sentence_not_a_new_identity(tmp_path, content):
+    (tmp_path / "meta.properties").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"meta\.properties: allowed is a meta\.properties"):
+        data_dir.prepare(str(tmp_path), 0)
+    assert (tmp_path / "meta.properties").read_bytes() == content
+
+
+def test_ids():
+    assert data_dir.new_id(lambda count: bytes(count)) == "AAAAAAAAQACAAAAAAAAAAA"
+    tries = iter([b"\xf8" + bytes(15), b"\x01" * 16])  # the first would begin with '-'
+    assert data_dir.new_id(lambda count: next(tries)).startswith("AQEB")
+    assert [data_dir.is_id(text) for text in ("ZF7CwAAXRvaWnKtFCRe1Gg", "short", "x" * 22 + "=", "!" * 22, "é" * 22)] == [
+        True, False, False, False, False]
