@@ -15,6 +15,7 @@ const mpb_binder mpb_binders[] = {
     mpb_add_codec,
     mpb_add_scan,
     mpb_add_trace,
+    mpb_add_process,
     NULL,
 };
 

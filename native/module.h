@@ -11,5 +11,6 @@ int mpb_add_record(PyObject *module);
 int mpb_add_codec(PyObject *module);
 int mpb_add_scan(PyObject *module);
 int mpb_add_trace(PyObject *module);
+int mpb_add_process(PyObject *module);
 
 #endif

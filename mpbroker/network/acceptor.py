@@ -1,0 +1,233 @@
+"""The acceptor: takes connections of one listener and hands them to its processors; one process per listener.
+
+It alone writes its ConnectionQuotas and the windows of its processors. Whatever happens to it, the listening socket and
+both ends of every socketpair stay open in the supervisor: the kernel keeps new connections in the backlog meanwhile.
+"""
+
+import os
+import select
+import socket
+import time
+from collections import deque
+from typing import Any
+
+from mpbroker.network.connection_quotas import UNLIMITED, ConnectionQuotas, Limits, Verdict
+from mpbroker.network.fd_passing import address_bytes, address_text
+from mpbroker.network.handover import MAX_REFUSALS, Accepted, Handover
+from mpbroker.shm.process_context import BoundListener, ProcessContext
+from mpbroker.shm.process_table import ProcessState, WaitName
+
+POLL_MS = 300
+MAX_ACCEPTS_PER_TURN = 64
+PROCESSOR_SLOT = 16
+
+
+def main(ctx: ProcessContext) -> None:
+    """Run until told to stop."""
+    acceptor = Acceptor(ctx)
+    ctx.process_row.set_state(ProcessState.RUNNING)
+    ctx.notify_running()
+    while not ctx.stop_requested():
+        acceptor.turn(POLL_MS)
+    ctx.process_row.set_state(ProcessState.STOPPING)
+    acceptor.close()
+
+
+class Acceptor:
+    """One listener's accept loop. `turn` waits at most the time given, then does all there is to do."""
+
+    def __init__(self, ctx: ProcessContext) -> None:
+        assert ctx.listen_socket is not None and ctx.listener is not None
+        self._ctx = ctx
+        self._table = ctx.core.processes
+        self._count = ctx.core.counter_writer(ctx.slot)
+        self._listener: BoundListener = ctx.listeners[ctx.listener]
+        self._socket = ctx.listen_socket
+        self._send_buffer_bytes = ctx.config.socket_send_buffer_bytes
+        self._quotas = ConnectionQuotas(limits_of(ctx.config, self._listener.name))
+        self._handovers = [Handover(ctx.handovers[p], p, ctx.incarnation) for p in ctx.processors]
+        self._next = 0
+        self._pending: deque[Accepted] = deque()
+        self._listening = False
+        self._paused_until_ms = 0
+        self._blocked_since_ns = 0
+        self._epoll = select.epoll()
+        self._epoll.register(ctx.wakeup_fd, select.EPOLLIN)
+        for handover in self._handovers:
+            self._epoll.register(handover.channel, select.EPOLLIN)
+
+    def turn(self, timeout_ms: int) -> None:
+        """One turn: answers of processors, their deaths, new connections, hand-overs."""
+        row = self._ctx.process_row
+        row.set_wait(WaitName.ACCEPT)
+        self._epoll.poll(self._timeout_ms(timeout_ms) / 1000)
+        row.set_wait(WaitName.NONE)
+        row.heartbeat(time.monotonic_ns())
+        self._ctx.drain_wakeups()
+        self._reload()
+        for handover in self._handovers:
+            answers = handover.read_answers(self._quotas)
+            self._pending.extendleft(self._refused(answers.refused))
+            if answers.strange:
+                self._count("handover-strange", answers.strange)
+            self._pending.extendleft(reversed(handover.follow(self._living(handover.processor), self._quotas)))
+        self._dispatch()
+        if self._may_accept():
+            self._accept()
+            self._dispatch()
+        self._listen_if(self._may_accept())
+
+    def close(self) -> None:
+        """Close what no processor has acknowledged; the clients see a closed connection."""
+        for handover in self._handovers:
+            handover.read_answers(self._quotas)
+        for accepted in self._pending:
+            os.close(accepted.fd)
+        self._pending.clear()
+
+    def _living(self, processor: int) -> int:
+        """Incarnation of a processor that runs or soon will, 0 when it is dead or stopping."""
+        slot = PROCESSOR_SLOT + processor
+        incarnation = self._table.incarnation(slot)
+        alive = (ProcessState.STARTING, ProcessState.RECOVERING, ProcessState.RUNNING)
+        return incarnation if self._table.state(slot) in alive else 0
+
+    def _may_accept(self) -> bool:
+        if self._pending or time.monotonic() * 1000 < self._paused_until_ms:
+            return False
+        if not any(handover.room() for handover in self._handovers):
+            return False
+        return self._quotas.may_accept(*self._connection_counts())
+
+    def _connection_counts(self) -> tuple[int, int]:
+        """Connections of this listener and of the broker, those under way to a processor included."""
+        own = set(self._ctx.processors)
+        counts = {p: self._table.connections(PROCESSOR_SLOT + p) for p in range(len(self._ctx.eventfds))}
+        under_way = len(self._pending) + sum(handover.unacknowledged() for handover in self._handovers)
+        return sum(counts[p] for p in own) + under_way, sum(counts.values()) + under_way
+
+    def _accept(self) -> None:
+        room = sum(handover.room() for handover in self._handovers)
+        listener_count, broker_count = self._connection_counts()
+        for taken in range(min(room, MAX_ACCEPTS_PER_TURN)):
+            now_ms = int(time.monotonic() * 1000)
+            delay_ms = self._quotas.rate_delay_ms(now_ms)
+            if delay_ms:
+                self._paused_until_ms = now_ms + delay_ms
+                self._count("accept-throttled")
+                return
+            if not self._quotas.may_accept(listener_count + taken, broker_count + taken):
+                return
+            try:
+                connection, address = self._socket.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:  # the peer gave up, or we are out of descriptors
+                self._ctx.log.warning("accept_failed", listener=self._listener.name, error=error.strerror)
+                self._paused_until_ms = now_ms + 10
+                return
+            self._admit(connection, address, now_ms)
+
+    def _admit(self, connection: socket.socket, address: Any, now_ms: int) -> None:
+        peer = address_bytes(address[0])
+        if self._quotas.admit(peer, now_ms) is Verdict.CLOSE:
+            self._count("connections-refused-per-ip")
+            self._ctx.log.warning("too_many_connections_from_address", listener=self._listener.name, address=address[0])
+            connection.close()
+            return
+        self._count("connections-accepted")
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self._send_buffer_bytes != -1:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
+        self._pending.append(Accepted(connection.detach(), peer, address[1]))
+
+    def _dispatch(self) -> None:
+        """Round robin, one socket to each processor in turn, sent as one message each."""
+        groups: dict[int, list[Accepted]] = {}
+        rooms = [handover.room() for handover in self._handovers]
+        while self._pending and any(rooms):
+            while not rooms[self._next]:
+                self._next = (self._next + 1) % len(rooms)
+            groups.setdefault(self._next, []).append(self._pending.popleft())
+            rooms[self._next] -= 1
+            self._next = (self._next + 1) % len(rooms)
+        for position, group in groups.items():
+            if not self._handovers[position].send(group):
+                self._pending.extendleft(reversed(group))
+
+    def _refused(self, refused: list[Accepted]) -> list[Accepted]:
+        """Sockets to try again with the next processor; one that was refused too often is closed."""
+        again = []
+        for accepted in refused:
+            self._count("handover-refused")
+            accepted.refusals += 1
+            if accepted.refusals < MAX_REFUSALS:
+                again.append(accepted)
+                continue
+            self._ctx.log.error("connection_refused_by_processors", listener=self._listener.name,
+                                address=address_text(accepted.address), reason="descriptor tables full")
+            os.close(accepted.fd)
+            self._quotas.dropped(accepted.address)
+        return again
+
+    def _listen_if(self, wanted: bool) -> None:
+        """Wait for new connections only while they could be taken; the time without is counted as blocked."""
+        if wanted == self._listening:
+            return
+        self._listening = wanted
+        if wanted:
+            self._epoll.register(self._socket, select.EPOLLIN)
+            if self._blocked_since_ns:
+                self._count("acceptor-blocked-us", (time.monotonic_ns() - self._blocked_since_ns) // 1000)
+        else:
+            self._epoll.unregister(self._socket)
+            self._blocked_since_ns = time.monotonic_ns()
+
+    def _timeout_ms(self, timeout_ms: int) -> int:
+        """Short while a successor or a free slot is awaited, for neither rings a bell."""
+        if self._pending or not self._listening:
+            return min(timeout_ms, 10)
+        return timeout_ms
+
+    def _reload(self) -> None:
+        config = self._ctx.take_reload()
+        if config is not None:
+            self._quotas.limits = limits_of(config, self._listener.name)
+
+
+def limits_of(config: Any, listener: str) -> Limits:
+    """The limits of a configuration for one listener."""
+    listeners = config.end_points.all
+    own = f"listener.name.{listener.lower()}."
+    return Limits(
+        per_ip=config.max_connections_per_ip,
+        per_ip_overrides=_overrides(config.connection_overrides),
+        listener=_own(config, own + "max.connections"),
+        broker=config.max_connections,
+        listener_rate=_own(config, own + "max.connection.creation.rate"),
+        broker_rate=config.max_connection_creation_rate,
+        window_s=config.quota_window_num * config.quota_window_size_seconds,
+        protected=len(listeners) > 1 and config.end_points.inter_broker == listener,
+    )
+
+
+def _own(config: Any, name: str) -> int:
+    try:
+        return int(config.value(name))
+    except KeyError:
+        return UNLIMITED
+
+
+def _overrides(given: dict[str, int]) -> dict[bytes, int]:
+    """Overrides by address; a host name stands for all its addresses, one that cannot be resolved for none."""
+    found = {}
+    for host, count in given.items():
+        try:
+            entries = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except OSError:
+            continue
+        for entry in entries:
+            found[address_bytes(str(entry[4][0]))] = count
+    return found

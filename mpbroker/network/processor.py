@@ -1,0 +1,466 @@
+"""The processor: frames requests of its connections into shared memory and sends their answers; N processes per listener.
+
+One turn, in Kafka's order: answers first, then at most 20 new connections, then what the sockets brought, one frame per
+connection. It never waits for a handler: a request that finds its plane full is parked, and until it has found room no
+other is read, while answers go on. It alone touches its sockets, its part of the arena and its entries while they are
+FREE, FILL or SENDING. The control plane's listener has a processor of its own (KIP-291).
+"""
+
+import os
+import select
+import socket
+import time
+from collections import deque
+from struct import Struct
+from typing import Any
+
+from mpbroker.network.connection_table import ConnectionTable
+from mpbroker.network.fd_passing import address_text
+from mpbroker.network.handover_receiver import HandoverReceiver
+from mpbroker.network.kafka_channel import ConnectionLost, InvalidReceive, KafkaChannel
+from mpbroker.network.mute_state import MuteEvent, MuteState, after_mute, after_unmute, next_state
+from mpbroker.shm.process_context import ProcessContext
+
+POLL_MS = 300
+MAX_NEW_CONNECTIONS_PER_TURN = 20
+MAX_ANSWERS_PER_TURN = 256
+HOUSEKEEPING_NS = 1_000_000_000
+STUCK_ANSWER_NS = 30_000_000_000
+API_VERSIONS_KEY = 18
+
+_EVENTS = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
+_BROKEN = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
+_INPUT = select.EPOLLIN | _BROKEN
+_NOT_MUTED = MuteState.NOT_MUTED
+_IN_FLIGHT = next_state(after_mute(MuteState.NOT_MUTED), MuteEvent.REQUEST_RECEIVED)
+_unpack_api = Struct(">hh").unpack_from
+_now_ns = time.monotonic_ns
+
+
+def main(ctx: ProcessContext) -> None:
+    """Recover what a predecessor left, serve until told to stop, let requests in flight finish."""
+    row = ctx.process_row
+    row.state = ProcessState.RECOVERING
+    processor = Processor(ctx)
+    processor.recover()
+    row.state = ProcessState.RUNNING
+    ctx.notify_running()
+    while not ctx.stop_requested():
+        processor.turn(POLL_MS)
+    row.state = ProcessState.STOPPING
+    processor.drain(ctx.config.mpbroker_drain_timeout_ms)
+
+
+class Processor:
+    """The loop and its state. `turn` waits at most the time given, then does all there is to do."""
+
+    def __init__(self, ctx: ProcessContext) -> None:
+        assert ctx.listener is not None
+        self._ctx = ctx
+        self._row = ctx.process_row
+        self._count = ctx.process_row.count
+        self._listener = ctx.listeners[ctx.listener]
+        self._plane = 1 if self._listener.control else 0
+        self._eventfd = ctx.eventfds[ctx.index]
+        self._port = ProcessorPort(ctx.core, ctx.index, self._eventfd)
+        self._versions = ctx.api_versions
+        self._max_request_bytes = ctx.config.socket_request_max_bytes
+        self._connections = ConnectionTable(ctx.incarnation)
+        self._by_fd = self._connections.by_fd
+        self._handover = HandoverReceiver(next(iter(ctx.handovers.values())), ctx.incarnation)
+        self._new_connections = True
+        self._scheduled: list[KafkaChannel] = []  # connections that may have a frame, each once
+        self._parked_entry = -1  # a request that waits because its plane is full
+        self._refused: deque[KafkaChannel] = deque()  # hold a frame that found no entry or no arena space
+        self._draining = False
+        self._housekeeping_ns = 0
+        self._epoll = select.epoll()
+        for fd in (ctx.wakeup_fd, self._eventfd, self._handover.channel.fileno()):
+            self._epoll.register(fd, select.EPOLLIN)
+
+    def recover(self) -> None:
+        """Repair the entries of a predecessor; empty its bell."""
+        self._port.recover()
+        _drain(self._eventfd)
+
+    def turn(self, timeout_ms: int) -> None:
+        """One turn of the loop."""
+        answered = self._process_new_responses()
+        if self._refused:
+            self._admit_refused()
+        if self._new_connections:
+            self._configure_new_connections()
+        if self._scheduled and self._may_read():
+            self._process_receives()
+        now_ns = _now_ns()
+        self._row.beat()
+        if now_ns >= self._housekeeping_ns:
+            self._housekeeping(now_ns)
+        busy = answered or self._new_connections or (self._scheduled and self._may_read())
+        self._poll(0 if busy else timeout_ms)
+
+    def drain(self, timeout_ms: int) -> None:
+        """Read nothing more, send the answers of what is in flight, then close every connection."""
+        self._draining = True
+        deadline_ns = _now_ns() + timeout_ms * 1_000_000
+        while self._in_flight() and _now_ns() < deadline_ns:
+            if not self._process_new_responses():
+                self._poll(20)
+            self._row.beat()
+        for channel in list(self._by_fd.values()):
+            self._close(channel)
+
+    def _in_flight(self) -> bool:
+        return any(channel.mute_state is not _NOT_MUTED or channel.out_view is not None
+                   for channel in self._by_fd.values())
+
+    # ---- answers
+
+    def _process_new_responses(self) -> int:
+        """Send every answer that is here; returns how many there were."""
+        if self._parked_entry >= 0:
+            self._retry_parked()
+        answers = self._port.collect(MAX_ANSWERS_PER_TURN)
+        if not answers:
+            return 0
+        find = self._connections.find
+        for entry, number, generation, kind, view in answers:
+            channel = find(number, generation)
+            if channel is None:
+                self._port.sent(entry, 0, True)
+                self._count(ANSWERS_WITHOUT_CONNECTION)
+            elif kind == ANSWER_NONE:
+                self._port.sent(entry, _now_ns())
+                self._unmute(channel)
+            elif view is None:
+                self._port.sent(entry, _now_ns())
+                self._close(channel)
+            else:
+                self._send(channel, entry, view, kind == ANSWER_CLOSE)
+        return len(answers)
+
+    def _send(self, channel: KafkaChannel, entry: int, view: bytes | memoryview, close_after: bool) -> None:
+        started_ns = _now_ns()
+        try:
+            taken = channel.send(view)
+        except ConnectionLost:
+            self._port.sent(entry, started_ns, True)
+            self._close(channel)
+            return
+        channel.close_after_send = close_after
+        if taken == len(view):
+            self._port.sent(entry, started_ns)
+            self._answered(channel, started_ns)
+        else:
+            channel.out_view, channel.out_entry, channel.out_started_ns = (
+                memoryview(view)[taken:], entry, started_ns)
+
+    def _continue_send(self, channel: KafkaChannel) -> None:
+        view = channel.out_view
+        assert view is not None
+        try:
+            taken = channel.send(view)
+        except ConnectionLost:
+            self._close(channel)
+            return
+        now_ns = _now_ns()
+        if taken < len(view):
+            channel.out_view = view[taken:]
+            if taken:
+                channel.last_active_ns = now_ns
+            return
+        entry, channel.out_view, channel.out_entry = channel.out_entry, None, -1
+        self._port.sent(entry, channel.out_started_ns)
+        self._answered(channel, now_ns)
+
+    def _answered(self, channel: KafkaChannel, now_ns: int) -> None:
+        channel.last_active_ns = now_ns
+        if channel.close_after_send:
+            self._close(channel)
+        else:
+            self._unmute(channel)
+
+    def _unmute(self, channel: KafkaChannel) -> None:
+        """RESPONSE_SENT, then read again unless the connection is throttled."""
+        if channel.mute_state is _IN_FLIGHT:  # the way of nearly all: both steps of the table at once
+            channel.mute_state = _NOT_MUTED
+        else:
+            channel.mute_state = after_unmute(next_state(channel.mute_state, MuteEvent.RESPONSE_SENT))
+        if channel.readable or channel.position < len(channel.buffer):
+            self._schedule(channel)
+
+    # ---- new connections
+
+    def _configure_new_connections(self) -> None:
+        received = self._handover.receive(MAX_NEW_CONNECTIONS_PER_TURN)
+        self._new_connections = len(received) >= MAX_NEW_CONNECTIONS_PER_TURN
+        now_ns = _now_ns()
+        for new in received:
+            try:
+                connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, new.fd)
+                channel = self._connections.add(connection, new.address, now_ns)
+                self._epoll.register(channel.fd, _EVENTS)  # edge-triggered: says at once what is already there
+            except OSError as error:
+                os.close(new.fd)
+                self._handover.closed(new.address)
+                self._ctx.log.warning("connection_not_registered", error=error.strerror)
+        if self._handover.truncated:
+            self._count(HANDOVERS_TRUNCATED, self._handover.truncated)
+            self._ctx.log.error("handover_truncated", messages=self._handover.truncated,
+                                reason="this process has no free descriptors")
+            self._handover.truncated = 0
+        if received:
+            self._row.connections = len(self._connections)
+
+    # ---- requests
+
+    def _may_read(self) -> bool:
+        return self._parked_entry < 0 and not self._refused and not self._draining
+
+    def _schedule(self, channel: KafkaChannel) -> None:
+        if not channel.scheduled:
+            channel.scheduled = True
+            self._scheduled.append(channel)
+
+    def _process_receives(self) -> None:
+        """At most one frame of each scheduled connection."""
+        turn, self._scheduled = self._scheduled, []
+        for position, channel in enumerate(turn):
+            if self._parked_entry >= 0 or self._refused:
+                self._scheduled += turn[position:]  # no room for more: they stay as they are
+                return
+            channel.scheduled = False
+            if channel.closed or channel.mute_state is not _NOT_MUTED:
+                continue
+            try:
+                self._read(channel)
+            except ConnectionLost:
+                self._close(channel)
+            except InvalidReceive as error:
+                self._refuse(channel, FRAMES_INVALID, "invalid_frame", error)
+
+    def _read(self, channel: KafkaChannel) -> None:
+        if channel.large_view is not None:
+            self._read_large(channel)
+            return
+        frame = channel.take_frame(self._max_request_bytes)
+        if frame is None and channel.readable:
+            channel.receive()
+            frame = channel.take_frame(self._max_request_bytes)
+        if frame is not None:
+            channel.frame_started_ns = 0
+            self._submit(channel, frame)
+            return
+        bytes_wanted = channel.wants_arena_bytes()
+        if bytes_wanted:
+            self._begin_large(channel, bytes_wanted)
+        elif channel.readable:
+            self._schedule(channel)
+        if not channel.frame_started_ns and channel.buffered():
+            channel.frame_started_ns, channel.frame_bytes_seen = _now_ns(), 0
+
+    def _submit(self, channel: KafkaChannel, frame: bytes) -> None:
+        """Give a small frame to the handlers, if its API and version are served."""
+        key, version = _unpack_api(frame)
+        if not self._serves(key, version):
+            self._refuse(channel, FRAMES_UNSUPPORTED, "unsupported_request", f"api key {key} version {version}")
+            return
+        now_ns = _now_ns()
+        t0_ns, channel.first_ns = channel.first_ns, channel.later_ns
+        entry = self._port.submit(self._plane, channel.number, channel.generation, self._listener.index, frame,
+                                  t0_ns, now_ns)
+        if entry >= 0:
+            channel.last_active_ns = now_ns
+            channel.mute_state = _IN_FLIGHT
+        else:
+            self._not_submitted(channel, entry, frame)
+
+    def _serves(self, key: int, version: int) -> bool:
+        """ApiVersions of any version is answered, so that a client newer than us can find out what we know."""
+        served = self._versions.get(key)
+        return served is not None and (served[0] <= version <= served[1] or key == API_VERSIONS_KEY)
+
+    def _not_submitted(self, channel: KafkaChannel, code: int, frame: bytes | None) -> None:
+        """No room: the request waits here and nothing more is read. A frame that killed a worker: close."""
+        if code == PLANE_FULL:
+            channel.mute_state = _IN_FLIGHT
+            self._parked_entry = self._port.parked_entry
+        elif code in (NO_ENTRY, NO_SPACE):
+            channel.refused_frame = frame
+            self._refused.append(channel)
+        else:
+            self._refuse(channel, FRAMES_DEADLY, "frame_refused", "it killed the worker that handled it")
+
+    def _retry_parked(self) -> None:
+        if self._port.retry(self._parked_entry) != PLANE_FULL:
+            self._parked_entry = -1
+
+    def _admit_refused(self) -> None:
+        """Entries or arena space came back: submit what waited for them, in order, as far as it goes."""
+        for _ in range(len(self._refused)):
+            if self._parked_entry >= 0:
+                return
+            channel = self._refused.popleft()
+            if channel.closed:
+                continue
+            frame, channel.refused_frame = channel.refused_frame, None
+            before = len(self._refused)
+            try:
+                if frame is not None:
+                    self._submit(channel, frame)
+                elif channel.large_view is not None:
+                    self._submit_large(channel)
+                else:
+                    self._begin_large(channel, channel.wants_arena_bytes())
+            except ConnectionLost:
+                self._close(channel)
+            if len(self._refused) > before:
+                self._refused.rotate(1)  # still no room: it keeps its place
+                return
+
+    # ---- large frames
+
+    def _begin_large(self, channel: KafkaChannel, length: int) -> None:
+        reserved = self._port.reserve(length)
+        if reserved is None:
+            self._refused.append(channel)
+            return
+        channel.begin_large(*reserved)
+        channel.frame_started_ns, channel.frame_bytes_seen = _now_ns(), 0
+        self._read_large(channel)
+
+    def _read_large(self, channel: KafkaChannel) -> None:
+        if channel.receive_large():
+            self._submit_large(channel)
+        elif channel.readable:
+            self._schedule(channel)
+
+    def _submit_large(self, channel: KafkaChannel) -> None:
+        """Give a frame that lies whole in the arena to the handlers; without a free entry it waits there."""
+        view = channel.large_view
+        assert view is not None
+        key, version = _unpack_api(view)
+        if not self._serves(key, version):
+            self._refuse(channel, FRAMES_UNSUPPORTED, "unsupported_request", f"api key {key} version {version}")
+            return
+        now_ns = _now_ns()
+        entry = self._port.submit_reserved(self._plane, channel.number, channel.generation, self._listener.index,
+                                           channel.large_offset, len(view), channel.first_ns, now_ns)
+        if entry == NO_ENTRY:
+            self._refused.append(channel)
+            return
+        if entry not in (REFUSED, POISON):
+            channel.end_large()  # the bytes belong to the entry now
+        channel.frame_started_ns = 0
+        channel.last_active_ns = channel.first_ns = channel.later_ns = now_ns
+        if entry >= 0:
+            channel.mute_state = _IN_FLIGHT
+        else:
+            self._not_submitted(channel, entry, None)
+
+    # ---- closing
+
+    def _refuse(self, channel: KafkaChannel, counter: int, event: str, reason: object) -> None:
+        """Close a connection that sent what nobody can answer: a counter, and one line."""
+        self._count(counter)
+        self._ctx.log.warning(event, listener=self._listener.name, peer=address_text(channel.address), reason=reason)
+        self._close(channel)
+
+    def _close(self, channel: KafkaChannel) -> None:
+        """Close a connection now; what is in flight for it is dropped when its answer comes."""
+        if channel.closed:
+            return
+        self._connections.remove(channel)
+        if channel.out_view is not None:
+            channel.out_view = None
+            self._port.sent(channel.out_entry, channel.out_started_ns, True)
+        if channel.large_view is not None:
+            self._port.release_reserved(channel.end_large())
+        channel.refused_frame = None
+        try:
+            self._epoll.unregister(channel.fd)
+        except OSError:
+            pass
+        channel.socket.close()
+        self._handover.closed(channel.address)
+        self._row.connections = len(self._connections)
+
+    # ---- waiting
+
+    def _poll(self, timeout_ms: int) -> None:
+        """Take the events of the sockets; wait for them if nobody has rung meanwhile."""
+        if timeout_ms and self._port.prepare_sleep():
+            self._row.wait = WAIT_PROCESSOR
+            events = self._epoll.poll(timeout_ms / 1000)
+            self._port.cancel_sleep()
+            self._row.wait = 0
+        else:
+            events = self._epoll.poll(0)
+        by_fd = self._by_fd
+        for fd, event in events:
+            channel = by_fd.get(fd)
+            if channel is None:
+                self._on_own_event(fd)
+                continue
+            if event & select.EPOLLOUT and channel.out_view is not None:
+                self._continue_send(channel)
+            if event & _INPUT:
+                channel.readable = True
+                if event & _BROKEN:
+                    channel.hung_up = True
+                if not channel.scheduled and channel.mute_state is _NOT_MUTED:
+                    channel.scheduled = True
+                    self._scheduled.append(channel)
+
+    def _on_own_event(self, fd: int) -> None:
+        if fd == self._eventfd:
+            drain_eventfd(fd)
+        elif fd == self._ctx.wakeup_fd:
+            self._ctx.drain_wakeups()
+        elif fd == self._handover.channel.fileno():
+            self._new_connections = True
+
+    # ---- once a second
+
+    def _housekeeping(self, now_ns: int) -> None:
+        self._housekeeping_ns = now_ns + HOUSEKEEPING_NS
+        config = self._ctx.take_reload() or self._ctx.config
+        self._handover.flush()
+        if self._handover.stale:
+            self._count(HANDOVERS_STALE, self._handover.stale)
+            self._handover.stale = 0
+        frame_ns = config.mpbroker_frame_timeout_ms * 1_000_000
+        if not self._may_read():
+            frame_ns = 1 << 62  # it is us who do not read
+        for channel, reason in self._connections.overdue(now_ns, config.connections_max_idle_ms * 1_000_000, frame_ns):
+            self._count(CONNECTIONS_IDLE if reason == "idle" else FRAMES_TIMED_OUT)
+            self._ctx.log.info("connection_closed", peer=address_text(channel.address), reason=reason)
+            self._close(channel)
+        if self._refused:
+            self._close_stuck(now_ns)
+        self._close_excess(config)
+
+    def _close_stuck(self, now_ns: int) -> None:
+        """Requests find no room: let go of answers that a client has not taken for 30 s."""
+        for channel in [each for each in self._by_fd.values() if each.out_view is not None]:
+            if now_ns - channel.last_active_ns > STUCK_ANSWER_NS:
+                self._refuse(channel, ANSWERS_STUCK, "answer_not_taken", "the client does not read")
+
+    def _close_excess(self, config: BrokerConfig) -> None:
+        """More connections than max.connections on a listener without protection: close the one unused for longest."""
+        if config.max_connections >= UNLIMITED or self._is_protected:
+            return
+        rows = self._other_rows
+        if sum(row.connections for row in rows) > config.max_connections:
+            channel = self._connections.least_recently_used()
+            if channel is not None:
+                self._count(CONNECTIONS_EXCESS)
+                self._close(channel)
+
+
+def drain_eventfd(fd: int) -> None:
+    """Reset an eventfd's count."""
+    try:
+        os.eventfd_read(fd)
+    except BlockingIOError:
+        pass

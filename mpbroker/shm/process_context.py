@@ -1,0 +1,128 @@
+"""What a worker process is given: `main(ctx)` of every role takes one ProcessContext; made by the supervisor before fork.
+
+The context is plain data of one process. Signal handlers set its flags and nothing else; the work loop reads them.
+"""
+
+import os
+import signal
+import socket
+from typing import Any, NamedTuple
+
+_ONE = (1).to_bytes(8, "little")
+
+
+class BoundListener(NamedTuple):
+    """A listener with the ports it really has. `control`: it is the control plane's."""
+
+    index: int
+    name: str
+    protocol: str
+    host: str
+    port: int
+    advertised_host: str
+    advertised_port: int
+    control: bool
+
+    @property
+    def url(self) -> str:
+        """NAME://HOST:PORT as bound; a listener on every interface shows 0.0.0.0 or ::."""
+        host = self.host or "0.0.0.0"
+        return f"{self.name}://[{host}]:{self.port}" if ":" in host else f"{self.name}://{host}:{self.port}"
+
+
+class ProcessContext:
+    """One worker's surroundings.
+
+    core         mpbroker.shm Core: all shared memory
+    config       BrokerConfig in force when this process was forked
+    role, index  what it is, e.g. ("handler", 1); `slot` its number in the process table, `process_row` that row
+    incarnation  how often this slot was forked; 1 for the first process
+    listeners    every BoundListener; `listener` the index of its own (acceptor, processor) or None
+    listen_socket  acceptors: the listening socket
+    processors   acceptors: indexes of their processors, in round-robin order
+    handovers    socketpair ends to acceptors (processor: one) or processors (acceptor: by processor index)
+    eventfds     one per processor: written to wake it
+    lanes        names of the trace lanes, by processor index
+    names        every name in /dev/shm of this broker, for the tracer to unlink when the supervisor is gone
+    data_dirs    log.dirs as absolute paths
+    log          EventLog of this process
+    """
+
+    def __init__(self, **fields: Any) -> None:
+        self.core: Any = None
+        self.config: Any = None
+        self.role = ""
+        self.index = 0
+        self.slot = 0
+        self.process_row: Any = None
+        self.incarnation = 0
+        self.boot_id = 0
+        self.cluster_id = ""
+        self.listeners: tuple[BoundListener, ...] = ()
+        self.listener: int | None = None
+        self.listen_socket: socket.socket | None = None
+        self.processors: tuple[int, ...] = ()
+        self.handovers: dict[int, socket.socket] = {}
+        self.eventfds: tuple[int, ...] = ()
+        self.lanes: tuple[str, ...] = ()
+        self.names: tuple[str, ...] = ()
+        self.data_dirs: tuple[str, ...] = ()
+        self.log: Any = None
+        self.api_versions: dict[int, tuple[int, int]] = {}  # api key → oldest and newest version served
+        self.supervisor_pid = 0
+        self.notice_fd = -1
+        self.config_fd = -1
+        self.wakeup_fd = -1  # readable after a signal: put it into the epoll set
+        self._wakeup_write: int | None = None
+        self.stopping = False
+        self.reloading = False
+        for name, value in fields.items():
+            if name not in self.__dict__:
+                raise AttributeError(f"a process context has no {name}")
+            setattr(self, name, value)
+
+    def install_signals(self) -> None:
+        """Set this process's handlers: SIGTERM and SIGHUP set flags, SIGINT belongs to the supervisor."""
+        self.wakeup_fd, self._wakeup_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(self._wakeup_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGTERM, self._on_stop)
+        signal.signal(signal.SIGHUP, self._on_reload)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+
+    def stop_requested(self) -> bool:
+        """Whether SIGTERM came: finish what is in hand and return from main."""
+        return self.stopping
+
+    def supervisor_gone(self) -> bool:
+        """Whether the supervisor died; a process that outlives it (the tracer) ends soon."""
+        return os.getppid() != self.supervisor_pid
+
+    def drain_wakeups(self) -> None:
+        """Empty the signal pipe after it made epoll return."""
+        try:
+            while os.read(self.wakeup_fd, 512):
+                pass
+        except BlockingIOError:
+            pass
+
+    def notify_running(self) -> None:
+        """Tell the supervisor that this process serves now (the process table says RUNNING already)."""
+        os.write(self.notice_fd, _ONE)
+
+    def take_reload(self) -> Any | None:
+        """The new BrokerConfig if one was announced since the last call, else None; also becomes `self.config`."""
+        if not self.reloading:
+            return None
+        self.reloading = False
+        self.config = self._read_config(self.config)
+        return self.config
+
+    def _read_config(self, config: Any) -> Any:
+        return config
+
+    def _on_stop(self, _number: int, _frame: object) -> None:
+        self.stopping = True
+
+    def _on_reload(self, _number: int, _frame: object) -> None:
+        self.reloading = True

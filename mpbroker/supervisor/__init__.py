@@ -1,0 +1,1 @@
+"""The process that creates everything shared, forks all others, and starts them again when they die."""

@@ -1,0 +1,70 @@
+"""The only file that forks. A worker is a fork of the supervisor that never returns into it.
+
+Order in the child: parent-death signal, then the check that the parent still lives (it may have died before), then the
+supervisor's descriptors are closed, signals reset, the title set, and the role's main runs until it returns.
+"""
+
+import gc
+import os
+import signal
+from collections.abc import Callable, Iterable
+
+from setproctitle import setproctitle
+
+from mpbroker.shm.parent_death import set_parent_death_signal
+from mpbroker.shm.process_context import ProcessContext
+from mpbroker.supervisor import signals
+
+EXIT_CLEAN = 0
+EXIT_FAILURE = 1
+_ALL_SIGNALS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+
+
+def freeze() -> None:
+    """Once before the first fork: take every object out of the collector's sight, so that workers share its pages."""
+    gc.collect()
+    gc.freeze()
+
+
+def launch(context: ProcessContext, title: str, main: Callable[[ProcessContext], None], keep: Iterable[int],
+           parent_death: signal.Signals) -> tuple[int, int]:
+    """Fork a worker. Returns (pid, pidfd). `keep`: the descriptors it needs beside stdin, stdout and stderr."""
+    keep = sorted({0, 1, 2, *keep})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ALL_SIGNALS)  # no handler of ours may run in the child
+    try:
+        pid = os.fork()
+        if pid == 0:
+            _child(context, title, main, keep, parent_death)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return pid, os.pidfd_open(pid)
+
+
+def _child(context: ProcessContext, title: str, main: Callable[[ProcessContext], None], keep: list[int],
+           parent_death: signal.Signals) -> None:
+    """Never returns."""
+    code = EXIT_FAILURE
+    try:
+        set_parent_death_signal(parent_death)
+        if context.supervisor_gone():
+            return
+        _close_others(keep)
+        os.dup2(2, 1)  # stdout is the supervisor's: one line, for scripts
+        signals.reset_for_child()
+        context.install_signals()
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        setproctitle(title)
+        main(context)
+        code = EXIT_CLEAN
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else EXIT_FAILURE
+    except BaseException as error:  # the process ends here, whatever it was
+        context.log.exception("worker_failed", error)
+    finally:
+        os._exit(code)
+
+
+def _close_others(keep: list[int]) -> None:
+    """Close every descriptor but these."""
+    for low, high in zip(keep, [*keep[1:], 1 << 20], strict=True):
+        os.closerange(low + 1, high)

@@ -1,0 +1,93 @@
+"""The process table: every role, its slots, its main, when it is started and stopped. Read by the supervisor only.
+
+A row says all that is special about a role; nothing else in the supervisor asks for a role by name.
+"""
+
+import signal
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from mpbroker.shm.process_context import BoundListener, ProcessContext
+
+Main = Callable[[ProcessContext], None]
+
+SUPERVISOR_SLOT = 0
+
+
+class ProcessType(NamedTuple):
+    """One role.
+
+    number, first_slot, slots  as native/layout.h numbers them
+    main          "module:function", imported in the supervisor so that every worker shares its memory
+    start_stage   a stage starts when every process of the one before serves
+    stop_stage    a stage is told to stop when the one before has ended
+    parent_death  what the kernel sends it when the supervisor dies; the tracer lives on to unlink names
+    per_listener  it belongs to one listener (acceptors, processors)
+    """
+
+    role: str
+    number: int
+    first_slot: int
+    slots: int
+    main: str
+    start_stage: int
+    stop_stage: int
+    parent_death: signal.Signals = signal.SIGKILL
+    per_listener: bool = False
+
+
+PROCESS_TYPES: tuple[ProcessType, ...] = (
+    ProcessType("acceptor", 1, 1, 15, "mpbroker.network.acceptor:main", 1, 0, per_listener=True),
+    ProcessType("processor", 2, 16, 32, "mpbroker.network.processor:main", 1, 0, per_listener=True),
+    ProcessType("handler", 3, 48, 64, "mpbroker.server.request_handler:main", 1, 1),
+    ProcessType("controller", 4, 112, 1, "mpbroker.controller.controller:main", 0, 2),
+    ProcessType("log-keeper", 5, 113, 1, "mpbroker.log.log_keeper:main", 0, 2),
+    ProcessType("tracer", 6, 114, 1, "mpbroker.trace.tracer:main", 0, 3, parent_death=signal.SIGTERM),
+)
+START_STAGES = 2
+STOP_STAGES = 4
+
+
+class ProcessPlan(NamedTuple):
+    """One process to run: its type, its index within the role, its slot, its listener (acceptor, processor) or None."""
+
+    type: ProcessType
+    index: int
+    listener: int | None = None
+
+    @property
+    def slot(self) -> int:
+        """Row in the process table."""
+        return self.type.first_slot + self.index
+
+    @property
+    def name(self) -> str:
+        """For logs: the role and its index."""
+        return f"{self.type.role} {self.index}"
+
+
+def process_type(role: str) -> ProcessType:
+    """The row of a role."""
+    return next(row for row in PROCESS_TYPES if row.role == role)
+
+
+def plan_processes(config: Any, listeners: tuple[BoundListener, ...]) -> tuple[ProcessPlan, ...]:
+    """Every worker of this configuration. The control plane's processor comes first and has index 0, as in Kafka."""
+    plans = [ProcessPlan(process_type("acceptor"), listener.index, listener.index) for listener in listeners]
+    processors = [listener.index for listener in sorted(listeners, key=lambda listener: not listener.control)
+                  for _ in range(config.processors(listener.name))]
+    plans += [ProcessPlan(process_type("processor"), n, listener) for n, listener in enumerate(processors)]
+    handlers = config.num_io_threads + config.reserved_handlers
+    plans += [ProcessPlan(process_type("handler"), n) for n in range(handlers)]
+    plans += [ProcessPlan(row, 0) for row in PROCESS_TYPES if row.slots == 1]
+    return tuple(plans)
+
+
+def resolve_mains(types: tuple[ProcessType, ...] = PROCESS_TYPES) -> dict[str, Main]:
+    """Import every role's main function: role → function."""
+    mains = {}
+    for row in types:
+        module, _, function = row.main.partition(":")
+        mains[row.role] = getattr(import_module(module), function)
+    return mains

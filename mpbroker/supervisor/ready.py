@@ -1,0 +1,90 @@
+"""Ready means that every listener answers: the supervisor asks each for its API versions, as any client would.
+
+The sockets of these probes are non-blocking and wait in the supervisor's own epoll loop.
+"""
+
+import json
+import os
+import socket
+import struct
+from typing import Any
+
+from mpbroker.shm.process_context import BoundListener
+
+_CORRELATION_ID = 0x6D706272
+_BODY = struct.pack(">hhih", 18, 0, _CORRELATION_ID, -1)
+REQUEST = struct.pack(">i", len(_BODY)) + _BODY
+"""ApiVersions version 0 without a client id."""
+
+
+class ReadyProbe:
+    """One question to one listener. `socket` is None before `start` and after an answer or a failure."""
+
+    def __init__(self, listener: BoundListener) -> None:
+        self.listener = listener
+        self.answered = False
+        self.socket: socket.socket | None = None
+        self._received = b""
+
+    def start(self) -> socket.socket:
+        """Connect and send; the socket becomes readable with the answer."""
+        host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.listener.host, self.listener.host)
+        probe = socket.create_connection((host, self.listener.port), timeout=1)  # the kernel's backlog answers at once
+        probe.setblocking(False)
+        probe.send(REQUEST)
+        self.socket, self._received = probe, b""
+        return probe
+
+    def readable(self) -> bool:
+        """Take what came. True when this probe is over: look at `answered`, else start it again."""
+        assert self.socket is not None
+        try:
+            data = self.socket.recv(65536)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        self._received += data
+        self.answered = _is_answer(self._received)
+        if not self.answered and data:
+            return False
+        self.close()
+        return True
+
+    def close(self) -> None:
+        """Give up or be done."""
+        if self.socket is not None:
+            self.socket.close()
+            self.socket = None
+
+
+def _is_answer(received: bytes) -> bool:
+    if len(received) < 10:
+        return False
+    length, correlation_id, error = struct.unpack_from(">iih", received)
+    return len(received) >= 4 + length and correlation_id == _CORRELATION_ID and error == 0
+
+
+def ready_line(node_id: int, pid: int, data_dir: str, listeners: tuple[BoundListener, ...]) -> str:
+    """The one line on stdout."""
+    return f"mpbroker ready node={node_id} pid={pid} data={data_dir} " + " ".join(each.url for each in listeners)
+
+
+def ready_document(node_id: int, pid: int, data_dir: str, listeners: tuple[BoundListener, ...]) -> dict[str, Any]:
+    """The same for the ready file."""
+    return {"node_id": node_id, "pid": pid, "data_dir": data_dir, "listeners": [listener_document(e) for e in listeners]}
+
+
+def listener_document(listener: BoundListener) -> dict[str, Any]:
+    """A listener in ready file and status: name, protocol, host, port."""
+    return {"name": listener.name, "protocol": listener.protocol, "host": listener.host or "0.0.0.0",
+            "port": listener.port}
+
+
+def write_atomically(path: str, document: dict[str, Any]) -> None:
+    """Write a JSON file so that a reader sees all of it or none."""
+    temporary = f"{path}.{os.getpid()}.tmp"
+    with open(temporary, "w", encoding="utf-8") as file:
+        json.dump(document, file)
+        file.write("\n")
+    os.replace(temporary, path)

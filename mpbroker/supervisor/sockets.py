@@ -1,0 +1,76 @@
+"""Listening sockets: made by the supervisor before it forks, and kept open over every death and reset of workers."""
+
+import errno
+import os
+import socket
+from typing import Any
+
+from mpbroker.config.listeners import EndPoint, advertise
+from mpbroker.errors import ConfigError
+from mpbroker.shm.process_context import BoundListener
+
+
+def open_listeners(config: Any) -> tuple[list[socket.socket], tuple[BoundListener, ...]]:
+    """Bind and listen on every listener. ConfigError, in one sentence, for an address that cannot be had."""
+    sockets: list[socket.socket] = []
+    try:
+        for end_point in config.end_points.all:
+            sockets.append(_listen(end_point, config))
+    except ConfigError:
+        for opened in sockets:
+            opened.close()
+        raise
+    advertised = {end_point.listener_name: end_point for end_point in config.end_points.advertised}
+    bound = tuple(_bound(index, end_point, opened, advertised.get(end_point.listener_name, end_point), config)
+                  for index, (end_point, opened) in enumerate(zip(config.end_points.all, sockets, strict=True)))
+    return sockets, bound
+
+
+def _listen(end_point: EndPoint, config: Any) -> socket.socket:
+    family, address = _resolve(end_point)
+    opened = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        if config.socket_receive_buffer_bytes != -1:  # before bind: the window scale is agreed on at connect
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, config.socket_receive_buffer_bytes)
+        opened.bind(address)
+        opened.listen(config.socket_listen_backlog_size)
+        opened.setblocking(False)
+    except OSError as error:
+        opened.close()
+        raise _refusal(end_point, error) from None
+    return opened
+
+
+def _resolve(end_point: EndPoint) -> tuple[socket.AddressFamily, Any]:
+    if not end_point.host:
+        return socket.AF_INET, ("0.0.0.0", end_point.port)
+    try:
+        found = socket.getaddrinfo(end_point.host, end_point.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise ConfigError("listeners", end_point.connection_string,
+                          f"a host this machine can resolve ({error.strerror})") from None
+    found.sort(key=lambda entry: entry[0] != socket.AF_INET)  # of a name with both, the IPv4 address
+    return found[0][0], found[0][4]
+
+
+def _refusal(end_point: EndPoint, error: OSError) -> ConfigError:
+    if error.errno == errno.EADDRINUSE:
+        allowed = f"a free port; port {end_point.port} is in use by another program (port 0 picks a free one)"
+    elif error.errno == errno.EACCES:
+        allowed = f"a port this user may open; port {end_point.port} needs more rights (ports from 1024 on do not)"
+    elif error.errno == errno.EADDRNOTAVAIL:
+        allowed = f"an address of this machine; {end_point.host} is none (an empty host listens on all)"
+    else:
+        allowed = f"an address that can be listened on ({error.strerror})"
+    return ConfigError("listeners", end_point.connection_string, allowed)
+
+
+def _bound(index: int, end_point: EndPoint, opened: socket.socket, advertised: EndPoint, config: Any) -> BoundListener:
+    port = opened.getsockname()[1]
+    told = advertise(advertised, port, os.uname().nodename)
+    control = config.end_points.control
+    return BoundListener(index, end_point.listener_name, end_point.security_protocol.name, end_point.host, port,
+                         told.host, told.port, control is not None and control.listener_name == end_point.listener_name)

@@ -1,0 +1,274 @@
+"""The supervisor: creates everything shared, forks every worker, watches them, and ends the broker. It serves no request,
+takes no lock in shared memory and waits for nobody but in its epoll loop.
+
+Start: data directory, listening sockets, shared memory, then the workers stage by stage; ready when every listener has
+answered. A worker that dies is forked again and recovers its slot itself; one that died of a fault makes the supervisor
+stop all workers and rebuild the shared state, with the listening sockets open. SIGTERM: stop stage by stage, at most
+`mpbroker.drain.timeout.ms` + `mpbroker.stop.timeout.ms`; a second one, at once. SIGHUP: read the configuration again.
+"""
+
+import os
+import select
+import signal
+import time
+from collections import deque
+from collections.abc import Callable
+
+from mpbroker.config.broker_config import BrokerConfig
+from mpbroker.metrics.event_log import EventLog
+from mpbroker.shm.process_table import BrokerState, ProcessState
+from mpbroker.supervisor import launch, reload
+from mpbroker.supervisor.probes import Probes
+from mpbroker.supervisor.process_types import START_STAGES, plan_processes, resolve_mains
+from mpbroker.supervisor.ready import ready_document, ready_line, write_atomically
+from mpbroker.supervisor.shared_state import SharedState
+from mpbroker.supervisor.signals import SupervisorSignals
+from mpbroker.supervisor.sockets import open_listeners
+from mpbroker.supervisor.startup import claim_data_dir
+from mpbroker.supervisor.status_file import remove_status_file, write_status_file
+from mpbroker.supervisor.stopping import Stopping
+from mpbroker.supervisor.workers import Death, Worker, Workers
+
+EXIT_CLEAN, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
+MAX_RESETS, RESET_WINDOW_S = 5, 60.0
+STARTUP_DEATHS = 5
+HEARTBEAT_S = 1.0
+KEEPERS_OF_DATA = frozenset({"controller", "log-keeper"})  # killed at the end, the next start has to repair
+
+
+def run(config: BrokerConfig, ready_file: str | None = None, read_config: Callable[[], BrokerConfig] | None = None) -> int:
+    """Run a broker until it ends; the exit code. `read_config` reads the configuration again, for SIGHUP."""
+    lock = claim_data_dir(config)
+    try:
+        sockets, listeners = open_listeners(config)
+        shared = SharedState(config, plan_processes(config, listeners), sockets, listeners, lock.descriptor)
+        try:
+            return Supervisor(config, shared, ready_file, read_config).run()
+        finally:
+            shared.close()
+            remove_status_file(config.data_dir)
+    finally:
+        lock.close()
+
+
+class Supervisor:
+    """The loop and what it knows. `run` returns the broker's exit code."""
+
+    def __init__(self, config: BrokerConfig, shared: SharedState, ready_file: str | None,
+                 read_config: Callable[[], BrokerConfig] | None) -> None:
+        self._config = config
+        self._shared = shared
+        self._ready_file = ready_file
+        self._read_config = read_config
+        self._log = EventLog("supervisor")
+        self._workers = Workers(shared.plans)
+        self._epoll = select.epoll()
+        self._probes = Probes(self._epoll, shared.listeners)
+        self._started_stages = 0
+        self._ready = False
+        self._stopping: Stopping | None = None
+        self._resetting = False
+        self._resets: deque[float] = deque(maxlen=MAX_RESETS)
+        self._exit_code = EXIT_CLEAN
+
+    def run(self) -> int:
+        """Fork the workers, watch them until the last one has ended."""
+        self._signals = SupervisorSignals()
+        self._mains = resolve_mains()
+        shared = self._shared
+        write_status_file(self._config.data_dir, self._config.node_id, shared.boot_id, shared.page_name, shared.names,
+                          shared.listeners)
+        self._epoll.register(self._signals.fd, select.EPOLLIN)
+        self._epoll.register(shared.notice_fd, select.EPOLLIN)
+        launch.freeze()
+        try:
+            while not self._step():
+                self._wait()
+        finally:
+            self._workers.kill(signal.SIGKILL)  # only an exception of ours leaves any
+            self._probes.close()
+        return self._exit_code
+
+    # ---- one turn
+
+    def _wait(self) -> None:
+        self._shared.heartbeat()
+        for fd, _ in self._epoll.poll(self._timeout_s()):
+            if fd == self._signals.fd:
+                self._signals.drain()
+            elif fd == self._shared.notice_fd:
+                self._shared.drain_notices()
+            else:
+                self._probes.readable(fd)
+        self._reap()
+
+    def _timeout_s(self) -> float:
+        waits = [self._workers.next_due_s(), self._probes.timeout_s(), HEARTBEAT_S]
+        if self._stopping is not None:
+            waits.append(self._stopping.timeout_s())
+        return min(wait for wait in waits if wait is not None)
+
+    def _step(self) -> bool:
+        """Do what is due now. True when the broker has ended."""
+        if self._signals.stops:
+            self._on_stop_signal()
+        if self._signals.reload:
+            self._signals.reload = False
+            self._reload()
+        if self._stopping is not None:
+            return self._stop_step(self._stopping)
+        if self._resetting:
+            self._reset_step()
+        elif self._started_stages <= START_STAGES:
+            self._start_step()
+        for worker in self._workers.due():
+            self._fork(worker)
+        if not self._ready and self._probes.step():
+            self._announce()
+        return False
+
+    # ---- starting
+
+    def _start_step(self) -> None:
+        """Fork the next stage once all of the ones before serve."""
+        while self._stage_serves():
+            stage = self._started_stages
+            self._started_stages += 1
+            if stage == START_STAGES:
+                self._shared.set_state(BrokerState.RUNNING)
+                self._probes.begin()
+                return
+            for worker in self._workers.all:
+                if worker.plan.type.start_stage == stage:
+                    self._fork(worker)
+
+    def _stage_serves(self) -> bool:
+        return all(self._shared.process_state(worker.plan.slot) is ProcessState.RUNNING
+                   for worker in self._workers.all if worker.plan.type.start_stage < self._started_stages)
+
+    def _fork(self, worker: Worker) -> None:
+        plan = worker.plan
+        context = self._shared.context_for(plan, self._config)
+        context.log = EventLog(plan.name.replace(" ", "-"))
+        title = f"mpbroker: {plan.name}"
+        if plan.listener is not None:
+            title += f" {self._shared.listeners[plan.listener].name}"
+        pid, pidfd = launch.launch(context, title, self._mains[plan.type.role], self._shared.keep_fds(plan),
+                                   plan.type.parent_death)
+        self._shared.process_started(plan, pid)
+        worker.started(pid, pidfd)
+        self._epoll.register(pidfd, select.EPOLLIN)
+
+    def _announce(self) -> None:
+        """Every listener has answered: the one line on stdout, and the ready file."""
+        self._ready = True
+        told = (self._config.node_id, os.getpid(), self._config.data_dir, self._shared.listeners)
+        if self._ready_file:
+            write_atomically(self._ready_file, ready_document(*told))
+        print(ready_line(*told), flush=True)
+        self._log.info("ready", listeners=",".join(listener.url for listener in self._shared.listeners))
+
+    # ---- deaths
+
+    def _reap(self) -> None:
+        for worker in self._workers.alive():
+            death = worker.look()
+            if death is None:
+                continue
+            self._shared.process_died(death.plan, death.status)
+            self._epoll.unregister(worker.pidfd)
+            worker.reap()
+            self._on_death(worker, death)
+
+    def _on_death(self, worker: Worker, death: Death) -> None:
+        told = {"process": death.plan.name, "pid": death.pid, "signal": death.signal, "exit_code": death.exit_code}
+        stopping = self._stopping
+        if stopping is not None and death.plan.type.stop_stage <= stopping.stage:
+            return
+        if self._resetting:
+            return
+        if death.is_fault:
+            self._log.error("worker_fault", **told)
+            self._reset()
+            return
+        delay_s = worker.plan_restart()
+        self._log.warning("worker_died", **told, successor_in_ms=int(delay_s * 1000))
+        if not self._ready and death.exit_code > 0 and (death.exit_code == EXIT_CONFIG
+                                                        or worker.short_lives >= STARTUP_DEATHS):
+            self._log.error("start_failed", process=death.plan.name, exit_code=death.exit_code)
+            self._stop(death.exit_code)
+
+    def _reset(self) -> None:
+        """Stop everybody; `_reset_step` goes on when all are gone."""
+        now = time.monotonic()
+        if self._stopping is not None:
+            self._stopping.hurry()
+            return
+        self._resets.append(now)
+        if len(self._resets) == MAX_RESETS and now - self._resets[0] < RESET_WINDOW_S:
+            self._log.error("too_many_resets", resets=MAX_RESETS, window_s=int(RESET_WINDOW_S))
+            self._stop(EXIT_FAILED)
+            return
+        self._resetting = True
+        self._shared.set_state(BrokerState.RESETTING)
+        self._workers.forget_restarts()
+        self._workers.kill(signal.SIGKILL)
+
+    def _reset_step(self) -> None:
+        if self._workers.alive():
+            return
+        self._shared.rebuild()
+        self._resetting = False
+        self._started_stages = 0
+        self._log.warning("reset", workers=len(self._workers.all))
+        self._start_step()
+
+    # ---- the end
+
+    def _on_stop_signal(self) -> None:
+        self._signals.stops -= 1
+        if self._stopping is None:
+            self._log.info("stopping")
+            self._stop(EXIT_CLEAN)
+        else:
+            self._stopping.hurry()
+
+    def _stop(self, exit_code: int) -> None:
+        if self._stopping is not None:
+            return
+        self._exit_code = exit_code
+        self._resetting = False
+        self._shared.set_state(BrokerState.DRAINING)
+        self._shared.close_listeners()
+        self._probes.close()
+        patience = exit_code == EXIT_CLEAN and self._started_stages > START_STAGES
+        drain_ms = self._config.mpbroker_drain_timeout_ms if patience else 0
+        self._stopping = Stopping(self._workers, drain_ms / 1000, self._config.mpbroker_stop_timeout_ms / 1000)
+
+    def _stop_step(self, stopping: Stopping) -> bool:
+        finished = stopping.step()
+        for worker in self._workers.due():  # a handler that dies while processors drain still has a successor
+            if worker.plan.type.stop_stage > stopping.stage:
+                self._fork(worker)
+            worker.restart_at = 0.0
+        if finished:
+            self._end(stopping)
+        return finished
+
+    def _end(self, stopping: Stopping) -> None:
+        if stopping.killed:
+            self._log.error("killed_at_stop", processes=", ".join(stopping.killed))
+        if self._exit_code == EXIT_CLEAN and any(name.split()[0] in KEEPERS_OF_DATA for name in stopping.killed):
+            self._exit_code = EXIT_FAILED
+        self._log.info("stopped", exit_code=self._exit_code)
+
+    # ---- SIGHUP
+
+    def _reload(self) -> None:
+        if self._read_config is None or self._stopping is not None:
+            return
+        config = reload.read_again(self._config, self._read_config, self._log)
+        if config is not None:
+            self._config = config
+            self._shared.publish_config(config)
+            self._workers.kill(signal.SIGHUP)

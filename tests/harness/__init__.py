@@ -1,0 +1,1 @@
+"""What tests share: a real broker started by exec, raw connections to it."""

@@ -1,0 +1,83 @@
+"""Limits per address close, limits per listener, broker and rate make the acceptor wait."""
+
+from mpbroker.network.connection_quotas import ConnectionQuotas, Limits, Verdict
+
+A, B = bytes(15) + b"\x01", bytes(15) + b"\x02"
+
+
+def test_an_address_over_its_limit_is_closed_and_not_counted():
+    quotas = ConnectionQuotas(Limits(per_ip=2))
+    assert [quotas.admit(A, 0) for _ in range(3)] == [Verdict.ADMIT, Verdict.ADMIT, Verdict.CLOSE]
+    assert quotas.connections_from(A) == 2
+    assert quotas.admit(B, 0) is Verdict.ADMIT
+    quotas.dropped(A)
+    assert quotas.admit(A, 0) is Verdict.ADMIT
+
+
+def test_an_override_replaces_the_limit_both_ways():
+    quotas = ConnectionQuotas(Limits(per_ip=1, per_ip_overrides={A: 2, B: 0}))
+    assert [quotas.admit(A, 0) for _ in range(3)] == [Verdict.ADMIT, Verdict.ADMIT, Verdict.CLOSE]
+    assert quotas.admit(B, 0) is Verdict.CLOSE
+
+
+def test_listener_and_broker_limits_wait_and_a_protected_listener_ignores_the_broker():
+    quotas = ConnectionQuotas(Limits(listener=5, broker=8))
+    assert quotas.may_accept(4, 7)
+    assert not quotas.may_accept(5, 7)
+    assert not quotas.may_accept(4, 8)
+    assert ConnectionQuotas(Limits(listener=5, broker=8, protected=True)).may_accept(4, 100)
+
+
+def test_closed_connections_come_back_to_the_quota():
+    quotas = ConnectionQuotas(Limits(per_ip=2))
+    quotas.admit(A, 0)
+    quotas.admit(A, 0)
+    quotas.handed_over(7, A)
+    quotas.handed_over(7, A)
+    quotas.closed(7, A, 1)
+    assert quotas.connections_from(A) == 1
+    quotas.closed(7, A, 5)
+    assert quotas.connections_from(A) == 0
+    quotas.closed(9, A, 1)
+    assert quotas.connections_from(A) == 0
+
+
+def test_a_dead_processor_takes_its_connections_along():
+    quotas = ConnectionQuotas(Limits())
+    for processor, address in ((0, A), (0, B), (1, A)):
+        quotas.admit(address, 0)
+        quotas.handed_over(processor, address)
+    quotas.processor_died(0)
+    assert (quotas.connections_from(A), quotas.connections_from(B)) == (1, 0)
+
+
+def test_a_new_acceptor_learns_what_there_is():
+    quotas = ConnectionQuotas(Limits(per_ip=3))
+    quotas.found(0, A, 3)
+    assert quotas.admit(A, 0) is Verdict.CLOSE
+    quotas.closed(0, A, 1)
+    assert quotas.admit(A, 0) is Verdict.ADMIT
+
+
+def test_the_creation_rate_makes_wait_and_lets_go_on():
+    quotas = ConnectionQuotas(Limits(listener_rate=10, window_s=2))
+    for n in range(20):
+        assert quotas.rate_delay_ms(n) == 0
+        quotas.admit(A, n)
+    delay = quotas.rate_delay_ms(20)
+    assert 0 < delay <= 2000
+    assert quotas.rate_delay_ms(2500) == 0
+
+
+def test_the_smaller_rate_counts_unless_protected():
+    limits = Limits(listener_rate=1000, broker_rate=1, window_s=1)
+    for protected, waits in ((False, True), (True, False)):
+        quotas = ConnectionQuotas(limits._replace(protected=protected))
+        quotas.admit(A, 0)
+        assert bool(quotas.rate_delay_ms(1)) is waits
+
+
+def test_a_rate_of_zero_waits_for_the_window():
+    quotas = ConnectionQuotas(Limits(listener_rate=0, window_s=3))
+    quotas.admit(A, 0)
+    assert quotas.rate_delay_ms(0) == 3000

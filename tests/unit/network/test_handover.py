@@ -1,0 +1,152 @@
+"""Acceptor's and processor's side together: acknowledged, counted, sent again after a death, refused when truncated."""
+
+import os
+import socket
+
+import pytest
+
+from mpbroker.network.connection_quotas import ConnectionQuotas, Limits
+from mpbroker.network.fd_passing import address_bytes, handover_pair
+from mpbroker.network.handover import WINDOW_SOCKETS, Accepted, Handover
+from mpbroker.network.handover_receiver import HandoverReceiver
+
+LOCAL = address_bytes("127.0.0.1")
+
+
+@pytest.fixture
+def setting():
+    pair = handover_pair()
+    yield pair, ConnectionQuotas(Limits())
+    for end in pair:
+        end.close()
+
+
+def _accepted(quotas):
+    """A connection: (Accepted, the client's end)."""
+    client, server = socket.socketpair()
+    quotas.admit(LOCAL, 0)
+    return Accepted(server.detach(), LOCAL, 1), client
+
+
+def _started(pair, quotas, incarnation=1, acceptor=1):
+    handover = Handover(pair[0], 0, acceptor)
+    assert handover.follow(incarnation, quotas) == []
+    return handover
+
+
+def test_a_socket_is_ours_until_acknowledged(setting):
+    pair, quotas = setting
+    handover, receiver = _started(pair, quotas), HandoverReceiver(pair[1], 1)
+    accepted, client = _accepted(quotas)
+    assert handover.send([accepted]) and handover.unacknowledged() == 1
+    os.fstat(accepted.fd)
+    (received,) = receiver.receive(20)
+    answers = handover.read_answers(quotas)
+    assert (answers.taken, answers.refused, handover.unacknowledged()) == (1, [], 0)
+    with pytest.raises(OSError):
+        os.fstat(accepted.fd)
+    os.write(received.fd, b"hello")
+    assert client.recv(10) == b"hello"
+    os.close(received.fd)
+    assert client.recv(10) == b""
+
+
+def test_the_window_is_bounded(setting):
+    pair, quotas = setting
+    handover = _started(pair, quotas)
+    clients = []
+    while handover.room():
+        accepted, client = _accepted(quotas)
+        clients.append(client)
+        assert handover.send([accepted])
+    assert handover.unacknowledged() == WINDOW_SOCKETS
+
+
+def test_a_dead_processors_sockets_come_back_and_its_successor_ignores_the_old_messages(setting):
+    pair, quotas = setting
+    handover = _started(pair, quotas, incarnation=1)
+    sent = [_accepted(quotas) for _ in range(3)]
+    assert handover.send([accepted for accepted, _ in sent])
+    lost = handover.follow(2, quotas)
+    assert lost == [accepted for accepted, _ in sent]
+    successor = HandoverReceiver(pair[1], 2)
+    assert handover.send(lost)
+    received = successor.receive(20)
+    assert len(received) == 3 and successor.stale == 3
+    assert handover.read_answers(quotas).taken == 3
+    for new in received:
+        os.write(new.fd, b"x")
+    assert all(client.recv(5) == b"x" for _, client in sent)
+
+
+def test_what_a_processor_acknowledged_before_it_died_is_not_sent_again(setting):
+    pair, quotas = setting
+    handover, receiver = _started(pair, quotas), HandoverReceiver(pair[1], 1)
+    accepted, _client = _accepted(quotas)
+    handover.send([accepted])
+    receiver.receive(20)
+    assert quotas.connections_from(LOCAL) == 1
+    assert handover.follow(2, quotas) == []
+    assert quotas.connections_from(LOCAL) == 0
+
+
+def test_closed_connections_reach_the_quota(setting):
+    pair, quotas = setting
+    handover, receiver = _started(pair, quotas), HandoverReceiver(pair[1], 1)
+    handover.send([_accepted(quotas)[0] for _ in range(4)])
+    receiver.receive(20)
+    receiver.closed(LOCAL)
+    receiver.closed(LOCAL)
+    receiver.flush()
+    handover.read_answers(quotas)
+    assert quotas.connections_from(LOCAL) == 2
+    assert receiver.open_connections[LOCAL] == 2
+
+
+def test_a_new_acceptor_is_told_and_counts_each_connection_once(setting):
+    pair, quotas = setting
+    handover, receiver = _started(pair, quotas), HandoverReceiver(pair[1], 1)
+    handover.send([_accepted(quotas)[0] for _ in range(5)])
+    receiver.receive(20)
+    receiver.closed(LOCAL)
+    receiver.flush()  # told the old acceptor, which is dead by now
+    fresh = ConnectionQuotas(Limits())
+    successor = _started(pair, fresh, acceptor=2)
+    receiver.closed(LOCAL)  # not told yet when the question comes
+    receiver.receive(20)
+    successor.read_answers(fresh)
+    assert fresh.connections_from(LOCAL) == 3
+    receiver.closed(LOCAL)
+    receiver.flush()
+    successor.read_answers(fresh)
+    assert fresh.connections_from(LOCAL) == 2
+
+
+def test_a_refused_message_returns_its_sockets(setting, monkeypatch):
+    pair, quotas = setting
+    handover, receiver = _started(pair, quotas), HandoverReceiver(pair[1], 1)
+    accepted, _client = _accepted(quotas)
+    handover.send([accepted])
+    from mpbroker.network import handover_receiver
+    from mpbroker.network.fd_passing import close_all, receive_message
+
+    def truncating(channel):
+        message = receive_message(channel)
+        if message is not None and message.sockets:
+            close_all(message.sockets)
+            message = message._replace(sockets=(), truncated=True)
+        return message
+
+    monkeypatch.setattr(handover_receiver, "receive_message", truncating)
+    assert receiver.receive(20) == [] and receiver.truncated == 1
+    answers = handover.read_answers(quotas)
+    assert answers.refused == [accepted] and handover.unacknowledged() == 0
+    os.fstat(accepted.fd)
+    os.close(accepted.fd)
+
+
+def test_nothing_is_sent_to_a_dead_processor(setting):
+    pair, quotas = setting
+    handover = _started(pair, quotas)
+    handover.follow(0, quotas)
+    assert handover.room() == 0
