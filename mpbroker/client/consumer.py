@@ -13,7 +13,7 @@ from mpbroker.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from mpbroker.record.batch_reader import iterate_records
+from mpbroker.record.record_batch import iterate_records
 
 EARLIEST, LATEST = -2, -1
 FETCH_VERSION, LIST_OFFSETS_VERSION = 11, 5
