@@ -30,7 +30,7 @@ class Producer:
     def send(self, partition: int, records: list[tuple[bytes | None, bytes | None]]) -> int | None:
         """Appends (key, value) pairs as one batch. Returns the base offset, None with acks=0; raises KafkaError."""
         now_ms = time.time_ns() // 1_000_000
-        batch = encode_batch([(now_ms, key, value, ()) for key, value in records])
+        batch = encode_batch([(key, value, now_ms) for key, value in records])
         for attempt in range(RETRIES + 1):
             result = self._send_once(partition, batch)
             if result is None or result.error_code == 0:
