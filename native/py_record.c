@@ -42,6 +42,34 @@ static PyStructSequence_Field record_fields[] = {
 static PyStructSequence_Desc record_desc = {"mpbroker._native.Record", "One record as a reader sees it.",
                                             record_fields, 5};
 
+static PyTypeObject *request_check_type;
+
+static PyStructSequence_Field request_check_fields[] = {
+    {"code", "Kafka error code"},
+    {"batch_bytes", "where to cut the records field; 0 with an error"},
+    {"transactional", "whether the batch is part of a transaction"},
+    {"whole_request", "0: the code is for this partition; else for all, before (1) or after (2) error 53"},
+    {NULL, NULL},
+};
+
+static PyStructSequence_Desc request_check_desc = {
+    "mpbroker._native.RequestCheck", "Result of batch_check_request.", request_check_fields, 4};
+
+static PyTypeObject *append_check_type;
+
+static PyStructSequence_Field append_check_fields[] = {
+    {"code", "Kafka error code"},
+    {"batch", "the bytes to append"},
+    {"info", "BatchInfo, None with an error"},
+    {"max_timestamp", "the one to store, found in the records; -1 none"},
+    {"max_timestamp_delta", "offset delta of the first record that has it; -1 none"},
+    {"bad_record", "index of the first record refused; -1 none"},
+    {NULL, NULL},
+};
+
+static PyStructSequence_Desc append_check_desc = {
+    "mpbroker._native.AppendCheck", "Result of batch_check_append.", append_check_fields, 6};
+
 static PyObject *new_batch_info(const struct mpb_batch_info *info)
 {
     PyObject *result = PyStructSequence_New(batch_info_type);
@@ -89,13 +117,16 @@ static PyObject *py_xxh32(PyObject *Py_UNUSED(module), PyObject *data)
 }
 
 /* Steps 1 and 2 of record_batch.h. */
-static PyObject *py_batch_check_request(PyObject *Py_UNUSED(module), PyObject *args)
+static PyObject *py_batch_check_request(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
     Py_buffer data;
     struct mpb_batch_rules rules = {0};
     size_t batch_len = 0;
     bool transactional;
-    if (!PyArg_ParseTuple(args, "y*h:batch_check_request", &data, &rules.produce_version))
+    if (count != 2)
+        return PyErr_Format(PyExc_TypeError, "batch_check_request takes 2 arguments, not %zd", count);
+    rules.produce_version = (int16_t)PyLong_AsLong(args[1]);
+    if (PyErr_Occurred() || PyObject_GetBuffer(args[0], &data, PyBUF_SIMPLE))
         return NULL;
     int code = mpb_batch_peek(data.buf, (size_t)data.len, &transactional);
     int whole_request = code ? 1 : 0;
@@ -104,24 +135,57 @@ static PyObject *py_batch_check_request(PyObject *Py_UNUSED(module), PyObject *a
         whole_request = code == MPB_ERR_UNKNOWN_SERVER_ERROR ? 2 : 0;
     }
     PyBuffer_Release(&data);
-    return Py_BuildValue("(inOi)", code, code ? (Py_ssize_t)0 : (Py_ssize_t)batch_len,
-                         transactional ? Py_True : Py_False, whole_request);
+    PyObject *result = PyStructSequence_New(request_check_type);
+    if (!result)
+        return NULL;
+    PyStructSequence_SetItem(result, 0, PyLong_FromLong(code));
+    PyStructSequence_SetItem(result, 1, PyLong_FromSize_t(code ? 0 : batch_len));
+    PyStructSequence_SetItem(result, 2, PyBool_FromLong(transactional));
+    PyStructSequence_SetItem(result, 3, PyLong_FromLong(whole_request));
+    if (PyErr_Occurred())
+        Py_CLEAR(result);
+    return result;
 }
 
-/* Steps 3 and, unless the records are compressed, 4. */
-static PyObject *py_batch_check_append(PyObject *Py_UNUSED(module), PyObject *args)
+static PyObject *new_append_check(int code, PyObject *batch, const struct mpb_batch_info *info,
+                                  const struct mpb_records_info *records)
+{
+    PyObject *object = code ? Py_NewRef(Py_None) : new_batch_info(info);
+    PyObject *result = object ? PyStructSequence_New(append_check_type) : NULL;
+    if (!result) {
+        Py_XDECREF(object);
+        return NULL;
+    }
+    PyStructSequence_SetItem(result, 0, PyLong_FromLong(code));
+    PyStructSequence_SetItem(result, 1, Py_NewRef(batch));
+    PyStructSequence_SetItem(result, 2, object);
+    PyStructSequence_SetItem(result, 3, PyLong_FromLongLong(records->max_timestamp));
+    PyStructSequence_SetItem(result, 4, PyLong_FromLong(records->max_timestamp_delta));
+    PyStructSequence_SetItem(result, 5, PyLong_FromLong(records->bad_record));
+    if (PyErr_Occurred())
+        Py_CLEAR(result);
+    return result;
+}
+
+/* Steps 3 and, unless the records are compressed, 4. Called once per batch: no argument parser. */
+static PyObject *py_batch_check_append(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
     Py_buffer data;
-    int compacted, log_append_time, from_client = 1;
-    long long now, before, after;
     struct mpb_batch_info info;
     struct mpb_records_info records = {MPB_NO_TIMESTAMP, -1, -1};
-    int32_t max_message_bytes;
-    if (!PyArg_ParseTuple(args, "y*ippLLL|p:batch_check_append", &data, &max_message_bytes, &compacted,
-                          &log_append_time, &now, &before, &after, &from_client))
+    if (count != 8)
+        return PyErr_Format(PyExc_TypeError, "batch_check_append takes 8 arguments, not %zd", count);
+    const struct mpb_batch_rules rules = {
+        .max_message_bytes = (int32_t)PyLong_AsLong(args[1]),
+        .compacted = PyObject_IsTrue(args[2]) > 0,
+        .log_append_time = PyObject_IsTrue(args[3]) > 0,
+        .now_ms = PyLong_AsLongLong(args[4]),
+        .timestamp_before_max_ms = PyLong_AsLongLong(args[5]),
+        .timestamp_after_max_ms = PyLong_AsLongLong(args[6]),
+        .from_client = PyObject_IsTrue(args[7]) > 0,
+    };
+    if (PyErr_Occurred() || PyObject_GetBuffer(args[0], &data, PyBUF_SIMPLE))
         return NULL;
-    const struct mpb_batch_rules rules = {max_message_bytes, 0, from_client, compacted, log_append_time,
-                                          now,               before, after};
     int code = MPB_ERR_CORRUPT_MESSAGE; /* unless the caller has cut at the batch's end */
     if (data.len >= MPB_BATCH_OVERHEAD_BYTES &&
         (int64_t)mpb_be32((const uint8_t *)data.buf + MPB_BATCH_LENGTH) + MPB_BATCH_OVERHEAD_BYTES == data.len)
@@ -129,11 +193,7 @@ static PyObject *py_batch_check_append(PyObject *Py_UNUSED(module), PyObject *ar
     if (!code && !info.codec)
         code = mpb_records_check(info.records, info.records_len, &info, &rules, &records);
     PyBuffer_Release(&data);
-    PyObject *object = code ? Py_NewRef(Py_None) : new_batch_info(&info);
-    if (!object)
-        return NULL;
-    return Py_BuildValue("(iNLii)", code, object, (long long)records.max_timestamp, records.max_timestamp_delta,
-                         records.bad_record);
+    return new_append_check(code, args[0], &info, &records);
 }
 
 static int parse_rules(PyObject *args, const char *format, Py_buffer *records, Py_buffer *batch,
@@ -321,12 +381,11 @@ static PyMethodDef methods[] = {
     {"crc32c", py_crc32c, METH_VARARGS, "crc32c(data, value=0) -> int"},
     {"crc32c_implementation", py_crc32c_implementation, METH_NOARGS, "Which way this machine computes it."},
     {"xxh32", py_xxh32, METH_O, "xxh32(data) -> int, with seed 0"},
-    {"batch_check_request", py_batch_check_request, METH_VARARGS,
-     "batch_check_request(data, produce_version) -> (code, batch_bytes, transactional, whole_request 0 to 2)"},
-    {"batch_check_append", py_batch_check_append, METH_VARARGS,
+    {"batch_check_request", (PyCFunction)(void (*)(void))py_batch_check_request, METH_FASTCALL,
+     "batch_check_request(data, produce_version) -> RequestCheck"},
+    {"batch_check_append", (PyCFunction)(void (*)(void))py_batch_check_append, METH_FASTCALL,
      "batch_check_append(batch, max_message_bytes, compacted, log_append_time, now_ms, before_max_ms, after_max_ms,"
-     " from_client=True) -> (code, BatchInfo or None, max_timestamp, max_timestamp_delta, bad_record);"
-     " of compressed records the caller checks the rest with records_check"},
+     " from_client) -> AppendCheck; of compressed records the caller checks the rest with records_check"},
     {"records_check", py_records_check, METH_VARARGS,
      "records_check(records, batch, compacted, log_append_time, now_ms, before_max_ms, after_max_ms)"
      " -> (code, max_timestamp, max_timestamp_delta, bad_record)"},
@@ -341,15 +400,21 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static int add_type(PyObject *module, const char *name, PyTypeObject **type, PyStructSequence_Desc *desc)
+{
+    if (!*type && !(*type = PyStructSequence_NewType(desc)))
+        return -1;
+    return PyModule_AddObjectRef(module, name, (PyObject *)*type);
+}
+
 int mpb_add_record(PyObject *module)
 {
-    if (!batch_info_type && !(batch_info_type = PyStructSequence_NewType(&batch_info_desc)))
+    if (add_type(module, "BatchInfo", &batch_info_type, &batch_info_desc) < 0 ||
+        add_type(module, "Record", &record_type, &record_desc) < 0 ||
+        add_type(module, "RequestCheck", &request_check_type, &request_check_desc) < 0 ||
+        add_type(module, "AppendCheck", &append_check_type, &append_check_desc) < 0)
         return -1;
-    if (!record_type && !(record_type = PyStructSequence_NewType(&record_desc)))
-        return -1;
-    if (PyModule_AddObjectRef(module, "BatchInfo", (PyObject *)batch_info_type) < 0 ||
-        PyModule_AddObjectRef(module, "Record", (PyObject *)record_type) < 0 ||
-        PyModule_AddIntMacro(module, MPB_SCAN_BATCH) < 0 || PyModule_AddIntMacro(module, MPB_SCAN_END) < 0 ||
+    if (PyModule_AddIntMacro(module, MPB_SCAN_BATCH) < 0 || PyModule_AddIntMacro(module, MPB_SCAN_END) < 0 ||
         PyModule_AddIntMacro(module, MPB_SCAN_PARTIAL) < 0 || PyModule_AddIntMacro(module, MPB_SCAN_CORRUPT) < 0)
         return -1;
     return PyModule_AddFunctions(module, methods);

@@ -7,7 +7,7 @@ Kafka looks up topic and leader between them. Codes are ErrorCode values; nothin
 from typing import NamedTuple
 
 from mpbroker import _native
-from mpbroker._native import BatchInfo
+from mpbroker._native import AppendCheck, BatchInfo, RequestCheck
 from mpbroker.errors import ErrorCode
 from mpbroker.record import compression
 from mpbroker.record.batch_builder import assemble_batch
@@ -16,20 +16,6 @@ from mpbroker.record.record_batch import ATTRIBUTE_LOG_APPEND_TIME, HEADER_BYTES
 
 NO_LIMIT_MS = 2**63 - 1
 _CODEC_MASK = 0x07
-
-
-class RequestCheck(NamedTuple):
-    """Result of the first step.
-
-    `whole_request`: 0 the code is for this partition; else it is the answer for every partition of the request, given
-    before (1) or after (2) TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which all get if a batch is `transactional` and the
-    request has no (authorized) transactional id.
-    """
-
-    code: int
-    batch_bytes: int
-    transactional: bool
-    whole_request: int
 
 
 class ProduceRules(NamedTuple):
@@ -43,36 +29,30 @@ class ProduceRules(NamedTuple):
     target_codec: int | None = None
 
 
-class AppendCheck(NamedTuple):
-    """Result of the second step. `batch` is what to append: the client's bytes, or recompressed ones.
-
-    `max_timestamp` (-1 none) is the one to store, found in the records at `max_timestamp_delta`; `bad_record` is the
-    index of the first record refused, -1 if none. With a code other than NONE only code and bad_record mean anything.
-    """
-
-    code: int
-    batch: bytes | memoryview
-    info: BatchInfo | None
-    max_timestamp: int
-    max_timestamp_delta: int
-    bad_record: int
-
-
 def check_request_records(records: bytes | memoryview | None, produce_version: int) -> RequestCheck:
-    """Before the partition is looked up: exactly one batch of format 2 with a codec this version may use."""
-    return RequestCheck._make(_native.batch_check_request(records or b"", produce_version))
+    """Before the partition is looked up: exactly one batch of format 2 with a codec this version may use.
+
+    In the result, whole_request says whom the code is for: 0 this partition; 1 every partition of the request, given
+    before authorization; 2 every partition, but after TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which all get if a batch
+    is `transactional` and the request has no (authorized) transactional id.
+    """
+    return _native.batch_check_request(records or b"", produce_version)
 
 
 def check_append_records(batch: bytes | memoryview, rules: ProduceRules, now_ms: int, decompressor: Decompressor,
                          from_client: bool = True) -> AppendCheck:
-    """At the append: header, checksum, then every record. `batch` is cut to the `batch_bytes` of the first step."""
-    code, info, *found = _native.batch_check_append(
-        batch, rules.max_message_bytes, rules.compacted, rules.log_append_time, now_ms,
-        rules.timestamp_before_max_ms, rules.timestamp_after_max_ms, from_client)
-    if code or (not info.codec and not rules.target_codec):
-        return AppendCheck(code, batch, info, *found)
+    """At the append: header, checksum, then every record. `batch` is cut to the `batch_bytes` of the first step.
+
+    In the result, `batch` is what to append: the client's bytes, or others if target_codec demands it. With a code
+    other than NONE only code and bad_record mean anything.
+    """
+    max_message_bytes, compacted, log_append_time, before_max_ms, after_max_ms, target_codec = rules
+    check = _native.batch_check_append(
+        batch, max_message_bytes, compacted, log_append_time, now_ms, before_max_ms, after_max_ms, from_client)
+    if check.code or (not check.info.codec and not target_codec):
+        return check
     try:
-        return _check_by_records(batch, info, rules, now_ms, decompressor)
+        return _check_by_records(batch, check.info, rules, now_ms, decompressor)
     finally:
         decompressor.release()
 
@@ -82,7 +62,7 @@ def _check_by_records(batch: bytes | memoryview, info: BatchInfo, rules: Produce
     limit = decompressed_limit_bytes(rules.max_message_bytes)
     code, records = decompressor.decompress(info.codec, memoryview(batch)[HEADER_BYTES:info.batch_bytes], limit)
     if code:
-        return AppendCheck(code, batch, None, -1, -1, -1)
+        return AppendCheck((code, batch, None, -1, -1, -1))
     recompress = rules.target_codec is not None and rules.target_codec != info.codec
     # A batch that is rewritten is read as closely as an uncompressed one: its records get new neighbours.
     header = _with_codec_none(batch) if recompress else batch
@@ -90,11 +70,11 @@ def _check_by_records(batch: bytes | memoryview, info: BatchInfo, rules: Produce
         records, header, rules.compacted, rules.log_append_time, now_ms,
         rules.timestamp_before_max_ms, rules.timestamp_after_max_ms)
     if code or not recompress:
-        return AppendCheck(code, batch, info, *found)
+        return AppendCheck((code, batch, info, *found))
     rewritten = _recompress(records, info, rules, found[0])
     if len(rewritten) > rules.max_message_bytes:
-        return AppendCheck(ErrorCode.MESSAGE_TOO_LARGE, batch, None, -1, -1, -1)
-    return AppendCheck(code, rewritten, _native.batch_scan(rewritten, 0, False)[1], *found)
+        return AppendCheck((ErrorCode.MESSAGE_TOO_LARGE, batch, None, -1, -1, -1))
+    return AppendCheck((code, rewritten, _native.batch_scan(rewritten, 0, False)[1], *found))
 
 
 def _with_codec_none(batch: bytes | memoryview) -> bytes:
