@@ -12,6 +12,8 @@ test: install
 	$(PY) -m pytest
 fuzz: install
 	$(PY) tests/fuzz/fuzz_decode.py --frames 10000000 --seed 1
+	$(PY) -m tests.fuzz.fuzz_records --frames 300000 --seed 1
+	$(MAKE) -s -C native test SAN=address ONLY=record_batch ARGS=10000000
 docs: install
 	$(PY) -m mpbroker.config.document
 clean:
