@@ -56,7 +56,6 @@ class Consumer:
 
     def _records(self, data) -> Iterator[tuple[int, object]]:
         """Records from the position on: a batch may begin before it, and end in the middle of the answer."""
-        for record in iterate_records(data.records or b""):
-            if record.offset >= self.positions[data.partition_index]:
-                self.positions[data.partition_index] = record.offset + 1
-                yield data.partition_index, record
+        for record in iterate_records(data.records or b"", self.positions[data.partition_index]):
+            self.positions[data.partition_index] = record.offset + 1
+            yield data.partition_index, record

@@ -18,35 +18,50 @@ from mpbroker.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from mpbroker.record.validation import check_request_records
 from mpbroker.server.apis import CLOSE, NO_ANSWER, PARKED, Api
 from mpbroker.server.delayed_produce import DelayedProduce
-from mpbroker.server.replica_append import append_partition
+from mpbroker.server.replica_append import append_partition, refused
 
-LEGAL_ACKS = (-1, 0, 1)
+BEFORE_AUTHORIZATION, AFTER_AUTHORIZATION = 1, 2
 
 
 def handle(context, request, message: ProduceRequest):
-    results = _append_all(context, request, message)
+    checks = [check_request_records(data.records, request.api_version)
+              for topic in message.topic_data for data in topic.partition_data]
+    code = _whole_request_code(message, checks)
+    if code:
+        return CLOSE if message.acks == 0 else failed(message, request.api_version, code)
+    results = _append_all(context, request, message, checks)
     response = _response(message, results)
-    failed_any = any(result.error_code for result in results)
-    if failed_any:
-        context.count("produce_partition_errors", sum(1 for result in results if result.error_code))
+    errors = sum(1 for result in results if result.error_code)
+    if errors:
+        context.count("produce_partition_errors", errors)
     if message.acks == 0:
-        return CLOSE if failed_any else NO_ANSWER
+        return CLOSE if errors else NO_ANSWER
     return _answer_or_park(context, request, message, results, response)
 
 
-def _append_all(context, request, message: ProduceRequest) -> list[PartitionProduceResponse]:
+def _whole_request_code(message: ProduceRequest, checks) -> int:
+    """A batch that cannot be read at all, or is transactional without an id, fails every partition of its request."""
+    for check in checks:
+        if check.whole_request == BEFORE_AUTHORIZATION:
+            return check.code
+    if message.transactional_id is None and any(check.transactional for check in checks):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return next((check.code for check in checks if check.whole_request == AFTER_AUTHORIZATION), ErrorCode.NONE)
+
+
+def _append_all(context, request, message: ProduceRequest, checks) -> list[PartitionProduceResponse]:
     """One result per partition, in the order of the request: the order is also the number of its result cell."""
-    count = sum(len(topic.partition_data) for topic in message.topic_data)
-    context.port.ensure_cells(request, count)
-    acks_code = ErrorCode.NONE if message.acks in LEGAL_ACKS else ErrorCode.INVALID_REQUIRED_ACKS
+    context.port.ensure_cells(request, len(checks))
     context.metadata.refresh()
     results = []
     for topic_data in message.topic_data:
         topic = context.metadata.topic(topic_data.name)
         for data in topic_data.partition_data:
-            results.append(append_partition(context, request, topic, data, len(results), acks_code, message.acks))
+            cell = len(results)
+            results.append(append_partition(context, request, topic, data, checks[cell], cell, message.acks))
     return results
 
 
@@ -73,7 +88,7 @@ def _answer_or_park(context, request, message, results, response):
 def failed(message: ProduceRequest, version: int, code: int) -> ProduceResponse:
     """The whole request failed with one code: every partition carries it."""
     topics = [TopicProduceResponse(name=topic.name, partition_responses=[
-        PartitionProduceResponse(index=data.index, error_code=code, base_offset=-1) for data in topic.partition_data])
+        refused(data.index, code) for data in topic.partition_data])
         for topic in message.topic_data]
     return ProduceResponse(responses=topics)
 
