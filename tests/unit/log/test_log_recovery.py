@@ -1,0 +1,145 @@
+"""Whatever a crash leaves of a log, recovery keeps exactly the whole batches at its front and says what it cut."""
+
+import os
+import random
+import struct
+
+import pytest
+
+from mpbroker.log.log_recovery import LogRecovery
+from mpbroker.log.producer_snapshot import ProducerEntry, read_snapshot, snapshot_path, write_snapshot
+from mpbroker.record.batch_builder import encode_batch
+
+INTERVAL_BYTES = 4096
+
+
+def stored_batch(base_offset: int, count: int, size: int, **settings) -> bytes:
+    """A batch as a leader stores it: base offset and leader epoch 0 written into the header."""
+    rng = random.Random(base_offset)
+    batch = encode_batch([(b"k%d" % n, rng.randbytes(size), 1_000_000 + base_offset + n) for n in range(count)],
+                         **settings)
+    return struct.pack(">q", base_offset) + batch[8:12] + struct.pack(">i", 0) + batch[16:]
+
+
+def write_log(directory, base: int, batches: list[bytes], indexes: bool = False) -> str:
+    path = os.path.join(directory, f"{base:020d}.log")
+    with open(path, "wb") as file:
+        file.write(b"".join(batches))
+    for suffix in (".index", ".timeindex") if indexes else ():
+        open(path[:-4] + suffix, "wb").close()
+    return path
+
+
+def make_batches(start: int, number: int, count: int = 3, size: int = 100) -> list[bytes]:
+    return [stored_batch(start + n * count, count, size) for n in range(number)]
+
+
+def recover(directory, **settings):
+    return LogRecovery(str(directory), index_interval_bytes=INTERVAL_BYTES, **{"clean": False, **settings}).run()
+
+
+def test_every_truncation_of_the_last_4_kib_keeps_the_whole_batches(tmp_path):
+    batches = make_batches(0, 40)
+    whole = b"".join(batches)
+    ends = [sum(len(b) for b in batches[:n]) for n in range(len(batches) + 1)]
+    path = write_log(tmp_path, 0, batches)
+    for length in range(len(whole) - 4096, len(whole) + 1):
+        with open(path, "wb") as file:
+            file.write(whole[:length])
+        found = recover(tmp_path)
+        kept = max(n for n, end in enumerate(ends) if end <= length)
+        assert (found.active.position, found.active.next_offset) == (ends[kept], kept * 3)
+        assert os.path.getsize(path) == ends[kept]
+        assert bool(found.cut) == (length != ends[kept])
+
+
+def test_bit_flips_never_keep_a_damaged_batch_nor_lose_one_before_it(tmp_path):
+    batches = make_batches(0, 12)
+    whole, rng = b"".join(batches), random.Random(3)
+    ends = [sum(len(b) for b in batches[:n]) for n in range(len(batches) + 1)]
+    path = write_log(tmp_path, 0, batches)
+    for _ in range(600):
+        bit = rng.randrange(len(whole) * 8)
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        hit = max(n for n, end in enumerate(ends) if end <= bit // 8)
+        outside_checksum = bit // 8 - ends[hit] < 8 or 12 <= bit // 8 - ends[hit] < 16  # base offset, leader epoch
+        with open(path, "wb") as file:
+            file.write(damaged)
+        found = recover(tmp_path)
+        assert found.active.position >= ends[hit]
+        if not outside_checksum:
+            assert found.active.position == ends[hit]
+            assert len(found.cut) == 1
+
+
+def test_indexes_are_the_same_whether_written_once_or_twice(tmp_path):
+    write_log(tmp_path, 0, make_batches(0, 300))
+    first = recover(tmp_path)
+    index = (tmp_path / f"{0:020d}.index").read_bytes()
+    times = (tmp_path / f"{0:020d}.timeindex").read_bytes()
+    assert recover(tmp_path) == first
+    assert (tmp_path / f"{0:020d}.index").read_bytes() == index
+    assert len(index) == first.active.index_bytes > 100
+    for number, (relative, position) in enumerate(struct.iter_unpack(">ii", index)):
+        last_offset = struct.unpack_from(">q", (tmp_path / f"{0:020d}.log").read_bytes(), position)[0] + 2
+        assert relative == last_offset, number
+    assert [t for t, _ in struct.iter_unpack(">qi", times)] == sorted(t for t, _ in struct.iter_unpack(">qi", times))
+
+
+def test_damage_in_an_older_segment_removes_all_later_ones(tmp_path):
+    write_log(tmp_path, 0, make_batches(0, 5))
+    write_log(tmp_path, 15, make_batches(15, 5))
+    write_log(tmp_path, 30, make_batches(30, 5))
+    path = tmp_path / f"{15:020d}.log"
+    path.write_bytes(path.read_bytes()[:-7])
+    found = recover(tmp_path)
+    assert (found.active.base, found.active.next_offset, found.segment_count) == (15, 27, 2)
+    assert not (tmp_path / f"{30:020d}.log").exists()
+    assert len(found.cut) == 2
+
+
+def test_a_gap_between_segments_is_lost_data_unless_the_log_is_compacted(tmp_path):
+    write_log(tmp_path, 0, make_batches(0, 4))
+    write_log(tmp_path, 15, make_batches(15, 5))
+    assert recover(tmp_path, gaps_allowed=True).active.next_offset == 30
+    assert recover(tmp_path).active.next_offset == 12
+
+
+def test_below_the_recovery_point_nothing_is_read(tmp_path):
+    write_log(tmp_path, 0, [b"not a batch at all"], indexes=True)
+    write_log(tmp_path, 15, make_batches(15, 2))
+    found = recover(tmp_path, recovery_point=15)
+    assert (found.active.base, found.active.next_offset, found.cut) == (15, 21, [])
+
+
+@pytest.mark.parametrize("number", [1, 3, 200])
+def test_clean_start_reads_the_tail_and_finds_the_same_state(tmp_path, number):
+    write_log(tmp_path, 0, make_batches(0, number))
+    dirty = recover(tmp_path)
+    assert recover(tmp_path, clean=True) == dirty
+
+
+def test_empty_and_missing_logs_start_at_the_checkpointed_offset(tmp_path):
+    found = recover(tmp_path, log_start=77)
+    assert (found.active.base, found.active.next_offset, found.log_start) == (77, 77, 77)
+    assert recover(tmp_path, clean=True).active.next_offset == 77
+
+
+def test_producers_come_from_the_newest_sound_snapshot_and_the_batches_behind_it(tmp_path):
+    batches = [stored_batch(n * 3, 3, 50, producer_id=7, producer_epoch=1, base_sequence=n * 3) for n in range(4)]
+    write_log(tmp_path, 0, batches)
+    write_snapshot(str(tmp_path), 6, [ProducerEntry(9, 0, 4, 5, 0, 123), ProducerEntry(7, 1, 5, 5, 2, 123)])
+    with open(snapshot_path(str(tmp_path), 9), "wb") as file:
+        file.write(b"\x00\x01damaged")
+    write_snapshot(str(tmp_path), 500, [])
+    found = recover(tmp_path).producers
+    assert (found[7].last_sequence, found[7].last_offset, found[7].first_sequence) == (11, 11, 9)
+    assert found[9] == ProducerEntry(9, 0, 4, 5, 0, 123)
+    assert not os.path.exists(snapshot_path(str(tmp_path), 500))
+
+
+def test_snapshot_survives_its_own_format(tmp_path):
+    entries = [ProducerEntry(1, 2, 2**31 - 1, 99, 3, 5), ProducerEntry(2**40, 0, 0, 0, 0, -1)]
+    write_snapshot(str(tmp_path), 100, entries)
+    assert read_snapshot(snapshot_path(str(tmp_path), 100)) == entries
