@@ -47,3 +47,18 @@ def test_links_resolve():
     broken = [f"{path.relative_to(ROOT)}: {target}" for path in _pages()
               for target in LINK.findall(_prose(path)) if _broken(path, target)]
     assert not broken, "\n".join(broken)
+
+
+def test_decisions_are_numbered_complete_and_listed():
+    folder = ROOT / "docs" / "adr"
+    pages = sorted(folder.glob("[0-9]*.md"))
+    assert [int(page.name[:4]) for page in pages] == list(range(1, len(pages) + 1))
+    listed = (folder / "README.md").read_text()
+    for page in pages:
+        text = page.read_text()
+        title, number = text.splitlines()[0].removeprefix("# "), int(page.name[:4])
+        assert title.startswith(f"{number}. ") and f"[{title}]({page.name})" in listed, page.name
+        assert re.search(r"^Status: ", text, re.MULTILINE), page.name
+        assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["Context", "Decision", "Consequences",
+                                                                 "Alternatives"], page.name
+        assert len(text.splitlines()) <= 70, f"{page.name} is longer than a page"
