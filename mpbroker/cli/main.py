@@ -27,6 +27,7 @@ COMMANDS = {
     "produce": "write the lines of standard input to a topic",
     "consume": "print the records of a topic",
     "format": "prepare a data directory without starting a broker",
+    "trace": "show where requests spent their time",
 }
 
 _FIRST_STEPS = (

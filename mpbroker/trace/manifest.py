@@ -6,6 +6,7 @@ Written by the tracer alone; a convenience that can be rebuilt from the segments
 
 import json
 import os
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,12 +37,12 @@ class ManifestRow(NamedTuple):
 
 def row_of(info: segment.SegmentInfo) -> ManifestRow:
     """The line of a closed segment."""
-    closed, progress, offset_ns = info.closed, info.progress, info.epoch_offset_ns
+    closed, offset_ns = info.closed, info.epoch_offset_ns
     assert closed is not None, "only closed segments stand in the manifest"
     apis = {str(api): count for api, count in enumerate(closed.api_counts) if count}
+    finished, _, dropped, sampled_out = info.progress.share()
     return ManifestRow(info.path.name, info.opened.broker_id, f"{info.opened.boot_id:016x}", info.opened.ring,
-                       info.opened.first_seq, closed.record_count, progress.finished - progress.base_finished,
-                       progress.dropped - progress.base_dropped, progress.sampled_out - progress.base_sampled_out,
+                       info.opened.first_seq, closed.record_count, finished, dropped, sampled_out,
                        closed.t0_min_ns + offset_ns, closed.t0_max_ns + offset_ns, closed.max_total_ns, apis,
                        closed.records_crc, info.file_bytes)
 
@@ -77,29 +78,53 @@ def read(directory: Path) -> list[ManifestRow]:
 def rebuild(directory: Path) -> list[ManifestRow]:
     """Write the manifest anew from the headers of the closed segments; returns its rows."""
     rows = [row_of(info) for info in segments(directory) if info.closed is not None]
-    temporary = directory / (FILE + ".new")
-    with open(temporary, "wb") as file:
-        os.fchmod(file.fileno(), 0o600)
-        file.writelines(map(_line, rows))
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(directory / FILE)
+    _replace(directory, map(_line, rows))
     return rows
 
 
-def segments(directory: Path, complain: "list[str] | None" = None) -> list[segment.SegmentInfo]:
-    """Headers of all segments in a directory, by name. Damaged files are left out, with a sentence in `complain`."""
+def forget(directory: Path, names: set[str]) -> None:
+    """Take the lines of deleted files out."""
+    try:
+        lines = (directory / FILE).read_bytes().splitlines(keepends=True)
+    except FileNotFoundError:
+        return
+    prefixes = tuple(_line_start(name) for name in names)
+    _replace(directory, [line for line in lines if not line.startswith(prefixes) and line.endswith(b"\n")])
+
+
+def segments(directory: Path, pattern: str = f"*{segment.SUFFIX}", skip: Collection[str] = (),
+             complaints: list[str] | None = None) -> list[segment.SegmentInfo]:
+    """Headers of the segments in a directory, by name, those in `skip` left out.
+
+    Damaged files are left out too, each with a sentence in `complaints`.
+    """
     found = []
-    for path in sorted(directory.glob(f"*{segment.SUFFIX}")):
+    for path in sorted(directory.glob(pattern)):
+        if path.name in skip:
+            continue
         try:
             found.append(segment.read_info(path))
         except FileNotFoundError:
             continue  # retention was quicker
-        except (segment.SegmentError, ValueError) as error:
-            if complain is not None:
-                complain.append(str(error))
+        except segment.SegmentError as error:
+            if complaints is not None:
+                complaints.append(str(error))
     return found
 
 
 def _line(row: ManifestRow) -> bytes:
     return json.dumps(row._asdict(), separators=(",", ":")).encode() + b"\n"
+
+
+def _line_start(name: str) -> bytes:
+    return f'{{"file":"{name}"'.encode()
+
+
+def _replace(directory: Path, lines: Iterable[bytes]) -> None:
+    temporary = directory / (FILE + ".new")
+    with open(temporary, "wb") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.writelines(lines)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(directory / FILE)

@@ -33,7 +33,7 @@ OPEN = struct.Struct("<8sIIIIQIIQq24s5Q")  # up to the CRC
 OPEN_CRC = struct.Struct("<I")
 OPEN_CRC_OFFSET = 248
 PROGRESS_OFFSET = 256
-PROGRESS = struct.Struct("<7Q")  # base written, dropped, sampled_out; present finished, written, dropped, sampled_out
+PROGRESS = struct.Struct("<8Q")
 CLOSE_OFFSET = 512
 CLOSE = struct.Struct(f"<6Q5Q{API_SLOTS}I")
 CLOSE_CRC_OFFSET = CLOSE_OFFSET + CLOSE.size
@@ -60,8 +60,9 @@ class Opened(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """Lane counters where this segment began (base_*) and now."""
+    """Lane counters where this segment began (base_*) and at its last drain."""
 
+    base_finished: int = 0
     base_written: int = 0
     base_dropped: int = 0
     base_sampled_out: int = 0
@@ -70,10 +71,14 @@ class Progress(NamedTuple):
     dropped: int = 0
     sampled_out: int = 0
 
-    @property
-    def base_finished(self) -> int:
-        """Requests accounted for before this segment."""
-        return self.base_written + self.base_dropped + self.base_sampled_out
+    def share(self) -> tuple[int, int, int, int]:
+        """What happened in this segment: requests finished, written, dropped, sampled out."""
+        return (self.finished - self.base_finished, self.written - self.base_written, self.dropped - self.base_dropped,
+                self.sampled_out - self.base_sampled_out)
+
+    def following(self) -> "Progress":
+        """Where the next segment of the lane begins."""
+        return Progress(*self[4:], *self[4:])
 
 
 class Closed(NamedTuple):
@@ -108,6 +113,11 @@ class SegmentInfo(NamedTuple):
 def file_name(broker_id: int, boot_id: int, ring: int, first_seq: int) -> str:
     """`b<broker>-<boot>-r<ring>-<first sequence>.mpt`; names of one lane sort by sequence."""
     return f"b{broker_id}-{boot_id & 0xFFFFFFFF:08x}-r{ring:02d}-{first_seq:020d}{SUFFIX}"
+
+
+def file_pattern(broker_id: int, boot_id: int, ring: int) -> str:
+    """A glob pattern for all files of one lane."""
+    return f"b{broker_id}-{boot_id & 0xFFFFFFFF:08x}-r{ring:02d}-*{SUFFIX}"
 
 
 def pack_opened(opened: Opened) -> bytes:

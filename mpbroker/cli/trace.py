@@ -1,0 +1,125 @@
+"""`mpbroker trace`: looks at trace segments, those of a running broker too. Needs nothing but the standard library."""
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from mpbroker.cli import trace_text
+from mpbroker.errors import MpbrokerError
+from mpbroker.trace import manifest, record, segment, statistics
+
+DESCRIPTION = """\
+Show where requests spent their time. A broker writes one 128-byte record for every request
+it finished, into segment files under D/traces (mpbroker.trace.dir).
+  ls     the segments: their time, records, losses
+  stats  per API: number, errors, and percentiles of each stage
+  tail   the last records, and with --follow those that come"""
+EXAMPLES = (
+    ("mpbroker trace stats --data-dir mpbroker-data", "queue, local, purgatory, response queue, send and total per API"),
+    ("mpbroker trace stats --in traces --json", "the same for a program; with finished = records + dropped + sampled_out"),
+    ("mpbroker trace tail --follow", "watch requests as they finish (up to a fifth of a second later)"),
+)
+_FOLLOW_PAUSE_S = 0.2
+
+
+class NoTraces(MpbrokerError):
+    """There is nothing to read."""
+
+    exit_code = 2
+
+
+def define(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `trace`."""
+    parser.add_argument("what", choices=("ls", "stats", "tail"), help="what to show")
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument("--data-dir", metavar="D", default="mpbroker-data", help="the broker's data directory (default: %(default)s)")
+    place.add_argument("--in", dest="directory", metavar="T", help="a directory with segments, or one segment file")
+    parser.add_argument("--json", action="store_true", help="JSON instead of a table (tail: one object a line)")
+    parser.add_argument("--count", type=int, default=20, metavar="N", help="tail: how many records (default: %(default)s)")
+    parser.add_argument("--follow", action="store_true", help="tail: go on with what comes, until interrupted")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """List, sum up or tail."""
+    place = Path(arguments.directory or os.path.join(arguments.data_dir, "traces"))
+    infos = read_segments(place)
+    if arguments.what == "ls":
+        print(json.dumps([_segment_json(info) for info in infos]) if arguments.json else trace_text.segment_table(infos))
+    elif arguments.what == "stats":
+        result = statistics.collect(infos)
+        names = api_names(infos)
+        print(json.dumps(result.to_json(names)) if arguments.json else trace_text.statistics_table(result, names))
+    else:
+        _tail(place, infos, arguments)
+    return 0
+
+
+def read_segments(place: Path) -> list[segment.SegmentInfo]:
+    """Headers of all segments of a directory, or of one file; NoTraces when there is none."""
+    if place.is_file():
+        return [segment.read_info(place)]
+    if not place.is_dir():
+        raise NoTraces(f"{place} is no directory; --data-dir names the broker's data directory, --in a directory of traces")
+    complaints: list[str] = []
+    infos = manifest.segments(place, complaints=complaints)
+    for sentence in complaints:
+        trace_text.warn(sentence)
+    if not infos:
+        raise NoTraces(f"no trace segments in {place}; the broker writes them when requests finish "
+                       "and mpbroker.trace.enabled is true")
+    return infos
+
+
+def api_names(infos: list[segment.SegmentInfo]) -> dict[int, str]:
+    """API key → name, as the segments themselves say."""
+    names: dict[int, str] = {}
+    for info in infos:
+        for key, name in info.opened.extra.get("apis", {}).items():
+            names[int(key)] = name
+    return names
+
+
+def _segment_json(info: segment.SegmentInfo) -> dict[str, object]:
+    finished, written, dropped, sampled_out = info.progress.share()
+    return {"file": info.path.name, "broker": info.opened.broker_id, "boot": f"{info.opened.boot_id:016x}",
+            "processor": info.opened.ring, "closed": info.closed is not None, "records": info.record_count,
+            "finished": finished, "written": written, "dropped": dropped, "sampled_out": sampled_out,
+            "opened_ms": info.opened.clock.realtime_ns // 1_000_000, "bytes": info.file_bytes}
+
+
+def _tail(place: Path, infos: list[segment.SegmentInfo], arguments: argparse.Namespace) -> None:
+    """Print the last records by time; then, if asked, what is added to any segment."""
+    offsets = {info.path: info.opened.clock.offset_ns for info in infos}
+    last = sorted((one.t0_ns + offsets[info.path], one) for info in infos for one in _last_requests(info, arguments.count))
+    seen = {info.path: info.record_count for info in infos}
+    names = api_names(infos)
+    for epoch_ns, one in last[len(last) - arguments.count if len(last) > arguments.count else 0:]:
+        _print_record(one, epoch_ns, names, arguments.json)
+    while arguments.follow:
+        time.sleep(_FOLLOW_PAUSE_S)
+        for info in read_segments(place):
+            for one in _requests(info, seen.get(info.path, 0)):
+                _print_record(one, one.t0_ns + info.opened.clock.offset_ns, names, arguments.json)
+            seen[info.path] = info.record_count
+
+
+def _last_requests(info: segment.SegmentInfo, count: int) -> list[record.TraceRecord]:
+    """The last `count` requests of a segment, but no more than its last 4 * count + 64 records are looked at."""
+    found = list(_requests(info, max(0, info.record_count - 4 * count - 64)))
+    return found[max(0, len(found) - count):]
+
+
+def _requests(info: segment.SegmentInfo, first: int) -> Iterator[record.TraceRecord]:
+    for chunk in segment.read_chunks(info, first=first):
+        for at in range(0, len(chunk), record.RECORD_BYTES):
+            one = record.unpack(chunk, at)
+            if one.kind == record.REQUEST:
+                yield one
+
+
+def _print_record(one: record.TraceRecord, epoch_ns: int, names: dict[int, str], as_json: bool) -> None:
+    print(json.dumps(trace_text.record_json(one, epoch_ns, names)) if as_json
+          else trace_text.record_line(one, epoch_ns, names), flush=True)

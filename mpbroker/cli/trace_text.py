@@ -1,0 +1,86 @@
+"""How `mpbroker trace` words what it found; a command's process, standard library alone."""
+
+import sys
+import time
+from typing import Any
+
+from mpbroker.trace import record, segment, statistics
+
+_HEADINGS = {"queue": "queue", "local": "local", "purgatory": "purgatory", "response_queue": "response queue", "send": "send",
+             "total": "total"}
+
+
+def warn(sentence: str) -> None:
+    """One line on stderr."""
+    print(f"mpbroker: {sentence}", file=sys.stderr)
+
+
+def segment_table(infos: list[segment.SegmentInfo]) -> str:
+    """One line per segment."""
+    rows = [("file", "state", "opened", "records", "dropped", "sampled out")]
+    for info in infos:
+        _, _, dropped, sampled_out = info.progress.share()
+        rows.append((info.path.name, "closed" if info.closed else "open", _moment(info.opened.clock.realtime_ns),
+                     str(info.record_count), str(dropped), str(sampled_out)))
+    return _align(rows, left=3)
+
+
+def statistics_table(result: statistics.TraceStatistics, names: dict[int, str]) -> str:
+    """Losses first, then for every API a line per stage."""
+    loss = 100 * result.dropped / result.finished if result.finished else 0.0
+    lines = [f"{result.finished} requests finished: {result.records} records, {result.dropped} dropped ({loss:.2f} %), "
+             f"{result.sampled_out} sampled out; {result.segments} segments", ""]
+    rows = [("api", "stage", "count", "p50 µs", "p90 µs", "p99 µs", "max µs")]
+    for key in sorted(result.apis):
+        rows += _api_rows(names.get(key, f"api {key}"), result.apis[key])
+    return "\n".join(lines) + _align(rows, left=2)
+
+
+def _api_rows(name: str, api: statistics.ApiStatistics) -> list[tuple[str, ...]]:
+    label = f"{name} ({api.errors} errors)" if api.errors else name
+    rows = []
+    for span, histogram in api.spans.items():
+        if histogram.count:
+            points = [f"{histogram.percentile(percent) / 1000:.1f}" for percent in statistics.PERCENTILES]
+            rows.append((label, _HEADINGS[span], str(histogram.count), *points, f"{histogram.greatest_ns / 1000:.1f}"))
+            label = ""
+    return rows
+
+
+def record_json(one: record.TraceRecord, epoch_ns: int, names: dict[int, str]) -> dict[str, Any]:
+    """One request with its stages in microseconds since its first byte (stages it did not reach are left out)."""
+    stages = {name: ticks * record.TICK_NS / 1000 for name, ticks in zip(record.STAGES, one.stage, strict=True)
+              if ticks != record.NOT_REACHED}
+    return {"time_us": epoch_ns // 1000, "api_key": one.api_key, "api": names.get(one.api_key, str(one.api_key)),
+            "api_version": one.api_version, "correlation_id": one.corr_id, "connection": one.conn_id, "error": one.error,
+            "listener": one.listener, "plane": one.plane, "processor": one.proc_id,
+            "handler": None if one.handler_id == 0xFFFF else one.handler_id, "request_bytes": one.req_bytes,
+            "response_bytes": one.resp_bytes, "partitions": one.nparts, "attempts": one.attempts,
+            "purgatory": record.PURGATORY_NAMES[min(one.purg_kind, 4)], "flags": one.flag_names(), "stages_us": stages}
+
+
+def record_line(one: record.TraceRecord, epoch_ns: int, names: dict[int, str]) -> str:
+    """One request in one line."""
+    times = (0, *one.stage)
+    parts = []
+    for name, place in zip(statistics.SPANS, statistics.SPAN_PLACES, strict=True):
+        begin, end = times[place[0]], times[place[1]]
+        if record.NOT_REACHED not in (begin, end):
+            parts.append(f"{_HEADINGS[name]} {max(0, end - begin) * record.TICK_NS / 1000:.1f}")
+    notes = [f"error {one.error}"] * (one.error != 0) + one.flag_names()
+    name = names.get(one.api_key, f"api {one.api_key}")
+    return (f"{_moment(epoch_ns)} {name} v{one.api_version} c{one.conn_id}#{one.corr_id} {one.req_bytes}→{one.resp_bytes} B  "
+            f"{', '.join(parts)} µs{'  [' + ', '.join(notes) + ']' if notes else ''}")
+
+
+def _moment(epoch_ns: int) -> str:
+    seconds, rest = divmod(epoch_ns, 1_000_000_000)
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds)) + f".{rest // 1_000_000:03d}"
+
+
+def _align(rows: list[tuple[str, ...]], left: int) -> str:
+    """Columns of equal width, the first `left` of them to the left, numbers to the right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join("  ".join(cell.ljust(width) if column < left else cell.rjust(width)
+                               for column, (cell, width) in enumerate(zip(row, widths, strict=True))).rstrip()
+                     for row in rows)

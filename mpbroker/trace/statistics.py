@@ -1,0 +1,140 @@
+"""Per-API stage percentiles and loss accounts of a trace, from segment files; the standard library alone.
+
+Durations go into log buckets (32 to an octave, so a percentile is at most 1.1 % off; least and greatest are exact), hence
+memory stays the same however long the trace is. Counts are weighted where the trace was sampled.
+"""
+
+import struct
+from collections.abc import Iterable
+from math import log2
+from typing import Any
+
+from mpbroker.trace import segment
+from mpbroker.trace.record import NOT_REACHED, RECORD_BYTES, REQUEST, SAMPLE_SHIFT, STAGES, TICK_SHIFT
+
+BUCKETS_PER_OCTAVE = 32
+PERCENTILES = (50, 90, 99)
+
+#: What is reported: name → (from stage, to stage); None is t0, the first byte of the request.
+SPANS: dict[str, tuple[str | None, str]] = {
+    "queue": ("enqueued", "dequeued"),
+    "local": ("dequeued", "local_done"),
+    "purgatory": ("purg_enter", "purg_leave"),
+    "response_queue": ("resp_enq", "resp_deq"),
+    "send": ("resp_deq", "send_done"),
+    "total": (None, "send_done"),
+}
+_AT = {name: index + 1 for index, name in enumerate(STAGES)}  # index 0 is t0 itself
+SPAN_PLACES = [(_AT[first] if first else 0, _AT[last]) for first, last in SPANS.values()]
+_NARROW = struct.Struct("<44xBxhhh14xH4x13I4x")  # kind, api key, api version, error, flags, stages
+
+
+def bucket_of(nanoseconds: int) -> int:
+    """The bucket of a duration: floor(32 * log2(ns + 1))."""
+    return int(log2(nanoseconds + 1) * BUCKETS_PER_OCTAVE)
+
+
+class Histogram:
+    """Weighted durations in nanoseconds."""
+
+    def __init__(self) -> None:
+        self.buckets: dict[int, int] = {}
+        self.count = 0
+        self.least_ns, self.greatest_ns = 0, 0
+
+    def add(self, nanoseconds: int, weight: int = 1) -> None:
+        """One duration, counted `weight` times."""
+        bucket = bucket_of(nanoseconds)
+        self.buckets[bucket] = self.buckets.get(bucket, 0) + weight
+        self.least_ns = min(self.least_ns, nanoseconds) if self.count else nanoseconds
+        self.greatest_ns = max(self.greatest_ns, nanoseconds)
+        self.count += weight
+
+    def percentile(self, percent: float) -> float:
+        """Nanoseconds not exceeded by that share of the durations: the middle of the bucket; 0.0 when there are none."""
+        wanted, seen = self.count * percent / 100, 0
+        for bucket in sorted(self.buckets):
+            seen += self.buckets[bucket]
+            if seen >= wanted:
+                middle = 2 ** ((bucket + 0.5) / BUCKETS_PER_OCTAVE) - 1
+                return float(min(max(middle, self.least_ns), self.greatest_ns))
+        return float(self.greatest_ns)
+
+
+class ApiStatistics:
+    """One API's requests: their number, how many failed, and a histogram for each span."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.errors = 0
+        self.spans = {name: Histogram() for name in SPANS}
+        self._histograms = list(zip(SPAN_PLACES, self.spans.values(), strict=True))
+
+    def add(self, error: int, weight: int, times: tuple[int, ...]) -> None:
+        """A request; `times` has 0 and then the 13 stages in ticks."""
+        self.count += weight
+        self.errors += weight if error else 0
+        for (first, last), histogram in self._histograms:
+            begin, end = times[first], times[last]
+            if begin != NOT_REACHED and end != NOT_REACHED:
+                histogram.add(max(0, end - begin) << TICK_SHIFT, weight)
+
+
+class TraceStatistics:
+    """A whole trace. `finished`, `dropped`, `sampled_out` come from the lanes' counters, `records` are counted here."""
+
+    def __init__(self) -> None:
+        self.apis: dict[int, ApiStatistics] = {}
+        self.finished = self.records = self.dropped = self.sampled_out = 0
+        self.segments = 0
+
+    def add_segment(self, info: segment.SegmentInfo) -> None:
+        """Count a segment's records in, and its share of the lane's counters.
+
+        A segment being written may hold records newer than its counters: they count as finished, too.
+        """
+        before = self.records
+        for chunk in segment.read_chunks(info):
+            self.add_records(chunk)
+        finished, _, dropped, sampled_out = info.progress.share()
+        self.segments += 1
+        self.dropped += dropped
+        self.sampled_out += sampled_out
+        self.finished += max(finished, self.records - before + dropped + sampled_out if info.closed is None else 0)
+
+    def add_records(self, records: bytes) -> None:
+        """Count whole records in; those of other kinds than request are passed over."""
+        for kind, api_key, _, error, flags, *stages in _NARROW.iter_unpack(records):
+            if kind == REQUEST:
+                self.records += 1
+                api = self.apis.get(api_key)
+                if api is None:
+                    api = self.apis[api_key] = ApiStatistics()
+                api.add(error, 1 << (flags >> SAMPLE_SHIFT), (0, *stages))
+
+    def to_json(self, api_name: "dict[int, str]") -> dict[str, Any]:
+        """What `trace stats --json` prints; durations in microseconds."""
+        return {"finished": self.finished, "records": self.records, "dropped": self.dropped, "sampled_out": self.sampled_out,
+                "segments": self.segments,
+                "apis": [{"api_key": key, "api": api_name.get(key, str(key)), **_api_json(self.apis[key])}
+                         for key in sorted(self.apis)]}
+
+
+def _api_json(api: ApiStatistics) -> dict[str, Any]:
+    stages = {}
+    for name, histogram in api.spans.items():
+        if histogram.count:
+            stages[name] = {"count": histogram.count, "max_us": histogram.greatest_ns / 1000,
+                            **{f"p{percent}_us": round(histogram.percentile(percent) / 1000, 3) for percent in PERCENTILES}}
+    return {"count": api.count, "errors": api.errors, "stages": stages}
+
+
+def collect(infos: Iterable[segment.SegmentInfo]) -> TraceStatistics:
+    """Statistics of many segments."""
+    result = TraceStatistics()
+    for info in infos:
+        result.add_segment(info)
+    return result
+
+
+assert _NARROW.size == RECORD_BYTES

@@ -1,0 +1,164 @@
+"""The tracer process: drains every lane into segment files, deletes old ones, and outlives the supervisor by a moment.
+
+Its state is its own; lanes are shared with one processor each. SIGTERM, also sent by the kernel when the supervisor dies,
+ends it after a last drain. If the supervisor is gone, it unlinks this broker's names in /dev/shm, because nobody else will.
+
+It sleeps between drains and is never woken by a request: a lane holds 16,384 records, and the pause shrinks as it fills.
+"""
+
+import os
+import select
+import time
+from pathlib import Path
+from typing import Any
+
+from mpbroker import __version__
+from mpbroker.protocol.api_keys import API_NAMES
+from mpbroker.trace import lane, manifest, record, retention
+from mpbroker.trace.lane_drain import LaneDrain, Limits, Origin, recover_directory
+from mpbroker.trace.record import TraceRecord
+
+BUSY_PAUSE_MS, IDLE_PAUSE_MS = 50, 200
+RETENTION_MS = 60_000
+PROCESSES_MS = 1000
+MAX_SLOTS = 128
+_WAIT_SERVICE = 4  # named in mpbroker/shm/waits.py
+_RUNNING, _STOPPING = 3, 4
+_NS_PER_MS = 1_000_000
+
+
+def main(ctx: Any) -> None:
+    """Trace until told to stop. `ctx`: ProcessContext with `lanes`, `names`, `config`, `row`, `log`."""
+    tracer = Tracer(ctx)
+    ctx.row.state = _RUNNING
+    ctx.notify_running()
+    try:
+        while not ctx.stop_requested() and not ctx.supervisor_gone():
+            tracer.turn()
+            tracer.pause()
+        ctx.row.state = _STOPPING
+        tracer.finish()
+    finally:
+        if ctx.supervisor_gone():
+            unlink_names(ctx.names)
+
+
+class Tracer:
+    """All lanes of a broker. `turn` drains each once."""
+
+    def __init__(self, ctx: Any) -> None:
+        self._ctx = ctx
+        self._row = ctx.row
+        self._directory = Path(ctx.config.trace_dir)
+        self._drains: list[LaneDrain] = []
+        self._seen: dict[int, tuple[int, int]] = {}
+        self._retention_due_ns = self._processes_due_ns = 0
+        self._pause_ms = IDLE_PAUSE_MS
+        self._failing = False
+        self._rows = [ctx.core.row(slot) for slot in range(MAX_SLOTS)]
+        self._poll = select.poll()
+        self._poll.register(ctx.wakeup_fd, select.POLLIN)
+        if ctx.lanes:
+            self._open()
+
+    def _open(self) -> None:
+        config = self._ctx.config
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        left = recover_directory(self._directory, config.node_id)
+        if left:
+            self._ctx.log.info("trace_segments_recovered", count=left)
+        origin = Origin(config.node_id, getattr(self._ctx, "cluster_id", ""), time_namespace_ns(), self._describe())
+        limits = Limits(config.mpbroker_trace_segment_bytes, config.mpbroker_trace_segment_ms)
+        self._drains = [LaneDrain(lane.attach(name), self._directory, origin, limits) for name in self._ctx.lanes]
+
+    def _describe(self) -> dict[str, Any]:
+        listeners = [{"name": one.name, "protocol": one.protocol, "control": one.control} for one in self._ctx.listeners]
+        return {"version": __version__, "listeners": listeners, "apis": {str(key): API_NAMES[key] for key in
+                                                                         sorted(self._ctx.api_versions) if key in API_NAMES}}
+
+    def turn(self) -> int:
+        """Drain every lane once, and do what is due; returns the records moved. A full disk is said once, then retried."""
+        now_ns = time.monotonic_ns()
+        self._row.beat()
+        moved = 0
+        try:
+            self._watch_processes(now_ns)
+            for drain in self._drains:
+                moved += drain.step(now_ns)
+            self._retain(now_ns)
+            if self._failing:
+                self._ctx.log.info("trace_writing_again")
+            self._failing = False
+        except OSError as error:
+            if not self._failing:
+                self._ctx.log.error("trace_write_failed", directory=str(self._directory), reason=str(error))
+            self._failing = True
+        self._pause_ms = BUSY_PAUSE_MS if moved else min(IDLE_PAUSE_MS, self._pause_ms + 10)
+        self._take_new_limits()
+        return moved
+
+    def pause(self) -> None:
+        """Sleep until the next drain is due or a signal comes."""
+        self._row.wait = _WAIT_SERVICE
+        if self._poll.poll(self._pause_ms):
+            self._ctx.drain_wakeups()
+        self._row.wait = 0
+
+    def finish(self) -> None:
+        """The last drain: what the lanes hold now, then the segments are closed."""
+        self.turn()
+        for drain in self._drains:
+            try:
+                drain.close()
+            except OSError as error:
+                self._ctx.log.error("trace_close_failed", directory=str(self._directory), reason=str(error))
+
+    def _retain(self, now_ns: int) -> None:
+        if now_ns < self._retention_due_ns or not self._drains:
+            return
+        self._retention_due_ns = now_ns + RETENTION_MS * _NS_PER_MS
+        config = self._ctx.config
+        active = {path: size for drain in self._drains for path, size in drain.active.items()}
+        deleted = retention.apply(self._directory, active, time.time(), config.mpbroker_trace_retention_bytes,
+                                  config.mpbroker_trace_retention_ms)
+        if deleted:
+            manifest.forget(self._directory, {path.name for path in deleted})
+            self._ctx.log.info("trace_segments_deleted", count=len(deleted))
+
+    def _take_new_limits(self) -> None:
+        config = self._ctx.take_reload()
+        if config is not None:
+            for drain in self._drains:
+                drain.limits = Limits(config.mpbroker_trace_segment_bytes, config.mpbroker_trace_segment_ms)
+
+    def _watch_processes(self, now_ns: int) -> None:
+        """Record every process that was started, since when its slot has another pid (kind 7: aux pid, conn_id incarnation,
+        handler_id slot)."""
+        if now_ns < self._processes_due_ns or not self._drains:
+            return
+        self._processes_due_ns = now_ns + PROCESSES_MS * _NS_PER_MS
+        for row in self._rows:
+            seen = (row.pid, row.incarnation)
+            if row.pid and self._seen.get(row.slot) != seen:
+                self._seen[row.slot] = seen
+                self._drains[0].note_event(TraceRecord(t0_ns=now_ns, kind=record.PROCESS_EVENT, aux=row.pid,
+                                                       conn_id=row.incarnation, handler_id=row.slot))
+
+
+def unlink_names(names: tuple[str, ...]) -> None:
+    """Remove a dead broker's names from /dev/shm."""
+    for name in names:
+        lane.unlink(name)
+
+
+def time_namespace_ns() -> int:
+    """What this process's time namespace adds to CLOCK_MONOTONIC; 0 where the kernel has no such namespaces."""
+    try:
+        with open("/proc/self/timens_offsets") as file:
+            for line in file:
+                clock, seconds, nanoseconds = line.split()
+                if clock in ("monotonic", "1"):
+                    return int(seconds) * 1_000_000_000 + int(nanoseconds)
+    except (OSError, ValueError):
+        pass
+    return 0
