@@ -1,0 +1,82 @@
+"""`mpbroker trace` on segments made by hand; nothing but the standard library is imported."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from mpbroker.cli.main import main
+from tests.unit.trace.traces import full_request, write_segment
+
+
+@pytest.fixture
+def directory(tmp_path):
+    write_segment(tmp_path, [full_request(number) for number in range(3)])
+    write_segment(tmp_path, [full_request(3, api_key=3, error=6)], close=False)
+    return tmp_path
+
+
+def test_ls(directory, capsys):
+    assert main(["trace", "ls", "--in", str(directory)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["file", "state", "opened", "records", "dropped", "sampled", "out"]
+    assert [line.split()[1] for line in lines[1:]] == ["closed", "open"]
+    assert main(["trace", "ls", "--in", str(directory), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["records"], row["dropped"], row["closed"], row["processor"]) for row in rows] == [(3, 2, True, 2), (1, 2, False, 2)]
+
+
+def test_stats_json(directory, capsys):
+    assert main(["trace", "stats", "--in", str(directory), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {key: found[key] for key in ("finished", "records", "dropped", "sampled_out")} == {
+        "finished": 10, "records": 4, "dropped": 4, "sampled_out": 2}
+    assert [(api["api"], api["count"], api["errors"]) for api in found["apis"]] == [("Produce", 3, 0), ("3", 1, 1)]
+    assert found["apis"][0]["stages"]["local"]["p50_us"] == 1.28
+
+
+def test_stats_table(directory, capsys):
+    assert main(["trace", "stats", "--in", str(directory)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("10 requests finished: 4 records, 4 dropped (40.00 %), 2 sampled out; 2 segments\n")
+    assert "Produce           queue               3" in out and "api 3 (1 errors)  queue               1" in out
+
+
+def test_tail_shows_the_last_in_order(directory, capsys):
+    assert main(["trace", "tail", "--in", str(directory), "--count", "2", "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["correlation_id"] for row in rows] == [2, 3]
+    assert rows[0]["stages_us"]["send_done"] == 6.4 and rows[0]["time_us"] == 1_700_000_000_000_005
+    assert main(["trace", "tail", "--in", str(directory), "--count", "1"]) == 0
+    assert "api 3 v7 c0#3 0→0 B  queue 0.6, local 1.3, response queue 0.3, send 1.0, total 6.4 µs  [error 6]" in capsys.readouterr().out
+
+
+def test_one_file_alone(directory, capsys):
+    path = next(directory.glob("*-00000000000000000003.mpt"))
+    assert main(["trace", "stats", "--in", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["records"] == 1
+
+
+def test_what_is_wrong_is_one_sentence(tmp_path, capsys):
+    assert main(["trace", "ls", "--data-dir", str(tmp_path)]) == 2
+    assert "is no directory" in capsys.readouterr().err
+    (tmp_path / "traces").mkdir()
+    assert main(["trace", "stats", "--data-dir", str(tmp_path)]) == 2
+    assert "no trace segments" in capsys.readouterr().err
+    (tmp_path / "traces" / "x.mpt").write_bytes(b"x")
+    assert main(["trace", "stats", "--data-dir", str(tmp_path)]) == 2
+    assert "x.mpt: 1 bytes are no trace segment" in capsys.readouterr().err
+
+
+def test_reading_needs_the_standard_library_alone(directory):
+    program = ("import sys\n"
+               "class Refuse:\n"
+               "    def find_spec(self, name, path=None, target=None):\n"
+               "        if name.split('.')[0] not in sys.stdlib_module_names | {'mpbroker'} or name == 'mpbroker._native':\n"
+               "            raise ImportError(name)\n"
+               "sys.meta_path.insert(0, Refuse())\n"
+               "from mpbroker.cli.main import main\n"
+               f"sys.exit(main(['trace', 'stats', '--json', '--in', {str(directory)!r}]))\n")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "") and json.loads(done.stdout)["records"] == 4

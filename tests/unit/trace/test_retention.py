@@ -1,0 +1,43 @@
+"""Retention: oldest closed segments first, by age, then by size; open ones never."""
+
+import os
+from pathlib import Path
+
+from mpbroker.trace import retention
+from mpbroker.trace.retention import Candidate
+
+CLOSED = [Candidate(Path(f"{age}.mpt"), 1000.0 - age, 100) for age in (90, 60, 30, 10)]
+
+
+def _chosen(**limits):
+    settings = {"active_bytes": 50, "now_s": 1000.0, "retention_bytes": -1, "retention_ms": -1, **limits}
+    return [one.path.stem for one in retention.choose(CLOSED, **settings)]
+
+
+def test_no_limit_deletes_nothing():
+    assert _chosen() == []
+
+
+def test_by_age():
+    assert _chosen(retention_ms=30_000) == ["90", "60"]
+
+
+def test_by_size_the_open_segments_count():
+    assert _chosen(retention_bytes=450) == []
+    assert _chosen(retention_bytes=449) == ["90"]
+    assert _chosen(retention_bytes=0) == ["90", "60", "30", "10"]
+
+
+def test_age_first_then_size():
+    assert _chosen(retention_ms=70_000, retention_bytes=250) == ["90", "60"]
+
+
+def test_files_go_but_never_an_open_one(tmp_path):
+    for age, name in ((50, "b"), (90, "a"), (100, "open")):
+        path = tmp_path / f"{name}.mpt"
+        path.write_bytes(bytes(1000))
+        os.utime(path, (10_000 - age, 10_000 - age))
+    (tmp_path / "manifest.jsonl").write_bytes(bytes(5000))
+    deleted = retention.apply(tmp_path, {tmp_path / "open.mpt": 1000}, 10_000, 2000, -1)
+    assert [path.name for path in deleted] == ["a.mpt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["b.mpt", "manifest.jsonl", "open.mpt"]

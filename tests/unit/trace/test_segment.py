@@ -1,0 +1,118 @@
+"""Segments: what is written is read, cut at any byte, with any header byte wrong."""
+
+import shutil
+
+import pytest
+
+from mpbroker.trace import record, segment, segment_writer
+from tests.unit.trace.traces import CLOCK, full_request, write_segment
+
+
+@pytest.fixture
+def records():
+    return [full_request(7 + number, t0_ns=5_000 + number) for number in range(5)]
+
+
+def test_a_closed_segment_reads_back(tmp_path, records):
+    write_segment(tmp_path, records)
+    info = segment.read_info(tmp_path / "b4-23456789-r02-00000000000000000007.mpt")
+    assert info.opened[:5] == (4, 0xABCDEF0123456789, 2, 7, "cluster")
+    assert info.opened.clock == CLOCK and info.opened.extra == {"apis": {"0": "Produce"}}
+    assert info.progress.share() == (8, 5, 2, 1)
+    closed = info.closed
+    assert (closed.record_count, closed.next_seq, closed.t0_min_ns, closed.t0_max_ns) == (5, 12, 5_000, 5_004)
+    assert closed.max_total_ns == 6400 and closed.api_counts == (5, *[0] * 63)
+    assert b"".join(segment.read_chunks(info, chunk_records=2)) == b"".join(one.pack() for one in records)
+    assert b"".join(segment.read_chunks(info, first=3)) == b"".join(one.pack() for one in records[3:])
+    assert info.file_bytes == 4096 + 5 * 128 and info.path.stat().st_mode & 0o777 == 0o600
+    assert segment.verify(info)
+
+
+def test_a_changed_record_is_noticed(tmp_path, records):
+    info = write_segment(tmp_path, records)
+    with open(info.path, "r+b") as file:
+        file.seek(4096 + 130)
+        file.write(b"\xff")
+    assert not segment.verify(segment.read_info(info.path))
+
+
+def test_an_open_segment_cut_anywhere_keeps_every_whole_record(tmp_path, records):
+    whole = write_segment(tmp_path, records, close=False).path.read_bytes()
+    path = tmp_path / "cut.mpt"
+    for size in range(4096, len(whole) + 1):
+        path.write_bytes(whole[:size])
+        info = segment.read_info(path)
+        assert info.record_count == (size - 4096) // 128
+        assert b"".join(segment.read_chunks(info)) == whole[4096:4096 + info.record_count * 128]
+
+
+def test_a_file_cut_inside_its_header_is_no_segment(tmp_path, records):
+    whole = write_segment(tmp_path, records).path.read_bytes()
+    path = tmp_path / "cut.mpt"
+    for size in range(0, 4096, 13):
+        path.write_bytes(whole[:size])
+        with pytest.raises(segment.SegmentError, match=f"{size} bytes are no trace segment"):
+            segment.read_info(path)
+
+
+def test_a_closed_segment_that_lost_records_is_refused(tmp_path, records):
+    info = write_segment(tmp_path, records)
+    with open(info.path, "r+b") as file:
+        file.truncate(4096 + 4 * 128 + 127)
+    with pytest.raises(segment.SegmentError, match="4 records, but it was closed with 5"):
+        segment.read_info(info.path)
+
+
+def test_any_wrong_bit_in_the_open_fields_is_noticed(tmp_path, records):
+    whole = bytearray(write_segment(tmp_path, records).path.read_bytes())
+    json_bytes = len(b'{"apis":{"0":"Produce"}}')
+    path = tmp_path / "bad.mpt"
+    for place in [*range(252), *range(1024, 1024 + json_bytes)]:
+        whole[place] ^= 0x10
+        path.write_bytes(whole)
+        with pytest.raises(segment.SegmentError):
+            segment.read_info(path)
+        whole[place] ^= 0x10
+
+
+def test_a_wrong_bit_in_the_close_fields_leaves_an_open_segment(tmp_path, records):
+    whole = bytearray(write_segment(tmp_path, records).path.read_bytes())
+    path = tmp_path / "bad.mpt"
+    for place in range(segment.CLOSE_OFFSET, segment.CLOSE_CRC_OFFSET + 4):
+        whole[place] ^= 0x10
+        path.write_bytes(whole)
+        assert segment.read_info(path).closed is None and segment.read_info(path).record_count == 5
+        whole[place] ^= 0x10
+
+
+def test_recovery_closes_what_a_crash_left(tmp_path, records):
+    info = write_segment(tmp_path, records, close=False)
+    with open(info.path, "ab") as file:
+        file.write(b"\x01" * 77)  # a torn record
+    recovered = segment_writer.recover(segment.read_info(info.path))
+    again = segment.read_info(info.path)
+    assert again == recovered and again.closed.record_count == 5 and segment.verify(again)
+    assert again.file_bytes == 4096 + 5 * 128
+    assert again.progress.share() == (8, 5, 2, 1)
+
+
+def test_recovery_counts_records_that_the_counters_had_not_seen(tmp_path, records):
+    info = write_segment(tmp_path, records, close=False)
+    with open(info.path, "ab") as file:
+        file.write(full_request(12).pack())
+    assert segment_writer.recover(segment.read_info(info.path)).progress.share() == (9, 6, 2, 1)
+
+
+def test_names_too_long_for_the_header_are_left_out(tmp_path):
+    opened = segment.Opened(4, 1, 2, 0, "c", 0, CLOCK, {"listeners": ["x" * 100] * 100})
+    page = segment.pack_opened(opened)
+    (tmp_path / "a.mpt").write_bytes(page)
+    assert segment.read_info(tmp_path / "a.mpt").opened.extra == {"cut": True}
+
+
+def test_an_abandoned_file_of_the_same_name_is_replaced(tmp_path, records):
+    first = write_segment(tmp_path, records[:1], close=False)
+    shutil.copy(first.path, tmp_path / "before.mpt")
+    again = write_segment(tmp_path, records, close=False)
+    assert again.path == first.path and again.record_count == 5
+    assert record.unpack(next(iter(segment.read_chunks(again)))).corr_id == 7
