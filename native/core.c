@@ -29,6 +29,24 @@ static int check_header(const void *base, size_t bytes, uint64_t magic)
     return header->version == MPB_LAYOUT_VERSION ? 0 : -2;
 }
 
+/* What later code relies on without looking again. */
+static int check_plan(const struct mpb_core *core)
+{
+    const struct mpb_segment_header *h = core->header;
+    uint64_t parts = (uint64_t)h->processor_count * h->arena_processor_bytes +
+                     (uint64_t)h->handler_count * h->arena_handler_bytes;
+    if (h->processor_count > MPB_MAX_PROCESSORS || h->handler_count > MPB_MAX_HANDLERS ||
+        (uint64_t)h->processor_count * h->entries_per_processor > core->entry_count ||
+        core->entry_count >= (1u << MPB_INDEX_BITS) - 1 || parts > h->arena_bytes ||
+        (uint64_t)h->handler_count * MPB_EXTENTS_PER_HANDLER > core->extent_count)
+        return -5;
+    for (uint32_t i = 0; i < MPB_MAX_RINGS; i++)
+        if (core->rings[i].slots_first > core->slot_count ||
+            core->rings[i].capacity > core->slot_count - core->rings[i].slots_first)
+            return -5;
+    return 0;
+}
+
 #define REGION(base, bytes, name, field, count) \
     (core->field = region((base), (bytes), (name), sizeof *core->field, (count), &status))
 
@@ -61,5 +79,7 @@ int mpb_core_attach(struct mpb_core *core, void *core_base, size_t core_bytes, v
     REGION(page_base, page_bytes, "processes", processes, &one);
     REGION(page_base, page_bytes, "rings", rings, &one);
     REGION(page_base, page_bytes, "counters", counters, &one);
-    return status;
+    for (int i = 0; i < MPB_MAX_PROCESSORS; i++)
+        core->eventfds[i] = -1;
+    return status == 0 ? check_plan(core) : status;
 }

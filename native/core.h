@@ -26,10 +26,13 @@ struct mpb_core {
     struct mpb_process *processes;      /* page */
     struct mpb_ring_ctl *rings;
     struct mpb_counter_row *counters;
+
+    int eventfds[MPB_MAX_PROCESSORS];   /* of the processors, -1: none; the numbers are inherited over fork */
 };
 
 /* Fills `core` from segments whose region tables are already written. Returns 0, or a negative number naming the
- * first thing that does not fit: -1 magic, -2 version, -3 a region missing or outside, -4 a stride that differs. */
+ * first thing that does not fit: -1 magic, -2 version, -3 a region missing or outside, -4 a stride that differs,
+ * -5 counts or ring rows that contradict the regions. */
 int mpb_core_attach(struct mpb_core *core, void *core_base, size_t core_bytes, void *page_base, size_t page_bytes,
                     void *arena_base, size_t arena_bytes);
 

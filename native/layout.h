@@ -74,8 +74,10 @@ struct mpb_segment_header { /* one page */
     mpb_atomic64 segment_counter;     /* spare source of unique numbers (files, commands) */
     mpb_atomic32 state;               /* enum mpb_broker_state */
     uint32_t unused0;
+    uint32_t plane_bound[2];          /* requests a plane holds over all its classes: data, control */
+    uint32_t plane_classes[2];        /* class rings in use, 1 .. MPB_CLASS_REQUEUED */
     struct mpb_region regions[MPB_MAX_REGIONS];
-    uint8_t unused[MPB_PAGE_BYTES - 104 - MPB_MAX_REGIONS * 40];
+    uint8_t unused[MPB_PAGE_BYTES - 120 - MPB_MAX_REGIONS * 40];
 };
 _Static_assert(sizeof(struct mpb_segment_header) == MPB_PAGE_BYTES, "header is one page");
 
@@ -117,6 +119,11 @@ struct mpb_counter_row { /* one per slot, single writer: no shared read-modify-w
 #define MPB_INDEX_BITS 17
 #define MPB_GENERATION_BITS 15
 #define MPB_MAX_CLASSES 8
+/* The last class of a plane takes what recovery puts back, is served first, and has room for every entry: putting a
+ * request back can therefore never fail, and the bound of the others stays exact. */
+#define MPB_CLASS_REQUEUED 7
+
+enum mpb_plane { MPB_PLANE_DATA = 0, MPB_PLANE_CONTROL = 1 };
 
 enum mpb_ring_id { /* row numbers of the `rings` region */
     MPB_RING_CONTROL = 0,  /* + class 0..7 */
@@ -156,7 +163,7 @@ enum mpb_answer_kind {
     MPB_ANSWER_NONE = 0,   /* nothing is sent (acks=0); the connection is unmuted */
     MPB_ANSWER_INLINE = 1, /* answer_bytes */
     MPB_ANSWER_EXTENT = 2, /* arena bytes in the answering handler's part */
-    MPB_ANSWER_CLOSE = 3   /* close the connection, after sending nothing */
+    MPB_ANSWER_CLOSE = 3   /* send the answer bytes, if there are any, then close the connection */
 };
 
 struct mpb_cell { /* the result of one partition of a request; filled under that partition's lock, tag last */
@@ -193,11 +200,11 @@ struct mpb_entry { /* 768 bytes = 12 cache lines */
     uint8_t plane;               /* 0 data, 1 control */
     uint8_t ring_class;
     uint32_t payload_units;      /* arena units held, for the processor's books */
-    uint32_t unused0;
+    uint32_t incarnation;        /* of the processor that filled it: a successor drops the answers of another's */
     uint64_t unused_line0;
     /* line 1: answer, written by the handler that holds the claim */
     mpb_atomic32 phase;          /* enum mpb_phase */
-    mpb_atomic32 attempts;       /* handlers that died holding it */
+    mpb_atomic32 attempts;       /* low 8 bits: handlers that died executing it; above: generation last counted + 1 */
     uint32_t answer_kind;
     uint32_t answer_length;      /* whole frame, its 4-byte length included */
     uint64_t answer_offset;
@@ -229,29 +236,39 @@ _Static_assert(sizeof(struct mpb_entry) == 768, "request entry");
 struct mpb_doorbells {
     mpb_atomic64 sleepers;      /* one bit per handler, set by the sleeper, cleared by the waker */
     uint8_t unused0[56];
-    mpb_atomic64 want_space;    /* processors that parked a request because a plane was full */
+    mpb_atomic64 want_space;    /* processors that parked a request because a plane was full: data low, control high half */
     uint8_t unused1[56];
     mpb_atomic64 processor_asleep[MPB_MAX_PROCESSORS]; /* 1: about to wait in epoll; exchanged to 0 by who rings */
     mpb_atomic32 handler_word[MPB_MAX_HANDLERS];  /* futex words */
     mpb_atomic32 service_word[MPB_MAX_SLOTS];     /* futex words of the single-instance roles, by slot */
     /* Partitions whose end moved, for each parked handler: bit = ordinal modulo 4096; `overflow` means scan all. */
     mpb_atomic64 dirty[MPB_MAX_HANDLERS][64];
-    mpb_atomic64 poke[MPB_MAX_HANDLERS];          /* bit 0: scan everything (after a recovery), bit 1: command answers */
+    mpb_atomic64 poke[MPB_MAX_HANDLERS];          /* enum mpb_poke */
+    /* Facts a successor needs about its slot: */
+    mpb_atomic32 in_hand[MPB_MAX_HANDLERS];       /* entry it executes + 1 (a parked one is not in hand); 0: none */
+    mpb_atomic32 extents_high[MPB_MAX_HANDLERS];  /* extent words ever used: a scan need not touch the others */
+    mpb_atomic32 entries_high[MPB_MAX_PROCESSORS]; /* entries ever used */
 };
+
+enum mpb_poke { MPB_POKE_SCAN = 1, /* look at every parked request (after a recovery) */
+                MPB_POKE_COMMAND = 2, /* the controller answered a command */
+                MPB_POKE_DIRTY = 4 /* a bit in `dirty` is set */ };
 
 /* ------------------------------------------------------------------ controller commands
  * Same first word as an entry (state, generation, owner), so that the same ring code claims them. */
 #define MPB_COMMAND_BYTES 65536
+#define MPB_COMMAND_REQUEST 40960
 struct mpb_command {
     mpb_atomic64 state;       /* FREE, FILL, QUEUED, CLAIMED, DONE as above */
     uint64_t operation;       /* fill number of the request it serves: a re-run finds its first result */
-    uint32_t handler_slot;
+    mpb_atomic32 handler_slot; /* who waits for the answer; a re-run on another handler takes it over */
     uint32_t handler_incarnation;
     uint32_t request_length;
     uint32_t answer_length;
     uint64_t generation_after; /* metadata generation that shows the change */
     uint8_t unused[24];
-    uint8_t bytes[MPB_COMMAND_BYTES - 64]; /* request, then overwritten by the answer */
+    uint8_t request[MPB_COMMAND_REQUEST]; /* kept apart: a successor runs it again after a half-written answer */
+    uint8_t answer[MPB_COMMAND_BYTES - 64 - MPB_COMMAND_REQUEST];
 };
 _Static_assert(sizeof(struct mpb_command) == MPB_COMMAND_BYTES, "controller command");
 

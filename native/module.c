@@ -16,6 +16,11 @@ const mpb_binder mpb_binders[] = {
     mpb_add_scan,
     mpb_add_trace,
     mpb_add_process,
+    mpb_add_layout,
+    mpb_add_core,
+    mpb_add_processor,
+    mpb_add_handler,
+    mpb_add_command,
     NULL,
 };
 

@@ -12,5 +12,10 @@ int mpb_add_codec(PyObject *module);
 int mpb_add_scan(PyObject *module);
 int mpb_add_trace(PyObject *module);
 int mpb_add_process(PyObject *module);
+int mpb_add_layout(PyObject *module);
+int mpb_add_core(PyObject *module);
+int mpb_add_processor(PyObject *module);
+int mpb_add_handler(PyObject *module);
+int mpb_add_command(PyObject *module);
 
 #endif

@@ -58,7 +58,7 @@ static uint16_t saturate16(uint64_t n)
 
 static void complete_record(struct mpb_trace *t, const struct mpb_lane *lane, struct mpb_entry *entry, uint16_t flags)
 {
-    uint32_t attempts = mpb_load_relaxed(&entry->attempts);
+    uint32_t attempts = mpb_load_relaxed(&entry->attempts) & 0xff;
     t->conn_id = (entry->connection & 0xFFFF) | entry->connection_generation << 16;
     t->corr_id = entry->correlation_id;
     t->api_key = entry->api_key;
@@ -70,7 +70,7 @@ static void complete_record(struct mpb_trace *t, const struct mpb_lane *lane, st
     t->plane_prio = (uint8_t)((entry->plane & 3) | (entry->ring_class & 7) << 2);
     t->error = (int16_t)entry->error;
     t->proc_id = saturate16(lane->header->processor);
-    t->attempts = (uint8_t)(attempts > 255 ? 255 : attempts);
+    t->attempts = (uint8_t)attempts;
     t->flags |= flags | (attempts ? MPB_TF_REDISPATCHED : 0);
 }
 

@@ -1,0 +1,49 @@
+"""The request handler's end of the request path; one per handler process, which alone uses it.
+
+`claim` takes a request (control plane first), `answer*` ends it, `park` keeps it for later. Beside the requests the
+port carries the handler's commands to the controller and the bells that say which parked requests to look at again.
+"""
+
+from typing import Final
+
+from mpbroker import _native
+from mpbroker._native import COMMAND_FULL, COMMAND_TOO_LONG, Request
+from mpbroker.shm.layout import SLOT_HANDLERS
+
+__all__ = ["COMMAND_FULL", "COMMAND_TOO_LONG", "MAX_ATTEMPTS", "HandlerPort", "Request"]
+
+MAX_ATTEMPTS: Final = 2
+"""A request with so many `attempts` killed two handlers while they executed it: answer an error and close."""
+
+
+class HandlerPort(_native.HandlerPort):
+    """All of a handler's shared memory. What it inherits: claim, allocate, answer_extent, answer_none, answer_close,
+    set_phase, ensure_cells, cell, park, resume, watch, take_dirty, recover, idle."""
+
+    def __init__(self, core: _native.Core, index: int) -> None:
+        self._commands = _native.CommandPort(core, SLOT_HANDLERS + index)
+
+    def answer(self, request: Request, frame: bytes) -> bool:
+        """Send a frame (its 4-byte length included). Without room for it the connection is closed: False."""
+        if super().answer(request, frame):
+            return True
+        self.answer_close(request, -1)
+        return False
+
+    def send(self, command: bytes, operation: int) -> int:
+        """A command to the controller: its number, or COMMAND_FULL, COMMAND_TOO_LONG. `operation`: the fill number of
+        the request it serves; sent again under the same one, a command is found, not repeated."""
+        return self._commands.send(command, operation)
+
+    def answers(self) -> list[tuple[int, bytes]]:
+        """The controller's answers to this process that came since the last call: (number, bytes)."""
+        arrived = []
+        for number, _operation, answer, _generation in self._commands.answers():
+            self._commands.free(number)
+            arrived.append((number, answer))
+        return arrived
+
+
+def open_handler_port(ctx) -> HandlerPort:
+    """The port of a handler process, from its ProcessContext."""
+    return HandlerPort(ctx.core, ctx.index)

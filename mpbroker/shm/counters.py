@@ -1,0 +1,153 @@
+"""Names, units and sentences of every counter; ids below 128 mirror native/counters.h, Python code counts from 128 on.
+
+Plain data, any process. A counter row has one writer, its process; a reader sums the rows of all slots. Append only:
+`status` of another version reads by number.
+"""
+
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+
+class CounterInfo(NamedTuple):
+    """One counter. `gauge`: a present amount; summing rows is right, differences over time are not."""
+
+    name: str
+    unit: str
+    sentence: str
+    gauge: bool = False
+
+
+class Counter(IntEnum):
+    """Position in a counter row."""
+
+    REQUESTS_RECEIVED = 0
+    REQUESTS_FINISHED = 1
+    BYTES_RECEIVED = 2
+    BYTES_SENT = 3
+    QUEUED_BYTES = 4
+    ENTRIES_IN_USE = 5
+    NO_ENTRY = 6
+    PLANE_FULL = 7
+    NO_ARENA_SPACE = 8
+    FRAMES_REFUSED = 9
+    REQUESTS_CLAIMED = 10
+    REQUESTS_ANSWERED = 11
+    REQUESTS_PARKED = 12
+    NO_ANSWER_SPACE = 13
+    HANDLER_WAKES = 14
+    PROCESSOR_WAKES = 15
+    PARTITION_NOTICES = 16
+    RECOVERIES = 17
+    REQUEUED = 18
+    POISONED = 19
+    DROPPED_ANSWERS = 20
+    COMMANDS_SENT = 21
+    COMMANDS_DONE = 22
+    COMMANDS_FULL = 23
+    PUNCHED_BYTES = 24
+    # Python code counts these:
+    CONNECTIONS_ACCEPTED = 128
+    CONNECTIONS_CLOSED = 129
+    CONNECTIONS_REFUSED_PER_IP = 130
+    CONNECTIONS_EXCESS = 131
+    CONNECTIONS_IDLE = 132
+    FRAMES_TIMED_OUT = 133
+    BAD_FRAMES = 134
+    ACCEPT_THROTTLED = 135
+    ACCEPTOR_BLOCKED_US = 136
+    HANDOVERS_TRUNCATED = 137
+    HANDOVERS_STALE = 138
+    HANDOVER_REFUSED = 139
+    HANDOVER_STRANGE = 140
+    ANSWERS_WITHOUT_CONNECTION = 141
+    REQUESTS_REFUSED = 142
+    HANDLER_EXCEPTIONS = 143
+    POISON_REQUESTS = 144
+    PURGATORY_EXPIRED = 145
+    PRODUCE_PARTITION_ERRORS = 146
+    ANSWER_MEMORY_EXHAUSTED = 147
+    CONTROLLER_COMMANDS_REFUSED = 148
+    CONTROLLER_TABLE_FULL = 149
+    FILES_MISSING = 150
+
+
+NATIVE_COUNTERS: Final = 25
+
+COUNTERS: Final = {
+    Counter.REQUESTS_RECEIVED: CounterInfo("requests_received", "requests",
+                                           "Frames taken from sockets and given an entry."),
+    Counter.REQUESTS_FINISHED: CounterInfo("requests_finished", "requests",
+                                           "Answers sent, or dropped with their connection."),
+    Counter.BYTES_RECEIVED: CounterInfo("bytes_received", "bytes", "Bytes of those frames."),
+    Counter.BYTES_SENT: CounterInfo("bytes_sent", "bytes", "Bytes of answers sent."),
+    Counter.QUEUED_BYTES: CounterInfo("queued_bytes", "bytes", "Request bytes processors hold at the moment.", True),
+    Counter.ENTRIES_IN_USE: CounterInfo("entries_in_use", "entries", "Request entries that are not free.", True),
+    Counter.NO_ENTRY: CounterInfo("no_entry", "times", "A frame found no free entry and waited in its socket."),
+    Counter.PLANE_FULL: CounterInfo("plane_full", "times", "A request was parked because its plane was full."),
+    Counter.NO_ARENA_SPACE: CounterInfo("no_arena_space", "times", "A frame found no room in the processor's arena."),
+    Counter.FRAMES_REFUSED: CounterInfo("frames_refused", "frames",
+                                        "Frames too short for a header, or known to have killed a worker."),
+    Counter.REQUESTS_CLAIMED: CounterInfo("requests_claimed", "requests", "Requests a handler took."),
+    Counter.REQUESTS_ANSWERED: CounterInfo("requests_answered", "requests", "Answers a handler gave."),
+    Counter.REQUESTS_PARKED: CounterInfo("requests_parked", "times", "Requests put into the purgatory."),
+    Counter.NO_ANSWER_SPACE: CounterInfo("no_answer_space", "times",
+                                         "An answer or its result cells found no room in the handler's arena."),
+    Counter.HANDLER_WAKES: CounterInfo("handler_wakes", "wakes", "Sleeping handlers woken."),
+    Counter.PROCESSOR_WAKES: CounterInfo("processor_wakes", "wakes", "Sleeping processors woken."),
+    Counter.PARTITION_NOTICES: CounterInfo("partition_notices", "notices", "Handlers rung because a partition moved."),
+    Counter.RECOVERIES: CounterInfo("recoveries", "recoveries", "Slots repaired after a death."),
+    Counter.REQUEUED: CounterInfo("requeued", "requests", "Requests put back after their handler died."),
+    Counter.POISONED: CounterInfo("poisoned", "requests", "Requests closed after they killed a third handler."),
+    Counter.DROPPED_ANSWERS: CounterInfo("dropped_answers", "answers",
+                                         "Answers dropped because their processor had died."),
+    Counter.COMMANDS_SENT: CounterInfo("commands_sent", "commands", "Commands sent to the controller."),
+    Counter.COMMANDS_DONE: CounterInfo("commands_done", "commands", "Commands the controller answered."),
+    Counter.COMMANDS_FULL: CounterInfo("commands_full", "times", "The command table was full."),
+    Counter.PUNCHED_BYTES: CounterInfo("punched_bytes", "bytes", "Arena bytes given back to the kernel."),
+    Counter.CONNECTIONS_ACCEPTED: CounterInfo("connections_accepted", "connections", "Connections accepted."),
+    Counter.CONNECTIONS_CLOSED: CounterInfo("connections_closed", "connections", "Connections closed, for any reason."),
+    Counter.CONNECTIONS_REFUSED_PER_IP: CounterInfo("connections_refused_per_ip", "connections",
+        "Connections over the quota of their address."),
+    Counter.CONNECTIONS_EXCESS: CounterInfo("connections_excess", "connections",
+        "Connections closed because max.connections was reached."),
+    Counter.CONNECTIONS_IDLE: CounterInfo("connections_idle", "connections",
+        "Connections closed because nothing arrived for too long."),
+    Counter.FRAMES_TIMED_OUT: CounterInfo("frames_timed_out", "frames",
+        "Connections closed because a request had begun but made no progress."),
+    Counter.BAD_FRAMES: CounterInfo("bad_frames", "frames", "Frames that cannot be read; the connection is closed."),
+    Counter.ACCEPT_THROTTLED: CounterInfo("accept_throttled", "times", "An acceptor slowed down by a rate limit."),
+    Counter.ACCEPTOR_BLOCKED_US: CounterInfo("acceptor_blocked_us", "microseconds",
+        "Time an acceptor waited for a processor to take connections."),
+    Counter.HANDOVERS_TRUNCATED: CounterInfo("handovers_truncated", "messages",
+        "Hand-over messages whose descriptors did not all arrive."),
+    Counter.HANDOVERS_STALE: CounterInfo("handovers_stale", "messages",
+        "Handed-over sockets that were dead on arrival."),
+    Counter.HANDOVER_REFUSED: CounterInfo("handover_refused", "messages", "Hand-overs a processor refused."),
+    Counter.HANDOVER_STRANGE: CounterInfo("handover_strange", "messages", "Hand-over messages nobody expected."),
+    Counter.ANSWERS_WITHOUT_CONNECTION: CounterInfo("answers_without_connection", "answers",
+        "Answers whose connection was gone."),
+    Counter.REQUESTS_REFUSED: CounterInfo("requests_refused", "requests",
+        "Requests that cannot be answered; the connection is closed."),
+    Counter.HANDLER_EXCEPTIONS: CounterInfo("handler_exceptions", "requests",
+        "Requests answered with -1 after an exception in a handler."),
+    Counter.POISON_REQUESTS: CounterInfo("poison_requests", "requests",
+        "Requests that killed two handlers, answered with an error and closed."),
+    Counter.PURGATORY_EXPIRED: CounterInfo("purgatory_expired", "requests", "Parked requests whose time ran out."),
+    Counter.PRODUCE_PARTITION_ERRORS: CounterInfo("produce_partition_errors", "partitions",
+        "Partitions of Produce requests answered with an error."),
+    Counter.ANSWER_MEMORY_EXHAUSTED: CounterInfo("answer_memory_exhausted", "answers",
+        "Answers for which the handler's arena had no room."),
+    Counter.CONTROLLER_COMMANDS_REFUSED: CounterInfo("controller_commands_refused", "commands",
+        "Commands that found the controller's table full."),
+    Counter.CONTROLLER_TABLE_FULL: CounterInfo("controller_table_full", "times",
+        "A table of the broker (topics, partitions) was full."),
+    Counter.FILES_MISSING: CounterInfo("files_missing", "times", "A file to send from was gone."),
+}
+
+IDS: Final = {info.name: counter for counter, info in COUNTERS.items()}
+"""Name → counter; names may be written with dashes."""
+
+
+def counter_id(name: str) -> Counter:
+    """The counter of a name; KeyError for one nobody declared here."""
+    return IDS[name.replace("-", "_")]

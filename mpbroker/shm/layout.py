@@ -1,0 +1,170 @@
+"""Mirror of native/layout.h: sizes, offsets and the plan of the segments; a test compares every number with the compiler's.
+
+Pure arithmetic, any process. The supervisor plans and writes headers before the first fork (shm.segment); afterwards
+nobody changes a size.
+"""
+
+import struct
+from typing import Final, NamedTuple
+
+VERSION: Final = 1
+MAGIC_CORE: Final = 0x65726F6362706D
+MAGIC_PAGE: Final = 0x65676170627012
+PAGE_BYTES: Final = 4096
+
+SLOT_SUPERVISOR, SLOT_ACCEPTORS, SLOT_PROCESSORS, SLOT_HANDLERS = 0, 1, 16, 48
+SLOT_CONTROLLER, SLOT_LOG_KEEPER, SLOT_TRACER, SLOT_COORDINATOR, SLOT_ADMIN = 112, 113, 114, 115, 116
+MAX_ACCEPTORS, MAX_PROCESSORS, MAX_HANDLERS, MAX_SLOTS = 15, 32, 64, 128
+
+MAX_RINGS, RING_CONTROL, RING_DATA, RING_CONTROLLER, RING_RESPONSE = 64, 0, 8, 16, 32
+CLASS_REQUEUED: Final = 7
+RING_SLACK: Final = 128
+"""Room for stale and duplicate hints in rings that must never be full."""
+INDEX_BITS: Final = 17
+EXTENTS_PER_HANDLER, JOURNAL_ROWS, KILLER_ROWS, INJECT_ROWS, MAX_COUNTERS = 8192, 4096, 8, 64, 240
+
+STRIDES: Final = {
+    "topics": 8192, "journal": 8, "partitions": 1280, "producers": 256, "entries": 768, "slots": 8, "commands": 65536,
+    "extents": 8, "doorbells": 35072, "killers": 16, "inject": 64, "processes": 256, "rings": 384, "counters": 1920,
+}
+"""Bytes of one row of each region."""
+
+HEADER: Final = struct.Struct("<QIIQQQQQIIII")
+"""magic, version, regions, bytes, boot id, arena bytes, per processor, per handler, processors, handlers, entries per
+processor, reserved handlers."""
+REGION: Final = struct.Struct("<16sQQQ")
+PLANES: Final = struct.Struct("<IIII")
+STATE_OFFSET, PLANES_OFFSET, REGIONS_OFFSET = 96, 104, 120
+METADATA_GENERATION_OFFSET: Final = 72
+
+PROCESS: Final = struct.Struct("<IIBBBBIIIIIQQQQQI")
+"""pid, incarnation, role, index, listener, -, state, wait, restarts, last exit, -, heartbeat, request, request since,
+busy, idle, connections."""
+RING_HEAD, RING_PEAK, RING_CAPACITY, RING_SLOTS_FIRST = 128, 256, 264, 272
+
+
+class MemoryPlan(NamedTuple):
+    """How much of everything. `processors` counts those of all listeners, `handlers` includes the reserved ones."""
+
+    processors: int = 1
+    handlers: int = 2
+    reserved_handlers: int = 0
+    entries_per_processor: int = 4096
+    data_requests: int = 500
+    control_requests: int = 20
+    topics: int = 4096
+    partitions: int = 16384
+    producers: int = 65536
+    commands: int = 64
+    arena_processor_bytes: int = 256 << 20
+    arena_handler_bytes: int = 256 << 20
+
+    @property
+    def entries(self) -> int:
+        """Request entries of all processors."""
+        return self.processors * self.entries_per_processor
+
+    @property
+    def arena_bytes(self) -> int:
+        """Address space of the arena; a page costs memory only once it was written."""
+        return self.processors * self.arena_processor_bytes + self.handlers * self.arena_handler_bytes
+
+
+class RingPlan(NamedTuple):
+    """One ring: its row in the `rings` region, capacity in hints, first row in the `slots` region."""
+
+    ring: int
+    name: str
+    capacity: int
+    slots_first: int
+
+
+def plan_rings(plan: MemoryPlan) -> list[RingPlan]:
+    """Every ring of a plan. Rings that must never be full have room for every row that can be in them, and slack."""
+    wanted = [
+        (RING_CONTROL, "control", plan.control_requests),
+        (RING_CONTROL + CLASS_REQUEUED, "control-requeued", plan.entries + RING_SLACK),
+        (RING_DATA, "data", plan.data_requests),
+        (RING_DATA + CLASS_REQUEUED, "data-requeued", plan.entries + RING_SLACK),
+        (RING_CONTROLLER, "controller", plan.commands + RING_SLACK),
+    ]
+    wanted += [(RING_RESPONSE + p, f"response-{p}", plan.entries_per_processor + RING_SLACK)
+               for p in range(plan.processors)]
+    rings, first = [], 0
+    for ring, name, capacity in wanted:
+        rings.append(RingPlan(ring, name, capacity, first))
+        first += capacity
+    return rings
+
+
+class Region(NamedTuple):
+    """One array of a segment."""
+
+    name: str
+    offset: int
+    stride: int
+    count: int
+
+
+def _place(counts: dict[str, int]) -> tuple[list[Region], int]:
+    """Regions one after another, each beginning on a page; and the segment's bytes."""
+    regions, at = [], PAGE_BYTES
+    for name, count in counts.items():
+        regions.append(Region(name, at, STRIDES[name], count))
+        at += (STRIDES[name] * count + PAGE_BYTES - 1) // PAGE_BYTES * PAGE_BYTES
+    return regions, at
+
+
+def core_regions(plan: MemoryPlan) -> tuple[list[Region], int]:
+    """The core segment's regions and bytes."""
+    slots = sum(ring.capacity for ring in plan_rings(plan))
+    return _place({
+        "topics": plan.topics, "journal": JOURNAL_ROWS, "partitions": plan.partitions, "producers": plan.producers,
+        "entries": plan.entries, "slots": slots, "commands": plan.commands,
+        "extents": plan.handlers * EXTENTS_PER_HANDLER, "doorbells": 1, "killers": KILLER_ROWS, "inject": INJECT_ROWS,
+    })
+
+
+def page_regions() -> tuple[list[Region], int]:
+    """The page segment's regions and bytes."""
+    return _place({"processes": MAX_SLOTS, "rings": MAX_RINGS, "counters": MAX_SLOTS})
+
+
+def check_plan(plan: MemoryPlan) -> None:
+    """ValueError, naming the number, for a plan the layout cannot express."""
+    bounds = {
+        "processors": (1, MAX_PROCESSORS), "handlers": (1, MAX_HANDLERS), "reserved_handlers": (0, plan.handlers),
+        "entries_per_processor": (1, 2**INDEX_BITS - 2), "data_requests": (1, 2**31 - 1), "commands": (1, 4096),
+        "control_requests": (1, 2**31 - 1), "topics": (1, 2**24), "partitions": (1, 2**24), "producers": (1, 2**24),
+        "arena_processor_bytes": (PAGE_BYTES, 2**44), "arena_handler_bytes": (16384, 2**44),
+    }
+    for name, (least, most) in bounds.items():
+        value = getattr(plan, name)
+        if not least <= value <= most:
+            raise ValueError(f"{name}={value}: allowed is {least} to {most}")
+    if plan.entries > 2**INDEX_BITS - 2:
+        raise ValueError(f"{plan.entries} request entries in all: allowed are {2**INDEX_BITS - 2}")
+
+
+def header_bytes(magic: int, plan: MemoryPlan, regions: list[Region], size: int, boot_id: int) -> bytes:
+    """The first page of a segment."""
+    page = bytearray(PAGE_BYTES)
+    HEADER.pack_into(page, 0, magic, VERSION, len(regions), size, boot_id, plan.arena_bytes, plan.arena_processor_bytes,
+                     plan.arena_handler_bytes, plan.processors, plan.handlers, plan.entries_per_processor,
+                     plan.reserved_handlers)
+    PLANES.pack_into(page, PLANES_OFFSET, plan.data_requests, plan.control_requests, 1, 1)
+    for i, region in enumerate(regions):
+        REGION.pack_into(page, REGIONS_OFFSET + i * REGION.size, region.name.encode(), region.offset, region.stride,
+                         region.count)
+    return bytes(page)
+
+
+def read_regions(segment: memoryview) -> dict[str, Region]:
+    """The region table of a mapped segment; rows that do not lie inside it are left out."""
+    count = min(HEADER.unpack_from(segment, 0)[2], 24)
+    regions = {}
+    for i in range(count):
+        name, offset, stride, rows = REGION.unpack_from(segment, REGIONS_OFFSET + i * REGION.size)
+        if offset + stride * rows <= len(segment):
+            regions[name.rstrip(b"\0").decode("ascii", "replace")] = Region(name.decode("ascii"), offset, stride, rows)
+    return regions

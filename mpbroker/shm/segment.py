@@ -1,0 +1,170 @@
+"""Creating, attaching and removing the shared segments.
+
+The supervisor creates all three before it forks: core and arena as memfd (a named segment would die by SIGBUS in a
+64 MiB container /dev/shm), the page as named memory `/mpbroker-<data directory>-<boot>-page` for `status` and `top`.
+Named memory is reserved before it is mapped, so that too small a /dev/shm is an error at start and never a SIGBUS.
+Workers inherit the mappings; unrelated processes attach to the page read-only (shm.page_view).
+"""
+
+import errno
+import hashlib
+import mmap
+import os
+from collections.abc import Iterable
+
+import posix_ipc
+
+from mpbroker import _native
+from mpbroker.errors import ConfigError
+from mpbroker.shm import layout
+from mpbroker.shm.layout import MemoryPlan
+from mpbroker.shm.process_table import NEVER_DIED, BrokerState, ProcessRow
+
+SHM_DIR = "/dev/shm"
+
+
+def name_prefix(data_dir: str) -> str:
+    """What every name of a data directory begins with: `/mpbroker-` and 8 hex digits of its real path."""
+    digest = hashlib.sha256(os.path.realpath(data_dir).encode()).hexdigest()
+    return f"/mpbroker-{digest[:8]}-"
+
+
+def page_name(data_dir: str, boot_id: int) -> str:
+    """Name of the page of one start."""
+    return f"{name_prefix(data_dir)}{boot_id:016x}-page"
+
+
+def names_of(data_dir: str) -> list[str]:
+    """Every name in /dev/shm that belongs to the data directory, whoever created it."""
+    prefix = name_prefix(data_dir)[1:]
+    try:
+        return sorted(f"/{name}" for name in os.listdir(SHM_DIR) if name.startswith(prefix))
+    except FileNotFoundError:
+        return []
+
+
+def unlink_names(names: Iterable[str]) -> list[str]:
+    """Remove names; returns those that existed."""
+    removed = []
+    for name in names:
+        try:
+            posix_ipc.unlink_shared_memory(name)
+            removed.append(name)
+        except posix_ipc.ExistentialError:
+            pass
+    return removed
+
+
+def sweep(data_dir: str) -> list[str]:
+    """Remove what a killed broker left behind. Only for the holder of the data directory's lock."""
+    return unlink_names(names_of(data_dir))
+
+
+class SharedMemory:
+    """The segments of one start and the supervisor's Core over them. `close` unlinks the page; children never call it."""
+
+    def __init__(self, plan: MemoryPlan, core: mmap.mmap, page: mmap.mmap, arena: mmap.mmap, name: str, boot_id: int,
+                 eventfds: tuple[int, ...]) -> None:
+        self.plan = plan
+        self.name = name
+        self.boot_id = boot_id
+        self._page = page
+        self.core = _native.Core(core, page, arena, eventfds)
+
+    def row(self, slot: int) -> ProcessRow:
+        """A row of the process table."""
+        return ProcessRow(self.core, slot)
+
+    def set_state(self, state: BrokerState) -> None:
+        """State of the broker, for workers and for `status`."""
+        self.core.state = state
+
+    def reset(self, eventfds: tuple[int, ...]) -> None:
+        """Drop core and arena and start from empty ones, after every worker is dead. The process table, the counters
+        and the digests of killer frames stay."""
+        killers = self.core.killers()
+        state = self.core.state
+        write_page_rings(self._page, self.plan)
+        core, arena = _create_core(self.plan, self.boot_id), _create_arena(self.plan)
+        self.core = _native.Core(core, self._page, arena, eventfds)
+        self.core.state = state
+        for digest, when_ms in killers:
+            self.core.add_killer(digest, when_ms)
+
+    def close(self) -> None:
+        """Unlink the page; the memory itself goes with its last process."""
+        unlink_names([self.name])
+
+
+def create(plan: MemoryPlan, data_dir: str, boot_id: int, eventfds: tuple[int, ...] = ()) -> SharedMemory:
+    """All segments, zeroed, with headers and rings written. ConfigError when /dev/shm is too small for the page."""
+    layout.check_plan(plan)
+    name = page_name(data_dir, boot_id)
+    page = _create_page(plan, name, boot_id)
+    try:
+        return SharedMemory(plan, _create_core(plan, boot_id), page, _create_arena(plan), name, boot_id, eventfds)
+    except BaseException:
+        unlink_names([name])
+        raise
+
+
+def _memfd(name: str, size: int) -> mmap.mmap:
+    descriptor = os.memfd_create(name, os.MFD_CLOEXEC)
+    try:
+        os.ftruncate(descriptor, size)
+        return mmap.mmap(descriptor, size)
+    finally:
+        os.close(descriptor)
+
+
+def _create_core(plan: MemoryPlan, boot_id: int) -> mmap.mmap:
+    regions, size = layout.core_regions(plan)
+    core = _memfd("mpbroker-core", size)
+    core[: layout.PAGE_BYTES] = layout.header_bytes(layout.MAGIC_CORE, plan, regions, size, boot_id)
+    return core
+
+
+def _create_arena(plan: MemoryPlan) -> mmap.mmap:
+    return _memfd("mpbroker-arena", plan.arena_bytes)
+
+
+def _reserve(name: str, size: int) -> int:
+    """Create named memory with all its pages promised; returns the descriptor."""
+    unlink_names([name])
+    segment = posix_ipc.SharedMemory(name, posix_ipc.O_CREX, mode=0o600)
+    try:
+        os.posix_fallocate(segment.fd, 0, size)
+    except OSError as error:
+        segment.close_fd()
+        unlink_names([name])
+        if error.errno in (errno.ENOSPC, errno.ENOMEM):
+            raise ConfigError(SHM_DIR, "too small", f"at least {size} free bytes for {name}; make it larger") from None
+        raise
+    return segment.fd
+
+
+def write_page_rings(page: mmap.mmap, plan: MemoryPlan) -> None:
+    """Empty rings of the planned capacities in the page's `rings` region."""
+    base = layout.read_regions(memoryview(page))["rings"].offset
+    stride = layout.STRIDES["rings"]
+    page[base : base + stride * layout.MAX_RINGS] = bytes(stride * layout.MAX_RINGS)
+    for ring in layout.plan_rings(plan):
+        at = base + stride * ring.ring
+        page[at + layout.RING_CAPACITY : at + layout.RING_CAPACITY + 8] = ring.capacity.to_bytes(8, "little")
+        page[at + layout.RING_SLOTS_FIRST : at + layout.RING_SLOTS_FIRST + 8] = ring.slots_first.to_bytes(8, "little")
+
+
+def _create_page(plan: MemoryPlan, name: str, boot_id: int) -> mmap.mmap:
+    regions, size = layout.page_regions()
+    descriptor = _reserve(name, size)
+    try:
+        page = mmap.mmap(descriptor, size)
+    finally:
+        os.close(descriptor)
+    page[: layout.PAGE_BYTES] = layout.header_bytes(layout.MAGIC_PAGE, plan, regions, size, boot_id)
+    write_page_rings(page, plan)
+    base = regions[0].offset
+    for slot in range(layout.MAX_SLOTS):
+        at = base + slot * layout.STRIDES["processes"]
+        layout.PROCESS.pack_into(page, at, *(0,) * 9, NEVER_DIED, *(0,) * 7)
+    return page

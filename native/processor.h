@@ -1,0 +1,57 @@
+/* A processor's end of the request path: take a free entry, fill it, publish it, collect the answer, free it. Runs in
+ * processors only; the entries of its part of the table are its own while FREE, FILL or SENDING. */
+#ifndef MPB_PROCESSOR_H
+#define MPB_PROCESSOR_H
+
+#include "arena.h"
+#include "core.h"
+#include "ring.h"
+#include "trace_lane.h"
+
+enum { MPB_NO_ENTRY = -1, MPB_NO_SPACE = -2, MPB_REFUSED = -3, MPB_POISON = -4, MPB_PLANE_FULL = -5 };
+
+struct mpb_processor { /* private */
+    struct mpb_core *core;
+    uint32_t index, slot, incarnation;
+    uint32_t first_entry, entries;
+    uint32_t *free_stack;
+    uint32_t free_count;
+    uint32_t parked;        /* the entry of the last MPB_PLANE_FULL */
+    uint64_t queued_bytes;
+    struct mpb_arena arena;
+    struct mpb_lane *lane;
+};
+
+struct mpb_submission {
+    uint32_t plane, listener, connection, connection_generation;
+    const uint8_t *frame;     /* without its 4-byte length */
+    uint32_t length;
+    uint64_t offset;          /* arena offset if the frame lies there already, else MPB_PAYLOAD_INLINE */
+    uint64_t t0_ns, frame_done_ns;
+    uint32_t client_hash;     /* CRC-32C of the client id; all ones: compute it */
+};
+
+int mpb_processor_open(struct mpb_processor *p, struct mpb_core *core, uint32_t index);
+void mpb_processor_close(struct mpb_processor *p);
+/* Reads the private books (free entries, arena, bytes) from the entries. */
+void mpb_processor_rebuild(struct mpb_processor *p);
+
+/* Entry index, or a negative code. MPB_PLANE_FULL: the entry `p->parked` stays filled, waits for _retry. */
+int64_t mpb_submit(struct mpb_processor *p, const struct mpb_submission *s);
+int64_t mpb_retry(struct mpb_processor *p, uint32_t entry);
+/* Gives up a parked entry (its connection is gone). False: it is not one. */
+bool mpb_abandon(struct mpb_processor *p, uint32_t entry);
+
+/* Next finished entry (now SENDING), or -1. Answers meant for a predecessor's connections are dropped here. */
+int64_t mpb_collect(struct mpb_processor *p);
+/* The send ended (or was given up): trace record, extents, FREE. False: the entry is not being sent. */
+bool mpb_sent(struct mpb_processor *p, uint32_t entry, uint64_t send_start_ns, bool aborted);
+
+/* True: nothing is waiting and everybody knows this processor sleeps: it may block in epoll. */
+bool mpb_processor_prepare_sleep(struct mpb_processor *p);
+void mpb_processor_cancel_sleep(struct mpb_processor *p);
+
+/* Shared half of freeing: the extents it holds, then FREE with the next generation. The caller owns the entry. */
+void mpb_entry_free(struct mpb_core *core, uint32_t index, uint32_t slot);
+
+#endif
