@@ -49,6 +49,8 @@ static PyObject *processor_new(PyTypeObject *type, PyObject *args, PyObject *kwa
         return PyErr_NoMemory();
     }
     self->port.lane = opened;
+    if (opened != NULL)
+        mpb_lane_adopt(&core->core, opened); /* what a killed predecessor left half counted */
     return (PyObject *)self;
 }
 
