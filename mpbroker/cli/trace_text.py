@@ -61,10 +61,10 @@ def record_json(one: record.TraceRecord, epoch_ns: int, names: dict[int, str]) -
 
 def record_line(one: record.TraceRecord, epoch_ns: int, names: dict[int, str]) -> str:
     """One request in one line."""
-    times = (0, *one.stage)
+    times = {None: 0, **dict(zip(record.STAGES, one.stage, strict=True))}
     parts = []
-    for name, place in zip(statistics.SPANS, statistics.SPAN_PLACES, strict=True):
-        begin, end = times[place[0]], times[place[1]]
+    for name, (first, last) in statistics.SPANS.items():
+        begin, end = times[first], times[last]
         if record.NOT_REACHED not in (begin, end):
             parts.append(f"{_HEADINGS[name]} {max(0, end - begin) * record.TICK_NS / 1000:.1f}")
     notes = [f"error {one.error}"] * (one.error != 0) + one.flag_names()
