@@ -77,7 +77,9 @@ struct mpb_segment_header { /* one page */
     uint32_t plane_bound[2];          /* requests a plane holds over all its classes: data, control */
     uint32_t plane_classes[2];        /* class rings in use, 1 .. MPB_CLASS_REQUEUED */
     struct mpb_region regions[MPB_MAX_REGIONS];
-    uint8_t unused[MPB_PAGE_BYTES - 120 - MPB_MAX_REGIONS * 40];
+    mpb_atomic32 topics_high;         /* rows of `topics` and `partitions` from these on were never used */
+    mpb_atomic32 partitions_high;
+    uint8_t unused[MPB_PAGE_BYTES - 128 - MPB_MAX_REGIONS * 40];
 };
 _Static_assert(sizeof(struct mpb_segment_header) == MPB_PAGE_BYTES, "header is one page");
 

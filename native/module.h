@@ -17,5 +17,6 @@ int mpb_add_core(PyObject *module);
 int mpb_add_processor(PyObject *module);
 int mpb_add_handler(PyObject *module);
 int mpb_add_command(PyObject *module);
+int mpb_add_metadata(PyObject *module);
 
 #endif

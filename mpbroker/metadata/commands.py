@@ -2,7 +2,7 @@
 
 A command travels with an operation id, the fill number of the request it serves: when the request runs again because
 its handler died, the controller gives the first run's answer. Operation 0 means that nobody will ask again.
-A command and its answer have `MAX_MESSAGE_BYTES` each (native/layout.h, struct mpb_command).
+The slots have `MAX_COMMAND_BYTES` and `MAX_ANSWER_BYTES` (native/layout.h, struct mpb_command).
 """
 
 from typing import Final
@@ -11,7 +11,8 @@ import msgspec
 
 from mpbroker.errors import MpbrokerError
 
-MAX_MESSAGE_BYTES: Final = 65536 - 64
+MAX_COMMAND_BYTES: Final = 40960
+MAX_ANSWER_BYTES: Final = 65536 - 64 - MAX_COMMAND_BYTES
 MAX_SENTENCE_CHARS: Final = 1000
 MAX_RESULT_BYTES: Final = 48  # of a TopicResult without name and sentence
 DEFAULT_COUNT: Final = -1
@@ -118,9 +119,12 @@ _answer_decoder = msgspec.msgpack.Decoder(Answer)
 def encode_command(command: Command) -> bytes:
     """Bytes for the command slot; CommandTooLarge if they, or the answer without its sentences, do not fit."""
     encoded = msgspec.msgpack.encode(command)
-    needed = max(len(encoded), _answer_bytes(command))
-    if needed > MAX_MESSAGE_BYTES:
-        raise CommandTooLarge(f"a controller command needs {needed} bytes, allowed are {MAX_MESSAGE_BYTES}")
+    answer_bytes = _answer_bytes(command)
+    if len(encoded) > MAX_COMMAND_BYTES or answer_bytes > MAX_ANSWER_BYTES:
+        raise CommandTooLarge(
+            f"a controller command of {len(encoded)} bytes with an answer of up to {answer_bytes}, allowed are "
+            f"{MAX_COMMAND_BYTES} and {MAX_ANSWER_BYTES}"
+        )
     return encoded
 
 
@@ -144,9 +148,9 @@ def decode_command(encoded: bytes) -> Command:
 def encode_answer(answer: Answer) -> bytes:
     """Bytes for the command slot; sentences are shortened, and left out where even that is too much."""
     encoded = msgspec.msgpack.encode(_shortened(answer, MAX_SENTENCE_CHARS))
-    if len(encoded) > MAX_MESSAGE_BYTES:
+    if len(encoded) > MAX_ANSWER_BYTES:
         encoded = msgspec.msgpack.encode(_shortened(answer, 0))
-    assert len(encoded) <= MAX_MESSAGE_BYTES, "an answer without sentences is larger than its command"
+    assert len(encoded) <= MAX_ANSWER_BYTES, "an answer without sentences is larger than its command"
     return encoded
 
 

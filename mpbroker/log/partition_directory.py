@@ -1,0 +1,113 @@
+"""Partition directories by name: `topic-0`, and what becomes of them (`-delete`, `-stray`). Kafka's names and files.
+
+The controller creates and renames them, the log keeper removes what is marked as deleted. `partition.metadata` holds the
+topic's id, so that a directory is never taken for one of a younger topic of the same name (KIP-516).
+"""
+
+import base64
+import errno
+import os
+import re
+import uuid
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+MAX_NAME_BYTES: Final = 255
+METADATA_FILE: Final = "partition.metadata"
+EPOCH_FILE: Final = "leader-epoch-checkpoint"
+DELETE_SUFFIX: Final = "-delete"
+STRAY_SUFFIX: Final = "-stray"
+_PARTITION = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})")
+_MAX_METADATA_BYTES: Final = 4096
+
+
+class FoundDirectory(NamedTuple):
+    """A partition directory on disk. `topic_id`: 16 bytes, None when it has no readable partition.metadata."""
+
+    name: str
+    topic: str
+    partition: int
+    topic_id: bytes | None
+
+
+def directory_name(topic: str, partition: int) -> str:
+    """Name of a partition's directory."""
+    return f"{topic}-{partition}"
+
+
+def retired_name(name: str, topic_id: bytes, suffix: str) -> str:
+    """Name of a directory that is no partition any more; a long topic name is shortened to what a file name may have."""
+    stem, _, partition = name.rpartition("-")
+    tail = f"-{partition}.{topic_id.hex()}{suffix}"
+    return stem[: MAX_NAME_BYTES - len(tail)] + tail
+
+
+def parse_name(name: str) -> tuple[str, int] | None:
+    """(topic, partition) of a directory name, None if it is not one of a partition."""
+    found = _PARTITION.fullmatch(name)
+    return (found[1], int(found[2])) if found else None
+
+
+def prepare(data_dir: str, name: str, topic_id: bytes) -> None:
+    """Make the directory, if need be, with Kafka's partition.metadata and leader epoch 0 from offset 0 on."""
+    path = os.path.join(data_dir, name)
+    os.makedirs(path, mode=0o755, exist_ok=True)
+    if read_topic_id(path) != topic_id:
+        _write(os.path.join(path, METADATA_FILE), f"version: 0\ntopic_id: {id_text(topic_id)}")
+    if not os.path.exists(os.path.join(path, EPOCH_FILE)):
+        _write(os.path.join(path, EPOCH_FILE), "0\n1\n0 0\n")
+
+
+def id_text(topic_id: bytes) -> str:
+    """A topic id as Kafka writes it: 22 characters of URL-safe base64."""
+    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+def read_topic_id(path: str) -> bytes | None:
+    """The topic id in a directory's partition.metadata; None if there is none that can be read."""
+    try:
+        with open(os.path.join(path, METADATA_FILE), encoding="ascii") as file:
+            lines = dict(line.split(": ", 1) for line in file.read(_MAX_METADATA_BYTES).splitlines() if ": " in line)
+        topic_id = base64.b64decode(lines["topic_id"] + "==", altchars=b"-_", validate=True)
+    except (FileNotFoundError, KeyError, ValueError):
+        return None
+    return topic_id if len(topic_id) == 16 else None
+
+
+def find_all(data_dir: str) -> Iterator[FoundDirectory]:
+    """Every partition directory, in name order; retired ones are left out."""
+    for name in sorted(entry.name for entry in os.scandir(data_dir) if entry.is_dir(follow_symlinks=False)):
+        parsed = parse_name(name)
+        if parsed:
+            yield FoundDirectory(name, *parsed, read_topic_id(os.path.join(data_dir, name)))
+
+
+def log_bytes(data_dir: str, name: str) -> int | None:
+    """Bytes of records in a directory; None if it holds no segment at all (or is not there)."""
+    try:
+        logs = [entry.stat().st_size for entry in os.scandir(os.path.join(data_dir, name)) if entry.name.endswith(".log")]
+    except FileNotFoundError:
+        return None
+    return sum(logs) if logs else None
+
+
+def retire(data_dir: str, name: str, topic_id: bytes, suffix: str) -> str | None:
+    """Rename a directory out of the way; returns the new name, None if it is gone already."""
+    for unique in (topic_id, uuid.uuid4().bytes):
+        new_name = retired_name(name, unique, suffix)
+        try:
+            os.rename(os.path.join(data_dir, name), os.path.join(data_dir, new_name))
+            return new_name
+        except FileNotFoundError:
+            return None
+        except OSError as error:  # an older directory has that name and is not empty
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+    raise FileExistsError(errno.EEXIST, f"{name} cannot be renamed", data_dir)
+
+
+def _write(path: str, text: str) -> None:
+    """Whole or not at all for a reader; not synced: after a power loss the metadata store is what counts."""
+    with open(path + ".tmp", "w", encoding="ascii") as file:
+        file.write(text)
+    os.rename(path + ".tmp", path)

@@ -1,0 +1,48 @@
+"""Shared memory of one process for tests: small tables in anonymous memory, nothing named, nothing to clean up."""
+
+import mmap
+import struct
+
+from mpbroker import _native
+from mpbroker.shm import layout, segment
+from mpbroker.shm.layout import MemoryPlan
+
+WHO = struct.Struct("<IIIIII16s")  # flags, topic_row, partition, log_dir, next_ordinal, dir_length, topic_id
+DIR_OFFSET = layout.STRIDES["partitions"] - 288 - 256
+
+
+def small_plan(**changes: int) -> MemoryPlan:
+    """A plan of a few megabytes; `changes` by MemoryPlan's names."""
+    small = dict(processors=1, handlers=2, entries_per_processor=64, topics=8, partitions=16, producers=64, commands=8,
+                 arena_processor_bytes=1 << 20, arena_handler_bytes=1 << 20)
+    return MemoryPlan(**small | changes)
+
+
+class SmallCore:
+    """Core, page and arena of a plan. `partition` writes a partition row's identity without any log behind it."""
+
+    def __init__(self, core: mmap.mmap, page: mmap.mmap, arena: mmap.mmap, plan: MemoryPlan) -> None:
+        self.memory = (core, page, arena)
+        self.core = _native.Core(core, page, arena)
+        self._partitions = next(region for region in layout.core_regions(plan)[0] if region.name == "partitions")
+
+    def partition(self, ordinal: int, topic_id: bytes, partition: int, flags: int = 3, topic_row: int = 0) -> None:
+        """Make the row one of a partition (flags 3: exists and online)."""
+        base = self._partitions.offset + ordinal * self._partitions.stride
+        name = b"t-%d" % partition
+        next_ordinal = WHO.unpack_from(self.memory[0], base)[4]
+        WHO.pack_into(self.memory[0], base, flags, topic_row, partition, 0, next_ordinal, len(name), topic_id)
+        self.memory[0][base + DIR_OFFSET : base + DIR_OFFSET + len(name)] = name
+
+
+def small_core(**changes: int) -> SmallCore:
+    """Freshly zeroed memory with headers and rings."""
+    plan = small_plan(**changes)
+    regions, size = layout.core_regions(plan)
+    core = mmap.mmap(-1, size)
+    core[: layout.PAGE_BYTES] = layout.header_bytes(layout.MAGIC_CORE, plan, regions, size, 0x1234)
+    regions, size = layout.page_regions()
+    page = mmap.mmap(-1, size)
+    page[: layout.PAGE_BYTES] = layout.header_bytes(layout.MAGIC_PAGE, plan, regions, size, 0x1234)
+    segment.write_page_rings(page, plan)
+    return SmallCore(core, page, mmap.mmap(-1, plan.arena_bytes), plan)

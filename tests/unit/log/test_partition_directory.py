@@ -1,0 +1,93 @@
+"""Partition directories: Kafka's names and files, renaming out of the way, removal after the delay."""
+
+import os
+
+import pytest
+
+from mpbroker.log import deletion, partition_directory
+from mpbroker.log.partition_directory import FoundDirectory
+
+ID = bytes(range(16))
+OTHER = bytes(range(1, 17))
+
+
+def test_a_prepared_directory_has_kafkas_files(tmp_path):
+    partition_directory.prepare(str(tmp_path), "orders-0", ID)
+    partition_directory.prepare(str(tmp_path), "orders-0", ID)
+    assert (tmp_path / "orders-0/partition.metadata").read_text() == "version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw"
+    assert (tmp_path / "orders-0/leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
+    assert sorted(os.listdir(tmp_path / "orders-0")) == ["leader-epoch-checkpoint", "partition.metadata"]
+    assert partition_directory.read_topic_id(str(tmp_path / "orders-0")) == ID
+
+
+@pytest.mark.parametrize("text", ["", "version: 0", "topic_id: x", "topic_id: AAEC", "topic_id: \xe9", "topic_id: !!!!"])
+def test_unreadable_metadata_is_none(tmp_path, text):
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0/partition.metadata").write_text(text, encoding="utf-8")
+    assert partition_directory.read_topic_id(str(tmp_path / "t-0")) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "parsed"),
+    [
+        ("orders-0", ("orders", 0)),
+        ("a-b-12", ("a-b", 12)),
+        ("orders", None),
+        ("orders-01", None),
+        ("-1", None),
+        ("orders-x", None),
+        ("orders-0.00-delete", None),
+        ("traces", None),
+    ],
+)
+def test_names_of_partitions(name, parsed):
+    assert partition_directory.parse_name(name) == parsed
+
+
+def test_only_partition_directories_are_found(tmp_path):
+    for name in ("b-1", "a-0", "a-0.00-stray", "traces"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "file-0").write_text("")
+    partition_directory.prepare(str(tmp_path), "a-0", ID)
+    assert list(partition_directory.find_all(str(tmp_path))) == [
+        FoundDirectory("a-0", "a", 0, ID),
+        FoundDirectory("b-1", "b", 1, None),
+    ]
+
+
+def test_log_bytes_tell_an_empty_log_from_none(tmp_path):
+    partition_directory.prepare(str(tmp_path), "a-0", ID)
+    assert partition_directory.log_bytes(str(tmp_path), "a-0") is None
+    assert partition_directory.log_bytes(str(tmp_path), "b-0") is None
+    (tmp_path / "a-0/00000000000000000000.log").write_bytes(b"")
+    assert partition_directory.log_bytes(str(tmp_path), "a-0") == 0
+    (tmp_path / "a-0/00000000000000000009.log").write_bytes(b"12345")
+    assert partition_directory.log_bytes(str(tmp_path), "a-0") == 5
+
+
+def test_a_retired_name_carries_the_id_and_fits_a_file_name():
+    assert partition_directory.retired_name("orders-0", ID, "-delete") == f"orders-0.{ID.hex()}-delete"
+    longest = partition_directory.retired_name("t" * 249 + "-12345", ID, "-stray")
+    assert len(longest) == 255
+    assert longest.endswith(f"t-12345.{ID.hex()}-stray")
+
+
+def test_retiring_twice_and_over_an_older_one(tmp_path):
+    partition_directory.prepare(str(tmp_path), "a-0", ID)
+    assert partition_directory.retire(str(tmp_path), "a-0", ID, "-delete") == f"a-0.{ID.hex()}-delete"
+    assert partition_directory.retire(str(tmp_path), "a-0", ID, "-delete") is None
+    partition_directory.prepare(str(tmp_path), "a-0", ID)
+    second = partition_directory.retire(str(tmp_path), "a-0", ID, "-delete")
+    assert second != f"a-0.{ID.hex()}-delete"
+    assert sorted(os.listdir(tmp_path)) == sorted([f"a-0.{ID.hex()}-delete", second])
+
+
+def test_deleted_directories_go_after_the_delay(tmp_path):
+    for topic in ("a-0", "b-0", "c-0"):
+        partition_directory.prepare(str(tmp_path), topic, ID)
+    gone = [partition_directory.retire(str(tmp_path), name, ID, "-delete") for name in ("a-0", "b-0")]
+    changed_ms = max(os.stat(tmp_path / name).st_ctime_ns for name in gone) // 1_000_000
+    assert deletion.remove_deleted(str(tmp_path), now_ms=changed_ms + 59_000, delay_ms=60_000) == []
+    assert deletion.remove_deleted(str(tmp_path), now_ms=changed_ms + 60_000, delay_ms=60_000, most=1) == gone[:1]
+    assert deletion.remove_deleted(str(tmp_path), now_ms=changed_ms + 60_000, delay_ms=60_000) == gone[1:]
+    assert os.listdir(tmp_path) == ["c-0"]

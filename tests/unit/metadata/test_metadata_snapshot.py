@@ -1,0 +1,231 @@
+"""The metadata snapshot and the cache that follows it: what one writes the other sees, at the cost of the change."""
+
+import random
+
+import pytest
+
+from mpbroker.config.broker_config import load_broker_config
+from mpbroker.metadata import metadata_cache
+from mpbroker.metadata.metadata_cache import MetadataCache
+from mpbroker.metadata.metadata_snapshot import MetadataSnapshot, TopicImage, encode_overrides
+from mpbroker.shm import layout
+from mpbroker.shm.topic_table import metadata_generation, partition_link, rows_high, rows_raise, topic_read, topic_write
+from tests.harness.small_core import small_core
+
+CONFIG = load_broker_config(overrides=["listeners=PLAINTEXT://127.0.0.1:0"], environ={}, cores=2)
+
+
+def _id(n: int) -> bytes:
+    return n.to_bytes(16, "big")
+
+
+class World:
+    """A snapshot writer, a cache, and topics whose partition rows exist."""
+
+    def __init__(self, **plan: int) -> None:
+        self.memory = small_core(**plan)
+        self.core = self.memory.core
+        self.snapshot = MetadataSnapshot(self.core)
+        self.snapshot.recover()
+        self.cache = MetadataCache(self.core, CONFIG)
+
+    def image(self, n: int, name: str, ordinals: list[int], configs: dict[str, str] | None = None) -> TopicImage:
+        for number, ordinal in enumerate(ordinals):
+            self.memory.partition(ordinal, _id(n), number)
+            following = ordinals[number + 1] + 1 if number + 1 < len(ordinals) else 0
+            partition_link(self.core, ordinal, following)
+        overrides = encode_overrides(configs or {})
+        return TopicImage(_id(n), name, len(ordinals), ordinals[0], name.startswith("__"), overrides, n)
+
+    def names(self) -> list[str]:
+        return sorted(topic.name for topic in self.cache.topics())
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def test_a_published_topic_is_seen_after_a_refresh(world):
+    row = world.snapshot.reserve()
+    world.snapshot.publish(row, world.image(1, "orders", [5, 2, 9], {"retention.ms": "1000"}))
+    assert world.cache.topic("orders") is None
+    assert world.cache.refresh()
+    topic = world.cache.topic("orders")
+    assert (topic.id, topic.partitions, topic.internal, topic.row, topic.version) == (_id(1), [5, 2, 9], False, row, 1)
+    assert topic.overrides == {"retention.ms": "1000"}
+    assert topic.settings.retention_ms == 1000
+    assert topic.settings.segment_bytes == CONFIG.log_segment_bytes
+    assert world.cache.topic_by_id(_id(1)) is topic
+    assert not world.cache.refresh()
+
+
+def test_internal_topics_are_marked(world):
+    world.snapshot.publish(world.snapshot.reserve(), world.image(1, "__consumer_offsets", [0]))
+    world.cache.refresh()
+    assert world.cache.topic("__consumer_offsets").internal
+
+
+def test_only_changed_rows_are_read(world, monkeypatch):
+    for n in range(4):
+        world.snapshot.publish(world.snapshot.reserve(), world.image(n + 1, f"t{n}", [n]))
+    world.cache.refresh()
+    reads = []
+    monkeypatch.setattr(metadata_cache, "topic_read", lambda core, row: reads.append(row) or topic_read(core, row))
+    world.snapshot.publish(2, world.image(3, "t2", [2, 7]))
+    world.cache.refresh()
+    assert reads == [2]
+    assert world.cache.topic("t2").partitions == [2, 7]
+
+
+def test_publishing_what_is_shown_already_changes_nothing(world):
+    image = world.image(1, "orders", [0])
+    row = world.snapshot.reserve()
+    assert world.snapshot.publish(row, image)
+    generation = metadata_generation(world.core)
+    assert not world.snapshot.publish(row, image)
+    assert metadata_generation(world.core) == generation
+
+
+def test_a_retired_topic_is_gone(world):
+    row = world.snapshot.reserve()
+    world.snapshot.publish(row, world.image(1, "orders", [0]))
+    world.cache.refresh()
+    world.snapshot.retire(row)
+    world.snapshot.retire(row)
+    world.cache.refresh()
+    assert world.cache.topic("orders") is None
+    assert world.cache.topic_by_id(_id(1)) is None
+    assert world.names() == []
+
+
+@pytest.mark.parametrize("look_between", [True, False])
+def test_a_name_created_again_is_the_new_topic(world, look_between):
+    first, second = world.snapshot.reserve(), world.snapshot.reserve()
+    world.snapshot.publish(second, world.image(1, "orders", [0]))
+    world.cache.refresh()
+    world.snapshot.retire(second)
+    if look_between:
+        world.cache.refresh()
+    world.snapshot.publish(first, world.image(2, "orders", [3]))
+    world.cache.refresh()
+    assert world.cache.topic("orders").id == _id(2)
+    assert world.cache.topic_by_id(_id(1)) is None
+    assert world.names() == ["orders"]
+
+
+def test_a_row_used_again_shows_the_new_topic(world):
+    row = world.snapshot.reserve()
+    world.snapshot.publish(row, world.image(1, "old", [0]))
+    world.cache.refresh()
+    world.snapshot.retire(row)
+    world.snapshot.release(row)
+    assert world.snapshot.reserve() == row
+    world.snapshot.publish(row, world.image(2, "new", [1]))
+    world.cache.refresh()
+    assert world.names() == ["new"]
+
+
+def test_a_reader_away_for_too_long_looks_at_every_row(world):
+    world.snapshot.publish(world.snapshot.reserve(), world.image(1, "steady", [0]))
+    row = world.snapshot.reserve()
+    for n in range(layout.JOURNAL_ROWS + 10):
+        world.snapshot.publish(row, world.image(n + 2, f"t{n}", [1]))
+    world.cache.refresh()
+    assert world.names() == ["steady", f"t{layout.JOURNAL_ROWS + 9}"]
+    assert world.cache.generation == metadata_generation(world.core)
+
+
+def test_more_changes_than_are_read_at_once(world):
+    row = world.snapshot.reserve()
+    for n in range(1000):
+        world.snapshot.publish(row, world.image(n + 2, f"t{n}", [1]))
+    world.cache.refresh()
+    assert world.names() == ["t999"]
+
+
+def test_announce_all_shows_a_row_nobody_journalled(world):
+    world.cache.refresh()
+    image = world.image(1, "orders", [0])
+    row = world.snapshot.reserve()
+    topic_write(world.core, row, 1, image.id, image.name, 1, 0, image.overrides, 1)  # and then the writer died
+    assert not world.cache.refresh()
+    world.snapshot.announce_all()
+    world.cache.refresh()
+    assert world.names() == ["orders"]
+
+
+def test_a_topic_whose_partitions_are_being_deleted_is_left_out(world):
+    world.snapshot.publish(world.snapshot.reserve(), world.image(1, "orders", [0, 1]))
+    world.memory.partition(1, _id(1), 1, flags=4)
+    world.cache.refresh()
+    assert world.cache.topic("orders") is None
+
+
+def test_a_successor_finds_used_and_free_rows(world):
+    rows = [world.snapshot.reserve() for _ in range(3)]
+    for n, row in enumerate(rows):
+        world.snapshot.publish(row, world.image(n + 1, f"t{n}", [n]))
+    world.snapshot.retire(rows[1])
+    successor = MetadataSnapshot(world.core)
+    assert successor.recover() == {_id(1): rows[0], _id(3): rows[2]}
+    assert successor.free_rows == 8 - 2
+    assert successor.reserve() == rows[1]
+    assert successor.reserve(5) == 3  # 5 was never used: rows are taken in order
+    assert [successor.reserve() for _ in range(4)] == [4, 5, 6, 7]
+    with pytest.raises(IndexError):
+        successor.reserve()
+
+
+def test_rows_beyond_the_used_ones_are_not_looked_at(world):
+    assert rows_high(world.core) == (0, 0)
+    world.snapshot.reserve()
+    rows_raise(world.core, 0, 9)
+    assert rows_high(world.core) == (1, 9)
+    rows_raise(world.core, 0, 2)
+    assert rows_high(world.core) == (1, 9)
+    with pytest.raises(IndexError):
+        rows_raise(world.core, 9, 0)
+
+
+def test_new_broker_settings_reach_every_topic(world):
+    world.snapshot.publish(world.snapshot.reserve(), world.image(1, "own", [0], {"retention.ms": "7"}))
+    world.snapshot.publish(world.snapshot.reserve(), world.image(2, "inherits", [1]))
+    world.cache.refresh()
+    world.cache.use_config(load_broker_config(overrides=["log.retention.ms=99"], environ={}, cores=2))
+    assert world.cache.topic("own").settings.retention_ms == 7
+    assert world.cache.topic("inherits").settings.retention_ms == 99
+    assert world.cache.topic_by_id(_id(2)) is world.cache.topic("inherits")
+
+
+def test_settings_too_long_for_a_row_are_told_before(world):
+    fits = {"k": "v" * (3584 - len('{"k":""}'))}
+    assert len(encode_overrides(fits)) == 3584
+    assert encode_overrides({"k": fits["k"] + "v"}) is None
+    row = world.snapshot.reserve()
+    world.snapshot.publish(row, world.image(1, "t" * 249, [0]))
+    with pytest.raises(ValueError, match="3584"):
+        topic_write(world.core, row, 1, _id(1), "t", 1, 0, b"x" * 3585, 1)
+
+
+@pytest.mark.parametrize("row", [8, 2**31])
+def test_rows_outside_the_table(world, row):
+    with pytest.raises(IndexError):
+        topic_read(world.core, row)
+
+
+def test_a_cache_agrees_with_the_writer_after_any_history():
+    world, rng = World(), random.Random(7)
+    expected: dict[str, tuple[bytes, int]] = {}
+    for step in range(400):
+        name = f"t{rng.randrange(6)}"
+        if name in expected and rng.random() < 0.6:
+            world.snapshot.retire(expected[name][1])
+            world.snapshot.release(expected.pop(name)[1])
+        elif name not in expected:
+            row = world.snapshot.reserve()
+            world.snapshot.publish(row, world.image(step + 1, name, [row, row + 8]))
+            expected[name] = (_id(step + 1), row)
+        if rng.random() < 0.4:
+            world.cache.refresh()
+            assert {topic.name: (topic.id, topic.row) for topic in world.cache.topics()} == expected
