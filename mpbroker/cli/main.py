@@ -23,6 +23,8 @@ OK, FAILED, USAGE, NOT_AVAILABLE = 0, 1, 2, 3
 
 COMMANDS = {
     "start": "run a broker in the foreground",
+    "status": "show what every process of a broker does",
+    "stop": "end the broker of a data directory",
     "topic": "create, list, describe and delete topics",
     "produce": "write the lines of standard input to a topic",
     "consume": "print the records of a topic",

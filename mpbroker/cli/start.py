@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     announce(config)
     from mpbroker.supervisor.supervisor import run as supervise  # after the checks: they need none of it
 
-    return supervise(config, arguments.ready_file)
+    return supervise(config, arguments.ready_file, lambda: config_arguments.build(arguments))
 
 
 def announce(config: BrokerConfig) -> None:

@@ -54,6 +54,11 @@ class BrokerConfig(FrozenSettings):
         """STATIC_BROKER_CONFIG when file, environment or override gave the setting, else DEFAULT_CONFIG."""
         return ConfigSource.STATIC_BROKER_CONFIG if name in self._texts else ConfigSource.DEFAULT_CONFIG
 
+    @property
+    def texts(self) -> dict[str, str]:
+        """The texts of all settings that were given, by name; a copy."""
+        return dict(self._texts)
+
     def given_text(self, name: str) -> str | None:
         """The text a setting was given, None when it has its default."""
         return self._texts.get(name)

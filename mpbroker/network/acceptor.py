@@ -14,19 +14,19 @@ from typing import Any
 from mpbroker.network.connection_quotas import UNLIMITED, ConnectionQuotas, Limits, Verdict
 from mpbroker.network.fd_passing import address_bytes, address_text
 from mpbroker.network.handover import MAX_REFUSALS, Accepted, Handover
+from mpbroker.shm.counters import Counter
+from mpbroker.shm.layout import SLOT_PROCESSORS
 from mpbroker.shm.process_context import BoundListener, ProcessContext
-from mpbroker.shm.process_table import ProcessState, WaitName
+from mpbroker.shm.process_table import ProcessRow, ProcessState, WaitName
 
 POLL_MS = 300
 MAX_ACCEPTS_PER_TURN = 64
-PROCESSOR_SLOT = 16
 
 
 def main(ctx: ProcessContext) -> None:
     """Run until told to stop."""
     acceptor = Acceptor(ctx)
-    ctx.process_row.set_state(ProcessState.RUNNING)
-    ctx.notify_running()
+    ctx.running()
     while not ctx.stop_requested():
         acceptor.turn(POLL_MS)
     ctx.process_row.set_state(ProcessState.STOPPING)
@@ -39,8 +39,8 @@ class Acceptor:
     def __init__(self, ctx: ProcessContext) -> None:
         assert ctx.listen_socket is not None and ctx.listener is not None
         self._ctx = ctx
-        self._table = ctx.core.processes
-        self._count = ctx.core.counter_writer(ctx.slot)
+        self._rows = [ProcessRow(ctx.core, SLOT_PROCESSORS + p) for p in range(len(ctx.eventfds))]
+        self._count = ctx.process_row.count
         self._listener: BoundListener = ctx.listeners[ctx.listener]
         self._socket = ctx.listen_socket
         self._send_buffer_bytes = ctx.config.socket_send_buffer_bytes
@@ -62,14 +62,13 @@ class Acceptor:
         row.set_wait(WaitName.ACCEPT)
         self._epoll.poll(self._timeout_ms(timeout_ms) / 1000)
         row.set_wait(WaitName.NONE)
-        row.heartbeat(time.monotonic_ns())
         self._ctx.drain_wakeups()
         self._reload()
         for handover in self._handovers:
             answers = handover.read_answers(self._quotas)
             self._pending.extendleft(self._refused(answers.refused))
             if answers.strange:
-                self._count("handover-strange", answers.strange)
+                self._count(Counter.HANDOVER_STRANGE, answers.strange)
             self._pending.extendleft(reversed(handover.follow(self._living(handover.processor), self._quotas)))
         self._dispatch()
         if self._may_accept():
@@ -87,10 +86,10 @@ class Acceptor:
 
     def _living(self, processor: int) -> int:
         """Incarnation of a processor that runs or soon will, 0 when it is dead or stopping."""
-        slot = PROCESSOR_SLOT + processor
-        incarnation = self._table.incarnation(slot)
+        row = self._rows[processor]
+        incarnation = row.incarnation
         alive = (ProcessState.STARTING, ProcessState.RECOVERING, ProcessState.RUNNING)
-        return incarnation if self._table.state(slot) in alive else 0
+        return incarnation if row.state in alive else 0
 
     def _may_accept(self) -> bool:
         if self._pending or time.monotonic() * 1000 < self._paused_until_ms:
@@ -102,9 +101,9 @@ class Acceptor:
     def _connection_counts(self) -> tuple[int, int]:
         """Connections of this listener and of the broker, those under way to a processor included."""
         own = set(self._ctx.processors)
-        counts = {p: self._table.connections(PROCESSOR_SLOT + p) for p in range(len(self._ctx.eventfds))}
+        counts = [row.connections for row in self._rows]
         under_way = len(self._pending) + sum(handover.unacknowledged() for handover in self._handovers)
-        return sum(counts[p] for p in own) + under_way, sum(counts.values()) + under_way
+        return sum(counts[p] for p in own) + under_way, sum(counts) + under_way
 
     def _accept(self) -> None:
         room = sum(handover.room() for handover in self._handovers)
@@ -114,7 +113,7 @@ class Acceptor:
             delay_ms = self._quotas.rate_delay_ms(now_ms)
             if delay_ms:
                 self._paused_until_ms = now_ms + delay_ms
-                self._count("accept-throttled")
+                self._count(Counter.ACCEPT_THROTTLED)
                 return
             if not self._quotas.may_accept(listener_count + taken, broker_count + taken):
                 return
@@ -131,11 +130,11 @@ class Acceptor:
     def _admit(self, connection: socket.socket, address: Any, now_ms: int) -> None:
         peer = address_bytes(address[0])
         if self._quotas.admit(peer, now_ms) is Verdict.CLOSE:
-            self._count("connections-refused-per-ip")
+            self._count(Counter.CONNECTIONS_REFUSED_PER_IP)
             self._ctx.log.warning("too_many_connections_from_address", listener=self._listener.name, address=address[0])
             connection.close()
             return
-        self._count("connections-accepted")
+        self._count(Counter.CONNECTIONS_ACCEPTED)
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -161,7 +160,7 @@ class Acceptor:
         """Sockets to try again with the next processor; one that was refused too often is closed."""
         again = []
         for accepted in refused:
-            self._count("handover-refused")
+            self._count(Counter.HANDOVER_REFUSED)
             accepted.refusals += 1
             if accepted.refusals < MAX_REFUSALS:
                 again.append(accepted)
@@ -180,7 +179,7 @@ class Acceptor:
         if wanted:
             self._epoll.register(self._socket, select.EPOLLIN)
             if self._blocked_since_ns:
-                self._count("acceptor-blocked-us", (time.monotonic_ns() - self._blocked_since_ns) // 1000)
+                self._count(Counter.ACCEPTOR_BLOCKED_US, (time.monotonic_ns() - self._blocked_since_ns) // 1000)
         else:
             self._epoll.unregister(self._socket)
             self._blocked_since_ns = time.monotonic_ns()

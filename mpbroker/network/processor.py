@@ -12,14 +12,30 @@ import socket
 import time
 from collections import deque
 from struct import Struct
-from typing import Any
 
+from mpbroker.channel.processor_port import (
+    ANSWER_CLOSE,
+    ANSWER_NONE,
+    NO_ENTRY,
+    NO_SPACE,
+    PLANE_FULL,
+    POISON,
+    REFUSED,
+    ProcessorPort,
+)
+from mpbroker.config.broker_config import BrokerConfig
+from mpbroker.network.connection_quotas import UNLIMITED
 from mpbroker.network.connection_table import ConnectionTable
 from mpbroker.network.fd_passing import address_text
 from mpbroker.network.handover_receiver import HandoverReceiver
 from mpbroker.network.kafka_channel import ConnectionLost, InvalidReceive, KafkaChannel
 from mpbroker.network.mute_state import MuteEvent, MuteState, after_mute, after_unmute, next_state
+from mpbroker.shm.counters import Counter
+from mpbroker.shm.layout import SLOT_PROCESSORS
 from mpbroker.shm.process_context import ProcessContext
+from mpbroker.shm.process_table import ProcessRow, ProcessState
+from mpbroker.shm.waits import WaitName
+from mpbroker.trace import lane
 
 POLL_MS = 300
 MAX_NEW_CONNECTIONS_PER_TURN = 20
@@ -43,8 +59,7 @@ def main(ctx: ProcessContext) -> None:
     row.state = ProcessState.RECOVERING
     processor = Processor(ctx)
     processor.recover()
-    row.state = ProcessState.RUNNING
-    ctx.notify_running()
+    ctx.running()
     while not ctx.stop_requested():
         processor.turn(POLL_MS)
     row.state = ProcessState.STOPPING
@@ -60,9 +75,11 @@ class Processor:
         self._row = ctx.process_row
         self._count = ctx.process_row.count
         self._listener = ctx.listeners[ctx.listener]
+        self._rows = [ProcessRow(ctx.core, SLOT_PROCESSORS + p) for p in range(len(ctx.eventfds))]
+        self._is_protected = len(ctx.listeners) > 1 and ctx.config.end_points.inter_broker == self._listener.name
         self._plane = 1 if self._listener.control else 0
         self._eventfd = ctx.eventfds[ctx.index]
-        self._port = ProcessorPort(ctx.core, ctx.index, self._eventfd)
+        self._port = ProcessorPort(ctx.core, ctx.index, self._eventfd, self._lane())
         self._versions = ctx.api_versions
         self._max_request_bytes = ctx.config.socket_request_max_bytes
         self._connections = ConnectionTable(ctx.incarnation)
@@ -78,10 +95,14 @@ class Processor:
         for fd in (ctx.wakeup_fd, self._eventfd, self._handover.channel.fileno()):
             self._epoll.register(fd, select.EPOLLIN)
 
+    def _lane(self) -> object | None:
+        """Where trace records go."""
+        return lane.attach(self._ctx.lanes[self._ctx.index]).native if self._ctx.lanes else None
+
     def recover(self) -> None:
         """Repair the entries of a predecessor; empty its bell."""
         self._port.recover()
-        _drain(self._eventfd)
+        drain_eventfd(self._eventfd)
 
     def turn(self, timeout_ms: int) -> None:
         """One turn of the loop."""
@@ -128,7 +149,7 @@ class Processor:
             channel = find(number, generation)
             if channel is None:
                 self._port.sent(entry, 0, True)
-                self._count(ANSWERS_WITHOUT_CONNECTION)
+                self._count(Counter.ANSWERS_WITHOUT_CONNECTION)
             elif kind == ANSWER_NONE:
                 self._port.sent(entry, _now_ns())
                 self._unmute(channel)
@@ -205,7 +226,7 @@ class Processor:
                 self._handover.closed(new.address)
                 self._ctx.log.warning("connection_not_registered", error=error.strerror)
         if self._handover.truncated:
-            self._count(HANDOVERS_TRUNCATED, self._handover.truncated)
+            self._count(Counter.HANDOVERS_TRUNCATED, self._handover.truncated)
             self._ctx.log.error("handover_truncated", messages=self._handover.truncated,
                                 reason="this process has no free descriptors")
             self._handover.truncated = 0
@@ -237,7 +258,7 @@ class Processor:
             except ConnectionLost:
                 self._close(channel)
             except InvalidReceive as error:
-                self._refuse(channel, FRAMES_INVALID, "invalid_frame", error)
+                self._refuse(channel, Counter.BAD_FRAMES, "invalid_frame", error)
 
     def _read(self, channel: KafkaChannel) -> None:
         if channel.large_view is not None:
@@ -263,7 +284,7 @@ class Processor:
         """Give a small frame to the handlers, if its API and version are served."""
         key, version = _unpack_api(frame)
         if not self._serves(key, version):
-            self._refuse(channel, FRAMES_UNSUPPORTED, "unsupported_request", f"api key {key} version {version}")
+            self._refuse(channel, Counter.REQUESTS_UNSUPPORTED, "unsupported_request", f"api key {key} version {version}")
             return
         now_ns = _now_ns()
         t0_ns, channel.first_ns = channel.first_ns, channel.later_ns
@@ -289,7 +310,7 @@ class Processor:
             channel.refused_frame = frame
             self._refused.append(channel)
         else:
-            self._refuse(channel, FRAMES_DEADLY, "frame_refused", "it killed the worker that handled it")
+            self._refuse(channel, Counter.POISON_REQUESTS, "frame_refused", "it killed the worker that handled it")
 
     def _retry_parked(self) -> None:
         if self._port.retry(self._parked_entry) != PLANE_FULL:
@@ -341,7 +362,7 @@ class Processor:
         assert view is not None
         key, version = _unpack_api(view)
         if not self._serves(key, version):
-            self._refuse(channel, FRAMES_UNSUPPORTED, "unsupported_request", f"api key {key} version {version}")
+            self._refuse(channel, Counter.REQUESTS_UNSUPPORTED, "unsupported_request", f"api key {key} version {version}")
             return
         now_ns = _now_ns()
         entry = self._port.submit_reserved(self._plane, channel.number, channel.generation, self._listener.index,
@@ -390,7 +411,7 @@ class Processor:
     def _poll(self, timeout_ms: int) -> None:
         """Take the events of the sockets; wait for them if nobody has rung meanwhile."""
         if timeout_ms and self._port.prepare_sleep():
-            self._row.wait = WAIT_PROCESSOR
+            self._row.wait = WaitName.EPOLL
             events = self._epoll.poll(timeout_ms / 1000)
             self._port.cancel_sleep()
             self._row.wait = 0
@@ -427,13 +448,13 @@ class Processor:
         config = self._ctx.take_reload() or self._ctx.config
         self._handover.flush()
         if self._handover.stale:
-            self._count(HANDOVERS_STALE, self._handover.stale)
+            self._count(Counter.HANDOVERS_STALE, self._handover.stale)
             self._handover.stale = 0
         frame_ns = config.mpbroker_frame_timeout_ms * 1_000_000
         if not self._may_read():
             frame_ns = 1 << 62  # it is us who do not read
         for channel, reason in self._connections.overdue(now_ns, config.connections_max_idle_ms * 1_000_000, frame_ns):
-            self._count(CONNECTIONS_IDLE if reason == "idle" else FRAMES_TIMED_OUT)
+            self._count(Counter.CONNECTIONS_IDLE if reason == "idle" else Counter.FRAMES_TIMED_OUT)
             self._ctx.log.info("connection_closed", peer=address_text(channel.address), reason=reason)
             self._close(channel)
         if self._refused:
@@ -444,17 +465,16 @@ class Processor:
         """Requests find no room: let go of answers that a client has not taken for 30 s."""
         for channel in [each for each in self._by_fd.values() if each.out_view is not None]:
             if now_ns - channel.last_active_ns > STUCK_ANSWER_NS:
-                self._refuse(channel, ANSWERS_STUCK, "answer_not_taken", "the client does not read")
+                self._refuse(channel, Counter.ANSWERS_STUCK, "answer_not_taken", "the client does not read")
 
     def _close_excess(self, config: BrokerConfig) -> None:
         """More connections than max.connections on a listener without protection: close the one unused for longest."""
         if config.max_connections >= UNLIMITED or self._is_protected:
             return
-        rows = self._other_rows
-        if sum(row.connections for row in rows) > config.max_connections:
+        if sum(row.connections for row in self._rows) > config.max_connections:
             channel = self._connections.least_recently_used()
             if channel is not None:
-                self._count(CONNECTIONS_EXCESS)
+                self._count(Counter.CONNECTIONS_EXCESS)
                 self._close(channel)
 
 

@@ -57,7 +57,7 @@ def main(ctx) -> None:
     """Process main: recovers what its predecessor in the slot left, then works until told to stop."""
     handler = RequestHandler(build_context(ctx))
     handler.port.recover()
-    ctx.process_row.running()
+    ctx.running()
     while not ctx.stop_requested():
         handler.do_work()
 

@@ -69,6 +69,8 @@ class Counter(IntEnum):
     CONTROLLER_COMMANDS_REFUSED = 148
     CONTROLLER_TABLE_FULL = 149
     FILES_MISSING = 150
+    REQUESTS_UNSUPPORTED = 151
+    ANSWERS_STUCK = 152
 
 
 NATIVE_COUNTERS: Final = 25
@@ -142,6 +144,10 @@ COUNTERS: Final = {
     Counter.CONTROLLER_TABLE_FULL: CounterInfo("controller_table_full", "times",
         "A table of the broker (topics, partitions) was full."),
     Counter.FILES_MISSING: CounterInfo("files_missing", "times", "A file to send from was gone."),
+    Counter.REQUESTS_UNSUPPORTED: CounterInfo("requests_unsupported", "requests",
+        "Requests of an API or version that is not served; the connection is closed."),
+    Counter.ANSWERS_STUCK: CounterInfo("answers_stuck", "answers",
+        "Connections closed because their client read no answer while others found no room."),
 }
 
 IDS: Final = {info.name: counter for counter, info in COUNTERS.items()}

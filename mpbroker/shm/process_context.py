@@ -3,11 +3,16 @@
 The context is plain data of one process. Signal handlers set its flags and nothing else; the work loop reads them.
 """
 
+import json
 import os
 import signal
 import socket
 from typing import Any, NamedTuple
 
+from mpbroker.config.broker_config import BrokerConfig, build_broker_config
+from mpbroker.config.sources import Given
+
+MAX_CONFIG_BYTES = 1 << 20
 _ONE = (1).to_bytes(8, "little")
 
 
@@ -106,20 +111,23 @@ class ProcessContext:
         except BlockingIOError:
             pass
 
-    def notify_running(self) -> None:
-        """Tell the supervisor that this process serves now (the process table says RUNNING already)."""
+    def running(self) -> None:
+        """This process serves now: says so in the process table and to the supervisor, which may wait for it."""
+        self.process_row.running()
         os.write(self.notice_fd, _ONE)
 
-    def take_reload(self) -> Any | None:
+    def take_reload(self) -> BrokerConfig | None:
         """The new BrokerConfig if one was announced since the last call, else None; also becomes `self.config`."""
         if not self.reloading:
             return None
         self.reloading = False
-        self.config = self._read_config(self.config)
+        self.config = self._read_config()
         return self.config
 
-    def _read_config(self, config: Any) -> Any:
-        return config
+    def _read_config(self) -> BrokerConfig:
+        """What the supervisor published: the texts of all settings, checked by it already."""
+        document = json.loads(os.pread(self.config_fd, MAX_CONFIG_BYTES, 0))
+        return build_broker_config(Given(document["texts"], {}, ()), document["cores"])
 
     def _on_stop(self, _number: int, _frame: object) -> None:
         self.stopping = True

@@ -49,6 +49,7 @@ def _child(context: ProcessContext, title: str, main: Callable[[ProcessContext],
         if context.supervisor_gone():
             return
         _close_others(keep)
+        os.setpgid(0, 0)  # Ctrl-C and signals to a whole group are for the supervisor, which stops us in order
         os.dup2(2, 1)  # stdout is the supervisor's: one line, for scripts
         signals.reset_for_child()
         context.install_signals()

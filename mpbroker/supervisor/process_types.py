@@ -91,3 +91,8 @@ def resolve_mains(types: tuple[ProcessType, ...] = PROCESS_TYPES) -> dict[str, M
         module, _, function = row.main.partition(":")
         mains[row.role] = getattr(import_module(module), function)
     return mains
+
+
+def served_versions() -> dict[int, tuple[int, int]]:
+    """Which requests processors let through: api key → (oldest, newest) version, computed from the handlers' table."""
+    return import_module("mpbroker.server.api_table").API_TABLE.versions()

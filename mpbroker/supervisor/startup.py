@@ -10,8 +10,8 @@ from mpbroker.log import data_dir
 PATIENCE_S = 3.0
 
 
-def claim_data_dir(config: BrokerConfig) -> data_dir.DataDirLock:
-    """Lock the data directory and check whose it is. DataDirectoryInUse, ConfigError.
+def claim_data_dir(config: BrokerConfig) -> tuple[data_dir.DataDirLock, str]:
+    """Lock the data directory and check whose it is: (lock, cluster id). DataDirectoryInUse, ConfigError.
 
     A broker killed a moment ago may have workers that still hold the lock: while the one that took it is dead, wait.
     """
@@ -25,5 +25,4 @@ def claim_data_dir(config: BrokerConfig) -> data_dir.DataDirLock:
             if not error.pid or os.path.exists(f"/proc/{error.pid}") or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
-    data_dir.prepare(config.data_dir, config.node_id)
-    return lock
+    return lock, data_dir.prepare(config.data_dir, config.node_id).cluster_id

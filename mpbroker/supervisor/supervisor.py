@@ -19,7 +19,7 @@ from mpbroker.metrics.event_log import EventLog
 from mpbroker.shm.process_table import BrokerState, ProcessState
 from mpbroker.supervisor import launch, reload
 from mpbroker.supervisor.probes import Probes
-from mpbroker.supervisor.process_types import START_STAGES, plan_processes, resolve_mains
+from mpbroker.supervisor.process_types import START_STAGES, plan_processes, resolve_mains, served_versions
 from mpbroker.supervisor.ready import ready_document, ready_line, write_atomically
 from mpbroker.supervisor.shared_state import SharedState
 from mpbroker.supervisor.signals import SupervisorSignals
@@ -38,10 +38,10 @@ KEEPERS_OF_DATA = frozenset({"controller", "log-keeper"})  # killed at the end, 
 
 def run(config: BrokerConfig, ready_file: str | None = None, read_config: Callable[[], BrokerConfig] | None = None) -> int:
     """Run a broker until it ends; the exit code. `read_config` reads the configuration again, for SIGHUP."""
-    lock = claim_data_dir(config)
+    lock, cluster_id = claim_data_dir(config)
     try:
         sockets, listeners = open_listeners(config)
-        shared = SharedState(config, plan_processes(config, listeners), sockets, listeners, lock.descriptor)
+        shared = SharedState(config, plan_processes(config, listeners), sockets, listeners, cluster_id, lock.descriptor)
         try:
             return Supervisor(config, shared, ready_file, read_config).run()
         finally:
@@ -75,6 +75,7 @@ class Supervisor:
         """Fork the workers, watch them until the last one has ended."""
         self._signals = SupervisorSignals()
         self._mains = resolve_mains()
+        self._api_versions = served_versions()
         shared = self._shared
         write_status_file(self._config.data_dir, self._config.node_id, shared.boot_id, shared.page_name, shared.names,
                           shared.listeners)
@@ -92,8 +93,10 @@ class Supervisor:
     # ---- one turn
 
     def _wait(self) -> None:
-        self._shared.heartbeat()
-        for fd, _ in self._epoll.poll(self._timeout_s()):
+        self._shared.heartbeat(waiting=True)
+        events = self._epoll.poll(self._timeout_s())
+        self._shared.heartbeat(waiting=False)
+        for fd, _ in events:
             if fd == self._signals.fd:
                 self._signals.drain()
             elif fd == self._shared.notice_fd:
@@ -149,11 +152,12 @@ class Supervisor:
     def _fork(self, worker: Worker) -> None:
         plan = worker.plan
         context = self._shared.context_for(plan, self._config)
+        context.api_versions = self._api_versions
         context.log = EventLog(plan.name.replace(" ", "-"))
         title = f"mpbroker: {plan.name}"
         if plan.listener is not None:
             title += f" {self._shared.listeners[plan.listener].name}"
-        pid, pidfd = launch.launch(context, title, self._mains[plan.type.role], self._shared.keep_fds(plan),
+        pid, pidfd = launch.launch(context, title, self._mains[plan.type.role], self._shared.keep_fds(context),
                                    plan.type.parent_death)
         self._shared.process_started(plan, pid)
         worker.started(pid, pidfd)

@@ -23,20 +23,19 @@ RETENTION_MS = 60_000
 PROCESSES_MS = 1000
 MAX_SLOTS = 128
 _WAIT_SERVICE = 4  # named in mpbroker/shm/waits.py
-_RUNNING, _STOPPING = 3, 4
+_STOPPING = 4
 _NS_PER_MS = 1_000_000
 
 
 def main(ctx: Any) -> None:
-    """Trace until told to stop. `ctx`: ProcessContext with `lanes`, `names`, `config`, `row`, `log`."""
+    """Trace until told to stop. `ctx`: ProcessContext with `lanes`, `names`, `config`, `process_row`, `log`."""
     tracer = Tracer(ctx)
-    ctx.row.state = _RUNNING
-    ctx.notify_running()
+    ctx.running()
     try:
         while not ctx.stop_requested() and not ctx.supervisor_gone():
             tracer.turn()
             tracer.pause()
-        ctx.row.state = _STOPPING
+        ctx.process_row.state = _STOPPING
         tracer.finish()
     finally:
         if ctx.supervisor_gone():
@@ -48,7 +47,7 @@ class Tracer:
 
     def __init__(self, ctx: Any) -> None:
         self._ctx = ctx
-        self._row = ctx.row
+        self._row = ctx.process_row
         self._directory = Path(ctx.config.trace_dir)
         self._drains: list[LaneDrain] = []
         self._seen: dict[int, tuple[int, int]] = {}

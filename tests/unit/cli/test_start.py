@@ -14,7 +14,7 @@ def supervised(monkeypatch):
     """What the supervisor was called with; it answers with exit code 1 to be told from 0."""
     calls = []
     module = ModuleType("mpbroker.supervisor.supervisor")
-    module.run = lambda config, ready_file: calls.append((config, ready_file)) or 1
+    module.run = lambda config, ready_file, read_config: calls.append((config, ready_file, read_config)) or 1
     monkeypatch.setitem(sys.modules, "mpbroker.supervisor", ModuleType("mpbroker.supervisor"))
     monkeypatch.setitem(sys.modules, "mpbroker.supervisor.supervisor", module)
     monkeypatch.setattr("os.environ", {"KAFKA_HEAP_OPTS": "-Xmx1g"})
@@ -23,7 +23,8 @@ def supervised(monkeypatch):
 
 def test_start_hands_the_configuration_to_the_supervisor(supervised, capsys, tmp_path):
     code = cli.main(["start", "--data-dir", str(tmp_path), "--ready-file", "r.json", "--override", "node.id=3"])
-    ((config, ready_file),) = supervised
+    ((config, ready_file, read_config),) = supervised
+    assert read_config().texts == config.texts
     assert (code, config.node_id, config.data_dir, ready_file) == (1, 3, str(tmp_path), "r.json")
     captured = capsys.readouterr()
     assert captured.out == ""

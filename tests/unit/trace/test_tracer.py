@@ -16,10 +16,10 @@ class Context:
         self.config = SimpleNamespace(trace_dir=str(directory), node_id=4, mpbroker_trace_segment_bytes=1 << 20,
                                       mpbroker_trace_segment_ms=60_000, mpbroker_trace_retention_bytes=-1,
                                       mpbroker_trace_retention_ms=-1)
-        self.row = SimpleNamespace(slot=114, pid=os.getpid(), incarnation=1, state=0, wait=0, beats=0)
-        self.row.beat = lambda: setattr(self.row, "beats", self.row.beats + 1)
+        self.process_row = SimpleNamespace(slot=114, pid=os.getpid(), incarnation=1, state=0, wait=0, beats=0)
+        self.process_row.beat = lambda: setattr(self.process_row, "beats", self.process_row.beats + 1)
         empty = SimpleNamespace(slot=0, pid=0, incarnation=0)
-        self.core = SimpleNamespace(row=lambda slot: self.row if slot == 114 else empty)
+        self.core = SimpleNamespace(row=lambda slot: self.process_row if slot == 114 else empty)
         self.lanes = names
         self.names = (*names, "/mpbroker-test-no-such-name")
         self.listeners = ()
@@ -42,7 +42,7 @@ class Context:
     def drain_wakeups(self):
         pass
 
-    def notify_running(self):
+    def running(self):
         self.announced = True
 
     def take_reload(self):
@@ -70,7 +70,7 @@ def test_it_drains_every_lane_and_closes_its_segments(tmp_path, lanes):
     kinds = [record.unpack(chunk, at) for chunk in segment.read_chunks(infos[0]) for at in range(0, len(chunk), 128)]
     (event,) = [one for one in kinds if one.kind == record.PROCESS_EVENT]
     assert (event.aux, event.conn_id, event.handler_id) == (os.getpid(), 1, 114)
-    assert ctx.announced and ctx.row.beats == 2 and ctx.row.state == 4
+    assert ctx.announced and ctx.process_row.beats == 2 and ctx.process_row.state == 4
     assert os.path.exists("/dev/shm" + lanes[0].name)  # the supervisor lives: names are its own to remove
 
 

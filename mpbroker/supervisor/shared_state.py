@@ -1,0 +1,180 @@
+"""Everything workers inherit: shared memory, trace lanes, eventfds, hand-over socketpairs, listening sockets.
+
+Made by the supervisor before the first fork and held by it to the end; a death of any worker takes none of it away.
+"""
+
+import json
+import os
+import socket
+
+from mpbroker.config.broker_config import BrokerConfig
+from mpbroker.network.fd_passing import close_all, handover_pair, receive_message
+from mpbroker.shm import segment
+from mpbroker.shm.layout import INDEX_BITS, MemoryPlan
+from mpbroker.shm.process_context import MAX_CONFIG_BYTES, BoundListener, ProcessContext
+from mpbroker.shm.process_table import NO_LISTENER, BrokerState, ProcessState
+from mpbroker.shm.waits import WaitName
+from mpbroker.supervisor.process_types import SUPERVISOR_SLOT, ProcessPlan
+from mpbroker.trace import lane
+
+
+class SharedState:
+    """Owner of what is shared. `close` removes every name; only the supervisor calls it."""
+
+    def __init__(self, config: BrokerConfig, plans: tuple[ProcessPlan, ...], sockets: list[socket.socket],
+                 listeners: tuple[BoundListener, ...], cluster_id: str, lock_fd: int) -> None:
+        self.plans = plans
+        self.listeners = listeners
+        self._sockets = sockets
+        self._cluster_id = cluster_id
+        self._lock_fd = lock_fd
+        self._data_dir = config.data_dir
+        self._processors = [plan for plan in plans if plan.type.role == "processor"]
+        self.boot_id = int.from_bytes(os.urandom(8), "little") >> 1 or 1
+        segment.sweep(config.data_dir)
+        self._eventfds = tuple(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) for _ in self._processors)
+        self.notice_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._config_fd = os.memfd_create("mpbroker-config", os.MFD_CLOEXEC)
+        self._handovers = {plan.index: handover_pair() for plan in self._processors}
+        self._memory = segment.create(memory_plan(config, plans), config.data_dir, self.boot_id, self._eventfds)
+        self._lanes = self._create_lanes(config)
+        self._rows = {slot: self._memory.row(slot) for slot in (SUPERVISOR_SLOT, *(plan.slot for plan in plans))}
+        self._rows[SUPERVISOR_SLOT].begin(os.getpid(), 0, 0, NO_LISTENER)
+        self._rows[SUPERVISOR_SLOT].set_state(ProcessState.RUNNING)
+
+    def _create_lanes(self, config: BrokerConfig) -> tuple[str, ...]:
+        """One trace lane per processor; none when tracing is off."""
+        if not config.mpbroker_trace_enabled:
+            return ()
+        prefix = f"{segment.name_prefix(config.data_dir)}{self.boot_id:016x}-lane-"
+        try:
+            for plan in self._processors:
+                lane.create(f"{prefix}{plan.index}", plan.index, self.boot_id)
+        except BaseException:
+            segment.sweep(config.data_dir)
+            raise
+        return tuple(f"{prefix}{plan.index}" for plan in self._processors)
+
+    @property
+    def page_name(self) -> str:
+        """Name of the metrics page."""
+        return self._memory.name
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name of this broker in /dev/shm."""
+        return (self.page_name, *self._lanes)
+
+    # ---- processes
+
+    def context_for(self, plan: ProcessPlan, config: BrokerConfig) -> ProcessContext:
+        """What the next process of a slot is given; takes the slot for it."""
+        row = self._rows[plan.slot]
+        row.begin(0, plan.type.number, plan.index, NO_LISTENER if plan.listener is None else plan.listener)
+        context = ProcessContext(
+            core=self._memory.core, config=config, role=plan.type.role, index=plan.index, slot=plan.slot, process_row=row,
+            incarnation=row.incarnation, boot_id=self.boot_id, cluster_id=self._cluster_id, listeners=self.listeners,
+            listener=plan.listener, eventfds=self._eventfds, lanes=self._lanes, names=self.names,
+            data_dirs=(self._data_dir,), supervisor_pid=os.getpid(), notice_fd=self.notice_fd, config_fd=self._config_fd)
+        if plan.type.role == "acceptor":
+            own = [each.index for each in self._processors if each.listener == plan.listener]
+            context.listen_socket = self._sockets[plan.index]
+            context.processors = tuple(own)
+            context.handovers = {index: self._handovers[index][0] for index in own}
+        elif plan.type.role == "processor":
+            context.handovers = {plan.index: self._handovers[plan.index][1]}
+        return context
+
+    def keep_fds(self, context: ProcessContext) -> list[int]:
+        """The descriptors a worker needs. The tracer may outlive the supervisor and must not hold the directory's lock."""
+        keep = [self.notice_fd, self._config_fd, *self._eventfds]
+        keep += [end.fileno() for end in context.handovers.values()]
+        if context.listen_socket is not None:
+            keep.append(context.listen_socket.fileno())
+        if context.role != "tracer":
+            keep.append(self._lock_fd)
+        return keep
+
+    def process_started(self, plan: ProcessPlan, pid: int) -> None:
+        """A process was forked."""
+        self._rows[plan.slot].pid = pid
+
+    def process_died(self, plan: ProcessPlan, status: int) -> None:
+        """A process died with a wait(2) status; it has not been reaped."""
+        row = self._rows[plan.slot]
+        row.last_exit = status
+        row.restarts = row.restarts + 1
+        row.wait = WaitName.NONE
+        row.connections = 0
+        row.state = ProcessState.DEAD
+
+    def process_state(self, slot: int) -> ProcessState:
+        """State of a slot."""
+        return ProcessState(self._rows[slot].state)
+
+    # ---- the broker
+
+    def set_state(self, state: BrokerState) -> None:
+        """State of the whole broker."""
+        self._memory.set_state(state)
+
+    def heartbeat(self, waiting: bool) -> None:
+        """The supervisor is alive."""
+        self._rows[SUPERVISOR_SLOT].set_wait(WaitName.SUPERVISE if waiting else WaitName.NONE)
+
+    def drain_notices(self) -> None:
+        """Workers told that they serve."""
+        try:
+            os.eventfd_read(self.notice_fd)
+        except BlockingIOError:
+            pass
+
+    def publish_config(self, config: BrokerConfig) -> None:
+        """Put the configuration where workers read it after SIGHUP."""
+        document = json.dumps({"texts": config.texts, "cores": config.cores}).encode()
+        assert len(document) <= MAX_CONFIG_BYTES
+        os.pwrite(self._config_fd, document, 0)
+        os.ftruncate(self._config_fd, len(document))
+
+    def rebuild(self) -> None:
+        """After a reset: empty memory under the same name, no socket under way, no bell pending. Every worker is dead."""
+        for _, receiving in self._handovers.values():
+            while (message := receive_message(receiving)) is not None:
+                close_all(message.sockets)
+        for sending, _ in self._handovers.values():
+            while (message := receive_message(sending)) is not None:
+                close_all(message.sockets)
+        for descriptor in self._eventfds:
+            try:
+                os.eventfd_read(descriptor)
+            except BlockingIOError:
+                pass
+        self._memory.reset(self._eventfds)
+        self._rows = {slot: self._memory.row(slot) for slot in self._rows}
+
+    def close_listeners(self) -> None:
+        """Refuse new connections from now on (the acceptors' copies go with them)."""
+        for opened in self._sockets:
+            opened.close()
+
+    def close(self) -> None:
+        """Remove every name."""
+        self.close_listeners()
+        segment.sweep(self._data_dir)
+
+
+def memory_plan(config: BrokerConfig, plans: tuple[ProcessPlan, ...]) -> MemoryPlan:
+    """How much of everything this configuration needs."""
+    processors = sum(plan.type.role == "processor" for plan in plans)
+    return MemoryPlan(
+        processors=processors,
+        handlers=sum(plan.type.role == "handler" for plan in plans),
+        reserved_handlers=config.reserved_handlers,
+        entries_per_processor=min(config.mpbroker_entries_per_processor, (2**INDEX_BITS - 2) // processors),
+        data_requests=config.queued_max_requests,
+        topics=config.mpbroker_max_topics,
+        partitions=config.mpbroker_max_partitions,
+        producers=config.mpbroker_max_producers,
+        arena_processor_bytes=config.mpbroker_arena_bytes_per_processor,
+    )
+

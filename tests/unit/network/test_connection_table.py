@@ -1,0 +1,60 @@
+"""Numbers are used again, generations are not; idle and standing connections are found."""
+
+import socket
+
+import pytest
+
+from mpbroker.network.connection_table import FAIR_PROGRESS_BYTES, ConnectionTable
+
+S = 1_000_000_000
+
+
+@pytest.fixture
+def sockets():
+    opened = []
+
+    def make():
+        pair = socket.socketpair()
+        opened.extend(pair)
+        return pair[0]
+    yield make
+    for each in opened:
+        each.close()
+
+
+def test_a_number_comes_back_with_another_generation(sockets):
+    table = ConnectionTable(1)
+    first = table.add(sockets(), bytes(16), 0)
+    table.remove(first)
+    second = table.add(sockets(), bytes(16), 0)
+    assert second.number == first.number and second.generation != first.generation
+    assert table.find(first.number, first.generation) is None
+    assert table.find(second.number, second.generation) is second
+    assert table.find(7, 0) is None and len(table) == 1 and first.closed
+
+
+def test_a_successor_begins_with_other_generations(sockets):
+    old, new = (ConnectionTable(n).add(sockets(), bytes(16), 0) for n in (1, 2))
+    assert (old.number, new.number) == (0, 0) and old.generation != new.generation
+
+
+def test_overdue(sockets):
+    table = ConnectionTable(1)
+    busy, idle, slow, steady = (table.add(sockets(), bytes(16), 0) for _ in range(4))
+    for channel in (busy, slow, steady):
+        channel.last_active_ns = 100 * S
+    slow.frame_started_ns = steady.frame_started_ns = 60 * S
+    slow.buffer = bytes(100)
+    steady.buffer = bytes(FAIR_PROGRESS_BYTES)
+    found = {(each.channel, each.reason) for each in table.overdue(101 * S, 50 * S, 30 * S)}
+    assert found == {(idle, "idle"), (slow, "frame-timeout")}
+    assert [each.channel for each in table.overdue(132 * S, 50 * S, 30 * S) if each.channel is steady] == [steady]
+
+
+def test_least_recently_used(sockets):
+    table = ConnectionTable(1)
+    assert table.least_recently_used() is None
+    channels = [table.add(sockets(), bytes(16), 0) for _ in range(3)]
+    for age, channel in zip((5, 2, 9), channels, strict=True):
+        channel.last_active_ns = age
+    assert table.least_recently_used() is channels[1]

@@ -1,0 +1,63 @@
+"""The process table says who runs, and in which slot."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from mpbroker.config.broker_config import load_broker_config
+from mpbroker.shm.process_context import BoundListener
+from mpbroker.supervisor.process_types import PROCESS_TYPES, START_STAGES, STOP_STAGES, plan_processes
+
+LAYOUT = Path(__file__).resolve().parents[3] / "native" / "layout.h"
+
+
+def _listener(index, name, control=False):
+    return BoundListener(index, name, "PLAINTEXT", "127.0.0.1", 9000 + index, "127.0.0.1", 9000 + index, control)
+
+
+def _config(*overrides):
+    return load_broker_config(overrides=overrides, environ={}, cores=4)
+
+
+def test_one_listener_gets_the_configured_processes():
+    config = _config("num.network.threads=3", "num.io.threads=5")
+    plans = plan_processes(config, (_listener(0, "PLAINTEXT"),))
+    assert Counter(plan.type.role for plan in plans) == {
+        "acceptor": 1, "processor": 3, "handler": 5, "controller": 1, "log-keeper": 1, "tracer": 1}
+    assert len({plan.slot for plan in plans}) == len(plans)
+    assert all(plan.listener == 0 for plan in plans if plan.type.per_listener)
+
+
+def test_the_control_plane_has_processor_0_and_a_handler_of_its_own():
+    config = _config("listeners=PLAINTEXT://127.0.0.1:9000,CONTROLLER://127.0.0.1:9001", "num.network.threads=2",
+                     "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT", "num.io.threads=2",
+                     "control.plane.listener.name=controller")
+    plans = plan_processes(config, (_listener(0, "PLAINTEXT"), _listener(1, "CONTROLLER", control=True)))
+    assert [plan.listener for plan in plans if plan.type.role == "processor"] == [1, 0, 0]
+    assert sum(plan.type.role == "handler" for plan in plans) == 3
+    assert [plan.listener for plan in plans if plan.type.role == "acceptor"] == [0, 1]
+
+
+def test_slots_are_those_of_the_layout():
+    text = LAYOUT.read_text()
+    first = {"acceptor": "MPB_SLOT_ACCEPTORS", "processor": "MPB_SLOT_PROCESSORS", "handler": "MPB_SLOT_HANDLERS",
+             "controller": "MPB_SLOT_CONTROLLER", "log-keeper": "MPB_SLOT_LOG_KEEPER", "tracer": "MPB_SLOT_TRACER"}
+    slots = {"acceptor": "MPB_MAX_ACCEPTORS", "processor": "MPB_MAX_PROCESSORS", "handler": "MPB_MAX_HANDLERS"}
+    for row in PROCESS_TYPES:
+        assert int(re.search(rf"#define {first[row.role]} (\d+)", text)[1]) == row.first_slot
+        if row.role in slots:
+            assert int(re.search(rf"#define {slots[row.role]} (\d+)", text)[1]) == row.slots
+
+
+@pytest.mark.parametrize("row", PROCESS_TYPES, ids=lambda row: row.role)
+def test_stages_exist(row):
+    assert 0 <= row.start_stage < START_STAGES and 0 <= row.stop_stage < STOP_STAGES
+    assert re.fullmatch(r"mpbroker(\.\w+)+:main", row.main)
+
+
+def test_who_stops_first_starts_last():
+    by_role = {row.role: row for row in PROCESS_TYPES}
+    assert by_role["processor"].stop_stage < by_role["handler"].stop_stage < by_role["log-keeper"].stop_stage
+    assert by_role["tracer"].stop_stage == STOP_STAGES - 1 and by_role["log-keeper"].start_stage == 0

@@ -1,0 +1,92 @@
+"""Stop order and patience, stepped with workers that are only noted down."""
+
+import signal
+
+import pytest
+
+from mpbroker.supervisor import stopping as module
+from mpbroker.supervisor.process_types import PROCESS_TYPES, ProcessPlan
+from mpbroker.supervisor.stopping import Stopping
+from mpbroker.supervisor.workers import Worker, Workers
+
+
+class NotedWorker(Worker):
+    def __init__(self, plan):
+        super().__init__(plan)
+        self.signals = []
+        self.pidfd = 1_000_000
+
+    def kill(self, number):
+        self.signals.append(number)
+
+    def end(self):
+        self.pidfd = -1
+
+
+@pytest.fixture
+def workers():
+    found = Workers([])
+    found.all = [NotedWorker(ProcessPlan(row, 0)) for row in PROCESS_TYPES]
+    return found
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    class Clock:
+        now = 100.0
+
+        def monotonic(self):
+            return self.now
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+def _told(workers):
+    return {worker.plan.type.role for worker in workers.all if signal.SIGTERM in worker.signals}
+
+
+def test_each_stage_waits_for_the_one_before(workers, clock):
+    stopping = Stopping(workers, 4.0, 1.0)
+    order = [{"acceptor", "processor"}, {"handler"}, {"controller", "log-keeper"}, {"tracer"}]
+    told = set()
+    for stage in order:
+        assert not stopping.step()
+        told |= stage
+        assert _told(workers) == told
+        assert not stopping.step() and _told(workers) == told
+        for worker in workers.all:
+            if worker.plan.type.role in stage:
+                worker.end()
+    assert stopping.step() and stopping.killed == []
+
+
+def test_who_does_not_drain_is_killed_and_the_rest_still_has_its_turn(workers, clock):
+    stopping = Stopping(workers, 4.0, 1.0)
+    stopping.step()
+    clock.now += 4.0
+    stopping.step()
+    assert stopping.killed == []
+    clock.now += 0.31
+    stopping.step()
+    assert sorted(stopping.killed) == ["acceptor 0", "processor 0"]
+    assert _told(workers) == {"acceptor", "processor"}
+
+
+def test_everything_is_over_within_both_timeouts(workers, clock):
+    stopping = Stopping(workers, 4.0, 1.0)
+    end = clock.now + 5.0
+    while not stopping.step():
+        for worker in workers.all:
+            if signal.SIGKILL in worker.signals:
+                worker.end()
+        clock.now += 0.05
+    assert clock.now <= end + 0.3 and len(stopping.killed) == len(workers.all)
+
+
+def test_a_second_signal_is_at_once(workers, clock):
+    stopping = Stopping(workers, 4.0, 1.0)
+    stopping.step()
+    stopping.hurry()
+    stopping.step()
+    assert sorted(stopping.killed) == ["acceptor 0", "processor 0"]

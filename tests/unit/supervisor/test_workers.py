@@ -1,0 +1,75 @@
+"""How a worker died is read before it is reaped; successors of short lives wait."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from mpbroker.supervisor.process_types import ProcessPlan, process_type
+from mpbroker.supervisor.workers import FREE_SHORT_LIVES, MAX_DELAY_S, Worker, Workers
+
+PLAN = ProcessPlan(process_type("handler"), 1)
+
+
+def _running(code):
+    process = subprocess.Popen([sys.executable, "-c", code])
+    worker = Worker(PLAN)
+    worker.started(process.pid, os.pidfd_open(process.pid))
+    return process, worker
+
+
+def _death(worker):
+    os.waitid(os.P_PIDFD, worker.pidfd, os.WEXITED | os.WNOWAIT)
+    return worker.look()
+
+
+@pytest.mark.parametrize(("code", "number", "exit_code", "is_fault"), [
+    ("raise SystemExit(0)", 0, 0, False),
+    ("raise SystemExit(2)", 0, 2, False),
+    ("import os; os.kill(os.getpid(), 9)", signal.SIGKILL, -1, False),
+    ("import os; os.kill(os.getpid(), 15)", signal.SIGTERM, -1, False),
+    ("import os; os.kill(os.getpid(), 11)", signal.SIGSEGV, -1, True),
+    ("import os; os.kill(os.getpid(), 7)", signal.SIGBUS, -1, True),
+    ("import os; os.abort()", signal.SIGABRT, -1, True),
+    ("import os; os.kill(os.getpid(), 4)", signal.SIGILL, -1, True),
+    ("import os; os.kill(os.getpid(), 8)", signal.SIGFPE, -1, True),
+])
+def test_a_death_is_read_then_reaped(code, number, exit_code, is_fault):
+    process, worker = _running(f"import resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0)); {code}")
+    death = _death(worker)
+    assert (death.signal, death.exit_code, death.is_fault, death.pid) == (number, exit_code, is_fault, process.pid)
+    assert os.path.exists(f"/proc/{process.pid}"), "not reaped yet: nobody else can have the pid"
+    worker.reap()
+    assert not worker.alive and not os.path.exists(f"/proc/{process.pid}")
+    process.returncode = 0  # reaped by us
+
+
+def test_the_living_have_no_death():
+    process, worker = _running("import time; time.sleep(60)")
+    assert worker.look() is None and worker.alive
+    worker.kill(signal.SIGKILL)
+    assert _death(worker).signal == signal.SIGKILL
+    worker.kill(signal.SIGTERM)
+    worker.reap()
+    process.returncode = 0
+
+
+def test_successors_of_short_lives_wait_longer_and_longer():
+    worker = Worker(PLAN)
+    delays = []
+    for _ in range(FREE_SHORT_LIVES + 10):
+        worker.started(0, -1)
+        delays.append(worker.plan_restart())
+    assert delays[:FREE_SHORT_LIVES] == [0.0] * FREE_SHORT_LIVES
+    assert delays[FREE_SHORT_LIVES] > 0 and delays == sorted(delays) and delays[-1] == MAX_DELAY_S
+
+
+def test_due_successors_are_found():
+    workers = Workers([PLAN, ProcessPlan(process_type("handler"), 2)])
+    assert workers.due() == [] and workers.next_due_s() is None
+    workers.all[0].plan_restart()
+    assert workers.due() == [workers.all[0]] and workers.next_due_s() == 0.0
+    workers.forget_restarts()
+    assert workers.due() == []
