@@ -16,5 +16,6 @@ fuzz: install
 	$(MAKE) -s -C native test SAN=address ONLY=record_batch ARGS=10000000
 docs: install
 	$(PY) -m mpbroker.config.document
+	$(PY) -m mpbroker.server.api_document
 clean:
 	rm -rf $(VENV) build native/build *.egg-info mpbroker/_native*.so

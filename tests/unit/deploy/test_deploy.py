@@ -60,6 +60,12 @@ def test_the_image_runs_the_broker_as_process_one_without_root():
     assert _all("STOPSIGNAL") == ["SIGTERM"] and _all("EXPOSE") == ["9092"]
 
 
+def test_the_image_asks_the_broker_it_starts_how_it_is():
+    (check,) = _all("HEALTHCHECK")
+    arguments = _parse(json.loads(check.partition("CMD")[2]))
+    assert arguments.data_dir == _settings()["KAFKA_LOG_DIRS"] == _all("VOLUME")[-1]
+
+
 def test_the_images_environment_is_a_configuration():
     config = load_broker_config(None, environ=_settings())
     assert config.data_dir == _all("VOLUME")[-1] and not config.warnings
