@@ -73,7 +73,7 @@ struct mpb_segment_header { /* one page */
     mpb_atomic64 fill_counter;        /* source of fill numbers, never reused within a boot */
     mpb_atomic64 segment_counter;     /* spare source of unique numbers (files, commands) */
     mpb_atomic32 state;               /* enum mpb_broker_state */
-    uint32_t unused0;
+    mpb_atomic32 offline_log_dirs;    /* one bit per log.dirs entry: an I/O error there, never cleared while we run */
     uint32_t plane_bound[2];          /* requests a plane holds over all its classes: data, control */
     uint32_t plane_classes[2];        /* class rings in use, 1 .. MPB_CLASS_REQUEUED */
     struct mpb_region regions[MPB_MAX_REGIONS];
@@ -324,31 +324,28 @@ struct mpb_partition_copy {
 };
 _Static_assert(sizeof(struct mpb_partition_copy) == 160, "partition copy");
 
-enum mpb_intent_kind { MPB_INTENT_NONE = 0, MPB_INTENT_APPEND = 1, MPB_INTENT_ROLL = 2, MPB_INTENT_TRUNCATE = 3,
-                       MPB_INTENT_RETAIN = 4, MPB_INTENT_SNAPSHOT = 5 };
+enum mpb_intent_kind { MPB_INTENT_NONE = 0, MPB_INTENT_APPEND = 1, MPB_INTENT_ROLL = 2, MPB_INTENT_TRUNCATE = 3 };
 
 struct mpb_intent { /* `word` = kind 8 | process slot 24, stored last and cleared first (rule 5) */
     mpb_atomic64 word;
     uint64_t fill_number;
     uint64_t target;      /* selector value this operation commits with */
-    uint32_t entry;
+    uint32_t entry;       /* all ones: no request entry waits for the result */
     uint32_t cell;
-    int64_t base_offset;
+    int64_t base_offset;  /* APPEND: of the batch; ROLL: of the new segment */
     uint64_t position;
     uint32_t length;
-    uint32_t index_bytes; /* before the operation */
+    uint32_t producer_row; /* + 1; 0: no producer state to keep */
     int64_t producer_id;
     int32_t first_sequence;
     int32_t last_sequence;
-    uint32_t producer_row; /* + 1 */
     int16_t producer_epoch;
-    uint16_t producer_new; /* the row was taken for this append */
+    uint16_t unused0;
+    uint32_t unused1;
     int64_t last_offset;
-    int64_t timestamp_ms;
-    int64_t append_time_ms;
-    uint32_t time_index_bytes;
-    uint32_t unused0;
-    uint64_t unused[4];
+    int64_t timestamp_ms; /* largest of the batch */
+    int64_t append_time_ms; /* for the answer: -1 unless the topic uses LogAppendTime */
+    uint64_t unused[5];
 };
 _Static_assert(sizeof(struct mpb_intent) == 144, "intent");
 
@@ -367,14 +364,14 @@ struct mpb_partition { /* 1,280 bytes */
     mpb_atomic64 flushed_offset;  /* everything below is on disk (log keeper) */
     mpb_atomic64 watchers;        /* handlers with a parked request on this partition; swapped to 0 by who moves an end */
     pthread_mutex_t lock;         /* robust, process-shared; at most one held at a time (rule 15) */
-    uint8_t unused0[32];
+    mpb_atomic32 lock_made;       /* 1 from the row's first use on: a lock is initialised once and never again */
+    uint8_t unused0[28];
     mpb_atomic64 selector;        /* counts up; low bit: the copy in force */
     uint8_t unused1[56];
     struct mpb_partition_copy copy[2];
     struct mpb_intent intent;
     mpb_atomic32 producer_chain[MPB_PRODUCER_CHAINS]; /* producer row + 1, by producer id modulo chains */
-    mpb_atomic32 producer_count;
-    uint32_t unused2;
+    uint64_t unused2;
     mpb_atomic64 last_snapshot_offset;
     char dir[256];                /* "topic-0" */
     uint8_t unused3[288];
@@ -382,16 +379,27 @@ struct mpb_partition { /* 1,280 bytes */
 _Static_assert(sizeof(struct mpb_partition) == 1280, "partition row");
 
 
-struct mpb_producer_batch { int32_t first_sequence, last_sequence; int64_t base_offset, last_offset, timestamp_ms; };
+struct mpb_producer_batch {
+    int64_t base_offset;
+    int64_t timestamp_ms; /* largest of the batch */
+    int32_t first_sequence;
+    int32_t last_sequence;
+    int32_t last_offset_delta;
+    int16_t epoch;
+    uint16_t unused;
+};
+_Static_assert(sizeof(struct mpb_producer_batch) == 32, "kept batch");
+
+/* One producer id in one partition. Six places so that the place being overwritten is never one of the five kept. */
+#define MPB_PRODUCER_RING 6
 struct mpb_producer { /* 256 bytes; owned under its partition's lock once `owner` names the partition */
-    mpb_atomic64 owner;        /* partition ordinal + 1 (32 bits low), 0: free; taken by CAS */
+    mpb_atomic64 owner;        /* partition ordinal + 1, 0: free; taken by CAS */
     int64_t producer_id;
     mpb_atomic32 next;         /* producer row + 1 in the chain */
-    int16_t epoch;
-    uint16_t unused0;
+    mpb_atomic32 rebuild;      /* 1: a truncation emptied it, the log is read again for it */
     mpb_atomic64 count;        /* batches ever kept, stored last (rule 7): newest is ring[(count - 1) % 6] */
-    struct mpb_producer_batch ring[6];
-    uint8_t unused[256 - 32 - 6 * 32];
+    struct mpb_producer_batch ring[MPB_PRODUCER_RING];
+    uint8_t unused[256 - 32 - MPB_PRODUCER_RING * 32];
 };
 _Static_assert(sizeof(struct mpb_producer) == 256, "producer row");
 

@@ -13,6 +13,7 @@ static int module_exec(PyObject *module)
 const mpb_binder mpb_binders[] = {
     mpb_add_record,
     mpb_add_codec,
+    mpb_add_log,
     mpb_add_scan,
     mpb_add_trace,
     mpb_add_process,

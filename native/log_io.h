@@ -1,0 +1,32 @@
+/* Whole writes at a position, and the few other calls an append makes on files. Returns 0 or a negative errno. In test
+ * builds a fault hook sees every call first: it can fail it, or let a write stop after some bytes and kill the process
+ * (the crash point append.log_torn(n)). The thread that holds the partition's lock makes these calls itself (rule 16). */
+#ifndef MPB_LOG_IO_H
+#define MPB_LOG_IO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum mpb_io_call { MPB_IO_WRITE, MPB_IO_TRUNCATE, MPB_IO_OPEN, MPB_IO_UNLINK, MPB_IO_SYNC };
+
+int mpb_io_write(int fd, const void *bytes, size_t length, uint64_t position);
+/* Writes `head` and then `tail`, both whole. */
+int mpb_io_write_two(int fd, const void *head, size_t head_length, const void *tail, size_t tail_length,
+                     uint64_t position);
+int mpb_io_truncate(int fd, uint64_t length);
+/* Returns a descriptor or a negative errno. */
+int mpb_io_open(int dir_fd, const char *path, int flags);
+/* A file that is not there counts as removed. */
+int mpb_io_unlink(int dir_fd, const char *path);
+int mpb_io_sync(int fd, bool data_only);
+/* Reads until `length` bytes or the end of the file; returns the bytes read or a negative errno. */
+int64_t mpb_io_read(int fd, void *bytes, size_t length, uint64_t position);
+
+#ifdef MPB_INJECT
+/* Returns 0 to go on or a positive errno to fail. For a write, *limit may be lowered: that many bytes are written and
+ * the process is killed. */
+extern int (*mpb_io_fault)(enum mpb_io_call call, size_t *limit);
+#endif
+
+#endif
