@@ -47,10 +47,10 @@ static bool wake_one(struct mpb_core *core, uint64_t candidates, uint32_t self)
     return false;
 }
 
-void mpb_ring_data_handler(struct mpb_core *core, uint32_t self)
+bool mpb_ring_data_handler(struct mpb_core *core, uint32_t self)
 {
     mpb_fence_full();
-    wake_one(core, ~mpb_reserved_mask(core), self);
+    return wake_one(core, ~mpb_reserved_mask(core), self);
 }
 
 void mpb_ring_control_handler(struct mpb_core *core, uint32_t self)

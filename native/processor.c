@@ -156,11 +156,20 @@ static int64_t push(struct mpb_processor *p, uint32_t index)
         }
     }
     MPB_CRASH(p->core, "processor.pushed");
-    if (plane == MPB_PLANE_CONTROL)
-        mpb_ring_control_handler(p->core, p->slot);
-    else
-        mpb_ring_data_handler(p->core, p->slot);
+    p->unrung[plane]++;
+    if (!p->batching)
+        mpb_processor_ring(p);
     return index;
+}
+
+void mpb_processor_ring(struct mpb_processor *p)
+{
+    for (; p->unrung[MPB_PLANE_CONTROL] > 0; p->unrung[MPB_PLANE_CONTROL]--)
+        mpb_ring_control_handler(p->core, p->slot);
+    for (; p->unrung[MPB_PLANE_DATA] > 0; p->unrung[MPB_PLANE_DATA]--)
+        if (!mpb_ring_data_handler(p->core, p->slot))
+            break; /* nobody sleeps: whoever is awake looks at the ring before it does */
+    p->unrung[MPB_PLANE_DATA] = 0;
 }
 
 int64_t mpb_submit(struct mpb_processor *p, const struct mpb_submission *s)

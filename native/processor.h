@@ -18,6 +18,8 @@ struct mpb_processor { /* private */
     uint32_t free_count;
     uint32_t parked;        /* the entry of the last MPB_PLANE_FULL */
     uint64_t queued_bytes;
+    uint32_t unrung[2];     /* pushes by plane that no handler was woken for yet */
+    bool batching;          /* wake handlers in mpb_processor_ring only, once per turn instead of once per push */
     struct mpb_arena arena;
     struct mpb_lane *lane;
 };
@@ -39,6 +41,9 @@ void mpb_processor_rebuild(struct mpb_processor *p);
 /* Entry index, or a negative code. MPB_PLANE_FULL: the entry `p->parked` stays filled, waits for _retry. */
 int64_t mpb_submit(struct mpb_processor *p, const struct mpb_submission *s);
 int64_t mpb_retry(struct mpb_processor *p, uint32_t entry);
+/* Wakes as many sleeping handlers as there were pushes since the last call. A processor that dies before it leaves the
+ * pushes for the ringing of its recovery. */
+void mpb_processor_ring(struct mpb_processor *p);
 /* Gives up a parked entry (its connection is gone). False: it is not one. */
 bool mpb_abandon(struct mpb_processor *p, uint32_t entry);
 

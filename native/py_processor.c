@@ -65,36 +65,39 @@ static void processor_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-static bool parse_submission(PyObject *args, PyObject *kwargs, Py_buffer *frame, struct mpb_submission *s)
+/* Integer arguments of the two calls made for every request: positional, because parsing names costs more than they do. */
+static bool numbers(PyObject *const *args, Py_ssize_t n, unsigned long long *values)
 {
-    static char *names[] = {"plane", "connection", "connection_generation", "listener", "frame", "t0_ns",
-                            "frame_done_ns", "client_hash", NULL};
-    unsigned long long t0_ns, frame_done_ns = 0;
-    unsigned int client_hash = UINT32_MAX;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "IIIIy*K|KI", names, &s->plane, &s->connection,
-                                     &s->connection_generation, &s->listener, frame, &t0_ns, &frame_done_ns,
-                                     &client_hash))
-        return false;
-    if (s->plane > MPB_PLANE_CONTROL || frame->len > INT32_MAX) {
-        PyBuffer_Release(frame);
-        PyErr_SetString(PyExc_ValueError, "plane is 0 (data) or 1 (control), a frame at most 2 GiB");
-        return false;
-    }
-    s->frame = frame->buf;
-    s->length = (uint32_t)frame->len;
-    s->offset = MPB_PAYLOAD_INLINE;
-    s->t0_ns = t0_ns;
-    s->frame_done_ns = frame_done_ns ? frame_done_ns : t0_ns;
-    s->client_hash = client_hash;
-    return true;
+    for (Py_ssize_t i = 0; i < n; i++)
+        values[i] = PyLong_AsUnsignedLongLong(args[i]);
+    return !PyErr_Occurred();
 }
 
-static PyObject *processor_submit(PyObject *object, PyObject *args, PyObject *kwargs)
+static PyObject *processor_submit(PyObject *object, PyObject *const *args, Py_ssize_t n)
 {
-    struct mpb_submission s;
+    unsigned long long route[4], times[3] = {0, 0, UINT32_MAX};
+    struct mpb_submission s = {.offset = MPB_PAYLOAD_INLINE};
     Py_buffer frame;
-    if (!parse_submission(args, kwargs, &frame, &s))
+    if (n < 6 || n > 8)
+        return PyErr_Format(PyExc_TypeError, "submit takes 6 to 8 arguments, not %zd", n);
+    if (!numbers(args, 4, route) || !numbers(args + 5, n - 5, times))
         return NULL;
+    if (PyObject_GetBuffer(args[4], &frame, PyBUF_SIMPLE) < 0)
+        return NULL;
+    if (route[0] > MPB_PLANE_CONTROL || frame.len > INT32_MAX) {
+        PyBuffer_Release(&frame);
+        PyErr_SetString(PyExc_ValueError, "plane is 0 (data) or 1 (control), a frame at most 2 GiB");
+        return NULL;
+    }
+    s.plane = (uint32_t)route[0];
+    s.connection = (uint32_t)route[1];
+    s.connection_generation = (uint32_t)route[2];
+    s.listener = (uint32_t)route[3];
+    s.frame = frame.buf;
+    s.length = (uint32_t)frame.len;
+    s.t0_ns = times[0];
+    s.frame_done_ns = times[1] ? times[1] : times[0];
+    s.client_hash = (uint32_t)times[2];
     int64_t result = mpb_submit(PORT(object), &s);
     PyBuffer_Release(&frame);
     return PyLong_FromLongLong(result);
@@ -218,16 +221,22 @@ static PyObject *processor_collect(PyObject *object, PyObject *arg)
     return list;
 }
 
-static PyObject *processor_sent(PyObject *object, PyObject *args, PyObject *kwargs)
+static PyObject *processor_sent(PyObject *object, PyObject *const *args, Py_ssize_t n)
 {
-    static char *names[] = {"entry", "send_start_ns", "aborted", NULL};
-    unsigned int entry;
-    unsigned long long send_start_ns = 0;
-    int aborted = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "I|Kp", names, &entry, &send_start_ns, &aborted))
+    unsigned long long values[3] = {0, 0, 0};
+    if (n < 1 || n > 3)
+        return PyErr_Format(PyExc_TypeError, "sent takes 1 to 3 arguments, not %zd", n);
+    if (!numbers(args, n, values))
         return NULL;
-    if (!mpb_sent(PORT(object), entry, send_start_ns, aborted))
-        return PyErr_Format(PyExc_ValueError, "entry %u is not being sent", entry);
+    if (!mpb_sent(PORT(object), (uint32_t)values[0], values[1], values[2] != 0))
+        return PyErr_Format(PyExc_ValueError, "entry %llu is not being sent", values[0]);
+    Py_RETURN_NONE;
+}
+
+static PyObject *processor_ring(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    mpb_processor_ring(PORT(object));
     Py_RETURN_NONE;
 }
 
@@ -283,8 +292,23 @@ static PyObject *processor_get(PyObject *object, void *which)
     return PyLong_FromUnsignedLong(which ? PORT(object)->parked : PORT(object)->index);
 }
 
+static PyObject *processor_get_batching(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(PORT(object)->batching);
+}
+
+static int processor_set_batching(PyObject *object, PyObject *value, void *unused)
+{
+    (void)unused;
+    int on = value ? PyObject_IsTrue(value) : 0;
+    if (on >= 0)
+        PORT(object)->batching = on;
+    return on < 0 ? -1 : 0;
+}
+
 static PyMethodDef processor_methods[] = {
-    {"submit", (PyCFunction)(void (*)(void))processor_submit, METH_VARARGS | METH_KEYWORDS,
+    {"submit", (PyCFunction)(void (*)(void))processor_submit, METH_FASTCALL,
      "submit(plane, connection, connection_generation, listener, frame, t0_ns, frame_done_ns=t0_ns, client_hash=None)"
      " -> entry, or NO_ENTRY, NO_SPACE, REFUSED, POISON, or PLANE_FULL: then `parked_entry` waits for retry().\n"
      "frame: without its 4-byte length. t0_ns 0: not traced."},
@@ -297,7 +321,8 @@ static PyMethodDef processor_methods[] = {
     {"abandon", processor_abandon, METH_O, "abandon(entry): gives up a parked entry; False if it is not one"},
     {"collect", processor_collect, METH_O,
      "collect(max) -> [(entry, connection, connection_generation, answer kind, bytes or memoryview or None)]"},
-    {"sent", (PyCFunction)(void (*)(void))processor_sent, METH_VARARGS | METH_KEYWORDS,
+    {"ring", processor_ring, METH_NOARGS, "ring(): with `batching`, wakes handlers for what was submitted since"},
+    {"sent", (PyCFunction)(void (*)(void))processor_sent, METH_FASTCALL,
      "sent(entry, send_start_ns=0, aborted=False): the entry, its trace record and its bytes are done"},
     {"prepare_sleep", processor_prepare_sleep, METH_NOARGS,
      "prepare_sleep() -> True: block in epoll now, the eventfd rings; False: answers are waiting"},
@@ -312,6 +337,7 @@ static PyMethodDef processor_methods[] = {
 static PyGetSetDef processor_getset[] = {
     {"index", processor_get, NULL, NULL, (void *)0},
     {"parked_entry", processor_get, NULL, "entry of the last PLANE_FULL", (void *)1},
+    {"batching", processor_get_batching, processor_set_batching, "submit and retry wake nobody, ring() does", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

@@ -130,8 +130,8 @@ class MemoryStore:
         """End it: its keys disappear in one transaction."""
         self._own()
         if session.id in self._sessions:
-            bound = [Delete(entry.key) for entry in self._data.values() if entry.session == session.id]
-            self.txn([], sorted(bound, key=lambda op: op.key), tag="session_close")
+            bound = sorted(entry.key for entry in self._data.values() if entry.session == session.id)
+            self.txn([], [Delete(key) for key in bound], tag="session_close")
             self._sessions.discard(session.id)
 
     def health(self) -> Health:

@@ -34,8 +34,8 @@ class KafkaChannel:
 
     __slots__ = ("socket", "fd", "number", "generation", "address", "buffer", "position", "readable",
                  "hung_up", "mute_state", "last_active_ns", "first_ns", "later_ns", "frame_started_ns",
-                 "frame_bytes_seen", "large_offset", "large_view", "large_filled", "out_view", "out_entry",
-                 "out_started_ns", "close_after_send", "refused_frame", "scheduled", "closed")
+                 "frame_bytes_seen", "large_offset", "large_view", "large_filled", "held", "out_view",
+                 "out_entries", "out_count", "out_started_ns", "unmute_after_send", "close_after_send", "refused_frame", "scheduled", "closed")
 
     def __init__(self, connection: socket.socket, number: int, generation: int, address: bytes, now_ns: int) -> None:
         self.socket = connection
@@ -56,9 +56,12 @@ class KafkaChannel:
         self.large_offset = -1  # arena offset of the large frame under way
         self.large_view: memoryview | None = None
         self.large_filled = 0
-        self.out_view: memoryview | None = None  # what the kernel did not take yet of the answer under way
-        self.out_entry = -1
+        self.held: list[bytes | memoryview] = []  # answers not offered to the kernel yet
+        self.out_view: memoryview | None = None  # what the kernel did not take yet of the answers under way
+        self.out_entries: list[int] = []  # entries of the answers under way, then of those held
+        self.out_count = 0  # how many are under way
         self.out_started_ns = 0
+        self.unmute_after_send = False  # its request is answered; it is read again when the kernel has taken the answer
         self.close_after_send = False
         self.refused_frame: bytes | None = None  # a frame that waits because the request queue is full
         self.scheduled = False  # stands in the processor's list of connections to read
@@ -88,6 +91,11 @@ class KafkaChannel:
     def buffered(self) -> int:
         """Bytes received and not yet taken."""
         return len(self.buffer) - self.position
+
+    def has_frame(self) -> bool:
+        """Whether the next frame is in the buffer, or one that will be refused."""
+        have = len(self.buffer) - self.position - 4
+        return have >= 0 and unpack_length(self.buffer, self.position)[0] <= have
 
     def take_frame(self, max_bytes: int) -> bytes | None:
         """The next whole frame without its length, None when it is not all here. Raises InvalidReceive."""

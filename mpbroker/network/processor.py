@@ -14,7 +14,8 @@ from collections import deque
 from struct import Struct
 
 from mpbroker.channel.processor_port import (
-    ANSWER_CLOSE,
+    ANSWER_EXTENT,
+    ANSWER_INLINE,
     ANSWER_NONE,
     NO_ENTRY,
     NO_SPACE,
@@ -24,6 +25,7 @@ from mpbroker.channel.processor_port import (
     ProcessorPort,
 )
 from mpbroker.config.broker_config import BrokerConfig
+from mpbroker.network.answer_sender import AnswerSender
 from mpbroker.network.connection_quotas import UNLIMITED
 from mpbroker.network.connection_table import ConnectionTable
 from mpbroker.network.fd_passing import address_text
@@ -80,6 +82,8 @@ class Processor:
         self._plane = 1 if self._listener.control else 0
         self._eventfd = ctx.eventfds[ctx.index]
         self._port = ProcessorPort(ctx.core, ctx.index, self._eventfd, self._lane())
+        self._port.batching = True  # handlers are woken once a turn, not once a request
+        self._sender = AnswerSender(self._port, self._close)
         self._versions = ctx.api_versions
         self._max_request_bytes = ctx.config.socket_request_max_bytes
         self._connections = ConnectionTable(ctx.incarnation)
@@ -118,6 +122,8 @@ class Processor:
         if now_ns >= self._housekeeping_ns:
             self._housekeeping(now_ns)
         busy = answered or self._new_connections or (self._scheduled and self._may_read())
+        self._sender.end_turn(not busy)
+        self._port.ring()
         self._poll(0 if busy else timeout_ms)
 
     def drain(self, timeout_ms: int) -> None:
@@ -125,14 +131,16 @@ class Processor:
         self._draining = True
         deadline_ns = _now_ns() + timeout_ms * 1_000_000
         while self._in_flight() and _now_ns() < deadline_ns:
-            if not self._process_new_responses():
+            idle = not self._process_new_responses()
+            self._sender.end_turn(True)
+            if idle:
                 self._poll(20)
             self._row.beat()
         for channel in list(self._by_fd.values()):
             self._close(channel)
 
     def _in_flight(self) -> bool:
-        return any(channel.mute_state is not _NOT_MUTED or channel.out_view is not None
+        return any(channel.mute_state is not _NOT_MUTED or channel.out_entries
                    for channel in self._by_fd.values())
 
     # ---- answers
@@ -144,61 +152,52 @@ class Processor:
         answers = self._port.collect(MAX_ANSWERS_PER_TURN)
         if not answers:
             return 0
-        find = self._connections.find
-        for entry, number, generation, kind, view in answers:
-            channel = find(number, generation)
-            if channel is None:
+        by_number, count = self._connections.by_number, len(self._connections.by_number)
+        for entry, number, generation, kind, data in answers:
+            channel = by_number[number] if number < count else None
+            if channel is None or channel.generation != generation:
                 self._port.sent(entry, 0, True)
                 self._count(Counter.ANSWERS_WITHOUT_CONNECTION)
+            elif kind == ANSWER_INLINE or kind == ANSWER_EXTENT:
+                self._answer(channel, entry, data, kind == ANSWER_INLINE and channel.has_frame())
             elif kind == ANSWER_NONE:
                 self._port.sent(entry, _now_ns())
                 self._unmute(channel)
-            elif view is None:
-                self._port.sent(entry, _now_ns())
-                self._close(channel)
             else:
-                self._send(channel, entry, view, kind == ANSWER_CLOSE)
+                self._answer_and_close(channel, entry, data)
         return len(answers)
 
-    def _send(self, channel: KafkaChannel, entry: int, view: bytes | memoryview, close_after: bool) -> None:
-        started_ns = _now_ns()
+    def _answer(self, channel: KafkaChannel, entry: int, data: bytes | memoryview, hold: bool) -> None:
         try:
-            taken = channel.send(view)
+            if self._sender.answer(channel, entry, data, hold):
+                self._unmute(channel)
+            else:
+                channel.unmute_after_send = True
         except ConnectionLost:
-            self._port.sent(entry, started_ns, True)
+            self._close(channel)
+
+    def _answer_and_close(self, channel: KafkaChannel, entry: int, data: bytes | memoryview | None) -> None:
+        if data is None:
+            self._port.sent(entry, _now_ns())
             self._close(channel)
             return
-        channel.close_after_send = close_after
-        if taken == len(view):
-            self._port.sent(entry, started_ns)
-            self._answered(channel, started_ns)
-        else:
-            channel.out_view, channel.out_entry, channel.out_started_ns = (
-                memoryview(view)[taken:], entry, started_ns)
+        channel.close_after_send = True
+        try:
+            if self._sender.answer(channel, entry, data, False):
+                self._close(channel)
+        except ConnectionLost:
+            self._close(channel)
 
     def _continue_send(self, channel: KafkaChannel) -> None:
-        view = channel.out_view
-        assert view is not None
         try:
-            taken = channel.send(view)
+            complete = self._sender.go_on(channel)
         except ConnectionLost:
             self._close(channel)
             return
-        now_ns = _now_ns()
-        if taken < len(view):
-            channel.out_view = view[taken:]
-            if taken:
-                channel.last_active_ns = now_ns
-            return
-        entry, channel.out_view, channel.out_entry = channel.out_entry, None, -1
-        self._port.sent(entry, channel.out_started_ns)
-        self._answered(channel, now_ns)
-
-    def _answered(self, channel: KafkaChannel, now_ns: int) -> None:
-        channel.last_active_ns = now_ns
-        if channel.close_after_send:
+        if complete and channel.close_after_send:
             self._close(channel)
-        else:
+        elif complete and channel.unmute_after_send:
+            channel.unmute_after_send = False
             self._unmute(channel)
 
     def _unmute(self, channel: KafkaChannel) -> None:
@@ -392,9 +391,7 @@ class Processor:
         if channel.closed:
             return
         self._connections.remove(channel)
-        if channel.out_view is not None:
-            channel.out_view = None
-            self._port.sent(channel.out_entry, channel.out_started_ns, True)
+        self._sender.give_up(channel)
         if channel.large_view is not None:
             self._port.release_reserved(channel.end_large())
         channel.refused_frame = None
@@ -463,7 +460,7 @@ class Processor:
 
     def _close_stuck(self, now_ns: int) -> None:
         """Requests find no room: let go of answers that a client has not taken for 30 s."""
-        for channel in [each for each in self._by_fd.values() if each.out_view is not None]:
+        for channel in [each for each in self._by_fd.values() if each.out_entries]:
             if now_ns - channel.last_active_ns > STUCK_ANSWER_NS:
                 self._refuse(channel, Counter.ANSWERS_STUCK, "answer_not_taken", "the client does not read")
 

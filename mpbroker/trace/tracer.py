@@ -14,6 +14,8 @@ from typing import Any
 
 from mpbroker import __version__
 from mpbroker.protocol.api_keys import API_NAMES
+from mpbroker.shm.process_table import ProcessState
+from mpbroker.shm.waits import WaitName
 from mpbroker.trace import lane, manifest, record, retention
 from mpbroker.trace.lane_drain import LaneDrain, Limits, Origin, recover_directory
 from mpbroker.trace.record import TraceRecord
@@ -22,8 +24,6 @@ BUSY_PAUSE_MS, IDLE_PAUSE_MS = 50, 200
 RETENTION_MS = 60_000
 PROCESSES_MS = 1000
 MAX_SLOTS = 128
-_WAIT_SERVICE = 4  # named in mpbroker/shm/waits.py
-_STOPPING = 4
 _NS_PER_MS = 1_000_000
 
 
@@ -35,7 +35,7 @@ def main(ctx: Any) -> None:
         while not ctx.stop_requested() and not ctx.supervisor_gone():
             tracer.turn()
             tracer.pause()
-        ctx.process_row.state = _STOPPING
+        ctx.process_row.state = ProcessState.STOPPING
         tracer.finish()
     finally:
         if ctx.supervisor_gone():
@@ -98,7 +98,7 @@ class Tracer:
 
     def pause(self) -> None:
         """Sleep until the next drain is due or a signal comes."""
-        self._row.wait = _WAIT_SERVICE
+        self._row.wait = WaitName.TRACE_FLUSH
         if self._poll.poll(self._pause_ms):
             self._ctx.drain_wakeups()
         self._row.wait = 0

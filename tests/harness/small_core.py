@@ -26,10 +26,17 @@ class SmallCore:
         self.core = _native.Core(core, page, arena)
         self._partitions = next(region for region in layout.core_regions(plan)[0] if region.name == "partitions")
 
-    def partition(self, ordinal: int, topic_id: bytes, partition: int, flags: int = 3, topic_row: int = 0) -> None:
+    def _base(self, ordinal: int) -> int:
+        return self._partitions.offset + ordinal * self._partitions.stride
+
+    def set_flags(self, ordinal: int, flags: int) -> None:
+        """Store a partition row's flags."""
+        struct.pack_into("<I", self.memory[0], self._base(ordinal), flags)
+
+    def partition(self, ordinal: int, topic_id: bytes, partition: int, flags: int = 3, topic_row: int = 0,
+                  directory: str = "t-0") -> None:
         """Make the row one of a partition (flags 3: exists and online)."""
-        base = self._partitions.offset + ordinal * self._partitions.stride
-        name = b"t-%d" % partition
+        base, name = self._base(ordinal), directory.encode()
         next_ordinal = WHO.unpack_from(self.memory[0], base)[4]
         WHO.pack_into(self.memory[0], base, flags, topic_row, partition, 0, next_ordinal, len(name), topic_id)
         self.memory[0][base + DIR_OFFSET : base + DIR_OFFSET + len(name)] = name

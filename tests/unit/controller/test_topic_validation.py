@@ -14,6 +14,7 @@ from mpbroker.controller.topic_validation import (
 from mpbroker.metadata.commands import NewTopic, PartitionCount
 
 DEFAULTS = Defaults(num_partitions=4, replication_factor=1)
+LONG = "a" * 250
 ODD = "contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
 
 
@@ -23,7 +24,7 @@ ODD = "contains one or more characters other than ASCII alphanumerics, '.', '_' 
         ("", 17, "Topic name is invalid: the empty string is not allowed"),
         (".", 17, "Topic name is invalid: '.' is not allowed"),
         ("..", 17, "Topic name is invalid: '..' is not allowed"),
-        ("a" * 250, 17, f"Topic name is invalid: the length of '{'a' * 250}' is longer than the max allowed length 249"),
+        (LONG, 17, f"Topic name is invalid: the length of '{LONG}' is longer than the max allowed length 249"),
         ("a b", 17, f"Topic name is invalid: 'a b' {ODD}"),
         ("ä", 17, f"Topic name is invalid: 'ä' {ODD}"),
         ("a/b", 17, f"Topic name is invalid: 'a/b' {ODD}"),

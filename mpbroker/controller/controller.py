@@ -1,0 +1,145 @@
+"""The controller process: takes commands of request handlers, one at a time, and carries them out.
+
+The only writer of topics, topic settings and producer-id blocks. At start it makes shared memory and directories agree
+with the store (controller_recovery), then it serves. A command that fails for a reason of our own is answered with
+error -1 and everything is read again from the store; if even that fails the process ends and its successor starts over.
+"""
+
+import os
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from mpbroker.config.topic_config import effective
+from mpbroker.controller.controller_recovery import ControllerRecovery
+from mpbroker.controller.controller_store import ControllerStore
+from mpbroker.controller.partition_logs import PartitionLogs
+from mpbroker.controller.partition_rows import PartitionRows
+from mpbroker.controller.topic_deletion import TopicDeletions
+from mpbroker.controller.topic_manager import TopicManager
+from mpbroker.controller.topic_validation import Defaults
+from mpbroker.errors import ErrorCode
+from mpbroker.metadata.commands import (
+    AllocateProducerIds,
+    Answer,
+    Command,
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    Failed,
+    ProducerIds,
+    TopicResult,
+    TopicResults,
+    decode_command,
+    encode_answer,
+)
+from mpbroker.metadata.metadata_snapshot import MetadataSnapshot
+
+WAIT_MS: Final = 500
+STORE_FILE: Final = "metadata.db"
+
+
+class Controller:
+    """Everything the controller does, without its loop.
+
+    `new_id()`: 16 random bytes; `count(name)`: a counter; `crash_point(name)`: where tests kill it.
+    """
+
+    def __init__(self, *, core: Any, config: Any, store: ControllerStore, logs: PartitionLogs,
+                 now_ms: Callable[[], int], new_id: Callable[[], bytes], log: Any, count: Callable[[str], Any],
+                 crash_point: Callable[[str], Any]) -> None:
+        self._crash_point = crash_point
+        self._config = config
+        self._store = store
+        self._logs = logs
+        self._now_ms = now_ms
+        self._new_id = new_id
+        self._log = log
+        self._count = count
+        self._snapshot = MetadataSnapshot(core)
+        self._rows = PartitionRows(core)
+        self._deletions = TopicDeletions(store, self._snapshot, self._rows, logs, crash_point, log)
+
+    def recover(self) -> None:
+        """Make everything agree with the store; before the first command, and after a failure."""
+        recovery = ControllerRecovery(
+            store=self._store, snapshot=self._snapshot, rows=self._rows, logs=self._logs, deletions=self._deletions,
+            settings_of=lambda configs: effective(configs, self._config), log=self._log, crash_point=self._crash_point)
+        self._topics = TopicManager(
+            context=recovery.run(), store=self._store, snapshot=self._snapshot, rows=self._rows, logs=self._logs,
+            deletions=self._deletions, brokers=[self._config.node_id], new_id=self._new_id, now_ms=self._now_ms,
+            crash_point=self._crash_point, count=self._count)
+
+    def use_config(self, config: Any) -> None:
+        """The broker's settings were read again."""
+        self._config = config
+
+    def execute(self, payload: bytes, operation: int) -> bytes:
+        """Carry out an encoded command and return the encoded answer; the first answer if it was carried out before."""
+        known = self._store.answer_of(operation)
+        if known is not None:
+            return known
+        try:
+            command = decode_command(payload)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return encode_answer(Failed(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
+        try:
+            return encode_answer(self._run(command, operation))
+        except Exception as error:  # whatever it was: the store says what is true now
+            self._log.exception("controller_command_failed", error, command=type(command).__name__)
+            self.recover()
+            known = self._store.answer_of(operation)
+            return known if known is not None else encode_answer(_failure(command))
+
+    def _run(self, command: Command, operation: int) -> Answer:
+        match command:
+            case CreateTopics():
+                defaults = Defaults(self._config.num_partitions, self._config.default_replication_factor)
+                return self._topics.create_topics(command, defaults, operation)
+            case CreatePartitions():
+                return self._topics.create_partitions(command, operation)
+            case DeleteTopics():
+                return self._topics.delete_topics(command, self._config.delete_topic_enable, operation)
+            case AllocateProducerIds():
+                return self._topics.allocate_producer_ids()
+
+    def tidy(self) -> None:
+        """Between commands: finish deletions that had to wait."""
+        if self._deletions.pending:
+            self._deletions.finish_all()
+
+
+def _failure(command: Command) -> Answer:
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
+    match command:
+        case AllocateProducerIds():
+            return ProducerIds(error_code=code)
+        case DeleteTopics(names):
+            pass
+        case CreateTopics(topics) | CreatePartitions(topics):
+            names = [topic.name for topic in topics]
+    return TopicResults([TopicResult(name, code) for name in dict.fromkeys(names)], code)
+
+
+def serve_one(controller: Controller, channel: Any, generation: Callable[[], int], wait_ms: int,
+              crash_point: Callable[[str], Any]) -> bool:
+    """Wait for a command and answer it; False: none came. The snapshot shows the change before the answer is given."""
+    claimed = channel.claim(wait_ms)
+    if claimed is None:
+        controller.tidy()
+        return False
+    number, operation, payload = claimed
+    answer = controller.execute(payload, operation)
+    crash_point("controller.answer_ready")
+    channel.complete(number, answer, generation())
+    crash_point("controller.answered")
+    return True
+
+
+def new_topic_id() -> bytes:
+    """A random id (UUID version 4)."""
+    raw = bytearray(os.urandom(16))
+    raw[6] = raw[6] & 0x0F | 0x40
+    raw[8] = raw[8] & 0x3F | 0x80
+    return bytes(raw)

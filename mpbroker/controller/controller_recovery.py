@@ -1,0 +1,154 @@
+"""Making shared memory and directories agree with the store: at every start of the controller, and after a failure.
+
+The store is right. After a start of the broker the tables are empty and every partition is loaded from its directory;
+after the mere restart of this process the rows are live, in use by others, and are left alone. Which of the two it is
+needs no asking: a live row is kept, a missing one is loaded if it has segments and created if it has none. Everything
+here may be done again after any interruption.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from mpbroker.config.topic_config import TopicSettings
+from mpbroker.controller.controller_context import ControllerContext, TopicState
+from mpbroker.controller.controller_store import ControllerStore
+from mpbroker.controller.partition_logs import LOG_DIR, PartitionLogs, PartitionToLoad, names_of
+from mpbroker.controller.partition_rows import PartitionRows
+from mpbroker.controller.topic_deletion import TopicDeletions
+from mpbroker.errors import KafkaError, MpbrokerError
+from mpbroker.log import partition_directory
+from mpbroker.log.partition_directory import STRAY_SUFFIX, FoundDirectory
+from mpbroker.metadata.metadata_snapshot import MetadataSnapshot
+
+Live = dict[bytes, dict[int, int]]  # topic id → partition → ordinal
+
+
+class TablesTooSmall(MpbrokerError):
+    """The store holds more than the tables in shared memory have room for: a setting was lowered."""
+
+
+class ControllerRecovery:
+    """One pass over everything. `settings_of(configs)`: the settings in force of a topic."""
+
+    def __init__(self, *, store: ControllerStore, snapshot: MetadataSnapshot, rows: PartitionRows, logs: PartitionLogs,
+                 deletions: TopicDeletions, settings_of: Callable[[dict[str, str]], TopicSettings], log: Any,
+                 crash_point: Callable[[str], Any]) -> None:
+        self._store = store
+        self._snapshot = snapshot
+        self._rows = rows
+        self._logs = logs
+        self._deletions = deletions
+        self._settings_of = settings_of
+        self._log = log
+        self._crash_point = crash_point
+
+    def run(self) -> ControllerContext:
+        """Returns the topics that exist, all of them shown. OSError: the data directory cannot be used."""
+        self._store.load_operations()
+        context = ControllerContext(self._store.load_topics())
+        live, shown = self._rows.recover(), self._snapshot.recover()
+        self._resume_deletions(live, shown)
+        for topic in context.by_id.values():
+            self._take_rows(topic, live.get(topic.id, {}), shown.pop(topic.id, None))
+        for row in shown.values():
+            self._snapshot.retire(row)
+            self._snapshot.release(row)
+        self._throw_away_unknown(context, live)
+        self._set_strays_aside(context)
+        self._fill_in(context, live)
+        for topic in context.by_id.values():
+            self._rows.link(topic.ordinals)
+            self._snapshot.publish(topic.row, topic.image())
+            self._crash_point("controller.topic_recovered")
+        self._snapshot.announce_all()
+        return context
+
+    def _resume_deletions(self, live: Live, shown: dict[bytes, int]) -> None:
+        self._deletions.pending.clear()
+        for record in self._store.load_deletions():
+            topic_id = bytes.fromhex(record.id)
+            self._deletions.add(record, shown.pop(topic_id, -1), list(live.pop(topic_id, {}).values()))
+        self._deletions.finish_all()
+
+    def _take_rows(self, topic: TopicState, live: dict[int, int], shown: int | None) -> None:
+        """Its topic row: the one that shows it, or else the one its partition rows name (that is never rewritten)."""
+        if shown is None:
+            named = {self._rows.who(ordinal).topic_row for ordinal in live.values()}
+            try:
+                shown = self._snapshot.reserve(min(named, default=None))
+            except IndexError:
+                raise TablesTooSmall("the topic table has no row left; raise mpbroker.max.topics") from None
+        topic.row = shown
+
+    def _throw_away_unknown(self, context: ControllerContext, live: Live) -> None:
+        """Partitions prepared by a predecessor that died before it could commit them."""
+        for topic_id, partitions in live.items():
+            topic = context.by_id.get(topic_id)
+            known = range(len(topic.replicas)) if topic else range(0)
+            for partition in sorted(set(partitions) - set(known)):
+                ordinal = partitions.pop(partition)
+                name = self._rows.who(ordinal).dir
+                error = self._logs.hide(ordinal)
+                if error:
+                    raise KafkaError(error, f"partition row {ordinal} ({name}) of an uncommitted topic")
+                self._crash_point("controller.unknown_hidden")
+                self._logs.retire(name, topic_id)
+                self._rows.release([ordinal])
+
+    def _set_strays_aside(self, context: ControllerContext) -> None:
+        """Directories that belong to no partition of the store: never thrown away unless they hold no record."""
+        for found in partition_directory.find_all(self._logs.data_dir):
+            topic = context.by_name.get(found.topic)
+            if topic and found.partition < len(topic.replicas) and found.topic_id in (topic.id, None):
+                continue
+            if found.topic not in self._deletions.pending:
+                self._set_aside(found)
+
+    def _set_aside(self, found: FoundDirectory) -> None:
+        empty = not partition_directory.log_bytes(self._logs.data_dir, found.name)
+        suffix = partition_directory.DELETE_SUFFIX if empty else STRAY_SUFFIX
+        unique = found.topic_id or bytes(16)
+        new_name = partition_directory.retire(self._logs.data_dir, found.name, unique, suffix)
+        self._crash_point("controller.stray_renamed")
+        self._log.warning("stray_directory", directory=found.name, renamed=new_name)
+
+    def _fill_in(self, context: ControllerContext, live: Live) -> None:
+        """Rows for partitions that have none: loaded from their segments, or created where there are none."""
+        to_load: list[PartitionToLoad] = []
+        for topic in context.by_id.values():
+            mine = live.get(topic.id, {})
+            topic.ordinals = []
+            names = names_of(topic.name, range(len(topic.replicas)))
+            settings = self._settings_of(topic.configs) if len(mine) < len(names) else None
+            for partition, name in enumerate(names):
+                ordinal = mine.get(partition)
+                if ordinal is None:
+                    ordinal = self._allocate()
+                    if self._logs.has_log(topic.name, partition):
+                        partition_directory.prepare(self._logs.data_dir, name, topic.id)
+                        assert settings is not None
+                        to_load.append(PartitionToLoad(ordinal, topic.id, topic.row, topic.name, partition, LOG_DIR,
+                                                       name, settings))
+                    else:
+                        self._create(topic, partition, ordinal, name)
+                topic.ordinals.append(ordinal)
+        if to_load:
+            self._logs.load(to_load)
+        self._check_shown(to_load)
+
+    def _allocate(self) -> int:
+        try:
+            return self._rows.allocate()
+        except IndexError:
+            raise TablesTooSmall("the partition table has no row left; raise mpbroker.max.partitions") from None
+
+    def _create(self, topic: TopicState, partition: int, ordinal: int, name: str) -> None:
+        self._log.warning("log_directory_missing", directory=name, made="empty")
+        error = self._logs.create(topic, partition, ordinal)
+        if error:
+            raise KafkaError(error, f"the log of {name} cannot be created")
+
+    def _check_shown(self, loaded: list[PartitionToLoad]) -> None:
+        for partition in loaded:
+            if self._rows.who(partition.ordinal).topic_id != partition.topic_id:
+                raise MpbrokerError(f"the log of {partition.dir} was not loaded")

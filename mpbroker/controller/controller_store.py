@@ -1,0 +1,181 @@
+"""Topics in the metadata store: what is read at start, and the one transaction of each change. Controller process only.
+
+Every transaction checks what the controller believes; if a check fails somebody else writes to the store, and the
+controller has to start over (StoreChanged). The answer to a command is written by the same transaction as its effect.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from mpbroker.controller.controller_context import TopicState
+from mpbroker.errors import MpbrokerError
+from mpbroker.metadata.keys import Keys
+from mpbroker.metadata.meta_store import (
+    Absent,
+    Check,
+    Committed,
+    Delete,
+    DeletePrefix,
+    MetaStore,
+    Op,
+    Put,
+    Value,
+    Version,
+)
+from mpbroker.metadata.topic_record import (
+    ProducerIdBlock,
+    TopicConfigRecord,
+    TopicDeletion,
+    TopicRecord,
+    decode_record,
+    encode_record,
+)
+
+MAX_OPERATIONS_KEPT: Final = 512
+"""Answers kept for re-runs: more than commands can be under way (the command table has fewer rows)."""
+PRODUCER_ID_BLOCK: Final = 1000
+MAX_PRODUCER_ID: Final = 2**63 - 1
+
+
+class StoreChanged(MpbrokerError):
+    """The store does not hold what the controller believed, or its answer is unknown: read everything again."""
+
+
+class ControllerStore:
+    """The store as the controller uses it. `boot_id` tells this start's operation ids from those of others;
+    `waiting(True)` is called before, `waiting(False)` after the store may take its time."""
+
+    def __init__(self, store: MetaStore, keys: Keys, boot_id: int,
+                 waiting: Callable[[bool], Any] = lambda begins: None) -> None:
+        self._waiting = waiting
+        self._store = store
+        self._keys = keys
+        self._boot_id = boot_id
+        self._operations: deque[int] = deque()
+
+    def load_topics(self) -> list[TopicState]:
+        """All topics with their settings."""
+        configs: dict[str, tuple[dict[str, str], int]] = {}
+        for page in self._store.scan(self._keys.topic_configs):
+            for entry in page.entries:
+                record = decode_record(TopicConfigRecord, entry.value, entry.key)
+                configs[entry.key.removeprefix(self._keys.topic_configs)] = (record.configs, entry.mod_rev)
+        topics = []
+        for page in self._store.scan(self._keys.topics):
+            for entry in page.entries:
+                topic = decode_record(TopicRecord, entry.value, entry.key)
+                own, revision = configs.get(topic.name, ({}, 0))
+                topics.append(
+                    TopicState(
+                        id=bytes.fromhex(topic.id),
+                        name=topic.name,
+                        replicas=topic.replicas,
+                        configs=own,
+                        created_ms=topic.created_ms,
+                        record_version=entry.version,
+                        revision=max(entry.mod_rev, revision),
+                    )
+                )
+        return topics
+
+    def load_deletions(self) -> list[TopicDeletion]:
+        """Topics that are gone from the store while their directories may not be."""
+        pages = self._store.scan(self._keys.deletions)
+        return [decode_record(TopicDeletion, entry.value, entry.key) for page in pages for entry in page.entries]
+
+    def load_operations(self) -> None:
+        """Find this start's answers again and drop those of earlier starts."""
+        mine = self._keys.operations_of(self._boot_id)
+        keys = [entry.key for page in self._store.scan(self._keys.operations) for entry in page.entries]
+        self._operations = deque(int(key.removeprefix(mine)) for key in keys if key.startswith(mine))
+        others = sorted({key[: len(mine)] for key in keys if not key.startswith(mine)})
+        if others:
+            self._commit([], [DeletePrefix(prefix) for prefix in others], "forget operations")
+
+    def answer_of(self, operation: int) -> bytes | None:
+        """The answer of a command that was carried out before; None: it was not, or nobody will ask again (0)."""
+        if operation == 0 or operation not in self._operations:
+            return None
+        _, entry = self._store.get(self._keys.operation(self._boot_id, operation))
+        return None if entry is None else entry.value
+
+    def create_topics(self, topics: Sequence[TopicState], operation: int, answer: bytes) -> None:
+        """The topics exist from here on."""
+        checks: list[Check] = [Absent(self._keys.topic_name(topic.name)) for topic in topics]
+        ops: list[Op] = []
+        for topic in topics:
+            ops.append(Put(self._keys.topic_name(topic.name), topic.id.hex().encode()))
+            ops.append(Put(self._keys.topic(topic.id), _encode_topic(topic)))
+            if topic.configs:
+                ops.append(Put(self._keys.topic_config(topic.name), encode_record(TopicConfigRecord(topic.configs))))
+        revision = self._commit(checks, ops, "create topics", operation, answer)
+        for topic in topics:
+            topic.revision = revision
+
+    def add_partitions(self, topics: Sequence[TopicState], operation: int, answer: bytes) -> None:
+        """The topics have the partitions that their `replicas` name."""
+        checks = [Version(self._keys.topic(topic.id), topic.record_version) for topic in topics]
+        ops = [Put(self._keys.topic(topic.id), _encode_topic(topic)) for topic in topics]
+        revision = self._commit(checks, ops, "create partitions", operation, answer)
+        for topic in topics:
+            topic.record_version += 1
+            topic.revision = revision
+
+    def delete_topics(self, topics: Sequence[TopicState], operation: int, answer: bytes) -> list[TopicDeletion]:
+        """The topics are gone; what is left to do stands in the store until `finish_deletion`."""
+        checks = [Version(self._keys.topic(topic.id), topic.record_version) for topic in topics]
+        deletions = [TopicDeletion(topic.id.hex(), topic.name, len(topic.replicas)) for topic in topics]
+        ops: list[Op] = []
+        for topic, deletion in zip(topics, deletions, strict=True):
+            ops += [Delete(self._keys.topic_name(topic.name)), Delete(self._keys.topic(topic.id))]
+            ops += [Delete(self._keys.topic_config(topic.name))]
+            ops += [Put(self._keys.deletion(topic.id), encode_record(deletion))]
+        self._commit(checks, ops, "delete topics", operation, answer)
+        return deletions
+
+    def finish_deletion(self, topic_id: bytes) -> None:
+        """Nothing of the topic is left under its old names."""
+        self._commit([], [Delete(self._keys.deletion(topic_id))], "finish deletion")
+
+    def allocate_producer_ids(self) -> int | None:
+        """First id of a block of PRODUCER_ID_BLOCK that nobody else gets; None when ids are used up.
+
+        A command that runs again gets another block: ids are never short, and one block given out twice would be fatal.
+        """
+        key = self._keys.producer_id_block
+        _, entry = self._store.get(key)
+        first = 0 if entry is None else decode_record(ProducerIdBlock, entry.value, key).next_id
+        if first > MAX_PRODUCER_ID - PRODUCER_ID_BLOCK:
+            return None
+        check: Check = Absent(key) if entry is None else Value(key, entry.value)
+        block = encode_record(ProducerIdBlock(first + PRODUCER_ID_BLOCK))
+        self._commit([check], [Put(key, block)], "allocate producer ids")
+        return first
+
+    def _commit(self, checks: Sequence[Check], ops: Sequence[Op], tag: str, operation: int = 0,
+                answer: bytes = b"") -> int:
+        kept = [] if operation == 0 else self._kept_answers(operation, answer)
+        self._waiting(True)
+        try:
+            outcome = self._store.txn(checks, [*ops, *kept], tag=f"{tag} {self._boot_id:x}/{operation}")
+        finally:
+            self._waiting(False)
+        if not isinstance(outcome, Committed):
+            raise StoreChanged(f"{tag}: {outcome}")
+        if operation:
+            self._operations.append(operation)
+            if len(self._operations) > MAX_OPERATIONS_KEPT:
+                self._operations.popleft()
+        return outcome.rev
+
+    def _kept_answers(self, operation: int, answer: bytes) -> list[Op]:
+        """The answer is kept; the oldest one goes when there are enough."""
+        ops: list[Op] = [Put(self._keys.operation(self._boot_id, operation), answer)]
+        if len(self._operations) >= MAX_OPERATIONS_KEPT:
+            ops.append(Delete(self._keys.operation(self._boot_id, self._operations[0])))
+        return ops
+
+
+def _encode_topic(topic: TopicState) -> bytes:
+    return encode_record(TopicRecord(topic.id.hex(), topic.name, topic.replicas, topic.created_ms))
