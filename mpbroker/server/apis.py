@@ -13,7 +13,10 @@ from typing import Any
 from mpbroker.errors import ErrorCode, ProtocolError
 from mpbroker.protocol.api_keys import API_NAMES
 from mpbroker.protocol.codec import decode
-from mpbroker.protocol.headers import decode_request_header
+from mpbroker.protocol.headers import decode_request_header, encode_response_frame
+
+MOST_ATTEMPTS = 2
+LOGGED_FRAME_BYTES = 256
 
 #: What a handler returns instead of a response message.
 PARKED = object()  # a delayed operation holds the request and answers later
@@ -57,6 +60,8 @@ class ApiTable:
 def dispatch(context, request) -> None:
     """Executes one claimed request and sends, parks or closes. Never raises for what a client sent."""
     api = context.apis.by_key.get(request.api_key)
+    if is_poison(context, request):
+        return _answer_poison(context, request, api)
     if api is None:
         return context.refuse(request, "unknown_api_key")
     if not api.versions[0] <= request.api_version <= api.versions[1]:
@@ -68,9 +73,32 @@ def dispatch(context, request) -> None:
         message = decode(api.request, request.api_version, request.payload, header.body_offset)
     except ProtocolError as error:
         return context.refuse(request, "malformed_body", error)
-    request_context = request
     context.client_id = header.client_id
-    _execute(context, request_context, api, message)
+    _execute(context, request, api, message)
+
+
+def is_poison(context, request) -> bool:
+    """A request that killed its handler twice is not run again, unless all its effects are recorded already."""
+    if request.attempts < MOST_ATTEMPTS:
+        return False
+    cells = request.cell_count
+    return not cells or any(context.port.cell(request, number) is None for number in range(cells))
+
+
+def _answer_poison(context, request, api: Api | None) -> None:
+    """Error −1 where the request can still be read, then the connection is closed; the frame goes to the log."""
+    context.count("poison_requests")
+    context.log.error("poison_request", api=request.api_key, version=request.api_version,
+                      frame=bytes(request.payload[:LOGGED_FRAME_BYTES]).hex())
+    frame = b""
+    try:
+        header = decode_request_header(request.payload)
+        message = decode(api.request, request.api_version, request.payload, header.body_offset)
+        failure = api.failed(message, request.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
+        frame = encode_response_frame(request.api_key, request.api_version, request.correlation_id, failure)
+    except (ProtocolError, AttributeError):
+        pass  # nothing readable to answer: the close alone tells the client
+    context.port.answer_close(request, ErrorCode.UNKNOWN_SERVER_ERROR, frame)
 
 
 def _unsupported_version(context, request, api: Api) -> None:

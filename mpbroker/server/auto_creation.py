@@ -6,20 +6,34 @@ again. Names already under way in this process are not sent a second time; the c
 
 from __future__ import annotations
 
-from mpbroker.metadata.commands import CreateTopics, NewTopic
+from mpbroker.metadata.commands import CommandTooLarge, CreateTopics, NewTopic
+from mpbroker.server.controller_commands import encode_in_parts
 
-_under_way: set[str] = set()
 MOST_UNDER_WAY = 1000  # names; beyond it the client's next try sends the command
+NOBODY_ASKS_AGAIN = 0  # operation id
 
 
-def create_missing_topics(context, request, names: list[str]) -> None:
-    """Asks the controller for topics with the broker's default partitions and replication factor."""
-    wanted = [name for name in names if name not in _under_way][: MOST_UNDER_WAY - len(_under_way)]
-    if not wanted:
-        return
-    command = CreateTopics(topics=[NewTopic(name=name) for name in wanted])
-    _under_way.update(wanted)
-    sent = context.commands.send(command, 0, lambda answer: _under_way.difference_update(wanted))
-    if sent is None:
-        _under_way.difference_update(wanted)
-        context.count("controller_commands_refused")
+class AutoCreation:
+    """The names this handler process has asked the controller for."""
+
+    def __init__(self, commands) -> None:
+        self._commands = commands
+        self._under_way: set[str] = set()
+
+    def create(self, names: list[str]) -> bool:
+        """Asks for topics with the broker's default partitions and replication. False: some could not be sent."""
+        wanted = [name for name in names if name not in self._under_way][: MOST_UNDER_WAY - len(self._under_way)]
+        if not wanted:
+            return True
+        try:
+            parts = encode_in_parts(wanted, lambda part: CreateTopics(topics=[NewTopic(name=name) for name in part]))
+        except CommandTooLarge:
+            return False
+        return all([self._send(part, encoded) for part, encoded in parts])
+
+    def _send(self, names, encoded: bytes) -> bool:
+        self._under_way.update(names)
+        if self._commands.send(encoded, NOBODY_ASKS_AGAIN, lambda answer: self._under_way.difference_update(names)):
+            return True
+        self._under_way.difference_update(names)
+        return False

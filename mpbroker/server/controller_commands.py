@@ -1,19 +1,18 @@
 """The handler's side of the controller: send a command, park until its answer is here and visible. Request handlers.
 
-Handlers change no topic, config or id block themselves; the controller process alone does. A command carries the fill
-number of the request it serves as its operation id, so that the re-run of a request whose handler died finds the
+Handlers change no topic, config or id block themselves; the controller process alone does. A command's operation id
+comes from the fill number of the request it serves, so that the re-run of a request whose handler died finds the
 first run's result. Answers arrive through the command table; the doorbell's poke word says when to look.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from mpbroker.metadata.commands import decode_answer, encode_command
+from mpbroker.metadata.commands import CommandTooLarge, decode_answer, encode_command
 from mpbroker.purgatory.delayed_operation import DelayedOperation
 
-#: The controller ring was full, or the command larger than a slot.
-REFUSED = None
+MOST_PARTS = 128  # commands one request may need; with 64-bit fill numbers the part fits into the low bits
 
 
 class ControllerCommands:
@@ -24,66 +23,87 @@ class ControllerCommands:
         self._metadata = metadata
         self._waiting: dict[int, Callable] = {}
 
-    def send(self, command, operation: int, on_answer: Callable) -> int | None:
-        """Queues a command. Returns its number, or REFUSED when the table is full (bounded; the caller answers)."""
-        number = self._port.send(encode_command(command), operation)
+    def send(self, encoded: bytes, operation: int, on_answer: Callable) -> bool:
+        """Queues an encoded command. False: the command table is full (it is bounded; the caller answers)."""
+        number = self._port.send(encoded, operation)
         if number < 0:
-            return REFUSED
+            return False
         self._waiting[number] = on_answer
-        return number
-
-    def forget(self, number: int) -> None:
-        """The waiting request timed out: the answer, when it comes, only frees its slot."""
-        self._waiting[number] = _ignore
+        return True
 
     def take_answers(self) -> int:
         """Delivers every answer that is there. Returns how many."""
         answers = self._port.answers()
-        for number, payload in answers:
+        for number, _operation, payload, _generation in answers:
             self._metadata.refresh()
-            self._waiting.pop(number, _ignore)(decode_answer(payload))
+            self._port.free(number)
+            on_answer = self._waiting.pop(number, None)
+            if on_answer is not None:
+                on_answer(decode_answer(payload))
         return len(answers)
 
 
-def _ignore(answer) -> None:
-    """The request it belonged to has been answered already."""
-
-
 class DelayedCommand(DelayedOperation):
-    """A request parked until the controller answered. `build(answer)` makes the response, answer None: timed out."""
+    """A request parked until the controller answered all its commands.
+
+    `build(answers)` makes the response; a command not answered in time has None in its place.
+    """
 
     PARKED_KIND = 3
-    __slots__ = ("context", "request", "build", "answer", "number")
+    __slots__ = ("context", "request", "build", "answers", "missing")
 
-    def __init__(self, context, request, deadline_ms: int, build: Callable) -> None:
+    def __init__(self, context, request, deadline_ms: int, build: Callable, parts: int) -> None:
         super().__init__(deadline_ms, ())
         self.context = context
         self.request = request
         self.build = build
-        self.answer = None
-        self.number: int | None = None
+        self.answers: list = [None] * parts
+        self.missing = parts
 
     def try_complete(self) -> bool:
-        return self.answer is not None
+        return self.missing == 0
 
-    def deliver(self, answer) -> None:
-        self.answer = answer
-        self.force_complete()
-
-    def on_expiration(self) -> None:
-        self.context.commands.forget(self.number)
+    def receiver(self, part: int) -> Callable:
+        """What to call with the answer of one part."""
+        def deliver(answer) -> None:
+            self.answers[part] = answer
+            self.missing -= 1
+            if self.missing == 0:
+                self.force_complete()
+        return deliver
 
     def on_complete(self) -> None:
-        self.context.answer(self.request, self.build(self.answer))
+        self.context.resume(self.request)
+        self.context.answer(self.request, self.build(self.answers))
 
 
-def park_for_controller(context, request, command, timeout_ms: int, build: Callable) -> bool:
-    """Sends the command for a request and parks the request. False: refused, nothing was sent or parked."""
+def encode_in_parts(items: Sequence, make: Callable) -> list[tuple[Sequence, bytes]]:
+    """Encodes `make(items)`, halved until every part fits its slot: [(items of the part, bytes), …].
+
+    Raises CommandTooLarge when a single item is too large or there are too many parts.
+    """
+    try:
+        return [(items, encode_command(make(items)))]
+    except CommandTooLarge:
+        if len(items) < 2:
+            raise
+    middle = len(items) // 2
+    parts = encode_in_parts(items[:middle], make) + encode_in_parts(items[middle:], make)
+    if len(parts) > MOST_PARTS:
+        raise CommandTooLarge(f"one request would take {len(parts)} controller commands, allowed are {MOST_PARTS}")
+    return parts
+
+
+def park_for_controller(context, request, parts: Sequence[bytes], timeout_ms: int, build: Callable) -> bool:
+    """Sends the encoded commands of a request and parks it. False: none could be sent, nothing is parked."""
     deadline_ms = context.clock.monotonic_ms() + max(timeout_ms, 1)
-    delayed = DelayedCommand(context, request, deadline_ms, build)
-    context.port.park(request, DelayedCommand.PARKED_KIND)
-    delayed.number = context.commands.send(command, request.fill_number, delayed.deliver)
-    if delayed.number is REFUSED:
+    delayed = DelayedCommand(context, request, deadline_ms, build, len(parts))
+    sent = [context.commands.send(encoded, request.fill_number * MOST_PARTS + number, delayed.receiver(number))
+            for number, encoded in enumerate(parts)]
+    if not any(sent):
+        context.count("controller_commands_refused")
         return False
+    delayed.missing = sum(sent)
+    context.port.park(request, DelayedCommand.PARKED_KIND)
     context.purgatory.try_complete_else_watch(delayed)
     return True

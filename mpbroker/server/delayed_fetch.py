@@ -27,15 +27,15 @@ class DelayedFetch(DelayedOperation):
 
     def try_complete(self) -> bool:
         self.context.metadata.refresh()
-        plan = plan_fetch(self.context, self.message, self.request.api_version)
+        plan = plan_fetch(self.context, self.message)
         if plan.has_error or plan.total_bytes >= max(self.message.min_bytes, 0):
             self.plan = plan
             return True
         return False
 
     def on_expiration(self) -> None:
-        self.request.flag_timed_out()
-        self.plan = plan_fetch(self.context, self.message, self.request.api_version)
+        self.plan = plan_fetch(self.context, self.message)
 
     def on_complete(self) -> None:
+        self.context.resume(self.request)
         self.send(self.context, self.request, self.message, self.plan)

@@ -11,6 +11,9 @@ from mpbroker.errors import ErrorCode
 from mpbroker.purgatory.delayed_operation import DelayedOperation
 
 
+END_OFFSET, LEADER_EPOCH, ORDINAL = 2, 5, 6  # of a result cell
+
+
 class _Pending:
     """One partition that is not acknowledged yet."""
 
@@ -40,9 +43,11 @@ class DelayedProduce(DelayedOperation):
     @classmethod
     def of(cls, context, request, message, results, response) -> DelayedProduce | None:
         """The operation for the partitions still waiting; None when all may be acknowledged now."""
-        pending = [_Pending(cell.ordinal, cell.end_offset, result, cell.leader_epoch)
-                   for number, result in enumerate(results)
-                   if not result.error_code and (cell := context.port.cell(request, number)) is not None]
+        pending = []
+        for number, result in enumerate(results):
+            cell = None if result.error_code else context.port.cell(request, number)
+            if cell is not None:
+                pending.append(_Pending(cell[ORDINAL], cell[END_OFFSET], result, cell[LEADER_EPOCH]))
         deadline_ms = context.clock.monotonic_ms() + max(message.timeout_ms, 0)
         operation = cls(context, request, deadline_ms, message.acks, pending, response)
         return None if operation.try_complete() else operation
@@ -65,10 +70,10 @@ class DelayedProduce(DelayedOperation):
         return flushed
 
     def on_expiration(self) -> None:
-        self.request.flag_timed_out()
         for entry in self.pending:
             entry.result.error_code = ErrorCode.REQUEST_TIMED_OUT
             entry.result.base_offset = -1
 
     def on_complete(self) -> None:
+        self.context.resume(self.request)
         self.context.answer(self.request, self.response)

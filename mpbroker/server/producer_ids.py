@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from mpbroker.metadata.commands import AllocateProducerIds
+from mpbroker.metadata.commands import AllocateProducerIds, encode_command
 
 
 class ProducerIds:
@@ -25,5 +25,6 @@ class ProducerIds:
     def add_block(self, first_id: int, count: int) -> None:
         self._blocks.append(range(first_id, first_id + count))
 
-    def command(self) -> AllocateProducerIds:
-        return AllocateProducerIds()
+    def command(self) -> bytes:
+        """The encoded command that asks for a block."""
+        return encode_command(AllocateProducerIds())

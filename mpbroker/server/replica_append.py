@@ -31,10 +31,10 @@ def append_partition(context, request, topic, data, checked, cell: int, acks: in
         return refused(data.index, ErrorCode.NOT_ENOUGH_REPLICAS)
     if checked.transactional:
         return refused(data.index, ErrorCode.INVALID_TXN_STATE)
-    error, base_offset, append_time_ms, log_start = context.log_manager.append(
-        topic, data.index, request, cell, data.records, checked.batch_bytes)
-    return PartitionProduceResponse(index=data.index, error_code=error, base_offset=base_offset,
-                                    log_append_time_ms=append_time_ms, log_start_offset=log_start)
+    result = context.log_manager.append(topic, data.index, request, cell, data.records[:checked.batch_bytes],
+                                        request.api_version)
+    return PartitionProduceResponse(index=data.index, error_code=result.error, base_offset=result.base_offset,
+                                    log_append_time_ms=result.append_time_ms, log_start_offset=result.log_start)
 
 
 def refused(index: int, code: int) -> PartitionProduceResponse:

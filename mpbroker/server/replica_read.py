@@ -10,16 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mpbroker.errors import ErrorCode
+from mpbroker.log.log_manager import READ_TO_END, READ_TO_HIGH_WATERMARK, READ_TO_STABLE
 from mpbroker.protocol.messages.fetch import FetchRequest, PartitionData
 
-CONSUMER, DEBUGGER = -1, -2
+CONSUMER = -1
 READ_COMMITTED = 1
 UNKNOWN_OFFSET = -1
 
 
 @dataclass(slots=True)
 class PartitionRead:
-    """What one partition contributes. `plan` is the log's own description of a byte range, None: no bytes."""
+    """What one partition contributes. `plan` is the native ReadPlan, None when there is an error or nothing to read."""
 
     partition: int
     ordinal: int = -1
@@ -27,8 +28,6 @@ class PartitionRead:
     high_watermark: int = UNKNOWN_OFFSET
     last_stable_offset: int = UNKNOWN_OFFSET
     log_start: int = UNKNOWN_OFFSET
-    end_offset: int = 0
-    fetch_offset: int = 0
     plan: object = None
     length: int = 0
 
@@ -37,7 +36,11 @@ class PartitionRead:
         return PartitionData(partition_index=self.partition, error_code=self.error,
                              high_watermark=self.high_watermark, last_stable_offset=self.last_stable_offset,
                              log_start_offset=self.log_start, aborted_transactions=None,
-                             preferred_read_replica=-1, records=self.length if self.length else b"")
+                             preferred_read_replica=-1, records=self.length or b"")
+
+    def drop(self) -> None:
+        """Sends no records of this partition after all."""
+        self.plan, self.length = None, 0
 
 
 @dataclass(slots=True)
@@ -45,59 +48,57 @@ class FetchPlan:
     """All partitions of a request in its order, grouped by topic, and the bytes they would send."""
 
     topics: list[tuple[str, list[PartitionRead]]]
-    total_bytes: int
-    has_error: bool
-    has_diverged: bool = False
+    total_bytes: int = 0
+    has_error: bool = False
 
     def reads(self):
+        """Every partition, in order."""
         for _, reads in self.topics:
             yield from reads
 
 
-def plan_fetch(context, message: FetchRequest, version: int) -> FetchPlan:
+def plan_fetch(context, message: FetchRequest) -> FetchPlan:
     """Reads the state of every partition asked for and divides the byte budget over them in order."""
     budget = min(max(message.max_bytes, 0), context.config.fetch_max_bytes)
-    allow_oversized, total, has_error, topics = True, 0, False, []
-    for topic in message.topics:
-        known = context.metadata.topic(topic.topic)
+    bound = _bound(message)
+    plan = FetchPlan([])
+    for asked_topic in message.topics:
+        topic = context.metadata.topic(asked_topic.topic)
         reads = []
-        for asked in topic.partitions:
-            read = _locate(context, known, asked, message)
-            if read.error == ErrorCode.NONE:
-                limit = min(max(asked.partition_max_bytes, 0), max(budget - total, 0))
-                _plan_bytes(context, read, limit, allow_oversized)
-            if read.length:
-                allow_oversized = False
-                total += read.length
-            has_error |= read.error != ErrorCode.NONE
+        for asked in asked_topic.partitions:
+            limit = min(max(asked.partition_max_bytes, 0), max(budget - plan.total_bytes, 0))
+            read = _read(context, topic, asked, message, bound, limit, plan.total_bytes == 0)
+            plan.total_bytes += read.length
+            plan.has_error |= read.error != ErrorCode.NONE
             reads.append(read)
-        topics.append((topic.topic, reads))
-    return FetchPlan(topics, total, has_error)
+        plan.topics.append((asked_topic.topic, reads))
+    return plan
 
 
-def _locate(context, topic, asked, message: FetchRequest) -> PartitionRead:
-    """Finds the partition and checks epoch, replica and offset; the result carries Kafka's code on failure."""
-    read = PartitionRead(asked.partition, fetch_offset=asked.fetch_offset)
+def _bound(message: FetchRequest) -> int:
+    if message.replica_id != CONSUMER:
+        return READ_TO_END
+    return READ_TO_STABLE if message.isolation_level == READ_COMMITTED else READ_TO_HIGH_WATERMARK
+
+
+def _read(context, topic, asked, message: FetchRequest, bound: int, limit_bytes: int, oversized: bool) -> PartitionRead:
+    """Finds one partition's byte range; the result carries Kafka's code on failure."""
+    read = PartitionRead(asked.partition)
     if topic is None or not 0 <= asked.partition < len(topic.partitions):
         read.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return read
     read.ordinal = topic.partitions[asked.partition]
-    state = context.log_manager.state(read.ordinal)
-    read.error = _refusal(asked, message, state)
-    if read.error:
-        return read
-    read.end_offset = _visible_end(message, state)
-    if not state.log_start <= asked.fetch_offset <= state.leo:
-        read.error = ErrorCode.OFFSET_OUT_OF_RANGE
-        return read
-    read.high_watermark, read.last_stable_offset, read.log_start = state.hw, state.lso, state.log_start
+    error, plan = context.log_manager.find(read.ordinal, asked.fetch_offset, bound, limit_bytes, oversized, topic.id)
+    read.error = _refusal(asked, message, plan) or error
+    if read.error == ErrorCode.NONE:
+        read.high_watermark, read.last_stable_offset = plan.high_watermark, plan.last_stable
+        read.log_start, read.length = plan.log_start, plan.length
+        read.plan = plan if plan.length else None
     return read
 
 
-def _refusal(asked, message: FetchRequest, state) -> int:
-    if state is None:
-        return ErrorCode.KAFKA_STORAGE_ERROR
-    code = check_leader_epoch(asked.current_leader_epoch, state.leader_epoch)
+def _refusal(asked, message: FetchRequest, plan) -> int:
+    code = check_leader_epoch(asked.current_leader_epoch, plan.leader_epoch)
     if code == ErrorCode.NONE and message.replica_id >= 0:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER  # no broker but this one holds a replica
     return code
@@ -110,30 +111,14 @@ def check_leader_epoch(asked_epoch: int, leader_epoch: int) -> int:
     return ErrorCode.FENCED_LEADER_EPOCH if asked_epoch < leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def _visible_end(message: FetchRequest, state) -> int:
-    if message.replica_id != CONSUMER:
-        return state.leo
-    return state.lso if message.isolation_level == READ_COMMITTED else state.hw
-
-
-def _plan_bytes(context, read: PartitionRead, limit_bytes: int, allow_oversized: bool) -> None:
-    if read.fetch_offset >= read.end_offset:
-        return
-    plan = context.log_manager.plan_read(read.ordinal, read.fetch_offset, read.end_offset, limit_bytes,
-                                         allow_oversized)
-    if isinstance(plan, int):
-        read.error = plan
-    elif plan is not None:
-        read.plan, read.length = plan, plan.length
-
-
 def fill(context, plan: FetchPlan, answer, holes: list[tuple[int, int]]) -> bool:
     """Copies every planned range into its place in the answer. False: a log changed underneath, plan again."""
     position_of = iter(holes)
     for read in plan.reads():
-        if not read.length:
+        if read.plan is None:
             continue
         position, length = next(position_of)
-        if context.log_manager.read_into(read.plan, answer[position:position + length]) != length:
+        error, count = context.log_manager.read_into(read.plan, answer[position:position + length])
+        if error or count != length:
             return False
     return True

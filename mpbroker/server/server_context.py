@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from mpbroker.protocol.headers import encode_response_frame
-from mpbroker.purgatory.delayed_operation import DelayedOperationPurgatory
+from mpbroker.purgatory.delayed_operation import DelayedOperation, DelayedOperationPurgatory
+from mpbroker.server.auto_creation import AutoCreation
 from mpbroker.server.producer_ids import ProducerIds
+
+ANSWER_RETRY_MS, ANSWER_PATIENCE_MS = 20, 30_000
 
 
 class ServerContext:
     """The handler process's collaborators, by name.
 
-    config: BrokerConfig · port: the native HandlerPort · records: PartitionLogs (append and read) · metadata:
-    MetadataCache · commands: ControllerCommands · listeners: list of EndPoint, by the index a request carries ·
-    purgatory: operations this process has parked · clock · log: the structured logger · client_id: of the request in
-    hand.
+    config: BrokerConfig · port: the native HandlerPort · log_manager: LogManager (append and read) · metadata:
+    MetadataCache · commands: ControllerCommands · listeners: BoundListener by the index a request carries ·
+    purgatory: operations this process has parked · clock · log: EventLog · client_id: of the request in hand.
     """
 
     def __init__(self, *, config, port, log_manager, metadata, commands, listeners, clock, log, row, apis,
@@ -32,12 +34,24 @@ class ServerContext:
         self.node_id = config.node_id
         self.client_id = ""
         self.producer_ids = ProducerIds()
+        self.auto_creation = AutoCreation(commands)
         self.purgatory = DelayedOperationPurgatory(clock.monotonic_ms(), port.watch)
 
     def answer(self, request, message, version: int | None = None) -> None:
         """Encodes the response in the request's version (or the one given) and hands it to the processor."""
         used = request.api_version if version is None else version
-        self.port.answer(request, encode_response_frame(request.api_key, used, request.correlation_id, message))
+        frame = encode_response_frame(request.api_key, used, request.correlation_id, message)
+        if not self.port.answer(request, frame):
+            self._answer_later(request, frame)
+
+    def _answer_later(self, request, frame: bytes) -> None:
+        """No memory for answers now: clients that do not read hold it. The frame waits here for room."""
+        self.count("answers_delayed")
+        self.purgatory.try_complete_else_watch(DelayedAnswer(self, request, frame, ANSWER_PATIENCE_MS))
+
+    def resume(self, request) -> None:
+        """A parked request is in hand again; to be called before it is answered."""
+        self.port.resume(request)
 
     def refuse(self, request, reason: str, error: Exception | None = None) -> None:
         """Closes the connection of a request that cannot be answered: a counter and one log line."""
@@ -48,3 +62,28 @@ class ServerContext:
 
     def count(self, counter: str, n: int = 1) -> None:
         self.row.count(counter, n)
+
+
+class DelayedAnswer(DelayedOperation):
+    """A finished answer that waits for memory; tried again every few milliseconds, then the connection is closed."""
+
+    __slots__ = ("context", "request", "frame", "patience_ms")
+
+    def __init__(self, context: ServerContext, request, frame: bytes, patience_ms: int) -> None:
+        super().__init__(context.clock.monotonic_ms() + ANSWER_RETRY_MS, ())
+        self.context = context
+        self.request = request
+        self.frame = frame
+        self.patience_ms = patience_ms
+
+    def try_complete(self) -> bool:
+        return False
+
+    def on_complete(self) -> None:
+        context, left_ms = self.context, self.patience_ms - ANSWER_RETRY_MS
+        if context.port.answer(self.request, self.frame):
+            return
+        if left_ms > 0:
+            context.purgatory.try_complete_else_watch(DelayedAnswer(context, self.request, self.frame, left_ms))
+        else:
+            context.refuse(self.request, "no_answer_memory")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
-from mpbroker.errors import ErrorCode
 from mpbroker.metadata.commands import CreatePartitions, PartitionCount
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.messages.create_partitions import (
@@ -12,27 +9,16 @@ from mpbroker.protocol.messages.create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
-from mpbroker.server.apis import PARKED, Api
-from mpbroker.server.controller_commands import park_for_controller
+from mpbroker.server.apis import Api
+from mpbroker.server.topic_commands import Result, run_topic_command
 
 
 def handle(context, request, message: CreatePartitionsRequest):
-    names = Counter(topic.name for topic in message.topics)
-    duplicates = [_result(name, ErrorCode.INVALID_REQUEST, "The topic is named more than once in this request.")
-                  for name, count in names.items() if count > 1]
-    wanted = [_count(topic) for topic in message.topics if names[topic.name] == 1]
-    if not wanted:
-        return CreatePartitionsResponse(results=duplicates)
-
-    def build(answer):
-        if answer is None:
-            return _response(duplicates, [(t.name, ErrorCode.REQUEST_TIMED_OUT, None) for t in wanted])
-        return _response(duplicates, [(r.name, r.error_code, r.error_message) for r in answer.results])
-
-    command = CreatePartitions(topics=wanted, validate_only=message.validate_only)
-    if park_for_controller(context, request, command, message.timeout_ms, build):
-        return PARKED
-    return failed(message, request.api_version, ErrorCode.REQUEST_TIMED_OUT)
+    return run_topic_command(
+        context, request, message.topics, lambda topic: topic.name,
+        lambda topics: CreatePartitions(topics=[_count(topic) for topic in topics],
+                                        validate_only=message.validate_only),
+        message.timeout_ms, _response)
 
 
 def _count(topic) -> PartitionCount:
@@ -40,16 +26,14 @@ def _count(topic) -> PartitionCount:
     return PartitionCount(name=topic.name, count=topic.count, assignments=assignments)
 
 
-def _response(duplicates, results) -> CreatePartitionsResponse:
-    return CreatePartitionsResponse(results=duplicates + [_result(*result) for result in results])
-
-
-def _result(name: str, code: int, text: str | None) -> CreatePartitionsTopicResult:
-    return CreatePartitionsTopicResult(name=name, error_code=code, error_message=text if code else None)
+def _response(results: list[Result]) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(results=[
+        CreatePartitionsTopicResult(name=name, error_code=code, error_message=text if code else None)
+        for name, code, text in results])
 
 
 def failed(message: CreatePartitionsRequest, version: int, code: int) -> CreatePartitionsResponse:
-    return CreatePartitionsResponse(results=[_result(topic.name, code, None) for topic in message.topics])
+    return _response([(topic.name, code, None) for topic in message.topics])
 
 
 API = Api(key=ApiKey.CREATE_PARTITIONS, versions=(0, 1), request=CreatePartitionsRequest, handle=handle, failed=failed)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.api_keys import ApiKey
-from mpbroker.protocol.headers import encode_response_frame_into
 from mpbroker.protocol.codec import encoded_size
+from mpbroker.protocol.headers import encode_response_frame_into
 from mpbroker.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -30,7 +30,7 @@ def handle(context, request, message: FetchRequest):
     if request.api_version >= 7 and message.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     context.metadata.refresh()
-    plan = plan_fetch(context, message, request.api_version)
+    plan = plan_fetch(context, message)
     partitions = sum(len(topic.partitions) for topic in message.topics)
     if message.max_wait_ms <= 0 or not partitions or plan.has_error or plan.total_bytes >= message.min_bytes:
         return send(context, request, message, plan)
@@ -44,9 +44,9 @@ def send(context, request, message: FetchRequest, plan: FetchPlan):
     for _ in range(MOST_READ_ATTEMPTS):
         if _send_once(context, request, plan):
             return PARKED
-        plan = plan_fetch(context, message, request.api_version)
+        plan = plan_fetch(context, message)
     for read in plan.reads():
-        read.plan, read.length = None, 0
+        read.drop()
     context.answer(request, _response(plan))
     return PARKED
 
@@ -57,7 +57,7 @@ def _send_once(context, request, plan: FetchPlan) -> bool:
         context.answer(request, response)
         return True
     size = FRAME_OVERHEAD_BYTES + encoded_size(response, request.api_version)
-    allocated = context.port.allocate(request, size)
+    allocated = context.port.allocate(size)
     if allocated is None:
         return _answer_less(context, request, plan)
     view, token = allocated
@@ -66,15 +66,14 @@ def _send_once(context, request, plan: FetchPlan) -> bool:
     if not fill(context, plan, view, holes):
         context.port.release(token)
         return False
-    context.port.answer_extent(request, token, end)
-    return True
+    return context.port.answer_extent(request, token, end)
 
 
 def _answer_less(context, request, plan: FetchPlan) -> bool:
     """No memory for answers: consumers that do not read hold it. An empty answer makes the client ask again."""
     context.count("answer_memory_exhausted")
     for read in plan.reads():
-        read.plan, read.length = None, 0
+        read.drop()
     context.answer(request, _response(plan))
     return True
 

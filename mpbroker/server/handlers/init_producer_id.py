@@ -25,14 +25,15 @@ def handle(context, request, message: InitProducerIdRequest):
     if producer_id is not None:
         return _granted(producer_id)
 
-    def build(answer):
+    def build(answers):
+        answer = answers[0]
         if answer is None or answer.error_code:
             code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if answer is None else answer.error_code
             return failed(message, request.api_version, code)
         ids.add_block(answer.first_id, answer.count)
         return _granted(ids.take())
 
-    if park_for_controller(context, request, ids.command(), BLOCK_TIMEOUT_MS, build):
+    if park_for_controller(context, request, [ids.command()], BLOCK_TIMEOUT_MS, build):
         return PARKED
     return failed(message, request.api_version, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 

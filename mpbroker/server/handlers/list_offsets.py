@@ -51,18 +51,18 @@ def _answer(context, message, topic, asked) -> ListOffsetsPartitionResponse:
     code = check_leader_epoch(asked.current_leader_epoch, state.leader_epoch)
     if code:
         return _refused(asked, code)
-    return _found(context, message, ordinal, state, asked)
+    return _found(context, message, topic, ordinal, state, asked)
 
 
-def _found(context, message, ordinal: int, state, asked) -> ListOffsetsPartitionResponse:
+def _found(context, message, topic, ordinal: int, state, asked) -> ListOffsetsPartitionResponse:
     if asked.timestamp == EARLIEST:
         return _at(asked, -1, state.log_start, state.leader_epoch)
     end = _visible_end(message, state)
     if asked.timestamp == LATEST:
         return _at(asked, -1, end, state.leader_epoch)
-    found = context.log_manager.offset_for_timestamp(ordinal, asked.timestamp)
-    if isinstance(found, int):
-        return _refused(asked, found)
+    code, found = context.log_manager.offset_for_timestamp(topic, ordinal, asked.timestamp)
+    if code:
+        return _refused(asked, code)
     if found is None or found[1] >= end:
         return _at(asked, -1, -1, -1)
     timestamp, offset, epoch = found

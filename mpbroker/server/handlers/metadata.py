@@ -18,7 +18,6 @@ from mpbroker.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from mpbroker.server.apis import Api
-from mpbroker.server.auto_creation import create_missing_topics
 
 OPERATIONS_UNKNOWN = -(2**31)
 
@@ -42,7 +41,8 @@ def _named(context, request, message: MetadataRequest) -> list[MetadataResponseT
         request.api_version < 4 or message.allow_auto_topic_creation)
     missing = [name for name in names if context.metadata.topic(name) is None]
     if missing and may_create:
-        create_missing_topics(context, request, [name for name in missing if is_legal_topic_name(name)])
+        if not context.auto_creation.create([name for name in missing if is_legal_topic_name(name)]):
+            context.count("controller_commands_refused")
     return [_existing(context, context.metadata.topic(name), request.api_version) if name not in missing
             else _missing(name) for name in names]
 

@@ -54,7 +54,10 @@ def _whole_request_code(message: ProduceRequest, checks) -> int:
 
 def _append_all(context, request, message: ProduceRequest, checks) -> list[PartitionProduceResponse]:
     """One result per partition, in the order of the request: the order is also the number of its result cell."""
-    context.port.ensure_cells(request, len(checks))
+    if not context.port.ensure_cells(request, len(checks)):
+        context.count("answer_memory_exhausted")
+        return [refused(data.index, ErrorCode.REQUEST_TIMED_OUT)
+                for topic in message.topic_data for data in topic.partition_data]
     context.metadata.refresh()
     results = []
     for topic_data in message.topic_data:

@@ -1,0 +1,109 @@
+"""LogManager: a process's way to append to and read from every partition's log. One per handler process.
+
+Which partition, which settings; the append with its commit rules and the reads are native calls. Nothing is kept here
+that another process would miss: truth stands in the partition rows and the files.
+"""
+
+from __future__ import annotations
+
+from mpbroker._native import READ_TO_END, READ_TO_HIGH_WATERMARK, READ_TO_STABLE, Log, LogOptions
+from mpbroker.errors import ErrorCode
+from mpbroker.log.append_settings import log_options, produce_rules
+from mpbroker.record.compression import Decompressor
+from mpbroker.record.record_batch import BatchUnreadableError, find_timestamp, iterate_batches
+from mpbroker.record.validation import ProduceRules, check_append_records
+
+__all__ = ["READ_TO_END", "READ_TO_HIGH_WATERMARK", "READ_TO_STABLE", "LogManager", "Refused"]
+
+CODEC_BITS = 0x07
+ATTRIBUTES_LOW_BYTE = 22  # of a batch: the codec is in its low bits
+ONLINE = 2  # enum mpb_partition_flags
+
+
+class LogManager:
+    """Appends and reads by partition row. Errors a client can cause are Kafka error codes in the results."""
+
+    def __init__(self, log: Log, clock, flush_on_commit: bool) -> None:
+        self.log = log
+        self.flush_on_commit = flush_on_commit
+        self._clock = clock
+        self._decompressor = Decompressor()
+        self._settings: dict[bytes, tuple[object, LogOptions, ProduceRules]] = {}
+        self.find = log.find
+        self.read_into = log.read_into
+
+    def append(self, topic, index: int, request, cell: int, records, version: int):
+        """Appends the one batch in `records`; returns the native AppendResult (error, base_offset, …).
+
+        The result also fills cell `cell` of the request, so a second run reads it instead of appending again.
+        """
+        kept = self._settings.get(topic.id)
+        if kept is None or kept[0] is not topic.settings:
+            kept = self._remember(topic)
+        _, options, rules = kept
+        now_ms = self._clock.wall_ms()
+        max_timestamp = None
+        if rules.target_codec is not None or records[ATTRIBUTES_LOW_BYTE] & CODEC_BITS:
+            checked = check_append_records(records, rules, now_ms, self._decompressor)
+            if checked.code:
+                return Refused(checked.code)
+            records, max_timestamp = checked.batch, checked.max_timestamp
+        ordinal = topic.partitions[index]
+        result = self.log.append(ordinal, request.entry, cell, records, options, now_ms, version, -1, max_timestamp,
+                                 topic.id)
+        if result.flush_due and not result.error and self.log.flush(ordinal)[0]:
+            return Refused(ErrorCode.KAFKA_STORAGE_ERROR)
+        return result
+
+    def _remember(self, topic) -> tuple[object, LogOptions, ProduceRules]:
+        if len(self._settings) > 2 * 4096:
+            self._settings.clear()  # ids of deleted topics must not pile up
+        kept = (topic.settings, log_options(topic.settings), produce_rules(topic.settings))
+        self._settings[topic.id] = kept
+        return kept
+
+    def state(self, ordinal: int):
+        """PartitionState, or None when the partition cannot be read (its log directory is offline)."""
+        state = self.log.state(ordinal)
+        return state if state.flags & ONLINE else None
+
+    def leader_epoch(self, ordinal: int) -> int:
+        return self.log.state(ordinal).leader_epoch
+
+    def is_offline(self, ordinal: int) -> bool:
+        return not self.log.state(ordinal).flags & ONLINE
+
+    def offset_for_timestamp(self, topic, ordinal: int, timestamp_ms: int) -> tuple[int, tuple[int, int, int] | None]:
+        """(error code, (timestamp, offset, leader epoch) of the first record at or after the time, or None)."""
+        from_offset = 0
+        while True:
+            error, plan = self.log.find_time(ordinal, timestamp_ms, from_offset, topic.id)
+            if error or not plan.length:
+                return error, None
+            batch = bytearray(plan.length)
+            error, _ = self.read_into(plan, batch)
+            if error:
+                return error, None
+            found, from_offset = self._first_record(batch, timestamp_ms)
+            if found is not None:
+                return ErrorCode.NONE, (found[1], found[0], plan.leader_epoch)
+
+    def _first_record(self, stored: bytearray, timestamp_ms: int) -> tuple[tuple[int, int] | None, int]:
+        """((offset, timestamp) of the first match in a stored batch or None, offset after the batch)."""
+        info, batch = next(iter(iterate_batches(stored)))
+        following = info.base_offset + info.last_offset_delta + 1
+        try:
+            return find_timestamp(batch, info, timestamp_ms, self._decompressor), following
+        except BatchUnreadableError:  # stored before its producer's bytes were checked; nothing to find in it
+            return None, following
+
+
+class Refused:
+    """An append that never reached the log, in the shape of the native AppendResult."""
+
+    __slots__ = ("error",)
+    base_offset = end_offset = append_time_ms = log_start = -1
+    duplicate = replayed = flush_due = False
+
+    def __init__(self, error: int) -> None:
+        self.error = error

@@ -1,0 +1,51 @@
+"""What CreateTopics, DeleteTopics and CreatePartitions share: names given twice, parts, results in Kafka's order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from mpbroker.errors import ErrorCode
+from mpbroker.metadata.commands import CommandTooLarge
+from mpbroker.server.apis import PARKED
+from mpbroker.server.controller_commands import encode_in_parts, park_for_controller
+
+#: (name, error code, sentence for the client or None)
+Result = tuple[str, int, str | None]
+TWICE = "The request names the topic more than once."
+
+
+def run_topic_command(context, request, items: Sequence, name_of: Callable, make: Callable, timeout_ms: int,
+                      build: Callable):
+    """Sends the items to the controller in as few commands as they need; returns PARKED or the response.
+
+    `make(items)` builds a command, `build(results)` a response. A name given twice is refused once, at the end.
+    """
+    counts = Counter(name_of(item) for item in items)
+    twice: list[Result] = [(name, ErrorCode.INVALID_REQUEST, TWICE) for name, count in counts.items() if count > 1]
+    wanted = [item for item in items if counts[name_of(item)] == 1]
+    if not wanted:
+        return build(twice)
+    try:
+        parts = encode_in_parts(wanted, make)
+    except CommandTooLarge as error:
+        return build([(name_of(item), ErrorCode.INVALID_REQUEST, str(error)) for item in wanted] + twice)
+
+    def on_answers(answers):
+        results: list[Result] = []
+        for (part, _), answer in zip(parts, answers, strict=True):
+            results += _results([name_of(item) for item in part], answer)
+        return build(results + twice)
+
+    if park_for_controller(context, request, [encoded for _, encoded in parts], timeout_ms, on_answers):
+        return PARKED
+    return on_answers([None] * len(parts))
+
+
+def _results(names: list[str], answer) -> list[Result]:
+    """One result per name; a command that failed as a whole, or was not answered in time, fails each."""
+    if answer is None:
+        return [(name, ErrorCode.REQUEST_TIMED_OUT, None) for name in names]
+    if answer.error_code:
+        return [(name, answer.error_code, getattr(answer, "error_message", None) or None) for name in names]
+    return [(result.name, result.error_code, result.error_message) for result in answer.results]
