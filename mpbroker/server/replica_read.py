@@ -89,7 +89,8 @@ def _read(context, topic, asked, message: FetchRequest, bound: int, limit_bytes:
         return read
     read.ordinal = topic.partitions[asked.partition]
     error, plan = context.log_manager.find(read.ordinal, asked.fetch_offset, bound, limit_bytes, oversized, topic.id)
-    read.error = _refusal(asked, message, plan) or error
+    readable = error in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE)  # else the plan has no epoch to check
+    read.error = (readable and _refusal(asked, message, plan)) or error
     if read.error == ErrorCode.NONE:
         read.high_watermark, read.last_stable_offset = plan.high_watermark, plan.last_stable
         read.log_start, read.length = plan.log_start, plan.length
