@@ -17,18 +17,11 @@ MAX_ATTEMPTS: Final = 2
 
 
 class HandlerPort(_native.HandlerPort):
-    """All of a handler's shared memory. What it inherits: claim, allocate, answer_extent, answer_none, answer_close,
+    """All of a handler's shared memory. What it inherits: claim, answer, allocate, answer_extent, answer_none, answer_close,
     set_phase, ensure_cells, cell, park, resume, watch, take_dirty, recover, idle."""
 
     def __init__(self, core: _native.Core, index: int) -> None:
         self._commands = _native.CommandPort(core, SLOT_HANDLERS + index)
-
-    def answer(self, request: Request, frame: bytes) -> bool:
-        """Send a frame (its 4-byte length included). Without room for it the connection is closed: False."""
-        if super().answer(request, frame):
-            return True
-        self.answer_close(request, -1)
-        return False
 
     def send(self, command: bytes, operation: int) -> int:
         """A command to the controller: its number, or COMMAND_FULL, COMMAND_TOO_LONG. `operation`: the fill number of

@@ -62,6 +62,14 @@ class LogManager:
         self._settings[topic.id] = kept
         return kept
 
+    def recover_slot(self, slot: int) -> None:
+        """Finishes or undoes what the dead predecessor in this process slot was doing to any partition."""
+        self.log.repair_slot(slot)
+
+    def close_stale(self) -> None:
+        """Closes descriptors of files that were removed meanwhile, so that their space is freed."""
+        self.log.close_stale()
+
     def state(self, ordinal: int):
         """PartitionState, or None when the partition cannot be read (its log directory is offline)."""
         state = self.log.state(ordinal)
@@ -96,6 +104,11 @@ class LogManager:
             return find_timestamp(batch, info, timestamp_ms, self._decompressor), following
         except BatchUnreadableError:  # stored before its producer's bytes were checked; nothing to find in it
             return None, following
+
+
+def open_log(ctx) -> Log:
+    """The native log of a process, from its ProcessContext; opened after the fork."""
+    return Log(ctx.core, list(ctx.data_dirs), ctx.slot)
 
 
 class Refused:

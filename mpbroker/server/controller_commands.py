@@ -34,9 +34,8 @@ class ControllerCommands:
     def take_answers(self) -> int:
         """Delivers every answer that is there. Returns how many."""
         answers = self._port.answers()
-        for number, _operation, payload, _generation in answers:
+        for number, payload in answers:
             self._metadata.refresh()
-            self._port.free(number)
             on_answer = self._waiting.pop(number, None)
             if on_answer is not None:
                 on_answer(decode_answer(payload))

@@ -1,34 +1,46 @@
 """KafkaRequestHandler: the work loop of one handler process. Claims requests, executes any API, keeps a purgatory.
 
-Control requests come first; the reserved handler takes nothing else. Between requests it delivers the controller's
+Control requests come first; a reserved handler takes nothing else. Between requests it delivers the controller's
 answers, tries the parked operations whose partitions moved and expires what is due. Its state is its own; what must
 outlive it stands in the request entries.
 """
 
 from __future__ import annotations
 
-from mpbroker.channel.handler_port import open_handler_port
-from mpbroker.log.log_manager import LogManager
+from mpbroker.channel.handler_port import HandlerPort, open_handler_port
+from mpbroker.log.log_manager import LogManager, open_log
 from mpbroker.metadata.metadata_cache import MetadataCache
 from mpbroker.server.api_table import API_TABLE
 from mpbroker.server.apis import dispatch
 from mpbroker.server.controller_commands import ControllerCommands
 from mpbroker.server.server_context import ServerContext
 from mpbroker.shm.clock import SystemClock
+from mpbroker.shm.process_context import ProcessContext
+from mpbroker.shm.process_table import ProcessState
 
 POLL_MS = 300  # Kafka's handler poll: a safety net, every event rings a bell
+IDLE_EVERY_MS = 1000
 
 
 class RequestHandler:
-    """One handler: `do_work` is one turn, so a test can step it."""
+    """One handler: `do_work` is one turn, so a test can step it. `control_only`: reserved for the control plane."""
 
-    def __init__(self, context: ServerContext) -> None:
+    def __init__(self, context: ServerContext, control_only: bool = False) -> None:
         self.context = context
-        self.port = context.port
+        self.port: HandlerPort = context.port
+        self.control_only = control_only
+        self._idle_due_ms = 0
 
     def do_work(self) -> bool:
         """Waits for a request or a bell, works it off. Returns whether there was a request."""
-        request = self.port.claim(self._wait_ms())
+        return self._turn(self._wait_ms())
+
+    def do_work_now(self) -> bool:
+        """As `do_work`, but never waits."""
+        return self._turn(0)
+
+    def _turn(self, wait_ms: int) -> bool:
+        request = self.port.claim(wait_ms, self.control_only)
         if request is not None:
             dispatch(self.context, request)
         self._deliver()
@@ -43,29 +55,51 @@ class RequestHandler:
     def _deliver(self) -> None:
         """Controller answers, partitions that moved, deadlines: in this order."""
         context = self.context
-        everything, ordinals = self.port.take_dirty()
+        everything, keys = self.port.take_dirty()
         context.commands.take_answers()
-        if len(context.purgatory):
-            if everything:
-                context.purgatory.check_all()
-            elif ordinals:
-                context.purgatory.check(ordinals)
+        if everything:
+            context.purgatory.check_all()
+        elif keys:
+            context.purgatory.check(keys)
+        if context.purgatory.next_due_ms() is not None:
             context.purgatory.advance(context.clock.monotonic_ms())
 
+    def rest(self) -> None:
+        """Gives memory and descriptors back that have not been used for a while; about once a second."""
+        now_ms = self.context.clock.monotonic_ms()
+        if now_ms >= self._idle_due_ms:
+            self._idle_due_ms = now_ms + IDLE_EVERY_MS
+            self.port.idle()
+            self.context.log_manager.close_stale()
 
-def main(ctx) -> None:
+    def use_config(self, config) -> None:
+        """The configuration was read again (SIGHUP)."""
+        self.context.config = config
+        self.context.metadata.use_config(config)
+
+
+def main(ctx: ProcessContext) -> None:
     """Process main: recovers what its predecessor in the slot left, then works until told to stop."""
-    handler = RequestHandler(build_context(ctx))
+    row = ctx.process_row
+    row.set_state(ProcessState.RECOVERING)
+    handler = RequestHandler(build_context(ctx), ctx.index < ctx.config.reserved_handlers)
+    handler.context.log_manager.recover_slot(ctx.slot)
     handler.port.recover()
     ctx.running()
     while not ctx.stop_requested():
-        handler.do_work()
+        if not handler.do_work():
+            handler.rest()
+            config = ctx.take_reload()
+            if config is not None:
+                handler.use_config(config)
 
 
-def build_context(ctx) -> ServerContext:
+def build_context(ctx: ProcessContext) -> ServerContext:
+    """Everything the handlers of this process work with."""
     metadata = MetadataCache(ctx.core, ctx.config)
-    port = open_handler_port(ctx)
+    port, clock = open_handler_port(ctx), SystemClock()
+    log_manager = LogManager(open_log(ctx), clock, ctx.config.mpbroker_log_flush == "commit")
     return ServerContext(
-        config=ctx.config, port=port, log_manager=LogManager(ctx), metadata=metadata,
-        commands=ControllerCommands(port, metadata), listeners=ctx.listeners, clock=SystemClock(), log=ctx.log,
+        config=ctx.config, port=port, log_manager=log_manager, metadata=metadata,
+        commands=ControllerCommands(port, metadata), listeners=ctx.listeners, clock=clock, log=ctx.log,
         row=ctx.process_row, apis=API_TABLE, cluster_id=ctx.cluster_id)

@@ -46,7 +46,6 @@ class ServerContext:
 
     def _answer_later(self, request, frame: bytes) -> None:
         """No memory for answers now: clients that do not read hold it. The frame waits here for room."""
-        self.count("answers_delayed")
         self.purgatory.try_complete_else_watch(DelayedAnswer(self, request, frame, ANSWER_PATIENCE_MS))
 
     def resume(self, request) -> None:
