@@ -85,6 +85,11 @@ class DelayedOperationPurgatory:
                 completed += self._retry(operation)
         return completed
 
+    def check_hashed(self, hashes: Iterable[int], modulus: int) -> int:
+        """As `check`, for callers that know the moved keys only modulo a number; a needless try does no harm."""
+        moved = set(hashes)
+        return self.check([key for key in list(self._watchers) if key % modulus in moved])
+
     def check_all(self) -> int:
         """Tries everything: after a recovery, or when the set of moved keys overflowed."""
         return self.check(list(self._watchers))

@@ -20,6 +20,7 @@ from mpbroker.shm.process_table import ProcessState
 
 POLL_MS = 300  # Kafka's handler poll: a safety net, every event rings a bell
 IDLE_EVERY_MS = 1000
+DIRTY_BITS = 4096  # a handler's set of moved partitions is kept modulo this (native/layout.h)
 
 
 class RequestHandler:
@@ -60,7 +61,7 @@ class RequestHandler:
         if everything:
             context.purgatory.check_all()
         elif keys:
-            context.purgatory.check(keys)
+            context.purgatory.check_hashed(keys, DIRTY_BITS)
         if context.purgatory.next_due_ms() is not None:
             context.purgatory.advance(context.clock.monotonic_ms())
 
