@@ -1,0 +1,152 @@
+"""Produce and Fetch through real rings, cells and log files, one step at a time."""
+
+import pytest
+
+from mpbroker.errors import ErrorCode
+from mpbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from mpbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from mpbroker.record.batch_builder import encode_batch
+from mpbroker.record.record_batch import iterate_records
+from tests.harness.in_process_broker import InProcessBroker
+
+
+@pytest.fixture
+def broker(tmp_path):
+    return InProcessBroker(tmp_path)
+
+
+def batch(*values: bytes, **settings) -> bytes:
+    return encode_batch([(b"k", value, 1_700_000_000_000) for value in values], **settings)
+
+
+def produce(topic="t", records=b"", partition=0, acks=1, transactional_id=None):
+    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=records)])
+    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[data], transactional_id=transactional_id)
+
+
+def fetch(topic="t", offset=0, partition=0, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, **fields):
+    asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20, **fields)
+    return FetchRequest(replica_id=-1, max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes,
+                        topics=[FetchTopic(topic=topic, partitions=[asked])])
+
+
+def part(response):
+    topic = response.responses[0]
+    return (getattr(topic, "partition_responses", None) or topic.partitions)[0]
+
+
+def test_records_come_back_with_the_offsets_that_were_promised(broker):
+    broker.create_topic("t")
+    assert part(broker.call(produce(records=batch(b"a", b"b")), 7)).base_offset == 0
+    assert part(broker.call(produce(records=batch(b"c"), acks=-1), 7)).base_offset == 2
+    found = part(broker.call(fetch(), 11))
+    assert (found.error_code, found.high_watermark, found.log_start_offset) == (0, 3, 0)
+    assert [(r.offset, r.value) for r in iterate_records(found.records)] == [(0, b"a"), (1, b"b"), (2, b"c")]
+
+
+def test_acks_0_is_not_answered_and_an_error_closes(broker):
+    broker.create_topic("t")
+    broker.send(produce(records=batch(b"a"), acks=0), 7)
+    broker.step()
+    assert [(kind, frame) for _, kind, frame in broker.collect()] == [(0, None)]
+    broker.send(produce(topic="unknown", records=batch(b"a"), acks=0), 7)
+    broker.step()
+    assert [(kind, frame) for _, kind, frame in broker.collect()] == [(3, None)]
+    assert part(broker.call(fetch(), 11)).high_watermark == 1
+
+
+@pytest.mark.parametrize(("request_fields", "code"), [
+    ({"topic": "unknown"}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ({"partition": 7}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ({"acks": 3}, ErrorCode.INVALID_REQUIRED_ACKS),
+    ({"records": b""}, ErrorCode.INVALID_RECORD),
+    ({"records": batch(b"x" * 2_000_000)}, ErrorCode.MESSAGE_TOO_LARGE),
+    ({"records": batch(b"a")[:-1] + b"!"}, ErrorCode.CORRUPT_MESSAGE),
+])
+def test_refused_produce_appends_nothing(broker, request_fields, code):
+    broker.create_topic("t")
+    answer = part(broker.call(produce(**{"records": batch(b"a"), **request_fields}), 7))
+    assert (answer.error_code, answer.base_offset) == (code, -1)
+    assert part(broker.call(fetch(), 11)).high_watermark == 0
+
+
+def test_compressed_batches_are_stored_as_they_came(broker):
+    broker.create_topic("t")
+    for codec in range(1, 5):
+        assert part(broker.call(produce(records=batch(b"v" * 1000, codec=codec)), 7)).error_code == 0
+    found = part(broker.call(fetch(), 11))
+    assert [r.value for r in iterate_records(found.records)] == [b"v" * 1000] * 4
+
+
+def test_offset_outside_the_log_and_unknown_partition(broker):
+    broker.create_topic("t")
+    assert part(broker.call(fetch(offset=1), 11)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert part(broker.call(fetch(topic="no"), 11)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert part(broker.call(fetch(current_leader_epoch=4), 11)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_long_poll_ends_when_enough_bytes_have_come(broker):
+    broker.create_topic("t")
+    waiting = broker.send(fetch(max_wait_ms=1000, min_bytes=150), 11)
+    broker.step()
+    assert broker.collect() == []
+    broker.call(produce(records=batch(b"a")), 7)
+    broker.step()
+    assert broker.collect() == [], "one small batch is less than min_bytes"
+    assert part(broker.call(produce(records=batch(b"b" * 100)), 7)).error_code == 0
+    broker.step()
+    [(entry, _, frame)] = broker.collect()
+    assert entry == waiting
+    found = part(broker.decode(fetch(), 11, frame))
+    assert [r.value for r in iterate_records(found.records)] == [b"a", b"b" * 100]
+
+
+def test_long_poll_ends_at_its_deadline_with_what_is_there(broker):
+    broker.create_topic("t")
+    broker.send(fetch(max_wait_ms=500), 11)
+    broker.step()
+    broker.clock.advance(499)
+    broker.step()
+    assert broker.collect() == []
+    broker.clock.advance(1)
+    broker.step()
+    [(_, _, frame)] = broker.collect()
+    assert part(broker.decode(fetch(), 11, frame)).records == b""
+
+
+def test_first_batch_is_returned_whole_whatever_the_limits(broker):
+    broker.create_topic("t", partitions=2)
+    for partition in (0, 1):
+        broker.call(produce(records=batch(b"x" * 5000), partition=partition), 7)
+    message = fetch(max_bytes=10)
+    message.topics[0].partitions.append(FetchPartition(partition=1, fetch_offset=0, partition_max_bytes=10))
+    message.topics[0].partitions[0].partition_max_bytes = 10
+    first, second = broker.call(message, 11).responses[0].partitions
+    assert [len(r.value) for r in iterate_records(first.records)] == [5000]
+    assert second.records == b""
+
+
+def test_fetch_session_is_declined_and_its_continuation_refused(broker):
+    broker.create_topic("t")
+    message = fetch()
+    message.session_epoch = 0
+    assert broker.call(message, 11).session_id == 0
+    message.session_id, message.session_epoch = 77, 3
+    assert broker.call(message, 11).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_produce_versions_0_to_2_close_the_connection(broker):
+    broker.create_topic("t")
+    broker.send(produce(records=batch(b"a")), 2)
+    broker.step()
+    assert [kind for _, kind, _ in broker.collect()] == [3]
+
+
+def test_idempotent_retry_gets_the_first_offsets(broker):
+    broker.create_topic("t")
+    records = batch(b"a", b"b", producer_id=5, producer_epoch=0, base_sequence=0)
+    assert part(broker.call(produce(records=records), 7)).base_offset == 0
+    assert part(broker.call(produce(records=records), 7)).base_offset == 0
+    late = batch(b"c", producer_id=5, producer_epoch=0, base_sequence=9)
+    assert part(broker.call(produce(records=late), 7)).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert part(broker.call(fetch(), 11)).high_watermark == 2
