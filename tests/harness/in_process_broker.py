@@ -29,6 +29,7 @@ from mpbroker.shm.clock import ManualClock
 from mpbroker.shm.layout import SLOT_HANDLERS
 from mpbroker.shm.process_context import BoundListener
 from mpbroker.shm.process_table import ProcessRow
+from mpbroker.shm.topic_table import partition_link, rows_raise
 from tests.harness.small_core import small_core
 
 CLUSTER_ID = "in-process-cluster-id"
@@ -65,15 +66,13 @@ class InProcessBroker:
         row, topic_id = self.snapshot.reserve(), os.urandom(16)
         ordinals = list(range(self._ordinals, self._ordinals + partitions))
         self._ordinals += partitions
-        from mpbroker.shm.topic_table import partition_link, rows_raise
-
         rows_raise(self.core, 0, self._ordinals)
         for number, ordinal in enumerate(ordinals):
             error = self.log.create(ordinal=ordinal, topic_id=topic_id, topic_row=row, partition=number, log_dir=0,
                                     dir=f"{name}-{number}", leader_epoch=0, now_ms=self.clock.wall_ms())
             assert error == 0, error
         for ordinal in ordinals[:-1]:
-            partition_link(self.core, ordinal, ordinal + 1)
+            partition_link(self.core, ordinal, ordinal + 2)  # one more than the next row
         encoded = encode_overrides({key.replace("_", "."): value for key, value in overrides.items()})
         self.snapshot.publish(row, TopicImage(topic_id, name, partitions, ordinals[0], False, encoded, 1))
         return ordinals
