@@ -35,13 +35,13 @@ def read(broker, topic, count, start=0, partition=0):
                          "auto.offset.reset": "error", "fetch.message.max.bytes": 20_000_000})
     consumer.assign([TopicPartition(topic, partition, start)])
     found = []
-    for _ in range(200):
+    silent_polls = 0
+    while len(found) < count and silent_polls < 40:
         message = consumer.poll(0.5)
+        silent_polls += message is None
         if message is not None:
             assert message.error() is None, message.error()
             found.append(message)
-        if len(found) >= count:
-            break
     consumer.close()
     return found
 
