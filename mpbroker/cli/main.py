@@ -23,6 +23,7 @@ OK, FAILED, USAGE, NOT_AVAILABLE = 0, 1, 2, 3
 
 COMMANDS = {
     "start": "run a broker in the foreground",
+    "demo": "see a broker lose a worker and nothing else",
     "status": "show what every process of a broker does",
     "stop": "end the broker of a data directory",
     "topic": "create, list, describe and delete topics",

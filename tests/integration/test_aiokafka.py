@@ -6,7 +6,7 @@ import itertools
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from tests.harness.sample_records import samples
+from tests.harness.sample_records import keyed_or_valued, samples
 
 _numbers = itertools.count()
 
@@ -35,7 +35,7 @@ async def _read(broker, topic, count):
 @pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("settings", [{"acks": 1}, {"enable_idempotence": True}])
 def test_auto_created_topic_takes_and_returns_records(broker, codec, settings):
-    topic, written = f"aio-{next(_numbers)}", samples()
+    topic, written = f"aio-{next(_numbers)}", keyed_or_valued(samples())
 
     async def scenario():
         results = await _write(broker, topic, written, compression_type=codec, **settings)

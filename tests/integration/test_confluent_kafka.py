@@ -100,7 +100,8 @@ def test_reading_from_a_timestamp_and_from_the_end(broker):
 def test_topic_settings_show_with_their_source(broker):
     topic = new_topic(broker, **{"retention.ms": "12345"})
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    configs = AdminClient({"bootstrap.servers": broker.bootstrap}).describe_configs([resource])[resource].result(10)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    configs = admin.describe_configs([resource])[resource].result(10)
     assert (configs["retention.ms"].value, configs["retention.ms"].source) == ("12345", 1)
     assert configs["segment.bytes"].value == "1073741824"
     assert configs["segment.bytes"].is_default

@@ -6,7 +6,7 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 
-from tests.harness.sample_records import samples
+from tests.harness.sample_records import keyed_or_valued, samples
 
 _numbers = itertools.count()
 
@@ -37,7 +37,7 @@ def read(broker, topic, count, start=0):
 @pytest.mark.parametrize("settings", [
     {"acks": "all"}, {"acks": 1, "enable_idempotence": False}, {"acks": 0, "enable_idempotence": False}])
 def test_records_come_back_byte_for_byte(broker, codec, settings):
-    topic, written = new_topic(broker), samples()
+    topic, written = new_topic(broker), keyed_or_valued(samples())
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap, compression_type=codec, linger_ms=5, **settings)
     sent = [producer.send(topic, record.value, record.key, record.headers, 0, record.timestamp_ms)
             for record in written]
@@ -49,7 +49,7 @@ def test_records_come_back_byte_for_byte(broker, codec, settings):
 
 
 def test_earliest_latest_and_timestamps(broker):
-    topic, written = new_topic(broker), samples()
+    topic, written = new_topic(broker), keyed_or_valued(samples())
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
     for record in written:
         producer.send(topic, record.value, record.key, partition=0, timestamp_ms=record.timestamp_ms)
