@@ -14,6 +14,10 @@ fuzz: install
 	$(PY) tests/fuzz/fuzz_decode.py --frames 10000000 --seed 1
 	$(PY) -m tests.fuzz.fuzz_records --frames 300000 --seed 1
 	$(MAKE) -s -C native test SAN=address ONLY=record_batch ARGS=10000000
+soak: install
+	$(PY) -m tests.chaos.soak --kills $(or $(KILLS),300) --seed $(or $(SEED),1)
+bench: install
+	$(PY) -m perf.bench $(ARGS)
 docs: install
 	$(PY) -m mpbroker.config.document
 	$(PY) -m mpbroker.server.api_document
