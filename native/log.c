@@ -60,8 +60,13 @@ int mpb_log_io_error(struct mpb_log *log, const struct mpb_partition *row, int e
     log->stats.io_errors++;
     if (error != -ENOSPC && error != -EDQUOT && error != -EMFILE && error != -ENFILE && error != -ENOMEM &&
         error != -EBADMSG)
-        atomic_fetch_or(&log->core->header->offline_log_dirs, 1u << row->log_dir);
+        mpb_log_dir_fail(log->core, row->log_dir);
     return MPB_ERR_KAFKA_STORAGE_ERROR;
+}
+
+void mpb_log_dir_fail(struct mpb_core *core, uint32_t log_dir)
+{
+    atomic_fetch_or(&core->header->offline_log_dirs, 1u << log_dir % MPB_MAX_LOG_DIRS);
 }
 
 bool mpb_log_dir_online(const struct mpb_core *core, uint32_t log_dir)

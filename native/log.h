@@ -64,5 +64,7 @@ void mpb_log_close(struct mpb_log *log);
  * KAFKA_STORAGE_ERROR. */
 int mpb_log_io_error(struct mpb_log *log, const struct mpb_partition *row, int error);
 bool mpb_log_dir_online(const struct mpb_core *core, uint32_t log_dir);
+/* Takes a log directory offline until the broker is started again. */
+void mpb_log_dir_fail(struct mpb_core *core, uint32_t log_dir);
 
 #endif

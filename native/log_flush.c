@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "log_io.h"
+#include "metadata.h"
 #include "partition.h"
 #include "segment.h"
 
@@ -78,4 +79,30 @@ int mpb_log_flush(struct mpb_log *log, uint32_t ordinal, int64_t *flushed)
     *flushed = (int64_t)mpb_load_relaxed(&row->flushed_offset);
     mpb_partition_unlock(log, ordinal);
     return error;
+}
+
+uint32_t mpb_log_unflushed(struct mpb_log *log, bool rolled_only, uint32_t *next, uint32_t *out, uint32_t most)
+{
+    uint32_t high = mpb_partitions_high(log->core), count = 0;
+    for (; *next < high && count < most; ++*next) {
+        struct mpb_partition *row = &log->core->partitions[*next];
+        struct mpb_partition_copy copy;
+        if (mpb_partition_usable(log->core, row, NULL) != 0 || mpb_partition_snapshot(log, *next, &copy) != 0)
+            continue;
+        if ((int64_t)mpb_load_acquire(&row->flushed_offset) < (rolled_only ? copy.active_base : copy.leo))
+            out[count++] = *next;
+    }
+    return count;
+}
+
+int mpb_log_set_flushed(struct mpb_log *log, uint32_t ordinal, int64_t offset)
+{
+    struct mpb_partition *row = &log->core->partitions[ordinal];
+    int error = mpb_partition_lock(log, ordinal);
+    if (error != 0)
+        return error;
+    if (offset <= mpb_partition_in_force(row)->leo)
+        mpb_store_release(&row->flushed_offset, (uint64_t)offset);
+    mpb_partition_unlock(log, ordinal);
+    return 0;
 }

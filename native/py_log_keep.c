@@ -24,17 +24,21 @@ static PyObject *log_truncate(PyObject *object, PyObject *args)
 
 static PyObject *log_retain(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"ordinal", "retention_ms", "retention_bytes", "now_ms", NULL};
+    static char *names[] = {"ordinal", "retention_ms", "retention_bytes", "now_ms", "topic_id", NULL};
     LogObject *self = (LogObject *)object;
     int64_t removed[MPB_RETAIN_MAX_REMOVED];
     uint32_t count = 0;
     unsigned int ordinal;
     long long retention_ms, retention_bytes, now_ms;
     int error;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "ILLL", names, &ordinal, &retention_ms, &retention_bytes, &now_ms) ||
-        !mpb_py_ordinal(self, ordinal))
+    uint8_t id[16];
+    const uint8_t *topic_id;
+    PyObject *topic = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "ILLL|O", names, &ordinal, &retention_ms, &retention_bytes, &now_ms,
+                                     &topic) ||
+        !mpb_py_ordinal(self, ordinal) || !mpb_py_topic_id(topic, id, &topic_id))
         return NULL;
-    struct mpb_retain_rules rules = {retention_ms, retention_bytes, now_ms};
+    struct mpb_retain_rules rules = {retention_ms, retention_bytes, now_ms, topic_id};
     Py_BEGIN_ALLOW_THREADS
     error = mpb_retain(&self->log, ordinal, &rules, removed, &count);
     Py_END_ALLOW_THREADS
@@ -61,6 +65,53 @@ static PyObject *log_flush(PyObject *object, PyObject *argument)
     error = mpb_log_flush(&self->log, (uint32_t)ordinal, &flushed);
     Py_END_ALLOW_THREADS
     return Py_BuildValue("(iL)", error, (long long)flushed);
+}
+
+static PyObject *log_unflushed(PyObject *object, PyObject *argument)
+{
+    LogObject *self = (LogObject *)object;
+    uint32_t found[256], next = 0, count;
+    int rolled_only = PyObject_IsTrue(argument);
+    PyObject *list = rolled_only < 0 || !mpb_py_ordinal(self, 0) ? NULL : PyList_New(0);
+    do {
+        count = list == NULL ? 0 : mpb_log_unflushed(&self->log, rolled_only, &next, found, 256);
+        for (uint32_t i = 0; list != NULL && i < count; i++) {
+            PyObject *ordinal = PyLong_FromUnsignedLong(found[i]);
+            if (ordinal == NULL || PyList_Append(list, ordinal) < 0)
+                Py_CLEAR(list);
+            Py_XDECREF(ordinal);
+        }
+    } while (count == 256);
+    return list;
+}
+
+static PyObject *log_set_flushed(PyObject *object, PyObject *args)
+{
+    LogObject *self = (LogObject *)object;
+    unsigned int ordinal;
+    long long offset;
+    if (!PyArg_ParseTuple(args, "IL:set_flushed", &ordinal, &offset) || !mpb_py_ordinal(self, ordinal))
+        return NULL;
+    return PyLong_FromLong(mpb_log_set_flushed(&self->log, ordinal, offset));
+}
+
+static PyObject *log_dir_online(PyObject *object, PyObject *argument)
+{
+    LogObject *self = (LogObject *)object;
+    unsigned long log_dir = PyLong_AsUnsignedLong(argument);
+    if (PyErr_Occurred() || !mpb_py_ordinal(self, 0))
+        return NULL;
+    return PyBool_FromLong(mpb_log_dir_online(self->log.core, (uint32_t)log_dir));
+}
+
+static PyObject *log_fail_dir(PyObject *object, PyObject *argument)
+{
+    LogObject *self = (LogObject *)object;
+    unsigned long log_dir = PyLong_AsUnsignedLong(argument);
+    if (PyErr_Occurred() || !mpb_py_ordinal(self, 0))
+        return NULL;
+    mpb_log_dir_fail(self->log.core, (uint32_t)log_dir);
+    Py_RETURN_NONE;
 }
 
 static int add_kept(PyObject *list, const struct mpb_producer *producer)
@@ -193,9 +244,15 @@ static PyObject *log_segments(PyObject *object, PyObject *argument)
 PyMethodDef mpb_log_keep_methods[] = {
     {"truncate", log_truncate, METH_VARARGS, "truncate(ordinal, offset) -> error; nothing at or above offset stays"},
     {"retain", (PyCFunction)(void *)log_retain, METH_VARARGS | METH_KEYWORDS,
-     "retain(ordinal, retention_ms, retention_bytes, now_ms) -> (error, bases)\n\n"
+     "retain(ordinal, retention_ms, retention_bytes, now_ms, topic_id=None) -> (error, bases)\n\n"
      "Moves log start and renames the files of old segments to .deleted; the caller unlinks those later. -1: no limit"},
     {"flush", log_flush, METH_O, "flush(ordinal) -> (error, flushed offset); no lock is held while the disk works"},
+    {"unflushed", log_unflushed, METH_O,
+     "unflushed(rolled_only) -> rows with unsynced records; rolled_only: below their active segment"},
+    {"set_flushed", log_set_flushed, METH_VARARGS,
+     "set_flushed(ordinal, offset) -> error; recovery knows that all below is on disk"},
+    {"log_dir_online", log_dir_online, METH_O, "log_dir_online(log_dir) -> bool"},
+    {"fail_log_dir", log_fail_dir, METH_O, "fail_log_dir(log_dir): takes it offline until the broker is started again"},
     {"segments", log_segments, METH_O, "segments(ordinal) -> bases of the segments on disk, ascending"},
     {"producers", log_producers, METH_O,
      "producers(ordinal) -> (end offset, rows), taken together under the lock\n\n"

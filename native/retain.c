@@ -126,7 +126,7 @@ int mpb_retain(struct mpb_log *log, uint32_t ordinal, const struct mpb_retain_ru
     int error = mpb_partition_lock(log, ordinal);
     if (error != 0)
         return error;
-    error = mpb_partition_usable(log->core, row, NULL);
+    error = mpb_partition_usable(log->core, row, rules->topic_id);
     if (error == 0)
         error = retain_locked(log, row, rules, removed, removed_count);
     if (log->lists[ordinal] != NULL)

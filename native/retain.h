@@ -11,6 +11,7 @@ struct mpb_retain_rules {
     int64_t retention_ms;    /* -1: no limit */
     int64_t retention_bytes; /* -1: no limit */
     int64_t now_ms;
+    const uint8_t *topic_id; /* NULL: whatever partition has the row */
 };
 
 #define MPB_RETAIN_MAX_REMOVED 1024 /* segments of one call; the next one goes on */

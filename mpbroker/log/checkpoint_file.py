@@ -35,16 +35,29 @@ def read_checkpoint(path: str) -> Offsets:
 
 
 def replace_durably(path: str, content: bytes) -> None:
-    """Writes a small file so that after a power loss the old or the new content is there, whole."""
+    """Writes a file so that after a power loss the old or the new content is there, whole."""
+    temporary = _write_temporary(path, content, sync=True)
+    os.rename(temporary, path)
+    sync_directory(os.path.dirname(path) or ".")
+
+
+def replace_whole(path: str, content: bytes) -> None:
+    """Writes a file so that whoever dies, the old or the new content is there, whole; a power loss may damage it."""
+    os.rename(_write_temporary(path, content, sync=False), path)
+
+
+def _write_temporary(path: str, content: bytes, *, sync: bool) -> str:
     temporary = path + ".tmp"
     descriptor = os.open(temporary, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
-        os.write(descriptor, content)
-        os.fsync(descriptor)
+        left = memoryview(content)
+        while left:
+            left = left[os.write(descriptor, left) :]
+        if sync:
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    os.rename(temporary, path)
-    sync_directory(os.path.dirname(path) or ".")
+    return temporary
 
 
 def sync_directory(path: str) -> None:

@@ -10,7 +10,7 @@ import os
 import struct
 from typing import NamedTuple
 
-from mpbroker.log.checkpoint_file import replace_durably
+from mpbroker.log.checkpoint_file import replace_durably, replace_whole
 from mpbroker._native import crc32c
 
 VERSION = 1
@@ -41,12 +41,13 @@ def snapshot_path(directory: str, offset: int) -> str:
     return os.path.join(directory, f"{offset:020d}{SUFFIX}")
 
 
-def write_snapshot(directory: str, offset: int, producers: list[ProducerEntry]) -> None:
-    """Everything below `offset` is included."""
+def write_snapshot(directory: str, offset: int, producers: list[ProducerEntry], *, durable: bool = True) -> None:
+    """Everything below `offset` is included. Not `durable`: after a power loss it may be damaged, or not there."""
     body = _COUNT.pack(len(producers)) + b"".join(
         _ENTRY.pack(p.producer_id, p.epoch, p.last_sequence, p.last_offset, p.offset_delta, p.timestamp_ms, -1, -1)
         for p in producers)
-    replace_durably(snapshot_path(directory, offset), _HEADER.pack(VERSION, crc32c(body)) + body)
+    replace = replace_durably if durable else replace_whole
+    replace(snapshot_path(directory, offset), _HEADER.pack(VERSION, crc32c(body)) + body)
 
 
 def read_snapshot(path: str) -> list[ProducerEntry] | None:

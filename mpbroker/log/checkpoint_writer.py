@@ -1,0 +1,73 @@
+"""Writing the checkpoints: recovery points, high watermarks, log starts, at Kafka's intervals. A job of the log keeper.
+
+A file is written only when it would say something new. Of partitions that are offline or not loaded yet it keeps what it
+said: forgetting a log start would bring deleted records back.
+"""
+
+import os
+from collections.abc import Iterable
+from typing import Any, Final
+
+from mpbroker.log.checkpoint_file import HIGH_WATERMARK, LOG_START, RECOVERY_POINT, Offsets, read_checkpoint, write_checkpoint
+from mpbroker.log.keeper_context import Interval, KeeperContext
+from mpbroker.log.partition_directory import directory_name
+
+FIELDS: Final = {RECOVERY_POINT: "flushed_offset", HIGH_WATERMARK: "hw", LOG_START: "log_start"}
+"""Checkpoint file → the field of PartitionState it holds."""
+
+
+class CheckpointWriter:
+    """The three files of one data directory."""
+
+    def __init__(self, keeper: KeeperContext) -> None:
+        self._keeper = keeper
+        self._written: dict[str, Offsets] = {name: read_checkpoint(self._path(name)) for name in FIELDS}
+        self._intervals = {name: Interval(keeper.clock, interval_ms, keeper.first_delay_ms)
+                           for name, interval_ms in self._settings().items()}
+
+    def _settings(self) -> dict[str, int]:
+        config = self._keeper.config
+        return {RECOVERY_POINT: config.log_flush_offset_checkpoint_interval_ms,
+                HIGH_WATERMARK: config.replica_high_watermark_checkpoint_interval_ms,
+                LOG_START: config.log_flush_start_offset_checkpoint_interval_ms}
+
+    def do_work(self) -> None:
+        """One turn: write the files that are due."""
+        for name, interval_ms in self._settings().items():
+            self._intervals[name].interval_ms = interval_ms
+        due = [name for name, interval in self._intervals.items() if interval.due()]
+        if due:
+            self.write(due)
+
+    def topics_changed(self) -> None:
+        """A topic came or went: offsets must not stand there for a younger topic of the same name."""
+        self._intervals[RECOVERY_POINT].hasten()
+        self._intervals[LOG_START].hasten()
+
+    def remaining_ms(self) -> int:
+        """Until the next file is due."""
+        return min(interval.remaining_ms() for interval in self._intervals.values())
+
+    def write(self, names: Iterable[str] = tuple(FIELDS)) -> bool:
+        """Write these files where they would say something new; False if one could not be written."""
+        states = [(partition.who, self._keeper.state(partition)) for partition in self._keeper.partitions.all]
+        return all([self._write_one(name, states) for name in names])
+
+    def _write_one(self, name: str, states: list[tuple[tuple[str, int], Any]]) -> bool:
+        known = {who for who, state in states if state is not None}
+        offsets = {who: offset for who, offset in self._written[name].items()
+                   if who not in known and os.path.isdir(self._path(directory_name(*who)))}
+        offsets |= {who: getattr(state, FIELDS[name]) for who, state in states if state is not None}
+        if offsets == self._written[name]:
+            return True
+        try:
+            write_checkpoint(self._path(name), offsets)
+        except OSError as error:
+            self._keeper.io_failed("checkpoint_not_written", error, file=name)
+            return False
+        self._written[name] = offsets
+        self._keeper.crash_point("keeper.checkpoint.written")
+        return True
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._keeper.data_dir, name)

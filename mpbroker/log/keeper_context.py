@@ -1,0 +1,112 @@
+"""What every job of the log keeper works with, and when it works: handed in, so that a test can step each by itself.
+
+Log keeper only.
+"""
+
+import errno
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mpbroker._native import Log
+from mpbroker.log.kept_partitions import KeptPartition, Partitions
+from mpbroker.shm.process_table import WaitName
+
+NEVER_MS: Final = 2**63 - 1
+LOG_DIR: Final = 0  # one data directory so far
+EXISTS, ONLINE = 1, 2  # enum mpb_partition_flags
+PASSING_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOENT})
+
+
+def _nothing(*_: object) -> None:
+    """Stands where a test is not interested."""
+
+
+@dataclass
+class KeeperContext:
+    """The log keeper's surroundings.
+
+    config        BrokerConfig in force (a reload replaces it)
+    notify        rings the handlers that wait for a partition's row
+    waiting       names what the process waits for in the process table
+    crash_point   where tests kill the process
+    first_delay_ms  pause before the first round of every job
+    """
+
+    log: Log
+    partitions: Partitions
+    clock: Any
+    config: Any
+    data_dir: str
+    events: Any
+    notify: Callable[[int], None] = _nothing
+    waiting: Callable[[WaitName], None] = _nothing
+    crash_point: Callable[[str], None] = _nothing
+    first_delay_ms: int = 0
+
+    def directory(self, partition: KeptPartition) -> str:
+        """Path of a partition's directory."""
+        return f"{self.data_dir}/{partition.dir}"
+
+    def state(self, partition: KeptPartition) -> Any | None:
+        """The row's state; None when it is offline, cannot be read, or belongs to another partition by now."""
+        try:
+            state = self.log.state(partition.ordinal)
+        except RuntimeError:  # the lock was not to be had, or its holder's damage could not be repaired
+            return None
+        return state if state.flags & EXISTS and state.flags & ONLINE and state.dir == partition.dir else None
+
+    def io_failed(self, what: str, error: OSError, **fields: object) -> None:
+        """A file of our own could not be written. A full disk may pass; anything else takes the directory offline."""
+        self.events.error(what, error=error, **fields)
+        if error.errno not in PASSING_ERRORS:
+            self.log.fail_log_dir(LOG_DIR)
+
+
+class Interval:
+    """Something that is due every so often; the first time after `first_delay_ms`."""
+
+    def __init__(self, clock: Any, interval_ms: int, first_delay_ms: int = 0) -> None:
+        self._clock = clock
+        self.interval_ms = interval_ms
+        self._next_ms = clock.monotonic_ms() + first_delay_ms
+
+    def due(self) -> bool:
+        """True at most once per interval."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms < self._next_ms:
+            return False
+        self._next_ms = now_ms + self.interval_ms
+        return True
+
+    def hasten(self) -> None:
+        """Due at the next call."""
+        self._next_ms = 0
+
+    def remaining_ms(self) -> int:
+        """Until it is due."""
+        return max(0, self._next_ms - self._clock.monotonic_ms())
+
+
+class PartitionRound:
+    """All partitions once per interval, a bounded number each turn, so that no job holds up the others."""
+
+    def __init__(self, clock: Any, partitions: Partitions, interval_ms: int, first_delay_ms: int = 0,
+                 most_a_turn: int = 64) -> None:
+        self.interval = Interval(clock, interval_ms, first_delay_ms)
+        self._partitions = partitions
+        self._most = most_a_turn
+        self._left: Sequence[KeptPartition] = ()
+
+    def take(self) -> Sequence[KeptPartition]:
+        """The next ones of the round in hand; of a new round if one is due and none is in hand."""
+        if not self._left:
+            if not self.interval.due():
+                return ()
+            self._left = self._partitions.all
+        taken, self._left = self._left[: self._most], self._left[self._most :]
+        return taken
+
+    def remaining_ms(self) -> int:
+        """Until there is something to take."""
+        return 0 if self._left else self.interval.remaining_ms()

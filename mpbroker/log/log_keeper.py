@@ -1,0 +1,110 @@
+"""The log keeper process: flush, retention, unlinking, producer snapshots and expiry, checkpoints, the clean stop.
+
+One process; its jobs run in turn, each in a file of its own and each bounded, so that a sync that requests wait for is
+never far away. It writes no record and holds a partition's lock only within single native calls. When it dies, the
+successor finds all it needs in shared memory and in the directories.
+"""
+
+from typing import Any, Final
+
+from mpbroker._native import Log
+from mpbroker.log.checkpoint_writer import CheckpointWriter
+from mpbroker.log.clean_stop import stop_cleanly
+from mpbroker.log.keeper_context import KeeperContext
+from mpbroker.log.kept_partitions import KeptPartition, KeptPartitions
+from mpbroker.log.log_flusher import LogFlusher
+from mpbroker.log.log_retention import LogRetention
+from mpbroker.log.offline_directory import OfflineDirectory
+from mpbroker.log.producer_keeping import ProducerExpiration, ProducerSnapshots
+from mpbroker.log.segment_deletion import SegmentDeletion
+from mpbroker.shm.clock import SystemClock
+from mpbroker.shm.process_context import ProcessContext
+from mpbroker.shm.process_table import ProcessState
+
+WAIT_MS: Final = 200
+"""Longest wait for the bell: a signal that came just before the wait is noticed after it."""
+OPEN_SEGMENTS: Final = 1024
+
+
+def main(ctx: ProcessContext) -> None:
+    """Run until told to stop, then stop the logs cleanly."""
+    row = ctx.process_row
+    log = Log(ctx.core, list(ctx.data_dirs), ctx.slot, OPEN_SEGMENTS)
+    if ctx.incarnation > 1:
+        row.set_state(ProcessState.RECOVERING)
+        log.repair_slot(ctx.slot)
+    keeper = LogKeeper(context_of(ctx, log))
+    ctx.running()
+    while not ctx.stop_requested():
+        row.beat()
+        if ctx.take_reload() is not None:
+            keeper.use_config(ctx.config)
+        keeper.do_work()
+        ctx.core.wait_service(ctx.slot, min(WAIT_MS, max(1, keeper.remaining_ms())))
+    row.set_state(ProcessState.STOPPING)
+    keeper.stop()
+    log.close()
+
+
+def context_of(ctx: ProcessContext, log: Log) -> KeeperContext:
+    """What the jobs work with in a real process. A successor does not wait before its first round."""
+    return KeeperContext(
+        log=log, partitions=KeptPartitions(ctx.core, ctx.config), clock=SystemClock(), config=ctx.config,
+        data_dir=ctx.data_dirs[0], events=ctx.log, notify=lambda ordinal: ctx.core.notify_partition(ordinal, ctx.slot),
+        waiting=ctx.process_row.set_wait, crash_point=ctx.core.crash_point,
+        first_delay_ms=ctx.config.log_initial_task_delay_ms if ctx.incarnation <= 1 else 0)
+
+
+class LogKeeper:
+    """All jobs of one data directory."""
+
+    def __init__(self, keeper: KeeperContext) -> None:
+        self._keeper = keeper
+        keeper.partitions.refresh()
+        self._by_ordinal: dict[int, KeptPartition] = {}
+        self.snapshots = ProducerSnapshots(keeper)
+        self.flusher = LogFlusher(keeper, self._flushed)
+        self.deletion = SegmentDeletion(keeper)
+        self.retention = LogRetention(keeper, self.deletion.removed)
+        self.expiration = ProducerExpiration(keeper)
+        self.checkpoints = CheckpointWriter(keeper)
+        self.offline = OfflineDirectory(keeper)
+        self._jobs: tuple[Any, ...] = (self.retention, self.deletion, self.snapshots, self.expiration, self.checkpoints)
+        self._topics_changed()
+
+    def do_work(self) -> None:
+        """One turn of every job; the flush between any two, because requests may wait for it."""
+        if self._keeper.partitions.refresh():
+            self._topics_changed()
+            self.checkpoints.topics_changed()
+        self.offline.do_work()
+        for job in self._jobs:
+            if self.offline.failed:
+                return  # nothing is written there any more
+            self.flusher.do_work()
+            job.do_work()
+
+    def remaining_ms(self) -> int:
+        """Until some job has something to do, as far as it knows by itself."""
+        if self.offline.failed:
+            return WAIT_MS
+        return min(job.remaining_ms() for job in (*self._jobs, self.flusher))
+
+    def use_config(self, config: Any) -> None:
+        """The broker's settings were read again."""
+        self._keeper.config = config
+        self._keeper.partitions.use_config(config)
+        self._topics_changed()
+
+    def stop(self) -> bool:
+        """The clean stop; returns whether the next start may believe in it."""
+        return stop_cleanly(self._keeper, self.flusher, self.snapshots, self.checkpoints)
+
+    def _topics_changed(self) -> None:
+        self._by_ordinal = {partition.ordinal: partition for partition in self._keeper.partitions.all}
+        self.snapshots.forget({(partition.topic_id, partition.partition) for partition in self._keeper.partitions.all})
+
+    def _flushed(self, ordinal: int) -> None:
+        partition = self._by_ordinal.get(ordinal)
+        if partition is not None:
+            self.snapshots.look(partition)

@@ -1,0 +1,152 @@
+"""Loading the logs at start: every partition's directory is recovered and its row published. Runs in the controller.
+
+Called for partitions whose rows hold nothing: after a start of the broker and after a reset of all workers, not after the
+mere restart of the controller. Damage is cut away with a line saying what; a directory that cannot be read makes its
+partition offline, and the broker starts without it.
+"""
+
+import os
+import time
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+from mpbroker._native import Log
+from mpbroker.config.topic_config import TopicSettings
+from mpbroker.errors import KafkaError
+from mpbroker.log import clean_shutdown
+from mpbroker.log.checkpoint_file import LOG_START, RECOVERY_POINT, Offsets, read_checkpoint, sync_directory
+from mpbroker.log.log_recovery import LogRecovery, RecoveredLog
+from mpbroker.log.partition_directory import EPOCH_FILE, METADATA_FILE
+from mpbroker.log.recent_producers import producer_rows, recent_batches
+
+PROGRESS_S: Final = 5.0
+ONLINE: Final = 2  # enum mpb_partition_flags
+_MOST_EPOCH_BYTES: Final = 1 << 20
+
+
+class Loadable(Protocol):
+    """A partition to load; `dir` is relative to the data directory."""
+
+    ordinal: int
+    topic_id: bytes
+    topic_row: int
+    topic: str
+    partition: int
+    log_dir: int
+    dir: str
+    settings: TopicSettings
+
+
+class LogLoader:
+    """Loads partitions of one data directory. Made once per controller process, before anything is written.
+
+    `clean`: whether the broker that last wrote here stopped cleanly. OSError: the data directory cannot be used at all.
+    """
+
+    def __init__(self, log: Log, data_dir: str, events: Any, clock: Any) -> None:
+        self._log = log
+        self._data_dir = data_dir
+        self._events = events
+        self._clock = clock
+        self.clean = clean_shutdown.take_marker(data_dir)
+        self._recovery_points = Checkpointed(data_dir, RECOVERY_POINT)
+        self._log_starts = Checkpointed(data_dir, LOG_START)
+
+    def __call__(self, partitions: Sequence[Loadable]) -> None:
+        """Recover and publish each of them. KafkaError: a row could not be written."""
+        offline = 0
+        began = said = time.monotonic()
+        for number, partition in enumerate(partitions):
+            offline += not self._load(partition)
+            if time.monotonic() - said >= PROGRESS_S:
+                said = time.monotonic()
+                self._events.info("loading_logs", done=number + 1, of=len(partitions))
+        self._events.info("logs_loaded", partitions=len(partitions), offline=offline, clean=self.clean,
+                          ms=int((time.monotonic() - began) * 1000))
+
+    def _load(self, partition: Loadable) -> bool:
+        """False: the partition is there, but offline."""
+        directory = os.path.join(self._data_dir, partition.dir)
+        try:
+            recovered = self._recovery(partition, directory).run()
+            rows = self._producers(recovered, directory)
+            epoch = latest_epoch(directory)
+            if not self.clean:
+                sync_directory(directory)
+        except OSError as error:
+            self._events.error("partition_offline", partition=partition.dir, error=error)
+            self._publish(partition, {})
+            self._check(partition, self._log.set_flags(partition.ordinal, 0, ONLINE))
+            return False
+        for sentence in recovered.cut:
+            self._events.warning("log_cut", partition=partition.dir, what=sentence)
+        self._publish(partition, self._state(recovered, epoch))
+        self._check(partition, self._log.set_flushed(partition.ordinal, recovered.active.next_offset))
+        if self._log.load_producers(partition.ordinal, rows):
+            self._events.warning("producers_forgotten", partition=partition.dir, why="the table of producers is full")
+        return True
+
+    def _recovery(self, partition: Loadable, directory: str) -> LogRecovery:
+        who = (partition.topic, partition.partition)
+        return LogRecovery(
+            directory, index_interval_bytes=partition.settings.index_interval_bytes, clean=self.clean,
+            recovery_point=self._recovery_points.offset(who, directory), log_start=self._log_starts.offset(who, directory),
+            gaps_allowed="compact" in partition.settings.cleanup_policy)
+
+    def _producers(self, recovered: RecoveredLog, directory: str) -> list:
+        recent = {} if self.clean or not recovered.producers else recent_batches(directory, recovered.active.base)
+        return producer_rows(recovered.producers, recent)
+
+    def _state(self, recovered: RecoveredLog, leader_epoch: int) -> dict[str, int]:
+        """With one replica the high watermark is the log end: whatever is in the log was or may be acknowledged."""
+        active = recovered.active
+        end = active.next_offset
+        return {
+            "log_start": recovered.log_start, "leo": end, "hw": end, "lso": end, "active_base": active.base,
+            "position": active.position, "index_bytes": active.index_bytes, "time_index_bytes": active.time_index_bytes,
+            "max_timestamp": active.max_timestamp, "max_timestamp_offset": active.max_timestamp_offset,
+            "first_timestamp": active.first_timestamp, "segment_created_ms": self._clock.wall_ms(),
+            "indexed_timestamp": active.indexed_timestamp, "log_bytes": recovered.log_bytes,
+            "bytes_since_index": active.bytes_since_index, "leader_epoch": leader_epoch,
+            "segment_count": recovered.segment_count,
+        }
+
+    def _publish(self, partition: Loadable, state: dict[str, int]) -> None:
+        self._check(partition, self._log.publish(
+            ordinal=partition.ordinal, topic_id=partition.topic_id, topic_row=partition.topic_row,
+            partition=partition.partition, log_dir=partition.log_dir, dir=partition.dir, state=state))
+
+    def _check(self, partition: Loadable, error: int) -> None:
+        if error:
+            raise KafkaError(error, f"the row of {partition.dir} cannot be written")
+
+
+class Checkpointed:
+    """One checkpoint file, read once. It is not believed about a directory made after it was written: that is a younger
+    topic of the same name."""
+
+    def __init__(self, data_dir: str, name: str) -> None:
+        path = os.path.join(data_dir, name)
+        self._offsets: Offsets = read_checkpoint(path)
+        self._written_ns = os.stat(path).st_mtime_ns if self._offsets else 0
+
+    def offset(self, who: tuple[str, int], directory: str) -> int:
+        """The offset written down for (topic, partition), 0 if there is none."""
+        offset = self._offsets.get(who, 0)
+        if offset == 0:
+            return 0
+        try:
+            made_ns = os.stat(os.path.join(directory, METADATA_FILE)).st_mtime_ns
+        except FileNotFoundError:
+            return 0
+        return max(offset, 0) if made_ns < self._written_ns else 0
+
+
+def latest_epoch(directory: str) -> int:
+    """The last leader epoch in Kafka's leader-epoch-checkpoint; 0 if there is none that can be read."""
+    try:
+        with open(os.path.join(directory, EPOCH_FILE), encoding="ascii") as file:
+            lines = file.read(_MOST_EPOCH_BYTES).split("\n")
+        return max((int(line.split(" ")[0]) for line in lines[2:] if line), default=0)
+    except (FileNotFoundError, ValueError):
+        return 0

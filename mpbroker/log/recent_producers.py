@@ -1,0 +1,46 @@
+"""The last five batches of each idempotent producer, read from the end of a log that was not closed cleanly.
+
+Runs in the controller at start. A snapshot keeps one batch per producer, as Kafka's does; a client that had five requests
+in flight when everything was reset repeats all five, and each has to be recognised as a duplicate.
+"""
+
+import os
+from collections import deque
+from collections.abc import Mapping
+from typing import Final
+
+from mpbroker._native import scan_segment
+from mpbroker.log.producer_snapshot import ProducerEntry
+
+KEPT: Final = 5
+SEQUENCES: Final = 2**31
+ProducerRow = tuple[int, int, int, int, int, int, int]
+"""(producer id, epoch, first sequence, last sequence, base offset, last offset delta, timestamp in ms)"""
+
+
+def recent_batches(directory: str, active_base: int) -> dict[int, deque[ProducerEntry]]:
+    """The active segment's last batches by producer id, oldest first. OSError passes."""
+    recent: dict[int, deque[ProducerEntry]] = {}
+
+    def visit(first: int, last: int, timestamp_ms: int, producer_id: int, epoch: int, sequence: int, count: int) -> None:
+        entry = ProducerEntry(producer_id, epoch, (sequence + count - 1) % SEQUENCES, last, last - first, timestamp_ms)
+        recent.setdefault(producer_id, deque(maxlen=KEPT)).append(entry)
+
+    with open(os.path.join(directory, f"{active_base:020d}.log"), "rb") as log:
+        scan_segment(log.fileno(), -1, -1, active_base, 0, False, visit)
+    return recent
+
+
+def producer_rows(producers: Mapping[int, ProducerEntry],
+                  recent: Mapping[int, deque[ProducerEntry]]) -> list[ProducerRow]:
+    """What the producer table is loaded with: the last batch of every producer, behind older ones still in the log."""
+    rows: list[ProducerRow] = []
+    for producer_id, newest in producers.items():
+        kept = [entry for entry in recent.get(producer_id, ()) if entry.last_offset < newest.last_offset]
+        rows += [_row(entry) for entry in [*kept, newest][-KEPT:] if entry.epoch == newest.epoch]
+    return rows
+
+
+def _row(entry: ProducerEntry) -> ProducerRow:
+    return (entry.producer_id, entry.epoch, entry.first_sequence, entry.last_sequence,
+            entry.last_offset - entry.offset_delta, entry.offset_delta, entry.timestamp_ms)

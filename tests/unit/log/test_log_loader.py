@@ -1,0 +1,189 @@
+"""Whatever stood in the files before stands in the rows afterwards, after a clean stop and after any other."""
+
+import errno
+import os
+import struct
+
+import pytest
+
+from mpbroker.log import log_loader
+from mpbroker.log.checkpoint_file import LOG_START, RECOVERY_POINT, write_checkpoint
+from mpbroker.log.clean_shutdown import MARKER
+from mpbroker.log.log_keeper import LogKeeper
+from mpbroker.log.log_loader import latest_epoch
+from mpbroker.log.log_recovery import LogRecovery
+
+ONLINE = 2
+COMPARED = ("log_start", "leo", "hw", "lso", "active_base", "position", "index_bytes", "time_index_bytes",
+            "max_timestamp", "max_timestamp_offset", "first_timestamp", "indexed_timestamp", "log_bytes", "bytes_since_index",
+            "leader_epoch", "segment_count")
+
+
+def filled(world, ordinal=0, partition=0, **settings):
+    """Three segments, enough bytes for index entries, two idempotent producers."""
+    made = world.create(partition=partition, ordinal=ordinal, **settings)
+    for number in range(60):
+        world.clock.advance(10)
+        producer = {"producer_id": 7 + number % 2, "producer_epoch": 0, "base_sequence": number // 2}
+        assert world.append(made, size=300, **producer).error == 0
+        if number in (20, 40):
+            world.roll(made)
+    return made
+
+
+def compared(world, partition):
+    state = world.state(partition)
+    return {name: getattr(state, name) for name in COMPARED}
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_the_rows_and_the_records_come_back_as_they_were(world, clean):
+    partition = filled(world)
+    before, records = compared(world, partition), world.records(partition)
+    if clean:
+        assert LogKeeper(world.keeper()).stop()
+    loader = world.reboot()
+    assert loader.clean is clean
+    assert compared(world, partition) == before
+    assert world.records(partition) == records
+    assert world.state(partition).flushed_offset == before["leo"]
+    assert world.append(partition).base_offset == before["leo"]
+
+
+def test_clean_and_unclean_starts_end_with_the_same_files(world):
+    partition = filled(world)
+    contents = []
+    for clean in (True, False):
+        if clean:
+            assert LogKeeper(world.keeper()).stop()
+        world.reboot()
+        contents.append({name: (world.path / partition.dir / name).read_bytes() for name in world.files(partition)
+                         if not name.endswith(".snapshot")})
+    assert contents[0] == contents[1]
+
+
+def test_the_marker_is_gone_before_anything_is_loaded(world):
+    filled(world)
+    assert LogKeeper(world.keeper()).stop()
+    assert (world.path / MARKER).exists()
+    assert world.reboot().clean is True
+    assert not (world.path / MARKER).exists()
+    assert world.reboot().clean is False, "it was not stopped cleanly a second time"
+
+
+def test_repeated_batches_are_recognised_after_a_crash(world):
+    partition = world.create()
+    for sequence in range(7):
+        world.append(partition, producer_id=9, producer_epoch=3, base_sequence=sequence)
+    world.reboot()
+    for sequence in (2, 3, 4, 5, 6):
+        again = world.append(partition, producer_id=9, producer_epoch=3, base_sequence=sequence)
+        assert (again.error, again.duplicate, again.base_offset) == (0, True, sequence)
+    assert world.append(partition, producer_id=9, producer_epoch=3, base_sequence=1).error == 45
+    assert world.append(partition, producer_id=9, producer_epoch=2, base_sequence=7).error == 47
+    assert world.append(partition, producer_id=9, producer_epoch=3, base_sequence=7).base_offset == 7
+
+
+def test_producers_come_back_from_the_snapshot_of_a_clean_stop(world):
+    partition = filled(world)
+    assert LogKeeper(world.keeper()).stop()
+    world.reboot()
+    assert world.append(partition, producer_id=7, producer_epoch=0, base_sequence=29).duplicate
+    assert world.append(partition, producer_id=8, producer_epoch=0, base_sequence=30).base_offset == 60
+    assert world.append(partition, producer_id=7, producer_epoch=0, base_sequence=31).error == 45
+
+
+def test_a_damaged_segment_is_cut_with_a_line(world):
+    partition = filled(world)
+    path = world.path / partition.dir / world.files(partition, ".log")[1]
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    world.reboot()
+    state = world.state(partition)
+    assert 21 < state.leo < 41 and state.active_base == 21
+    lines = world.events.named("log_cut")
+    assert len(lines) == 2 and "cut from" in lines[0]["what"] and "removed" in lines[1]["what"]
+    assert world.append(partition, producer_id=99, producer_epoch=0, base_sequence=0).base_offset == state.leo
+
+
+def test_a_directory_that_cannot_be_read_makes_its_partition_offline(world, monkeypatch):
+    broken, sound = filled(world), filled(world, ordinal=1, partition=1)
+    run = LogRecovery.run
+
+    def failing(recovery):
+        if recovery.directory.endswith(broken.dir):
+            raise OSError(errno.EIO, "Input/output error")
+        return run(recovery)
+
+    monkeypatch.setattr(LogRecovery, "run", failing)
+    world.reboot()
+    assert not world.state(broken).flags & ONLINE and world.state(sound).flags & ONLINE
+    assert world.append(broken).error == 56
+    assert world.append(sound).base_offset == 60
+    assert world.events.named("partition_offline")[0]["partition"] == broken.dir
+    assert not LogKeeper(world.keeper()).stop(), "nobody knows what stands there"
+    monkeypatch.undo()
+    world.reboot()
+    assert world.state(broken).leo == 60, "nothing of it was lost"
+
+
+def test_checkpoints_are_used(world, monkeypatch):
+    partition = filled(world)
+    assert world.log.set_log_start(partition.ordinal, 25) == 0
+    LogKeeper(world.keeper()).checkpoints.write()
+    given = []
+    original = LogRecovery.__init__
+
+    def seen(recovery, *args, **settings):
+        given.append(settings)
+        original(recovery, *args, **settings)
+
+    monkeypatch.setattr(log_loader.LogRecovery, "__init__", seen)
+    world.reboot()
+    assert world.state(partition).log_start == 25
+    assert given[0]["log_start"] == 25 and given[0]["recovery_point"] == 0
+
+
+def test_a_checkpoint_older_than_the_directory_is_not_believed(world):
+    """A topic deleted and created again under its name must not inherit the old one's log start or recovery point."""
+    write_checkpoint(str(world.path / LOG_START), {("t", 0): 25})
+    write_checkpoint(str(world.path / RECOVERY_POINT), {("t", 0): 60})
+    for name in (LOG_START, RECOVERY_POINT):
+        os.utime(world.path / name, (1_000_000_000, 1_000_000_000))
+    partition = filled(world)
+    world.reboot()
+    assert world.state(partition).log_start == 0
+
+
+def test_the_leader_epoch_is_the_last_one_written_down(tmp_path):
+    assert latest_epoch(str(tmp_path)) == 0
+    (tmp_path / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n5 120\n")
+    assert latest_epoch(str(tmp_path)) == 5
+    (tmp_path / "leader-epoch-checkpoint").write_bytes(b"\x00\xff")
+    assert latest_epoch(str(tmp_path)) == 0
+
+
+def test_batches_left_whole_by_a_kill_before_their_commit_are_kept(world):
+    """A complete uncommitted batch may reappear: it was never acknowledged, and producers are rebuilt with it."""
+    partition = filled(world)
+    path = world.path / partition.dir / f"{41:020d}.log"
+    before = path.read_bytes()
+    world.append(partition, producer_id=50, producer_epoch=0, base_sequence=0)
+    written = path.read_bytes()
+    world.close()
+    path.write_bytes(before + written[len(before):])
+    world.boot()
+    world.reboot()
+    assert world.state(partition).leo == 61
+    assert world.append(partition, producer_id=50, producer_epoch=0, base_sequence=0).duplicate
+
+
+def test_a_torn_batch_at_the_end_is_cut(world):
+    partition = filled(world)
+    before = compared(world, partition)
+    path = world.path / partition.dir / f"{41:020d}.log"
+    path.write_bytes(path.read_bytes() + struct.pack(">qi", 60, 400) + bytes(100))
+    world.reboot()
+    assert compared(world, partition) == before
+    assert len(world.events.named("log_cut")) == 1
