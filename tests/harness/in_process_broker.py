@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import struct
 
-from mpbroker._native import init_partition_locks
 from mpbroker.channel.handler_port import HandlerPort
 from mpbroker.channel.processor_port import ProcessorPort
 from mpbroker.config.broker_config import load_broker_config
@@ -43,7 +42,6 @@ class InProcessBroker:
         self.config = load_broker_config(overrides=settings, environ={})
         self.shared = small_core(arena_handler_bytes=64 << 20, arena_processor_bytes=64 << 20)
         self.core = self.shared.core
-        init_partition_locks(self.core)
         self.clock = ManualClock()
         self.log = Log(self.core, [str(directory)], SLOT_HANDLERS)
         self.processor = ProcessorPort(self.core, 0, os.eventfd(0))
