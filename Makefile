@@ -1,3 +1,4 @@
+# Crash points are compiled in (-DMPB_INJECT) where tests run; a wheel built by pip alone has none.
 # Everything a fresh machine needs beyond Python 3.11, gcc and make is installed into .venv by `install`.
 PYTHON ?= python3
 VENV := .venv
@@ -5,9 +6,12 @@ PY := $(VENV)/bin/python
 .PHONY: install run test soak fuzz bench docs clean
 install: $(VENV)/installed
 $(VENV)/installed: pyproject.toml $(wildcard native/*.[ch])
+	@rm -rf build
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	CFLAGS=-DMPB_INJECT=1 $(PY) -m pip install --quiet --disable-pip-version-check --editable '.[test]'
 	touch $@
+run: install
+	$(PY) -m mpbroker demo
 test: install
 	$(PY) -m pytest
 fuzz: install
