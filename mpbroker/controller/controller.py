@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from mpbroker.channel.command_channel import CommandChannel
 from mpbroker.config.topic_config import effective
 from mpbroker.controller.controller_recovery import ControllerRecovery
 from mpbroker.controller.controller_store import ControllerStore
@@ -20,6 +21,8 @@ from mpbroker.controller.topic_deletion import TopicDeletions
 from mpbroker.controller.topic_manager import TopicManager
 from mpbroker.controller.topic_validation import Defaults
 from mpbroker.errors import ErrorCode
+from mpbroker.log.log_loader import LogLoader
+from mpbroker.log.log_manager import open_log
 from mpbroker.metadata.commands import (
     AllocateProducerIds,
     Answer,
@@ -34,7 +37,12 @@ from mpbroker.metadata.commands import (
     decode_command,
     encode_answer,
 )
+from mpbroker.metadata.keys import Keys
 from mpbroker.metadata.metadata_snapshot import MetadataSnapshot
+from mpbroker.metadata.sqlite_store import SqliteStore
+from mpbroker.shm.clock import SystemClock
+from mpbroker.shm.process_context import ProcessContext
+from mpbroker.shm.process_table import ProcessState, WaitName
 
 WAIT_MS: Final = 500
 STORE_FILE: Final = "metadata.db"
@@ -135,6 +143,36 @@ def serve_one(controller: Controller, channel: Any, generation: Callable[[], int
     channel.complete(number, answer, generation())
     crash_point("controller.answered")
     return True
+
+
+def build_controller(ctx: ProcessContext) -> Controller:
+    """The controller of a process, with its store and logs opened after the fork."""
+    data_dir, clock, row = ctx.data_dirs[0], SystemClock(), ctx.process_row
+    store = ControllerStore(
+        SqliteStore(os.path.join(data_dir, STORE_FILE)), Keys(ctx.cluster_id), ctx.core.boot_id,
+        waiting=lambda begins: row.set_wait(WaitName.METASTORE if begins else WaitName.NONE))
+    log = open_log(ctx)
+    log.repair_slot(ctx.slot)  # a predecessor may have died with a partition's lock
+    logs = PartitionLogs(log, data_dir, LogLoader(log, data_dir, ctx.log, clock), clock.wall_ms, ctx.core.crash_point)
+    return Controller(core=ctx.core, config=ctx.config, store=store, logs=logs, now_ms=clock.wall_ms,
+                      new_id=new_topic_id, log=ctx.log, count=row.count, crash_point=ctx.core.crash_point)
+
+
+def main(ctx: ProcessContext) -> None:
+    """Process main: recover, say that it serves, carry out commands until told to stop."""
+    core, row = ctx.core, ctx.process_row
+    row.set_state(ProcessState.RECOVERING)
+    controller = build_controller(ctx)
+    controller.recover()
+    channel = CommandChannel(core)
+    channel.recover()
+    ctx.running()
+    while not ctx.stop_requested():
+        serve_one(controller, channel, lambda: core.metadata_generation, WAIT_MS, core.crash_point)
+        row.beat()
+        config = ctx.take_reload()
+        if config is not None:
+            controller.use_config(config)
 
 
 def new_topic_id() -> bytes:

@@ -2,7 +2,7 @@
 
 Used by the controller process only. Keys are ASCII text, values bytes. The store has one revision, an integer that
 grows by one with every transaction that changed something; all changes of a transaction carry the same revision.
-Drivers: `sqlite_store` (one machine), `memory_store` (model for tests), later etcd. One instance belongs to the
+Drivers: `sqlite_store` (one machine), later etcd; tests have a model of it in memory. One instance belongs to the
 process that opened it; use after a fork is an error.
 """
 

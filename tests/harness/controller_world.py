@@ -16,7 +16,7 @@ from mpbroker.controller.controller_store import ControllerStore
 from mpbroker.controller.partition_logs import PartitionLogs, PartitionToLoad
 from mpbroker.metadata.commands import Answer, Command, decode_answer, encode_command
 from mpbroker.metadata.keys import Keys
-from mpbroker.metadata.memory_store import MemoryStore
+from tests.harness.memory_store import MemoryStore
 from mpbroker.metadata.metadata_cache import MetadataCache
 from mpbroker.shm.clock import ManualClock
 from mpbroker.shm.topic_table import PartitionWho, partition_who, rows_high

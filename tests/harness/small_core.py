@@ -42,14 +42,19 @@ class SmallCore:
         self.memory[0][base + DIR_OFFSET : base + DIR_OFFSET + len(name)] = name
 
 
+def write_headers(core: mmap.mmap, page: mmap.mmap, arena: mmap.mmap, plan: MemoryPlan) -> None:
+    """Headers and rings into zeroed memory of the plan's sizes."""
+    regions, size = layout.core_regions(plan)
+    core[: layout.PAGE_BYTES] = layout.header_bytes(layout.MAGIC_CORE, plan, regions, size, 0x1234)
+    regions, size = layout.page_regions()
+    page[: layout.PAGE_BYTES] = layout.header_bytes(layout.MAGIC_PAGE, plan, regions, size, 0x1234)
+    segment.write_page_rings(page, plan)
+
+
 def small_core(**changes: int) -> SmallCore:
     """Freshly zeroed memory with headers and rings."""
     plan = small_plan(**changes)
-    regions, size = layout.core_regions(plan)
-    core = mmap.mmap(-1, size)
-    core[: layout.PAGE_BYTES] = layout.header_bytes(layout.MAGIC_CORE, plan, regions, size, 0x1234)
-    regions, size = layout.page_regions()
-    page = mmap.mmap(-1, size)
-    page[: layout.PAGE_BYTES] = layout.header_bytes(layout.MAGIC_PAGE, plan, regions, size, 0x1234)
-    segment.write_page_rings(page, plan)
-    return SmallCore(core, page, mmap.mmap(-1, plan.arena_bytes), plan)
+    sizes = [layout.core_regions(plan)[1], layout.page_regions()[1], plan.arena_bytes]
+    core, page, arena = (mmap.mmap(-1, size) for size in sizes)
+    write_headers(core, page, arena, plan)
+    return SmallCore(core, page, arena, plan)

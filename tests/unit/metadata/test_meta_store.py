@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 
-from mpbroker.metadata.memory_store import MemoryStore
+from tests.harness.memory_store import MemoryStore
 from mpbroker.metadata.meta_store import (
     Absent,
     Batch,
