@@ -149,6 +149,8 @@ static void trial_complete(struct trial *t)
                                             .timestamp = 3000, .payload = 300, .mark = 200};
     struct batch_spec first = AFTER;
     first.sequence = 0; /* a new epoch begins at 0, whatever the scenario left */
+    if (t->repair_first)
+        world_is_whole(&t->f);
     trial_process(t);
     CHECK_EQ(scenario_error, 0);
     struct mpb_append_options options = small_segments();
