@@ -58,15 +58,14 @@ class Soak:
                 killer.settle()
             drain("127.0.0.1", broker.port(), TOPIC, PARTITIONS, self.history)
             depths = {row["name"]: row["depth"] for row in broker.status()["rings"]}
-        anomalies = check(self.history)
-        anomalies += [Anomaly("stuck", -1, f"{name} still holds {depth} requests") for name, depth in depths.items()
-                      if depth and not name.startswith("response")]
-        self.report = self._report(killer, anomalies, time.monotonic() - begun)
+        traces = statistics.collect(manifest.segments(broker.data_dir / "traces"))
+        anomalies = [*check(self.history), *_left_over(depths), *_unaccounted(traces)]
+        self.report = self._report(killer, anomalies, traces, time.monotonic() - begun)
         return anomalies
 
-    def _report(self, killer: Killer, anomalies: list[Anomaly], seconds: float) -> dict[str, Any]:
+    def _report(self, killer: Killer, anomalies: list[Anomaly], traces: statistics.TraceStatistics,
+                seconds: float) -> dict[str, Any]:
         results = Counter(write.result for write in self.history.writes)
-        traces = statistics.collect(manifest.segments(self.directory / "data" / "traces"))
         gaps = longest_gap_ms(self.history.writes)
         return {"seconds": round(seconds, 1), "kills": dict(killer.killed), "writes": dict(results),
                 "reads": len(self.history.reads), "anomalies": dict(Counter(one.name for one in anomalies)),
@@ -75,6 +74,19 @@ class Soak:
                 "longest_gap_ms": round(max(gaps.values(), default=0), 1),
                 "trace": {"finished": traces.finished, "records": traces.records, "dropped": traces.dropped,
                           "sampled_out": traces.sampled_out}}
+
+
+def _left_over(depths: dict[str, int]) -> list[Anomaly]:
+    """stuck: a ring that still holds a request when no client waits for any."""
+    return [Anomaly("stuck", -1, f"{name} still holds {depth} requests") for name, depth in depths.items() if depth]
+
+
+def _unaccounted(traces: statistics.TraceStatistics) -> list[Anomaly]:
+    """trace-account: every finished request has its record or was counted as dropped."""
+    known = traces.records + traces.dropped + traces.sampled_out
+    if traces.finished == known:
+        return []
+    return [Anomaly("trace-account", -1, f"{traces.finished} requests finished, {known} are accounted for")]
 
 
 def make_topic(host: str, port: int) -> None:

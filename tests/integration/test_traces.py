@@ -1,0 +1,96 @@
+"""Traces of a running broker: every request has a record, whatever is killed; `mpbroker trace` reads them."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from mpbroker.trace import manifest, record, segment
+from tests.harness.broker import Broker, wait_until
+from tests.harness.raw_records import RawFetcher, RawProducer, create_by_metadata
+
+TOPIC = "traced"
+
+
+@pytest.fixture
+def broker(tmp_path):
+    with Broker(tmp_path, overrides={"num.partitions": 1}) as broker:
+        yield broker
+
+
+def _requests(broker):
+    found = []
+    for info in manifest.segments(broker.data_dir / "traces"):
+        for chunk in segment.read_chunks(info):
+            found += [record.unpack(chunk, at) for at in range(0, len(chunk), record.RECORD_BYTES)]
+    return [one for one in found if one.kind == record.REQUEST]
+
+
+def _stats(broker):
+    done = subprocess.run([sys.executable, "-m", "mpbroker", "trace", "stats", "--json", "--data-dir", str(broker.data_dir)],
+                          capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def _produce(broker, count):
+    """Produce `count` times on one connection; the correlation ids that were answered."""
+    producer = RawProducer("127.0.0.1", broker.port(), TOPIC)
+    wait_until(lambda: (answer := producer.produce(0, [b"first"])) and answer.error == 0, "the topic")
+    for number in range(count):
+        answer = producer.produce(0, [b"value %d" % number], acks=1)
+        assert answer is not None and answer.error == 0
+    producer.close()
+    return producer._correlation_id
+
+
+def test_every_request_has_one_record(broker):
+    create_by_metadata("127.0.0.1", broker.port(), TOPIC)
+    last = _produce(broker, 200)
+    fetcher = RawFetcher("127.0.0.1", broker.port(), TOPIC)
+    assert fetcher.fetch(0, 0).error == 0
+    fetcher.fetch(0, 10_000_000)
+    assert fetcher.fetch(0, 201, max_wait_ms=50).records == b""  # waits in the purgatory
+    fetcher.close()
+    broker.stop()
+    requests = _requests(broker)
+    produced = [one.corr_id for one in requests if one.api_key == 0]
+    assert sorted(produced) == list(range(1, last + 1))
+    stats = _stats(broker)
+    assert stats["finished"] == stats["records"] + stats["dropped"] == len(requests)
+    apis = {api["api"]: api for api in stats["apis"]}
+    assert apis["Produce"]["count"] == last and apis["Fetch"]["count"] == 3 and apis["Metadata"]["count"] >= 1
+    assert {"queue", "local", "response_queue", "send", "total"} <= apis["Produce"]["stages"].keys()
+    assert apis["Fetch"]["stages"]["purgatory"]["count"] >= 1
+    for one in requests:
+        reached = [one.stage[record.STAGES.index(name)] for name in (
+            "frame_done", "parsed", "enqueued", "dequeued", "resp_enq", "resp_deq", "send_done")]
+        assert record.NOT_REACHED not in reached and reached == sorted(reached)
+
+
+def test_a_running_brokers_traces_are_read(broker):
+    create_by_metadata("127.0.0.1", broker.port(), TOPIC)
+    last = _produce(broker, 20)
+    wait_until(lambda: (broker.data_dir / "traces").is_dir() and len(_requests(broker)) > last, "the tracer's next drain")
+    assert _stats(broker)["records"] > last
+
+
+@pytest.mark.parametrize("role", ["tracer", "processor", "handler"])
+def test_killed_processes_leave_no_request_unaccounted(broker, role):
+    create_by_metadata("127.0.0.1", broker.port(), TOPIC)
+    first = _produce(broker, 50)
+    pid = broker.kill(role, 0)
+    broker.wait_restarted(role, 0, pid)
+    second = _produce(broker, 50)
+    broker.stop()
+    stats = _stats(broker)
+    assert stats["finished"] == stats["records"] + stats["dropped"]
+    assert sum(one.api_key == 0 for one in _requests(broker)) == first + second
+    assert all(info.closed is not None for info in manifest.segments(broker.data_dir / "traces"))
+
+
+def test_tracing_can_be_turned_off(tmp_path):
+    with Broker(tmp_path, overrides={"num.partitions": 1, "mpbroker.trace.enabled": "false"}) as broker:
+        create_by_metadata("127.0.0.1", broker.port(), TOPIC)
+        _produce(broker, 5)
+    assert not (broker.data_dir / "traces").exists()
