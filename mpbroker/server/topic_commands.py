@@ -12,7 +12,7 @@ from mpbroker.server.controller_commands import encode_in_parts, park_for_contro
 
 #: (name, error code, sentence for the client or None)
 Result = tuple[str, int, str | None]
-TWICE = "The request names the topic more than once."
+TWICE = "Duplicate topic name."  # Kafka's words
 
 
 def run_topic_command(context, request, items: Sequence, name_of: Callable, make: Callable, timeout_ms: int,
