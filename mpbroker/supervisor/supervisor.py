@@ -7,6 +7,7 @@ stop all workers and rebuild the shared state, with the listening sockets open. 
 `mpbroker.drain.timeout.ms` + `mpbroker.stop.timeout.ms`; a second one, at once. SIGHUP: read the configuration again.
 """
 
+import gc
 import os
 import select
 import signal
@@ -38,6 +39,7 @@ KEEPERS_OF_DATA = frozenset({"controller", "log-keeper"})  # killed at the end, 
 
 def run(config: BrokerConfig, ready_file: str | None = None, read_config: Callable[[], BrokerConfig] | None = None) -> int:
     """Run a broker until it ends; the exit code. `read_config` reads the configuration again, for SIGHUP."""
+    gc.disable()  # until everything is imported; launch.freeze turns it on again
     lock, cluster_id = claim_data_dir(config)
     try:
         sockets, listeners = open_listeners(config)
