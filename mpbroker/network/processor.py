@@ -10,28 +10,19 @@ import os
 import select
 import socket
 import time
-from collections import deque
-from struct import Struct
 
-from mpbroker.channel.processor_port import (
-    ANSWER_EXTENT,
-    ANSWER_INLINE,
-    ANSWER_NONE,
-    NO_ENTRY,
-    NO_SPACE,
-    PLANE_FULL,
-    POISON,
-    REFUSED,
-    ProcessorPort,
-)
+from mpbroker.channel.planes import CONTROL as PLANE_CONTROL
+from mpbroker.channel.planes import DATA as PLANE_DATA
+from mpbroker.channel.processor_port import ANSWER_EXTENT, ANSWER_INLINE, ANSWER_NONE, ProcessorPort
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.network.answer_sender import AnswerSender
 from mpbroker.network.connection_quotas import UNLIMITED
 from mpbroker.network.connection_table import ConnectionTable
 from mpbroker.network.fd_passing import address_text
 from mpbroker.network.handover_receiver import HandoverReceiver
-from mpbroker.network.kafka_channel import ConnectionLost, InvalidReceive, KafkaChannel
-from mpbroker.network.mute_state import MuteEvent, MuteState, after_mute, after_unmute, next_state
+from mpbroker.network.kafka_channel import ConnectionLost, KafkaChannel
+from mpbroker.network.mute_state import MuteEvent, MuteState, after_unmute, next_state
+from mpbroker.network.request_reader import IN_FLIGHT, RequestReader
 from mpbroker.shm.counters import Counter
 from mpbroker.shm.layout import SLOT_PROCESSORS
 from mpbroker.shm.process_context import ProcessContext
@@ -40,18 +31,16 @@ from mpbroker.shm.waits import WaitName
 from mpbroker.trace import lane
 
 POLL_MS = 300
+REFUSED_POLL_MS = 10
 MAX_NEW_CONNECTIONS_PER_TURN = 20
 MAX_ANSWERS_PER_TURN = 256
 HOUSEKEEPING_NS = 1_000_000_000
 STUCK_ANSWER_NS = 30_000_000_000
-API_VERSIONS_KEY = 18
 
 _EVENTS = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
 _BROKEN = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 _INPUT = select.EPOLLIN | _BROKEN
 _NOT_MUTED = MuteState.NOT_MUTED
-_IN_FLIGHT = next_state(after_mute(MuteState.NOT_MUTED), MuteEvent.REQUEST_RECEIVED)
-_unpack_api = Struct(">hh").unpack_from
 _now_ns = time.monotonic_ns
 
 
@@ -79,21 +68,16 @@ class Processor:
         self._listener = ctx.listeners[ctx.listener]
         self._rows = [ProcessRow(ctx.core, SLOT_PROCESSORS + p) for p in range(len(ctx.eventfds))]
         self._is_protected = len(ctx.listeners) > 1 and ctx.config.end_points.inter_broker == self._listener.name
-        self._plane = 1 if self._listener.control else 0
         self._eventfd = ctx.eventfds[ctx.index]
         self._port = ProcessorPort(ctx.core, ctx.index, self._eventfd, self._lane())
         self._port.batching = True  # handlers are woken once a turn, not once a request
         self._sender = AnswerSender(self._port, self._close)
-        self._versions = ctx.api_versions
-        self._max_request_bytes = ctx.config.socket_request_max_bytes
+        self._reader = RequestReader(self._port, PLANE_CONTROL if self._listener.control else PLANE_DATA, ctx.listener,
+                                     ctx.config, ctx.api_versions, self._close, self._refuse)
         self._connections = ConnectionTable(ctx.incarnation)
         self._by_fd = self._connections.by_fd
         self._handover = HandoverReceiver(next(iter(ctx.handovers.values())), ctx.incarnation)
         self._new_connections = True
-        self._scheduled: list[KafkaChannel] = []  # connections that may have a frame, each once
-        self._parked_entry = -1  # a request that waits because its plane is full
-        self._refused: deque[KafkaChannel] = deque()  # hold a frame that found no entry or no arena space
-        self._draining = False
         self._housekeeping_ns = 0
         self._epoll = select.epoll()
         for fd in (ctx.wakeup_fd, self._eventfd, self._handover.channel.fileno()):
@@ -110,25 +94,26 @@ class Processor:
 
     def turn(self, timeout_ms: int) -> None:
         """One turn of the loop."""
+        reader = self._reader
         answered = self._process_new_responses()
-        if self._refused:
-            self._admit_refused()
+        if reader.waits_for_room():
+            reader.admit_waiting()
         if self._new_connections:
             self._configure_new_connections()
-        if self._scheduled and self._may_read():
-            self._process_receives()
+        reader.process_receives()
         now_ns = _now_ns()
         self._row.beat()
         if now_ns >= self._housekeeping_ns:
             self._housekeeping(now_ns)
-        busy = answered or self._new_connections or (self._scheduled and self._may_read())
+        if reader.waits_for_room():
+            timeout_ms = min(timeout_ms, REFUSED_POLL_MS)  # another processor may give room, and rings no bell for it
+        busy = answered or self._new_connections or reader.has_work()
         self._sender.end_turn(not busy)
         self._port.ring()
         self._poll(0 if busy else timeout_ms)
 
     def drain(self, timeout_ms: int) -> None:
         """Read nothing more, send the answers of what is in flight, then close every connection."""
-        self._draining = True
         deadline_ns = _now_ns() + timeout_ms * 1_000_000
         while self._in_flight() and _now_ns() < deadline_ns:
             idle = not self._process_new_responses()
@@ -147,8 +132,7 @@ class Processor:
 
     def _process_new_responses(self) -> int:
         """Send every answer that is here; returns how many there were."""
-        if self._parked_entry >= 0:
-            self._retry_parked()
+        self._reader.retry_parked()
         answers = self._port.collect(MAX_ANSWERS_PER_TURN)
         if not answers:
             return 0
@@ -202,12 +186,12 @@ class Processor:
 
     def _unmute(self, channel: KafkaChannel) -> None:
         """RESPONSE_SENT, then read again unless the connection is throttled."""
-        if channel.mute_state is _IN_FLIGHT:  # the way of nearly all: both steps of the table at once
+        if channel.mute_state is IN_FLIGHT:  # the way of nearly all: both steps of the table at once
             channel.mute_state = _NOT_MUTED
         else:
             channel.mute_state = after_unmute(next_state(channel.mute_state, MuteEvent.RESPONSE_SENT))
         if channel.readable or channel.position < len(channel.buffer):
-            self._schedule(channel)
+            self._reader.schedule(channel)
 
     # ---- new connections
 
@@ -231,152 +215,6 @@ class Processor:
             self._handover.truncated = 0
         if received:
             self._row.connections = len(self._connections)
-
-    # ---- requests
-
-    def _may_read(self) -> bool:
-        return self._parked_entry < 0 and not self._refused and not self._draining
-
-    def _schedule(self, channel: KafkaChannel) -> None:
-        if not channel.scheduled:
-            channel.scheduled = True
-            self._scheduled.append(channel)
-
-    def _process_receives(self) -> None:
-        """At most one frame of each scheduled connection."""
-        turn, self._scheduled = self._scheduled, []
-        for position, channel in enumerate(turn):
-            if self._parked_entry >= 0 or self._refused:
-                self._scheduled += turn[position:]  # no room for more: they stay as they are
-                return
-            channel.scheduled = False
-            if channel.closed or channel.mute_state is not _NOT_MUTED:
-                continue
-            try:
-                self._read(channel)
-            except ConnectionLost:
-                self._close(channel)
-            except InvalidReceive as error:
-                self._refuse(channel, Counter.BAD_FRAMES, "invalid_frame", error)
-
-    def _read(self, channel: KafkaChannel) -> None:
-        if channel.large_view is not None:
-            self._read_large(channel)
-            return
-        frame = channel.take_frame(self._max_request_bytes)
-        if frame is None and channel.readable:
-            channel.receive()
-            frame = channel.take_frame(self._max_request_bytes)
-        if frame is not None:
-            channel.frame_started_ns = 0
-            self._submit(channel, frame)
-            return
-        bytes_wanted = channel.wants_arena_bytes()
-        if bytes_wanted:
-            self._begin_large(channel, bytes_wanted)
-        elif channel.readable:
-            self._schedule(channel)
-        if not channel.frame_started_ns and channel.buffered():
-            channel.frame_started_ns, channel.frame_bytes_seen = _now_ns(), 0
-
-    def _submit(self, channel: KafkaChannel, frame: bytes) -> None:
-        """Give a small frame to the handlers, if its API and version are served."""
-        key, version = _unpack_api(frame)
-        if not self._serves(key, version):
-            self._refuse(channel, Counter.REQUESTS_UNSUPPORTED, "unsupported_request", f"api key {key} version {version}")
-            return
-        now_ns = _now_ns()
-        t0_ns, channel.first_ns = channel.first_ns, channel.later_ns
-        entry = self._port.submit(self._plane, channel.number, channel.generation, self._listener.index, frame,
-                                  t0_ns, now_ns)
-        if entry >= 0:
-            channel.last_active_ns = now_ns
-            channel.mute_state = _IN_FLIGHT
-        else:
-            self._not_submitted(channel, entry, frame)
-
-    def _serves(self, key: int, version: int) -> bool:
-        """ApiVersions of any version is answered, so that a client newer than us can find out what we know."""
-        served = self._versions.get(key)
-        return served is not None and (served[0] <= version <= served[1] or key == API_VERSIONS_KEY)
-
-    def _not_submitted(self, channel: KafkaChannel, code: int, frame: bytes | None) -> None:
-        """No room: the request waits here and nothing more is read. A frame that killed a worker: close."""
-        if code == PLANE_FULL:
-            channel.mute_state = _IN_FLIGHT
-            self._parked_entry = self._port.parked_entry
-        elif code in (NO_ENTRY, NO_SPACE):
-            channel.refused_frame = frame
-            self._refused.append(channel)
-        else:
-            self._refuse(channel, Counter.POISON_REQUESTS, "frame_refused", "it killed the worker that handled it")
-
-    def _retry_parked(self) -> None:
-        if self._port.retry(self._parked_entry) != PLANE_FULL:
-            self._parked_entry = -1
-
-    def _admit_refused(self) -> None:
-        """Entries or arena space came back: submit what waited for them, in order, as far as it goes."""
-        for _ in range(len(self._refused)):
-            if self._parked_entry >= 0:
-                return
-            channel = self._refused.popleft()
-            if channel.closed:
-                continue
-            frame, channel.refused_frame = channel.refused_frame, None
-            before = len(self._refused)
-            try:
-                if frame is not None:
-                    self._submit(channel, frame)
-                elif channel.large_view is not None:
-                    self._submit_large(channel)
-                else:
-                    self._begin_large(channel, channel.wants_arena_bytes())
-            except ConnectionLost:
-                self._close(channel)
-            if len(self._refused) > before:
-                self._refused.rotate(1)  # still no room: it keeps its place
-                return
-
-    # ---- large frames
-
-    def _begin_large(self, channel: KafkaChannel, length: int) -> None:
-        reserved = self._port.reserve(length)
-        if reserved is None:
-            self._refused.append(channel)
-            return
-        channel.begin_large(*reserved)
-        channel.frame_started_ns, channel.frame_bytes_seen = _now_ns(), 0
-        self._read_large(channel)
-
-    def _read_large(self, channel: KafkaChannel) -> None:
-        if channel.receive_large():
-            self._submit_large(channel)
-        elif channel.readable:
-            self._schedule(channel)
-
-    def _submit_large(self, channel: KafkaChannel) -> None:
-        """Give a frame that lies whole in the arena to the handlers; without a free entry it waits there."""
-        view = channel.large_view
-        assert view is not None
-        key, version = _unpack_api(view)
-        if not self._serves(key, version):
-            self._refuse(channel, Counter.REQUESTS_UNSUPPORTED, "unsupported_request", f"api key {key} version {version}")
-            return
-        now_ns = _now_ns()
-        entry = self._port.submit_reserved(self._plane, channel.number, channel.generation, self._listener.index,
-                                           channel.large_offset, len(view), channel.first_ns, now_ns)
-        if entry == NO_ENTRY:
-            self._refused.append(channel)
-            return
-        if entry not in (REFUSED, POISON):
-            channel.end_large()  # the bytes belong to the entry now
-        channel.frame_started_ns = 0
-        channel.last_active_ns = channel.first_ns = channel.later_ns = now_ns
-        if entry >= 0:
-            channel.mute_state = _IN_FLIGHT
-        else:
-            self._not_submitted(channel, entry, None)
 
     # ---- closing
 
@@ -426,9 +264,8 @@ class Processor:
                 channel.readable = True
                 if event & _BROKEN:
                     channel.hung_up = True
-                if not channel.scheduled and channel.mute_state is _NOT_MUTED:
-                    channel.scheduled = True
-                    self._scheduled.append(channel)
+                if channel.mute_state is _NOT_MUTED:
+                    self._reader.schedule(channel)
 
     def _on_own_event(self, fd: int) -> None:
         if fd == self._eventfd:
@@ -448,13 +285,14 @@ class Processor:
             self._count(Counter.HANDOVERS_STALE, self._handover.stale)
             self._handover.stale = 0
         frame_ns = config.mpbroker_frame_timeout_ms * 1_000_000
-        if not self._may_read():
-            frame_ns = 1 << 62  # it is us who do not read
+        waiting = self._by_fd.values() if not self._reader.may_read() else self._reader.held_up()
+        for channel in waiting:  # it is us who do not read them
+            channel.frame_started_ns = now_ns if channel.frame_started_ns else 0
         for channel, reason in self._connections.overdue(now_ns, config.connections_max_idle_ms * 1_000_000, frame_ns):
             self._count(Counter.CONNECTIONS_IDLE if reason == "idle" else Counter.FRAMES_TIMED_OUT)
             self._ctx.log.info("connection_closed", peer=address_text(channel.address), reason=reason)
             self._close(channel)
-        if self._refused:
+        if self._reader.waits_for_room():
             self._close_stuck(now_ns)
         self._close_excess(config)
 
