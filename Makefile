@@ -9,6 +9,7 @@ $(VENV)/installed: pyproject.toml $(wildcard native/*.[ch])
 	@rm -rf build
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	CFLAGS=-DMPB_INJECT=1 $(PY) -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	$(PY) -m compileall -q mpbroker
 	touch $@
 run: install
 	$(PY) -m mpbroker demo
