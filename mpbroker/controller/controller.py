@@ -77,7 +77,7 @@ class Controller:
         self._topics = TopicManager(
             context=recovery.run(), store=self._store, snapshot=self._snapshot, rows=self._rows, logs=self._logs,
             deletions=self._deletions, brokers=[self._config.node_id], new_id=self._new_id, now_ms=self._now_ms,
-            crash_point=self._crash_point, count=self._count)
+            crash_point=self._crash_point, count=self._count, log=self._log)
 
     def use_config(self, config: Any) -> None:
         """The broker's settings were read again."""

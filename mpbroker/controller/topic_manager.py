@@ -38,12 +38,14 @@ DUPLICATE = "Duplicate topic name."
 
 
 class TopicManager:
-    """Carries out commands. `brokers`: registered broker ids; `new_id`: 16 random bytes; `count(name)`: a counter."""
+    """Carries out commands. `brokers`: registered broker ids; `new_id`: 16 random bytes; `count(name)`: a counter;
+    `log`: one line for every change of a topic."""
 
     def __init__(self, *, context: ControllerContext, store: ControllerStore, snapshot: MetadataSnapshot,
                  rows: PartitionRows, logs: PartitionLogs, deletions: TopicDeletions, brokers: list[int],
                  new_id: Callable[[], bytes], now_ms: Callable[[], int], crash_point: Callable[[str], Any],
-                 count: Callable[[str], Any]) -> None:
+                 count: Callable[[str], Any], log: Any) -> None:
+        self._log = log
         self._context = context
         self._store = store
         self._snapshot = snapshot
@@ -78,6 +80,7 @@ class TopicManager:
             for topic in prepared:
                 self._context.add(topic)
                 self._show(topic)
+                self._say("topic_created", topic)
         return answer
 
     def _judge_topics(self, topics: list[NewTopic], defaults: Defaults) -> dict[str, TopicPlan | Refusal]:
@@ -139,6 +142,9 @@ class TopicManager:
         self._snapshot.publish(topic.row, topic.image())
         self._crash_point("controller.shown")
 
+    def _say(self, event: str, topic: TopicState) -> None:
+        self._log.info(event, topic=topic.name, id=topic.id.hex(), partitions=len(topic.replicas))
+
     def create_partitions(self, command: CreatePartitions, operation: int) -> TopicResults:
         """Add partitions to topics; each topic has its own result."""
         names, duplicates = _once(topic.name for topic in command.topics)
@@ -164,6 +170,7 @@ class TopicManager:
             self._crash_point("controller.committed")
             for topic in changed:
                 self._show(topic)
+                self._say("partitions_created", topic)
         return answer
 
     def delete_topics(self, command: DeleteTopics, allowed: bool, operation: int) -> TopicResults:
@@ -182,6 +189,7 @@ class TopicManager:
             for topic, deletion in zip(topics, deletions, strict=True):
                 self._context.remove(topic)
                 self._deletions.add(deletion, topic.row, topic.ordinals)
+                self._say("topic_deleted", topic)
             self._deletions.finish_all()
         return answer
 

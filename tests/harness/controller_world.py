@@ -70,6 +70,11 @@ class Lines:
 
     info = error = warning
 
+    @property
+    def changes(self) -> list[tuple[str, str, int]]:
+        """(event, topic, partitions) of every change of a topic."""
+        return [(event, fields["topic"], fields["partitions"]) for event, fields in self.events if "partitions" in fields]
+
     def exception(self, event: str, exception: BaseException, **fields) -> None:
         self.events.append((event, fields | {"exception": exception}))
 

@@ -118,6 +118,14 @@ def test_a_deletion_that_cannot_be_finished_is_tried_again(world):
     world.check()
 
 
+def test_every_change_of_a_topic_is_one_line(world):
+    world.run(create(NewTopic("orders", 2), NewTopic("a b")))
+    world.run(CreatePartitions([PartitionCount("orders", 3), PartitionCount("nope", 3)]))
+    world.run(DeleteTopics(["orders", "nope"]))
+    assert world.lines.changes == [("topic_created", "orders", 2), ("partitions_created", "orders", 3),
+                                   ("topic_deleted", "orders", 3)]
+
+
 def test_collisions_go_with_their_topic(world):
     world.run(create(NewTopic("a.b", 1)))
     assert world.codes(create(NewTopic("a_b", 1))) == {"a_b": 17}
