@@ -49,7 +49,9 @@ static int sync_from(struct mpb_log *log, const struct mpb_partition *row, const
     const struct mpb_segment_list *list = mpb_segment_list_get(log, row, copy);
     if (list == NULL)
         return -EIO;
-    for (uint32_t i = mpb_segment_list_find(list, flushed); i < list->count; i++) {
+    /* From the segment that holds the last flushed offset: when it was synced it may have been the active one, of which
+     * the indexes are left out. */
+    for (uint32_t i = mpb_segment_list_find(list, flushed > 0 ? flushed - 1 : 0); i < list->count; i++) {
         int error = sync_segment(log, row, copy, list->bases[i]);
         if (error != 0)
             return error;
@@ -72,7 +74,7 @@ int mpb_log_flush(struct mpb_log *log, uint32_t ordinal, int64_t *flushed)
     if (error != 0)
         return error;
     bool same = mpb_partition_in_force(row)->truncations == copy.truncations;
-    if (failed != 0 && same)
+    if (failed != 0 && (same || failed != -ENOENT)) /* a truncation may have taken the file away, nothing else */
         error = mpb_log_io_error(log, row, failed);
     if (failed == 0 && same && (int64_t)mpb_load_relaxed(&row->flushed_offset) < copy.leo)
         mpb_store_release(&row->flushed_offset, (uint64_t)copy.leo);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -112,6 +113,15 @@ int mpb_io_unlink(int dir_fd, const char *path)
     if (error != 0)
         return -error;
     return unlinkat(dir_fd, path, 0) == 0 || errno == ENOENT ? 0 : -errno;
+}
+
+int mpb_io_rename(int dir_fd, const char *from, const char *to)
+{
+    size_t none = 0;
+    int error = fault(MPB_IO_RENAME, &none);
+    if (error != 0)
+        return -error;
+    return renameat(dir_fd, from, dir_fd, to) == 0 || errno == ENOENT ? 0 : -errno;
 }
 
 int mpb_io_sync(int fd, bool data_only)

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum mpb_io_call { MPB_IO_WRITE, MPB_IO_TRUNCATE, MPB_IO_OPEN, MPB_IO_UNLINK, MPB_IO_SYNC };
+enum mpb_io_call { MPB_IO_WRITE, MPB_IO_TRUNCATE, MPB_IO_OPEN, MPB_IO_UNLINK, MPB_IO_RENAME, MPB_IO_SYNC };
 
 int mpb_io_write(int fd, const void *bytes, size_t length, uint64_t position);
 /* Writes `head` and then `tail`, both whole. */
@@ -19,6 +19,8 @@ int mpb_io_truncate(int fd, uint64_t length);
 int mpb_io_open(int dir_fd, const char *path, int flags);
 /* A file that is not there counts as removed. */
 int mpb_io_unlink(int dir_fd, const char *path);
+/* Likewise: a file that is not there counts as renamed. */
+int mpb_io_rename(int dir_fd, const char *from, const char *to);
 int mpb_io_sync(int fd, bool data_only);
 /* Reads until `length` bytes or the end of the file; returns the bytes read or a negative errno. */
 int64_t mpb_io_read(int fd, void *bytes, size_t length, uint64_t position);

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -166,8 +165,9 @@ int mpb_segment_retire(struct mpb_log *log, const struct mpb_partition *row, int
     for (int i = 0; i < MPB_SEGMENT_FILES; i++) {
         mpb_segment_path(from, row, base, INDEX_FIRST[i], false);
         mpb_segment_path(to, row, base, INDEX_FIRST[i], true);
-        if (renameat(dir, from, dir, to) != 0 && errno != ENOENT)
-            return -errno;
+        int error = mpb_io_rename(dir, from, to);
+        if (error != 0)
+            return error;
         if (i == 0)
             MPB_CRASH(log->core, "retain.index_removed");
     }

@@ -6,7 +6,7 @@ anything was not as it should be: the next start then reads the logs instead of 
 
 from mpbroker.log.checkpoint_writer import CheckpointWriter
 from mpbroker.log.clean_shutdown import write_marker
-from mpbroker.log.keeper_context import KeeperContext
+from mpbroker.log.keeper_context import LOG_DIR, KeeperContext
 from mpbroker.log.log_flusher import LogFlusher
 from mpbroker.log.partition_directory import find_all
 from mpbroker.log.producer_keeping import ProducerSnapshots
@@ -26,6 +26,8 @@ def stop_cleanly(keeper: KeeperContext, flusher: LogFlusher, snapshots: Producer
         why_not = why_not or "a checkpoint could not be written"
     keeper.crash_point("keeper.stop.checkpointed")
     why_not = why_not or _not_loaded(keeper)
+    if not keeper.log.log_dir_online(LOG_DIR):
+        why_not = "the log directory is offline"
     if why_not:
         keeper.events.warning("not_stopped_cleanly", why=why_not, next_start="reads the logs")
         return False

@@ -5,6 +5,7 @@
 #define MPB_TESTS_STEPPER_H
 
 #include <signal.h>
+#include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -64,6 +65,21 @@ static inline long run_stepped(void (*victim)(void *), void *argument, long unti
     CHECK_EQ(waitpid(child, &status, 0), child);
     CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0) || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL));
     return WIFEXITED(status) ? *result : 0;
+}
+
+/* The same without stepping: true if the victim was killed. */
+static inline bool run_unstepped(void (*victim)(void *), void *argument)
+{
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        victim(argument);
+        _exit(0);
+    }
+    int status;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0) || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL));
+    return WIFSIGNALED(status);
 }
 
 /* Lazy binding would make the victims step through the dynamic linker. */

@@ -1,0 +1,57 @@
+"""The marker of a clean stop: there if and only if everything is on disk and whole."""
+
+import json
+import os
+
+import pytest
+
+from mpbroker.log.checkpoint_file import RECOVERY_POINT, read_checkpoint
+from mpbroker.log.clean_shutdown import MARKER, take_marker, write_marker
+from mpbroker.log.log_keeper import LogKeeper
+from mpbroker.log.producer_snapshot import snapshot_offsets
+
+ONLINE = 2
+
+
+def test_the_marker_is_kafkas_and_can_be_taken_once(tmp_path):
+    assert take_marker(str(tmp_path)) is False
+    write_marker(str(tmp_path))
+    assert json.loads((tmp_path / MARKER).read_text()) == {"version": 0, "brokerEpoch": -1}
+    assert take_marker(str(tmp_path)) is True
+    assert take_marker(str(tmp_path)) is False
+
+
+def test_everything_is_synced_and_written_down_first(world):
+    partition = world.create()
+    world.append(partition, 4, producer_id=3, producer_epoch=0, base_sequence=0)
+    assert LogKeeper(world.keeper()).stop() is True
+    assert world.state(partition).flushed_offset == 4
+    assert read_checkpoint(str(world.path / RECOVERY_POINT)) == {("t", 0): 4}
+    assert snapshot_offsets(str(world.path / partition.dir)) == [4]
+    assert (world.path / MARKER).exists()
+
+
+def test_a_second_stop_changes_nothing(world):
+    partition = world.create()
+    world.fill(partition, 4)
+    assert LogKeeper(world.keeper()).stop() and LogKeeper(world.keeper()).stop()
+    assert snapshot_offsets(str(world.path / partition.dir)) == [4]
+
+
+@pytest.mark.parametrize("damage", ["offline", "not loaded", "not synced", "snapshot", "checkpoint"])
+def test_no_marker_when_anything_is_not_as_it_should_be(world, damage):
+    partition = world.create()
+    world.append(partition, 4, producer_id=3, producer_epoch=0, base_sequence=0)
+    if damage == "offline":
+        world.log.set_flags(partition.ordinal, 0, ONLINE)
+    elif damage == "not loaded":
+        (world.path / "unknown-0").mkdir()
+    elif damage == "not synced":
+        world.log.fail_log_dir(0)
+    elif damage == "snapshot":
+        (world.path / partition.dir / f"{4:020d}.snapshot.tmp").mkdir()
+    else:
+        os.mkdir(world.path / (RECOVERY_POINT + ".tmp"))
+    assert LogKeeper(world.keeper()).stop() is False
+    assert not (world.path / MARKER).exists()
+    assert world.events.named("not_stopped_cleanly")[0]["next_start"] == "reads the logs"

@@ -1,0 +1,104 @@
+"""Producer snapshots: taken behind a roll and now and then, two of them kept; idle producers are forgotten."""
+
+from mpbroker.log.producer_keeping import SNAPSHOT_INTERVAL_MS, ProducerExpiration, ProducerSnapshots
+from mpbroker.log.producer_snapshot import newest_snapshot, read_snapshot, snapshot_offsets
+
+
+def offsets(world, partition):
+    return snapshot_offsets(str(world.path / partition.dir))
+
+
+def produce(world, partition, producer_id, sequence, count=1):
+    return world.append(partition, count, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+
+
+def test_a_snapshot_is_taken_behind_a_roll(world):
+    partition = world.create()
+    job = ProducerSnapshots(world.keeper())
+    produce(world, partition, 5, 0, count=3)
+    job.look(partition)
+    assert offsets(world, partition) == [], "it has not rolled"
+    world.roll(partition)
+    produce(world, partition, 6, 0)
+    job.look(partition)
+    assert offsets(world, partition) == [4]
+    end, entries = newest_snapshot(str(world.path / partition.dir), 4)
+    assert end == 4 and {(e.producer_id, e.last_sequence, e.last_offset, e.offset_delta) for e in entries} == {
+        (5, 2, 2, 2), (6, 0, 3, 0)}
+    produce(world, partition, 6, 1)
+    job.look(partition)
+    assert offsets(world, partition) == [4], "one per roll"
+
+
+def test_a_log_without_producers_gets_one_too_so_that_it_need_not_be_read(world):
+    partition = world.create()
+    world.fill(partition, 3)
+    world.roll(partition)
+    ProducerSnapshots(world.keeper()).look(partition)
+    assert offsets(world, partition) == [3]
+    assert read_snapshot(str(world.path / partition.dir / f"{3:020d}.snapshot")) == []
+
+
+def test_now_and_then_when_records_came_and_two_are_kept(world):
+    partition, silent = world.create(), world.create(partition=1, ordinal=1)
+    world.fill(silent, 2)
+    job = ProducerSnapshots(world.keeper())
+    for number, kept in enumerate(([1], [1, 2], [2, 3])):
+        produce(world, partition, 5, number)
+        job.do_work()
+        job.do_work()
+        assert offsets(world, partition) == kept
+        world.clock.advance(SNAPSHOT_INTERVAL_MS)
+    assert offsets(world, silent) == [], "no producer, nothing to keep"
+
+
+def test_a_successor_goes_on_from_what_is_on_disk(world):
+    partition = world.create()
+    produce(world, partition, 5, 0)
+    world.roll(partition)
+    ProducerSnapshots(world.keeper()).look(partition)
+    successor = ProducerSnapshots(world.keeper())
+    successor.look(partition)
+    assert offsets(world, partition) == [1]
+    world.fill(partition, 3)
+    world.roll(partition)
+    successor.look(partition)
+    assert offsets(world, partition) == [1, 3]
+
+
+def test_snapshots_of_what_a_truncation_cut_are_not_kept(world):
+    partition = world.create()
+    job = ProducerSnapshots(world.keeper())
+    produce(world, partition, 5, 0, count=4)
+    job.take(partition, even_empty=False)
+    assert offsets(world, partition) == [4]
+    assert world.log.truncate(partition.ordinal, 0) == 0
+    produce(world, partition, 8, 0, count=4)
+    produce(world, partition, 8, 4)
+    job.take(partition, even_empty=False)
+    assert offsets(world, partition) == [5]
+
+
+def test_a_row_taken_by_another_partition_is_not_written_into_this_one(world):
+    partition = world.create()
+    produce(world, partition, 5, 0)
+    other = partition._replace(topic="other")
+    (world.path / other.dir).mkdir()
+    job = ProducerSnapshots(world.keeper())
+    assert job.take(other, even_empty=True) is False
+    assert offsets(world, other) == []
+
+
+def test_idle_producers_are_forgotten(world):
+    partition = world.create()
+    keeper = world.keeper()
+    produce(world, partition, 5, 0)
+    world.clock.advance(world.config.producer_id_expiration_ms - 1000)
+    produce(world, partition, 6, 0)
+    job = ProducerExpiration(keeper)
+    job.do_work()
+    assert len(world.log.producers(partition.ordinal)[1]) == 2
+    world.clock.advance(2000 + world.config.producer_id_expiration_check_interval_ms)
+    job.do_work()
+    assert [row[0] for row in world.log.producers(partition.ordinal)[1]] == [6]
+    assert produce(world, partition, 5, 40).error == 0, "of an unknown producer any first sequence is taken"
