@@ -14,6 +14,7 @@ const mpb_binder mpb_binders[] = {
     mpb_add_record,
     mpb_add_codec,
     mpb_add_log,
+    mpb_add_produce,
     mpb_add_scan,
     mpb_add_trace,
     mpb_add_process,

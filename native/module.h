@@ -10,6 +10,7 @@ extern const mpb_binder mpb_binders[];
 int mpb_add_record(PyObject *module);
 int mpb_add_codec(PyObject *module);
 int mpb_add_log(PyObject *module);
+int mpb_add_produce(PyObject *module);
 int mpb_add_scan(PyObject *module);
 int mpb_add_trace(PyObject *module);
 int mpb_add_process(PyObject *module);

@@ -193,7 +193,29 @@ static RequestObject *request_arg(PyObject *handler, PyObject *object)
     return held((RequestObject *)object) ? (RequestObject *)object : NULL;
 }
 
+bool mpb_request_of(PyObject *object, struct mpb_handler **handler, uint32_t *entry)
+{
+    RequestObject *request = (RequestObject *)object;
+    if (!Py_IS_TYPE(object, request_type)) {
+        PyErr_SetString(PyExc_TypeError, "a Request is needed");
+        return false;
+    }
+    if (held(request) == NULL)
+        return false;
+    *handler = &request->handler->port;
+    *entry = request->entry;
+    return true;
+}
+
 /* ------------------------------------------------------------------ HandlerPort */
+struct mpb_handler *mpb_handler_of(PyObject *port)
+{
+    if (PyObject_TypeCheck(port, handler_type))
+        return PORT(port);
+    PyErr_SetString(PyExc_TypeError, "a HandlerPort is needed");
+    return NULL;
+}
+
 static PyObject *handler_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"core", "index", NULL};

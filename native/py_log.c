@@ -52,6 +52,17 @@ bool mpb_py_topic_id(PyObject *object, uint8_t out[16], const uint8_t **topic_id
     return true;
 }
 
+static PyTypeObject *log_type;
+
+struct mpb_log *mpb_log_of(PyObject *object)
+{
+    if (!PyObject_TypeCheck(object, log_type)) {
+        PyErr_SetString(PyExc_TypeError, "a Log is needed");
+        return NULL;
+    }
+    return mpb_py_ordinal((LogObject *)object, 0) ? &((LogObject *)object)->log : NULL;
+}
+
 static int open_dirs(LogObject *self, struct mpb_core *core, PyObject *paths, unsigned int slot, unsigned int segments)
 {
     const char *dirs[MPB_MAX_LOG_DIRS] = {NULL};
@@ -344,7 +355,7 @@ int mpb_add_log(PyObject *module)
             slot->pfunc = all_methods();
     PyObject *type = PyType_FromSpec(&log_spec);
     int status = type == NULL ? -1 : PyModule_AddObjectRef(module, "Log", type);
-    Py_XDECREF(type);
+    log_type = (PyTypeObject *)type; /* kept: the module is never unloaded */
     if (status < 0 || add_state_type(module) < 0 || mpb_add_log_append(module) < 0 || mpb_add_log_read(module) < 0)
         return -1;
     return PyModule_AddFunctions(module, functions);

@@ -28,6 +28,8 @@ bool mpb_py_topic_id(PyObject *object, uint8_t out[16], const uint8_t **topic_id
 
 extern PyMethodDef mpb_log_read_methods[], mpb_log_keep_methods[], mpb_log_append_methods[];
 extern PyTypeObject *mpb_log_options_type;
+/* The log of a Log object that is open, else NULL with an exception. Borrowed. */
+struct mpb_log *mpb_log_of(PyObject *log);
 int mpb_add_log_read(PyObject *module);
 int mpb_add_log_append(PyObject *module);
 

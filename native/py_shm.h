@@ -4,6 +4,7 @@
 #define MPB_PY_SHM_H
 #include "module.h"
 #include "core.h"
+#include "handler.h"
 
 typedef struct {
     PyObject_HEAD
@@ -19,6 +20,10 @@ struct mpb_core *mpb_core_of(PyObject *object);
 CoreObject *mpb_core_object(PyObject *object);
 /* arena[offset : offset + length] as a memoryview. */
 PyObject *mpb_arena_slice(CoreObject *core, uint64_t offset, uint64_t length);
+/* The handler of a HandlerPort, or the one of a claimed Request with its entry. Borrowed; NULL or false with an
+ * exception for anything else. */
+struct mpb_handler *mpb_handler_of(PyObject *port);
+bool mpb_request_of(PyObject *request, struct mpb_handler **handler, uint32_t *entry);
 /* Makes a heap type, adds it to the module under the last part of its name. NULL: exception set. */
 PyTypeObject *mpb_add_type(PyObject *module, PyType_Spec *spec);
 

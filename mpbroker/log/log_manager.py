@@ -6,7 +6,7 @@ that another process would miss: truth stands in the partition rows and the file
 
 from __future__ import annotations
 
-from mpbroker._native import READ_TO_END, READ_TO_HIGH_WATERMARK, READ_TO_STABLE, Log, LogOptions
+from mpbroker._native import READ_TO_END, READ_TO_HIGH_WATERMARK, READ_TO_STABLE, Log, LogOptions, PlainProduce
 from mpbroker.errors import ErrorCode
 from mpbroker.log.append_settings import log_options, produce_rules
 from mpbroker.record.compression import Decompressor
@@ -37,10 +37,7 @@ class LogManager:
 
         The result also fills cell `cell` of the request, so a second run reads it instead of appending again.
         """
-        kept = self._settings.get(topic.id)
-        if kept is None or kept[0] is not topic.settings:
-            kept = self._remember(topic)
-        _, options, rules = kept
+        options, rules = self.options_of(topic)
         now_ms = self._clock.wall_ms()
         max_timestamp = None
         if rules.target_codec is not None or records[ATTRIBUTES_LOW_BYTE] & CODEC_BITS:
@@ -54,6 +51,17 @@ class LogManager:
         if result.flush_due and not result.error and self.log.flush(ordinal)[0]:
             return Refused(ErrorCode.KAFKA_STORAGE_ERROR)
         return result
+
+    def plain_produce(self, port) -> PlainProduce:
+        """The native path for plain Produce requests over this log; one per handler process."""
+        return PlainProduce(port, self.log)
+
+    def options_of(self, topic) -> tuple[LogOptions, ProduceRules]:
+        """The topic's settings as an append takes them."""
+        kept = self._settings.get(topic.id)
+        if kept is None or kept[0] is not topic.settings:
+            kept = self._remember(topic)
+        return kept[1], kept[2]
 
     def _remember(self, topic) -> tuple[object, LogOptions, ProduceRules]:
         if len(self._settings) > 2 * 4096:

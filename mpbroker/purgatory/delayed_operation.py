@@ -111,6 +111,11 @@ class DelayedOperationPurgatory:
         self.expired_total += expired
         return expired
 
+    @property
+    def has_deadlines(self) -> bool:
+        """Whether `advance` may have anything to do; cheap."""
+        return self._wheel.pending > 0
+
     def next_due_ms(self) -> int | None:
         return self._wheel.next_due_ms()
 

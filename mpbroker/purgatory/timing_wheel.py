@@ -55,10 +55,12 @@ class TimingWheel:
 
     def __init__(self, now_ms: int) -> None:
         self.now_ms = now_ms
+        self.pending = 0  # entries not due yet, cancelled ones included: 0 spares looking
         self._wheels = [_Wheel(self.SIZE**level, self.SIZE) for level in range(self.LEVELS)]
 
     def add(self, deadline_ms: int, action: Callable[[], None]) -> TimerEntry:
         entry = TimerEntry(deadline_ms, action)
+        self.pending += 1
         self._place(entry)
         return entry
 
@@ -87,9 +89,11 @@ class TimingWheel:
 
     def _expire_or_lower(self, entry: TimerEntry) -> int:
         if entry.cancelled:
+            self.pending -= 1
             return 0
         if entry.deadline_ms > self.now_ms:
             self._place(entry)  # came due on a coarse wheel only
             return 0
+        self.pending -= 1
         entry.action()
         return 1

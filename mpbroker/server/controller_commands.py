@@ -33,6 +33,8 @@ class ControllerCommands:
 
     def take_answers(self) -> int:
         """Delivers every answer that is there. Returns how many."""
+        if not self._waiting:
+            return 0
         answers = self._port.answers()
         for number, payload in answers:
             self._metadata.refresh()

@@ -41,14 +41,20 @@ class RequestHandler:
         return self._turn(0)
 
     def _turn(self, wait_ms: int) -> bool:
+        """A handler that was poked gets None instead of a request, so bells need no look after each request."""
         request = self.port.claim(wait_ms, self.control_only)
-        if request is not None:
+        if request is None:
+            self._deliver()
+            return False
+        if not self.context.plain_produce.run(request):
             dispatch(self.context, request)
-        self._deliver()
-        return request is not None
+        if self.context.purgatory.has_deadlines:
+            self._deliver()
+        return True
 
     def _wait_ms(self) -> int:
-        due_ms = self.context.purgatory.next_due_ms()
+        purgatory = self.context.purgatory
+        due_ms = purgatory.next_due_ms() if purgatory.has_deadlines else None
         if due_ms is None:
             return POLL_MS
         return max(0, min(POLL_MS, due_ms - self.context.clock.monotonic_ms()))
@@ -62,7 +68,7 @@ class RequestHandler:
             context.purgatory.check_all()
         elif keys:
             context.purgatory.check_hashed(keys, DIRTY_BITS)
-        if context.purgatory.next_due_ms() is not None:
+        if context.purgatory.has_deadlines:
             context.purgatory.advance(context.clock.monotonic_ms())
 
     def rest(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mpbroker.protocol.headers import encode_response_frame
 from mpbroker.purgatory.delayed_operation import DelayedOperation, DelayedOperationPurgatory
 from mpbroker.server.auto_creation import AutoCreation
+from mpbroker.server.plain_produce import PlainProduce
 from mpbroker.server.producer_ids import ProducerIds
 
 ANSWER_RETRY_MS, ANSWER_PATIENCE_MS = 20, 30_000
@@ -35,6 +36,7 @@ class ServerContext:
         self.client_id = ""
         self.producer_ids = ProducerIds()
         self.auto_creation = AutoCreation(commands)
+        self.plain_produce = PlainProduce(self)
         self.purgatory = DelayedOperationPurgatory(clock.monotonic_ms(), port.watch)
 
     def answer(self, request, message, version: int | None = None) -> None:
@@ -42,9 +44,9 @@ class ServerContext:
         used = request.api_version if version is None else version
         frame = encode_response_frame(request.api_key, used, request.correlation_id, message)
         if not self.port.answer(request, frame):
-            self._answer_later(request, frame)
+            self.answer_later(request, frame)
 
-    def _answer_later(self, request, frame: bytes) -> None:
+    def answer_later(self, request, frame: bytes) -> None:
         """No memory for answers now: clients that do not read hold it. The frame waits here for room."""
         self.purgatory.try_complete_else_watch(DelayedAnswer(self, request, frame, ANSWER_PATIENCE_MS))
 

@@ -62,6 +62,8 @@ def _append_all(context, request, message: ProduceRequest, checks) -> list[Parti
     results = []
     for topic_data in message.topic_data:
         topic = context.metadata.topic(topic_data.name)
+        if topic is not None:
+            context.plain_produce.learn(topic)
         for data in topic_data.partition_data:
             cell = len(results)
             results.append(append_partition(context, request, topic, data, checks[cell], cell, message.acks))

@@ -1,0 +1,121 @@
+"""The native path and the Python handler answer the same, to the byte, and what is not plain is left alone."""
+
+import pytest
+
+from mpbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from mpbroker.record.batch_builder import encode_batch
+from tests.harness.in_process_broker import InProcessBroker
+
+
+def batch(*values: bytes, **settings) -> bytes:
+    return encode_batch([(b"k", value, 1_700_000_000_000) for value in values], **settings)
+
+
+def request(*parts, acks=1, topic="t", transactional_id=None) -> ProduceRequest:
+    data = [PartitionProduceData(index=index, records=records) for index, records in parts]
+    return ProduceRequest(acks=acks, timeout_ms=1000, transactional_id=transactional_id,
+                          topic_data=[TopicProduceData(name=topic, partition_data=data)])
+
+
+class CountingPath:
+    """Counts how many requests the native path served."""
+
+    def __init__(self, broker) -> None:
+        self.served, self._run = 0, broker.handler.context.plain_produce._run
+        broker.handler.context.plain_produce._run = self
+
+    def __call__(self, *arguments):
+        done = self._run(*arguments)
+        self.served += done is not None
+        return done
+
+
+@pytest.fixture
+def pair(tmp_path):
+    """Two brokers with the same topics: one with the native path warmed up, one without it."""
+    brokers = []
+    for name in ("native", "python"):
+        directory = tmp_path / name
+        directory.mkdir()
+        broker = InProcessBroker(directory)
+        broker.create_topic("t", partitions=3)
+        broker.create_topic("stamped", message_timestamp_type="LogAppendTime")
+        brokers.append(broker)
+    brokers[1].handler.context.plain_produce._enabled = False
+    for broker in brokers:
+        for topic in ("t", "stamped"):
+            broker.call(request((0, batch(b"first")), topic=topic), 7)
+    return brokers[0], CountingPath(brokers[0]), brokers[1]
+
+
+def both(pair, message, version=7, client_id="test"):
+    native, path, python = pair
+    answers = []
+    for broker in (native, python):
+        broker.send(message, version, client_id)
+        broker.step()
+        [(_, kind, frame)] = broker.collect()
+        answers.append((kind, frame))
+    assert answers[0] == answers[1]
+    return answers[0]
+
+
+@pytest.mark.parametrize("version", range(3, 8))
+@pytest.mark.parametrize("acks", [0, 1, -1])
+def test_plain_requests_are_served_natively_with_the_same_bytes(pair, version, acks):
+    for topic in ("t", "stamped"):
+        both(pair, request((0, batch(b"a", b"b")), acks=acks, topic=topic), version)
+    both(pair, request((0, batch(b"a")), (2, batch(b"c")), (1, batch(b"d")), acks=acks), version)
+    assert pair[1].served == 3
+
+
+def test_errors_found_at_the_append_are_the_same(pair):
+    fenced = batch(b"x", producer_id=9, producer_epoch=0, base_sequence=5)
+    both(pair, request((0, fenced)))
+    both(pair, request((0, batch(b"y", producer_id=9, producer_epoch=0, base_sequence=77))))
+    both(pair, request((0, fenced)))
+    both(pair, request((0, batch(b"z" * 1_100_000)), (1, batch(b"ok"))))
+    both(pair, request((0, batch(b"q")[:-1] + b"?"), acks=0))
+    assert pair[1].served == 5
+
+
+@pytest.mark.parametrize("message", [
+    request((0, batch(b"a" * 100, codec=1))),
+    request((9, batch(b"a"))),
+    request((0, batch(b"a")), topic="unknown"),
+    request((0, b"")),
+    request((0, batch(b"a")), acks=5),
+    request((0, batch(b"a")), transactional_id="tx"),
+    request(),
+])
+def test_everything_else_is_left_to_python(pair, message):
+    both(pair, message)
+    assert pair[1].served == 0
+
+
+def test_change_of_metadata_makes_it_forget(pair):
+    native, path, _ = pair
+    native.create_topic("later")
+    native.call(request((0, batch(b"a"))), 7)
+    assert path.served == 0
+    native.call(request((0, batch(b"b"))), 7)
+    assert path.served == 1
+
+
+def test_truncated_and_garbled_frames_never_crash_it(pair):
+    import random
+
+    native, path, _ = pair
+    from mpbroker.protocol.headers import encode_request_frame
+
+    whole, rng = encode_request_frame(request((0, batch(b"a")), (1, batch(b"b"))), 7, 1, "c")[4:], random.Random(5)
+    for number in range(3000):
+        frame = bytearray(whole[: rng.randrange(10, len(whole) + 1)])
+        for _ in range(rng.randrange(3)):
+            frame[rng.randrange(8, len(frame))] = rng.randrange(256)
+        if native.processor.submit(0, 1, 1, 0, bytes(frame), native.clock.monotonic_ns()) >= 0:
+            native.step()
+            native.clock.advance(2000)
+            native.step()
+            native.collect()
+    assert native.call(request((0, batch(b"after"))), 7).responses[0].partition_responses[0].error_code == 0
