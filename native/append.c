@@ -207,8 +207,8 @@ static int append_locked(struct mpb_log *log, struct mpb_partition *row, const s
     out->log_start = next.log_start;
     out->leader_epoch = next.leader_epoch;
     out->flush_due = next.leo - (int64_t)mpb_load_relaxed(&row->flushed_offset) >= options->flush_messages;
-    log->stats.appends++;
-    log->stats.append_bytes += info->batch_bytes;
+    mpb_log_count(log, MPB_C_LOG_APPENDS, 1);
+    mpb_log_count(log, MPB_C_LOG_APPEND_BYTES, info->batch_bytes);
     return 0;
 }
 
@@ -235,7 +235,7 @@ static bool decide_without_writing(struct mpb_log *log, struct mpb_partition *ro
         out->duplicate = true;
         out->base_offset = check.original.base_offset;
         out->end_offset = check.original.base_offset + check.original.last_offset_delta + 1;
-        log->stats.duplicates++;
+        mpb_log_count(log, MPB_C_LOG_DUPLICATES, 1);
     }
     return out->error != 0 || check.duplicate;
 }
@@ -280,7 +280,7 @@ void mpb_append(struct mpb_log *log, const struct mpb_append_options *options, c
         return;
     MPB_CRASH(core, "append.locked");
     if (read_cell(core, request->entry, request->cell, fill_number, out)) { /* rule 2: only after lock and repair */
-        log->stats.replays++;
+        mpb_log_count(log, MPB_C_LOG_REPLAYS, 1);
         mpb_partition_unlock(log, request->ordinal);
         return;
     }

@@ -29,7 +29,18 @@
     X(COMMANDS_SENT, "commands", "Commands sent to the controller") \
     X(COMMANDS_DONE, "commands", "Commands the controller answered") \
     X(COMMANDS_FULL, "times", "The command table was full") \
-    X(PUNCHED_BYTES, "bytes", "Arena bytes given back to the kernel")
+    X(PUNCHED_BYTES, "bytes", "Arena bytes given back to the kernel") \
+    X(LOG_APPENDS, "batches", "Batches appended to logs") \
+    X(LOG_APPEND_BYTES, "bytes", "Bytes of those batches") \
+    X(LOG_DUPLICATES, "batches", "Batches of idempotent producers that were in the log already") \
+    X(LOG_REPLAYS, "results", "Results of appends taken from a cell that an earlier run had filled") \
+    X(LOG_ROLLS, "segments", "New active segments") \
+    X(LOG_REPAIRS, "repairs", "Unfinished changes of a partition finished or undone for a process that died or failed") \
+    X(LOG_LOCKS_INHERITED, "locks", "Partition locks taken over from a dead process") \
+    X(LOG_IO_ERRORS, "errors", "Calls on log files that failed") \
+    X(LOG_PRODUCERS_FULL, "batches", "Batches refused because the table of producer states was full") \
+    X(LOG_SNAPSHOTS_LOCKED, "reads", "Reads of a partition's state that needed its lock") \
+    X(LOG_READS_OVERTAKEN, "reads", "Reads that a truncation overtook")
 
 #define MPB_COUNTER_ENUM(name, unit, sentence) MPB_C_##name,
 enum mpb_counter { MPB_COUNTER_LIST(MPB_COUNTER_ENUM) MPB_COUNTERS_NATIVE };

@@ -13,7 +13,7 @@ int mpb_log_open(struct mpb_log *log, struct mpb_core *core, uint32_t slot, cons
 {
     memset(log, 0, sizeof *log);
     *bad_dir = 0;
-    if (dir_count > MPB_MAX_LOG_DIRS)
+    if (dir_count > MPB_MAX_LOG_DIRS || slot >= MPB_MAX_SLOTS)
         return -EINVAL;
     log->core = core;
     log->slot = slot;
@@ -57,7 +57,7 @@ void mpb_log_close(struct mpb_log *log)
 
 int mpb_log_io_error(struct mpb_log *log, const struct mpb_partition *row, int error)
 {
-    log->stats.io_errors++;
+    mpb_log_count(log, MPB_C_LOG_IO_ERRORS, 1);
     if (error != -ENOSPC && error != -EDQUOT && error != -EMFILE && error != -ENFILE && error != -ENOMEM &&
         error != -EBADMSG)
         mpb_log_dir_fail(log->core, row->log_dir);

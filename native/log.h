@@ -5,6 +5,7 @@
 #define MPB_LOG_H
 
 #include "core.h"
+#include "counters.h"
 #include "kafka_errors.h"
 
 #define MPB_MAX_LOG_DIRS 32
@@ -36,11 +37,6 @@ struct mpb_segment_list {
     int64_t *bases; /* ascending, none above active_base */
 };
 
-struct mpb_log_stats { /* since this process began; its owner adds them to its counter row */
-    uint64_t appends, append_bytes, duplicates, replays, rolls, repairs, inherited_locks, io_errors, producers_full,
-        snapshots_locked, truncated_reads;
-};
-
 struct mpb_log {
     struct mpb_core *core;
     uint32_t slot;
@@ -51,7 +47,6 @@ struct mpb_log {
     uint64_t tick;
     struct mpb_segment_list **lists; /* by ordinal, made at first use */
     uint32_t producer_hint;
-    struct mpb_log_stats stats;
 };
 
 /* Opens the log directories. Returns 0 or a negative errno, with *bad_dir the number of the one that failed. */
@@ -63,6 +58,11 @@ void mpb_log_close(struct mpb_log *log);
  * kernel could not write or sync once may be lost although a second try succeeds. Takes a negative errno; returns
  * KAFKA_STORAGE_ERROR. */
 int mpb_log_io_error(struct mpb_log *log, const struct mpb_partition *row, int error);
+static inline void mpb_log_count(struct mpb_log *log, enum mpb_counter counter, uint64_t n)
+{
+    mpb_count(log->core, log->slot, counter, n);
+}
+
 bool mpb_log_dir_online(const struct mpb_core *core, uint32_t log_dir);
 /* Takes a log directory offline until the broker is started again. */
 void mpb_log_dir_fail(struct mpb_core *core, uint32_t log_dir);

@@ -88,7 +88,7 @@ static int read_error(struct mpb_log *log, const struct mpb_partition *row, int6
     if (error == -ENOENT && mpb_partition_snapshot(log, (uint32_t)(row - log->core->partitions), &now) == 0 &&
         now.log_start > base)
         return MPB_ERR_OFFSET_OUT_OF_RANGE;
-    log->stats.io_errors++;
+    mpb_log_count(log, MPB_C_LOG_IO_ERRORS, 1);
     return MPB_ERR_KAFKA_STORAGE_ERROR;
 }
 
@@ -200,7 +200,7 @@ int mpb_log_read(struct mpb_log *log, const struct mpb_read_plan *plan, uint8_t 
     int fd = mpb_segment_fd(log, row, &copy, plan->base, MPB_FILE_LOG);
     int64_t n = fd < 0 ? fd : mpb_io_read(fd, out, plan->length, plan->position);
     if (gone(log, plan->ordinal, plan->truncations)) {
-        log->stats.truncated_reads++;
+        mpb_log_count(log, MPB_C_LOG_READS_OVERTAKEN, 1);
         return MPB_ERR_NOT_LEADER_OR_FOLLOWER;
     }
     if (n < plan->length) /* shorter than its committed length: something cut it from outside */

@@ -24,7 +24,7 @@ int mpb_partition_lock(struct mpb_log *log, uint32_t ordinal)
     if (result == MPB_LOCK_BUSY)
         return MPB_ERR_REQUEST_TIMED_OUT;
     if (result == MPB_LOCK_INHERITED)
-        log->stats.inherited_locks++;
+        mpb_log_count(log, MPB_C_LOG_LOCKS_INHERITED, 1);
     if (mpb_load_acquire(&row->intent.word) == 0)
         return 0;
     int error = mpb_repair(log, row); /* whatever the lock said (rule 3) */
@@ -68,7 +68,7 @@ int mpb_partition_snapshot(struct mpb_log *log, uint32_t ordinal, struct mpb_par
         if (mpb_load_relaxed(&row->selector) == selector)
             return 0;
     }
-    log->stats.snapshots_locked++;
+    mpb_log_count(log, MPB_C_LOG_SNAPSHOTS_LOCKED, 1);
     int error = mpb_partition_lock(log, ordinal);
     if (error != 0)
         return error;

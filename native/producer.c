@@ -107,7 +107,7 @@ uint32_t mpb_producer_row(struct mpb_log *log, uint32_t ordinal, int64_t produce
         log->producer_hint = log->slot * 97;
     struct mpb_producer *producer = take_row(log, ordinal, &row_plus_one);
     if (producer == NULL) {
-        log->stats.producers_full++;
+        mpb_log_count(log, MPB_C_LOG_PRODUCERS_FULL, 1);
         return 0;
     }
     mpb_store_relaxed(&producer->count, 0);

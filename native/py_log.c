@@ -264,18 +264,6 @@ static PyObject *log_repair_slot(PyObject *object, PyObject *argument)
     return PyLong_FromUnsignedLong(mpb_repair_slot(&self->log, (uint32_t)slot));
 }
 
-static PyObject *log_stats(PyObject *object, PyObject *Py_UNUSED(none))
-{
-    const struct mpb_log_stats *s = &((LogObject *)object)->log.stats;
-    return Py_BuildValue(
-        "{sK sK sK sK sK sK sK sK sK sK sK}", "appends", (unsigned long long)s->appends, "append_bytes",
-        (unsigned long long)s->append_bytes, "duplicates", (unsigned long long)s->duplicates, "replays",
-        (unsigned long long)s->replays, "rolls", (unsigned long long)s->rolls, "repairs",
-        (unsigned long long)s->repairs, "inherited_locks", (unsigned long long)s->inherited_locks, "io_errors",
-        (unsigned long long)s->io_errors, "producers_full", (unsigned long long)s->producers_full, "snapshots_locked",
-        (unsigned long long)s->snapshots_locked, "truncated_reads", (unsigned long long)s->truncated_reads);
-}
-
 static PyMethodDef log_methods[] = {
     {"close", log_close, METH_NOARGS, "close(): closes every descriptor"},
     {"state", log_state, METH_O, "state(ordinal) -> PartitionState"},
@@ -292,7 +280,6 @@ static PyMethodDef log_methods[] = {
     {"set_leader_epoch", log_set_leader_epoch, METH_VARARGS, "set_leader_epoch(ordinal, epoch) -> error"},
     {"repair_slot", log_repair_slot, METH_O,
      "repair_slot(slot) -> partitions repaired\n\nFor the successor of a dead process, before it re-queues anything."},
-    {"stats", log_stats, METH_NOARGS, "stats() -> dict of counts since this Log was made"},
     {NULL, NULL, 0, NULL},
 };
 

@@ -63,7 +63,7 @@ int mpb_repair(struct mpb_log *log, struct mpb_partition *row)
         return mpb_log_io_error(log, row, error);
     MPB_CRASH(log->core, "repair.before_clear");
     mpb_intent_clear(row);
-    log->stats.repairs++;
+    mpb_log_count(log, MPB_C_LOG_REPAIRS, 1);
     return 0;
 }
 

@@ -87,7 +87,7 @@ int mpb_roll_locked(struct mpb_log *log, struct mpb_partition *row, int64_t now_
     mpb_partition_commit(row);
     MPB_CRASH(log->core, "roll.committed");
     mpb_intent_clear(row);
-    log->stats.rolls++;
+    mpb_log_count(log, MPB_C_LOG_ROLLS, 1);
     return 0;
 }
 

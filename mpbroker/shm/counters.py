@@ -45,6 +45,17 @@ class Counter(IntEnum):
     COMMANDS_DONE = 22
     COMMANDS_FULL = 23
     PUNCHED_BYTES = 24
+    LOG_APPENDS = 25
+    LOG_APPEND_BYTES = 26
+    LOG_DUPLICATES = 27
+    LOG_REPLAYS = 28
+    LOG_ROLLS = 29
+    LOG_REPAIRS = 30
+    LOG_LOCKS_INHERITED = 31
+    LOG_IO_ERRORS = 32
+    LOG_PRODUCERS_FULL = 33
+    LOG_SNAPSHOTS_LOCKED = 34
+    LOG_READS_OVERTAKEN = 35
     # Python code counts these:
     CONNECTIONS_ACCEPTED = 128
     CONNECTIONS_CLOSED = 129
@@ -73,7 +84,7 @@ class Counter(IntEnum):
     ANSWERS_STUCK = 152
 
 
-NATIVE_COUNTERS: Final = 25
+NATIVE_COUNTERS: Final = 36
 
 COUNTERS: Final = {
     Counter.REQUESTS_RECEIVED: CounterInfo("requests_received", "requests",
@@ -106,6 +117,23 @@ COUNTERS: Final = {
     Counter.COMMANDS_DONE: CounterInfo("commands_done", "commands", "Commands the controller answered."),
     Counter.COMMANDS_FULL: CounterInfo("commands_full", "times", "The command table was full."),
     Counter.PUNCHED_BYTES: CounterInfo("punched_bytes", "bytes", "Arena bytes given back to the kernel."),
+    Counter.LOG_APPENDS: CounterInfo("log_appends", "batches", "Batches appended to logs."),
+    Counter.LOG_APPEND_BYTES: CounterInfo("log_append_bytes", "bytes", "Bytes of those batches."),
+    Counter.LOG_DUPLICATES: CounterInfo("log_duplicates", "batches",
+        "Batches of idempotent producers that were in the log already."),
+    Counter.LOG_REPLAYS: CounterInfo("log_replays", "results",
+        "Results of appends taken from a cell that an earlier run had filled."),
+    Counter.LOG_ROLLS: CounterInfo("log_rolls", "segments", "New active segments."),
+    Counter.LOG_REPAIRS: CounterInfo("log_repairs", "repairs",
+        "Unfinished changes of a partition finished or undone for a process that died or failed."),
+    Counter.LOG_LOCKS_INHERITED: CounterInfo("log_locks_inherited", "locks",
+        "Partition locks taken over from a dead process."),
+    Counter.LOG_IO_ERRORS: CounterInfo("log_io_errors", "errors", "Calls on log files that failed."),
+    Counter.LOG_PRODUCERS_FULL: CounterInfo("log_producers_full", "batches",
+        "Batches refused because the table of producer states was full."),
+    Counter.LOG_SNAPSHOTS_LOCKED: CounterInfo("log_snapshots_locked", "reads",
+        "Reads of a partition's state that needed its lock."),
+    Counter.LOG_READS_OVERTAKEN: CounterInfo("log_reads_overtaken", "reads", "Reads that a truncation overtook."),
     Counter.CONNECTIONS_ACCEPTED: CounterInfo("connections_accepted", "connections", "Connections accepted."),
     Counter.CONNECTIONS_CLOSED: CounterInfo("connections_closed", "connections", "Connections closed, for any reason."),
     Counter.CONNECTIONS_REFUSED_PER_IP: CounterInfo("connections_refused_per_ip", "connections",

@@ -28,7 +28,7 @@ enum { FIX_PARTITIONS = 8, FIX_PRODUCERS = 64, FIX_ENTRIES = 8, FIX_ARENA = 1 <<
 struct fixture {
     struct mpb_core core;
     struct mpb_log log;
-    char dir[64];
+    char dir[200];
 };
 
 static void *shared_bytes(size_t bytes)
@@ -65,7 +65,8 @@ static inline void fixture_open(struct fixture *f)
     core->injects = shared_bytes(MPB_INJECT_ROWS * sizeof *core->injects);
     core->doorbells = shared_bytes(sizeof *core->doorbells);
     core->counters = shared_bytes(MPB_MAX_SLOTS * sizeof *core->counters);
-    strcpy(f->dir, "/tmp/mpb-append-XXXXXX");
+    const char *parent = getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp";
+    CHECK(snprintf(f->dir, sizeof f->dir, "%s/mpb-append-XXXXXX", parent) < (int)sizeof f->dir);
     CHECK(mkdtemp(f->dir) != NULL);
     const char *dirs[] = {f->dir};
     uint32_t bad;
@@ -85,6 +86,11 @@ static inline void fixture_close(struct fixture *f)
     munmap(core->injects, MPB_INJECT_ROWS * sizeof *core->injects);
     munmap(core->doorbells, sizeof *core->doorbells);
     munmap(core->counters, MPB_MAX_SLOTS * sizeof *core->counters);
+}
+
+static inline uint64_t counted(struct fixture *f, enum mpb_counter counter)
+{
+    return mpb_load_relaxed(&f->core.counters[f->log.slot].value[counter]);
 }
 
 /* A log handle of another process: own descriptors, own slot. */

@@ -82,7 +82,7 @@ static void test_lookups(void)
         CHECK_EQ(append_batch(&f.log, &options, 0, MPB_NO_ENTRY, 0, &spec).base_offset, 3 * i);
     }
     CHECK(state(&f, 0).segment_count > 5);
-    CHECK_EQ(f.log.stats.rolls, state(&f, 0).segment_count - 1);
+    CHECK_EQ(counted(&f, MPB_C_LOG_ROLLS), state(&f, 0).segment_count - 1);
     for (int i = 0; i < 3 * BATCHES; i++) {
         CHECK_EQ(mpb_log_find(&f.log, 0, NULL, i, MPB_READ_TO_END, 0, true, &plan), 0);
         int fd = mpb_segment_fd(&f.log, &f.core.partitions[0], &(struct mpb_partition_copy){.active_base = -1},
@@ -166,7 +166,7 @@ static void test_producers(void)
     for (int i = 100; error == 0 && i < 100 + FIX_PRODUCERS; i++)
         error = produce(&f, i, 0, 0, 1).error;
     CHECK_EQ(error, MPB_ERR_THROTTLING_QUOTA_EXCEEDED);
-    CHECK_EQ(f.log.stats.producers_full, 1);
+    CHECK_EQ(counted(&f, MPB_C_LOG_PRODUCERS_FULL), 1);
     CHECK_EQ(mpb_partition_lock(&f.log, 0), 0);
     CHECK_EQ(mpb_producers_expire(&f.log, 0, 100), 0);
     CHECK_EQ(mpb_producers_expire(&f.log, 0, 101), FIX_PRODUCERS);
