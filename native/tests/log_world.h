@@ -30,7 +30,7 @@ static int compare_files(const void *a, const void *b)
 
 static void world_read_dir(struct fixture *f, struct world *w, const char *dir)
 {
-    char path[400];
+    char path[600];
     snprintf(path, sizeof path, "%s/%s", f->dir, dir);
     DIR *d = opendir(path);
     CHECK(d != NULL);

@@ -230,7 +230,7 @@ static long check_all(uint64_t *random)
     static uint8_t bytes[1 << 18];
     long acknowledged = 0;
     for (uint32_t partition = 0; partition < PARTITIONS; partition++) {
-        char dir[128], path[512];
+        char dir[256], path[600];
         struct dirent **names;
         int64_t next = 0;
         CHECK_EQ(mpb_partition_lock(&f.log, partition), 0);
