@@ -17,14 +17,14 @@ SUCCESSOR_TIMEOUT_S = 20.0
 
 
 class Killer:
-    """SIGKILL for one worker after the other. `killed` counts by role, `restart_ms` how long successors took."""
+    """SIGKILL for one worker after the other. `killed` counts by role, `restart_ms` how long successors took, by role."""
 
     def __init__(self, broker: Broker, seed: int, pause_s: float) -> None:
         self._broker = broker
         self._random = random.Random(seed)
         self._pause_s = pause_s
         self.killed: Counter[str] = Counter()
-        self.restart_ms: list[float] = []
+        self.restart_ms: dict[str, list[float]] = {}
 
     def kill_one(self) -> None:
         """Kill a running worker; four times of five wait for its successor, else let the next kill come at once."""
@@ -38,7 +38,7 @@ class Killer:
         self.killed[row["role"]] += 1
         if self._random.random() < 0.8:
             self._await_successor(row)
-            self.restart_ms.append((time.monotonic() - begun) * 1000)
+            self.restart_ms.setdefault(row["role"], []).append((time.monotonic() - begun) * 1000)
         time.sleep(self._random.uniform(0, 2 * self._pause_s))
 
     def settle(self) -> None:

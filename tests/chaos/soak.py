@@ -69,8 +69,8 @@ class Soak:
         gaps = longest_gap_ms(self.history.writes)
         return {"seconds": round(seconds, 1), "kills": dict(killer.killed), "writes": dict(results),
                 "reads": len(self.history.reads), "anomalies": dict(Counter(one.name for one in anomalies)),
-                "restart_ms_median": round(median(killer.restart_ms), 1) if killer.restart_ms else None,
-                "restart_ms_longest": round(max(killer.restart_ms, default=0), 1),
+                "restart_ms": {role: {"median": round(median(times), 1), "longest": round(max(times), 1)}
+                               for role, times in killer.restart_ms.items()},
                 "longest_gap_ms": round(max(gaps.values(), default=0), 1),
                 "trace": {"finished": traces.finished, "records": traces.records, "dropped": traces.dropped,
                           "sampled_out": traces.sampled_out}}
