@@ -11,7 +11,7 @@ import struct
 from typing import NamedTuple
 
 from mpbroker.log.checkpoint_file import replace_durably, replace_whole
-from mpbroker._native import crc32c
+from mpbroker.record.checksum import crc32c
 
 VERSION = 1
 SUFFIX = ".snapshot"

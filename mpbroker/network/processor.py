@@ -19,7 +19,7 @@ from mpbroker.network.answer_sender import AnswerSender
 from mpbroker.network.connection_quotas import UNLIMITED
 from mpbroker.network.connection_table import ConnectionTable
 from mpbroker.network.fd_passing import address_text
-from mpbroker.network.handover_receiver import HandoverReceiver
+from mpbroker.network.handover_receiver import HandoverReceiver, Received
 from mpbroker.network.kafka_channel import ConnectionLost, KafkaChannel
 from mpbroker.network.mute_state import MuteEvent, MuteState, after_unmute, next_state
 from mpbroker.network.request_reader import IN_FLIGHT, RequestReader
@@ -109,6 +109,7 @@ class Processor:
             timeout_ms = min(timeout_ms, REFUSED_POLL_MS)  # another processor may give room, and rings no bell for it
         busy = answered or self._new_connections or reader.has_work()
         self._sender.end_turn(not busy)
+        self._handover.flush()  # connections that ended: their places in the quotas are free now
         self._port.ring()
         self._poll(0 if busy else timeout_ms)
 
@@ -200,14 +201,9 @@ class Processor:
         self._new_connections = len(received) >= MAX_NEW_CONNECTIONS_PER_TURN
         now_ns = _now_ns()
         for new in received:
-            try:
-                connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, new.fd)
-                channel = self._connections.add(connection, new.address, now_ns)
-                self._epoll.register(channel.fd, _EVENTS)  # edge-triggered: says at once what is already there
-            except OSError as error:
-                os.close(new.fd)
-                self._handover.closed(new.address)
-                self._ctx.log.warning("connection_not_registered", error=error.strerror)
+            connection = self._register(new)
+            if connection is not None:
+                self._connections.add(connection, new.address, now_ns)
         if self._handover.truncated:
             self._count(Counter.HANDOVERS_TRUNCATED, self._handover.truncated)
             self._ctx.log.error("handover_truncated", messages=self._handover.truncated,
@@ -215,6 +211,22 @@ class Processor:
             self._handover.truncated = 0
         if received:
             self._row.connections = len(self._connections)
+
+    def _register(self, new: Received) -> socket.socket | None:
+        """The new socket in our epoll set; None, and it is closed, if that cannot be."""
+        connection = None
+        try:
+            connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, new.fd)
+            self._epoll.register(new.fd, _EVENTS)  # edge-triggered: says at once what is already there
+        except OSError as error:
+            if connection is None:
+                os.close(new.fd)
+            else:
+                connection.close()  # once: a second close could hit a descriptor that is somebody else's by then
+            self._handover.closed(new.address)
+            self._ctx.log.warning("connection_not_registered", error=error.strerror)
+            return None
+        return connection
 
     # ---- closing
 
@@ -280,7 +292,6 @@ class Processor:
     def _housekeeping(self, now_ns: int) -> None:
         self._housekeeping_ns = now_ns + HOUSEKEEPING_NS
         config = self._ctx.take_reload() or self._ctx.config
-        self._handover.flush()
         if self._handover.stale:
             self._count(Counter.HANDOVERS_STALE, self._handover.stale)
             self._handover.stale = 0

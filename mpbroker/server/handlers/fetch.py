@@ -20,6 +20,7 @@ from mpbroker.protocol.messages.fetch import (
 from mpbroker.server.apis import PARKED, Api
 from mpbroker.server.delayed_fetch import DelayedFetch
 from mpbroker.server.replica_read import FetchPlan, fill, plan_fetch
+from mpbroker.server.request_trace import describe_error, describe_fetch
 
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 FRAME_OVERHEAD_BYTES = 16  # length, correlation id, and room for a flexible header
@@ -32,6 +33,7 @@ def handle(context, request, message: FetchRequest):
     context.metadata.refresh()
     plan = plan_fetch(context, message)
     partitions = sum(len(topic.partitions) for topic in message.topics)
+    describe_fetch(request, message, partitions)
     if message.max_wait_ms <= 0 or not partitions or plan.has_error or plan.total_bytes >= message.min_bytes:
         return send(context, request, message, plan)
     context.port.park(request, DelayedFetch.PARKED_KIND)
@@ -41,6 +43,8 @@ def handle(context, request, message: FetchRequest):
 
 def send(context, request, message: FetchRequest, plan: FetchPlan):
     """Reads the planned ranges straight into the answer's memory and hands it over. Always answers."""
+    if plan.has_error:
+        describe_error(request, (read.error for read in plan.reads()))
     for _ in range(MOST_READ_ATTEMPTS):
         if _send_once(context, request, plan):
             return PARKED

@@ -22,20 +22,24 @@ from mpbroker.record.validation import check_request_records
 from mpbroker.server.apis import CLOSE, NO_ANSWER, PARKED, Api
 from mpbroker.server.delayed_produce import DelayedProduce
 from mpbroker.server.replica_append import append_partition, refused
+from mpbroker.server.request_trace import describe_error, describe_produce
 
 BEFORE_AUTHORIZATION, AFTER_AUTHORIZATION = 1, 2
 
 
 def handle(context, request, message: ProduceRequest):
+    describe_produce(request, message)
     checks = [check_request_records(data.records, request.api_version)
               for topic in message.topic_data for data in topic.partition_data]
     code = _whole_request_code(message, checks)
     if code:
+        describe_error(request, (code,))
         return CLOSE if message.acks == 0 else failed(message, request.api_version, code)
     results = _append_all(context, request, message, checks)
     response = _response(message, results)
     errors = sum(1 for result in results if result.error_code)
     if errors:
+        describe_error(request, (result.error_code for result in results))
         context.count("produce_partition_errors", errors)
     if message.acks == 0:
         return CLOSE if errors else NO_ANSWER

@@ -1,6 +1,7 @@
 """Listening sockets: real ports, advertised addresses, one sentence for what cannot be had."""
 
 import socket
+import struct
 
 import pytest
 
@@ -55,3 +56,18 @@ def test_an_address_of_another_machine_is_refused():
 def test_a_host_nobody_knows_is_refused():
     with pytest.raises(ConfigError, match="resolve"):
         _open("listeners=PLAINTEXT://no-such-host.invalid:0")
+
+
+def _backlog(listening: socket.socket) -> int:
+    """The kernel's TCP_INFO of a listening socket has its largest backlog in place of the seventh number."""
+    return struct.unpack_from("I", listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104), 28)[0]
+
+
+@pytest.mark.parametrize(("overrides", "backlog"), [((), 50), (("socket.listen.backlog.size=7",), 7)])
+def test_each_end_point_has_a_socket_with_the_backlog_of_the_settings(overrides, backlog):
+    sockets, listeners = _open("listeners=A://127.0.0.1:0,B://127.0.0.1:0",
+                               "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT", *overrides)
+    assert len(sockets) == len(listeners) == 2
+    for opened in sockets:
+        with opened:
+            assert _backlog(opened) == backlog and not opened.getblocking()

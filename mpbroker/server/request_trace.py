@@ -1,0 +1,49 @@
+"""What a request handler adds to its request's trace record: the first topic, how many partitions, acks, one number more.
+
+The record's working copy is part of the request entry; everything else in it is stamped by who owns the entry then.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from struct import Struct
+
+from mpbroker.record.checksum import crc32c
+
+ACKS_MASK = 3
+LARGEST = 2**32 - 1
+_last_offset_delta = Struct(">23xi").unpack_from  # of a record batch
+_SHORTEST_BYTES = 27
+
+
+@lru_cache(maxsize=4096)
+def topic_hash(name: str) -> int:
+    """How trace records name a topic; 0 means none."""
+    return crc32c(name.encode())
+
+
+def describe_produce(request, message) -> None:
+    """Partitions, acks and the number of records sent (as the batches say; they are not checked yet)."""
+    topics = message.topic_data
+    partitions = records = 0
+    for topic in topics:
+        for data in topic.partition_data:
+            partitions += 1
+            if data.records is not None and len(data.records) >= _SHORTEST_BYTES:
+                records += max(0, _last_offset_delta(data.records)[0] + 1)
+    request.set_trace(partitions, topic_hash(topics[0].name) if topics else 0, min(records, LARGEST),
+                      message.acks & ACKS_MASK)
+
+
+def describe_fetch(request, message, partitions: int) -> None:
+    """Partitions and how long the client is ready to wait, in ms."""
+    topics = message.topics
+    request.set_trace(partitions, topic_hash(topics[0].topic) if topics else 0, max(0, message.max_wait_ms), 0)
+
+
+def describe_error(request, codes) -> None:
+    """The first code that is an error, if any."""
+    for code in codes:
+        if code:
+            request.set_error(code)
+            return

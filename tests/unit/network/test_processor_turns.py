@@ -1,0 +1,235 @@
+"""The processor's loop on real sockets and small shared memory, stepped turn by turn."""
+
+import os
+import select
+import socket
+import tempfile
+
+import pytest
+
+from mpbroker.channel.handler_port import HandlerPort
+from mpbroker.config.broker_config import load_broker_config
+from mpbroker.network.connection_quotas import ConnectionQuotas, Limits
+from mpbroker.network.fd_passing import address_bytes, handover_pair
+from mpbroker.network.handover import Accepted, Handover
+from mpbroker.network.processor import MAX_NEW_CONNECTIONS_PER_TURN, Processor
+from mpbroker.shm.counters import Counter
+from mpbroker.shm.layout import SLOT_PROCESSORS
+from mpbroker.shm.process_context import BoundListener, ProcessContext
+from mpbroker.shm.process_table import ProcessRow
+from tests.harness.raw_client import api_versions, frame
+from tests.harness.small_core import small_core
+
+LOCAL = address_bytes("127.0.0.1")
+LISTENER = BoundListener(0, "PLAINTEXT", "PLAINTEXT", "127.0.0.1", 1, "127.0.0.1", 1, False)
+
+
+class Log:
+    """Remembers events."""
+
+    def __init__(self):
+        self.events = []
+
+    def __getattr__(self, _level):
+        return lambda event, **_fields: self.events.append(event)
+
+
+class World:
+    """A processor, the acceptor's end of its hand-over, and a handler port to answer with."""
+
+    def __init__(self):
+        self.small = small_core(processors=1)
+        self.pair = handover_pair()
+        self.wakeup = os.pipe2(os.O_NONBLOCK)
+        self.eventfd = os.eventfd(0, os.EFD_NONBLOCK)
+        self.log = Log()
+        self.row = ProcessRow(self.small.core, SLOT_PROCESSORS)
+        self.row.begin(os.getpid(), 2, 0, 0)
+        context = ProcessContext(
+            core=self.small.core, config=load_broker_config(environ={}, cores=2), process_row=self.row, incarnation=1,
+            listeners=(LISTENER,), listener=0, eventfds=(self.eventfd,), handovers={0: self.pair[1]},
+            wakeup_fd=self.wakeup[0], log=self.log, api_versions={18: (0, 3)})
+        self.processor = Processor(context)
+        self.quotas = ConnectionQuotas(Limits())
+        self.handover = Handover(self.pair[0], 0, 1)
+        self.handover.follow(1, self.quotas)
+        self.handler = HandlerPort(self.small.core, 0)
+        self.clients = []
+
+    def hand_over(self, *descriptors: int):
+        for descriptor in descriptors:
+            self.quotas.admit(LOCAL, 0)
+            assert self.handover.send([Accepted(descriptor, LOCAL, 1)])
+
+    def connect(self, count: int = 1) -> list[socket.socket]:
+        made = []
+        for _ in range(count):
+            ours, theirs = socket.socketpair()
+            theirs.setblocking(False)
+            ours.settimeout(5)
+            self.hand_over(theirs.detach())
+            made.append(ours)
+        self.clients += made
+        return made
+
+    def turns(self, count: int = 1):
+        """Turns of the processor; the acceptor reads its acknowledgements and lets go of its copies."""
+        for _ in range(count):
+            self.processor.turn(0)
+            self.handover.read_answers(self.quotas)
+
+    def close(self):
+        self.processor.drain(0)
+        for each in (*self.clients, *self.pair):
+            each.close()
+        for descriptor in (*self.wakeup, self.eventfd):
+            os.close(descriptor)
+
+
+@pytest.fixture
+def world():
+    made = World()
+    yield made
+    made.close()
+
+
+def test_a_turn_goes_answers_new_connections_receives_poll(world):
+    """Kafka's order: answers leave before anything new is read."""
+    order, processor = [], world.processor
+    for holder, name in ((processor, "_process_new_responses"), (processor, "_configure_new_connections"),
+                         (processor._reader, "process_receives"), (processor, "_poll")):
+        def recorded(*arguments, name=name, original=getattr(holder, name)):
+            order.append(name)
+            return original(*arguments)
+        setattr(holder, name, recorded)
+    (client,) = world.connect()
+    client.sendall(api_versions(1))
+    world.turns(4)
+    turns = [turn.split() for turn in " ".join(order).split("_poll")][:-1]
+    assert len(turns) == 4
+    assert turns[0] == ["_process_new_responses", "_configure_new_connections", "process_receives"]
+    assert all(turn == turns[0] or turn == ["_process_new_responses", "process_receives"] for turn in turns)
+
+
+def test_new_connections_of_one_turn_are_limited(world):
+    clients = world.connect(20)
+    world.turns()
+    assert world.row.connections == MAX_NEW_CONNECTIONS_PER_TURN == 20
+    world.handover.read_answers(world.quotas)
+    clients += world.connect(15)
+    world.turns()
+    assert world.row.connections == len(clients)
+
+
+class RefusingEpoll:
+    """An epoll object that refuses one registration."""
+
+    def __init__(self, real):
+        self.real, self.refusals = real, 1
+
+    def register(self, fd, events):
+        if self.refusals:
+            self.refusals -= 1
+            raise OSError(28, "no space for another watch")
+        self.real.register(fd, events)
+
+    def __getattr__(self, name):
+        return getattr(self.real, name)
+
+
+@pytest.mark.parametrize("reason", ["no socket", "refused by epoll"])
+def test_what_cannot_be_registered_is_closed_once_and_leaves_the_quota(world, reason):
+    if reason == "no socket":
+        with tempfile.TemporaryFile() as file:
+            world.hand_over(os.dup(file.fileno()))
+    else:
+        world.processor._epoll = RefusingEpoll(world.processor._epoll)
+        (refused,) = world.connect()
+    world.turns()
+    assert world.log.events == ["connection_not_registered"] and world.row.connections == 0
+    world.turns()
+    if reason == "refused by epoll":
+        assert refused.recv(1) == b""
+    assert world.quotas.connections_from(LOCAL) == 0
+    (client,) = world.connect()
+    world.turns(2)
+    client.sendall(api_versions(5))
+    world.turns(3)
+    assert world.handler.claim(0).correlation_id == 5
+
+
+def test_one_request_of_a_connection_is_in_flight(world):
+    (client,) = world.connect()
+    world.turns()
+    client.sendall(api_versions(1) + api_versions(2))
+    world.turns(4)
+    first = world.handler.claim(0)
+    assert first.correlation_id == 1 and world.handler.claim(0) is None
+    answer = b"\0\0\0\x04\0\0\0\x01"
+    world.handler.answer(first, answer)
+    world.turns(4)
+    assert client.recv(100) == answer
+    assert world.handler.claim(0).correlation_id == 2
+
+
+@pytest.mark.parametrize("how", ["nothing", "close"])
+def test_an_answer_may_be_nothing_or_a_close(world, how):
+    (client,) = world.connect()
+    world.turns()
+    client.sendall(api_versions(1) + api_versions(2))
+    world.turns(4)
+    request = world.handler.claim(0)
+    if how == "nothing":
+        world.handler.answer_none(request)
+    else:
+        world.handler.answer_close(request, 0)
+    world.turns(4)
+    if how == "nothing":
+        assert world.handler.claim(0).correlation_id == 2 and not select.select([client], [], [], 0)[0]
+    else:
+        assert client.recv(1) == b"" and world.handler.claim(0) is None and world.row.connections == 0
+
+
+def test_an_answer_for_a_connection_that_is_gone_is_dropped(world):
+    (client,) = world.connect()
+    world.turns()
+    client.sendall(api_versions(1))
+    world.turns(3)
+    request = world.handler.claim(0)
+    (channel,) = world.processor._by_fd.values()
+    world.processor._close(channel)  # as the limits on idle time and on connections do
+    assert world.row.connections == 0 and client.recv(1) == b""
+    (again,) = world.connect()
+    world.turns()
+    world.handler.answer(request, b"\0\0\0\x04\0\0\0\x01")
+    world.turns(3)
+    assert not select.select([again], [], [], 0)[0], "the number is the same, the generation is not"
+    again.sendall(api_versions(9))
+    world.turns(3)
+    assert world.handler.claim(0).correlation_id == 9
+
+
+def test_a_request_that_is_not_served_closes_only_its_connection(world):
+    bad, good = world.connect(2)
+    world.turns()
+    bad.sendall(frame(3, 0, 1))
+    good.sendall(api_versions(2))
+    world.turns(4)
+    assert bad.recv(1) == b"" and world.handler.claim(0).correlation_id == 2
+    assert world.row.connections == 1
+
+
+def test_a_client_that_left_is_noticed_with_the_answer_of_its_request(world):
+    (client,) = world.connect()
+    world.turns()
+    client.sendall(api_versions(1))
+    world.turns(3)
+    request = world.handler.claim(0)
+    client.close()
+    world.turns(2)
+    assert world.row.connections == 1, "nobody reads a mute connection"
+    world.handler.answer(request, b"\0\0\0\x04\0\0\0\x01")
+    world.turns(3)
+    assert world.row.connections == 0 and world.row.counter(Counter.ENTRIES_IN_USE) == 0
+    world.turns()
+    assert world.quotas.connections_from(LOCAL) == 0
