@@ -307,8 +307,7 @@ static PyObject *robust_lock_self_test(PyObject *Py_UNUSED(module), PyObject *Py
 
 static PyMethodDef functions[] = {
     {"robust_lock_self_test", robust_lock_self_test, METH_NOARGS,
-     "robust_lock_self_test(): forks a child that dies with a lock; OSError if we do not inherit it. Once, by the\n"
-     "supervisor, before its first fork"},
+     "robust_lock_self_test(): OSError if the lock of a dead thread is not inherited here; once, at start"},
     {NULL, NULL, 0, NULL},
 };
 

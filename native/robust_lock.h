@@ -25,8 +25,7 @@ int mpb_robust_lock_init(pthread_mutex_t *mutex);
 enum mpb_lock_result mpb_robust_lock_take(struct mpb_core *core, pthread_mutex_t *mutex);
 void mpb_robust_lock_release(pthread_mutex_t *mutex);
 
-/* Start-up self-test: forks a child that dies with a lock in shared memory; 0 if we inherit it, or an errno value.
- * Only the supervisor, before its first fork, may call this. */
+/* Start-up self-test: a thread dies with a lock in shared memory; 0 if we inherit it, or an errno value. */
 int mpb_robust_lock_self_test(void);
 
 #endif

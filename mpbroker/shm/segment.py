@@ -97,8 +97,10 @@ class SharedMemory:
 
 
 def create(plan: MemoryPlan, data_dir: str, boot_id: int, eventfds: tuple[int, ...] = ()) -> SharedMemory:
-    """All segments, zeroed, with headers and rings written. ConfigError when /dev/shm is too small for the page."""
+    """All segments, zeroed, with headers and rings written. ConfigError when /dev/shm is too small for the page, or
+    where the lock of a dead process would stay taken for ever."""
     layout.check_plan(plan)
+    _test_locks()
     name = page_name(data_dir, boot_id)
     page = _create_page(plan, name, boot_id)
     try:
@@ -106,6 +108,14 @@ def create(plan: MemoryPlan, data_dir: str, boot_id: int, eventfds: tuple[int, .
     except BaseException:
         unlink_names([name])
         raise
+
+
+def _test_locks() -> None:
+    try:
+        _native.robust_lock_self_test()
+    except OSError as error:
+        raise ConfigError("robust locks", f"not inherited ({error.strerror})",
+                          "a system that frees the locks of a killed process: Linux with glibc 2.25 or later") from error
 
 
 def _memfd(name: str, size: int) -> mmap.mmap:

@@ -150,7 +150,3 @@ def test_deleted_partition(log):
     assert log.set_flags(3, 4, 0) == 0
     assert append(log, make_batch([b"a"])).error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert log.find(3, 0, _native.READ_TO_END, 10)[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-def test_self_test():
-    _native.robust_lock_self_test()
