@@ -6,6 +6,8 @@ that another process would miss: truth stands in the partition rows and the file
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from mpbroker._native import READ_TO_END, READ_TO_HIGH_WATERMARK, READ_TO_STABLE, Log, LogOptions, PlainProduce
 from mpbroker.errors import ErrorCode
 from mpbroker.log.append_settings import log_options, produce_rules
@@ -21,11 +23,15 @@ ONLINE = 2  # enum mpb_partition_flags
 
 
 class LogManager:
-    """Appends and reads by partition row. Errors a client can cause are Kafka error codes in the results."""
+    """Appends and reads by partition row. Errors a client can cause are Kafka error codes in the results.
 
-    def __init__(self, log: Log, clock, flush_on_commit: bool) -> None:
+    `request_flush()` wakes the log keeper, which syncs what is not synced; for acknowledgements that wait for it.
+    """
+
+    def __init__(self, log: Log, clock, flush_on_commit: bool, request_flush: Callable[[], None] = lambda: None) -> None:
         self.log = log
         self.flush_on_commit = flush_on_commit
+        self.request_flush = request_flush
         self._clock = clock
         self._decompressor = Decompressor()
         self._settings: dict[bytes, tuple[object, LogOptions, ProduceRules]] = {}

@@ -50,7 +50,11 @@ class DelayedProduce(DelayedOperation):
                 pending.append(_Pending(cell[ORDINAL], cell[END_OFFSET], result, cell[LEADER_EPOCH]))
         deadline_ms = context.clock.monotonic_ms() + max(message.timeout_ms, 0)
         operation = cls(context, request, deadline_ms, message.acks, pending, response)
-        return None if operation.try_complete() else operation
+        if operation.try_complete():
+            return None
+        if context.log_manager.flush_on_commit:
+            context.log_manager.request_flush()
+        return operation
 
     def try_complete(self) -> bool:
         self.pending = [entry for entry in self.pending if not self._settled(entry)]

@@ -15,6 +15,7 @@ from mpbroker.server.apis import dispatch
 from mpbroker.server.controller_commands import ControllerCommands
 from mpbroker.server.server_context import ServerContext
 from mpbroker.shm.clock import SystemClock
+from mpbroker.shm.layout import SLOT_LOG_KEEPER
 from mpbroker.shm.process_context import ProcessContext
 from mpbroker.shm.process_table import ProcessState
 
@@ -105,7 +106,8 @@ def build_context(ctx: ProcessContext) -> ServerContext:
     """Everything the handlers of this process work with."""
     metadata = MetadataCache(ctx.core, ctx.config)
     port, clock = open_handler_port(ctx), SystemClock()
-    log_manager = LogManager(open_log(ctx), clock, ctx.config.mpbroker_log_flush == "commit")
+    log_manager = LogManager(open_log(ctx), clock, ctx.config.mpbroker_log_flush == "commit",
+                             lambda: ctx.core.ring_service(SLOT_LOG_KEEPER))
     return ServerContext(
         config=ctx.config, port=port, log_manager=log_manager, metadata=metadata,
         commands=ControllerCommands(port, metadata), listeners=ctx.listeners, clock=clock, log=ctx.log,
