@@ -79,7 +79,9 @@ struct mpb_segment_header { /* one page */
     struct mpb_region regions[MPB_MAX_REGIONS];
     mpb_atomic32 topics_high;         /* rows of `topics` and `partitions` from these on were never used */
     mpb_atomic32 partitions_high;
-    uint8_t unused[MPB_PAGE_BYTES - 128 - MPB_MAX_REGIONS * 40];
+    mpb_atomic32 producers_high;      /* the same for `producers` */
+    uint32_t unused0;
+    uint8_t unused[MPB_PAGE_BYTES - 136 - MPB_MAX_REGIONS * 40];
 };
 _Static_assert(sizeof(struct mpb_segment_header) == MPB_PAGE_BYTES, "header is one page");
 

@@ -81,14 +81,25 @@ int mpb_producer_check(const struct mpb_core *core, const struct mpb_partition *
     return follows ? 0 : MPB_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER;
 }
 
+/* Before the row is taken: a sweep after a kill looks below it. */
+static void raise_high(struct mpb_core *core, uint32_t rows)
+{
+    mpb_atomic32 *high = &core->header->producers_high;
+    uint32_t seen = mpb_load_relaxed(high);
+    while (seen < rows && !mpb_cas32(high, &seen, rows))
+        ;
+}
+
 static struct mpb_producer *take_row(struct mpb_log *log, uint32_t ordinal, uint32_t *row_plus_one)
 {
     struct mpb_core *core = log->core;
     for (uint32_t i = 0; i < core->producer_count; i++) {
         uint32_t at = (log->producer_hint + i) % core->producer_count;
         uint64_t nobody = 0;
-        if (mpb_load_relaxed(&core->producers[at].owner) != 0 ||
-            !mpb_cas64(&core->producers[at].owner, &nobody, (uint64_t)ordinal + 1))
+        if (mpb_load_relaxed(&core->producers[at].owner) != 0)
+            continue;
+        raise_high(core, at + 1);
+        if (!mpb_cas64(&core->producers[at].owner, &nobody, (uint64_t)ordinal + 1))
             continue;
         log->producer_hint = at + 1;
         *row_plus_one = at + 1;
@@ -243,8 +254,8 @@ static bool is_chained(struct mpb_core *core, uint32_t row_plus_one, uint32_t or
 uint32_t mpb_producers_sweep(struct mpb_log *log)
 {
     struct mpb_core *core = log->core;
-    uint32_t freed = 0;
-    for (uint32_t i = 0; i < core->producer_count; i++) {
+    uint32_t freed = 0, high = mpb_load_acquire(&core->header->producers_high);
+    for (uint32_t i = 0; i < high && i < core->producer_count; i++) {
         uint64_t owner = mpb_load_acquire(&core->producers[i].owner);
         if (owner == 0 || owner > core->partition_count || mpb_partition_lock(log, (uint32_t)owner - 1) != 0)
             continue;
