@@ -105,13 +105,14 @@ class LogWorld:
         return made
 
     def append(self, partition: KeptPartition, count: int = 1, size: int = 100, timestamp_ms: int | None = None,
-               **producer: int) -> Any:
-        """One batch; returns the AppendResult. The segment size is the topic's."""
+               **batch_settings: int) -> Any:
+        """One batch; returns the AppendResult. Segment size and index interval are the topic's."""
         stamp = self.clock.wall_ms() if timestamp_ms is None else timestamp_ms
-        batch = encode_batch([(b"k", bytes(size), stamp) for _ in range(count)], **producer)
+        batch = encode_batch([(b"k", bytes(size), stamp) for _ in range(count)], **batch_settings)
         options = LogOptions(segment_bytes=partition.settings.segment_bytes,
                              index_interval_bytes=partition.settings.index_interval_bytes)
-        return self.log.append(partition.ordinal, NO_ENTRY, 0, batch, options, self.clock.wall_ms())
+        walked = stamp if batch_settings.get("codec") else None  # of compressed records the caller says the largest timestamp
+        return self.log.append(partition.ordinal, NO_ENTRY, 0, batch, options, self.clock.wall_ms(), max_timestamp=walked)
 
     def fill(self, partition: KeptPartition, end_offset: int, **settings: int) -> None:
         """Batches of one record up to the offset."""
