@@ -128,7 +128,8 @@ static bool plain_records(const struct mpb_plain_topic *topic, const uint8_t *re
            (mpb_be16(records + MPB_BATCH_ATTRIBUTES) & MPB_CODEC_MASK) == MPB_CODEC_NONE;
 }
 
-static bool read_partition(struct cursor *c, struct plain *plain, const struct mpb_plain_topic *topic)
+static bool read_partition(struct cursor *c, struct plain *plain, const struct mpb_plain_topic *topic,
+                           const struct part *first)
 {
     int32_t index, length;
     if (plain->count == MPB_PLAIN_PARTITIONS || !take32(c, &index) || !take32(c, &length) || length < 0)
@@ -136,6 +137,9 @@ static bool read_partition(struct cursor *c, struct plain *plain, const struct m
     const uint8_t *records = take(c, (size_t)length);
     if (records == NULL || index < 0 || (uint32_t)index >= topic->partition_count)
         return false;
+    for (const struct part *other = first; other < &plain->parts[plain->count]; other++)
+        if (other->index == index)
+            return false; /* named twice: the last one counts, which the Python handler sees to */
     struct part *part = &plain->parts[plain->count];
     *part = (struct part){.topic = topic, .records = records, .index = index};
     if (!plain_records(topic, records, (size_t)length, plain->version, &part->batch_len))
@@ -157,9 +161,12 @@ static bool read_topic(struct cursor *c, const struct mpb_produce_path *path, st
     const struct mpb_plain_topic *topic = path->topics[place_of(path, name, (uint32_t)name_length, hash)];
     if (topic == NULL)
         return false;
+    for (uint32_t i = 0; i < plain->count; i++)
+        if (plain->parts[i].topic == topic)
+            return false; /* a topic in two pieces is answered in one */
     struct part *first = &plain->parts[plain->count];
     for (int32_t i = 0; i < partitions; i++)
-        if (!read_partition(c, plain, topic))
+        if (!read_partition(c, plain, topic, first))
             return false;
     first->first_of_topic = true;
     first->parts_of_topic = (uint32_t)partitions;

@@ -47,5 +47,5 @@ class PlainProduce:
             return
         self._known.add(topic.name)
         options, rules = self._context.log_manager.options_of(topic)
-        if not topic.internal and topic.settings.min_insync_replicas <= 1 and rules.target_codec is None:
+        if not topic.internal and rules.target_codec is None:
             self._native.add(topic.name, topic.id, topic.partitions, options)

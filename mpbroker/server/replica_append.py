@@ -27,8 +27,6 @@ def append_partition(context, request, topic, data, checked, cell: int, acks: in
         return refused(data.index, ErrorCode.INVALID_REQUIRED_ACKS)
     if topic.internal and context.client_id != ADMIN_CLIENT_ID:
         return refused(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION)
-    if acks == -1 and topic.settings.min_insync_replicas > 1:
-        return refused(data.index, ErrorCode.NOT_ENOUGH_REPLICAS)
     if checked.transactional:
         return refused(data.index, ErrorCode.INVALID_TXN_STATE)
     result = context.log_manager.append(topic, data.index, request, cell, data.records[:checked.batch_bytes],

@@ -169,6 +169,15 @@ def test_waiting_fetches_hold_no_handler(broker, peer, topic):
         each.socket.close()
 
 
+def test_a_partition_named_twice_is_answered_once_and_a_topic_without_partitions_not_at_all(peer, topic):
+    produce(peer, topic, batch(b"a"))
+    produce(peer, topic, batch(b"b"))
+    request = fetch_request(topic, {0: 0, 1: 0})
+    request.topics += fetch_request(topic, {0: 1}).topics + fetch_request("nothing-asked", {}).topics
+    (answer,) = peer.ask(request, 11).responses
+    assert [(each.partition_index, _values(each)) for each in answer.partitions] == [(0, [b"b"]), (1, [])]
+
+
 # ---- sessions (KIP-227) are not kept
 
 def test_every_answer_has_session_0(peer, topic):

@@ -67,7 +67,29 @@ def test_a_batch_above_the_topics_limit_is_refused(peer):
 
 
 def test_an_empty_request_is_answered_empty(peer):
-    assert peer.ask(produce_request("any", {}), 7).responses[0].partition_responses == []
+    assert peer.ask(produce_request("any", {}), 7).responses == []
+
+
+def test_more_in_sync_replicas_than_replicas_are_not_demanded(peer):
+    assert create_topic(peer, "demanding", min_insync_replicas="2").error_code == 0
+    assert [produce(peer, "demanding", batch(b"a"), acks=acks).base_offset for acks in (-1, -1, 1)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_of_a_partition_named_twice_the_last_counts(peer, topic, warm):
+    """As in Kafka's map of partitions; also once the native path has learnt the topic."""
+    if warm:
+        for partition in range(3):
+            produce(peer, topic, batch(b"warm"), partition)
+    before = _end(peer, topic)
+    request = produce_request(topic, {0: batch(b"first"), 1: batch(b"other")})
+    request.topic_data += produce_request(topic, {0: batch(b"last", b"of two")}).topic_data
+    (answer,) = peer.ask(request, 7).responses
+    assert sorted((r.index, r.error_code, r.base_offset) for r in answer.partition_responses) == [
+        (0, 0, before), (1, 0, before)]
+    assert _end(peer, topic) == before + 2
+    values = [bytes(record.value) for record in iterate_records(fetch(peer, topic, before).records)]
+    assert values == [b"last", b"of two"]
 
 
 def test_log_append_time_is_the_brokers_and_told(peer):

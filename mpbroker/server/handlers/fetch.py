@@ -7,6 +7,8 @@ read replicas (KIP-392, always −1).
 
 from __future__ import annotations
 
+from itertools import groupby
+
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.codec import encoded_size
@@ -15,6 +17,7 @@ from mpbroker.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
     PartitionData,
 )
 from mpbroker.server.apis import PARKED, Api
@@ -30,6 +33,7 @@ MOST_READ_ATTEMPTS = 3  # a log truncated between plan and read is planned again
 def handle(context, request, message: FetchRequest):
     if request.api_version >= 7 and message.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    merge_repeated(message)
     context.metadata.refresh()
     plan = plan_fetch(context, message)
     partitions = sum(len(topic.partitions) for topic in message.topics)
@@ -39,6 +43,16 @@ def handle(context, request, message: FetchRequest):
     context.port.park(request, DelayedFetch.PARKED_KIND)
     context.purgatory.try_complete_else_watch(DelayedFetch(context, request, message, plan, send))
     return PARKED
+
+
+def merge_repeated(message: FetchRequest) -> None:
+    """Kafka reads a request into an ordered map: a partition named twice stands in its first place with its last
+    fields, and a topic without partitions is not answered."""
+    if len(message.topics) == 1 and len(message.topics[0].partitions) == 1:
+        return
+    asked = {(topic.topic, each.partition): each for topic in message.topics for each in topic.partitions}
+    message.topics = [FetchTopic(topic=name, partitions=[each for _, each in group])
+                      for name, group in groupby(asked.items(), key=lambda item: item[0][0])]
 
 
 def send(context, request, message: FetchRequest, plan: FetchPlan):

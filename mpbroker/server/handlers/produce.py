@@ -13,9 +13,11 @@ from __future__ import annotations
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.messages.produce import (
+    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 from mpbroker.record.validation import check_request_records
@@ -29,6 +31,7 @@ BEFORE_AUTHORIZATION, AFTER_AUTHORIZATION = 1, 2
 
 def handle(context, request, message: ProduceRequest):
     describe_produce(request, message)
+    merge_repeated(message)
     checks = [check_request_records(data.records, request.api_version)
               for topic in message.topic_data for data in topic.partition_data]
     code = _whole_request_code(message, checks)
@@ -44,6 +47,19 @@ def handle(context, request, message: ProduceRequest):
     if message.acks == 0:
         return CLOSE if errors else NO_ANSWER
     return _answer_or_park(context, request, message, results, response)
+
+
+def merge_repeated(message: ProduceRequest) -> None:
+    """Kafka reads a request into a map: a topic in pieces is one, of a partition named twice the last counts, and a
+    topic without partitions is not answered."""
+    if len(message.topic_data) == 1 and len(message.topic_data[0].partition_data) == 1:
+        return
+    topics: dict[str, dict[int, PartitionProduceData]] = {}
+    for topic in message.topic_data:
+        for data in topic.partition_data:
+            topics.setdefault(topic.name, {})[data.index] = data
+    message.topic_data = [TopicProduceData(name=name, partition_data=list(partitions.values()))
+                          for name, partitions in topics.items()]
 
 
 def _whole_request_code(message: ProduceRequest, checks) -> int:
