@@ -33,6 +33,7 @@ def main(ctx: ProcessContext) -> None:
     if ctx.incarnation > 1:
         row.set_state(ProcessState.RECOVERING)
         log.repair_slot(ctx.slot)
+        ctx.core.ring_everybody()  # the predecessor may have died between a sync and ringing who waited for it
     keeper = LogKeeper(context_of(ctx, log))
     ctx.running()
     while not ctx.stop_requested():
