@@ -79,6 +79,7 @@ class Processor:
         self._handover = HandoverReceiver(next(iter(ctx.handovers.values())), ctx.incarnation)
         self._new_connections = True
         self._housekeeping_ns = 0
+        self._awake_since_ns = _now_ns()
         self._epoll = select.epoll()
         for fd in (ctx.wakeup_fd, self._eventfd, self._handover.channel.fileno()):
             self._epoll.register(fd, select.EPOLLIN)
@@ -255,13 +256,22 @@ class Processor:
 
     # ---- waiting
 
+    def _sleep(self, timeout_ms: int) -> list[tuple[int, int]]:
+        """Wait in epoll; the time counts as idle, that since the last sleep as busy."""
+        row, asleep_ns = self._row, _now_ns()
+        row.busy_ns += asleep_ns - self._awake_since_ns
+        row.wait = WaitName.EPOLL
+        events = self._epoll.poll(timeout_ms / 1000)
+        self._port.cancel_sleep()
+        row.wait = WaitName.NONE
+        self._awake_since_ns = _now_ns()
+        row.idle_ns += self._awake_since_ns - asleep_ns
+        return events
+
     def _poll(self, timeout_ms: int) -> None:
         """Take the events of the sockets; wait for them if nobody has rung meanwhile."""
         if timeout_ms and self._port.prepare_sleep():
-            self._row.wait = WaitName.EPOLL
-            events = self._epoll.poll(timeout_ms / 1000)
-            self._port.cancel_sleep()
-            self._row.wait = 0
+            events = self._sleep(timeout_ms)
         else:
             events = self._epoll.poll(0)
         by_fd = self._by_fd

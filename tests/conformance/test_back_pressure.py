@@ -2,11 +2,13 @@
 
 import os
 import signal
+import struct
 from contextlib import contextmanager
 
 from tests.conformance.conftest import CONTROL_PLANE, LISTENERS
 from tests.harness.broker import Broker, wait_until
-from tests.harness.raw_client import RawConnection, api_versions
+from tests.harness.peer import Peer
+from tests.harness.raw_client import RawConnection, api_versions, frame
 
 CLIENTS = 12
 QUEUED = 5
@@ -68,3 +70,34 @@ def test_the_control_ring_takes_twenty(tmp_path):
         assert [connection.receive()[0] for connection in connections] == list(range(25))
         for connection in connections:
             connection.close()
+
+
+def test_bytes_of_requests_held_are_bounded(tmp_path):
+    limit, large = 1_000_000, 700_000
+    overrides = {"queued.max.request.bytes": limit, "socket.request.max.bytes": limit, "num.io.threads": 1,
+                 "num.network.threads": 1}
+    with Broker(tmp_path, overrides=overrides) as broker:
+        connections = [Peer(broker.port()) for _ in range(4)]
+        assert all(connection.answers() for connection in connections)
+        request = frame(3, 1, 9, struct.pack(">i", 0) + b"\0" * large)
+        with _stopped(broker, "handler", 0):
+            for connection in connections:
+                connection.socket.setblocking(False)
+            left = {connection: memoryview(request) for connection in connections}
+
+            def pump() -> int:
+                for connection, rest in left.items():
+                    try:
+                        left[connection] = rest[connection.socket.send(rest):] if rest else rest
+                    except BlockingIOError:
+                        continue
+                return broker.status()["counters"]["queued_bytes"]
+            wait_until(lambda: pump() > limit, "the bound to be passed by one request")
+            for _ in range(50):
+                assert pump() <= limit + large + 100
+        for connection, rest in left.items():
+            connection.socket.settimeout(15)
+            connection.socket.sendall(rest)
+        assert [struct.unpack(">i", connection.receive_raw()[:4])[0] for connection in connections] == [9] * 4
+        for connection in connections:
+            connection.socket.close()

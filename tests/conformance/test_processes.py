@@ -5,6 +5,8 @@ import re
 import time
 from collections import Counter, defaultdict
 
+from mpbroker.shm.page_view import PageView
+from mpbroker.supervisor.status_file import read_status_file
 from tests.harness.broker import wait_until
 from tests.harness.peer import Peer
 from tests.harness.raw_client import RawConnection, api_versions
@@ -106,6 +108,27 @@ def test_an_idle_broker_sleeps(broker):
     busy = {broker.processes().get(pid): after[pid] - before[pid] for pid in before if pid in after
             and after[pid] - before[pid] > MOST_IDLE_WAKES}
     assert not busy
+
+
+def test_idle_and_busy_time_are_counted_and_go_on_over_a_restart(broker):
+    def times() -> dict[tuple[str, int], tuple[int, int]]:
+        page = PageView(read_status_file(str(broker.data_dir)).page)
+        try:
+            roles = {row["slot"]: (row["role"], row["index"]) for row in broker.status()["processes"]}
+            return {roles[each.slot]: (each.busy_ns, each.idle_ns) for each in page.processes() if each.slot in roles
+                    and roles[each.slot][0] in ("processor", "handler")}
+        finally:
+            page.close()
+
+    def served(number: int):
+        with RawConnection(broker.port(number)) as connection:
+            assert connection.ask(api_versions(1))
+    for number in range(3):
+        served(number)
+    before = wait_until(lambda: all(busy and idle for busy, idle in times().values()) and times(), "everybody to sleep")
+    broker.wait_restarted("handler", 0, broker.kill("handler", 0))
+    wait_until(lambda: all(busy >= before[key][0] and idle > before[key][1] for key, (busy, idle) in times().items()),
+               "idle time to go on from where it was")
 
 
 def test_a_processor_has_one_epoll_object_and_a_handler_none(broker):

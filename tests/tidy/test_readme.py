@@ -11,8 +11,8 @@ MOST_LINES = 120
 
 
 def _targets() -> set[str]:
-    names = re.findall(r"^(?:\.PHONY|[a-z]+):([a-z ]*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    return {target for line in names for target in line.split()}
+    """Makefile targets that have a rule."""
+    return set(re.findall(r"^([a-z]+):(?!=)", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
 def _commands() -> list[list[str]]:
