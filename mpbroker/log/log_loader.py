@@ -71,8 +71,8 @@ class LogLoader:
             recovered = self._recovery(partition, directory).run()
             rows = self._producers(recovered, directory)
             epoch = latest_epoch(directory)
-            if not self.clean:
-                sync_directory(directory)
+            if recovered.cut:
+                sync_directory(directory)  # a removed segment must not come back when the log has grown up to it again
         except OSError as error:
             self._events.error("partition_offline", partition=partition.dir, error=error)
             self._publish(partition, {})
@@ -81,7 +81,7 @@ class LogLoader:
         for sentence in recovered.cut:
             self._events.warning("log_cut", partition=partition.dir, what=sentence)
         self._publish(partition, self._state(recovered, epoch))
-        self._check(partition, self._log.set_flushed(partition.ordinal, recovered.active.next_offset))
+        self._check(partition, self._log.set_flushed(partition.ordinal, self._flushed(partition, directory, recovered)))
         if self._log.load_producers(partition.ordinal, rows):
             self._events.warning("producers_forgotten", partition=partition.dir, why="the table of producers is full")
         return True
@@ -92,6 +92,11 @@ class LogLoader:
             directory, index_interval_bytes=partition.settings.index_interval_bytes, clean=self.clean,
             recovery_point=self._recovery_points.offset(who, directory), log_start=self._log_starts.offset(who, directory),
             gaps_allowed="compact" in partition.settings.cleanup_policy)
+
+    def _flushed(self, partition: Loadable, directory: str, recovered: RecoveredLog) -> int:
+        """Everything below is on disk. The rest was read from the page cache: the log keeper syncs it."""
+        end = recovered.active.next_offset
+        return end if self.clean else min(end, self._recovery_points.offset((partition.topic, partition.partition), directory))
 
     def _producers(self, recovered: RecoveredLog, directory: str) -> list:
         recent = {} if self.clean or not recovered.producers else recent_batches(directory, recovered.active.base)

@@ -111,20 +111,20 @@ class LogRecovery:
             settled = following is not None and (self.clean or following <= self.recovery_point)
             if settled and self._indexes_sound(base):
                 continue
-            state, damage = self._scan(base, active=following is None)
+            state, damage = self._scan(base, active=following is None, settled=settled)
             if not damage and following is not None and state.next_offset < following and not self.gaps_allowed:
                 damage = f"offsets {state.next_offset} to {following - 1} are missing before it"
             if damage:
                 self._remove_from(bases[number + 1:], damage)
                 break
         if state is None:
-            state, _ = self._scan(bases[-1], active=True)
+            state, _ = self._scan(bases[-1], active=True, settled=False)
         return state
 
-    def _scan(self, base: int, active: bool) -> tuple[SegmentState, str]:
+    def _scan(self, base: int, active: bool, settled: bool) -> tuple[SegmentState, str]:
         if self.clean and active and self._indexes_sound(base):
             return self._read_tail(base), ""
-        return self._rebuild(base)
+        return self._rebuild(base, sync=settled)
 
     def _indexes_sound(self, base: int) -> bool:
         """Both indexes exist, hold whole entries, and the last one lies inside the log."""
@@ -148,19 +148,21 @@ class LogRecovery:
         last_set = self._last_entry(base, INDEX, INDEX_ENTRY)
         last_time = self._last_entry(base, TIME_INDEX, TIME_INDEX_ENTRY) or (NO_TIMESTAMP, 0)
         if last_set is None:
-            return self._rebuild(base)[0]
+            return self._rebuild(base, sync=False)[0]
         with open(self._path(base, LOG), "rb") as log:
             scan = scan_segment(log.fileno(), -1, -1, base, self.index_interval_bytes, True, None, last_set[1], base,
                                 last_time[0], base + last_time[1])
             first = FIRST_TIMESTAMP.unpack(os.pread(log.fileno(), FIRST_TIMESTAMP.size, FIRST_TIMESTAMP_AT))[0]
         if scan.end or scan.batches == 0:
-            return self._rebuild(base)[0]
+            return self._rebuild(base, sync=False)[0]
         return SegmentState(base, scan.next_offset, scan.valid_bytes, os.path.getsize(self._path(base, INDEX)),
                             os.path.getsize(self._path(base, TIME_INDEX)), scan.max_timestamp,
                             scan.max_timestamp_offset, first, last_time[0], scan.valid_bytes - last_set[1])
 
-    def _rebuild(self, base: int) -> tuple[SegmentState, str]:
-        """Reads the whole segment, writes its indexes anew, cuts what is not whole. Returns what was wrong, too."""
+    def _rebuild(self, base: int, sync: bool) -> tuple[SegmentState, str]:
+        """Reads the whole segment, writes its indexes anew, cuts what is not whole. Returns what was wrong, too.
+
+        `sync` is for segments that count as flushed; what is above them the log keeper syncs with its next flush."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         opened = [os.open(self._path(base, suffix), flags, 0o644) for suffix in (LOG, INDEX, TIME_INDEX)]
         try:
@@ -170,7 +172,7 @@ class LogRecovery:
                 damage = self._describe(base, scan)
                 self.cut.append(damage)
                 os.ftruncate(opened[0], scan.valid_bytes)
-            for descriptor in opened:
+            for descriptor in opened if sync else ():
                 os.fsync(descriptor)
         finally:
             for descriptor in opened:

@@ -96,7 +96,7 @@ class LogWorld:
     def create(self, topic: str = "t", partition: int = 0, ordinal: int = 0, **settings: str) -> KeptPartition:
         """An empty partition; settings by Kafka's names with _ for dots."""
         overrides = {name.replace("_", "."): value for name, value in settings.items()}
-        made = KeptPartition(ordinal, bytes([ordinal + 1] * 16), topic, partition, effective(overrides, self.config))
+        made = KeptPartition(ordinal, (ordinal + 1).to_bytes(16, "big"), topic, partition, effective(overrides, self.config))
         prepare(str(self.path), made.dir, made.topic_id)
         assert self.log.create(ordinal=ordinal, topic_id=made.topic_id, topic_row=0, partition=partition, log_dir=0,
                                dir=made.dir, leader_epoch=0, now_ms=self.clock.wall_ms()) == 0
