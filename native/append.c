@@ -73,14 +73,14 @@ static void write_intent(struct mpb_log *log, struct mpb_partition *row, const s
     const struct mpb_partition_copy *now = mpb_partition_in_force(row);
     struct mpb_intent *intent = &row->intent;
     intent->fill_number = fill_number;
-    intent->target = mpb_load_relaxed(&row->selector) + 1;
     intent->entry = request->entry;
     intent->cell = request->cell;
+    mpb_step();
+    MPB_CRASH(log->core, "append.intent_half"); /* the target is still the last one's, which was committed */
+    intent->target = mpb_load_relaxed(&row->selector) + 1;
     intent->base_offset = now->leo;
     intent->position = now->position;
     intent->length = request->info->batch_bytes;
-    mpb_step();
-    MPB_CRASH(log->core, "append.intent_half");
     intent->producer_row = producer_row;
     intent->producer_id = request->info->producer_id;
     intent->producer_epoch = request->info->producer_epoch;

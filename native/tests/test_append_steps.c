@@ -1,7 +1,8 @@
 /* SIGKILL after every single instruction of an operation on a partition, and after every instruction of its repair and
  * re-run: whatever happened, the state must end as if nobody had died.
  *
- * test_append_steps [budget]: instructions to step through per operation and form; a point n instructions in costs n.
+ * test_append_steps [budget [operation]]: instructions to step through per operation and form; a point n instructions
+ * in costs n. With an operation's number, only that one.
  * The default takes an even sample; `make long` gives a budget that reaches every instruction of the short ones. */
 #include "append_scenarios.h"
 #include "stepper.h"
@@ -71,18 +72,21 @@ static long kill_once(long stride)
 int main(int argc, char **argv)
 {
     long budget = argc > 1 ? atol(argv[1]) : DEFAULT_BUDGET, total = 0, second_total = 0;
+    int only = argc > 2 ? atoi(argv[2]) : -1;
     bind_now(argv);
     if (!STEPPER_WORKS) {
         puts("append steps: NOT RUN, no trap flag here or a sanitizer in the way");
         return 0;
     }
     for (int i = 0; i < SCENARIO_COUNT; i++) {
+        if (only >= 0 && only != i)
+            continue;
         trial_begin(&trial, &SCENARIOS[i]);
         long steps = count_steps(), second = 0;
         long points = kill_once(stride_for(steps, budget));
-        long rounds = budget > DEFAULT_BUDGET ? SECOND_ROUNDS * 8 : SECOND_ROUNDS;
+        long rounds = budget > 4 * DEFAULT_BUDGET ? SECOND_ROUNDS * 8 : SECOND_ROUNDS;
         for (long round = 1; round <= rounds; round++)
-            second += kill_twice(steps * round / (rounds + 1), stride_for(steps, budget / rounds));
+            second += kill_twice(steps * round / (rounds + 1), stride_for(steps, budget / rounds / (budget > 4 * DEFAULT_BUDGET ? 4 : 1)));
         CHECK(points > 0 && second > 0);
         printf("  %-32s %6ld instructions, killed at %6ld, a second time at %6ld\n", SCENARIOS[i].name, steps, points,
                second);
