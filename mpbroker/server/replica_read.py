@@ -14,7 +14,7 @@ from mpbroker.log.log_manager import READ_TO_END, READ_TO_HIGH_WATERMARK, READ_T
 from mpbroker.protocol.messages.fetch import FetchRequest, PartitionData
 
 CONSUMER = -1
-READ_COMMITTED = 1
+READ_UNCOMMITTED, READ_COMMITTED = ISOLATION_LEVELS = 0, 1
 UNKNOWN_OFFSET = -1
 
 
@@ -35,7 +35,7 @@ class PartitionRead:
         """Records travel as a length to reserve; the bytes are read into the answer in place."""
         return PartitionData(partition_index=self.partition, error_code=self.error,
                              high_watermark=self.high_watermark, last_stable_offset=self.last_stable_offset,
-                             log_start_offset=self.log_start, aborted_transactions=None,
+                             log_start_offset=self.log_start, aborted_transactions=None if self.ordinal >= 0 else [],
                              preferred_read_replica=-1, records=self.length or b"")
 
     def drop(self) -> None:
@@ -59,14 +59,15 @@ class FetchPlan:
 
 def plan_fetch(context, message: FetchRequest) -> FetchPlan:
     """Reads the state of every partition asked for and divides the byte budget over them in order."""
-    budget = min(max(message.max_bytes, 0), context.config.fetch_max_bytes)
+    budget = min(message.max_bytes, context.config.fetch_max_bytes)
     bound = _bound(message)
     plan = FetchPlan([])
     for asked_topic in message.topics:
         topic = context.metadata.topic(asked_topic.topic)
         reads = []
         for asked in asked_topic.partitions:
-            limit = min(max(asked.partition_max_bytes, 0), max(budget - plan.total_bytes, 0))
+            left = max(budget - plan.total_bytes, 0) if plan.total_bytes else budget
+            limit = min(asked.partition_max_bytes, left)
             read = _read(context, topic, asked, message, bound, limit, plan.total_bytes == 0)
             plan.total_bytes += read.length
             plan.has_error |= read.error != ErrorCode.NONE
@@ -88,9 +89,12 @@ def _read(context, topic, asked, message: FetchRequest, bound: int, limit_bytes:
         read.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return read
     read.ordinal = topic.partitions[asked.partition]
-    error, plan = context.log_manager.find(read.ordinal, asked.fetch_offset, bound, limit_bytes, oversized, topic.id)
+    error, plan = context.log_manager.find(read.ordinal, asked.fetch_offset, bound, max(limit_bytes, 0),
+                                           oversized or limit_bytes < 0, topic.id)
     readable = error in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE)  # else the plan has no epoch to check
     read.error = (readable and _refusal(asked, message, plan)) or error
+    if limit_bytes < 0 and read.error == ErrorCode.NONE and plan.length:
+        read.error = ErrorCode.UNKNOWN_SERVER_ERROR  # what Kafka makes of a negative limit where there is data
     if read.error == ErrorCode.NONE:
         read.high_watermark, read.last_stable_offset = plan.high_watermark, plan.last_stable
         read.log_start, read.length = plan.log_start, plan.length

@@ -4,6 +4,7 @@ import pytest
 
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.messages.fetch import FetchRequest
+from mpbroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from mpbroker.record.record_batch import iterate_batches, iterate_records
 from tests.harness.peer import Peer, batch, fetch, fetch_request, list_offset, produce
 
@@ -86,6 +87,22 @@ def test_the_first_batch_comes_whole_however_small_every_limit(peer, topic):
     produce(peer, topic, batch(b"x" * 5000))
     for limits in ({"max_bytes": 1}, {"partition_max_bytes": 1}, {"max_bytes": 0, "partition_max_bytes": 0}):
         assert _values(fetch(peer, topic, **limits)) == [b"x" * 5000], limits
+
+
+def test_a_negative_limit_is_an_error_where_there_is_data(peer, topic):
+    """Kafka stumbles over it, and so a client sees −1; partitions without new records do not mind."""
+    produce(peer, topic, batch(b"a"))
+    for limits in ({"max_bytes": -5}, {"partition_max_bytes": -5}):
+        answer = peer.ask(fetch_request(topic, {0: 0, 1: 0, 2: 0}, **limits), 11)
+        assert [each.error_code for each in answer.responses[0].partitions] == [-1, 0, 0]
+
+
+def test_an_isolation_level_that_does_not_exist_fails_the_request(peer, topic):
+    answer = peer.ask(fetch_request(topic, {0: 0}, isolation_level=7), 11)
+    assert answer.error_code == answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
+    answer = peer.ask(ListOffsetsRequest(replica_id=-1, isolation_level=7, topics=[asked]), 5)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_later_partitions_share_what_is_left(peer, topic):

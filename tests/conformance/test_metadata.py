@@ -8,7 +8,7 @@ import pytest
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from mpbroker.protocol.messages.delete_topics import DeleteTopicsRequest
-from mpbroker.protocol.messages.metadata import MetadataRequest
+from mpbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.harness.broker import wait_until
 from tests.harness.peer import Peer, batch, create_topic, fetch, list_offset, metadata, produce
 
@@ -35,6 +35,18 @@ def test_topics_partitions_leaders_and_replicas_are_listed(peer, topic):
             assert len(answer.cluster_id) == 22
         if version >= 7:
             assert {p.leader_epoch for p in partitions} == {0}
+
+
+def test_operations_are_told_when_asked_for(peer, topic):
+    """KIP-430; without an authorizer they are all that a topic (3576) and a cluster (8096) know."""
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic), MetadataRequestTopic(name="not-there")],
+                            allow_auto_topic_creation=False, include_cluster_authorized_operations=True,
+                            include_topic_authorized_operations=True)
+    answer = peer.ask(asked, 8)
+    assert answer.cluster_authorized_operations == 8096
+    assert [each.topic_authorized_operations for each in answer.topics] == [3576, 3576]
+    plain = metadata(peer, topic)
+    assert {plain.cluster_authorized_operations, plain.topics[0].topic_authorized_operations} == {-2**31}
 
 
 def test_an_empty_list_means_all_topics_in_version_0_only(peer, topic):

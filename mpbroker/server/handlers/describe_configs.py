@@ -5,6 +5,8 @@ Not done: broker loggers and the cluster-wide dynamic defaults of an unnamed bro
 
 from __future__ import annotations
 
+import re
+
 from mpbroker.config.describe import describe_broker, describe_topic
 from mpbroker.errors import ErrorCode
 from mpbroker.metadata.topic_names import illegal_name_sentence
@@ -18,10 +20,14 @@ from mpbroker.protocol.messages.describe_configs import (
 )
 from mpbroker.server.apis import Api
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
+KNOWN_TYPES = frozenset((TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS))
+_INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 
 
 def handle(context, request, message: DescribeConfigsRequest):
+    if any(resource.resource_type not in KNOWN_TYPES for resource in message.resources):
+        return failed(message, request.api_version, ErrorCode.INVALID_REQUEST)  # all of them, as in Kafka
     context.metadata.refresh()
     return DescribeConfigsResponse(results=[_describe(context, message, resource) for resource in message.resources])
 
@@ -31,7 +37,7 @@ def _describe(context, message, resource) -> DescribeConfigsResult:
         return _describe_topic(context, message, resource)
     if resource.resource_type == BROKER:
         return _describe_broker(context, message, resource)
-    return _refused(resource, ErrorCode.INVALID_REQUEST, "Only topics and brokers have settings to describe.")
+    return _describe_nothing(context, message, resource)
 
 
 def _describe_topic(context, message, resource) -> DescribeConfigsResult:
@@ -46,15 +52,31 @@ def _describe_topic(context, message, resource) -> DescribeConfigsResult:
 
 
 def _describe_broker(context, message, resource) -> DescribeConfigsResult:
-    name, own = resource.resource_name, str(context.node_id)
-    if name == "":
+    if resource.resource_name == "":
         return _result(message, resource, [])
-    if not name.lstrip("+-").isdecimal():
-        return _refused(resource, ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-    if name != own:
-        sentence = f"Unexpected broker id, expected {own} or empty string, but received {name}"
+    sentence = _not_this_broker(context, resource.resource_name, f"{context.node_id} or empty string,")
+    if sentence:
         return _refused(resource, ErrorCode.INVALID_REQUEST, sentence)
     return _result(message, resource, describe_broker(context.config, resource.configuration_keys))
+
+
+def _not_this_broker(context, name: str, expected: str) -> str:
+    """Why a name is not this broker's id; empty when it is."""
+    if not _INTEGER.fullmatch(name):
+        return f"Broker id must be an integer, but it is: {name}"
+    return "" if int(name) == context.node_id else f"Unexpected broker id, expected {expected} but received {name}"
+
+
+def _describe_nothing(context, message, resource) -> DescribeConfigsResult:
+    """Loggers of a broker and client metrics: there are none of either, but names are checked."""
+    loggers = resource.resource_type == BROKER_LOGGER
+    if not resource.resource_name:
+        sentence = "Broker id must not be empty" if loggers else "Client metrics subscription name must not be empty"
+    else:
+        sentence = _not_this_broker(context, resource.resource_name, str(context.node_id)) if loggers else ""
+    if sentence:
+        return _refused(resource, ErrorCode.INVALID_REQUEST, sentence)
+    return _result(message, resource, [])
 
 
 def _result(message, resource, entries) -> DescribeConfigsResult:

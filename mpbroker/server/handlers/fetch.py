@@ -22,7 +22,7 @@ from mpbroker.protocol.messages.fetch import (
 )
 from mpbroker.server.apis import PARKED, Api
 from mpbroker.server.delayed_fetch import DelayedFetch
-from mpbroker.server.replica_read import FetchPlan, fill, plan_fetch
+from mpbroker.server.replica_read import ISOLATION_LEVELS, FetchPlan, fill, plan_fetch
 from mpbroker.server.request_trace import describe_error, describe_fetch
 
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
@@ -33,6 +33,8 @@ MOST_READ_ATTEMPTS = 3  # a log truncated between plan and read is planned again
 def handle(context, request, message: FetchRequest):
     if request.api_version >= 7 and message.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    if message.isolation_level not in ISOLATION_LEVELS:
+        return failed(message, request.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka, which knows no better
     merge_repeated(message)
     context.metadata.refresh()
     plan = plan_fetch(context, message)
@@ -105,7 +107,7 @@ def _response(plan: FetchPlan) -> FetchResponse:
 def failed(message: FetchRequest, version: int, code: int) -> FetchResponse:
     """Version 7 and later carry the code at the top; all of them on every partition."""
     topics = [FetchableTopicResponse(topic=topic.topic, partitions=[
-        PartitionData(partition_index=asked.partition, error_code=code, high_watermark=-1, records=b"")
+        PartitionData(partition_index=asked.partition, error_code=code, high_watermark=-1, records=None)
         for asked in topic.partitions]) for topic in message.topics]
     return FetchResponse(error_code=code, responses=topics)
 

@@ -18,12 +18,14 @@ from mpbroker.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from mpbroker.server.apis import Api
-from mpbroker.server.replica_read import CONSUMER, READ_COMMITTED, check_leader_epoch
+from mpbroker.server.replica_read import CONSUMER, ISOLATION_LEVELS, READ_COMMITTED, check_leader_epoch
 
 LATEST, EARLIEST = -1, -2
 
 
 def handle(context, request, message: ListOffsetsRequest):
+    if message.isolation_level not in ISOLATION_LEVELS:
+        return failed(message, request.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka, which knows no better
     context.metadata.refresh()
     asked = Counter((topic.name, p.partition_index) for topic in message.topics for p in topic.partitions)
     topics = []

@@ -2,7 +2,7 @@
 
 Version 0 reads an empty list as "all topics", later versions null. A topic that does not exist is created when the
 broker and the request allow it (versions 0 to 3 imply it), and answered with UNKNOWN_TOPIC_OR_PARTITION until it
-exists, as Kafka does: clients ask again. Not done: authorized operations (always "not known"), racks.
+exists, as Kafka does: clients ask again. Authorized operations, when asked for (KIP-430), are all of them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ from mpbroker.protocol.messages.metadata import (
 from mpbroker.server.apis import Api
 
 OPERATIONS_UNKNOWN = -(2**31)
+# Bits by Kafka's numbers of operations: read 3, write 4, create 5, delete 6, alter 7, describe 8, cluster action 9,
+# describe configs 10, alter configs 11, idempotent write 12. Without an authorizer everybody may do everything.
+TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
+CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 
 
 def handle(context, request, message: MetadataRequest):
@@ -28,7 +32,11 @@ def handle(context, request, message: MetadataRequest):
         topics = [_existing(context, topic, request.api_version) for topic in context.metadata.topics()]
     else:
         topics = _named(context, request, message)
-    return _response(context, request, topics)
+    if message.include_topic_authorized_operations:
+        for topic in topics:
+            topic.topic_authorized_operations = TOPIC_OPERATIONS
+    wanted = message.include_cluster_authorized_operations
+    return _response(context, request, topics, CLUSTER_OPERATIONS if wanted else OPERATIONS_UNKNOWN)
 
 
 def _wants_all(request, message: MetadataRequest) -> bool:
@@ -68,12 +76,12 @@ def _partition(context, number: int, ordinal: int) -> MetadataResponsePartition:
         offline_replicas=here if context.log_manager.is_offline(ordinal) else [])
 
 
-def _response(context, request, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+def _response(context, request, topics: list[MetadataResponseTopic], operations: int) -> MetadataResponse:
     listener = context.listeners[request.listener]
     broker = MetadataResponseBroker(node_id=context.node_id, host=listener.advertised_host,
                                     port=listener.advertised_port, rack=context.config.broker_rack)
     return MetadataResponse(brokers=[broker], cluster_id=context.cluster_id, controller_id=context.node_id,
-                            topics=topics, cluster_authorized_operations=OPERATIONS_UNKNOWN)
+                            topics=topics, cluster_authorized_operations=operations)
 
 
 def failed(message: MetadataRequest, version: int, code: int) -> MetadataResponse:

@@ -28,7 +28,6 @@ def describe(kind, name, keys=None, synonyms=True):
                         "'.', '_' and '-'"),
     (4, "9", 42, "Unexpected broker id, expected 1 or empty string, but received 9"),
     (4, "x", 42, "Broker id must be an integer, but it is: x"),
-    (3, "1", 42, "Only topics and brokers have settings to describe."),
 ])
 def test_refusals(kind, name, code, sentence):
     result = describe(kind, name)
