@@ -29,8 +29,8 @@ static void wake_word(struct mpb_core *core, uint32_t handler)
     mpb_futex_wake(&core->doorbells->handler_word[handler]);
 }
 
-/* Takes the lowest announced sleeper of `candidates` back and wakes it; false: nobody of them sleeps. */
-static bool wake_one(struct mpb_core *core, uint64_t candidates, uint32_t self)
+/* Takes the lowest announced sleeper of `candidates` back and wakes it; -1: nobody of them sleeps. */
+static int wake_one(struct mpb_core *core, uint64_t candidates, uint32_t self)
 {
     mpb_atomic64 *sleepers = &core->doorbells->sleepers;
     uint64_t seen = atomic_load(sleepers) & candidates;
@@ -40,14 +40,14 @@ static bool wake_one(struct mpb_core *core, uint64_t candidates, uint32_t self)
             MPB_CRASH(core, "doorbell.handler.taken");
             wake_word(core, (uint32_t)__builtin_ctzll(bit));
             mpb_count(core, self, MPB_C_HANDLER_WAKES, 1);
-            return true;
+            return __builtin_ctzll(bit);
         }
         seen = atomic_load(sleepers) & candidates;
     }
-    return false;
+    return -1;
 }
 
-bool mpb_ring_data_handler(struct mpb_core *core, uint32_t self)
+int mpb_ring_data_handler(struct mpb_core *core, uint32_t self)
 {
     mpb_fence_full();
     return wake_one(core, ~mpb_reserved_mask(core), self);
@@ -57,7 +57,7 @@ void mpb_ring_control_handler(struct mpb_core *core, uint32_t self)
 {
     uint64_t reserved = mpb_reserved_mask(core);
     mpb_fence_full();
-    if (reserved == 0 || !wake_one(core, reserved, self))
+    if (reserved == 0 || wake_one(core, reserved, self) < 0)
         wake_one(core, ~reserved, self);
 }
 

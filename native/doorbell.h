@@ -12,8 +12,9 @@
 int mpb_futex_wait(mpb_atomic32 *word, uint32_t expected, int64_t timeout_ns);
 void mpb_futex_wake(mpb_atomic32 *word);
 
-/* Handlers. Ring after a push: at most one sleeper is woken. `self` is the caller's slot, for its counters. */
-bool mpb_ring_data_handler(struct mpb_core *core, uint32_t self);
+/* Handlers. Ring after a push: at most one sleeper is woken. `self` is the caller's slot, for its counters. Returns who
+ * was woken, -1: nobody sleeps. */
+int mpb_ring_data_handler(struct mpb_core *core, uint32_t self);
 void mpb_ring_control_handler(struct mpb_core *core, uint32_t self);
 void mpb_ring_handler(struct mpb_core *core, uint32_t handler);
 void mpb_poke_handler(struct mpb_core *core, uint32_t handler, uint64_t poke, uint32_t self);

@@ -144,6 +144,14 @@ static bool push_once(struct mpb_processor *p, uint32_t index)
     return false;
 }
 
+static void ring_each(struct mpb_processor *p)
+{
+    for (; p->unrung[MPB_PLANE_CONTROL] > 0; p->unrung[MPB_PLANE_CONTROL]--)
+        mpb_ring_control_handler(p->core, p->slot);
+    for (; p->unrung[MPB_PLANE_DATA] > 0; p->unrung[MPB_PLANE_DATA]--)
+        mpb_ring_data_handler(p->core, p->slot);
+}
+
 static int64_t push(struct mpb_processor *p, uint32_t index)
 {
     uint32_t plane = p->core->entries[index].plane;
@@ -158,18 +166,60 @@ static int64_t push(struct mpb_processor *p, uint32_t index)
     MPB_CRASH(p->core, "processor.pushed");
     p->unrung[plane]++;
     if (!p->batching)
-        mpb_processor_ring(p);
+        ring_each(p);
     return index;
 }
 
-void mpb_processor_ring(struct mpb_processor *p)
+enum { MPB_TRUST_FEW = 2, MPB_TRUST_MANY = 8 };
+#define MPB_TRUST_NS 300000ull
+#define MPB_TRUST_FRESH_NS 30000ull
+
+/* How many waiting requests may be left to a handler that is awake: many while it shows that its requests are short,
+ * none when it took its last one a while ago. */
+static uint32_t trust(const struct mpb_processor *p, uint32_t handler, uint64_t now_ns)
+{
+    const struct mpb_process *row = &p->core->processes[MPB_SLOT_HANDLERS + handler];
+    uint64_t latest = mpb_load_relaxed(&row->request_since_ns);
+    if (mpb_load_relaxed(&row->heartbeat_ns) > latest)
+        latest = mpb_load_relaxed(&row->heartbeat_ns);
+    if (now_ns < latest + MPB_TRUST_FRESH_NS || now_ns < p->woken_ns[handler] + MPB_TRUST_FRESH_NS)
+        return MPB_TRUST_MANY;
+    return now_ns < latest + MPB_TRUST_NS || now_ns < p->woken_ns[handler] + MPB_TRUST_NS ? MPB_TRUST_FEW : 0;
+}
+
+/* Waiting requests that handlers awake will take soon; counts no further than `depth`. */
+static uint64_t trusted_requests(const struct mpb_processor *p, uint64_t now_ns, uint64_t depth)
+{
+    const struct mpb_core *core = p->core;
+    uint64_t all = core->header->handler_count >= 64 ? ~0ull : (1ull << core->header->handler_count) - 1;
+    uint64_t awake = all & ~mpb_reserved_mask(core) & ~atomic_load(&core->doorbells->sleepers), count = 0;
+    for (; awake != 0 && count < depth; awake &= awake - 1)
+        count += trust(p, (uint32_t)__builtin_ctzll(awake), now_ns);
+    return count;
+}
+
+bool mpb_processor_ring(struct mpb_processor *p)
 {
     for (; p->unrung[MPB_PLANE_CONTROL] > 0; p->unrung[MPB_PLANE_CONTROL]--)
         mpb_ring_control_handler(p->core, p->slot);
-    for (; p->unrung[MPB_PLANE_DATA] > 0; p->unrung[MPB_PLANE_DATA]--)
-        if (!mpb_ring_data_handler(p->core, p->slot))
-            break; /* nobody sleeps: whoever is awake looks at the ring before it does */
+    if (p->unrung[MPB_PLANE_DATA] == 0 && !p->look_again)
+        return false;
     p->unrung[MPB_PLANE_DATA] = 0;
+    p->look_again = false;
+    uint64_t depth = mpb_plane_depth(p->core, MPB_PLANE_DATA);
+    if (depth == 0)
+        return false;
+    mpb_fence_full(); /* pushed before, asked after: a handler about to sleep is seen or sees the push */
+    uint64_t now_ns = mpb_trace_clock_ns();
+    uint64_t trusted = trusted_requests(p, now_ns, depth), woken = 0;
+    int handler = 0;
+    while (trusted < depth && (handler = mpb_ring_data_handler(p->core, p->slot)) >= 0) {
+        p->woken_ns[handler] = now_ns;
+        trusted += MPB_TRUST_MANY;
+        woken++;
+    }
+    p->look_again = handler >= 0 && depth > woken;
+    return p->look_again;
 }
 
 int64_t mpb_submit(struct mpb_processor *p, const struct mpb_submission *s)

@@ -20,6 +20,8 @@ struct mpb_processor { /* private */
     uint64_t queued_bytes;
     uint32_t unrung[2];     /* pushes by plane that no handler was woken for yet */
     bool batching;          /* wake handlers in mpb_processor_ring only, once per turn instead of once per push */
+    bool look_again;        /* a request may wait for a handler that turns out to be busy for long */
+    uint64_t woken_ns[MPB_MAX_HANDLERS]; /* when this processor last woke a handler */
     struct mpb_arena arena;
     struct mpb_lane *lane;
 };
@@ -41,9 +43,11 @@ void mpb_processor_rebuild(struct mpb_processor *p);
 /* Entry index, or a negative code. MPB_PLANE_FULL: the entry `p->parked` stays filled, waits for _retry. */
 int64_t mpb_submit(struct mpb_processor *p, const struct mpb_submission *s);
 int64_t mpb_retry(struct mpb_processor *p, uint32_t entry);
-/* Wakes as many sleeping handlers as there were pushes since the last call. A processor that dies before it leaves the
- * pushes for the ringing of its recovery. */
-void mpb_processor_ring(struct mpb_processor *p);
+/* With `batching`: wakes handlers for what was pushed since the last call, but leaves some waiting requests to each
+ * handler that is awake and works through its requests quickly: it looks at the ring again before it sleeps. True: call
+ * again within a millisecond, because one of those may have begun something long. A processor that dies before it
+ * rings leaves its pushes to the ringing of its recovery. */
+bool mpb_processor_ring(struct mpb_processor *p);
 /* Gives up a parked entry (its connection is gone). False: it is not one. */
 bool mpb_abandon(struct mpb_processor *p, uint32_t entry);
 

@@ -236,8 +236,7 @@ static PyObject *processor_sent(PyObject *object, PyObject *const *args, Py_ssiz
 static PyObject *processor_ring(PyObject *object, PyObject *unused)
 {
     (void)unused;
-    mpb_processor_ring(PORT(object));
-    Py_RETURN_NONE;
+    return PyBool_FromLong(mpb_processor_ring(PORT(object)));
 }
 
 static PyObject *processor_prepare_sleep(PyObject *object, PyObject *unused)
@@ -321,7 +320,7 @@ static PyMethodDef processor_methods[] = {
     {"abandon", processor_abandon, METH_O, "abandon(entry): gives up a parked entry; False if it is not one"},
     {"collect", processor_collect, METH_O,
      "collect(max) -> [(entry, connection, connection_generation, answer kind, bytes or memoryview or None)]"},
-    {"ring", processor_ring, METH_NOARGS, "ring(): with `batching`, wakes handlers for what was submitted since"},
+    {"ring", processor_ring, METH_NOARGS, "ring() -> with `batching`, wakes handlers for what was submitted since; True: ring again within a millisecond"},
     {"sent", (PyCFunction)(void (*)(void))processor_sent, METH_FASTCALL,
      "sent(entry, send_start_ns=0, aborted=False): the entry, its trace record and its bytes are done"},
     {"prepare_sleep", processor_prepare_sleep, METH_NOARGS,

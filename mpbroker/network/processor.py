@@ -111,7 +111,8 @@ class Processor:
         busy = answered or self._new_connections or reader.has_work()
         self._sender.end_turn(not busy)
         self._handover.flush()  # connections that ended: their places in the quotas are free now
-        self._port.ring()
+        if self._port.ring():
+            timeout_ms = 1
         self._poll(0 if busy else timeout_ms)
 
     def drain(self, timeout_ms: int) -> None:

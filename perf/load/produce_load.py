@@ -142,15 +142,18 @@ class ProduceLoad:
         end_ns = begun_ns + int(seconds * 1e9)
         for connection in self._connections:
             connection.send(self._in_flight, begun_ns)
-        last_ns = begun_ns
+        last_ns, ready = begun_ns, deque()
         while any(connection.in_flight for connection in self._connections):
-            for descriptor, _ in poll.poll(30):
-                connection = by_descriptor[descriptor]
-                now_ns = time.monotonic_ns()
-                while count := connection.receive(now_ns):
+            for descriptor, _ in poll.poll(0 if ready else 30):
+                if by_descriptor[descriptor] not in ready:
+                    ready.append(by_descriptor[descriptor])
+            for _ in range(len(ready)):  # one receive each, in turn: a fast answer must not make the others wait
+                connection, now_ns = ready.popleft(), time.monotonic_ns()
+                count = connection.receive(now_ns)
+                connection.send(count if now_ns < end_ns else 0, now_ns)
+                if count:
                     last_ns = now_ns
-                    connection.send(count if now_ns < end_ns else 0, now_ns)
-                connection.send(0, now_ns)
+                    ready.append(connection)
         poll.close()
         return self._result((last_ns - begun_ns) / 1e9, (time.process_time_ns() - begun_cpu) // 1000)
 
