@@ -207,6 +207,15 @@ uint32_t mpb_producers_expire(struct mpb_log *log, uint32_t ordinal, int64_t bef
     return freed;
 }
 
+bool mpb_producer_time(const struct mpb_core *core, uint32_t index, int64_t *out)
+{
+    const struct mpb_producer *producer = &core->producers[index];
+    if (mpb_load_acquire(&producer->owner) == 0)
+        return false;
+    *out = mpb_load_acquire(&producer->count) > 0 ? mpb_producer_newest(producer)->timestamp_ms : -1;
+    return true;
+}
+
 uint32_t mpb_producers_truncate(struct mpb_core *core, struct mpb_partition *row, int64_t end_offset)
 {
     uint32_t chain = 0, at = 0, emptied = 0;

@@ -38,6 +38,9 @@ void mpb_producers_free(struct mpb_log *log, uint32_t ordinal);
 /* Frees rows whose newest batch is older than `before_ms`; returns how many. */
 uint32_t mpb_producers_expire(struct mpb_log *log, uint32_t ordinal, int64_t before_ms);
 
+/* Newest timestamp of row `index` of the table, of any partition; false if the row is free. Takes no lock: a hint. */
+bool mpb_producer_time(const struct mpb_core *core, uint32_t index, int64_t *out);
+
 /* Takes back every batch at or above `end_offset`. Rows left with nothing get `rebuild`; returns how many have it. */
 uint32_t mpb_producers_truncate(struct mpb_core *core, struct mpb_partition *row, int64_t end_offset);
 /* The row of this producer if it waits for batches from the log, else 0. */

@@ -204,6 +204,25 @@ static PyObject *log_sweep_producers(PyObject *object, PyObject *Py_UNUSED(none)
     return mpb_py_ordinal(self, 0) ? PyLong_FromUnsignedLong(mpb_producers_sweep(&self->log)) : NULL;
 }
 
+static PyObject *log_producer_times(PyObject *object, PyObject *Py_UNUSED(none))
+{
+    LogObject *self = (LogObject *)object;
+    if (!mpb_py_ordinal(self, 0))
+        return NULL;
+    struct mpb_core *core = self->log.core;
+    uint32_t high = mpb_load_acquire(&core->header->producers_high);
+    PyObject *list = PyList_New(0);
+    for (uint32_t i = 0; list != NULL && i < high && i < core->producer_count; i++) {
+        int64_t time_ms;
+        PyObject *number = NULL;
+        if (mpb_producer_time(core, i, &time_ms) &&
+            ((number = PyLong_FromLongLong(time_ms)) == NULL || PyList_Append(list, number) < 0))
+            Py_CLEAR(list);
+        Py_XDECREF(number);
+    }
+    return list == NULL ? NULL : Py_BuildValue("(IN)", core->producer_count, list);
+}
+
 static PyObject *log_close_cached(PyObject *object, PyObject *argument)
 {
     LogObject *self = (LogObject *)object;
@@ -262,6 +281,8 @@ PyMethodDef mpb_log_keep_methods[] = {
      "load_producers(ordinal, rows) -> error; THROTTLING_QUOTA_EXCEEDED when the table is full"},
     {"expire_producers", log_expire_producers, METH_VARARGS,
      "expire_producers(ordinal, before_ms) -> producers forgotten: newest batch older than before_ms"},
+    {"producer_times", log_producer_times, METH_NOARGS,
+     "producer_times() -> (rows of the table, newest timestamp of each row in use), of all partitions; a hint"},
     {"sweep_producers", log_sweep_producers, METH_NOARGS, "sweep_producers() -> rows freed that a dead process lost"},
     {"close_cached", log_close_cached, METH_O, "close_cached(ordinal): closes this process's descriptors of it"},
     {"close_stale", log_close_stale, METH_NOARGS, "close_stale() -> segments closed whose files were removed"},

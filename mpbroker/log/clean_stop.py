@@ -9,7 +9,7 @@ from mpbroker.log.clean_shutdown import write_marker
 from mpbroker.log.keeper_context import LOG_DIR, KeeperContext
 from mpbroker.log.log_flusher import LogFlusher
 from mpbroker.log.partition_directory import find_all
-from mpbroker.log.producer_keeping import ProducerSnapshots
+from mpbroker.log.producer_snapshots import ProducerSnapshots
 
 
 def stop_cleanly(keeper: KeeperContext, flusher: LogFlusher, snapshots: ProducerSnapshots,

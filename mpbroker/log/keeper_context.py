@@ -30,6 +30,7 @@ class KeeperContext:
     notify        rings the handlers that wait for a partition's row
     waiting       names what the process waits for in the process table
     crash_point   where tests kill the process
+    count         counters by name
     first_delay_ms  pause before the first round of every job
     """
 
@@ -42,6 +43,7 @@ class KeeperContext:
     notify: Callable[[int], None] = _nothing
     waiting: Callable[[WaitName], None] = _nothing
     crash_point: Callable[[str], None] = _nothing
+    count: Callable[..., None] = _nothing
     first_delay_ms: int = 0
 
     def directory(self, partition: KeptPartition) -> str:

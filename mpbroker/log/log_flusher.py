@@ -80,6 +80,7 @@ class LogFlusher:
         keeper.crash_point("keeper.flush.synced")
         keeper.waiting(WaitName.NONE)
         if error == ErrorCode.NONE:
+            keeper.count("log_flushes")
             keeper.notify(ordinal)
             self._flushed(ordinal)
         elif error == ErrorCode.KAFKA_STORAGE_ERROR:

@@ -15,7 +15,8 @@ from mpbroker.log.kept_partitions import KeptPartition, KeptPartitions
 from mpbroker.log.log_flusher import LogFlusher
 from mpbroker.log.log_retention import LogRetention
 from mpbroker.log.offline_directory import OfflineDirectory
-from mpbroker.log.producer_keeping import ProducerExpiration, ProducerSnapshots
+from mpbroker.log.producer_snapshots import ProducerSnapshots
+from mpbroker.log.producer_expiration import ProducerEviction, ProducerExpiration
 from mpbroker.log.segment_deletion import SegmentDeletion
 from mpbroker.shm.clock import SystemClock
 from mpbroker.shm.process_context import ProcessContext
@@ -53,6 +54,7 @@ def context_of(ctx: ProcessContext, log: Log) -> KeeperContext:
         log=log, partitions=KeptPartitions(ctx.core, ctx.config), clock=SystemClock(), config=ctx.config,
         data_dir=ctx.data_dirs[0], events=ctx.log, notify=lambda ordinal: ctx.core.notify_partition(ordinal, ctx.slot),
         waiting=ctx.process_row.set_wait, crash_point=ctx.core.crash_point,
+        count=ctx.process_row.count,
         first_delay_ms=ctx.config.log_initial_task_delay_ms if ctx.incarnation <= 1 else 0)
 
 
@@ -70,7 +72,8 @@ class LogKeeper:
         self.expiration = ProducerExpiration(keeper)
         self.checkpoints = CheckpointWriter(keeper)
         self.offline = OfflineDirectory(keeper)
-        self._jobs: tuple[Any, ...] = (self.retention, self.deletion, self.snapshots, self.expiration, self.checkpoints)
+        self._jobs: tuple[Any, ...] = (self.retention, self.deletion, self.snapshots, self.expiration,
+                                       ProducerEviction(keeper), self.checkpoints)
         self._topics_changed()
 
     def do_work(self) -> None:
@@ -83,7 +86,15 @@ class LogKeeper:
             if self.offline.failed:
                 return  # nothing is written there any more
             self.flusher.do_work()
+            self._attempt(job)
+
+    def _attempt(self, job: Any) -> None:
+        """A job that fails must not take the flush with it."""
+        try:
             job.do_work()
+        except Exception as error:  # whatever it was: said, counted, tried again when it is due
+            self._keeper.count("log_keeper_failures")
+            self._keeper.events.exception("log_keeper_job_failed", error, job=type(job).__name__)
 
     def remaining_ms(self) -> int:
         """Until some job has something to do, as far as it knows by itself."""

@@ -56,6 +56,7 @@ class LogRetention:
         if bases:
             self._keeper.events.info("segments_deleted", partition=partition.dir, count=len(bases), first=bases[0],
                                      last=bases[-1])
+            self._keeper.count("segments_deleted", len(bases))
             self._removed(partition, bases)
         if error == ErrorCode.KAFKA_STORAGE_ERROR:
             self._keeper.events.error("retention_failed", partition=partition.dir)

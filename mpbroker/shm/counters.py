@@ -82,6 +82,11 @@ class Counter(IntEnum):
     FILES_MISSING = 150
     REQUESTS_UNSUPPORTED = 151
     ANSWERS_STUCK = 152
+    LOG_FLUSHES = 153
+    SEGMENTS_DELETED = 154
+    PRODUCER_SNAPSHOTS = 155
+    PRODUCERS_FORGOTTEN = 156
+    LOG_KEEPER_FAILURES = 157
 
 
 NATIVE_COUNTERS: Final = 36
@@ -176,6 +181,13 @@ COUNTERS: Final = {
         "Requests of an API or version that is not served; the connection is closed."),
     Counter.ANSWERS_STUCK: CounterInfo("answers_stuck", "answers",
         "Connections closed because their client read no answer while others found no room."),
+    Counter.LOG_FLUSHES: CounterInfo("log_flushes", "flushes", "Logs the log keeper synced to disk."),
+    Counter.SEGMENTS_DELETED: CounterInfo("segments_deleted", "segments", "Segments taken away by retention."),
+    Counter.PRODUCER_SNAPSHOTS: CounterInfo("producer_snapshots", "files", "Snapshots of producer state written."),
+    Counter.PRODUCERS_FORGOTTEN: CounterInfo("producers_forgotten", "producers",
+        "Idle producers forgotten, after their time or because the table was nearly full."),
+    Counter.LOG_KEEPER_FAILURES: CounterInfo("log_keeper_failures", "times",
+        "Jobs of the log keeper that failed for a reason nobody expected."),
 }
 
 IDS: Final = {info.name: counter for counter, info in COUNTERS.items()}

@@ -33,6 +33,9 @@ class Events:
     def error(self, event: str, **fields: Any) -> None:
         self.lines.append(("ERROR", event, fields))
 
+    def exception(self, event: str, exception: BaseException, **fields: Any) -> None:
+        self.lines.append(("ERROR", event, fields | {"exception": exception}))
+
     def named(self, event: str) -> list[dict[str, Any]]:
         """Fields of every line of this event."""
         return [fields for _, name, fields in self.lines if name == event]

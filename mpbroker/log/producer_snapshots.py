@@ -1,4 +1,4 @@
-"""Producer state kept and forgotten: snapshots on disk, expiry of idle producers. A job of the log keeper.
+"""Snapshots of producer state on disk. A job of the log keeper.
 
 A snapshot is taken when a log has rolled, and now and then when records came in; the two newest stay. It is not synced:
 one that a power loss damaged fails its checksum, and recovery takes the older one or reads the log.
@@ -70,6 +70,7 @@ class ProducerSnapshots:
             self._keeper.io_failed("snapshot_not_written", error, partition=partition.dir)
             return False
         self._offsets[partition.topic_id, partition.partition] = offset
+        self._keeper.count("producer_snapshots")
         return True
 
     def _newest(self, partition: KeptPartition, state: Any) -> int:
@@ -104,26 +105,3 @@ def newest_batches(rows: list[tuple[int, int, int, int, int, int, int]]) -> list
         newest[producer_id] = ProducerEntry(producer_id, epoch, last_sequence, base_offset + last_offset_delta,
                                             last_offset_delta, timestamp_ms)
     return list(newest.values())
-
-
-class ProducerExpiration:
-    """Forgets producers that wrote nothing for `producer.id.expiration.ms`, and rows that a dead process lost."""
-
-    def __init__(self, keeper: KeeperContext) -> None:
-        self._keeper = keeper
-        self._round = PartitionRound(keeper.clock, keeper.partitions, self._interval_ms(), keeper.first_delay_ms)
-        keeper.log.sweep_producers()
-
-    def _interval_ms(self) -> int:
-        return int(self._keeper.config.producer_id_expiration_check_interval_ms)
-
-    def do_work(self) -> None:
-        """One turn: the next partitions of the round."""
-        before_ms = self._keeper.clock.wall_ms() - self._keeper.config.producer_id_expiration_ms
-        for partition in self._round.take():
-            if self._keeper.state(partition) is not None:
-                self._keeper.log.expire_producers(partition.ordinal, before_ms)
-
-    def remaining_ms(self) -> int:
-        """Until the next round, 0 within one."""
-        return self._round.remaining_ms()

@@ -1,6 +1,6 @@
-"""Producer snapshots: taken behind a roll and now and then, two of them kept; idle producers are forgotten."""
+"""Producer snapshots: taken behind a roll and now and then, two of them kept."""
 
-from mpbroker.log.producer_keeping import SNAPSHOT_INTERVAL_MS, ProducerExpiration, ProducerSnapshots
+from mpbroker.log.producer_snapshots import SNAPSHOT_INTERVAL_MS, ProducerSnapshots
 from mpbroker.log.producer_snapshot import newest_snapshot, read_snapshot, snapshot_offsets
 
 
@@ -87,18 +87,3 @@ def test_a_row_taken_by_another_partition_is_not_written_into_this_one(world):
     job = ProducerSnapshots(world.keeper())
     assert job.take(other, even_empty=True) is False
     assert offsets(world, other) == []
-
-
-def test_idle_producers_are_forgotten(world):
-    partition = world.create()
-    keeper = world.keeper()
-    produce(world, partition, 5, 0)
-    world.clock.advance(world.config.producer_id_expiration_ms - 1000)
-    produce(world, partition, 6, 0)
-    job = ProducerExpiration(keeper)
-    job.do_work()
-    assert len(world.log.producers(partition.ordinal)[1]) == 2
-    world.clock.advance(2000 + world.config.producer_id_expiration_check_interval_ms)
-    job.do_work()
-    assert [row[0] for row in world.log.producers(partition.ordinal)[1]] == [6]
-    assert produce(world, partition, 5, 40).error == 0, "of an unknown producer any first sequence is taken"

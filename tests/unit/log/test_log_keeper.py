@@ -1,0 +1,45 @@
+"""All jobs together: one that fails stops no other, and the keeper knows when it has to look again."""
+
+from mpbroker.log.log_keeper import LogKeeper
+from tests.unit.log.log_world import config_of
+
+
+def test_a_job_that_fails_is_said_and_counted_and_the_flush_goes_on(world, monkeypatch):
+    partition = world.create()
+    world.config = config_of("mpbroker.log.flush=commit")
+    counted = []
+    keeper = LogKeeper(world.keeper(config=world.config, count=lambda name, n=1: counted.append(name)))
+
+    def fail():
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(keeper.retention, "do_work", fail)
+    world.fill(partition, 3)
+    keeper.do_work()
+    assert world.state(partition).flushed_offset == 3
+    assert counted.count("log_keeper_failures") == 1 and "log_flushes" in counted
+    assert world.events.named("log_keeper_job_failed")[0]["job"] == "LogRetention"
+    assert (world.path / "replication-offset-checkpoint").exists(), "the jobs behind it had their turn"
+
+
+def test_a_roll_is_followed_by_a_sync_and_a_snapshot(world):
+    partition = world.create()
+    keeper = LogKeeper(world.keeper())
+    keeper.do_work()
+    world.fill(partition, 3)
+    world.roll(partition)
+    world.fill(partition, 5)
+    world.clock.advance(1000)
+    keeper.do_work()
+    assert world.state(partition).flushed_offset == 5
+    assert world.files(partition, ".snapshot") == [f"{5:020d}.snapshot"]
+
+
+def test_it_need_not_look_again_at_once_when_nothing_is_due(world):
+    world.create()
+    keeper = LogKeeper(world.keeper())
+    for _ in range(3):
+        keeper.do_work()
+    assert keeper.remaining_ms() == 1000
+    world.clock.advance(999)
+    assert keeper.remaining_ms() == 1

@@ -1,0 +1,50 @@
+"""Idle producers are forgotten after their time, and the longest idle ones when the table fills up."""
+
+from mpbroker.log.producer_expiration import EVICTION_INTERVAL_MS, ProducerEviction, ProducerExpiration, eviction_time_ms
+
+TABLE = 64  # rows in the test's memory
+
+
+def produce(world, partition, producer_id, sequence, count=1):
+    return world.append(partition, count, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+
+
+def test_idle_producers_are_forgotten(world):
+    partition = world.create()
+    keeper = world.keeper()
+    produce(world, partition, 5, 0)
+    world.clock.advance(world.config.producer_id_expiration_ms - 1000)
+    produce(world, partition, 6, 0)
+    job = ProducerExpiration(keeper)
+    job.do_work()
+    assert len(world.log.producers(partition.ordinal)[1]) == 2
+    world.clock.advance(2000 + world.config.producer_id_expiration_check_interval_ms)
+    job.do_work()
+    assert [row[0] for row in world.log.producers(partition.ordinal)[1]] == [6]
+    assert produce(world, partition, 5, 40).error == 0, "of an unknown producer any first sequence is taken"
+
+
+def test_the_longest_idle_go_before_the_table_is_full(world):
+    first, second = world.create(), world.create(partition=1, ordinal=1)
+    counted = []
+    job = ProducerEviction(world.keeper(count=lambda name, n=1: counted.append((name, n))))
+    for number in range(TABLE - 1):
+        world.clock.advance(1)
+        assert produce(world, (first, second)[number % 2], number, 0).error == 0
+        if number == TABLE // 2:
+            job.do_work()
+            assert not counted, "there is room"
+    world.clock.advance(EVICTION_INTERVAL_MS)
+    job.do_work()
+    left = {row[0] for partition in (first, second) for row in world.log.producers(partition.ordinal)[1]}
+    assert left == set(range(TABLE - 1 - int(TABLE * 0.8), TABLE - 1))
+    assert counted == [("producers_forgotten", TABLE - 1 - int(TABLE * 0.8))]
+    assert world.events.named("producers_forgotten")[0]["setting"] == "mpbroker.max.producers"
+    assert produce(world, first, 0, 40).error == 0, "a forgotten producer goes on"
+
+
+def test_producers_of_the_same_moment_do_not_keep_the_table_full():
+    assert eviction_time_ms([5] * 10, 8) == 6
+    assert eviction_time_ms([1, 2, 3, 4], 2) == 3
+    assert eviction_time_ms([1, 2], 2) == 1
+    assert eviction_time_ms([], 2) == 0
