@@ -2,7 +2,6 @@
 #include "counters.h"
 #include "doorbell.h"
 #include "inject.h"
-#include <stdlib.h>
 #include <string.h>
 
 static bool move(struct mpb_core *core, uint32_t index, uint64_t seen, uint32_t state, uint32_t owner)
@@ -148,16 +147,13 @@ bool mpb_command_complete(struct mpb_core *core, uint32_t index, const void *byt
 void mpb_commands_recover_handler(struct mpb_core *core, uint32_t slot)
 {
     struct mpb_ring ring = mpb_ring_view(core, MPB_RING_CONTROLLER);
-    uint64_t *present = calloc(core->command_count / 64 + 1, sizeof *present);
-    if (present == NULL)
-        return;
+    uint64_t present[MPB_COMMANDS_MOST / 64 + 1] = {0};
     mpb_ring_scan(&ring, present);
-    for (uint32_t i = 0; i < core->command_count; i++) {
+    for (uint32_t i = 0; i < core->command_count && i < MPB_COMMANDS_MOST; i++) {
         uint64_t word = mpb_load_acquire(&core->commands[i].state);
         uint32_t state = mpb_state_of(word);
         bool unseen = state == MPB_E_FILL || (state == MPB_E_QUEUED && !(present[i / 64] >> i % 64 & 1));
         if (mpb_state_owner(word) == slot && unseen)
             move(core, i, word, MPB_E_FREE, 0);
     }
-    free(present);
 }

@@ -51,8 +51,9 @@ void mpb_extents_rebuild(struct mpb_extents *extents)
     uint32_t high = mpb_load_acquire(&extents->core->doorbells->extents_high[extents->handler]);
     mpb_units_clear(&extents->units);
     extents->free_count = extents->held_count = extents->sweep_at = 0;
-    for (uint32_t i = MPB_EXTENTS_PER_HANDLER; i-- > 0;) { /* low numbers on top of the stack */
-        uint64_t word = i < high ? mpb_load_acquire(&extents->words[i]) : 0;
+    extents->fresh = high < MPB_EXTENTS_PER_HANDLER ? high : MPB_EXTENTS_PER_HANDLER;
+    for (uint32_t i = extents->fresh; i-- > 0;) { /* low numbers on top of the stack */
+        uint64_t word = mpb_load_acquire(&extents->words[i]);
         if (word == 0) {
             extents->free_words[extents->free_count++] = (uint16_t)i;
         } else {
@@ -101,15 +102,18 @@ bool mpb_extent_release(struct mpb_extents *extents, uint32_t token)
 
 uint32_t mpb_extent_link(struct mpb_extents *extents, uint32_t token, uint32_t entry, uint32_t generation)
 {
-    if (extents->free_count == 0)
+    uint32_t word;
+    if (extents->free_count == 0 && extents->fresh == MPB_EXTENTS_PER_HANDLER)
         sweep(extents, 2 * extents->held_count);
-    if (extents->free_count == 0)
+    if (extents->free_count > 0) {
+        word = extents->free_words[--extents->free_count];
+    } else if (extents->fresh < MPB_EXTENTS_PER_HANDLER) {
+        word = extents->fresh++;
+        mpb_store_release(&extents->core->doorbells->extents_high[extents->handler], word + 1);
+    } else {
         return MPB_NO_EXTENT;
-    uint32_t word = extents->free_words[--extents->free_count];
-    mpb_atomic32 *high = &extents->core->doorbells->extents_high[extents->handler];
-    if (mpb_load_relaxed(high) <= word)
-        mpb_store_release(high, word + 1); /* before the word: a successor scans below it */
-    mpb_step();
+    }
+    mpb_step(); /* the mark before the word: a successor scans below it */
     mpb_store_release(&extents->words[word], word_of(entry, generation, token));
     MPB_CRASH(extents->core, "extent.word_stored");
     hold(extents, word, token);

@@ -261,6 +261,7 @@ enum mpb_poke { MPB_POKE_SCAN = 1, /* look at every parked request (after a reco
 /* ------------------------------------------------------------------ controller commands
  * Same first word as an entry (state, generation, owner), so that the same ring code claims them. */
 #define MPB_COMMAND_BYTES 65536
+#define MPB_COMMANDS_MOST 4096
 #define MPB_COMMAND_REQUEST 40960
 struct mpb_command {
     mpb_atomic64 state;       /* FREE, FILL, QUEUED, CLAIMED, DONE as above */

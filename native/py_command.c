@@ -128,8 +128,7 @@ static PyObject *command_recover(PyObject *object, PyObject *unused)
 {
     (void)unused;
     struct mpb_recovery done;
-    if (mpb_recover_controller(CORE(object), &done) < 0)
-        return PyErr_NoMemory();
+    mpb_recover_controller(CORE(object), &done);
     return PyLong_FromUnsignedLong(done.requeued);
 }
 

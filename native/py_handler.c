@@ -473,8 +473,7 @@ static PyObject *handler_recover(PyObject *object, PyObject *args)
 {
     (void)args;
     struct mpb_recovery done;
-    if (mpb_recover_handler(PORT(object), &done) < 0)
-        return PyErr_NoMemory();
+    mpb_recover_handler(PORT(object), &done);
     return Py_BuildValue("{s:I,s:I,s:I}", "requeued", done.requeued, "hinted", done.hinted, "closed", done.closed);
 }
 

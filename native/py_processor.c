@@ -256,8 +256,7 @@ static PyObject *processor_recover(PyObject *object, PyObject *unused)
 {
     (void)unused;
     struct mpb_recovery done;
-    if (mpb_recover_processor(PORT(object), &done) < 0)
-        return PyErr_NoMemory();
+    mpb_recover_processor(PORT(object), &done);
     return Py_BuildValue("I", done.freed);
 }
 

@@ -6,21 +6,26 @@
 #include "killers.h"
 #include "plane.h"
 #include "trace_record.h"
-#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
-/* Bit per row: "its present generation has a hint in one of these rings". NULL: no memory. */
-static uint64_t *scan_rings(struct mpb_core *core, uint32_t first, uint32_t count, uint32_t rows)
+/* Bit per row: "its present generation has a hint in one of these rings". On the stack: a repair must not depend on
+ * a heap that another thread of a dying process, or a kill, left behind. */
+struct present { uint64_t bits[(1u << MPB_INDEX_BITS) / 64]; };
+
+static void scan_rings(struct mpb_core *core, struct present *present, uint32_t first, uint32_t count, uint32_t rows)
 {
-    uint64_t *present = calloc(rows / 64 + 1, sizeof *present);
-    for (uint32_t i = 0; present != NULL && i < count; i++) {
+    memset(present->bits, 0, (rows / 64 + 1) * sizeof present->bits[0]);
+    for (uint32_t i = 0; i < count; i++) {
         struct mpb_ring ring = mpb_ring_view(core, first + i);
-        mpb_ring_scan(&ring, present);
+        mpb_ring_scan(&ring, present->bits);
     }
-    return present;
 }
 
-static bool has(const uint64_t *present, uint32_t index) { return present[index / 64] >> index % 64 & 1; }
+static bool has(const struct present *present, uint32_t index)
+{
+    return present->bits[index / 64] >> index % 64 & 1;
+}
 
 static void finish_recovery(struct mpb_core *core, uint32_t slot)
 {
@@ -49,7 +54,7 @@ static void drop(struct mpb_processor *p, uint32_t index, bool traced, struct mp
     done->freed++;
 }
 
-static void recover_own_entry(struct mpb_processor *p, uint32_t index, const uint64_t *present,
+static void recover_own_entry(struct mpb_processor *p, uint32_t index, const struct present *present,
                               struct mpb_recovery *done)
 {
     uint64_t word = mpb_load_acquire(&p->core->entries[index].state);
@@ -71,22 +76,19 @@ static void recover_own_entry(struct mpb_processor *p, uint32_t index, const uin
     }
 }
 
-int mpb_recover_processor(struct mpb_processor *p, struct mpb_recovery *done)
+void mpb_recover_processor(struct mpb_processor *p, struct mpb_recovery *done)
 {
     struct mpb_core *core = p->core;
     *done = (struct mpb_recovery){0};
-    uint64_t *present = scan_rings(core, 0, MPB_RING_DATA + MPB_MAX_CLASSES, core->entry_count);
-    if (present == NULL)
-        return -1;
+    struct present present;
+    scan_rings(core, &present, 0, MPB_RING_DATA + MPB_MAX_CLASSES, core->entry_count);
     MPB_CRASH(core, "recover.processor.scanned");
     for (uint32_t i = 0; i < rows_used(core, p->index); i++)
-        recover_own_entry(p, p->first_entry + i, present, done);
-    free(present);
+        recover_own_entry(p, p->first_entry + i, &present, done);
     mpb_processor_rebuild(p);
     atomic_store(&core->doorbells->processor_asleep[p->index], 0);
     atomic_fetch_and(&core->doorbells->want_space, ~(0x100000001ull << p->index));
     finish_recovery(core, p->slot);
-    return 0;
 }
 
 /* ------------------------------------------------------------------ handler */
@@ -155,7 +157,8 @@ static void put_back(struct mpb_handler *h, uint32_t index, uint64_t word, struc
     done->requeued++;
 }
 
-static void recover_claim(struct mpb_handler *h, uint32_t index, const uint64_t *queued, const uint64_t *answered,
+static void recover_claim(struct mpb_handler *h, uint32_t index, const struct present *queued,
+                          const struct present *answered,
                           struct mpb_recovery *done)
 {
     uint64_t word = mpb_load_acquire(&h->core->entries[index].state);
@@ -182,40 +185,32 @@ static void recover_claim(struct mpb_handler *h, uint32_t index, const uint64_t 
     }
 }
 
-int mpb_recover_handler(struct mpb_handler *h, struct mpb_recovery *done)
+void mpb_recover_handler(struct mpb_handler *h, struct mpb_recovery *done)
 {
     struct mpb_core *core = h->core;
     *done = (struct mpb_recovery){0};
-    uint64_t *queued = scan_rings(core, 0, MPB_RING_DATA + MPB_MAX_CLASSES, core->entry_count);
-    uint64_t *answered = scan_rings(core, MPB_RING_RESPONSE, core->header->processor_count, core->entry_count);
-    if (queued == NULL || answered == NULL) {
-        free(queued);
-        free(answered);
-        return -1;
-    }
+    struct present queued, answered;
+    scan_rings(core, &queued, 0, MPB_RING_DATA + MPB_MAX_CLASSES, core->entry_count);
+    scan_rings(core, &answered, MPB_RING_RESPONSE, core->header->processor_count, core->entry_count);
     MPB_CRASH(core, "recover.handler.scanned");
     mpb_handler_withdraw(core, h->index);
     for (uint32_t p = 0; p < core->header->processor_count; p++)
         for (uint32_t i = 0; i < rows_used(core, p); i++)
-            recover_claim(h, p * core->header->entries_per_processor + i, queued, answered, done);
-    free(queued);
-    free(answered);
+            recover_claim(h, p * core->header->entries_per_processor + i, &queued, &answered, done);
     MPB_CRASH(core, "recover.handler.put_back");
     mpb_store_release(&core->doorbells->in_hand[h->index], 0);
     mpb_extents_collect(core, h->index);
     mpb_extents_rebuild(&h->extents);
     mpb_commands_recover_handler(core, h->slot);
     finish_recovery(core, h->slot);
-    return 0;
 }
 
 /* ------------------------------------------------------------------ controller */
-int mpb_recover_controller(struct mpb_core *core, struct mpb_recovery *done)
+void mpb_recover_controller(struct mpb_core *core, struct mpb_recovery *done)
 {
     *done = (struct mpb_recovery){0};
-    uint64_t *present = scan_rings(core, MPB_RING_CONTROLLER, 1, core->command_count);
-    if (present == NULL)
-        return -1;
+    struct present present;
+    scan_rings(core, &present, MPB_RING_CONTROLLER, 1, core->command_count);
     struct mpb_ring ring = mpb_ring_view(core, MPB_RING_CONTROLLER);
     for (uint32_t i = 0; i < core->command_count; i++) {
         uint64_t word = mpb_load_acquire(&core->commands[i].state);
@@ -226,13 +221,11 @@ int mpb_recover_controller(struct mpb_core *core, struct mpb_recovery *done)
             generation++;
             mpb_store_release(&core->commands[i].state, mpb_state_word(generation, MPB_E_REQUEUED, MPB_SLOT_CONTROLLER));
             MPB_CRASH(core, "recover.command.requeued");
-        } else if (state != MPB_E_REQUEUED || has(present, i)) {
+        } else if (state != MPB_E_REQUEUED || has(&present, i)) {
             continue;
         }
         mpb_ring_push_sure(&ring, mpb_hint(i, generation));
         done->requeued++;
     }
-    free(present);
     finish_recovery(core, MPB_SLOT_CONTROLLER);
-    return 0;
 }

@@ -18,8 +18,8 @@
 
 struct mpb_recovery { uint32_t requeued, hinted, closed, freed, dropped; };
 
-int mpb_recover_processor(struct mpb_processor *p, struct mpb_recovery *done);
-int mpb_recover_handler(struct mpb_handler *h, struct mpb_recovery *done);
-int mpb_recover_controller(struct mpb_core *core, struct mpb_recovery *done);
+void mpb_recover_processor(struct mpb_processor *p, struct mpb_recovery *done);
+void mpb_recover_handler(struct mpb_handler *h, struct mpb_recovery *done);
+void mpb_recover_controller(struct mpb_core *core, struct mpb_recovery *done);
 
 #endif

@@ -1,0 +1,148 @@
+/* Looks at an operation after each of its instructions, by the trap flag, in the same process. `step_each` calls back
+ * there (the caller keeps a copy of shared memory: what SIGKILL would have left at that instruction), `freeze_at` holds
+ * the operation there, in a thread of its own, until `thaw`, as SIGSTOP would. One pass sees every instruction, so a test
+ * needs as many steps as the operation has, not their square. A step lands one instruction after a system call.
+ * x86-64, not under a sanitizer; elsewhere STEPPING is 0 and the tests say that they did not run. */
+#ifndef MPB_TESTS_STEPPING_H
+#define MPB_TESTS_STEPPING_H
+
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+#define STEPPING 1
+#else
+#define STEPPING 0
+#endif
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <time.h>
+#include <ucontext.h>
+
+typedef void step_op(void *argument);
+
+struct stepping {
+    long count, first, stop, stride; /* calls back from `first` on, at every `stride`-th; abandons or freezes at `stop` */
+    void (*each)(void *);
+    void *cookie;
+    bool freeze;
+    sigjmp_buf out;
+    sem_t frozen, go;
+};
+
+static __thread struct stepping *stepping;
+
+/* The C library's takes a varying number of instructions; with this one a count of steps names the same instruction in
+ * every run. */
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    static __thread long ticks;
+    (void)clock;
+    *now = (struct timespec){1 + ++ticks / 1000000, ticks % 1000000 * 1000};
+    return 0;
+}
+
+#if STEPPING
+#define TRAP_FLAG 0x100ll
+
+static void on_trap(int number, siginfo_t *info, void *context)
+{
+    ucontext_t *where = context;
+    (void)number;
+    (void)info;
+    if (stepping == NULL)
+        return;
+    long count = ++stepping->count;
+    if (stepping->each != NULL && count >= stepping->first && (count - stepping->first) % stepping->stride == 0)
+        stepping->each(stepping->cookie);
+    if (count != stepping->stop)
+        return;
+    where->uc_mcontext.gregs[REG_EFL] &= ~TRAP_FLAG;
+    if (!stepping->freeze)
+        siglongjmp(stepping->out, 1);
+    sem_post(&stepping->frozen);
+    while (sem_wait(&stepping->go) != 0)
+        ;
+}
+
+static void set_trap(bool on)
+{
+    if (on)
+        __asm__ volatile("pushfq; orq $0x100, (%%rsp); popfq" ::: "memory", "cc");
+    else
+        __asm__ volatile("pushfq; andq $~0x100, (%%rsp); popfq" ::: "memory", "cc");
+}
+#else
+static void set_trap(bool on) { (void)on; }
+#endif
+
+static inline void stepping_install(void)
+{
+#if STEPPING
+    struct sigaction action = {.sa_sigaction = on_trap, .sa_flags = SA_SIGINFO};
+    sigaction(SIGTRAP, &action, NULL);
+#endif
+}
+
+/* Runs `op` from instruction `first` with a call of `each` after every `stride`-th, up to `stop`, where it is abandoned;
+ * false: it ended before. Its private state is in the middle of something: throw it away. */
+static inline bool step_each(step_op *op, void *argument, long first, long stop, long stride, void (*each)(void *),
+                             void *cookie)
+{
+    struct stepping s = {.first = first, .stop = stop, .stride = stride, .each = each, .cookie = cookie};
+    volatile bool abandoned = false;
+    stepping = &s;
+    if (sigsetjmp(s.out, 1) == 0) {
+        set_trap(true);
+        op(argument);
+        set_trap(false);
+    } else {
+        abandoned = true;
+    }
+    stepping = NULL;
+    return abandoned;
+}
+
+struct frozen { struct stepping s; step_op *op; void *argument; pthread_t thread; bool reached; };
+
+static inline void *frozen_main(void *argument)
+{
+    struct frozen *f = argument;
+    stepping = &f->s;
+    set_trap(true);
+    f->op(f->argument);
+    set_trap(false);
+    stepping = NULL;
+    f->reached = f->s.count >= f->s.stop;
+    sem_post(&f->s.frozen); /* it ended before: nobody waits twice */
+    return NULL;
+}
+
+/* Starts `op` in a thread and returns once it stands still after `stop` instructions, or has ended. */
+static inline void freeze_at(struct frozen *f, step_op *op, void *argument, long stop)
+{
+    memset(f, 0, sizeof *f);
+    f->op = op;
+    f->argument = argument;
+    f->s.stop = stop;
+    f->s.freeze = true;
+    sem_init(&f->s.frozen, 0, 0);
+    sem_init(&f->s.go, 0, 0);
+    pthread_create(&f->thread, NULL, frozen_main, f);
+    while (sem_wait(&f->s.frozen) != 0)
+        ;
+}
+
+/* Lets it run to its end. False: it had ended before `stop`. */
+static inline bool thaw(struct frozen *f)
+{
+    sem_post(&f->s.go);
+    pthread_join(f->thread, NULL);
+    sem_destroy(&f->s.frozen);
+    sem_destroy(&f->s.go);
+    return f->reached;
+}
+
+#endif
