@@ -1,8 +1,9 @@
 /* Looks at an operation after each of its instructions, by the trap flag, in the same process. `step_each` calls back
- * there (the caller keeps a copy of shared memory: what SIGKILL would have left at that instruction), `freeze_at` holds
- * the operation there, in a thread of its own, until `thaw`, as SIGSTOP would. One pass sees every instruction, so a test
- * needs as many steps as the operation has, not their square. A step lands one instruction after a system call.
- * x86-64, not under a sanitizer; elsewhere STEPPING is 0 and the tests say that they did not run. */
+ * there (the caller keeps a copy of shared memory: what SIGKILL would have left at that instruction); `freeze_at` holds
+ * the operation there, as SIGSTOP would, on a stack of its own that can be copied, so that it may go on from there again
+ * and again (`thaw`). One pass sees every instruction, so a test needs as many steps as the operation has, not their
+ * square. A step lands one instruction after a system call. x86-64, not under a sanitizer; elsewhere STEPPING is 0 and
+ * the tests say that they did not run. */
 #ifndef MPB_TESTS_STEPPING_H
 #define MPB_TESTS_STEPPING_H
 
@@ -12,8 +13,6 @@
 #define STEPPING 0
 #endif
 
-#include <pthread.h>
-#include <semaphore.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -27,9 +26,8 @@ struct stepping {
     long count, first, stop, stride; /* calls back from `first` on, at every `stride`-th; abandons or freezes at `stop` */
     void (*each)(void *);
     void *cookie;
-    bool freeze;
+    ucontext_t *inside, *outside; /* of a frozen operation, else NULL */
     sigjmp_buf out;
-    sem_t frozen, go;
 };
 
 static __thread struct stepping *stepping;
@@ -60,11 +58,9 @@ static void on_trap(int number, siginfo_t *info, void *context)
     if (count != stepping->stop)
         return;
     where->uc_mcontext.gregs[REG_EFL] &= ~TRAP_FLAG;
-    if (!stepping->freeze)
+    if (stepping->inside == NULL)
         siglongjmp(stepping->out, 1);
-    sem_post(&stepping->frozen);
-    while (sem_wait(&stepping->go) != 0)
-        ;
+    swapcontext(stepping->inside, stepping->outside); /* comes back here when thawed */
 }
 
 static void set_trap(bool on)
@@ -105,44 +101,51 @@ static inline bool step_each(step_op *op, void *argument, long first, long stop,
     return abandoned;
 }
 
-struct frozen { struct stepping s; step_op *op; void *argument; pthread_t thread; bool reached; };
+struct frozen {
+    struct stepping s;
+    step_op *op;
+    void *argument;
+    bool ended;
+    ucontext_t inside, outside;
+    uint8_t stack[64 << 10] __attribute__((aligned(64)));
+};
 
-static inline void *frozen_main(void *argument)
+static struct frozen *starting;
+
+static inline void frozen_main(void)
 {
-    struct frozen *f = argument;
+    struct frozen *f = starting;
     stepping = &f->s;
     set_trap(true);
     f->op(f->argument);
     set_trap(false);
     stepping = NULL;
-    f->reached = f->s.count >= f->s.stop;
-    sem_post(&f->s.frozen); /* it ended before: nobody waits twice */
-    return NULL;
+    f->ended = true;
 }
 
-/* Starts `op` in a thread and returns once it stands still after `stop` instructions, or has ended. */
+/* Starts `op` and returns when it stands still after `stop` instructions, or (`ended`) before that at its end. Between
+ * here and `thaw` its stack, `inside` and whatever it has in private memory may be copied away and back. */
 static inline void freeze_at(struct frozen *f, step_op *op, void *argument, long stop)
 {
-    memset(f, 0, sizeof *f);
+    f->s = (struct stepping){.stop = stop, .stride = 1, .inside = &f->inside, .outside = &f->outside};
     f->op = op;
     f->argument = argument;
-    f->s.stop = stop;
-    f->s.freeze = true;
-    sem_init(&f->s.frozen, 0, 0);
-    sem_init(&f->s.go, 0, 0);
-    pthread_create(&f->thread, NULL, frozen_main, f);
-    while (sem_wait(&f->s.frozen) != 0)
-        ;
+    f->ended = false;
+    getcontext(&f->inside);
+    f->inside.uc_stack.ss_sp = f->stack;
+    f->inside.uc_stack.ss_size = sizeof f->stack;
+    f->inside.uc_link = &f->outside;
+    starting = f;
+    makecontext(&f->inside, frozen_main, 0);
+    swapcontext(&f->outside, &f->inside);
+    stepping = NULL;
 }
 
-/* Lets it run to its end. False: it had ended before `stop`. */
-static inline bool thaw(struct frozen *f)
+/* Lets it run to its end. */
+static inline void thaw(struct frozen *f)
 {
-    sem_post(&f->s.go);
-    pthread_join(f->thread, NULL);
-    sem_destroy(&f->s.frozen);
-    sem_destroy(&f->s.go);
-    return f->reached;
+    if (!f->ended)
+        swapcontext(&f->outside, &f->inside);
 }
 
 #endif
