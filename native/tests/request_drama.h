@@ -71,17 +71,19 @@ static uint32_t id_of(const struct drama *d, int64_t entry) { return d->w.core.e
 static void execute(struct drama *d, struct mpb_handler *h, int64_t entry)
 {
     uint32_t id = id_of(d, entry), n = id % 4;
-    static const uint8_t bytes[300];
+    uint8_t bytes[300];
     struct mpb_entry *e = &d->w.core.entries[entry];
     HOLD(d, state_of(&d->w, (uint32_t)entry) == MPB_E_CLAIMED);
     HOLD(d, memcmp(mpb_payload(&d->w.core, e) + 4, (uint8_t[]){0, 0, 0, (uint8_t)id}, 4) == 0);
     for (uint32_t i = 12; i < e->payload_length; i += 97)
         HOLD(d, mpb_payload(&d->w.core, e)[i] == (uint8_t)id);
     d->executed[id]++;
+    memset(bytes, (int)id, n == 2 ? 300 : 100);
     if (n == 1) {
         HOLD(d, mpb_cells_ensure(h, (uint32_t)entry, 3));
         struct mpb_cell *cell = mpb_cell(&d->w.core, (uint32_t)entry, 2);
         HOLD(d, cell != NULL && (mpb_load_acquire(&cell->tag) == 0 || mpb_load_acquire(&cell->tag) == e->fill_number));
+        cell->ordinal = id;
         mpb_store_release(&cell->tag, e->fill_number);
     }
     if (n < 2)
@@ -106,6 +108,23 @@ static bool work_handler(struct drama *d, int index)
     return moved;
 }
 
+/* What arrives is what its last handler wrote: nobody was given the same room meanwhile. */
+static void check_answer(struct drama *d, uint32_t entry)
+{
+    struct mpb_entry *e = &d->w.core.entries[entry];
+    uint32_t id = e->connection;
+    uint32_t numbers[2] = {e->answer_extent, e->cells_extent};
+    for (int i = 0; i < 2; i++) /* an extent that is still this entry's */
+        HOLD(d, numbers[i] == 0 || mpb_load_acquire(&d->w.core.extents[numbers[i] - 1]) >> 47 == entry + 1);
+    if (id % 4 == 1 && e->answer_kind != MPB_ANSWER_CLOSE) {
+        struct mpb_cell *cell = mpb_cell(&d->w.core, entry, 2);
+        HOLD(d, cell != NULL && mpb_load_acquire(&cell->tag) == e->fill_number && cell->ordinal == id);
+    }
+    const uint8_t *bytes = e->answer_extent ? d->w.core.arena + e->answer_offset : e->answer_bytes;
+    for (uint32_t i = 0; i < e->answer_length; i += 33)
+        HOLD(d, e->answer_kind == MPB_ANSWER_CLOSE || bytes[i] == (uint8_t)id);
+}
+
 static bool work_processor(struct drama *d, int index)
 {
     bool moved = false;
@@ -117,6 +136,7 @@ static bool work_processor(struct drama *d, int index)
         uint32_t id = id_of(d, entry);
         HOLD(d, d->submitted[id]);
         HOLD(d, ++d->answered[id] == 1);
+        check_answer(d, (uint32_t)entry);
         HOLD(d, mpb_sent(&d->p[index], (uint32_t)entry, 1, false));
         moved = true;
     }
@@ -182,7 +202,6 @@ static void check_rest(struct drama *d)
     for (uint32_t i = 0; i < core->entry_count; i++)
         HOLD(d, state_of(&d->w, i) == MPB_E_FREE);
     for (int h = 0; h < 3; h++) {
-        mpb_extents_collect(core, (uint32_t)h);
         mpb_extents_idle(&d->h[h].extents, 0);
         HOLD(d, d->h[h].extents.units.used == 0);
         for (uint32_t i = 0; i < 64; i++)

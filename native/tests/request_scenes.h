@@ -58,6 +58,21 @@ static void set_answered_inline(struct drama *d) { answered_id(d, 4); }
 static void set_answered_extent(struct drama *d) { answered_id(d, 6); }
 static void set_answered_cells(struct drama *d) { answered_id(d, 5); }
 
+/* Two extents of handler 0, one of them about to be freed by the processor, and a request that wants its room. */
+static void set_answered_and_more(struct drama *d)
+{
+    ask(d, 0, MPB_PLANE_DATA, 6, 100);
+    execute(d, &d->h[0], mpb_handler_take(&d->h[0], false));
+    ask(d, 1, MPB_PLANE_DATA, 5, 100);
+    ask(d, 1, MPB_PLANE_DATA, 9, 100);
+}
+static void set_answered_and_claimed(struct drama *d)
+{
+    ask(d, 0, MPB_PLANE_DATA, 6, 100);
+    execute(d, &d->h[0], mpb_handler_take(&d->h[0], false));
+    claim_id(d, 10);
+}
+
 static void set_command_claimed(struct drama *d) { claim_id(d, 4); }
 
 static uint64_t operation_of(struct drama *d) { return d->w.core.entries[d->kept[0]].fill_number; }
@@ -201,6 +216,8 @@ static const struct scene scenes[] = {
     {"send a command", HANDLER, 0, set_command_claimed, do_send_command},
     {"collect inline", PROCESSOR, 0, set_answered_inline, do_collect_0},
     {"collect an extent", PROCESSOR, 0, set_answered_extent, do_collect_0},
+    {"collect and reuse", PROCESSOR, 0, set_answered_and_more, do_collect_0},
+    {"answer beside another", HANDLER, 0, set_answered_and_claimed, do_execute},
     {"collect cells", PROCESSOR, 1, set_answered_cells, do_collect_1},
     {"processor sleeps", PROCESSOR, 0, set_nothing, do_processor_sleep},
     {"processor stays awake", PROCESSOR, 0, set_answered_inline, do_processor_sleep},
@@ -231,7 +248,7 @@ static void do_recover(void *a)
         mpb_recover_controller(&r->d->w.core, &done);
 }
 
-/* The others go on before anybody repairs anything. */
+/* The others go on before anybody repairs anything; processors not always: answers then lie about meanwhile. */
 static void survivors_work(struct drama *d, const struct scene *s, unsigned handlers, unsigned processors)
 {
     d->no_controller = s->actor == CONTROLLER;

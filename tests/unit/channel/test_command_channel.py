@@ -1,0 +1,101 @@
+"""Commands from handlers to the controller: found again by a re-run, answered once, freed."""
+
+import pytest
+from tests.harness.small_core import small_core
+
+from mpbroker import _native
+from mpbroker.channel.command_channel import CommandChannel
+from mpbroker.channel.handler_port import COMMAND_FULL, COMMAND_TOO_LONG, HandlerPort
+from mpbroker.shm.layout import SLOT_CONTROLLER
+
+
+@pytest.fixture
+def core():
+    return small_core(commands=4).core
+
+
+def test_a_command_and_its_answer(core):
+    handler, controller = HandlerPort(core, 0), CommandChannel(core)
+    assert controller.claim(0) is None
+    number = handler.send(b"make it so", 17)
+    assert controller.claim(1000) == (number, 17, b"make it so")
+    assert controller.claim(0) is None
+    assert handler.answers() == []
+    assert controller.complete(number, b"done", 3)
+    assert not controller.complete(number, b"done", 3)
+    assert handler.claim() is None  # rung for the answer
+    assert handler.take_dirty() == (False, [])
+    assert handler.answers() == [(number, b"done")]
+    assert handler.answers() == []
+
+
+def test_the_table_and_a_command_are_bounded(core):
+    handler, controller = HandlerPort(core, 0), CommandChannel(core)
+    numbers = [handler.send(b"x", operation) for operation in range(1, 5)]
+    assert sorted(numbers) == [0, 1, 2, 3]
+    assert handler.send(b"x", 5) == COMMAND_FULL
+    assert handler.send(bytes(40_961), 5) == COMMAND_TOO_LONG
+    claimed = controller.claim(0)
+    assert claimed is not None
+    assert not controller.complete(claimed[0], bytes(24_513), 1)
+    assert controller.complete(claimed[0], bytes(24_512), 1)
+    # Nobody has a request of that number in flight any more: its answer makes room for the next.
+    assert handler.send(b"x", 5) == claimed[0]
+
+
+def test_a_second_run_of_a_request_finds_the_first_ones_command(core):
+    dead, other, controller = HandlerPort(core, 0), HandlerPort(core, 1), CommandChannel(core)
+    number = dead.send(b"x", 5)
+    assert controller.claim(0) == (number, 5, b"x")
+    assert other.send(b"x", 5) == number
+    assert controller.claim(0) is None
+    controller.complete(number, b"done", 1)
+    assert dead.answers() == []
+    assert other.answers() == [(number, b"done")]
+
+
+def test_a_finished_command_is_found_too(core):
+    dead, other, controller = HandlerPort(core, 0), HandlerPort(core, 1), CommandChannel(core)
+    number = dead.send(b"x", 5)
+    controller.claim(0)
+    controller.complete(number, b"done", 1)
+    assert other.send(b"x", 5) == number
+    assert other.claim() is None
+    assert other.answers() == [(number, b"done")]
+
+
+def test_a_controllers_successor_gets_what_it_held(core):
+    handler, dead = HandlerPort(core, 0), CommandChannel(core)
+    number = handler.send(b"x", 5)
+    dead.claim(0)
+    successor = CommandChannel(core)
+    assert successor.recover() == 1
+    assert successor.recover() == 0
+    assert successor.claim(0) == (number, 5, b"x")
+    assert successor.complete(number, b"done", 1)
+    assert handler.answers() == [(number, b"done")]
+
+
+def test_the_answer_goes_to_the_process_that_asked(core):
+    handler, controller = HandlerPort(core, 0), CommandChannel(core)
+    number = handler.send(b"x", 5)
+    controller.claim(0)
+    core.row(48).begin(1, 3, 0, 255)  # another process in the slot
+    controller.complete(number, b"done", 1)
+    assert HandlerPort(core, 0).answers() == []
+
+
+def test_services_sleep_until_they_are_rung(core):
+    assert not core.wait_service(113, 1)
+    core.ring_service(113)
+    assert core.wait_service(113, 60_000)
+    assert not core.wait_service(113, 0)
+    core.ring_everybody()
+    assert core.wait_service(113, 60_000)
+
+
+def test_only_handlers_send(core):
+    with pytest.raises(TypeError):
+        _native.CommandPort(core, SLOT_CONTROLLER).send(b"x", 1)
+    with pytest.raises(IndexError):
+        _native.CommandPort(core, 3)
