@@ -13,6 +13,12 @@ from mpbroker.record.batch_builder import encode_batch
 INTERVAL_BYTES = 4096
 
 
+@pytest.fixture(autouse=True)
+def no_waiting_for_the_disk(monkeypatch):
+    """Thousands of recoveries, and what is tested is what they decide, not that the disk keeps it."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+
 def stored_batch(base_offset: int, count: int, size: int, **settings) -> bytes:
     """A batch as a leader stores it: base offset and leader epoch 0 written into the header."""
     rng = random.Random(base_offset)
