@@ -338,11 +338,7 @@ static PyObject *read_client_id(mpb_reader *reader)
     if (size > reader->end - reader->at - 2)
         return mpb_malformed(reader, "request header", "the client id is longer than the bytes that are left");
     reader->at += 2;
-    PyObject *client_id = PyUnicode_DecodeUTF8((const char *)reader->at, size < 0 ? 0 : size, "strict");
-    if (client_id == NULL && PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) {
-        PyErr_Clear();
-        return mpb_malformed(reader, "request header", "the client id is not UTF-8");
-    }
+    PyObject *client_id = PyUnicode_DecodeUTF8((const char *)reader->at, size < 0 ? 0 : size, "replace");
     reader->at += size < 0 ? 0 : size;
     return client_id;
 }

@@ -63,14 +63,10 @@ static PyObject *records_view(mpb_reader *reader, size_t length)
     return records;
 }
 
-static PyObject *read_text(mpb_reader *reader, const mpb_plan *plan, const mpb_field *field, size_t length)
+/* Bytes that are no UTF-8 become U+FFFD, as Java reads them: such a name is answered (with an error), not hung up on. */
+static PyObject *read_text(mpb_reader *reader, size_t length)
 {
-    PyObject *text = PyUnicode_DecodeUTF8((const char *)reader->at, (Py_ssize_t)length, "strict");
-    if (text == NULL && PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) {
-        PyErr_Clear();
-        return malformed_field(reader, plan, field, "the text is not UTF-8");
-    }
-    return text;
+    return PyUnicode_DecodeUTF8((const char *)reader->at, (Py_ssize_t)length, "replace");
 }
 
 /* string, bytes, records: a length and that many bytes */
@@ -93,7 +89,7 @@ static PyObject *decode_counted(mpb_reader *reader, const mpb_plan *plan, const 
     reader->at = start;
     PyObject *value;
     if (field->kind == MPB_STRING)
-        value = read_text(reader, plan, field, (size_t)length);
+        value = read_text(reader, (size_t)length);
     else if (field->kind == MPB_RECORDS)
         value = records_view(reader, (size_t)length);
     else

@@ -96,7 +96,7 @@ def _answer_poison(context, request, api: Api | None) -> None:
         message = decode(api.request, request.api_version, request.payload, header.body_offset)
         failure = api.failed(message, request.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
         frame = encode_response_frame(request.api_key, request.api_version, request.correlation_id, failure)
-    except (ProtocolError, AttributeError):
+    except (ProtocolError, AttributeError, ValueError, TypeError, OverflowError):
         pass  # nothing readable to answer: the close alone tells the client
     context.port.answer_close(request, ErrorCode.UNKNOWN_SERVER_ERROR, frame)
 
@@ -115,7 +115,15 @@ def _execute(context, request, api: Api, message) -> None:
         context.log.exception("request_failed", error, api=API_NAMES.get(api.key, str(api.key)),
                               version=request.api_version)
         context.count("handler_exceptions")
+        _answer_failure(context, request, api, message)
+
+
+def _answer_failure(context, request, api: Api, message) -> None:
+    """Error −1, or, where not even that can be written (a name that grew too long for the wire), a closed connection."""
+    try:
         context.answer(request, api.failed(message, request.api_version, ErrorCode.UNKNOWN_SERVER_ERROR))
+    except Exception as error:
+        context.refuse(request, "unanswerable", error)
 
 
 def send_result(context, request, result) -> None:

@@ -110,8 +110,8 @@ def _refusal(asked, message: FetchRequest, plan) -> int:
 
 
 def check_leader_epoch(asked_epoch: int, leader_epoch: int) -> int:
-    """KIP-320: −1 is "do not check"; an older epoch is fenced, a newer one not known yet."""
-    if asked_epoch == -1 or asked_epoch == leader_epoch:
+    """KIP-320: negative is "do not check"; an older epoch is fenced, a newer one not known yet."""
+    if asked_epoch < 0 or asked_epoch == leader_epoch:
         return ErrorCode.NONE
     return ErrorCode.FENCED_LEADER_EPOCH if asked_epoch < leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
 

@@ -66,6 +66,29 @@ def test_trailing_bytes_are_tolerated_and_a_body_cut_short_is_not(broker):
         assert connection.is_closed()
 
 
+def test_text_that_is_no_utf_8_is_read_with_replacements(broker):
+    name = b"bad\xff\xc3("
+    body = struct.pack(">ih", 1, len(name)) + name + b"\0"
+    with RawConnection(broker.port()) as connection:
+        correlation_id, answer = connection.ask(frame(3, 4, 8, body, client_id=b"\xff\xfe"))
+        assert correlation_id == 8 and "bad\ufffd\ufffd(".encode() in answer
+        assert connection.ask(api_versions(9))[0] == 9
+
+
+def test_a_name_too_long_to_be_answered_closes_and_harms_nobody(broker):
+    """Every byte becomes three in the answer, more than a name can have on the wire."""
+    name = b"\xff" * 20_000
+    pids = [row["pid"] for row in broker.status()["processes"]]
+    for version in (1, 4, 8):
+        body = struct.pack(">ih", 1, len(name)) + name + b"\0\0\0"
+        with RawConnection(broker.port()) as connection:
+            connection.send(frame(3, version, 8, body))
+            assert connection.is_closed()
+    with RawConnection(broker.port()) as connection:
+        assert connection.ask(api_versions(1))
+    assert [row["pid"] for row in broker.status()["processes"]] == pids
+
+
 def test_a_client_that_leaves_while_its_fetch_waits_leaves_nothing_behind(broker, topic):
     with Peer(broker.port()) as leaving:
         leaving.send(fetch_request(topic, {0: 0}, max_wait_ms=300, min_bytes=1), 11)
@@ -137,7 +160,7 @@ def test_a_listener_over_its_limit_makes_new_connections_wait(tmp_path):
         waiting.socket.settimeout(10)
         assert waiting.receive()[0] == 2
         waiting.close()
-        assert broker.status()["counters"]["acceptor_blocked_us"] > 0
+        wait_until(lambda: _counter(broker, "acceptor_blocked_us") > 0, "the time to be counted, when it is over")
 
 
 def test_a_broker_over_its_limit_closes_what_is_unused_for_longest(tmp_path):

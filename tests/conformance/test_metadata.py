@@ -97,6 +97,18 @@ def test_errors_of_topics_come_one_by_one(peer, topic):
         "too-few": ErrorCode.INVALID_PARTITIONS, "copies": ErrorCode.INVALID_REPLICATION_FACTOR, "fine-among-others": 0}
 
 
+@pytest.mark.parametrize("timeout_ms", [0, -1, -2**31])
+def test_without_time_nothing_is_begun(peer, topic, timeout_ms):
+    name = f"no-time-{timeout_ms}".replace("--", "-")
+    created = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1)],
+                                  timeout_ms=timeout_ms)
+    deleted = DeleteTopicsRequest(topic_names=[topic], timeout_ms=timeout_ms)
+    assert peer.ask(created, 4).topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert peer.ask(deleted, 3).responses[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    answer = metadata(peer, name, topic)
+    assert [each.error_code for each in answer.topics] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0]
+
+
 def test_without_its_controller_a_broker_goes_on_but_for_changes(broker, peer, topic):
     produce(peer, topic, batch(b"a"))
     pid = broker.kill("controller", 0, signal.SIGSTOP)

@@ -105,10 +105,7 @@ def _element(reader: Reader, field: Field, nullable: bool):
         return value
     if size > 0x7FFF:
         raise Malformed("long string")
-    try:
-        return value.decode()
-    except UnicodeDecodeError as error:
-        raise Malformed("not UTF-8") from error
+    return value.decode(errors="replace")
 
 
 def encode(message, version: int) -> bytes:
