@@ -21,6 +21,7 @@ const mpb_binder mpb_binders[] = {
     mpb_add_layout,
     mpb_add_core,
     mpb_add_processor,
+    mpb_add_network,
     mpb_add_handler,
     mpb_add_command,
     mpb_add_metadata,

@@ -7,6 +7,8 @@
 #include "trace_record.h"
 #include <stdlib.h>
 
+static PyTypeObject *processor_type;
+
 struct reservation { uint64_t offset, bytes; };
 #define MAX_RESERVATIONS 4096
 
@@ -347,9 +349,18 @@ static PyType_Slot processor_slots[] = {
 static PyType_Spec processor_spec = {"mpbroker._native.ProcessorPort", sizeof(ProcessorObject), 0, Py_TPFLAGS_DEFAULT,
                                      processor_slots};
 
+struct mpb_processor *mpb_processor_of(PyObject *port)
+{
+    if (PyObject_TypeCheck(port, processor_type))
+        return PORT(port);
+    PyErr_SetString(PyExc_TypeError, "a ProcessorPort is needed");
+    return NULL;
+}
+
 int mpb_add_processor(PyObject *module)
 {
-    if (mpb_add_type(module, &processor_spec) == NULL)
+    processor_type = mpb_add_type(module, &processor_spec);
+    if (processor_type == NULL)
         return -1;
     if (PyModule_AddIntConstant(module, "NO_ENTRY", MPB_NO_ENTRY) < 0 ||
         PyModule_AddIntConstant(module, "NO_SPACE", MPB_NO_SPACE) < 0 ||

@@ -24,6 +24,9 @@ PyObject *mpb_arena_slice(CoreObject *core, uint64_t offset, uint64_t length);
  * exception for anything else. */
 struct mpb_handler *mpb_handler_of(PyObject *port);
 bool mpb_request_of(PyObject *request, struct mpb_handler **handler, uint32_t *entry);
+/* The processor of a ProcessorPort. Borrowed; NULL with an exception for anything else. */
+struct mpb_processor;
+struct mpb_processor *mpb_processor_of(PyObject *port);
 /* Makes a heap type, adds it to the module under the last part of its name. NULL: exception set. */
 PyTypeObject *mpb_add_type(PyObject *module, PyType_Spec *spec);
 

@@ -61,7 +61,6 @@ class ConnectionTable:
         del self.by_fd[channel.fd]
         self.by_number[channel.number] = None
         self._free.append(channel.number)
-        channel.closed = True
 
     def overdue(self, now_ns: int, idle_ns: int, frame_ns: int) -> list[Overdue]:
         """Connections idle for too long, or whose request began and stands still. Looks at all of them."""

@@ -1,7 +1,7 @@
 """The processor: frames requests of its connections into shared memory and sends their answers; N processes per listener.
 
 One turn, in Kafka's order: answers first, then at most 20 new connections, then what the sockets brought, one frame per
-connection. It never waits for a handler: a request that finds its plane full is parked, and until it has found room no
+connection. The ordinary part of it is native (native/network_turn.h); this loop decides all the rest. It never waits for a handler: a request that finds its plane full is parked, and until it has found room no
 other is read, while answers go on. It alone touches its sockets, its part of the arena and its entries while they are
 FREE, FILL or SENDING. The control plane's listener has a processor of its own (KIP-291).
 """
@@ -11,26 +11,26 @@ import select
 import socket
 import time
 
+from mpbroker import _native
 from mpbroker.channel.planes import CONTROL as PLANE_CONTROL
 from mpbroker.channel.planes import DATA as PLANE_DATA
-from mpbroker.channel.processor_port import ANSWER_EXTENT, ANSWER_INLINE, ANSWER_NONE, ProcessorPort
+from mpbroker.channel.processor_port import ProcessorPort
 from mpbroker.config.broker_config import BrokerConfig
-from mpbroker.network.answer_sender import AnswerSender
 from mpbroker.network.connection_quotas import UNLIMITED
 from mpbroker.network.connection_table import ConnectionTable
 from mpbroker.network.fd_passing import address_text
 from mpbroker.network.handover_receiver import HandoverReceiver, Received
-from mpbroker.network.kafka_channel import ConnectionLost, KafkaChannel
+from mpbroker.network.kafka_channel import MIN_FRAME_BYTES, KafkaChannel
 from mpbroker.network.mute_state import MuteEvent, MuteState, after_unmute, next_state
-from mpbroker.network.request_reader import IN_FLIGHT, RequestReader
+from mpbroker.network.request_reader import RequestReader
 from mpbroker.shm.counters import Counter
 from mpbroker.shm.layout import SLOT_PROCESSORS
 from mpbroker.shm.process_context import ProcessContext
 from mpbroker.shm.process_table import ProcessRow, ProcessState
-from mpbroker.shm.waits import WaitName
 from mpbroker.trace import lane
 
 POLL_MS = 300
+ORDINARY_TURNS = 1000
 REFUSED_POLL_MS = 10
 MAX_NEW_CONNECTIONS_PER_TURN = 20
 MAX_ANSWERS_PER_TURN = 256
@@ -38,8 +38,6 @@ HOUSEKEEPING_NS = 1_000_000_000
 STUCK_ANSWER_NS = 30_000_000_000
 
 _EVENTS = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
-_BROKEN = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
-_INPUT = select.EPOLLIN | _BROKEN
 _NOT_MUTED = MuteState.NOT_MUTED
 _now_ns = time.monotonic_ns
 
@@ -52,7 +50,7 @@ def main(ctx: ProcessContext) -> None:
     processor.recover()
     ctx.running()
     while not ctx.stop_requested():
-        processor.turn(POLL_MS)
+        processor.turn(POLL_MS, ORDINARY_TURNS)
     row.state = ProcessState.STOPPING
     processor.drain(ctx.config.mpbroker_drain_timeout_ms)
 
@@ -71,16 +69,18 @@ class Processor:
         self._eventfd = ctx.eventfds[ctx.index]
         self._port = ProcessorPort(ctx.core, ctx.index, self._eventfd, self._lane())
         self._port.batching = True  # handlers are woken once a turn, not once a request
-        self._sender = AnswerSender(self._port, self._close)
-        self._reader = RequestReader(self._port, PLANE_CONTROL if self._listener.control else PLANE_DATA, ctx.listener,
-                                     ctx.config, ctx.api_versions, self._close, self._refuse)
+        self._max_request_bytes = ctx.config.socket_request_max_bytes
+        plane = PLANE_CONTROL if self._listener.control else PLANE_DATA
+        self._epoll = select.epoll()
+        self._turn = _native.NetworkTurn(self._port, self._epoll.fileno(), plane, ctx.listener, self._max_request_bytes,
+                                         ctx.config.queued_max_request_bytes, ctx.api_versions)
+        self._reader = RequestReader(self._port, self._turn, plane, ctx.listener, ctx.api_versions, self._close, self._refuse,
+                                     self._take_events)
         self._connections = ConnectionTable(ctx.incarnation)
         self._by_fd = self._connections.by_fd
         self._handover = HandoverReceiver(next(iter(ctx.handovers.values())), ctx.incarnation)
         self._new_connections = True
         self._housekeeping_ns = 0
-        self._awake_since_ns = _now_ns()
-        self._epoll = select.epoll()
         for fd in (ctx.wakeup_fd, self._eventfd, self._handover.channel.fileno()):
             self._epoll.register(fd, select.EPOLLIN)
 
@@ -93,108 +93,91 @@ class Processor:
         self._port.recover()
         drain_eventfd(self._eventfd)
 
-    def turn(self, timeout_ms: int) -> None:
-        """One turn of the loop."""
-        reader = self._reader
-        answered = self._process_new_responses()
+    def turn(self, timeout_ms: int, more_turns: int = 0) -> None:
+        """One turn of the loop, then a wait, then at most `more_turns` that need nothing of what is done here."""
+        reader, native = self._reader, self._turn
+        reader.retry_parked()
+        answered = native.answer(MAX_ANSWERS_PER_TURN)
+        self._take_events()
         if reader.waits_for_room():
             reader.admit_waiting()
         if self._new_connections:
             self._configure_new_connections()
-        reader.process_receives()
+        native.receive(reader.may_read())
+        self._take_events()
         now_ns = _now_ns()
         self._row.beat()
         if now_ns >= self._housekeeping_ns:
             self._housekeeping(now_ns)
         if reader.waits_for_room():
             timeout_ms = min(timeout_ms, REFUSED_POLL_MS)  # another processor may give room, and rings no bell for it
-        busy = answered or self._new_connections or reader.has_work()
-        self._sender.end_turn(not busy)
+        may_read = reader.may_read()
+        busy = answered or self._new_connections or native.has_work(may_read)
+        native.end(not busy)
         self._handover.flush()  # connections that ended: their places in the quotas are free now
         if self._port.ring():
             timeout_ms = 1
-        self._poll(0 if busy else timeout_ms)
+        ordinary = may_read and not self._new_connections and not reader.waits_for_room()
+        if native.poll(0 if busy else timeout_ms, more_turns if ordinary else 0, MAX_ANSWERS_PER_TURN, self._housekeeping_ns):
+            self._take_events()
 
     def drain(self, timeout_ms: int) -> None:
         """Read nothing more, send the answers of what is in flight, then close every connection."""
         deadline_ns = _now_ns() + timeout_ms * 1_000_000
         while self._in_flight() and _now_ns() < deadline_ns:
-            idle = not self._process_new_responses()
-            self._sender.end_turn(True)
+            self._reader.retry_parked()
+            idle = not self._turn.answer(MAX_ANSWERS_PER_TURN)
+            self._take_events()
+            self._turn.end(True)
+            self._port.ring()
             if idle:
-                self._poll(20)
+                self._turn.poll(20, 0, 0, 0)
+            self._take_events()
             self._row.beat()
         for channel in list(self._by_fd.values()):
             self._close(channel)
 
     def _in_flight(self) -> bool:
-        return any(channel.mute_state is not _NOT_MUTED or channel.out_entries
-                   for channel in self._by_fd.values())
+        return any(channel.mute_state != _NOT_MUTED or channel.out_count for channel in self._by_fd.values())
 
-    # ---- answers
+    # ---- what the native turn leaves to us
 
-    def _process_new_responses(self) -> int:
-        """Send every answer that is here; returns how many there were."""
-        self._reader.retry_parked()
-        answers = self._port.collect(MAX_ANSWERS_PER_TURN)
-        if not answers:
-            return 0
-        by_number, count = self._connections.by_number, len(self._connections.by_number)
-        for entry, number, generation, kind, data in answers:
-            channel = by_number[number] if number < count else None
-            if channel is None or channel.generation != generation:
-                self._port.sent(entry, 0, True)
-                self._count(Counter.ANSWERS_WITHOUT_CONNECTION)
-            elif kind == ANSWER_INLINE or kind == ANSWER_EXTENT:
-                self._answer(channel, entry, data, kind == ANSWER_INLINE and channel.has_frame())
-            elif kind == ANSWER_NONE:
-                self._port.sent(entry, _now_ns())
-                self._unmute(channel)
-            else:
-                self._answer_and_close(channel, entry, data)
-        return len(answers)
+    def _take_events(self) -> None:
+        for kind, channel, first, second in self._turn.events():
+            if channel is None:
+                self._on_own_event(kind, first)
+            elif not channel.closed:
+                self._on_event(kind, channel, first, second)
 
-    def _answer(self, channel: KafkaChannel, entry: int, data: bytes | memoryview, hold: bool) -> None:
-        try:
-            if self._sender.answer(channel, entry, data, hold):
-                self._unmute(channel)
-            else:
-                channel.unmute_after_send = True
-        except ConnectionLost:
+    def _on_event(self, kind: int, channel: KafkaChannel, first: int, second: int) -> None:
+        if kind == _native.EVENT_CLOSE:
             self._close(channel)
-
-    def _answer_and_close(self, channel: KafkaChannel, entry: int, data: bytes | memoryview | None) -> None:
-        if data is None:
-            self._port.sent(entry, _now_ns())
-            self._close(channel)
-            return
-        channel.close_after_send = True
-        try:
-            if self._sender.answer(channel, entry, data, False):
-                self._close(channel)
-        except ConnectionLost:
-            self._close(channel)
-
-    def _continue_send(self, channel: KafkaChannel) -> None:
-        try:
-            complete = self._sender.go_on(channel)
-        except ConnectionLost:
-            self._close(channel)
-            return
-        if complete and channel.close_after_send:
-            self._close(channel)
-        elif complete and channel.unmute_after_send:
-            channel.unmute_after_send = False
-            self._unmute(channel)
-
-    def _unmute(self, channel: KafkaChannel) -> None:
-        """RESPONSE_SENT, then read again unless the connection is throttled."""
-        if channel.mute_state is IN_FLIGHT:  # the way of nearly all: both steps of the table at once
-            channel.mute_state = _NOT_MUTED
+        elif kind == _native.EVENT_LARGE:
+            self._reader.read_large(channel, first)
+        elif kind == _native.EVENT_PARKED:
+            self._reader.park(first)
+        elif kind == _native.EVENT_NO_ROOM:
+            self._reader.wait_for_room(channel)
+        elif kind == _native.EVENT_ANSWERED:
+            channel.mute_state = after_unmute(next_state(MuteState(channel.mute_state), MuteEvent.RESPONSE_SENT))
+            self._turn.schedule(channel)
+        elif kind == _native.EVENT_INVALID:
+            self._refuse(channel, Counter.BAD_FRAMES, "invalid_frame",
+                         f"frame of {first} bytes; allowed are {MIN_FRAME_BYTES} to {self._max_request_bytes}")
+        elif kind == _native.EVENT_UNSUPPORTED:
+            self._refuse(channel, Counter.REQUESTS_UNSUPPORTED, "unsupported_request", f"api key {first} version {second}")
         else:
-            channel.mute_state = after_unmute(next_state(channel.mute_state, MuteEvent.RESPONSE_SENT))
-        if channel.readable or channel.position < len(channel.buffer):
-            self._reader.schedule(channel)
+            self._reader.refuse_poison(channel)
+
+    def _on_own_event(self, kind: int, fd: int) -> None:
+        if kind == _native.EVENT_STRAY:
+            self._count(Counter.ANSWERS_WITHOUT_CONNECTION)
+        elif fd == self._eventfd:
+            drain_eventfd(fd)
+        elif fd == self._ctx.wakeup_fd:
+            self._ctx.drain_wakeups()
+        elif fd == self._handover.channel.fileno():
+            self._new_connections = True
 
     # ---- new connections
 
@@ -205,7 +188,7 @@ class Processor:
         for new in received:
             connection = self._register(new)
             if connection is not None:
-                self._connections.add(connection, new.address, now_ns)
+                self._turn.add(self._connections.add(connection, new.address, now_ns))
         if self._handover.truncated:
             self._count(Counter.HANDOVERS_TRUNCATED, self._handover.truncated)
             self._ctx.log.error("handover_truncated", messages=self._handover.truncated,
@@ -243,10 +226,9 @@ class Processor:
         if channel.closed:
             return
         self._connections.remove(channel)
-        self._sender.give_up(channel)
+        self._turn.forget(channel)
         if channel.large_view is not None:
             self._port.release_reserved(channel.end_large())
-        channel.refused_frame = None
         try:
             self._epoll.unregister(channel.fd)
         except OSError:
@@ -254,49 +236,6 @@ class Processor:
         channel.socket.close()
         self._handover.closed(channel.address)
         self._row.connections = len(self._connections)
-
-    # ---- waiting
-
-    def _sleep(self, timeout_ms: int) -> list[tuple[int, int]]:
-        """Wait in epoll; the time counts as idle, that since the last sleep as busy."""
-        row, asleep_ns = self._row, _now_ns()
-        row.busy_ns += asleep_ns - self._awake_since_ns
-        row.wait = WaitName.EPOLL
-        events = self._epoll.poll(timeout_ms / 1000)
-        self._port.cancel_sleep()
-        row.wait = WaitName.NONE
-        self._awake_since_ns = _now_ns()
-        row.idle_ns += self._awake_since_ns - asleep_ns
-        return events
-
-    def _poll(self, timeout_ms: int) -> None:
-        """Take the events of the sockets; wait for them if nobody has rung meanwhile."""
-        if timeout_ms and self._port.prepare_sleep():
-            events = self._sleep(timeout_ms)
-        else:
-            events = self._epoll.poll(0)
-        by_fd = self._by_fd
-        for fd, event in events:
-            channel = by_fd.get(fd)
-            if channel is None:
-                self._on_own_event(fd)
-                continue
-            if event & select.EPOLLOUT and channel.out_view is not None:
-                self._continue_send(channel)
-            if event & _INPUT:
-                channel.readable = True
-                if event & _BROKEN:
-                    channel.hung_up = True
-                if channel.mute_state is _NOT_MUTED:
-                    self._reader.schedule(channel)
-
-    def _on_own_event(self, fd: int) -> None:
-        if fd == self._eventfd:
-            drain_eventfd(fd)
-        elif fd == self._ctx.wakeup_fd:
-            self._ctx.drain_wakeups()
-        elif fd == self._handover.channel.fileno():
-            self._new_connections = True
 
     # ---- once a second
 
@@ -320,7 +259,7 @@ class Processor:
 
     def _close_stuck(self, now_ns: int) -> None:
         """Requests find no room: let go of answers that a client has not taken for 30 s."""
-        for channel in [each for each in self._by_fd.values() if each.out_entries]:
+        for channel in [each for each in self._by_fd.values() if each.out_count]:
             if now_ns - channel.last_active_ns > STUCK_ANSWER_NS:
                 self._refuse(channel, Counter.ANSWERS_STUCK, "answer_not_taken", "the client does not read")
 

@@ -5,140 +5,149 @@ import struct
 
 import pytest
 
-from mpbroker.network.kafka_channel import (
-    ARRIVED_BEFORE_RESERVE_BYTES,
-    RECEIVE_BYTES,
-    SMALL_FRAME_BYTES,
-    ConnectionLost,
-    InvalidReceive,
-    KafkaChannel,
-)
-
-MAX_BYTES = 100 * 1024 * 1024
-
-
-def framed(body: bytes) -> bytes:
-    return struct.pack(">i", len(body)) + body
+from mpbroker._native import EVENT_CLOSE, EVENT_INVALID, EVENT_LARGE, EVENT_UNSUPPORTED
+from mpbroker.network.kafka_channel import SMALL_FRAME_BYTES
+from tests.harness.network_turn import API, MAX_BYTES, TurnSetting
+from tests.harness.raw_client import frame
 
 
 @pytest.fixture
-def ends():
-    near, far = socket.socketpair()
-    near.setblocking(False)
-    yield KafkaChannel(near, 0, 1, bytes(16), 0), far
-    near.close()
-    far.close()
+def setting(tmp_path):
+    made = TurnSetting(tmp_path, entries_per_processor=256, data_requests=256)
+    yield made
+    made.close()
 
 
-def test_frames_cut_at_every_byte(ends):
-    channel, far = ends
-    bodies = [b"header-1", b"header-2 and more", b"x" * 300]
-    stream = b"".join(map(framed, bodies))
+def _answer_all(setting):
+    """Claims what was submitted and answers it; the requests' frames."""
     found = []
+    for request in setting.claim_all():
+        found.append(bytes(request.payload))
+        setting.answer(request)
+    setting.turn.answer(1000)
+    return found
+
+
+def test_frames_cut_at_every_byte(setting):
+    _channel, far = setting.connect()
+    frames = [frame(API, 5, 1), frame(API, 5, 2, b"and more"), frame(API, 5, 3, b"x" * 300)]
+    stream, found = b"".join(frames), []
     for position in range(len(stream)):
         far.send(stream[position : position + 1])
-        channel.receive()
-        while (frame := channel.take_frame(MAX_BYTES)) is not None:
-            found.append((position, frame))
-    ends_at = [len(b"".join(map(framed, bodies[: n + 1]))) - 1 for n in range(3)]
-    assert found == list(zip(ends_at, bodies, strict=True))
-    assert channel.buffered() == 0
+        assert setting.read() == []
+        found += [(position, each) for each in _answer_all(setting)]
+    ends_at = [len(b"".join(frames[: n + 1])) - 1 for n in range(3)]
+    assert found == list(zip(ends_at, [each[4:] for each in frames], strict=True))
 
 
-def test_many_frames_of_one_receive(ends):
-    channel, far = ends
-    bodies = [b"%08d" % n for n in range(200)]
-    far.send(b"".join(map(framed, bodies)) + framed(b"unfinished")[:7])
-    channel.receive()
-    assert [channel.take_frame(MAX_BYTES) for _ in range(200)] == bodies
-    assert channel.take_frame(MAX_BYTES) is None and channel.buffered() == 7
+def test_many_frames_of_one_receive(setting):
+    channel, far = setting.connect()
+    frames = [frame(API, 5, n) for n in range(200)]
+    far.send(b"".join(frames) + frame(API, 5, 0)[:7])
+    found = []
+    for _ in range(200):
+        assert setting.read() == []
+        found += _answer_all(setting)
+    assert found == [each[4:] for each in frames] and channel.buffered() == 7
 
 
 @pytest.mark.parametrize("length", [-1, -(2**31), 0, 1, 7, MAX_BYTES + 1, 2**31 - 1])
-def test_impossible_lengths_are_refused_at_once(ends, length):
-    channel, far = ends
+def test_impossible_lengths_are_refused_at_once(setting, length):
+    channel, far = setting.connect()
     far.send(struct.pack(">i", length))
-    channel.receive()
-    with pytest.raises(InvalidReceive):
-        channel.take_frame(MAX_BYTES)
+    assert setting.read() == [(EVENT_INVALID, channel, length, 0)]
 
 
-def test_a_short_read_means_empty_and_end_of_stream_is_lost(ends):
-    channel, far = ends
+@pytest.mark.parametrize(("key", "version"), [(-1, 0), (API, 9), (API, -1), (77, 0), (127, 0), (128, 0), (32767, 0)])
+def test_what_is_not_served_is_not_submitted(setting, key, version):
+    channel, far = setting.connect()
+    far.send(struct.pack(">ihhi", 8, key, version, 1))
+    assert setting.read() == [(EVENT_UNSUPPORTED, channel, key, version)] and setting.claim() is None
+
+
+def test_a_short_read_means_empty_and_end_of_stream_is_lost(setting):
+    channel, far = setting.connect()
     far.send(b"123")
-    channel.receive()
-    assert not channel.readable
-    channel.receive()
-    assert not channel.readable
+    setting.read()
+    assert not channel.readable and channel.buffered() == 3
     far.close()
-    with pytest.raises(ConnectionLost):
-        channel.receive()
+    assert [event[:2] for event in setting.read()] == [(EVENT_CLOSE, channel)]
 
 
-def test_data_before_a_hang_up_is_not_lost(ends):
+def test_data_before_a_hang_up_is_not_lost(setting):
     """FIN with the data: the short read must not hide that there is an end of stream still to be read."""
-    channel, far = ends
-    far.send(framed(b"the last"))
-    far.close()
-    channel.readable = channel.hung_up = True
-    channel.receive()
-    assert channel.readable and channel.take_frame(MAX_BYTES) == b"the last"
-    with pytest.raises(ConnectionLost):
-        channel.receive()
+    channel, far = setting.connect()
+    far.send(frame(API, 5, 1))
+    far.shutdown(socket.SHUT_WR)
+    assert setting.read() == [] and channel.readable
+    setting.answer(setting.claim())
+    setting.turn.answer(10)
+    assert far.recv(100)[8:] == b"done"
+    assert [event[:2] for event in setting.read()] == [(EVENT_CLOSE, channel)]
 
 
-def test_an_announced_length_reserves_nothing(ends):
-    channel, far = ends
+def test_an_announced_length_reserves_nothing(setting):
     for length in (SMALL_FRAME_BYTES + 1, 1 << 20, MAX_BYTES):
-        channel.buffer, channel.position = b"", 0
+        channel, far = setting.connect()
         far.send(struct.pack(">i", length) + bytes(8))
-        channel.receive()
-        assert channel.take_frame(MAX_BYTES) is None
-        assert channel.wants_arena_bytes() == 0
+        assert setting.read() == []
+        assert channel.buffered() == 12 and channel.wants_arena_bytes() == 0 and channel.frame_started_ns
 
 
 @pytest.mark.parametrize(("length", "needed"), [(SMALL_FRAME_BYTES + 8, 2049), (1 << 20, 1 << 17), (1 << 23, 1 << 20),
-                                                (MAX_BYTES, ARRIVED_BEFORE_RESERVE_BYTES)])
-def test_the_arena_is_wanted_when_enough_has_arrived(ends, length, needed):
-    channel, _ = ends
-    for have in (needed - 1, needed):
-        channel.buffer, channel.position = struct.pack(">i", length) + bytes(have), 0
-        assert channel.wants_arena_bytes() == (length if have == needed else 0)
+                                                (MAX_BYTES, 1 << 20)])
+def test_the_arena_is_wanted_when_enough_has_arrived(setting, length, needed):
+    channel, far = setting.connect()
+    stream = memoryview(struct.pack(">i", length) + bytes(needed))
+    far.setblocking(False)
+    sent, events = 0, []
+    while sent < len(stream) - 1:
+        try:
+            sent += far.send(stream[sent:-1])
+        except BlockingIOError:
+            pass
+        events += setting.read()
+    while channel.buffered() < len(stream) - 1:
+        events += setting.read()
+    assert events == [] and channel.wants_arena_bytes() == 0
+    far.send(stream[-1:])
+    assert setting.read() == [(EVENT_LARGE, channel, length, 0)] and channel.wants_arena_bytes() == length
 
 
-def test_small_frames_never_want_the_arena(ends):
-    channel, _ = ends
-    channel.buffer = struct.pack(">i", SMALL_FRAME_BYTES) + bytes(SMALL_FRAME_BYTES - 1)
-    assert channel.wants_arena_bytes() == 0
+def test_small_frames_never_want_the_arena(setting):
+    channel, far = setting.connect()
+    far.send(struct.pack(">i", SMALL_FRAME_BYTES) + bytes(SMALL_FRAME_BYTES - 1))
+    assert setting.read() == [] and channel.wants_arena_bytes() == 0
 
 
-def test_a_large_frame_moves_to_the_arena_and_leaves_the_next_one_alone(ends):
-    channel, far = ends
+def test_a_large_frame_moves_to_the_arena_and_leaves_the_next_one_alone(setting):
+    channel, far = setting.connect()
     body = bytes(range(256)) * 1024
     arena = bytearray(len(body))
+    stream = memoryview(struct.pack(">i", len(body)) + body + frame(API, 5, 9))
     far.setblocking(False)
-    stream = memoryview(b"12345678" * 0 + framed(body) + framed(b"the next"))
-    sent = far.send(stream)
-    channel.receive()
-    assert len(channel.buffer) == RECEIVE_BYTES and channel.take_frame(MAX_BYTES) is None
-    assert channel.wants_arena_bytes() == len(body)
+    sent, events = far.send(stream), []
+    while not events:
+        events = setting.read()
+    assert events == [(EVENT_LARGE, channel, len(body), 0)]
     channel.begin_large(4096, memoryview(arena))
     complete = channel.receive_large()
-    while sent < len(stream):
-        sent += far.send(stream[sent:])
+    while sent < len(stream) or not complete:
+        if sent < len(stream):
+            sent += far.send(stream[sent:])
         complete = complete or channel.receive_large()
-    assert complete and arena == body
-    assert channel.end_large() == 4096 and channel.large_view is None
-    channel.receive()
-    assert channel.take_frame(MAX_BYTES) == b"the next"
+    assert complete and arena == body and channel.buffered() == 0 and channel.large
+    assert channel.end_large() == 4096 and channel.large_view is None and not channel.large
+    setting.read()
+    assert setting.claim().correlation_id == 9
 
 
-def test_a_large_frame_takes_turns(ends):
+def test_a_large_frame_takes_turns(setting):
     """One call brings at most 1 MiB, so that other connections have their turn."""
-    channel, far = ends
+    channel, far = setting.connect()
     length = 3 << 20
-    channel.begin_large(0, memoryview(bytearray(length))) if channel.buffer else None
-    channel.buffer = struct.pack(">i", length)
+    far.send(struct.pack(">i", length))
+    setting.read()
     channel.begin_large(0, memoryview(bytearray(length)))
     far.setblocking(False)
     calls, sent, chunk = 0, 0, bytes(1 << 20)
@@ -153,13 +162,10 @@ def test_a_large_frame_takes_turns(ends):
     channel.end_large()
 
 
-def test_send_tells_what_the_kernel_took(ends):
-    channel, far = ends
-    payload = memoryview(bytes(1 << 22))
-    taken = channel.send(payload)
-    assert 0 < taken < len(payload)
-    while channel.send(payload):
-        pass
-    far.close()
-    with pytest.raises(ConnectionLost):
-        channel.send(payload)
+def test_a_frame_is_moved_only_where_it_fits(setting):
+    channel, far = setting.connect()
+    far.send(struct.pack(">i", 1 << 20) + bytes(100))
+    setting.read()
+    with pytest.raises(ValueError):
+        channel.move_to(bytearray(99))
+    assert channel.buffered() == 104

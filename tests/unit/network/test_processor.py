@@ -270,7 +270,7 @@ def test_large_frames_without_room_wait_for_it(make):
 
 def test_the_request_bytes_of_all_processors_are_bounded(make):
     setting = make("queued.max.request.bytes=104857600")
-    setting.processor._reader.queued_bytes_limit = 100
+    setting.processor._turn.queued_bytes_limit = 100
     clients = [setting.connect() for _ in range(3)]
     for n, client in enumerate(clients):
         client.send(frame(API, 5, n, bytes(90)))

@@ -1,0 +1,249 @@
+"""Answers are held only while more come, sent in order, settled exactly once, whatever the socket does."""
+
+import struct
+
+import pytest
+
+from mpbroker._native import EVENT_CLOSE, EVENT_NO_ROOM, EVENT_PARKED, EVENT_STRAY, MAX_HELD_ANSWERS, MAX_HELD_TURNS
+from tests.harness.network_turn import API, TurnSetting
+from tests.harness.raw_client import frame
+
+BODY = b"done"
+ANSWER_BYTES = 12
+
+
+@pytest.fixture
+def make(tmp_path):
+    made = []
+
+    def build(**plan):
+        made.append(TurnSetting(tmp_path, **plan))
+        return made[-1]
+    yield build
+    for each in made:
+        each.close()
+
+
+def _numbers(received):
+    """Correlation ids of answers that arrived."""
+    return [struct.unpack_from(">i", received, at + 4)[0] for at in range(0, len(received), ANSWER_BYTES)]
+
+
+def _hold(setting, channel, far, count):
+    """The first `count` requests of more are answered; their answers are held."""
+    far.send(b"".join(frame(API, 5, n) for n in range(count + 1)))
+    for _ in range(count):
+        assert setting.read() == []
+        setting.answer(setting.claim())
+        assert setting.turn.answer(10) == 1
+    assert channel.out_count == count
+
+
+def test_an_answer_nobody_waits_behind_goes_at_once(make):
+    setting = make()
+    channel, far = setting.connect()
+    far.send(frame(API, 5, 7))
+    setting.read()
+    setting.answer(setting.claim())
+    setting.turn.answer(10)
+    assert _numbers(far.recv(100)) == [7] and setting.finished() == (1, ANSWER_BYTES)
+    assert channel.out_count == 0 and channel.mute_state == 0
+
+
+def test_held_answers_go_together_when_the_processor_sleeps(make):
+    setting = make()
+    channel, far = setting.connect()
+    _hold(setting, channel, far, 3)
+    assert setting.finished() == (0, 0)
+    far.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        far.recv(100)
+    setting.turn.end(True)
+    assert _numbers(far.recv(100)) == [0, 1, 2] and setting.finished() == (3, 3 * ANSWER_BYTES)
+
+
+def test_held_answers_wait_at_most_some_turns(make):
+    setting = make()
+    channel, far = setting.connect()
+    _hold(setting, channel, far, 1)
+    for _ in range(MAX_HELD_TURNS - 1):
+        setting.turn.end(False)
+    assert setting.finished()[0] == 0
+    setting.turn.end(False)
+    assert setting.finished()[0] == 1
+
+
+def test_held_answers_are_at_most_some(make):
+    setting = make()
+    channel, far = setting.connect()
+    _hold(setting, channel, far, MAX_HELD_ANSWERS - 1)
+    setting.read()
+    far.send(frame(API, 5, 100))
+    setting.read()
+    setting.answer(setting.claim())
+    setting.turn.answer(10)
+    assert _numbers(far.recv(1000)) == list(range(MAX_HELD_ANSWERS)) and channel.out_count == 0
+
+
+def test_an_answer_that_need_not_wait_takes_the_held_ones_along(make):
+    setting = make()
+    channel, far = setting.connect()
+    _hold(setting, channel, far, 2)
+    setting.read()
+    setting.answer(setting.claim())
+    setting.turn.answer(10)
+    assert _numbers(far.recv(100)) == [0, 1, 2] and setting.finished()[0] == 3
+    setting.turn.end(True)
+    assert setting.finished()[0] == 3
+
+
+def _drain(setting, far, size):
+    received = b""
+    while len(received) < size:
+        received += far.recv(1 << 20)
+        setting.turn.poll(0, 0, 0, 0)
+    return received
+
+
+def test_what_the_kernel_does_not_take_is_kept_and_the_connection_waits(make):
+    setting = make()
+    channel, far = setting.connect(send_buffer_bytes=4096)
+    _hold(setting, channel, far, 1)
+    setting.read()
+    large = bytes(range(256)) * 4096
+    setting.answer(setting.claim(), large)
+    setting.turn.answer(10)
+    assert setting.finished()[0] == 1 and channel.out_count == 1 and channel.mute_state != 0
+    far.send(frame(API, 5, 9))
+    assert setting.read() == [] and setting.claim() is None, "not read before its answer is gone"
+    received = _drain(setting, far, ANSWER_BYTES + 8 + len(large))
+    assert received[ANSWER_BYTES + 8:] == large and channel.out_count == 0 and setting.finished()[0] == 2
+    setting.read()
+    assert setting.claim().correlation_id == 9
+
+
+def test_an_answer_behind_an_unfinished_send_keeps_the_order(make):
+    """Held answers were sent in part; the answer of the request in flight meanwhile must not overtake them."""
+    setting = make()
+    channel, far = setting.connect(send_buffer_bytes=4096)
+    far.send(b"".join(frame(API, 5, n) for n in range(3)))
+    setting.read()
+    large = bytes(128 - 8)  # lies in its entry, so it may be held; the socket is made full beforehand
+    sent = 0
+    try:
+        while True:
+            sent += channel.socket.send(bytes(1024))
+    except BlockingIOError:
+        pass
+    setting.answer(setting.claim(), large)
+    setting.turn.answer(10)
+    setting.turn.end(True)
+    assert channel.out_count == 1, "the kernel took nothing"
+    setting.read()
+    setting.answer(setting.claim())
+    setting.turn.answer(10)
+    assert channel.out_count == 2 and channel.mute_state != 0
+    received = _drain(setting, far, sent + 128 + ANSWER_BYTES)[sent:]
+    assert struct.unpack_from(">i", received, 4) == (0,) and _numbers(received[128:]) == [1]
+    assert setting.finished() == (2, 128 + ANSWER_BYTES)
+
+
+def test_a_close_sends_what_is_held_and_settles_the_rest_as_aborted(make):
+    setting = make()
+    channel, far = setting.connect()
+    _hold(setting, channel, far, 1)
+    setting.turn.forget(channel)
+    assert _numbers(far.recv(100)) == [0] and setting.finished() == (1, ANSWER_BYTES) and channel.closed
+    other, far = setting.connect(send_buffer_bytes=4096)
+    far.send(frame(API, 5, 1))
+    setting.read()
+    setting.answer(setting.claim(), bytes(1 << 20))
+    setting.turn.answer(10)
+    setting.turn.forget(other)
+    assert setting.finished() == (2, ANSWER_BYTES) and other.out_count == 0
+
+
+def test_a_lost_connection_is_reported_and_its_entry_settled_with_the_close(make):
+    setting = make()
+    channel, far = setting.connect()
+    far.send(frame(API, 5, 1))
+    setting.read()
+    far.close()
+    setting.answer(setting.claim())
+    setting.turn.answer(10)
+    assert [(kind, each) for kind, each, _, _ in setting.turn.events()] == [(EVENT_CLOSE, channel)]
+    setting.turn.forget(channel)
+    assert setting.finished() == (1, 0)
+
+
+def test_a_connection_lost_while_held_answers_are_sent_is_reported(make):
+    setting = make()
+    channel, far = setting.connect()
+    _hold(setting, channel, far, 1)
+    far.close()
+    setting.turn.end(True)
+    assert [(kind, each) for kind, each, _, _ in setting.turn.events()] == [(EVENT_CLOSE, channel)]
+    setting.turn.forget(channel)
+    assert setting.finished() == (1, 0)
+
+
+def test_an_answer_for_a_connection_that_is_gone_is_dropped_and_reported(make):
+    setting = make()
+    channel, far = setting.connect()
+    far.send(frame(API, 5, 1))
+    setting.read()
+    request = setting.claim()
+    setting.turn.forget(channel)
+    setting.answer(request)
+    assert setting.turn.answer(10) == 1
+    assert [event[0] for event in setting.turn.events()] == [EVENT_STRAY] and setting.finished() == (1, 0)
+
+
+def test_a_connection_nobody_keeps_takes_itself_out(make):
+    setting = make()
+    channel, far = setting.connect()
+    far.send(frame(API, 5, 1) + frame(API, 5, 2))
+    setting.read()
+    del channel
+    assert setting.read() == []
+    setting.answer(setting.claim())
+    setting.turn.answer(10)
+    assert [event[0] for event in setting.turn.events()] == [EVENT_STRAY]
+
+
+def test_without_room_the_frame_stays_and_nobody_else_is_read(make):
+    setting = make(entries_per_processor=1)
+    connections = [setting.connect() for _ in range(3)]
+    for n, (_, far) in enumerate(connections):
+        far.send(frame(API, 5, n))
+    (event,) = setting.read()
+    assert event[0] == EVENT_NO_ROOM
+    refused = event[1]
+    before = refused.buffered()
+    setting.answer(setting.claim())
+    setting.turn.answer(10)
+    assert before == refused.buffered() and setting.turn.submit(refused) and refused.buffered() == 0
+
+
+def test_a_full_plane_parks_the_request_that_found_it(make):
+    setting = make(data_requests=1)
+    connections = [setting.connect() for _ in range(3)]
+    for n, (_, far) in enumerate(connections):
+        far.send(frame(API, 5, n))
+    (event,) = setting.read()
+    assert event[0] == EVENT_PARKED and event[2] == setting.port.parked_entry
+    first = setting.claim()
+    assert setting.port.retry(event[2]) == event[2]
+    assert {first.correlation_id, setting.claim().correlation_id} < {0, 1, 2} and setting.claim() is None
+    assert setting.turn.has_work(True), "the third stands in line"
+
+
+def test_whole_turns_without_python_while_all_is_ordinary(make):
+    setting = make()
+    _channel, far = setting.connect()
+    far.send(frame(API, 5, 1))
+    assert not setting.turn.poll(0, 5, 10, 2**62)
+    setting.answer(setting.claim())
+    assert not setting.turn.poll(0, 5, 10, 2**62) and _numbers(far.recv(100)) == [1]
+    far.send(struct.pack(">i", -1))
+    assert setting.turn.poll(0, 5, 10, 2**62) and len(setting.turn.events()) == 1
