@@ -152,7 +152,8 @@ int mpb_partition_publish(struct mpb_log *log, uint32_t ordinal, const struct mp
     next.truncations = mpb_partition_in_force(row)->truncations + 1; /* no cached descriptor of this row stays valid */
     mpb_partition_write_idle(log->core, row, &next);
     mpb_partition_commit(row);
-    mpb_store_release(&row->flags, MPB_PART_EXISTS | MPB_PART_ONLINE);
+    if (!identity->hidden)
+        mpb_store_release(&row->flags, MPB_PART_EXISTS | MPB_PART_ONLINE);
     mpb_partition_unlock(log, ordinal);
     return 0;
 }

@@ -41,6 +41,7 @@ struct mpb_partition_identity {
     uint32_t partition;
     uint32_t log_dir;
     const char *dir; /* "topic-0" */
+    bool hidden;     /* not shown yet: mpb_partition_set_flags does, when its producers are loaded */
 };
 
 /* Gives a row that holds no partition its identity and first state, and shows it. Log recovery calls it for what it

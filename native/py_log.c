@@ -193,12 +193,13 @@ static int read_state(PyObject *dict, struct mpb_partition_copy *out)
 }
 
 static bool parse_identity(PyObject *args, PyObject *kwargs, const char *format, char **names, unsigned int *ordinal,
-                           struct mpb_partition_identity *identity, void *fourth, void *fifth)
+                           struct mpb_partition_identity *identity, void *seventh, void *eighth, void *ninth)
 {
     PyObject *topic_id;
     const uint8_t *unused;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, names, ordinal, &topic_id, &identity->topic_row,
-                                     &identity->partition, &identity->log_dir, &identity->dir, fourth, fifth))
+                                     &identity->partition, &identity->log_dir, &identity->dir, seventh, eighth,
+                                     ninth))
         return false;
     return mpb_py_topic_id(topic_id, identity->topic_id, &unused);
 }
@@ -208,11 +209,11 @@ static PyObject *log_create(PyObject *object, PyObject *args, PyObject *kwargs)
     static char *names[] = {"ordinal", "topic_id", "topic_row", "partition", "log_dir", "dir", "leader_epoch",
                             "now_ms", NULL};
     LogObject *self = (LogObject *)object;
-    struct mpb_partition_identity identity;
+    struct mpb_partition_identity identity = {.hidden = false};
     unsigned int ordinal;
     int leader_epoch;
     long long now_ms;
-    if (!parse_identity(args, kwargs, "IOIIIsiL", names, &ordinal, &identity, &leader_epoch, &now_ms) ||
+    if (!parse_identity(args, kwargs, "IOIIIsiL", names, &ordinal, &identity, &leader_epoch, &now_ms, NULL) ||
         !mpb_py_ordinal(self, ordinal))
         return NULL;
     return PyLong_FromLong(mpb_partition_create(&self->log, ordinal, &identity, leader_epoch, now_ms));
@@ -220,15 +221,18 @@ static PyObject *log_create(PyObject *object, PyObject *args, PyObject *kwargs)
 
 static PyObject *log_publish(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"ordinal", "topic_id", "topic_row", "partition", "log_dir", "dir", "state", NULL};
+    static char *names[] = {"ordinal", "topic_id", "topic_row", "partition", "log_dir", "dir", "state", "hidden",
+                            NULL};
     LogObject *self = (LogObject *)object;
-    struct mpb_partition_identity identity;
+    struct mpb_partition_identity identity = {.hidden = false};
     struct mpb_partition_copy state;
     unsigned int ordinal;
     PyObject *dict;
-    if (!parse_identity(args, kwargs, "IOIIIsO!", names, &ordinal, &identity, &PyDict_Type, &dict) ||
+    int hidden = 0;
+    if (!parse_identity(args, kwargs, "IOIIIsO!|p", names, &ordinal, &identity, &PyDict_Type, &dict, &hidden) ||
         !mpb_py_ordinal(self, ordinal) || read_state(dict, &state) < 0)
         return NULL;
+    identity.hidden = hidden != 0;
     return PyLong_FromLong(mpb_partition_publish(&self->log, ordinal, &identity, &state));
 }
 
@@ -271,8 +275,9 @@ static PyMethodDef log_methods[] = {
      "create(ordinal, topic_id, topic_row, partition, log_dir, dir, leader_epoch, now_ms) -> error\n\n"
      "Makes the directory and an empty segment at offset 0, then publishes the partition."},
     {"publish", (PyCFunction)(void *)log_publish, METH_VARARGS | METH_KEYWORDS,
-     "publish(ordinal, topic_id, topic_row, partition, log_dir, dir, state) -> error\n\n"
-     "Shows a partition whose files exist; state has PartitionState's names, missing ones mean empty."},
+     "publish(ordinal, topic_id, topic_row, partition, log_dir, dir, state, hidden=False) -> error\n\n"
+     "Shows a partition whose files exist; state has PartitionState's names, missing ones mean empty. If hidden, the\n"
+     "row counts as free until set_flags(ordinal, EXISTS | ONLINE, 0)."},
     {"set_flags", log_set_flags, METH_VARARGS, "set_flags(ordinal, set, clear) -> error; enum mpb_partition_flags"},
     {"set_high_watermark", log_set_high_watermark, METH_VARARGS, "set_high_watermark(ordinal, offset) -> error"},
     {"set_log_start", log_set_log_start, METH_VARARGS,

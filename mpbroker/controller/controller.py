@@ -153,7 +153,8 @@ def build_controller(ctx: ProcessContext) -> Controller:
         waiting=lambda begins: row.set_wait(WaitName.METASTORE if begins else WaitName.NONE))
     log = open_log(ctx)
     log.repair_slot(ctx.slot)  # a predecessor may have died with a partition's lock
-    logs = PartitionLogs(log, data_dir, LogLoader(log, data_dir, ctx.log, clock), clock.wall_ms, ctx.core.crash_point)
+    loader = LogLoader(log, data_dir, ctx.log, clock, ctx.core.crash_point)
+    logs = PartitionLogs(log, data_dir, loader, clock.wall_ms, ctx.core.crash_point)
     return Controller(core=ctx.core, config=ctx.config, store=store, logs=logs, now_ms=clock.wall_ms,
                       new_id=new_topic_id, log=ctx.log, count=row.count, crash_point=ctx.core.crash_point)
 

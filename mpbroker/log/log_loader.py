@@ -7,7 +7,7 @@ partition offline, and the broker starts without it.
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from mpbroker._native import Log
@@ -20,7 +20,7 @@ from mpbroker.log.partition_directory import EPOCH_FILE, METADATA_FILE
 from mpbroker.log.recent_producers import producer_rows, recent_batches
 
 PROGRESS_S: Final = 5.0
-ONLINE: Final = 2  # enum mpb_partition_flags
+EXISTS, ONLINE = 1, 2  # enum mpb_partition_flags
 _MOST_EPOCH_BYTES: Final = 1 << 20
 
 
@@ -43,7 +43,9 @@ class LogLoader:
     `clean`: whether the broker that last wrote here stopped cleanly. OSError: the data directory cannot be used at all.
     """
 
-    def __init__(self, log: Log, data_dir: str, events: Any, clock: Any) -> None:
+    def __init__(self, log: Log, data_dir: str, events: Any, clock: Any,
+                 crash_point: Callable[[str], None] = lambda name: None) -> None:
+        self._crash_point = crash_point
         self._log = log
         self._data_dir = data_dir
         self._events = events
@@ -76,7 +78,7 @@ class LogLoader:
         except OSError as error:
             self._events.error("partition_offline", partition=partition.dir, error=error)
             self._publish(partition, {})
-            self._check(partition, self._log.set_flags(partition.ordinal, 0, ONLINE))
+            self._check(partition, self._log.set_flags(partition.ordinal, EXISTS, 0))
             return False
         for sentence in recovered.cut:
             self._events.warning("log_cut", partition=partition.dir, what=sentence)
@@ -84,6 +86,8 @@ class LogLoader:
         self._check(partition, self._log.set_flushed(partition.ordinal, self._flushed(partition, directory, recovered)))
         if self._log.load_producers(partition.ordinal, rows):
             self._events.warning("producers_forgotten", partition=partition.dir, why="the table of producers is full")
+        self._crash_point("loader.hidden")
+        self._check(partition, self._log.set_flags(partition.ordinal, EXISTS | ONLINE, 0))
         return True
 
     def _recovery(self, partition: Loadable, directory: str) -> LogRecovery:
@@ -117,9 +121,10 @@ class LogLoader:
         }
 
     def _publish(self, partition: Loadable, state: dict[str, int]) -> None:
+        """The row stays free in the eyes of a successor until its producers are there: else they would never be."""
         self._check(partition, self._log.publish(
             ordinal=partition.ordinal, topic_id=partition.topic_id, topic_row=partition.topic_row,
-            partition=partition.partition, log_dir=partition.log_dir, dir=partition.dir, state=state))
+            partition=partition.partition, log_dir=partition.log_dir, dir=partition.dir, state=state, hidden=True))
 
     def _check(self, partition: Loadable, error: int) -> None:
         if error:

@@ -10,8 +10,9 @@ from mpbroker.log import log_loader
 from mpbroker.log.checkpoint_file import LOG_START, RECOVERY_POINT, write_checkpoint
 from mpbroker.log.clean_shutdown import MARKER
 from mpbroker.log.log_keeper import LogKeeper
-from mpbroker.log.log_loader import latest_epoch
+from mpbroker.log.log_loader import LogLoader, latest_epoch
 from mpbroker.log.log_recovery import LogRecovery
+from tests.unit.log.log_world import LoadedPartition
 
 ONLINE = 2
 COMPARED = ("log_start", "leo", "hw", "lso", "active_base", "position", "index_bytes", "time_index_bytes",
@@ -201,3 +202,21 @@ def test_a_torn_batch_at_the_end_is_cut(world):
     world.reboot()
     assert compared(world, partition) == before
     assert len(world.events.named("log_cut")) == 1
+
+
+def test_a_row_is_shown_only_when_its_producers_are_loaded(world):
+    """A controller killed in between leaves the row free, so that its successor loads the partition again."""
+    partition = filled(world)
+    world.close()
+    world.boot()
+    seen = []
+
+    def crash_point(name):
+        seen.append((name, world.state(partition).flags, len(world.log.producers(partition.ordinal)[1]) > 0))
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        LogLoader(world.log, str(world.path), world.events, world.clock, crash_point)([LoadedPartition(*partition)])
+    assert seen == [("loader.hidden", 0, True)]
+    LogLoader(world.log, str(world.path), world.events, world.clock)([LoadedPartition(*partition)])
+    assert world.append(partition, producer_id=7, producer_epoch=0, base_sequence=29).duplicate
