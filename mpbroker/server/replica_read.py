@@ -103,15 +103,16 @@ def _read(context, topic, asked, message: FetchRequest, bound: int, limit_bytes:
 
 
 def _refusal(asked, message: FetchRequest, plan) -> int:
-    code = check_leader_epoch(asked.current_leader_epoch, plan.leader_epoch)
+    asked_epoch = max(asked.current_leader_epoch, -1)  # Fetch takes every negative epoch for −1, ListOffsets does not
+    code = check_leader_epoch(asked_epoch, plan.leader_epoch)
     if code == ErrorCode.NONE and message.replica_id >= 0:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER  # no broker but this one holds a replica
     return code
 
 
 def check_leader_epoch(asked_epoch: int, leader_epoch: int) -> int:
-    """KIP-320: negative is "do not check"; an older epoch is fenced, a newer one not known yet."""
-    if asked_epoch < 0 or asked_epoch == leader_epoch:
+    """KIP-320: −1 is "do not check"; an older epoch is fenced, a newer one not known yet."""
+    if asked_epoch == -1 or asked_epoch == leader_epoch:
         return ErrorCode.NONE
     return ErrorCode.FENCED_LEADER_EPOCH if asked_epoch < leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
 

@@ -77,7 +77,7 @@ def test_a_leader_epoch_of_another_time_is_fenced_or_unknown(peer, topic):
         request = fetch_request(topic, {0: 0})
         request.topics[0].partitions[0].current_leader_epoch = epoch
         return peer.ask(request, 11).responses[0].partitions[0].error_code
-    assert asked(-1) == asked(0) == 0
+    assert asked(-1) == asked(0) == asked(-7) == 0
     assert asked(5) == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
@@ -218,4 +218,7 @@ def test_offsets_by_time_are_exact(peer, topic):
     assert [(each.offset, each.timestamp) for each in found] == [(0, 1000), (0, 1000), (1, 1001), (2, 1002)]
     nothing = list_offset(peer, topic, 1003)
     assert (nothing.error_code, nothing.offset, nothing.timestamp) == (0, -1, -1)
+    asked = ListOffsetsPartition(partition_index=0, timestamp=-1, current_leader_epoch=-7)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[asked])])
+    assert peer.ask(request, 5).topics[0].partitions[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert list_offset(peer, topic, -2).offset == 0 and list_offset(peer, topic, -1).offset == 4
