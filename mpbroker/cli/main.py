@@ -50,7 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         code = _dispatch(words)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # started with stdout closed
+            sys.stdout.flush()
         return code
     except MpbrokerError as error:
         return _complain(str(error), error.exit_code)

@@ -21,6 +21,7 @@ from mpbroker.shm.layout import MemoryPlan
 from mpbroker.shm.process_table import NEVER_DIED, BrokerState, ProcessRow
 
 SHM_DIR = "/dev/shm"
+CRASH_VARIABLE = "MPBROKER_CRASH"
 
 
 def name_prefix(data_dir: str) -> str:
@@ -91,6 +92,15 @@ class SharedMemory:
         for digest, when_ms in killers:
             self.core.add_killer(digest, when_ms)
 
+    def arm_crash_points(self, points: str) -> None:
+        """`name[:nth],…`: the process that passes point `name` for the nth time kills itself, once; a reset disarms all.
+        ConfigError for a text that is none, and where crash points are not compiled in."""
+        try:
+            self.core.arm(points)
+        except ValueError as error:
+            _, _, reason = str(error).rpartition(f"{points!r}: ")
+            raise ConfigError(CRASH_VARIABLE, points, reason.removeprefix("allowed is ")) from None
+
     def close(self) -> None:
         """Unlink the page; the memory itself goes with its last process."""
         unlink_names([self.name])
@@ -141,7 +151,11 @@ def _create_arena(plan: MemoryPlan) -> mmap.mmap:
 def _reserve(name: str, size: int) -> int:
     """Create named memory with all its pages promised; returns the descriptor."""
     unlink_names([name])
-    segment = posix_ipc.SharedMemory(name, posix_ipc.O_CREX, mode=0o600)
+    try:
+        segment = posix_ipc.SharedMemory(name, posix_ipc.O_CREX, mode=0o600)
+    except (OSError, posix_ipc.Error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(SHM_DIR, name, f"a directory in which shared memory can be created ({reason})") from None
     try:
         os.posix_fallocate(segment.fd, 0, size)
     except OSError as error:

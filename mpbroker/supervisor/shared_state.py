@@ -37,10 +37,22 @@ class SharedState:
         self._config_fd = os.memfd_create("mpbroker-config", os.MFD_CLOEXEC)
         self._handovers = {plan.index: handover_pair() for plan in self._processors}
         self._memory = segment.create(memory_plan(config, plans), config.data_dir, self.boot_id, self._eventfds)
+        self._arm_crash_points()
         self._lanes = self._create_lanes(config)
         self._rows = {slot: self._memory.row(slot) for slot in (SUPERVISOR_SLOT, *(plan.slot for plan in plans))}
         self._rows[SUPERVISOR_SLOT].begin(os.getpid(), 0, 0, NO_LISTENER)
         self._rows[SUPERVISOR_SLOT].set_state(ProcessState.RUNNING)
+
+    def _arm_crash_points(self) -> None:
+        """Those of the environment, for tests and for whoever wants to see a repair; they need a build that has them."""
+        points = os.environ.get(segment.CRASH_VARIABLE)
+        if not points:
+            return
+        try:
+            self._memory.arm_crash_points(points)
+        except BaseException:
+            self._memory.close()
+            raise
 
     def _create_lanes(self, config: BrokerConfig) -> tuple[str, ...]:
         """One trace lane per processor; none when tracing is off."""
