@@ -23,6 +23,7 @@ from mpbroker.record.batch_builder import encode_batch
 from mpbroker.shm import layout
 from mpbroker.shm.clock import SystemClock
 from mpbroker.shm.layout import SLOT_HANDLERS, SLOT_LOG_KEEPER
+from mpbroker.shm.parent_death import set_parent_death_signal
 from mpbroker.shm.process_context import ProcessContext
 from mpbroker.shm.process_table import NO_LISTENER, ProcessRow
 from mpbroker.shm.topic_table import TopicFlags, journal_append, rows_raise, topic_write
@@ -124,6 +125,7 @@ def run_keeper(arguments: list[str]) -> None:
     from mpbroker.log.log_keeper import main
     from mpbroker.metrics.event_log import EventLog
 
+    set_parent_death_signal(signal.SIGKILL)
     *fds, notice = map(int, arguments[:4])
     core = _native.Core(*(mmap.mmap(descriptor, 0) for descriptor in fds))
     overrides = [f"log.dirs={arguments[4]}", *arguments[6:]]
