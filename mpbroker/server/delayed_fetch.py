@@ -1,7 +1,7 @@
 """DelayedFetch: a long poll that waits for bytes. Lives in the handler that claimed the request.
 
 It completes when enough bytes are there, when any partition answers with an error, when the log rolled or was cut
-under a fetch offset, or at its deadline; then everything is planned and read anew.
+under a fetch offset, when the broker is about to stop, or at its deadline; then everything is planned and read anew.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class DelayedFetch(DelayedOperation):
     def try_complete(self) -> bool:
         self.context.metadata.refresh()
         plan = plan_fetch(self.context, self.message)
-        if plan.has_error or plan.total_bytes >= max(self.message.min_bytes, 0):
+        if plan.has_error or plan.total_bytes >= max(self.message.min_bytes, 0) or self.context.is_ending():
             self.plan = plan
             return True
         return False

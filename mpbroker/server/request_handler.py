@@ -17,7 +17,7 @@ from mpbroker.server.server_context import ServerContext
 from mpbroker.shm.clock import SystemClock
 from mpbroker.shm.layout import SLOT_LOG_KEEPER
 from mpbroker.shm.process_context import ProcessContext
-from mpbroker.shm.process_table import ProcessState
+from mpbroker.shm.process_table import BrokerState, ProcessState
 
 POLL_MS = 300  # Kafka's handler poll: a safety net, every event rings a bell
 IDLE_EVERY_MS = 1000
@@ -108,7 +108,9 @@ def build_context(ctx: ProcessContext) -> ServerContext:
     port, clock = open_handler_port(ctx), SystemClock()
     log_manager = LogManager(open_log(ctx), clock, ctx.config.mpbroker_log_flush == "commit",
                              lambda: ctx.core.ring_service(SLOT_LOG_KEEPER))
-    return ServerContext(
+    context = ServerContext(
         config=ctx.config, port=port, log_manager=log_manager, metadata=metadata,
         commands=ControllerCommands(port, metadata), listeners=ctx.listeners, clock=clock, log=ctx.log,
         row=ctx.process_row, apis=API_TABLE, cluster_id=ctx.cluster_id)
+    context.is_ending = lambda: ctx.core.state == BrokerState.DRAINING
+    return context

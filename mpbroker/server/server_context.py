@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from mpbroker.protocol.headers import encode_response_frame
 from mpbroker.purgatory.delayed_operation import DelayedOperation, DelayedOperationPurgatory
 from mpbroker.server.auto_creation import AutoCreation
@@ -34,6 +36,7 @@ class ServerContext:
         self.cluster_id = cluster_id
         self.node_id = config.node_id
         self.client_id = ""
+        self.is_ending: Callable[[], bool] = lambda: False  # the broker is about to stop: long polls end now
         self.producer_ids = ProducerIds()
         self.auto_creation = AutoCreation(commands)
         self.plain_produce = PlainProduce(self)

@@ -127,8 +127,10 @@ class SharedState:
     # ---- the broker
 
     def set_state(self, state: BrokerState) -> None:
-        """State of the whole broker."""
+        """State of the whole broker. Everybody is rung when it is about to stop, for long polls end then."""
         self._memory.set_state(state)
+        if state is BrokerState.DRAINING:
+            self._memory.core.ring_everybody()
 
     def heartbeat(self, waiting: bool) -> None:
         """The supervisor is alive."""

@@ -12,6 +12,7 @@ import pytest
 
 from tests.harness.broker import SHM, Broker, wait_until
 from tests.harness.raw_client import RawConnection, api_versions, frame
+from tests.harness.raw_records import create_by_metadata, fetch_request
 
 ROLES = [("acceptor", 0), ("processor", 0), ("handler", 1), ("controller", 0), ("log-keeper", 0), ("tracer", 0)]
 
@@ -190,6 +191,18 @@ def test_sigterm_ends_everything_cleanly_within_five_seconds(tmp_path):
         assert time.monotonic() - began < 5
         assert connection.is_closed()
     assert not (broker.data_dir / ".mpbroker-status.json").exists()
+
+
+def test_a_long_poll_is_answered_when_the_broker_stops(tmp_path):
+    broker = Broker(tmp_path).start()
+    create_by_metadata("127.0.0.1", broker.port(), "polled")
+    with RawConnection(broker.port()) as connection:
+        connection.send(fetch_request(9, "polled", 0, 0, max_wait_ms=60_000))
+        wait_until(lambda: broker.status()["counters"]["requests_parked"] == 1, "the fetch to wait")
+        broker.process.terminate()
+        assert connection.receive()[0] == 9 and connection.is_closed()
+    assert broker.process.wait(5) == 0
+    broker.stop()
 
 
 def test_mpbroker_stop(tmp_path):
