@@ -30,11 +30,16 @@ static void set_full(struct drama *d)
         ask(d, (int)id % 2, MPB_PLANE_DATA, id, 100);
 }
 
-static void set_parked_submission(struct drama *d)
+static void set_waiting_for_room(struct drama *d)
 {
     set_full(d);
     HOLD(d, submit(&d->p[0], MPB_PLANE_DATA, 2, 2000) == MPB_PLANE_FULL);
     d->submitted[2] = 1;
+}
+
+static void set_parked_submission(struct drama *d)
+{
+    set_waiting_for_room(d);
     execute(d, &d->h[1], mpb_handler_take(&d->h[1], false));
 }
 
@@ -203,7 +208,7 @@ static const struct scene scenes[] = {
     {"submit when full", PROCESSOR, 0, set_full, do_submit_full},
     {"retry", PROCESSOR, 0, set_parked_submission, do_retry},
     {"take", HANDLER, 0, set_three, do_take_0},
-    {"take requeued space", HANDLER, 0, set_parked_submission, do_take_0},
+    {"take and make room", HANDLER, 0, set_waiting_for_room, do_take_0},
     {"answer inline", HANDLER, 0, set_claimed_inline, do_execute},
     {"answer with cells", HANDLER, 0, set_claimed_cells, do_execute},
     {"answer in an extent", HANDLER, 0, set_claimed_extent, do_execute},
