@@ -33,7 +33,9 @@ static void take_in_hand(struct mpb_handler *h, uint32_t index)
     mpb_store_release(&h->core->doorbells->in_hand[h->index], index + 1);
     mpb_store_relaxed(&row->request, (uint64_t)(index + 1) << 32 | (uint64_t)(uint16_t)entry->api_key << 16 |
                                          (uint16_t)entry->api_version);
-    mpb_store_relaxed(&row->request_since_ns, mpb_trace_clock_ns());
+    h->taken_ns = mpb_trace_clock_ns();
+    mpb_store_relaxed(&row->request_since_ns, h->taken_ns);
+    mpb_store_relaxed(&row->heartbeat_ns, h->taken_ns);
 }
 
 static void put_down(struct mpb_handler *h, uint32_t index)
@@ -69,6 +71,34 @@ int64_t mpb_handler_take(struct mpb_handler *h, bool control_only)
     if (mpb_load_acquire(&h->core->doorbells->poke[h->index]) != 0)
         return MPB_TAKE_POKED;
     return control_only || h->reserved ? MPB_TAKE_NOTHING : take_plane(h, MPB_PLANE_DATA);
+}
+
+static void ring_processors(struct mpb_handler *h)
+{
+    for (; h->unrung != 0; h->unrung &= h->unrung - 1)
+        mpb_ring_processor(h->core, (uint32_t)__builtin_ctz(h->unrung), h->slot);
+    h->unrung_answers = 0;
+}
+
+int64_t mpb_handler_serve(struct mpb_handler *h, bool control_only, uint64_t until_ns)
+{
+    int64_t index;
+    for (;;) {
+        index = mpb_handler_take(h, control_only);
+        if (index < 0 || h->serve == NULL)
+            break;
+        h->serving = true;
+        bool done = h->serve(h->serve_path, (uint32_t)index);
+        h->serving = false;
+        if (!done)
+            break;
+        if (h->taken_ns >= until_ns) {
+            index = MPB_TAKE_ENOUGH;
+            break;
+        }
+    }
+    ring_processors(h);
+    return index;
 }
 
 void mpb_handler_pass_on(struct mpb_handler *h)
@@ -141,7 +171,13 @@ static void finish(struct mpb_handler *h, uint32_t index)
     mpb_ring_push_sure(&ring, mpb_hint(index, generation));
     MPB_CRASH(h->core, "handler.hinted");
     put_down(h, index);
-    mpb_ring_processor(h->core, processor, h->slot);
+    if (!h->serving) {
+        mpb_ring_processor(h->core, processor, h->slot);
+        return;
+    }
+    h->unrung |= 1u << processor;
+    if (++h->unrung_answers >= MPB_UNRUNG_ANSWERS)
+        ring_processors(h);
 }
 
 void mpb_answer_nothing(struct mpb_handler *h, uint32_t index, uint32_t kind)

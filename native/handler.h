@@ -13,9 +13,18 @@ struct mpb_handler { /* private */
     bool reserved;          /* takes control requests only */
     struct mpb_extents extents;
     uint64_t awake_since_ns;
+    uint64_t taken_ns;      /* when the last request was taken */
+    /* Serves a request that needs nothing of Python (true), or leaves it untouched; NULL: there is no such path. */
+    bool (*serve)(void *path, uint32_t entry);
+    void *serve_path;
+    bool serving;           /* in there: processors are rung for some answers together */
+    uint32_t unrung;        /* processors with answers they were not rung for, one bit each */
+    uint32_t unrung_answers;
 };
 
-enum { MPB_TAKE_NOTHING = -1, MPB_TAKE_POKED = -2 };
+#define MPB_UNRUNG_ANSWERS 4u
+
+enum { MPB_TAKE_NOTHING = -1, MPB_TAKE_POKED = -2, MPB_TAKE_ENOUGH = -3 };
 enum mpb_slept { MPB_SLEPT_WORK = 0, MPB_SLEPT_TIMEOUT = 1, MPB_SLEPT_SIGNAL = 2 };
 
 int mpb_handler_open(struct mpb_handler *h, struct mpb_core *core, uint32_t index);
@@ -24,6 +33,8 @@ void mpb_handler_close(struct mpb_handler *h);
 /* Takes a request without waiting: control first; then MPB_TAKE_POKED if this handler was poked; then data, unless
  * control_only. */
 int64_t mpb_handler_take(struct mpb_handler *h, bool control_only);
+/* The same, but serves what it can by itself (`serve`) until something else comes, or MPB_TAKE_ENOUGH after `until_ns`. */
+int64_t mpb_handler_serve(struct mpb_handler *h, bool control_only, uint64_t until_ns);
 /* Sleeps until there may be something to take. */
 enum mpb_slept mpb_handler_wait(struct mpb_handler *h, bool control_only, int64_t timeout_ns);
 /* When leaving without having taken data although there is some: wakes another handler for it. */

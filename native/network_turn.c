@@ -391,6 +391,7 @@ void mpb_turn_sleep(struct mpb_turn *turn, int timeout_ms)
 
 void mpb_turn_run(struct mpb_turn *turn, uint32_t turns, uint64_t until_ns, uint32_t answers)
 {
+    uint32_t unrung_turns = 0;
     mpb_atomic64 *heartbeat = &turn->port->core->processes[turn->port->slot].heartbeat_ns;
     while (turns-- > 0 && turn->event_count == 0) {
         uint32_t answered = mpb_turn_answer(turn, answers);
@@ -401,7 +402,11 @@ void mpb_turn_run(struct mpb_turn *turn, uint32_t turns, uint64_t until_ns, uint
         mpb_store_relaxed(heartbeat, now_ns);
         bool busy = answered > 0 || turn->scheduled.count > 0;
         mpb_turn_end(turn, !busy);
-        mpb_processor_ring(turn->port);
+        if (!busy || ++unrung_turns >= MPB_UNRUNG_TURNS || turn->port->unrung[MPB_PLANE_CONTROL] > 0 ||
+            turn->port->unrung[MPB_PLANE_DATA] >= MPB_UNRUNG_REQUESTS) {
+            mpb_processor_ring(turn->port);
+            unrung_turns = 0;
+        }
         if (turn->event_count > 0 || !busy || now_ns >= until_ns)
             return;
         mpb_turn_poll(turn, 0);

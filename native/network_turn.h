@@ -17,6 +17,9 @@
 #define MPB_API_KEYS 128
 #define MPB_API_VERSIONS_KEY 18
 #define MPB_MAX_POLLED 256
+/* Waking a handler costs as much as a request: a busy processor wakes for some requests together, or after some turns. */
+#define MPB_UNRUNG_REQUESTS 4u
+#define MPB_UNRUNG_TURNS 3u
 
 enum mpb_event_kind {
     MPB_EVENT_CLOSE = 0,        /* the connection is gone, or everything it shall get is sent */

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "arena.h"
 #include "crc32c.h"
@@ -294,4 +295,18 @@ enum mpb_plain_result mpb_produce_plain(struct mpb_produce_path *path, uint32_t 
     *frame_length = write_response(&plain, entry->correlation_id, frame);
     bool sent = mpb_answer_bytes(path->handler, index, MPB_ANSWER_INLINE, frame, *frame_length);
     return sent ? MPB_PLAIN_ANSWERED : MPB_PLAIN_NO_ROOM;
+}
+
+bool mpb_produce_serve(void *opaque, uint32_t index)
+{
+    struct mpb_produce_path *path = opaque;
+    uint32_t errors;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    int64_t now_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    enum mpb_plain_result result = mpb_produce_plain(path, index, now_ms, path->frame, &path->frame_length, &errors);
+    if (errors != 0)
+        mpb_count(path->handler->core, path->handler->slot, path->errors_counter, errors);
+    path->frame_entry = result == MPB_PLAIN_NO_ROOM ? index : UINT32_MAX;
+    return result == MPB_PLAIN_ANSWERED;
 }

@@ -11,6 +11,7 @@
 #define MPB_PLAIN_TOPICS 1024  /* kept; a power of two */
 #define MPB_PLAIN_PARTITIONS 32 /* of one request */
 #define MPB_PLAIN_TOPIC_PARTITIONS 1024
+#define MPB_PLAIN_FRAME_BYTES 10240
 
 struct mpb_plain_topic {
     uint8_t id[16];
@@ -29,6 +30,10 @@ struct mpb_produce_path {
     uint64_t generation; /* of the metadata the topics were taken from */
     uint32_t topic_count;
     struct mpb_plain_topic *topics[MPB_PLAIN_TOPICS]; /* by hash, open addressing */
+    uint32_t errors_counter; /* counts partitions in error, when the handler serves by itself */
+    uint32_t frame_entry;    /* served by itself, but its answer in `frame` found no memory; all ones: none */
+    uint32_t frame_length;
+    uint8_t frame[MPB_PLAIN_FRAME_BYTES];
 };
 
 void mpb_produce_path_clear(struct mpb_produce_path *path);
@@ -43,9 +48,10 @@ enum mpb_plain_result {
     MPB_PLAIN_NO_ROOM = 2   /* done; the answer in `frame` waits for memory */
 };
 
-#define MPB_PLAIN_FRAME_BYTES 10240
 enum mpb_plain_result mpb_produce_plain(struct mpb_produce_path *path, uint32_t entry, int64_t now_ms,
                                         uint8_t frame[MPB_PLAIN_FRAME_BYTES], uint32_t *frame_length,
                                         uint32_t *errors);
+/* The same as `serve` of a handler, with the time of the wall clock; false also when the answer waits in `frame`. */
+bool mpb_produce_serve(void *path, uint32_t entry);
 
 #endif

@@ -260,6 +260,8 @@ static PyObject *new_request(HandlerObject *self, int64_t index)
     return (PyObject *)request;
 }
 
+#define SLICE_NS 5000000ll /* so long requests are served without the interpreter */
+
 static PyObject *handler_claim(PyObject *object, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"wait_ms", "control_only", NULL};
@@ -272,14 +274,19 @@ static PyObject *handler_claim(PyObject *object, PyObject *args, PyObject *kwarg
     uint64_t begin = mpb_trace_clock_ns(), now = begin;
     mpb_store_relaxed(&port->core->processes[port->slot].heartbeat_ns, begin);
     for (;;) {
-        int64_t index = mpb_handler_take(port, control_only);
+        int64_t left = wait_ms < 0 ? SLICE_NS : (int64_t)(wait_ms * 1e6) - (int64_t)(now - begin);
+        int64_t index = mpb_handler_serve(port, control_only, now + (uint64_t)(left < 0 ? 0 : left > SLICE_NS ? SLICE_NS : left));
         if (index >= 0)
             return new_request(SELF(object), index);
-        int64_t left = wait_ms < 0 ? -1 : (int64_t)(wait_ms * 1e6) - (int64_t)(now - begin);
+        if (index == MPB_TAKE_ENOUGH) {
+            if (PyErr_CheckSignals() < 0)
+                return NULL;
+            Py_RETURN_NONE; /* the caller looks after its own affairs and is back at once */
+        }
         if (index == MPB_TAKE_POKED || slept != MPB_SLEPT_WORK || (wait_ms >= 0 && left <= 0))
             break;
         Py_BEGIN_ALLOW_THREADS
-        slept = mpb_handler_wait(port, control_only, left);
+        slept = mpb_handler_wait(port, control_only, wait_ms < 0 ? -1 : left);
         Py_END_ALLOW_THREADS
         now = mpb_trace_clock_ns();
     }

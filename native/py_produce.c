@@ -28,6 +28,7 @@ static PyObject *plain_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->path.handler = handler;
     self->path.log = opened;
     self->path.generation = UINT64_MAX; /* no topic is known */
+    self->path.frame_entry = UINT32_MAX;
     return (PyObject *)self;
 }
 
@@ -35,6 +36,8 @@ static void plain_dealloc(PyObject *object)
 {
     PyTypeObject *type = Py_TYPE(object);
     mpb_produce_path_clear(PATH(object));
+    if (PATH(object)->handler != NULL && PATH(object)->handler->serve_path == PATH(object))
+        PATH(object)->handler->serve = NULL;
     Py_XDECREF(((PlainProduceObject *)object)->port);
     Py_XDECREF(((PlainProduceObject *)object)->log);
     type->tp_free(object);
@@ -104,6 +107,10 @@ static PyObject *plain_run(PyObject *object, PyObject *const *args, Py_ssize_t c
         PyErr_SetString(PyExc_ValueError, "the request is another handler's");
         return NULL;
     }
+    if (entry == PATH(object)->frame_entry) {
+        PATH(object)->frame_entry = UINT32_MAX;
+        return PyBytes_FromStringAndSize((const char *)PATH(object)->frame, PATH(object)->frame_length);
+    }
     switch (mpb_produce_plain(PATH(object), entry, now_ms, frame, &length, &errors)) {
     case MPB_PLAIN_ANSWERED:
         return PyLong_FromUnsignedLong(errors);
@@ -114,7 +121,23 @@ static PyObject *plain_run(PyObject *object, PyObject *const *args, Py_ssize_t c
     }
 }
 
+static PyObject *plain_serve(PyObject *object, PyObject *arg)
+{
+    unsigned long counter = PyLong_AsUnsignedLong(arg);
+    if (PyErr_Occurred())
+        return NULL;
+    if (counter >= MPB_MAX_COUNTERS)
+        return PyErr_Format(PyExc_ValueError, "no counter %lu", counter);
+    PATH(object)->errors_counter = (uint32_t)counter;
+    PATH(object)->handler->serve_path = PATH(object);
+    PATH(object)->handler->serve = mpb_produce_serve;
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef plain_methods[] = {
+    {"serve", plain_serve, METH_O,
+     "serve(counter): from now on claim() of the port serves plain requests by itself and returns the others; counts\n"
+     "partitions in error"},
     {"reset", plain_reset, METH_O, "reset(generation): forgets every topic; the next ones are of this generation"},
     {"add", plain_add, METH_VARARGS,
      "add(name, topic id, [partition row, ...], LogOptions) -> False: not a topic for this path, or no room"},

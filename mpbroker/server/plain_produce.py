@@ -7,6 +7,8 @@ it once; any change of metadata makes it forget all of them.
 
 from __future__ import annotations
 
+from mpbroker.shm.counters import Counter
+
 
 class PlainProduce:
     """Teaches and runs the native path. Nothing is kept that another process would miss."""
@@ -19,6 +21,10 @@ class PlainProduce:
         self._known: set[str] = set()
         self._wall_ms = context.clock.wall_ms
         self._run = self._native.run
+
+    def serve(self) -> None:
+        """Lets the port serve plain requests inside `claim`, by the clock of the system: for a real handler process."""
+        self._native.serve(Counter.PRODUCE_PARTITION_ERRORS)
 
     def run(self, request) -> bool:
         """Serves the request if it is plain; False: nothing was done, dispatch it."""

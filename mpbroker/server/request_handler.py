@@ -93,6 +93,7 @@ def main(ctx: ProcessContext) -> None:
     handler = RequestHandler(build_context(ctx), ctx.index < ctx.config.reserved_handlers)
     handler.context.log_manager.recover_slot(ctx.slot)
     handler.port.recover()
+    handler.context.plain_produce.serve()
     ctx.running()
     while not ctx.stop_requested():
         if not handler.do_work():

@@ -4,6 +4,7 @@ import pytest
 
 from mpbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from mpbroker.record.batch_builder import encode_batch
+from mpbroker.shm.counters import Counter
 from tests.harness.in_process_broker import InProcessBroker
 
 
@@ -119,3 +120,22 @@ def test_truncated_and_garbled_frames_never_crash_it(pair):
             native.step()
             native.collect()
     assert native.call(request((0, batch(b"after"))), 7).responses[0].partition_responses[0].error_code == 0
+
+
+def test_a_claim_serves_plain_requests_by_itself_and_returns_the_others(pair):
+    native, path, _ = pair
+    handler, serving = native.handler, native.handler.context.plain_produce
+    serving.serve()
+    messages = [request((0, batch(b"a"))), request((1, batch(b"b")), acks=0), request((0, batch(b"c")), topic="unknown"),
+                request((0, batch(b"q")[:-1] + b"?"))]
+    for message in messages:
+        native.send(message, 7, "test")
+    left = handler.port.claim(0)
+    while left is None:
+        left = handler.port.claim(0)
+    assert bytes(left.payload).endswith(messages[2].topic_data[0].partition_data[0].records)
+    assert len(native.collect()) == 2 and path.served == 0
+    while handler.port.claim(0) is None and not (answers := native.collect()):
+        pass
+    assert len(answers) == 1
+    assert native.handler.context.row.counter(Counter.PRODUCE_PARTITION_ERRORS) == 1
