@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import select
 import sys
 
 from mpbroker.client.consumer import EARLIEST, LATEST, Consumer, offset_for
@@ -34,6 +35,8 @@ def define(parser) -> None:
 
 def run(args) -> int:
     """Runs the command; returns the exit code."""
+    if args.count is not None and args.count < 0:
+        raise ConfigError("--count", args.count, "0 or more")
     with connect(args.bootstrap) as client:
         partitions = ensure_partitions(client, args.topic, create=False)
         if args.partition is not None and not 0 <= args.partition < partitions:
@@ -58,13 +61,26 @@ def _start(client: NetworkClient, args, partition: int) -> int:
 
 def _print_records(consumer: Consumer, args) -> None:
     printed = 0
+    reader = _reader()
     while args.count is None or printed < args.count:
+        if reader.poll(0):
+            raise BrokenPipeError  # `| head` has what it wanted: do not wait for a record to find out
         for partition, record in consumer.poll(MAX_WAIT_MS):
             _print_record(args, partition, record)
             printed += 1
             if printed == args.count:
                 break
         sys.stdout.flush()
+
+
+def _reader() -> select.poll:
+    """Says when whoever read our output has gone; never where output is no pipe."""
+    reader = select.poll()
+    try:
+        reader.register(sys.stdout.fileno(), 0)  # POLLERR is always reported
+    except (OSError, AttributeError):  # output that is no descriptor
+        pass
+    return reader
 
 
 def _print_record(args, partition: int, record) -> None:

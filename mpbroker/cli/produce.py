@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import select
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from mpbroker.client.network_client import connect
 from mpbroker.client.producer import Producer
@@ -17,6 +19,7 @@ EXAMPLES = (
     ("mpbroker produce events --partition 2 --acks 1 < events.txt", "one partition, acknowledged by the leader alone"),
 )
 BATCH_RECORDS, BATCH_BYTES = 500, 256 * 1024
+READ_BYTES = 64 * 1024
 PROGRESS_EVERY_RECORDS = 100_000
 ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
@@ -36,7 +39,7 @@ def run(args) -> int:
         if args.partition is not None and not 0 <= args.partition < partitions:
             raise ConfigError("--partition", args.partition, f"0 to {partitions - 1}")
         producer, sent = Producer(client, args.topic, ACKS[args.acks]), 0
-        for number, batch in enumerate(_batches(sys.stdin.buffer)):
+        for number, batch in enumerate(batches(sys.stdin.fileno())):
             target = number % partitions if args.partition is None else args.partition
             producer.send(target, [(None, line) for line in batch])
             sent += len(batch)
@@ -46,18 +49,35 @@ def run(args) -> int:
     return 0
 
 
-def _batches(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Lines without their newline, grouped by count and size; a slow source is not held back at a prompt."""
-    batch, size = [], 0
-    for line in lines:
-        value = line.rstrip(b"\n")
-        if batch and (len(batch) >= BATCH_RECORDS or size + len(value) > BATCH_BYTES):
+def batches(descriptor: int) -> Iterator[list[bytes]]:
+    """The lines read from a descriptor, without their newline, grouped by count and size. A source that has nothing more
+    to give at the moment (a prompt, `tail -f`) holds nothing back."""
+    batch: list[bytes] = []
+    size = 0
+    for line in _lines(descriptor):
+        if batch and (line is None or len(batch) >= BATCH_RECORDS or size + len(line) > BATCH_BYTES):
             yield batch
             batch, size = [], 0
-        batch.append(value)
-        size += len(value)
-        if sys.stdin.isatty():
-            yield batch
-            batch, size = [], 0
+        if line is not None:
+            batch.append(line)
+            size += len(line)
     if batch:
         yield batch
+
+
+def _lines(descriptor: int) -> Iterator[bytes | None]:
+    """Every line; None where the source pauses."""
+    source = select.poll()
+    source.register(descriptor, select.POLLIN)
+    pieces: list[bytes] = []  # of a line that has no end yet
+    while data := os.read(descriptor, READ_BYTES):
+        first, *rest = data.split(b"\n")
+        pieces.append(first)
+        if rest:
+            yield b"".join(pieces)
+            yield from rest[:-1]
+            pieces = [rest[-1]]
+        if not source.poll(0):
+            yield None
+    if pieces != [b""] and pieces:
+        yield b"".join(pieces)

@@ -28,7 +28,7 @@ def offset_for(client: NetworkClient, topic: str, partition: int, timestamp: int
     request = ListOffsetsRequest(replica_id=-1, topics=[asked])
     found = client.call(request, ListOffsetsResponse, LIST_OFFSETS_VERSION).topics[0].partitions[0]
     if found.error_code:
-        raise KafkaError(found.error_code, f"{topic}-{partition}")
+        raise KafkaError(found.error_code, about=f"{topic}-{partition}")
     return offset_for(client, topic, partition, LATEST) if found.offset < 0 else found.offset
 
 
@@ -48,10 +48,10 @@ class Consumer:
                                topics=[FetchTopic(topic=self._topic, partitions=partitions)])
         response = self._client.call(request, FetchResponse, FETCH_VERSION, max_wait_ms + self._client.timeout_ms)
         if response.error_code:
-            raise KafkaError(response.error_code, self._topic)
+            raise KafkaError(response.error_code, about=self._topic)
         for data in (part for topic in response.responses for part in topic.partitions):
             if data.error_code != ErrorCode.NONE:
-                raise KafkaError(data.error_code, f"{self._topic}-{data.partition_index}")
+                raise KafkaError(data.error_code, about=f"{self._topic}-{data.partition_index}")
             yield from self._records(data)
 
     def _records(self, data) -> Iterator[tuple[int, object]]:

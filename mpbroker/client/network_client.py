@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 import struct
 
-from mpbroker.errors import KafkaError, MpbrokerError, ErrorCode, ProtocolError
+from mpbroker.errors import ConfigError, ErrorCode, KafkaError, MpbrokerError, ProtocolError
 from mpbroker.protocol.codec import decode
 from mpbroker.protocol.headers import decode_response_header, encode_request_frame
 from mpbroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -115,9 +115,9 @@ def connect(bootstrap: str, client_id: str = "mpbroker-cli", timeout_ms: int = R
     for address in bootstrap.split(","):
         host, _, port = address.strip().rpartition(":")
         if not host or not port.isdigit() or not 0 < int(port) < 65536:
-            raise MpbrokerError(f"--bootstrap {address!r} is not HOST:PORT")
+            raise ConfigError("--bootstrap", address, "HOST:PORT, as 127.0.0.1:9092")
         try:
             return NetworkClient(host.strip("[]"), int(port), client_id, timeout_ms)
         except ConnectionLost as error:
             problems.append(str(error))
-    raise ConnectionLost("; ".join(problems))
+    raise ConnectionLost("; ".join(problems) + "; `mpbroker start` starts one, --bootstrap H:P names another")

@@ -36,7 +36,7 @@ class Producer:
             if result is None or result.error_code == 0:
                 return None if result is None else result.base_offset
             if attempt == RETRIES or not ERRORS[result.error_code].retriable:
-                raise KafkaError(result.error_code, f"{self._topic}-{partition}")
+                raise KafkaError(result.error_code, about=f"{self._topic}-{partition}")
             time.sleep(RETRY_BACKOFF_MS / 1000)
         raise AssertionError("unreachable: the last attempt returns or raises")
 

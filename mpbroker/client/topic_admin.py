@@ -40,14 +40,14 @@ def create_topic(client: NetworkClient, name: str, partitions: int, configs: dic
     request = CreateTopicsRequest(topics=[topic], timeout_ms=ADMIN_TIMEOUT_MS)
     result = client.call(request, CreateTopicsResponse, 4).topics[0]
     if result.error_code:
-        raise KafkaError(result.error_code, result.error_message or name)
+        raise KafkaError(result.error_code, result.error_message or "", name)
 
 
 def delete_topic(client: NetworkClient, name: str) -> None:
     request = DeleteTopicsRequest(topic_names=[name], timeout_ms=ADMIN_TIMEOUT_MS)
     result = client.call(request, DeleteTopicsResponse, 3).responses[0]
     if result.error_code:
-        raise KafkaError(result.error_code, name)
+        raise KafkaError(result.error_code, about=name)
 
 
 def list_topics(client: NetworkClient) -> list[TopicDescription]:
@@ -58,7 +58,7 @@ def describe_topic(client: NetworkClient, name: str) -> TopicDescription:
     """One topic; never creates it."""
     topic = _metadata(client, [name]).topics[0]
     if topic.error_code:
-        raise KafkaError(topic.error_code, name)
+        raise KafkaError(topic.error_code, about=name)
     return _describe(topic)
 
 
@@ -67,7 +67,7 @@ def topic_configs(client: NetworkClient, name: str) -> dict[str, dict]:
     resource = DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None)
     result = client.call(DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse, 2).results[0]
     if result.error_code:
-        raise KafkaError(result.error_code, result.error_message or name)
+        raise KafkaError(result.error_code, result.error_message or "", name)
     return {row.name: {"value": row.value, "source": row.config_source} for row in result.configs}
 
 

@@ -7,8 +7,10 @@ import json
 import os
 import socket
 import struct
+import sys
 from typing import Any
 
+from mpbroker.errors import ConfigError
 from mpbroker.shm.process_context import BoundListener
 
 _CORRELATION_ID = 0x6D706272
@@ -79,6 +81,27 @@ def listener_document(listener: BoundListener) -> dict[str, Any]:
     """A listener in ready file and status: name, protocol, host, port."""
     return {"name": listener.name, "protocol": listener.protocol, "host": listener.host or "0.0.0.0",
             "port": listener.port}
+
+
+def clear_ready_file(path: str) -> None:
+    """Remove what an earlier broker left there, which nobody may take for news. ConfigError if ours could not be written."""
+    temporary = f"{path}.{os.getpid()}.tmp"
+    try:
+        with open(temporary, "w", encoding="utf-8"):
+            os.unlink(temporary)
+        if os.path.lexists(path):
+            os.unlink(path)
+    except OSError as error:
+        raise ConfigError("--ready-file", path, f"a file that can be written ({error.strerror})") from None
+
+
+def write_ready_line(line: str) -> None:
+    """The one line on stdout. OSError when nobody takes it; stdout is then of no use to anybody any more."""
+    try:
+        print(line, flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
 
 
 def write_atomically(path: str, document: dict[str, Any]) -> None:

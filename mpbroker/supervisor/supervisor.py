@@ -21,7 +21,7 @@ from mpbroker.shm.process_table import BrokerState, ProcessState
 from mpbroker.supervisor import launch, reload
 from mpbroker.supervisor.probes import Probes
 from mpbroker.supervisor.process_types import START_STAGES, plan_processes, resolve_mains, served_versions
-from mpbroker.supervisor.ready import ready_document, ready_line, write_atomically
+from mpbroker.supervisor.ready import clear_ready_file, ready_document, ready_line, write_atomically, write_ready_line
 from mpbroker.supervisor.shared_state import SharedState
 from mpbroker.supervisor.signals import SupervisorSignals
 from mpbroker.supervisor.sockets import open_listeners
@@ -42,6 +42,8 @@ def run(config: BrokerConfig, ready_file: str | None = None, read_config: Callab
     gc.disable()  # until everything is imported; launch.freeze turns it on again
     lock, cluster_id = claim_data_dir(config)
     try:
+        if ready_file:
+            clear_ready_file(ready_file)
         sockets, listeners = open_listeners(config)
         shared = SharedState(config, plan_processes(config, listeners), sockets, listeners, cluster_id, lock.descriptor)
         try:
@@ -171,7 +173,12 @@ class Supervisor:
         told = (self._config.node_id, os.getpid(), self._config.data_dir, self._shared.listeners)
         if self._ready_file:
             write_atomically(self._ready_file, ready_document(*told))
-        print(ready_line(*told), flush=True)
+        try:
+            write_ready_line(ready_line(*told))
+        except OSError as error:
+            self._log.error("ready_line_not_written", reason=error.strerror)
+            self._stop(EXIT_FAILED)
+            return
         self._log.info("ready", listeners=",".join(listener.url for listener in self._shared.listeners))
 
     # ---- deaths

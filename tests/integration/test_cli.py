@@ -1,0 +1,97 @@
+"""The commands as a user types them: what they print, and which exit code says what."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+MPBROKER = [sys.executable, "-m", "mpbroker"]
+
+
+def _cli(*words, stdin="", env=None, timeout_s=30):
+    return subprocess.run([*MPBROKER, *words], input=stdin, capture_output=True, text=True, timeout=timeout_s,
+                          env={**os.environ, **(env or {})})
+
+
+@pytest.fixture
+def at(broker):
+    """Runs a command against the broker."""
+    return lambda *words, **options: _cli(*words, "--bootstrap", broker.bootstrap, **options)
+
+
+def test_topics_from_creation_to_deletion(at):
+    made = at("topic", "create", "orders", "--partitions", "2", "--config", "retention.ms=60000", "--json")
+    assert (made.returncode, json.loads(made.stdout)["name"]) == (0, "orders")
+    assert len(json.loads(made.stdout)["partitions"]) == 2
+    assert "orders" in at("topic", "list").stdout.splitlines()
+    assert [topic["name"] for topic in json.loads(at("topic", "list", "--json").stdout)] == ["orders"]
+    described = json.loads(at("topic", "describe", "orders", "--json").stdout)
+    assert described["configs"] == {"retention.ms": "60000"}
+    again = at("topic", "create", "orders")
+    assert (again.returncode, again.stderr.count("\n")) == (1, 1) and "TOPIC_ALREADY_EXISTS" in again.stderr
+    assert at("topic", "delete", "orders").returncode == 0
+    gone = at("topic", "describe", "orders")
+    assert gone.returncode == 1
+    assert gone.stderr == "mpbroker: UNKNOWN_TOPIC_OR_PARTITION (3): orders: This broker has no such topic or partition.\n"
+
+
+@pytest.mark.parametrize("acks", ["0", "1", "all"])
+def test_lines_in_records_out(at, acks):
+    topic = f"lines-{acks}"
+    assert at("produce", topic, "--partition", "0", "--acks", acks, stdin="one\n\nthree\n").returncode == 0
+    read = at("consume", topic, "--partition", "0", "--from", "earliest", "--count", "3")
+    assert (read.returncode, read.stdout) == (0, "one\n\nthree\n")
+    found = json.loads(at("consume", topic, "--from", "2", "--count", "1", "--json").stdout)
+    assert (found["partition"], found["offset"], found["key"], found["value"]) == (0, 2, None, "three")
+    since = at("consume", topic, "--from", f"@{found['timestamp'] - 3_600_000}", "--count", "1")
+    assert since.stdout == "one\n"
+
+
+def test_consume_ends_when_its_reader_has_gone(at, broker):
+    assert at("produce", "piped", stdin="one\ntwo\nthree\n").returncode == 0
+    consume = " ".join([*MPBROKER, "consume piped --from earliest --bootstrap", broker.bootstrap])
+    found = subprocess.run(["bash", "-c", f"{consume} | head -n 2; exit ${{PIPESTATUS[0]}}"], capture_output=True, text=True,
+                           timeout=30)
+    assert (found.stdout, found.stderr, found.returncode) == ("one\ntwo\n", "", 0)
+
+
+@pytest.mark.parametrize(("words", "sentence"), [
+    (["consume", "t", "--count", "-1"], "--count=-1: allowed is 0 or more"),
+    (["consume", "known", "--from", "noon"], "--from=noon: allowed is earliest, latest, an offset, or @ and milliseconds"),
+    (["consume", "known", "--partition", "5"], "--partition=5: allowed is 0 to 0"),
+    (["produce", "known", "--partition", "5"], "--partition=5: allowed is 0 to 0"),
+    (["topic", "create", "t", "--config", "x"], "--config=x: allowed is KEY=VALUE"),
+])
+def test_what_cannot_be_meant_is_a_usage_error(at, words, sentence):
+    at("topic", "create", "known")
+    found = at(*words)
+    assert (found.returncode, found.stdout, found.stderr.count("\n")) == (2, "", 1)
+    assert sentence in found.stderr
+
+
+def test_a_broker_that_is_not_there():
+    found = _cli("topic", "list", "--bootstrap", "127.0.0.1:1")
+    assert (found.returncode, found.stdout) == (1, "")
+    assert found.stderr == ("mpbroker: no broker answers at 127.0.0.1:1: Connection refused; `mpbroker start` starts one, "
+                            "--bootstrap H:P names another\n")
+    assert _cli("topic", "list", "--bootstrap", "nowhere").returncode == 2
+
+
+def _start(tmp_path, *words, **options):
+    return _cli("start", "--data-dir", str(tmp_path / "data"), "--listener", "PLAINTEXT://127.0.0.1:0", *words, **options)
+
+
+def test_a_ready_file_that_cannot_be_written_stops_the_start(tmp_path):
+    for path in (tmp_path / "missing" / "ready.json", tmp_path):
+        found = _start(tmp_path, "--ready-file", str(path))
+        assert (found.returncode, found.stdout) == (2, "")
+        assert found.stderr.splitlines()[-1].startswith(f"mpbroker: --ready-file={path}: allowed is a file that can be written")
+
+
+def test_a_ready_line_that_nobody_takes_ends_the_broker(tmp_path):
+    start = " ".join([*MPBROKER, "start --listener PLAINTEXT://127.0.0.1:0 --data-dir", str(tmp_path / "data")])
+    found = subprocess.run(["bash", "-c", f"{start} > /dev/full"], capture_output=True, text=True, timeout=30)
+    assert found.returncode == 1
+    assert "ready_line_not_written" in found.stderr and "Traceback" not in found.stderr
