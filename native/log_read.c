@@ -122,6 +122,13 @@ static bool gone(struct mpb_log *log, uint32_t ordinal, uint32_t truncations)
     return mpb_partition_snapshot(log, ordinal, &now) != 0 || now.truncations != truncations;
 }
 
+/* A retention after the snapshot takes away the segment that was looked for: then the next one answers, wrongly. */
+static int64_t log_start_now(struct mpb_log *log, uint32_t ordinal)
+{
+    struct mpb_partition_copy now;
+    return mpb_partition_snapshot(log, ordinal, &now) == 0 ? now.log_start : INT64_MAX;
+}
+
 /* Base of the segment that holds `offset`, or -1. */
 static int64_t base_for(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *copy,
                         int64_t offset)
@@ -142,6 +149,7 @@ static int plan_in_segment(struct mpb_log *log, const struct mpb_partition *row,
     if (error != 0)
         return error;
     out->first_batch_bytes = first.batch_bytes;
+    out->first_offset = first.base_offset;
     out->segment_id = mpb_segment_id(copy, out->base);
     int64_t size = mpb_segment_bytes(log, row, copy, out->base, MPB_FILE_LOG);
     *end = size < 0 ? 0 : (uint64_t)size;
@@ -181,6 +189,8 @@ int mpb_log_find(struct mpb_log *log, uint32_t ordinal, const uint8_t *topic_id,
     }
     if (out->first_batch_bytes == 0 || end <= out->position)
         return 0;
+    if (out->first_offset > offset && log_start_now(log, ordinal) > offset)
+        return MPB_ERR_OFFSET_OUT_OF_RANGE;
     uint64_t available = end - out->position;
     uint32_t allowed = max_bytes >= out->first_batch_bytes ? max_bytes : min_one ? out->first_batch_bytes : 0;
     out->length = available < allowed ? (uint32_t)available : allowed;
@@ -262,6 +272,7 @@ static int find_time_in(struct mpb_log *log, const struct mpb_partition *row, co
         if (info.max_timestamp >= timestamp) {
             out->position = scan.position;
             out->length = out->first_batch_bytes = info.batch_bytes;
+            out->first_offset = info.base_offset;
             out->segment_id = mpb_segment_id(copy, out->base);
             return 0;
         }

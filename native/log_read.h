@@ -34,6 +34,7 @@ struct mpb_read_plan {
     uint64_t position;
     uint32_t length;    /* bytes; 0: nothing to read yet */
     uint32_t first_batch_bytes;
+    int64_t first_offset; /* base offset of the first batch */
     int64_t log_start;
     int64_t high_watermark;
     int64_t last_stable;

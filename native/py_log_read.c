@@ -112,7 +112,7 @@ PyMethodDef mpb_log_read_methods[] = {
 #define PLAN(type, name) {#name, type, offsetof(ReadPlanObject, plan.name), READONLY, NULL}
 static PyMemberDef plan_members[] = {
     PLAN(T_UINT, ordinal), PLAN(T_LONGLONG, base), PLAN(T_ULONGLONG, segment_id), PLAN(T_ULONGLONG, position),
-    PLAN(T_UINT, length), PLAN(T_UINT, first_batch_bytes), PLAN(T_LONGLONG, log_start),
+    PLAN(T_UINT, length), PLAN(T_UINT, first_batch_bytes), PLAN(T_LONGLONG, first_offset), PLAN(T_LONGLONG, log_start),
     PLAN(T_LONGLONG, high_watermark), PLAN(T_LONGLONG, last_stable), PLAN(T_LONGLONG, end_offset),
     PLAN(T_INT, leader_epoch), PLAN(T_UINT, truncations), {NULL, 0, 0, 0, NULL},
 };

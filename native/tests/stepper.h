@@ -12,6 +12,19 @@
 
 #include "check.h"
 
+/* The thread sanitizer knows threads, not processes that inherit locks; under the address sanitizer a fork is slow, and a
+ * sample of the crash points is enough to see every line run. */
+#ifdef __SANITIZE_THREAD__
+#define KILLS_WORK 0
+#else
+#define KILLS_WORK 1
+#endif
+#ifdef __SANITIZE_ADDRESS__
+#define SAMPLE 12 /* every 12th */
+#else
+#define SAMPLE 1
+#endif
+
 #if defined __x86_64__ && !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
 #define STEPPER_WORKS 1
 

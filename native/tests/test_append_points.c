@@ -52,6 +52,10 @@ int main(void)
 {
     static struct world after_first;
     long kills = 0, repair_kills = 0;
+    if (!KILLS_WORK) {
+        puts("append points: NOT RUN under the thread sanitizer");
+        return 0;
+    }
     for (int i = 0; i < SCENARIO_COUNT; i++) {
         trial_begin(&trial, &SCENARIOS[i]);
         for (int p = 0; p < POINT_COUNT; p++)
@@ -65,7 +69,8 @@ int main(void)
                 if (!died)
                     break;
                 killed_at[p]++;
-                repair_points(&after_first);
+                if ((p + i) % SAMPLE == 0)
+                    repair_points(&after_first);
             }
         trial_end(&trial);
     }

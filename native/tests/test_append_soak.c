@@ -7,7 +7,7 @@
 #include "repair.h"
 #include "retain.h"
 #include "roll.h"
-#include <signal.h>
+#include "stepper.h"
 #include <sys/prctl.h>
 #include <time.h>
 
@@ -259,6 +259,10 @@ static long check_all(uint64_t *random)
 
 int main(int argc, char **argv)
 {
+    if (!KILLS_WORK) {
+        puts("append soak: NOT RUN under the thread sanitizer");
+        return 0;
+    }
     double seconds = argc > 1 ? atof(argv[1]) : 4;
     uint64_t random = argc > 2 ? strtoull(argv[2], NULL, 10) | 1 : (uint64_t)time(NULL) * 2 + 1, seed = random;
     fixture_open(&f);
