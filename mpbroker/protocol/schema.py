@@ -136,7 +136,7 @@ def _kind(cls: type[Struct], name: str, inner: Any, marks: tuple[Any, ...]) -> t
 
 
 def _mark(marks: tuple[Any, ...], kind: type, otherwise: Any) -> Any:
-    found = [mark[0] for mark in marks if isinstance(mark, kind)]
+    found = [mark.number for mark in marks if isinstance(mark, kind)]
     return found[0] if found else otherwise
 
 

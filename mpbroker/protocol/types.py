@@ -4,6 +4,7 @@ Used inside the annotations of `mpbroker/protocol/messages/*.py`; read by `schem
 encodes first. Nothing here has state. Alias names are CapWords so that no field name can hide one.
 """
 
+from dataclasses import dataclass
 from typing import Annotated, NamedTuple, TypeAlias
 
 import msgspec
@@ -31,28 +32,28 @@ class Wire(NamedTuple):
     kind: str
 
 
-class Since(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One number about a field. Marks of different kinds are never equal: `Annotated` keeps the types it made and, in
+    early releases of Python 3.11, finds them by equality: `until(3)` would become a `since(3)` written before it."""
+
+    number: int
+
+
+class Since(Mark):
     """The field exists from this version on."""
 
-    version: int
 
-
-class Until(NamedTuple):
+class Until(Mark):
     """The field exists up to and including this version."""
 
-    version: int
 
-
-class NullableSince(NamedTuple):
+class NullableSince(Mark):
     """The field, though declared `| None`, may be null only from this version on."""
 
-    version: int
 
-
-class Tagged(NamedTuple):
+class Tagged(Mark):
     """The field travels in the tagged section under this number, and only when it differs from its default."""
-
-    tag: int
 
 
 since = Since

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from mpbroker.protocol import codec
-from mpbroker.protocol.types import KINDS
+from mpbroker.protocol.types import KINDS, nullable_since, since, tagged, until
 
 HEADER = (Path(__file__).resolve().parents[3] / "native" / "py_codec.h").read_text()
 
@@ -22,3 +22,10 @@ def test_flags_have_the_numbers_of_the_c_enum():
         "NULLABLE": codec.NULLABLE,
         "COMPACT": codec.COMPACT,
     }
+
+
+def test_marks_of_different_kinds_are_never_equal():
+    """typing.Annotated caches by equality (Python 3.11.2): equal marks would give one field the versions of another."""
+    marks = [kind(3) for kind in (since, until, nullable_since, tagged)]
+    assert all(one != other for one in marks for other in marks if one is not other)
+    assert since(3) == since(3) != since(4)
