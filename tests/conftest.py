@@ -1,0 +1,26 @@
+"""After the last test: no process, name in /dev/shm or temporary file of this session is left."""
+
+import os
+import tempfile
+
+import pytest
+
+from tests.harness.broker import wait_until
+from tests.harness.leftovers import left_names, left_processes
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_is_left(tmp_path_factory):
+    base = tmp_path_factory.getbasetemp().resolve()
+    scratch = tmp_path_factory.mktemp("scratch")
+    before = (os.environ.get("TMPDIR"), tempfile.tempdir)
+    os.environ["TMPDIR"] = tempfile.tempdir = str(scratch)
+    yield
+    tempfile.tempdir = before[1]
+    os.environ.pop("TMPDIR") if before[0] is None else os.environ.update(TMPDIR=before[0])
+    try:
+        wait_until(lambda: not left_processes(base), "processes to end", 3.0)
+    except AssertionError:
+        pytest.fail(f"left running: {left_processes(base)}")
+    assert left_names(base) == [], "left in /dev/shm"
+    assert sorted(os.listdir(scratch)) == [], f"left in {scratch}"

@@ -1,0 +1,50 @@
+"""What a test session left behind that is its own: processes and names in /dev/shm.
+
+A process is ours if it descends from this one or holds a file below the session's temporary directory (a broker's every
+process but the tracer inherits the lock of its data directory). A name is ours if it belongs to a data directory below
+it, or carries this process's number. Ports need no look of their own: a process would hold them.
+"""
+
+import hashlib
+import os
+from pathlib import Path
+
+import psutil
+
+from tests.harness.broker import SHM
+
+
+def left_processes(base: Path) -> list[str]:
+    """Processes of the session that should be gone."""
+    mine = psutil.Process()
+    children = {child.pid for child in mine.children(recursive=True)}
+    found = []
+    for process in psutil.process_iter():
+        if process.pid != mine.pid and (process.pid in children or _holds_a_file_below(base, process.pid)):
+            try:
+                if process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(f"{process.pid} {' '.join(process.cmdline())}")
+            except psutil.NoSuchProcess:
+                pass
+    return found
+
+
+def _holds_a_file_below(base: Path, pid: int) -> bool:
+    directory = f"/proc/{pid}/fd"
+    try:
+        return any(os.readlink(f"{directory}/{number}").startswith(f"{base}/") for number in os.listdir(directory))
+    except OSError:  # gone meanwhile, or somebody else's
+        return False
+
+
+def left_names(base: Path) -> list[str]:
+    """Names in /dev/shm that the session's brokers and tests made."""
+    names = [name for name in os.listdir(SHM) if name.startswith("mpbroker-")]
+    if not names:
+        return []
+    ours = {hashlib.sha256(str(directory).encode()).hexdigest()[:8] for directory in _directories(base)}
+    return sorted(name for name in names if name.split("-")[1] in ours or f"-{os.getpid()}-" in name)
+
+
+def _directories(base: Path) -> list[str]:
+    return [str(base), *(directory for directory, _, _ in os.walk(base))]
