@@ -20,7 +20,7 @@ from mpbroker.controller.partition_rows import PartitionRows
 from mpbroker.controller.topic_deletion import TopicDeletions
 from mpbroker.controller.topic_manager import TopicManager
 from mpbroker.controller.topic_validation import Defaults
-from mpbroker.errors import ErrorCode
+from mpbroker.errors import ConfigError, ErrorCode
 from mpbroker.log.log_loader import LogLoader
 from mpbroker.log.log_manager import open_log
 from mpbroker.metadata.commands import (
@@ -38,6 +38,7 @@ from mpbroker.metadata.commands import (
     encode_answer,
 )
 from mpbroker.metadata.keys import Keys
+from mpbroker.metadata.meta_store import StoreError
 from mpbroker.metadata.metadata_snapshot import MetadataSnapshot
 from mpbroker.metadata.sqlite_store import SqliteStore
 from mpbroker.shm.clock import SystemClock
@@ -149,7 +150,7 @@ def build_controller(ctx: ProcessContext) -> Controller:
     """The controller of a process, with its store and logs opened after the fork."""
     data_dir, clock, row = ctx.data_dirs[0], SystemClock(), ctx.process_row
     store = ControllerStore(
-        SqliteStore(os.path.join(data_dir, STORE_FILE)), Keys(ctx.cluster_id), ctx.core.boot_id,
+        open_store(os.path.join(data_dir, STORE_FILE)), Keys(ctx.cluster_id), ctx.core.boot_id,
         waiting=lambda begins: row.set_wait(WaitName.METASTORE if begins else WaitName.NONE))
     log = open_log(ctx)
     log.repair_slot(ctx.slot)  # a predecessor may have died with a partition's lock
@@ -157,6 +158,14 @@ def build_controller(ctx: ProcessContext) -> Controller:
     logs = PartitionLogs(log, data_dir, loader, clock.wall_ms, ctx.core.crash_point)
     return Controller(core=ctx.core, config=ctx.config, store=store, logs=logs, now_ms=clock.wall_ms,
                       new_id=new_topic_id, log=ctx.log, count=row.count, crash_point=ctx.core.crash_point)
+
+
+def open_store(path: str) -> SqliteStore:
+    """The metadata store. ConfigError when the file is none: that ends a start, with one sentence."""
+    try:
+        return SqliteStore(path)
+    except StoreError as error:
+        raise ConfigError("log.dirs", path, f"a metadata store that can be read ({error}); put a copy of it back") from error
 
 
 def main(ctx: ProcessContext) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 from setproctitle import setproctitle
 
+from mpbroker.errors import ConfigError
 from mpbroker.shm.parent_death import set_parent_death_signal
 from mpbroker.shm.process_context import ProcessContext
 from mpbroker.supervisor import signals
@@ -62,6 +63,9 @@ def _child(context: ProcessContext, title: str, main: Callable[[ProcessContext],
         code = EXIT_CLEAN
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else EXIT_FAILURE
+    except ConfigError as error:  # what it was given cannot be used: a sentence for whoever gave it
+        context.log.error("cannot_work", reason=str(error))
+        code = error.exit_code
     except BaseException as error:  # the process ends here, whatever it was
         context.log.exception("worker_failed", error)
     finally:

@@ -160,3 +160,12 @@ def test_a_page_cannot_be_written_from_outside(memory):
             view._view[0] = 1
     finally:
         view.close()
+
+
+def test_a_dev_shm_that_takes_no_names_is_one_sentence(monkeypatch, data_dir):
+    def read_only(*_, **__):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(segment.posix_ipc, "SharedMemory", read_only)
+    with pytest.raises(ConfigError, match="/dev/shm=.*: allowed is a directory in which .* [(]Read-only file system[)]"):
+        segment.create(small_plan(), data_dir, 1)

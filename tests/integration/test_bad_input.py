@@ -1,0 +1,81 @@
+"""A data directory that something else has been at: one sentence and exit code 2, or a log that is repaired and says so."""
+
+import subprocess
+
+import pytest
+
+from mpbroker.client.network_client import connect
+from mpbroker.client.topic_admin import create_topic
+from tests.harness.broker import Broker
+from tests.harness.raw_client import RawConnection
+from tests.harness.raw_records import batch, fetch_request, fetched, produce_request, produced, records_in
+
+BATCHES = 5
+
+
+@pytest.fixture
+def broker(tmp_path):
+    """A stopped broker whose topic t has five batches of one record."""
+    stopped = Broker(tmp_path)
+    with stopped as running:
+        with connect(running.bootstrap) as client:
+            create_topic(client, "t", 1, {})
+        with RawConnection(running.port()) as connection:
+            for n in range(BATCHES):
+                _, body = connection.ask(produce_request(n, "t", 0, batch([b"%d" % n])))
+                assert produced(body) == (0, n)
+    return stopped
+
+
+def _refused(broker):
+    found = subprocess.run(broker.command(), capture_output=True, text=True, timeout=30)
+    assert found.stdout == "" and "Traceback" not in found.stderr
+    return found.returncode, found.stderr
+
+
+def _values(broker):
+    with RawConnection(broker.port()) as connection:
+        _, body = connection.ask(fetch_request(9, "t", 0, 0))
+        return [value for _, value in records_in(fetched(body).records)]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_damaged_last_batch_is_cut_with_a_line_that_says_so(broker, clean):
+    segment = broker.data_dir / "t-0" / f"{0:020d}.log"
+    content = segment.read_bytes()
+    segment.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    if not clean:
+        (broker.data_dir / ".kafka_cleanshutdown").unlink()
+    with broker:
+        assert _values(broker) == [b"0", b"1", b"2", b"3"]
+        line = next(line for line in broker.log().splitlines() if "log_cut" in line)
+        cut_to = len(content) * (BATCHES - 1) // BATCHES
+        assert f"t-0/{0:020d}.log: cut from {len(content)} to {cut_to} bytes (offset 4)" in line
+        with RawConnection(broker.port()) as connection:
+            assert produced(connection.ask(produce_request(1, "t", 0, batch([b"new"])))[1]) == (0, 4)
+
+
+def test_indexes_are_made_again_from_the_log(broker):
+    for suffix in ("index", "timeindex"):
+        (broker.data_dir / "t-0" / f"{0:020d}.{suffix}").write_bytes(b"no index")
+    with broker:
+        assert _values(broker) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_a_metadata_store_that_is_none_stops_the_start(broker):
+    for name in ("metadata.db-wal", "metadata.db-shm"):
+        (broker.data_dir / name).unlink(missing_ok=True)
+    (broker.data_dir / "metadata.db").write_bytes(b"no database" * 1000)
+    code, told = _refused(broker)
+    assert code == 2
+    assert f"log.dirs={broker.data_dir}/metadata.db: allowed is a metadata store that can be read" in told
+    assert told.count("worker_died") == 1
+
+
+@pytest.mark.parametrize("content", ["", "garbage", "version=1\nnode.id=x\ncluster.id=c\n"])
+def test_meta_properties_without_an_identity_stop_the_start(broker, content):
+    (broker.data_dir / "meta.properties").write_text(content)
+    code, told = _refused(broker)
+    assert code == 2
+    assert told.splitlines()[-1] == (f"mpbroker: log.dirs={broker.data_dir}/meta.properties: allowed is a meta.properties "
+                                     "with node.id and cluster.id")
