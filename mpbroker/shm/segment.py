@@ -150,8 +150,8 @@ def _create_arena(plan: MemoryPlan) -> mmap.mmap:
 
 def _reserve(name: str, size: int) -> int:
     """Create named memory with all its pages promised; returns the descriptor."""
-    unlink_names([name])
     try:
+        unlink_names([name])
         segment = posix_ipc.SharedMemory(name, posix_ipc.O_CREX, mode=0o600)
     except (OSError, posix_ipc.Error) as error:
         reason = getattr(error, "strerror", None) or error
