@@ -206,7 +206,7 @@ class Supervisor:
             return
         delay_s = worker.plan_restart()
         self._log.warning("worker_died", **told, successor_in_ms=int(delay_s * 1000))
-        if not self._ready and death.exit_code > 0 and (death.exit_code == EXIT_CONFIG
+        if not self._ready and stopping is None and death.exit_code > 0 and (death.exit_code == EXIT_CONFIG
                                                         or worker.short_lives >= STARTUP_DEATHS):
             self._log.error("start_failed", process=death.plan.name, exit_code=death.exit_code)
             self._stop(death.exit_code)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.harness.broker import SHM, Broker, wait_until
 from tests.harness.raw_client import RawConnection, api_versions, frame
-from tests.harness.raw_records import create_by_metadata, fetch_request
+from tests.harness.raw_records import create_by_metadata, fetch_request, fetched
 
 ROLES = [("acceptor", 0), ("processor", 0), ("handler", 1), ("controller", 0), ("log-keeper", 0), ("tracer", 0)]
 
@@ -196,8 +196,10 @@ def test_sigterm_ends_everything_cleanly_within_five_seconds(tmp_path):
 def test_a_long_poll_is_answered_when_the_broker_stops(tmp_path):
     broker = Broker(tmp_path).start()
     create_by_metadata("127.0.0.1", broker.port(), "polled")
-    parked = broker.status()["counters"]["requests_parked"]  # the creation of the topic waited too
     with RawConnection(broker.port()) as connection:
+        wait_until(lambda: fetched(connection.ask(fetch_request(1, "polled", 0, 0, max_wait_ms=0))[1]).error == 0,
+                   "the topic")
+        parked = broker.status()["counters"]["requests_parked"]  # its creation may have waited too
         connection.send(fetch_request(9, "polled", 0, 0, max_wait_ms=60_000))
         wait_until(lambda: broker.status()["counters"]["requests_parked"] > parked, "the fetch to wait")
         broker.process.terminate()
