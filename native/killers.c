@@ -22,21 +22,26 @@ uint64_t mpb_frame_digest(const uint8_t *frame, uint32_t length)
     return hash == 0 ? 1 : hash;
 }
 
-void mpb_killer_add(struct mpb_core *core, uint64_t digest, uint64_t when_ms)
+#define WHEN(word) ((word) & 0xffffffffffffull)
+#define KILLS(word) ((uint32_t)((word) >> 48))
+
+void mpb_killer_add(struct mpb_core *core, uint64_t digest, uint64_t when_ms, uint32_t kills)
 {
-    struct mpb_killer *oldest = &core->killers[0];
+    struct mpb_killer *row = &core->killers[0];
     for (uint32_t i = 0; i < MPB_KILLER_ROWS; i++) {
-        struct mpb_killer *row = &core->killers[i];
-        uint64_t seen = mpb_load_acquire(&row->digest);
+        struct mpb_killer *other = &core->killers[i];
+        uint64_t seen = mpb_load_acquire(&other->digest);
         if (seen == digest || seen == 0) {
-            oldest = row;
+            row = other;
             break;
         }
-        if (row->when_ms < oldest->when_ms)
-            oldest = row;
+        if (WHEN(mpb_load_relaxed(&other->kills_when)) < WHEN(mpb_load_relaxed(&row->kills_when)))
+            row = other;
     }
-    oldest->when_ms = when_ms;
-    mpb_store_release(&oldest->digest, digest);
+    if (mpb_load_relaxed(&row->digest) == digest)
+        kills += KILLS(mpb_load_relaxed(&row->kills_when));
+    mpb_store_relaxed(&row->kills_when, (uint64_t)(kills < 0xffff ? kills : 0xffff) << 48 | WHEN(when_ms));
+    mpb_store_release(&row->digest, digest);
 }
 
 bool mpb_killer_known(struct mpb_core *core, const uint8_t *frame, uint32_t length)
@@ -46,6 +51,6 @@ bool mpb_killer_known(struct mpb_core *core, const uint8_t *frame, uint32_t leng
     uint64_t digest = mpb_frame_digest(frame, length);
     for (uint32_t i = 0; i < MPB_KILLER_ROWS; i++)
         if (mpb_load_acquire(&core->killers[i].digest) == digest)
-            return true;
+            return KILLS(mpb_load_relaxed(&core->killers[i].kills_when)) >= MPB_KILLS_REFUSED;
     return false;
 }

@@ -428,7 +428,7 @@ struct mpb_lane_header { /* one page, then the records */
 _Static_assert(sizeof(struct mpb_lane_header) == MPB_PAGE_BYTES, "lane header");
 
 /* ------------------------------------------------------------------ frames that killed a worker, crash points */
-struct mpb_killer { mpb_atomic64 digest; uint64_t when_ms; };
+struct mpb_killer { mpb_atomic64 digest; mpb_atomic64 kills_when; }; /* kills 16 | wall clock ms 48, stored first */
 #define MPB_KILLER_ROWS 8
 struct mpb_inject { char name[48]; mpb_atomic64 remaining; mpb_atomic64 hits; }; /* 64 bytes; see inject.h */
 #define MPB_INJECT_ROWS 64

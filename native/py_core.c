@@ -211,8 +211,8 @@ static PyObject *core_killers(PyObject *object, PyObject *unused)
     PyObject *rows = attached(object) ? PyList_New(0) : NULL;
     for (int i = 0; rows != NULL && i < MPB_KILLER_ROWS; i++) {
         struct mpb_killer *row = &CORE(object)->killers[i];
-        uint64_t digest = mpb_load_acquire(&row->digest);
-        PyObject *pair = digest ? Py_BuildValue("(KK)", digest, row->when_ms) : NULL;
+        uint64_t digest = mpb_load_acquire(&row->digest), word = mpb_load_relaxed(&row->kills_when);
+        PyObject *pair = digest ? Py_BuildValue("(KKI)", digest, word & 0xffffffffffffull, (unsigned)(word >> 48)) : NULL;
         if (digest && (pair == NULL || PyList_Append(rows, pair) < 0))
             Py_CLEAR(rows);
         Py_XDECREF(pair);
@@ -223,10 +223,11 @@ static PyObject *core_killers(PyObject *object, PyObject *unused)
 static PyObject *core_add_killer(PyObject *object, PyObject *args)
 {
     unsigned long long digest, when_ms;
-    if (!attached(object) || !PyArg_ParseTuple(args, "KK", &digest, &when_ms))
+    unsigned int kills = 1;
+    if (!attached(object) || !PyArg_ParseTuple(args, "KK|I", &digest, &when_ms, &kills))
         return NULL;
     if (digest != 0)
-        mpb_killer_add(CORE(object), digest, when_ms);
+        mpb_killer_add(CORE(object), digest, when_ms, kills);
     Py_RETURN_NONE;
 }
 
@@ -322,8 +323,8 @@ static PyMethodDef core_methods[] = {
     {"disarm", core_disarm, METH_NOARGS, "Disarms every crash point."},
     {"crash_point", core_crash_point, METH_O, "crash_point(name): dies here if the point is armed"},
     {"hits", core_hits, METH_O, "hits(name) -> how often an armed point was passed"},
-    {"killers", core_killers, METH_NOARGS, "killers() -> [(digest, when_ms)]"},
-    {"add_killer", core_add_killer, METH_VARARGS, "add_killer(digest, when_ms)"},
+    {"killers", core_killers, METH_NOARGS, "killers() -> [(digest, when_ms, kills)]"},
+    {"add_killer", core_add_killer, METH_VARARGS, "add_killer(digest, when_ms, kills=1): a frame that killed twice is refused"},
     {"frame_in_hand", core_frame_in_hand, METH_O,
      "frame_in_hand(handler) -> (digest, frame) of the request it executes, or None"},
     {"entry_states", core_entry_states, METH_NOARGS, "entry_states() -> [(entry, generation, state, owner)], FREE left out"},

@@ -108,9 +108,10 @@ static uint32_t count_attempt(struct mpb_core *core, uint32_t index, uint32_t ge
         seen = mark << 8 | ((seen & 0xff) < 0xff ? (seen & 0xff) + 1 : 0xff);
         mpb_store_release(&entry->attempts, seen);
         MPB_CRASH(core, "recover.attempt_counted");
+        if ((seen & 0xff) == MPB_KILLS_REFUSED)
+            mpb_killer_add(core, mpb_frame_digest(mpb_payload(core, entry), entry->payload_length), now_ms(),
+                           MPB_KILLS_REFUSED);
     }
-    if ((seen & 0xff) >= MPB_ATTEMPTS_LAST - 1)
-        mpb_killer_add(core, mpb_frame_digest(mpb_payload(core, entry), entry->payload_length), now_ms());
     return seen & 0xff;
 }
 

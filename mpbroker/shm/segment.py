@@ -10,6 +10,7 @@ import errno
 import hashlib
 import mmap
 import os
+import time
 from collections.abc import Iterable
 
 import posix_ipc
@@ -89,8 +90,14 @@ class SharedMemory:
         core, arena = _create_core(self.plan, self.boot_id), _create_arena(self.plan)
         self.core = _native.Core(core, self._page, arena, eventfds)
         self.core.state = state
-        for digest, when_ms in killers:
-            self.core.add_killer(digest, when_ms)
+        for digest, when_ms, kills in killers:
+            self.core.add_killer(digest, when_ms, kills)
+
+    def remember_killer(self, handler: int) -> None:
+        """A fault ended this handler: the frame it executed, if any, killed it. Frames that do so twice are refused."""
+        executed = self.core.frame_in_hand(handler)
+        if executed is not None:
+            self.core.add_killer(executed[0], time.time_ns() // 1_000_000)
 
     def arm_crash_points(self, points: str) -> None:
         """`name[:nth],…`: the process that passes point `name` for the nth time kills itself, once; a reset disarms all.

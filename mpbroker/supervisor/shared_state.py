@@ -166,6 +166,11 @@ class SharedState:
         self._memory.reset(self._eventfds)
         self._rows = {slot: self._memory.row(slot) for slot in self._rows}
 
+    def remember_killer(self, plan: ProcessPlan) -> None:
+        """A fault ended this process: if it was a handler, keep the digest of the frame it executed over the reset."""
+        if plan.type.role == "handler":
+            self._memory.remember_killer(plan.index)
+
     def close_listeners(self) -> None:
         """Refuse new connections from now on (the acceptors' copies go with them)."""
         for opened in self._sockets:

@@ -202,6 +202,7 @@ class Supervisor:
             return
         if death.is_fault:
             self._log.error("worker_fault", **told)
+            self._shared.remember_killer(death.plan)
             self._reset()
             return
         delay_s = worker.plan_restart()

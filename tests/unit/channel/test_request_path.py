@@ -316,7 +316,7 @@ def test_a_request_that_kills_three_handlers_is_closed_and_then_refused(pair):
     assert handler.recover() == {"requeued": 0, "hinted": 0, "closed": 1}
     assert [(row[0], row[3]) for row in pair.processor.collect(9)] == [(entry, ANSWER_CLOSE)]
     assert pair.submit(frame(correlation_id=77, body=b"poison")) == POISON
-    assert [row[0] for row in pair.core.killers()] == [digest]
+    assert [(row[0], row[2]) for row in pair.core.killers()] == [(digest, 2)]
     assert pair.submit(frame(correlation_id=77, body=b"harmless")) >= 0
 
 

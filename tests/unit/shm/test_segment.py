@@ -8,6 +8,9 @@ import posix_ipc
 import pytest
 from tests.harness.small_core import small_plan
 
+from mpbroker.channel.handler_port import HandlerPort
+from mpbroker.channel.planes import DATA
+from mpbroker.channel.processor_port import POISON, ProcessorPort
 from mpbroker.errors import ConfigError
 from mpbroker.shm import segment
 from mpbroker.shm.page_view import PageError, PageView, open_page
@@ -97,7 +100,7 @@ def test_reset_keeps_the_process_table_and_the_killers(memory, data_dir):
     old = memory.core
     memory.reset(())
     assert memory.core is not old
-    assert memory.core.killers() == [(0xBEEF, 99)]
+    assert memory.core.killers() == [(0xBEEF, 99, 1)]
     assert memory.core.state == BrokerState.RESETTING
     assert memory.row(48).pid == 123
     with_view = open_page(data_dir)
@@ -106,6 +109,19 @@ def test_reset_keeps_the_process_table_and_the_killers(memory, data_dir):
         assert [process.pid for process in with_view.processes()] == [123]
     finally:
         with_view.close()
+
+
+def test_a_frame_is_refused_after_its_second_fault(memory):
+    data = b"\0\0\0\7\0\0\0\1\xff\xff poison"
+    for kills in (1, 2):
+        processor, handler = ProcessorPort(memory.core, 0), HandlerPort(memory.core, 1)
+        assert processor.submit(DATA, 1, 1, 0, data, 0) >= 0
+        assert handler.claim() is not None
+        memory.remember_killer(0)
+        memory.remember_killer(1)
+        memory.reset(())
+        assert [row[2] for row in memory.core.killers()] == [kills]
+    assert ProcessorPort(memory.core, 0).submit(DATA, 1, 1, 0, data, 0) == POISON
 
 
 def test_page_view_shows_rows_rings_and_counters(memory, data_dir):
