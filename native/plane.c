@@ -36,6 +36,16 @@ static uint32_t hint_of(struct mpb_core *core, uint32_t index)
     return mpb_hint(index, mpb_state_generation(mpb_load_relaxed(&core->entries[index].state)));
 }
 
+uint64_t mpb_plane_drop_stale(struct mpb_core *core, uint32_t plane)
+{
+    for (uint32_t c = 0; c < core->header->plane_classes[plane] && c < MPB_CLASS_REQUEUED; c++) {
+        struct mpb_ring ring = mpb_ring_view(core, mpb_plane_ring(plane, c));
+        while (mpb_ring_drop_stale(&ring))
+            ;
+    }
+    return mpb_plane_depth(core, plane);
+}
+
 int mpb_plane_push(struct mpb_core *core, uint32_t index)
 {
     const struct mpb_entry *entry = &core->entries[index];

@@ -15,6 +15,8 @@ uint32_t mpb_plane_classify(const struct mpb_core *core, const struct mpb_entry 
 /* Requests waiting, over all classes but the re-queued. */
 uint64_t mpb_plane_depth(struct mpb_core *core, uint32_t plane);
 bool mpb_plane_empty(struct mpb_core *core, uint32_t plane);
+/* Removes what a dead or stopped handler left at the heads; the depth then. */
+uint64_t mpb_plane_drop_stale(struct mpb_core *core, uint32_t plane);
 /* Pushes a published entry's hint; MPB_RING_FULL if the plane holds its bound. */
 int mpb_plane_push(struct mpb_core *core, uint32_t index);
 /* Takes the next request of the plane for `owner`: row or -1. */

@@ -132,7 +132,8 @@ static bool push_once(struct mpb_processor *p, uint32_t index)
     struct mpb_entry *entry = &p->core->entries[index];
     uint32_t generation = mpb_state_generation(mpb_load_relaxed(&entry->state));
     uint64_t depth = mpb_plane_depth(p->core, entry->plane);
-    if (depth >= p->core->header->plane_bound[entry->plane])
+    uint64_t bound = p->core->header->plane_bound[entry->plane];
+    if (depth >= bound && (depth = mpb_plane_drop_stale(p->core, entry->plane)) >= bound)
         return false;
     mpb_trace_of(entry->trace)->req_q = (uint16_t)(depth > UINT16_MAX ? UINT16_MAX : depth);
     mpb_trace_mark(entry->trace, MPB_STAGE_ENQUEUED); /* before the push: afterwards the entry is not ours */

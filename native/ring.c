@@ -29,17 +29,22 @@ struct mpb_ring mpb_ring_view(struct mpb_core *core, uint32_t ring_id)
     return ring;
 }
 
+/* Both may lag, in any order, by as many operations as are under way. */
+static uint64_t depth_between(const struct mpb_ring *ring, uint64_t head, uint64_t tail)
+{
+    uint64_t depth = tail > head ? tail - head : 0;
+    return depth < ring->capacity ? depth : ring->capacity;
+}
+
 uint64_t mpb_ring_depth(const struct mpb_ring *ring)
 {
     uint64_t head = mpb_load_acquire(&ring->ctl->head);
-    uint64_t tail = mpb_load_acquire(&ring->ctl->tail);
-    return tail > head ? tail - head : 0; /* both may lag, in any order */
+    return depth_between(ring, head, mpb_load_acquire(&ring->ctl->tail));
 }
 
-static void note_peak(const struct mpb_ring *ring, uint64_t tail)
+static void note_peak(const struct mpb_ring *ring)
 {
-    uint64_t head = mpb_load_relaxed(&ring->ctl->head);
-    uint64_t depth = tail > head ? tail - head : 0;
+    uint64_t depth = mpb_ring_depth(ring);
     if (depth > mpb_load_relaxed(&ring->ctl->peak)) /* two writers may cross: a peak, not a counter */
         mpb_store_relaxed(&ring->ctl->peak, depth);
 }
@@ -60,7 +65,7 @@ int mpb_ring_push(const struct mpb_ring *ring, uint32_t hint)
             MPB_CRASH(ring->core, "ring.push.slot_filled");
             mpb_cas64(&ring->ctl->tail, &tail, tail + 1); /* may fail: somebody helped */
             MPB_CRASH(ring->core, "ring.push.tail_moved");
-            note_peak(ring, mpb_load_relaxed(&ring->ctl->tail));
+            note_peak(ring);
             return 0;
         }
         if (word.lap == ((lap - 1) & LAP_MASK)) { /* the hint of one lap ago is still there */
@@ -138,19 +143,24 @@ int64_t mpb_ring_take(const struct mpb_ring *ring, uint32_t from, uint32_t to, u
     return MPB_RING_EMPTY;
 }
 
-void mpb_ring_push_sure(const struct mpb_ring *ring, uint32_t hint)
+bool mpb_ring_drop_stale(const struct mpb_ring *ring)
 {
     const uint32_t waiting = MPB_STATE_BIT(MPB_E_QUEUED) | MPB_STATE_BIT(MPB_E_REQUEUED) | MPB_STATE_BIT(MPB_E_DONE);
     uint64_t head, seen;
-    while (mpb_ring_push(ring, hint) == MPB_RING_FULL) {
-        if (ring->capacity == 0 || !find_head(ring, &head, &seen))
-            continue;
-        uint32_t old = split(seen).value, index = old & MPB_INDEX_MASK;
-        if (index < ring->rows && is_live(mpb_load_acquire(mpb_ring_state(ring, index)), old, waiting))
+    if (ring->capacity == 0 || !find_head(ring, &head, &seen))
+        return false;
+    uint32_t hint = split(seen).value, index = hint & MPB_INDEX_MASK;
+    if (index < ring->rows && is_live(mpb_load_acquire(mpb_ring_state(ring, index)), hint, waiting))
+        return false;
+    remove_hint(ring, head, seen);
+    return true;
+}
+
+void mpb_ring_push_sure(const struct mpb_ring *ring, uint32_t hint)
+{
+    while (mpb_ring_push(ring, hint) == MPB_RING_FULL)
+        if (!mpb_ring_drop_stale(ring))
             sched_yield(); /* more hints than rows and slack: a popper is at work */
-        else
-            remove_hint(ring, head, seen);
-    }
 }
 
 void mpb_ring_scan(const struct mpb_ring *ring, uint64_t *present)

@@ -49,6 +49,10 @@ int mpb_ring_push(const struct mpb_ring *ring, uint32_t hint);
 /* The same for rings that have room for every row: when stale hints fill it all the same, drops those first. */
 void mpb_ring_push_sure(const struct mpb_ring *ring, uint32_t hint);
 
+/* Removes the hint at the head if it is stale: its popper died, or stands still, between claiming the row and removing
+ * the hint. Only there a stale hint can hold room back. */
+bool mpb_ring_drop_stale(const struct mpb_ring *ring);
+
 /* Takes the first live hint: its row's generation matches and its state is one of `from` (MPB_STATE_BIT); the row
  * becomes (same generation, to, owner). Returns the row, or MPB_RING_EMPTY. Drops stale hints on its way. */
 int64_t mpb_ring_take(const struct mpb_ring *ring, uint32_t from, uint32_t to, uint32_t owner);

@@ -93,7 +93,7 @@ class PageView:
                                           (0, layout.RING_HEAD, layout.RING_PEAK, layout.RING_CAPACITY))
             if capacity:
                 name = RING_NAMES.get(number, f"response-{number - layout.RING_RESPONSE}")
-                found.append(RingInfo(name, max(0, tail - head), capacity, peak))
+                found.append(RingInfo(name, min(max(0, tail - head), capacity), capacity, peak))
         return found
 
     def counters(self, slot: int | None = None) -> list[int]:

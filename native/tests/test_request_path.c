@@ -34,6 +34,25 @@ static void test_bounds_of_planes(void)
     drama_close(&d);
 }
 
+/* A handler that stopped between claiming a request and removing its hint holds no room back. */
+static void test_a_stale_head_is_no_bound(void)
+{
+    drama_open(&d);
+    d.scene = "stale head";
+    for (uint32_t id = 4; id < 8; id++)
+        ask(&d, (int)id % 2, MPB_PLANE_DATA, id, 100);
+    mpb_atomic64 *state = &d.w.core.entries[0].state;
+    CHECK_EQ(id_of(&d, 0), 4);
+    mpb_store_release(state, mpb_state_word(mpb_state_generation(*state), MPB_E_CLAIMED, d.h[0].slot));
+    ask(&d, 0, MPB_PLANE_DATA, 8, 100);
+    CHECK_EQ(submit(&d.p[0], MPB_PLANE_DATA, 10, 100), MPB_PLANE_FULL);
+    CHECK(mpb_abandon(&d.p[0], d.p[0].parked));
+    execute(&d, &d.h[0], 0);
+    drain(&d, 7, 3);
+    check_rest(&d);
+    drama_close(&d);
+}
+
 static void test_entries_and_arena_run_out(void)
 {
     drama_open(&d);
@@ -141,6 +160,33 @@ static void test_units(void)
     CHECK_EQ(mpb_units_take(&units, 1001), -1);
     CHECK(!mpb_units_give(&units, 999, 2));
     mpb_units_close(&units);
+}
+
+/* Memory above the watermark goes back to the kernel once nothing there was in use for a while; what is in use never. */
+static void test_punching(void)
+{
+    struct mpb_units units;
+    const uint64_t part_bytes = 1 << 20, keep = 256 << 10, idle = 5000;
+    uint8_t *part = mmap(NULL, part_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(part != MAP_FAILED);
+    CHECK_EQ(mpb_units_open(&units, part_bytes, 1024), 0);
+    memset(part, 7, part_bytes);
+    int64_t low = mpb_units_take(&units, 100), high = mpb_units_take(&units, 500), top = mpb_units_take(&units, 100);
+    CHECK(low == 0 && high == 100 && top == 600);
+    CHECK(mpb_units_give(&units, 600, 100));
+    CHECK_EQ(mpb_units_punch(&units, part, keep, 10000, idle), 0); /* in use above the watermark until now */
+    CHECK(mpb_units_give(&units, 100, 500));
+    CHECK_EQ(mpb_units_punch(&units, part, keep, 14999, idle), 0);
+    CHECK_EQ(mpb_units_punch(&units, part, keep, 15000, idle), part_bytes - keep);
+    CHECK_EQ(mpb_units_punch(&units, part, keep, 99999, idle), 0);
+    CHECK(part[0] == 7 && part[keep - 1] == 7 && part[keep] == 0 && part[part_bytes - 1] == 0);
+    CHECK_EQ(mpb_units_take(&units, 300), 100);
+    memset(part + (100 << 10), 8, 300 << 10);
+    CHECK_EQ(mpb_units_punch(&units, part, keep, 200000, idle), 0);
+    CHECK(mpb_units_give(&units, 100, 300));
+    CHECK_EQ(mpb_units_punch(&units, part, keep, 300000, idle), (400 << 10) - keep);
+    mpb_units_close(&units);
+    munmap(part, part_bytes);
 }
 
 static void test_extents_run_out_and_come_back(void)
@@ -251,7 +297,9 @@ int main(void)
 {
     world_open(&d.w, &small_plan);
     test_units();
+    test_punching();
     test_bounds_of_planes();
+    test_a_stale_head_is_no_bound();
     test_entries_and_arena_run_out();
     test_poison();
     test_answers_of_a_dead_processor_are_dropped();
