@@ -92,8 +92,8 @@ uint32_t mpb_connection_wants_arena(const struct mpb_connection *c)
     if (have < 4)
         return 0;
     int32_t length = (int32_t)mpb_get_be32(c->buffer + c->start);
-    if (length <= (int32_t)MPB_SMALL_FRAME_BYTES)
-        return 0;
+    if (length <= (int32_t)MPB_SMALL_FRAME_BYTES || (uint32_t)length <= have - 4)
+        return 0; /* small, or whole: copied out of the buffer, which may hold more than this frame */
     uint32_t needed = (uint32_t)length >> 3;
     if (needed > MPB_ARRIVED_BEFORE_RESERVE)
         needed = MPB_ARRIVED_BEFORE_RESERVE;

@@ -246,8 +246,7 @@ class Processor:
             self._count(Counter.HANDOVERS_STALE, self._handover.stale)
             self._handover.stale = 0
         frame_ns = config.mpbroker_frame_timeout_ms * 1_000_000
-        waiting = self._by_fd.values() if not self._reader.may_read() else self._reader.held_up()
-        for channel in waiting:  # it is us who do not read them
+        for channel in self._reader.held_up(self._by_fd.values()):  # it is us who do not read them
             channel.frame_started_ns = now_ns if channel.frame_started_ns else 0
         for channel, reason in self._connections.overdue(now_ns, config.connections_max_idle_ms * 1_000_000, frame_ns):
             self._count(Counter.CONNECTIONS_IDLE if reason == "idle" else Counter.FRAMES_TIMED_OUT)

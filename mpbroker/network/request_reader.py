@@ -1,13 +1,13 @@
 """Requests of one processor that are not simply read and queued: no room for them, or too large to be copied.
 
 The native turn (native/network_turn.h) takes one frame of each readable connection a turn and queues it. A request that
-finds its plane full is parked (one at most), one that finds no entry or no arena space waits with its frame: until they have
+finds its plane full is parked, one that finds no entry or no arena space waits with its frame: until they have
 room nothing else is read, except for large frames that fill memory they already have. A large frame that finds no room to
 begin waits alone.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from struct import Struct
 from time import monotonic_ns
 from typing import Any
@@ -44,7 +44,7 @@ class RequestReader:
         self._close = close
         self._refuse = refuse
         self._take_events = take_events
-        self._parked_entry = -1  # a request that waits because its plane is full
+        self._parked: deque[int] = deque()  # entries that wait because their plane is full; nearly always one at most
         self._refused: deque[KafkaChannel] = deque()  # hold a whole frame that found no entry or no arena space
         self._want_arena: deque[KafkaChannel] = deque()  # have the beginning of a large frame; hold up nobody else
 
@@ -52,17 +52,20 @@ class RequestReader:
         """Whether a connection waits for an entry or for arena space."""
         return bool(self._refused or self._want_arena)
 
-    def held_up(self) -> "deque[KafkaChannel]":
-        """Connections that wait for room to begin a large frame."""
-        return self._want_arena
+    def held_up(self, channels: Iterable[KafkaChannel]) -> list[KafkaChannel]:
+        """Those of the connections that are not read because there is no room; a large frame that has its memory is
+        read on, and must not stand still in it."""
+        if self.may_read():
+            return list(self._want_arena)
+        return [channel for channel in channels if channel.waits or not channel.large]
 
     def may_read(self) -> bool:
         """Whether there is room for another request, as far as known."""
-        return self._parked_entry < 0 and not self._refused
+        return not self._parked and not self._refused
 
     def park(self, entry: int) -> None:
-        """A request found its plane full."""
-        self._parked_entry = entry
+        """A request found its plane full. A second one can: of a large frame, in the turn of a small one."""
+        self._parked.append(entry)
 
     def wait_for_room(self, channel: KafkaChannel) -> None:
         """A whole frame, in the connection's buffer or in the arena, found no entry or no arena space."""
@@ -70,9 +73,9 @@ class RequestReader:
         self._refused.append(channel)
 
     def retry_parked(self) -> None:
-        """Try again to queue the parked request, if there is one."""
-        if self._parked_entry >= 0 and self._port.retry(self._parked_entry) != PLANE_FULL:
-            self._parked_entry = -1
+        """Try again to queue what is parked, oldest first."""
+        while self._parked and self._port.retry(self._parked[0]) != PLANE_FULL:
+            self._parked.popleft()
 
     def admit_waiting(self) -> None:
         """Entries or arena space may be back: submit whole frames in their order, then begin large ones in theirs. For
@@ -83,7 +86,7 @@ class RequestReader:
 
     def _admit(self, waiting: deque[KafkaChannel]) -> None:
         for _ in range(len(waiting)):
-            if self._parked_entry >= 0:
+            if self._parked:
                 return
             channel = waiting.popleft()
             if channel.closed:
@@ -145,7 +148,7 @@ class RequestReader:
         if not self._serves(key, version):
             self._refuse(channel, Counter.REQUESTS_UNSUPPORTED, "unsupported_request", f"api key {key} version {version}")
             return
-        if self._parked_entry >= 0:
+        if self._parked:
             self.wait_for_room(channel)
             return
         now_ns = monotonic_ns()
