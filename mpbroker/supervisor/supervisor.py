@@ -205,7 +205,7 @@ class Supervisor:
             self._shared.remember_killer(death.plan)
             self._reset()
             return
-        delay_s = worker.plan_restart()
+        delay_s = worker.plan_restart(killed=death.signal != 0)
         self._log.warning("worker_died", **told, successor_in_ms=int(delay_s * 1000))
         if not self._ready and stopping is None and death.exit_code > 0 and (death.exit_code == EXIT_CONFIG
                                                         or worker.short_lives >= STARTUP_DEATHS):

@@ -18,6 +18,8 @@ FAULT_SIGNALS = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.
 SHORT_LIFE_S = 0.5
 FREE_SHORT_LIVES = 5  # successors forked at once although each lived shortly
 MAX_DELAY_S = 5.0
+MAX_DELAY_OF_KILLED_S = 0.05
+"""Whoever kills a worker expects its successor; only so much that a machine out of memory is not kept busy forking."""
 
 
 class Death(NamedTuple):
@@ -79,12 +81,13 @@ class Worker:
         os.close(self.pidfd)
         self.pid, self.pidfd = 0, -1
 
-    def plan_restart(self) -> float:
-        """Decide when the successor may start; returns the delay in seconds. Slots that keep dying young wait longer."""
+    def plan_restart(self, killed: bool = False) -> float:
+        """Decide when the successor may start; returns the delay in seconds. Slots that keep dying young wait longer,
+        those that a signal kills not much."""
         now = time.monotonic()
         self.short_lives = self.short_lives + 1 if now - self._started < SHORT_LIFE_S else 0
         excess = self.short_lives - FREE_SHORT_LIVES
-        delay = min(MAX_DELAY_S, 0.1 * 2.0 ** min(excess, 10)) if excess > 0 else 0.0
+        delay = min(MAX_DELAY_OF_KILLED_S if killed else MAX_DELAY_S, 0.1 * 2.0 ** min(excess, 10)) if excess > 0 else 0.0
         self.restart_at = now + delay
         return delay
 

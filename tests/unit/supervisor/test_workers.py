@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from mpbroker.supervisor.process_types import ProcessPlan, process_type
-from mpbroker.supervisor.workers import FREE_SHORT_LIVES, MAX_DELAY_S, Worker, Workers
+from mpbroker.supervisor.workers import FREE_SHORT_LIVES, MAX_DELAY_OF_KILLED_S, MAX_DELAY_S, Worker, Workers
 
 PLAN = ProcessPlan(process_type("handler"), 1)
 
@@ -64,6 +64,13 @@ def test_successors_of_short_lives_wait_longer_and_longer():
         delays.append(worker.plan_restart())
     assert delays[:FREE_SHORT_LIVES] == [0.0] * FREE_SHORT_LIVES
     assert delays[FREE_SHORT_LIVES] > 0 and delays == sorted(delays) and delays[-1] == MAX_DELAY_S
+
+
+def test_successors_of_killed_workers_hardly_wait():
+    worker = Worker(PLAN)
+    for _ in range(FREE_SHORT_LIVES + 10):
+        worker.started(0, -1)
+        assert worker.plan_restart(killed=True) <= MAX_DELAY_OF_KILLED_S
 
 
 def test_due_successors_are_found():
