@@ -5,8 +5,9 @@ Log keeper only.
 
 import errno
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from mpbroker._native import Log
 from mpbroker.log.kept_partitions import KeptPartition, Partitions
@@ -22,8 +23,7 @@ def _nothing(*_: object) -> None:
     """Stands where a test is not interested."""
 
 
-@dataclass
-class KeeperContext:
+class KeeperContext(Struct):
     """The log keeper's surroundings.
 
     config        BrokerConfig in force (a reload replaces it)

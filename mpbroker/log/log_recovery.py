@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import struct
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from mpbroker._native import scan_segment
 from mpbroker.log.producer_snapshot import ProducerEntry, newest_snapshot, remove_snapshots, snapshot_offsets
@@ -24,8 +25,7 @@ LEFTOVERS = (".deleted", ".cleaned", ".swap", ".tmp")
 NO_TIMESTAMP = -1
 
 
-@dataclass
-class SegmentState:
+class SegmentState(Struct):
     """The active segment as the partition row needs it; bytes, offsets, milliseconds."""
 
     base: int
@@ -40,8 +40,7 @@ class SegmentState:
     bytes_since_index: int
 
 
-@dataclass
-class RecoveredLog:
+class RecoveredLog(Struct):
     """A partition after recovery. `cut` lists what was removed, one sentence each; `producers` by id."""
 
     active: SegmentState

@@ -7,8 +7,9 @@ ApiVersions advertises, and what processors let through, is computed from these 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from mpbroker.errors import ErrorCode, ProtocolError
 from mpbroker.protocol.api_keys import API_NAMES
@@ -24,8 +25,7 @@ NO_ANSWER = object()  # acks=0: nothing is sent, the connection goes on
 CLOSE = object()  # the only way to tell an acks=0 producer of an error
 
 
-@dataclass(frozen=True, slots=True)
-class Api:
+class Api(Struct, frozen=True):
     """One API this broker serves.
 
     `handle(context, request, message)` returns a response message or one of the three values above. `failed(message,

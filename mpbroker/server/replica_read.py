@@ -7,7 +7,7 @@ partition with data may exceed every limit by one whole batch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from mpbroker.errors import ErrorCode
 from mpbroker.log.log_manager import READ_TO_END, READ_TO_HIGH_WATERMARK, READ_TO_STABLE
@@ -18,8 +18,7 @@ READ_UNCOMMITTED, READ_COMMITTED = ISOLATION_LEVELS = 0, 1
 UNKNOWN_OFFSET = -1
 
 
-@dataclass(slots=True)
-class PartitionRead:
+class PartitionRead(Struct):
     """What one partition contributes. `plan` is the native ReadPlan, None when there is an error or nothing to read."""
 
     partition: int
@@ -43,8 +42,7 @@ class PartitionRead:
         self.plan, self.length = None, 0
 
 
-@dataclass(slots=True)
-class FetchPlan:
+class FetchPlan(Struct):
     """All partitions of a request in its order, grouped by topic, and the bytes they would send."""
 
     topics: list[tuple[str, list[PartitionRead]]]

@@ -7,7 +7,6 @@ Workers inherit the mappings; unrelated processes attach to the page read-only (
 """
 
 import errno
-import hashlib
 import mmap
 import os
 import time
@@ -27,8 +26,7 @@ CRASH_VARIABLE = "MPBROKER_CRASH"
 
 def name_prefix(data_dir: str) -> str:
     """What every name of a data directory begins with: `/mpbroker-` and 8 hex digits of its real path."""
-    digest = hashlib.sha256(os.path.realpath(data_dir).encode()).hexdigest()
-    return f"/mpbroker-{digest[:8]}-"
+    return f"/mpbroker-{_native.crc32c(os.path.realpath(data_dir).encode()):08x}-"
 
 
 def page_name(data_dir: str, boot_id: int) -> str:

@@ -84,10 +84,12 @@ def plan_processes(config: Any, listeners: tuple[BoundListener, ...]) -> tuple[P
     return tuple(plans)
 
 
-def resolve_mains(types: tuple[ProcessType, ...] = PROCESS_TYPES) -> dict[str, Main]:
-    """Import every role's main function: role → function."""
+def resolve_mains(start_stage: int, types: tuple[ProcessType, ...] = PROCESS_TYPES) -> dict[str, Main]:
+    """Import the main functions of the roles of a start stage: role → function."""
     mains = {}
     for row in types:
+        if row.start_stage != start_stage:
+            continue
         module, _, function = row.main.partition(":")
         mains[row.role] = getattr(import_module(module), function)
     return mains

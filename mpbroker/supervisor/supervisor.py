@@ -20,7 +20,7 @@ from mpbroker.metrics.event_log import EventLog
 from mpbroker.shm.process_table import BrokerState, ProcessState
 from mpbroker.supervisor import launch, reload
 from mpbroker.supervisor.probes import Probes
-from mpbroker.supervisor.process_types import START_STAGES, plan_processes, resolve_mains, served_versions
+from mpbroker.supervisor.process_types import START_STAGES, Main, plan_processes, resolve_mains, served_versions
 from mpbroker.supervisor.ready import clear_ready_file, ready_document, ready_line, write_atomically, write_ready_line
 from mpbroker.supervisor.shared_state import SharedState
 from mpbroker.supervisor.signals import SupervisorSignals
@@ -78,14 +78,14 @@ class Supervisor:
     def run(self) -> int:
         """Fork the workers, watch them until the last one has ended."""
         self._signals = SupervisorSignals()
-        self._mains = resolve_mains()
-        self._api_versions = served_versions()
+        self._mains: dict[str, Main] = {}
+        self._api_versions: dict[int, tuple[int, int]] = {}
+        self._import_stage(0)
         shared = self._shared
         write_status_file(self._config.data_dir, self._config.node_id, shared.boot_id, shared.page_name, shared.names,
                           shared.listeners)
         self._epoll.register(self._signals.fd, select.EPOLLIN)
         self._epoll.register(shared.notice_fd, select.EPOLLIN)
-        launch.freeze()
         try:
             while not self._step():
                 self._wait()
@@ -148,6 +148,16 @@ class Supervisor:
             for worker in self._workers.all:
                 if worker.plan.type.start_stage == stage:
                     self._fork(worker)
+            self._import_stage(stage + 1)  # while this one starts
+
+    def _import_stage(self, stage: int) -> None:
+        """Import what the workers of a start stage run, for them to share."""
+        mains = resolve_mains(stage)
+        if not mains.keys() <= self._mains.keys():
+            self._mains |= mains
+            if stage == START_STAGES - 1:
+                self._api_versions = served_versions()
+            launch.freeze()
 
     def _stage_serves(self) -> bool:
         return all(self._shared.process_state(worker.plan.slot) is ProcessState.RUNNING
