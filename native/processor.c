@@ -199,27 +199,40 @@ static uint64_t trusted_requests(const struct mpb_processor *p, uint64_t now_ns,
     return count;
 }
 
-bool mpb_processor_ring(struct mpb_processor *p)
+static bool ring_control(struct mpb_processor *p, bool again)
 {
-    for (; p->unrung[MPB_PLANE_CONTROL] > 0; p->unrung[MPB_PLANE_CONTROL]--)
+    uint32_t pushes = p->unrung[MPB_PLANE_CONTROL];
+    p->unrung[MPB_PLANE_CONTROL] = 0;
+    if (pushes == 0 && again && mpb_plane_depth(p->core, MPB_PLANE_CONTROL) > 0)
+        pushes = 1; /* who was woken has not come: perhaps it is dead or stopped */
+    for (uint32_t i = 0; i < pushes; i++)
         mpb_ring_control_handler(p->core, p->slot);
-    if (p->unrung[MPB_PLANE_DATA] == 0 && !p->look_again)
-        return false;
+    return pushes > 0;
+}
+
+static bool ring_data(struct mpb_processor *p, bool again)
+{
+    uint64_t depth = p->unrung[MPB_PLANE_DATA] > 0 || again ? mpb_plane_depth(p->core, MPB_PLANE_DATA) : 0;
     p->unrung[MPB_PLANE_DATA] = 0;
-    p->look_again = false;
-    uint64_t depth = mpb_plane_depth(p->core, MPB_PLANE_DATA);
     if (depth == 0)
         return false;
     mpb_fence_full(); /* pushed before, asked after: a handler about to sleep is seen or sees the push */
-    uint64_t now_ns = mpb_trace_clock_ns();
-    uint64_t trusted = trusted_requests(p, now_ns, depth), woken = 0;
-    int handler = 0;
-    while (trusted < depth && (handler = mpb_ring_data_handler(p->core, p->slot)) >= 0) {
+    uint64_t now_ns = mpb_trace_clock_ns(), trusted = trusted_requests(p, now_ns, depth);
+    while (trusted < depth) {
+        int handler = mpb_ring_data_handler(p->core, p->slot);
+        if (handler < 0)
+            return false; /* nobody sleeps */
         p->woken_ns[handler] = now_ns;
         trusted += MPB_TRUST_MANY;
-        woken++;
     }
-    p->look_again = handler >= 0 && depth > woken;
+    return true;
+}
+
+bool mpb_processor_ring(struct mpb_processor *p)
+{
+    bool again = p->look_again;
+    p->look_again = ring_control(p, again);
+    p->look_again |= ring_data(p, again);
     return p->look_again;
 }
 

@@ -45,7 +45,7 @@ int64_t mpb_submit(struct mpb_processor *p, const struct mpb_submission *s);
 int64_t mpb_retry(struct mpb_processor *p, uint32_t entry);
 /* With `batching`: wakes handlers for what was pushed since the last call, but leaves some waiting requests to each
  * handler that is awake and works through its requests quickly: it looks at the ring again before it sleeps. True: call
- * again within a millisecond, because one of those may have begun something long. A processor that dies before it
+ * again within a millisecond, because one of those may have begun something long, or be dead. A processor that dies before it
  * rings leaves its pushes to the ringing of its recovery. */
 bool mpb_processor_ring(struct mpb_processor *p);
 /* Gives up a parked entry (its connection is gone). False: it is not one. */

@@ -185,8 +185,8 @@ class Acceptor:
             self._blocked_since_ns = time.monotonic_ns()
 
     def _timeout_ms(self, timeout_ms: int) -> int:
-        """Short while a successor or a free slot is awaited, for neither rings a bell."""
-        if self._pending or not self._listening:
+        """Short while a successor, a free slot or an acknowledgement is awaited: a death of a processor rings no bell."""
+        if self._pending or not self._listening or any(handover.unacknowledged() for handover in self._handovers):
             return min(timeout_ms, 10)
         return timeout_ms
 
