@@ -233,6 +233,7 @@ static bool decide_without_writing(struct mpb_log *log, struct mpb_partition *ro
     out->error = (int16_t)mpb_producer_check(log->core, row, request->info, &check);
     if (out->error == 0 && check.duplicate) {
         out->duplicate = true;
+        out->append_time_ms = check.original.timestamp_ms; /* told for every kind of topic, as Kafka does */
         out->base_offset = check.original.base_offset;
         out->end_offset = check.original.base_offset + check.original.last_offset_delta + 1;
         mpb_log_count(log, MPB_C_LOG_DUPLICATES, 1);
@@ -243,6 +244,14 @@ static bool decide_without_writing(struct mpb_log *log, struct mpb_partition *ro
 static void no_offsets(struct mpb_append_result *out)
 {
     out->base_offset = out->end_offset = out->append_time_ms = -1;
+}
+
+/* Kafka tells where the log starts with the errors of a batch's contents, not with those of its place or size. */
+static bool tells_log_start(int error)
+{
+    return error != MPB_ERR_CORRUPT_MESSAGE && error != MPB_ERR_UNKNOWN_TOPIC_OR_PARTITION &&
+           error != MPB_ERR_NOT_LEADER_OR_FOLLOWER && error != MPB_ERR_MESSAGE_TOO_LARGE &&
+           error != MPB_ERR_RECORD_LIST_TOO_LARGE && error != MPB_ERR_KAFKA_STORAGE_ERROR;
 }
 
 void mpb_append_refuse(struct mpb_log *log, uint32_t ordinal, uint32_t entry, uint32_t cell, int error,
@@ -256,6 +265,8 @@ void mpb_append_refuse(struct mpb_log *log, uint32_t ordinal, uint32_t entry, ui
     out->error = (int16_t)(unlocked != 0 ? unlocked : error);
     if (unlocked != 0)
         return;
+    if (tells_log_start(error))
+        out->log_start = mpb_partition_in_force(&log->core->partitions[ordinal])->log_start;
     if (!read_cell(log->core, entry, cell, fill_number, out))
         fill_cell(log->core, ordinal, entry, cell, fill_number, out);
     mpb_partition_unlock(log, ordinal);
@@ -289,6 +300,8 @@ void mpb_append(struct mpb_log *log, const struct mpb_append_options *options, c
         out->error = (int16_t)append_locked(log, row, options, request, fill_number, header, out);
     if (out->error != 0)
         no_offsets(out);
+    if (!tells_log_start(out->error))
+        out->log_start = -1;
     if (decided || out->error != 0)
         fill_cell(core, request->ordinal, request->entry, request->cell, fill_number, out);
     mpb_partition_unlock(log, request->ordinal);

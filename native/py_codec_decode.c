@@ -195,6 +195,8 @@ static int read_tag(mpb_reader *reader, uint32_t *tag, uint32_t *size)
 static int read_tag_count(mpb_reader *reader, uint32_t *count)
 {
     const uint8_t *next = mpb_get_uvarint(reader->at, reader->end, count);
+    if (next != NULL && *count > INT32_MAX)
+        *count = 0; /* negative to a Java broker, whose loop then reads none */
     if (next == NULL || *count > (size_t)(reader->end - next) / 2) {
         mpb_malformed(reader, "tagged fields", "there are more than the bytes left can hold");
         return -1;

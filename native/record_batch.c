@@ -64,8 +64,6 @@ int mpb_batch_peek(const uint8_t *p, size_t len, bool *transactional)
     int error = next_batch(p, len, &batch_len);
     if (error || !batch_len || p[MPB_BATCH_MAGIC] < 2)
         return error;
-    if (batch_len < LAST_PRODUCER_ID_BYTE)
-        return MPB_ERR_UNKNOWN_SERVER_ERROR;
     *transactional = mpb_be16(p + MPB_BATCH_ATTRIBUTES) & MPB_ATTRIBUTE_TRANSACTIONAL;
     return MPB_ERR_NONE;
 }
@@ -86,7 +84,9 @@ int mpb_batch_check_request(const uint8_t *p, size_t len, const struct mpb_batch
             return MPB_ERR_UNSUPPORTED_COMPRESSION_TYPE;
     }
     error = next_batch(p + *batch_len, len - *batch_len, &second_len);
-    return error ? error : second_len ? MPB_ERR_INVALID_RECORD : MPB_ERR_NONE;
+    if (error || second_len)
+        return error ? error : MPB_ERR_INVALID_RECORD;
+    return *batch_len < LAST_PRODUCER_ID_BYTE ? MPB_ERR_UNKNOWN_SERVER_ERROR : MPB_ERR_NONE;
 }
 
 int mpb_batch_check_append(const uint8_t *p, size_t batch_len, const struct mpb_batch_rules *rules,

@@ -19,6 +19,7 @@ __all__ = ["READ_TO_END", "READ_TO_HIGH_WATERMARK", "READ_TO_STABLE", "LogManage
 
 CODEC_BITS = 0x07
 ATTRIBUTES_LOW_BYTE = 22  # of a batch: the codec is in its low bits
+LOG_START_NOT_TOLD = frozenset((ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE))  # see native/append.c
 ONLINE = 2  # enum mpb_partition_flags
 
 
@@ -49,7 +50,8 @@ class LogManager:
         if rules.target_codec is not None or records[ATTRIBUTES_LOW_BYTE] & CODEC_BITS:
             checked = check_append_records(records, rules, now_ms, self._decompressor)
             if checked.code:
-                return Refused(checked.code)
+                silent = checked.code in LOG_START_NOT_TOLD
+                return Refused(checked.code, -1 if silent else self.log.state(topic.partitions[index]).log_start)
             records, max_timestamp = checked.batch, checked.max_timestamp
         ordinal = topic.partitions[index]
         result = self.log.append(ordinal, request.entry, cell, records, options, now_ms, version, -1, max_timestamp,
@@ -128,9 +130,10 @@ def open_log(ctx) -> Log:
 class Refused:
     """An append that never reached the log, in the shape of the native AppendResult."""
 
-    __slots__ = ("error",)
-    base_offset = end_offset = append_time_ms = log_start = -1
+    __slots__ = ("error", "log_start")
+    base_offset = end_offset = append_time_ms = -1
     duplicate = replayed = flush_due = False
 
-    def __init__(self, error: int) -> None:
+    def __init__(self, error: int, log_start: int = -1) -> None:
         self.error = error
+        self.log_start = log_start

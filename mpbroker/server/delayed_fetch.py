@@ -27,14 +27,14 @@ class DelayedFetch(DelayedOperation):
 
     def try_complete(self) -> bool:
         self.context.metadata.refresh()
-        plan = plan_fetch(self.context, self.message)
+        plan = plan_fetch(self.context, self.message, self.request.api_version)
         if plan.has_error or plan.total_bytes >= max(self.message.min_bytes, 0) or self.context.is_ending():
             self.plan = plan
             return True
         return False
 
     def on_expiration(self) -> None:
-        self.plan = plan_fetch(self.context, self.message)
+        self.plan = plan_fetch(self.context, self.message, self.request.api_version)
 
     def on_complete(self) -> None:
         self.context.resume(self.request)

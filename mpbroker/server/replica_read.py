@@ -7,6 +7,9 @@ partition with data may exceed every limit by one whole batch.
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
+
 from msgspec import Struct
 
 from mpbroker.errors import ErrorCode
@@ -16,6 +19,7 @@ from mpbroker.protocol.messages.fetch import FetchRequest, PartitionData
 CONSUMER = -1
 READ_UNCOMMITTED, READ_COMMITTED = ISOLATION_LEVELS = 0, 1
 UNKNOWN_OFFSET = -1
+FIRST_WITH_ZSTD = 10  # version of Fetch
 
 
 class PartitionRead(Struct):
@@ -29,17 +33,27 @@ class PartitionRead(Struct):
     log_start: int = UNKNOWN_OFFSET
     plan: object = None
     length: int = 0
+    committed_only: bool = False
 
     def to_message(self) -> PartitionData:
         """Records travel as a length to reserve; the bytes are read into the answer in place."""
+        refused = self.ordinal < 0 or self.error == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        told = refused or (self.committed_only and self.error == ErrorCode.NONE)
+        nothing = None if self.error == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE else b""
         return PartitionData(partition_index=self.partition, error_code=self.error,
                              high_watermark=self.high_watermark, last_stable_offset=self.last_stable_offset,
-                             log_start_offset=self.log_start, aborted_transactions=None if self.ordinal >= 0 else [],
-                             preferred_read_replica=-1, records=self.length or b"")
+                             log_start_offset=self.log_start, aborted_transactions=[] if told else None,
+                             preferred_read_replica=-1, records=self.length or nothing)
 
     def drop(self) -> None:
         """Sends no records of this partition after all."""
         self.plan, self.length = None, 0
+
+    def refuse(self, code: int) -> None:
+        """An error in place of whatever was found."""
+        self.drop()
+        self.error = code
+        self.high_watermark = self.last_stable_offset = self.log_start = UNKNOWN_OFFSET
 
 
 class FetchPlan(Struct):
@@ -55,22 +69,28 @@ class FetchPlan(Struct):
             yield from reads
 
 
-def plan_fetch(context, message: FetchRequest) -> FetchPlan:
-    """Reads the state of every partition asked for and divides the byte budget over them in order."""
-    budget = min(message.max_bytes, context.config.fetch_max_bytes)
+def plan_fetch(context, message: FetchRequest, version: int) -> FetchPlan:
+    """Reads the state of every partition asked for and divides the byte budget over them in order.
+
+    Partitions that are not here come last in the answer, as Kafka's do. `version` is the request's.
+    """
+    left = min(message.max_bytes, context.config.fetch_max_bytes)  # a negative one is an error, for the first only
     bound = _bound(message)
-    plan = FetchPlan([])
+    plan, found, unknown = FetchPlan([]), [], []
     for asked_topic in message.topics:
         topic = context.metadata.topic(asked_topic.topic)
-        reads = []
+        zstd_refused = version < FIRST_WITH_ZSTD and topic is not None and topic.settings.compression_type == "zstd"
         for asked in asked_topic.partitions:
-            left = max(budget - plan.total_bytes, 0) if plan.total_bytes else budget
-            limit = min(asked.partition_max_bytes, left)
-            read = _read(context, topic, asked, message, bound, limit, plan.total_bytes == 0)
-            plan.total_bytes += read.length
+            read = _find(topic, asked)
+            (found if read.ordinal >= 0 else unknown).append((asked_topic.topic, read))
+            if read.ordinal >= 0:
+                _read(context, topic, asked, message, read, bound, min(asked.partition_max_bytes, left), not plan.total_bytes)
+                if zstd_refused:
+                    read.refuse(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+                left = max(left - read.length, 0)
+                plan.total_bytes += read.length
             plan.has_error |= read.error != ErrorCode.NONE
-            reads.append(read)
-        plan.topics.append((asked_topic.topic, reads))
+    plan.topics = [(name, [read for _, read in group]) for name, group in groupby(found + unknown, itemgetter(0))]
     return plan
 
 
@@ -80,13 +100,16 @@ def _bound(message: FetchRequest) -> int:
     return READ_TO_STABLE if message.isolation_level == READ_COMMITTED else READ_TO_HIGH_WATERMARK
 
 
-def _read(context, topic, asked, message: FetchRequest, bound: int, limit_bytes: int, oversized: bool) -> PartitionRead:
-    """Finds one partition's byte range; the result carries Kafka's code on failure."""
-    read = PartitionRead(asked.partition)
+def _find(topic, asked) -> PartitionRead:
     if topic is None or not 0 <= asked.partition < len(topic.partitions):
-        read.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return read
-    read.ordinal = topic.partitions[asked.partition]
+        return PartitionRead(asked.partition, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return PartitionRead(asked.partition, topic.partitions[asked.partition])
+
+
+def _read(context, topic, asked, message: FetchRequest, read: PartitionRead, bound: int, limit_bytes: int,
+          oversized: bool) -> None:
+    """Finds one partition's byte range; the result carries Kafka's code on failure."""
+    read.committed_only = message.isolation_level == READ_COMMITTED
     error, plan = context.log_manager.find(read.ordinal, asked.fetch_offset, bound, max(limit_bytes, 0),
                                            oversized or limit_bytes < 0, topic.id)
     readable = error in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE)  # else the plan has no epoch to check
@@ -97,7 +120,6 @@ def _read(context, topic, asked, message: FetchRequest, bound: int, limit_bytes:
         read.high_watermark, read.last_stable_offset = plan.high_watermark, plan.last_stable
         read.log_start, read.length = plan.log_start, plan.length
         read.plan = plan if plan.length else None
-    return read
 
 
 def _refusal(asked, message: FetchRequest, plan) -> int:

@@ -45,7 +45,10 @@ class ServerContext:
     def answer(self, request, message, version: int | None = None) -> None:
         """Encodes the response in the request's version (or the one given) and hands it to the processor."""
         used = request.api_version if version is None else version
-        frame = encode_response_frame(request.api_key, used, request.correlation_id, message)
+        try:
+            frame = encode_response_frame(request.api_key, used, request.correlation_id, message)
+        except ValueError as error:  # a name that got longer when it was read (see read_text in py_codec_decode.c)
+            return self.refuse(request, "unanswerable", error)
         if not self.port.answer(request, frame):
             self.answer_later(request, frame)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from mpbroker.config.describe import describe_broker, describe_topic
-from mpbroker.errors import ErrorCode
+from mpbroker.errors import ERRORS, ErrorCode
 from mpbroker.metadata.topic_names import illegal_name_sentence
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.messages.describe_configs import (
@@ -101,7 +101,8 @@ def _refused(resource, code: int, text: str | None) -> DescribeConfigsResult:
 
 
 def failed(message: DescribeConfigsRequest, version: int, code: int) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(results=[_refused(resource, code, None) for resource in message.resources])
+    return DescribeConfigsResponse(results=[_refused(resource, code, ERRORS[code].sentence)
+                                            for resource in message.resources])
 
 
 API = Api(key=ApiKey.DESCRIBE_CONFIGS, versions=(0, 2), request=DescribeConfigsRequest, handle=handle, failed=failed)

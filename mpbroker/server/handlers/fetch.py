@@ -37,7 +37,7 @@ def handle(context, request, message: FetchRequest):
         return failed(message, request.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka, which knows no better
     merge_repeated(message)
     context.metadata.refresh()
-    plan = plan_fetch(context, message)
+    plan = plan_fetch(context, message, request.api_version)
     partitions = sum(len(topic.partitions) for topic in message.topics)
     describe_fetch(request, message, partitions)
     if message.max_wait_ms <= 0 or not partitions or plan.has_error or plan.total_bytes >= message.min_bytes:
@@ -64,7 +64,7 @@ def send(context, request, message: FetchRequest, plan: FetchPlan):
     for _ in range(MOST_READ_ATTEMPTS):
         if _send_once(context, request, plan):
             return PARKED
-        plan = plan_fetch(context, message)
+        plan = plan_fetch(context, message, request.api_version)
     for read in plan.reads():
         read.drop()
     context.answer(request, _response(plan))

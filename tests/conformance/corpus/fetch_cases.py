@@ -66,7 +66,8 @@ def isolation(x: Exchange, version: int) -> None:
     topic = filled(x)
     for level in (0, 1, 2, -1, 127, -128):
         x.ask(fetching((topic, [(0, 0)]), isolation_level=level), version)
-        x.ask(fetching((topic, [(0, 6)]), isolation_level=level), version)
+        for offset in (6, 99):
+            x.ask(fetching((topic, [(0, offset), (7, 0)]), isolation_level=level), version)
 
 
 @case("fetch: replica ids", VERSIONS)

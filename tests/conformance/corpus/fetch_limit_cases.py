@@ -85,7 +85,7 @@ def zstd(x: Exchange, version: int) -> None:
         x.ask(fetching((topic, [(0, offset), (1, 0)])), version)
     forced = x.topic("forced", compression_type="zstd")
     x.ask(fetching((forced, [(0, 0)])), version)
-    x.quietly(produce((forced, [(0, good(b"plain"))])), 7)
+    x.quietly(produce((forced, [(0, good(b"packed" * 20, codec=4))])), 7)
     x.ask(fetching((forced, [(0, 0)]), (topic, [(1, 0)])), version)
     x.ask(fetching((forced, [(0, 9)])), version)
 

@@ -50,7 +50,7 @@ def _register_cuts(key: int) -> None:
         for outcome, group in groupby(outcomes):
             x.outcomes.append([outcome, len(list(group)) - prefix])
 
-    @case(f"trailing bytes: key {key}", VERSIONS[key])
+    @case(f"trailing bytes: key {key}", range(1, 3) if key == 10 else VERSIONS[key])
     def trailing(x: Exchange, version: int) -> None:
         payload = encode_request_frame(_message(x, key), version, 7, "corpus")[4:]
         for rest in (b"\0", b"\xff" * 100, b"x" * 5000):
@@ -75,7 +75,7 @@ def lengths(x: Exchange, version: int) -> None:
 def keys_and_versions(x: Exchange, version: int) -> None:
     for key, number in ((500, 0), (-1, 0), (32767, 0), (-32768, 0), (87, 0), (3, -1), (3, 99), (3, 32767), (0, 99), (0, -1),
                         (1, 18), (1, 3000), (2, 99), (4, 0), (5, 0), (6, 0), (7, 0), (10, 99), (19, 99), (20, 99),
-                        (22, 99), (32, 99), (37, 99), (18, -1), (18, -32768)):
+                        (22, 99), (32, 99), (37, 99)):
         x.outcomes.append([key, number, x.outcome(3, 1, _framed(struct.pack(">hhih", key, number, 1, -1) + b"\0" * 40))])
 
 

@@ -20,6 +20,7 @@ UNORDERED = frozenset({"ProduceResponse", "MetadataResponse", "CreateTopicsRespo
                        "CreatePartitionsResponse", "ListOffsetsResponse", "DescribeConfigsResponse",
                        "MetadataResponseTopic", "DescribeConfigsResult", "TopicProduceResponse",
                        "ListOffsetsTopicResponse"})
+LONG = 60
 LOG_APPEND_TIME = 0x08
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 
@@ -31,7 +32,8 @@ def normal(value: Any, prefix: str) -> Any:
     if isinstance(value, list):
         return [normal(each, prefix) for each in value]
     if isinstance(value, str):
-        return value.replace(prefix, "")
+        text = value.replace(prefix, "")
+        return text if len(text) <= LONG else f"{text[:LONG]}… {len(text)} characters"
     if isinstance(value, bytes | memoryview):
         return batches(bytes(value))
     return value

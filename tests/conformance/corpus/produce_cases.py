@@ -70,7 +70,6 @@ def named_twice(x: Exchange, version: int) -> None:
     x.ask(produce((topic, [(0, good(b"a")), (0, good(b"b", b"c"))])), version)
     x.ask(produce((topic, [(0, good(b"a"))]), (topic, [(0, good(b"b"))])), version)
     x.ask(produce((topic, [(0, good(b"a"))]), (other, [(0, good())]), (topic, [(1, good(b"b"))])), version)
-    x.ask(produce((topic, [(0, good(b"a")), (0, b"")])), version)
     x.ask(produce((topic, [(0, good()[:-1] + b"!"), (0, good(b"b", b"c"))])), version)
     x.ask(produce((topic, [(0, good(b"a")), (0, good(b"a"))]), acks=-1), version)
     x.ask(produce((topic, [(0, good(b"a"))])), version)

@@ -98,6 +98,15 @@ def test_trailing_bytes_and_offsets():
             decode(ProduceRequest, 7, raw, offset)
 
 
+def test_text_that_is_not_utf_8_is_read_with_marks_in_its_place():
+    assert decode(MetadataRequest, 1, bytes.fromhex("00000001 0002 c328")).topics[0].name == "\ufffd("
+
+
+def test_a_negative_count_of_tagged_fields_means_none():
+    """Java's brokers read the count as a signed number and loop up to it."""
+    assert decode(MetadataRequest, 9, bytes.fromhex("01 01 00 00 ffffffff0f")).topics == []
+
+
 @pytest.mark.parametrize("version", [3, 7, 9, 13])
 def test_every_truncation_is_refused(version):
     raw = encode(produce(), version)
