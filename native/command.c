@@ -4,6 +4,8 @@
 #include "inject.h"
 #include <string.h>
 
+#define MPB_NOBODY_ASKS_AGAIN 0 /* no request's fill number: such a command has no earlier run to adopt */
+
 static bool move(struct mpb_core *core, uint32_t index, uint64_t seen, uint32_t state, uint32_t owner)
 {
     uint32_t generation = mpb_state_generation(seen) + (state == MPB_E_FREE);
@@ -40,12 +42,21 @@ static bool is_in_flight(const struct mpb_core *core, uint64_t operation)
     return false;
 }
 
+/* Whether somebody will still take this command's answer. */
+static bool is_wanted(const struct mpb_core *core, const struct mpb_command *command)
+{
+    if (command->operation != MPB_NOBODY_ASKS_AGAIN)
+        return is_in_flight(core, command->operation);
+    uint32_t slot = mpb_load_acquire(&command->handler_slot);
+    return mpb_load_acquire(&core->processes[slot].incarnation) == command->handler_incarnation;
+}
+
 /* Answers whose request is gone (its handler died and it was closed): frees them. */
 static void reap(struct mpb_core *core)
 {
     for (uint32_t i = 0; i < core->command_count; i++) {
         uint64_t word = mpb_load_acquire(&core->commands[i].state);
-        if (mpb_state_of(word) == MPB_E_DONE && !is_in_flight(core, core->commands[i].operation))
+        if (mpb_state_of(word) == MPB_E_DONE && !is_wanted(core, &core->commands[i]))
             move(core, i, word, MPB_E_FREE, 0);
     }
 }
@@ -64,7 +75,7 @@ int64_t mpb_command_send(struct mpb_core *core, uint32_t slot, uint64_t operatio
 {
     if (length > MPB_COMMAND_REQUEST)
         return MPB_COMMAND_TOO_LONG;
-    int64_t index = adopt(core, slot, operation);
+    int64_t index = operation == MPB_NOBODY_ASKS_AGAIN ? -1 : adopt(core, slot, operation);
     if (index >= 0)
         return index;
     index = take_free(core, slot);
