@@ -6,7 +6,8 @@ int mpb_arena_open(struct mpb_arena *arena, struct mpb_core *core, uint32_t proc
 {
     arena->core = core;
     arena->part = mpb_arena_processor(core, processor);
-    return mpb_units_open(&arena->units, core->header->arena_processor_bytes, MPB_ARENA_UNIT_BYTES);
+    return mpb_units_open(&arena->units, core->header->arena_processor_bytes, MPB_ARENA_UNIT_BYTES,
+                          mpb_load_acquire(&core->processes[MPB_SLOT_PROCESSORS + processor].incarnation) <= 1);
 }
 
 void mpb_arena_close(struct mpb_arena *arena)

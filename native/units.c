@@ -4,12 +4,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
-int mpb_units_open(struct mpb_units *units, uint64_t part_bytes, uint32_t unit_bytes)
+int mpb_units_open(struct mpb_units *units, uint64_t part_bytes, uint32_t unit_bytes, bool fresh)
 {
     memset(units, 0, sizeof *units);
     units->unit_bytes = unit_bytes;
     units->count = (uint32_t)(part_bytes / unit_bytes);
-    units->touched = units->count; /* a predecessor may have used any of it */
+    units->touched = fresh ? 0 : units->count; /* a predecessor may have used any of it */
     units->bits = calloc(units->count / 64 + 1, sizeof *units->bits);
     return units->bits == NULL ? -1 : 0;
 }

@@ -17,7 +17,8 @@ struct mpb_units {
     uint64_t high_ns;     /* when something above the watermark was last in use */
 };
 
-int mpb_units_open(struct mpb_units *units, uint64_t part_bytes, uint32_t unit_bytes); /* 0, -1: no memory */
+/* `fresh`: nobody has written there before, so there is nothing to punch yet. */
+int mpb_units_open(struct mpb_units *units, uint64_t part_bytes, uint32_t unit_bytes, bool fresh); /* 0, -1: no memory */
 void mpb_units_close(struct mpb_units *units);
 void mpb_units_clear(struct mpb_units *units);
 /* First unit of a run of n, or -1. */

@@ -134,7 +134,7 @@ static void test_answers_of_a_dead_processor_are_dropped(void)
 static void test_units(void)
 {
     struct mpb_units units;
-    CHECK_EQ(mpb_units_open(&units, 1000 << 10, 1024), 0);
+    CHECK_EQ(mpb_units_open(&units, 1000 << 10, 1024, false), 0);
     uint64_t seed = 7;
     struct { uint32_t first, n; } held[64] = {{0, 0}};
     uint32_t used = 0;
@@ -169,7 +169,7 @@ static void test_punching(void)
     const uint64_t part_bytes = 1 << 20, keep = 256 << 10, idle = 5000;
     uint8_t *part = mmap(NULL, part_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(part != MAP_FAILED);
-    CHECK_EQ(mpb_units_open(&units, part_bytes, 1024), 0);
+    CHECK_EQ(mpb_units_open(&units, part_bytes, 1024, false), 0);
     memset(part, 7, part_bytes);
     int64_t low = mpb_units_take(&units, 100), high = mpb_units_take(&units, 500), top = mpb_units_take(&units, 100);
     CHECK(low == 0 && high == 100 && top == 600);

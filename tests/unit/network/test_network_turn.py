@@ -247,3 +247,8 @@ def test_whole_turns_without_python_while_all_is_ordinary(make):
     assert not setting.turn.poll(0, 5, 10, 2**62) and _numbers(far.recv(100)) == [1]
     far.send(struct.pack(">i", -1))
     assert setting.turn.poll(0, 5, 10, 2**62) and len(setting.turn.events()) == 1
+
+
+def test_memory_nobody_touched_is_not_given_back(make):
+    setting = make(arena_processor_bytes=64 << 20, arena_handler_bytes=64 << 20)
+    assert setting.port.idle() == 0 and setting.handler.idle() == 0
