@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from mpbroker.client.network_client import NetworkClient
-from mpbroker.errors import ERRORS, KafkaError
+from mpbroker.errors import KafkaError
 from mpbroker.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -35,8 +35,9 @@ class Producer:
             result = self._send_once(partition, batch)
             if result is None or result.error_code == 0:
                 return None if result is None else result.base_offset
-            if attempt == RETRIES or not ERRORS[result.error_code].retriable:
-                raise KafkaError(result.error_code, about=f"{self._topic}-{partition}")
+            error = KafkaError(result.error_code, about=f"{self._topic}-{partition}")
+            if attempt == RETRIES or not error.retriable:
+                raise error
             time.sleep(RETRY_BACKOFF_MS / 1000)
         raise AssertionError("unreachable: the last attempt returns or raises")
 

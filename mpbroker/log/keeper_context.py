@@ -31,6 +31,7 @@ class KeeperContext(Struct):
     waiting       names what the process waits for in the process table
     crash_point   where tests kill the process
     count         counters by name
+    io_errors     how many calls on log files have failed, in all processes
     first_delay_ms  pause before the first round of every job
     """
 
@@ -44,6 +45,7 @@ class KeeperContext(Struct):
     waiting: Callable[[WaitName], None] = _nothing
     crash_point: Callable[[str], None] = _nothing
     count: Callable[..., None] = _nothing
+    io_errors: Callable[[], int] = int
     first_delay_ms: int = 0
 
     def directory(self, partition: KeptPartition) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from mpbroker._native import Log
 from mpbroker.log.checkpoint_writer import CheckpointWriter
 from mpbroker.log.clean_stop import stop_cleanly
+from mpbroker.log.failed_calls import FailedCalls
 from mpbroker.log.keeper_context import KeeperContext
 from mpbroker.log.kept_partitions import KeptPartition, KeptPartitions
 from mpbroker.log.log_flusher import LogFlusher
@@ -19,8 +20,10 @@ from mpbroker.log.producer_snapshots import ProducerSnapshots
 from mpbroker.log.producer_expiration import ProducerEviction, ProducerExpiration
 from mpbroker.log.segment_deletion import SegmentDeletion
 from mpbroker.shm.clock import SystemClock
+from mpbroker.shm.counters import Counter
+from mpbroker.shm.layout import MAX_SLOTS
 from mpbroker.shm.process_context import ProcessContext
-from mpbroker.shm.process_table import ProcessState
+from mpbroker.shm.process_table import ProcessRow, ProcessState
 
 WAIT_MS: Final = 200
 """Longest wait for the bell: a signal that came just before the wait is noticed after it."""
@@ -50,11 +53,12 @@ def main(ctx: ProcessContext) -> None:
 
 def context_of(ctx: ProcessContext, log: Log) -> KeeperContext:
     """What the jobs work with in a real process. A successor does not wait before its first round."""
+    rows = [ProcessRow(ctx.core, slot) for slot in range(MAX_SLOTS)]
     return KeeperContext(
         log=log, partitions=KeptPartitions(ctx.core, ctx.config), clock=SystemClock(), config=ctx.config,
         data_dir=ctx.data_dirs[0], events=ctx.log, notify=lambda ordinal: ctx.core.notify_partition(ordinal, ctx.slot),
         waiting=ctx.process_row.set_wait, crash_point=ctx.core.crash_point,
-        count=ctx.process_row.count,
+        count=ctx.process_row.count, io_errors=lambda: sum(row.counter(Counter.LOG_IO_ERRORS) for row in rows),
         first_delay_ms=ctx.config.log_initial_task_delay_ms if ctx.incarnation <= 1 else 0)
 
 
@@ -72,7 +76,7 @@ class LogKeeper:
         self.expiration = ProducerExpiration(keeper)
         self.checkpoints = CheckpointWriter(keeper)
         self.offline = OfflineDirectory(keeper)
-        self._jobs: tuple[Any, ...] = (self.retention, self.deletion, self.snapshots, self.expiration,
+        self._jobs: tuple[Any, ...] = (FailedCalls(keeper), self.retention, self.deletion, self.snapshots, self.expiration,
                                        ProducerEviction(keeper), self.checkpoints)
         self._topics_changed()
 
