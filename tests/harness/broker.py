@@ -10,6 +10,7 @@ It runs in a session of its own, so every process it ever forked can be found ag
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import signal
@@ -23,6 +24,15 @@ from typing import Any
 START_TIMEOUT_S = 30
 STOP_TIMEOUT_S = 10
 SHM = Path("/dev/shm")
+
+_running: set[Broker] = set()
+
+
+@atexit.register
+def _destroy_forgotten() -> None:
+    """A test that failed between start and stop leaves its broker to us."""
+    for broker in list(_running):
+        broker.destroy()
 
 
 def wait_until(condition: Callable[[], Any], what: str, timeout_s: float = 10.0) -> Any:
@@ -116,6 +126,7 @@ class Broker:
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL,
                                             start_new_session=True, env={**os.environ, **self.env})
+        _running.add(self)
         return self.process
 
     @property
@@ -206,5 +217,6 @@ class Broker:
         self._close()
 
     def _close(self) -> None:
+        _running.discard(self)
         if self.process is not None and self.process.stdout is not None:
             self.process.stdout.close()
