@@ -5,12 +5,12 @@ process but the tracer inherits the lock of its data directory). A name is ours 
 it, or carries this process's number. Ports need no look of their own: a process would hold them.
 """
 
-import hashlib
 import os
 from pathlib import Path
 
 import psutil
 
+from mpbroker.shm.segment import name_prefix
 from tests.harness.broker import SHM
 
 
@@ -42,8 +42,8 @@ def left_names(base: Path) -> list[str]:
     names = [name for name in os.listdir(SHM) if name.startswith("mpbroker-")]
     if not names:
         return []
-    ours = {hashlib.sha256(str(directory).encode()).hexdigest()[:8] for directory in _directories(base)}
-    return sorted(name for name in names if name.split("-")[1] in ours or f"-{os.getpid()}-" in name)
+    ours = {name_prefix(directory).lstrip("/") for directory in _directories(base)}
+    return sorted(name for name in names if name.startswith(tuple(ours)) or f"-{os.getpid()}-" in name)
 
 
 def _directories(base: Path) -> list[str]:
