@@ -139,3 +139,29 @@ def test_a_claim_serves_plain_requests_by_itself_and_returns_the_others(pair):
         pass
     assert len(answers) == 1
     assert native.handler.context.row.counter(Counter.PRODUCE_PARTITION_ERRORS) == 1
+
+
+def test_an_answer_without_memory_is_kept_for_later_and_appended_once(pair):
+    native, path, python = pair
+    port = native.handler.port
+    message = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[
+        TopicProduceData(name=name, partition_data=[PartitionProduceData(index=index, records=batch(b"a"))
+                                                    for index in range(count)]) for name, count in (("t", 3), ("stamped", 1))])
+    native.handler.context.plain_produce.serve()
+    tokens = []
+    while (room := port.allocate(16384)) is not None:
+        tokens.append(room[1])
+    port.release(tokens.pop())  # for the result cells; nothing is left for the answer
+    native.send(message, 7, "test")
+    while path.served == 0:
+        native.step()
+    assert native.collect() == []
+    for token in tokens:
+        port.release(token)
+    for _ in range(50):
+        native.clock.advance(100)
+        native.step()
+    [(_, _, frame)] = native.collect()
+    answer = native.decode(message, 7, frame)
+    offsets = [part.base_offset for topic in answer.responses for part in topic.partition_responses]
+    assert offsets == [1, 0, 0, 1]
