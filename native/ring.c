@@ -45,6 +45,8 @@ uint64_t mpb_ring_depth(const struct mpb_ring *ring)
 static void note_peak(const struct mpb_ring *ring)
 {
     uint64_t depth = mpb_ring_depth(ring);
+    if (depth > ring->capacity)
+        depth = ring->capacity; /* head lags behind a slot that was emptied and filled again already */
     if (depth > mpb_load_relaxed(&ring->ctl->peak)) /* two writers may cross: a peak, not a counter */
         mpb_store_relaxed(&ring->ctl->peak, depth);
 }
