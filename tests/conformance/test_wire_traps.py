@@ -1,0 +1,145 @@
+"""What made real clients fail with other brokers, and how a Kafka 3.9 answers odd bytes: each proven on raw sockets."""
+
+import struct
+import time
+
+import pytest
+
+from mpbroker.protocol.messages.api_versions import ApiVersionsRequest
+from mpbroker.protocol.messages.list_offsets import ListOffsetsRequest
+from mpbroker.protocol.messages.metadata import MetadataRequest
+from tests.harness.peer import Closed, Peer, batch, fetch_request, metadata, produce, produce_request
+from tests.harness.raw_client import RawConnection, frame
+
+NULL_TOPICS = struct.pack(">i", -1)
+ADVERTISED = {0: (0, 7), 1: (4, 11), 2: (1, 5), 3: (0, 8), 10: (0, 2), 18: (0, 3), 19: (0, 4), 20: (0, 3), 22: (0, 1),
+              32: (0, 2), 37: (0, 1)}
+
+
+def _advertised(peer: Peer, version: int) -> dict[int, tuple[int, int]]:
+    asked = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+    return {each.api_key: (each.min_version, each.max_version) for each in peer.ask(asked, version).api_keys}
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_exactly_what_is_served_is_advertised(peer, version):
+    """Produce from 0 on, or old librdkafka sends plain what should be compressed; no minimum above its maximum, or
+    aiokafka gives up; neither DescribeCluster 0 nor telemetry, or kafka-python fails and clients begin to push."""
+    advertised = _advertised(peer, version)
+    assert advertised == ADVERTISED
+    assert all(low <= high for low, high in advertised.values())
+    assert not {60, 71, 72, 68, 69} & advertised.keys()
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_produce_below_3_closes_although_it_is_advertised(broker, version):
+    with RawConnection(broker.port()) as connection:
+        connection.send(frame(0, version, 1, struct.pack(">hii", 1, 1000, 0)))
+        assert connection.is_closed()
+
+
+@pytest.mark.parametrize("version", [4, 5, 9, 100, 32767, -1, -32768])
+def test_api_versions_of_any_other_version_gets_sixteen_bytes(broker, version):
+    """Error 35 and one key in version 0, whatever the body is; the connection goes on."""
+    with RawConnection(broker.port()) as connection:
+        for body in (b"", b"\0", b"\5rust\0", b"\xff" * 40):
+            connection.send(frame(18, version, 7, body))
+            assert connection.receive() == (7, bytes.fromhex("0023 00000001 0012 0000 0003"))
+        assert connection.ask(frame(18, 0, 8))[0] == 8
+
+
+def test_api_versions_never_has_tagged_fields_in_its_header(broker):
+    with RawConnection(broker.port()) as connection:
+        _, rest = connection.ask(frame(18, 3, 7, b"\0" + b"\2a\2b\0"))
+    assert rest[:2] == b"\0\0" and rest[2] == len(ADVERTISED) + 1, "error code and compact count follow at once"
+
+
+@pytest.mark.parametrize(("key", "version"), [(500, 0), (-1, 0), (87, 0), (0, 99), (3, 99), (3, -1), (1, 3), (1, 12),
+                                              (2, 0), (4, 0), (10, 3), (19, 5), (22, 2)])
+def test_unknown_keys_and_versions_close(broker, key, version):
+    with RawConnection(broker.port()) as connection:
+        connection.send(frame(key, version, 1, b"\0" * 64))
+        assert connection.is_closed()
+
+
+@pytest.mark.parametrize("data", [struct.pack(">i", 200_000_000) + b"\0" * 100, struct.pack(">i", -5) + b"\0" * 100,
+                                  struct.pack(">i", 0), b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", frame(18, 3, 1)])
+def test_what_is_no_frame_closes(broker, data):
+    with RawConnection(broker.port()) as connection:
+        connection.send(data)
+        assert connection.is_closed()
+
+
+def test_bytes_after_a_request_are_tolerated_and_missing_ones_are_not(broker):
+    with RawConnection(broker.port()) as connection:
+        assert connection.ask(frame(3, 1, 5, NULL_TOPICS + b"more than was asked for"))[0] == 5
+        connection.send(frame(3, 1, 6, NULL_TOPICS[:-1]))
+        assert connection.is_closed()
+
+
+def test_one_request_at_a_time_and_answers_in_order(peer, topic):
+    """A fetch at the log's end holds up what was sent behind it for as long as it waits."""
+    peer.send(fetch_request(topic, {0: 0}, max_wait_ms=400, min_bytes=1), 11)
+    peer.send(MetadataRequest(topics=[]), 8)
+    peer.send(ListOffsetsRequest(replica_id=-1, topics=[]), 5)
+    peer.socket.settimeout(0.1)
+    with pytest.raises(TimeoutError):
+        peer.socket.recv(1)
+    peer.socket.settimeout(15)
+    assert peer.receive().responses[0].partitions[0].error_code == 0
+    assert peer.receive().brokers
+    assert peer.receive().topics == []
+
+
+def test_acks_0_gets_nothing_and_an_error_hangs_up(peer, topic):
+    peer.send(produce_request(topic, {0: batch(b"a")}, acks=0), 7)
+    peer.forget()
+    assert peer.answers()
+    peer.send(produce_request(topic, {0: batch(b"a"), 9: batch(b"b")}, acks=0), 7)
+    assert peer.is_closed()
+
+
+@pytest.mark.parametrize("version", range(9))
+def test_metadata_creates_topics_by_itself_below_version_4(broker, version):
+    """Those versions have no flag for it; pykafka and kafka-python 2.0 ask for ever otherwise."""
+    name = f"trap-{version}"
+    with Peer(broker.port()) as peer:
+        deadline = time.monotonic() + 10
+        metadata(peer, name, version=version)
+        while version < 4 and metadata(peer, name, version=8).topics[0].error_code and time.monotonic() < deadline:
+            time.sleep(0.01)
+        made = metadata(peer, name, version=8).topics[0].error_code == 0
+    assert made == (version < 4)
+
+
+def test_many_topics_asked_for_one_right_after_the_other_all_come_into_being(broker):
+    with Peer(broker.port()) as peer, Peer(broker.port(1)) as other:
+        names = [f"one-of-many-{number}" for number in range(40)]
+        for name in names:
+            metadata(peer, name, version=4, create=True)
+        deadline = time.monotonic() + 10
+        while any(t.error_code for t in metadata(other, *names).topics) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert [t.name for t in metadata(other, *names).topics if t.error_code] == []
+
+
+def test_a_client_without_a_name_is_served(broker):
+    for client_id in (None, b"", b"\xff\xfe", b"x" * 32767):
+        with RawConnection(broker.port()) as connection:
+            assert connection.ask(frame(3, 1, 9, struct.pack(">i", 0), client_id))[0] == 9
+
+
+def test_a_name_too_long_to_be_answered_closes_its_connection_alone(broker, topic):
+    with RawConnection(broker.port()) as connection:
+        connection.send(frame(3, 1, 9, struct.pack(">ih", 1, 32767) + b"\xff" * 32767))
+        assert connection.is_closed()
+    with Peer(broker.port()) as peer:
+        assert produce(peer, topic, batch(b"a")).error_code == 0
+
+
+def test_closed_is_an_answer_of_its_own(broker):
+    """The harness tells a closed connection from silence: otherwise the tests above would prove nothing."""
+    with Peer(broker.port()) as peer:
+        peer.socket.sendall(struct.pack(">i", -1))
+        with pytest.raises(Closed):
+            peer.receive_raw()

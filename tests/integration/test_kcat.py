@@ -1,0 +1,43 @@
+"""kcat (an old librdkafka, as distributions ship it) writes, reads and lists, where it is installed."""
+
+import shutil
+import subprocess
+
+import pytest
+
+KCAT = shutil.which("kcat") or shutil.which("kafkacat")
+pytestmark = pytest.mark.skipif(KCAT is None, reason="kcat is not installed")
+LINES = b"".join(b"%d\n" % number for number in range(500))
+
+
+def kcat(broker, *words: str, given: bytes = b"") -> bytes:
+    """What it printed; it must succeed."""
+    done = subprocess.run([KCAT, "-b", broker.bootstrap, *words], input=given, capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("settings", [["-X", "acks=1"], ["-X", "acks=all", "-X", "enable.idempotence=true"]])
+def test_what_it_writes_it_reads_back(broker, codec, settings):
+    topic = f"kcat-{codec}-{len(settings)}"
+    kcat(broker, "-P", "-t", topic, "-p", "0", "-z", codec, *settings, given=LINES)
+    assert kcat(broker, "-C", "-t", topic, "-p", "0", "-o", "beginning", "-e", "-q") == LINES
+    assert kcat(broker, "-C", "-t", topic, "-p", "0", "-o", "-3", "-e", "-q") == b"497\n498\n499\n"
+
+
+def test_its_batches_are_compressed_when_asked(broker):
+    """With Produce advertised from 3 on it would send them plain, without a word (clients look for version 0)."""
+    from tests.harness.peer import Peer, fetch
+
+    kcat(broker, "-P", "-t", "kcat-packed", "-p", "0", "-z", "gzip", given=LINES)
+    with Peer(broker.port()) as peer:
+        stored = bytes(fetch(peer, "kcat-packed").records)
+    assert stored[22] & 7 == 1 and len(stored) < len(LINES)
+
+
+def test_it_lists_and_asks_for_offsets(broker):
+    kcat(broker, "-P", "-t", "kcat-listed", "-p", "0", given=LINES)
+    listed = kcat(broker, "-L", "-t", "kcat-listed").decode()
+    assert "broker 0 at " in listed and 'topic "kcat-listed" with 1 partitions' in listed
+    assert kcat(broker, "-Q", "-t", "kcat-listed:0:-1").strip() == b"kcat-listed [0] offset 500"
