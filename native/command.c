@@ -32,11 +32,12 @@ static int64_t adopt(struct mpb_core *core, uint32_t slot, uint64_t operation)
 
 static bool is_in_flight(const struct mpb_core *core, uint64_t operation)
 {
+    uint64_t fill_number = operation / MPB_COMMAND_PARTS;
     uint32_t rows = core->header->entries_per_processor;
     for (uint32_t p = 0; p < core->header->processor_count; p++)
         for (uint32_t i = 0; i < rows && i < mpb_load_acquire(&core->doorbells->entries_high[p]); i++) {
             struct mpb_entry *entry = &core->entries[p * rows + i];
-            if (mpb_state_of(mpb_load_acquire(&entry->state)) != MPB_E_FREE && entry->fill_number == operation)
+            if (mpb_state_of(mpb_load_acquire(&entry->state)) != MPB_E_FREE && entry->fill_number == fill_number)
                 return true;
         }
     return false;

@@ -1,6 +1,7 @@
 /* Commands from handlers to the controller: a table of 64 KiB rows, claimed through the controller's hint ring as
- * requests are. A command carries the fill number of the request it serves, so that the re-run of a request whose
- * handler died finds the command, or its answer, instead of sending it twice. */
+ * requests are. A command carries an operation: the fill number of the request it serves times MPB_COMMAND_PARTS, plus
+ * its number among that request's commands, so that the re-run of a request whose handler died finds the command, or its
+ * answer, instead of sending it twice. Operation 0 serves no request and is never found again. */
 #ifndef MPB_COMMAND_H
 #define MPB_COMMAND_H
 
@@ -8,6 +9,7 @@
 #include "ring.h"
 
 #define MPB_COMMAND_ANSWER (MPB_COMMAND_BYTES - 64 - MPB_COMMAND_REQUEST)
+#define MPB_COMMAND_PARTS 128u /* commands of one request */
 enum { MPB_COMMAND_FULL = -1, MPB_COMMAND_TOO_LONG = -2 };
 
 /* Handler: row of the command, new or (same operation) found; or a negative code. */

@@ -265,7 +265,7 @@ enum mpb_poke { MPB_POKE_SCAN = 1, /* look at every parked request (after a reco
 #define MPB_COMMAND_REQUEST 40960
 struct mpb_command {
     mpb_atomic64 state;       /* FREE, FILL, QUEUED, CLAIMED, DONE as above */
-    uint64_t operation;       /* fill number of the request it serves: a re-run finds its first result */
+    uint64_t operation;       /* made of the fill number of the request it serves: a re-run finds its first result */
     mpb_atomic32 handler_slot; /* who waits for the answer; a re-run on another handler takes it over */
     uint32_t handler_incarnation;
     uint32_t request_length;

@@ -157,7 +157,8 @@ static PyType_Spec command_spec = {"mpbroker._native.CommandPort", sizeof(Comman
 int mpb_add_command(PyObject *module)
 {
     if (mpb_add_type(module, &command_spec) == NULL ||
-        PyModule_AddIntConstant(module, "COMMAND_FULL", MPB_COMMAND_FULL) < 0)
+        PyModule_AddIntConstant(module, "COMMAND_FULL", MPB_COMMAND_FULL) < 0 ||
+        PyModule_AddIntConstant(module, "COMMAND_PARTS", MPB_COMMAND_PARTS) < 0)
         return -1;
     return PyModule_AddIntConstant(module, "COMMAND_TOO_LONG", MPB_COMMAND_TOO_LONG);
 }

@@ -7,10 +7,10 @@ port carries the handler's commands to the controller and the bells that say whi
 from typing import Final
 
 from mpbroker import _native
-from mpbroker._native import COMMAND_FULL, COMMAND_TOO_LONG, Request
+from mpbroker._native import COMMAND_FULL, COMMAND_PARTS, COMMAND_TOO_LONG, Request
 from mpbroker.shm.layout import SLOT_HANDLERS
 
-__all__ = ["COMMAND_FULL", "COMMAND_TOO_LONG", "MAX_ATTEMPTS", "HandlerPort", "Request"]
+__all__ = ["COMMAND_FULL", "COMMAND_PARTS", "COMMAND_TOO_LONG", "MAX_ATTEMPTS", "HandlerPort", "Request"]
 
 MAX_ATTEMPTS: Final = 2
 """A request with so many `attempts` killed two handlers while they executed it: answer an error and close."""
@@ -25,7 +25,7 @@ class HandlerPort(_native.HandlerPort):
 
     def send(self, command: bytes, operation: int) -> int:
         """A command to the controller: its number, or COMMAND_FULL, COMMAND_TOO_LONG. `operation`: the fill number of
-        the request it serves; sent again under the same one, a command is found, not repeated."""
+        the request it serves times COMMAND_PARTS plus a part, or 0 for none; sent again under the same one, a command is found, not repeated."""
         return self._commands.send(command, operation)
 
     def answers(self) -> list[tuple[int, bytes]]:

@@ -35,6 +35,10 @@ class DelayedOperation:
     def on_expiration(self) -> None:
         """Nothing by default: the answer itself shows the timeout."""
 
+    def on_failure(self, error: Exception) -> None:
+        """One of the others raised; the operation is over. The loop that runs the purgatory must not end for it."""
+        raise error
+
     def force_complete(self) -> bool:
         """Finishes the operation if nobody did; returns whether this call did it."""
         if self.completed:
@@ -64,14 +68,21 @@ class DelayedOperationPurgatory:
         return len({id(op) for watched in self._watchers.values() for op in watched.values()})
 
     def try_complete_else_watch(self, operation: DelayedOperation) -> bool:
-        """Completes the operation now (True) or parks it until a key moves or its deadline passes (False)."""
+        """Completes the operation now (True) or parks it until a key moves or its deadline passes (False).
+
+        What the operation raises here is the caller's; it is not watched then."""
         if operation.try_complete():
             operation.force_complete()
             return True
         for key in operation.keys:
             self._watchers.setdefault(key, {})[id(operation)] = operation
             self._arm(key)
-        if operation.try_complete():
+        try:
+            completed = operation.try_complete()
+        except Exception:
+            self._forget(operation)
+            raise
+        if completed:
             self._finish(operation)
             return True
         operation.timer = self._wheel.add(operation.deadline_ms, lambda: self._expire(operation))
@@ -97,12 +108,15 @@ class DelayedOperationPurgatory:
     def _retry(self, operation: DelayedOperation) -> bool:
         if operation.completed:
             return False
-        if not operation.try_complete():
-            for key in operation.keys:
-                self._arm(key)
+        try:
             if not operation.try_complete():
-                return False
-        self._finish(operation)
+                for key in operation.keys:
+                    self._arm(key)
+                if not operation.try_complete():
+                    return False
+            self._finish(operation)
+        except Exception as error:
+            self._fail(operation, error)
         return True
 
     def advance(self, now_ms: int) -> int:
@@ -122,14 +136,27 @@ class DelayedOperationPurgatory:
     def _expire(self, operation: DelayedOperation) -> None:
         if operation.completed:
             return
-        operation.on_expiration()
-        self._finish(operation)
+        try:
+            operation.on_expiration()
+            self._finish(operation)
+        except Exception as error:
+            self._fail(operation, error)
+
+    def _fail(self, operation: DelayedOperation, error: Exception) -> None:
+        self._forget(operation)
+        operation.completed = True
+        if operation.timer is not None:
+            operation.timer.cancel()
+        operation.on_failure(error)
 
     def _finish(self, operation: DelayedOperation) -> None:
+        self._forget(operation)
+        operation.force_complete()
+
+    def _forget(self, operation: DelayedOperation) -> None:
         for key in operation.keys:
             watched = self._watchers.get(key)
             if watched is not None:
                 watched.pop(id(operation), None)
                 if not watched:
                     del self._watchers[key]
-        operation.force_complete()

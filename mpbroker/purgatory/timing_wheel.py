@@ -11,17 +11,21 @@ from collections.abc import Callable
 
 
 class TimerEntry:
-    """One pending deadline. `cancel()` is O(1): the bucket drops cancelled entries when it comes due."""
+    """One pending deadline. `cancel()` is O(1) and frees it at once: a deadline may be weeks away."""
 
-    __slots__ = ("deadline_ms", "action", "cancelled")
+    __slots__ = ("deadline_ms", "action", "cancelled", "bucket", "owner")
 
-    def __init__(self, deadline_ms: int, action: Callable[[], None]) -> None:
+    def __init__(self, deadline_ms: int, action: Callable[[], None], owner: TimingWheel) -> None:
         self.deadline_ms = deadline_ms
         self.action = action
         self.cancelled = False
+        self.owner = owner
+        self.bucket: dict[TimerEntry, None] = {}
 
     def cancel(self) -> None:
         self.cancelled = True
+        if self.bucket.pop(self, self) is None:  # else it is just being looked at, or ran
+            self.owner.pending -= 1
 
 
 class _Wheel:
@@ -32,22 +36,28 @@ class _Wheel:
     def __init__(self, tick_ms: int, size: int) -> None:
         self.tick_ms = tick_ms
         self.span_ms = tick_ms * size
-        self.buckets: dict[int, list[TimerEntry]] = {}
+        self.buckets: dict[int, dict[TimerEntry, None]] = {}
 
     def add(self, entry: TimerEntry) -> None:
         start_ms = entry.deadline_ms - entry.deadline_ms % self.tick_ms
-        self.buckets.setdefault(start_ms, []).append(entry)
+        entry.bucket = self.buckets.setdefault(start_ms, {})
+        entry.bucket[entry] = None
 
     def take_due(self, now_ms: int) -> list[TimerEntry]:
         due = sorted(start for start in self.buckets if start <= now_ms)
-        return [entry for start in due for entry in self.buckets.pop(start)]
+        found = []
+        for start in due:
+            bucket = self.buckets.pop(start)
+            found += bucket
+            bucket.clear()  # from now on `cancel` finds them here no more
+        return found
 
 
 class TimingWheel:
     """Deadlines in milliseconds of the owner's clock.
 
     `add` puts an entry, `advance` runs what is due and returns how many ran, `next_due_ms` says when to wake at the
-    latest (None: nothing pending). A cancelled entry costs memory until its bucket comes due, no more.
+    latest (None: nothing pending; never too late, but too early when all of a bucket was cancelled).
     """
 
     LEVELS = 6  # 1 ms x 20 to the sixth: 17 hours, far beyond any request timeout
@@ -55,11 +65,11 @@ class TimingWheel:
 
     def __init__(self, now_ms: int) -> None:
         self.now_ms = now_ms
-        self.pending = 0  # entries not due yet, cancelled ones included: 0 spares looking
+        self.pending = 0  # entries not due yet: 0 spares looking
         self._wheels = [_Wheel(self.SIZE**level, self.SIZE) for level in range(self.LEVELS)]
 
     def add(self, deadline_ms: int, action: Callable[[], None]) -> TimerEntry:
-        entry = TimerEntry(deadline_ms, action)
+        entry = TimerEntry(deadline_ms, action, self)
         self.pending += 1
         self._place(entry)
         return entry

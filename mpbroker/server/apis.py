@@ -112,10 +112,32 @@ def _execute(context, request, api: Api, message) -> None:
         result = api.handle(context, request, message)
         send_result(context, request, result)
     except Exception as error:  # one broken request is error -1 for that request; the handler goes on
-        context.log.exception("request_failed", error, api=API_NAMES.get(api.key, str(api.key)),
-                              version=request.api_version)
-        context.count("handler_exceptions")
+        _fail(context, request, api, message, error)
+
+
+def fail_parked(context, request, error: Exception) -> None:
+    """A delayed operation raised: as if the handler of its request had."""
+    api = context.apis.by_key[request.api_key] if _is_held(request) else None
+    message = None
+    if api is not None:
+        header = decode_request_header(request.payload)
+        message = decode(api.request, request.api_version, request.payload, header.body_offset)
+    _fail(context, request, api, message, error)
+
+
+def _fail(context, request, api: Api | None, message, error: Exception) -> None:
+    """Error −1 for the request, unless it is answered already."""
+    context.log.exception("request_failed", error, api=API_NAMES.get(api.key, str(api.key)) if api else "answered")
+    context.count("handler_exceptions")
+    if api is not None and _is_held(request):
         _answer_failure(context, request, api, message)
+
+
+def _is_held(request) -> bool:
+    try:
+        return request.generation is not None
+    except ValueError:
+        return False
 
 
 def _answer_failure(context, request, api: Api, message) -> None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from mpbroker.channel.handler_port import COMMAND_PARTS
 from mpbroker.metadata.commands import CommandTooLarge, decode_answer, encode_command
 from mpbroker.purgatory.delayed_operation import DelayedOperation
+from mpbroker.server.apis import fail_parked
 
-MOST_PARTS = 128  # commands one request may need; with 64-bit fill numbers the part fits into the low bits
+MOST_PARTS = COMMAND_PARTS  # commands one request may need
 
 
 class ControllerCommands:
@@ -70,12 +72,18 @@ class DelayedCommand(DelayedOperation):
             self.answers[part] = answer
             self.missing -= 1
             if self.missing == 0:
-                self.force_complete()
+                try:
+                    self.force_complete()
+                except Exception as error:
+                    self.on_failure(error)
         return deliver
 
     def on_complete(self) -> None:
         self.context.resume(self.request)
         self.context.answer(self.request, self.build(self.answers))
+
+    def on_failure(self, error: Exception) -> None:
+        fail_parked(self.context, self.request, error)
 
 
 def encode_in_parts(items: Sequence, make: Callable) -> list[tuple[Sequence, bytes]]:

@@ -7,6 +7,7 @@ under a fetch offset, when the broker is about to stop, or at its deadline; then
 from __future__ import annotations
 
 from mpbroker.purgatory.delayed_operation import DelayedOperation
+from mpbroker.server.apis import fail_parked
 from mpbroker.server.replica_read import FetchPlan, plan_fetch
 
 
@@ -39,3 +40,6 @@ class DelayedFetch(DelayedOperation):
     def on_complete(self) -> None:
         self.context.resume(self.request)
         self.send(self.context, self.request, self.message, self.plan)
+
+    def on_failure(self, error: Exception) -> None:
+        fail_parked(self.context, self.request, error)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from mpbroker.errors import ErrorCode
 from mpbroker.purgatory.delayed_operation import DelayedOperation
+from mpbroker.server.apis import fail_parked
 
 
 END_OFFSET, LEADER_EPOCH, ORDINAL = 2, 5, 6  # of a result cell
@@ -81,3 +82,6 @@ class DelayedProduce(DelayedOperation):
     def on_complete(self) -> None:
         self.context.resume(self.request)
         self.context.answer(self.request, self.response)
+
+    def on_failure(self, error: Exception) -> None:
+        fail_parked(self.context, self.request, error)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from mpbroker.shm.counters import Counter
 
+NO_GENERATION = 2**64 - 1
+
 
 class PlainProduce:
     """Teaches and runs the native path. Nothing is kept that another process would miss."""
@@ -41,6 +43,12 @@ class PlainProduce:
             self._context.answer_later(request, done)
         else:
             self._context.count("produce_partition_errors", done)
+
+    def forget(self) -> None:
+        """The settings of all topics may have changed without a change of metadata."""
+        self._native.reset(NO_GENERATION)
+        self._generation = -1
+        self._known.clear()
 
     def learn(self, topic) -> None:
         """Lets the native path serve a topic of the metadata in force, if its settings allow that."""

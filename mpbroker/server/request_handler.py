@@ -84,6 +84,7 @@ class RequestHandler:
         """The configuration was read again (SIGHUP)."""
         self.context.config = config
         self.context.metadata.use_config(config)
+        self.context.plain_produce.forget()
 
 
 def main(ctx: ProcessContext) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from mpbroker.protocol.headers import encode_response_frame
 from mpbroker.purgatory.delayed_operation import DelayedOperation, DelayedOperationPurgatory
+from mpbroker.server.apis import fail_parked
 from mpbroker.server.auto_creation import AutoCreation
 from mpbroker.server.plain_produce import PlainProduce
 from mpbroker.server.producer_ids import ProducerIds
@@ -94,3 +95,6 @@ class DelayedAnswer(DelayedOperation):
             context.purgatory.try_complete_else_watch(DelayedAnswer(context, self.request, self.frame, left_ms))
         else:
             context.refuse(self.request, "no_answer_memory")
+
+    def on_failure(self, error: Exception) -> None:
+        fail_parked(self.context, self.request, error)

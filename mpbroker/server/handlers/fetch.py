@@ -81,12 +81,15 @@ def _send_once(context, request, plan: FetchPlan) -> bool:
     if allocated is None:
         return _answer_less(context, request, plan)
     view, token = allocated
-    end, holes = encode_response_frame_into(request.api_key, request.api_version, request.correlation_id, response,
-                                            view)
-    if not fill(context, plan, view, holes):
-        context.port.release(token)
-        return False
-    return context.port.answer_extent(request, token, end)
+    sent = False
+    try:
+        end, holes = encode_response_frame_into(request.api_key, request.api_version, request.correlation_id, response,
+                                                view)
+        sent = fill(context, plan, view, holes) and context.port.answer_extent(request, token, end)
+    finally:
+        if not sent:
+            context.port.release(token)
+    return sent
 
 
 def _answer_less(context, request, plan: FetchPlan) -> bool:

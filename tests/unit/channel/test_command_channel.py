@@ -5,7 +5,8 @@ from tests.harness.small_core import small_core
 
 from mpbroker import _native
 from mpbroker.channel.command_channel import CommandChannel
-from mpbroker.channel.handler_port import COMMAND_FULL, COMMAND_TOO_LONG, HandlerPort
+from mpbroker.channel.handler_port import COMMAND_FULL, COMMAND_PARTS, COMMAND_TOO_LONG, HandlerPort
+from mpbroker.channel.processor_port import ProcessorPort
 from mpbroker.shm.layout import SLOT_CONTROLLER
 
 
@@ -99,3 +100,28 @@ def test_only_handlers_send(core):
         _native.CommandPort(core, SLOT_CONTROLLER).send(b"x", 1)
     with pytest.raises(IndexError):
         _native.CommandPort(core, 3)
+
+
+def test_commands_nobody_asks_for_again_are_each_sent(core):
+    first, second, controller = HandlerPort(core, 0), HandlerPort(core, 1), CommandChannel(core)
+    one, other, third = first.send(b"one", 0), second.send(b"other", 0), first.send(b"third", 0)
+    assert len({one, other, third}) == 3
+    for number, command in ((one, b"one"), (other, b"other"), (third, b"third")):
+        assert controller.claim(0) == (number, 0, command)
+        controller.complete(number, command + b" done", 1)
+    assert sorted(first.answers()) == sorted([(one, b"one done"), (third, b"third done")])
+    assert second.answers() == [(other, b"other done")]
+
+
+def test_a_full_table_keeps_the_answers_that_somebody_will_read(core):
+    handler, controller = HandlerPort(core, 0), CommandChannel(core)
+    assert ProcessorPort(core, 0).submit(0, 1, 1, 0, bytes(8), 0) >= 0
+    request = handler.claim()
+    operations = [request.fill_number * COMMAND_PARTS, request.fill_number * COMMAND_PARTS + 1, 0]
+    numbers = [handler.send(b"x", operation) for operation in operations]
+    gone = handler.send(b"x", (request.fill_number + 1) * COMMAND_PARTS)
+    for _ in range(4):
+        controller.complete(controller.claim(0)[0], b"done", 1)
+    assert handler.send(b"x", 0) == gone
+    assert handler.send(b"x", 0) == COMMAND_FULL
+    assert sorted(number for number, _ in handler.answers()) == sorted(numbers)

@@ -1,5 +1,7 @@
 """A parked operation completes once: by its keys, by its deadline, and never by a change it could miss."""
 
+import pytest
+
 from mpbroker.purgatory.delayed_operation import DelayedOperation, DelayedOperationPurgatory
 
 
@@ -61,3 +63,60 @@ def test_deadline_completes_once_even_if_the_key_moves_later():
     operation.ready = True
     assert purgatory.check_all() == 0
     assert (operation.done, operation.expired, len(purgatory)) == (1, 1, 0)
+
+
+class Broken(Counting):
+    """Raises where it is told to; notes what it was told of that."""
+
+    __slots__ = ("where", "errors")
+
+    def __init__(self, deadline_ms, keys):
+        super().__init__(deadline_ms, keys)
+        self.where, self.errors = "", []
+
+    def _raise(self, where):
+        if self.where == where:
+            raise RuntimeError(where)
+
+    def try_complete(self):
+        self._raise("try")
+        return super().try_complete()
+
+    def on_complete(self):
+        self._raise("complete")
+        super().on_complete()
+
+    def on_expiration(self):
+        self._raise("expiration")
+        super().on_expiration()
+
+    def on_failure(self, error):
+        self.errors.append(str(error))
+
+
+def _parked(where):
+    purgatory, broken, other = DelayedOperationPurgatory(0), Broken(100, [1]), Counting(100, [1])
+    for operation in (broken, other):
+        purgatory.try_complete_else_watch(operation)
+    broken.where, other.ready = where, True
+    return purgatory, broken, other
+
+
+def test_an_operation_that_raises_ends_and_the_others_go_on():
+    for where in ("try", "complete"):
+        purgatory, broken, other = _parked(where)
+        broken.ready = True
+        purgatory.check([1])
+        assert (broken.errors, other.done, len(purgatory), purgatory.has_deadlines) == ([where], 1, 0, False)
+    for where in ("expiration", "complete"):
+        purgatory, broken, other = _parked(where)
+        assert purgatory.advance(100) == 2
+        assert (broken.errors, other.done, len(purgatory), purgatory.has_deadlines) == ([where], 1, 0, False)
+
+
+def test_an_operation_that_raises_while_it_is_parked_is_not_watched():
+    operation = Broken(100, [1])
+    purgatory = DelayedOperationPurgatory(0, lambda key: setattr(operation, "where", "try"))
+    with pytest.raises(RuntimeError):
+        purgatory.try_complete_else_watch(operation)
+    assert (len(purgatory), purgatory.has_deadlines, operation.errors) == (0, False, [])

@@ -36,3 +36,15 @@ def test_next_due_never_lies_after_the_earliest_deadline():
         wheel.advance(max(due_ms, wheel.now_ms + 1))
         assert all(d > wheel.now_ms for d in deadlines) or before > wheel.now_ms
     assert wheel.next_due_ms() is None
+
+
+def test_cancelled_entries_are_freed_long_before_their_deadline():
+    wheel = TimingWheel(0)
+    entries = [wheel.add(2**31 + n, lambda: None) for n in range(1000)]
+    for entry in entries:
+        entry.cancel()
+        entry.cancel()
+    assert wheel.pending == 0 and not any(bucket for level in wheel._wheels for bucket in level.buckets.values())
+    kept = wheel.add(10, lambda: doomed.cancel())
+    doomed = wheel.add(10, lambda: entries.clear())
+    assert wheel.advance(10) == 1 and wheel.pending == 0 and entries and kept

@@ -1,0 +1,55 @@
+"""What a handler survives: delayed operations that raise, memory for answers that was not used, new settings."""
+
+import pytest
+
+from mpbroker.config.broker_config import load_broker_config
+from mpbroker.errors import ErrorCode
+from tests.harness.in_process_broker import InProcessBroker
+from tests.unit.server.test_produce_fetch import batch, fetch, part, produce
+
+
+@pytest.fixture
+def broker(tmp_path):
+    return InProcessBroker(tmp_path)
+
+
+def _break(broker, monkeypatch, name):
+    def broken(*_):
+        raise RuntimeError("broken")
+    monkeypatch.setattr(broker.handler.context.log_manager, name, broken)
+
+
+def test_a_long_poll_that_raises_gets_error_1_and_the_handler_goes_on(broker, monkeypatch):
+    broker.create_topic("t")
+    broker.send(fetch(max_wait_ms=1000), 11)
+    broker.send(fetch(max_wait_ms=1000), 11)
+    broker.step()
+    broker.step()
+    assert broker.collect() == []
+    with monkeypatch.context() as patch:
+        _break(broker, patch, "find")
+        broker.clock.advance(1000)
+        broker.step()
+    answers = [part(broker.decode(fetch(), 11, frame)) for _, _, frame in broker.collect()]
+    assert [answer.error_code for answer in answers] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2
+    assert len(broker.handler.context.purgatory) == 0
+    assert part(broker.call(produce(records=batch(b"a")), 7)).error_code == 0
+
+
+def test_the_memory_of_an_answer_that_fails_is_free_again(broker, monkeypatch):
+    broker.create_topic("t")
+    assert part(broker.call(produce(records=batch(bytes(900_000))), 7)).error_code == 0
+    with monkeypatch.context() as patch:
+        _break(broker, patch, "read_into")
+        for _ in range(100):  # of 64 MiB
+            assert part(broker.call(fetch(), 11)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert len(part(broker.call(fetch(), 11)).records) > 900_000
+
+
+def test_new_settings_reach_the_native_path(broker, tmp_path):
+    broker.create_topic("t")
+    for _ in range(2):
+        assert part(broker.call(produce(records=batch(bytes(1000))), 7)).error_code == 0
+    smaller = load_broker_config(overrides=[f"log.dirs={tmp_path}", "message.max.bytes=500"], environ={})
+    broker.handler.use_config(smaller)
+    assert part(broker.call(produce(records=batch(bytes(1000))), 7)).error_code == ErrorCode.MESSAGE_TOO_LARGE
