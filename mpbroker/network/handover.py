@@ -80,8 +80,8 @@ class Handover:
             if incarnation and not self._greeted:
                 self._greet()
             return []
-        self.read_answers(quotas)  # what it said before it died counts
-        lost = [accepted for group in self._window.values() for accepted in group]
+        refused = self.read_answers(quotas).refused  # what it said before it died counts
+        lost = refused + [accepted for group in self._window.values() for accepted in group]
         self._window.clear()
         self._in_window = 0
         quotas.processor_died(self.processor)

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from mpbroker.network.connection_quotas import ConnectionQuotas, Limits
-from mpbroker.network.fd_passing import address_bytes, handover_pair
+from mpbroker.network.fd_passing import REFUSED, Message, address_bytes, handover_pair, send_message
 from mpbroker.network.handover import WINDOW_SOCKETS, Accepted, Handover
 from mpbroker.network.handover_receiver import HandoverReceiver
 
@@ -150,3 +150,16 @@ def test_nothing_is_sent_to_a_dead_processor(setting):
     handover = _started(pair, quotas)
     handover.follow(0, quotas)
     assert handover.room() == 0
+
+
+def test_what_a_processor_refused_just_before_its_death_is_not_lost(setting):
+    pair, quotas = setting
+    handover = _started(pair, quotas)
+    refused, first = _accepted(quotas)
+    unanswered, second = _accepted(quotas)
+    assert handover.send([refused]) and handover.send([unanswered])
+    assert send_message(pair[1], Message(REFUSED, 1, 1, 1))
+    assert handover.follow(2, quotas) == [refused, unanswered]
+    for accepted, client in ((refused, first), (unanswered, second)):
+        os.close(accepted.fd)
+        client.close()
