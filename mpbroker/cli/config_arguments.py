@@ -3,6 +3,7 @@
 import argparse
 
 from mpbroker.config.broker_config import BrokerConfig, load_broker_config
+from mpbroker.errors import ConfigError
 
 
 def define(parser: argparse.ArgumentParser) -> None:
@@ -20,8 +21,17 @@ def define(parser: argparse.ArgumentParser) -> None:
 def build(arguments: argparse.Namespace) -> BrokerConfig:
     """The configuration these arguments, their file and the environment give; ConfigError when it is wrong."""
     overrides = []
+    _refuse_two_places(arguments)
     if arguments.data_dir is not None:
         overrides.append(f"log.dirs={arguments.data_dir}")
     if arguments.listener:
         overrides.append(f"listeners={','.join(arguments.listener)}")
     return load_broker_config(arguments.properties, overrides=[*overrides, *arguments.override])
+
+
+def _refuse_two_places(arguments: argparse.Namespace) -> None:
+    """`status --data-dir D` must find the broker that `start --data-dir D` began."""
+    for pair in arguments.override:
+        key, _, value = pair.partition("=")
+        if arguments.data_dir is not None and key.strip() in ("log.dir", "log.dirs") and value != arguments.data_dir:
+            raise ConfigError("--override", pair, "not beside --data-dir, which is the same setting")

@@ -5,6 +5,7 @@ import argparse
 import pytest
 
 from mpbroker.cli import config_arguments
+from mpbroker.errors import ConfigError
 
 
 @pytest.fixture
@@ -41,7 +42,9 @@ def test_each_argument(build, tmp_path):
 
 
 def test_an_override_is_the_last_word(build):
-    assert build("--data-dir", "/a", "--override", "log.dirs=/b").data_dir == "/b"
+    assert build("--data-dir", "/a", "--override", "log.dirs=/a").data_dir == "/a"
+    with pytest.raises(ConfigError, match="log.dirs=/b.*--data-dir"):
+        build("--data-dir", "/a", "--override", "log.dirs=/b")
 
 
 def test_an_override_may_hold_equal_signs(build):
