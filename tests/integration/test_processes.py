@@ -248,9 +248,10 @@ def test_after_kill_9_of_everything_the_next_one_sweeps(tmp_path, command):
 def test_a_fault_resets_all_workers_and_listeners_stay_open(tmp_path, number):
     with Broker(tmp_path) as broker:
         before = {(row["role"], row["index"]): row["pid"] for row in broker.status()["processes"]}
-        broker.kill("handler", 0, number)
+        killed = broker.kill("handler", 0, number)
         with RawConnection(broker.port()) as connection:  # connecting is never refused
             assert connection.ask(api_versions(5)) or _answers(broker.port())
+        broker.wait_restarted("handler", 0, killed)
         wait_until(lambda: broker.status()["state"] == "running" and all(
             row["state"] == "running" for row in broker.status()["processes"]), "all running again")
         after = {(row["role"], row["index"]): row["pid"] for row in broker.status()["processes"]}
