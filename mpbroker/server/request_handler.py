@@ -72,6 +72,9 @@ class RequestHandler:
         if context.purgatory.has_deadlines:
             context.purgatory.advance(context.clock.monotonic_ms())
 
+    def rest_is_due(self) -> bool:
+        return self.context.clock.monotonic_ms() >= self._idle_due_ms
+
     def rest(self) -> None:
         """Gives memory and descriptors back that have not been used for a while; about once a second."""
         now_ms = self.context.clock.monotonic_ms()
@@ -97,11 +100,16 @@ def main(ctx: ProcessContext) -> None:
     handler.context.plain_produce.serve()
     ctx.running()
     while not ctx.stop_requested():
-        if not handler.do_work():
-            handler.rest()
-            config = ctx.take_reload()
-            if config is not None:
-                handler.use_config(config)
+        work(ctx, handler)
+
+
+def work(ctx: ProcessContext, handler: RequestHandler) -> None:
+    """One round of the process: a request or none, and what is due beside it, however many requests are waiting."""
+    if not handler.do_work() or handler.rest_is_due():
+        handler.rest()
+        config = ctx.take_reload()
+        if config is not None:
+            handler.use_config(config)
 
 
 def build_context(ctx: ProcessContext) -> ServerContext:

@@ -4,6 +4,8 @@ import pytest
 
 from mpbroker.config.broker_config import load_broker_config
 from mpbroker.errors import ErrorCode
+from mpbroker.server.request_handler import work
+from mpbroker.shm.process_context import ProcessContext
 from tests.harness.in_process_broker import InProcessBroker
 from tests.unit.server.test_produce_fetch import batch, fetch, part, produce
 
@@ -53,3 +55,18 @@ def test_new_settings_reach_the_native_path(broker, tmp_path):
     smaller = load_broker_config(overrides=[f"log.dirs={tmp_path}", "message.max.bytes=500"], environ={})
     broker.handler.use_config(smaller)
     assert part(broker.call(produce(records=batch(bytes(1000))), 7)).error_code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_handler_that_is_never_idle_takes_new_settings_and_closes_old_files_all_the_same(broker, tmp_path, monkeypatch):
+    closed, smaller = [], load_broker_config(overrides=[f"log.dirs={tmp_path}", "message.max.bytes=500"], environ={})
+    monkeypatch.setattr(broker.handler.context.log_manager, "close_stale", lambda: closed.append(1))
+    ctx = ProcessContext(config=broker.config)
+    monkeypatch.setattr(ctx, "take_reload", lambda: smaller)
+    broker.create_topic("t")
+    for _ in range(5):
+        broker.clock.advance(400)
+        broker.send(fetch(), 11)
+        work(ctx, broker.handler)
+    assert len(broker.collect()) == 5, "there was a request in every round"
+    assert broker.handler.context.config is smaller
+    assert len(closed) == 2
