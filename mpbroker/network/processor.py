@@ -242,6 +242,7 @@ class Processor:
     def _housekeeping(self, now_ns: int) -> None:
         self._housekeeping_ns = now_ns + HOUSEKEEPING_NS
         config = self._ctx.take_reload() or self._ctx.config
+        self._port.idle()  # arena memory that large requests needed a while ago
         if self._handover.stale:
             self._count(Counter.HANDOVERS_STALE, self._handover.stale)
             self._handover.stale = 0

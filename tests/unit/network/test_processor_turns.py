@@ -242,3 +242,26 @@ def test_a_client_that_left_is_noticed_with_the_answer_of_its_request(world):
     assert world.row.connections == 0 and world.row.counter(Counter.ENTRIES_IN_USE) == 0
     world.turns()
     assert world.quotas.connections_from(LOCAL) == 0
+
+
+class CountingPort:
+    """A port that counts how often memory was to be given back."""
+
+    def __init__(self, port):
+        self._port, self.idles = port, 0
+
+    def idle(self):
+        self.idles += 1
+        return self._port.idle()
+
+    def __getattr__(self, name):
+        return getattr(self._port, name)
+
+
+def test_arena_memory_is_given_back_once_a_second(world):
+    port = world.processor._port = CountingPort(world.processor._port)
+    world.turns(3)
+    assert port.idles == 1
+    world.processor._housekeeping_ns = 0
+    world.turns(3)
+    assert port.idles == 2
