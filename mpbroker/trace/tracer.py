@@ -25,6 +25,7 @@ RETENTION_MS = 60_000
 PROCESSES_MS = 1000
 MAX_SLOTS = 128
 _NS_PER_MS = 1_000_000
+LAST_NAMED_API = 66  # names of the APIs a broker may serve; they and fifteen listeners fit into a segment's header
 
 
 def main(ctx: Any) -> None:
@@ -72,8 +73,8 @@ class Tracer:
 
     def _describe(self) -> dict[str, Any]:
         listeners = [{"name": one.name, "protocol": one.protocol, "control": one.control} for one in self._ctx.listeners]
-        return {"version": __version__, "listeners": listeners, "apis": {str(key): API_NAMES[key] for key in
-                                                                         sorted(self._ctx.api_versions) if key in API_NAMES}}
+        apis = {str(key): name for key, name in API_NAMES.items() if key <= LAST_NAMED_API}
+        return {"version": __version__, "listeners": listeners, "apis": apis}
 
     def turn(self) -> int:
         """Drain every lane once, and do what is due; returns the records moved. A full disk is said once, then retried."""

@@ -44,6 +44,10 @@ def loaded(keeper: KeeperProcess):
     return log, events
 
 
+def bases_of(keeper: KeeperProcess) -> list[int]:
+    return sorted(int(path.stem) for path in keeper.directory.glob("*.log"))
+
+
 @pytest.mark.parametrize("point", RUNNING)
 def test_a_keeper_killed_while_it_works(keeper, point):
     """Appends go on over its death; the successor syncs all of them, retention and unlinking come to their end."""
@@ -60,9 +64,9 @@ def test_a_keeper_killed_while_it_works(keeper, point):
     keeper.start()
     keeper.until(lambda: keeper.state.flushed_offset == RECORDS, "the successor's sync")
     keeper.until(lambda: keeper.state.log_bytes <= 6000 + 2000, "retention")
+    keeper.until(lambda: bases_of(keeper)[0] == keeper.state.log_start, "what lies below the log start to go")
     keeper.until(lambda: not list(keeper.directory.glob("*.deleted")), "the unlinking")
-    state = keeper.state
-    bases = sorted(int(path.stem) for path in keeper.directory.glob("*.log"))
+    state, bases = keeper.state, bases_of(keeper)
     assert (bases[0], bases[-1], state.leo) == (state.log_start, state.active_base, RECORDS)
     assert keeper.append(RECORDS) == RECORDS
     keeper.terminate()

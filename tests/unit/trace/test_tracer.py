@@ -66,7 +66,8 @@ def test_it_drains_every_lane_and_closes_its_segments(tmp_path, lanes):
     assert requests_in(tmp_path / "traces") == [0, 1, 2, 0, 1, 2]
     infos = manifest.segments(tmp_path / "traces")
     assert [info.closed is not None for info in infos] == [True, True]
-    assert infos[0].opened.extra["apis"] == {"0": "Produce", "1": "Fetch"}
+    names = infos[0].opened.extra["apis"]
+    assert (names["0"], names["1"], names["37"]) == ("Produce", "Fetch", "CreatePartitions")
     kinds = [record.unpack(chunk, at) for chunk in segment.read_chunks(infos[0]) for at in range(0, len(chunk), 128)]
     (event,) = [one for one in kinds if one.kind == record.PROCESS_EVENT]
     assert (event.aux, event.conn_id, event.handler_id) == (os.getpid(), 1, 114)
