@@ -23,7 +23,7 @@ from mpbroker.protocol.messages.produce import (
 from mpbroker.record.validation import check_request_records
 from mpbroker.server.apis import CLOSE, NO_ANSWER, PARKED, Api
 from mpbroker.server.delayed_produce import DelayedProduce
-from mpbroker.server.replica_append import append_partition, refused
+from mpbroker.server.replica_append import append_partition, recorded_result, refused
 from mpbroker.server.request_trace import describe_error, describe_produce
 
 BEFORE_AUTHORIZATION, AFTER_AUTHORIZATION = 1, 2
@@ -74,6 +74,7 @@ def _whole_request_code(message: ProduceRequest, checks) -> int:
 
 def _append_all(context, request, message: ProduceRequest, checks) -> list[PartitionProduceResponse]:
     """One result per partition, in the order of the request: the order is also the number of its result cell."""
+    run_before = request.cell_count > 0  # by a handler that died: what it appended stands in the cells
     if not context.port.ensure_cells(request, len(checks)):
         context.count("answer_memory_exhausted")
         return [refused(data.index, ErrorCode.REQUEST_TIMED_OUT)
@@ -86,7 +87,8 @@ def _append_all(context, request, message: ProduceRequest, checks) -> list[Parti
             context.plain_produce.learn(topic)
         for data in topic_data.partition_data:
             cell = len(results)
-            results.append(append_partition(context, request, topic, data, checks[cell], cell, message.acks))
+            recorded = recorded_result(context, request, data.index, cell) if run_before else None
+            results.append(recorded or append_partition(context, request, topic, data, checks[cell], cell, message.acks))
     return results
 
 

@@ -7,6 +7,7 @@ from mpbroker.protocol.messages.fetch import FetchPartition, FetchRequest, Fetch
 from mpbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from mpbroker.record.batch_builder import encode_batch
 from mpbroker.record.record_batch import iterate_records
+from mpbroker.server.request_handler import RequestHandler
 from tests.harness.in_process_broker import InProcessBroker
 
 
@@ -149,3 +150,22 @@ def test_idempotent_retry_gets_the_first_offsets(broker):
     late = batch(b"c", producer_id=5, producer_epoch=0, base_sequence=9)
     assert part(broker.call(produce(records=late), 7)).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert part(broker.call(fetch(), 11)).high_watermark == 2
+
+
+def test_a_rerun_answers_what_was_appended_although_the_topic_may_refuse_it_now(broker):
+    """The handler dies after a compressed append; whatever its successor finds, the cell has the answer."""
+    broker.create_topic("t")
+    message = produce(records=batch(b"v" * 1000, codec=1))
+    broker.send(message, 7)
+    dying = broker.handler.context
+    dying.port.answer = lambda request, frame: True  # it never gets to answer
+    broker.step()
+    broker.handler = RequestHandler(broker._context())
+    broker.handler.context.log_manager.append = None  # nothing may be appended again
+    broker.handler.port.recover()
+    broker.step()  # the bell of the recovery
+    broker.step()
+    [(_, _, frame)] = broker.collect()
+    assert part(broker.decode(message, 7, frame)).base_offset == 0
+    broker.handler = RequestHandler(broker._context())
+    assert part(broker.call(fetch(), 11)).high_watermark == 1
