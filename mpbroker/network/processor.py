@@ -27,6 +27,7 @@ from mpbroker.shm.counters import Counter
 from mpbroker.shm.layout import SLOT_PROCESSORS
 from mpbroker.shm.process_context import ProcessContext
 from mpbroker.shm.process_table import ProcessRow, ProcessState
+from mpbroker.shm.scheduling import prefer_latency
 from mpbroker.trace import lane
 
 POLL_MS = 300
@@ -47,6 +48,8 @@ def main(ctx: ProcessContext) -> None:
     row = ctx.process_row
     row.state = ProcessState.RECOVERING
     processor = Processor(ctx)
+    if ctx.listeners[ctx.listener].control:
+        prefer_latency()
     processor.recover()
     ctx.running()
     while not ctx.stop_requested():

@@ -18,6 +18,7 @@ from mpbroker.shm.clock import SystemClock
 from mpbroker.shm.layout import SLOT_LOG_KEEPER
 from mpbroker.shm.process_context import ProcessContext
 from mpbroker.shm.process_table import BrokerState, ProcessState
+from mpbroker.shm.scheduling import prefer_latency
 
 POLL_MS = 300  # Kafka's handler poll: a safety net, every event rings a bell
 IDLE_EVERY_MS = 1000
@@ -95,6 +96,8 @@ def main(ctx: ProcessContext) -> None:
     row = ctx.process_row
     row.set_state(ProcessState.RECOVERING)
     handler = RequestHandler(build_context(ctx), ctx.index < ctx.config.reserved_handlers)
+    if handler.control_only:
+        prefer_latency()
     handler.context.log_manager.recover_slot(ctx.slot)
     handler.port.recover()
     handler.context.plain_produce.serve()
