@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 MAX_PROCESSORS = 32  # slots of the process table (native/layout.h)
 MAX_HANDLERS = 64
 MAX_ENTRIES = 2**17  # an entry's index has 17 bits in a hint
+HANDLER_ARENA_BYTES = 256 << 20  # memory for answers of one request handler (shm.layout)
+LARGEST_ANSWER_BYTES = HANDLER_ARENA_BYTES - (1 << 20)  # records of one; the rest is for what stands around them
 
 
 def check_together(config: "BrokerConfig") -> None:
@@ -53,6 +55,9 @@ def _request_memory(config: "BrokerConfig") -> None:
     if config.mpbroker_arena_bytes_per_processor < largest:
         raise ConfigError("mpbroker.arena.bytes.per.processor", config.mpbroker_arena_bytes_per_processor,
                           f"at least socket.request.max.bytes ({largest})")
+    for name, size in (("socket.request.max.bytes", largest), ("fetch.max.bytes", config.fetch_max_bytes)):
+        if size > LARGEST_ANSWER_BYTES:  # what could be written could never be read back
+            raise ConfigError(name, size, f"at most {LARGEST_ANSWER_BYTES}, what one answer can hold")
 
 
 def _connections(config: "BrokerConfig") -> None:

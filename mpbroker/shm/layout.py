@@ -7,6 +7,8 @@ nobody changes a size.
 import struct
 from typing import Final, NamedTuple
 
+from mpbroker.config.cross_checks import HANDLER_ARENA_BYTES
+
 VERSION: Final = 1
 MAGIC_CORE: Final = 0x65726F6362706D
 MAGIC_PAGE: Final = 0x65676170627012
@@ -57,7 +59,7 @@ class MemoryPlan(NamedTuple):
     producers: int = 65536
     commands: int = 64
     arena_processor_bytes: int = 256 << 20
-    arena_handler_bytes: int = 256 << 20
+    arena_handler_bytes: int = HANDLER_ARENA_BYTES
 
     @property
     def entries(self) -> int:

@@ -8,6 +8,9 @@ from mpbroker.errors import ConfigError
 @pytest.mark.parametrize(("overrides", "key", "why"), [
     (["queued.max.request.bytes=100"], "queued.max.request.bytes", "at least socket.request.max.bytes (104857600)"),
     (["socket.request.max.bytes=2000000000"], "mpbroker.arena.bytes.per.processor", "at least socket.request.max.bytes"),
+    (["socket.request.max.bytes=300000000", "mpbroker.arena.bytes.per.processor=400000000"], "socket.request.max.bytes",
+     "at most 267386880, what one answer can hold"),
+    (["fetch.max.bytes=2000000000"], "fetch.max.bytes", "at most 267386880"),
     (["max.connections.per.ip=0"], "max.connections.per.ip", "at least 1 unless"),
     (["connection.failed.authentication.delay.ms=600000"], "connection.failed.authentication.delay.ms",
      "less than connections.max.idle.ms (600000)"),
