@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mpbroker.cli import trace_text
 from mpbroker.errors import MpbrokerError
-from mpbroker.trace import manifest, record, segment, statistics
+from mpbroker.trace import dictionary, manifest, record, segment, statistics
 
 DESCRIPTION = """\
 Show where requests spent their time. A broker writes one 128-byte record for every request
@@ -92,17 +92,18 @@ def _segment_json(info: segment.SegmentInfo) -> dict[str, object]:
 
 def _tail(place: Path, infos: list[segment.SegmentInfo], arguments: argparse.Namespace) -> None:
     """Print the last records by time; then, if asked, what is added to any segment."""
+    printer = _Printer(place, api_names(infos), arguments.json)
     offsets = {info.path: info.opened.clock.offset_ns for info in infos}
-    last = sorted((one.t0_ns + offsets[info.path], one) for info in infos for one in _last_requests(info, arguments.count))
+    last = sorted(((one.t0_ns + offsets[info.path], one, info) for info in infos for one in _last_requests(info, arguments.count)),
+                  key=lambda found: found[:2])
     seen = {info.path: info.record_count for info in infos}
-    names = api_names(infos)
-    for epoch_ns, one in last[len(last) - arguments.count if len(last) > arguments.count else 0:]:
-        _print_record(one, epoch_ns, names, arguments.json)
+    for epoch_ns, one, info in last[len(last) - arguments.count if len(last) > arguments.count else 0:]:
+        printer.show(one, epoch_ns, info)
     while arguments.follow:
         time.sleep(_FOLLOW_PAUSE_S)
         for info in read_segments(place):
             for one in _requests(info, seen.get(info.path, 0)):
-                _print_record(one, one.t0_ns + info.opened.clock.offset_ns, names, arguments.json)
+                printer.show(one, one.t0_ns + info.opened.clock.offset_ns, info)
             seen[info.path] = info.record_count
 
 
@@ -120,6 +121,20 @@ def _requests(info: segment.SegmentInfo, first: int) -> Iterator[record.TraceRec
                 yield one
 
 
-def _print_record(one: record.TraceRecord, epoch_ns: int, names: dict[int, str], as_json: bool) -> None:
-    print(json.dumps(trace_text.record_json(one, epoch_ns, names)) if as_json
-          else trace_text.record_line(one, epoch_ns, names), flush=True)
+class _Printer:
+    """Prints requests with the names the dictionaries had when it was made."""
+
+    def __init__(self, place: Path, apis: dict[int, str], as_json: bool) -> None:
+        self._names = dictionary.read(dictionary.find(place))
+        self._apis = apis
+        self._as_json = as_json
+
+    def show(self, one: record.TraceRecord, epoch_ns: int, info: segment.SegmentInfo) -> None:
+        """One line."""
+        names = self._names.of(info.opened.broker_id, info.opened.boot_id)
+        if self._as_json:
+            told = trace_text.record_json(one, epoch_ns, self._apis)
+            told |= {"client": names.clients.get(one.client_hash), "topic": names.topics.get(one.topic_hash)}
+            print(json.dumps(told), flush=True)
+        else:
+            print(trace_text.record_line(one, epoch_ns, self._apis), flush=True)
