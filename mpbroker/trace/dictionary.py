@@ -4,8 +4,8 @@ Records carry hashes and numbers, so that a trace without this file (mode 0600) 
 
     {"k":"boot","broker":1,"boot":"00c0ffee00c0ffee"}                                 once, first
     {"k":"client","hash":H,"name":"..."}   {"k":"topic","hash":H,"name":"..."}        H: CRC-32C of the name
-    {"k":"conn","proc":P,"id":C,"peer":"127.0.0.1:4711","listener":0,"t0_ns":T}       id: conn_id of processor P's records
-    {"k":"software","proc":P,"id":C,"name":"librdkafka","version":"2.3"}              of that connection (KIP-511)
+    {"k":"conn","id":C,"proc":P,"peer":"127.0.0.1:4711","listener":0,"t0_ns":T}       C: conn_id of its records, P: processor
+    {"k":"software","id":C,"name":"librdkafka","version":"2.3"}                       of that connection (KIP-511)
     {"k":"marker","n":N,"text":"...","t0_ns":T}
 
 A later row about the same thing wins; kinds not known here are passed over, so is a line that a crash has torn. Only the
@@ -27,10 +27,10 @@ _FILE = re.compile(r"dict-b(\d+)-([0-9a-f]{8})\.jsonl")
 
 
 class Connection(NamedTuple):
-    """One accepted connection; `conn_id` is unique within its processor only. `software`, `version`: empty if not told."""
+    """One accepted connection. `software`, `version`: empty if not told."""
 
-    processor: int
     conn_id: int
+    processor: int
     peer: str
     listener: int
     opened_ns: int
@@ -50,14 +50,14 @@ class BootNames:
     """Names of one boot of one broker.
 
     clients, topics   hash → name
-    connections       (processor, conn_id) → Connection
+    connections       conn_id → Connection
     markers           number → Marker
     """
 
     def __init__(self) -> None:
         self.clients: dict[int, str] = {}
         self.topics: dict[int, str] = {}
-        self.connections: dict[tuple[int, int], Connection] = {}
+        self.connections: dict[int, Connection] = {}
         self.markers: dict[int, Marker] = {}
 
     def add(self, row: dict[str, Any]) -> None:
@@ -68,13 +68,13 @@ class BootNames:
         elif kind == "topic":
             _keep(self.topics, _number(row["hash"]), _name(row["name"]))
         elif kind == "conn":
-            one = Connection(_number(row["proc"]), _number(row["id"]), _name(row["peer"]), _number(row["listener"]),
+            one = Connection(_number(row["id"]), _number(row["proc"]), _name(row["peer"]), _number(row["listener"]),
                              _number(row["t0_ns"]))
-            _keep(self.connections, one[:2], one)
+            _keep(self.connections, one.conn_id, one)
         elif kind == "software":
-            key = (_number(row["proc"]), _number(row["id"]))
-            if key in self.connections:
-                self.connections[key] = self.connections[key]._replace(software=_name(row["name"]), version=_name(row["version"]))
+            known = self.connections.get(_number(row["id"]))
+            if known is not None:
+                self.connections[known.conn_id] = known._replace(software=_name(row["name"]), version=_name(row["version"]))
         elif kind == "marker":
             one_marker = Marker(_number(row["n"]), _name(row["text"]), _number(row["t0_ns"]))
             _keep(self.markers, one_marker.number, one_marker)
@@ -98,9 +98,9 @@ class Dictionary:
         """A topic's name, None when the hash is 0 or not known."""
         return self.of(broker_id, boot_id).topics.get(topic_hash)
 
-    def connection(self, broker_id: int, boot_id: int, processor: int, conn_id: int) -> Connection | None:
+    def connection(self, broker_id: int, boot_id: int, conn_id: int) -> Connection | None:
         """The connection that had this number last, None when none is known."""
-        return self.of(broker_id, boot_id).connections.get((processor, conn_id))
+        return self.of(broker_id, boot_id).connections.get(conn_id)
 
 
 def file_name(broker_id: int, boot_id: int) -> str:
@@ -167,7 +167,7 @@ def _keep(table: dict[Any, Any], key: Any, value: Any) -> None:
 
 
 def _number(value: Any) -> int:
-    if not isinstance(value, int) or not 0 <= value < 1 << 64:
+    if type(value) is not int or not 0 <= value < 1 << 64:
         raise ValueError(f"{value!r} is no number of a record")
     return value
 

@@ -12,7 +12,7 @@ ROWS = (
     {"k": "client", "hash": 7, "name": "billing"},
     {"k": "topic", "hash": 9, "name": "orders"},
     {"k": "conn", "proc": 1, "id": 65539, "peer": "127.0.0.1:4711", "listener": 0, "t0_ns": 1000},
-    {"k": "software", "proc": 1, "id": 65539, "name": "librdkafka", "version": "2.3.0"},
+    {"k": "software", "id": 65539, "name": "librdkafka", "version": "2.3.0"},
     {"k": "marker", "n": 0, "text": "load step 3", "t0_ns": 2000},
 )
 
@@ -27,21 +27,21 @@ def test_every_kind_of_row(tmp_path):
     names = dictionary.read([write(tmp_path, ROWS)])
     assert names.client(4, BOOT, 7) == "billing"
     assert names.topic(4, BOOT, 9) == "orders"
-    one = names.connection(4, BOOT, 1, 65539)
-    assert one == dictionary.Connection(1, 65539, "127.0.0.1:4711", 0, 1000, "librdkafka", "2.3.0")
+    one = names.connection(4, BOOT, 65539)
+    assert one == dictionary.Connection(65539, 1, "127.0.0.1:4711", 0, 1000, "librdkafka", "2.3.0")
     assert names.of(4, BOOT).markers == {0: dictionary.Marker(0, "load step 3", 2000)}
 
 
 def test_what_is_not_known_has_no_name(tmp_path):
     names = dictionary.read([write(tmp_path, ROWS), tmp_path / "dict-b4-00000001.jsonl", tmp_path / "other.jsonl"])
     assert names.client(4, BOOT, 8) is None and names.client(4, 5, 7) is None and names.client(5, BOOT, 7) is None
-    assert names.topic(4, 1, 9) is None and names.connection(4, BOOT, 0, 65539) is None
+    assert names.topic(4, 1, 9) is None and names.connection(4, BOOT, 65540) is None
 
 
 def test_a_later_row_wins(tmp_path):
     again = {"k": "conn", "proc": 1, "id": 65539, "peer": "127.0.0.1:4712", "listener": 1, "t0_ns": 3000}
     names = dictionary.read([write(tmp_path, (*ROWS, again))])
-    assert names.connection(4, BOOT, 1, 65539) == dictionary.Connection(1, 65539, "127.0.0.1:4712", 1, 3000)
+    assert names.connection(4, BOOT, 65539) == dictionary.Connection(65539, 1, "127.0.0.1:4712", 1, 3000)
 
 
 def test_a_file_cut_anywhere_gives_every_whole_line(tmp_path):
@@ -56,7 +56,7 @@ def test_a_file_cut_anywhere_gives_every_whole_line(tmp_path):
 @pytest.mark.parametrize("junk", [b"\0\xff\n", b"[1]\n", b"{}\n", b'{"k":"client"}\n', b'{"k":"client","hash":"x","name":1}\n',
                                   b'{"k":"conn","proc":-1,"id":0,"peer":"","listener":0,"t0_ns":0}\n', b'{"k":["x"]}\n',
                                   b'{"k":"of-a-later-version"}\n', b"x" * 20_000 + b"\n", b"[" * 8000 + b"\n",
-                                  b'{"k":"software","proc":5,"id":5,"name":"n","version":"v"}\n'])
+                                  b'{"k":"software","id":5,"name":"n","version":"v"}\n'])
 def test_junk_costs_its_own_line_only(tmp_path, junk):
     path = write(tmp_path, ROWS[:2])
     path.write_bytes(path.read_bytes() + junk + json.dumps(ROWS[2]).encode() + b"\n")
