@@ -31,6 +31,7 @@ struct mpb_connection {
     bool close_after_send;
     uint32_t mute_state;
     uint64_t last_active_ns;
+    uint64_t requests;           /* frames given to the handlers */
     uint64_t first_ns, later_ns; /* when the first byte of the next frame was received, and that of the frames behind it */
     uint64_t frame_started_ns;   /* when the frame under way last brought a fair share of bytes; 0: none under way */
     uint64_t frame_bytes_seen;

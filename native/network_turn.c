@@ -129,7 +129,7 @@ static void send_out(struct mpb_turn *turn, struct mpb_connection *c)
 {
     enum mpb_send sent = mpb_connection_send(c, turn->port);
     if (sent == MPB_SEND_LOST || (sent == MPB_SEND_DONE && c->close_after_send)) {
-        event(turn, MPB_EVENT_CLOSE, c, 0, 0);
+        event(turn, MPB_EVENT_CLOSE, c, sent == MPB_SEND_DONE, 0);
     } else if (sent == MPB_SEND_DONE && c->unmute_after_send) {
         c->unmute_after_send = false;
         unmute(turn, c);
@@ -170,7 +170,7 @@ static void answer(struct mpb_turn *turn, uint32_t index)
     if (nothing || entry->answer_kind == MPB_ANSWER_NONE) {
         mpb_sent(turn->port, index, mpb_trace_clock_ns(), false);
         if (close)
-            event(turn, MPB_EVENT_CLOSE, c, 0, 0);
+            event(turn, MPB_EVENT_CLOSE, c, 1, 0);
         else
             unmute(turn, c);
         return;
@@ -258,6 +258,7 @@ static bool submit(struct mpb_turn *turn, struct mpb_connection *c, const uint8_
     if (entry >= 0 || entry == MPB_PLANE_FULL) {
         c->first_ns = c->later_ns;
         c->mute_state = MPB_IN_FLIGHT;
+        c->requests++;
         mpb_connection_take(c, length + 4);
     }
     if (entry < 0) {

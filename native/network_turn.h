@@ -22,7 +22,7 @@
 #define MPB_UNRUNG_TURNS 3u
 
 enum mpb_event_kind {
-    MPB_EVENT_CLOSE = 0,        /* the connection is gone, or everything it shall get is sent */
+    MPB_EVENT_CLOSE = 0,        /* the connection is gone (0), or has all that it shall get (first value 1) */
     MPB_EVENT_INVALID = 1,      /* a frame of impossible length (first value) */
     MPB_EVENT_UNSUPPORTED = 2,  /* an API key (first) or version (second) that is not served */
     MPB_EVENT_REFUSED = 3,      /* a frame that killed a worker, or shorter than a header */

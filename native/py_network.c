@@ -118,6 +118,7 @@ static PyMemberDef connection_members[] = {
     FIELD(large, T_BOOL, 0, "a frame is being received straight into the arena"),
     FIELD(waits, T_BOOL, 0, "a frame waits for room: it is not read"),
     FIELD(mute_state, T_UINT, 0, "a MuteState"),
+    FIELD(requests, T_ULONGLONG, 0, "frames given to the handlers"),
     FIELD(last_active_ns, T_ULONGLONG, 0, NULL),
     FIELD(first_ns, T_ULONGLONG, 0, "when the first byte of the next frame was received"),
     FIELD(later_ns, T_ULONGLONG, 0, "when that of the frames behind it was"),

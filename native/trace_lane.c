@@ -59,7 +59,7 @@ static uint16_t saturate16(uint64_t n)
 static void complete_record(struct mpb_trace *t, const struct mpb_lane *lane, struct mpb_entry *entry, uint16_t flags)
 {
     uint32_t attempts = mpb_load_relaxed(&entry->attempts) & 0xff;
-    t->conn_id = (entry->connection & 0xFFFF) | entry->connection_generation << 16;
+    t->conn_id = mpb_trace_connection(lane->header->processor, entry->connection_generation);
     t->corr_id = entry->correlation_id;
     t->api_key = entry->api_key;
     t->api_version = entry->api_version;

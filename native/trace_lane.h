@@ -34,6 +34,12 @@ int mpb_lane_format(void *base, size_t bytes, uint64_t capacity, uint32_t proces
 /* Returns 0, or a negative number: -1 too small, -2 magic, -3 version, -4 the capacity does not fit. */
 int mpb_lane_attach(struct mpb_lane *lane, void *base, size_t bytes);
 
+/* Names a connection in the records of a broker's whole life: generations count the connections of a processor's slot. */
+static inline uint32_t mpb_trace_connection(uint32_t processor, uint32_t generation)
+{
+    return processor << 27 | (generation & 0x7FFFFFF);
+}
+
 /* A writer's first call, before any commit: completes what a killed predecessor left half done (an entry that it had
  * counted is marked so). May be killed and run again. `core` may be NULL where no entries exist. */
 void mpb_lane_adopt(struct mpb_core *core, struct mpb_lane *lane);

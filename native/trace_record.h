@@ -61,7 +61,7 @@ struct mpb_trace {
     uint64_t t0_ns;       /* CLOCK_MONOTONIC when the first byte of the frame was read; 0: not traced */
     uint32_t seq_lo;      /* low half of the lane's record number */
     uint32_t aux;         /* Produce: records; Fetch: max wait ms; control requests: controller epoch */
-    uint32_t conn_id;
+    uint32_t conn_id;     /* mpb_trace_connection: no other connection of this boot has it */
     uint32_t client_hash; /* CRC-32C of the client id, 0: none; the dictionary has the name */
     uint32_t topic_hash;  /* CRC-32C of the first topic's name, 0: none */
     int32_t corr_id;

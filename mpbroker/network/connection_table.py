@@ -1,8 +1,8 @@
 """The connections of one processor: numbers, generations, and which of them are overdue; the processor alone writes it.
 
 A connection number is used again after its connection closed; the generation beside it tells an answer for the old
-connection from one for the new. The generation space begins at the processor's incarnation, so that a successor never
-takes an answer meant for a connection of its predecessor.
+connection from one for the new. Generations count all connections of a processor and go on in its successor, who
+therefore never takes an answer meant for a connection of its predecessor.
 """
 
 import socket
@@ -24,27 +24,22 @@ class Overdue(NamedTuple):
 class ConnectionTable:
     """All open connections: `by_fd` and `by_number` hold the same channels."""
 
-    def __init__(self, incarnation: int) -> None:
+    def __init__(self) -> None:
         self.by_fd: dict[int, KafkaChannel] = {}
         self.by_number: list[KafkaChannel | None] = []
-        self._generations: list[int] = []
         self._free: list[int] = []
-        self._first_generation = (incarnation & 0xFFF) << 20
 
     def __len__(self) -> int:
         return len(self.by_fd)
 
-    def add(self, connection: socket.socket, address: bytes, now_ns: int) -> KafkaChannel:
-        """Give a connection the lowest free number."""
+    def add(self, connection: socket.socket, generation: int, address: bytes, now_ns: int) -> KafkaChannel:
+        """Give a connection a free number. `generation`: no other connection of this processor ever had it."""
         if self._free:
             number = self._free.pop()
         else:
             number = len(self.by_number)
             self.by_number.append(None)
-            self._generations.append(self._first_generation)
-        generation = (self._generations[number] + 1) & MAX_GENERATION
-        self._generations[number] = generation
-        channel = KafkaChannel(connection, number, generation, address, now_ns)
+        channel = KafkaChannel(connection, number, generation & MAX_GENERATION, address, now_ns)
         self.by_number[number] = channel
         self.by_fd[channel.fd] = channel
         return channel

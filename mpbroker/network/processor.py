@@ -16,6 +16,7 @@ from mpbroker.channel.planes import CONTROL as PLANE_CONTROL
 from mpbroker.channel.planes import DATA as PLANE_DATA
 from mpbroker.channel.processor_port import ProcessorPort
 from mpbroker.config.broker_config import BrokerConfig
+from mpbroker.network.connection_notices import ConnectionNotices
 from mpbroker.network.connection_quotas import UNLIMITED
 from mpbroker.network.connection_table import ConnectionTable
 from mpbroker.network.fd_passing import address_text
@@ -29,6 +30,7 @@ from mpbroker.shm.process_context import ProcessContext
 from mpbroker.shm.process_table import ProcessRow, ProcessState
 from mpbroker.shm.scheduling import prefer_latency
 from mpbroker.trace import lane
+from mpbroker.trace.notice import CloseReason
 
 POLL_MS = 300
 ORDINARY_TURNS = 1000
@@ -79,7 +81,8 @@ class Processor:
                                          ctx.config.queued_max_request_bytes, ctx.api_versions)
         self._reader = RequestReader(self._port, self._turn, plane, ctx.listener, ctx.api_versions, self._close, self._refuse,
                                      self._take_events)
-        self._connections = ConnectionTable(ctx.incarnation)
+        self._connections = ConnectionTable()
+        self._notices = ConnectionNotices(ctx.trace_notices_fd, ctx.index, ctx.listener, ctx.process_row)
         self._by_fd = self._connections.by_fd
         self._handover = HandoverReceiver(next(iter(ctx.handovers.values())), ctx.incarnation)
         self._new_connections = True
@@ -138,7 +141,7 @@ class Processor:
             self._take_events()
             self._row.beat()
         for channel in list(self._by_fd.values()):
-            self._close(channel)
+            self._close(channel, CloseReason.STOPPING)
 
     def _in_flight(self) -> bool:
         return any(channel.mute_state != _NOT_MUTED or channel.out_count for channel in self._by_fd.values())
@@ -154,7 +157,7 @@ class Processor:
 
     def _on_event(self, kind: int, channel: KafkaChannel, first: int, second: int) -> None:
         if kind == _native.EVENT_CLOSE:
-            self._close(channel)
+            self._close(channel, CloseReason.ANSWERED if first else CloseReason.CLIENT)
         elif kind == _native.EVENT_LARGE:
             self._reader.read_large(channel, first)
         elif kind == _native.EVENT_PARKED:
@@ -191,7 +194,7 @@ class Processor:
         for new in received:
             connection = self._register(new)
             if connection is not None:
-                self._turn.add(self._connections.add(connection, new.address, now_ns))
+                self._add(connection, new, now_ns)
         if self._handover.truncated:
             self._count(Counter.HANDOVERS_TRUNCATED, self._handover.truncated)
             self._ctx.log.error("handover_truncated", messages=self._handover.truncated,
@@ -199,6 +202,12 @@ class Processor:
             self._handover.truncated = 0
         if received:
             self._row.connections = len(self._connections)
+
+    def _add(self, connection: socket.socket, new: Received, now_ns: int) -> None:
+        self._count(Counter.CONNECTIONS_TAKEN)
+        channel = self._connections.add(connection, self._row.counter(Counter.CONNECTIONS_TAKEN), new.address, now_ns)
+        self._turn.add(channel)
+        self._notices.opened(channel, new.port, now_ns)
 
     def _register(self, new: Received) -> socket.socket | None:
         """The new socket in our epoll set; None, and it is closed, if that cannot be."""
@@ -222,9 +231,9 @@ class Processor:
         """Close a connection that sent what nobody can answer: a counter, and one line."""
         self._count(counter)
         self._ctx.log.warning(event, listener=self._listener.name, peer=address_text(channel.address), reason=reason)
-        self._close(channel)
+        self._close(channel, CloseReason.STUCK if counter == Counter.ANSWERS_STUCK else CloseReason.REFUSED)
 
-    def _close(self, channel: KafkaChannel) -> None:
+    def _close(self, channel: KafkaChannel, reason: CloseReason = CloseReason.CLIENT) -> None:
         """Close a connection now; what is in flight for it is dropped when its answer comes."""
         if channel.closed:
             return
@@ -238,6 +247,7 @@ class Processor:
             pass
         channel.socket.close()
         self._handover.closed(channel.address)
+        self._notices.closed(channel, reason, _now_ns())
         self._row.connections = len(self._connections)
 
     # ---- once a second
@@ -255,7 +265,7 @@ class Processor:
         for channel, reason in self._connections.overdue(now_ns, config.connections_max_idle_ms * 1_000_000, frame_ns):
             self._count(Counter.CONNECTIONS_IDLE if reason == "idle" else Counter.FRAMES_TIMED_OUT)
             self._ctx.log.info("connection_closed", peer=address_text(channel.address), reason=reason)
-            self._close(channel)
+            self._close(channel, CloseReason.IDLE if reason == "idle" else CloseReason.FRAME_TIMEOUT)
         if self._reader.waits_for_room():
             self._close_stuck(now_ns)
         self._close_excess(config)
@@ -274,7 +284,7 @@ class Processor:
             channel = self._connections.least_recently_used()
             if channel is not None:
                 self._count(Counter.CONNECTIONS_EXCESS)
-                self._close(channel)
+                self._close(channel, CloseReason.EXCESS)
 
 
 def drain_eventfd(fd: int) -> None:

@@ -164,6 +164,7 @@ class RequestReader:
         channel.frame_started_ns = 0
         channel.last_active_ns = channel.first_ns = channel.later_ns = now_ns
         channel.mute_state = IN_FLIGHT
+        channel.requests += 1
         if entry == PLANE_FULL:
             self.park(self._port.parked_entry)
 

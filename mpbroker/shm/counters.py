@@ -87,6 +87,8 @@ class Counter(IntEnum):
     PRODUCER_SNAPSHOTS = 155
     PRODUCERS_FORGOTTEN = 156
     LOG_KEEPER_FAILURES = 157
+    CONNECTIONS_TAKEN = 158
+    TRACE_NOTICES_DROPPED = 159
 
 
 NATIVE_COUNTERS: Final = 36
@@ -188,6 +190,10 @@ COUNTERS: Final = {
         "Idle producers forgotten, after their time or because the table was nearly full."),
     Counter.LOG_KEEPER_FAILURES: CounterInfo("log_keeper_failures", "times",
         "Jobs of the log keeper that failed for a reason nobody expected."),
+    Counter.CONNECTIONS_TAKEN: CounterInfo("connections_taken", "connections",
+        "Connections a processor took from its acceptor; also the number of the last one, in its trace records."),
+    Counter.TRACE_NOTICES_DROPPED: CounterInfo("trace_notices_dropped", "lines",
+        "Notices of connections and clients that found no room on their way to the tracer."),
 }
 
 IDS: Final = {info.name: counter for counter, info in COUNTERS.items()}

@@ -48,6 +48,7 @@ class ProcessContext:
     handovers    socketpair ends to acceptors (processor: one) or processors (acceptor: by processor index)
     eventfds     one per processor: written to wake it
     lanes        names of the trace lanes, by processor index
+    trace_notices_fd  the pipe of trace/notice.py: its writing end (processors), its reading end (tracer), or -1
     names        every name in /dev/shm of this broker, for the tracer to unlink when the supervisor is gone
     data_dirs    log.dirs as absolute paths
     log          EventLog of this process
@@ -70,6 +71,7 @@ class ProcessContext:
         self.handovers: dict[int, socket.socket] = {}
         self.eventfds: tuple[int, ...] = ()
         self.lanes: tuple[str, ...] = ()
+        self.trace_notices_fd = -1
         self.names: tuple[str, ...] = ()
         self.data_dirs: tuple[str, ...] = ()
         self.log: Any = None

@@ -88,7 +88,7 @@ static void test_full_lane_drops_and_counts(void)
     CHECK_EQ(span.first[4].corr_id, 5);
     CHECK_EQ(span.first[4].seq_lo, 4);
     CHECK_EQ(span.first[4].req_bytes, 104);
-    CHECK_EQ(span.first[4].conn_id, 0x20005);
+    CHECK_EQ(span.first[4].conn_id, 3u << 27 | 2);
     CHECK_EQ(span.first[4].proc_id, 3);
     CHECK_EQ(span.first[2].error, 3);
     CHECK_EQ(span.first[4].stage[MPB_STAGE_SEND_DONE], 5);

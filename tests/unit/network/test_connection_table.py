@@ -23,24 +23,19 @@ def sockets():
 
 
 def test_a_number_comes_back_with_another_generation(sockets):
-    table = ConnectionTable(1)
-    first = table.add(sockets(), bytes(16), 0)
+    table = ConnectionTable()
+    first = table.add(sockets(), 8, bytes(16), 0)
     table.remove(first)
-    second = table.add(sockets(), bytes(16), 0)
-    assert second.number == first.number and second.generation != first.generation
+    second = table.add(sockets(), 9, bytes(16), 0)
+    assert second.number == first.number and (first.generation, second.generation) == (8, 9)
     assert table.find(first.number, first.generation) is None
     assert table.find(second.number, second.generation) is second
     assert table.find(7, 0) is None and len(table) == 1
 
 
-def test_a_successor_begins_with_other_generations(sockets):
-    old, new = (ConnectionTable(n).add(sockets(), bytes(16), 0) for n in (1, 2))
-    assert (old.number, new.number) == (0, 0) and old.generation != new.generation
-
-
 def test_overdue(sockets):
-    table = ConnectionTable(1)
-    busy, idle, slow, steady = (table.add(sockets(), bytes(16), 0) for _ in range(4))
+    table = ConnectionTable()
+    busy, idle, slow, steady = (table.add(sockets(), n, bytes(16), 0) for n in range(4))
     for channel in (busy, slow, steady):
         channel.last_active_ns = 100 * S
     slow.frame_started_ns = steady.frame_started_ns = 60 * S
@@ -52,9 +47,9 @@ def test_overdue(sockets):
 
 
 def test_least_recently_used(sockets):
-    table = ConnectionTable(1)
+    table = ConnectionTable()
     assert table.least_recently_used() is None
-    channels = [table.add(sockets(), bytes(16), 0) for _ in range(3)]
+    channels = [table.add(sockets(), n, bytes(16), 0) for n in range(3)]
     for age, channel in zip((5, 2, 9), channels, strict=True):
         channel.last_active_ns = age
     assert table.least_recently_used() is channels[1]
