@@ -1,8 +1,9 @@
-"""Everything workers inherit: shared memory, trace lanes, eventfds, hand-over socketpairs, listening sockets.
+"""Everything workers inherit: shared memory, trace lanes and notices, eventfds, hand-over socketpairs, listening sockets.
 
 Made by the supervisor before the first fork and held by it to the end; a death of any worker takes none of it away.
 """
 
+import fcntl
 import json
 import os
 import socket
@@ -16,6 +17,9 @@ from mpbroker.shm.process_table import NO_LISTENER, BrokerState, ProcessState
 from mpbroker.shm.waits import WaitName
 from mpbroker.supervisor.process_types import SUPERVISOR_SLOT, ProcessPlan
 from mpbroker.trace import lane
+
+TRACE_NOTICES_BYTES = 1 << 20
+"""What the pipe to the tracer holds: some ten thousand connections opened and closed between two of its turns."""
 
 
 class SharedState:
@@ -39,6 +43,7 @@ class SharedState:
         self._memory = segment.create(memory_plan(config, plans), config.data_dir, self.boot_id, self._eventfds)
         self._arm_crash_points()
         self._lanes = self._create_lanes(config)
+        self._trace_notices = trace_notices_pipe() if self._lanes else (-1, -1)
         self._rows = {slot: self._memory.row(slot) for slot in (SUPERVISOR_SLOT, *(plan.slot for plan in plans))}
         self._rows[SUPERVISOR_SLOT].begin(os.getpid(), 0, 0, NO_LISTENER)
         self._rows[SUPERVISOR_SLOT].set_state(ProcessState.RUNNING)
@@ -95,6 +100,9 @@ class SharedState:
             context.handovers = {index: self._handovers[index][0] for index in own}
         elif plan.type.role == "processor":
             context.handovers = {plan.index: self._handovers[plan.index][1]}
+            context.trace_notices_fd = self._trace_notices[1]
+        elif plan.type.role == "tracer":
+            context.trace_notices_fd = self._trace_notices[0]
         return context
 
     def keep_fds(self, context: ProcessContext) -> list[int]:
@@ -103,6 +111,8 @@ class SharedState:
         keep += [end.fileno() for end in context.handovers.values()]
         if context.listen_socket is not None:
             keep.append(context.listen_socket.fileno())
+        if context.trace_notices_fd >= 0:
+            keep.append(context.trace_notices_fd)
         if context.role != "tracer":
             keep.append(self._lock_fd)
         return keep
@@ -180,6 +190,16 @@ class SharedState:
         """Remove every name."""
         self.close_listeners()
         segment.sweep(self._data_dir)
+
+
+def trace_notices_pipe() -> tuple[int, int]:
+    """Reading end, writing end; neither ever waits. The supervisor holds both, so that no death of a worker closes it."""
+    reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, TRACE_NOTICES_BYTES)
+    except PermissionError:
+        pass  # the system allows less: what finds no room is counted by its writer
+    return reading, writing
 
 
 def memory_plan(config: BrokerConfig, plans: tuple[ProcessPlan, ...]) -> MemoryPlan:
