@@ -123,6 +123,7 @@ struct trial {
 
 static void trial_warm(struct trial *t)
 {
+    t->f.log.producer_hint = 0; /* a process's own, and each of these is a new one */
     for (uint32_t i = 0; i < FIX_PARTITIONS && !t->scenario->cold; i++) {
         const struct mpb_partition *row = &t->f.core.partitions[i];
         for (int file = 0; mpb_load_relaxed(&row->flags) != 0 && file < MPB_SEGMENT_FILES; file++)

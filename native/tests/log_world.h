@@ -3,24 +3,35 @@
 #ifndef MPB_TESTS_LOG_WORLD_H
 #define MPB_TESTS_LOG_WORLD_H
 
+#include <sys/syscall.h>
+
 #include "log_fixture.h"
 
-enum { WORLD_FILES = 64, WORLD_FILE_BYTES = 16384 };
+enum { WORLD_FILES = 64, WORLD_BYTES = 128 << 10 };
 
 struct world_file {
     char path[96]; /* within the log directory */
-    size_t length;
-    uint8_t bytes[WORLD_FILE_BYTES];
+    size_t length, start; /* of its bytes in `bytes` */
 };
 
-struct world {
+struct world_memory {
     struct mpb_segment_header header;
     struct mpb_partition partitions[FIX_PARTITIONS];
     struct mpb_producer producers[FIX_PRODUCERS];
     struct mpb_entry entries[FIX_ENTRIES];
     uint8_t arena[FIX_ENTRIES * 4096];
-    uint32_t file_count;
-    struct world_file files[WORLD_FILES];
+};
+
+struct world_files {
+    uint32_t count;
+    size_t used;
+    struct world_file file[WORLD_FILES]; /* by path */
+    uint8_t bytes[WORLD_BYTES];
+};
+
+struct world {
+    struct world_memory memory;
+    struct world_files files;
 };
 
 static int compare_files(const void *a, const void *b)
@@ -28,68 +39,127 @@ static int compare_files(const void *a, const void *b)
     return strcmp(((const struct world_file *)a)->path, ((const struct world_file *)b)->path);
 }
 
-static void world_read_dir(struct fixture *f, struct world *w, const char *dir)
+static void world_read_file(struct world_files *w, int dir_fd, const char *dir, const char *name)
 {
-    char path[600];
-    snprintf(path, sizeof path, "%s/%s", f->dir, dir);
-    DIR *d = opendir(path);
-    CHECK(d != NULL);
-    for (struct dirent *entry; (entry = readdir(d)) != NULL;) {
-        if (entry->d_name[0] == '.')
-            continue;
-        CHECK(w->file_count < WORLD_FILES);
-        struct world_file *file = &w->files[w->file_count++];
-        memset(file->path, 0, sizeof file->path);
-        CHECK(snprintf(file->path, sizeof file->path, "%s/%s", dir, entry->d_name) < (int)sizeof file->path);
-        int fd = openat(f->log.dir_fd[0], file->path, O_RDONLY);
-        ssize_t n = read(fd, file->bytes, sizeof file->bytes);
-        CHECK(fd >= 0 && n >= 0 && n < WORLD_FILE_BYTES);
-        file->length = (size_t)n;
-        close(fd);
+    struct world_file file = {.start = w->used};
+    CHECK(w->count < WORLD_FILES && strlen(dir) + strlen(name) + 1 < sizeof file.path);
+    stpcpy(stpcpy(stpcpy(file.path, dir), "/"), name);
+    int fd = openat(dir_fd, name, O_RDONLY);
+    ssize_t n = read(fd, w->bytes + w->used, WORLD_BYTES - w->used);
+    CHECK(fd >= 0 && n >= 0 && w->used + (size_t)n < WORLD_BYTES);
+    close(fd);
+    w->used += file.length = (size_t)n;
+    uint32_t at = w->count++;
+    for (; at > 0 && compare_files(&file, &w->file[at - 1]) < 0; at--)
+        w->file[at] = w->file[at - 1];
+    w->file[at] = file;
+}
+
+/* Allocates nothing: a film reads the files while its victim stands anywhere, in malloc too. */
+static void world_read_dir(struct fixture *f, struct world_files *w, const char *dir)
+{
+    static uint8_t entries[8192] __attribute__((aligned(8)));
+    int fd = openat(f->log.dir_fd[0], dir, O_RDONLY | O_DIRECTORY);
+    CHECK(fd >= 0);
+    for (long n; (n = syscall(SYS_getdents64, fd, entries, sizeof entries)) != 0;) {
+        CHECK(n > 0);
+        for (long at = 0; at < n;) {
+            const struct dirent64 *entry = (const void *)(entries + at);
+            if (entry->d_name[0] != '.')
+                world_read_file(w, fd, dir, entry->d_name);
+            at += entry->d_reclen;
+        }
     }
-    closedir(d);
+    close(fd);
+}
+
+static void world_read_files(struct fixture *f, struct world_files *w)
+{
+    w->count = 0;
+    w->used = 0;
+    for (uint32_t i = 0; i < FIX_PARTITIONS; i++)
+        if (mpb_load_relaxed(&f->core.partitions[i].flags) != 0)
+            world_read_dir(f, w, f->core.partitions[i].dir);
+}
+
+/* The parts of shared memory that a world holds, in the order of struct world_memory. */
+struct world_part { void *at; size_t bytes, offset; };
+enum { WORLD_PARTS = 5 };
+
+static void world_parts(struct fixture *f, struct world_part part[WORLD_PARTS])
+{
+#define PART(name, pointer) \
+    {(pointer), sizeof ((struct world_memory *)0)->name, offsetof(struct world_memory, name)}
+    const struct world_part parts[WORLD_PARTS] = {
+        PART(header, f->core.header), PART(partitions, f->core.partitions), PART(producers, f->core.producers),
+        PART(entries, f->core.entries), PART(arena, f->core.arena)};
+    memcpy(part, parts, sizeof parts);
+#undef PART
+}
+
+static void world_save_memory(struct fixture *f, struct world_memory *m)
+{
+    struct world_part part[WORLD_PARTS];
+    world_parts(f, part);
+    for (int i = 0; i < WORLD_PARTS; i++)
+        memcpy((uint8_t *)m + part[i].offset, part[i].at, part[i].bytes);
 }
 
 static void world_save(struct fixture *f, struct world *w)
 {
-    memcpy(&w->header, f->core.header, sizeof w->header);
-    memcpy(w->partitions, f->core.partitions, sizeof w->partitions);
-    memcpy(w->producers, f->core.producers, sizeof w->producers);
-    memcpy(w->entries, f->core.entries, sizeof w->entries);
-    memcpy(w->arena, f->core.arena, sizeof w->arena);
-    w->file_count = 0;
-    for (uint32_t i = 0; i < FIX_PARTITIONS; i++)
-        if (mpb_load_relaxed(&f->core.partitions[i].flags) != 0)
-            world_read_dir(f, w, f->core.partitions[i].dir);
-    qsort(w->files, w->file_count, sizeof *w->files, compare_files);
+    world_save_memory(f, &w->memory);
+    world_read_files(f, &w->files);
 }
 
-static void world_unlink_extra(struct fixture *f, const struct world *w)
+static const struct world_file *world_find(const struct world_files *w, const struct world_file *file)
 {
-    static struct world now;
-    world_save(f, &now);
-    for (uint32_t i = 0; i < now.file_count; i++)
-        if (bsearch(&now.files[i], w->files, w->file_count, sizeof *w->files, compare_files) == NULL)
-            CHECK_EQ(unlinkat(f->log.dir_fd[0], now.files[i].path, 0), 0);
+    return bsearch(file, w->file, w->count, sizeof *w->file, compare_files);
+}
+
+static bool same_bytes(const struct world_files *a, const struct world_file *x, const struct world_files *b,
+                       const struct world_file *y)
+{
+    return x->length == y->length && memcmp(a->bytes + x->start, b->bytes + y->start, x->length) == 0;
+}
+
+static void world_write_file(struct fixture *f, const struct world_files *w, const struct world_file *file)
+{
+    int fd = openat(f->log.dir_fd[0], file->path, O_WRONLY | O_CREAT, 0644);
+    CHECK(fd >= 0 && ftruncate(fd, (off_t)file->length) == 0);
+    CHECK_EQ(pwrite(fd, w->bytes + file->start, file->length, 0), file->length);
+    close(fd);
+}
+
+/* Only the files that are not as they should be. */
+static void world_restore_files(struct fixture *f, const struct world_files *w)
+{
+    static struct world_files now;
+    world_read_files(f, &now);
+    for (uint32_t i = 0; i < now.count; i++)
+        if (world_find(w, &now.file[i]) == NULL)
+            CHECK_EQ(unlinkat(f->log.dir_fd[0], now.file[i].path, 0), 0);
+    for (uint32_t i = 0; i < w->count; i++) {
+        const struct world_file *is = world_find(&now, &w->file[i]);
+        if (is == NULL || !same_bytes(&now, is, w, &w->file[i]))
+            world_write_file(f, w, &w->file[i]);
+    }
 }
 
 /* Nobody may hold a lock or run. */
-static void world_restore(struct fixture *f, const struct world *w)
+static void world_restore_parts(struct fixture *f, const struct world_memory *memory, const struct world_files *files)
 {
-    world_unlink_extra(f, w);
-    memcpy(f->core.header, &w->header, sizeof w->header);
-    memcpy(f->core.partitions, w->partitions, sizeof w->partitions);
-    memcpy(f->core.producers, w->producers, sizeof w->producers);
-    memcpy(f->core.entries, w->entries, sizeof w->entries);
-    memcpy(f->core.arena, w->arena, sizeof w->arena);
-    for (uint32_t i = 0; i < w->file_count; i++) {
-        int fd = openat(f->log.dir_fd[0], w->files[i].path, O_WRONLY | O_CREAT, 0644);
-        CHECK(fd >= 0 && ftruncate(fd, (off_t)w->files[i].length) == 0);
-        CHECK_EQ(pwrite(fd, w->files[i].bytes, w->files[i].length, 0), w->files[i].length);
-        close(fd);
-    }
+    struct world_part part[WORLD_PARTS];
+    world_restore_files(f, files);
+    world_parts(f, part);
+    for (int i = 0; i < WORLD_PARTS; i++)
+        memcpy(part[i].at, (const uint8_t *)memory + part[i].offset, part[i].bytes);
     for (uint32_t i = 0; i < FIX_PARTITIONS; i++)
         mpb_segment_close_partition(&f->log, i);
+}
+
+static inline void world_restore(struct fixture *f, const struct world *w)
+{
+    world_restore_parts(f, &w->memory, &w->files);
 }
 
 static void same_partition(const struct mpb_partition *now, const struct mpb_partition *want)
@@ -143,9 +213,9 @@ static void same_producer(const struct mpb_producer *now, const struct mpb_produ
 
 static void same_cell(struct fixture *f, uint32_t entry, uint32_t index, const struct world *want)
 {
-    const struct mpb_entry *e = &want->entries[entry];
-    const struct mpb_cell *b = index == 0 ? &e->cell
-                                          : (const struct mpb_cell *)(want->arena + e->cells_offset) + (index - 1);
+    const struct mpb_entry *e = &want->memory.entries[entry];
+    const struct mpb_cell *cells = (const struct mpb_cell *)(want->memory.arena + e->cells_offset);
+    const struct mpb_cell *b = index == 0 ? &e->cell : cells + (index - 1);
     const struct mpb_cell *a = mpb_cell_find(&f->core, entry, index, e->fill_number);
     CHECK(a != NULL);
     CHECK_EQ(mpb_load_relaxed(&a->tag), mpb_load_relaxed(&b->tag));
@@ -186,22 +256,22 @@ static void world_is_whole(struct fixture *f)
 /* Everything that must not depend on who died when. Producers 1 to 4 are those the scenarios use. */
 static void world_compare(struct fixture *f, const struct world *want)
 {
-    static struct world now;
-    world_save(f, &now);
-    CHECK_EQ(now.file_count, want->file_count);
-    for (uint32_t i = 0; i < now.file_count; i++) {
-        CHECK_EQ(strcmp(now.files[i].path, want->files[i].path), 0);
-        CHECK_EQ(now.files[i].length, want->files[i].length);
-        CHECK_EQ(memcmp(now.files[i].bytes, want->files[i].bytes, now.files[i].length), 0);
+    static struct world_files now;
+    world_read_files(f, &now);
+    CHECK_EQ(now.count, want->files.count);
+    for (uint32_t i = 0; i < now.count; i++) {
+        CHECK_EQ(strcmp(now.file[i].path, want->files.file[i].path), 0);
+        CHECK_EQ(now.file[i].length, want->files.file[i].length);
+        CHECK(same_bytes(&now, &now.file[i], &want->files, &want->files.file[i]));
     }
     for (uint32_t i = 0; i < FIX_PARTITIONS; i++) {
-        same_partition(&f->core.partitions[i], &want->partitions[i]);
+        same_partition(&f->core.partitions[i], &want->memory.partitions[i]);
         for (int64_t id = 1; id <= 4; id++)
             same_producer(producer_of(&f->core.partitions[i], f->core.producers, id),
-                          producer_of(&want->partitions[i], want->producers, id));
+                          producer_of(&want->memory.partitions[i], want->memory.producers, id));
     }
     for (uint32_t entry = 0; entry < FIX_ENTRIES; entry++)
-        for (uint32_t cell = 0; cell < want->entries[entry].cell_count; cell++)
+        for (uint32_t cell = 0; cell < want->memory.entries[entry].cell_count; cell++)
             same_cell(f, entry, cell, want);
 }
 

@@ -16,6 +16,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 #include <time.h>
 #include <ucontext.h>
@@ -28,6 +29,8 @@ struct stepping {
     void *cookie;
     ucontext_t *inside, *outside; /* of a frozen operation, else NULL */
     sigjmp_buf out;
+    const uint8_t *next;       /* the instruction that comes next */
+    bool system_call;          /* one came with this step */
 };
 
 static __thread struct stepping *stepping;
@@ -53,6 +56,8 @@ static void on_trap(int number, siginfo_t *info, void *context)
     if (stepping == NULL)
         return;
     long count = ++stepping->count;
+    stepping->system_call = stepping->next != NULL && memcmp(stepping->next, "\x0f\x05", 2) == 0;
+    stepping->next = (const uint8_t *)where->uc_mcontext.gregs[REG_RIP];
     if (stepping->each != NULL && count >= stepping->first && (count - stepping->first) % stepping->stride == 0)
         stepping->each(stepping->cookie);
     if (count != stepping->stop)

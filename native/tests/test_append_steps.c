@@ -1,100 +1,115 @@
-/* SIGKILL after every single instruction of an operation on a partition, and after every instruction of its repair and
+#define _GNU_SOURCE
+/* SIGKILL after every single instruction of an operation on a partition, and after the instructions of its repair and
  * re-run: whatever happened, the state must end as if nobody had died.
  *
- * test_append_steps [budget [operation]]: instructions to step through per operation and form; a point n instructions
- * in costs n. With an operation's number, only that one.
- * The default takes an even sample; `make long` gives a budget that reaches every instruction of the short ones. */
-#include "append_scenarios.h"
+ * test_append_steps [operation]: that one only. Every instruction of every operation is looked at (log_film.h); of the
+ * second deaths, and of the real kills that prove the film true, the default takes a sample. With LONG=1: every
+ * instruction of the repair and re-run after every first death. */
+#include "log_film.h"
 #include "stepper.h"
 
-enum { DEFAULT_BUDGET = 25000, SECOND_ROUNDS = 5 };
+enum { REAL_STEPS = 12000, SECOND_STEPS = 20000, SECOND_STILLS = 40 };
 
 static struct trial trial;
+static struct film *first_film, *second_film;
+static struct { long instructions, worlds, real, second_films, second_instructions, second_worlds; } total, here;
 
-/* Distance between points so that all of them together step through about `budget` instructions. */
-static long stride_for(long steps, long budget)
+static void process_of(uint32_t slot, bool repair_first)
 {
-    long points = budget / (steps / 2 + 1);
-    return points >= steps ? 1 : steps / (points + 1) + 1;
+    trial.slot = slot;
+    trial.repair_first = repair_first;
 }
 
-static long count_steps(void)
+/* The successor of whoever died at this still: the end must be as if nobody had. */
+static void survive(const struct film *film, uint32_t still, uint32_t slot, bool repair_first)
+{
+    film_restore(&trial, film, still);
+    process_of(slot, repair_first);
+    trial_complete(&trial);
+    world_compare(&trial.f, &trial.want);
+}
+
+static void film_first(void)
 {
     trial_reset(&trial, &trial.before);
-    trial.slot = MPB_SLOT_HANDLERS;
-    trial.repair_first = false;
-    return run_stepped(trial_process, &trial, 0);
+    process_of(MPB_SLOT_HANDLERS, false);
+    film_process(&trial, first_film, 0);
+    here.instructions = first_film->steps;
+    here.worlds = first_film->stills;
 }
 
-/* Victim 1 dies after `first` instructions; victims 2 die all over the repair and re-run; a third process completes. */
-static long kill_twice(long first, long stride)
+static void die_everywhere(void)
 {
-    static struct world after_first;
-    long points = 0;
-    trial_reset(&trial, &trial.before);
-    trial.slot = MPB_SLOT_HANDLERS;
-    trial.repair_first = false;
-    CHECK_EQ(run_stepped(trial_process, &trial, first), 0);
-    world_save(&trial.f, &after_first);
-    for (long second = 1 + first % stride;; second += stride) {
-        trial.slot = MPB_SLOT_HANDLERS + 1;
-        trial.repair_first = second % 2 == 0;
-        long lived = run_stepped(trial_process, &trial, second);
-        trial.slot = MPB_SLOT_HANDLERS + 2;
-        trial_complete(&trial);
-        world_compare(&trial.f, &trial.want);
-        if (lived != 0)
-            return points;
-        points++;
-        /* The kernel has marked the first victim's locks: the next one who asks inherits them, in every copy. */
-        trial_reset(&trial, &after_first);
-    }
+    for (uint32_t i = 0; i < first_film->stills; i++)
+        for (int repair_first = 0; repair_first <= 1; repair_first++)
+            survive(first_film, i, MPB_SLOT_HANDLERS + 1, repair_first == 1);
 }
 
-static long kill_once(long stride)
+/* The film is what a kill leaves: byte for byte the same after real ones. */
+static void die_really(long points)
 {
-    long points = 0;
-    for (long n = 1 + stride / 3;; n += stride) {
+    for (long i = 0; i < points; i++, here.real++) {
+        long n = 1 + (2 * i + 1) * first_film->steps / (2 * points);
         trial_reset(&trial, &trial.before);
-        trial.slot = MPB_SLOT_HANDLERS;
-        trial.repair_first = false;
-        long lived = run_stepped(trial_process, &trial, n);
-        trial.slot = MPB_SLOT_HANDLERS + 1;
-        trial.repair_first = n % 2 == 0;
-        trial_complete(&trial);
-        world_compare(&trial.f, &trial.want);
-        if (lived != 0)
-            return points;
-        points++;
+        process_of(MPB_SLOT_HANDLERS, false);
+        second_film->victim = 0;
+        film_process(&trial, second_film, n);
+        film_compare(&trial, first_film, film_at(first_film, n), second_film->victim);
+        trial_reset(&trial, &trial.before);
     }
+}
+
+/* Victim 2 is filmed in the repair and re-run after victim 1's death at `first`; a third process completes. */
+static void die_twice(uint32_t first, uint32_t most)
+{
+    film_restore(&trial, first_film, first);
+    process_of(MPB_SLOT_HANDLERS + 1, first % 2 == 0);
+    film_process(&trial, second_film, 0);
+    here.second_films++;
+    uint32_t stride = most == 0 || second_film->stills <= most ? 1 : second_film->stills / most + 1;
+    for (uint32_t i = first % stride; i < second_film->stills; i += stride) {
+        here.second_instructions += film_instructions(second_film, i);
+        here.second_worlds++;
+        survive(second_film, i, MPB_SLOT_HANDLERS + 2, i / stride % 2 == 0);
+    }
+}
+
+static void run(const struct scenario *scenario, bool all)
+{
+    memset(&here, 0, sizeof here);
+    trial_begin(&trial, scenario);
+    film_first();
+    die_everywhere();
+    die_really(all ? 200 : 2 + REAL_STEPS / here.instructions);
+    uint32_t films = all ? here.worlds : 1 + (uint32_t)(SECOND_STEPS / here.instructions);
+    films = films < here.worlds ? films : (uint32_t)here.worlds;
+    for (uint32_t i = 0; i < films; i++)
+        die_twice((uint32_t)((2 * i + 1) * here.worlds / (2 * films)), all ? 0 : SECOND_STILLS);
+    trial_end(&trial);
+    printf("  %-32s %6ld instructions, all died at (%4ld worlds), %3ld really; again at %8ld (%6ld worlds) after %4ld\n",
+           scenario->name, here.instructions, here.worlds, here.real, here.second_instructions, here.second_worlds,
+           here.second_films);
+    fflush(stdout);
+    CHECK(here.worlds > 10 && here.real > 0 && here.second_worlds > 0);
+    for (size_t i = 0; i < sizeof here / sizeof(long); i++)
+        ((long *)&total)[i] += ((long *)&here)[i];
 }
 
 int main(int argc, char **argv)
 {
-    long budget = argc > 1 ? atol(argv[1]) : DEFAULT_BUDGET, total = 0, second_total = 0;
-    int only = argc > 2 ? atoi(argv[2]) : -1;
+    int only = argc > 1 ? atoi(argv[1]) : -1;
     bind_now(argv);
-    if (!STEPPER_WORKS) {
+    if (!STEPPING) {
         puts("append steps: NOT RUN, no trap flag here or a sanitizer in the way");
         return 0;
     }
-    for (int i = 0; i < SCENARIO_COUNT; i++) {
-        if (only >= 0 && only != i)
-            continue;
-        trial_begin(&trial, &SCENARIOS[i]);
-        long steps = count_steps(), second = 0;
-        long points = kill_once(stride_for(steps, budget));
-        long rounds = budget > 4 * DEFAULT_BUDGET ? SECOND_ROUNDS * 8 : SECOND_ROUNDS;
-        for (long round = 1; round <= rounds; round++)
-            second += kill_twice(steps * round / (rounds + 1), stride_for(steps, budget / rounds / (budget > 4 * DEFAULT_BUDGET ? 4 : 1)));
-        CHECK(points > 0 && second > 0);
-        printf("  %-32s %6ld instructions, killed at %6ld, a second time at %6ld\n", SCENARIOS[i].name, steps, points,
-               second);
-        fflush(stdout);
-        total += points;
-        second_total += second;
-        trial_end(&trial);
-    }
-    printf("append steps: %ld crash points, %ld second ones, %lu checks\n", total, second_total, checks_made);
+    first_film = film_make();
+    second_film = film_make();
+    for (int i = 0; i < SCENARIO_COUNT; i++)
+        if (only < 0 || only == i)
+            run(&SCENARIOS[i], getenv("LONG") != NULL);
+    printf("append steps: died at all %ld instructions (%ld worlds, %ld real kills), a second time at %ld (%ld worlds) "
+           "after %ld of them, %lu checks\n", total.instructions, total.worlds, total.real, total.second_instructions,
+           total.second_worlds, total.second_films, checks_made);
     return 0;
 }
