@@ -10,7 +10,8 @@
 void mpb_connection_close(struct mpb_connection *c)
 {
     free(c->buffer);
-    c->buffer = NULL;
+    free(c->introduction);
+    c->buffer = c->introduction = NULL;
     c->start = c->end = c->capacity = 0;
     c->closed = true;
 }
@@ -33,11 +34,46 @@ static bool make_room(struct mpb_connection *c, uint32_t bytes)
     return true;
 }
 
-enum mpb_received mpb_connection_receive(struct mpb_connection *c, uint8_t scratch[MPB_RECEIVE_BYTES], uint64_t now_ns)
+static uint64_t monotonic(struct mpb_arrivals *arrivals, const struct timespec *wall, uint64_t now_ns)
+{
+    if (now_ns - arrivals->sampled_ns >= MPB_OFFSET_SAMPLE_NS) {
+        struct timespec now;
+        clock_gettime(CLOCK_REALTIME, &now);
+        arrivals->wall_minus_monotonic_ns = now.tv_sec * 1000000000ll + now.tv_nsec - (int64_t)now_ns;
+        arrivals->sampled_ns = now_ns;
+    }
+    int64_t at_ns = wall->tv_sec * 1000000000ll + wall->tv_nsec - arrivals->wall_minus_monotonic_ns;
+    return at_ns > 0 ? (uint64_t)at_ns : 0;
+}
+
+/* recv that also tells when the bytes arrived, 0: the kernel does not say. */
+static ssize_t receive(int fd, uint8_t *into, uint64_t now_ns, struct mpb_arrivals *arrivals, uint64_t *arrival_ns)
+{
+    *arrival_ns = 0;
+    if (!arrivals->wanted)
+        return recv(fd, into, MPB_RECEIVE_BYTES, MSG_DONTWAIT);
+    union { struct cmsghdr align; char bytes[CMSG_SPACE(sizeof(struct timespec))]; } control;
+    struct iovec piece = {into, MPB_RECEIVE_BYTES};
+    struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = &control,
+                             .msg_controllen = sizeof control};
+    ssize_t n = recvmsg(fd, &message, MSG_DONTWAIT);
+    const struct cmsghdr *first = n > 0 ? CMSG_FIRSTHDR(&message) : NULL;
+    if (first != NULL && first->cmsg_level == SOL_SOCKET && first->cmsg_type == SO_TIMESTAMPNS &&
+        first->cmsg_len >= CMSG_LEN(sizeof(struct timespec))) {
+        struct timespec wall;
+        memcpy(&wall, CMSG_DATA(first), sizeof wall);
+        *arrival_ns = monotonic(arrivals, &wall, now_ns);
+    }
+    return n;
+}
+
+enum mpb_received mpb_connection_receive(struct mpb_connection *c, uint8_t scratch[MPB_RECEIVE_BYTES], uint64_t now_ns,
+                                         struct mpb_arrivals *arrivals)
 {
     ssize_t n;
+    uint64_t arrival_ns;
     do
-        n = recv(c->fd, scratch, MPB_RECEIVE_BYTES, MSG_DONTWAIT);
+        n = receive(c->fd, scratch, now_ns, arrivals, &arrival_ns);
     while (n < 0 && errno == EINTR);
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
         c->readable = false;
@@ -48,8 +84,11 @@ enum mpb_received mpb_connection_receive(struct mpb_connection *c, uint8_t scrat
     if (n < (ssize_t)MPB_RECEIVE_BYTES && !c->hung_up)
         c->readable = false; /* edge-triggered: a short read empties the socket, the next byte makes a new event */
     c->later_ns = now_ns;
-    if (c->start == c->end)
+    c->later_arrival_ns = arrival_ns;
+    if (c->start == c->end) {
         c->first_ns = now_ns;
+        c->first_arrival_ns = arrival_ns;
+    }
     if (!make_room(c, (uint32_t)n))
         return MPB_NO_MEMORY;
     memcpy(c->buffer + c->end, scratch, (size_t)n);
@@ -98,6 +137,32 @@ uint32_t mpb_connection_wants_arena(const struct mpb_connection *c)
     if (needed > MPB_ARRIVED_BEFORE_RESERVE)
         needed = MPB_ARRIVED_BEFORE_RESERVE;
     return have - 4 < needed ? 0 : (uint32_t)length;
+}
+
+bool mpb_connection_introduces(struct mpb_connection *c, const uint8_t *frame, uint32_t length, uint32_t client_hash)
+{
+    bool names_software = mpb_get_be16(frame) == MPB_API_VERSIONS_KEY && mpb_get_be16(frame + 2) >= 3;
+    if ((client_hash == 0 || client_hash == c->client_hash) && !names_software)
+        return false;
+    c->client_hash = client_hash;
+    if (c->introductions == MPB_MAX_INTRODUCTIONS)
+        return false;
+    free(c->introduction);
+    c->introduction_bytes = length < MPB_INTRODUCTION_BYTES ? length : MPB_INTRODUCTION_BYTES;
+    c->introduction = malloc(c->introduction_bytes);
+    if (c->introduction == NULL)
+        return false;
+    memcpy(c->introduction, frame, c->introduction_bytes);
+    c->introductions++;
+    return true;
+}
+
+uint8_t *mpb_connection_take_introduction(struct mpb_connection *c, uint32_t *bytes)
+{
+    uint8_t *taken = c->introduction;
+    *bytes = taken == NULL ? 0 : c->introduction_bytes;
+    c->introduction = NULL;
+    return taken;
 }
 
 /* ------------------------------------------------------------------ answers */

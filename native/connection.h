@@ -8,9 +8,13 @@
 
 #include "processor.h"
 
+#define MPB_API_VERSIONS_KEY 18
 #define MPB_RECEIVE_BYTES 65536u          /* more per call makes the allocator map and unmap memory every time */
 #define MPB_SMALL_FRAME_BYTES 16384u      /* up to here a frame is copied, above it goes straight into the arena */
 #define MPB_ARRIVED_BEFORE_RESERVE (1u << 20)
+#define MPB_INTRODUCTION_BYTES 1024u      /* of a request that says who the client is: header, and ApiVersions' software */
+#define MPB_MAX_INTRODUCTIONS 16u         /* so often a connection may come up with another client id */
+#define MPB_OFFSET_SAMPLE_NS 1000000u
 #define MPB_MIN_FRAME_BYTES 8             /* api key, version, correlation id: no request header is shorter */
 #define MPB_MAX_HELD 8u                   /* answers sent with one call */
 #define MPB_MAX_OUT (MPB_MAX_HELD + 2u)   /* held, and the one of a request that was in flight when they stopped going */
@@ -33,20 +37,41 @@ struct mpb_connection {
     uint64_t last_active_ns;
     uint64_t requests;           /* frames given to the handlers */
     uint64_t first_ns, later_ns; /* when the first byte of the next frame was received, and that of the frames behind it */
+    uint64_t first_arrival_ns, later_arrival_ns; /* when it had arrived in the kernel; 0: not known */
     uint64_t frame_started_ns;   /* when the frame under way last brought a fair share of bytes; 0: none under way */
     uint64_t frame_bytes_seen;
     uint32_t out[MPB_MAX_OUT];   /* entries whose answers are held or under way, oldest first */
     uint32_t out_count;
     uint32_t out_taken;          /* bytes of the first one that the kernel has */
     uint64_t out_started_ns;
+    uint32_t client_hash;        /* of the client id its last request had */
+    uint32_t introductions, introduction_bytes;
+    uint8_t *introduction;       /* the beginning of a request with a new client id, until Python has read it */
+};
+
+/* How to learn when bytes arrived in the kernel, which stamps them with the wall clock (SO_TIMESTAMPNS). The difference
+ * between the clocks is measured again after MPB_OFFSET_SAMPLE_NS: a step of the wall clock falsifies what lay in a
+ * socket while it happened. */
+struct mpb_arrivals {
+    bool wanted;
+    uint64_t sampled_ns;
+    int64_t wall_minus_monotonic_ns;
 };
 
 enum mpb_received { MPB_RECEIVED = 1, MPB_RECEIVED_NOTHING = 0, MPB_CONNECTION_LOST = -1, MPB_NO_MEMORY = -2 };
 enum mpb_frame { MPB_FRAME_WHOLE = 1, MPB_FRAME_PART = 0, MPB_FRAME_INVALID = -1 };
 
 void mpb_connection_close(struct mpb_connection *c);
-/* One receive into the buffer, through `scratch`. */
-enum mpb_received mpb_connection_receive(struct mpb_connection *c, uint8_t scratch[MPB_RECEIVE_BYTES], uint64_t now_ns);
+/* One receive into the buffer, through `scratch`. TCP gives one arrival for all bytes of a receive, that of the last
+ * packet: frames of one receive share it, and the wait computed from it is never too long. A frame that begins in the
+ * bytes of one receive and ends in another keeps the arrival of its first byte's receive. */
+enum mpb_received mpb_connection_receive(struct mpb_connection *c, uint8_t scratch[MPB_RECEIVE_BYTES], uint64_t now_ns,
+                                         struct mpb_arrivals *arrivals);
+/* Whether a request that was just given to the handlers says who the client is: it has another client id than the one
+ * before, or is ApiVersions with the name of the software. Its beginning is kept in `introduction` then. */
+bool mpb_connection_introduces(struct mpb_connection *c, const uint8_t *frame, uint32_t length, uint32_t client_hash);
+/* The bytes are the caller's, NULL: none; to be freed. */
+uint8_t *mpb_connection_take_introduction(struct mpb_connection *c, uint32_t *bytes);
 /* Looks for the next frame: `frame` and `length` (signed, as announced) are set unless not even the length is here. */
 enum mpb_frame mpb_connection_frame(const struct mpb_connection *c, uint32_t max_bytes, const uint8_t **frame,
                                     int32_t *length);

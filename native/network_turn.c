@@ -14,6 +14,7 @@ int mpb_turn_open(struct mpb_turn *turn, struct mpb_processor *port, int epoll)
     turn->port = port;
     turn->epoll = epoll;
     turn->awake_since_ns = mpb_trace_clock_ns();
+    turn->arrivals.wanted = port->lane != NULL;
     for (int key = 0; key < MPB_API_KEYS; key++)
         turn->apis[key] = (struct mpb_api_range){0, -1};
     turn->scratch = malloc(MPB_RECEIVE_BYTES);
@@ -238,6 +239,13 @@ static void not_submitted(struct mpb_turn *turn, struct mpb_connection *c, int64
         event(turn, MPB_EVENT_REFUSED, c, code, 0);
 }
 
+void mpb_turn_introduce(struct mpb_turn *turn, struct mpb_connection *c, const uint8_t *frame, uint32_t length,
+                        uint32_t client_hash)
+{
+    if (turn->port->lane != NULL && mpb_connection_introduces(c, frame, length, client_hash))
+        event(turn, MPB_EVENT_INTRODUCED, c, client_hash, 0);
+}
+
 static bool submit(struct mpb_turn *turn, struct mpb_connection *c, const uint8_t *frame, uint32_t length)
 {
     int16_t key = (int16_t)mpb_get_be16(frame), version = (int16_t)mpb_get_be16(frame + 2);
@@ -251,12 +259,16 @@ static bool submit(struct mpb_turn *turn, struct mpb_connection *c, const uint8_
         return false;
     }
     uint64_t now_ns = mpb_trace_clock_ns();
+    bool traced = turn->port->lane != NULL;
     struct mpb_submission s = {.plane = turn->plane, .listener = turn->listener, .connection = c->number,
         .connection_generation = c->generation, .frame = frame, .length = length, .offset = UINT64_MAX,
-        .t0_ns = c->first_ns, .frame_done_ns = now_ns, .client_hash = UINT32_MAX};
+        .t0_ns = traced ? c->first_ns : 0, .frame_done_ns = now_ns, .arrival_ns = c->first_arrival_ns,
+        .client_hash = traced ? mpb_client_hash(frame, length) : 0};
     int64_t entry = mpb_submit(turn->port, &s);
     if (entry >= 0 || entry == MPB_PLANE_FULL) {
+        mpb_turn_introduce(turn, c, frame, length, s.client_hash);
         c->first_ns = c->later_ns;
+        c->first_arrival_ns = c->later_arrival_ns;
         c->mute_state = MPB_IN_FLIGHT;
         c->requests++;
         mpb_connection_take(c, length + 4);
@@ -298,7 +310,7 @@ static void read_one(struct mpb_turn *turn, struct mpb_connection *c)
     int32_t length = 0;
     enum mpb_frame found = mpb_connection_frame(c, turn->max_request_bytes, &frame, &length);
     if (found == MPB_FRAME_PART && c->readable) {
-        if (mpb_connection_receive(c, turn->scratch, mpb_trace_clock_ns()) < 0) {
+        if (mpb_connection_receive(c, turn->scratch, mpb_trace_clock_ns(), &turn->arrivals) < 0) {
             event(turn, MPB_EVENT_CLOSE, c, 0, 0);
             return;
         }

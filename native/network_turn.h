@@ -15,7 +15,6 @@
 
 #define MPB_MAX_HELD_TURNS 4u
 #define MPB_API_KEYS 128
-#define MPB_API_VERSIONS_KEY 18
 #define MPB_MAX_POLLED 256
 /* Waking a handler costs as much as a request: a busy processor wakes for some requests together, or after some turns. */
 #define MPB_UNRUNG_REQUESTS 4u
@@ -31,6 +30,7 @@ enum mpb_event_kind {
     MPB_EVENT_LARGE = 6,        /* a large frame: bytes it wants in the arena (first value), 0: it has them, read on */
     MPB_EVENT_ANSWERED = 7,     /* answered while in another state than IN_FLIGHT: the mute table decides */
     MPB_EVENT_DESCRIPTOR = 8,   /* a descriptor (first value) of the processor itself is readable */
+    MPB_EVENT_INTRODUCED = 10,  /* traced, and a request said who the client is (hash of its id: first value) */
     MPB_EVENT_STRAY = 9,        /* an answer whose connection is gone was dropped */
 };
 
@@ -62,6 +62,7 @@ struct mpb_turn {
     struct mpb_event *events;
     uint32_t event_count, event_capacity;
     bool out_of_memory;
+    struct mpb_arrivals arrivals;
     uint8_t *scratch;
 };
 
@@ -80,6 +81,9 @@ uint32_t mpb_turn_answer(struct mpb_turn *turn, uint32_t limit);
 void mpb_turn_receive(struct mpb_turn *turn, bool may_read);
 /* Gives the buffered frame of a connection to the handlers; false: an event says why not. */
 bool mpb_turn_submit(struct mpb_turn *turn, struct mpb_connection *c);
+/* A frame of this connection was given to the handlers; with tracing on it may say who the client is: an event. */
+void mpb_turn_introduce(struct mpb_turn *turn, struct mpb_connection *c, const uint8_t *frame, uint32_t length,
+                        uint32_t client_hash);
 /* Whether the request bytes of all processors are at their limit. */
 bool mpb_turn_over_limit(const struct mpb_turn *turn);
 /* Whether a scheduled connection may be read. */

@@ -86,7 +86,7 @@ static void begin_fill(struct mpb_processor *p, uint32_t index)
 
 static int16_t be16(const uint8_t *at) { return (int16_t)(at[0] << 8 | at[1]); }
 
-static uint32_t hash_client(const uint8_t *frame, uint32_t length)
+uint32_t mpb_client_hash(const uint8_t *frame, uint32_t length)
 {
     int16_t n = length >= 10 ? be16(frame + 8) : -1; /* absent, null or too long for the frame: no name */
     return n > 0 && (uint32_t)n <= length - 10 ? mpb_crc32c(0, frame + 10, (size_t)n) : 0;
@@ -98,7 +98,8 @@ static void fill_trace(struct mpb_entry *entry, const struct mpb_submission *s)
     if (s->t0_ns == 0)
         return;
     mpb_trace_of(entry->trace)->client_hash =
-        s->client_hash == UINT32_MAX ? hash_client(s->frame, s->length) : s->client_hash;
+        s->client_hash == UINT32_MAX ? mpb_client_hash(s->frame, s->length) : s->client_hash;
+    mpb_trace_arrived(entry->trace, s->arrival_ns);
     mpb_trace_stamp(entry->trace, MPB_STAGE_FRAME_DONE, s->frame_done_ns);
     mpb_trace_mark(entry->trace, MPB_STAGE_PARSED);
 }

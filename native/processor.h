@@ -31,9 +31,13 @@ struct mpb_submission {
     const uint8_t *frame;     /* without its 4-byte length */
     uint32_t length;
     uint64_t offset;          /* arena offset if the frame lies there already, else MPB_PAYLOAD_INLINE */
-    uint64_t t0_ns, frame_done_ns;
-    uint32_t client_hash;     /* CRC-32C of the client id; all ones: compute it */
+    uint64_t t0_ns, frame_done_ns; /* t0_ns 0: not traced */
+    uint64_t arrival_ns;      /* when the kernel had the first byte, monotonic; 0: not known */
+    uint32_t client_hash;     /* mpb_client_hash; all ones: compute it */
 };
+
+/* CRC-32C of a request's client id, 0: it has none. */
+uint32_t mpb_client_hash(const uint8_t *frame, uint32_t length);
 
 int mpb_processor_open(struct mpb_processor *p, struct mpb_core *core, uint32_t index);
 void mpb_processor_close(struct mpb_processor *p);

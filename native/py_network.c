@@ -4,6 +4,7 @@
 #include "network_turn.h"
 #include <stddef.h>
 #include <structmember.h>
+#include <sys/socket.h>
 
 typedef struct {
     PyObject_HEAD
@@ -99,7 +100,19 @@ static PyObject *connection_move_to(PyObject *object, PyObject *arg)
     return PyLong_FromUnsignedLong(have - 4);
 }
 
+static PyObject *connection_take_introduction(PyObject *object, PyObject *unused)
+{
+    uint32_t bytes;
+    (void)unused;
+    uint8_t *taken = mpb_connection_take_introduction(CONNECTION(object), &bytes);
+    PyObject *copy = PyBytes_FromStringAndSize((const char *)taken, bytes);
+    free(taken);
+    return copy;
+}
+
 static PyMethodDef connection_methods[] = {
+    {"take_introduction", connection_take_introduction, METH_NOARGS,
+     "take_introduction() -> beginning of the last request that said who the client is; empty: told already"},
     {"buffered", connection_buffered, METH_NOARGS, "buffered() -> bytes received and not yet taken"},
     {"wants_arena_bytes", connection_wants_arena_bytes, METH_NOARGS,
      "wants_arena_bytes() -> length of the unfinished frame if it should now move to the arena, else 0"},
@@ -122,6 +135,7 @@ static PyMemberDef connection_members[] = {
     FIELD(last_active_ns, T_ULONGLONG, 0, NULL),
     FIELD(first_ns, T_ULONGLONG, 0, "when the first byte of the next frame was received"),
     FIELD(later_ns, T_ULONGLONG, 0, "when that of the frames behind it was"),
+    FIELD(first_arrival_ns, T_ULONGLONG, 0, "when the kernel had that byte; 0: not known"),
     FIELD(frame_started_ns, T_ULONGLONG, 0, "when the frame under way last brought a fair share; 0: none under way"),
     FIELD(frame_bytes_seen, T_ULONGLONG, 0, NULL),
     FIELD(out_count, T_UINT, READONLY, "answers held or under way"),
@@ -237,6 +251,21 @@ static PyObject *turn_submit(PyObject *object, PyObject *arg)
     return c ? PyBool_FromLong(mpb_turn_submit(TURN(object), c)) : NULL;
 }
 
+static PyObject *turn_introduce(PyObject *object, PyObject *const *args, Py_ssize_t n)
+{
+    Py_buffer frame;
+    struct mpb_connection *c = n == 2 ? known(object, args[0]) : NULL;
+    if (c == NULL)
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "introduce(connection, frame)");
+    if (PyObject_GetBuffer(args[1], &frame, PyBUF_SIMPLE) < 0)
+        return NULL;
+    if (frame.len >= MPB_MIN_FRAME_BYTES && frame.len <= INT32_MAX)
+        mpb_turn_introduce(TURN(object), c, frame.buf, (uint32_t)frame.len,
+                           mpb_client_hash(frame.buf, (uint32_t)frame.len));
+    PyBuffer_Release(&frame);
+    Py_RETURN_NONE;
+}
+
 static PyObject *turn_answer(PyObject *object, PyObject *arg)
 {
     unsigned long limit = PyLong_AsUnsignedLong(arg);
@@ -326,6 +355,8 @@ static PyMethodDef turn_methods[] = {
     {"forget", turn_forget, METH_O, "forget(connection): its held answers are sent if that works at once, the rest settled"},
     {"schedule", turn_schedule, METH_O, "schedule(connection): looks at it in this turn or the next"},
     {"submit", turn_submit, METH_O, "submit(connection) -> whether its buffered frame went to the handlers; else an event"},
+    {"introduce", (PyCFunction)(void (*)(void))turn_introduce, METH_FASTCALL,
+     "introduce(connection, frame): a frame that was not given to submit went to the handlers; it may say who the client is"},
     {"answer", turn_answer, METH_O, "answer(limit) -> answers that were there; they are sent or held"},
     {"receive", turn_receive, METH_O, "receive(may_read): one frame of each scheduled connection"},
     {"has_work", turn_has_work, METH_O, "has_work(may_read) -> whether a scheduled connection may be read"},
@@ -340,6 +371,7 @@ static PyMethodDef turn_methods[] = {
 
 static PyMemberDef turn_members[] = {
     {"queued_bytes_limit", T_LONGLONG, offsetof(TurnObject, turn) + offsetof(struct mpb_turn, queued_bytes_limit), 0, NULL},
+    {"traced", T_BOOL, offsetof(TurnObject, turn) + offsetof(struct mpb_turn, arrivals.wanted), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
@@ -354,7 +386,7 @@ static const struct { const char *name; long value; } constants[] = {
     {"EVENT_CLOSE", MPB_EVENT_CLOSE}, {"EVENT_INVALID", MPB_EVENT_INVALID}, {"EVENT_UNSUPPORTED", MPB_EVENT_UNSUPPORTED},
     {"EVENT_REFUSED", MPB_EVENT_REFUSED}, {"EVENT_NO_ROOM", MPB_EVENT_NO_ROOM}, {"EVENT_PARKED", MPB_EVENT_PARKED},
     {"EVENT_LARGE", MPB_EVENT_LARGE}, {"EVENT_ANSWERED", MPB_EVENT_ANSWERED}, {"EVENT_DESCRIPTOR", MPB_EVENT_DESCRIPTOR},
-    {"EVENT_STRAY", MPB_EVENT_STRAY}, {"SMALL_FRAME_BYTES", MPB_SMALL_FRAME_BYTES},
+    {"EVENT_INTRODUCED", MPB_EVENT_INTRODUCED}, {"SO_TIMESTAMPNS", SO_TIMESTAMPNS}, {"EVENT_STRAY", MPB_EVENT_STRAY}, {"SMALL_FRAME_BYTES", MPB_SMALL_FRAME_BYTES},
     {"MIN_FRAME_BYTES", MPB_MIN_FRAME_BYTES}, {"MAX_HELD_ANSWERS", MPB_MAX_HELD}, {"MAX_HELD_TURNS", MPB_MAX_HELD_TURNS},
 };
 

@@ -145,14 +145,14 @@ static PyObject *processor_release_reserved(PyObject *object, PyObject *arg)
 static PyObject *processor_submit_reserved(PyObject *object, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"plane", "connection", "connection_generation", "listener", "offset", "length", "t0_ns",
-                            "frame_done_ns", "client_hash", NULL};
+                            "frame_done_ns", "client_hash", "arrival_ns", NULL};
     ProcessorObject *self = SELF(object);
     struct mpb_submission s;
-    unsigned long long offset, t0_ns, frame_done_ns = 0;
+    unsigned long long offset, t0_ns, frame_done_ns = 0, arrival_ns = 0;
     s.client_hash = UINT32_MAX;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "IIIIKIK|KI", names, &s.plane, &s.connection,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "IIIIKIK|KIK", names, &s.plane, &s.connection,
                                      &s.connection_generation, &s.listener, &offset, &s.length, &t0_ns, &frame_done_ns,
-                                     &s.client_hash))
+                                     &s.client_hash, &arrival_ns))
         return NULL;
     struct reservation *r = find_reservation(self, offset);
     if (r == NULL)
@@ -163,6 +163,7 @@ static PyObject *processor_submit_reserved(PyObject *object, PyObject *args, PyO
     s.frame = self->port.core->arena + offset;
     s.t0_ns = t0_ns;
     s.frame_done_ns = frame_done_ns ? frame_done_ns : t0_ns;
+    s.arrival_ns = arrival_ns;
     int64_t result = mpb_submit(&self->port, &s);
     if (result >= 0 || result == MPB_PLANE_FULL) { /* the entry holds the bytes now; the rest goes back */
         uint32_t held = mpb_units_for(&self->port.arena.units, s.length);

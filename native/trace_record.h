@@ -125,17 +125,30 @@ static inline void mpb_trace_begin(uint8_t trace[MPB_TRACE_BYTES], uint64_t t0_n
     t->t0_ns = t0_ns;
 }
 
+/* Ticks from `begun_ns` to `ended_ns`, 0 if that is earlier; the saturation is flagged. */
+static inline uint32_t mpb_trace_ticks(struct mpb_trace *t, uint64_t begun_ns, uint64_t ended_ns)
+{
+    uint64_t ticks = ended_ns > begun_ns ? (ended_ns - begun_ns) >> MPB_TRACE_TICK_SHIFT : 0;
+    if (ticks < MPB_TRACE_SATURATED)
+        return (uint32_t)ticks;
+    t->flags |= MPB_TF_SATURATED;
+    return MPB_TRACE_SATURATED;
+}
+
+/* The kernel had the first byte at `arrival_ns` (monotonic); 0: nobody knows. */
+static inline void mpb_trace_arrived(uint8_t trace[MPB_TRACE_BYTES], uint64_t arrival_ns)
+{
+    struct mpb_trace *t = mpb_trace_of(trace);
+    if (t->t0_ns != 0 && arrival_ns != 0)
+        t->rx_wait = mpb_trace_ticks(t, arrival_ns, t->t0_ns);
+}
+
 static inline void mpb_trace_stamp(uint8_t trace[MPB_TRACE_BYTES], int stage, uint64_t now_ns)
 {
     struct mpb_trace *t = mpb_trace_of(trace);
     if (t->t0_ns == 0)
         return;
-    uint64_t ticks = now_ns > t->t0_ns ? (now_ns - t->t0_ns) >> MPB_TRACE_TICK_SHIFT : 0;
-    if (ticks >= MPB_TRACE_SATURATED) {
-        ticks = MPB_TRACE_SATURATED;
-        t->flags |= MPB_TF_SATURATED;
-    }
-    t->stage[stage] = (uint32_t)ticks;
+    t->stage[stage] = mpb_trace_ticks(t, t->t0_ns, now_ns);
 }
 
 /* Stamps with the present time; reads no clock when the request is not traced. */

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from typing import Any
 
+from mpbroker import _native
 from mpbroker.network.connection_quotas import UNLIMITED, ConnectionQuotas, Limits, Verdict
 from mpbroker.network.fd_passing import address_bytes, address_text
 from mpbroker.network.handover import MAX_REFUSALS, Accepted, Handover
@@ -43,6 +44,8 @@ class Acceptor:
         self._count = ctx.process_row.count
         self._listener: BoundListener = ctx.listeners[ctx.listener]
         self._socket = ctx.listen_socket
+        if ctx.lanes:
+            stamp_arrivals(self._socket)
         self._send_buffer_bytes = ctx.config.socket_send_buffer_bytes
         self._quotas = ConnectionQuotas(limits_of(ctx.config, self._listener.name))
         self._handovers = [Handover(ctx.handovers[p], p, ctx.incarnation) for p in ctx.processors]
@@ -230,3 +233,12 @@ def _overrides(given: dict[str, int]) -> dict[bytes, int]:
         for entry in entries:
             found[address_bytes(str(entry[4][0]))] = count
     return found
+
+
+def stamp_arrivals(listening: socket.socket) -> None:
+    """Let the kernel note when bytes arrive, for `rx_wait` of trace records. Accepted sockets inherit it, so that even a
+    request which is there before its processor knows the connection has its stamp. A platform without it: no rx_wait."""
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, _native.SO_TIMESTAMPNS, 1)
+    except OSError:
+        pass

@@ -158,6 +158,8 @@ class Processor:
     def _on_event(self, kind: int, channel: KafkaChannel, first: int, second: int) -> None:
         if kind == _native.EVENT_CLOSE:
             self._close(channel, CloseReason.ANSWERED if first else CloseReason.CLIENT)
+        elif kind == _native.EVENT_INTRODUCED:
+            self._notices.introduced(channel, first)
         elif kind == _native.EVENT_LARGE:
             self._reader.read_large(channel, first)
         elif kind == _native.EVENT_PARKED:

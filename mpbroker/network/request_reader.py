@@ -153,13 +153,15 @@ class RequestReader:
             return
         now_ns = monotonic_ns()
         entry = self._port.submit_reserved(self._plane, channel.number, channel.generation, self._listener,
-                                           channel.large_offset, len(view), channel.first_ns, now_ns)
+                                           channel.large_offset, len(view), channel.first_ns if self._turn.traced else 0,
+                                           now_ns, arrival_ns=channel.first_arrival_ns)
         if entry == NO_ENTRY:
             self.wait_for_room(channel)
             return
         if entry in (REFUSED, POISON):
             self.refuse_poison(channel)
             return
+        self._turn.introduce(channel, view)
         channel.end_large()  # the bytes belong to the entry now
         channel.frame_started_ns = 0
         channel.last_active_ns = channel.first_ns = channel.later_ns = now_ns

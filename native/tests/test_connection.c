@@ -4,6 +4,7 @@
 #include "check.h"
 #include "connection.h"
 #include "wire.h"
+#include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #define MAX_BYTES 20000u
 
 static uint8_t stream[STREAM_BYTES], scratch[MPB_RECEIVE_BYTES];
+static struct mpb_arrivals arrivals;
 static int32_t lengths[STREAM_BYTES / 4];
 
 /* Frames until one is hostile or the stream is full; returns its bytes, and how many frames are whole. A stream without a
@@ -78,9 +80,9 @@ static void run_stream(uint64_t *seed)
             piece = size - sent;
         CHECK_EQ(write(ends[1], stream + sent, piece), piece);
         sent += piece;
-        CHECK_EQ(mpb_connection_receive(&c, scratch, sent), MPB_RECEIVED);
+        CHECK_EQ(mpb_connection_receive(&c, scratch, sent, &arrivals), MPB_RECEIVED);
         CHECK(!c.readable);
-        CHECK_EQ(mpb_connection_receive(&c, scratch, sent), MPB_RECEIVED_NOTHING);
+        CHECK_EQ(mpb_connection_receive(&c, scratch, sent, &arrivals), MPB_RECEIVED_NOTHING);
         int taken = take_all(&c, &at, seen, hostile);
         refused = taken < 0;
         seen += taken > 0 ? (uint32_t)taken : 0;
@@ -89,7 +91,7 @@ static void run_stream(uint64_t *seed)
     CHECK_EQ(refused, hostile != MPB_MIN_FRAME_BYTES);
     CHECK(refused || (seen == count && c.buffer == NULL)); /* an idle connection holds no memory */
     close(ends[1]);
-    CHECK_EQ(mpb_connection_receive(&c, scratch, 1), MPB_CONNECTION_LOST);
+    CHECK_EQ(mpb_connection_receive(&c, scratch, 1, &arrivals), MPB_CONNECTION_LOST);
     mpb_connection_close(&c);
     close(ends[0]);
 }
@@ -109,6 +111,58 @@ static void large_frame(uint32_t length, uint32_t needed)
     mpb_connection_close(&c);
 }
 
+/* The kernel's stamp of bytes that lie in the socket for a while, on the clock of everything else. */
+static void arrival(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof at;
+    int one = 1, listening = socket(AF_INET, SOCK_STREAM, 0), sending = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK_EQ(bind(listening, (struct sockaddr *)&at, sizeof at), 0);
+    CHECK_EQ(listen(listening, 1), 0);
+    if (setsockopt(listening, SOL_SOCKET, SO_TIMESTAMPNS, &one, sizeof one) != 0)
+        return; /* this platform gives none */
+    CHECK_EQ(getsockname(listening, (struct sockaddr *)&at, &size), 0);
+    CHECK_EQ(connect(sending, (struct sockaddr *)&at, sizeof at), 0);
+    struct mpb_connection c = {.fd = accept(listening, NULL, NULL), .readable = true};
+    struct mpb_arrivals wanted = {.wanted = true};
+    CHECK(c.fd >= 0);
+    for (int round = 0; round < 3; round++) { /* inherited from the listening socket: there for the first bytes already */
+        uint64_t before = mpb_trace_clock_ns();
+        CHECK_EQ(write(sending, "\0\0\0", 3), 3);
+        usleep(30000);
+        uint64_t now = mpb_trace_clock_ns();
+        CHECK_EQ(mpb_connection_receive(&c, scratch, now, &wanted), MPB_RECEIVED);
+        CHECK(c.later_arrival_ns + 1000000 > before && c.later_arrival_ns + 10000000 < now);
+        CHECK_EQ(c.first_arrival_ns == c.later_arrival_ns, round == 0);
+    }
+    mpb_connection_close(&c);
+    close(c.fd);
+    close(sending);
+    close(listening);
+}
+
+static void introductions(void)
+{
+    struct mpb_connection c = {.fd = -1};
+    uint32_t bytes;
+    uint8_t frame[2000] = {0, 3, 0, 1, 0, 0, 0, 9, 0, 1, 'a'};
+    CHECK(!mpb_connection_introduces(&c, frame, 11, 0)); /* no client id */
+    CHECK(mpb_connection_introduces(&c, frame, sizeof frame, 7));
+    CHECK(!mpb_connection_introduces(&c, frame, 11, 7)); /* the same again */
+    uint8_t *first = mpb_connection_take_introduction(&c, &bytes);
+    CHECK(first != NULL && bytes == MPB_INTRODUCTION_BYTES && first[10] == 'a');
+    free(first);
+    CHECK(mpb_connection_take_introduction(&c, &bytes) == NULL && bytes == 0);
+    for (uint32_t hash = 8; hash < 100; hash++) /* a client that changes its id all the time is told of for a while */
+        CHECK_EQ(mpb_connection_introduces(&c, frame, 11, hash), hash < 7 + MPB_MAX_INTRODUCTIONS);
+    c.introductions = 0;
+    frame[1] = MPB_API_VERSIONS_KEY;
+    CHECK(!mpb_connection_introduces(&c, frame, 11, 99));
+    frame[3] = 3;
+    CHECK(mpb_connection_introduces(&c, frame, 8, 99));
+    mpb_connection_close(&c);
+}
+
 int main(int argc, char **argv)
 {
     long streams = argc > 1 ? atol(argv[1]) : 300;
@@ -118,6 +172,8 @@ int main(int argc, char **argv)
     large_frame(MPB_SMALL_FRAME_BYTES + 8, (MPB_SMALL_FRAME_BYTES + 8) / 8);
     large_frame(1u << 20, 1u << 17);
     large_frame(100u << 20, 1u << 20);
+    arrival();
+    introductions();
     printf("%lu checks over %ld streams\n", checks_made, streams);
     return 0;
 }

@@ -9,6 +9,7 @@ import pytest
 from mpbroker.trace import manifest, record, segment
 from tests.harness.broker import Broker, wait_until
 from tests.harness.raw_records import RawFetcher, RawProducer, create_by_metadata
+from tests.harness.trace_records import requests_of
 
 TOPIC = "traced"
 
@@ -17,14 +18,6 @@ TOPIC = "traced"
 def broker(tmp_path):
     with Broker(tmp_path, overrides={"num.partitions": 1}) as broker:
         yield broker
-
-
-def _requests(broker):
-    found = []
-    for info in manifest.segments(broker.data_dir / "traces"):
-        for chunk in segment.read_chunks(info):
-            found += [record.unpack(chunk, at) for at in range(0, len(chunk), record.RECORD_BYTES)]
-    return [one for one in found if one.kind == record.REQUEST]
 
 
 def _stats(broker):
@@ -53,7 +46,7 @@ def test_every_request_has_one_record(broker):
     assert fetcher.fetch(0, 201, max_wait_ms=50).records == b""  # waits in the purgatory
     fetcher.close()
     broker.stop()
-    requests = _requests(broker)
+    requests = requests_of(broker)
     produced = [one.corr_id for one in requests if one.api_key == 0]
     assert sorted(produced) == list(range(1, last + 1))
     stats = _stats(broker)
@@ -71,7 +64,7 @@ def test_every_request_has_one_record(broker):
 def test_a_running_brokers_traces_are_read(broker):
     create_by_metadata("127.0.0.1", broker.port(), TOPIC)
     last = _produce(broker, 20)
-    wait_until(lambda: (broker.data_dir / "traces").is_dir() and len(_requests(broker)) > last, "the tracer's next drain")
+    wait_until(lambda: (broker.data_dir / "traces").is_dir() and len(requests_of(broker)) > last, "the tracer's next drain")
     assert _stats(broker)["records"] > last
 
 
@@ -85,7 +78,7 @@ def test_killed_processes_leave_no_request_unaccounted(broker, role):
     broker.stop()
     stats = _stats(broker)
     assert stats["finished"] == stats["records"] + stats["dropped"]
-    assert sum(one.api_key == 0 for one in _requests(broker)) == first + second
+    assert sum(one.api_key == 0 for one in requests_of(broker)) == first + second
     assert all(info.closed is not None for info in manifest.segments(broker.data_dir / "traces"))
 
 
