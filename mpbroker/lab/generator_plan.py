@@ -1,0 +1,39 @@
+"""What one generator process is told to do: plain values, handed over as a JSON file. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+APIS = ("produce", "fetch", "list_offsets", "metadata", "api_versions")
+LOOPS = ("open", "closed")
+ARRIVALS = ("regular", "poisson")
+
+
+class GeneratorPlan(NamedTuple):
+    """One group of clients. `rates`: requests a second on each connection, one per phase (schedule.CLOSED, 0: silence).
+
+    `value_bytes` is the size of a produced record's value, for `fetch` the most bytes asked for. `first_connection` numbers
+    the group's connections among all of the run, so that no correlation id is used twice.
+    """
+
+    group: str
+    client_id: str
+    host: str
+    port: int
+    clients: int
+    first_connection: int
+    api: str
+    topic: str
+    partitions: int
+    value_bytes: int
+    records: int
+    acks: int
+    in_flight: int
+    loop: str
+    arrival: str
+    seed: int
+    nice: int
+    durations_s: list[float]
+    rates: list[float]
+    log: str
+    requests_most: int = 0  # of each connection; 0: as many as there is time for

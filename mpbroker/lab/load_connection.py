@@ -1,0 +1,141 @@
+"""One connection of a load generator: sends a prepared frame again and again, matches answers to requests.
+
+Owned by one generator process. Nothing blocks: what the socket does not take waits in `unsent`, and nothing more is sent
+until it is gone. Answers come in the order of requests (Kafka's rule), so a queue is all the bookkeeping there is.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections import deque
+
+from mpbroker.client.prepared_request import CORRELATION_ID, CORRELATION_ID_AT, PreparedRequest
+from mpbroker.lab.client_log import ClientLog
+
+RECEIVE_BYTES = 1 << 18
+ANSWER_BYTES_MAX = 64 * 1024 * 1024
+_HEAD = struct.Struct(">ii")
+_ERROR = struct.Struct(">h")
+CONNECT_TIMEOUT_S = 20.0
+
+
+class LoadConnection:
+    """`schedule` says when the next request is due; at most `in_flight_most` wait for their answers at a time, at most
+    `requests_most` (0: any number) are sent at all."""
+
+    def __init__(self, number: int, address: tuple[str, int], request: PreparedRequest, in_flight_most: int, schedule,
+                 first_corr_id: int, log: ClientLog, requests_most: int = 0) -> None:
+        self.number = number
+        self.schedule = schedule
+        self.socket = socket.create_connection(address, timeout=CONNECT_TIMEOUT_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.setblocking(False)
+        self.local_port = self.socket.getsockname()[1]
+        self.unsent: memoryview | None = None
+        self.closed = False
+        self.sent = self.answered = 0
+        self._in_flight: deque[tuple[int, int, int]] = deque()
+        self._most, self._requests_most = in_flight_most, requests_most or 1 << 62
+        self._frame, self._error_at = bytearray(request.frame), request.error_at
+        self._next_corr_id = first_corr_id
+        self._buffer, self._filled = bytearray(RECEIVE_BYTES), 0
+        self._log = log
+
+    @property
+    def waiting(self) -> int:
+        """Requests sent and not answered."""
+        return len(self._in_flight)
+
+    def may_send(self) -> bool:
+        """Whether another request may be put in flight now."""
+        return len(self._in_flight) < self._most and self.unsent is None and not self.done and not self.closed
+
+    @property
+    def done(self) -> bool:
+        """Whether it has sent all that it may."""
+        return self.sent >= self._requests_most
+
+    def send(self, intended_ns: int) -> None:
+        """Put one request in flight (as far as the socket takes it)."""
+        corr_id = self._next_corr_id
+        self._next_corr_id += 1
+        CORRELATION_ID.pack_into(self._frame, CORRELATION_ID_AT, corr_id)
+        self._in_flight.append((corr_id, intended_ns, time.monotonic_ns()))
+        self.sent += 1
+        self._push(memoryview(self._frame), copy=True)
+
+    def flush(self) -> None:
+        """The socket takes bytes again."""
+        if self.unsent is not None:
+            self._push(self.unsent, copy=False)
+
+    def _push(self, data: memoryview, copy: bool) -> None:
+        try:
+            count = self.socket.send(data)
+        except BlockingIOError:
+            count = 0
+        except OSError:
+            self.closed = True
+            return
+        rest = data[count:]
+        self.unsent = None if not rest else memoryview(bytes(rest)) if copy else rest
+
+    def receive(self) -> int:
+        """Take what has come; how many requests were answered by it."""
+        try:
+            count = self.socket.recv_into(memoryview(self._buffer)[self._filled:])
+        except BlockingIOError:
+            return 0
+        except OSError:
+            count = 0
+        if not count:
+            self.closed = True
+            return 0
+        now_ns = time.monotonic_ns()
+        self._filled += count
+        return self._take_answers(now_ns)
+
+    def _take_answers(self, now_ns: int) -> int:
+        at = taken = 0
+        while self._filled - at >= _HEAD.size:
+            length, corr_id = _HEAD.unpack_from(self._buffer, at)
+            end = at + 4 + length
+            if not 4 <= length <= ANSWER_BYTES_MAX:
+                self.closed = True
+                return taken
+            if end > self._filled:
+                self._make_room(end - at)
+                break
+            self._answer(corr_id, at, now_ns)
+            at, taken = end, taken + 1
+        if at:
+            rest = self._filled - at
+            self._buffer[:rest] = self._buffer[at:self._filled]
+            self._filled = rest
+        return taken
+
+    def _make_room(self, needed: int) -> None:
+        if needed > len(self._buffer):
+            self._buffer.extend(bytes(needed - len(self._buffer)))
+
+    def _answer(self, corr_id: int, at: int, now_ns: int) -> None:
+        expected, intended_ns, sent_ns = self._in_flight.popleft()
+        if corr_id != expected:
+            raise RuntimeError(f"answer {corr_id} came for request {expected}")
+        error = _ERROR.unpack_from(self._buffer, at + self._error_at)[0] if self._error_at is not None else 0
+        self.answered += 1
+        self._log.add(self.number, corr_id, error, intended_ns, sent_ns, now_ns)
+
+    def give_up(self, never: int) -> int:
+        """Write down what was never answered; how many those are."""
+        left = len(self._in_flight)
+        for corr_id, intended_ns, sent_ns in self._in_flight:
+            self._log.add(self.number, corr_id, 0, intended_ns, sent_ns, never)
+        self._in_flight.clear()
+        return left
+
+    def close(self) -> None:
+        """Close the socket."""
+        self.socket.close()
