@@ -1,140 +1,50 @@
-"""`mpbroker trace`: looks at trace segments, those of a running broker too. Needs nothing but the standard library."""
+"""`mpbroker trace PART`: what the broker's traces say. Each part is a module with DESCRIPTION, EXAMPLES, define and run.
+
+Runs in the command's process. Looking (ls, stats, tail) needs the standard library alone; what needs more says which extra.
+"""
 
 import argparse
-import json
-import os
-import time
-from collections.abc import Iterator
-from pathlib import Path
-
-from mpbroker.cli import trace_text
-from mpbroker.errors import MpbrokerError
-from mpbroker.trace import dictionary, manifest, record, segment, statistics
+from importlib import import_module
+from typing import Any
 
 DESCRIPTION = """\
 Show where requests spent their time. A broker writes one 128-byte record for every request
-it finished, into segment files under D/traces (mpbroker.trace.dir).
-  ls     the segments: their time, records, losses
-  stats  per API: number, errors, and percentiles of each stage
-  tail   the last records, and with --follow those that come"""
+it finished, into segment files under D/traces (mpbroker.trace.dir)."""
 EXAMPLES = (
     ("mpbroker trace stats --data-dir mpbroker-data", "queue, local, purgatory, response queue, send and total per API"),
-    ("mpbroker trace stats --in traces --json", "the same for a program; with finished = records + dropped + sampled_out"),
+    ("mpbroker trace study latency throughput --in mpbroker-data/traces --out report", "a page with figures: report/report.html"),
     ("mpbroker trace tail --follow", "watch requests as they finish (up to a fifth of a second later)"),
 )
-_FOLLOW_PAUSE_S = 0.2
 
-
-class NoTraces(MpbrokerError):
-    """There is nothing to read."""
-
-    exit_code = 2
+#: part → (module of this package, what it does)
+PARTS = {
+    "ls": ("trace_look", "the segments: their time, records, losses"),
+    "stats": ("trace_look", "per API: number, errors, and percentiles of each stage"),
+    "tail": ("trace_look", "the last records, and with --follow those that come"),
+    "study": ("trace_study", "run studies and write a report"),
+    "report": ("trace_report", "write the page of a finished run anew"),
+    "compact": ("trace_compact", "turn segments into Parquet files, a quarter of the size"),
+    "rollup": ("trace_rollup", "turn a trace into histograms that add up"),
+}
 
 
 def define(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `trace`."""
-    parser.add_argument("what", choices=("ls", "stats", "tail"), help="what to show")
-    place = parser.add_mutually_exclusive_group()
-    place.add_argument("--data-dir", metavar="D", default="mpbroker-data", help="the broker's data directory (default: %(default)s)")
-    place.add_argument("--in", dest="directory", metavar="T", help="a directory with segments, or one segment file")
-    parser.add_argument("--json", action="store_true", help="JSON instead of a table (tail: one object a line)")
-    parser.add_argument("--count", type=int, default=20, metavar="N", help="tail: how many records (default: %(default)s)")
-    parser.add_argument("--follow", action="store_true", help="tail: go on with what comes, until interrupted")
+    """One parser per part."""
+    from mpbroker.cli.main import example_text
+
+    parts = parser.add_subparsers(dest="what", required=True, metavar="PART", title="parts")
+    for name, (module_name, summary) in PARTS.items():
+        module = part(module_name)
+        one = parts.add_parser(name, help=summary, description=module.DESCRIPTION, epilog=example_text(module.EXAMPLES),
+                               formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+        module.define(one, name)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """List, sum up or tail."""
-    place = Path(arguments.directory or os.path.join(arguments.data_dir, "traces"))
-    infos = read_segments(place)
-    if arguments.what == "ls":
-        print(json.dumps([_segment_json(info) for info in infos]) if arguments.json else trace_text.segment_table(infos))
-    elif arguments.what == "stats":
-        result = statistics.collect(infos)
-        names = api_names(infos)
-        print(json.dumps(result.to_json(names)) if arguments.json else trace_text.statistics_table(result, names))
-    else:
-        _tail(place, infos, arguments)
-    return 0
+    """The part named."""
+    return int(part(PARTS[arguments.what][0]).run(arguments))
 
 
-def read_segments(place: Path) -> list[segment.SegmentInfo]:
-    """Headers of all segments of a directory, or of one file; NoTraces when there is none."""
-    if place.is_file():
-        return [segment.read_info(place)]
-    if not place.is_dir():
-        raise NoTraces(f"{place} is no directory; --data-dir names the broker's data directory, --in a directory of traces")
-    complaints: list[str] = []
-    infos = manifest.segments(place, complaints=complaints)
-    for sentence in complaints:
-        trace_text.warn(sentence)
-    if not infos:
-        raise NoTraces(f"no trace segments in {place}; the broker writes them when requests finish "
-                       "and mpbroker.trace.enabled is true")
-    return infos
-
-
-def api_names(infos: list[segment.SegmentInfo]) -> dict[int, str]:
-    """API key → name, as the segments themselves say."""
-    names: dict[int, str] = {}
-    for info in infos:
-        for key, name in info.opened.extra.get("apis", {}).items():
-            names[int(key)] = name
-    return names
-
-
-def _segment_json(info: segment.SegmentInfo) -> dict[str, object]:
-    finished, written, dropped, sampled_out = info.progress.share()
-    return {"file": info.path.name, "broker": info.opened.broker_id, "boot": f"{info.opened.boot_id:016x}",
-            "processor": info.opened.ring, "closed": info.closed is not None, "records": info.record_count,
-            "finished": finished, "written": written, "dropped": dropped, "sampled_out": sampled_out,
-            "opened_ms": info.opened.clock.realtime_ns // 1_000_000, "bytes": info.file_bytes}
-
-
-def _tail(place: Path, infos: list[segment.SegmentInfo], arguments: argparse.Namespace) -> None:
-    """Print the last records by time; then, if asked, what is added to any segment."""
-    printer = _Printer(place, api_names(infos), arguments.json)
-    offsets = {info.path: info.opened.clock.offset_ns for info in infos}
-    last = sorted(((one.t0_ns + offsets[info.path], one, info) for info in infos for one in _last_requests(info, arguments.count)),
-                  key=lambda found: found[:2])
-    seen = {info.path: info.record_count for info in infos}
-    for epoch_ns, one, info in last[len(last) - arguments.count if len(last) > arguments.count else 0:]:
-        printer.show(one, epoch_ns, info)
-    while arguments.follow:
-        time.sleep(_FOLLOW_PAUSE_S)
-        for info in read_segments(place):
-            for one in _requests(info, seen.get(info.path, 0)):
-                printer.show(one, one.t0_ns + info.opened.clock.offset_ns, info)
-            seen[info.path] = info.record_count
-
-
-def _last_requests(info: segment.SegmentInfo, count: int) -> list[record.TraceRecord]:
-    """The last `count` requests of a segment, but no more than its last 4 * count + 64 records are looked at."""
-    found = list(_requests(info, max(0, info.record_count - 4 * count - 64)))
-    return found[max(0, len(found) - count):]
-
-
-def _requests(info: segment.SegmentInfo, first: int) -> Iterator[record.TraceRecord]:
-    for chunk in segment.read_chunks(info, first=first):
-        for at in range(0, len(chunk), record.RECORD_BYTES):
-            one = record.unpack(chunk, at)
-            if one.kind == record.REQUEST:
-                yield one
-
-
-class _Printer:
-    """Prints requests with the names the dictionaries had when it was made."""
-
-    def __init__(self, place: Path, apis: dict[int, str], as_json: bool) -> None:
-        self._names = dictionary.read(dictionary.find(place))
-        self._apis = apis
-        self._as_json = as_json
-
-    def show(self, one: record.TraceRecord, epoch_ns: int, info: segment.SegmentInfo) -> None:
-        """One line."""
-        names = self._names.of(info.opened.broker_id, info.opened.boot_id)
-        if self._as_json:
-            told = trace_text.record_json(one, epoch_ns, self._apis)
-            told |= {"client": names.clients.get(one.client_hash), "topic": names.topics.get(one.topic_hash)}
-            print(json.dumps(told), flush=True)
-        else:
-            print(trace_text.record_line(one, epoch_ns, self._apis), flush=True)
+def part(module_name: str) -> Any:
+    """The module of a part."""
+    return import_module(f"mpbroker.cli.{module_name}")

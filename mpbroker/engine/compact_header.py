@@ -1,4 +1,4 @@
-"""`compact.json`, the head of a compacted trace: its files, losses, clocks. Beside it events.parquet and the dictionaries.
+"""`compact.json`, the head of a compacted trace: its files, losses, clocks. Beside it events.arrow and the dictionaries.
 
 Compaction writes it last and in one piece, and only files that stand in it are read: a compaction that was killed leaves
 nothing that could be taken for a trace. Pure but for reading and replacing that file.
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.ipc
 
 from mpbroker.engine.decode import RowFilter
 from mpbroker.engine.events import EVENTS
@@ -20,7 +20,7 @@ from mpbroker.errors import MpbrokerError
 from mpbroker.trace.clock_sample import ClockSample
 
 FILE = "compact.json"
-EVENTS_FILE = "events.parquet"
+EVENTS_FILE = "events.arrow"  # not Parquet: whoever reads **/*.parquet wants requests
 FORMAT = 1
 
 
@@ -111,4 +111,14 @@ def may_hold(path: Path, root: Path, header: CompactHeader, rows: RowFilter) -> 
 
 def read_events(roots: Sequence[Path]) -> pa.Table:
     """The records that are no requests, of several compacted traces."""
-    return pa.concat_tables([EVENTS.empty_table(), *(pq.read_table(root / EVENTS_FILE, schema=EVENTS) for root in roots)])
+    tables = [EVENTS.empty_table()]
+    for root in roots:
+        with pa.OSFile(str(root / EVENTS_FILE)) as file, pyarrow.ipc.open_file(file) as reader:
+            tables.append(reader.read_all())
+    return pa.concat_tables(tables)
+
+
+def write_events(root: Path, events: pa.Table) -> None:
+    """Put them beside the head."""
+    with pa.OSFile(str(root / EVENTS_FILE), "wb") as file, pyarrow.ipc.new_file(file, EVENTS) as writer:
+        writer.write_table(events)

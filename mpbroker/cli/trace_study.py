@@ -1,0 +1,111 @@
+"""`mpbroker trace study`: runs studies over traces and writes a report. Runs in the command's process, and in spark-submit's.
+
+Needs the extra `studies`; with --engine spark also `spark`.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from mpbroker.cli import trace_arguments
+from mpbroker.cli.extras import extras
+from mpbroker.errors import MpbrokerError
+
+DESCRIPTION = """\
+Run studies over traces: verdicts, figures and tables in one page, R/report.html, with every table
+beside it (R/tables/*.parquet, *.csv) and what it was made from in R/meta.json.
+Without a name: lists the studies there are."""
+EXAMPLES = (
+    ("mpbroker trace study", "what studies there are, and what each answers"),
+    ("mpbroker trace study latency throughput --in mpbroker-data/traces --out report", "where the time goes, and how much is done"),
+    ("mpbroker trace study tail --api Produce --from 2026-11-21T17:00:00 --to 2026-11-21T17:05:00", "the slowest of five minutes"),
+    ("mpbroker trace study compare --in after1 after2 after3 --baseline before1 before2 before3", "what a change did"),
+    ("mpbroker trace study latency --in traces --engine spark --master 'spark://host:7077'", "the same on a cluster"),
+)
+
+
+class BadOption(MpbrokerError):
+    """--set without a value."""
+
+    exit_code = 2
+
+
+def define(parser: argparse.ArgumentParser, _: str = "study") -> None:
+    """The arguments of `trace study`."""
+    parser.add_argument("names", nargs="*", metavar="NAME", help="studies to run, in this order")
+    trace_arguments.define_input(parser)
+    trace_arguments.define_slice(parser)
+    parser.add_argument("--out", metavar="R", default="trace-report", help="where everything is written (default: %(default)s)")
+    parser.add_argument("--engine", choices=("auto", "local", "spark"), default="auto",
+                        help="auto: numpy below 20 million records, Spark above (default)")
+    parser.add_argument("--master", metavar="URL", help="Spark's master (default: this machine)")
+    parser.add_argument("--remote", metavar="URL", help="a Spark Connect server, sc://host:port")
+    parser.add_argument("--baseline", nargs="+", metavar="T", help="traces to compare with (study compare)")
+    parser.add_argument("--window-ms", type=int, default=1000, metavar="N", help="length of a time window (default: %(default)s)")
+    parser.add_argument("--warmup-ms", type=int, metavar="N", help="leave out so much of the beginning (default: found by the study)")
+    parser.add_argument("--target-p99-ms", type=float, metavar="X", help="what p99 is wanted")
+    parser.add_argument("--title", metavar="TEXT", help="the page's title")
+    parser.add_argument("--set", dest="options", action="append", default=[], metavar="NAME=VALUE", help="an option of a study")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run them and say where the report is."""
+    with extras():
+        return _run(arguments)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from mpbroker.engine import runner
+    from mpbroker.engine.engine import choose_engine
+    from mpbroker.engine.trace_input import open_input
+
+    if not arguments.names:
+        print(listing())
+        return 0
+    if arguments.window_ms < 1:
+        raise BadOption("--window-ms must be at least 1")
+    for name in arguments.names:
+        runner.find_study(name)
+    paths, part = trace_arguments.paths_of(arguments), trace_arguments.slice_of(arguments)
+    source = open_input(paths, **part)
+    where = {"master": arguments.master, "remote": arguments.remote}
+    engine = choose_engine(arguments.engine, source, **where)
+    try:
+        baseline = arguments.baseline and choose_engine(engine.name, open_input(arguments.baseline, **part), **where)
+        outcome = runner.run_studies(arguments.names, engine, Path(arguments.out), _parameters(arguments, baseline or None),
+                                     paths=paths, title=arguments.title)
+    finally:
+        engine.close()
+    _say(outcome)
+    return 0
+
+
+def _parameters(arguments: argparse.Namespace, baseline: Any) -> Any:
+    from mpbroker.engine.study import StudyParameters
+
+    options = {}
+    for text in arguments.options:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise BadOption(f"--set {text}: write --set NAME=VALUE")
+        options[name] = value
+    return StudyParameters(arguments.window_ms, arguments.warmup_ms, arguments.target_p99_ms, baseline=baseline, options=options)
+
+
+def listing() -> str:
+    """Every study with its two lines."""
+    from mpbroker.engine import runner
+
+    lines = []
+    for name in runner.study_names():
+        lines += [name, *("    " + line for line in runner.find_study(name).summary.splitlines())]
+    return "\n".join(lines)
+
+
+def _say(outcome: Any) -> None:
+    for sentence in outcome.meta["sentences"]:
+        print(f"note: {sentence}")
+    for result in outcome.results:
+        for verdict in result.verdicts:
+            print(f"{result.study}: {verdict}")
+    print(f"report: {outcome.report}")
