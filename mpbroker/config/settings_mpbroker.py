@@ -24,6 +24,9 @@ TRACES = (
             "Size of all trace segments above which the oldest are deleted; -1: none.", least=-1, change=CLUSTER_WIDE),
     Setting("mpbroker.trace.retention.ms", LONG, 604800000, "Age at which a trace segment is deleted; -1: never.",
             least=-1, change=CLUSTER_WIDE),
+    Setting("mpbroker.trace.gauge.interval.ms", INT, 1000,
+            "How often ring depths and the processor time of every process are written into the trace.", least=100, most=60_000,
+            change=CLUSTER_WIDE),
 )
 
 QUEUES = (

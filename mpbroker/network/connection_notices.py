@@ -4,6 +4,7 @@ One per processor. It is called when a connection comes or goes, and when the fi
 client id has arrived: never for every request.
 """
 
+import time
 from struct import Struct
 
 from mpbroker.network.fd_passing import address_text
@@ -17,6 +18,7 @@ from mpbroker.trace.notice import (
     ConnectionOpened,
     Notice,
     NoticeWriter,
+    ProcessorBegan,
     SoftwareNamed,
 )
 
@@ -38,6 +40,8 @@ class ConnectionNotices:
         self._processor = processor
         self._listener = listener
         self._row = row
+        if self.wanted:
+            self._tell(ProcessorBegan(time.monotonic_ns(), processor))
 
     def opened(self, channel: KafkaChannel, port: int, now_ns: int) -> None:
         """A connection was taken over from the acceptor."""

@@ -5,6 +5,8 @@ Used by `status` and `top`; works while the broker hangs, because nothing here w
 
 import mmap
 import os
+import struct
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import posix_ipc
@@ -18,18 +20,23 @@ RING_NAMES = {layout.RING_CONTROL: "control", layout.RING_CONTROL + layout.CLASS
               layout.RING_DATA: "data", layout.RING_DATA + layout.CLASS_REQUEUED: "data-requeued",
               layout.RING_CONTROLLER: "controller"}
 
+_PROCESS_HEAD = struct.Struct("<I8xI240x")  # pid, state
+_RING = struct.Struct(f"<Q120xQ120xQQ{layout.STRIDES['rings'] - layout.RING_CAPACITY - 8}x")  # tail, head, peak, capacity
+assert _PROCESS_HEAD.size == layout.STRIDES["processes"] and _RING.size == layout.STRIDES["rings"]
+
 
 class PageError(MpbrokerError):
     """There is no page of that name, or it is not one this version reads."""
 
 
 class RingInfo(NamedTuple):
-    """One ring, in hints. `peak`: the largest depth since start."""
+    """One ring, in hints. `peak`: the largest depth since start; `number`: its row."""
 
     name: str
     depth: int
     capacity: int
     peak: int
+    number: int
 
 
 class PageView:
@@ -50,6 +57,7 @@ class PageView:
         self._view = memoryview(self._map)
         self._check()
         self._regions = layout.read_regions(self._view)
+        self._row_views: dict[str, list[memoryview]] = {}
 
     def _check(self) -> None:
         if len(self._view) < layout.PAGE_BYTES:
@@ -62,6 +70,8 @@ class PageView:
 
     def close(self) -> None:
         """Unmap."""
+        for row in (row for rows in self._row_views.values() for row in rows):
+            row.release()
         self._view.release()
         self._map.close()
 
@@ -77,23 +87,29 @@ class PageView:
 
     def _rows(self, region: str) -> list[memoryview]:
         where = self._regions[region]
-        return [self._view[where.offset + i * where.stride : where.offset + (i + 1) * where.stride]
-                for i in range(where.count)]
+        if region not in self._row_views:
+            self._row_views[region] = [self._view[where.offset + i * where.stride : where.offset + (i + 1) * where.stride]
+                                       for i in range(where.count)]
+        return self._row_views[region]
+
+    def _heads(self, region: str, form: struct.Struct) -> Iterator[tuple[int, ...]]:
+        """Of every row what `form` picks out: unused rows are many, and looking at all of all of them is slow."""
+        where = self._regions[region]
+        return form.iter_unpack(self._view[where.offset : where.offset + where.stride * where.count])
 
     def processes(self) -> list[ProcessInfo]:
         """Slots that were ever used."""
-        rows = (unpack_process(slot, row) for slot, row in enumerate(self._rows("processes")))
-        return [row for row in rows if row.state != ProcessState.EMPTY or row.pid]
+        rows = self._rows("processes")
+        return [unpack_process(slot, rows[slot]) for slot, (pid, state) in enumerate(self._heads("processes", _PROCESS_HEAD))
+                if pid or state != ProcessState.EMPTY]
 
     def rings(self) -> list[RingInfo]:
         """Every ring in use."""
         found = []
-        for number, row in enumerate(self._rows("rings")):
-            tail, head, peak, capacity = (int.from_bytes(row[at : at + 8], "little") for at in
-                                          (0, layout.RING_HEAD, layout.RING_PEAK, layout.RING_CAPACITY))
+        for number, (tail, head, peak, capacity) in enumerate(self._heads("rings", _RING)):
             if capacity:
-                name = RING_NAMES.get(number, f"response-{number - layout.RING_RESPONSE}")
-                found.append(RingInfo(name, min(max(0, tail - head), capacity), capacity, peak))
+                name = RING_NAMES.get(number) or f"response-{number - layout.RING_RESPONSE}"
+                found.append(RingInfo(name, min(max(0, tail - head), capacity), capacity, peak, number))
         return found
 
     def counters(self, slot: int | None = None) -> list[int]:

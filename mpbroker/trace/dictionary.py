@@ -7,6 +7,7 @@ Records carry hashes and numbers, so that a trace without this file (mode 0600) 
     {"k":"conn","id":C,"proc":P,"peer":"127.0.0.1:4711","listener":0,"t0_ns":T}       C: conn_id of its records, P: processor
     {"k":"software","id":C,"name":"librdkafka","version":"2.3"}                       of that connection (KIP-511)
     {"k":"marker","n":N,"text":"...","t0_ns":T}
+    {"k":"lost","n":N}                                                                notices the tracer never got, in all
 
 A later row about the same thing wins; kinds not known here are passed over, so is a line that a crash has torn. Only the
 newest MAX_OF_A_KIND rows of each kind are kept in memory, whatever the file holds.
@@ -52,6 +53,7 @@ class BootNames:
     clients, topics   hash → name
     connections       conn_id → Connection
     markers           number → Marker
+    lost_notices      how many notices of connections and clients did not reach the tracer
     """
 
     def __init__(self) -> None:
@@ -59,6 +61,7 @@ class BootNames:
         self.topics: dict[int, str] = {}
         self.connections: dict[int, Connection] = {}
         self.markers: dict[int, Marker] = {}
+        self.lost_notices = 0
 
     def add(self, row: dict[str, Any]) -> None:
         """Take one row in. ValueError, KeyError or TypeError: it is none of ours."""
@@ -78,6 +81,8 @@ class BootNames:
         elif kind == "marker":
             one_marker = Marker(_number(row["n"]), _name(row["text"]), _number(row["t0_ns"]))
             _keep(self.markers, one_marker.number, one_marker)
+        elif kind == "lost":
+            self.lost_notices = max(self.lost_notices, _number(row["n"]))
 
 
 class Dictionary:

@@ -16,7 +16,8 @@ from mpbroker.trace.segment import Progress
 
 CHUNK_RECORDS = 8192
 CLOCK_SAMPLE_MS = 10_000
-MAX_WAITING_EVENTS = 1024
+MAX_WAITING_EVENTS = 4096
+EVENTS_AT_ONCE = 64
 
 
 class Limits(NamedTuple):
@@ -46,7 +47,9 @@ class LaneDrain:
         self._writer: segment_writer.SegmentWriter | None = None
         self._opened_ns = 0
         self._clock_ns = 0
-        self._events: deque[bytes] = deque(maxlen=MAX_WAITING_EVENTS)
+        self._events: deque[bytes] = deque()
+        self._urgent = False
+        self.events_lost = 0
         self._progress = Progress()
         self._resume()
 
@@ -55,9 +58,22 @@ class LaneDrain:
         """The open segment and its size."""
         return {self._writer.path: self._writer.file_bytes} if self._writer else {}
 
-    def note_event(self, event: TraceRecord) -> None:
-        """Keep a record of the tracer's own until a segment is open; the oldest give way to new ones."""
-        self._events.append(event._replace(proc_id=self.lane.processor).pack())
+    def add_event(self, data: bytes, urgent: bool = True) -> None:
+        """Keep a record of the tracer's own, of any kind but request, for `write_events`; if not urgent, for the next segment.
+
+        While nothing can be written the oldest give way to new ones, counted in `events_lost`.
+        """
+        if len(self._events) >= MAX_WAITING_EVENTS:
+            self._events.popleft()
+            self.events_lost += 1
+        self._events.append(data)
+        self._urgent = self._urgent or urgent
+
+    def write_events(self, now_ns: int) -> None:
+        """Write the events that wait, opening a segment for urgent ones. OSError: those not written stay."""
+        if self._events and (self._urgent or self._writer is not None):
+            self._writer_at(now_ns)
+            self._rotate_if_full(now_ns)
 
     def step(self, now_ns: int) -> int:
         """Write what the lane holds now; returns the number of records. OSError: nothing is lost, try again."""
@@ -123,8 +139,11 @@ class LaneDrain:
             self._opened_ns = self._clock_ns = now_ns
             self._writer.sample_clock()
         while self._events:
-            self._writer.append(self._events[0])
-            self._events.popleft()
+            some = [self._events[index] for index in range(min(EVENTS_AT_ONCE, len(self._events)))]
+            self._writer.append(b"".join(some))
+            for _ in some:
+                self._events.popleft()
+        self._urgent = False
         return self._writer
 
     def _rotate_if_full(self, now_ns: int) -> None:
@@ -139,10 +158,10 @@ class LaneDrain:
         counters = self.lane.counters()
         pattern = segment.file_pattern(self._origin.broker_id, self.lane.boot_id, self.lane.processor)
         mine = [info for info in manifest.segments(self._directory, pattern) if info.opened.boot_id == self.lane.boot_id]
-        if mine:
+        if mine and mine[-1].progress.written >= counters.drained:
             self._progress = mine[-1].progress.following()
             self.lane.native.seek(self._progress.written)
-        elif counters.drained:  # all its files were deleted, and with them what they said about losses
+        elif counters.drained:  # its last files were deleted or damaged, and with them what they said about losses
             gone = (counters.drained + counters.dropped + counters.sampled_out, counters.drained, counters.dropped,
                     counters.sampled_out)
             self._progress = Progress(*gone, *gone)
@@ -151,8 +170,12 @@ class LaneDrain:
 def recover_directory(directory: Path, broker_id: int) -> int:
     """Close every segment of this broker that a killed tracer left open, and list in the manifest what is missing there.
 
-    Returns how many it closed. To be called before any LaneDrain is made.
+    Returns how many it closed. To be called before any LaneDrain is made. A file of ours whose header was never written
+    holds nothing and is removed.
     """
+    for path in directory.glob(f"b{broker_id}-*{segment.SUFFIX}"):
+        if path.stat().st_size < segment.HEADER_BYTES:
+            path.unlink()
     known = {row.file for row in manifest.read(directory)}
     found = 0
     for info in manifest.segments(directory, skip=known):

@@ -5,6 +5,7 @@ Encoding and decoding are pure; a NoticeWriter belongs to one processor. The sup
 longer than PIPE_BUF, so lines of several writers never mix, and one that finds the pipe full is dropped and counted:
 the next line that fits is followed by a NoticesLost. Nothing is told per request.
 
+    {"k":"begin","t0":ns,"proc":index}                  a processor begins: whatever its predecessor had open is gone
     {"k":"open","t0":ns,"conn":id,"proc":index,"listener":index,"peer":"host:port"}
     {"k":"close","t0":ns,"conn":id,"proc":index,"listener":index,"requests":n,"reason":CloseReason}
     {"k":"client","conn":id,"hash":h,"name":text}       the first request of a connection with this client id
@@ -36,6 +37,13 @@ class CloseReason(IntEnum):
     STUCK = 6  # it did not take its answers
     STOPPING = 7  # the broker stops
     DIED = 8  # the processor died: nobody wrote a notice
+
+
+class ProcessorBegan(NamedTuple):
+    """The first notice of a processor; those of a predecessor that was killed all come before it."""
+
+    t0_ns: int
+    processor: int
 
 
 class ConnectionOpened(NamedTuple):
@@ -82,10 +90,11 @@ class NoticesLost(NamedTuple):
     count: int
 
 
-Notice = ConnectionOpened | ConnectionClosed | ClientNamed | SoftwareNamed | NoticesLost
+Notice = ProcessorBegan | ConnectionOpened | ConnectionClosed | ClientNamed | SoftwareNamed | NoticesLost
 
 #: kind → (class, key and bound of each field in its order: the largest number, or minus the characters of a text)
 _KINDS: dict[str, tuple[type, tuple[tuple[str, int], ...]]] = {
+    "begin": (ProcessorBegan, (("t0", _U64), ("proc", 0xFFFF))),
     "open": (ConnectionOpened, (("t0", _U64), ("conn", _U32), ("proc", 0xFFFF), ("listener", 0xFF), ("peer", -MAX_PEER))),
     "close": (ConnectionClosed, (("t0", _U64), ("conn", _U32), ("proc", 0xFFFF), ("listener", 0xFF), ("requests", _U64),
                                  ("reason", 0x7FFF))),

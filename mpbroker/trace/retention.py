@@ -1,4 +1,4 @@
-"""Deletes old trace segments; run by the tracer after each rotation and once a minute.
+"""Deletes old trace segments, and the names of boots that have none left; run by the tracer once a minute.
 
 Only closed segments go, oldest first: first those older than the age, then as many as needed to come under the size.
 """
@@ -6,7 +6,7 @@ Only closed segments go, oldest first: first those older than the age, then as m
 from pathlib import Path
 from typing import NamedTuple
 
-from mpbroker.trace import segment
+from mpbroker.trace import dictionary, segment
 
 
 class Candidate(NamedTuple):
@@ -48,3 +48,14 @@ def apply(directory: Path, active: dict[Path, int], now_s: float, retention_byte
     for one in doomed:
         one.path.unlink(missing_ok=True)
     return [one.path for one in doomed]
+
+
+def delete_dictionaries(directory: Path, keep: set[tuple[int, int]]) -> list[Path]:
+    """Delete the dictionaries of boots whose last segment is gone. `keep`: (broker, low half of the boot id) not to touch."""
+    doomed = []
+    for path in directory.glob(dictionary.PATTERN):
+        boot = dictionary.boot_of(path)
+        if boot is not None and boot not in keep and not any(directory.glob(f"b{boot[0]}-{boot[1]:08x}-*{segment.SUFFIX}")):
+            path.unlink(missing_ok=True)
+            doomed.append(path)
+    return doomed

@@ -110,9 +110,13 @@ class SegmentInfo(NamedTuple):
         return self.opened.clock.offset_ns
 
 
-def file_name(broker_id: int, boot_id: int, ring: int, first_seq: int) -> str:
-    """`b<broker>-<boot>-r<ring>-<first sequence>.mpt`; names of one lane sort by sequence."""
-    return f"b{broker_id}-{boot_id & 0xFFFFFFFF:08x}-r{ring:02d}-{first_seq:020d}{SUFFIX}"
+def file_name(broker_id: int, boot_id: int, ring: int, first_seq: int, further: int = 0) -> str:
+    """`b<broker>-<boot>-r<ring>-<first sequence>.mpt`; names of one lane sort by time.
+
+    `further`: how many segments with the same first sequence there are before it, for a segment may hold no request.
+    """
+    counted = f"_{further:06d}" if further else ""
+    return f"b{broker_id}-{boot_id & 0xFFFFFFFF:08x}-r{ring:02d}-{first_seq:020d}{counted}{SUFFIX}"
 
 
 def file_pattern(broker_id: int, boot_id: int, ring: int) -> str:

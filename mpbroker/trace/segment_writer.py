@@ -12,6 +12,8 @@ from mpbroker import _native
 from mpbroker.trace import clock_sample, segment
 from mpbroker.trace.record import RECORD_BYTES, TICK_SHIFT
 
+MAX_WITHOUT_REQUESTS = 1_000_000
+
 
 class Tally:
     """What the close fields say about the records seen so far."""
@@ -89,17 +91,28 @@ class SegmentWriter:
 
 
 def create(directory: Path, opened: segment.Opened, progress: segment.Progress) -> SegmentWriter:
-    """A new segment file, mode 0600."""
-    path = directory / segment.file_name(*opened[:4])
-    # It can exist only if a predecessor died between making it and writing its first request: nothing is lost by O_TRUNC.
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    """A new segment file, mode 0600; none is left behind if its header does not fit on the disk."""
+    path, file = _new_file(directory, opened)
     try:
-        _write_all(file, segment.pack_opened(opened), 0)
-        _write_all(file, segment.PROGRESS.pack(*progress), segment.PROGRESS_OFFSET)
+        page = bytearray(segment.pack_opened(opened))
+        segment.PROGRESS.pack_into(page, segment.PROGRESS_OFFSET, *progress)
+        _write_all(file, page, 0)
     except BaseException:
         os.close(file)
+        path.unlink(missing_ok=True)
         raise
     return SegmentWriter(path, file, opened, progress)
+
+
+def _new_file(directory: Path, opened: segment.Opened) -> tuple[Path, int]:
+    """The first name that no segment has; more than one of a sequence only where segments without requests were closed."""
+    for further in range(MAX_WITHOUT_REQUESTS):
+        path = directory / segment.file_name(*opened[:4], further)
+        try:
+            return path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            continue
+    raise FileExistsError(f"{path} and all before it exist")
 
 
 def recover(info: segment.SegmentInfo) -> segment.SegmentInfo:

@@ -16,14 +16,12 @@ from mpbroker import __version__
 from mpbroker.protocol.api_keys import API_NAMES
 from mpbroker.shm.process_table import ProcessState
 from mpbroker.shm.waits import WaitName
-from mpbroker.trace import lane, manifest, record, retention
+from mpbroker.trace import lane, manifest, retention
 from mpbroker.trace.lane_drain import LaneDrain, Limits, Origin, recover_directory
-from mpbroker.trace.record import TraceRecord
+from mpbroker.trace.own_records import OwnRecords
 
-BUSY_PAUSE_MS, IDLE_PAUSE_MS = 50, 200
+MIN_PAUSE_MS, BUSY_PAUSE_MS, IDLE_PAUSE_MS = 10, 50, 200
 RETENTION_MS = 60_000
-PROCESSES_MS = 1000
-MAX_SLOTS = 128
 _NS_PER_MS = 1_000_000
 LAST_NAMED_API = 66  # names of the APIs a broker may serve; they and fifteen listeners fit into a segment's header
 
@@ -51,11 +49,11 @@ class Tracer:
         self._row = ctx.process_row
         self._directory = Path(ctx.config.trace_dir)
         self._drains: list[LaneDrain] = []
-        self._seen: dict[int, tuple[int, int]] = {}
-        self._retention_due_ns = self._processes_due_ns = 0
+        self._own: OwnRecords | None = None
+        self._retention_due_ns = 0
         self._pause_ms = IDLE_PAUSE_MS
         self._failing = False
-        self._rows = [ctx.core.row(slot) for slot in range(MAX_SLOTS)]
+        self._losses: dict[str, int] = {}
         self._poll = select.poll()
         self._poll.register(ctx.wakeup_fd, select.POLLIN)
         if ctx.lanes:
@@ -70,6 +68,7 @@ class Tracer:
         origin = Origin(config.node_id, getattr(self._ctx, "cluster_id", ""), time_namespace_ns(), self._describe())
         limits = Limits(config.mpbroker_trace_segment_bytes, config.mpbroker_trace_segment_ms)
         self._drains = [LaneDrain(lane.attach(name), self._directory, origin, limits) for name in self._ctx.lanes]
+        self._own = OwnRecords(self._ctx, self._directory, self._drains)
 
     def _describe(self) -> dict[str, Any]:
         listeners = [{"name": one.name, "protocol": one.protocol, "control": one.control} for one in self._ctx.listeners]
@@ -81,19 +80,16 @@ class Tracer:
         now_ns = time.monotonic_ns()
         self._row.beat()
         moved = 0
-        try:
-            self._watch_processes(now_ns)
-            for drain in self._drains:
-                moved += drain.step(now_ns)
-            self._retain(now_ns)
-            if self._failing:
-                self._ctx.log.info("trace_writing_again")
-            self._failing = False
-        except OSError as error:
-            if not self._failing:
-                self._ctx.log.error("trace_write_failed", directory=str(self._directory), reason=str(error))
-            self._failing = True
+        failure: OSError | None = None
+        for work in (self._write_own, self._drain, self._retain):
+            try:
+                moved += work(now_ns)
+            except OSError as error:
+                failure = failure or error
+        self._say(failure)
         self._pause_ms = BUSY_PAUSE_MS if moved else min(IDLE_PAUSE_MS, self._pause_ms + 10)
+        if self._own is not None:
+            self._pause_ms = min(self._pause_ms, max(MIN_PAUSE_MS, self._own.due_ms(now_ns)))
         self._take_new_limits()
         return moved
 
@@ -105,44 +101,61 @@ class Tracer:
         self._row.wait = 0
 
     def finish(self) -> None:
-        """The last drain: what the lanes hold now, then the segments are closed."""
+        """The last drain: what lanes and notices hold now, and the last gauges; then the segments are closed."""
+        if self._own is not None:
+            self._own.sample_gauges(time.monotonic_ns())
         self.turn()
         for drain in self._drains:
             try:
                 drain.close()
             except OSError as error:
                 self._ctx.log.error("trace_close_failed", directory=str(self._directory), reason=str(error))
+        if self._own is not None:
+            self._own.close()
 
-    def _retain(self, now_ns: int) -> None:
+    def _write_own(self, now_ns: int) -> int:
+        """The tracer's own records go first: the names of what follows."""
+        if self._own is not None:
+            self._own.take(now_ns)
+            self._own.write(now_ns)
+        return 0
+
+    def _drain(self, now_ns: int) -> int:
+        return sum(drain.step(now_ns) for drain in self._drains)
+
+    def _say(self, failure: OSError | None) -> None:
+        """One line when writing fails, one when it works again, one when something had to be given up meanwhile."""
+        if failure is not None and not self._failing:
+            self._ctx.log.error("trace_write_failed", directory=str(self._directory), reason=str(failure))
+        if failure is None and self._failing:
+            self._ctx.log.info("trace_writing_again")
+        self._failing = failure is not None
+        losses = self._own.losses() if self._own is not None and failure is None else self._losses
+        if losses != self._losses:
+            self._ctx.log.warning("trace_events_lost", **losses)
+            self._losses = losses
+
+    def _retain(self, now_ns: int) -> int:
         if now_ns < self._retention_due_ns or not self._drains:
-            return
+            return 0
         self._retention_due_ns = now_ns + RETENTION_MS * _NS_PER_MS
         config = self._ctx.config
         active = {path: size for drain in self._drains for path, size in drain.active.items()}
         deleted = retention.apply(self._directory, active, time.time(), config.mpbroker_trace_retention_bytes,
                                   config.mpbroker_trace_retention_ms)
+        retention.delete_dictionaries(self._directory, keep={(config.node_id, self._ctx.boot_id & 0xFFFFFFFF)})
         if deleted:
             manifest.forget(self._directory, {path.name for path in deleted})
             self._ctx.log.info("trace_segments_deleted", count=len(deleted))
+        return 0
 
     def _take_new_limits(self) -> None:
         config = self._ctx.take_reload()
         if config is not None:
             for drain in self._drains:
                 drain.limits = Limits(config.mpbroker_trace_segment_bytes, config.mpbroker_trace_segment_ms)
-
-    def _watch_processes(self, now_ns: int) -> None:
-        """Record every process that was started, since when its slot has another pid (kind 7: aux pid, conn_id incarnation,
-        handler_id slot)."""
-        if now_ns < self._processes_due_ns or not self._drains:
-            return
-        self._processes_due_ns = now_ns + PROCESSES_MS * _NS_PER_MS
-        for row in self._rows:
-            seen = (row.pid, row.incarnation)
-            if row.pid and self._seen.get(row.slot) != seen:
-                self._seen[row.slot] = seen
-                self._drains[0].note_event(TraceRecord(t0_ns=now_ns, kind=record.PROCESS_EVENT, aux=row.pid,
-                                                       conn_id=row.incarnation, handler_id=row.slot))
+            if self._own is not None:
+                self._own.gauge_ms = config.mpbroker_trace_gauge_interval_ms
 
 
 def unlink_names(names: tuple[str, ...]) -> None:

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from mpbroker.trace import lane, manifest, record, segment, segment_writer, statistics
-from mpbroker.trace.lane_drain import recover_directory
+from mpbroker.trace import lane, lane_drain, manifest, record, segment, segment_writer, statistics
+from mpbroker.trace.lane_drain import EVENTS_AT_ONCE, recover_directory
 from mpbroker.trace.record import TraceRecord
 from tests.unit.trace.traces import drain_of, full_request, requests_in
 
@@ -82,12 +82,67 @@ def test_clock_samples_come_every_ten_seconds(tmp_path, both_ends):
 def test_events_wait_for_a_segment(tmp_path, both_ends):
     writer, reader = both_ends
     drain = drain_of(reader, tmp_path)
-    drain.note_event(TraceRecord(t0_ns=1, kind=record.PROCESS_EVENT, aux=77))
+    drain.add_event(TraceRecord(t0_ns=1, kind=record.PROCESS_EVENT, aux=77).pack(), urgent=False)
+    drain.write_events(0)
     drain.step(0)
     assert _kinds(tmp_path) == []
     _finish(writer, 0, 1)
     drain.step(0)
     assert _kinds(tmp_path) == [record.CLOCK, record.PROCESS_EVENT, record.REQUEST]
+
+
+def test_urgent_events_open_a_segment_and_take_the_others_along(tmp_path, both_ends):
+    drain = drain_of(both_ends[1], tmp_path)
+    drain.add_event(TraceRecord(t0_ns=1, kind=record.PROCESS_EVENT).pack(), urgent=False)
+    for _ in range(EVENTS_AT_ONCE):
+        drain.add_event(TraceRecord(t0_ns=1, kind=record.MARKER).pack())
+    drain.write_events(0)
+    assert _kinds(tmp_path) == [record.CLOCK, record.PROCESS_EVENT] + [record.MARKER] * EVENTS_AT_ONCE
+
+
+def test_segments_without_requests_do_not_replace_each_other(tmp_path, both_ends):
+    writer, reader = both_ends
+    drain = drain_of(reader, tmp_path, segment_ms=1000)
+    for second in range(3):
+        drain.add_event(TraceRecord(t0_ns=second, kind=record.MARKER, aux=second).pack())
+        drain.write_events(2 * second * SECOND_NS)
+        drain.step((2 * second + 1) * SECOND_NS)
+    _finish(writer, 0, 2)
+    drain.step(9 * SECOND_NS)
+    drain.close()
+    infos = manifest.segments(tmp_path)
+    assert [info.opened.first_seq for info in infos] == [0, 0, 0, 0] and all(info.closed for info in infos)
+    assert _kinds(tmp_path).count(record.MARKER) == 3 and requests_in(tmp_path) == [0, 1]
+    again = drain_of(reader, tmp_path)
+    _finish(writer, 2, 1)
+    again.step(0)
+    assert requests_in(tmp_path) == [0, 1, 2]
+
+
+def test_events_are_bounded_and_counted_while_the_disk_is_full(tmp_path, both_ends, monkeypatch):
+    drain = drain_of(both_ends[1], tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(lane_drain, "MAX_WAITING_EVENTS", 3)
+        patch.setattr(segment_writer.os, "pwrite", full_disk)
+        for number in range(5):
+            drain.add_event(TraceRecord(t0_ns=1, kind=record.MARKER, aux=number).pack())
+        with pytest.raises(OSError, match="No space"):
+            drain.write_events(0)
+    assert drain.events_lost == 2 and not list(tmp_path.glob("*.mpt"))
+    drain.write_events(0)
+    assert _kinds(tmp_path) == [record.CLOCK] + [record.MARKER] * 3
+
+
+def test_a_file_without_a_header_is_removed(tmp_path, both_ends):
+    for size in (0, 4095):
+        (tmp_path / segment.file_name(4, 77, 0, 0, size)).write_bytes(b"M" * size)
+    (tmp_path / segment.file_name(5, 77, 0, 0)).write_bytes(b"")
+    assert recover_directory(tmp_path, broker_id=4) == 0
+    assert [path.name for path in tmp_path.glob("*.mpt")] == [segment.file_name(5, 77, 0, 0)]
+
+
+def full_disk(file, data, position):
+    raise OSError(28, "No space left on device")
 
 
 @pytest.mark.parametrize("step", ["append", "release", "note", "close", "manifest"])
@@ -132,12 +187,9 @@ def test_a_full_disk_keeps_records_in_the_lane(tmp_path, both_ends, monkeypatch)
     _finish(writer, 0, 2)
     drain.step(0)
 
-    def full(file, data, position):
-        raise OSError(28, "No space left on device")
-
     _finish(writer, 2, 18)
     with monkeypatch.context() as patch:
-        patch.setattr(segment_writer.os, "pwrite", full)
+        patch.setattr(segment_writer.os, "pwrite", full_disk)
         for _ in range(3):
             with pytest.raises(OSError, match="No space"):
                 drain.step(0)

@@ -12,12 +12,14 @@ from mpbroker.trace.notice import (
     ConnectionOpened,
     NoticesLost,
     NoticeWriter,
+    ProcessorBegan,
     SoftwareNamed,
 )
 
 NOTICES = [ConnectionOpened(2**63, 0x08000001, 1, 2, "[::1]:9092"),
            ConnectionClosed(5, 2**32 - 1, 31, 0, 12, CloseReason.IDLE),
-           ClientNamed(1, 0xDEADBEEF, "über\n\"client\"\x00"), SoftwareNamed(1, "librdkafka", "2.3.0"), NoticesLost(3, 7)]
+           ClientNamed(1, 0xDEADBEEF, "über\n\"client\"\x00"), SoftwareNamed(1, "librdkafka", "2.3.0"), NoticesLost(3, 7),
+           ProcessorBegan(5, 31)]
 
 
 @pytest.mark.parametrize("one", NOTICES)

@@ -1,0 +1,155 @@
+"""Markers on their way into a trace: files in `marks` below the trace directory, put there by whoever marks, taken by the tracer.
+
+A file is `<monotonic ns>-<pid>.mark` with one JSON object {"t0_ns", "text"}, renamed into place when complete. Directory and
+files belong to one user alone; the tracer takes nothing else, and removes what it does not take.
+"""
+
+import fcntl
+import json
+import os
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mpbroker.errors import MpbrokerError
+
+DIRECTORY = "marks"
+SUFFIX = ".mark"
+MAX_TEXT_CHARS = 200
+MAX_FILE_BYTES = 4096
+MAX_AT_ONCE = 64
+MAX_LOOKED_AT = 1024
+_NS_PER_S = 1_000_000_000
+
+
+class MarkRefused(MpbrokerError):
+    """A text that cannot be a marker."""
+
+    exit_code = 2
+
+
+class Mark(NamedTuple):
+    """A marker that waits in the spool. `t0_ns`: CLOCK_MONOTONIC when it was made."""
+
+    path: Path
+    text: str
+    t0_ns: int
+
+
+def put(traces: Path, text: str, t0_ns: int | None = None) -> Path:
+    """Leave a marker for the tracer that writes into `traces`; returns the file, which is gone once it was recorded.
+
+    `t0_ns`: the moment to mark, now if None. MarkRefused for an empty text or one with more than MAX_TEXT_CHARS.
+    """
+    text = " ".join(text.split())
+    if not text or len(text) > MAX_TEXT_CHARS:
+        raise MarkRefused(f"a marker has 1 to {MAX_TEXT_CHARS} characters, this one has {len(text)}")
+    t0_ns = time.monotonic_ns() if t0_ns is None else t0_ns
+    directory = traces / DIRECTORY
+    directory.mkdir(mode=0o700, exist_ok=True)
+    path = directory / f"{t0_ns:020d}-{os.getpid()}{SUFFIX}"
+    temporary = path.with_suffix(".new")
+    file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(file, json.dumps({"t0_ns": t0_ns, "text": text}).encode())
+    finally:
+        os.close(file)
+    temporary.replace(path)
+    return path
+
+
+def is_watched(traces: Path) -> bool:
+    """Whether a tracer takes markers there."""
+    try:
+        file = os.open(traces / DIRECTORY, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
+class MarkSpool:
+    """The tracer's side. `complain(reason)` is called once for what it refuses, until it has taken a good one again."""
+
+    def __init__(self, traces: Path, complain: Callable[[str], Any]) -> None:
+        self._directory = traces / DIRECTORY
+        self._complain = complain
+        self._complained = False
+        self._directory.mkdir(mode=0o700, exist_ok=True)
+        self._lock = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(self._lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # held as long as this process lives: see is_watched
+
+    def take(self) -> list[Mark]:
+        """Markers that wait, oldest first, at most MAX_AT_ONCE. Each stays until `done`."""
+        names = []
+        with os.scandir(self._directory) as entries:
+            for entry, _ in zip(entries, range(MAX_LOOKED_AT), strict=False):
+                names.append(entry.name)
+        found = []
+        for name in sorted(names):
+            if len(found) >= MAX_AT_ONCE:
+                break
+            mark = self._read(self._directory / name)
+            if mark is not None:
+                found.append(mark)
+        return found
+
+    def done(self, mark: Mark) -> None:
+        """It was recorded."""
+        self._complained = False
+        mark.path.unlink(missing_ok=True)
+
+    def _read(self, path: Path) -> Mark | None:
+        """The marker in a file; None if it holds none (any more), or is not complete yet."""
+        try:
+            return _parse(path)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            if path.suffix == ".new" and _is_young(path):
+                return None
+            self._refuse(path, error)
+            return None
+
+    def _refuse(self, path: Path, error: Exception) -> None:
+        if not self._complained:
+            self._complained = True
+            self._complain(f"{path.name}: {error}")
+        try:
+            path.unlink(missing_ok=True)
+        except OSError:
+            pass  # a directory: it stays and is passed over
+
+
+def _parse(path: Path) -> Mark:
+    """ValueError and others say what is wrong with the file."""
+    if path.suffix != SUFFIX:
+        raise ValueError("no marker has such a name")
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077 or status.st_uid not in (0, os.geteuid()):
+            raise ValueError("others than its owner may have written it")
+        row = json.loads(os.read(file, MAX_FILE_BYTES))
+    finally:
+        os.close(file)
+    text, t0_ns = row["text"], row["t0_ns"]
+    if not isinstance(text, str) or not 0 < len(text) <= MAX_TEXT_CHARS:
+        raise ValueError("its text is empty or too long")
+    if type(t0_ns) is not int or not 0 < t0_ns <= time.monotonic_ns() + _NS_PER_S:
+        raise ValueError("its time is not one of this machine")
+    return Mark(path, text, t0_ns)
+
+
+def _is_young(path: Path) -> bool:
+    try:
+        return time.time() - path.lstat().st_mtime < 60
+    except OSError:
+        return True
