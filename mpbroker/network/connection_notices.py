@@ -40,8 +40,11 @@ class ConnectionNotices:
         self._processor = processor
         self._listener = listener
         self._row = row
+
+    def began(self) -> None:
+        """Before any connection: those of a predecessor that was killed are gone."""
         if self.wanted:
-            self._tell(ProcessorBegan(time.monotonic_ns(), processor))
+            self._tell(ProcessorBegan(time.monotonic_ns(), self._processor))
 
     def opened(self, channel: KafkaChannel, port: int, now_ns: int) -> None:
         """A connection was taken over from the acceptor."""

@@ -83,6 +83,7 @@ class Processor:
                                      self._take_events)
         self._connections = ConnectionTable()
         self._notices = ConnectionNotices(ctx.trace_notices_fd, ctx.index, ctx.listener, ctx.process_row)
+        self._notices.began()
         self._by_fd = self._connections.by_fd
         self._handover = HandoverReceiver(next(iter(ctx.handovers.values())), ctx.incarnation)
         self._new_connections = True

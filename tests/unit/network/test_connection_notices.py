@@ -14,7 +14,7 @@ from mpbroker.protocol.headers import encode_request_frame
 from mpbroker.protocol.messages.api_versions import ApiVersionsRequest
 from mpbroker.shm.counters import Counter
 from mpbroker.trace import notice
-from mpbroker.trace.notice import ClientNamed, CloseReason, ConnectionClosed, ConnectionOpened, SoftwareNamed
+from mpbroker.trace.notice import ClientNamed, CloseReason, ConnectionClosed, ConnectionOpened, ProcessorBegan, SoftwareNamed
 
 
 def introduction(client_id="app-1", version=3):
@@ -61,11 +61,14 @@ def test_what_the_tracer_reads(channel, monkeypatch):
     notices = ConnectionNotices(writing, 2, 1, Row())
     monkeypatch.setattr(type(channel), "take_introduction", lambda self: introduction())
     channel.requests = 12
+    notices.began()
     notices.opened(channel, 4711, 100)
     notices.introduced(channel, 0xABCD)
     notices.closed(channel, CloseReason.IDLE, 200)
     number = 2 << 27 | 9
-    assert [notice.decode(line) for line in os.read(reading, 4096).splitlines()] == [
+    began, *told = [notice.decode(line) for line in os.read(reading, 4096).splitlines()]
+    assert isinstance(began, ProcessorBegan) and began.processor == 2
+    assert told == [
         ConnectionOpened(100, number, 2, 1, "10.0.0.7:4711"), ClientNamed(number, 0xABCD, "app-1"),
         SoftwareNamed(number, "librdkafka", "2.3.0"), ConnectionClosed(200, number, 2, 1, 12, CloseReason.IDLE)]
     os.close(reading)
@@ -80,6 +83,7 @@ def test_lost_notices_are_counted_and_nobody_listening_costs_nothing(channel):
     assert row.counted == [Counter.TRACE_NOTICES_DROPPED]
     os.close(writing)
     silent = ConnectionNotices(-1, 0, 0, row)
+    silent.began()
     silent.opened(channel, 1, 2)
     silent.introduced(channel, 3)
     silent.closed(channel, CloseReason.CLIENT, 3)
