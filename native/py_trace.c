@@ -157,11 +157,31 @@ static int lane_set_shift(TraceLane *self, PyObject *value, void *Py_UNUSED(clos
     return 0;
 }
 
+static PyObject *lane_get_slow(TraceLane *self, void *Py_UNUSED(closure))
+{
+    uint32_t ticks = self->lane.slow_ticks;
+    return PyLong_FromLongLong(ticks == MPB_TRACE_NOT_REACHED ? -1 : (long long)ticks << MPB_TRACE_TICK_SHIFT);
+}
+
+static int lane_set_slow(TraceLane *self, PyObject *value, void *Py_UNUSED(closure))
+{
+    long long slow_ns = value == NULL ? 0 : PyLong_AsLongLong(value);
+    if (PyErr_Occurred())
+        return -1;
+    uint64_t ticks = (uint64_t)slow_ns >> MPB_TRACE_TICK_SHIFT;
+    if (slow_ns < 0)
+        self->lane.slow_ticks = MPB_TRACE_NOT_REACHED;
+    else
+        self->lane.slow_ticks = ticks < MPB_TRACE_SATURATED ? (uint32_t)ticks : MPB_TRACE_SATURATED;
+    return 0;
+}
+
 static PyGetSetDef lane_getset[] = {
     {"processor", (getter)lane_header_u64, NULL, "index of the processor that writes it", NULL},
     {"boot_id", (getter)lane_header_u64, NULL, "of the supervisor that created it", (void *)1},
     {"capacity", (getter)lane_header_u64, NULL, "records", (void *)2},
-    {"sample_shift", (getter)lane_get_shift, (setter)lane_set_shift, "keep one request in 2^n; errors always", NULL},
+    {"sample_shift", (getter)lane_get_shift, (setter)lane_set_shift, "keep one ordinary request in 2^n", NULL},
+    {"slow_ns", (getter)lane_get_slow, (setter)lane_set_slow, "from here on a request is kept in any case; -1: none", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

@@ -30,6 +30,7 @@ int mpb_lane_attach(struct mpb_lane *lane, void *base, size_t bytes)
     lane->records = (struct mpb_trace *)((uint8_t *)base + sizeof *h);
     lane->capacity = capacity;
     lane->sample_shift = 0;
+    lane->slow_ticks = MPB_TRACE_NOT_REACHED;
     return 0;
 }
 
@@ -74,18 +75,48 @@ static void complete_record(struct mpb_trace *t, const struct mpb_lane *lane, st
     t->flags |= flags | (attempts ? MPB_TF_REDISPATCHED : 0);
 }
 
-/* Keep or sample out; a kept record says how many requests it stands for. */
-static bool keep(struct mpb_lane *lane, struct mpb_trace *t)
+static uint64_t ticks_or_0(uint32_t ticks)
+{
+    return ticks == MPB_TRACE_NOT_REACHED ? 0 : ticks;
+}
+
+static bool is_slow(const struct mpb_lane *lane, const struct mpb_trace *t)
+{
+    uint64_t taken = ticks_or_0(t->rx_wait) + ticks_or_0(t->stage[MPB_STAGE_SEND_DONE]);
+    if (t->purg_kind == MPB_PURG_FETCH && t->stage[MPB_STAGE_PURG_LEAVE] != MPB_TRACE_NOT_REACHED)
+        taken -= t->stage[MPB_STAGE_PURG_LEAVE] - ticks_or_0(t->stage[MPB_STAGE_PURG_ENTER]);
+    return lane->slow_ticks != MPB_TRACE_NOT_REACHED && taken >= lane->slow_ticks;
+}
+
+static bool is_wanted_always(const struct mpb_lane *lane, const struct mpb_trace *t)
+{
+    bool timed_out = (t->flags & MPB_TF_PURG_TIMEOUT) && t->purg_kind != MPB_PURG_FETCH;
+    return t->error != 0 || (t->plane_prio & 3) != 0 || (t->flags & (MPB_TF_ABORTED | MPB_TF_REDISPATCHED)) || timed_out ||
+           is_slow(lane, t);
+}
+
+/* Every bit of the result depends on every bit of the request's name: clients count in steps of their own. */
+static uint32_t sample_hash(const struct mpb_trace *t)
+{
+    uint32_t h = (uint32_t)t->corr_id ^ t->conn_id * 2654435761u;
+    h = (h ^ h >> 16) * 0x85ebca6bu;
+    h = (h ^ h >> 13) * 0xc2b2ae35u;
+    return h ^ h >> 16;
+}
+
+/* Keep or sample out; a kept record says how many requests it stands for. A successor may decide this anew, with another
+ * shift, for a commit that its predecessor began: nothing of the earlier decision may stay. */
+static bool keep(const struct mpb_lane *lane, struct mpb_trace *t)
 {
     uint32_t shift = lane->sample_shift;
+    t->flags &= (uint16_t)~(MPB_TF_KEPT | 0xFu << MPB_TF_SAMPLE_SHIFT);
     if (shift == 0)
         return true;
-    if (t->error != 0 || (t->plane_prio & 3) != 0 || (t->flags & (MPB_TF_ABORTED | MPB_TF_REDISPATCHED))) {
+    if (is_wanted_always(lane, t)) {
         t->flags |= MPB_TF_KEPT;
         return true;
     }
-    uint32_t hash = (t->conn_id * 2654435761u) ^ ((uint32_t)t->corr_id * 2246822519u);
-    if ((hash >> 8) & ((1u << shift) - 1))
+    if (sample_hash(t) & ((1u << shift) - 1))
         return false;
     t->flags |= (uint16_t)(shift << MPB_TF_SAMPLE_SHIFT);
     return true;

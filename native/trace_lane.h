@@ -19,7 +19,12 @@ struct mpb_lane { /* one process's view */
     struct mpb_lane_header *header;
     struct mpb_trace *records;
     uint64_t capacity;
-    uint32_t sample_shift; /* keep one request in 2^n; errors and control requests always; written by the owner */
+    /* Of ordinary requests one in 2^sample_shift is kept and stands for so many; kept in any case, with MPB_TF_KEPT and
+     * for itself alone: what came over the control plane, failed, was aborted or dispatched again, timed out in a
+     * purgatory (but not a Fetch: its long poll that finds nothing is the most ordinary request of an idle
+     * topic), or took slow_ticks or longer. Written by the owner, which may change them at any time. */
+    uint32_t sample_shift;
+    uint32_t slow_ticks; /* of rx_wait and t0 to send_done, without a Fetch's purgatory; MPB_TRACE_NOT_REACHED: none is */
 };
 
 /* Bytes a lane of `capacity` records takes. */

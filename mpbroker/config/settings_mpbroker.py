@@ -27,6 +27,12 @@ TRACES = (
     Setting("mpbroker.trace.gauge.interval.ms", INT, 1000,
             "How often ring depths and the processor time of every process are written into the trace.", least=100, most=60_000,
             change=CLUSTER_WIDE),
+    Setting("mpbroker.trace.sample.shift", INT, 0,
+            "Of ordinary requests one in 2^n is traced, standing for so many; 0: all. Failed, slow and control requests always are.",
+            least=0, most=15, change=CLUSTER_WIDE),
+    Setting("mpbroker.trace.slow.ms", LONG, 100,
+            "Time from arrival to answer from which a request is traced in spite of sampling, a Fetch's wait for records not "
+            "counted; -1: none is.", least=-1, most=3_600_000, change=CLUSTER_WIDE),
 )
 
 QUEUES = (

@@ -72,7 +72,9 @@ class Processor:
         self._rows = [ProcessRow(ctx.core, SLOT_PROCESSORS + p) for p in range(len(ctx.eventfds))]
         self._is_protected = len(ctx.listeners) > 1 and ctx.config.end_points.inter_broker == self._listener.name
         self._eventfd = ctx.eventfds[ctx.index]
-        self._port = ProcessorPort(ctx.core, ctx.index, self._eventfd, self._lane())
+        self._lane = lane.attach(ctx.lanes[ctx.index]).native if ctx.lanes else None
+        self._sample(ctx.config)
+        self._port = ProcessorPort(ctx.core, ctx.index, self._eventfd, self._lane)
         self._port.batching = True  # handlers are woken once a turn, not once a request
         self._max_request_bytes = ctx.config.socket_request_max_bytes
         plane = PLANE_CONTROL if self._listener.control else PLANE_DATA
@@ -91,9 +93,11 @@ class Processor:
         for fd in (ctx.wakeup_fd, self._eventfd, self._handover.channel.fileno()):
             self._epoll.register(fd, select.EPOLLIN)
 
-    def _lane(self) -> object | None:
-        """Where trace records go."""
-        return lane.attach(self._ctx.lanes[self._ctx.index]).native if self._ctx.lanes else None
+    def _sample(self, config: BrokerConfig) -> None:
+        """Which requests are traced, from now on."""
+        if self._lane is not None:
+            self._lane.sample_shift = config.mpbroker_trace_sample_shift
+            self._lane.slow_ns = config.mpbroker_trace_slow_ms * 1_000_000 if config.mpbroker_trace_slow_ms >= 0 else -1
 
     def recover(self) -> None:
         """Repair the entries of a predecessor; empty its bell."""
@@ -258,6 +262,7 @@ class Processor:
     def _housekeeping(self, now_ns: int) -> None:
         self._housekeeping_ns = now_ns + HOUSEKEEPING_NS
         config = self._ctx.take_reload() or self._ctx.config
+        self._sample(config)
         self._port.idle()  # arena memory that large requests needed a while ago
         if self._handover.stale:
             self._count(Counter.HANDOVERS_STALE, self._handover.stale)

@@ -78,6 +78,9 @@ class DelayedCommand(DelayedOperation):
                     self.on_failure(error)
         return deliver
 
+    def on_expiration(self) -> None:
+        self.request.flag_timed_out()
+
     def on_complete(self) -> None:
         self.context.resume(self.request)
         self.context.answer(self.request, self.build(self.answers))

@@ -35,6 +35,7 @@ class DelayedFetch(DelayedOperation):
         return False
 
     def on_expiration(self) -> None:
+        self.request.flag_timed_out()
         self.plan = plan_fetch(self.context, self.message, self.request.api_version)
 
     def on_complete(self) -> None:

@@ -75,6 +75,7 @@ class DelayedProduce(DelayedOperation):
         return flushed
 
     def on_expiration(self) -> None:
+        self.request.flag_timed_out()
         for entry in self.pending:
             entry.result.error_code = ErrorCode.REQUEST_TIMED_OUT
             entry.result.base_offset = -1

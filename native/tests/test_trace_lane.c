@@ -117,9 +117,105 @@ static void test_sampling_is_accounted(void)
     struct mpb_lane_counters c = mpb_lane_read_counters(&lane);
     check_balance(&lane, 3000);
     CHECK(c.sampled_out > 1200 && c.sampled_out < 1800); /* a third are errors and kept; of 2,000 a quarter is kept */
-    const struct mpb_trace *third = &mpb_lane_peek(&lane, 4096).first[0];
-    for (uint64_t i = 0; i < c.written; i++)
-        CHECK_EQ(third[i].flags >> MPB_TF_SAMPLE_SHIFT, third[i].error ? 0 : 2);
+    const struct mpb_trace *kept = mpb_lane_peek(&lane, 4096).first;
+    uint64_t weights = 0;
+    for (uint64_t i = 0; i < c.written; i++) {
+        CHECK_EQ(kept[i].flags >> MPB_TF_SAMPLE_SHIFT, kept[i].error ? 0 : 2);
+        CHECK_EQ(!!(kept[i].flags & MPB_TF_KEPT), kept[i].error != 0);
+        weights += 1u << (kept[i].flags >> MPB_TF_SAMPLE_SHIFT);
+    }
+    CHECK(weights > 2700 && weights < 3300); /* an estimate of 3,000 */
+    munmap(w, sizeof *w);
+}
+
+/* Clients count their requests in steps of their own; none may be kept all the time, or never. */
+static void test_sampling_follows_no_pattern(void)
+{
+    static const uint32_t steps[] = {1, 2, 256, 512, 65536, 0x01000000};
+    struct world *w = new_world(4096);
+    struct mpb_lane lane;
+    CHECK_EQ(mpb_lane_attach(&lane, w->lane, sizeof w->lane), 0);
+    lane.sample_shift = 4;
+    for (size_t s = 0; s < 2 * sizeof steps / sizeof *steps; s++) {
+        uint64_t before = mpb_lane_read_counters(&lane).written;
+        for (uint32_t i = 0; i < 3200; i++) {
+            struct mpb_entry *e = &w->entries[0];
+            begin(e, i + 1, (int32_t)(i * steps[s / 2]));
+            e->error = 0;
+            e->connection_generation = s % 2 ? 2 + i / 100 : 2; /* one connection, or a new one after 100 requests */
+            mpb_trace_commit(&lane, e, 0);
+            mpb_lane_release(&lane, 1);
+        }
+        uint64_t kept = mpb_lane_read_counters(&lane).written - before;
+        CHECK(steps[s / 2] == 0x01000000 || (kept > 120 && kept < 280)); /* this one has 256 names for 3,200 requests */
+    }
+    munmap(w, sizeof *w);
+}
+
+static struct mpb_entry *ordinary(struct world *w)
+{
+    struct mpb_entry *e = &w->entries[0];
+    begin(e, w->entries[1].fill_number++ + 1, 4);
+    e->plane = 0;
+    mpb_store_relaxed(&e->attempts, 0);
+    return e;
+}
+
+static bool is_kept(struct mpb_lane *lane, struct mpb_entry *e, uint16_t flags)
+{
+    struct mpb_lane_counters before = mpb_lane_read_counters(lane), after;
+    mpb_trace_commit(lane, e, flags);
+    after = mpb_lane_read_counters(lane);
+    CHECK_EQ(after.written + after.sampled_out, before.written + before.sampled_out + 1);
+    if (after.written == before.written)
+        return false;
+    const struct mpb_trace *t = mpb_lane_peek(lane, 1).first;
+    CHECK_EQ(t->flags & ~flags & (MPB_TF_KEPT | 0xF000), MPB_TF_KEPT); /* and stands for itself alone */
+    mpb_lane_release(lane, 1);
+    return true;
+}
+
+static void test_what_is_kept_in_any_case(void)
+{
+    struct world *w = new_world(CAPACITY);
+    struct mpb_lane lane;
+    struct mpb_entry *e;
+    CHECK_EQ(mpb_lane_attach(&lane, w->lane, sizeof w->lane), 0);
+    lane.sample_shift = 15;
+    lane.slow_ticks = 1000;
+    CHECK(!is_kept(&lane, ordinary(w), 0));
+    CHECK(is_kept(&lane, ordinary(w), MPB_TF_ABORTED));
+    (e = ordinary(w))->error = 7;
+    CHECK(is_kept(&lane, e, 0));
+    (e = ordinary(w))->plane = 1;
+    CHECK(is_kept(&lane, e, 0));
+    mpb_store_relaxed(&(e = ordinary(w))->attempts, 1);
+    CHECK(is_kept(&lane, e, 0));
+    for (uint8_t kind = MPB_PURG_PRODUCE; kind <= MPB_PURG_CONTROLLER; kind++) {
+        e = ordinary(w);
+        mpb_trace_of(e->trace)->purg_kind = kind;
+        mpb_trace_of(e->trace)->flags |= MPB_TF_PURG_TIMEOUT;
+        CHECK_EQ(is_kept(&lane, e, 0), kind != MPB_PURG_FETCH);
+    }
+    for (uint32_t taken = 998; taken < 1002; taken++) {
+        uint32_t wait = taken - 500;
+        mpb_trace_of((e = ordinary(w))->trace)->stage[MPB_STAGE_SEND_DONE] = taken;
+        CHECK_EQ(is_kept(&lane, e, 0), taken >= 1000);
+        e = ordinary(w); /* half of it in the socket */
+        mpb_trace_of(e->trace)->rx_wait = wait;
+        mpb_trace_of(e->trace)->stage[MPB_STAGE_SEND_DONE] = 500;
+        CHECK_EQ(is_kept(&lane, e, 0), taken >= 1000);
+        e = ordinary(w); /* a long poll */
+        struct mpb_trace *t = mpb_trace_of(e->trace);
+        t->purg_kind = MPB_PURG_FETCH;
+        t->stage[MPB_STAGE_PURG_ENTER] = 10;
+        t->stage[MPB_STAGE_PURG_LEAVE] = 90010;
+        t->stage[MPB_STAGE_SEND_DONE] = 90000 + taken;
+        CHECK_EQ(is_kept(&lane, e, 0), taken >= 1000);
+    }
+    lane.slow_ticks = MPB_TRACE_NOT_REACHED;
+    mpb_trace_of((e = ordinary(w))->trace)->stage[MPB_STAGE_SEND_DONE] = MPB_TRACE_SATURATED;
+    CHECK(!is_kept(&lane, e, 0));
     munmap(w, sizeof *w);
 }
 
@@ -197,13 +293,15 @@ static struct mpb_core core_of(struct world *w)
 }
 
 static unsigned long kill_points;
+static uint32_t shift_before, shift_after; /* of whoever commits first, and of its successors */
 
-static void commit_all(struct world *w) /* what a processor does, and what its successor does with what it finds */
+static void commit_all(struct world *w, uint32_t shift) /* what a processor does, and its successor with what it finds */
 {
     struct mpb_core core = core_of(w);
     struct mpb_lane lane;
     if (mpb_lane_attach(&lane, w->lane, sizeof w->lane) != 0)
         _exit(3);
+    lane.sample_shift = shift;
     mpb_lane_adopt(&core, &lane);
     for (int i = ENTRIES - 1; i >= 0; i--) /* another order than the requests had: recovery promises none */
         mpb_trace_commit(&lane, &w->entries[i], 0);
@@ -219,7 +317,7 @@ static void at_every_step(struct world *w, uint64_t capacity, long stride, void 
     if (child == 0) {
         ptrace(PTRACE_TRACEME, 0, NULL, NULL);
         raise(SIGSTOP);
-        commit_all(w);
+        commit_all(w, shift_before);
         raise(SIGSTOP);
         _exit(0);
     }
@@ -251,15 +349,20 @@ static void check_each_once(struct world *w)
     struct mpb_lane_span span = mpb_lane_peek(&lane, 100);
     struct mpb_lane_counters c = mpb_lane_read_counters(&lane);
     CHECK_EQ(span.count, c.written);
-    for (uint64_t i = 0; i < span.count; i++)
-        CHECK_EQ(seen[span.first[i].corr_id]++, 0);
-    CHECK_EQ(c.written + c.dropped, ENTRIES);
+    for (uint64_t i = 0; i < span.count; i++) {
+        const struct mpb_trace *t = &span.first[i];
+        uint32_t shift = t->flags >> MPB_TF_SAMPLE_SHIFT;
+        CHECK_EQ(seen[t->corr_id]++, 0);
+        CHECK(shift == (t->error ? 0 : shift_before) || shift == (t->error ? 0 : shift_after));
+    }
+    CHECK_EQ(c.written + c.dropped + c.sampled_out, ENTRIES);
+    CHECK(c.sampled_out == 0 || shift_before + shift_after > 0);
 }
 
 static void recover(struct world *w, uint64_t capacity)
 {
     (void)capacity;
-    commit_all(w);
+    commit_all(w, shift_after);
     check_each_once(w);
 }
 
@@ -283,11 +386,17 @@ int main(void)
     test_stamps();
     test_full_lane_drops_and_counts();
     test_sampling_is_accounted();
+    test_sampling_follows_no_pattern();
+    test_what_is_kept_in_any_case();
     test_broken_headers_are_refused();
     test_reader_beside_writer();
     if (WITH_STEPS) {
         test_kill_at_every_instruction(CAPACITY, 1, recover);
         test_kill_at_every_instruction(2, 1, recover); /* half of the requests are dropped */
+        test_kill_at_every_instruction(CAPACITY, 31, kill_recovery_too);
+        shift_before = 1; /* sampling, and another one after the restart */
+        shift_after = 2;
+        test_kill_at_every_instruction(CAPACITY, 1, recover);
         test_kill_at_every_instruction(CAPACITY, 31, kill_recovery_too);
         CHECK(kill_points > 1000);
     }

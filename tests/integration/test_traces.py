@@ -1,6 +1,8 @@
 """Traces of a running broker: every request has a record, whatever is killed; `mpbroker trace` reads them."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 
@@ -55,6 +57,7 @@ def test_every_request_has_one_record(broker):
     assert apis["Produce"]["count"] == last and apis["Fetch"]["count"] == 3 and apis["Metadata"]["count"] >= 1
     assert {"queue", "local", "response_queue", "send", "total"} <= apis["Produce"]["stages"].keys()
     assert apis["Fetch"]["stages"]["purgatory"]["count"] >= 1
+    assert [one.flags & record.PURGATORY_TIMEOUT for one in requests if one.api_key == 1 and one.purg_kind][-1]
     for one in requests:
         reached = [one.stage[record.STAGES.index(name)] for name in (
             "frame_done", "parsed", "enqueued", "dequeued", "resp_enq", "resp_deq", "send_done")]
@@ -80,6 +83,36 @@ def test_killed_processes_leave_no_request_unaccounted(broker, role):
     assert stats["finished"] == stats["records"] + stats["dropped"]
     assert sum(one.api_key == 0 for one in requests_of(broker)) == first + second
     assert all(info.closed is not None for info in manifest.segments(broker.data_dir / "traces"))
+
+
+def test_sampling_loses_no_count_and_no_failure(tmp_path):
+    overrides = {"num.partitions": 1, "mpbroker.trace.sample.shift": 3, "mpbroker.trace.slow.ms": -1}
+    with Broker(tmp_path, overrides=overrides) as broker:
+        create_by_metadata("127.0.0.1", broker.port(), TOPIC)
+        last = _produce(broker, 800)
+        fetcher = RawFetcher("127.0.0.1", broker.port(), TOPIC)
+        assert fetcher.fetch(0, 10_000_000).error != 0
+        fetcher.close()
+        finished = broker.status()["counters"]["requests_finished"]
+        broker.stop()
+    requests, stats = requests_of(broker), _stats(broker)
+    assert stats["finished"] == stats["records"] + stats["dropped"] + stats["sampled_out"] >= finished
+    assert stats["records"] == len(requests) < 400 and stats["sampled_out"] > 400
+    kept = [one for one in requests if one.flags & record.KEPT]
+    assert {one.weight for one in kept} == {1} and {one.weight for one in requests if one not in kept} == {8}
+    assert [one.error != 0 for one in kept] == [True] * len(kept) and any(one.api_key == 1 for one in kept)
+    assert last / 2 < sum(one.weight for one in requests if one.api_key == 0) < last * 2
+
+
+def test_sampling_follows_the_configuration_of_a_running_broker(tmp_path):
+    properties = tmp_path / "server.properties"
+    properties.write_text("num.partitions=1\n")
+    with Broker(tmp_path, properties=properties) as broker:
+        create_by_metadata("127.0.0.1", broker.port(), TOPIC)
+        _produce(broker, 10)
+        properties.write_text("num.partitions=1\nmpbroker.trace.sample.shift=15\nmpbroker.trace.slow.ms=-1\n")
+        os.kill(broker.pid, signal.SIGHUP)
+        wait_until(lambda: _produce(broker, 5) and _stats(broker)["sampled_out"] > 0, "sampling")
 
 
 def test_tracing_can_be_turned_off(tmp_path):

@@ -65,3 +65,17 @@ def test_a_successor_tracer_seeks_forward_only(name):
     assert not both.native.seek(1) and not both.native.seek(6)
     assert both.native.seek(4)
     assert record.unpack(both.drain(9)).corr_id == 4
+
+
+def test_sampling_is_set_within_bounds(name):
+    native = lane.create(name, 0, 1, capacity_records=4).native
+    assert (native.sample_shift, native.slow_ns) == (0, -1)
+    native.sample_shift, native.slow_ns = 15, 1_000_000
+    assert (native.sample_shift, native.slow_ns) == (15, 1_000_000)
+    native.slow_ns = 10**15  # longer than a record can say: what is saturated
+    assert native.slow_ns == record.SATURATED << record.TICK_SHIFT
+    native.slow_ns = -1
+    assert native.slow_ns == -1
+    for wrong in (-1, 16):
+        with pytest.raises(ValueError):
+            native.sample_shift = wrong
