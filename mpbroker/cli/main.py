@@ -31,6 +31,7 @@ COMMANDS = {
     "consume": "print the records of a topic",
     "format": "prepare a data directory without starting a broker",
     "trace": "show where requests spent their time",
+    "lab": "run an experiment: scenarios, open-loop load, studies, a report",
     "bench": "measure a broker: throughput, CPU per request, latency",
 }
 

@@ -59,8 +59,10 @@ def find_study(name: str) -> Study:
 
 
 def run_studies(names: Sequence[str], engine: Engine, out: Path, parameters: StudyParameters = StudyParameters(), *,
-                paths: Iterable[Path | str] = (), title: str | None = None, more: Mapping[str, Any] | None = None) -> Outcome:
-    """Run studies in their order, write everything under `out`. `more` goes into meta.json as it is (`scenario`, …).
+                paths: Iterable[Path | str] = (), title: str | None = None, more: Mapping[str, Any] | None = None,
+                own: Sequence[StudyResult] = ()) -> Outcome:
+    """Run studies in their order, write everything under `out`. `more` goes into meta.json as it is (`scenario`, …);
+    `own`: results that the caller found itself, put before those of the studies.
 
     SampledTrace, StudyError: before anything is computed. OSError: `out` cannot be written.
     """
@@ -69,15 +71,16 @@ def run_studies(names: Sequence[str], engine: Engine, out: Path, parameters: Stu
         if study.needs == "order":
             engine.input.require_unsampled(study.name)
     (out / TABLES).mkdir(parents=True, exist_ok=True)
-    results, seconds = [], {}
+    results, seconds = list(own), {result.study: 0.0 for result in own}
     for study in studies:
         begun = time.monotonic()
         result = study.run(engine, parameters)
         result.study, result.summary = study.name, study.summary
         seconds[study.name] = round(time.monotonic() - begun, 3)
-        for name, table in result.tables.items():
-            write_table(out, f"{study.name}.{name}", table)
         results.append(result)
+    for result in results:
+        for name, table in result.tables.items():
+            write_table(out, f"{result.study}.{name}", table)
     meta = _meta(engine, parameters, results, seconds, [str(path) for path in paths]) | dict(more or {})
     if title:
         meta["title"] = title

@@ -15,7 +15,7 @@ LAYERS = {
 #: Analysis of traces, beside the layers (docs/adr/0014): they read files, and talk to a broker as any client does.
 ANALYSIS = {"engine", "spark", "studies", "report", "lab", "bench"}
 ANALYSIS_READS = {"mpbroker", "mpbroker.errors", "mpbroker.trace", *(f"mpbroker.trace.{name}" for name in (
-    "record", "segment", "manifest", "dictionary", "clock_sample", "gauge", "process_event", "statistics"))}
+    "record", "segment", "manifest", "dictionary", "clock_sample", "gauge", "process_event", "statistics", "mark_spool"))}
 #: The laboratory is also a client.
 ANALYSIS_CLIENTS = {"lab", "bench"}
 CLIENT_PACKAGES = {"client", "protocol"}

@@ -1,0 +1,56 @@
+"""`mpbroker lab`: experiments with brokers of its own: scenarios, open-loop load, studies, a report."""
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+
+from mpbroker.cli.extras import extras
+
+DESCRIPTION = """\
+Run an experiment: start brokers, drive a load with intended send times, mark its phases, join what
+the clients saw with what the traces say, study it, write a report. Ends by itself within five
+minutes and leaves nothing behind but its output. docs/lab.md says how to write a scenario."""
+EXAMPLES = (
+    ("mpbroker lab ls", "the scenarios that come with mpbroker, and what each asks"),
+    ("mpbroker lab run noisy-neighbour --out R", "one of them; R/report.html is the result"),
+    ("mpbroker lab run steady --seconds 4", "shorter: four seconds of load for each variant"),
+    ("mpbroker lab run mine.toml --engine spark", "a scenario of your own, studied by Spark"),
+)
+ENGINES = ("auto", "local", "spark")
+
+
+def define(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `lab`."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ls|run")
+    actions.add_parser("ls", help="list the scenarios that come with mpbroker")
+    run_parser = actions.add_parser("run", help="run a scenario")
+    run_parser.add_argument("scenario", metavar="SCENARIO", help="a name that `lab ls` shows, or a file *.toml")
+    run_parser.add_argument("--out", metavar="R", help="where everything is written (default: ./lab-SCENARIO)")
+    run_parser.add_argument("--seconds", type=float, metavar="S", help="of load for each variant (default: the scenario's)")
+    run_parser.add_argument("--engine", choices=ENGINES, default="local", help="what computes the studies (default: %(default)s)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """List, or run and say where the report is."""
+    from mpbroker.lab import scenario
+
+    if arguments.action == "ls":
+        for name in scenario.names():
+            found = scenario.load(name)
+            print(f"{name}\n    {found.question}\n    {_size(found)}")
+        return 0
+    wanted = scenario.load(arguments.scenario)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as after Ctrl-C: nothing is left behind
+    with extras():
+        from mpbroker.lab.scenario_run import run_scenario
+
+        say = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731
+        report = run_scenario(wanted, Path(arguments.out or f"lab-{wanted.name}"), arguments.seconds, arguments.engine, say)
+    print(f"report: {report}")
+    return 0
+
+
+def _size(found) -> str:
+    variants = f"{len(found.variants)} variants, " if len(found.variants) > 1 else ""
+    return f"{variants}{found.seconds:g} s of load{' each' if variants else ''}: {', '.join(g.name for g in found.groups)}"

@@ -1,0 +1,85 @@
+"""What the clients of a scenario saw: one row per variant, phase and group; and where the wait of a request was.
+
+Pure: tables in, tables out. Latency counts from the intended send time; percentiles are exact (every request is here).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+QUANTILES = (("p50_us", 0.5), ("p90_us", 0.9), ("p99_us", 0.99), ("p999_us", 0.999), ("max_us", 1.0))
+PARTS = ("before_send_us", "rx_wait_us", "queue_us", "rest_of_broker_us", "outside_us")
+SLOWEST = 0.01
+
+
+def percentile(values: np.ndarray, share: float) -> float:
+    """The smallest value that is not exceeded by that share; NaN of nothing."""
+    if not len(values):
+        return float("nan")
+    rank = max(0, int(np.ceil(share * len(values))) - 1)
+    return float(np.partition(values, rank)[rank])
+
+
+def splits(clients: pa.Table) -> Iterator[tuple[tuple[str, str, str], pa.Table]]:
+    """(variant, phase, group) and its rows, in the order in which they first appear."""
+    keys = clients.select(["variant", "phase", "group"]).group_by(["variant", "phase", "group"], use_threads=False).aggregate([])
+    for key in keys.to_pylist():
+        mask = pc.and_(pc.and_(pc.equal(clients["variant"], key["variant"]), pc.equal(clients["phase"], key["phase"])),
+                       pc.equal(clients["group"], key["group"]))
+        yield (key["variant"], key["phase"], key["group"]), clients.filter(mask)
+
+
+def client_latency(clients: pa.Table) -> pa.Table:
+    """Counts and percentiles; `sent_p99_us` is what a generator that forgets its intentions would have reported, and
+    `late_p99_us` how late requests were sent (in-flight limit, full socket, or the generator itself)."""
+    return pa.Table.from_pylist([_latency_row(key, rows) for key, rows in splits(clients)])
+
+
+def _latency_row(key: tuple[str, str, str], rows: pa.Table) -> dict[str, Any]:
+    latency = rows["latency_ns"].to_numpy() / 1000
+    sent = rows.filter(pc.is_valid(rows["sent_ns"]))
+    late = (sent["sent_ns"].to_numpy() - sent["intended_ns"].to_numpy()) / 1000
+    done = sent.filter(sent["answered"])
+    service = (done["done_ns"].to_numpy() - done["sent_ns"].to_numpy()) / 1000
+    return {"variant": key[0], "phase": key[1], "group": key[2], "loop": rows["loop"][0].as_py(), "requests": len(rows),
+            "errors": pc.sum(pc.not_equal(rows["error"], 0)).as_py() or 0, "unsent": len(rows) - len(sent),
+            "unanswered": len(sent) - len(done), **{name: percentile(latency, share) for name, share in QUANTILES},
+            "sent_p99_us": percentile(service, 0.99), "late_p99_us": percentile(late, 0.99)}
+
+
+def where_it_waits(clients: pa.Table) -> pa.Table:
+    """Mean microseconds of each part of a request's latency, over all requests and over the slowest 1 % of a group.
+
+    before_send: intended → sent; rx_wait: in the broker's socket buffer before it was read; queue: until a handler took it;
+    rest_of_broker: everything else the trace saw; outside: kernel, loopback and the generator's own delay.
+    """
+    rows: list[dict[str, Any]] = []
+    for key, part in splits(clients):
+        known = part.filter(pc.and_(part["answered"], pc.is_valid(part["total_ns"])))
+        if len(known):
+            rows += _waits(key, known)
+    return pa.Table.from_pylist(rows)
+
+
+def _waits(key: tuple[str, str, str], known: pa.Table) -> Iterator[dict[str, Any]]:
+    latency, parts = known["latency_ns"].to_numpy(), _parts(known)
+    slow = latency >= percentile(latency, 1 - SLOWEST)
+    for which, mask in (("all", np.ones(len(known), bool)), ("slowest 1 %", slow)):
+        means = {name: float(parts[name][mask].mean()) for name in PARTS}
+        latency_us = float(latency[mask].mean()) / 1000
+        seen = means["rx_wait_us"] + means["queue_us"]
+        yield {"variant": key[0], "phase": key[1], "group": key[2], "which": which, "requests": int(mask.sum()),
+               "latency_us": latency_us, **means, "rx_wait_and_queue_share": seen / latency_us if latency_us else 0.0}
+
+
+def _parts(known: pa.Table) -> dict[str, np.ndarray]:
+    column = {name: pc.fill_null(known[name], 0).to_numpy() / 1000 for name in ("rx_wait_ns", "queue_ns", "total_ns")}
+    intended, sent, done = (known[name].to_numpy() / 1000 for name in ("intended_ns", "sent_ns", "done_ns"))
+    return {"before_send_us": sent - intended, "rx_wait_us": column["rx_wait_ns"], "queue_us": column["queue_ns"],
+            "rest_of_broker_us": column["total_ns"] - column["queue_ns"],
+            "outside_us": done - sent - column["total_ns"] - column["rx_wait_ns"]}
