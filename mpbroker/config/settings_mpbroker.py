@@ -41,6 +41,10 @@ QUEUES = (
     Setting("mpbroker.control.reserved.handlers", INT, 1,
             "Handlers that take only requests of the control plane, beside `num.io.threads`; none without a control plane.",
             least=1, most=8),
+    Setting("mpbroker.control.plane.scheduling", STRING, "auto",
+            "`auto` makes the control plane's processes real-time ones where the kernel permits it (CAP_SYS_NICE or "
+            "RLIMIT_RTPRIO; for 20 ms of work at a time), else gives them short time slices; `fair` only the latter.",
+            allowed=("auto", "fair"), change=CLUSTER_WIDE),
     Setting("mpbroker.entries.per.processor", INT, 4096, "Requests in flight on the connections of one processor.",
             least=16, most=131072),
     Setting("mpbroker.arena.bytes.per.processor", LONG, 256 * MIB,

@@ -19,6 +19,7 @@ from mpbroker.shm.counters import Counter
 from mpbroker.shm.layout import SLOT_PROCESSORS
 from mpbroker.shm.process_context import BoundListener, ProcessContext
 from mpbroker.shm.process_table import ProcessRow, ProcessState, WaitName
+from mpbroker.shm.scheduling import prefer_latency
 
 POLL_MS = 300
 MAX_ACCEPTS_PER_TURN = 64
@@ -27,6 +28,8 @@ MAX_ACCEPTS_PER_TURN = 64
 def main(ctx: ProcessContext) -> None:
     """Run until told to stop."""
     acceptor = Acceptor(ctx)
+    if ctx.serves_control_plane:
+        prefer_latency(ctx.config.mpbroker_control_plane_scheduling)
     ctx.running()
     while not ctx.stop_requested():
         acceptor.turn(POLL_MS)

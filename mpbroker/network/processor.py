@@ -50,8 +50,8 @@ def main(ctx: ProcessContext) -> None:
     row = ctx.process_row
     row.state = ProcessState.RECOVERING
     processor = Processor(ctx)
-    if ctx.listeners[ctx.listener].control:
-        prefer_latency()
+    if ctx.serves_control_plane:
+        prefer_latency(ctx.config.mpbroker_control_plane_scheduling)
     processor.recover()
     ctx.running()
     while not ctx.stop_requested():
@@ -263,6 +263,8 @@ class Processor:
         self._housekeeping_ns = now_ns + HOUSEKEEPING_NS
         config = self._ctx.take_reload() or self._ctx.config
         self._sample(config)
+        if self._ctx.serves_control_plane:
+            prefer_latency(config.mpbroker_control_plane_scheduling)
         self._port.idle()  # arena memory that large requests needed a while ago
         if self._handover.stale:
             self._count(Counter.HANDOVERS_STALE, self._handover.stale)

@@ -81,6 +81,8 @@ class RequestHandler:
         now_ms = self.context.clock.monotonic_ms()
         if now_ms >= self._idle_due_ms:
             self._idle_due_ms = now_ms + IDLE_EVERY_MS
+            if self.control_only:
+                prefer_latency(self.context.config.mpbroker_control_plane_scheduling)
             self.port.idle()
             self.context.log_manager.close_stale()
 
@@ -96,8 +98,6 @@ def main(ctx: ProcessContext) -> None:
     row = ctx.process_row
     row.set_state(ProcessState.RECOVERING)
     handler = RequestHandler(build_context(ctx), ctx.index < ctx.config.reserved_handlers)
-    if handler.control_only:
-        prefer_latency()
     handler.context.log_manager.recover_slot(ctx.slot)
     handler.port.recover()
     handler.context.plain_produce.serve()

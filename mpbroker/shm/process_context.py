@@ -101,6 +101,13 @@ class ProcessContext:
         """Whether SIGTERM came: finish what is in hand and return from main."""
         return self.stopping
 
+    @property
+    def serves_control_plane(self) -> bool:
+        """Whether this is the acceptor or processor of the control plane's listener, or a handler reserved for it."""
+        if self.role == "handler":
+            return self.index < self.config.reserved_handlers
+        return self.listener is not None and self.listeners[self.listener].control
+
     def supervisor_gone(self) -> bool:
         """Whether the supervisor died; a process that outlives it (the tracer) ends soon."""
         return os.getppid() != self.supervisor_pid

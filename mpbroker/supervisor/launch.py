@@ -59,6 +59,18 @@ def launch(context: ProcessContext, title: str, main: Callable[[ProcessContext],
     return pid, os.pidfd_open(pid)
 
 
+def _leave_group(context: ProcessContext) -> None:
+    """Ctrl-C and signals to a whole group are for the supervisor, which stops us in order.
+
+    The control plane's processes leave the session, too: Linux shares processor time between sessions first (autogroup),
+    and in one session with busy data workers they would pay for what those have used up.
+    """
+    if context.serves_control_plane:
+        os.setsid()
+    else:
+        os.setpgid(0, 0)
+
+
 def _child(context: ProcessContext, title: str, main: Callable[[ProcessContext], None], keep: list[int],
            parent_death: signal.Signals) -> None:
     """Never returns."""
@@ -68,7 +80,7 @@ def _child(context: ProcessContext, title: str, main: Callable[[ProcessContext],
         if context.supervisor_gone():
             return
         _close_others(keep)
-        os.setpgid(0, 0)  # Ctrl-C and signals to a whole group are for the supervisor, which stops us in order
+        _leave_group(context)
         os.dup2(2, 1)  # stdout is the supervisor's: one line, for scripts
         signals.reset_for_child()
         context.install_signals()

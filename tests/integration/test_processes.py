@@ -309,3 +309,19 @@ def test_a_broker_with_a_control_plane_serves_it_by_its_own_processor_and_handle
         assert rows["processor", 0]["listener"] == "CONTROL" and rows["processor", 1]["listener"] == "PLAINTEXT"
         assert sum(role == "handler" for role, _ in rows) == 3
         assert {ring["name"]: ring["peak"] for ring in broker.status()["rings"]}["control"] >= 1
+
+
+def test_the_control_planes_processes_leave_the_session_and_run_before_data_workers_where_permitted(tmp_path):
+    overrides = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROL:PLAINTEXT",
+                 "control.plane.listener.name": "CONTROL", "num.network.threads": 1, "num.io.threads": 1}
+    with Broker(tmp_path, overrides=overrides,
+                listeners=["PLAINTEXT://127.0.0.1:0", "CONTROL://127.0.0.1:0"]) as broker:
+        assert _answers(broker.port(1))
+        rows = [row for row in broker.status()["processes"] if row["role"] in ("acceptor", "processor", "handler")]
+        control = [row["pid"] for row in rows if row["listener"] == "CONTROL" or (row["role"], row["index"]) == ("handler", 0)]
+        data = [row["pid"] for row in rows if row["pid"] not in control]
+        assert len(control) == 3 and len(data) == 3
+        assert all(os.getsid(pid) == pid for pid in control)
+        assert {os.getsid(pid) for pid in data} == {os.getsid(broker.pid)}
+        assert len({os.sched_getscheduler(pid) & ~os.SCHED_RESET_ON_FORK for pid in control}) == 1
+        assert all(os.sched_getscheduler(pid) == os.SCHED_OTHER for pid in data)
