@@ -1,0 +1,133 @@
+"""A headless Chromium, spoken to over a pipe in its DevTools protocol: opens a page, evaluates, takes pictures.
+
+Nothing but the standard library: with --remote-debugging-pipe the browser reads JSON commands from descriptor 3 and writes
+answers to 4, each ended by a zero byte. `find()` says where a browser is, or None.
+"""
+
+import base64
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "chrome-headless-shell")
+_FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+          "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars", "--mute-audio")
+
+
+def find() -> str | None:
+    """The path of a Chromium or Chrome on PATH."""
+    return next((path for path in map(shutil.which, NAMES) if path), None)
+
+
+class Browser:
+    """One browser with one tab; a context manager. `messages`: what pages wrote to their console, and uncaught errors."""
+
+    def __init__(self, program: str, timeout_s: float = 60) -> None:
+        self._profile = tempfile.TemporaryDirectory(prefix="mpb-browser-", ignore_cleanup_errors=True)
+        to_browser, self._write = os.pipe()
+        self._read, from_browser = os.pipe()
+        self._deadline_s, self._buffer, self._number = timeout_s, b"", 0
+        self.messages: list[str] = []
+        # The shell puts the pipes at 3 and 4 and becomes the browser; a session of its own, so that close() ends all of it.
+        self._process = subprocess.Popen(
+            ["/bin/sh", "-c", f'exec "$0" "$@" 3<&{to_browser} 4>&{from_browser}', program, *_FLAGS, "--remote-debugging-pipe",
+             f"--user-data-dir={self._profile.name}", "about:blank"],
+            pass_fds=(to_browser, from_browser), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        os.close(to_browser)
+        os.close(from_browser)
+        targets = self.call("Target.getTargets")["targetInfos"]
+        page = next(target["targetId"] for target in targets if target["type"] == "page")
+        self._session: str | None = self.call("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log"):
+            self.call(f"{domain}.enable")
+
+    def __enter__(self) -> "Browser":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the browser and everything it started."""
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self._process.wait()
+        os.close(self._write)
+        os.close(self._read)
+        self._profile.cleanup()
+
+    def open(self, page: Path, width: int = 1280, height: int = 900, dark: bool = False, scale: float = 1) -> None:
+        """Load a file at a size and on a ground, and wait until all its figures have been tried."""
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=False)
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+        self.call("Page.navigate", url=page.resolve().as_uri())
+        end = time.monotonic() + self._deadline_s
+        while not self.evaluate("document.readyState === 'complete' && document.documentElement.dataset.drawn || ''"):
+            if time.monotonic() > end:
+                raise TimeoutError(f"{page.name} had not drawn its figures after {self._deadline_s} s; console: {self.messages}")
+            time.sleep(0.1)
+
+    def evaluate(self, expression: str) -> Any:
+        """The value of a JavaScript expression in the page; promises are awaited."""
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in answer:
+            raise RuntimeError(json.dumps(answer["exceptionDetails"])[:500])
+        return answer["result"].get("value")
+
+    def picture(self, whole_page: bool = True) -> bytes:
+        """A PNG of the page."""
+        options: dict[str, Any] = {}
+        if whole_page:
+            size = self.call("Page.getLayoutMetrics")["cssContentSize"]
+            options = {"captureBeyondViewport": True, "clip": {**size, "x": 0, "y": 0, "scale": 1}}
+        return base64.b64decode(self.call("Page.captureScreenshot", format="png", **options)["data"])
+
+    def pdf(self) -> bytes:
+        """The page as it prints."""
+        return base64.b64decode(self.call("Page.printToPDF", printBackground=True)["data"])
+
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """One command of the protocol; RuntimeError with the browser's words when it refuses."""
+        self._number += 1
+        request = {"id": self._number, "method": method, "params": parameters}
+        if getattr(self, "_session", None):
+            request["sessionId"] = self._session
+        os.write(self._write, json.dumps(request).encode() + b"\0")
+        while True:
+            message = self._receive()
+            if message.get("id") == self._number:
+                if "error" in message:
+                    raise RuntimeError(f"{method}: {message['error']}")
+                return message["result"]
+            self._note(message)
+
+    def _receive(self) -> dict[str, Any]:
+        end = time.monotonic() + self._deadline_s
+        while b"\0" not in self._buffer:
+            ready, _, _ = select.select([self._read], [], [], max(0, end - time.monotonic()))
+            piece = os.read(self._read, 1 << 20) if ready else b""
+            if not piece:
+                raise TimeoutError("the browser has ended" if ready else "the browser does not answer")
+            self._buffer += piece
+        line, _, self._buffer = self._buffer.partition(b"\0")
+        return json.loads(line)
+
+    def _note(self, event: dict[str, Any]) -> None:
+        """Keep console output, log entries and uncaught exceptions; at most 100."""
+        detail = event.get("params", {})
+        if event.get("method") == "Runtime.consoleAPICalled":
+            self.messages.append(f"{detail['type']}: " + " ".join(str(one.get("value", one.get("description"))) for one in detail["args"]))
+        elif event.get("method") == "Runtime.exceptionThrown":
+            self.messages.append("exception: " + json.dumps(detail["exceptionDetails"])[:500])
+        elif event.get("method") == "Log.entryAdded":
+            self.messages.append(f"{detail['entry']['level']}: {detail['entry']['text']}")
+        del self.messages[100:]
