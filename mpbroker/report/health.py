@@ -5,10 +5,14 @@ shape, not by colour alone.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mpbroker.report.markup import sentence, text
 from mpbroker.report.table_view import grouped
+
+if TYPE_CHECKING:
+    from mpbroker.engine.clock_line import ClockQuality
+    from mpbroker.engine.losses import Loss
 
 #: Above this share of lost requests percentiles are not to be trusted (and of the clock: brokers cannot be compared).
 DOUBTFUL_LOSS, DOUBTFUL_CLOCK_NS = 0.01, 1_000_000
@@ -24,7 +28,7 @@ class Card(NamedTuple):
     warns: bool = False
 
 
-def health_html(loss: Any, clock: Any, sentences: Sequence[str]) -> str:
+def health_html(loss: "Loss", clock: "ClockQuality", sentences: Sequence[str]) -> str:
     """The cards, and the sentences about damaged files and gaps."""
     cards = [*_loss_cards(loss), *_clock_cards(clock)]
     body = "".join(f'<div class="{"warn" if card.warns else "ok"}"><dt>{text(card.name)}</dt><dd>{text(card.value)}</dd>'
@@ -35,28 +39,28 @@ def health_html(loss: Any, clock: Any, sentences: Sequence[str]) -> str:
     return f'<dl class="cards">{body}</dl>' + (f'<ul class="sentences">{said}</ul>' if said else "")
 
 
-def _loss_cards(loss: Any) -> list[Card]:
-    share = loss.dropped / loss.finished if loss.finished else 0.0
-    damaged, gaps = _number(loss.damaged_files), _number(loss.gaps)
+def _loss_cards(loss: "Loss") -> list[Card]:
+    share, lost = loss.dropped_share, loss.dropped + loss.missing
+    damaged, gaps = loss.damaged_files, len(loss.gaps)
     if share > DOUBTFUL_LOSS:
         meaning = "more than 1 %: do not trust its percentiles"
     else:
-        meaning = "every finished request left its record" if loss.dropped == 0 else "of all finished requests; percentiles hold"
+        meaning = "every finished request left its record" if lost == 0 else "of all finished requests; percentiles hold"
     cards = [Card("Requests recorded", grouped(loss.records), f"of {grouped(loss.finished)} finished"),
-             Card("Records lost", grouped(loss.dropped) if share == 0 else f"{100 * share:.2g} %", meaning, share > DOUBTFUL_LOSS),
+             Card("Records lost", grouped(lost) if share == 0 else f"{100 * share:.2g} %", meaning, share > DOUBTFUL_LOSS),
              Card("Sampled out", grouped(loss.sampled_out), "on purpose; the rest carries their weight" if loss.sampled_out
                   else "sampling was off: order can be studied")]
-    holes = "files whole, sequence without gaps" if not damaged and not gaps else f"{damaged} damaged files, {gaps} gaps in the sequence"
+    holes = "files whole, sequence without gaps" if not damaged and not gaps else f"{_counted(damaged, 'damaged file')}, {_counted(gaps, 'gap')} in the sequence"
     return [*cards, Card("Damage", "none" if not damaged and not gaps else grouped(damaged + gaps), holes, bool(damaged or gaps))]
 
 
-def _clock_cards(clock: Any) -> list[Card]:
-    steps, samples = _number(clock.steps), _number(clock.samples)
-    if not samples:
+def _clock_cards(clock: "ClockQuality") -> list[Card]:
+    if not clock.samples:
         return [Card("Clock", "unknown", "no clock samples: wall-clock times are approximate", True)]
     uncertain = clock.max_uncertainty_ns
-    doubtful = bool(steps) or uncertain > DOUBTFUL_CLOCK_NS
-    meaning = f"at worst, over {grouped(samples)} samples; " + (f"the wall clock stepped {steps} times" if steps else "the wall clock never stepped")
+    doubtful = bool(clock.steps) or uncertain > DOUBTFUL_CLOCK_NS
+    stepped = f"the wall clock jumped {_counted(clock.steps, 'time')}" if clock.steps else "the wall clock never jumped"
+    meaning = f"at worst, over {_counted(clock.samples, 'sample')}; {stepped}"
     return [Card("Clock", f"±{_duration(uncertain)}", meaning, doubtful)]
 
 
@@ -67,6 +71,5 @@ def _duration(nanoseconds: float) -> str:
     return f"{nanoseconds:.0f} ns"
 
 
-def _number(value: Any) -> int:
-    """A count, whether it was given as a number or as the things themselves."""
-    return len(value) if hasattr(value, "__len__") else int(value or 0)
+def _counted(number: int, thing: str) -> str:
+    return f"{grouped(number)} {thing}{'' if number == 1 else 's'}"

@@ -13,6 +13,7 @@ from mpbroker.report.duration_axis import humane_axes
 FONT = "Inter, 'Segoe UI', system-ui, -apple-system, 'Helvetica Neue', 'Liberation Sans', Arial, sans-serif"
 BAR_PX, LEAST_HEIGHT_PX, HEIGHT_PX = 30, 220, 400
 _LINE_TYPES = ("scatter", "scattergl")
+_METHODS = ("restyle", "relayout", "update")
 #: WebGL compiles code at run time, which the page's security policy forbids.
 _SVG_TYPE = {"scattergl": "scatter", "heatmapgl": "heatmap"}
 
@@ -20,7 +21,8 @@ _SVG_TYPE = {"scattergl": "scatter", "heatmapgl": "heatmap"}
 def dress(spec: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """A study's spec as the page draws it, in the light colours; and sentences for the caption about what was left out.
 
-    The result is plain JSON without a template: the page has one template per ground for all figures.
+    The result is plain JSON {data, layout, choices} without a template: the page has one per ground for all figures.
+    `choices` are plotly's updatemenus, taken out of the layout.
     """
     clean = markup.plain(spec)
     data, notes = bounds.bound([{**trace, "type": _svg_type(trace)} for trace in clean.get("data", [])])
@@ -35,7 +37,14 @@ def dress(spec: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     layout.setdefault("showlegend", sum(1 for trace in data if _in_legend(trace)) > 1)
     if _follows_time(data, layout):
         layout.setdefault("hovermode", "x unified")
-    return {"data": data, "layout": layout}, notes
+    return {"data": data, "layout": layout, "choices": _choices(layout.pop("updatemenus", []))}, notes
+
+
+def _choices(menus: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Plotly's menus as the page's own: those of plotly can be reached neither by keyboard nor by a screen reader."""
+    return [{"active": menu.get("active", 0), "buttons": [{"label": button.get("label", ""), "method": button["method"], "args": button["args"]}
+                                                          for button in menu.get("buttons", []) if button.get("method") in _METHODS]}
+            for menu in menus]
 
 
 def _svg_type(trace: dict[str, Any]) -> str:

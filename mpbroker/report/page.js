@@ -31,13 +31,23 @@
     return [structuredClone(painted.data), structuredClone(layout)];
   }
 
-  const options = { displaylogo: false, responsive: true, scrollZoom: false, doubleClick: "reset+autosize", modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "toggleSpikelines", "hoverClosestCartesian", "hoverCompareCartesian", "copyLink", "share", "zoomIn2d", "zoomOut2d"],
+  const options = { displaylogo: false, responsive: true, scrollZoom: false, doubleClick: "reset+autosize", modeBarButtons: [["zoom2d", "pan2d", "resetScale2d", "toImage"]],
     toImageButtonOptions: { format: "png", scale: 2 } };
+
+  function menusOf(chart) {
+    return [...document.querySelectorAll("select[data-of]")].filter((menu) => menu.dataset.of === chart.dataset.spec);
+  }
+
+  async function choose(menu, chart) {
+    const button = chart.mpbSpec.choices[menusOf(chart).indexOf(menu)].buttons[Number(menu.value)];
+    await Plotly[button.method](chart, ...structuredClone(button.args));
+  }
 
   async function draw(chart) {
     try {
       const [data, layout] = picture(chart);
       await Plotly.react(chart, data, layout, { ...options, toImageButtonOptions: { ...options.toImageButtonOptions, filename: chart.dataset.spec } });
+      for (const menu of menusOf(chart)) await choose(menu, chart);
       chart.dataset.state = "drawn";
     } catch (error) {
       chart.dataset.state = "failed";
@@ -68,6 +78,8 @@
     document.querySelectorAll("details").forEach((one) => { one.open = one.dataset.was === "open"; });
     drawAll();
   });
+
+  for (const chart of charts) for (const menu of menusOf(chart)) menu.addEventListener("change", () => choose(menu, chart));
 
   const links = new Map([...document.querySelectorAll("nav.toc a")].map((link) => [link.hash.slice(1), link]));
   const seen = new IntersectionObserver((entries) => {

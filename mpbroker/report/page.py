@@ -84,7 +84,7 @@ def _length(seconds: float) -> str:
 def _trust(input: Any, meta: dict[str, Any]) -> str:
     return ('<section id="trust" aria-labelledby="trust-h"><h2 id="trust-h">What the trace holds</h2>'
             '<p class="lead">Read this first: no figure below is better than the records it was made from.</p>'
-            f"{health_html(input.loss, input.clock, meta.get("sentences", input.loss.sentences))}</section>")
+            f"{health_html(input.loss, input.clock, list(meta.get('sentences', input.loss.sentences)))}</section>")
 
 
 def _findings(results: "Sequence[StudyResult]") -> str:

@@ -3,6 +3,7 @@
 Runs in the process of a command. Every function returns HTML in which all text from outside is escaped.
 """
 
+import html
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -43,10 +44,20 @@ def figure_html(study: str, figure: Any) -> str:
     spec, notes = dress(figure.spec)
     caption = " ".join([figure.caption, *notes])
     series = sum(1 for trace in spec["data"] if trace.get("name") and trace.get("showlegend", True) and trace.get("visible", True) is True)
-    return (f'<figure id="{name}" aria-labelledby="{name}-h">{heading}<figcaption id="{name}-c">{text(caption)}</figcaption>'
-            f'<div class="chart" role="img" aria-labelledby="{name}-h" aria-describedby="{name}-c" data-spec="{name}-spec" '
+    return (f'<figure id="{name}" aria-labelledby="{name}-h"><div class="over">{heading}{_choices_html(name, figure.title, spec["choices"])}'
+            f'</div><figcaption id="{name}-c">{text(caption)}</figcaption><div class="chart" role="img" aria-labelledby="{name}-h" aria-describedby="{name}-c" data-spec="{name}-spec" '
             f'data-series="{series}" style="min-height:{int(spec["layout"]["height"])}px"></div>'
             f'<script type="application/json" id="{name}-spec">{script_json(spec)}</script></figure>')
+
+
+def _choices_html(name: str, title: str, choices: list[dict[str, Any]]) -> str:
+    """A menu per choice of what the figure shows; the page's script acts on it."""
+    menus = []
+    for choice in choices:
+        options = "".join(f'<option value="{place}"{" selected" if place == choice["active"] else ""}>{text(html.unescape(button["label"]))}</option>'
+                          for place, button in enumerate(choice["buttons"]))
+        menus.append(f'<select data-of="{name}-spec" aria-label="Shown in: {text(title)}">{options}</select>')
+    return "".join(menus)
 
 
 def contents_html(results: Iterable[Any]) -> str:

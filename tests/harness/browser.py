@@ -11,6 +11,7 @@ import select
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -19,6 +20,11 @@ from typing import Any
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "chrome-headless-shell")
 _FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
           "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars", "--mute-audio")
+#: Becomes the browser, with the pipes where it looks for them.
+_PUT_PIPES_AT_3_AND_4 = """import fcntl, os, sys
+high = [fcntl.fcntl(int(one), fcntl.F_DUPFD, 10) for one in sys.argv[1:3]]
+os.dup2(high[0], 3), os.dup2(high[1], 4)
+os.execv(sys.argv[3], sys.argv[3:])"""
 
 
 def find() -> str | None:
@@ -35,16 +41,25 @@ class Browser:
         self._read, from_browser = os.pipe()
         self._deadline_s, self._buffer, self._number = timeout_s, b"", 0
         self.messages: list[str] = []
-        # The shell puts the pipes at 3 and 4 and becomes the browser; a session of its own, so that close() ends all of it.
+        # A session of its own, so that close() ends all of it.
         self._process = subprocess.Popen(
-            ["/bin/sh", "-c", f'exec "$0" "$@" 3<&{to_browser} 4>&{from_browser}', program, *_FLAGS, "--remote-debugging-pipe",
-             f"--user-data-dir={self._profile.name}", "about:blank"],
-            pass_fds=(to_browser, from_browser), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+            [sys.executable, "-S", "-c", _PUT_PIPES_AT_3_AND_4, str(to_browser), str(from_browser), program, *_FLAGS,
+             "--remote-debugging-pipe", f"--user-data-dir={self._profile.name}", "about:blank"],
+            pass_fds=(to_browser, from_browser), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+            env={**os.environ, "TMPDIR": self._profile.name})  # it leaves sockets there when it is killed
         os.close(to_browser)
         os.close(from_browser)
+        self._session: str | None = None
+        try:
+            self._attach()
+        except BaseException:
+            self.close()
+            raise
+
+    def _attach(self) -> None:
         targets = self.call("Target.getTargets")["targetInfos"]
         page = next(target["targetId"] for target in targets if target["type"] == "page")
-        self._session: str | None = self.call("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
+        self._session = self.call("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
             self.call(f"{domain}.enable")
 
@@ -99,7 +114,7 @@ class Browser:
         """One command of the protocol; RuntimeError with the browser's words when it refuses."""
         self._number += 1
         request = {"id": self._number, "method": method, "params": parameters}
-        if getattr(self, "_session", None):
+        if self._session:
             request["sessionId"] = self._session
         os.write(self._write, json.dumps(request).encode() + b"\0")
         while True:

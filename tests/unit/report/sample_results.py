@@ -6,6 +6,8 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 
+from mpbroker.engine.clock_line import ClockQuality
+from mpbroker.engine.losses import Loss
 from mpbroker.engine.study import Figure, StudyResult
 
 NASTY = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)>&amp;\u2028"
@@ -16,9 +18,8 @@ STAGES = ("rx_wait", "read", "parse", "ring_block", "queue", "dispatch", "io", "
 
 def sample_input(dropped: int = 0):
     """What a page needs of a TraceInput."""
-    loss = SimpleNamespace(finished=1_284_500 + dropped, records=1_284_500, dropped=dropped, sampled_out=0, gaps=0, damaged_files=0,
-                           sentences=[f"b1-{NASTY}.mpt: cut after 17 records"] if dropped else [])
-    return SimpleNamespace(loss=loss, clock=SimpleNamespace(samples=12, max_uncertainty_ns=830, steps=0))
+    loss = Loss(1_284_500 + dropped, 1_284_500, dropped, sentences=(f"b1-{NASTY}.mpt: cut after 17 records",) if dropped else ())
+    return SimpleNamespace(loss=loss, clock=ClockQuality(12, 830))
 
 
 def sample_meta():
@@ -43,10 +44,11 @@ def _latency() -> StudyResult:
                   "its height is the mean time in it. A band that swells is where load goes first.",
                   {"data": data, "layout": {"xaxis": {"type": "date"}, "yaxis": {"title": {"text": "mean time (µs)"}}}})
     quantiles = {"p50": 210, "p90": 480, "p99": 1900, "p99.9": 8200, "p99.99": 31000}
+    menu = [{"active": 0, "buttons": [{"method": "restyle", "label": f"{NASTY} {k}", "args": [{"visible": [True] * 5 if not k else [True, False] * 2 + [True]}]} for k in range(2)]}]
     lines = [{"type": "scatter", "mode": "lines", "name": name, "x": x, "y": [v * (1 + 0.3 * noise.random() + (3 if 30 < i < 44 else 0)) for i in range(60)]}
              for name, v in quantiles.items()]
     percentiles = Figure("percentiles", "Total time of Produce", "One line per percentile; the axis is logarithmic.",
-                         {"data": lines, "layout": {"xaxis": {"type": "date"}, "yaxis": {"type": "log", "title": {"text": "total (µs)"}}}})
+                         {"data": lines, "layout": {"updatemenus": menu, "xaxis": {"type": "date"}, "yaxis": {"type": "log", "title": {"text": "total (µs)"}}}})
     edges = [10 * 2 ** (i / 4) for i in range(48)]
     z = [[round(900 * math.exp(-((row - 18 - (8 if 30 < col < 44 else 0)) ** 2) / 30) * noise.random()) or None for col in range(60)] for row in range(48)]
     heat = Figure("heat", "Every request, by time and latency", "Darker is more requests. Two bands mean two kinds of request.",
