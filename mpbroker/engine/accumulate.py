@@ -16,7 +16,7 @@ from mpbroker.engine.durations import BACKWARDS, HANDLER_TIME, ROLLUP_STAGES
 from mpbroker.engine.histogram import BUCKETS, Int64s, buckets_of_ticks
 from mpbroker.trace.record import HAS_SATURATED, TICK_SHIFT
 
-MERGE_ROWS = 1 << 20
+MERGE_ROWS = 1 << 18
 _EXACT = 1 << 53  # sums of floats below this are exact
 _DENSE_CELLS = 1 << 22
 

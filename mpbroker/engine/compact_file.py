@@ -16,6 +16,7 @@ FILE_ROWS = 8_000_000  # about 256 MB
 GROUP_ROWS = 1 << 18
 _DELTA = {"ts", "ts_ns", "clock_offset_ns", "seq", "corr_id", *(name for name in COMPACT.names if name.endswith("_ticks"))}
 _DICTIONARY = [name for name in COMPACT.names if name not in _DELTA]
+_NOTHING = CompactFile("", 0, "", 0, 0, 0, ())
 
 
 class CompactWriter:
@@ -27,7 +28,7 @@ class CompactWriter:
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
         self._writer: pq.ParquetWriter | None = None
-        self._file = CompactFile("", 0, "", 0, 0, 0, ())
+        self._file = _NOTHING
 
     def add(self, table: pa.Table) -> list[CompactFile]:
         """Rows later than those before, of one run and broker; returns the file that this has completed, if any."""
@@ -35,15 +36,16 @@ class CompactWriter:
         self._waiting_rows += table.num_rows
         if self._waiting_rows >= GROUP_ROWS:
             self._flush()
-        return [self.close()] if self._file.rows >= FILE_ROWS else []
+        return self.close() if self._file.rows >= FILE_ROWS else []
 
-    def close(self) -> CompactFile:
-        """End the present file; returns what the head says about it."""
+    def close(self) -> list[CompactFile]:
+        """End the present file, if there is one; returns what the head says about it."""
         self._flush()
-        assert self._writer is not None, "a part is made for its first rows"
+        if self._writer is None:
+            return []
         self._writer.close()
-        self._writer = None
-        return self._file
+        done, self._writer, self._file = self._file, None, _NOTHING
+        return [done]
 
     def _flush(self) -> None:
         if not self._waiting_rows:

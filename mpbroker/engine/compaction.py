@@ -73,14 +73,14 @@ def _write_requests(source: TraceInput, root: Path, slice_requests: int) -> list
     hour = None
     for from_s, to_s in _slices(seconds, slice_requests):
         if from_s // 3600 != hour:
-            files += [writer.close() for writer in writers.values()]
+            files += [file for writer in writers.values() for file in writer.close()]
             writers.clear()
             hour = from_s // 3600
         for part, table in _slice_tables(source, spans, from_s, to_s):
             if part not in writers:
                 writers[part] = CompactWriter(root, part.folder())
             files += writers[part].add(table)
-    return files + [writer.close() for writer in writers.values()]
+    return files + [file for writer in writers.values() for file in writer.close()]
 
 
 def _survey(source: TraceInput) -> tuple[Counter[int], list[tuple[int, int]]]:

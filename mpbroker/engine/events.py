@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from mpbroker.engine.clock_line import ClockLine
-from mpbroker.trace import record, segment
+from mpbroker.trace import gauge, process_event, record, segment
 from mpbroker.trace.record import RECORD_BYTES
 
 if TYPE_CHECKING:
@@ -64,8 +64,6 @@ def collect(segments: Iterable[segment.SegmentInfo]) -> pa.Table:
 
 def gauges(events: pa.Table, clocks: Clocks) -> pa.Table:
     """As GAUGES, by time; types of a later version are left out."""
-    from mpbroker.trace import gauge
-
     rows = []
     for run, broker, epoch_of, data in _of_kind(events, clocks, {record.GAUGE}):
         one = gauge.unpack(data)
@@ -80,8 +78,6 @@ def gauges(events: pa.Table, clocks: Clocks) -> pa.Table:
 
 def process_events(events: pa.Table, clocks: Clocks) -> pa.Table:
     """As PROCESSES, by time."""
-    from mpbroker.trace import process_event
-
     rows = []
     for run, broker, epoch_of, data in _of_kind(events, clocks, {record.PROCESS_EVENT}):
         one = process_event.unpack(data)
@@ -145,8 +141,6 @@ def _of_kind(events: pa.Table, clocks: Clocks,
 
 
 def _role(number: int) -> str:
-    from mpbroker.trace import process_event
-
     return process_event.ROLE_NAMES.get(number, str(number))
 
 
