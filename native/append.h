@@ -23,7 +23,7 @@ struct mpb_append_options { /* a topic's settings, by Kafka's names */
 
 struct mpb_append_request {
     uint32_t ordinal;
-    uint32_t entry;               /* request entry that gets the result, or MPB_NO_ENTRY */
+    uint32_t entry;               /* request entry that gets the result, or MPB_NO_REQUEST */
     uint32_t cell;                /* its result cell */
     const uint8_t *batch;         /* checked by mpb_batch_check; read only */
     const struct mpb_batch_info *info;

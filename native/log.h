@@ -9,7 +9,7 @@
 #include "kafka_errors.h"
 
 #define MPB_MAX_LOG_DIRS 32
-#define MPB_NO_ENTRY UINT32_MAX
+#define MPB_NO_REQUEST UINT32_MAX
 #define MPB_SEGMENT_WAYS 8
 #define MPB_DEFAULT_OPEN_SEGMENTS 256
 #define MPB_INDEX_ENTRY_BYTES 8       /* int32 offset - base, int32 file position */

@@ -176,7 +176,7 @@ int mpb_add_log_append(PyObject *module)
     append_result_type = (PyTypeObject *)PyType_FromSpec(&result_spec);
     if (mpb_log_options_type == NULL || append_result_type == NULL || PyModule_AddType(module, mpb_log_options_type) < 0)
         return -1;
-    if (PyModule_AddIntConstant(module, "NO_ENTRY", MPB_NO_ENTRY) < 0)
+    if (PyModule_AddIntConstant(module, "NO_REQUEST", MPB_NO_REQUEST) < 0)
         return -1;
     return PyModule_AddType(module, append_result_type);
 }

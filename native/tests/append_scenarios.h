@@ -50,7 +50,7 @@ static void prepare_some(struct fixture *f)
         fixture_partition(f, p);
         for (int i = 0; i < 9; i++) {
             struct batch_spec spec = numbered(i < 6 ? 1 : -1, 2 * i, (uint8_t)(i + 1));
-            CHECK_EQ(append_batch(&f->log, &options, p, MPB_NO_ENTRY, 0, &spec).error, 0);
+            CHECK_EQ(append_batch(&f->log, &options, p, MPB_NO_REQUEST, 0, &spec).error, 0);
         }
     }
 }
@@ -62,7 +62,7 @@ static void prepare_segments(struct fixture *f)
     fixture_partition(f, 0);
     for (int i = 0; i < 30; i++) {
         struct batch_spec spec = numbered(1 + i % 3, 2 * (i / 3), (uint8_t)(i + 1));
-        CHECK_EQ(append_batch(&f->log, &options, 0, MPB_NO_ENTRY, 0, &spec).error, 0);
+        CHECK_EQ(append_batch(&f->log, &options, 0, MPB_NO_REQUEST, 0, &spec).error, 0);
     }
 }
 
@@ -116,7 +116,7 @@ enum { SCENARIO_COUNT = sizeof SCENARIOS / sizeof *SCENARIOS };
 struct trial {
     struct fixture f;
     const struct scenario *scenario;
-    struct world before, want;
+    struct log_world before, want;
     uint32_t slot;       /* of the next process */
     bool repair_first;   /* the successor repairs its predecessor's slot before it runs the request again */
 };
@@ -159,7 +159,7 @@ static void trial_complete(struct trial *t)
     CHECK_EQ(append_batch(&t->f.log, &options, 0, AFTER_ENTRY, 0, &first).error, 0);
 }
 
-static void trial_reset(struct trial *t, const struct world *world)
+static void trial_reset(struct trial *t, const struct log_world *world)
 {
     world_restore(&t->f, world);
     trial_warm(t);

@@ -49,6 +49,13 @@ static void remove_tree(const char *path)
     nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+static inline void fixture_make_dir(struct fixture *f)
+{
+    const char *parent = getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp";
+    CHECK(snprintf(f->dir, sizeof f->dir, "%s/mpb-append-XXXXXX", parent) < (int)sizeof f->dir);
+    CHECK(mkdtemp(f->dir) != NULL);
+}
+
 static inline void fixture_open(struct fixture *f)
 {
     struct mpb_core *core = &f->core;
@@ -65,9 +72,7 @@ static inline void fixture_open(struct fixture *f)
     core->injects = shared_bytes(MPB_INJECT_ROWS * sizeof *core->injects);
     core->doorbells = shared_bytes(sizeof *core->doorbells);
     core->counters = shared_bytes(MPB_MAX_SLOTS * sizeof *core->counters);
-    const char *parent = getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp";
-    CHECK(snprintf(f->dir, sizeof f->dir, "%s/mpb-append-XXXXXX", parent) < (int)sizeof f->dir);
-    CHECK(mkdtemp(f->dir) != NULL);
+    fixture_make_dir(f);
     const char *dirs[] = {f->dir};
     uint32_t bad;
     CHECK_EQ(mpb_log_open(&f->log, core, MPB_SLOT_HANDLERS, dirs, 1, 64, &bad), 0);

@@ -3,16 +3,7 @@
 #ifndef MPB_TESTS_LOG_WORLD_H
 #define MPB_TESTS_LOG_WORLD_H
 
-#include <sys/syscall.h>
-
-#include "log_fixture.h"
-
-enum { WORLD_FILES = 64, WORLD_BYTES = 128 << 10 };
-
-struct world_file {
-    char path[96]; /* within the log directory */
-    size_t length, start; /* of its bytes in `bytes` */
-};
+#include "log_files.h"
 
 struct world_memory {
     struct mpb_segment_header header;
@@ -22,65 +13,10 @@ struct world_memory {
     uint8_t arena[FIX_ENTRIES * 4096];
 };
 
-struct world_files {
-    uint32_t count;
-    size_t used;
-    struct world_file file[WORLD_FILES]; /* by path */
-    uint8_t bytes[WORLD_BYTES];
-};
-
-struct world {
+struct log_world {
     struct world_memory memory;
     struct world_files files;
 };
-
-static int compare_files(const void *a, const void *b)
-{
-    return strcmp(((const struct world_file *)a)->path, ((const struct world_file *)b)->path);
-}
-
-static void world_read_file(struct world_files *w, int dir_fd, const char *dir, const char *name)
-{
-    struct world_file file = {.start = w->used};
-    CHECK(w->count < WORLD_FILES && strlen(dir) + strlen(name) + 1 < sizeof file.path);
-    stpcpy(stpcpy(stpcpy(file.path, dir), "/"), name);
-    int fd = openat(dir_fd, name, O_RDONLY);
-    ssize_t n = read(fd, w->bytes + w->used, WORLD_BYTES - w->used);
-    CHECK(fd >= 0 && n >= 0 && w->used + (size_t)n < WORLD_BYTES);
-    close(fd);
-    w->used += file.length = (size_t)n;
-    uint32_t at = w->count++;
-    for (; at > 0 && compare_files(&file, &w->file[at - 1]) < 0; at--)
-        w->file[at] = w->file[at - 1];
-    w->file[at] = file;
-}
-
-/* Allocates nothing: a film reads the files while its victim stands anywhere, in malloc too. */
-static void world_read_dir(struct fixture *f, struct world_files *w, const char *dir)
-{
-    static uint8_t entries[8192] __attribute__((aligned(8)));
-    int fd = openat(f->log.dir_fd[0], dir, O_RDONLY | O_DIRECTORY);
-    CHECK(fd >= 0);
-    for (long n; (n = syscall(SYS_getdents64, fd, entries, sizeof entries)) != 0;) {
-        CHECK(n > 0);
-        for (long at = 0; at < n;) {
-            const struct dirent64 *entry = (const void *)(entries + at);
-            if (entry->d_name[0] != '.')
-                world_read_file(w, fd, dir, entry->d_name);
-            at += entry->d_reclen;
-        }
-    }
-    close(fd);
-}
-
-static void world_read_files(struct fixture *f, struct world_files *w)
-{
-    w->count = 0;
-    w->used = 0;
-    for (uint32_t i = 0; i < FIX_PARTITIONS; i++)
-        if (mpb_load_relaxed(&f->core.partitions[i].flags) != 0)
-            world_read_dir(f, w, f->core.partitions[i].dir);
-}
 
 /* The parts of shared memory that a world holds, in the order of struct world_memory. */
 struct world_part { void *at; size_t bytes, offset; };
@@ -105,44 +41,10 @@ static void world_save_memory(struct fixture *f, struct world_memory *m)
         memcpy((uint8_t *)m + part[i].offset, part[i].at, part[i].bytes);
 }
 
-static void world_save(struct fixture *f, struct world *w)
+static void world_save(struct fixture *f, struct log_world *w)
 {
     world_save_memory(f, &w->memory);
     world_read_files(f, &w->files);
-}
-
-static const struct world_file *world_find(const struct world_files *w, const struct world_file *file)
-{
-    return bsearch(file, w->file, w->count, sizeof *w->file, compare_files);
-}
-
-static bool same_bytes(const struct world_files *a, const struct world_file *x, const struct world_files *b,
-                       const struct world_file *y)
-{
-    return x->length == y->length && memcmp(a->bytes + x->start, b->bytes + y->start, x->length) == 0;
-}
-
-static void world_write_file(struct fixture *f, const struct world_files *w, const struct world_file *file)
-{
-    int fd = openat(f->log.dir_fd[0], file->path, O_WRONLY | O_CREAT, 0644);
-    CHECK(fd >= 0 && ftruncate(fd, (off_t)file->length) == 0);
-    CHECK_EQ(pwrite(fd, w->bytes + file->start, file->length, 0), file->length);
-    close(fd);
-}
-
-/* Only the files that are not as they should be. */
-static void world_restore_files(struct fixture *f, const struct world_files *w)
-{
-    static struct world_files now;
-    world_read_files(f, &now);
-    for (uint32_t i = 0; i < now.count; i++)
-        if (world_find(w, &now.file[i]) == NULL)
-            CHECK_EQ(unlinkat(f->log.dir_fd[0], now.file[i].path, 0), 0);
-    for (uint32_t i = 0; i < w->count; i++) {
-        const struct world_file *is = world_find(&now, &w->file[i]);
-        if (is == NULL || !same_bytes(&now, is, w, &w->file[i]))
-            world_write_file(f, w, &w->file[i]);
-    }
 }
 
 /* Nobody may hold a lock or run. */
@@ -157,7 +59,7 @@ static void world_restore_parts(struct fixture *f, const struct world_memory *me
         mpb_segment_close_partition(&f->log, i);
 }
 
-static inline void world_restore(struct fixture *f, const struct world *w)
+static inline void world_restore(struct fixture *f, const struct log_world *w)
 {
     world_restore_parts(f, &w->memory, &w->files);
 }
@@ -211,7 +113,7 @@ static void same_producer(const struct mpb_producer *now, const struct mpb_produ
         CHECK_EQ(mpb_load_relaxed(&now->rebuild), 0);
 }
 
-static void same_cell(struct fixture *f, uint32_t entry, uint32_t index, const struct world *want)
+static void same_cell(struct fixture *f, uint32_t entry, uint32_t index, const struct log_world *want)
 {
     const struct mpb_entry *e = &want->memory.entries[entry];
     const struct mpb_cell *cells = (const struct mpb_cell *)(want->memory.arena + e->cells_offset);
@@ -254,7 +156,7 @@ static void world_is_whole(struct fixture *f)
 }
 
 /* Everything that must not depend on who died when. Producers 1 to 4 are those the scenarios use. */
-static void world_compare(struct fixture *f, const struct world *want)
+static void world_compare(struct fixture *f, const struct log_world *want)
 {
     static struct world_files now;
     world_read_files(f, &now);

@@ -231,7 +231,7 @@ static const struct scene scenes[] = {
 enum { SCENES = sizeof scenes / sizeof scenes[0] };
 
 /* ------------------------------------------------------------------ a death and what follows */
-static void successor(struct drama *d, const struct scene *s)
+static inline void successor(struct drama *d, const struct scene *s)
 {
     if (s->actor == PROCESSOR)
         replace_processor(d, s->index);
@@ -241,7 +241,7 @@ static void successor(struct drama *d, const struct scene *s)
 
 struct recovery_of { struct drama *d; const struct scene *s; };
 
-static void do_recover(void *a)
+static inline void do_recover(void *a)
 {
     struct recovery_of *r = a;
     struct mpb_recovery done;
@@ -254,7 +254,7 @@ static void do_recover(void *a)
 }
 
 /* The others go on before anybody repairs anything; processors not always: answers then lie about meanwhile. */
-static void survivors_work(struct drama *d, const struct scene *s, unsigned handlers, unsigned processors)
+static inline void survivors_work(struct drama *d, const struct scene *s, unsigned handlers, unsigned processors)
 {
     d->no_controller = s->actor == CONTROLLER;
     drain(d, handlers & ~(s->actor == HANDLER ? 1u << s->index : 0),

@@ -2,13 +2,11 @@
 #ifndef MPB_TESTS_REQUEST_STILLS_H
 #define MPB_TESTS_REQUEST_STILLS_H
 
+#include "ranges.h"
 #include "request_scenes.h"
 
 /* What a kill leaves behind is shared memory and this book-keeping; `still` copies both, `still_restore` brings them
  * back. Only the parts these scenes write. */
-struct range { void *at; size_t bytes; };
-#define MAX_RANGES 40
-
 static size_t list_ranges(struct drama *d, struct range *r)
 {
     struct mpb_core *c = &d->w.core;
@@ -46,21 +44,20 @@ static size_t list_ranges(struct drama *d, struct range *r)
     return n;
 }
 
-static size_t still_bytes(struct drama *d)
+static inline size_t still_bytes(struct drama *d)
 {
     struct range r[MAX_RANGES];
-    size_t n = list_ranges(d, r), sum = 0;
-    for (size_t i = 0; i < n; i++)
-        sum += r[i].bytes;
-    return sum;
+    return ranges_bytes(r, list_ranges(d, r));
 }
 
-static void still_copy(struct drama *d, uint8_t *still, bool restore)
+static inline void still_copy(struct drama *d, uint8_t *still, bool restore)
 {
     struct range r[MAX_RANGES];
     size_t n = list_ranges(d, r);
-    for (size_t i = 0; i < n; still += r[i++].bytes)
-        memcpy(restore ? r[i].at : still, restore ? still : r[i].at, r[i].bytes);
+    if (restore)
+        ranges_restore(r, n, still);
+    else
+        ranges_save(r, n, still);
 }
 
 /* Private state of everybody, but those in the masks, anew from shared memory: what anybody knows who is between two

@@ -86,8 +86,8 @@ static void plan_regions(const struct world_plan *plan, struct world_region core
     for (uint32_t r = 0; r < MPB_MAX_RINGS; r++)
         slots += ring_capacity(plan, r);
     const struct world_region cores[11] = {
-        {"topics", sizeof(struct mpb_topic), 1}, {"journal", 8, 8}, {"partitions", sizeof(struct mpb_partition), 4},
-        {"producers", sizeof(struct mpb_producer), 1}, {"entries", sizeof(struct mpb_entry), plan->processors * plan->entries},
+        {"topics", sizeof(struct mpb_topic), 1}, {"journal", 8, 8}, {"partitions", sizeof(struct mpb_partition), 8},
+        {"producers", sizeof(struct mpb_producer), 64}, {"entries", sizeof(struct mpb_entry), plan->processors * plan->entries},
         {"slots", 8, slots}, {"commands", sizeof(struct mpb_command), plan->commands},
         {"extents", 8, plan->handlers * MPB_EXTENTS_PER_HANDLER}, {"doorbells", sizeof(struct mpb_doorbells), 1},
         {"killers", sizeof(struct mpb_killer), MPB_KILLER_ROWS}, {"inject", sizeof(struct mpb_inject), MPB_INJECT_ROWS}};

@@ -37,11 +37,13 @@ static __thread struct stepping *stepping;
 
 /* The C library's takes a varying number of instructions; with this one a count of steps names the same instruction in
  * every run. */
+static __thread long stepping_ticks;
+
 int clock_gettime(clockid_t clock, struct timespec *now)
 {
-    static __thread long ticks;
     (void)clock;
-    *now = (struct timespec){1 + ++ticks / 1000000, ticks % 1000000 * 1000};
+    stepping_ticks++;
+    *now = (struct timespec){1 + stepping_ticks / 1000000, stepping_ticks % 1000000 * 1000};
     return 0;
 }
 

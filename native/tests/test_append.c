@@ -29,7 +29,7 @@ static void test_append_and_read(void)
         struct batch_spec spec = PLAIN;
         spec.records = 2;
         spec.mark = (uint8_t)('a' + i);
-        struct mpb_append_result r = append_batch(&f.log, &FIX_OPTIONS, 1, MPB_NO_ENTRY, 0, &spec);
+        struct mpb_append_result r = append_batch(&f.log, &FIX_OPTIONS, 1, MPB_NO_REQUEST, 0, &spec);
         CHECK_EQ(r.error, 0);
         CHECK_EQ(r.base_offset, 2 * i);
         CHECK_EQ(r.end_offset, 2 * i + 2);
@@ -79,7 +79,7 @@ static void test_lookups(void)
         spec.records = 3;
         spec.timestamp = 1000 + 10 * (int64_t)i;
         spec.payload = 30 + (uint32_t)(i * 7 % 200);
-        CHECK_EQ(append_batch(&f.log, &options, 0, MPB_NO_ENTRY, 0, &spec).base_offset, 3 * i);
+        CHECK_EQ(append_batch(&f.log, &options, 0, MPB_NO_REQUEST, 0, &spec).base_offset, 3 * i);
     }
     CHECK(state(&f, 0).segment_count > 5);
     CHECK_EQ(counted(&f, MPB_C_LOG_ROLLS), state(&f, 0).segment_count - 1);
@@ -137,7 +137,7 @@ static struct mpb_append_result produce(struct fixture *f, int64_t id, int16_t e
     spec.epoch = epoch;
     spec.sequence = sequence;
     spec.records = records;
-    return append_batch(&f->log, &FIX_OPTIONS, 0, MPB_NO_ENTRY, 0, &spec);
+    return append_batch(&f->log, &FIX_OPTIONS, 0, MPB_NO_REQUEST, 0, &spec);
 }
 
 static void test_producers(void)

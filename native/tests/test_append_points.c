@@ -36,7 +36,7 @@ static void complete(uint32_t slot)
     world_compare(&trial.f, &trial.want);
 }
 
-static void repair_points(const struct world *after_first)
+static void repair_points(const struct log_world *after_first)
 {
     for (int r = 0; r < REPAIR_COUNT; r++)
         for (int first = 0; first <= 1; first++) {
@@ -50,7 +50,7 @@ static void repair_points(const struct world *after_first)
 
 int main(void)
 {
-    static struct world after_first;
+    static struct log_world after_first;
     long kills = 0, repair_kills = 0;
     if (!KILLS_WORK) {
         puts("append points: NOT RUN under the thread sanitizer");

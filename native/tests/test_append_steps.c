@@ -2,7 +2,7 @@
 /* SIGKILL after every single instruction of an operation on a partition, and after the instructions of its repair and
  * re-run: whatever happened, the state must end as if nobody had died.
  *
- * test_append_steps [operation]: that one only. Every instruction of every operation is looked at (log_film.h); of the
+ * test_append_steps [operation]: that one only. Every instruction of every operation is looked at (film.h); of the
  * second deaths, and of the real kills that prove the film true, the default takes a sample. With LONG=1: every
  * instruction of the repair and re-run after every first death. */
 #include "log_film.h"
@@ -52,9 +52,9 @@ static void die_really(long points)
         long n = 1 + (2 * i + 1) * first_film->steps / (2 * points);
         trial_reset(&trial, &trial.before);
         process_of(MPB_SLOT_HANDLERS, false);
-        second_film->victim = 0;
         film_process(&trial, second_film, n);
-        film_compare(&trial, first_film, film_at(first_film, n), second_film->victim);
+        const struct film_set set = trial_set(&trial);
+        film_compare(first_film, &set, film_at(first_film, n), second_film->victim);
         trial_reset(&trial, &trial.before);
     }
 }
@@ -103,8 +103,8 @@ int main(int argc, char **argv)
         puts("append steps: NOT RUN, no trap flag here or a sanitizer in the way");
         return 0;
     }
-    first_film = film_make();
-    second_film = film_make();
+    first_film = film_new();
+    second_film = film_new();
     for (int i = 0; i < SCENARIO_COUNT; i++)
         if (only < 0 || only == i)
             run(&SCENARIOS[i], getenv("LONG") != NULL);

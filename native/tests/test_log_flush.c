@@ -23,7 +23,7 @@ static int count_syncs(enum mpb_io_call call, size_t *limit)
 static void append(struct fixture *f, uint32_t ordinal, int times)
 {
     for (int i = 0; i < times; i++)
-        CHECK_EQ(append_batch(&f->log, &FIX_OPTIONS, ordinal, MPB_NO_ENTRY, 0, &PLAIN).error, 0);
+        CHECK_EQ(append_batch(&f->log, &FIX_OPTIONS, ordinal, MPB_NO_REQUEST, 0, &PLAIN).error, 0);
 }
 
 static void begin(struct fixture *f)
@@ -102,7 +102,7 @@ static void test_a_failed_sync(void)
         CHECK(!mpb_log_dir_online(&f.core, 0));
         CHECK_EQ(mpb_log_flush(&f.log, 0, &flushed), MPB_ERR_KAFKA_STORAGE_ERROR);
         CHECK_EQ(syncs, which); /* never tried again */
-        CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 1, MPB_NO_ENTRY, 0, &PLAIN).error, MPB_ERR_KAFKA_STORAGE_ERROR);
+        CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 1, MPB_NO_REQUEST, 0, &PLAIN).error, MPB_ERR_KAFKA_STORAGE_ERROR);
         CHECK_EQ(unflushed(&f, false, rows), 0);
         end(&f);
     }

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mpbroker import _native
-from mpbroker._native import NO_ENTRY, Log, LogOptions
+from mpbroker._native import NO_REQUEST, Log, LogOptions
 from mpbroker.config.broker_config import load_broker_config
 from mpbroker.log.partition_directory import prepare
 from mpbroker.record.batch_builder import encode_batch
@@ -68,7 +68,7 @@ class KeeperProcess:
         """One record of an idempotent producer; its offset."""
         batch = encode_batch([(b"k", b"%d" % sequence + bytes(size), SystemClock().wall_ms())], producer_id=5,
                              producer_epoch=0, base_sequence=sequence)
-        result = self.log.append(0, NO_ENTRY, 0, batch, LogOptions(segment_bytes=2000), SystemClock().wall_ms())
+        result = self.log.append(0, NO_REQUEST, 0, batch, LogOptions(segment_bytes=2000), SystemClock().wall_ms())
         assert result.error == 0, result.error
         self.core.ring_service(SLOT_LOG_KEEPER)
         return result.base_offset

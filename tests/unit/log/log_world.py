@@ -3,7 +3,7 @@
 from typing import Any
 
 from mpbroker import _native
-from mpbroker._native import NO_ENTRY, Log, LogOptions
+from mpbroker._native import NO_REQUEST, Log, LogOptions
 from mpbroker.config.broker_config import load_broker_config
 from mpbroker.config.topic_config import effective
 from mpbroker.log.keeper_context import KeeperContext
@@ -115,7 +115,7 @@ class LogWorld:
         options = LogOptions(segment_bytes=partition.settings.segment_bytes,
                              index_interval_bytes=partition.settings.index_interval_bytes)
         walked = stamp if batch_settings.get("codec") else None  # of compressed records the caller says the largest timestamp
-        return self.log.append(partition.ordinal, NO_ENTRY, 0, batch, options, self.clock.wall_ms(), max_timestamp=walked)
+        return self.log.append(partition.ordinal, NO_REQUEST, 0, batch, options, self.clock.wall_ms(), max_timestamp=walked)
 
     def fill(self, partition: KeptPartition, end_offset: int, **settings: int) -> None:
         """Batches of one record up to the offset."""

@@ -27,7 +27,7 @@ def log(tmp_path):
 
 
 def append(log, batch, options=None, **more):
-    return log.append(3, _native.NO_ENTRY, 0, batch, options or _native.LogOptions(), NOW_MS, **more)
+    return log.append(3, _native.NO_REQUEST, 0, batch, options or _native.LogOptions(), NOW_MS, **more)
 
 
 def read(log, offset, max_bytes=1 << 20, limit=_native.READ_TO_END):
@@ -73,7 +73,7 @@ def test_append_wants_compressed_records_walked(log):
 
 def test_rows_never_used_are_unknown(log):
     assert log.find(4, 0, _native.READ_TO_END, 10)[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    result = log.append(4, _native.NO_ENTRY, 0, make_batch([b"a"]), _native.LogOptions(), NOW_MS)
+    result = log.append(4, _native.NO_REQUEST, 0, make_batch([b"a"]), _native.LogOptions(), NOW_MS)
     assert result.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     with pytest.raises(ValueError, match="no partition row"):
         log.state(16)
