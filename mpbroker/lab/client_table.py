@@ -25,8 +25,8 @@ _KEYS = ["client_hash", "corr_id"]
 
 
 def client_table(results: list[VariantResult]) -> pa.Table:
-    """variant, phase, group, loop, connection, port, corr_id, error, intended_ns, sent_ns, done_ns (null: never), latency_ns
-    (done − intended; of a request without an answer: until the end of its run, which is less than the truth), answered,
+    """variant, phase, group, loop, connection, port, corr_id, error, intended_ns, sent_ns, arrived_ns, done_ns (null: never or
+    not known), latency_ns (done − intended; of a request without an answer: until the end of its run, which is less than the truth), answered,
     and TRACE_COLUMNS."""
     return pa.concat_tables([_joined(result) for result in results])
 
@@ -59,5 +59,6 @@ def _group_table(result: VariantResult, group: str, path: Path) -> pa.Table:
         "connection": data["connection"], "port": ports[data["connection"]].astype("int32"), "corr_id": data["corr_id"],
         "client_hash": np.full(count, client_hash(about["client_id"]), "int64"), "error": data["error"],
         "intended_ns": data["intended_ns"], "sent_ns": pa.array(data["sent_ns"], mask=data["sent_ns"] < 0),
+        "arrived_ns": pa.array(data["arrived_ns"], mask=data["arrived_ns"] < 0),
         "done_ns": pa.array(data["done_ns"], mask=~answered), "answered": answered,
         "latency_ns": np.where(answered, data["done_ns"], end_ns) - data["intended_ns"]})

@@ -18,7 +18,8 @@ from mpbroker.lab.scenario import Scenario
 WINDOWS = 80  # points of the time series
 _TICKS = (0.5, 0.9, 0.99, 0.999, 0.9999)
 _PART_NAMES = {"before_send_us": "before it was sent", "rx_wait_us": "unread in the socket (rx_wait)", "queue_us": "queued",
-               "rest_of_broker_us": "rest of the broker", "outside_us": "outside the broker"}
+               "rest_of_broker_us": "rest of the broker", "on_the_way_us": "on the way",
+               "own_wait_us": "in the client's socket"}
 
 
 def all_figures(scenario: Scenario, clients: pa.Table, waits: pa.Table) -> list[Figure]:

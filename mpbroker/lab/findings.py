@@ -78,8 +78,9 @@ def _where(scenario: Scenario, waits: pa.Table) -> list[str]:
                          f"({milliseconds(row['latency_us'])} on average) {row['rx_wait_and_queue_share']:.0%} was spent before "
                          f"a handler took them: {milliseconds(row['rx_wait_us'])} unread in the socket, "
                          f"{milliseconds(row['queue_us'])} queued; {milliseconds(row['rest_of_broker_us'])} in the rest of the "
-                         f"broker, {milliseconds(row['before_send_us'])} before they were sent, "
-                         f"{milliseconds(row['outside_us'])} outside of what the trace sees.")
+                         f"broker; {milliseconds(row['before_send_us'])} before they were sent, "
+                         f"{milliseconds(row['on_the_way_us'])} on the way, {milliseconds(row['own_wait_us'])} until the client "
+                         "read the answer.")
     return found
 
 

@@ -65,7 +65,7 @@ def _wake_promptly(plan: GeneratorPlan) -> None:
 def _connect(plan: GeneratorPlan, log: ClientLog) -> list[LoadConnection]:
     return [LoadConnection(number, (plan.host, plan.port), request_of(plan, number), plan.in_flight, None,
                            (plan.first_connection + number) * CORR_IDS_PER_CONNECTION + 1, log,
-                           plan.requests_most)
+                           plan.requests_most, stamped=plan.nice == 0)
             for number in range(plan.clients)]
 
 
@@ -186,9 +186,9 @@ class Generator:
     def _finish(self) -> None:
         """Write down what was never sent or never answered: leaving it out would flatter the broker."""
         for each in self._connections:
-            self._unanswered += each.give_up(NEVER)
+            self._unanswered += each.give_up()
             for intended_ns in each.schedule.rest(LOG_ROWS_MAX):
-                self._log.add(each.number, NEVER, 0, intended_ns, NEVER, NEVER)
+                self._log.add(each.number, NEVER, 0, intended_ns, NEVER, NEVER, NEVER)
                 self._unsent += 1
             each.close()
 

@@ -12,25 +12,31 @@ import time
 from collections import deque
 
 from mpbroker.client.prepared_request import CORRELATION_ID, CORRELATION_ID_AT, PreparedRequest
-from mpbroker.lab.client_log import ClientLog
+from mpbroker.lab.client_log import NEVER, ClientLog
 
 RECEIVE_BYTES = 1 << 18
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
 _HEAD = struct.Struct(">ii")
 _ERROR = struct.Struct(">h")
 CONNECT_TIMEOUT_S = 20.0
+SO_TIMESTAMPNS = 35  # Linux on most machines; Python's socket module does not name it
+_TIMESPEC = struct.Struct("=qq")
+_STAMP_SPACE = socket.CMSG_SPACE(_TIMESPEC.size)
 
 
 class LoadConnection:
     """`schedule` says when the next request is due; at most `in_flight_most` wait for their answers at a time, at most
-    `requests_most` (0: any number) are sent at all."""
+    `requests_most` (0: any number) are sent at all. `stamped`: ask the kernel when each answer came."""
 
     def __init__(self, number: int, address: tuple[str, int], request: PreparedRequest, in_flight_most: int, schedule,
-                 first_corr_id: int, log: ClientLog, requests_most: int = 0) -> None:
+                 first_corr_id: int, log: ClientLog, requests_most: int = 0, stamped: bool = False) -> None:
         self.number = number
         self.schedule = schedule
         self.socket = socket.create_connection(address, timeout=CONNECT_TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if stamped:
+            self.socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        self._stamped = stamped
         self.socket.setblocking(False)
         self.local_port = self.socket.getsockname()[1]
         self.unsent: memoryview | None = None
@@ -84,20 +90,27 @@ class LoadConnection:
 
     def receive(self) -> int:
         """Take what has come; how many requests were answered by it."""
+        room = memoryview(self._buffer)[self._filled:]
+        ancillary: list[tuple[int, int, bytes]] = []
         try:
-            count = self.socket.recv_into(memoryview(self._buffer)[self._filled:])
+            if self._stamped:
+                count, ancillary, _, _ = self.socket.recvmsg_into([room], _STAMP_SPACE)
+            else:
+                count = self.socket.recv_into(room)
         except BlockingIOError:
             return 0
         except OSError:
             count = 0
+        finally:
+            room.release()
         if not count:
             self.closed = True
             return 0
         now_ns = time.monotonic_ns()
         self._filled += count
-        return self._take_answers(now_ns)
+        return self._take_answers(_arrival_ns(ancillary, now_ns), now_ns)
 
-    def _take_answers(self, now_ns: int) -> int:
+    def _take_answers(self, arrived_ns: int, now_ns: int) -> int:
         at = taken = 0
         while self._filled - at >= _HEAD.size:
             length, corr_id = _HEAD.unpack_from(self._buffer, at)
@@ -108,7 +121,7 @@ class LoadConnection:
             if end > self._filled:
                 self._make_room(end - at)
                 break
-            self._answer(corr_id, at, now_ns)
+            self._answer(corr_id, at, arrived_ns, now_ns)
             at, taken = end, taken + 1
         if at:
             rest = self._filled - at
@@ -120,22 +133,30 @@ class LoadConnection:
         if needed > len(self._buffer):
             self._buffer.extend(bytes(needed - len(self._buffer)))
 
-    def _answer(self, corr_id: int, at: int, now_ns: int) -> None:
+    def _answer(self, corr_id: int, at: int, arrived_ns: int, now_ns: int) -> None:
         expected, intended_ns, sent_ns = self._in_flight.popleft()
         if corr_id != expected:
             raise RuntimeError(f"answer {corr_id} came for request {expected}")
         error = _ERROR.unpack_from(self._buffer, at + self._error_at)[0] if self._error_at is not None else 0
         self.answered += 1
-        self._log.add(self.number, corr_id, error, intended_ns, sent_ns, now_ns)
+        self._log.add(self.number, corr_id, error, intended_ns, sent_ns, arrived_ns, now_ns)
 
-    def give_up(self, never: int) -> int:
+    def give_up(self) -> int:
         """Write down what was never answered; how many those are."""
         left = len(self._in_flight)
         for corr_id, intended_ns, sent_ns in self._in_flight:
-            self._log.add(self.number, corr_id, 0, intended_ns, sent_ns, never)
+            self._log.add(self.number, corr_id, 0, intended_ns, sent_ns, NEVER, NEVER)
         self._in_flight.clear()
         return left
 
     def close(self) -> None:
         """Close the socket."""
         self.socket.close()
+
+
+def _arrival_ns(ancillary: list[tuple[int, int, bytes]], now_ns: int) -> int:
+    """The kernel's receive time on the monotonic clock, NEVER when there is none; the clocks are compared now."""
+    if not ancillary:
+        return NEVER
+    seconds, nanoseconds = _TIMESPEC.unpack(ancillary[0][2][:_TIMESPEC.size])
+    return min(now_ns, seconds * 1_000_000_000 + nanoseconds - time.time_ns() + time.monotonic_ns())

@@ -46,7 +46,7 @@ def run_scenario(scenario: Scenario, out: Path, seconds: float | None, engine: s
     _refuse_foreign(out)
     for name in scenario.studies:
         runner.find_study(name)
-    _make_room(out)
+    _make_room(out, scenario)
     begun = time.monotonic()
     results = []
     with tempfile.TemporaryDirectory(prefix="mpbroker-lab-logs-") as scratch:
@@ -72,10 +72,12 @@ def _refuse_foreign(out: Path) -> None:
         raise OutInUse(f"{out} is not empty and not an earlier run's output; --out names another directory")
 
 
-def _make_room(out: Path) -> None:
+def _make_room(out: Path, scenario: Scenario) -> None:
+    """Also leaves word of whose directory this is, should the run not come to its end."""
     for name in ("traces", "variants", runner.TABLES):
         shutil.rmtree(out / name, ignore_errors=True)
     out.mkdir(parents=True, exist_ok=True)
+    (out / runner.META).write_text(json.dumps({"scenario": scenario.name, "unfinished": True}) + "\n")
 
 
 def _about(scenario: Scenario, seconds: float, results: list[VariantResult], run_s: float) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def _rows(variant, phase, begin_ms, latencies_ms, **known):
         intended = (begin_ms + 10 * number) * MS
         yield {"variant": variant, "phase": phase, "group": "light", "loop": "open", "connection": 0, "port": 1,
                "corr_id": number, "error": 0, "intended_ns": intended, "sent_ns": intended,
-               "done_ns": intended + int(latency * MS), "answered": True, "latency_ns": int(latency * MS),
+               "arrived_ns": intended + int(latency * MS), "done_ns": intended + int(latency * MS), "answered": True, "latency_ns": int(latency * MS),
                "rx_wait_ns": int(latency * MS) // 2, "queue_ns": int(latency * MS) // 4,
                "total_ns": int(latency * MS) // 4 + int(latency * MS) // 8} | known
 
@@ -61,7 +61,7 @@ def test_latency_per_variant_phase_and_group():
 
 
 def test_what_was_never_answered_counts_with_its_time_until_the_end():
-    never = list(_rows("slow", "idle", 0, [500.0], answered=False, done_ns=None, total_ns=None, sent_ns=None))
+    never = list(_rows("slow", "idle", 0, [500.0], answered=False, done_ns=None, arrived_ns=None, total_ns=None, sent_ns=None))
     table = pa.Table.from_pylist([*_rows("slow", "idle", 0, [1.0] * 3), *never])
     (row,) = client_latency(table).to_pylist()
     assert (row["requests"], row["unsent"], row["unanswered"], row["max_us"]) == (4, 1, 0, 500_000)
@@ -80,7 +80,8 @@ def test_a_late_generator_is_charged_and_shown():
 
 def test_where_a_request_waited_adds_up():
     for row in where_it_waits(_clients()).to_pylist():
-        parts = sum(row[name] for name in ("before_send_us", "rx_wait_us", "queue_us", "rest_of_broker_us", "outside_us"))
+        parts = sum(row[name] for name in ("before_send_us", "rx_wait_us", "queue_us", "rest_of_broker_us", "on_the_way_us",
+                                           "own_wait_us"))
         assert parts == pytest.approx(row["latency_us"])
         assert row["rx_wait_and_queue_share"] == pytest.approx(0.75)
 

@@ -70,7 +70,21 @@ def test_answers_are_matched_and_written_down(pair, tmp_path):
     assert _receive(connection, 2) == 2 and connection.may_send()
     rows = _rows(log, tmp_path)
     assert [row[:4] for row in rows] == [(3, 100, 0, 5), (3, 101, 3, 6)]
-    assert all(sent <= done for *_, sent, done in rows)
+    assert all(sent <= done and arrived == NEVER for *_, sent, arrived, done in rows)
+
+
+def test_the_kernel_says_when_an_answer_came(pair, tmp_path):
+    log = ClientLog(10)
+    connection, peer = pair(log, stamped=True)
+    connection.send(5)
+    _request(peer)
+    peer.sendall(_answer(100))
+    before_reading = time.monotonic_ns() + 50_000_000
+    while time.monotonic_ns() < before_reading:
+        time.sleep(0.01)
+    assert _receive(connection, 1) == 1
+    ((*_, sent, arrived, done),) = _rows(log, tmp_path)
+    assert sent <= arrived < before_reading <= done
 
 
 def test_what_the_socket_does_not_take_waits(pair):
@@ -97,7 +111,7 @@ def test_a_closed_connection_gives_up_its_requests(pair, tmp_path):
     _request(peer)
     peer.close()
     assert _receive(connection, 1) == 0 and connection.closed
-    assert connection.give_up(NEVER) == 1
+    assert connection.give_up() == 1
     assert [row[-1] for row in _rows(log, tmp_path)] == [NEVER]
 
 
