@@ -33,6 +33,8 @@ class Sum(NamedTuple):
     less: tuple[str, ...] = ()
 
 
+#: What is served in C has no handler_start, and its io_done only where the log was read or written: the next stage's time
+#: then begins where the handler claimed the request.
 #: Stored in compacted files as `<name>_ticks`, beside rx_wait, which is a field of the record.
 SPANS: dict[str, Span] = {
     "read": Span((None,), "frame_done"),
@@ -40,8 +42,8 @@ SPANS: dict[str, Span] = {
     "ring_block": Span(("parsed",), "enqueued"),
     "queue": Span(("enqueued",), "dequeued"),
     "dispatch": Span(("dequeued",), "handler_start"),
-    "io": Span(("handler_start",), "io_done"),
-    "local": Span(("io_done", "handler_start"), "local_done"),
+    "io": Span(("handler_start", "dequeued"), "io_done"),
+    "local": Span(("io_done", "handler_start", "dequeued"), "local_done"),
     "purgatory": Span(("purg_enter",), "purg_leave"),
     "resp_prep": Span(("purg_leave", "local_done"), "resp_enq"),
     "resp_queue": Span(("resp_enq",), "resp_deq"),
@@ -56,7 +58,7 @@ SUMS: dict[str, Sum] = {
     "true_total": Sum(("rx_wait", "total")),
     "kafka_total": Sum(("total",), less=("read",)),
     "request_queue": Sum(("parse", "ring_block", "queue")),
-    "local_time": Sum(("dispatch", "local"), optional=("io",)),
+    "local_time": Sum(("local",), optional=("dispatch", "io")),
     "response_send": Sum(("send_wait", "send")),
 }
 #: Columns `<name>_ns` of the requests frame.
@@ -70,6 +72,6 @@ KAFKA_VIEW = {"RequestQueueTime": "request_queue", "LocalTime": "local_time", "R
 PIPELINE = ("rx_wait", "read", "parse", "ring_block", "queue", "dispatch", "io", "local", "purgatory", "resp_prep",
             "resp_queue", "send_wait", "send")
 #: What a handler was busy with: `handler_ns` of an activity table (purgatory is waiting, not work).
-HANDLER_TIME = Sum(("dispatch", "local"), optional=("io", "resp_prep"))
+HANDLER_TIME = Sum(("local",), optional=("dispatch", "io", "resp_prep"))
 
 assert all(end in STAGES for _, end in SPANS.values())

@@ -60,8 +60,7 @@ def activity(rows: list[tuple[Row, TraceRecord]], window_ms: int, by: tuple[str,
     for row, one in rows:
         key = (_window(row, window_ms), *(row[name] for name in by))
         spans, flags = durations(one)
-        busy = 0 if None in (spans["dispatch"], spans["local"]) else (
-            spans["dispatch"] + spans["local"] + (spans["io"] or 0) + (spans["resp_prep"] or 0))
+        busy = 0 if spans["local"] is None else sum(spans[name] or 0 for name in ("dispatch", "io", "local", "resp_prep"))
         flags |= one.flags
         mine = {"n": 1, "errors": one.error != 0, "req_bytes": one.req_bytes, "resp_bytes": one.resp_bytes,
                 "throttled": one.throttle_ms > 0, "aux_sum": one.aux, "handler_ns": busy,

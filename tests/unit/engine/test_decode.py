@@ -50,8 +50,10 @@ def test_every_column_of_every_row():
     assert table.drop_columns(["ts"]).to_pylist() == [_plain(number, one) for number, one in enumerate(RECORDS)]
 
 
-def test_a_complete_request_has_kafkas_view_as_differences_of_stages():
-    one = request(step=10, missing=("purg_enter", "purg_leave"))
+@pytest.mark.parametrize("also_missing", [(), ("handler_start",), ("io_done",), ("handler_start", "io_done")])
+def test_a_request_has_kafkas_view_as_differences_of_stages(also_missing):
+    """Also one served in C, without some stages of its own."""
+    one = request(step=10, missing=("purg_enter", "purg_leave", *also_missing))
     spans, flags = durations(one)
     at = dict(zip(record.STAGES, one.stage, strict=True))
     assert flags == 0
