@@ -209,6 +209,7 @@ class EventModel:
                        flags=3 if api_key == PRODUCE else 0)
 
     def _elect(self, now: int, request: Request) -> None:
+        assert self.election_at < 0, "elections must not overlap: which one a request hangs for would be a matter of taste"
         self.election_at, self.moved = now, False
         self._arrive(now, request)
 
@@ -347,7 +348,7 @@ class EventModel:
     def _leave_purgatory(self, now: int, request: Request, error: int) -> None:
         request.stage[AT["purg_leave"]], request.error = now, error
         if self.parked.pop(request.number, None) is not None:
-            facts = next(reversed(self.control.values()))  # elections do not overlap
+            facts = next(reversed(self.control.values()))
             facts.hung += 1
             facts.hung_ticks += now - request.stage[AT["purg_enter"]]
         self._at(now + PREPARE, self._answer, request)

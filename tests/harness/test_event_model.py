@@ -8,7 +8,7 @@ from mpbroker.trace import manifest
 from tests.harness.event_model import AT, IN_PRODUCE_PURGATORY, Scenario, simulate
 from tests.harness.event_trace import BASE_NS, TraceOptions, write_trace
 
-FLOOD = Scenario(rate=300, burst_rate=1200, burst_ms=(1000, 3000), ring_capacity=60, processors=3, elections_ms=(1500, 2800))
+FLOOD = Scenario(rate=300, burst_rate=1200, burst_ms=(1000, 3000), ring_capacity=60, processors=3, elections_ms=(1500, 5500), duration_ms=7_000)
 
 
 def test_one_seed_has_one_outcome():
