@@ -23,12 +23,12 @@ from mpbroker.engine.column_set import compact_table
 from mpbroker.engine.columns import COMPACT
 from mpbroker.engine.compact_file import CompactWriter
 from mpbroker.engine.compact_header import CompactError, CompactFile, CompactHeader
-from mpbroker.engine.decode import DecodeContext, RawColumns, Records, RowFilter, requests_of
+from mpbroker.engine.decode import RawColumns, requests_of
 from mpbroker.engine.trace_input import TraceInput
 from mpbroker.trace import segment
 
 SLICE_REQUESTS = 1 << 18
-CHUNK_RECORDS = 65536
+CHUNK_RECORDS = 16384
 _NS = 1_000_000_000
 API_CLASSES = {"Produce": "produce", "Fetch": "fetch"}
 _SORT = [("ts", "ascending"), ("ts_ns", "ascending"), ("ring", "ascending"), ("seq", "ascending")]
@@ -45,6 +45,15 @@ class _Part(NamedTuple):
     def folder(self) -> str:
         moment = datetime.fromtimestamp(self.hour * 3600, UTC)
         return f"run={self.run}/dt={moment:%Y-%m-%d}/hour={moment:%H}/api_class={self.api_class}"
+
+
+class _Piece(NamedTuple):
+    """Some records of a segment, and the first and last second since 1970 that its requests began in."""
+
+    info: segment.SegmentInfo
+    first: int
+    from_s: int
+    to_s: int
 
 
 def compact(source: TraceInput, destination: Path, slice_requests: int = SLICE_REQUESTS) -> CompactHeader:
@@ -67,7 +76,7 @@ def compact(source: TraceInput, destination: Path, slice_requests: int = SLICE_R
 
 
 def _write_requests(source: TraceInput, root: Path, slice_requests: int) -> list[CompactFile]:
-    seconds, spans = _survey(source)
+    seconds, pieces = _survey(source)
     writers: dict[_Part, CompactWriter] = {}
     files: list[CompactFile] = []
     hour = None
@@ -76,25 +85,26 @@ def _write_requests(source: TraceInput, root: Path, slice_requests: int) -> list
             files += [file for writer in writers.values() for file in writer.close()]
             writers.clear()
             hour = from_s // 3600
-        for part, table in _slice_tables(source, spans, from_s, to_s):
+        for part, table in _slice_tables(source, pieces, from_s, to_s):
             if part not in writers:
                 writers[part] = CompactWriter(root, part.folder())
             files += writers[part].add(table)
     return files + [file for writer in writers.values() for file in writer.close()]
 
 
-def _survey(source: TraceInput) -> tuple[Counter[int], list[tuple[int, int]]]:
-    """Requests per second since 1970, and the first and last second of each segment (an empty one: 1, 0)."""
+def _survey(source: TraceInput) -> tuple[Counter[int], list[_Piece]]:
+    """Requests per second since 1970, and where they stand."""
     seconds: Counter[int] = Counter()
-    spans = []
+    pieces = []
     for info in source.segments:
-        mine: Counter[int] = Counter()
-        for context, records in _requests(source, info, source.rows):
+        context = source.context(info)
+        for place, data in enumerate(segment.read_chunks(info, CHUNK_RECORDS)):
+            records = requests_of(data, context, source.rows)
             at, counts = np.unique(context.clock.epoch_ns(records["t0_ns"].astype(np.int64)) // _NS, return_counts=True)
-            mine.update(dict(zip(at.tolist(), counts.tolist(), strict=True)))
-        spans.append((min(mine, default=1), max(mine, default=0)))
-        seconds.update(mine)
-    return seconds, spans
+            if len(at):
+                seconds.update(dict(zip(at.tolist(), counts.tolist(), strict=True)))
+                pieces.append(_Piece(info, place * CHUNK_RECORDS, int(at[0]), int(at[-1])))
+    return seconds, pieces
 
 
 def _slices(seconds: Counter[int], most: int) -> Iterator[tuple[int, int]]:
@@ -111,28 +121,22 @@ def _slices(seconds: Counter[int], most: int) -> Iterator[tuple[int, int]]:
         yield begin, last + 1
 
 
-def _slice_tables(source: TraceInput, spans: list[tuple[int, int]], from_s: int, to_s: int) -> Iterator[tuple[_Part, pa.Table]]:
+def _slice_tables(source: TraceInput, pieces: list[_Piece], from_s: int, to_s: int) -> Iterator[tuple[_Part, pa.Table]]:
     """The requests of a slice of time, sorted, by where they go."""
     rows = source.rows._replace(from_ns=max(from_s * _NS, source.rows.from_ns or 0),
                                 to_ns=min(to_s * _NS, source.rows.to_ns or to_s * _NS))
     tables: dict[tuple[str, int], list[pa.Table]] = {}
-    for info, (first, last) in zip(source.segments, spans, strict=True):
-        if first < to_s and last >= from_s:
-            for context, records in _requests(source, info, rows):
-                tables.setdefault((context.run, context.broker), []).append(compact_table(RawColumns(records, context)))
+    for piece in pieces:
+        if piece.from_s < to_s and piece.to_s >= from_s:
+            context = source.context(piece.info)
+            data = next(segment.read_chunks(piece.info, CHUNK_RECORDS, piece.first), b"")
+            found = compact_table(RawColumns(requests_of(data, context, rows), context))
+            tables.setdefault((context.run, context.broker), []).append(found)
     for (run, broker), mine in tables.items():
         whole = pa.concat_tables(mine).sort_by(_SORT)
         classes = _classes(whole)
         for api_class in sorted(set(classes)):
             yield _Part(run, broker, from_s // 3600, api_class), whole.filter(pa.array(classes == api_class))
-
-
-def _requests(source: TraceInput, info: segment.SegmentInfo, rows: RowFilter) -> Iterator[tuple[DecodeContext, Records]]:
-    context = source.context(info)
-    for data in segment.read_chunks(info, CHUNK_RECORDS):
-        records = requests_of(data, context, rows)
-        if len(records):
-            yield context, records
 
 
 def _classes(table: pa.Table) -> np.ndarray:
