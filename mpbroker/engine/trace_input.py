@@ -52,15 +52,18 @@ class TraceInput:
 
     segments        headers of raw segments that may hold rows of `rows`
     parquet         folders of compacted traces; parquet_files: their files that may hold such rows
+    places          the folders and files it was found in, as they were named
     clocks, names   boots with the clock line of each; names of clients, topics, connections, markers
     sources         names of the segments all this was made from
     """
 
     def __init__(self, rows: RowFilter, segments: Sequence[segment.SegmentInfo] = (), parquet: Sequence[Path] = (),
                  parquet_files: Sequence[Path] = (), *, loss: Loss, clocks: dict[Boot, ClockLine],
-                 dictionaries: Sequence[Path], sources: Sequence[str], is_sampled: bool) -> None:
+                 dictionaries: Sequence[Path], sources: Sequence[str], is_sampled: bool,
+                 places: Sequence[Path] = ()) -> None:
         self.rows = rows
         self.segments = list(segments)
+        self.places = list(places)
         self.parquet = list(parquet)
         self.parquet_files = list(parquet_files)
         self.loss = loss
@@ -197,7 +200,7 @@ def _open_raw(places: list[Path], files: list[Path], rows: RowFilter) -> TraceIn
     kept = [count_segment(info) for info in infos if _may_hold(info, clocks, rows)]
     loss = loss_of(kept, complaints, lambda info, t0_ns: clocks[boot_of(info)].epoch_of(t0_ns))
     return TraceInput(rows, [one.info for one in kept], loss=loss, clocks=clocks, dictionaries=_dictionaries(places),
-                      sources=[one.info.path.name for one in kept], is_sampled=loss.sampled_out > 0)
+                      sources=[one.info.path.name for one in kept], is_sampled=loss.sampled_out > 0, places=places)
 
 
 def _open_compacted(found: list[tuple[Path, list[Path]]], rows: RowFilter) -> TraceInput:
