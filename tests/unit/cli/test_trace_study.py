@@ -1,0 +1,123 @@
+"""`mpbroker trace study`, `compact`, `rollup` and `report`: the contract of their output, and one sentence for every mistake."""
+
+import json
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+
+from mpbroker.cli import trace_arguments
+from mpbroker.cli.main import main
+from tests.harness.event_model import Scenario, simulate
+from tests.harness.event_trace import Marker, TraceOptions, write_trace
+
+PERCENTILES = ["api", "stage", "n", "p50_us", "p90_us", "p99_us", "p999_us", "max_us"]
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model") / "traces"
+    write_trace(folder, simulate(Scenario(rate=300, burst_rate=1200, burst_ms=(1000, 2000), processors=2)),
+                TraceOptions(dropped=50, markers=(Marker("step 2", 1000),)))
+    return folder
+
+
+def test_the_contract(traces, tmp_path, capsys):
+    out = tmp_path / "R"
+    assert main(["trace", "study", "latency", "throughput", "--in", str(traces), "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert said.splitlines()[-1] == f"report: {out}/report.html" and said.startswith("note: ")
+    assert pq.read_table(out / "tables" / "latency.stage_percentiles.parquet").column_names == PERCENTILES
+    assert (out / "tables" / "latency.stage_percentiles.csv").read_text().splitlines()[0].replace('"', "") == ",".join(PERCENTILES)
+    meta = json.loads((out / "meta.json").read_text())
+    assert meta["engine"] == "local" and meta["dropped"] > 0 and meta["input_records"] + meta["dropped"] == meta["finished"]
+    assert list(meta["studies"]) == ["latency", "throughput"]
+    (out / "report.html").unlink()
+    assert main(["trace", "report", str(out)]) == 0 and (out / "report.html").stat().st_size > 10_000
+
+
+def test_stats_and_study_count_the_same(traces, capsys):
+    assert main(["trace", "stats", "--in", str(traces.parent), "--json"]) == 0  # folders are searched downwards
+    found = json.loads(capsys.readouterr().out)
+    assert found["finished"] == found["records"] + found["dropped"] + found["sampled_out"] > 1000
+
+
+def test_without_a_name_the_studies_are_listed(capsys):
+    assert main(["trace", "study"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "latency" in lines and len(lines) % 3 == 0
+
+
+def test_compacted_traces_give_the_same_tables(traces, tmp_path, capsys):
+    small = tmp_path / "small"
+    assert main(["trace", "compact", str(traces), str(small)]) == 0
+    assert "a request): " in capsys.readouterr().out
+    tables = []
+    for place, out in ((traces, tmp_path / "A"), (small, tmp_path / "B")):
+        assert main(["trace", "study", "latency", "--in", str(place), "--out", str(out)]) == 0
+        tables.append((out / "tables" / "latency.stage_percentiles.csv").read_text())
+    assert tables[0] == tables[1]
+
+
+def test_a_slice(traces, tmp_path):
+    slice_of = ["--api", "Produce", "--from", "2023-11-14T22:13:21", "--to", "1700000002.5", "--broker", "1"]
+    assert main(["trace", "study", "latency", "--in", str(traces), "--out", str(tmp_path / "R"), *slice_of]) == 0
+    table = pq.read_table(tmp_path / "R" / "tables" / "latency.stage_percentiles.parquet")
+    assert table.column("api").unique().to_pylist() == ["Produce"]
+    meta = json.loads((tmp_path / "R" / "meta.json").read_text())
+    assert 1_700_000_001 * 10**9 <= meta["first_epoch_ns"] <= meta["last_epoch_ns"] < 1_700_000_002_500_000_000
+
+
+def test_rollup_is_made_and_nothing_is_added_twice(traces, tmp_path, capsys):
+    path = tmp_path / "rollup.parquet"
+    assert main(["trace", "rollup", str(traces), str(path)]) == 0
+    assert main(["trace", "rollup", str(traces), str(path)]) == 2
+    assert "count twice" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("words", "sentence"), [
+    (["trace", "study", "latncy"], "no study 'latncy'; there are: compare, latency"),
+    (["trace", "study", "latency", "--in", "/no/such/folder"], "/no/such/folder does not exist"),
+    (["trace", "study", "latency", "--in", "."], "no trace in ."),
+    (["trace", "study", "latency", "--engine", "flink"], "invalid choice: 'flink'"),
+    (["trace", "study", "latency", "--from", "yesterday"], "'yesterday' is no time"),
+    (["trace", "study", "latency", "--set", "x"], "write --set NAME=VALUE"),
+    (["trace", "study", "latency", "--window-ms", "0"], "--window-ms must be at least 1"),
+    (["trace", "report", "."], "is missing: name a folder"),
+    (["trace", "compact", "/no/such/folder", "x"], "does not exist"),
+    (["trace", "frobnicate"], "invalid choice: 'frobnicate'"),
+    (["trace"], "PART"),
+])
+def test_mistakes_are_one_sentence_and_exit_code_2(words, sentence, traces, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    if "--set" in words or "--from" in words:
+        words = [*words, "--in", str(traces)]
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("mpbroker: ") and sentence in said and len(said.splitlines()) == 1
+
+
+def test_a_sampled_trace_is_refused_by_a_study_that_needs_order(tmp_path, capsys):
+    write_trace(tmp_path / "in", simulate(Scenario(rate=300)), TraceOptions(sample_shift=2))
+    assert main(["trace", "study", "little", "--in", str(tmp_path / "in"), "--out", str(tmp_path / "R")]) == 2
+    assert "little follows single requests in their order" in capsys.readouterr().err
+    assert not (tmp_path / "R").exists()
+
+
+@pytest.mark.parametrize(("package", "module", "extra"), [("pyarrow", "mpbroker.engine.trace_input", "studies"),
+                                                          ("numpy", "mpbroker.engine.runner", "studies")])
+def test_a_missing_extra_is_named(package, module, extra, traces, monkeypatch, capsys):
+    for name in [name for name in sys.modules if name.startswith(("mpbroker.engine.", "mpbroker.studies."))]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in [name for name in sys.modules if name.split(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    assert main(["trace", "study", "latency", "--in", str(traces)]) == 2
+    assert f"needs the package {package}: pip install 'mpbroker[{extra}]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("text", "ns"), [
+    ("1970-01-01T00:00:01", 10**9), ("1970-01-01T01:00:01+01:00", 10**9), ("2.5", 2_500_000_000), (None, None),
+    ("2026-11-21", 1795219200 * 10**9), ("1970-01-01T00:00:00.000001", 1000)])
+def test_times(text, ns):
+    assert trace_arguments.epoch_ns(text) == ns
