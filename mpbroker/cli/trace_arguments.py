@@ -3,9 +3,12 @@
 import argparse
 import os
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from mpbroker.errors import MpbrokerError
+
+STATUS_FILE = ".mpbroker-status.json"  # mpbroker.supervisor.status_file, which reading a copied trace does not need
 
 
 class BadTime(MpbrokerError):
@@ -33,8 +36,38 @@ def define_slice(parser: argparse.ArgumentParser) -> None:
 
 
 def paths_of(arguments: argparse.Namespace) -> list[str]:
-    """Where to read."""
-    return list(arguments.paths or [os.path.join(arguments.data_dir, "traces")])
+    """Where to read: the places named, or where the broker of the data directory writes its traces."""
+    return list(arguments.paths or [str(traces_of(arguments.data_dir))])
+
+
+def traces_of(data_dir: str) -> Path:
+    """The trace directory of a running broker, as it says; else the usual one."""
+    said = _running(data_dir)
+    return Path(said.trace_dir) if said is not None and said.trace_dir else Path(data_dir) / "traces"
+
+
+def tracing_is_off(data_dir: str) -> bool:
+    """Whether a broker runs there that was told not to trace."""
+    said = _running(data_dir)
+    return said is not None and not said.trace_dir
+
+
+def why_no_traces(arguments: argparse.Namespace) -> str:
+    """One sentence for somebody who found none."""
+    if not arguments.paths and tracing_is_off(arguments.data_dir):
+        return f"the broker on {arguments.data_dir} does not trace: mpbroker.trace.enabled is false"
+    return (f"no trace segments in {', '.join(paths_of(arguments))}; the broker writes them when requests finish "
+            "and mpbroker.trace.enabled is true")
+
+
+def _running(data_dir: str) -> Any:
+    """What the broker on a data directory says of itself; None when none runs, or none of ours."""
+    if not os.path.exists(os.path.join(data_dir, STATUS_FILE)):
+        return None
+    from mpbroker.log import data_dir as locks
+    from mpbroker.supervisor.status_file import read_status_file
+
+    return read_status_file(data_dir) if locks.holder(data_dir) is not None else None
 
 
 def slice_of(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -40,36 +40,52 @@ def define(parser: argparse.ArgumentParser, part: str) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """List, sum up or tail."""
     places = [Path(path) for path in trace_arguments.paths_of(arguments)]
-    infos = read_segments(places)
+    if not arguments.paths and trace_arguments.tracing_is_off(arguments.data_dir):
+        if not places[0].is_dir():
+            raise NoTraces(trace_arguments.why_no_traces(arguments))
+        trace_text.warn(f"{trace_arguments.why_no_traces(arguments)}; these are traces of earlier starts")
+    infos, complaints = read_segments(places)
+    for sentence in complaints:
+        trace_text.warn(sentence)
+    if not infos:
+        raise NoTraces(trace_arguments.why_no_traces(arguments))
     if arguments.what == "ls":
         print(json.dumps([_segment_json(info) for info in infos]) if arguments.json else trace_text.segment_table(infos))
     elif arguments.what == "stats":
-        result = statistics.collect(infos)
-        names = api_names(infos)
-        print(json.dumps(result.to_json(names)) if arguments.json else trace_text.statistics_table(result, names))
+        _stats(places, infos, complaints, arguments)
     else:
         _tail(places, infos, arguments)
     return 0
 
 
-def read_segments(places: Sequence[Path]) -> list[segment.SegmentInfo]:
-    """Headers of all segments in folders (searched downwards) and of files; NoTraces when there is none."""
+def read_segments(places: Sequence[Path]) -> tuple[list[segment.SegmentInfo], list[str]]:
+    """Headers of all segments in folders (searched downwards) and of files; a sentence for each file that is damaged."""
     complaints: list[str] = []
     infos: dict[Path, segment.SegmentInfo] = {}
     for place in places:
         if place.is_file():
-            found = [segment.read_info(place)]
+            found = manifest.segments(place.parent, place.name, complaints=complaints)
         elif place.is_dir():
             found = manifest.segments(place, f"**/*{segment.SUFFIX}", complaints=complaints)
         else:
             raise NoTraces(f"{place} is no directory; --data-dir names the broker's data directory, --in a directory of traces")
         infos |= {info.path: info for info in found}
-    for sentence in complaints:
+    return list(infos.values()), complaints
+
+
+def _stats(places: Sequence[Path], infos: list[segment.SegmentInfo], complaints: list[str], arguments: argparse.Namespace) -> None:
+    result = statistics.collect(infos)
+    for sentence in result.damage:
         trace_text.warn(sentence)
-    if not infos:
-        raise NoTraces(f"no trace segments in {', '.join(map(str, places))}; the broker writes them when requests finish "
-                       "and mpbroker.trace.enabled is true")
-    return list(infos.values())
+    result.damage = complaints + result.damage
+    lost_notices = sum(names.lost_notices for _, names in dictionary.read(_dictionaries(places)).boots())
+    names = api_names(infos)
+    print(json.dumps(result.to_json(names) | {"lost_notices": lost_notices}) if arguments.json
+          else trace_text.statistics_table(result, names, lost_notices))
+
+
+def _dictionaries(places: Sequence[Path]) -> list[Path]:
+    return list({path: None for place in places for path in dictionary.find(place)})
 
 
 def api_names(infos: list[segment.SegmentInfo]) -> dict[int, str]:
@@ -100,7 +116,7 @@ def _tail(places: Sequence[Path], infos: list[segment.SegmentInfo], arguments: a
         printer.show(one, epoch_ns, info)
     while arguments.follow:
         time.sleep(_FOLLOW_PAUSE_S)
-        for info in read_segments(places):
+        for info in read_segments(places)[0]:
             for one in _requests(info, seen.get(info.path, 0)):
                 printer.show(one, one.t0_ns + info.opened.clock.offset_ns, info)
             seen[info.path] = info.record_count
@@ -124,7 +140,7 @@ class _Printer:
     """Prints requests with the names the dictionaries had when it was made."""
 
     def __init__(self, places: Sequence[Path], apis: dict[int, str], as_json: bool) -> None:
-        self._names = dictionary.read(path for place in places for path in dictionary.find(place))
+        self._names = dictionary.read(_dictionaries(places))
         self._apis = apis
         self._as_json = as_json
 

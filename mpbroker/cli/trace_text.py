@@ -8,6 +8,7 @@ from mpbroker.trace import record, segment, statistics
 
 _HEADINGS = {"queue": "queue", "local": "local", "purgatory": "purgatory", "response_queue": "response queue", "send": "send",
              "total": "total"}
+MAX_GAPS_SHOWN = 10
 
 
 def warn(sentence: str) -> None:
@@ -25,15 +26,31 @@ def segment_table(infos: list[segment.SegmentInfo]) -> str:
     return _align(rows, left=3)
 
 
-def statistics_table(result: statistics.TraceStatistics, names: dict[int, str]) -> str:
+def statistics_table(result: statistics.TraceStatistics, names: dict[int, str], lost_notices: int = 0) -> str:
     """Losses first, then for every API a line per stage."""
-    loss = 100 * result.dropped / result.finished if result.finished else 0.0
-    lines = [f"{result.finished} requests finished: {result.records} records, {result.dropped} dropped ({loss:.2f} %), "
-             f"{result.sampled_out} sampled out; {result.segments} segments", ""]
     rows = [("api", "stage", "count", "p50 µs", "p90 µs", "p99 µs", "max µs")]
     for key in sorted(result.apis):
         rows += _api_rows(names.get(key, f"api {key}"), result.apis[key])
-    return "\n".join(lines) + _align(rows, left=2)
+    return "\n".join([*_loss_lines(result, lost_notices), ""]) + _align(rows, left=2)
+
+
+def _loss_lines(result: statistics.TraceStatistics, lost_notices: int) -> list[str]:
+    loss = 100 * result.dropped / result.finished if result.finished else 0.0
+    lines = [f"{result.finished} requests finished: {result.records} records, {result.dropped} dropped ({loss:.2f} %), "
+             f"{result.sampled_out} sampled out; {result.segments} segments"]
+    if result.sampled_out:
+        lines.append(f"the trace is a sample: its records stand for {result.weighted} requests; counts below are weighted")
+    gaps = result.gaps()
+    if gaps:
+        lines.append(f"{sum(gap.missing for gap in gaps)} requests are missing in {len(gaps)} gaps: "
+                     "files between others are gone, cut or damaged")
+        lines += [f"  broker {gap.broker} boot {gap.boot} processor {gap.processor}: {gap.missing} from number {gap.first_seq} on"
+                  for gap in gaps[:MAX_GAPS_SHOWN]]
+    if result.damage:
+        lines.append(f"{len(result.damage)} damaged files, named above")
+    if lost_notices:
+        lines.append(f"{lost_notices} notices of connections and clients did not reach the tracer: some names are missing")
+    return lines
 
 
 def _api_rows(name: str, api: statistics.ApiStatistics) -> list[tuple[str, ...]]:

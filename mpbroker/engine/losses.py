@@ -65,7 +65,11 @@ def count_segment(info: SegmentInfo) -> SegmentCounts:
     if info.closed is not None:
         return SegmentCounts(info, info.closed.next_seq - info.opened.first_seq, finished, dropped, sampled_out)
     records = _requests(info)
-    return SegmentCounts(info, records, max(finished, records + dropped + sampled_out), dropped, sampled_out)
+    if not info.damage:  # of a file that was cut, what is missing is a gap
+        finished = max(finished, records + dropped + sampled_out)
+    else:
+        finished = records + dropped + sampled_out
+    return SegmentCounts(info, records, finished, dropped, sampled_out)
 
 
 def loss_of(counts: Sequence[SegmentCounts], complaints: Sequence[str],
@@ -97,7 +101,7 @@ def _gaps(counts: Iterable[SegmentCounts], epoch_of: Callable[[SegmentInfo, int]
     for one in counts:
         lanes.setdefault(one.info.opened[:3], []).append(one)
     for (broker, boot_id, ring), segments in lanes.items():
-        segments.sort(key=lambda one: one.info.opened.first_seq)
+        segments.sort(key=lambda one: (one.info.opened.first_seq, one.info.path.name))
         for before, after in zip(segments, segments[1:], strict=False):
             next_seq = before.info.opened.first_seq + before.records
             missing = after.info.opened.first_seq - next_seq

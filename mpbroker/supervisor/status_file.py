@@ -15,7 +15,10 @@ MAX_STATUS_FILE_BYTES = 65536
 
 
 class StatusFile(NamedTuple):
-    """What it says. `page` is the name of the metrics page in /dev/shm, `names` are all names of this broker there."""
+    """What it says. `page` is the name of the metrics page in /dev/shm, `names` are all names of this broker there.
+
+    `trace_dir`: where it writes traces, empty if it does not trace.
+    """
 
     pid: int
     node_id: int
@@ -23,13 +26,15 @@ class StatusFile(NamedTuple):
     page: str
     names: tuple[str, ...]
     listeners: tuple[dict[str, Any], ...]
+    trace_dir: str
 
 
 def write_status_file(data_dir: str, node_id: int, boot_id: int, page: str, names: tuple[str, ...],
-                      listeners: tuple[BoundListener, ...]) -> None:
+                      listeners: tuple[BoundListener, ...], trace_dir: str) -> None:
     """Say what runs here."""
     document = {"pid": os.getpid(), "node_id": node_id, "boot_id": boot_id, "page": page, "names": list(names),
-                "listeners": [listener_document(listener) for listener in listeners]}
+                "listeners": [listener_document(listener) for listener in listeners],
+                "trace_dir": trace_dir}
     write_atomically(os.path.join(data_dir, STATUS_FILE), document)
 
 
@@ -39,7 +44,7 @@ def read_status_file(data_dir: str) -> StatusFile | None:
         with open(os.path.join(data_dir, STATUS_FILE), "rb") as file:
             found = json.loads(file.read(MAX_STATUS_FILE_BYTES))
         return StatusFile(int(found["pid"]), int(found["node_id"]), int(found["boot_id"]), str(found["page"]),
-                          tuple(map(str, found["names"])), tuple(found["listeners"]))
+                          tuple(map(str, found["names"])), tuple(found["listeners"]), str(found["trace_dir"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

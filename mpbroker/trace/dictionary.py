@@ -95,6 +95,10 @@ class Dictionary:
         """The names of a boot, as a segment's header gives broker and boot."""
         return self._boots.setdefault((broker_id, boot_id & 0xFFFFFFFF), BootNames())
 
+    def boots(self) -> Iterable[tuple[tuple[int, int], BootNames]]:
+        """(broker, low half of the boot id) and names of every boot asked for or read."""
+        return self._boots.items()
+
     def client(self, broker_id: int, boot_id: int, client_hash: int) -> str | None:
         """A client id, None when the hash is 0 or not known."""
         return self.of(broker_id, boot_id).clients.get(client_hash)

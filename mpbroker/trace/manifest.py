@@ -96,7 +96,7 @@ def segments(directory: Path, pattern: str = f"*{segment.SUFFIX}", skip: Collect
              complaints: list[str] | None = None) -> list[segment.SegmentInfo]:
     """Headers of the segments in a directory, by name, those in `skip` left out.
 
-    Damaged files are left out too, each with a sentence in `complaints`.
+    Damaged files are left out too, unless their records can be read; each has a sentence in `complaints`.
     """
     found = []
     for path in sorted(directory.glob(pattern)):
@@ -104,11 +104,13 @@ def segments(directory: Path, pattern: str = f"*{segment.SUFFIX}", skip: Collect
             continue
         try:
             found.append(segment.read_info(path))
+            damage = found[-1].damage
         except FileNotFoundError:
             continue  # retention was quicker
         except segment.SegmentError as error:
-            if complaints is not None:
-                complaints.append(str(error))
+            damage = str(error)
+        if damage and complaints is not None:
+            complaints.append(damage)
     return found
 
 

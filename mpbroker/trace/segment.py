@@ -4,7 +4,7 @@ The tracer alone writes them (segment_writer.py). A segment is `active` or was l
 zero: its record count then follows from its size, and a torn last record is ignored. The header:
 
       0  open fields    what is known when the file is made, their CRC, and `json_bytes`
-    256  progress       base and present counters of the lane, rewritten after every drain
+    256  progress       base and present counters of the lane and their CRC, rewritten after every drain
     512  close fields   written once, in one piece
    1024  JSON           listeners, version
 
@@ -34,11 +34,12 @@ OPEN_CRC = struct.Struct("<I")
 OPEN_CRC_OFFSET = 248
 PROGRESS_OFFSET = 256
 PROGRESS = struct.Struct("<8Q")
+PROGRESS_CRC_OFFSET = PROGRESS_OFFSET + PROGRESS.size
 CLOSE_OFFSET = 512
 CLOSE = struct.Struct(f"<6Q5Q{API_SLOTS}I")
 CLOSE_CRC_OFFSET = CLOSE_OFFSET + CLOSE.size
 JSON_OFFSET = 1024
-assert OPEN.size <= OPEN_CRC_OFFSET and CLOSE_CRC_OFFSET + 4 <= JSON_OFFSET
+assert OPEN.size <= OPEN_CRC_OFFSET and PROGRESS_CRC_OFFSET + 4 <= CLOSE_OFFSET and CLOSE_CRC_OFFSET + 4 <= JSON_OFFSET
 MAX_JSON_BYTES = HEADER_BYTES - JSON_OFFSET
 
 
@@ -95,7 +96,10 @@ class Closed(NamedTuple):
 
 
 class SegmentInfo(NamedTuple):
-    """A header. `closed` is None while it is active or after a crash; `record_count` is right in either case."""
+    """A header. `closed` is None while it is active or after a crash; `record_count` is right in either case.
+
+    `damage`: a sentence about a file that was cut or changed after it was written and can be read all the same; or empty.
+    """
 
     path: Path
     opened: Opened
@@ -103,6 +107,7 @@ class SegmentInfo(NamedTuple):
     closed: Closed | None
     record_count: int
     file_bytes: int
+    damage: str = ""
 
     @property
     def epoch_offset_ns(self) -> int:
@@ -137,6 +142,12 @@ def pack_opened(opened: Opened) -> bytes:
     return bytes(page)
 
 
+def pack_progress(progress: Progress) -> bytes:
+    """The counters with their CRC, to be written at PROGRESS_OFFSET in one piece."""
+    body = PROGRESS.pack(*progress)
+    return body + struct.pack("<I", zlib.crc32(body) or 1)
+
+
 def pack_closed(closed: Closed) -> bytes:
     """The close fields with their CRC, to be written at CLOSE_OFFSET in one piece."""
     head = closed[:6]
@@ -151,11 +162,18 @@ def read_info(path: Path) -> SegmentInfo:
         size = os.fstat(file.fileno()).st_size
     opened = _parse_opened(path, page)
     closed = _parse_closed(page)
+    progress = _parse_progress(page)
     present = max(0, size - HEADER_BYTES) // RECORD_BYTES
+    damage = ""
     if closed is not None and closed.record_count > present:
-        raise SegmentError(f"{path}: {present} records, but it was closed with {closed.record_count}: it has been cut")
+        damage = f"{path}: {present} records, but it was closed with {closed.record_count}: it has been cut"
+        closed = None
+    if progress is None:
+        damage = f"{path}: the checksum of its counters does not fit; how many requests were dropped meanwhile is not known"
+        written = opened.first_seq if closed is None else closed.next_seq
+        progress = Progress(opened.first_seq, opened.first_seq, 0, 0, written, written, 0, 0)
     count = present if closed is None else closed.record_count
-    return SegmentInfo(path, opened, Progress(*PROGRESS.unpack_from(page, PROGRESS_OFFSET)), closed, count, size)
+    return SegmentInfo(path, opened, progress, closed, count, size, damage)
 
 
 def read_chunks(info: SegmentInfo, chunk_records: int = 8192, first: int = 0) -> Iterator[bytes]:
@@ -205,6 +223,14 @@ def _parse_closed(page: bytes) -> Closed | None:
         return None  # never closed, or the closing write was torn: the size decides
     values = CLOSE.unpack(body)
     return Closed(*values[:6], ClockSample(*values[6:11]), values[11:])
+
+
+def _parse_progress(page: bytes) -> Progress | None:
+    """None when the checksum does not fit; a page without one is believed."""
+    crc = int.from_bytes(page[PROGRESS_CRC_OFFSET:PROGRESS_CRC_OFFSET + 4], "little")
+    if crc not in (0, zlib.crc32(page[PROGRESS_OFFSET:PROGRESS_CRC_OFFSET]) or 1):
+        return None
+    return Progress(*PROGRESS.unpack_from(page, PROGRESS_OFFSET))
 
 
 def _open_crc(page: bytes | bytearray, json_bytes: int) -> int:

@@ -67,7 +67,7 @@ class SegmentWriter:
     def note(self, progress: segment.Progress) -> None:
         """Store the lane's counters as they were when the last records were read."""
         if progress != self.progress:
-            _write_all(self._file, segment.PROGRESS.pack(*progress), segment.PROGRESS_OFFSET)
+            _write_all(self._file, segment.pack_progress(progress), segment.PROGRESS_OFFSET)
             self.progress = progress
 
     def sample_clock(self) -> None:
@@ -95,7 +95,7 @@ def create(directory: Path, opened: segment.Opened, progress: segment.Progress) 
     path, file = _new_file(directory, opened)
     try:
         page = bytearray(segment.pack_opened(opened))
-        segment.PROGRESS.pack_into(page, segment.PROGRESS_OFFSET, *progress)
+        page[segment.PROGRESS_OFFSET:segment.PROGRESS_CRC_OFFSET + 4] = segment.pack_progress(progress)
         _write_all(file, page, 0)
     except BaseException:
         os.close(file)

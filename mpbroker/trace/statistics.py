@@ -5,10 +5,11 @@ memory stays the same however long the trace is. Counts are weighted where the t
 """
 
 import struct
+import zlib
 from collections import Counter
 from collections.abc import Iterable
 from math import log2
-from typing import Any
+from typing import Any, NamedTuple
 
 from mpbroker.trace import segment
 from mpbroker.trace.record import NOT_REACHED, RECORD_BYTES, REQUEST, SAMPLE_SHIFT, STAGES, TICK_SHIFT
@@ -84,27 +85,69 @@ class ApiStatistics:
                 histogram.add(max(0, ticks) << TICK_SHIFT, weight * number)
 
 
+class Gap(NamedTuple):
+    """`missing` requests of a lane, from sequence number first_seq on, stood in files that are gone, cut or damaged."""
+
+    broker: int
+    boot: str
+    processor: int
+    first_seq: int
+    missing: int
+
+
 class TraceStatistics:
-    """A whole trace. `finished`, `dropped`, `sampled_out` come from the lanes' counters, `records` are counted here."""
+    """A whole trace. `finished`, `dropped`, `sampled_out` come from the lanes' counters, `records` are counted here.
+
+    All count requests; `weighted` is what the records stand for where the trace was sampled. `damage`: a sentence for each
+    file whose records are not those that were written.
+    """
 
     def __init__(self) -> None:
         self.apis: dict[int, ApiStatistics] = {}
         self.finished = self.records = self.dropped = self.sampled_out = 0
         self.segments = 0
+        self.damage: list[str] = []
+        self._lanes: dict[tuple[int, int, int], list[tuple[int, str, int, int]]] = {}
+
+    @property
+    def weighted(self) -> int:
+        """How many requests the records stand for."""
+        return sum(api.count for api in self.apis.values())
+
+    def gaps(self) -> list[Gap]:
+        """Where a lane's numbers are not whole. What retention deleted before its first segment here is no gap."""
+        found = []
+        for (broker, boot_id, ring), segments in self._lanes.items():
+            reached: int | None = None
+            for first_seq, _, next_seq, written in sorted(segments):
+                for begin, end in ((reached, first_seq), (next_seq, written)):
+                    if begin is not None and begin < end:
+                        found.append(Gap(broker, f"{boot_id:016x}", ring, begin, end - begin))
+                reached = max(reached or 0, next_seq, written)
+        return found
 
     def add_segment(self, info: segment.SegmentInfo) -> None:
         """Count a segment's records in, and its share of the lane's counters.
 
-        A segment being written may hold records newer than its counters: they count as finished, too.
+        A segment being written may hold records newer than its counters, a damaged one fewer: what is there counts.
         """
-        before = self.records
+        before, crc = self.records, 0
         for chunk in segment.read_chunks(info):
             self.add_records(chunk)
-        finished, _, dropped, sampled_out = info.progress.share()
+            crc = zlib.crc32(chunk, crc)
+        records = self.records - before
+        finished, written, dropped, sampled_out = info.progress.share()
         self.segments += 1
         self.dropped += dropped
         self.sampled_out += sampled_out
-        self.finished += max(finished, self.records - before + dropped + sampled_out if info.closed is None else 0)
+        if info.closed is None or info.damage:
+            self.finished += records + dropped + sampled_out
+        else:
+            self.finished += finished
+        first_seq = info.opened.first_seq
+        self._lanes.setdefault(info.opened[:3], []).append((first_seq, info.path.name, first_seq + records, first_seq + written))
+        if info.closed is not None and crc != info.closed.records_crc:
+            self.damage.append(f"{info.path}: its records are not those it was closed with")
 
     def add_records(self, records: bytes) -> None:
         """Count whole records in; those of other kinds than request are passed over."""
@@ -119,7 +162,8 @@ class TraceStatistics:
     def to_json(self, api_name: "dict[int, str]") -> dict[str, Any]:
         """What `trace stats --json` prints; durations in microseconds."""
         return {"finished": self.finished, "records": self.records, "dropped": self.dropped, "sampled_out": self.sampled_out,
-                "segments": self.segments,
+                "weighted": self.weighted, "segments": self.segments, "gaps": [gap._asdict() for gap in self.gaps()],
+                "damage": self.damage,
                 "apis": [{"api_key": key, "api": api_name.get(key, str(key)), **_api_json(self.apis[key])}
                          for key in sorted(self.apis)]}
 

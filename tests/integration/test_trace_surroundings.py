@@ -1,8 +1,16 @@
 """What a running broker's trace says beside its requests: connections, names, gauges, processes, markers."""
 
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+
 import pytest
 
-from mpbroker.trace import dictionary, gauge, manifest, process_event, record, segment
+from mpbroker.record.checksum import crc32c
+from mpbroker.trace import dictionary, gauge, manifest, mark_spool, process_event, record, segment
 from tests.harness.broker import Broker, wait_until
 from tests.harness.peer import Peer, batch, create_topic, produce
 
@@ -16,6 +24,11 @@ def of_kind(broker, kind):
 def process_events(broker):
     """Those in the trace, in file order."""
     return [process_event.unpack(one) for one in of_kind(broker, record.PROCESS_EVENT)]
+
+
+def gauges_of(broker):
+    """Those in the trace, in file order."""
+    return [gauge.unpack(one) for one in of_kind(broker, record.GAUGE)]
 
 
 def names_of(broker):
@@ -42,9 +55,11 @@ def work(broker, client_id, count=20):
 def test_connections_topics_gauges_and_processes(broker):
     work(broker, "first")
     wait_until(lambda: {one.name for one in process_events(broker)} >= {"processor 0", "handler 0", "tracer 0"}, "every start")
+    wait_until(lambda: work(broker, "second") or len([one for one in gauges_of(broker) if one.name == "handler 0"]) >= 2,
+               "two samples of the handler")
     broker.stop()
     requests = [record.unpack(one) for one in of_kind(broker, record.REQUEST)]
-    produced = [one for one in requests if one.api_key == 0]
+    produced = [one for one in requests if one.api_key == 0 and one.topic_hash == crc32c(b"of-first")]
     opened = {one.conn_id: one for one in map(record.unpack, of_kind(broker, record.CONNECTION_OPEN))}
     closed = {one.conn_id: one for one in map(record.unpack, of_kind(broker, record.CONNECTION_CLOSE))}
     (conn_id,) = {one.conn_id for one in produced}
@@ -53,9 +68,7 @@ def test_connections_topics_gauges_and_processes(broker):
     names = names_of(broker)
     assert names.connections[conn_id].peer.startswith("127.0.0.1:") and names.connections[conn_id].listener == 0
     assert names.topics[produced[0].topic_hash] == "of-first" and names.lost_notices == 0
-    gauges = [gauge.unpack(one) for one in of_kind(broker, record.GAUGE)]
-    moments = sorted({one.t0_ns for one in gauges})
-    assert len(moments) >= 2
+    gauges = gauges_of(broker)
     assert {one.name for one in gauges} >= {"data", "response-0", "supervisor 0", "processor 0", "handler 0", "tracer 0"}
     handler = [one for one in gauges if one.name == "handler 0"]
     assert handler[-1].cpu_ns > handler[0].cpu_ns and handler[0].pid == handler[-1].pid
@@ -84,3 +97,91 @@ def test_a_killed_process_is_told_and_its_connections_close(broker, role):
     assert len(closed) == len({one.conn_id for one in closed}) == len(of_kind(broker, record.CONNECTION_OPEN))
     assert any(one.error == 8 for one in closed) == (role == "processor")
     assert set(names_of(broker).topics.values()) == {"t", "of-after"}
+
+
+def trace(*words):
+    """`mpbroker trace …`: exit code, stdout, stderr."""
+    done = subprocess.run([sys.executable, "-m", "mpbroker", "trace", *map(str, words)], capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stdout, done.stderr
+
+
+def marks(broker):
+    """Texts of the markers whose record is in a segment, by time."""
+    names = names_of(broker)
+    return [names.markers[one.aux].text for one in sorted(map(record.unpack, of_kind(broker, record.MARKER)))]
+
+
+def test_markers_are_in_the_trace_when_the_command_ends(tmp_path):
+    broker = Broker(tmp_path).start()
+    assert trace("mark", "load step", 3, "--data-dir", broker.data_dir) == (0, "", "")
+    assert marks(broker) == ["load step 3"]
+    code, out, _ = trace("mark", "--in", broker.data_dir / "traces", "--json", "grün")
+    assert code == 0 and json.loads(out)["text"] == "grün" and marks(broker) == ["load step 3", "grün"]
+    assert trace("mark", "--data-dir", broker.data_dir, "x" * 300)[0] == 2
+    broker.destroy()
+    code, _, sentence = trace("mark", "too late", "--data-dir", broker.data_dir)
+    assert code == 3 and "no broker runs" in sentence
+    code, _, sentence = trace("mark", "too late", "--in", broker.data_dir / "traces")
+    assert code == 3 and "no broker traces into" in sentence
+    assert marks(broker) == ["load step 3", "grün"]
+
+
+def test_tracing_off_is_said(tmp_path):
+    with Broker(tmp_path, overrides={"mpbroker.trace.enabled": "false"}) as broker:
+        work(broker, "untraced", 3)
+        for words in (("mark", "x"), ("stats",), ("ls",)):
+            code, out, sentence = trace(*words, "--data-dir", broker.data_dir)
+            assert (code, out) == (2, "") and "does not trace: mpbroker.trace.enabled is false" in sentence
+        assert broker.stop() == 0
+    assert not (broker.data_dir / "traces").exists() and not list(tmp_path.rglob("*.jsonl"))
+
+
+def test_the_trace_directory_is_found_wherever_it_is(tmp_path):
+    with Broker(tmp_path, overrides={"mpbroker.trace.dir": tmp_path / "elsewhere"}) as broker:
+        work(broker, "a", 3)
+        assert trace("mark", "here", "--data-dir", broker.data_dir)[0] == 0
+        code, out, _ = trace("stats", "--json", "--data-dir", broker.data_dir)
+        assert code == 0 and json.loads(out)["records"] >= 3
+        broker.stop()
+    code, out, _ = trace("stats", "--json", "--in", tmp_path)
+    found = json.loads(out)
+    assert found["finished"] == found["records"] + found["dropped"] + found["sampled_out"] and not found["gaps"]
+
+
+def test_killed_at_any_moment_the_tracer_loses_no_mark_and_repeats_none(broker):
+    texts = [f"mark {number}" for number in range(12)]
+    for number, text in enumerate(texts):
+        mark_spool.put(broker.data_dir / "traces", text)
+        work(broker, f"c{number}", 3)
+        if number % 2:
+            pid = broker.kill("tracer", 0)
+            broker.wait_restarted("tracer", 0, pid)
+    wait_until(lambda: not list((broker.data_dir / "traces" / "marks").iterdir()), "the last mark to be taken")
+    assert broker.stop() == 0
+    assert [text for text, _ in itertools.groupby(marks(broker))] == texts  # one that was written twice has one number
+    code, out, _ = trace("stats", "--json", "--data-dir", broker.data_dir)
+    found = json.loads(out)
+    assert code == 0 and found["finished"] == found["records"] + found["dropped"] and not found["gaps"] and not found["damage"]
+    assert all(info.closed is not None for info in manifest.segments(broker.data_dir / "traces"))
+
+
+def test_kill_9_of_everything_leaves_readable_files_and_the_next_start_closes_them(tmp_path):
+    overrides = {"num.network.threads": 1, "num.io.threads": 1, "mpbroker.trace.gauge.interval.ms": 100}
+    broker = Broker(tmp_path, overrides=overrides).start()
+    work(broker, "first", 50)
+    assert trace("mark", "before", "--data-dir", broker.data_dir)[0] == 0
+    wait_until(lambda: sum(record.unpack(one).api_key == 0 for one in of_kind(broker, record.REQUEST)) == 50, "all records")
+    before = {path: path.read_bytes() for path in (broker.data_dir / "traces").glob("*.mpt")}
+    os.killpg(broker.process.pid, signal.SIGSTOP)
+    broker.destroy()
+    for path, content in before.items():
+        assert path.read_bytes()[4096:len(content)] == content[4096:]
+    assert trace("stats", "--json", "--in", tmp_path)[0] == 0
+    with Broker(tmp_path, overrides=overrides) as again:
+        work(again, "second", 5)
+        again.stop()
+    infos = manifest.segments(tmp_path / "data" / "traces")
+    assert all(info.closed is not None for info in infos) and len({info.opened.boot_id for info in infos}) == 2
+    assert len(dictionary.find(tmp_path)) == 2
+    found = json.loads(trace("stats", "--json", "--in", tmp_path)[1])
+    assert found["records"] >= 55 and not found["gaps"] and not found["damage"]

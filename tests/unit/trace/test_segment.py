@@ -2,7 +2,7 @@
 
 import pytest
 
-from mpbroker.trace import record, segment, segment_writer
+from mpbroker.trace import record, segment, segment_writer, statistics
 from tests.unit.trace.traces import CLOCK, full_request, write_segment
 
 
@@ -53,12 +53,52 @@ def test_a_file_cut_inside_its_header_is_no_segment(tmp_path, records):
             segment.read_info(path)
 
 
-def test_a_closed_segment_that_lost_records_is_refused(tmp_path, records):
-    info = write_segment(tmp_path, records)
-    with open(info.path, "r+b") as file:
-        file.truncate(4096 + 4 * 128 + 127)
-    with pytest.raises(segment.SegmentError, match="4 records, but it was closed with 5"):
-        segment.read_info(info.path)
+def test_a_closed_segment_cut_anywhere_keeps_every_whole_record_and_says_so(tmp_path, records):
+    whole = write_segment(tmp_path, records).path.read_bytes()
+    path = tmp_path / "cut.mpt"
+    for size in range(4096, len(whole)):
+        path.write_bytes(whole[:size])
+        info = segment.read_info(path)
+        there = (size - 4096) // 128
+        assert info.closed is None and info.record_count == there
+        assert f"{there} records, but it was closed with 5" in info.damage
+        assert b"".join(segment.read_chunks(info)) == whole[4096:4096 + there * 128]
+        result = statistics.collect([info])
+        assert result.records + result.dropped + result.sampled_out == result.finished == there + 3
+        assert [(gap.first_seq, gap.missing) for gap in result.gaps()] == [(7 + there, 5 - there)]
+
+
+def test_a_wrong_bit_in_the_counters_is_noticed(tmp_path, records):
+    whole = bytearray(write_segment(tmp_path, records).path.read_bytes())
+    path = tmp_path / "bad.mpt"
+    for place in range(segment.PROGRESS_OFFSET, segment.PROGRESS_CRC_OFFSET + 4):
+        whole[place] ^= 0x10
+        path.write_bytes(whole)
+        info = segment.read_info(path)
+        assert "checksum of its counters" in info.damage and info.closed.record_count == 5
+        assert info.progress.share() == (5, 5, 0, 0)
+        result = statistics.collect([info])
+        assert (result.finished, result.records, result.gaps()) == (5, 5, [])
+        whole[place] ^= 0x10
+
+
+@pytest.mark.parametrize("close", [True, False])
+def test_any_bit_of_the_header_may_be_wrong(tmp_path, records, close):
+    """Whatever it is: an error that names the file, or the five records; never others, never a crash."""
+    whole = bytearray(write_segment(tmp_path, records, close=close).path.read_bytes())
+    path = tmp_path / "bad.mpt"
+    for place in range(0, 4096):
+        bit = 1 << place * 5 % 8
+        whole[place] ^= bit
+        path.write_bytes(whole)
+        try:
+            info = segment.read_info(path)
+        except segment.SegmentError as error:
+            assert str(path) in str(error)
+        else:
+            result = statistics.collect([info])
+            assert result.records == 5 and result.finished in (5, 8) and not result.gaps()
+        whole[place] ^= bit
 
 
 def test_any_wrong_bit_in_the_open_fields_is_noticed(tmp_path, records):

@@ -1,0 +1,105 @@
+"""The dictionary is written once per name, whole lines only, and stays bounded whatever clients do."""
+
+import os
+
+import pytest
+
+from mpbroker.trace import dictionary, dictionary_writer
+from mpbroker.trace.dictionary_writer import DictionaryWriter
+
+BOOT = 0xABCDEF0123456789
+
+
+@pytest.fixture
+def writer(tmp_path):
+    one = DictionaryWriter(tmp_path, 4, BOOT)
+    yield one
+    one.close()
+
+
+def names_in(directory):
+    return dictionary.read(dictionary.find(directory)).of(4, BOOT)
+
+
+def rows_in(writer):
+    return [row["k"] for row in dictionary.rows(writer.path)]
+
+
+def test_what_is_written_is_read(tmp_path, writer):
+    assert not writer.path.exists()
+    writer.flush()
+    assert not writer.path.exists()  # no rows, no file
+    writer.client(7, "billing\n")
+    writer.topic(9, "orders")
+    writer.connection(5, 1, "[::1]:99", 2, 1000)
+    writer.software(5, "kcat", "1")
+    writer.lose_notices(3)
+    writer.lose_notices(4)
+    assert writer.marker("now", 50) == 0 and writer.marker("then", 60) == 1 and writer.marker("now", 50) == 0
+    writer.flush()
+    names = names_in(tmp_path)
+    assert (names.clients, names.topics, names.lost_notices) == ({7: "billing\n"}, {9: "orders"}, 7)
+    assert names.connections == {5: dictionary.Connection(5, 1, "[::1]:99", 2, 1000, "kcat", "1")}
+    assert [one.text for one in names.markers.values()] == ["now", "then"]
+    assert rows_in(writer)[0] == "boot" and writer.path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_successor_goes_on_and_repeats_nothing(tmp_path, writer):
+    writer.client(7, "a")
+    writer.marker("m", 10)
+    writer.lose_notices(2)
+    writer.flush()
+    with open(writer.path, "ab") as file:
+        file.write(b'{"k":"client","hash":8,"na')  # torn by kill -9
+    again = DictionaryWriter(tmp_path, 4, BOOT)
+    again.client(7, "a")
+    again.client(8, "b")
+    again.lose_notices(1)
+    assert again.marker("m", 10) == 0 and again.marker("m", 11) == 1
+    again.flush()
+    again.close()
+    assert rows_in(again) == ["boot", "client", "marker", "lost", "client", "lost", "marker"]
+    names = names_in(tmp_path)
+    assert names.clients == {7: "a", 8: "b"} and names.lost_notices == 3
+
+
+def test_old_rows_make_room(tmp_path, writer, monkeypatch):
+    monkeypatch.setattr(dictionary_writer, "MAX_OF_A_KIND", 3)
+    monkeypatch.setattr(dictionary_writer, "_REWRITE_AT", 6)
+    writer.topic(1, "kept")
+    for number in range(100):
+        writer.connection(number, 0, "p", 0, number + 1)
+        writer.flush()
+        assert len(rows_in(writer)) <= 2 + 6
+    assert names_in(tmp_path).topics == {1: "kept"}
+    assert max(names_in(tmp_path).connections) == 99 and rows_in(writer)[0] == "boot"
+    assert os.listdir(tmp_path) == [writer.path.name] and writer.path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("part", [0, 1, 30, 10_000])
+def test_a_full_disk_makes_rows_wait(tmp_path, writer, monkeypatch, part):
+    writer.client(1, "before")
+    writer.flush()
+    writer.client(2, "while")
+    write = os.write
+
+    def full(file, data):
+        if part == 0:
+            raise OSError(28, "No space left on device")
+        return write(file, data[:min(part, len(data) - 1)])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(dictionary_writer.os, "write", full)
+        with pytest.raises(OSError):
+            writer.flush()
+    writer.flush()
+    assert names_in(tmp_path).clients == {1: "before", 2: "while"}
+
+
+def test_waiting_rows_are_bounded_and_counted(tmp_path, writer, monkeypatch):
+    monkeypatch.setattr(dictionary_writer, "MAX_WAITING", 5)
+    for number in range(8):
+        writer.client(number, "x" * 1000)
+    assert writer.lost == 3
+    writer.flush()
+    assert list(names_in(tmp_path).clients) == [3, 4, 5, 6, 7]
