@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
 def read_segments(places: Sequence[Path]) -> tuple[list[segment.SegmentInfo], list[str]]:
     """Headers of all segments in folders (searched downwards) and of files; a sentence for each file that is damaged."""
     complaints: list[str] = []
-    infos: dict[Path, segment.SegmentInfo] = {}
+    infos: dict[tuple[object, ...], segment.SegmentInfo] = {}
     for place in places:
         if place.is_file():
             found = manifest.segments(place.parent, place.name, complaints=complaints)
@@ -69,7 +69,10 @@ def read_segments(places: Sequence[Path]) -> tuple[list[segment.SegmentInfo], li
             found = manifest.segments(place, f"**/*{segment.SUFFIX}", complaints=complaints)
         else:
             raise NoTraces(f"{place} is no directory; --data-dir names the broker's data directory, --in a directory of traces")
-        infos |= {info.path: info for info in found}
+        for info in found:  # a copy of the same segment in a second folder counts once: the longer one
+            key = (info.path.name, *info.opened[:4])
+            if key not in infos or infos[key].record_count < info.record_count:
+                infos[key] = info
     return list(infos.values()), complaints
 
 

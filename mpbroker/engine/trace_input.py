@@ -190,6 +190,8 @@ def _open_raw(places: list[Path], files: list[Path], rows: RowFilter) -> TraceIn
         except (segment.SegmentError, OSError, ValueError) as error:
             complaints.append(str(error))
             continue
+        if info.damage:
+            complaints.append(info.damage)
         known = found.get(path.name)  # a copy of the same segment in a second folder counts once: the longer one
         if known is None or known.record_count < info.record_count or known.opened[:4] != info.opened[:4]:
             found[path.name if known is None or known.opened[:4] == info.opened[:4] else str(path)] = info

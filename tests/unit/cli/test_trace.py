@@ -80,3 +80,45 @@ def test_reading_needs_the_standard_library_alone(directory):
                f"sys.exit(main(['trace', 'stats', '--json', '--in', {str(directory)!r}]))\n")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "") and json.loads(done.stdout)["records"] == 4
+
+
+def test_several_folders_files_and_copies(directory, tmp_path_factory, capsys):
+    below = tmp_path_factory.mktemp("more") / "deep" / "down"
+    below.mkdir(parents=True)
+    first, second = sorted(directory.glob("*.mpt"))
+    (below / first.name).write_bytes(first.read_bytes())
+    assert main(["trace", "stats", "--json", "--in", str(directory), str(below.parents[1]), str(second)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["records"], found["segments"], found["gaps"], found["damage"]) == (4, 2, [], [])
+
+
+def test_gaps_and_damage_are_shown(directory, capsys):
+    write_segment(directory, [full_request(number) for number in range(9, 12)])
+    first = min(directory.glob("*.mpt"))
+    first.write_bytes(first.read_bytes()[:-1])
+    (directory / "junk.mpt").write_bytes(b"junk")
+    assert main(["trace", "stats", "--json", "--in", str(directory)]) == 0
+    out, err = capsys.readouterr()
+    found = json.loads(out)
+    assert [(gap["first_seq"], gap["missing"]) for gap in found["gaps"]] == [(2, 1), (4, 5)] and len(found["damage"]) == 2
+    assert str(first) in err and "junk.mpt" in err
+    assert found["finished"] == found["records"] + found["dropped"] + found["sampled_out"]
+    assert main(["trace", "stats", "--in", str(directory)]) == 0
+    out = capsys.readouterr().out
+    assert "6 requests are missing in 2 gaps" in out and "5 from number 4 on" in out and "2 damaged files" in out
+
+
+def test_a_sample_is_weighted_and_counts_stay_counts(tmp_path, capsys):
+    write_segment(tmp_path, [full_request(0, flags=3 << 12), full_request(1)])
+    assert main(["trace", "stats", "--json", "--in", str(tmp_path)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["records"], found["weighted"], found["apis"][0]["count"]) == (2, 9, 9)
+    assert main(["trace", "stats", "--in", str(tmp_path)]) == 0
+    assert "its records stand for 9 requests" in capsys.readouterr().out
+
+
+def test_a_marker_for_nobody(tmp_path, capsys):
+    assert main(["trace", "mark", "x", "--data-dir", str(tmp_path)]) == 3
+    assert "no broker runs" in capsys.readouterr().err
+    assert main(["trace", "mark", "x", "--in", str(tmp_path)]) == 3
+    assert "no broker traces into" in capsys.readouterr().err
