@@ -175,13 +175,14 @@ static const uint8_t *answer_of(const struct mpb_core *core, const struct mpb_en
 static void settle(struct mpb_connection *c, struct mpb_processor *p, uint64_t taken)
 {
     uint32_t done = 0;
+    uint64_t now_ns = p->lane != NULL ? mpb_trace_clock_ns() : c->out_started_ns;
     taken += c->out_taken;
     while (done < c->out_count) {
         uint32_t length = p->core->entries[c->out[done]].answer_length;
         if (taken < length)
             break;
         taken -= length;
-        mpb_sent(p, c->out[done++], c->out_started_ns, false);
+        mpb_sent_at(p, c->out[done++], c->out_started_ns, now_ns);
     }
     c->out_taken = (uint32_t)taken;
     c->out_count -= done;

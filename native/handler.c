@@ -56,7 +56,7 @@ static int64_t take_plane(struct mpb_handler *h, uint32_t plane)
     struct mpb_entry *entry = &h->core->entries[index];
     take_in_hand(h, index);
     MPB_CRASH(h->core, "handler.claimed");
-    mpb_trace_mark(entry->trace, MPB_STAGE_DEQUEUED);
+    mpb_trace_stamp(entry->trace, MPB_STAGE_DEQUEUED, h->taken_ns); /* clocks cost more than all else a trace costs */
     mpb_trace_of(entry->trace)->handler_id = (uint16_t)h->index;
     mpb_count(h->core, h->slot, MPB_C_REQUESTS_CLAIMED, 1);
     mpb_ring_want_space(h->core, plane, mpb_plane_depth(h->core, plane), h->slot);

@@ -169,7 +169,8 @@ static void answer(struct mpb_turn *turn, uint32_t index)
     }
     bool nothing = entry->answer_length == 0, close = entry->answer_kind == MPB_ANSWER_CLOSE;
     if (nothing || entry->answer_kind == MPB_ANSWER_NONE) {
-        mpb_sent(turn->port, index, mpb_trace_clock_ns(), false);
+        uint64_t now_ns = mpb_trace_clock_ns();
+        mpb_sent_at(turn->port, index, now_ns, now_ns);
         if (close)
             event(turn, MPB_EVENT_CLOSE, c, 1, 0);
         else

@@ -92,8 +92,9 @@ uint32_t mpb_client_hash(const uint8_t *frame, uint32_t length)
     return n > 0 && (uint32_t)n <= length - 10 ? mpb_crc32c(0, frame + 10, (size_t)n) : 0;
 }
 
-static void fill_trace(struct mpb_entry *entry, const struct mpb_submission *s)
+static void fill_trace(struct mpb_processor *p, struct mpb_entry *entry, const struct mpb_submission *s)
 {
+    p->filled_ns = 0;
     mpb_trace_begin(entry->trace, s->t0_ns);
     if (s->t0_ns == 0)
         return;
@@ -101,7 +102,8 @@ static void fill_trace(struct mpb_entry *entry, const struct mpb_submission *s)
         s->client_hash == UINT32_MAX ? mpb_client_hash(s->frame, s->length) : s->client_hash;
     mpb_trace_arrived(entry->trace, s->arrival_ns);
     mpb_trace_stamp(entry->trace, MPB_STAGE_FRAME_DONE, s->frame_done_ns);
-    mpb_trace_mark(entry->trace, MPB_STAGE_PARSED);
+    p->filled_ns = mpb_trace_clock_ns();
+    mpb_trace_stamp(entry->trace, MPB_STAGE_PARSED, p->filled_ns);
 }
 
 static void fill(struct mpb_processor *p, uint32_t index, const struct mpb_submission *s, uint64_t offset)
@@ -123,12 +125,13 @@ static void fill(struct mpb_processor *p, uint32_t index, const struct mpb_submi
     entry->ring_class = (uint8_t)mpb_plane_classify(p->core, entry);
     if (s->offset == MPB_PAYLOAD_INLINE) /* else it was received straight into the arena */
         memcpy(offset == MPB_PAYLOAD_INLINE ? entry->payload_bytes : p->core->arena + offset, s->frame, s->length);
-    fill_trace(entry, s);
+    fill_trace(p, entry, s);
     p->queued_bytes += s->length;
     MPB_CRASH(p->core, "processor.filled");
 }
 
-static bool push_once(struct mpb_processor *p, uint32_t index)
+/* `now_ns` 0: a while has passed, look at the clock. */
+static bool push_once(struct mpb_processor *p, uint32_t index, uint64_t now_ns)
 {
     struct mpb_entry *entry = &p->core->entries[index];
     uint32_t generation = mpb_state_generation(mpb_load_relaxed(&entry->state));
@@ -137,7 +140,10 @@ static bool push_once(struct mpb_processor *p, uint32_t index)
     if (depth >= bound && (depth = mpb_plane_drop_stale(p->core, entry->plane)) >= bound)
         return false;
     mpb_trace_of(entry->trace)->req_q = (uint16_t)(depth > UINT16_MAX ? UINT16_MAX : depth);
-    mpb_trace_mark(entry->trace, MPB_STAGE_ENQUEUED); /* before the push: afterwards the entry is not ours */
+    if (now_ns != 0) /* before the push: afterwards the entry is not ours */
+        mpb_trace_stamp(entry->trace, MPB_STAGE_ENQUEUED, now_ns);
+    else
+        mpb_trace_mark(entry->trace, MPB_STAGE_ENQUEUED);
     mpb_store_release(&entry->state, mpb_state_word(generation, MPB_E_QUEUED, p->slot));
     MPB_CRASH(p->core, "processor.published");
     if (mpb_plane_push(p->core, index) == 0)
@@ -154,12 +160,12 @@ static void ring_each(struct mpb_processor *p)
         mpb_ring_data_handler(p->core, p->slot);
 }
 
-static int64_t push(struct mpb_processor *p, uint32_t index)
+static int64_t push(struct mpb_processor *p, uint32_t index, uint64_t now_ns)
 {
     uint32_t plane = p->core->entries[index].plane;
-    if (!push_once(p, index)) {
+    if (!push_once(p, index, now_ns)) {
         mpb_want_space(p->core, plane, p->index);
-        if (!push_once(p, index)) {
+        if (!push_once(p, index, 0)) {
             mpb_count(p->core, p->slot, MPB_C_PLANE_FULL, 1);
             p->parked = index;
             return MPB_PLANE_FULL;
@@ -264,7 +270,7 @@ int64_t mpb_submit(struct mpb_processor *p, const struct mpb_submission *s)
     mpb_count(p->core, p->slot, MPB_C_REQUESTS_RECEIVED, 1);
     mpb_count(p->core, p->slot, MPB_C_BYTES_RECEIVED, s->length + 4u);
     publish_gauges(p);
-    return push(p, index);
+    return push(p, index, p->filled_ns);
 }
 
 static bool is_mine(const struct mpb_processor *p, uint32_t index, uint32_t state)
@@ -277,7 +283,7 @@ static bool is_mine(const struct mpb_processor *p, uint32_t index, uint32_t stat
 
 int64_t mpb_retry(struct mpb_processor *p, uint32_t entry)
 {
-    return is_mine(p, entry, MPB_E_FILL) ? push(p, entry) : MPB_REFUSED;
+    return is_mine(p, entry, MPB_E_FILL) ? push(p, entry, 0) : MPB_REFUSED;
 }
 
 bool mpb_abandon(struct mpb_processor *p, uint32_t entry)
@@ -337,19 +343,24 @@ int64_t mpb_collect(struct mpb_processor *p)
     }
 }
 
-bool mpb_sent(struct mpb_processor *p, uint32_t index, uint64_t send_start_ns, bool aborted)
+bool mpb_sent_at(struct mpb_processor *p, uint32_t index, uint64_t send_start_ns, uint64_t send_done_ns)
 {
     if (!is_mine(p, index, MPB_E_SENDING))
         return false;
     struct mpb_entry *entry = &p->core->entries[index];
     if (send_start_ns != 0)
         mpb_trace_stamp(entry->trace, MPB_STAGE_SEND_START, send_start_ns);
-    if (!aborted) {
-        mpb_trace_mark(entry->trace, MPB_STAGE_SEND_DONE);
+    if (send_done_ns != 0) {
+        mpb_trace_stamp(entry->trace, MPB_STAGE_SEND_DONE, send_done_ns);
         mpb_count(p->core, p->slot, MPB_C_BYTES_SENT, entry->answer_length);
     }
-    finish(p, index, aborted ? MPB_TF_ABORTED : 0);
+    finish(p, index, send_done_ns != 0 ? 0 : MPB_TF_ABORTED);
     return true;
+}
+
+bool mpb_sent(struct mpb_processor *p, uint32_t index, uint64_t send_start_ns, bool aborted)
+{
+    return mpb_sent_at(p, index, send_start_ns, aborted ? 0 : p->lane != NULL ? mpb_trace_clock_ns() : 1);
 }
 
 bool mpb_processor_prepare_sleep(struct mpb_processor *p)

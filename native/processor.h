@@ -24,6 +24,7 @@ struct mpb_processor { /* private */
     uint64_t woken_ns[MPB_MAX_HANDLERS]; /* when this processor last woke a handler */
     struct mpb_arena arena;
     struct mpb_lane *lane;
+    uint64_t filled_ns;     /* when the last entry was filled; 0: it is not traced */
 };
 
 struct mpb_submission {
@@ -59,6 +60,8 @@ bool mpb_abandon(struct mpb_processor *p, uint32_t entry);
 int64_t mpb_collect(struct mpb_processor *p);
 /* The send ended (or was given up): trace record, extents, FREE. False: the entry is not being sent. */
 bool mpb_sent(struct mpb_processor *p, uint32_t entry, uint64_t send_start_ns, bool aborted);
+/* The same for a send that succeeded, for callers that know when: one reading for all answers of a send. */
+bool mpb_sent_at(struct mpb_processor *p, uint32_t entry, uint64_t send_start_ns, uint64_t send_done_ns);
 
 /* True: nothing is waiting and everybody knows this processor sleeps: it may block in epoll. */
 bool mpb_processor_prepare_sleep(struct mpb_processor *p);

@@ -7,9 +7,9 @@ import time
 import pytest
 
 from mpbroker.trace import record
-from tests.harness.broker import Broker
+from tests.harness.broker import Broker, wait_until
 from tests.harness.raw_client import RawConnection
-from tests.harness.raw_records import batch, create_by_metadata, fetch_request, produce_request
+from tests.harness.raw_records import RawProducer, batch, create_by_metadata, fetch_request, produce_request
 from tests.harness.trace_records import requests_of
 
 TOPIC = "waited-for"
@@ -21,6 +21,9 @@ PRODUCE, FETCH = 0, 1
 def broker(tmp_path):
     with Broker(tmp_path, overrides={"num.partitions": 1, "num.network.threads": 1}) as broker:
         create_by_metadata("127.0.0.1", broker.port(), TOPIC)
+        producer = RawProducer("127.0.0.1", broker.port(), TOPIC)
+        wait_until(lambda: (answer := producer.produce(0, [b"the only one"])) and answer.error == 0, "the topic")
+        producer.close()
         yield broker
 
 
@@ -31,10 +34,10 @@ def _record(broker, correlation_id, api_key):
 @pytest.mark.parametrize("size", [10, 60_000], ids=["small", "received-into-the-arena"])
 def test_a_processor_that_does_not_run(broker, size):
     client = RawConnection(broker.port())
-    assert client.ask(produce_request(1, TOPIC, 0, batch([b"first"]), 1)) is not None
+    assert client.ask(produce_request(1001, TOPIC, 0, batch([b"first"]), 1)) is not None
     pid = broker.kill("processor", 0, signal.SIGSTOP)
     try:
-        client.send(produce_request(2, TOPIC, 0, batch([b"x" * size]), 1))
+        client.send(produce_request(1002, TOPIC, 0, batch([b"x" * size]), 1))
         sent_ns = time.monotonic_ns()
         time.sleep(0.06)
         continued_ns = time.monotonic_ns()
@@ -43,21 +46,21 @@ def test_a_processor_that_does_not_run(broker, size):
     assert client.receive() is not None
     client.close()
     broker.stop()
-    assert _record(broker, 1, PRODUCE).rx_wait != record.NOT_REACHED
-    assert _record(broker, 2, PRODUCE).rx_wait * record.TICK_NS > continued_ns - sent_ns - SLACK_NS
+    assert _record(broker, 1001, PRODUCE).rx_wait != record.NOT_REACHED
+    assert _record(broker, 1002, PRODUCE).rx_wait * record.TICK_NS > continued_ns - sent_ns - SLACK_NS
 
 
 def test_a_muted_connection(broker):
     """The second of two requests is not read before the first is answered: its wait is in rx_wait, not lost."""
     client = RawConnection(broker.port())
-    client.send(fetch_request(1, TOPIC, 0, 0, max_wait_ms=250))
+    client.send(fetch_request(1001, TOPIC, 0, 1, max_wait_ms=250))
     time.sleep(0.05)
-    client.send(fetch_request(2, TOPIC, 0, 0, max_wait_ms=1))
+    client.send(fetch_request(1002, TOPIC, 0, 1, max_wait_ms=1))
     assert client.receive() is not None
     assert client.receive() is not None
     client.close()
     broker.stop()
-    first, second = _record(broker, 1, FETCH), _record(broker, 2, FETCH)
+    first, second = _record(broker, 1001, FETCH), _record(broker, 1002, FETCH)
     answered_ns = first.t0_ns + first.stage_ns(record.STAGES.index("resp_enq"))
     assert second.t0_ns - second.rx_wait * record.TICK_NS < answered_ns < second.t0_ns
     assert second.rx_wait * record.TICK_NS > 50_000_000

@@ -1,0 +1,150 @@
+"""What tracing costs: two brokers of this checkout, one with traces and one without, under the same small requests in turn.
+
+    python -m perf.trace_cost [--pairs 40] [--seconds 0.6] [--json FILE] [--check]
+
+Load: as in perf/bench.py, 8 connections with 20 Produce requests of 100 bytes in flight each. A pair is one run on each broker,
+one right after the other and with the first place changing; figures are medians over the pairs of the differences within a pair,
+and their quartiles, because a machine's speed drifts. CPU time is that of the broker's whole process tree, the tracer's included.
+The raw writer is what the tracer does with a full lane: segment file, checksum, summary; its disk writes are not synced here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any, NamedTuple
+
+from mpbroker.trace import lane
+from perf.load import processes, targets
+from perf.load.produce_load import ProduceLoad
+from perf.load.targets import Target
+from tests.harness.raw_records import create_by_metadata
+from tests.unit.trace.traces import drain_of, full_request
+
+TOPIC = "bench"
+LIMITS = {"throughput_loss_percent": 5.0, "cpu_us": 1.0}
+LEAST = {"writer_records_per_cpu_s": 10e6}
+WRITER_ROUNDS = 100
+
+
+class Run(NamedTuple):
+    """One run on one broker."""
+
+    requests_per_s: float
+    cpu_us: float
+
+
+def main() -> int:
+    """Measure, print, and judge if asked to."""
+    arguments = _arguments()
+    writer = writer_records_per_cpu_s()
+    with ExitStack() as stack:
+        on = stack.enter_context(targets.ours())
+        off = stack.enter_context(targets.ours({"mpbroker.trace.enabled": "false"}))
+        pairs = measure(on, off, arguments.pairs, arguments.seconds)
+    results: dict[str, Any] = {"machine": processes.machine(), "pairs": [[*one, *other] for one, other in pairs],
+                               "seconds": arguments.seconds, "figures": figures(pairs, writer)}
+    print(table(pairs, results["figures"]))
+    if arguments.json:
+        Path(arguments.json).write_text(json.dumps(results, indent=1) + "\n")
+    return int(arguments.check and bool(missed(results["figures"])))
+
+
+def measure(on: Target, off: Target, pairs: int, seconds: float) -> list[tuple[Run, Run]]:
+    """Runs with and without traces, in turn, after one of each that is not counted."""
+    loads = {}
+    for broker in (on, off):
+        create_by_metadata(broker.host, broker.port, TOPIC)
+        loads[broker] = ProduceLoad(broker.host, broker.port, TOPIC)
+        loads[broker].run(seconds)
+    found = []
+    for number in range(pairs):
+        order = (on, off) if number % 2 else (off, on)
+        runs = {broker: one_run(broker, loads[broker], seconds) for broker in order}
+        found.append((runs[on], runs[off]))
+    for load in loads.values():
+        load.close()
+    return found
+
+
+def one_run(broker: Target, load: ProduceLoad, seconds: float) -> Run:
+    """The load for some seconds; what the tracer writes of it in the fifth of a second after it is counted, too."""
+    before = processes.usage(broker.pid)
+    result = load.run(seconds)
+    time.sleep(0.25)
+    used = processes.usage(broker.pid).since(before)
+    if result.errors or not result.requests:
+        raise RuntimeError(f"{result.errors} of {result.requests} requests failed")
+    return Run(result.requests_per_s, used.total_us / result.requests)
+
+
+def writer_records_per_cpu_s() -> float:
+    """Records that the tracer moves from full lanes into a segment in a second of CPU time; median of rounds."""
+    name, place = f"/mpbroker-trace-cost-{os.getpid()}", Path(tempfile.mkdtemp(prefix="mpbroker-bench-"))
+    try:
+        full = lane.create(name, 0, boot_id=1)
+        drain = drain_of(full, place, segment_bytes=1 << 30)
+        rates, record = [], full_request(1).pack()
+        for _ in range(WRITER_ROUNDS):
+            for _ in range(lane.CAPACITY_RECORDS):
+                full.native.put(record)
+            begun = time.process_time_ns()
+            moved = drain.step(time.monotonic_ns())
+            rates.append(moved / (time.process_time_ns() - begun) * 1e9)
+        return median(rates)
+    finally:
+        lane.unlink(name)
+        shutil.rmtree(place)
+
+
+def figures(pairs: list[tuple[Run, Run]], writer: float) -> dict[str, float]:
+    """The numbers that have a target, and the quartiles of the two that vary most."""
+    losses = [100 * (1 - on.requests_per_s / off.requests_per_s) for on, off in pairs]
+    costs = [on.cpu_us - off.cpu_us for on, off in pairs]
+    found = {"throughput_loss_percent": median(losses), "cpu_us": median(costs), "writer_records_per_cpu_s": writer}
+    for name, values in (("throughput_loss_percent", losses), ("cpu_us", costs)):
+        found[f"{name}_q1"], _, found[f"{name}_q3"] = quantiles(values, n=4)
+    return found
+
+
+def missed(found: dict[str, float]) -> list[str]:
+    """Names of the figures that miss their target."""
+    return [name for name, limit in LIMITS.items() if found[name] > limit] + [
+        name for name, limit in LEAST.items() if found[name] < limit]
+
+
+def table(pairs: list[tuple[Run, Run]], found: dict[str, float]) -> str:
+    """What a reader of the terminal sees."""
+    lines = [f"{'Produce, 100 bytes, acks=1':28}{'req/s':>10}{'CPU µs':>9}"]
+    for name, place in (("traced", 0), ("not traced", 1)):
+        runs = [pair[place] for pair in pairs]
+        lines.append(f"{name:28}{median(run.requests_per_s for run in runs):10.0f}{median(run.cpu_us for run in runs):9.2f}")
+    wrong = missed(found)
+    lines += ["", f"{f'median of {len(pairs)} pairs':28}{'measured':>10}{'quartiles':>18}{'target':>12}"]
+    for name, limit in LIMITS.items():
+        between = f"{found[name + '_q1']:.2f} .. {found[name + '_q3']:.2f}"
+        lines.append(f"{name:28}{found[name]:10.2f}{between:>18}{f'≤ {limit:.1f}':>12}{'  missed' if name in wrong else ''}")
+    for name, least in LEAST.items():
+        lines.append(f"{name:28}{found[name] / 1e6:8.1f} M{'':18}{f'≥ {least / 1e6:.0f} M':>12}{'  missed' if name in wrong else ''}")
+    return "\n".join(lines)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=40, help="at least 2")
+    parser.add_argument("--seconds", type=float, default=0.6, help="of each run")
+    parser.add_argument("--json", metavar="FILE", help="write everything there")
+    parser.add_argument("--check", action="store_true", help="exit 1 when a target is missed")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
