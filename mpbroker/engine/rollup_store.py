@@ -13,14 +13,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mpbroker.engine.column_set import sorted_table
 from mpbroker.engine.engine import Engine
+from mpbroker.engine.remembering import merge_rollup
 from mpbroker.errors import MpbrokerError
 
 METADATA = b"mpbroker.rollup"
 WINDOW_MS = 10_000
 GROUPS = ("run", "broker", "api", "listener", "plane", "error")
-_SUMS = (("n", "sum"), ("sum_ns", "sum"), ("max_ns", "max"))
 
 
 class RollupError(MpbrokerError):
@@ -64,14 +63,4 @@ def read(path: Path) -> tuple[dict[str, Any], pa.Table]:
 
 def merge(tables: Iterable[pa.Table], by: Sequence[str], window_ms: int | None = None) -> pa.Table:
     """Rollups added up; with `window_ms`, a multiple of theirs, into longer windows."""
-    whole = pa.concat_tables(tables)
-    if window_ms is not None:
-        window = whole.column("window_ms").to_numpy() // window_ms * window_ms
-        whole = whole.set_column(0, "window_ms", pa.array(window, pa.int64()))
-    keys = ["window_ms", *by, "stage", "bucket"]
-    summed = whole.group_by(keys).aggregate(list(_SUMS))
-    summed = summed.rename_columns([name.removesuffix(f"_{how}") if (name.removesuffix(f"_{how}"), how) in _SUMS else name
-                                    for name in summed.column_names for how in [name.rpartition("_")[2]]])
-    return sorted_table(summed.select([*keys, "n", "sum_ns", "max_ns"]), keys)
-
-
+    return merge_rollup(pa.concat_tables(tables), window_ms, by)

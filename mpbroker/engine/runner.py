@@ -11,6 +11,7 @@ import platform
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -22,6 +23,7 @@ import pyarrow.parquet as pq
 
 from mpbroker import __version__
 from mpbroker.engine.engine import Engine
+from mpbroker.engine.remembering import RememberingEngine
 from mpbroker.engine.study import Study, StudyParameters, StudyResult
 from mpbroker.engine.trace_input import TraceInput
 from mpbroker.errors import MpbrokerError
