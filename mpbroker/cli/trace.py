@@ -25,6 +25,7 @@ PARTS = {
     "study": ("trace_study", "run studies and write a report"),
     "report": ("trace_report", "write the page of a finished run anew"),
     "compact": ("trace_compact", "turn segments into Parquet files, a quarter of the size"),
+    "export": ("trace_export", "write a slice for the Perfetto viewer"),
     "rollup": ("trace_rollup", "turn a trace into histograms that add up"),
 }
 
