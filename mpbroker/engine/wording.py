@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 #: What a request does in a stage, as the end of a sentence "71 % of it is …".
 DOING = {
     "rx_wait": "waiting in the socket before the broker reads it",
-    "read": "receiving the rest of the frame",
+    "read": "waiting behind earlier requests of its connection, or for the rest of its frame",
     "parse": "parsing the header",
     "ring_block": "waiting for room in the request ring",
     "queue": "waiting in the request ring",

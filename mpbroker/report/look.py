@@ -33,6 +33,9 @@ def dress(spec: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     if _names_on_y(data):
         layout["xaxis"] = {"showgrid": True, "showline": False, "ticks": "", **layout.get("xaxis", {})}
         layout["yaxis"] = {"showgrid": False, **layout.get("yaxis", {})}
+    for key, axis in layout.items():
+        if key.startswith("yaxis") and isinstance(axis, dict) and "overlaying" in axis:
+            axis.update({"tickmode": axis.get("tickmode", "auto"), "showgrid": False})  # round numbers, not the other axis' places
     layout.setdefault("height", _height(data, layout))
     layout.setdefault("showlegend", sum(1 for trace in data if _in_legend(trace)) > 1)
     if _follows_time(data, layout):

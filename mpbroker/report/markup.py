@@ -17,6 +17,8 @@ _LONGEST_LABEL = 300
 #: A number with what belongs to it, as it stands in a verdict (the text is escaped already).
 _FIGURE = re.compile(r"(?<![\w&#.])[+\-−~≈]?\d(?:[\d,.\u202f]*\d)?(?:\s?(?:%|‰|×|times\b|ns\b|µs\b|ms\b|s\b|[kMG]i?B(?:/s)?\b|B\b"
                      r"|(?:requests|records)(?:/s| a second)\b))?")
+#: What is counted, not measured: "processor 0" is a name.
+_NUMBERED = re.compile(r"\b(?:processor|handler|broker|run|ring|class|connection|boot|variant|phase|step|acceptor) $", re.IGNORECASE)
 
 
 def text(value: object) -> str:
@@ -26,7 +28,8 @@ def text(value: object) -> str:
 
 def sentence(value: object) -> str:
     """A verdict: escaped, its figures emphasised."""
-    return _FIGURE.sub(lambda found: f"<b>{found.group()}</b>", text(value))
+    return _FIGURE.sub(lambda found: found.group() if _NUMBERED.search(found.string, 0, found.start()) else f"<b>{found.group()}</b>",
+                       text(value))
 
 
 def script_json(value: Any) -> str:

@@ -25,7 +25,7 @@ SURFACE = {
 #: In the order of a request's way; (shade, what it is).
 STAGES = {
     "rx_wait": (Shade("#7a2e0e", "#c05a2e"), "in the socket's buffer, before the broker read it"),
-    "read": (Shade("#9ccbc5", "#9fd8d1"), "its first byte to its last"),
+    "read": (Shade("#9ccbc5", "#9fd8d1"), "behind earlier requests of its connection, and its frame itself"),
     "parse": (Shade("#5fa39c", "#2f7d75"), "header, checks, into shared memory"),
     "ring_block": (Shade("#b5470f", "#e0702f"), "held back, because the request ring was full"),
     "queue": (Shade("#e8731a", "#ff9440"), "in the request ring, until a handler took it"),
@@ -56,7 +56,7 @@ NAMED = {
     "control": Shade("#e8731a", "#ff9440"), "data": Shade("#3a7bc8", "#6aa5ea"), "errors": Shade("#b5470f", "#e0702f"),
     "produce": Shade("#3a7bc8", "#6aa5ea"), "fetch": Shade("#1f7a72", "#4db3a7"), "metadata": Shade("#c9628f", "#ec93b8"),
     "baseline": Shade("#6b7f96", "#8fa3ba"), "candidate": Shade("#e8731a", "#ff9440"),
-    "other": Shade("#a39bb8", "#8a83a1"),
+    "steady": Shade("#3a7bc8", "#6aa5ea"), "other": Shade("#a39bb8", "#8a83a1"),
 }
 
 #: For everything without a colour of its own, in order of appearance.

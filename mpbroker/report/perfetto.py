@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from mpbroker.engine.engine import Where
 from mpbroker.report import perfetto_tracks
-from mpbroker.report.perfetto_tracks import COLUMNS, Event, Lanes
+from mpbroker.report.perfetto_tracks import COLUMNS, Busy, Event
 
 if TYPE_CHECKING:
     from mpbroker.engine.engine import Engine
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 MOST_EVENTS = 1_000_000
 #: Kept back for counters, markers and names of tracks.
 _RESERVED_EVENTS = 100_000
+_NAMES = 1_000
 _LEAST_EVENTS_PER_REQUEST = 4
 _BATCH_ROWS = 4096
 
@@ -48,14 +49,13 @@ def export(engine: "Engine", out: Path, where: Where = Where(), most_events: int
     rows = (row for batch in table.to_batches(max_chunksize=_BATCH_ROWS) for row in batch.to_pylist())
     with _opened(out) as file:
         writer = _Writer(file)
-        shown, last_ns, lanes, zero_ns = _requests(writer, rows, room)
+        shown, last_ns, busy, zero_ns = _requests(writer, rows, room)
         around = _around(engine, zero_ns, last_ns) if shown else []
-        for event in around[:most_events - writer.events - len(lanes.names())]:
-            writer.write(event)
-        for event in lanes.names():
+        for event in (*busy.names(), *busy.events(zero_ns), *around[:most_events - room - _NAMES]):
             writer.write(event)
         writer.close(zero_ns)
-    return Export(out, writer.events, shown, _sentences(engine, where, shown, table.num_rows, lanes, len(around), most_events))
+    is_cut = shown < table.num_rows or table.num_rows == room // _LEAST_EVENTS_PER_REQUEST
+    return Export(out, writer.events, shown, _sentences(engine, where, shown, is_cut, most_events))
 
 
 class _Writer:
@@ -77,20 +77,20 @@ def _opened(out: Path) -> IO[str]:
     return gzip.open(out, "wt", encoding="utf-8", compresslevel=1) if out.name.endswith(".gz") else open(out, "w", encoding="utf-8")
 
 
-def _requests(writer: _Writer, rows: Iterator[dict[str, Any]], room: int) -> tuple[int, int, Lanes, int]:
-    """Write requests until there is no more room: how many, when the last ended, the tracks used, time zero."""
-    lanes, shown, zero_ns, last_ns = Lanes(), 0, 0, 0
+def _requests(writer: _Writer, rows: Iterator[dict[str, Any]], room: int) -> tuple[int, int, Busy, int]:
+    """Write requests until there is no more room: how many, when the last ended, what processes did, time zero."""
+    busy, shown, zero_ns, last_ns = Busy(), 0, 0, 0
     for row in rows:
         if not shown:
             zero_ns = row["epoch_ns"] - (row["rx_wait_ns"] or 0)
-        events = perfetto_tracks.request_events(row, shown, zero_ns, lanes)
-        if writer.events + len(events) > room:
+        events = perfetto_tracks.request_events(row, shown, zero_ns, busy)
+        if writer.events + len(events) + (shown + 1) * perfetto_tracks.MOST_SLICES_PER_REQUEST > room:
             break
         for event in events:
             writer.write(event)
         shown += 1
         last_ns = max(last_ns, row["epoch_ns"] + (row["total_ns"] or 0))
-    return shown, last_ns, lanes, zero_ns
+    return shown, last_ns, busy, zero_ns
 
 
 def _around(engine: "Engine", first_ns: int, last_ns: int) -> list[Event]:
@@ -103,17 +103,13 @@ def _around(engine: "Engine", first_ns: int, last_ns: int) -> list[Event]:
     return sorted(events, key=lambda event: event["ts"])
 
 
-def _sentences(engine: "Engine", where: Where, shown: int, found: int, lanes: Lanes, around: int, most_events: int) -> list[str]:
+def _sentences(engine: "Engine", where: Where, shown: int, is_cut: bool, most_events: int) -> list[str]:
     said = []
-    if shown < found or found == (most_events - min(_RESERVED_EVENTS, most_events // 2)) // _LEAST_EVENTS_PER_REQUEST:
+    if is_cut:
         rows = engine.activity(0).to_pylist()
         whole = f" of {rows[0]['n']:,}" if rows and where == Where() else ""
-        said.append(f"Cut after the first {shown:,}{whole} requests: a file has at most {most_events:,} events; "
+        said.append(f"Cut after the first {shown:,}{whole} requests, because a file has at most {most_events:,} events: "
                     "choose a shorter time with --from and --to, or one API with --api.")
-    if lanes.hidden:
-        said.append(f"{lanes.hidden:,} slices of processes are left out, because too many overlapped.")
-    if around > _RESERVED_EVENTS:
-        said.append(f"Of {around:,} counter samples, markers and process events the first are shown.")
     if engine.input.is_sampled:
         said.append("The trace is sampled: processes look idle where they served requests that were left out.")
     return said

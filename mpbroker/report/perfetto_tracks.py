@@ -1,6 +1,7 @@
 """From rows of the requests frame, gauges and markers to Chrome trace events: which track, which slice, which counter.
 
-Runs in the process of a command; pure. A request's durations are laid end to end from its beginning; what follows
+Runs in the process of a command; pure. A processor is busy while it checks a frame and while it sends (before the frame is
+whole it may do something else), a handler from handler start to local done. A request's durations are laid end to end from its beginning; what follows
 purgatory is laid from its end backwards, because nothing says how long it was between local work and purgatory.
 """
 
@@ -17,8 +18,10 @@ COLUMNS = ("run", "broker", "epoch_ns", "conn_id", "client", "topic", "api", "ap
 
 PROCESSORS, HANDLERS, REQUESTS, COUNTERS = range(1, 5)
 _GROUP_NAMES = {PROCESSORS: "processors", HANDLERS: "handlers", REQUESTS: "requests", COUNTERS: "rings and cores"}
-_MOST_LANES = 16
+_DOING = ("", "receives", "sends")
 _LONGEST_TEXT = 200
+#: What one request adds to Busy.
+MOST_SLICES_PER_REQUEST = 3
 
 
 class Span(NamedTuple):
@@ -29,46 +32,62 @@ class Span(NamedTuple):
     end_ns: int
 
 
-class Lanes:
-    """Tracks of processes. Slices that overlap go to further lanes of their process: viewers nest only what is contained."""
+class Busy:
+    """What processes did: slices per process, those that touch or overlap made one (a processor sends many answers at once)."""
 
     def __init__(self) -> None:
-        self._ends: dict[tuple[int, int], list[int]] = {}
+        self._spans: dict[tuple[int, str, int], list[Span]] = {}
         self._groups: dict[int, str] = {}
-        self.hidden = 0
 
     def group(self, row: Mapping[str, Any], kind: int) -> int:
-        """The number that stands for a broker's group of tracks; runs of one broker are told apart."""
-        name = f"broker {row['broker']} {_GROUP_NAMES[kind]}"
+        """The number that stands for a broker's group of tracks."""
         number = _group_number(row["broker"], kind)
-        self._groups[number] = name
+        self._groups[number] = f"broker {row['broker']}: {_GROUP_NAMES[kind]}"
         return number
 
-    def place(self, group: int, index: int, span: Span) -> int | None:
-        """The track for a slice of process `index`; None when all its lanes are taken at that time."""
-        ends = self._ends.setdefault((group, index), [])
-        for lane, end_ns in enumerate(ends):
-            if end_ns <= span.start_ns:
-                ends[lane] = span.end_ns
-                return index * _MOST_LANES + lane
-        if len(ends) >= _MOST_LANES:
-            self.hidden += 1
-            return None
-        ends.append(span.end_ns)
-        return index * _MOST_LANES + len(ends) - 1
+    def add(self, group: int, doing: str, index: int, span: Span) -> None:
+        """One thing that process `index` did; `doing` is empty or what sets this track of the process apart."""
+        if span.end_ns > span.start_ns:
+            self._spans.setdefault((group, doing, index), []).append(span)
+
+    def events(self, zero_ns: int) -> Iterator[Event]:
+        """Slices, track by track."""
+        for (group, doing, index), spans in sorted(self._spans.items()):
+            base = {"ph": "X", "cat": "process", "pid": group, "tid": _track(index, doing)}
+            for together in _touching(sorted(spans, key=lambda span: span.start_ns)):
+                start_ns, end_ns = together[0].start_ns, max(span.end_ns for span in together)
+                yield {**base, "name": _called(together), "ts": _us(start_ns, zero_ns), "dur": (end_ns - start_ns) / 1000}
 
     def names(self) -> list[Event]:
         """Metadata events: what groups and tracks are called, in which order they stand."""
         events = []
         for group, name in sorted(self._groups.items()):
             events += [_meta("process_name", group, 0, {"name": name}), _meta("process_sort_index", group, 0, {"sort_index": group})]
-        for (group, index), ends in sorted(self._ends.items()):
-            role = "processor" if group % 10 == PROCESSORS else "handler"
-            for lane in range(len(ends)):
-                name = f"{role} {index}" + (f" · {lane + 1}" if lane else "")
-                track = index * _MOST_LANES + lane
-                events += [_meta("thread_name", group, track, {"name": name}), _meta("thread_sort_index", group, track, {"sort_index": track})]
+        for group, doing, index in sorted(self._spans):
+            role, track = ("processor" if doing else "handler"), _track(index, doing)
+            events += [_meta("thread_name", group, track, {"name": f"{role} {index} {doing}".strip()}),
+                       _meta("thread_sort_index", group, track, {"sort_index": track})]
         return events
+
+
+def _touching(spans: Iterable[Span]) -> Iterator[list[Span]]:
+    """Spans by start, in bunches without a pause between them."""
+    bunch: list[Span] = []
+    end_ns = 0
+    for span in spans:
+        if bunch and span.start_ns >= end_ns:
+            yield bunch
+            bunch, end_ns = [], 0
+        bunch.append(span)
+        end_ns = max(end_ns, span.end_ns)
+    if bunch:
+        yield bunch
+
+
+def _called(bunch: Sequence[Span]) -> str:
+    names = {span.name for span in bunch}
+    name = names.pop() if len(names) == 1 else "requests"
+    return name if len(bunch) == 1 else f"{name} × {len(bunch)}"
 
 
 def stages(row: Mapping[str, Any]) -> list[Span]:
@@ -91,23 +110,19 @@ def stages(row: Mapping[str, Any]) -> list[Span]:
     return spans + after[::-1]
 
 
-def request_events(row: Mapping[str, Any], number: int, zero_ns: int, lanes: Lanes) -> list[Event]:
-    """A request's own track, and slices of the processor and the handler that served it."""
+def request_events(row: Mapping[str, Any], number: int, zero_ns: int, busy: Busy) -> list[Event]:
+    """A request's own track; what its processor and its handler did for it is added to `busy`."""
     spans = stages(row)
-    events = _async_events(row, number, zero_ns, spans, lanes.group(row, REQUESTS))
     by_name = {span.name: span for span in spans}
-    start = row["epoch_ns"]
-    received = Span(f"read {row['api']}", start, start + (row["read_ns"] or 0) + (row["parse_ns"] or 0))
-    events += _slice(lanes, lanes.group(row, PROCESSORS), row["processor"], received, (), zero_ns, row)
+    processors, handlers, name = busy.group(row, PROCESSORS), busy.group(row, HANDLERS), str(row["api"])
+    framed_ns = row["epoch_ns"] + (row["read_ns"] or 0)
+    busy.add(processors, "receives", row["processor"], Span(name, framed_ns, framed_ns + (row["parse_ns"] or 0)))
     if "send" in by_name:
-        sent = Span(f"send {row['api']}", *by_name["send"][1:])
-        events += _slice(lanes, lanes.group(row, PROCESSORS), row["processor"], sent, (), zero_ns, row)
-    worked = [by_name[name] for name in ("io", "local") if name in by_name]
+        busy.add(processors, "sends", row["processor"], Span(name, *by_name["send"][1:]))
+    worked = [by_name[stage] for stage in ("io", "local") if stage in by_name]
     if row["handler"] is not None and worked:
-        whole = Span(str(row["api"]), worked[0].start_ns, worked[-1].end_ns)
-        inner = [span for span in worked if span.name == "io"]
-        events += _slice(lanes, lanes.group(row, HANDLERS), row["handler"], whole, inner, zero_ns, row)
-    return events
+        busy.add(handlers, "", row["handler"], Span(name, worked[0].start_ns, worked[-1].end_ns))
+    return _async_events(row, number, zero_ns, spans, busy.group(row, REQUESTS))
 
 
 def _async_events(row: Mapping[str, Any], number: int, zero_ns: int, spans: Sequence[Span], group: int) -> list[Event]:
@@ -119,16 +134,6 @@ def _async_events(row: Mapping[str, Any], number: int, zero_ns: int, spans: Sequ
         events += [{"ph": "b", "name": span.name, "ts": _us(span.start_ns, zero_ns), **base},
                    {"ph": "e", "name": span.name, "ts": _us(span.end_ns, zero_ns), **base}]
     return [*events, {"ph": "e", "name": str(row["api"]), "ts": _us(last, zero_ns), **base}]
-
-
-def _slice(lanes: Lanes, group: int, index: int, span: Span, inner: Sequence[Span], zero_ns: int, row: Mapping[str, Any]) -> list[Event]:
-    track = lanes.place(group, index, span) if span.end_ns > span.start_ns else None
-    if track is None:
-        return []
-    base = {"ph": "X", "cat": "process", "pid": group, "tid": track}
-    outer = {**base, "name": span.name, "ts": _us(span.start_ns, zero_ns), "dur": (span.end_ns - span.start_ns) / 1000,
-             "args": {"connection": row["conn_id"], "correlation_id": row["corr_id"]}}
-    return [outer, *({**base, "name": one.name, "ts": _us(one.start_ns, zero_ns), "dur": (one.end_ns - one.start_ns) / 1000} for one in inner)]
 
 
 def counter_events(gauges: Iterable[Mapping[str, Any]], first_ns: int, last_ns: int) -> Iterator[Event]:
@@ -163,6 +168,11 @@ def process_events(events: Iterable[Mapping[str, Any]], first_ns: int, last_ns: 
             words = " ".join(str(part) for part in (row["name"], row["event"], row["exit"]) if part)
             yield {"ph": "i", "s": "g", "cat": "process", "name": words[:_LONGEST_TEXT], "ts": _us(row["epoch_ns"], first_ns),
                    "pid": _group_number(row["broker"], COUNTERS), "tid": 0, "args": {"pid": row["pid"]}}
+
+
+def _track(index: int, doing: str) -> int:
+    """Stands where the format has a thread id."""
+    return index * len(_DOING) + _DOING.index(doing)
 
 
 def _group_number(broker: int, kind: int) -> int:

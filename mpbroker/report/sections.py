@@ -10,7 +10,7 @@ from typing import Any
 from mpbroker.report import palette
 from mpbroker.report.look import dress, is_empty
 from mpbroker.report.markup import script_json, sentence, slug, text
-from mpbroker.report.table_view import swatch_class, table_html, value_text
+from mpbroker.report.table_view import counted_rows, moment_text, swatch_class, table_html, value_text
 
 _MOST_META_ROWS = 400
 
@@ -30,6 +30,8 @@ def study_html(result: Any) -> str:
     figures = "".join(figure_html(result.study, figure) for figure in result.figures)
     tables = "".join(_table_html(result.study, name, table, first=place == 0)
                      for place, (name, table) in enumerate(result.tables.items()))
+    if not figures and not tables:
+        figures = '<p class="lead">This trace has nothing to show here.</p>'
     return (f'<section class="study" id="{anchor}" aria-labelledby="{anchor}-h"><h2 id="{anchor}-h">{text(_title(result))}</h2>'
             f'<p class="lead">{text(" ".join(result.summary.split()))}</p>{figures}{tables}</section>')
 
@@ -105,13 +107,13 @@ def _flat(value: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, str
             shown = ", ".join(str(one) for one in inner[:20]) + (f" and {len(inner) - 20} more" if len(inner) > 20 else "")
             yield name, shown or "none"
         else:
-            yield name, value_text(inner) if not isinstance(inner, str) else inner[:2000]
+            yield name, inner[:2000] if isinstance(inner, str) else moment_text(str(key), inner) or value_text(inner)
 
 
 def _table_html(study: str, name: str, table: Any, first: bool) -> str:
     stem = f"tables/{study}.{name}"
     title = name.replace("_", " ")
-    return (f'<details{" open" if first else ""}><summary>Table: {text(title)}<span>{table.num_rows:,} rows</span></summary>'
+    return (f'<details{" open" if first else ""}><summary>Table: {text(title)}<span>{counted_rows(table.num_rows)}</span></summary>'
             f'<div class="inside">{table_html(title, stem, table)}</div></details>')
 
 

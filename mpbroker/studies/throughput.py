@@ -236,7 +236,7 @@ def _rate_figure(rows: list[dict[str, Any]], marks: list[Phase], window_ms: int)
     at = figure_specs.clocks(row["window_ms"] for row in rows)
     data = [figure_specs.line("requests/s", at, [row["requests_per_s"] for row in rows]),
             figure_specs.line("steady", at, [row["requests_per_s"] if row["steady"] else None for row in rows],
-                              line={"width": 4}, opacity=0.5, connectgaps=False),
+                              line={"width": 9}, opacity=0.25, connectgaps=False),
             figure_specs.line("in flight", at, [round(row["in_flight"], 3) for row in rows], yaxis="y2")]
     if any(row["errors_per_s"] for row in rows):
         data.append(figure_specs.line("errors", at, [row["errors_per_s"] for row in rows]))

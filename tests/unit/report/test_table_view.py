@@ -27,3 +27,10 @@ def test_a_table_shows_its_top_and_says_so():
     assert html.count("<tr>") == 1 + table_view.TOP_ROWS and "The first 15 of 20 rows" in html
     assert "<img" not in html and 'class="swatch c-queue"' in html and '<td class="number">1\u202f000</td>' in html
     assert 'href="tables/tail.exemplars.parquet"' in html and 'href="tables/tail.exemplars.csv"' in html
+
+
+def test_moments_shares_and_identities():
+    table = pa.table({"window_ms": [1_795_282_331_000], "excess_share": [0.618], "conn_id": [12345], "mean_us": [-1e-13], "wait_ms": [1500]})
+    html = table_view.table_html("x", "tables/x", table)
+    assert ">window UTC<" in html and ">17:32:11.000<" in html and ">61.8 %<" in html and ">12345<" in html and ">0<" in html
+    assert ">wait ms<" in html and "1\u202f500" in html and "1 row<" in html
