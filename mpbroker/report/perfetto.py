@@ -8,7 +8,7 @@ At most MOST_EVENTS events are written; the rest is counted and said.
 
 import gzip
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 MOST_EVENTS = 1_000_000
 #: Kept back for counters, markers and names of tracks.
 _RESERVED_EVENTS = 100_000
-_NAMES = 1_000
 _LEAST_EVENTS_PER_REQUEST = 4
 _BATCH_ROWS = 4096
 
@@ -50,12 +49,12 @@ def export(engine: "Engine", out: Path, where: Where = Where(), most_events: int
     with _opened(out) as file:
         writer = _Writer(file)
         shown, last_ns, busy, zero_ns = _requests(writer, rows, room)
-        around = _around(engine, zero_ns, last_ns) if shown else []
-        for event in (*busy.names(), *busy.events(zero_ns), *around[:most_events - room - _NAMES]):
+        around, said = _around(engine, zero_ns, last_ns, most_events - room) if shown else ([], [])
+        for event in (*busy.names(), *busy.events(zero_ns), *around):
             writer.write(event)
         writer.close(zero_ns)
     is_cut = shown < table.num_rows or table.num_rows == room // _LEAST_EVENTS_PER_REQUEST
-    return Export(out, writer.events, shown, _sentences(engine, where, shown, is_cut, most_events))
+    return Export(out, writer.events, shown, [*_sentences(engine, where, shown, is_cut, most_events), *said])
 
 
 class _Writer:
@@ -93,14 +92,23 @@ def _requests(writer: _Writer, rows: Iterator[dict[str, Any]], room: int) -> tup
     return shown, last_ns, busy, zero_ns
 
 
-def _around(engine: "Engine", first_ns: int, last_ns: int) -> list[Event]:
-    """Counters, markers and process events of this time, by time."""
+def _around(engine: "Engine", first_ns: int, last_ns: int, most: int) -> tuple[list[Event], list[str]]:
+    """Markers, process events and counters of this time, at most `most` or a few more; and what is left out."""
     source = engine.input
-    events: Iterable[Event] = [
-        *perfetto_tracks.counter_events(source.gauges().to_pylist(), first_ns, last_ns),
-        *perfetto_tracks.marker_events(source.markers().to_pylist(), first_ns, last_ns),
-        *perfetto_tracks.process_events(source.process_events().to_pylist(), first_ns, last_ns)]
-    return sorted(events, key=lambda event: event["ts"])
+    instants = [*perfetto_tracks.marker_events(source.markers().to_pylist(), first_ns, last_ns),
+                *perfetto_tracks.process_events(source.process_events().to_pylist(), first_ns, last_ns)]
+    samples = list(perfetto_tracks.counter_events(source.gauges().to_pylist(), first_ns, last_ns))
+    said, seen, kept = [], dict[str, int](), []
+    if len(instants) > most // 2:
+        said.append(f"{len(instants) - most // 2:,} markers and process events are left out.")
+    one_in = max(1, -(-len(samples) // (most // 2)))
+    if one_in > 1:
+        said.append(f"Counters show one in {one_in} samples.")
+    for event in samples:
+        seen[event["name"]] = seen.get(event["name"], -1) + 1
+        if seen[event["name"]] % one_in == 0:
+            kept.append(event)
+    return sorted([*instants[:most // 2], *kept], key=lambda event: event["ts"]), said
 
 
 def _sentences(engine: "Engine", where: Where, shown: int, is_cut: bool, most_events: int) -> list[str]:
