@@ -1,9 +1,9 @@
 """Whether clients wait for answers before they send more (closed loop), judged from the broker's side. Pure (numpy).
 
-A closed loop sends right after an answer; an open one sends when it is time to. So, per connection: the median time from the
-last answer sent to the next request's arrival, as a share of the mean time between arrivals. Poisson arrivals give 0.69, a
-fixed rate 0.5 or more, a closed loop what its client needs to turn around. Below 0.35 a connection counts as closed.
-A closed loop with long thinking cannot be told from an open one, nor does it matter then.
+A client that keeps at most c requests in flight sends number i only after the answer to number i - c: when that took long,
+the two are far apart. So, per connection: the rank correlation between the time from arrival i - c to arrival i and the
+latency of i - c, where c is the greatest number in flight that was seen. In models it is 0.4 to 1 for closed loops, however
+long they think, and within 0.1 of 0 for open ones, Poisson or at a fixed rate, up to 90 % of what a server can do.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from mpbroker.engine.engine import Engine, Where
 from mpbroker.engine.histogram import Int64s
 from mpbroker.engine.windows import Extent
 
-CLOSED_BELOW = 0.35
+CLOSED_ABOVE = 0.2
 LEAST_REQUESTS = 20  # of a connection
 SAMPLE_REQUESTS = 20_000
 _GROUP = ("run", "broker", "conn_id")
@@ -46,17 +46,30 @@ def judge(engine: Engine, extent: Extent) -> LoadKind:
     for _, rows in moments.groups(table, _GROUP):
         if len(rows) >= LEAST_REQUESTS:
             total += len(rows)
-            closed += len(rows) if turn_share(when.arrival[rows], when.send_done[rows]) < CLOSED_BELOW else 0
+            closed += len(rows) if waits_for_answers(when.arrival[rows], when.send_done[rows]) else 0
     return LoadKind(closed / total if total else None, total)
 
 
-def turn_share(arrivals: Int64s, answered: Int64s) -> float:
-    """Median time from the last answer to an arrival, as a share of the mean time between arrivals. One connection."""
+def waits_for_answers(arrivals: Int64s, answered: Int64s) -> bool:
+    """Whether one connection looks like a closed loop; beyond what chance does to so few requests."""
+    return correlation(arrivals, answered) > max(CLOSED_ABOVE, 3 / np.sqrt(len(arrivals)))
+
+
+def correlation(arrivals: Int64s, answered: Int64s) -> float:
+    """Of distances between arrivals with latencies, as above; 0 when either does not vary."""
     arrivals, answered = np.sort(arrivals), np.sort(answered)
-    before = np.searchsorted(answered, arrivals, side="right") - 1
-    gaps = (arrivals - answered[before])[before >= 0]
-    between = (arrivals[-1] - arrivals[0]) / max(1, len(arrivals) - 1)
-    return float(np.median(gaps)) / between if len(gaps) and between > 0 else 1.0
+    in_flight = np.arange(1, len(arrivals) + 1) - np.searchsorted(answered, arrivals, side="right")
+    most = int(in_flight.max())
+    if len(arrivals) - most < 2:
+        return 0.0
+    distance, latency = arrivals[most:] - arrivals[:-most], answered[:-most] - arrivals[:-most]
+    if np.ptp(distance) == 0 or np.ptp(latency) == 0:
+        return 0.0
+    return float(np.corrcoef(_ranks(distance), _ranks(latency))[0, 1])
+
+
+def _ranks(values: Int64s) -> Int64s:
+    return np.argsort(np.argsort(values, kind="stable"), kind="stable")
 
 
 def sentences(kind: LoadKind) -> list[str]:
@@ -64,5 +77,5 @@ def sentences(kind: LoadKind) -> list[str]:
     if not kind.is_closed:
         return []
     return [f"The load looks closed-loop ({wording.share(kind.closed_share or 0)} of {wording.count(kind.requests)} requests "
-            "came on connections that send right after an answer): such clients send less while the broker is slow, so that "
+            "came on connections that wait for an answer before they send more): such clients send less while the broker is slow, so that "
             "these latencies are better than what an independent sender would see, and the rate is what they could get."]

@@ -17,6 +17,7 @@ LEAST_WINDOWS = 6
 MOST_GROUPS = 60
 DRIFT = 0.10
 LEVEL_DRIFT = 0.30
+BUSIER = 1.5
 
 Floats = npt.NDArray[Any]
 
@@ -45,6 +46,8 @@ def find(rates: Floats, levels: Floats | None = None) -> SteadyState:
     cut = _mser(groups)
     drift, certain = _drift(groups[cut:])
     reason = ""
+    if cut and float(np.mean(groups[:cut])) > BUSIER * float(np.mean(groups[cut:])):
+        return SteadyState(0, count, drift, "the beginning is busier than the rest, which is no warm-up")
     if certain and abs(drift) > DRIFT:
         reason = f"the rate still changes by {drift * 100:+.0f} % between the halves of what is left"
     elif levels is not None:

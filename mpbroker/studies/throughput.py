@@ -203,7 +203,8 @@ def _busiest(used: pa.Table, one: Stretch) -> list[str]:
              + (f" (it waited for a core another {wording.share(waited)} of the time)." if waited else ".")]
     name, wait = max(((name, wait or 0.0) for name, (_, wait) in means.items()), key=lambda item: item[1])
     if wait > 0.1 and name != process:
-        found.append(f"{name} was ready but without a core for {wording.share(wait)} of the time: the machine has too few.")
+        found.append(f"{name} was ready but without a core for {wording.share(wait)} of the time: the machine had too few"
+                     " cores for all that ran on it.")
     return found
 
 

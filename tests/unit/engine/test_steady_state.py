@@ -39,3 +39,8 @@ def test_few_windows_are_said(count):
 
 def test_an_idle_series_is_steady():
     assert steady_state.find(np.zeros(30)).found
+
+
+def test_a_burst_before_a_trickle_is_no_warm_up():
+    rates = np.concatenate([np.full(20, 500.0), RANDOM.poisson(20, 80)])
+    assert "busier" in steady_state.find(rates).reason
