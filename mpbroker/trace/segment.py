@@ -192,18 +192,34 @@ def read_chunks(info: SegmentInfo, chunk_records: int = 8192, first: int = 0) ->
             yield chunk[:whole * RECORD_BYTES]
 
 
+class RecordsChecksum:
+    """Tells, once it has seen all records of a segment, whether they are those it was closed with."""
+
+    def __init__(self, info: SegmentInfo) -> None:
+        self._expected = info.closed.records_crc if info.closed is not None else None
+        self._crc = 0
+        self._compute = zlib.crc32
+        if self._expected is not None and self._expected & IS_CRC32C:
+            from mpbroker import _native  # here alone: reading must work where the package is a zip file, as on a cluster
+
+            self._compute = _native.crc32c
+
+    def add(self, records: bytes) -> None:
+        """The next records in the file's order."""
+        if self._expected is not None:
+            self._crc = self._compute(records, self._crc)
+
+    def fits(self) -> bool:
+        """True also for an open segment, which has no checksum."""
+        return self._expected is None or self._crc == self._expected & (IS_CRC32C - 1)
+
+
 def verify(info: SegmentInfo) -> bool:
     """Whether a closed segment's records are those it was closed with (an open one has no checksum: True)."""
-    if info.closed is None:
-        return True
-    checksum, crc = zlib.crc32, 0
-    if info.closed.records_crc & IS_CRC32C:
-        from mpbroker import _native  # here alone: reading must work where the package is a zip file, as on a cluster
-
-        checksum = _native.crc32c
+    checksum = RecordsChecksum(info)
     for chunk in read_chunks(info):
-        crc = checksum(chunk, crc)
-    return crc == info.closed.records_crc & (IS_CRC32C - 1)
+        checksum.add(chunk)
+    return checksum.fits()
 
 
 def _parse_opened(path: Path, page: bytes) -> Opened:

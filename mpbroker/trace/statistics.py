@@ -5,7 +5,6 @@ memory stays the same however long the trace is. Counts are weighted where the t
 """
 
 import struct
-import zlib
 from collections import Counter
 from collections.abc import Iterable
 from math import log2
@@ -131,10 +130,10 @@ class TraceStatistics:
 
         A segment being written may hold records newer than its counters, a damaged one fewer: what is there counts.
         """
-        before, crc = self.records, 0
+        before, checksum = self.records, segment.RecordsChecksum(info)
         for chunk in segment.read_chunks(info):
             self.add_records(chunk)
-            crc = zlib.crc32(chunk, crc)
+            checksum.add(chunk)
         records = self.records - before
         finished, written, dropped, sampled_out = info.progress.share()
         self.segments += 1
@@ -146,7 +145,7 @@ class TraceStatistics:
             self.finished += finished
         first_seq = info.opened.first_seq
         self._lanes.setdefault(info.opened[:3], []).append((first_seq, info.path.name, first_seq + records, first_seq + written))
-        if info.closed is not None and crc != info.closed.records_crc:
+        if not checksum.fits():
             self.damage.append(f"{info.path}: its records are not those it was closed with")
 
     def add_records(self, records: bytes) -> None:

@@ -52,7 +52,7 @@ def test_every_request_has_one_record(broker):
     produced = [one.corr_id for one in requests if one.api_key == 0]
     assert sorted(produced) == list(range(1, last + 1))
     stats = _stats(broker)
-    assert stats["finished"] == stats["records"] + stats["dropped"] == len(requests)
+    assert stats["finished"] == stats["records"] + stats["dropped"] == len(requests) and not stats["damage"]
     apis = {api["api"]: api for api in stats["apis"]}
     assert apis["Produce"]["count"] == last and apis["Fetch"]["count"] == 3 and apis["Metadata"]["count"] >= 1
     assert {"queue", "local", "response_queue", "send", "total"} <= apis["Produce"]["stages"].keys()
