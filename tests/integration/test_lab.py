@@ -1,0 +1,124 @@
+"""`mpbroker lab run` for real, shortly: what it leaves, what it finds in trace and client log, and that nothing else is left."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from mpbroker.engine.trace_input import open_input
+
+SMALL = """
+question = "Does it run?"
+seconds = 1.5
+studies = []
+measured = "light"
+[[variant]]
+name = "plain"
+[[variant]]
+name = "control plane"
+control_listener = true
+[[phase]]
+name = "idle"
+[[phase]]
+name = "busy"
+share = 2
+[[group]]
+name = "light"
+clients = 2
+listener = "control"
+api = "api_versions"
+rate_per_s = 50
+[[group]]
+name = "busy"
+clients = 3
+api = "produce"
+loop = "closed"
+phases = ["busy"]
+value_bytes = 500
+nice = 10
+"""
+
+
+@pytest.fixture
+def lab(tmp_path):
+    """Starts `mpbroker lab` with a temporary directory of its own, and sees that it is empty again in the end."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+
+    def start(*words):
+        return subprocess.Popen([sys.executable, "-m", "mpbroker", "lab", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                text=True, env={**os.environ, "TMPDIR": str(temporary)}, cwd=tmp_path)
+
+    yield start
+    assert not os.listdir(temporary)
+
+
+def _finish(process, code=0):
+    out, err = process.communicate(timeout=110)
+    assert process.returncode == code, out + err
+    return out, err
+
+
+def test_a_small_scenario_with_two_variants(lab, tmp_path):
+    (tmp_path / "small.toml").write_text(SMALL)
+    out, _ = _finish(lab("run", "small.toml", "--out", "R"))
+    place = tmp_path / "R"
+    assert "report: R/report.html" in out and (place / "report.html").stat().st_size > 100_000
+    meta = json.loads((place / "meta.json").read_text())
+    assert meta["scenario"] == "small" and [each["name"] for each in meta["variants"]] == ["plain", "control plane"]
+    assert (place / "tables" / "clients.client_latency.csv").exists()
+    clients = pq.read_table(place / "client.parquet")
+    for variant in meta["variants"]:
+        rows = clients.filter(pc.equal(clients["variant"], variant["name"]))
+        counted = variant["clients"]
+        assert rows.num_rows == sum(each["answered"] for each in counted.values())
+        assert counted["light"]["answered"] > 100 and counted["busy"]["answered"] > 0
+        _agrees_with_the_trace(rows, open_input([place / variant["traces"]]), variant)
+    planes = {(row["variant"], row["group"]): row["plane"]
+              for row in clients.select(["variant", "group", "plane"]).to_pylist()}
+    assert planes == {("plain", "light"): "data", ("plain", "busy"): "data", ("control plane", "light"): "control",
+                      ("control plane", "busy"): "data"}
+    _finish(lab("run", "small.toml", "--out", "R", "--seconds", "1"))  # an earlier run's output is replaced
+
+
+def _agrees_with_the_trace(rows, source, variant):
+    """Every answered request has its record, whose time in the broker is within what the client waited."""
+    assert rows["total_ns"].null_count == 0 and source.loss.dropped == 0
+    slack_ns = 2_000_000  # the record's last stage is stamped after the answer left: the client may be quicker
+    waited = pc.subtract(rows["done_ns"], rows["sent_ns"])
+    assert pc.all(pc.less_equal(rows["total_ns"], pc.add(waited, slack_ns))).as_py()
+    assert pc.all(pc.less_equal(rows["intended_ns"], rows["sent_ns"])).as_py()
+    texts = source.markers()["text"].to_pylist()
+    assert texts == ["phase: idle", "phase: busy", "end of the load"]
+    assert [name for name, *_ in variant["phases"]] == ["idle", "busy"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_leaves_nothing(lab, tmp_path, number):
+    (tmp_path / "small.toml").write_text(SMALL)
+    process = lab("run", "small.toml", "--out", "R", "--seconds", "30")
+    line = process.stderr.readline()
+    while line and "phase busy" not in line:
+        line = process.stderr.readline()
+    started = psutil.Process(process.pid).children(recursive=True)
+    assert len(started) > 5
+    process.send_signal(number)
+    out, err = process.communicate(timeout=40)
+    assert process.returncode == 1 and "interrupted" in err and "Traceback" not in err
+    deadline = time.monotonic() + 5
+    while any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in started):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_broker_that_does_not_start_is_told(lab, tmp_path):
+    (tmp_path / "wrong.toml").write_text(SMALL.replace('name = "plain"', 'name = "plain"\n[variant.broker]\n"no.such.key" = 1'))
+    _, err = _finish(lab("run", "wrong.toml"), 1)
+    assert "the broker did not start" in err and "no.such.key" in err and "Traceback" not in err
