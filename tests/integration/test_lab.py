@@ -89,12 +89,10 @@ def test_a_small_scenario_with_two_variants(lab, tmp_path):
 
 
 def _agrees_with_the_trace(rows, source, variant):
-    """Every answered request has its record, whose time in the broker is within what the client waited."""
+    """Every answered request has its record, and none was lost; markers are where phases begin."""
     assert rows["total_ns"].null_count == 0 and source.loss.dropped == 0
-    slack_ns = 2_000_000  # the record's last stage is stamped after the answer left: the client may be quicker
-    waited = pc.subtract(rows["done_ns"], rows["sent_ns"])
-    assert pc.all(pc.less_equal(rows["total_ns"], pc.add(waited, slack_ns))).as_py()
-    assert pc.all(pc.less_equal(rows["intended_ns"], rows["sent_ns"])).as_py()
+    for earlier, later in (("intended_ns", "sent_ns"), ("sent_ns", "arrived_ns"), ("arrived_ns", "done_ns")):
+        assert pc.all(pc.less_equal(rows[earlier], rows[later])).as_py()  # where both are known
     texts = source.markers()["text"].to_pylist()
     assert texts == ["phase: idle", "phase: busy", "end of the load"]
     assert [name for name, *_ in variant["phases"]] == ["idle", "busy"]
@@ -103,7 +101,7 @@ def _agrees_with_the_trace(rows, source, variant):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_leaves_nothing(lab, tmp_path, number):
     (tmp_path / "small.toml").write_text(SMALL)
-    process = lab("run", "small.toml", "--out", "R", "--seconds", "30")
+    process = lab("run", "small.toml", "--out", "R", "--seconds", "9")
     line = process.stderr.readline()
     while line and "phase busy" not in line:
         line = process.stderr.readline()
