@@ -2,9 +2,10 @@
 
 A file is a line of JSON (group, local port of each connection, column types) and then the columns, each as one array of
 the machine's own numbers. Times are CLOCK_MONOTONIC nanoseconds, as in the trace; -1 means it never happened: `sent_ns`
-of a request whose time came but whose turn did not, `done_ns` of one without an answer. `arrived_ns` is when the kernel had
-the answer (what came in one receive counts as the last of it); what passed from there to `done_ns` is the client's own wait
-for a core. -1 where the group does not ask for it.
+of a request whose time came but whose turn did not, `done_ns` of one without an answer. `ready_ns` is when nothing but the generator
+itself stood in the way (the intended time, or when the in-flight limit and the socket allowed it again); `arrived_ns` when the
+kernel had the answer (what came in one receive counts as the last of it; -1 where the group does not ask for it). From ready
+to sent and from arrived to done a client waits for a core, not for the broker.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from array import array
 from pathlib import Path
 from typing import Any, NamedTuple
 
-COLUMNS = (("connection", "i"), ("corr_id", "i"), ("error", "h"), ("intended_ns", "q"), ("sent_ns", "q"),
-           ("arrived_ns", "q"), ("done_ns", "q"))
+COLUMNS = (("connection", "i"), ("corr_id", "i"), ("error", "h"), ("intended_ns", "q"), ("ready_ns", "q"),
+           ("sent_ns", "q"), ("arrived_ns", "q"), ("done_ns", "q"))
 NEVER = -1
 
 

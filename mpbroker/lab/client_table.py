@@ -25,9 +25,10 @@ _KEYS = ["client_hash", "corr_id"]
 
 
 def client_table(results: list[VariantResult]) -> pa.Table:
-    """variant, phase, group, loop, connection, port, corr_id, error, intended_ns, sent_ns, arrived_ns, done_ns (null: never or
-    not known), latency_ns (done − intended; of a request without an answer: until the end of its run, which is less than the truth), answered,
-    and TRACE_COLUMNS."""
+    """variant, phase, group, loop, connection, port, corr_id, error, intended_ns, ready_ns, sent_ns, arrived_ns, done_ns (null:
+    never or not known), answered, latency_ns (done − intended; of a request without an answer: until the end of its run, which
+    is less than the truth), net_ns (that without ready → sent and arrived → done, the client's own wait for a core), and
+    TRACE_COLUMNS."""
     return pa.concat_tables([_joined(result) for result in results])
 
 
@@ -52,13 +53,21 @@ def _group_table(result: VariantResult, group: str, path: Path) -> pa.Table:
     phases = np.array([name for name, _, _ in result.phases])
     ports = np.array([*about["ports"], 0])
     count = len(answered)
+    latency = np.where(answered, data["done_ns"], end_ns) - data["intended_ns"]
     place = np.clip(np.searchsorted(begins, data["intended_ns"], side="right") - 1, 0, None)
     return pa.table({
         "variant": pa.array([result.variant.name] * count, pa.string()), "phase": pa.array(phases[place], pa.string()),
         "group": pa.array([group] * count, pa.string()), "loop": pa.array([about["loop"]] * count, pa.string()),
         "connection": data["connection"], "port": ports[data["connection"]].astype("int32"), "corr_id": data["corr_id"],
         "client_hash": np.full(count, client_hash(about["client_id"]), "int64"), "error": data["error"],
-        "intended_ns": data["intended_ns"], "sent_ns": pa.array(data["sent_ns"], mask=data["sent_ns"] < 0),
+        "intended_ns": data["intended_ns"], "ready_ns": pa.array(data["ready_ns"], mask=data["ready_ns"] < 0),
+        "sent_ns": pa.array(data["sent_ns"], mask=data["sent_ns"] < 0),
         "arrived_ns": pa.array(data["arrived_ns"], mask=data["arrived_ns"] < 0),
         "done_ns": pa.array(data["done_ns"], mask=~answered), "answered": answered,
-        "latency_ns": np.where(answered, data["done_ns"], end_ns) - data["intended_ns"]})
+        "latency_ns": latency, "net_ns": latency - _own_wait_ns(data)})
+
+
+def _own_wait_ns(data: dict[str, np.ndarray]) -> np.ndarray:
+    """Nothing where it is not known."""
+    before = np.where(data["sent_ns"] >= 0, data["sent_ns"] - data["ready_ns"], 0)
+    return before + np.where(data["arrived_ns"] >= 0, data["done_ns"] - data["arrived_ns"], 0)

@@ -17,9 +17,9 @@ from mpbroker.lab.scenario import Scenario
 
 WINDOWS = 80  # points of the time series
 _TICKS = (0.5, 0.9, 0.99, 0.999, 0.9999)
-_PART_NAMES = {"before_send_us": "before it was sent", "rx_wait_us": "unread in the socket (rx_wait)", "queue_us": "queued",
+_PART_NAMES = {"held_back_us": "held back by requests before it", "rx_wait_us": "unread in the socket (rx_wait)", "queue_us": "queued",
                "rest_of_broker_us": "rest of the broker", "on_the_way_us": "on the way",
-               "own_wait_us": "in the client's socket"}
+               "own_wait_us": "the client's own wait for a core"}
 
 
 def all_figures(scenario: Scenario, clients: pa.Table, waits: pa.Table) -> list[Figure]:
@@ -34,7 +34,7 @@ def _over_time(scenario: Scenario, measured: pa.Table) -> Figure:
         rows = measured.filter(pc.equal(measured["variant"], variant.name))
         if not len(rows):
             continue
-        intended, latency = rows["intended_ns"].to_numpy(), rows["latency_ns"].to_numpy() / 1e6
+        intended, latency = rows["intended_ns"].to_numpy(), rows["net_ns"].to_numpy() / 1e6
         begin, end = int(intended.min()), int(intended.max()) + 1
         window = ((intended - begin) * WINDOWS // (end - begin)).astype(int)
         there = np.unique(window)
@@ -46,7 +46,7 @@ def _over_time(scenario: Scenario, measured: pa.Table) -> Figure:
               "yaxis": {"type": "log", "title": {"text": "p99 of each window, ms"}},
               "shapes": [line for line, _ in shapes], "annotations": [text for _, text in shapes]}
     return Figure("over_time", f"Latency of {scenario.measured} over time",
-                  "From the intended send time; the dotted lines are the begins of the phases.",
+                  "Net latency from the intended send time; the dotted lines are the begins of the phases.",
                   {"data": data, "layout": layout})
 
 
@@ -68,14 +68,14 @@ def _percentiles(scenario: Scenario, measured: pa.Table) -> Figure:
     for variant in scenario.variants:
         for phase in scenario.phases:
             rows = measured.filter(pc.and_(pc.equal(measured["variant"], variant.name), pc.equal(measured["phase"], phase.name)))
-            latency = rows["latency_ns"].to_numpy() / 1e6
+            latency = rows["net_ns"].to_numpy() / 1e6
             seen = [share for share in shares if len(latency) * (1 - share) >= 1]
             name = phase.name if len(scenario.variants) == 1 else f"{variant.name}, {phase.name}"
             data.append({"type": "scatter", "mode": "lines", "name": name,
                          "x": [round(1 / (1 - share), 4) for share in seen],
                          "y": [round(percentile(latency, share), 4) for share in seen]})
     ticks = {"tickvals": [round(1 / (1 - share)) for share in _TICKS], "ticktext": [f"p{share * 100:g}" for share in _TICKS]}
-    return Figure("percentiles", f"Percentiles of {scenario.measured}", "Each curve ends where its last request is.",
+    return Figure("percentiles", f"Percentiles of {scenario.measured}", "Net latency from the intended send time. Each curve ends where its last request is.",
                   {"data": data, "layout": {"xaxis": {"type": "log", "title": {"text": "percentile"}, **ticks},
                                             "yaxis": {"type": "log", "title": {"text": "latency, ms"}}}})
 

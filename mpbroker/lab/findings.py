@@ -30,6 +30,10 @@ def milliseconds(us: float) -> str:
     return f"{ms:.2f} ms" if ms < 10 else f"{ms:.0f} ms"
 
 
+def _p99(row: dict[str, Any]) -> str:
+    return f"{milliseconds(row['p99_us'])} ({milliseconds(row['net_p99_us'])} net)"
+
+
 def _by(rows: list[dict[str, Any]], *keys: str) -> dict[tuple[str, ...], dict[str, Any]]:
     return {tuple(row[key] for key in keys): row for row in rows}
 
@@ -43,9 +47,9 @@ def _phases_compared(scenario: Scenario, rows: list[dict[str, Any]]) -> list[str
         worst = max((cells[variant.name, name] for name in others if (variant.name, name) in cells),
                     key=lambda row: row["p99_us"], default=None)
         if begin and worst:
-            found.append(f"{_prefix(scenario, variant.name)}{scenario.measured}: p99 {milliseconds(begin['p99_us'])} in phase "
-                         f"“{first}”, {milliseconds(worst['p99_us'])} in phase “{worst['phase']}” (p50 "
-                         f"{milliseconds(begin['p50_us'])} and {milliseconds(worst['p50_us'])}).")
+            found.append(f"{_prefix(scenario, variant.name)}{scenario.measured}: p99 {_p99(begin)} in phase “{first}”, "
+                         f"{_p99(worst)} in phase “{worst['phase']}” (p50 {milliseconds(begin['p50_us'])} and "
+                         f"{milliseconds(worst['p50_us'])}).")
     return found
 
 
@@ -57,12 +61,12 @@ def _variants_compared(scenario: Scenario, rows: list[dict[str, Any]]) -> list[s
     """Per phase, the last one first: the best variant against the worst."""
     found = []
     for phase in reversed(scenario.phases):
-        there = sorted((row for row in rows if row["phase"] == phase.name), key=lambda row: row["p99_us"])
+        there = sorted((row for row in rows if row["phase"] == phase.name), key=lambda row: row["net_p99_us"])
         if len(there) > 1:
             best, worst = there[0], there[-1]
-            found.append(f"Phase “{phase.name}”: the p99 of {scenario.measured} is {milliseconds(best['p99_us'])} with “"
-                         f"{best['variant']}” and {milliseconds(worst['p99_us'])} with “{worst['variant']}”, a ratio of "
-                         f"{best['p99_us'] / worst['p99_us']:.2f}; one run each, so this describes and does not prove.")
+            found.append(f"Phase “{phase.name}”: the p99 of {scenario.measured} is {_p99(best)} with “{best['variant']}” and "
+                         f"{_p99(worst)} with “{worst['variant']}”; net, a ratio of "
+                         f"{best['net_p99_us'] / worst['net_p99_us']:.2f}. One run each describes, it does not prove.")
     return found
 
 
@@ -78,9 +82,9 @@ def _where(scenario: Scenario, waits: pa.Table) -> list[str]:
                          f"({milliseconds(row['latency_us'])} on average) {row['rx_wait_and_queue_share']:.0%} was spent before "
                          f"a handler took them: {milliseconds(row['rx_wait_us'])} unread in the socket, "
                          f"{milliseconds(row['queue_us'])} queued; {milliseconds(row['rest_of_broker_us'])} in the rest of the "
-                         f"broker; {milliseconds(row['before_send_us'])} before they were sent, "
-                         f"{milliseconds(row['on_the_way_us'])} on the way, {milliseconds(row['own_wait_us'])} until the client "
-                         "read the answer.")
+                         f"broker, {milliseconds(row['held_back_us'])} behind earlier requests of the same client, "
+                         f"{milliseconds(row['on_the_way_us'])} on the way, {milliseconds(row['own_wait_us'])} waiting for a core "
+                         "to run the client.")
     return found
 
 
@@ -88,7 +92,8 @@ def _trust(scenario: Scenario, rows: list[dict[str, Any]]) -> list[str]:
     """What weakens the numbers: closed loops, requests without an answer, errors; and what was done about omission."""
     closed = sorted({row["group"] for row in rows if row["loop"] == "closed"})
     found = ["Latency counts from the moment a request was meant to be sent, not from when it was: a stall is charged to "
-             "every request it kept back (no coordinated omission)."]
+             "every request it kept back (no coordinated omission). Net is without the client's own wait for a core, which it "
+             "has because it shares this machine with the broker."]
     if closed:
         found.append(f"Closed loop: {', '.join(closed)}. Such clients wait for answers before they ask again; their latencies "
                      "hide the requests that a stall kept them from sending.")

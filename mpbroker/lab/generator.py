@@ -188,7 +188,7 @@ class Generator:
         for each in self._connections:
             self._unanswered += each.give_up()
             for intended_ns in each.schedule.rest(LOG_ROWS_MAX):
-                self._log.add(each.number, NEVER, 0, intended_ns, NEVER, NEVER, NEVER)
+                self._log.add(each.number, NEVER, 0, intended_ns, NEVER, NEVER, NEVER, NEVER)
                 self._unsent += 1
             each.close()
 

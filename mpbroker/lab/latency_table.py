@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 QUANTILES = (("p50_us", 0.5), ("p90_us", 0.9), ("p99_us", 0.99), ("p999_us", 0.999), ("max_us", 1.0))
-PARTS = ("before_send_us", "rx_wait_us", "queue_us", "rest_of_broker_us", "on_the_way_us", "own_wait_us")
+PARTS = ("held_back_us", "rx_wait_us", "queue_us", "rest_of_broker_us", "on_the_way_us", "own_wait_us")
 SLOWEST = 0.01
 
 
@@ -35,33 +35,31 @@ def splits(clients: pa.Table) -> Iterator[tuple[tuple[str, str, str], pa.Table]]
 
 
 def client_latency(clients: pa.Table) -> pa.Table:
-    """Counts and percentiles; `sent_p99_us` is what a generator that forgets its intentions would have reported,
-    `late_p99_us` how late requests were sent (in-flight limit, full socket, or the generator itself), `arrived_p99_us` from the
-    send until the kernel had the answer: what a client with a core of its own would have seen (NaN: not asked for)."""
+    """Counts and percentiles of latency_ns; `net_p50_us` and `net_p99_us` without what the client itself waited for a core
+    (before sending what it could have sent, and before reading what had come): what a client on a machine of its own would
+    have seen. `sent_p99_us` is what a generator that forgets its intentions would have reported."""
     return pa.Table.from_pylist([_latency_row(key, rows) for key, rows in splits(clients)])
 
 
 def _latency_row(key: tuple[str, str, str], rows: pa.Table) -> dict[str, Any]:
     latency = rows["latency_ns"].to_numpy() / 1000
     sent = rows.filter(pc.is_valid(rows["sent_ns"]))
-    late = (sent["sent_ns"].to_numpy() - sent["intended_ns"].to_numpy()) / 1000
     done = sent.filter(sent["answered"])
     service = (done["done_ns"].to_numpy() - done["sent_ns"].to_numpy()) / 1000
-    stamped = done.filter(pc.is_valid(done["arrived_ns"]))
-    arrived = (stamped["arrived_ns"].to_numpy() - stamped["sent_ns"].to_numpy()) / 1000
+    net = rows["net_ns"].to_numpy() / 1000
     return {"variant": key[0], "phase": key[1], "group": key[2], "loop": rows["loop"][0].as_py(), "requests": len(rows),
             "errors": pc.sum(pc.not_equal(rows["error"], 0)).as_py() or 0, "unsent": len(rows) - len(sent),
             "unanswered": len(sent) - len(done), **{name: percentile(latency, share) for name, share in QUANTILES},
-            "sent_p99_us": percentile(service, 0.99), "late_p99_us": percentile(late, 0.99),
-            "arrived_p99_us": percentile(arrived, 0.99)}
+            "net_p50_us": percentile(net, 0.5), "net_p99_us": percentile(net, 0.99), "sent_p99_us": percentile(service, 0.99)}
 
 
 def where_it_waits(clients: pa.Table) -> pa.Table:
     """Mean microseconds of each part of a request's latency, over all requests and over the slowest 1 % of a group.
 
-    before_send: intended → sent; rx_wait: in the broker's socket buffer before it was read; queue: until a handler took it;
-    rest_of_broker: everything else the trace saw; on_the_way: kernel and loopback; own_wait: the answer lay in the client's
-    socket (where the arrival is not known, that is part of on_the_way).
+    held_back: by the in-flight limit or a full socket; rx_wait: in the broker's socket buffer before it was read; queue: until
+    a handler took it; rest_of_broker: everything else the trace saw; on_the_way: kernel and loopback, and what rx_wait misses
+    of requests that were read together (it is that of the last); own_wait: the client's own wait for a core
+    (where an answer's arrival is not known, that part is in on_the_way).
     """
     rows: list[dict[str, Any]] = []
     for key, part in splits(clients):
@@ -84,9 +82,9 @@ def _waits(key: tuple[str, str, str], known: pa.Table) -> Iterator[dict[str, Any
 
 def _parts(known: pa.Table) -> dict[str, np.ndarray]:
     column = {name: pc.fill_null(known[name], 0).to_numpy() / 1000 for name in ("rx_wait_ns", "queue_ns", "total_ns")}
-    arrival = pc.coalesce(known["arrived_ns"], known["done_ns"])
-    intended, sent, arrived, done = (one.to_numpy() / 1000 for one in (
-        known["intended_ns"], known["sent_ns"], arrival, known["done_ns"]))
-    return {"before_send_us": sent - intended, "rx_wait_us": column["rx_wait_ns"], "queue_us": column["queue_ns"],
+    arrived = pc.coalesce(known["arrived_ns"], known["done_ns"]).to_numpy() / 1000
+    held_back = pc.subtract(known["ready_ns"], known["intended_ns"]).to_numpy() / 1000
+    return {"held_back_us": held_back, "rx_wait_us": column["rx_wait_ns"], "queue_us": column["queue_ns"],
             "rest_of_broker_us": column["total_ns"] - column["queue_ns"],
-            "on_the_way_us": arrived - sent - column["total_ns"] - column["rx_wait_ns"], "own_wait_us": done - arrived}
+            "on_the_way_us": arrived - known["sent_ns"].to_numpy() / 1000 - column["total_ns"] - column["rx_wait_ns"],
+            "own_wait_us": pc.subtract(known["latency_ns"], known["net_ns"]).to_numpy() / 1000}

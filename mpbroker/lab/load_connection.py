@@ -42,7 +42,8 @@ class LoadConnection:
         self.unsent: memoryview | None = None
         self.closed = False
         self.sent = self.answered = 0
-        self._in_flight: deque[tuple[int, int, int]] = deque()
+        self._in_flight: deque[tuple[int, int, int, int]] = deque()
+        self._free_since_ns = 0
         self._most, self._requests_most = in_flight_most, requests_most or 1 << 62
         self._frame, self._error_at = bytearray(request.frame), request.error_at
         self._next_corr_id = first_corr_id
@@ -68,7 +69,7 @@ class LoadConnection:
         corr_id = self._next_corr_id
         self._next_corr_id += 1
         CORRELATION_ID.pack_into(self._frame, CORRELATION_ID_AT, corr_id)
-        self._in_flight.append((corr_id, intended_ns, time.monotonic_ns()))
+        self._in_flight.append((corr_id, intended_ns, max(intended_ns, self._free_since_ns), time.monotonic_ns()))
         self.sent += 1
         self._push(memoryview(self._frame), copy=True)
 
@@ -76,6 +77,7 @@ class LoadConnection:
         """The socket takes bytes again."""
         if self.unsent is not None:
             self._push(self.unsent, copy=False)
+            self._free_since_ns = time.monotonic_ns()
 
     def _push(self, data: memoryview, copy: bool) -> None:
         try:
@@ -134,18 +136,20 @@ class LoadConnection:
             self._buffer.extend(bytes(needed - len(self._buffer)))
 
     def _answer(self, corr_id: int, at: int, arrived_ns: int, now_ns: int) -> None:
-        expected, intended_ns, sent_ns = self._in_flight.popleft()
+        if len(self._in_flight) == self._most:
+            self._free_since_ns = now_ns
+        expected, intended_ns, ready_ns, sent_ns = self._in_flight.popleft()
         if corr_id != expected:
             raise RuntimeError(f"answer {corr_id} came for request {expected}")
         error = _ERROR.unpack_from(self._buffer, at + self._error_at)[0] if self._error_at is not None else 0
         self.answered += 1
-        self._log.add(self.number, corr_id, error, intended_ns, sent_ns, arrived_ns, now_ns)
+        self._log.add(self.number, corr_id, error, intended_ns, ready_ns, sent_ns, arrived_ns, now_ns)
 
     def give_up(self) -> int:
         """Write down what was never answered; how many those are."""
         left = len(self._in_flight)
-        for corr_id, intended_ns, sent_ns in self._in_flight:
-            self._log.add(self.number, corr_id, 0, intended_ns, sent_ns, NEVER, NEVER)
+        for corr_id, intended_ns, ready_ns, sent_ns in self._in_flight:
+            self._log.add(self.number, corr_id, 0, intended_ns, ready_ns, sent_ns, NEVER, NEVER)
         self._in_flight.clear()
         return left
 

@@ -73,6 +73,22 @@ def test_answers_are_matched_and_written_down(pair, tmp_path):
     assert all(sent <= done and arrived == NEVER for *_, sent, arrived, done in rows)
 
 
+def test_a_full_pipeline_is_not_the_generators_fault(pair, tmp_path):
+    log = ClientLog(10)
+    connection, peer = pair(log, in_flight=1)
+    connection.send(5)
+    peer.sendall(_answer(100))
+    assert _receive(connection, 1) == 1
+    connection.send(6)  # was due long ago, and had to wait for the first answer
+    peer.sendall(_answer(101))
+    assert _receive(connection, 1) == 1
+    first, second = _rows(log, tmp_path)
+    intended, ready, done = (next(n for n, (name, _) in enumerate(COLUMNS) if name == wanted)
+                             for wanted in ("intended_ns", "ready_ns", "done_ns"))
+    assert first[ready] == first[intended] == 5
+    assert second[intended] == 6 and second[ready] == first[done]
+
+
 def test_the_kernel_says_when_an_answer_came(pair, tmp_path):
     log = ClientLog(10)
     connection, peer = pair(log, stamped=True)
