@@ -101,13 +101,14 @@ def _gaps(counts: Iterable[SegmentCounts], epoch_of: Callable[[SegmentInfo, int]
     for one in counts:
         lanes.setdefault(one.info.opened[:3], []).append(one)
     for (broker, boot_id, ring), segments in lanes.items():
-        segments.sort(key=lambda one: (one.info.opened.first_seq, one.info.path.name))
-        for before, after in zip(segments, segments[1:], strict=False):
-            next_seq = before.info.opened.first_seq + before.records
-            missing = after.info.opened.first_seq - next_seq
-            if missing > 0:
-                yield Gap(f"{boot_id:016x}", broker, ring, next_seq, missing,
-                          epoch_of(after.info, after.info.opened.clock.monotonic_ns))
+        reached: int | None = None
+        for one in sorted(segments, key=lambda one: (one.info.opened.first_seq, one.info.path.name)):
+            first_seq, written = one.info.opened.first_seq, one.info.progress.written
+            next_seq, epoch_ns = first_seq + one.records, epoch_of(one.info, one.info.opened.clock.monotonic_ns)
+            for begin, end in ((reached, first_seq), (next_seq, written)):  # a file that is gone; a file that was cut
+                if begin is not None and begin < end:
+                    yield Gap(f"{boot_id:016x}", broker, ring, begin, end - begin, epoch_ns)
+            reached = max(reached or 0, next_seq, written)
 
 
 def _sentences(loss: Loss) -> Iterable[str]:
@@ -116,6 +117,6 @@ def _sentences(loss: Loss) -> Iterable[str]:
                "because a lane was full: the busiest moments are underrepresented")
     if loss.gaps:
         yield (f"{loss.missing} requests are missing in {len(loss.gaps)} "
-               f"{'gap' if len(loss.gaps) == 1 else 'gaps'}: segments between others were deleted or are damaged")
+               f"{'gap' if len(loss.gaps) == 1 else 'gaps'}: segments between others were deleted, or files were cut")
     if loss.sampled_out:
         yield f"{loss.sampled_out} of {loss.finished} requests were sampled out; counts and percentiles are weighted for them"

@@ -44,8 +44,9 @@ def write_segment(directory: Path, records: Sequence[TraceRecord], lane: Lane = 
     tally = segment_writer.Tally(lane.first_seq)
     tally.add(data)
     page = bytearray(segment.pack_opened(opened))
-    progress = segment.Progress(0, 0, 0, 0, len(records) + lane.dropped + lane.sampled_out, len(records), lane.dropped,
-                                lane.sampled_out)
+    written = lane.first_seq + len(records)
+    progress = segment.Progress(lane.first_seq, lane.first_seq, 0, 0, written + lane.dropped + lane.sampled_out, written,
+                                lane.dropped, lane.sampled_out)
     segment.PROGRESS.pack_into(page, segment.PROGRESS_OFFSET, *progress)
     if close:
         closed = segment.pack_closed(tally.closed()._replace(clock=last))

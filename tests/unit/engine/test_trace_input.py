@@ -97,6 +97,7 @@ def test_of_a_closed_segment_cut_within_its_records_the_whole_ones_are_read(tmp_
         assert loss.records == (size - segment.HEADER_BYTES) // record.RECORD_BYTES
         assert loss.finished == loss.records + loss.dropped + loss.sampled_out
         assert loss.damaged_files == 1 and "has been cut" in loss.sentences[0]
+        assert [(gap.first_seq, gap.missing) for gap in loss.gaps] == [(loss.records, 4 - loss.records)]
 
 
 def test_an_open_segment_cut_anywhere_has_its_whole_records(tmp_path):
