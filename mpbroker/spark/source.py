@@ -164,7 +164,7 @@ class TraceStreamReader(_PieceReader, DataSourceStreamReader, SupportsTriggerAva
         """As far as the limit lets go from `start`, oldest segments first."""
         start = start or {}
         target = self._present() if self._target is None else self._target
-        room = limit.maxRows if isinstance(limit, ReadMaxRows) else sum(target.values())
+        room = limit.max_rows if isinstance(limit, ReadMaxRows) else sum(target.values())
         reached: Offsets = {}
         for path, count in target.items():
             begin = min(start.get(path, 0), count)
