@@ -94,7 +94,8 @@ def files_columns(spark: "SparkSession", files: Sequence[Path], columns: Sequenc
     """The same, of these compacted files."""
     schema = narrow(_with_limits(columns, rows), COMPACT)
     if not files:
-        return spark.createDataFrame([], schema).select(*columns)
+        empty = (f"CAST(NULL AS {field.dataType.simpleString()}) AS {field.name}" for field in narrow(columns, COMPACT))
+        return spark.range(0).selectExpr(*empty)
     frame = spark.read.schema(schema).option("recursiveFileLookup", "true").parquet(*(str(path.absolute()) for path in files))
     return _limited(frame, columns, rows)
 
