@@ -41,8 +41,6 @@ CLOSE_CRC_OFFSET = CLOSE_OFFSET + CLOSE.size
 JSON_OFFSET = 1024
 assert OPEN.size <= OPEN_CRC_OFFSET and PROGRESS_CRC_OFFSET + 4 <= CLOSE_OFFSET and CLOSE_CRC_OFFSET + 4 <= JSON_OFFSET
 MAX_JSON_BYTES = HEADER_BYTES - JSON_OFFSET
-IS_CRC32C = 1 << 32
-"""In `records_crc`: its lower half is a CRC-32C, which costs a tenth of zlib's CRC-32 and is what writers store now."""
 
 
 class SegmentError(MpbrokerError):
@@ -198,20 +196,15 @@ class RecordsChecksum:
     def __init__(self, info: SegmentInfo) -> None:
         self._expected = info.closed.records_crc if info.closed is not None else None
         self._crc = 0
-        self._compute = zlib.crc32
-        if self._expected is not None and self._expected & IS_CRC32C:
-            from mpbroker import _native  # here alone: reading must work where the package is a zip file, as on a cluster
-
-            self._compute = _native.crc32c
 
     def add(self, records: bytes) -> None:
         """The next records in the file's order."""
         if self._expected is not None:
-            self._crc = self._compute(records, self._crc)
+            self._crc = zlib.crc32(records, self._crc)
 
     def fits(self) -> bool:
         """True also for an open segment, which has no checksum."""
-        return self._expected is None or self._crc == self._expected & (IS_CRC32C - 1)
+        return self._expected is None or self._crc == self._expected
 
 
 def verify(info: SegmentInfo) -> bool:

@@ -29,7 +29,7 @@ class Tally:
         requests, t0_min_ns, t0_max_ns, max_total_ticks, api_counts = _native.trace_summary(records)
         self.count += len(records) // RECORD_BYTES
         self.next_seq += requests
-        self.crc = _native.crc32c(records, self.crc)
+        self.crc = _native.crc32(records, self.crc)
         if requests:
             self.t0_min_ns = min(self.t0_min_ns or t0_min_ns, t0_min_ns)
             self.t0_max_ns = max(self.t0_max_ns, t0_max_ns)
@@ -40,7 +40,7 @@ class Tally:
     def closed(self) -> segment.Closed:
         """The close fields, with the clocks of this moment."""
         return segment.Closed(self.count, self.next_seq, self.t0_min_ns, self.t0_max_ns, self.max_total_ticks << TICK_SHIFT,
-                              self.crc | segment.IS_CRC32C, clock_sample.take(), tuple(self.api_counts))
+                              self.crc, clock_sample.take(), tuple(self.api_counts))
 
 
 class SegmentWriter:
