@@ -287,6 +287,7 @@ enum mpb_plain_result mpb_produce_plain(struct mpb_produce_path *path, uint32_t 
         if (plain.parts[i].result.error != 0 && (*errors)++ == 0)
             entry->error = plain.parts[i].result.error;
     }
+    mpb_trace_mark(entry->trace, MPB_STAGE_IO_DONE);
     describe(&plain, entry);
     if (plain.acks == 0) {
         mpb_answer_nothing(path->handler, index, *errors ? MPB_ANSWER_CLOSE : MPB_ANSWER_NONE);

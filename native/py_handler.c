@@ -105,7 +105,8 @@ static PyObject *request_stamp(PyObject *object, PyObject *arg)
         return NULL;
     if (stage < 0 || stage >= MPB_TRACE_STAGES)
         return PyErr_Format(PyExc_IndexError, "no trace stage %ld", stage);
-    mpb_trace_mark(entry->trace, (int)stage);
+    if (stage > MPB_STAGE_LOCAL_DONE || mpb_trace_of(entry->trace)->stage[MPB_STAGE_LOCAL_DONE] == MPB_TRACE_NOT_REACHED)
+        mpb_trace_mark(entry->trace, (int)stage); /* stages never go backwards: what is read after a wait is part of that */
     Py_RETURN_NONE;
 }
 

@@ -148,7 +148,7 @@ static void put_back(struct mpb_handler *h, uint32_t index, uint64_t word, struc
         done->closed++;
         return;
     }
-    mpb_trace_of(entry->trace)->flags |= MPB_TF_REDISPATCHED;
+    mpb_trace_again(entry->trace);
     mpb_step();
     mpb_store_release(&entry->state, mpb_state_word(generation + 1, MPB_E_REQUEUED, h->slot));
     MPB_CRASH(core, "recover.requeued");

@@ -28,7 +28,7 @@ enum mpb_trace_stage { /* in the order a request meets them */
     MPB_STAGE_ENQUEUED = 2,      /* processor: just before the hint is pushed (afterwards the entry is not its) */
     MPB_STAGE_DEQUEUED = 3,      /* handler: claimed */
     MPB_STAGE_HANDLER_START = 4, /* handler: API code begins */
-    MPB_STAGE_IO_DONE = 5,       /* handler: last append or read of the log ended */
+    MPB_STAGE_IO_DONE = 5,       /* handler: last append or read of the log ended; not for a read after a purgatory */
     MPB_STAGE_LOCAL_DONE = 6,    /* handler: answered, or about to be parked */
     MPB_STAGE_PURG_ENTER = 7,
     MPB_STAGE_PURG_LEAVE = 8,
@@ -149,6 +149,15 @@ static inline void mpb_trace_stamp(uint8_t trace[MPB_TRACE_BYTES], int stage, ui
     if (t->t0_ns == 0)
         return;
     t->stage[stage] = mpb_trace_ticks(t, t->t0_ns, now_ns);
+}
+
+/* A handler died with it and another one begins anew: what the first one stamped is not this one's way. */
+static inline void mpb_trace_again(uint8_t trace[MPB_TRACE_BYTES])
+{
+    struct mpb_trace *t = mpb_trace_of(trace);
+    memset(&t->stage[MPB_STAGE_DEQUEUED], 0xFF, (MPB_TRACE_STAGES - MPB_STAGE_DEQUEUED) * sizeof t->stage[0]);
+    t->purg_kind = MPB_PURG_NONE;
+    t->flags = (uint16_t)((t->flags & ~MPB_TF_PURG_TIMEOUT) | MPB_TF_REDISPATCHED);
 }
 
 /* Stamps with the present time; reads no clock when the request is not traced. */

@@ -15,6 +15,7 @@ from mpbroker.errors import ErrorCode, ProtocolError
 from mpbroker.protocol.api_keys import API_NAMES
 from mpbroker.protocol.codec import decode
 from mpbroker.protocol.headers import decode_request_header, encode_response_frame
+from mpbroker.server.request_trace import HANDLER_START
 
 MOST_ATTEMPTS = 2
 LOGGED_FRAME_BYTES = 256
@@ -109,6 +110,7 @@ def _unsupported_version(context, request, api: Api) -> None:
 
 def _execute(context, request, api: Api, message) -> None:
     try:
+        request.stamp(HANDLER_START)
         result = api.handle(context, request, message)
         send_result(context, request, result)
     except Exception as error:  # one broken request is error -1 for that request; the handler goes on

@@ -9,7 +9,9 @@ from functools import lru_cache
 from struct import Struct
 
 from mpbroker.record.checksum import crc32c
+from mpbroker.trace.record import STAGES
 
+HANDLER_START, IO_DONE = STAGES.index("handler_start"), STAGES.index("io_done")
 ACKS_MASK = 3
 LARGEST = 2**32 - 1
 _last_offset_delta = Struct(">23xi").unpack_from  # of a record batch

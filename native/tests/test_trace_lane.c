@@ -64,6 +64,21 @@ static void test_stamps(void)
     mpb_trace_stamp(trace, MPB_STAGE_PARSED, 1000 + 0xFFFFFFFEull * 64);
     CHECK_EQ(t->stage[MPB_STAGE_PARSED], MPB_TRACE_SATURATED);
     CHECK(t->flags & MPB_TF_SATURATED);
+    CHECK_EQ(t->rx_wait, MPB_TRACE_NOT_REACHED);
+    mpb_trace_arrived(trace, 0); /* not known */
+    CHECK_EQ(t->rx_wait, MPB_TRACE_NOT_REACHED);
+    mpb_trace_arrived(trace, 1000 - 64 * 5);
+    CHECK_EQ(t->rx_wait, 5);
+    mpb_trace_arrived(trace, 70000); /* while it was read, by another clock */
+    CHECK_EQ(t->rx_wait, 0);
+    for (int stage = 0; stage < MPB_TRACE_STAGES; stage++)
+        mpb_trace_stamp(trace, stage, 2000);
+    t->purg_kind = MPB_PURG_PRODUCE;
+    t->flags = MPB_TF_PURG_TIMEOUT | 3;
+    mpb_trace_again(trace); /* another handler begins anew: how it came to the first one stays */
+    for (int stage = 0; stage < MPB_TRACE_STAGES; stage++)
+        CHECK_EQ(t->stage[stage] == MPB_TRACE_NOT_REACHED, stage >= MPB_STAGE_DEQUEUED);
+    CHECK(t->flags == (MPB_TF_REDISPATCHED | 3) && t->purg_kind == MPB_PURG_NONE);
     mpb_trace_begin(trace, 0);
     t->stage[0] = 4;
     mpb_trace_stamp(trace, 0, 5000);

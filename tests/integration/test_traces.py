@@ -60,8 +60,14 @@ def test_every_request_has_one_record(broker):
     assert [one.flags & record.PURGATORY_TIMEOUT for one in requests if one.api_key == 1 and one.purg_kind][-1]
     for one in requests:
         reached = [one.stage[record.STAGES.index(name)] for name in (
-            "frame_done", "parsed", "enqueued", "dequeued", "resp_enq", "resp_deq", "send_done")]
-        assert record.NOT_REACHED not in reached and reached == sorted(reached)
+            "frame_done", "parsed", "enqueued", "dequeued", "local_done", "resp_enq", "resp_deq", "send_start", "send_done")]
+        assert record.NOT_REACHED not in reached
+        everything = [ticks for ticks in one.stage if ticks != record.NOT_REACHED]
+        assert everything == sorted(everything)
+    io_done = record.STAGES.index("io_done")
+    waited = {one.corr_id: one.stage[io_done] != record.NOT_REACHED for one in requests if one.api_key == 1}
+    assert list(waited.values()) == [True, False, False]  # read at once; an error; nothing to read even after a wait
+    assert all(one.stage[io_done] != record.NOT_REACHED for one in requests if one.api_key == 0 and not one.error)
 
 
 def test_a_running_brokers_traces_are_read(broker):
@@ -81,6 +87,9 @@ def test_killed_processes_leave_no_request_unaccounted(broker, role):
     broker.stop()
     stats = _stats(broker)
     assert stats["finished"] == stats["records"] + stats["dropped"]
+    for one in requests_of(broker):
+        everything = [ticks for ticks in one.stage if ticks != record.NOT_REACHED]
+        assert everything == sorted(everything)
     assert sum(one.api_key == 0 for one in requests_of(broker)) == first + second
     assert all(info.closed is not None for info in manifest.segments(broker.data_dir / "traces"))
 

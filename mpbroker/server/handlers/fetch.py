@@ -23,7 +23,7 @@ from mpbroker.protocol.messages.fetch import (
 from mpbroker.server.apis import PARKED, Api
 from mpbroker.server.delayed_fetch import DelayedFetch
 from mpbroker.server.replica_read import ISOLATION_LEVELS, FetchPlan, fill, plan_fetch
-from mpbroker.server.request_trace import describe_error, describe_fetch
+from mpbroker.server.request_trace import IO_DONE, describe_error, describe_fetch
 
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 FRAME_OVERHEAD_BYTES = 16  # length, correlation id, and room for a flexible header
@@ -85,7 +85,9 @@ def _send_once(context, request, plan: FetchPlan) -> bool:
     try:
         end, holes = encode_response_frame_into(request.api_key, request.api_version, request.correlation_id, response,
                                                 view)
-        sent = fill(context, plan, view, holes) and context.port.answer_extent(request, token, end)
+        filled = fill(context, plan, view, holes)
+        request.stamp(IO_DONE)
+        sent = filled and context.port.answer_extent(request, token, end)
     finally:
         if not sent:
             context.port.release(token)

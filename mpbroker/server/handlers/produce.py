@@ -24,7 +24,7 @@ from mpbroker.record.validation import check_request_records
 from mpbroker.server.apis import CLOSE, NO_ANSWER, PARKED, Api
 from mpbroker.server.delayed_produce import DelayedProduce
 from mpbroker.server.replica_append import append_partition, recorded_result, refused
-from mpbroker.server.request_trace import describe_error, describe_produce
+from mpbroker.server.request_trace import IO_DONE, describe_error, describe_produce
 
 BEFORE_AUTHORIZATION, AFTER_AUTHORIZATION = 1, 2
 
@@ -39,6 +39,7 @@ def handle(context, request, message: ProduceRequest):
         describe_error(request, (code,))
         return CLOSE if message.acks == 0 else failed(message, request.api_version, code)
     results = _append_all(context, request, message, checks)
+    request.stamp(IO_DONE)
     response = _response(message, results)
     errors = sum(1 for result in results if result.error_code)
     if errors:
