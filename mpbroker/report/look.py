@@ -5,6 +5,8 @@ percentile, a plane or a well-known API gets the colour that stands for it on th
 """
 
 import re
+from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 from mpbroker.report import bounds, markup, palette
@@ -13,6 +15,7 @@ from mpbroker.report.duration_axis import humane_axes
 FONT = "Inter, 'Segoe UI', system-ui, -apple-system, 'Helvetica Neue', 'Liberation Sans', Arial, sans-serif"
 BAR_PX, LEAST_HEIGHT_PX, HEIGHT_PX = 30, 220, 400
 _LINE_TYPES = ("scatter", "scattergl")
+_DASHES, _SYMBOLS = ("solid", "dash", "dot", "dashdot"), ("circle", "diamond", "square", "cross")
 _METHODS = ("restyle", "relayout", "update")
 #: WebGL compiles code at run time, which the page's security policy forbids.
 _SVG_TYPE = {"scattergl": "scatter", "heatmapgl": "heatmap"}
@@ -65,7 +68,8 @@ def is_empty(spec: dict[str, Any]) -> bool:
 
 def _color(data: list[dict[str, Any]]) -> None:
     """Colours by name; what has no colour of its own takes the next of the categories, the same name always the same."""
-    given: dict[str, str] = {}
+    given: dict[str, tuple[str, int]] = {}
+    free = _free_styles([trace for trace in data if "name" in trace])
     for trace in data:
         if trace["type"] in ("heatmap", "contour"):
             continue
@@ -74,9 +78,17 @@ def _color(data: list[dict[str, Any]]) -> None:
         if shade is None and _color_by_category(trace):
             continue
         if key not in given:
-            free = palette.CATEGORIES[sum(1 for color in given.values() if color.startswith("#")) % len(palette.CATEGORIES)]
-            given[key] = (shade or free).light
-        _paint(trace, given[key])
+            given[key] = (shade.light, 0) if shade else next(free)
+        _paint(trace, *given[key])
+
+
+def _free_styles(data: list[dict[str, Any]]) -> Iterator[tuple[str, int]]:
+    """Colours of the categories that no named series of this figure has; then the same again in the next style."""
+    taken = {shade.light for trace in data if (shade := palette.named_shade(str(trace["name"])))}
+    colors = [shade.light for shade in palette.CATEGORIES if shade.light not in taken] or [palette.CATEGORIES[0].light]
+    for style in count():
+        for color in colors:
+            yield color, style
 
 
 def _color_by_category(trace: dict[str, Any]) -> bool:
@@ -91,18 +103,19 @@ def _color_by_category(trace: dict[str, Any]) -> bool:
     return True
 
 
-def _paint(trace: dict[str, Any], color: str) -> None:
-    """The colour where this kind of series has it, unless the study gave one."""
+def _paint(trace: dict[str, Any], color: str, style: int) -> None:
+    """The colour where this kind of series has it, unless the study gave one; a dash or symbol where colours ran out."""
     if trace["type"] in _LINE_TYPES:
         if "lines" in trace.get("mode", "lines"):
-            trace["line"] = {"color": color, **trace.get("line", {})}
+            trace["line"] = {"color": color, **({"dash": _DASHES[style % len(_DASHES)]} if style else {}), **trace.get("line", {})}
         if "stackgroup" in trace:
             trace["line"] = {"width": 0.5, **trace["line"]}
             trace.setdefault("fillcolor", color)
         if "fill" in trace and "stackgroup" not in trace:
             trace.setdefault("fillcolor", color + "33")
     if trace["type"] not in _LINE_TYPES or "markers" in trace.get("mode", ""):
-        trace["marker"] = {"color": color, **trace.get("marker", {})}
+        symbol = {"symbol": _SYMBOLS[style % len(_SYMBOLS)]} if style and trace["type"] in _LINE_TYPES else {}
+        trace["marker"] = {"color": color, **symbol, **trace.get("marker", {})}
 
 
 def _in_legend(trace: dict[str, Any]) -> bool:

@@ -15,8 +15,9 @@ _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", 
 _FORMATTING = re.compile(r"</?(?:b|i|sub|sup|extra)>|<br ?/?>")
 _LONGEST_LABEL = 300
 #: A number with what belongs to it, as it stands in a verdict (the text is escaped already).
-_FIGURE = re.compile(r"(?<![\w&#.])[+\-−~≈]?\d(?:[\d,.\u202f]*\d)?(?:\s?(?:%|‰|×|times\b|ns\b|µs\b|ms\b|s\b|[kMG]i?B(?:/s)?\b|B\b"
+_FIGURE = re.compile(r"(?<![\w&#.\-])[+\-−~≈]?\d(?:[\d,.\u202f]*\d)?(?:\s?(?:%|‰|×|times\b|ns\b|µs\b|ms\b|s\b|[kMG]i?B(?:/s)?\b|B\b"
                      r"|(?:requests|records)(?:/s| a second)\b))?")
+_QUOTED = re.compile("(“[^”]*”)")
 #: What is counted, not measured: "processor 0" is a name.
 _NUMBERED = re.compile(r"\b(?:processor|handler|broker|run|ring|class|connection|boot|variant|phase|step|acceptor) $", re.IGNORECASE)
 
@@ -28,8 +29,12 @@ def text(value: object) -> str:
 
 def sentence(value: object) -> str:
     """A verdict: escaped, its figures emphasised."""
-    return _FIGURE.sub(lambda found: found.group() if _NUMBERED.search(found.string, 0, found.start()) else f"<b>{found.group()}</b>",
-                       text(value))
+    parts = _QUOTED.split(text(value))  # names in quotes stand at the odd places
+    return "".join(part if place % 2 else _FIGURE.sub(_emphasis, part) for place, part in enumerate(parts))
+
+
+def _emphasis(found: re.Match[str]) -> str:
+    return found.group() if _NUMBERED.search(found.string, 0, found.start()) else f"<b>{found.group()}</b>"
 
 
 def script_json(value: Any) -> str:

@@ -42,7 +42,8 @@ WAITING = ("rx_wait", "ring_block", "queue", "resp_queue", "send_wait")
 
 #: Kafka's own names, where they mean one of ours or a sum led by it.
 STAGE_ALIASES = {"request_queue": "queue", "local_time": "local", "remote": "purgatory", "response_queue": "resp_queue",
-                 "response_send": "send", "response_preparation": "resp_prep", "off_cpu": "queue"}
+                 "response_send": "send", "response_preparation": "resp_prep", "off_cpu": "queue",
+                 "queued": "queue", "rest_of_the_broker": "local"}
 
 #: Percentiles get darker (lighter on dark ground) the farther out they are.
 PERCENTILES = {
@@ -74,6 +75,9 @@ DIVERGING = (Shade("#2a63a3", "#6aa5ea"), Shade("#e8ecf1", "#252f3c"), Shade("#b
 def named_shade(name: str) -> Shade | None:
     """The colour that a stage, percentile, plane or well-known API has in every figure; None for other names."""
     key = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_").removesuffix("_ns").removesuffix("_us").removesuffix("_ms")
+    in_brackets = re.search(r"\((\w+)\)$", name)
+    if in_brackets and in_brackets[1] in STAGES:  # "unread in the socket (rx_wait)"
+        key = in_brackets[1]
     key = STAGE_ALIASES.get(key, key)
     if key in STAGES:
         return STAGES[key][0]

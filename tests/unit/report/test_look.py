@@ -26,6 +26,17 @@ def test_names_without_a_colour_get_different_ones_and_keep_them():
     assert data[0]["line"]["color"] == data[2]["line"]["color"] != data[1]["line"]["color"]
 
 
+def test_when_colours_run_out_dashes_tell_series_apart():
+    data = _dress(*({"type": "scatter", "mode": "lines+markers", "name": f"client {i}", "x": [1], "y": [1]} for i in range(20)))["data"]
+    looks = {(trace["line"]["color"], trace["line"].get("dash"), trace["marker"].get("symbol")) for trace in data}
+    assert len(looks) == 20
+
+
+def test_a_category_never_has_the_colour_of_a_named_series():
+    named, other = _dress(*({"type": "bar", "name": name, "x": [1], "y": [1]} for name in ("local", "something")))["data"]
+    assert named["marker"]["color"] != other["marker"]["color"]
+
+
 def test_a_study_may_choose_its_colour():
     assert _dress({"type": "scatter", "name": "queue", "line": {"color": "#123456"}, "x": [1], "y": [1]})["data"][0]["line"]["color"] == "#123456"
 
