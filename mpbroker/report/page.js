@@ -18,7 +18,7 @@
 
   function fitted(layout, chart) {
     const width = chart.clientWidth, series = layout.showlegend ? Number(chart.dataset.series) : 0;
-    const perLine = Math.max(1, Math.floor((width - 70) / 125));
+    const perLine = Math.max(1, Math.floor((width - 70) / (45 + 7 * Number(chart.dataset.longest))));
     const extra = Math.max(0, Math.ceil(series / perLine) - 1) * 19;
     const smaller = width < narrow ? { font: { size: 11 }, margin: { l: 40, r: 8, t: 12, b: 40, pad: 2 } } : {};
     return { ...layout, ...smaller, height: layout.height + extra, autosize: true };

@@ -45,10 +45,10 @@ def figure_html(study: str, figure: Any) -> str:
                 '<div class="chart nothing">This trace has nothing to show here.</div></figure>')
     spec, notes = dress(figure.spec)
     caption = " ".join([figure.caption, *notes])
-    series = sum(1 for trace in spec["data"] if trace.get("name") and trace.get("showlegend", True) and trace.get("visible", True) is True)
+    names = [str(trace["name"]) for trace in spec["data"] if trace.get("name") and trace.get("showlegend", True) and trace.get("visible", True) is True]
     return (f'<figure id="{name}" aria-labelledby="{name}-h"><div class="over">{heading}{_choices_html(name, figure.title, spec["choices"])}'
             f'</div><figcaption id="{name}-c">{text(caption)}</figcaption><div class="chart" role="img" aria-labelledby="{name}-h" aria-describedby="{name}-c" data-spec="{name}-spec" '
-            f'data-series="{series}" style="min-height:{int(spec["layout"]["height"])}px"></div>'
+            f'data-series="{len(names)}" data-longest="{max(map(len, names), default=0)}" style="min-height:{int(spec["layout"]["height"])}px"></div>'
             f'<script type="application/json" id="{name}-spec">{script_json(spec)}</script></figure>')
 
 

@@ -20,6 +20,7 @@ from mpbroker.engine.study import Figure, Study, StudyParameters, StudyResult
 MOST_ROWS = 50_000
 TIMELINE_REQUESTS = 1500
 CURVE_POINTS = 120
+FEW_FOR_A_CURVE = 5
 
 Row = dict[str, Any]
 Durations = npt.NDArray[Any]
@@ -188,13 +189,17 @@ def _waits_figure(compared: list[Row], control: list[Row], data: dict[str, Durat
     for row in compared:
         name = row["variant"]
         waits = np.array([each["wait_ns"] for each in by_variant[name]])
-        lines.append(_curve("control" if single else f"control, {name}", waits))
+        if len(waits) < FEW_FOR_A_CURVE and not single:
+            continue
+        lines.append(_curve("control" if single else f"control, {name}", waits, **({} if single else {"legendgroup": name})))
         if len(data.get(name, ())):
-            lines.append(_curve("data" if single else f"data, {name}", data[name], line={"dash": "dot", "width": 1.5}))
+            lines.append(_curve("data" if single else f"data, {name}", data[name], line={"dash": "dot", "width": 1.5},
+                                **({} if single else {"legendgroup": name})))
     layout = figure_specs.layout(figure_specs.axis("wait for a handler, ms", type="log"),
                                  figure_specs.axis("share of requests, %", range=[0, 101]))
     return Figure("wait_cdf", "Waiting for a handler: control beside data",
-                  "Share of requests that waited at most so long, from arrival in the kernel to a handler's taking it.",
+                  "Share of requests that waited at most so long, from arrival in the kernel to a handler's taking it. "
+                  "Whole lines are control requests, dotted ones the data requests beside them.",
                   {"data": lines, "layout": layout})
 
 
