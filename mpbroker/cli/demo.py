@@ -1,4 +1,4 @@
-"""`mpbroker demo`: one broker, a real client, a killed worker, nothing lost, and where the requests spent their time."""
+"""`mpbroker demo`: one broker, a real client, killed workers, nothing lost, and Spark on where the requests spent their time."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ import sys
 import tempfile
 import time
 
+from mpbroker.cli import demo_study
 from mpbroker.cli.demo_clients import open_client
 from mpbroker.errors import MpbrokerError
 
 DESCRIPTION = """\
 Start a broker on a free port, write records with a Kafka client, kill -9 a request handler and
-a processor in the middle, read every record back, and show where the requests spent their time.
-Ends by itself; everything it made is removed."""
+a processor in the middle, read every record back, and show where the requests spent their time:
+in a table, and in a report that Spark makes of the trace. Ends by itself; trace and report stay,
+everything else is removed."""
 EXAMPLES = (("mpbroker demo", "20,000 records"), ("mpbroker demo --records 100000", "a longer look"))
 
 TOPIC, PARTITIONS = "demo", 4
@@ -28,15 +30,18 @@ VICTIMS = ("handler", "processor")
 def define(parser) -> None:
     """The arguments of `demo`."""
     parser.add_argument("--records", type=int, default=20_000, help="how many records; default: %(default)s")
+    parser.add_argument("--out", metavar="R", help="where trace and report stay; default: ./mpbroker-demo")
 
 
 def run(arguments) -> int:
-    """The whole tour; 0 only if every record came back exactly once and in order."""
+    """The whole tour; 0 only if every record came back exactly once and in order, and the study went through."""
+    out = demo_study.output_directory(arguments.out)
     directory = tempfile.mkdtemp(prefix="mpbroker-demo-")
     try:
         with DemoBroker(directory) as broker:
             lost = _tour(broker, max(arguments.records, PARTITIONS))
-        return 1 if lost else 0
+        code = demo_study.study(demo_study.keep_traces(broker.data_dir, out), out)
+        return 1 if lost or code else 0
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 

@@ -123,7 +123,7 @@ def _mark_phases(phases: list[tuple[str, int, int]], trace_dir: Path, generators
     """Wait through the phases, leaving a marker in the trace at the begin of each."""
     for name, begin_ns, _ in phases:
         _sleep_until(begin_ns, generators)
-        mark_spool.put(trace_dir, f"phase: {name}", begin_ns)
+        mark_spool.put(trace_dir, name, begin_ns)
         say(f"  phase {name}")
     _sleep_until(phases[-1][2], generators)
     mark_spool.put(trace_dir, "end of the load", phases[-1][2])

@@ -94,7 +94,7 @@ def _agrees_with_the_trace(rows, source, variant):
     for earlier, later in (("intended_ns", "sent_ns"), ("sent_ns", "arrived_ns"), ("arrived_ns", "done_ns")):
         assert pc.all(pc.less_equal(rows[earlier], rows[later])).as_py()  # where both are known
     texts = source.markers()["text"].to_pylist()
-    assert texts == ["phase: idle", "phase: busy", "end of the load"]
+    assert texts == ["idle", "busy", "end of the load"]
     assert [name for name, *_ in variant["phases"]] == ["idle", "busy"]
 
 
