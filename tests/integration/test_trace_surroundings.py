@@ -68,6 +68,7 @@ def test_connections_topics_gauges_and_processes(broker):
     names = names_of(broker)
     assert names.connections[conn_id].peer.startswith("127.0.0.1:") and names.connections[conn_id].listener == 0
     assert names.topics[produced[0].topic_hash] == "of-first" and names.lost_notices == 0
+    assert names.clients[produced[0].client_hash] == "first"
     gauges = gauges_of(broker)
     assert {one.name for one in gauges} >= {"data", "response-0", "supervisor 0", "processor 0", "handler 0", "tracer 0"}
     handler = [one for one in gauges if one.name == "handler 0"]
