@@ -1,9 +1,9 @@
 """Which part of a load a moment belongs to: markers as phases, and names for runs. Pure.
 
-`mpbroker trace mark "load step 3"` begins a phase that lasts to the next marker; a marker "end" begins none.
+`mpbroker trace mark "load step 3"` begins a phase that lasts to the next marker; a marker that begins with "end" begins none.
 """
 
-from collections.abc import Sequence
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 ALL = "whole trace"
 BEFORE = "before the first marker"
-_PREFIX = "phase "
+_PREFIX = re.compile(r"^phase(:\s*|\s+)")
 
 
 class Phase(NamedTuple):
@@ -33,7 +33,7 @@ def phases(source: "TraceInput", from_ns: int, to_ns: int, run: str | None = Non
     Markers of one text at several times are several phases of one name.
     """
     rows = source.markers().select(["epoch_ns", "run", "text"]).to_pylist()
-    marks = sorted((row["epoch_ns"], row["text"].removeprefix(_PREFIX).strip()) for row in rows
+    marks = sorted((row["epoch_ns"], _PREFIX.sub("", row["text"], 1).strip()) for row in rows
                    if row["epoch_ns"] < to_ns and run in (None, row["run"]))
     if not any(at >= from_ns for at, _ in marks):
         return [Phase(ALL if not marks or _is_end(marks[-1][1]) else marks[-1][1], from_ns, to_ns)]
@@ -44,14 +44,6 @@ def phases(source: "TraceInput", from_ns: int, to_ns: int, run: str | None = Non
         if until > begin and not _is_end(name):
             found.append(Phase(name, begin, until))
     return found
-
-
-def name_at(found: Sequence[Phase], epoch_ns: int) -> str:
-    """The name of the phase that holds a moment; BEFORE or "after the end" outside all of them."""
-    for phase in found:
-        if phase.from_ns <= epoch_ns < phase.to_ns:
-            return phase.name
-    return BEFORE if not found or epoch_ns < found[0].from_ns else "after the end"
 
 
 def run_labels(source: "TraceInput") -> dict[str, str]:
@@ -68,4 +60,4 @@ def run_labels(source: "TraceInput") -> dict[str, str]:
 
 
 def _is_end(name: str) -> bool:
-    return name.lower() in ("end", "stop", "done")
+    return name.lower().partition(" ")[0] in ("end", "stop", "done")

@@ -21,6 +21,7 @@ MOST_ROWS = 50_000
 TIMELINE_REQUESTS = 1500
 CURVE_POINTS = 120
 FEW_FOR_A_CURVE = 5
+MOST_VARIANTS = 4  # with a sentence of their own
 
 Row = dict[str, Any]
 Durations = npt.NDArray[Any]
@@ -39,7 +40,8 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
             "No control request in this trace: none came over a control plane's listener and none has an API of the "
             "controller; --set control_clients=NAME counts a client's requests as control."])
     data = _data_waits(brokers)
-    compared = _variant_compare(control, data)
+    names = {name: phase.name for one in brokers for name, phase in zip(one.variants, one.phases, strict=True)}
+    compared = _variant_compare(control, data, names)
     tables = {"variant_compare": pa.Table.from_pylist(compared), "control_waits": _stage_table(control),
               **_request_tables(brokers, control)}
     verdicts = [*_verdicts(compared), *_hung_verdict(brokers), *([left_out] if left_out else []), *_cut_verdict(control),
@@ -70,15 +72,15 @@ def _by_variant(control: list[Row]) -> dict[str, list[Row]]:
     return found
 
 
-def _variant_compare(control: list[Row], data: dict[str, Durations]) -> list[Row]:
-    """A row per variant, in the order of time; waits in microseconds."""
+def _variant_compare(control: list[Row], data: dict[str, Durations], phase_names: dict[str, str]) -> list[Row]:
+    """A row per variant, in the order of time; waits in microseconds. `phase_names`: variant → its phase."""
     rows = []
     for name, mine in _by_variant(control).items():
         waits, others = [row["wait_ns"] for row in mine], data.get(name, np.empty(0))
         spent = {stage: sum(row[f"{stage}_ns"] or 0 for row in mine) for stage in WAITS}
         main = max(spent, key=lambda stage: spent[stage])
         rows.append({
-            "variant": name, "control_requests": len(mine), "wait_p50_us": percentile(waits, 0.5) / 1000,
+            "variant": name, "phase": phase_names[name], "control_requests": len(mine), "wait_p50_us": percentile(waits, 0.5) / 1000,
             "wait_p90_us": percentile(waits, 0.9) / 1000, "wait_p99_us": percentile(waits, 0.99) / 1000,
             "wait_max_us": max(waits) / 1000, "mean_wait_us": float(np.mean(waits)) / 1000, "main_stage": main,
             "main_share": spent[main] / max(1, sum(spent.values())), "served": sum(row["served"] for row in mine),
@@ -123,37 +125,58 @@ def _request_tables(brokers: list[BrokerWaits], control: list[Row]) -> dict[str,
 # Verdicts
 
 def _verdicts(compared: list[Row]) -> list[str]:
-    rows = [row for row in compared if not _is_aside(row["variant"])] or compared
+    rows = [row for row in compared if row["phase"] != BEFORE] or compared
+    told = [_variant_verdict(row) for row in sorted(rows, key=lambda row: -row["wait_p99_us"])[:MOST_VARIANTS]]
+    return [*_runs_compared(rows), *_phases_compared(rows), *told]
+
+
+def _runs_compared(rows: list[Row]) -> list[str]:
+    """The phase that was worst anywhere, in the runs that have it: best against worst."""
     worst = max(rows, key=lambda row: row["wait_p99_us"])
-    if len(rows) == 1:
-        return [_variant_verdict(worst)]
-    best = min(rows, key=lambda row: row["wait_p99_us"])
+    rivals = [row for row in rows if row["phase"] == worst["phase"]]
+    if len(rivals) < 2:
+        return []
+    best = min(rivals, key=lambda row: row["wait_p99_us"])
     ratio = worst["wait_p99_us"] / max(best["wait_p99_us"], 0.064)
+    if ratio < 1.2:
+        return [f"Control requests wait about equally long in all {len(rivals)} variants: p99 between "
+                f"{wording.duration(best['wait_p99_us'] * 1000)} and {wording.duration(worst['wait_p99_us'] * 1000)}."]
     return [f"The p99 of the wait of control requests is {wording.duration(worst['wait_p99_us'] * 1000)} in “{worst['variant']}” "
             f"and {wording.duration(best['wait_p99_us'] * 1000)} in “{best['variant']}”, "
             + (f"{ratio:.0f} times less" if ratio >= 1.95 else f"{ratio:.1f} times less")
-            + "; one run each describes, it does not prove (see the study compare).",
-            *(_variant_verdict(row) for row in sorted(rows, key=lambda row: -row["wait_p99_us"])[:6])]
+            + "; one run each describes, it does not prove (see the study compare)."]
 
 
-def _is_aside(variant: str) -> bool:
-    return variant == BEFORE or variant.endswith(f", {BEFORE}")
+def _phases_compared(rows: list[Row]) -> list[str]:
+    """Phases of one run: the worst beside the first. Only where there are no other runs to compare with."""
+    if len({row["phase"] for row in rows}) < len(rows) or len(rows) < 2:
+        return []
+    first, worst = rows[0], max(rows, key=lambda row: row["wait_p99_us"])
+    if worst is first or worst["wait_p99_us"] < 1.2 * first["wait_p99_us"]:
+        return []
+    return [f"The p99 of the wait of control requests goes from {wording.duration(first['wait_p99_us'] * 1000)} in "
+            f"“{first['variant']}” to {wording.duration(worst['wait_p99_us'] * 1000)} in “{worst['variant']}”."]
 
 
 def _variant_verdict(row: Row) -> str:
     where = "" if row["variant"] == ALL else f"“{row['variant']}”: "
-    figures = (f"p99 {wording.duration(row['wait_p99_us'] * 1000)}, half at most {wording.duration(row['wait_p50_us'] * 1000)}, "
-               f"the longest {wording.duration(row['wait_max_us'] * 1000)}" if row["control_requests"] >= 100 else
-               f"half at most {wording.duration(row['wait_p50_us'] * 1000)}, the longest "
-               f"{wording.duration(row['wait_max_us'] * 1000)}; too few for percentiles")
-    words = (f"{where}{wording.counted(row['control_requests'], 'control request')} waited for a handler ({figures}); "
-             f"{wording.share(row['main_share'])} of it {wording.DOING[row['main_stage']]}")
+    words = (f"{where}{wording.counted(row['control_requests'], 'control request')} waited for a handler ({_wait_words(row)}); "
+             f"{wording.share(row['main_share'])} of that was {wording.DOING[row['main_stage']]}")
     if row["data_requests"]:
         words += f"; data requests beside them waited {wording.duration(row['data_wait_p99_us'] * 1000)} (p99)"
     if not row["served"]:
         return f"{words}. No data request was served meanwhile."
     return (f"{words}. Meanwhile handlers served {wording.counted(row['served'], 'data request')} "
             f"({row['served_handler_s']:.3g} handler-seconds), {wording.count(row['overtook'])} of which had arrived later.")
+
+
+def _wait_words(row: Row) -> str:
+    longest, half = wording.duration(row["wait_max_us"] * 1000), wording.duration(row["wait_p50_us"] * 1000)
+    if row["control_requests"] >= 100:
+        return f"p99 {wording.duration(row['wait_p99_us'] * 1000)}, half at most {half}, the longest {longest}"
+    if row["control_requests"] > 2:
+        return f"half at most {half}, the longest {longest}; too few for percentiles"
+    return f"{half} and {longest}" if row["control_requests"] == 2 else longest
 
 
 def _hung_verdict(brokers: list[BrokerWaits]) -> list[str]:
@@ -180,23 +203,30 @@ def _cut_verdict(control: list[Row]) -> list[str]:
 
 def _figures(brokers: list[BrokerWaits], compared: list[Row], control: list[Row], data: dict[str, Durations],
              stages: pa.Table) -> list[Figure]:
-    return [_waits_figure(compared, control, data), _stages_figure(stages), _timeline_figure(brokers),
-            _over_time_figure(control)]
+    shown = [row for row in compared if row["phase"] != BEFORE] or compared
+    return [_waits_figure(shown, control, data), _stages_figure(stages, [row["variant"] for row in shown]),
+            _timeline_figure(brokers), _over_time_figure(control, [row["variant"] for row in shown])]
 
 
-def _waits_figure(compared: list[Row], control: list[Row], data: dict[str, Durations]) -> Figure:
-    by_variant, lines, single = _by_variant(control), [], len(compared) == 1
-    for row in compared:
-        name = row["variant"]
+def _waits_figure(shown: list[Row], control: list[Row], data: dict[str, Durations]) -> Figure:
+    """All runs of one phase at a time, the worst phase first."""
+    by_variant, lines, owners = _by_variant(control), [], []
+    names = list(dict.fromkeys(row["phase"] for row in shown))
+    first = max(shown, key=lambda row: row["wait_p99_us"])["phase"]
+    for row in shown:
+        name, more = row["variant"], {"visible": row["phase"] == first, "legendgroup": row["variant"]}
         waits = np.array([each["wait_ns"] for each in by_variant[name]])
-        if len(waits) < FEW_FOR_A_CURVE and not single:
+        if len(waits) < FEW_FOR_A_CURVE and len(shown) > 1:
             continue
-        lines.append(_curve("control" if single else f"control, {name}", waits, **({} if single else {"legendgroup": name})))
+        lines.append(_curve("control" if len(shown) == 1 else f"control: {name}", waits, **more))
         if len(data.get(name, ())):
-            lines.append(_curve("data" if single else f"data, {name}", data[name], line={"dash": "dot", "width": 1.5},
-                                **({} if single else {"legendgroup": name})))
+            more = {"visible": more["visible"]} if len(shown) == 1 else more
+            lines.append(_curve("data" if len(shown) == 1 else f"data: {name}", data[name], line={"dash": "dot", "width": 1.5},
+                                **more))
+        owners += [row["phase"]] * (len(lines) - len(owners))
     layout = figure_specs.layout(figure_specs.axis("wait for a handler, ms", type="log"),
-                                 figure_specs.axis("share of requests, %", range=[0, 101]))
+                                 figure_specs.axis("share of requests, %", range=[0, 101]),
+                                 **figure_specs.chooser(names, owners, first))
     return Figure("wait_cdf", "Waiting for a handler: control beside data",
                   "Share of requests that waited at most so long, from arrival in the kernel to a handler's taking it. "
                   "Whole lines are control requests, dotted ones the data requests beside them.",
@@ -209,12 +239,10 @@ def _curve(name: str, waits: Durations, **more: Any) -> dict[str, Any]:
     return figure_specs.line(name, figure_specs.milliseconds(np.maximum(values, 1)), (shares * 100).round(4).tolist(), **more)
 
 
-def _stages_figure(stages: pa.Table) -> Figure:
-    rows = stages.to_pylist()
-    names = list(dict.fromkeys(row["variant"] for row in rows))
-    bars = [figure_specs.bars(stage, [round(row["mean_us"], 3) for row in rows if row["stage"] == stage], names)
-            for stage in WAITS]
-    layout = figure_specs.layout(figure_specs.axis("mean wait of control requests, µs"),
+def _stages_figure(stages: pa.Table, names: list[str]) -> Figure:
+    means = {(row["variant"], row["stage"]): row["mean_us"] / 1000 for row in stages.to_pylist()}
+    bars = [figure_specs.bars(stage, [round(means[name, stage], 5) for name in names], names) for stage in WAITS]
+    layout = figure_specs.layout(figure_specs.axis("mean wait of control requests, ms"),
                                  {"autorange": "reversed", "automargin": True}, barmode="stack")
     return Figure("where_control_waits", "Where control requests wait", "Mean time of each stage before a handler takes them.",
                   {"data": bars, "layout": layout})
@@ -245,10 +273,10 @@ def _timeline_figure(brokers: list[BrokerWaits]) -> Figure:
                   {"data": data, "layout": layout})
 
 
-def _over_time_figure(control: list[Row]) -> Figure:
+def _over_time_figure(control: list[Row], names: list[str]) -> Figure:
     data = [figure_specs.points(name, [figure_specs.clock(row["epoch_ns"]) for row in mine],
                                 figure_specs.milliseconds(max(1, row["wait_ns"]) for row in mine), opacity=0.6)
-            for name, mine in _by_variant(control).items()]
+            for name, mine in _by_variant(control).items() if name in names]
     layout = figure_specs.layout(figure_specs.axis("time (UTC)", type="date"),
                                  figure_specs.axis("wait for a handler, ms", type="log"))
     return Figure("waits_over_time", "Waits of control requests over time", "A point is a control request.",

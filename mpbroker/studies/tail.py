@@ -22,7 +22,10 @@ MOST_APIS = 6
 LEAST_TAIL = 10  # requests; below, a tail is a handful of stories
 MOST_TAIL = 500_000
 MOST_BASELINE = 5_000_000  # requests whose topics are counted
-LEAST_SCORE, LEAST_LIFT = 4.0, 1.5
+#: When a companion is worth a sentence. High, because slow requests come in bursts: a burst's companions are no coincidence,
+#: but neither a cause.
+LEAST_SCORE, LEAST_LIFT, LEAST_SHARE = 6.0, 2.0, 0.2
+APIS_IN_VERDICTS = 4
 COMPANIONS = ("processor", "handler", "client", "topic")
 _KEYS = ("run", "broker", "epoch_ns", "corr_id", "conn_id", "client", "topic", "processor", "handler", "error", "weight",
          "req_q", "req_bytes", "nparts")
@@ -167,13 +170,13 @@ def _exemplars(engine: Engine, measured: str, number: int) -> pa.Table:
 # Verdicts
 
 def _verdicts(tails: list[Tail], attribution: pa.Table, companions: pa.Table) -> list[str]:
-    found, rows, seen = [], attribution.to_pylist(), set()
-    for tail in tails:
-        mine = [row for row in rows if (row["api"], row["percentile"]) == (tail.api, wording.percentile_name(tail.q))]
-        found.append(_tail_verdict(tail, mine))
+    rows = attribution.to_pylist()
+    apis = list(dict.fromkeys(tail.api for tail in tails))[:APIS_IN_VERDICTS]
+    found = [_tail_verdict([tail for tail in tails if tail.api == api], rows) for api in apis]
+    seen = set()
     for row in sorted(companions.to_pylist(), key=lambda each: -each["score"]):
         key = (row["api"], row["dimension"])
-        if key not in seen and row["lift"] >= LEAST_LIFT and row["score"] >= LEAST_SCORE and row["tail_requests"] >= LEAST_TAIL:
+        if key not in seen and _stands_out(row):
             seen.add(key)
             found.append(f"{row['dimension'].capitalize()} {row['value']} has {wording.share(row['tail_share'])} of the slow "
                          f"{row['api']} requests ({row['percentile']}), but only {wording.share(row['overall_share'])} of all: "
@@ -181,19 +184,36 @@ def _verdicts(tails: list[Tail], attribution: pa.Table, companions: pa.Table) ->
     return found
 
 
-def _tail_verdict(tail: Tail, rows: list[dict[str, Any]]) -> str:
-    first, second = rows[0], rows[1]
-    name = wording.percentile_name(tail.q)
-    part = wording.share(first["excess_share"]) if first["excess_share"] < 0.95 else "all"
-    words = (f"{tail.api} requests beyond {name} took {wording.duration(float(tail.whole.min()))} or more (mean of all "
-             f"{wording.duration(tail.mean_ns)}); {part} of what they took too long is "
-             f"{wording.DOING[first['stage']]}")
-    if second["excess_share"] >= 0.15:
-        words += f", {wording.share(second['excess_share'])} {wording.DOING[second['stage']]}"
-    if first["stage"] == "purgatory" and tail.api == "Fetch":
+def _stands_out(row: dict[str, Any]) -> bool:
+    return bool(row["lift"] >= LEAST_LIFT and row["score"] >= LEAST_SCORE and row["tail_share"] >= LEAST_SHARE
+                and row["tail_requests"] >= LEAST_TAIL)
+
+
+def _tail_verdict(tails: list[Tail], rows: list[dict[str, Any]]) -> str:
+    """Of one API: what makes its p99; and its p99.9, where there is one."""
+    first = tails[0]
+    words = (f"{first.api} requests beyond {wording.percentile_name(first.q)} took {wording.duration(float(first.whole.min()))} "
+             f"or more (mean of all {wording.duration(first.mean_ns)}); {_causes(first, rows)}")
+    for tail in tails[1:]:
+        words += (f"; beyond {wording.percentile_name(tail.q)} ({wording.duration(float(tail.whole.min()))} or more) "
+                  f"{_causes(tail, rows)}")
+    if first.api == "Fetch" and _parts(first, rows)[0]["stage"] == "purgatory":
         words += "; a fetch that finds nothing new waits as long as its client asked it to"
-    few = int(tail.weights.sum())
-    return f"{words}." + (f" That rests on {few} requests." if few < 5 * LEAST_TAIL else "")
+    few = int(tails[-1].weights.sum())
+    return f"{words}." + (f" The last figure rests on {few} requests." if few < 5 * LEAST_TAIL else "")
+
+
+def _parts(tail: Tail, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row for row in rows if (row["api"], row["percentile"]) == (tail.api, wording.percentile_name(tail.q))]
+
+
+def _causes(tail: Tail, rows: list[dict[str, Any]]) -> str:
+    """`80 % of what they took too long is …, 20 % …`."""
+    first, second = _parts(tail, rows)[:2]
+    part = wording.share(first["excess_share"]) if first["excess_share"] < 0.95 else "all"
+    words = f"{part} of what they took too long is {wording.DOING[first['stage']]}"
+    return words + (f", {wording.share(second['excess_share'])} {wording.DOING[second['stage']]}"
+                    if second["excess_share"] >= 0.15 else "")
 
 
 def _few_verdict(apis: list[str]) -> list[str]:

@@ -38,7 +38,9 @@ class Stretch(NamedTuple):
     @property
     def name(self) -> str:
         """As tables and sentences call it."""
-        return f"{self.label}: {self.phase.name}" if self.label else self.phase.name
+        if not self.label:
+            return self.phase.name
+        return self.label if self.phase.name == phases.ALL else f"{self.label}, {self.phase.name}"
 
 
 def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
@@ -155,8 +157,8 @@ def _handlers(engine: Engine, window_ms: int) -> pa.Table:
 def _verdicts(stretches: list[Stretch], tables: dict[str, pa.Table]) -> list[str]:
     rows = tables["phases"].to_pylist()
     best = max(rows, key=lambda row: (row["steady"], row["requests_per_s"]))
-    found = [_phase_verdict(best), *_growth(rows)]
-    unsteady = [row["phase"] for row in rows if not row["steady"] and row is not best and row["phase"] != phases.BEFORE]
+    found = [_phase_verdict(best), *_growth([row for row in rows if row["run"] == best["run"]])]
+    unsteady = [row["phase"] for row in rows if not row["steady"] and row is not best and not row["phase"].endswith(phases.BEFORE)]
     if unsteady:
         found.append(f"No steady state in {wording.listed(unsteady[:6])}: their figures are means over everything.")
     chosen = stretches[rows.index(best)]
@@ -170,16 +172,17 @@ def _phase_verdict(row: dict[str, Any]) -> str:
              f"p99 {wording.duration(row['p99_us'] * 1000)})")
     if row["steady"]:
         cut = (row["steady_from_ms"] - row["from_ms"]) / 1000
-        return (f"In the steady state{where} the broker served {rates} over {row['seconds']:.1f} s, after a warm-up of "
-                f"{cut:.1f} s was cut.")
+        return (f"In the steady state{where} the broker served {rates} over {row['seconds']:.1f} s"
+                + (f", after a warm-up of {cut:.1f} s was cut." if cut >= 0.05 else "."))
     return f"No steady state{where} ({row['reason']}); on the whole {rates} over {row['seconds']:.1f} s."
 
 
 def _growth(rows: list[dict[str, Any]]) -> list[str]:
     """What happens to the p99 from the phase with the lowest rate to the one with the highest."""
-    marked = sorted((row for row in rows if row["requests"] >= 100 and row["p99_us"] and row["phase"] != phases.BEFORE),
+    marked = sorted((row for row in rows if row["requests"] >= 100 and row["p99_us"]
+                     and not row["phase"].endswith(phases.BEFORE)),
                     key=lambda row: row["requests_per_s"])
-    if len(marked) < 2:
+    if len(marked) < 2 or marked[-1]["requests_per_s"] < 1.3 * marked[0]["requests_per_s"]:
         return []
     low, high = marked[0], marked[-1]
     words = (f"From {low['phase']} to {high['phase']} the rate goes from {wording.count(low['requests_per_s'])} to "

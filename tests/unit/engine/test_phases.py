@@ -20,7 +20,7 @@ def test_without_markers_all_is_one_phase():
 
 
 def test_a_marker_begins_a_phase_and_end_begins_none():
-    source = _source((20, "a", "phase warm-up"), (30, "a", "load step 2"), (40, "a", "end"), (90, "a", "later"))
+    source = _source((20, "a", "phase: warm-up"), (30, "a", "load step 2"), (40, "a", "end of the load"), (90, "a", "later"))
     assert phases.phases(source, 10, 60) == [phases.Phase(phases.BEFORE, 10, 20), phases.Phase("warm-up", 20, 30),
                                              phases.Phase("load step 2", 30, 40)]
     assert phases.phases(source, 25, 28) == [phases.Phase("warm-up", 25, 28)]
