@@ -13,7 +13,7 @@ from typing import Any
 
 from mpbroker import _native
 from mpbroker.network.connection_quotas import UNLIMITED, ConnectionQuotas, Limits, Verdict
-from mpbroker.network.fd_passing import address_bytes, address_text
+from mpbroker.network.fd_passing import accept_stamp, address_bytes, address_text
 from mpbroker.network.handover import MAX_REFUSALS, Accepted, Handover
 from mpbroker.shm.counters import Counter
 from mpbroker.shm.layout import SLOT_PROCESSORS
@@ -146,7 +146,7 @@ class Acceptor:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if self._send_buffer_bytes != -1:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
-        self._pending.append(Accepted(connection.detach(), peer, address[1]))
+        self._pending.append(Accepted(connection.detach(), peer, address[1], accept_stamp(time.monotonic_ns())))
 
     def _dispatch(self) -> None:
         """Round robin, one socket to each processor in turn, sent as one message each."""

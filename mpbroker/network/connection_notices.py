@@ -46,12 +46,12 @@ class ConnectionNotices:
         if self.wanted:
             self._tell(ProcessorBegan(time.monotonic_ns(), self._processor))
 
-    def opened(self, channel: KafkaChannel, port: int, now_ns: int) -> None:
-        """A connection was taken over from the acceptor."""
+    def opened(self, channel: KafkaChannel, port: int, accepted_ns: int) -> None:
+        """A connection was taken over from the acceptor, who accepted it a moment before."""
         if self.wanted:
             host = address_text(channel.address)
             peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-            self._tell(ConnectionOpened(now_ns, self._id(channel), self._processor, self._listener, peer))
+            self._tell(ConnectionOpened(accepted_ns, self._id(channel), self._processor, self._listener, peer))
 
     def closed(self, channel: KafkaChannel, reason: CloseReason, now_ns: int) -> None:
         """A connection ended."""

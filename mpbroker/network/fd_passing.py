@@ -7,7 +7,7 @@ of the processor they are for: a successor closes what was meant for its predece
 
     header (24 bytes)  kind u8 | count u8 | unused u16 | processor incarnation u32 | acceptor incarnation u32 |
                        unused u32 | sequence u64
-    peer   (24 bytes)  address 16 (IPv4 mapped into IPv6) | number u32 (port, or a count of connections) | unused u32
+    peer   (24 bytes)  address 16 (IPv4 mapped into IPv6) | number u32 (port, or a count of connections) | accepted u32
 """
 
 import array
@@ -36,10 +36,14 @@ _MAPPED = bytes(10) + b"\xff\xff"
 
 
 class Peer(NamedTuple):
-    """Who is at the other end: 16 address bytes, and a port (HANDOVER) or a number of connections (the others)."""
+    """Who is at the other end: 16 address bytes, and a port (HANDOVER) or a number of connections (the others).
+
+    `accepted`: of a socket, the low half of the monotonic clock's microseconds when it was accepted; 0: not known.
+    """
 
     address: bytes
     number: int
+    accepted: int = 0
 
 
 class Message(NamedTuple):
@@ -76,12 +80,22 @@ def address_text(address: bytes) -> str:
     return socket.inet_ntop(socket.AF_INET6, address)
 
 
+def accept_stamp(now_ns: int) -> int:
+    """`accepted` for a socket accepted now."""
+    return now_ns // 1000 & 0xFFFFFFFF or 1
+
+
+def accepted_ns(stamp: int, now_ns: int) -> int:
+    """The monotonic clock when a socket was accepted, which is less than 71 minutes ago."""
+    return now_ns - (now_ns // 1000 - stamp & 0xFFFFFFFF) * 1000 if stamp else now_ns
+
+
 def send_message(channel: socket.socket, message: Message) -> bool:
     """Send without waiting. False: no room now (queue full, too many descriptors under way); nothing was sent."""
     assert len(message.peers) <= MAX_PEERS_PER_MESSAGE and len(message.sockets) <= MAX_SOCKETS_PER_MESSAGE
     header = _HEADER.pack(message.kind, len(message.peers), 0, message.processor_incarnation,
                           message.acceptor_incarnation, 0, message.sequence)
-    body = header + b"".join([_PEER.pack(peer.address, peer.number, 0) for peer in message.peers])
+    body = header + b"".join([_PEER.pack(*peer) for peer in message.peers])
     ancillary = []
     if message.sockets:
         ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", message.sockets))]
@@ -133,5 +147,5 @@ def _parse(body: bytes, sockets: tuple[int, ...]) -> Message | None:
     kind, count, _, processor, acceptor, _, sequence = _HEADER.unpack_from(body)
     if len(body) != _HEADER.size + count * _PEER.size:
         return None
-    peers = tuple(Peer(address, number) for address, number, _ in _PEER.iter_unpack(body[_HEADER.size :]))
+    peers = tuple(Peer(*fields) for fields in _PEER.iter_unpack(body[_HEADER.size :]))
     return Message(kind, processor, acceptor, sequence, peers, sockets)

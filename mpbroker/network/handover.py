@@ -31,14 +31,16 @@ MAX_REFUSALS = 8  # a socket refused so often is closed
 
 
 class Accepted:
-    """A socket on its way: descriptor (ours until acknowledged), 16 address bytes, port, how often it was refused."""
+    """A socket on its way: descriptor (ours until acknowledged), 16 address bytes, port, how often it was refused, and
+    when it was accepted (fd_passing.accept_stamp)."""
 
-    __slots__ = ("fd", "address", "port", "refusals")
+    __slots__ = ("fd", "address", "port", "stamp", "refusals")
 
-    def __init__(self, fd: int, address: bytes, port: int) -> None:
+    def __init__(self, fd: int, address: bytes, port: int, stamp: int = 0) -> None:
         self.fd = fd
         self.address = address
         self.port = port
+        self.stamp = stamp
         self.refusals = 0
 
 
@@ -94,7 +96,7 @@ class Handover:
     def send(self, group: list[Accepted]) -> bool:
         """Send at most `room()` sockets as one message. False: not now; the caller still has them."""
         self._sequence += 1
-        peers = tuple(Peer(accepted.address, accepted.port) for accepted in group)
+        peers = tuple(Peer(accepted.address, accepted.port, accepted.stamp) for accepted in group)
         message = Message(HANDOVER, self.incarnation, self._acceptor_incarnation, self._sequence, peers,
                           tuple(accepted.fd for accepted in group))
         if not send_message(self.channel, message):

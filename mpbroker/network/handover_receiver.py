@@ -31,6 +31,7 @@ class Received(NamedTuple):
     fd: int
     address: bytes
     port: int
+    accepted: int = 0  # fd_passing.accept_stamp
 
 
 class HandoverReceiver:
@@ -89,7 +90,7 @@ class HandoverReceiver:
             return []
         for peer in message.peers:
             self.open_connections[peer.address] += 1
-        return [Received(fd, peer.address, peer.number)
+        return [Received(fd, *peer)
                 for fd, peer in zip(message.sockets, message.peers, strict=True)]
 
     def _report(self, acceptor_incarnation: int) -> None:

@@ -19,7 +19,7 @@ from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.network.connection_notices import ConnectionNotices
 from mpbroker.network.connection_quotas import UNLIMITED
 from mpbroker.network.connection_table import ConnectionTable
-from mpbroker.network.fd_passing import address_text
+from mpbroker.network.fd_passing import accepted_ns, address_text
 from mpbroker.network.handover_receiver import HandoverReceiver, Received
 from mpbroker.network.kafka_channel import MIN_FRAME_BYTES, KafkaChannel
 from mpbroker.network.mute_state import MuteEvent, MuteState, after_unmute, next_state
@@ -214,7 +214,7 @@ class Processor:
         self._count(Counter.CONNECTIONS_TAKEN)
         channel = self._connections.add(connection, self._row.counter(Counter.CONNECTIONS_TAKEN), new.address, now_ns)
         self._turn.add(channel)
-        self._notices.opened(channel, new.port, now_ns)
+        self._notices.opened(channel, new.port, accepted_ns(new.accepted, now_ns))
 
     def _register(self, new: Received) -> socket.socket | None:
         """The new socket in our epoll set; None, and it is closed, if that cannot be."""

@@ -47,7 +47,7 @@ class ProcessorBegan(NamedTuple):
 
 
 class ConnectionOpened(NamedTuple):
-    """A processor has taken a connection. `peer` is host:port, a colon inside the host means brackets."""
+    """A processor has taken a connection, which was accepted at t0_ns. `peer` is host:port, a colon inside the host means brackets."""
 
     t0_ns: int
     conn_id: int

@@ -10,7 +10,7 @@ from mpbroker.trace import record
 from tests.harness.broker import Broker, wait_until
 from tests.harness.raw_client import RawConnection
 from tests.harness.raw_records import RawProducer, batch, create_by_metadata, fetch_request, produce_request
-from tests.harness.trace_records import requests_of
+from tests.harness.trace_records import records_of, requests_of
 
 TOPIC = "waited-for"
 SLACK_NS = 5_000_000  # between our clock and the moment the kernel takes the bytes over
@@ -64,3 +64,23 @@ def test_a_muted_connection(broker):
     answered_ns = first.t0_ns + first.stage_ns(record.STAGES.index("resp_enq"))
     assert second.t0_ns - second.rx_wait * record.TICK_NS < answered_ns < second.t0_ns
     assert second.rx_wait * record.TICK_NS > 50_000_000
+
+
+def test_a_connection_that_no_processor_takes(broker):
+    """Opened is when it was accepted; and its first bytes have their stamp, though no processor knew the socket yet."""
+    accepted = broker.status()["counters"]["connections_accepted"]
+    pid = broker.kill("processor", 0, signal.SIGSTOP)
+    try:
+        with RawConnection(broker.port()) as client:
+            client.send(fetch_request(1003, TOPIC, 0, 0))
+            wait_until(lambda: broker.status()["counters"]["connections_accepted"] > accepted, "the acceptor")
+            continued_ns = time.monotonic_ns()
+            os.kill(pid, signal.SIGCONT)
+            assert client.receive() is not None
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    broker.stop()
+    one = _record(broker, 1003, FETCH)
+    (opened,) = [each for each in records_of(broker, record.CONNECTION_OPEN) if each.conn_id == one.conn_id]
+    assert opened.t0_ns < continued_ns < one.t0_ns
+    assert one.t0_ns - one.rx_wait * record.TICK_NS < continued_ns

@@ -13,6 +13,8 @@ from mpbroker.network.fd_passing import (
     MAX_SOCKETS_PER_MESSAGE,
     Message,
     Peer,
+    accept_stamp,
+    accepted_ns,
     address_bytes,
     address_text,
     close_all,
@@ -118,3 +120,10 @@ def test_addresses_round_trip(text):
 
 def test_a_mapped_address_is_the_ipv4_one():
     assert address_bytes("::ffff:10.1.2.3") == address_bytes("10.1.2.3")
+
+
+@pytest.mark.parametrize("now_ns", [5_000, 4_294_967_295_000, 4_294_967_296_000, 9 * 2**60 + 7])
+def test_the_time_of_an_accept_survives_in_half_a_word(now_ns):
+    later_ns = now_ns + 3_599_000_000_321
+    assert accepted_ns(accept_stamp(now_ns), later_ns) - now_ns in range(-1000, 2001)
+    assert accepted_ns(0, later_ns) == later_ns
