@@ -2,6 +2,7 @@
 
 It completes when enough bytes are there, when any partition answers with an error, when the log rolled or was cut
 under a fetch offset, when the broker is about to stop, or at its deadline; then everything is planned and read anew.
+FetchWithoutMemory waits for something else: for room for records that are there.
 """
 
 from __future__ import annotations
@@ -41,6 +42,38 @@ class DelayedFetch(DelayedOperation):
     def on_complete(self) -> None:
         self.context.resume(self.request)
         self.send(self.context, self.request, self.message, self.plan)
+
+    def on_failure(self, error: Exception) -> None:
+        fail_parked(self.context, self.request, error)
+
+
+class FetchWithoutMemory(DelayedOperation):
+    """Records whose answer finds no memory, because consumers that do not read hold it: tried again every few
+    milliseconds until `until_ms`, then answered without records. A client that asks again at once still asks rarely."""
+
+    RETRY_MS, PATIENCE_MS = 20, 500
+    __slots__ = ("context", "request", "message", "send", "plan", "until_ms")
+
+    def __init__(self, context, request, message, plan: FetchPlan, send, until_ms: int | None) -> None:
+        now_ms = context.clock.monotonic_ms()
+        super().__init__(now_ms + self.RETRY_MS, ())
+        self.context = context
+        self.request = request
+        self.message = message
+        self.plan = plan
+        self.send = send
+        self.until_ms = now_ms + self.PATIENCE_MS if until_ms is None else until_ms
+
+    def has_patience(self) -> bool:
+        """Whether another try comes before the end of it; a broker about to stop has none."""
+        return self.deadline_ms <= self.until_ms and not self.context.is_ending()
+
+    def try_complete(self) -> bool:
+        return False
+
+    def on_complete(self) -> None:
+        self.context.resume(self.request)
+        self.send(self.context, self.request, self.message, self.plan, self.until_ms)
 
     def on_failure(self, error: Exception) -> None:
         fail_parked(self.context, self.request, error)

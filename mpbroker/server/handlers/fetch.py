@@ -21,7 +21,7 @@ from mpbroker.protocol.messages.fetch import (
     PartitionData,
 )
 from mpbroker.server.apis import PARKED, Api
-from mpbroker.server.delayed_fetch import DelayedFetch
+from mpbroker.server.delayed_fetch import DelayedFetch, FetchWithoutMemory
 from mpbroker.server.replica_read import ISOLATION_LEVELS, FetchPlan, fill, plan_fetch
 from mpbroker.server.request_trace import IO_DONE, describe_error, describe_fetch
 
@@ -57,12 +57,18 @@ def merge_repeated(message: FetchRequest) -> None:
                       for name, group in groupby(asked.items(), key=lambda item: item[0][0])]
 
 
-def send(context, request, message: FetchRequest, plan: FetchPlan):
-    """Reads the planned ranges straight into the answer's memory and hands it over. Always answers."""
+def send(context, request, message: FetchRequest, plan: FetchPlan, until_ms: int | None = None):
+    """Reads the planned ranges straight into the answer's memory and hands it over. Always answers, but waits for
+    memory if there is none (`until_ms`: how long still)."""
     if plan.has_error:
         describe_error(request, (read.error for read in plan.reads()))
     for _ in range(MOST_READ_ATTEMPTS):
-        if _send_once(context, request, plan):
+        sent = _send_once(context, request, plan)
+        if sent is None and _wait_for_memory(context, request, message, plan, until_ms):
+            return PARKED
+        if sent is None:
+            break
+        if sent:
             return PARKED
         plan = plan_fetch(context, message, request.api_version)
     for read in plan.reads():
@@ -71,7 +77,8 @@ def send(context, request, message: FetchRequest, plan: FetchPlan):
     return PARKED
 
 
-def _send_once(context, request, plan: FetchPlan) -> bool:
+def _send_once(context, request, plan: FetchPlan) -> bool | None:
+    """False: the log changed under the plan. None: there is no memory for the answer."""
     response = _response(plan)
     if plan.total_bytes == 0:
         context.answer(request, response)
@@ -79,7 +86,7 @@ def _send_once(context, request, plan: FetchPlan) -> bool:
     size = FRAME_OVERHEAD_BYTES + encoded_size(response, request.api_version)
     allocated = context.port.allocate(size)
     if allocated is None:
-        return _answer_less(context, request, plan)
+        return None
     view, token = allocated
     sent = False
     try:
@@ -94,12 +101,15 @@ def _send_once(context, request, plan: FetchPlan) -> bool:
     return sent
 
 
-def _answer_less(context, request, plan: FetchPlan) -> bool:
-    """No memory for answers: consumers that do not read hold it. An empty answer makes the client ask again."""
-    context.count("answer_memory_exhausted")
-    for read in plan.reads():
-        read.drop()
-    context.answer(request, _response(plan))
+def _wait_for_memory(context, request, message: FetchRequest, plan: FetchPlan, until_ms: int | None) -> bool:
+    """Parks a request whose records found no memory; False: it has waited for long enough."""
+    if until_ms is None:
+        context.count("answer_memory_exhausted")
+    waits = FetchWithoutMemory(context, request, message, plan, send, until_ms)
+    if not waits.has_patience():
+        return False
+    context.port.park(request, DelayedFetch.PARKED_KIND)
+    context.purgatory.try_complete_else_watch(waits)
     return True
 
 

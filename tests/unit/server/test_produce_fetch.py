@@ -8,6 +8,7 @@ from mpbroker.protocol.messages.produce import PartitionProduceData, ProduceRequ
 from mpbroker.record.batch_builder import encode_batch
 from mpbroker.record.record_batch import iterate_records
 from mpbroker.server.request_handler import RequestHandler
+from mpbroker.shm.counters import Counter
 from tests.harness.in_process_broker import InProcessBroker
 
 
@@ -169,3 +170,53 @@ def test_a_rerun_answers_what_was_appended_although_the_topic_may_refuse_it_now(
     assert part(broker.decode(message, 7, frame)).base_offset == 0
     broker.handler = RequestHandler(broker._context())
     assert part(broker.call(fetch(), 11)).high_watermark == 1
+
+
+def exhaust(broker) -> list[int]:
+    """Takes all memory for answers of the handler; returns what gives it back."""
+    port, tokens = broker.handler.context.port, []
+    for size in (1 << 20, 16384):
+        while (room := port.allocate(size)) is not None:
+            tokens.append(room[1])
+    return tokens
+
+
+def test_a_fetch_without_memory_for_its_records_waits_for_some(broker):
+    broker.create_topic("t")
+    broker.call(produce(records=batch(b"a")), 7)
+    tokens = exhaust(broker)
+    broker.send(fetch(), 11)
+    for _ in range(10):
+        broker.clock.advance(20)
+        broker.step()
+    assert broker.collect() == []
+    for token in tokens:
+        broker.handler.context.port.release(token)
+    broker.clock.advance(20)
+    broker.step()
+    [(_, _, frame)] = broker.collect()
+    assert [record.value for record in iterate_records(part(broker.decode(fetch(), 11, frame)).records)] == [b"a"]
+
+
+def test_a_fetch_that_finds_no_memory_is_answered_without_records_in_the_end(broker):
+    broker.create_topic("t")
+    broker.call(produce(records=batch(b"a")), 7)
+    exhaust(broker)
+    broker.send(fetch(), 11)
+    waited_ms = 0
+    while not (answers := broker.collect()):
+        broker.clock.advance(20)
+        waited_ms += 20
+        broker.step()
+    found = part(broker.decode(fetch(), 11, answers[0][2]))
+    assert (found.error_code, found.high_watermark, bytes(found.records or b"")) == (0, 1, b"")
+    assert 400 <= waited_ms <= 520
+    assert broker.handler.context.row.counter(Counter.ANSWER_MEMORY_EXHAUSTED) == 1
+
+
+def test_a_broker_about_to_stop_waits_for_no_memory(broker):
+    broker.create_topic("t")
+    broker.call(produce(records=batch(b"a")), 7)
+    exhaust(broker)
+    broker.handler.context.is_ending = lambda: True
+    assert bytes(part(broker.call(fetch(), 11)).records or b"") == b""
