@@ -396,7 +396,7 @@ void mpb_turn_sleep(struct mpb_turn *turn, int timeout_ms)
     uint64_t before = mpb_trace_clock_ns();
     mpb_store_relaxed(&row->busy_ns, mpb_load_relaxed(&row->busy_ns) + (before - turn->awake_since_ns));
     mpb_store_release(&row->wait, MPB_WAIT_EPOLL);
-    mpb_turn_poll(turn, timeout_ms);
+    mpb_turn_poll(turn, mpb_processor_doze_ms(turn->port, before, timeout_ms));
     mpb_processor_cancel_sleep(turn->port);
     mpb_store_release(&row->wait, MPB_WAIT_NONE);
     turn->awake_since_ns = mpb_trace_clock_ns();

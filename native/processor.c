@@ -173,6 +173,7 @@ static int64_t push(struct mpb_processor *p, uint32_t index, uint64_t now_ns)
     }
     MPB_CRASH(p->core, "processor.pushed");
     p->unrung[plane]++;
+    p->pushed = true;
     if (!p->batching)
         ring_each(p);
     return index;
@@ -381,4 +382,19 @@ void mpb_processor_cancel_sleep(struct mpb_processor *p)
     mpb_atomic64 *asleep = &p->core->doorbells->processor_asleep[p->index];
     if (mpb_load_relaxed(asleep) != 0)
         atomic_store(asleep, 0);
+}
+
+#define MPB_DOZE_MS 5
+
+int mpb_processor_doze_ms(struct mpb_processor *p, uint64_t now_ns, int timeout_ms)
+{
+    if (p->pushed)
+        p->slept_ns = now_ns;
+    p->pushed = false;
+    if (p->free_count == p->entries)
+        return timeout_ms;
+    uint64_t doze_ms = (now_ns - p->slept_ns) / 1000000;
+    if (doze_ms < MPB_DOZE_MS)
+        doze_ms = MPB_DOZE_MS;
+    return doze_ms < (uint64_t)timeout_ms ? (int)doze_ms : timeout_ms;
 }

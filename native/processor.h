@@ -21,6 +21,8 @@ struct mpb_processor { /* private */
     uint32_t unrung[2];     /* pushes by plane that no handler was woken for yet */
     bool batching;          /* wake handlers in mpb_processor_ring only, once per turn instead of once per push */
     bool look_again;        /* a request may wait for a handler that turns out to be busy for long */
+    bool pushed;            /* since it last slept */
+    uint64_t slept_ns;      /* when it first slept after a push */
     uint64_t woken_ns[MPB_MAX_HANDLERS]; /* when this processor last woke a handler */
     struct mpb_arena arena;
     struct mpb_lane *lane;
@@ -66,6 +68,10 @@ bool mpb_sent_at(struct mpb_processor *p, uint32_t entry, uint64_t send_start_ns
 /* True: nothing is waiting and everybody knows this processor sleeps: it may block in epoll. */
 bool mpb_processor_prepare_sleep(struct mpb_processor *p);
 void mpb_processor_cancel_sleep(struct mpb_processor *p);
+/* How long it may sleep at most. A handler rings for some answers together and may find its next request's disk slow:
+ * while requests are in flight, this processor looks by itself after 5 ms, then whenever the wait has doubled, so that
+ * no answer without a bell waits much longer than it took. */
+int mpb_processor_doze_ms(struct mpb_processor *p, uint64_t now_ns, int timeout_ms);
 
 /* Shared half of freeing: the extents it holds, then FREE with the next generation. The caller owns the entry. */
 void mpb_entry_free(struct mpb_core *core, uint32_t index, uint32_t slot);

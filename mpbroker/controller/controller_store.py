@@ -141,7 +141,9 @@ class ControllerStore:
     def allocate_producer_ids(self) -> int | None:
         """First id of a block of PRODUCER_ID_BLOCK that nobody else gets; None when ids are used up.
 
-        A command that runs again gets another block: ids are never short, and one block given out twice would be fatal.
+        A command that runs again gets another block, unlike a change of topics, whose answer is kept: the handler that
+        died with the first one may have given ids of it to other clients, and an id given out twice would be fatal,
+        while a block nobody uses costs nothing of 2^63.
         """
         key = self._keys.producer_id_block
         _, entry = self._store.get(key)

@@ -74,6 +74,25 @@ static void test_entries_and_arena_run_out(void)
     drama_close(&d);
 }
 
+/* While something is in flight a processor looks for answers by itself: nobody may have rung for them. */
+static void test_sleeps_while_requests_are_in_flight(void)
+{
+    static const struct { int after_ms, sleeps_ms; } STEPS[] = {{0, 5}, {5, 5}, {10, 10}, {20, 20}, {299, 299}, {301, 300}};
+    const uint64_t begin = 1000000000;
+    drama_open(&d);
+    d.scene = "doze";
+    CHECK_EQ(mpb_processor_doze_ms(&d.p[0], begin, 300), 300);
+    for (int round = 0; round < 2; round++) {
+        ask(&d, 0, MPB_PLANE_DATA, 2 + 2 * (uint32_t)round, 100);
+        for (size_t i = 0; i < sizeof STEPS / sizeof *STEPS; i++)
+            CHECK_EQ(mpb_processor_doze_ms(&d.p[0], begin + (uint64_t)STEPS[i].after_ms * 1000000, 300),
+                     STEPS[i].sleeps_ms);
+    }
+    drain(&d, 7, 3);
+    CHECK_EQ(mpb_processor_doze_ms(&d.p[0], begin, 300), 300);
+    drama_close(&d);
+}
+
 /* A handler that dies three times over one request; at the second it should no more be executed, at the third it is
  * closed without anybody. What is parked is not counted. */
 static void test_poison(void)
@@ -301,6 +320,7 @@ int main(void)
     test_bounds_of_planes();
     test_a_stale_head_is_no_bound();
     test_entries_and_arena_run_out();
+    test_sleeps_while_requests_are_in_flight();
     test_poison();
     test_answers_of_a_dead_processor_are_dropped();
     test_extents_run_out_and_come_back();
