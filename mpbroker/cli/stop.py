@@ -5,18 +5,22 @@ import os
 import select
 import signal
 import sys
+import time
 
 from mpbroker.cli import broker_arguments
-from mpbroker.errors import NothingRuns
+from mpbroker.errors import MpbrokerError, NothingRuns
 from mpbroker.log import data_dir
+from mpbroker.supervisor.status import read_status
 
 DESCRIPTION = """\
 Stop the broker that runs on a data directory: SIGTERM, then wait until its process has ended.
-Requests in hand are finished first (mpbroker.drain.timeout.ms)."""
+Requests in hand are finished first (mpbroker.drain.timeout.ms). A wait of more than a second
+is shown on stderr, with the processes that are left."""
 EXAMPLES = (
     ("mpbroker stop", "the broker on ./mpbroker-data"),
     ("mpbroker stop --data-dir /var/lib/mpbroker --timeout 30", "wait at most 30 seconds"),
 )
+PROGRESS_S = 1.0
 
 
 def define(parser: argparse.ArgumentParser) -> None:
@@ -39,12 +43,35 @@ def run(arguments: argparse.Namespace) -> int:
         if data_dir.holder(path) != pid:  # it ended meanwhile, and the number may be somebody else's by now
             raise NothingRuns(path)
         signal.pidfd_send_signal(pidfd, signal.SIGTERM)
-        ended, _, _ = select.select([pidfd], [], [], arguments.timeout)
+        ended = _wait(pidfd, pid, path, arguments.timeout)
     except ProcessLookupError:
-        ended = [pidfd]
+        ended = True
     finally:
         os.close(pidfd)
     if not ended:
         print(f"mpbroker: the broker (pid {pid}) has not ended in {arguments.timeout:g} seconds", file=sys.stderr)
         return 1
     return 0
+
+
+def _wait(pidfd: int, pid: int, path: str, timeout_s: float) -> bool:
+    """Whether the process ended in time; says every second what it waits for."""
+    began = time.monotonic()
+    while True:
+        waited_s = time.monotonic() - began
+        ended, _, _ = select.select([pidfd], [], [], max(0.0, min(PROGRESS_S, timeout_s - waited_s)))
+        waited_s = time.monotonic() - began
+        if ended or waited_s >= timeout_s:
+            return bool(ended)
+        print(f"mpbroker: the broker (pid {pid}) is stopping, {waited_s:.0f} of {timeout_s:g} s{_left(path)}",
+              file=sys.stderr, flush=True)
+
+
+def _left(path: str) -> str:
+    """The workers that are still there, as far as anybody can see."""
+    try:
+        rows = read_status(path)["processes"]
+    except (MpbrokerError, OSError):
+        return ""
+    left = [f"{row['role']} {row['index']}" for row in rows if row["pid"] and row["role"] != "supervisor"]
+    return f"; left: {', '.join(left)}" if left else ""

@@ -24,14 +24,19 @@ def write_checkpoint(path: str, offsets: Offsets) -> None:
 def read_checkpoint(path: str) -> Offsets:
     """The offsets, or nothing when the file is missing or cannot be understood: then everything is recovered."""
     try:
-        with open(path, "rb") as file:
-            text = file.read(MOST_BYTES).decode()
-        version, count, *rows = text.splitlines()
-        if int(version) != VERSION or int(count) != len(rows):
-            return {}
-        return {(topic, int(partition)): int(offset) for topic, partition, offset in (row.split(" ") for row in rows)}
+        return parse_checkpoint(path)
     except (FileNotFoundError, ValueError):
         return {}
+
+
+def parse_checkpoint(path: str) -> Offsets:
+    """The offsets. FileNotFoundError; ValueError when the content is no checkpoint."""
+    with open(path, "rb") as file:
+        text = file.read(MOST_BYTES).decode()
+    version, count, *rows = text.splitlines()
+    if int(version) != VERSION or int(count) != len(rows):
+        raise ValueError(f"version {version} with {len(rows)} of {count} lines")
+    return {(topic, int(partition)): int(offset) for topic, partition, offset in (row.split(" ") for row in rows)}
 
 
 def replace_durably(path: str, content: bytes) -> None:

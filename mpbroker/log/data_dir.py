@@ -20,6 +20,8 @@ from mpbroker.errors import ConfigError, DataDirectoryInUse
 LOCK_FILE = ".lock"
 META_FILE = "meta.properties"
 META_VERSION = 1
+META_VERSIONS = {"0": "broker.id", "1": "node.id"}  # version → the key of the node's number
+MAX_NODE_ID = 2**31 - 1
 MAX_META_BYTES = 64 * 1024
 
 _FLOCK = "hhqqi4x"  # struct flock of 64-bit Linux: type, whence, start, length, pid
@@ -120,7 +122,9 @@ def prepare(path: str, node_id: int, cluster_id: str | None = None,
 
 
 def read_meta(path: str) -> MetaProperties | None:
-    """What meta.properties says, None when there is none. Both of Kafka's versions (0: broker.id, 1: node.id) are read."""
+    """What meta.properties says, None when there is none. Both of Kafka's versions (0: broker.id, 1: node.id) are read.
+
+    ConfigError names the key, what it says, what is allowed and what to do."""
     name = os.path.join(path, META_FILE)
     try:
         with open(name, encoding="utf-8") as file:
@@ -129,10 +133,16 @@ def read_meta(path: str) -> MetaProperties | None:
         return None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(_KEY, name, f"a {META_FILE} that can be read ({error})") from None
-    node_id = pairs.get("node.id", pairs.get("broker.id", ""))
-    cluster_id = pairs.get("cluster.id", "")
-    if not (node_id.isdecimal() and len(node_id) <= 10 and cluster_id):
-        raise ConfigError(_KEY, name, f"a {META_FILE} with node.id and cluster.id")
+    remedy = f"in {name}; correct that line, or put a copy of the file back"
+    version = pairs.get("version", "")
+    if version not in META_VERSIONS:
+        raise ConfigError("version", version, f"{' or '.join(META_VERSIONS)} {remedy}")
+    key = META_VERSIONS[version]
+    node_id, cluster_id = pairs.get(key, ""), pairs.get("cluster.id", "")
+    if not (node_id.isascii() and node_id.isdecimal() and len(node_id) <= 10 and int(node_id) <= MAX_NODE_ID):
+        raise ConfigError(key, node_id, f"0 to {MAX_NODE_ID}, the number of the node, {remedy}")
+    if not cluster_id:
+        raise ConfigError("cluster.id", cluster_id, f"the id of the cluster, which `mpbroker format` made, {remedy}")
     return MetaProperties(cluster_id, int(node_id), pairs.get("directory.id", ""))
 
 

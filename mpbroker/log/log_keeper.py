@@ -28,6 +28,7 @@ from mpbroker.shm.process_table import ProcessRow, ProcessState
 WAIT_MS: Final = 200
 """Longest wait for the bell: a signal that came just before the wait is noticed after it."""
 OPEN_SEGMENTS: Final = 1024
+EXIT_NOT_CLEAN: Final = 1
 
 
 def main(ctx: ProcessContext) -> None:
@@ -47,8 +48,10 @@ def main(ctx: ProcessContext) -> None:
         keeper.do_work()
         ctx.core.wait_service(ctx.slot, min(WAIT_MS, max(1, keeper.remaining_ms())))
     row.set_state(ProcessState.STOPPING)
-    keeper.stop()
+    clean = keeper.stop()
     log.close()
+    if not clean:
+        raise SystemExit(EXIT_NOT_CLEAN)  # whoever stopped the broker shall hear of it: its exit code is 1, too
 
 
 def context_of(ctx: ProcessContext, log: Log) -> KeeperContext:

@@ -14,7 +14,7 @@ from mpbroker._native import Log
 from mpbroker.config.topic_config import TopicSettings
 from mpbroker.errors import KafkaError
 from mpbroker.log import clean_shutdown
-from mpbroker.log.checkpoint_file import LOG_START, RECOVERY_POINT, Offsets, read_checkpoint, sync_directory
+from mpbroker.log.checkpoint_file import LOG_START, RECOVERY_POINT, Offsets, parse_checkpoint, sync_directory
 from mpbroker.log.log_recovery import LogRecovery, RecoveredLog
 from mpbroker.log.partition_directory import EPOCH_FILE, METADATA_FILE
 from mpbroker.log.recent_producers import producer_rows, recent_batches
@@ -22,6 +22,8 @@ from mpbroker.log.recent_producers import producer_rows, recent_batches
 PROGRESS_S: Final = 5.0
 EXISTS, ONLINE = 1, 2  # enum mpb_partition_flags
 _MOST_EPOCH_BYTES: Final = 1 << 20
+_WITHOUT: Final = {RECOVERY_POINT: "every log is taken as not flushed",
+                   LOG_START: "every log begins at its first segment: records deleted before may be back"}
 
 
 class Loadable(Protocol):
@@ -51,8 +53,9 @@ class LogLoader:
         self._events = events
         self._clock = clock
         self.clean = clean_shutdown.take_marker(data_dir)
-        self._recovery_points = Checkpointed(data_dir, RECOVERY_POINT)
-        self._log_starts = Checkpointed(data_dir, LOG_START)
+        self._recovery_points = Checkpointed(data_dir, RECOVERY_POINT, events)
+        self._log_starts = Checkpointed(data_dir, LOG_START, events)
+        self._unsound: list[str] = []  # index files
 
     def __call__(self, partitions: Sequence[Loadable]) -> None:
         """Recover and publish each of them. KafkaError: a row could not be written."""
@@ -63,6 +66,10 @@ class LogLoader:
             if time.monotonic() - said >= PROGRESS_S:
                 said = time.monotonic()
                 self._events.info("loading_logs", done=number + 1, of=len(partitions))
+        if self._unsound:
+            self._events.warning("indexes_rebuilt", files=len(self._unsound), first=self._unsound[0],
+                                 why="not as a clean stop leaves them", by="reading the logs")
+            self._unsound.clear()
         self._events.info("logs_loaded", partitions=len(partitions), offline=offline, clean=self.clean,
                           ms=int((time.monotonic() - began) * 1000))
 
@@ -80,6 +87,7 @@ class LogLoader:
             self._publish(partition, {})
             self._check(partition, self._log.set_flags(partition.ordinal, EXISTS, 0))
             return False
+        self._unsound += recovered.unsound
         for sentence in recovered.cut:
             self._events.warning("log_cut", partition=partition.dir, what=sentence)
         self._publish(partition, self._state(recovered, epoch))
@@ -133,12 +141,19 @@ class LogLoader:
 
 class Checkpointed:
     """One checkpoint file, read once. It is not believed about a directory made after it was written: that is a younger
-    topic of the same name."""
+    topic of the same name. One that cannot be understood says nothing, with a line."""
 
-    def __init__(self, data_dir: str, name: str) -> None:
+    def __init__(self, data_dir: str, name: str, events: Any) -> None:
         path = os.path.join(data_dir, name)
-        self._offsets: Offsets = read_checkpoint(path)
-        self._written_ns = os.stat(path).st_mtime_ns if self._offsets else 0
+        self._offsets: Offsets = {}
+        self._written_ns = 0
+        try:
+            self._offsets = parse_checkpoint(path)
+            self._written_ns = os.stat(path).st_mtime_ns
+        except FileNotFoundError:
+            pass
+        except ValueError as error:
+            events.warning("checkpoint_not_understood", file=path, why=error, instead=_WITHOUT[name])
 
     def offset(self, who: tuple[str, int], directory: str) -> int:
         """The offset written down for (topic, partition), 0 if there is none."""

@@ -41,7 +41,8 @@ class SegmentState(Struct):
 
 
 class RecoveredLog(Struct):
-    """A partition after recovery. `cut` lists what was removed, one sentence each; `producers` by id."""
+    """A partition after recovery. `cut` lists what was removed, one sentence each; `producers` by id; `unsound`: index
+    files of a clean stop that could not be believed and were written anew from the log."""
 
     active: SegmentState
     log_start: int
@@ -49,6 +50,7 @@ class RecoveredLog(Struct):
     log_bytes: int
     producers: dict[int, ProducerEntry] = field(default_factory=dict)
     cut: list[str] = field(default_factory=list)
+    unsound: list[str] = field(default_factory=list)
 
 
 class LogRecovery:
@@ -65,6 +67,7 @@ class LogRecovery:
         self.recovery_point = recovery_point
         self.checkpointed_log_start = log_start
         self.cut: list[str] = []
+        self.unsound: list[str] = []
 
     def run(self) -> RecoveredLog:
         """Repairs the files and returns the state they stand for. OSError: the directory cannot be used."""
@@ -75,7 +78,7 @@ class LogRecovery:
         log_start = min(max(self.checkpointed_log_start, bases[0]), last.next_offset)
         producers = self._producers(bases, last.next_offset)
         log_bytes = sum(os.path.getsize(self._path(base, LOG)) for base in bases)
-        return RecoveredLog(last, log_start, len(bases), log_bytes, producers, self.cut)
+        return RecoveredLog(last, log_start, len(bases), log_bytes, producers, self.cut, self.unsound)
 
     def _path(self, base: int, suffix: str) -> str:
         return os.path.join(self.directory, f"{base:020d}{suffix}")
@@ -123,7 +126,12 @@ class LogRecovery:
     def _scan(self, base: int, active: bool, settled: bool) -> tuple[SegmentState, str]:
         if self.clean and active and self._indexes_sound(base):
             return self._read_tail(base), ""
+        if self.clean:
+            self._say_unsound(base)
         return self._rebuild(base, sync=settled)
+
+    def _say_unsound(self, base: int) -> None:
+        self.unsound.append(f"{os.path.basename(self.directory)}/{base:020d}{INDEX}")
 
     def _indexes_sound(self, base: int) -> bool:
         """Both indexes exist, hold whole entries, and the last one lies inside the log."""
@@ -153,6 +161,7 @@ class LogRecovery:
                                 last_time[0], base + last_time[1])
             first = FIRST_TIMESTAMP.unpack(os.pread(log.fileno(), FIRST_TIMESTAMP.size, FIRST_TIMESTAMP_AT))[0]
         if scan.end or scan.batches == 0:
+            self._say_unsound(base)
             return self._rebuild(base, sync=False)[0]
         return SegmentState(base, scan.next_offset, scan.valid_bytes, os.path.getsize(self._path(base, INDEX)),
                             os.path.getsize(self._path(base, TIME_INDEX)), scan.max_timestamp,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from mpbroker.errors import ErrorCode
 from mpbroker.purgatory.delayed_operation import DelayedOperation
 from mpbroker.server.apis import fail_parked
-
+from mpbroker.server.request_trace import describe_error
 
 END_OFFSET, LEADER_EPOCH, ORDINAL = 2, 5, 6  # of a result cell
 
@@ -31,13 +31,14 @@ class DelayedProduce(DelayedOperation):
     """Completes when every pending partition is acknowledged or failed; at the deadline the rest is timed out."""
 
     PARKED_KIND = 1
-    __slots__ = ("context", "request", "response", "pending", "acks")
+    __slots__ = ("context", "request", "response", "appended", "pending", "acks")
 
     def __init__(self, context, request, deadline_ms: int, acks: int, pending: list[_Pending], response) -> None:
         super().__init__(deadline_ms, {entry.ordinal for entry in pending})
         self.context = context
         self.request = request
         self.response = response
+        self.appended = pending
         self.pending = pending
         self.acks = acks
 
@@ -52,6 +53,7 @@ class DelayedProduce(DelayedOperation):
         deadline_ms = context.clock.monotonic_ms() + max(message.timeout_ms, 0)
         operation = cls(context, request, deadline_ms, message.acks, pending, response)
         if operation.try_complete():
+            operation.tell_errors()
             return None
         if context.log_manager.flush_on_commit:
             context.log_manager.request_flush()
@@ -80,8 +82,16 @@ class DelayedProduce(DelayedOperation):
             entry.result.error_code = ErrorCode.REQUEST_TIMED_OUT
             entry.result.base_offset = -1
 
+    def tell_errors(self) -> None:
+        """In counters and the trace: partitions that were appended, and are in error all the same."""
+        codes = [entry.result.error_code for entry in self.appended if entry.result.error_code]
+        if codes:
+            describe_error(self.request, codes)
+            self.context.count("produce_partition_errors", len(codes))
+
     def on_complete(self) -> None:
         self.context.resume(self.request)
+        self.tell_errors()
         self.context.answer(self.request, self.response)
 
     def on_failure(self, error: Exception) -> None:

@@ -34,7 +34,7 @@ EXIT_CLEAN, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
 MAX_RESETS, RESET_WINDOW_S = 5, 60.0
 STARTUP_DEATHS = 5
 HEARTBEAT_S = 1.0
-KEEPERS_OF_DATA = frozenset({"controller", "log-keeper"})  # killed at the end, the next start has to repair
+KEEPERS_OF_DATA = frozenset({"controller", "log-keeper"})  # killed or failed at the end, the next start has to repair
 
 
 def run(config: BrokerConfig, ready_file: str | None = None, read_config: Callable[[], BrokerConfig] | None = None) -> int:
@@ -207,6 +207,9 @@ class Supervisor:
         told = {"process": death.plan.name, "pid": death.pid, "signal": death.signal, "exit_code": death.exit_code}
         stopping = self._stopping
         if stopping is not None and death.plan.type.stop_stage <= stopping.stage:
+            if death.status and death.plan.type.role in KEEPERS_OF_DATA and self._exit_code == EXIT_CLEAN:
+                self._log.error("data_not_stopped_cleanly", **told, next_start="reads the logs")
+                self._exit_code = EXIT_FAILED
             return
         if self._resetting:
             return

@@ -16,6 +16,7 @@ static struct { long instructions, worlds, real, second_films, second_instructio
 static void stage(const struct act *act)
 {
     struct play *p = &play;
+    stepping_ticks = 0; /* the same clock every time: real kills are compared */
     p->d.scene = act->name;
     p->d.at = p->d.again = 0;
     memset(p->asks, 0, sizeof p->asks);
@@ -25,7 +26,6 @@ static void stage(const struct act *act)
     play_restore(p, p->base, &p->base_files);
     drama_reopen(&p->d, 0, 0);
     play_attach(p);
-    stepping_ticks = 0; /* the same clock every time: real kills are compared */
     act->setup(p);
 }
 

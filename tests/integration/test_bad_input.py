@@ -72,10 +72,41 @@ def test_a_metadata_store_that_is_none_stops_the_start(broker):
     assert told.count("worker_died") == 1
 
 
-@pytest.mark.parametrize("content", ["", "garbage", "version=1\nnode.id=x\ncluster.id=c\n"])
-def test_meta_properties_without_an_identity_stop_the_start(broker, content):
+@pytest.mark.parametrize(("content", "sentence"), [
+    ("", "version=: allowed is 0 or 1"), ("garbage", "version=: allowed is 0 or 1"),
+    ("version=1\nnode.id=x\ncluster.id=c\n", "node.id=x: allowed is 0 to 2147483647, the number of the node,"),
+])
+def test_meta_properties_without_an_identity_stop_the_start(broker, content, sentence):
     (broker.data_dir / "meta.properties").write_text(content)
     code, told = _refused(broker)
     assert code == 2
-    assert told.splitlines()[-1] == (f"mpbroker: log.dirs={broker.data_dir}/meta.properties: allowed is a meta.properties "
-                                     "with node.id and cluster.id")
+    assert told.splitlines()[-1] == (f"mpbroker: {sentence} in {broker.data_dir}/meta.properties; correct that line, "
+                                     "or put a copy of the file back")
+
+
+def test_what_a_clean_stop_would_not_leave_is_repaired_with_one_line_each(broker):
+    for suffix in ("index", "timeindex"):
+        (broker.data_dir / "t-0" / f"{0:020d}.{suffix}").write_bytes(b"no index")
+    for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint"):
+        (broker.data_dir / name).write_bytes(b"no checkpoint")
+    told_before = len(broker.log())
+    with broker:
+        assert _values(broker) == [b"0", b"1", b"2", b"3", b"4"]
+        told = broker.log()[told_before:]
+    assert told.count("checkpoint_not_understood") == 2
+    assert told.count("indexes_rebuilt") == 1 and f"t-0/{0:020d}.index" in told
+
+
+def test_a_stop_that_cannot_write_everything_down_is_no_success(tmp_path):
+    broker = Broker(tmp_path).start()
+    with connect(broker.bootstrap) as client:
+        create_topic(client, "t", 1, {})
+    with RawConnection(broker.port()) as connection:
+        assert produced(connection.ask(produce_request(1, "t", 0, batch([b"a"])))[1]) == (0, 0)
+    (broker.data_dir / "t-0" / f"{1:020d}.snapshot.tmp").mkdir()  # as good as a full disk
+    assert broker.stop(check=False) == 1
+    broker.assert_nothing_left()
+    told = broker.log()
+    assert told.count("not_stopped_cleanly") == 1 + told.count("data_not_stopped_cleanly") == 2
+    assert 'why="the log directory is offline"' in told
+    assert not (broker.data_dir / ".kafka_cleanshutdown").exists()

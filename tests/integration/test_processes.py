@@ -10,9 +10,11 @@ import time
 
 import pytest
 
+from mpbroker.client.network_client import connect
+from mpbroker.client.topic_admin import create_topic
 from tests.harness.broker import SHM, Broker, wait_until
 from tests.harness.raw_client import RawConnection, api_versions, frame
-from tests.harness.raw_records import create_by_metadata, fetch_request, fetched
+from tests.harness.raw_records import batch, create_by_metadata, fetch_request, fetched, produce_request
 
 ROLES = [("acceptor", 0), ("processor", 0), ("handler", 1), ("controller", 0), ("log-keeper", 0), ("tracer", 0)]
 
@@ -213,6 +215,24 @@ def test_mpbroker_stop(tmp_path):
     assert _cli("stop", "--data-dir", str(broker.data_dir)).returncode == 0
     assert broker.process.wait(1) == 0
     broker.assert_nothing_left()
+    broker.stop()
+
+
+def test_mpbroker_stop_says_what_it_waits_for(tmp_path):
+    """A request whose acknowledgement waits for a log keeper that is stopped keeps its processor for the drain timeout."""
+    overrides = {"mpbroker.log.flush": "commit", "mpbroker.drain.timeout.ms": 3000}
+    broker = Broker(tmp_path, overrides=overrides).start()
+    with connect(broker.bootstrap) as client:
+        create_topic(client, "t", 1, {})
+    broker.kill("log-keeper", 0, signal.SIGSTOP)
+    with RawConnection(broker.port()) as connection:
+        connection.send(produce_request(1, "t", 0, batch([b"a"])))
+        wait_until(lambda: broker.status()["counters"]["requests_parked"] > 0, "the request to wait")
+        found = _cli("stop", "--data-dir", str(broker.data_dir))
+    assert found.returncode == 0 and broker.process.wait(1) == 0
+    first = found.stderr.splitlines()[0]
+    assert first.startswith(f"mpbroker: the broker (pid {broker.pid}) is stopping, 1 of 20 s; left: ")
+    assert "processor 0" in first and "supervisor" not in first
     broker.stop()
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from mpbroker.trace import manifest, record, segment
 from tests.harness.broker import Broker, wait_until
-from tests.harness.raw_records import RawFetcher, RawProducer, create_by_metadata
+from tests.harness.raw_client import RawConnection
+from tests.harness.raw_records import RawFetcher, RawProducer, batch, create_by_metadata, produce_request, produced
 from tests.harness.trace_records import requests_of
 
 TOPIC = "traced"
@@ -129,3 +130,19 @@ def test_tracing_can_be_turned_off(tmp_path):
         create_by_metadata("127.0.0.1", broker.port(), TOPIC)
         _produce(broker, 5)
     assert not (broker.data_dir / "traces").exists()
+
+
+def test_a_produce_whose_time_ran_out_shows_its_error(tmp_path):
+    """Acknowledgement waits for a sync that does not come, because the log keeper is stopped."""
+    with Broker(tmp_path, overrides={"num.partitions": 1, "mpbroker.log.flush": "commit"}) as broker:
+        create_by_metadata("127.0.0.1", broker.port(), TOPIC)
+        _produce(broker, 1)
+        broker.kill("log-keeper", 0, signal.SIGSTOP)
+        with RawConnection(broker.port()) as connection:
+            _, body = connection.ask(produce_request(77, TOPIC, 0, batch([b"late"]), acks=1, timeout_ms=100))
+            assert produced(body).error == 7
+        broker.kill("log-keeper", 0, signal.SIGCONT)
+        assert broker.status()["counters"]["produce_partition_errors"] >= 1
+        broker.stop()
+    [late] = [one for one in requests_of(broker) if one.corr_id == 77]
+    assert late.error == 7 and late.flags & record.PURGATORY_TIMEOUT

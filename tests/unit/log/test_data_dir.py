@@ -139,11 +139,31 @@ def test_what_is_written_can_be_read(directory):
     assert os.listdir(directory) == ["meta.properties"]
 
 
-@pytest.mark.parametrize("content", [b"", b"version=1\n", b"node.id=x\ncluster.id=c\n", b"node.id=1\n", b"\xff\xfe",
-                                     b"node.id=99999999999\ncluster.id=c\n"])
-def test_a_broken_identity_is_a_sentence_not_a_new_identity(tmp_path, content):
+@pytest.mark.parametrize(("content", "sentence"), [
+    (b"", "version=: allowed is 0 or 1 in"),
+    (b"node.id=0\ncluster.id=c\n", "version=: allowed is 0 or 1 in"),
+    (b"version=2\nnode.id=0\ncluster.id=c\n", "version=2: allowed is 0 or 1 in"),
+    (b"version=1\n", "node.id=: allowed is 0 to 2147483647, the number of the node, in"),
+    (b"version=1\nbroker.id=0\ncluster.id=c\n", "node.id=: allowed is"),
+    (b"version=0\nnode.id=0\ncluster.id=c\n", "broker.id=: allowed is"),
+    (b"version=1\nnode.id=x\ncluster.id=c\n", "node.id=x: allowed is"),
+    (b"version=1\nnode.id=-1\ncluster.id=c\n", "node.id=-1: allowed is"),
+    (b"version=1\nnode.id=2147483648\ncluster.id=c\n", "node.id=2147483648: allowed is"),
+    (b"version=1\nnode.id=0\n", "cluster.id=: allowed is the id of the cluster"),
+])
+def test_a_broken_identity_is_a_sentence_that_says_what_to_do(tmp_path, content, sentence):
     (tmp_path / "meta.properties").write_bytes(content)
-    with pytest.raises(ConfigError, match=r"meta\.properties: allowed is a meta\.properties"):
+    with pytest.raises(ConfigError) as raised:
+        data_dir.prepare(str(tmp_path), 0)
+    assert str(raised.value).startswith(sentence)
+    assert str(raised.value).endswith(f"in {tmp_path}/meta.properties; correct that line, or put a copy of the file back")
+    assert (tmp_path / "meta.properties").read_bytes() == content, "no new identity"
+
+
+def test_an_identity_that_is_no_text_is_a_sentence(tmp_path):
+    content = b"\xff\xfe"
+    (tmp_path / "meta.properties").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"meta\.properties: allowed is a meta\.properties that can be read"):
         data_dir.prepare(str(tmp_path), 0)
     assert (tmp_path / "meta.properties").read_bytes() == content
 

@@ -108,6 +108,39 @@ def test_a_damaged_segment_is_cut_with_a_line(world):
     assert world.append(partition, producer_id=99, producer_epoch=0, base_sequence=0).base_offset == state.leo
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_indexes_not_as_a_clean_stop_leaves_them_are_made_again_with_one_line(world, clean):
+    partitions = [filled(world, ordinal=n, partition=n) for n in range(2)]
+    assert LogKeeper(world.keeper()).stop()
+    for partition in partitions:
+        for name in world.files(partition, ".index"):
+            (world.path / partition.dir / name).write_bytes(b"\xff" * 13)
+    if not clean:
+        (world.path / MARKER).unlink()
+    world.reboot()
+    assert [world.state(partition).leo for partition in partitions] == [60, 60]
+    lines = world.events.named("indexes_rebuilt")
+    assert [(line["files"], line["first"]) for line in lines] == ([(6, f"t-0/{0:020d}.index")] if clean else [])
+
+
+def test_a_sound_start_says_nothing_of_indexes_and_checkpoints(world):
+    filled(world)
+    world.create(partition=1, ordinal=1)
+    assert LogKeeper(world.keeper()).stop()
+    world.reboot()
+    assert world.events.named("indexes_rebuilt") == world.events.named("checkpoint_not_understood") == []
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", b"0\n2\nt 0 5\n", b"1\n1\nt 0 5\n", b"0\n1\nt 0 x\n", b"\xff\xfe"])
+def test_a_checkpoint_that_is_none_is_named(world, content):
+    partition = filled(world)
+    (world.path / RECOVERY_POINT).write_bytes(content)
+    world.reboot()
+    [line] = world.events.named("checkpoint_not_understood")
+    assert line["file"] == str(world.path / RECOVERY_POINT) and "not flushed" in line["instead"]
+    assert world.state(partition).leo == 60
+
+
 def test_a_directory_that_cannot_be_read_makes_its_partition_offline(world, monkeypatch):
     broken, sound = filled(world), filled(world, ordinal=1, partition=1)
     run = LogRecovery.run
