@@ -71,14 +71,13 @@ class DictionaryWriter:
             return
         if any(count >= _REWRITE_AT for count in self._written.values()):
             self._rewrite()
-        if self._file < 0:
-            self._open()
         taken = len(self._waiting)
-        lines = b"".join(map(_line, self._waiting))
+        lines = self._beginning() + b"".join(map(_line, self._waiting))
         if os.write(self._file, lines) != len(lines):  # the disk is nearly full: a torn line is ended, all is written again
             os.close(self._file)
             self._file = -1
             raise OSError(28, "the dictionary was written in part", str(self.path))
+        self._written["boot"] = 1
         for _ in range(taken):
             self._written[self._waiting.popleft()["k"]] += 1
 
@@ -99,13 +98,14 @@ class DictionaryWriter:
             self.lost += 1
         self._waiting.append(row)
 
-    def _open(self) -> None:
+    def _beginning(self) -> bytes:
+        """What has to stand before the next row: the first one, or the end of a line that was torn. Opens the file."""
+        if self._file >= 0:
+            return b""
         self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         size = os.fstat(self._file).st_size
-        if size == 0:
-            os.write(self._file, _line(self._first))
-        elif os.pread(self._file, 1, size - 1) != b"\n":
-            os.write(self._file, b"\n")
+        torn = b"\n" if size and os.pread(self._file, 1, size - 1) != b"\n" else b""
+        return torn if self._written["boot"] else torn + _line(self._first)
 
     def _rewrite(self) -> None:
         """Keep of every kind the newest rows that readers keep, in their order."""

@@ -88,7 +88,7 @@ class LaneDrain:
             writer.append(records)
             self.lane.release(records)
             moved += len(records) // RECORD_BYTES
-            self._note_counters(counters, writer)
+            self._note_written(writer)
             self._rotate_if_full(now_ns)
         self._finish_step(counters, now_ns)
         return moved
@@ -118,12 +118,11 @@ class LaneDrain:
             self._clock_ns = now_ns
         self._rotate_if_full(now_ns)
 
-    def _note_counters(self, counters: LaneCounters, writer: segment_writer.SegmentWriter) -> None:
-        """After a piece of records: so much is written; what else the counters say follows with the last piece."""
+    def _note_written(self, writer: segment_writer.SegmentWriter) -> None:
+        """After a piece of records, before the segment may end with it; what else the counters say follows with the last one."""
         written = writer.tally.next_seq
         gained = written - self._progress.written
-        if written < counters.written:
-            self._note(self._progress._replace(written=written, finished=self._progress.finished + gained), writer)
+        self._note(self._progress._replace(written=written, finished=self._progress.finished + gained), writer)
 
     def _note(self, progress: Progress, writer: segment_writer.SegmentWriter) -> None:
         writer.note(progress)

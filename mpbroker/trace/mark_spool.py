@@ -4,6 +4,7 @@ A file is `<monotonic ns>-<pid>.mark` with one JSON object {"t0_ns", "text"}, re
 files belong to one user alone; the tracer takes nothing else, and removes what it does not take.
 """
 
+import errno
 import fcntl
 import json
 import os
@@ -17,11 +18,13 @@ from mpbroker.errors import MpbrokerError
 
 DIRECTORY = "marks"
 SUFFIX = ".mark"
+NEW_SUFFIX = ".new"
 MAX_TEXT_CHARS = 200
 MAX_FILE_BYTES = 4096
 MAX_AT_ONCE = 64
 MAX_LOOKED_AT = 1024
 _NS_PER_S = 1_000_000_000
+_NO_FILE_OF_OURS = {errno.ELOOP, errno.ENXIO, errno.EACCES, errno.EISDIR}
 
 
 class MarkRefused(MpbrokerError):
@@ -50,7 +53,7 @@ def put(traces: Path, text: str, t0_ns: int | None = None) -> Path:
     directory = traces / DIRECTORY
     directory.mkdir(mode=0o700, exist_ok=True)
     path = directory / f"{t0_ns:020d}-{os.getpid()}{SUFFIX}"
-    temporary = path.with_suffix(".new")
+    temporary = path.with_suffix(NEW_SUFFIX)
     file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         os.write(file, json.dumps({"t0_ns": t0_ns, "text": text}).encode())
@@ -110,13 +113,13 @@ class MarkSpool:
         """The marker in a file; None if it holds none (any more), or is not complete yet."""
         try:
             return _parse(path)
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            if path.suffix == ".new" and _is_young(path):
-                return None
-            self._refuse(path, error)
-            return None
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            if not (path.suffix == NEW_SUFFIX and _is_young(path)):
+                self._refuse(path, error)
+        except OSError as error:
+            if error.errno in _NO_FILE_OF_OURS:  # else it may be read the next time, or is gone
+                self._refuse(path, error)
+        return None
 
     def _refuse(self, path: Path, error: Exception) -> None:
         if not self._complained:

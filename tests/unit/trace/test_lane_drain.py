@@ -70,6 +70,16 @@ def test_segments_end_by_size_and_by_age(tmp_path, both_ends):
     assert drain.active == {} and requests_in(tmp_path) == list(range(10))
 
 
+def test_a_segment_that_the_last_record_of_a_drain_fills_has_it_in_its_counters(tmp_path, both_ends):
+    writer, reader = both_ends
+    drain = drain_of(reader, tmp_path, segment_bytes=4096 + 5 * 128)
+    for first in range(0, 12, 4):
+        _finish(writer, first, 4)
+        drain.step(0)
+    assert [(row.first_seq, row.finished, row.records) for row in manifest.read(tmp_path)] == [(0, 4, 5), (4, 4, 5), (8, 4, 5)]
+    assert requests_in(tmp_path) == list(range(12)) and statistics.collect(manifest.segments(tmp_path)).gaps() == []
+
+
 def test_clock_samples_come_every_ten_seconds(tmp_path, both_ends):
     writer, reader = both_ends
     drain = drain_of(reader, tmp_path)
