@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from mpbroker.trace import retention
+from mpbroker.trace import retention, segment
 from mpbroker.trace.retention import Candidate
 
 CLOSED = [Candidate(Path(f"{age}.mpt"), 1000.0 - age, 100) for age in (90, 60, 30, 10)]
@@ -41,3 +41,12 @@ def test_files_go_but_never_an_open_one(tmp_path):
     deleted = retention.apply(tmp_path, {tmp_path / "open.mpt": 1000}, 10_000, 2000, -1)
     assert [path.name for path in deleted] == ["a.mpt"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["b.mpt", "manifest.jsonl", "open.mpt"]
+
+
+def test_a_boots_names_go_with_its_last_segment(tmp_path):
+    for name in ("dict-b1-0000000a.jsonl", "dict-b1-0000000b.jsonl", "dict-b2-0000000a.jsonl", "dict-b1-0000000c.jsonl", "other.jsonl"):
+        (tmp_path / name).write_text("")
+    (tmp_path / segment.file_name(1, 0xA, 0, 0)).write_bytes(b"")
+    deleted = retention.delete_dictionaries(tmp_path, keep={(1, 0xC)})
+    assert sorted(path.name for path in deleted) == ["dict-b1-0000000b.jsonl", "dict-b2-0000000a.jsonl"]
+    assert (tmp_path / "dict-b1-0000000c.jsonl").exists() and (tmp_path / "other.jsonl").exists()
