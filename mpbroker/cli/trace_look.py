@@ -119,6 +119,7 @@ def _tail(places: Sequence[Path], infos: list[segment.SegmentInfo], arguments: a
         printer.show(one, epoch_ns, info)
     while arguments.follow:
         time.sleep(_FOLLOW_PAUSE_S)
+        printer.read_names()
         for info in read_segments(places)[0]:
             for one in _requests(info, seen.get(info.path, 0)):
                 printer.show(one, one.t0_ns + info.opened.clock.offset_ns, info)
@@ -140,19 +141,29 @@ def _requests(info: segment.SegmentInfo, first: int) -> Iterator[record.TraceRec
 
 
 class _Printer:
-    """Prints requests with the names the dictionaries had when it was made."""
+    """Prints requests with the names that the dictionaries have."""
 
     def __init__(self, places: Sequence[Path], apis: dict[int, str], as_json: bool) -> None:
-        self._names = dictionary.read(_dictionaries(places))
+        self._places = places
         self._apis = apis
         self._as_json = as_json
+        self._state: object = None
+        self.read_names()
+
+    def read_names(self) -> None:
+        """Again, if a dictionary has changed."""
+        paths = _dictionaries(self._places)
+        state = [(path, path.stat().st_size) for path in paths if path.exists()]
+        if state != self._state:
+            self._state = state
+            self._names = dictionary.read(paths)
 
     def show(self, one: record.TraceRecord, epoch_ns: int, info: segment.SegmentInfo) -> None:
         """One line."""
         names = self._names.of(info.opened.broker_id, info.opened.boot_id)
+        client, topic = names.clients.get(one.client_hash), names.topics.get(one.topic_hash)
         if self._as_json:
             told = trace_text.record_json(one, epoch_ns, self._apis)
-            told |= {"client": names.clients.get(one.client_hash), "topic": names.topics.get(one.topic_hash)}
-            print(json.dumps(told), flush=True)
+            print(json.dumps(told | {"client": client, "topic": topic}), flush=True)
         else:
-            print(trace_text.record_line(one, epoch_ns, self._apis), flush=True)
+            print(trace_text.record_line(one, epoch_ns, self._apis, client, topic), flush=True)

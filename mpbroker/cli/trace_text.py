@@ -76,8 +76,9 @@ def record_json(one: record.TraceRecord, epoch_ns: int, names: dict[int, str]) -
             "purgatory": record.PURGATORY_NAMES[min(one.purg_kind, 4)], "flags": one.flag_names(), "stages_us": stages}
 
 
-def record_line(one: record.TraceRecord, epoch_ns: int, names: dict[int, str]) -> str:
-    """One request in one line."""
+def record_line(one: record.TraceRecord, epoch_ns: int, names: dict[int, str], client: str | None = None,
+                topic: str | None = None) -> str:
+    """One request in one line; names that are not known are left out."""
     times = {None: 0, **dict(zip(record.STAGES, one.stage, strict=True))}
     parts = []
     for name, (first, last) in statistics.SPANS.items():
@@ -86,7 +87,8 @@ def record_line(one: record.TraceRecord, epoch_ns: int, names: dict[int, str]) -
             parts.append(f"{_HEADINGS[name]} {max(0, end - begin) * record.TICK_NS / 1000:.1f}")
     notes = [f"error {one.error}"] * (one.error != 0) + one.flag_names()
     name = names.get(one.api_key, f"api {one.api_key}")
-    return (f"{_moment(epoch_ns)} {name} v{one.api_version} c{one.conn_id}#{one.corr_id} {one.req_bytes}→{one.resp_bytes} B  "
+    known = "".join(f"{what} {text!r} " for what, text in (("client", client), ("topic", topic)) if text)  # repr: no control characters
+    return (f"{_moment(epoch_ns)} {name} v{one.api_version} c{one.conn_id}#{one.corr_id} {known}{one.req_bytes}→{one.resp_bytes} B  "
             f"{', '.join(parts)} µs{'  [' + ', '.join(notes) + ']' if notes else ''}")
 
 

@@ -1,11 +1,12 @@
 """Markers on their way into a trace: files in `marks` below the trace directory, put there by whoever marks, taken by the tracer.
 
-A file is `<monotonic ns>-<pid>.mark` with one JSON object {"t0_ns", "text"}, renamed into place when complete. Directory and
+A file is `<monotonic ns>-<pid>-<number>.mark` with one JSON object {"t0_ns", "text"}, renamed into place when complete. Directory and
 files belong to one user alone; the tracer takes nothing else, and removes what it does not take.
 """
 
 import errno
 import fcntl
+import itertools
 import json
 import os
 import stat
@@ -25,6 +26,7 @@ MAX_AT_ONCE = 64
 MAX_LOOKED_AT = 1024
 _NS_PER_S = 1_000_000_000
 _NO_FILE_OF_OURS = {errno.ELOOP, errno.ENXIO, errno.EACCES, errno.EISDIR}
+_numbers = itertools.count()
 
 
 class MarkRefused(MpbrokerError):
@@ -52,7 +54,7 @@ def put(traces: Path, text: str, t0_ns: int | None = None) -> Path:
     t0_ns = time.monotonic_ns() if t0_ns is None else t0_ns
     directory = traces / DIRECTORY
     directory.mkdir(mode=0o700, exist_ok=True)
-    path = directory / f"{t0_ns:020d}-{os.getpid()}{SUFFIX}"
+    path = directory / f"{t0_ns:020d}-{os.getpid()}-{next(_numbers)}{SUFFIX}"
     temporary = path.with_suffix(NEW_SUFFIX)
     file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:

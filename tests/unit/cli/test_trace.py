@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from mpbroker.cli.main import main
+from mpbroker.trace.dictionary_writer import DictionaryWriter
 from tests.unit.trace.traces import full_request, write_segment
 
 
@@ -122,3 +123,18 @@ def test_a_marker_for_nobody(tmp_path, capsys):
     assert "no broker runs" in capsys.readouterr().err
     assert main(["trace", "mark", "x", "--in", str(tmp_path)]) == 3
     assert "no broker traces into" in capsys.readouterr().err
+
+
+def test_tail_names_clients_and_topics(tmp_path, capsys):
+    info = write_segment(tmp_path, [full_request(0)._replace(client_hash=7, topic_hash=9), full_request(1)._replace(client_hash=8)])
+    writer = DictionaryWriter(tmp_path, info.opened.broker_id, info.opened.boot_id)
+    writer.client(7, "billing\x1b[2J")
+    writer.topic(9, "orders")
+    writer.flush()
+    writer.close()
+    assert main(["trace", "tail", "--in", str(tmp_path)]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert "c0#0 client 'billing\\x1b[2J' topic 'orders' 0→0 B" in first and "c0#1 0→0 B" in second
+    assert main(["trace", "tail", "--in", str(tmp_path), "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(row["client"], row["topic"]) for row in rows] == [("billing\x1b[2J", "orders"), (None, None)]

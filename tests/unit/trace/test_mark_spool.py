@@ -36,6 +36,12 @@ def test_marks_are_taken_in_order_and_stay_until_done(tmp_path, spool, complaint
     assert not complaints
 
 
+def test_two_marks_of_one_moment_are_two(tmp_path, spool):
+    for text in ("a", "b"):
+        mark_spool.put(tmp_path, text, 5)
+    assert sorted(mark.text for mark in spool.take()) == ["a", "b"]
+
+
 def test_now_is_the_default(tmp_path, spool):
     before = time.monotonic_ns()
     mark_spool.put(tmp_path, "x")
