@@ -6,11 +6,14 @@ they are one: the report gives each the colour that it has on the whole page. Ti
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
-from mpbroker.engine.phases import ALL, Phase
+from mpbroker.engine.phases import ALL, BEFORE, Phase
 
 Trace = dict[str, Any]
+MARK_CHARS = 34
+MOST_GAP_WINDOWS = 3
 PERCENTILE_AXIS = {"tickvals": [2, 10, 100, 1000, 10_000], "ticktext": ["p50", "p90", "p99", "p99.9", "p99.99"]}
 
 
@@ -58,11 +61,35 @@ def phase_marks(phases: Sequence[Phase]) -> dict[str, Any]:
     """Shapes and annotations that show where phases begin; nothing when the whole trace is one."""
     if [phase.name for phase in phases] == [ALL]:
         return {}
+    marked = [phase for phase in phases if phase.name != BEFORE and not phase.name.endswith(f", {BEFORE}")]
     shapes = [{"type": "line", "x0": clock(phase.from_ns), "x1": clock(phase.from_ns), "y0": 0, "y1": 1, "yref": "paper",
-               "line": {"dash": "dot", "width": 1}} for phase in phases]
-    texts = [{"x": clock(phase.from_ns), "y": 1, "yref": "paper", "text": phase.name, "showarrow": False, "xanchor": "left",
-              "yanchor": "bottom", "textangle": -20 if len(phases) > 3 else 0} for phase in phases]
+               "line": {"dash": "dot", "width": 1}} for phase in marked]
+    texts = [{"x": clock(phase.from_ns), "y": 1, "yref": "paper", "text": _short(phase.name), "showarrow": False,
+              "xanchor": "left", "yanchor": "top", "textangle": -90, "opacity": 0.7} for phase in marked]
     return {"shapes": shapes, "annotations": texts}
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= MARK_CHARS else name[:MARK_CHARS - 1] + "…"
+
+
+def broken_lines(moments: Sequence[str], parts: Sequence[Any], *columns: Sequence[Any]) -> list[list[Any]]:
+    """Moments and columns of time series with an empty value wherever the part changes: no line bridges two runs."""
+    places: list[tuple[int, bool]] = []
+    for place in range(len(moments)):
+        if place and parts[place] != parts[place - 1]:
+            places.append((place, False))
+        places.append((place, True))
+    return [[moments[place] for place, _ in places],
+            *([column[place] if there else None for place, there in places] for column in columns)]
+
+
+def part_numbers(window_ms: Sequence[int], width_ms: int) -> list[int]:
+    """A number per window that goes up where more than MOST_GAP_WINDOWS windows are missing before it."""
+    numbers = [0] * min(1, len(window_ms))
+    for before, at in pairwise(window_ms):
+        numbers.append(numbers[-1] + (at - before > MOST_GAP_WINDOWS * width_ms))
+    return numbers
 
 
 def chooser(names: Sequence[str], owners: Sequence[str], shown: str) -> dict[str, Any]:

@@ -175,7 +175,10 @@ def _told(row: dict[str, Any]) -> str:
     values = [f"{wording.count(row[side])}/s" if row["unit"] == "1/s" else wording.duration(row[side] * 1000)
               for side in ("candidate", "baseline")]
     word = "higher" if change >= 0 else "lower"
-    words = f"{row['api']} {row['metric']} is {wording.share(abs(change))} {word}: {values[0]} against {values[1]}"
+    if abs(change) < 0.0005:
+        words = f"{row['api']} {row['metric']} is the same: {values[0]}"
+    else:
+        words = f"{row['api']} {row['metric']} is {wording.share(abs(change))} {word}: {values[0]} against {values[1]}"
     if row["low"] is None:
         return f"{words}."
     return f"{words} (95 % interval {(row['low'] - 1) * 100:+.0f} % to {(row['high'] - 1) * 100:+.0f} %)."

@@ -201,9 +201,12 @@ def _over_time_figure(table: pa.Table, apis: list[str], window_ms: int, marks: l
     data, owners = [], []
     for api in apis:
         rows = [row for row in table.to_pylist() if row["api"] == api]
+        windows_ms = [row["window_ms"] for row in rows]
         for name, column in (("p50", "p50_us"), ("p99", "p99_us"), ("p99.9", "p999_us"), ("max", "max_us")):
-            data.append(figure_specs.line(name, figure_specs.clocks(row["window_ms"] for row in rows),
-                                          [row[column] / 1000 for row in rows], visible=api == apis[0]))
+            at, values = figure_specs.broken_lines(
+                figure_specs.clocks(windows_ms), figure_specs.part_numbers(windows_ms, window_ms),
+                [row[column] / 1000 for row in rows])
+            data.append(figure_specs.line(name, at, values, visible=api == apis[0]))
             owners.append(api)
     layout = figure_specs.layout(figure_specs.axis("time (UTC)", type="date"), figure_specs.axis("latency, ms", type="log"),
                                  **figure_specs.phase_marks(marks), **figure_specs.chooser(apis, owners, apis[0]))

@@ -229,7 +229,7 @@ def _failures(rows: list[dict[str, Any]]) -> list[str]:
 
 def _figures(tables: dict[str, pa.Table], stretches: list[Stretch], window_ms: int) -> list[Figure]:
     rows = tables["throughput_ts"].to_pylist()
-    marks = [one.phase._replace(name=one.name) for one in stretches]
+    marks = [one.phase._replace(name=one.name) for one in stretches if one.phase.name != phases.BEFORE]
     found = [_rate_figure(rows, marks, window_ms), _bytes_figure(rows, marks), _load_figure(rows)]
     if tables["utilisation"].num_rows:
         found.append(_utilisation_figure(tables["utilisation"].to_pylist(), marks))
@@ -237,13 +237,14 @@ def _figures(tables: dict[str, pa.Table], stretches: list[Stretch], window_ms: i
 
 
 def _rate_figure(rows: list[dict[str, Any]], marks: list[Phase], window_ms: int) -> Figure:
-    at = figure_specs.clocks(row["window_ms"] for row in rows)
-    data = [figure_specs.line("requests/s", at, [row["requests_per_s"] for row in rows]),
-            figure_specs.line("steady", at, [row["requests_per_s"] if row["steady"] else None for row in rows],
-                              line={"width": 9}, opacity=0.25, connectgaps=False),
-            figure_specs.line("in flight", at, [round(row["in_flight"], 3) for row in rows], yaxis="y2")]
-    if any(row["errors_per_s"] for row in rows):
-        data.append(figure_specs.line("errors", at, [row["errors_per_s"] for row in rows]))
+    at, rate, steady, in_flight, errors = _over_time(
+        rows, [row["requests_per_s"] for row in rows], [row["requests_per_s"] if row["steady"] else None for row in rows],
+        [round(row["in_flight"], 3) for row in rows], [row["errors_per_s"] for row in rows])
+    data = [figure_specs.line("requests/s", at, rate),
+            figure_specs.line("steady", at, steady, line={"width": 9}, opacity=0.25, connectgaps=False),
+            figure_specs.line("in flight", at, in_flight, yaxis="y2")]
+    if any(errors):
+        data.append(figure_specs.line("errors", at, errors))
     layout = figure_specs.layout(figure_specs.axis("time (UTC)", type="date"), figure_specs.axis("requests/s", rangemode="tozero"),
                                  yaxis2=figure_specs.axis("in flight", overlaying="y", side="right", rangemode="tozero",
                                                           showgrid=False), **figure_specs.phase_marks(marks))
@@ -252,10 +253,13 @@ def _rate_figure(rows: list[dict[str, Any]], marks: list[Phase], window_ms: int)
                   {"data": data, "layout": layout})
 
 
+def _over_time(rows: list[dict[str, Any]], *columns: list[Any]) -> list[list[Any]]:
+    return figure_specs.broken_lines(figure_specs.clocks(row["window_ms"] for row in rows), [row["run"] for row in rows], *columns)
+
+
 def _bytes_figure(rows: list[dict[str, Any]], marks: list[Phase]) -> Figure:
-    at = figure_specs.clocks(row["window_ms"] for row in rows)
-    data = [figure_specs.line(name, at, [row[column] for row in rows]) for name, column in
-            (("in", "mb_in_per_s"), ("out", "mb_out_per_s"))]
+    at, *columns = _over_time(rows, *([row[column] for row in rows] for column in ("mb_in_per_s", "mb_out_per_s")))
+    data = [figure_specs.line(name, at, column) for name, column in zip(("in", "out"), columns, strict=True)]
     layout = figure_specs.layout(figure_specs.axis("time (UTC)", type="date"), figure_specs.axis("MB/s", rangemode="tozero"),
                                  **figure_specs.phase_marks(marks))
     return Figure("bytes", "Bytes a second", "Whole frames of requests and answers.", {"data": data, "layout": layout})
@@ -264,7 +268,7 @@ def _bytes_figure(rows: list[dict[str, Any]], marks: list[Phase]) -> Figure:
 def _load_figure(rows: list[dict[str, Any]]) -> Figure:
     """Latency against throughput: one point per window, coloured by phase."""
     data = []
-    for name in dict.fromkeys(row["phase"] for row in rows):
+    for name in dict.fromkeys(row["phase"] for row in rows if not row["phase"].endswith(phases.BEFORE)):
         mine = [row for row in rows if row["phase"] == name and row["p99_us"]]
         data.append(figure_specs.points(name, [row["requests_per_s"] for row in mine], [row["p99_us"] / 1000 for row in mine],
                                         opacity=0.6))
@@ -282,8 +286,9 @@ def _utilisation_figure(rows: list[dict[str, Any]], marks: list[Phase]) -> Figur
         busiest[row["process"]] = max(busiest.get(row["process"], 0.0), row["cpu_share"])
     for process in sorted(busiest, key=lambda name: -busiest[name])[:12]:
         mine = [row for row in rows if row["process"] == process]
-        data.append(figure_specs.line(process, [figure_specs.clock(row["epoch_ns"]) for row in mine],
-                                      [round(row["cpu_share"] * 100, 2) for row in mine]))
+        at, share = figure_specs.broken_lines([figure_specs.clock(row["epoch_ns"]) for row in mine],
+                                              [row["run"] for row in mine], [round(row["cpu_share"] * 100, 2) for row in mine])
+        data.append(figure_specs.line(process, at, share))
     layout = figure_specs.layout(figure_specs.axis("time (UTC)", type="date"), figure_specs.axis("% of a core", rangemode="tozero"),
                                  **figure_specs.phase_marks(marks))
     return Figure("utilisation", "How busy processes were", "The twelve busiest, between samples of the tracer.",
