@@ -11,6 +11,7 @@ from typing import Any
 
 from mpbroker.report import bounds, markup, palette
 from mpbroker.report.duration_axis import humane_axes
+from mpbroker.report.waterfall import as_bars
 
 FONT = "Inter, 'Segoe UI', system-ui, -apple-system, 'Helvetica Neue', 'Liberation Sans', Arial, sans-serif"
 BAR_PX, LEAST_HEIGHT_PX, HEIGHT_PX = 30, 220, 400
@@ -28,7 +29,7 @@ def dress(spec: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     `choices` are plotly's updatemenus, taken out of the layout.
     """
     clean = markup.plain(spec)
-    data, notes = bounds.bound([{**trace, "type": _svg_type(trace)} for trace in clean.get("data", [])])
+    data, notes = bounds.bound([as_bars({**trace, "type": _svg_type(trace)}) for trace in clean.get("data", [])])
     layout = {key: value for key, value in clean.get("layout", {}).items()
               if key not in ("template", "title", "width", "images", "paper_bgcolor", "plot_bgcolor", "font", "autosize")}
     _color(data)
