@@ -89,10 +89,21 @@ class MarkSpool:
         self._complained = False
         self._directory.mkdir(mode=0o700, exist_ok=True)
         self._lock = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        fcntl.flock(self._lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # held as long as this process lives: see is_watched
+        self._held = False
+        self._hold()
+
+    def _hold(self) -> None:
+        """Show that somebody watches, for as long as this process lives; somebody may be looking at this moment."""
+        if not self._held:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                self._held = True
+            except BlockingIOError:
+                pass
 
     def take(self) -> list[Mark]:
         """Markers that wait, oldest first, at most MAX_AT_ONCE. Each stays until `done`."""
+        self._hold()
         names = []
         with os.scandir(self._directory) as entries:
             for entry, _ in zip(entries, range(MAX_LOOKED_AT), strict=False):

@@ -1,5 +1,6 @@
 """Markers reach the tracer from their owner only, whole or not at all; junk goes away with one complaint."""
 
+import fcntl
 import json
 import os
 import time
@@ -109,3 +110,13 @@ def test_whether_a_tracer_watches(tmp_path, spool):
     assert mark_spool.is_watched(tmp_path)
     os.close(spool._lock)
     assert not mark_spool.is_watched(tmp_path) and not mark_spool.is_watched(tmp_path / "none")
+
+
+def test_somebody_who_looks_while_the_tracer_begins(tmp_path, complaints):
+    (tmp_path / "marks").mkdir(mode=0o700)
+    looking = os.open(tmp_path / "marks", os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_EX)
+    spool = MarkSpool(tmp_path, complaints.append)
+    os.close(looking)
+    assert not mark_spool.is_watched(tmp_path)
+    assert spool.take() == [] and mark_spool.is_watched(tmp_path)

@@ -7,6 +7,7 @@ import pytest
 
 from mpbroker.shm import segment as shm_segment
 from mpbroker.trace import dictionary, gauge, lane, manifest, mark_spool, notice, process_event, record, segment, tracer
+from mpbroker.trace.lane_drain import Limits
 from tests.harness.small_core import small_plan
 from tests.unit.trace.traces import full_request, requests_in
 
@@ -153,3 +154,14 @@ def test_connections_names_markers_and_gauges(tmp_path, memory, lanes):
     assert {one.name for one in gauges} >= {"data", "control", "response-0", "response-1", "tracer 0"}
     assert requests_in(traces) == [1]
     assert (traces / dictionary.file_name(4, BOOT)).stat().st_mode & 0o777 == 0o600
+
+
+def test_new_settings_are_taken_over(tmp_path, memory, lanes):
+    ctx = Context(tmp_path / "traces", tuple(one.name for one in lanes), turns=1, memory=memory)
+    one = tracer.Tracer(ctx)
+    new = SimpleNamespace(**vars(ctx.config) | {"mpbroker_trace_segment_bytes": 8192, "mpbroker_trace_segment_ms": 100,
+                                                "mpbroker_trace_gauge_interval_ms": 250})
+    ctx.take_reload = lambda: new
+    one.turn()
+    assert one._own.gauge_ms == 250 and {drain.limits for drain in one._drains} == {Limits(8192, 100)}
+    one.finish()
