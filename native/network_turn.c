@@ -264,7 +264,7 @@ static bool submit(struct mpb_turn *turn, struct mpb_connection *c, const uint8_
     struct mpb_submission s = {.plane = turn->plane, .listener = turn->listener, .connection = c->number,
         .connection_generation = c->generation, .frame = frame, .length = length, .offset = UINT64_MAX,
         .t0_ns = traced ? c->first_ns : 0, .frame_done_ns = now_ns, .arrival_ns = c->first_arrival_ns,
-        .client_hash = traced ? mpb_client_hash(frame, length) : 0};
+        .client_hash = traced ? mpb_client_hash(frame, length) : 0, .inflight = c->out_count};
     int64_t entry = mpb_submit(turn->port, &s);
     if (entry >= 0 || entry == MPB_PLANE_FULL) {
         mpb_turn_introduce(turn, c, frame, length, s.client_hash);

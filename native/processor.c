@@ -100,6 +100,7 @@ static void fill_trace(struct mpb_processor *p, struct mpb_entry *entry, const s
         return;
     mpb_trace_of(entry->trace)->client_hash =
         s->client_hash == UINT32_MAX ? mpb_client_hash(s->frame, s->length) : s->client_hash;
+    mpb_trace_of(entry->trace)->inflight = (uint8_t)(s->inflight > UINT8_MAX ? UINT8_MAX : s->inflight);
     mpb_trace_arrived(entry->trace, s->arrival_ns);
     mpb_trace_stamp(entry->trace, MPB_STAGE_FRAME_DONE, s->frame_done_ns);
     p->filled_ns = mpb_trace_clock_ns();

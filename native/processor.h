@@ -37,6 +37,7 @@ struct mpb_submission {
     uint64_t t0_ns, frame_done_ns; /* t0_ns 0: not traced */
     uint64_t arrival_ns;      /* when the kernel had the first byte, monotonic; 0: not known */
     uint32_t client_hash;     /* mpb_client_hash; all ones: compute it */
+    uint32_t inflight;        /* requests of the connection that are in the broker already */
 };
 
 /* CRC-32C of a request's client id, 0: it has none. */

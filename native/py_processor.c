@@ -145,14 +145,15 @@ static PyObject *processor_release_reserved(PyObject *object, PyObject *arg)
 static PyObject *processor_submit_reserved(PyObject *object, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"plane", "connection", "connection_generation", "listener", "offset", "length", "t0_ns",
-                            "frame_done_ns", "client_hash", "arrival_ns", NULL};
+                            "frame_done_ns", "client_hash", "arrival_ns", "inflight", NULL};
     ProcessorObject *self = SELF(object);
     struct mpb_submission s;
     unsigned long long offset, t0_ns, frame_done_ns = 0, arrival_ns = 0;
     s.client_hash = UINT32_MAX;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "IIIIKIK|KIK", names, &s.plane, &s.connection,
+    s.inflight = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "IIIIKIK|KIKI", names, &s.plane, &s.connection,
                                      &s.connection_generation, &s.listener, &offset, &s.length, &t0_ns, &frame_done_ns,
-                                     &s.client_hash, &arrival_ns))
+                                     &s.client_hash, &arrival_ns, &s.inflight))
         return NULL;
     struct reservation *r = find_reservation(self, offset);
     if (r == NULL)

@@ -74,7 +74,7 @@ struct mpb_trace {
     int16_t api_version;
     int16_t error;        /* first non-zero Kafka error code */
     uint8_t listener;
-    uint8_t inflight;     /* requests of this connection already in the broker on arrival, saturating */
+    uint8_t inflight;     /* requests of this connection in the broker already: answers that are not all sent; saturating */
     uint16_t proc_id;
     uint16_t handler_id;  /* index of the handler, 0xFFFF: none touched it */
     uint16_t nparts;

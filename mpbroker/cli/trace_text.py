@@ -65,22 +65,25 @@ def _api_rows(name: str, api: statistics.ApiStatistics) -> list[tuple[str, ...]]
 
 
 def record_json(one: record.TraceRecord, epoch_ns: int, names: dict[int, str]) -> dict[str, Any]:
-    """One request with its stages in microseconds since its first byte (stages it did not reach are left out)."""
+    """One request with its stages in microseconds since its first byte (stages it did not reach are left out); `rx_wait_us`:
+    how long that lay in its socket before."""
     stages = {name: ticks * record.TICK_NS / 1000 for name, ticks in zip(record.STAGES, one.stage, strict=True)
               if ticks != record.NOT_REACHED}
+    waited_us = None if one.rx_wait == record.NOT_REACHED else one.rx_wait * record.TICK_NS / 1000
     return {"time_us": epoch_ns // 1000, "api_key": one.api_key, "api": names.get(one.api_key, str(one.api_key)),
             "api_version": one.api_version, "correlation_id": one.corr_id, "connection": one.conn_id, "error": one.error,
             "listener": one.listener, "plane": one.plane, "processor": one.proc_id,
             "handler": None if one.handler_id == 0xFFFF else one.handler_id, "request_bytes": one.req_bytes,
             "response_bytes": one.resp_bytes, "partitions": one.nparts, "attempts": one.attempts,
-            "purgatory": record.PURGATORY_NAMES[min(one.purg_kind, 4)], "flags": one.flag_names(), "stages_us": stages}
+            "purgatory": record.PURGATORY_NAMES[min(one.purg_kind, 4)], "flags": one.flag_names(), "weight": one.weight,
+            "rx_wait_us": waited_us, "stages_us": stages}
 
 
 def record_line(one: record.TraceRecord, epoch_ns: int, names: dict[int, str], client: str | None = None,
                 topic: str | None = None) -> str:
     """One request in one line; names that are not known are left out."""
     times = {None: 0, **dict(zip(record.STAGES, one.stage, strict=True))}
-    parts = []
+    parts = [] if one.rx_wait == record.NOT_REACHED else [f"socket {one.rx_wait * record.TICK_NS / 1000:.1f}"]
     for name, (first, last) in statistics.SPANS.items():
         begin, end = times[first], times[last]
         if record.NOT_REACHED not in (begin, end):

@@ -154,7 +154,7 @@ class RequestReader:
         now_ns = monotonic_ns()
         entry = self._port.submit_reserved(self._plane, channel.number, channel.generation, self._listener,
                                            channel.large_offset, len(view), channel.first_ns if self._turn.traced else 0,
-                                           now_ns, arrival_ns=channel.first_arrival_ns)
+                                           now_ns, arrival_ns=channel.first_arrival_ns, inflight=channel.out_count)
         if entry == NO_ENTRY:
             self.wait_for_room(channel)
             return

@@ -84,3 +84,12 @@ def test_a_connection_that_no_processor_takes(broker):
     (opened,) = [each for each in records_of(broker, record.CONNECTION_OPEN) if each.conn_id == one.conn_id]
     assert opened.t0_ns < continued_ns < one.t0_ns
     assert one.t0_ns - one.rx_wait * record.TICK_NS < continued_ns
+
+
+def test_requests_that_come_together(broker):
+    """The second one is read while the first one's answer is still held, to be sent with its own."""
+    with RawConnection(broker.port()) as client:
+        client.send(produce_request(1004, TOPIC, 0, batch([b"x"]), 1) + produce_request(1005, TOPIC, 0, batch([b"y"]), 1))
+        assert client.receive() is not None and client.receive() is not None
+    broker.stop()
+    assert [_record(broker, number, PRODUCE).inflight for number in (1004, 1005)] == [0, 1]
