@@ -18,8 +18,7 @@ from mpbroker.lab.scenario import Scenario
 WINDOWS = 80  # points of the time series
 _TICKS = (0.5, 0.9, 0.99, 0.999, 0.9999)
 _PART_NAMES = {"held_back_us": "held back by requests before it", "rx_wait_us": "unread in the socket (rx_wait)", "queue_us": "queued",
-               "rest_of_broker_us": "rest of the broker", "on_the_way_us": "on the way",
-               "own_wait_us": "the client's own wait for a core"}
+               "rest_of_broker_us": "rest of the broker", "on_the_way_us": "on the way"}
 
 
 def all_figures(scenario: Scenario, clients: pa.Table, waits: pa.Table) -> list[Figure]:
@@ -86,6 +85,6 @@ def _parts(scenario: Scenario, waits: pa.Table) -> Figure:
     data = [{"type": "bar", "orientation": "h", "name": _PART_NAMES[part], "y": names,
              "x": [round(max(row[part], 0) / 1000, 4) for row in rows]} for part in PARTS]
     return Figure("where_it_waits", f"Where the slowest 1 % of {scenario.measured} waited",
-                  "Mean milliseconds; each client request is joined with the broker's own record of it.",
+                  "Mean milliseconds of net latency; each client request is joined with the broker's own record of it.",
                   {"data": data, "layout": {"barmode": "stack", "xaxis": {"title": {"text": "ms"}},
                                             "yaxis": {"autorange": "reversed", "automargin": True}}})

@@ -26,7 +26,7 @@ def findings(scenario: Scenario, clients: pa.Table) -> StudyResult:
 
 def milliseconds(us: float) -> str:
     """A time a reader takes in at once."""
-    ms = us / 1000
+    ms = max(us, 0.0) / 1000  # a record's last stage may be stamped after the client had the answer
     return f"{ms:.2f} ms" if ms < 10 else f"{ms:.0f} ms"
 
 
@@ -77,14 +77,13 @@ def _where(scenario: Scenario, waits: pa.Table) -> list[str]:
         rows = [row for row in waits.to_pylist() if row["variant"] == variant.name and row["which"] != "all"
                 and row["group"] == scenario.measured and (row["phase"] != first or len(scenario.phases) == 1)]
         if rows:
-            row = max(rows, key=lambda each: each["latency_us"])
-            found.append(f"{_prefix(scenario, variant.name)}of the slowest 1 % in phase “{row['phase']}” "
-                         f"({milliseconds(row['latency_us'])} on average) {row['rx_wait_and_queue_share']:.0%} was spent before "
-                         f"a handler took them: {milliseconds(row['rx_wait_us'])} unread in the socket, "
-                         f"{milliseconds(row['queue_us'])} queued; {milliseconds(row['rest_of_broker_us'])} in the rest of the "
-                         f"broker, {milliseconds(row['held_back_us'])} behind earlier requests of the same client, "
-                         f"{milliseconds(row['on_the_way_us'])} on the way, {milliseconds(row['own_wait_us'])} waiting for a core "
-                         "to run the client.")
+            row = max(rows, key=lambda each: each["net_us"])
+            found.append(f"{_prefix(scenario, variant.name)}of the slowest 1 % in phase “{row['phase']}” (net "
+                         f"{milliseconds(row['net_us'])} on average) {row['rx_wait_and_queue_share']:.0%} was spent before a "
+                         f"handler took them: {milliseconds(row['rx_wait_us'])} unread in the socket, "
+                         f"{milliseconds(row['queue_us'])} queued; then {milliseconds(row['rest_of_broker_us'])} in the rest of "
+                         f"the broker; {milliseconds(row['held_back_us'])} behind earlier requests of the same client, "
+                         f"{milliseconds(row['on_the_way_us'])} on the way.")
     return found
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 QUANTILES = (("p50_us", 0.5), ("p90_us", 0.9), ("p99_us", 0.99), ("p999_us", 0.999), ("max_us", 1.0))
-PARTS = ("held_back_us", "rx_wait_us", "queue_us", "rest_of_broker_us", "on_the_way_us", "own_wait_us")
+PARTS = ("held_back_us", "rx_wait_us", "queue_us", "rest_of_broker_us", "on_the_way_us")
 SLOWEST = 0.01
 
 
@@ -54,12 +54,12 @@ def _latency_row(key: tuple[str, str, str], rows: pa.Table) -> dict[str, Any]:
 
 
 def where_it_waits(clients: pa.Table) -> pa.Table:
-    """Mean microseconds of each part of a request's latency, over all requests and over the slowest 1 % of a group.
+    """Mean microseconds of each part of a request's net latency, over all requests and over the slowest 1 % (by net latency).
 
     held_back: by the in-flight limit or a full socket; rx_wait: in the broker's socket buffer before it was read; queue: until
     a handler took it; rest_of_broker: everything else the trace saw; on_the_way: kernel and loopback, and what rx_wait misses
-    of requests that were read together (it is that of the last); own_wait: the client's own wait for a core
-    (where an answer's arrival is not known, that part is in on_the_way).
+    of requests that were read together (it is that of the last). These add up to net_us. own_wait is what the client waited
+    for a core (where an answer's arrival is not known, half of that is in on_the_way).
     """
     rows: list[dict[str, Any]] = []
     for key, part in splits(clients):
@@ -70,14 +70,14 @@ def where_it_waits(clients: pa.Table) -> pa.Table:
 
 
 def _waits(key: tuple[str, str, str], known: pa.Table) -> Iterator[dict[str, Any]]:
-    latency, parts = known["latency_ns"].to_numpy(), _parts(known)
-    slow = latency >= percentile(latency, 1 - SLOWEST)
+    net, parts = known["net_ns"].to_numpy(), _parts(known)
+    slow = net >= percentile(net, 1 - SLOWEST)
     for which, mask in (("all", np.ones(len(known), bool)), ("slowest 1 %", slow)):
-        means = {name: float(parts[name][mask].mean()) for name in PARTS}
-        latency_us = float(latency[mask].mean()) / 1000
+        means = {name: float(parts[name][mask].mean()) for name in (*PARTS, "own_wait_us")}
+        net_us = float(net[mask].mean()) / 1000
         seen = means["rx_wait_us"] + means["queue_us"]
         yield {"variant": key[0], "phase": key[1], "group": key[2], "which": which, "requests": int(mask.sum()),
-               "latency_us": latency_us, **means, "rx_wait_and_queue_share": seen / latency_us if latency_us else 0.0}
+               "net_us": net_us, **means, "rx_wait_and_queue_share": seen / net_us if net_us else 0.0}
 
 
 def _parts(known: pa.Table) -> dict[str, np.ndarray]:

@@ -60,13 +60,15 @@ class Group(NamedTuple):
 
 
 class Scenario(NamedTuple):
-    """Everything a file says. `seconds` is the load of one variant; verdicts speak of the group `measured`."""
+    """Everything a file says. `seconds` is the load of one variant; verdicts speak of the group `measured`.
+    `options`: for the studies, as `trace study --set` gives them."""
 
     name: str
     question: str
     seconds: float
     studies: tuple[str, ...]
     measured: str
+    options: dict[str, str]
     broker: dict[str, Any]
     variants: tuple[Variant, ...]
     phases: tuple[Phase, ...]
@@ -80,7 +82,7 @@ class Scenario(NamedTuple):
 
 _SCENARIO = (Field("question", str), Field("seconds", float, least=0.5, most=SECONDS_MAX),
              Field("studies", list, default=("latency", "throughput")), Field("measured", str),
-             Field("broker", dict, default={}), Field("variant", list), Field("phase", list), Field("group", list))
+             Field("options", dict, default={}), Field("broker", dict, default={}), Field("variant", list), Field("phase", list), Field("group", list))
 _VARIANT = (Field("name", str), Field("control_listener", bool, default=False), Field("broker", dict, default={}))
 _PHASE = (Field("name", str), Field("share", float, default=1.0, least=0.001, most=1000.0))
 _GROUP = (Field("name", str), Field("clients", int, least=1, most=CLIENTS_MAX),
@@ -119,8 +121,8 @@ def parse(name: str, document: dict[str, Any]) -> Scenario:
     phases = tuple(Phase(**read_fields(f"phase {n}", row, _PHASE)) for n, row in _rows("phase", top["phase"]))
     groups = tuple(_group(n, row, phases) for n, row in _rows("group", top["group"]))
     variants = tuple(Variant(**read_fields(f"variant {n}", row, _VARIANT)) for n, row in _rows("variant", top["variant"]))
-    scenario = Scenario(name, top["question"], top["seconds"], tuple(top["studies"]), top["measured"], top["broker"],
-                        variants, phases, groups)
+    scenario = Scenario(name, top["question"], top["seconds"], tuple(top["studies"]), top["measured"],
+                        {key: str(value) for key, value in top["options"].items()}, top["broker"], variants, phases, groups)
     _check(scenario)
     return scenario
 

@@ -11,7 +11,7 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from mpbroker.engine import runner
 from mpbroker.engine.engine import choose_engine
-from mpbroker.engine.study import StudyParameters
+from mpbroker.engine.study import StudyParameters, StudyResult
 from mpbroker.engine.trace_input import open_input
 from mpbroker.errors import MpbrokerError
 from mpbroker.lab.client_table import client_table
@@ -91,21 +91,24 @@ def _about(scenario: Scenario, seconds: float, results: list[VariantResult], run
                           "phases": result.phases, "clients": result.summaries} for result in results]}
 
 
-def _report(scenario: Scenario, out: Path, engine: str, results: list[VariantResult], clients, about: dict[str, Any]) -> Path:
+def _report(scenario: Scenario, out: Path, engine: str, results: list[VariantResult], clients: StudyResult,
+            about: dict[str, Any]) -> Path:
     if len(results) == 1:
-        return _study(scenario.studies, engine, out, [results[0].trace_dir], scenario.name, about, [clients])
+        return _study(scenario, scenario.studies, engine, out, [results[0].trace_dir], about, [clients])
     alone = [name for name in scenario.studies if name not in COMPARING_STUDIES]
     for result in results:
         place = out / "variants" / slug(result.variant.name)
-        _study(alone, engine, place, [result.trace_dir], f"{scenario.name}: {result.variant.name}", {}, [])
+        _study(scenario, alone, engine, place, [result.trace_dir], {"title": f"{scenario.name}: {result.variant.name}"}, [])
     together = [name for name in scenario.studies if name in COMPARING_STUDIES]
-    return _study(together, engine, out, [result.trace_dir for result in results], scenario.name, about, [clients])
+    return _study(scenario, together, engine, out, [result.trace_dir for result in results], about, [clients])
 
 
-def _study(names, engine: str, out: Path, traces: list[Path], title: str, about: dict[str, Any], own) -> Path:
+def _study(scenario: Scenario, names: Sequence[str], engine: str, out: Path, traces: list[Path], about: dict[str, Any],
+           own: list[StudyResult]) -> Path:
     chosen = choose_engine(engine, open_input(traces))
+    parameters = StudyParameters(window_ms=WINDOW_MS, options=scenario.options)
     try:
-        return runner.run_studies(names, chosen, out, StudyParameters(window_ms=WINDOW_MS), paths=traces, title=title,
-                                  more=about, own=own).report
+        return runner.run_studies(names, chosen, out, parameters, paths=traces, more=about, own=own,
+                                  title=about.get("title", scenario.name)).report
     finally:
         chosen.close()
