@@ -84,7 +84,7 @@ def read(engine: Engine, named_clients: Sequence[str] = ()) -> tuple[list[Broker
             _add_hung(one, table, when, rows[~is_control[rows]])
     for key, one in brokers.items():
         _finish(one, np.concatenate(pieces[key], axis=1))
-    found_brokers = [brokers[key] for key in sorted(brokers)]
+    found_brokers = [one for _, one in sorted(brokers.items()) if one.control or len(one.data_epoch)]
     _name_variants(engine, found_brokers)
     return found_brokers, left_out
 

@@ -33,7 +33,11 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
     over_time = engine.rollup(window_ms, ("api",))
     by_client = engine.rollup(0, ("api", "listener", "client"))
     parts: Parts = {(key[0], key[1]): one for key, one in distributions(over_time, ("api", "stage")).items()}
-    apis = sorted({api for api, _ in parts}, key=lambda api: (-whole(parts, api).n, api))
+    apis = sorted({api for api, _ in parts if whole(parts, api).n}, key=lambda api: (-whole(parts, api).n, api))
+    unanswered = extent.n - sum(parts.get((api, "total"), NOTHING).n for api in apis)
+    if not apis:
+        return StudyResult({"stage_percentiles": _stage_percentiles(parts, sorted({api for api, _ in parts}))},
+                           [_unanswered_verdict(unanswered), *wording.caveats(engine.input)])
     tables = {
         "stage_percentiles": _stage_percentiles(parts, apis),
         "percentile_curve": _curve(parts, apis),
@@ -41,7 +45,8 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
         "over_time": _over_time(over_time), "kafka_view": _kafka_view(parts, apis), "stage_share": _stage_share(over_time),
     }
     marks = phases.phases(engine.input, extent.first_ns, extent.last_ns + 1)
-    return StudyResult(tables, [*_verdicts(parts, apis, tables), *wording.caveats(engine.input)],
+    verdicts = _verdicts(parts, apis, tables) + ([_unanswered_verdict(unanswered)] if unanswered else [])
+    return StudyResult(tables, [*verdicts, *wording.caveats(engine.input)],
                        _figures(tables, over_time, apis, window_ms, marks))
 
 
@@ -51,6 +56,10 @@ def whole(parts: Parts, api: str) -> Distribution:
     return true_total if true_total.n * 10 >= total.n * 9 and true_total.n else total
 
 
+_STAGE_PERCENTILES = pa.schema([("api", pa.string()), ("stage", pa.string()), ("n", pa.int64())] + [
+    (name, pa.float64()) for name in ("p50_us", "p90_us", "p99_us", "p999_us", "max_us")])
+
+
 def _stage_percentiles(parts: Parts, apis: list[str]) -> pa.Table:
     rows = []
     for api in apis:
@@ -58,7 +67,7 @@ def _stage_percentiles(parts: Parts, apis: list[str]) -> pa.Table:
             one = parts.get((api, stage))
             if one is not None:
                 rows.append({"api": api, "stage": stage, **_row(one)})
-    return pa.Table.from_pylist(rows)
+    return pa.Table.from_pylist(rows, _STAGE_PERCENTILES)
 
 
 def _row(one: Distribution) -> dict[str, float]:
@@ -77,7 +86,7 @@ def _by(rollup: pa.Table, column: str, apis: list[str]) -> pa.Table:
     """A row per API and client or listener: of whole requests, and of the wait in the ring."""
     found = distributions(rollup, ("api", column, "stage"), ("total", "true_total", "queue"))
     rows: list[dict[str, Any]] = []
-    for api, name in sorted({key[:2] for key in found}, key=lambda key: (apis.index(key[0]), key[1] is None, key[1])):
+    for api, name in sorted({key[:2] for key in found if key[0] in apis}, key=lambda key: (apis.index(key[0]), key[1] is None, key[1])):
         parts = {(api, stage): found.get((api, name, stage), NOTHING) for stage in ("total", "true_total")}
         queue = found.get((api, name, "queue"), NOTHING)
         rows.append({"api": api, column: name, **_row(whole(parts, api)), "queue_p50_us": queue.percentile_us(0.5),
@@ -160,6 +169,11 @@ def _api_verdict(parts: Parts, api: str) -> str:
             f"{wording.duration(one.max_ns)}.")
 
 
+def _unanswered_verdict(number: int) -> str:
+    return (f"{wording.counted(number, 'request')} got no answer (the connection or a process ended first): no percentile of "
+            "whole requests counts them.")
+
+
 def _slowest_client(by_client: pa.Table, apis: list[str]) -> list[str]:
     """One sentence when a client with enough requests sees at least twice the p99 that the others see in the middle."""
     rows = [row for row in by_client.to_pylist() if row["api"] == apis[0] and row["n"] >= 100 and row["client"]]
@@ -218,7 +232,7 @@ def _share_figure(table: pa.Table, apis: list[str], window_ms: int) -> Figure:
     data, owners = [], []
     for api in apis:
         rows = [row for row in table.to_pylist() if row["api"] == api]
-        at = sorted({row["window_ms"] for row in rows})
+        at = _all_windows([row["window_ms"] for row in rows], window_ms)
         for stage in PIPELINE:
             share = {row["window_ms"]: row["share"] for row in rows if row["stage"] == stage}
             if share:
@@ -233,16 +247,21 @@ def _share_figure(table: pa.Table, apis: list[str], window_ms: int) -> Figure:
                   {"data": data, "layout": layout})
 
 
+def _all_windows(seen: list[int], window_ms: int) -> list[int]:
+    """From the first to the last, those without a request too: a pause is a gap in the picture."""
+    return list(range(min(seen), max(seen) + 1, window_ms))
+
+
 def _heat_figure(rollup: pa.Table, api: str, window_ms: int) -> Figure:
     """Number of requests by window and latency; colour by the logarithm, or the common case would hide the rest."""
     found = distributions(rollup.filter(pc.equal(rollup["api"], api)), ("window_ms", "api", "stage"), ("total", "true_total"))
     chosen = {window: whole({(api, stage): found.get((window, api, stage), NOTHING) for stage in ("total", "true_total")}, api)
               for window, *_ in found}
-    at, lows = sorted(chosen), [int(one.buckets.min()) for one in chosen.values() if one.n]
+    at, lows = _all_windows(list(chosen), window_ms), [int(one.buckets.min()) for one in chosen.values() if one.n]
     low, high = min(lows) // _HEAT_BUCKETS, max(int(one.buckets.max()) for one in chosen.values() if one.n) // _HEAT_BUCKETS
     counts = np.zeros((high - low + 1, len(at)), np.int64)
-    for place, window in enumerate(at):
-        np.add.at(counts[:, place], chosen[window].buckets // _HEAT_BUCKETS - low, chosen[window].counts)
+    for window, one in chosen.items():
+        np.add.at(counts[:, at.index(window)], one.buckets // _HEAT_BUCKETS - low, one.counts)
     edges = [round(middle_ns((row + low + 0.5) * _HEAT_BUCKETS) / 1e6, 6) for row in range(len(counts))]
     shade = [[round(float(np.log10(value)), 3) if value else None for value in row] for row in counts.tolist()]
     data = [{"type": "heatmap", "x": figure_specs.clocks(at), "y": edges, "z": shade, "customdata": counts.tolist(),

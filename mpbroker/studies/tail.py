@@ -20,6 +20,7 @@ from mpbroker.engine.study import Figure, Study, StudyParameters, StudyResult
 QUANTILES = (0.99, 0.999)
 MOST_APIS = 6
 LEAST_TAIL = 10  # requests; below, a tail is a handful of stories
+LEAST_EXCESS = 1.1  # of the mean; a tail nearer to it is none
 MOST_TAIL = 500_000
 MOST_BASELINE = 5_000_000  # requests whose topics are counted
 #: When a companion is worth a sentence. High, because slow requests come in bursts: a burst's companions are no coincidence,
@@ -192,6 +193,9 @@ def _stands_out(row: dict[str, Any]) -> bool:
 def _tail_verdict(tails: list[Tail], rows: list[dict[str, Any]]) -> str:
     """Of one API: what makes its p99; and its p99.9, where there is one."""
     first = tails[0]
+    if float(first.whole.min()) < LEAST_EXCESS * first.mean_ns:
+        return (f"{first.api} has no tail to speak of: the slowest {wording.share(1 - first.q)} took "
+                f"{wording.duration(float(first.whole.min()))} or more, the mean is {wording.duration(first.mean_ns)}.")
     words = (f"{first.api} requests beyond {wording.percentile_name(first.q)} took {wording.duration(float(first.whole.min()))} "
              f"or more (mean of all {wording.duration(first.mean_ns)}); {_causes(first, rows)}")
     for tail in tails[1:]:

@@ -170,6 +170,8 @@ def _phase_verdict(row: dict[str, Any]) -> str:
     rates = (f"{wording.count(row['requests_per_s'])} requests/s ({wording.megabytes(row['mb_in_per_s'] * 1e6)} in, "
              f"{wording.megabytes(row['mb_out_per_s'] * 1e6)} out, {wording.count(round(row['in_flight'], 1))} in flight, "
              f"p99 {wording.duration(row['p99_us'] * 1000)})")
+    if not row["seconds"]:
+        return f"The load{where} is too short for a rate: it has no whole window of time."
     if row["steady"]:
         cut = (row["steady_from_ms"] - row["from_ms"]) / 1000
         return (f"In the steady state{where} the broker served {rates} over {row['seconds']:.1f} s"
@@ -229,7 +231,8 @@ def _failures(rows: list[dict[str, Any]]) -> list[str]:
 
 def _figures(tables: dict[str, pa.Table], stretches: list[Stretch], window_ms: int) -> list[Figure]:
     rows = tables["throughput_ts"].to_pylist()
-    marks = [one.phase._replace(name=one.name) for one in stretches if one.phase.name != phases.BEFORE]
+    marks = [one.phase._replace(name=f"{one.phase.name} · {one.label}" if one.label else one.phase.name) for one in stretches
+             if one.phase.name != phases.BEFORE]
     found = [_rate_figure(rows, marks, window_ms), _bytes_figure(rows, marks), _load_figure(rows)]
     if tables["utilisation"].num_rows:
         found.append(_utilisation_figure(tables["utilisation"].to_pylist(), marks))

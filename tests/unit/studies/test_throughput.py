@@ -73,7 +73,8 @@ def test_without_gauges_it_says_so(tmp_path):
 @pytest.mark.parametrize("duration_ms", [20, 120])
 def test_a_tiny_trace_gives_sentences(tmp_path, duration_ms):
     with golden(tmp_path, CALM._replace(duration_ms=duration_ms)) as (engine, _):
-        assert "No steady state" in STUDY.run(engine, StudyParameters()).verdicts[0]
+        verdict = STUDY.run(engine, StudyParameters()).verdicts[0]
+    assert "No steady state" in verdict or "too short for a rate" in verdict
 
 
 def test_an_empty_trace_is_a_sentence(tmp_path):
