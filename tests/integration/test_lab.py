@@ -120,3 +120,14 @@ def test_a_broker_that_does_not_start_is_told(lab, tmp_path):
     (tmp_path / "wrong.toml").write_text(SMALL.replace('name = "plain"', 'name = "plain"\n[variant.broker]\n"no.such.key" = 1'))
     _, err = _finish(lab("run", "wrong.toml"), 1)
     assert "the broker did not start" in err and "no.such.key" in err and "Traceback" not in err
+
+
+def test_a_scenario_of_the_package_with_its_studies(lab, tmp_path):
+    out, _ = _finish(lab("run", "steady", "--seconds", "2", "--out", "R"))
+    assert "report: R/report.html" in out
+    meta = json.loads((tmp_path / "R" / "meta.json").read_text())
+    assert list(meta["studies"]) == ["clients", "latency", "throughput", "little"] and meta["dropped"] == 0
+    counted = meta["variants"][0]["clients"]
+    assert meta["input_records"] >= sum(each["answered"] for each in counted.values()) > 1000
+    tables = {path.name for path in (tmp_path / "R" / "tables").glob("*.parquet")}
+    assert {"clients.client_latency.parquet", "latency.stage_percentiles.parquet"} <= tables
