@@ -194,6 +194,7 @@ enum mpb_send mpb_connection_send(struct mpb_connection *c, struct mpb_processor
     if (!c->blocked)
         c->out_started_ns = mpb_trace_clock_ns();
     c->blocked = false;
+    p->collected_ns = 0; /* a send takes time */
     while (c->out_count > 0) {
         struct iovec pieces[MPB_MAX_OUT];
         size_t total = 0;

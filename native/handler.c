@@ -156,10 +156,11 @@ static void finish(struct mpb_handler *h, uint32_t index)
     uint32_t generation = mpb_state_generation(mpb_load_relaxed(&entry->state));
     struct mpb_ring ring = mpb_ring_view(h->core, MPB_RING_RESPONSE + processor);
     if (trace->t0_ns != 0) {
-        uint64_t now = mpb_trace_clock_ns(), depth = mpb_ring_depth(&ring);
+        uint64_t now = h->io_done_ns != 0 ? h->io_done_ns : mpb_trace_clock_ns(), depth = mpb_ring_depth(&ring);
         if (trace->stage[MPB_STAGE_LOCAL_DONE] == MPB_TRACE_NOT_REACHED)
             mpb_trace_stamp(entry->trace, MPB_STAGE_LOCAL_DONE, now);
-        if (entry->parked_kind != 0 && trace->stage[MPB_STAGE_PURG_LEAVE] == MPB_TRACE_NOT_REACHED)
+        if (trace->stage[MPB_STAGE_PURG_ENTER] != MPB_TRACE_NOT_REACHED &&
+            trace->stage[MPB_STAGE_PURG_LEAVE] == MPB_TRACE_NOT_REACHED)
             mpb_trace_stamp(entry->trace, MPB_STAGE_PURG_LEAVE, now);
         mpb_trace_stamp(entry->trace, MPB_STAGE_RESP_ENQ, now);
         trace->resp_q = (uint16_t)(depth > UINT16_MAX ? UINT16_MAX : depth);

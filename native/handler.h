@@ -14,6 +14,7 @@ struct mpb_handler { /* private */
     struct mpb_extents extents;
     uint64_t awake_since_ns;
     uint64_t taken_ns;      /* when the last request was taken */
+    uint64_t io_done_ns;    /* when it had written its log, if it is about to be answered at once; else 0 */
     /* Serves a request that needs nothing of Python (true), or leaves it untouched; NULL: there is no such path. */
     bool (*serve)(void *path, uint32_t entry);
     void *serve_path;

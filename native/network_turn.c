@@ -190,6 +190,7 @@ uint32_t mpb_turn_answer(struct mpb_turn *turn, uint32_t limit)
             break;
         answer(turn, (uint32_t)index);
     }
+    turn->port->collected_ns = 0; /* the next turn looks anew */
     return count;
 }
 

@@ -328,16 +328,33 @@ static void finish(struct mpb_processor *p, uint32_t index, uint16_t flags)
     free_entry(p, index);
 }
 
+/* Answers that are collected together share one reading of the clock, unless it is older than the answer. */
+static void stamp_collected(struct mpb_processor *p, struct mpb_entry *entry)
+{
+    struct mpb_trace *t = mpb_trace_of(entry->trace);
+    if (t->t0_ns == 0)
+        return;
+    uint32_t answered = t->stage[MPB_STAGE_RESP_ENQ];
+    if (p->collected_ns != 0)
+        mpb_trace_stamp(entry->trace, MPB_STAGE_RESP_DEQ, p->collected_ns);
+    if (p->collected_ns == 0 || answered == MPB_TRACE_NOT_REACHED || t->stage[MPB_STAGE_RESP_DEQ] < answered) {
+        p->collected_ns = mpb_trace_clock_ns();
+        mpb_trace_stamp(entry->trace, MPB_STAGE_RESP_DEQ, p->collected_ns);
+    }
+}
+
 int64_t mpb_collect(struct mpb_processor *p)
 {
     struct mpb_ring ring = mpb_ring_view(p->core, MPB_RING_RESPONSE + p->index);
     for (;;) {
         int64_t index = mpb_ring_take(&ring, MPB_STATE_BIT(MPB_E_DONE), MPB_E_SENDING, p->slot);
-        if (index < 0)
+        if (index < 0) {
+            p->collected_ns = 0;
             return -1;
+        }
         MPB_CRASH(p->core, "processor.collected");
         struct mpb_entry *entry = &p->core->entries[index];
-        mpb_trace_mark(entry->trace, MPB_STAGE_RESP_DEQ);
+        stamp_collected(p, entry);
         if (entry->incarnation == p->incarnation)
             return index;
         mpb_count(p->core, p->slot, MPB_C_DROPPED_ANSWERS, 1);
@@ -347,6 +364,7 @@ int64_t mpb_collect(struct mpb_processor *p)
 
 bool mpb_sent_at(struct mpb_processor *p, uint32_t index, uint64_t send_start_ns, uint64_t send_done_ns)
 {
+    p->collected_ns = 0;
     if (!is_mine(p, index, MPB_E_SENDING))
         return false;
     struct mpb_entry *entry = &p->core->entries[index];

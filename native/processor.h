@@ -26,6 +26,7 @@ struct mpb_processor { /* private */
     uint64_t woken_ns[MPB_MAX_HANDLERS]; /* when this processor last woke a handler */
     struct mpb_arena arena;
     struct mpb_lane *lane;
+    uint64_t collected_ns;  /* when it last looked at the clock for an answer, if nothing was sent since; else 0 */
     uint64_t filled_ns;     /* when the last entry was filled; 0: it is not traced */
 };
 

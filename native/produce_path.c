@@ -270,6 +270,15 @@ static void describe(const struct plain *plain, struct mpb_entry *entry)
     trace->flags |= (uint16_t)(plain->acks & MPB_TF_ACKS);
 }
 
+static uint64_t stamp_io(struct mpb_entry *entry) /* 0: it is not traced */
+{
+    if (mpb_trace_of(entry->trace)->t0_ns == 0)
+        return 0;
+    uint64_t now_ns = mpb_trace_clock_ns();
+    mpb_trace_stamp(entry->trace, MPB_STAGE_IO_DONE, now_ns);
+    return now_ns;
+}
+
 enum mpb_plain_result mpb_produce_plain(struct mpb_produce_path *path, uint32_t index, int64_t now_ms,
                                         uint8_t frame[MPB_PLAIN_FRAME_BYTES], uint32_t *frame_length,
                                         uint32_t *errors)
@@ -287,14 +296,16 @@ enum mpb_plain_result mpb_produce_plain(struct mpb_produce_path *path, uint32_t 
         if (plain.parts[i].result.error != 0 && (*errors)++ == 0)
             entry->error = plain.parts[i].result.error;
     }
-    mpb_trace_mark(entry->trace, MPB_STAGE_IO_DONE);
     describe(&plain, entry);
+    path->handler->io_done_ns = stamp_io(entry); /* the answer is a few dozen bytes: one reading of the clock is enough */
+    bool sent = true;
     if (plain.acks == 0) {
         mpb_answer_nothing(path->handler, index, *errors ? MPB_ANSWER_CLOSE : MPB_ANSWER_NONE);
-        return MPB_PLAIN_ANSWERED;
+    } else {
+        *frame_length = write_response(&plain, entry->correlation_id, frame);
+        sent = mpb_answer_bytes(path->handler, index, MPB_ANSWER_INLINE, frame, *frame_length);
     }
-    *frame_length = write_response(&plain, entry->correlation_id, frame);
-    bool sent = mpb_answer_bytes(path->handler, index, MPB_ANSWER_INLINE, frame, *frame_length);
+    path->handler->io_done_ns = 0;
     return sent ? MPB_PLAIN_ANSWERED : MPB_PLAIN_NO_ROOM;
 }
 
