@@ -11,6 +11,7 @@ from typing import Any
 
 from mpbroker.report import bounds, markup, palette
 from mpbroker.report.duration_axis import humane_axes
+from mpbroker.report.gaps import keep_gaps
 from mpbroker.report.waterfall import as_bars
 
 FONT = "Inter, 'Segoe UI', system-ui, -apple-system, 'Helvetica Neue', 'Liberation Sans', Arial, sans-serif"
@@ -32,6 +33,7 @@ def dress(spec: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     data, notes = bounds.bound([as_bars({**trace, "type": _svg_type(trace)}) for trace in clean.get("data", [])])
     layout = {key: value for key, value in clean.get("layout", {}).items()
               if key not in ("template", "title", "width", "images", "paper_bgcolor", "plot_bgcolor", "font", "autosize")}
+    data = [keep_gaps(trace) for trace in data]
     _color(data)
     humane_axes(data, layout)
     if _names_on_y(data):

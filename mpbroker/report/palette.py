@@ -57,7 +57,8 @@ NAMED = {
     "control": Shade("#e8731a", "#ff9440"), "data": Shade("#3a7bc8", "#6aa5ea"), "errors": Shade("#b5470f", "#e0702f"),
     "produce": Shade("#3a7bc8", "#6aa5ea"), "fetch": Shade("#1f7a72", "#4db3a7"), "metadata": Shade("#c9628f", "#ec93b8"),
     "baseline": Shade("#6b7f96", "#8fa3ba"), "candidate": Shade("#e8731a", "#ff9440"),
-    "steady": Shade("#3a7bc8", "#6aa5ea"), "other": Shade("#a39bb8", "#8a83a1"),
+    "steady": Shade("#3a7bc8", "#6aa5ea"), "requests_s": Shade("#3a7bc8", "#6aa5ea"),
+    "in_flight": Shade("#c9628f", "#ec93b8"), "other": Shade("#a39bb8", "#8a83a1"),
 }
 
 #: For everything without a colour of its own, in order of appearance.
