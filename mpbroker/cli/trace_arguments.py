@@ -1,20 +1,45 @@
 """Arguments that say which part of which traces a command reads. Runs in the command's process."""
 
 import argparse
+import difflib
 import os
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from mpbroker.errors import MpbrokerError
 
+_LAST_NS = 1 << 62  # in the year 2116
 STATUS_FILE = ".mpbroker-status.json"  # mpbroker.supervisor.status_file, which reading a copied trace does not need
 
 
 class BadTime(MpbrokerError):
-    """A time that cannot be read."""
+    """A time that cannot be read, or two that hold nothing between them."""
 
     exit_code = 2
+
+
+class BadApi(MpbrokerError):
+    """A name that no API of Kafka has."""
+
+    exit_code = 2
+
+
+class NoTraces(MpbrokerError):
+    """There is nothing to read."""
+
+    exit_code = 2
+
+
+def whole_number(least: int, most: int) -> Callable[[str], int]:
+    """For argparse: a number within bounds."""
+    def read(text: str) -> int:
+        if not text.lstrip("-").isdecimal() or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text!r}: a whole number from {least} to {most}")
+        return int(text)
+    return read
 
 
 def define_input(parser: argparse.ArgumentParser) -> None:
@@ -31,8 +56,8 @@ def define_slice(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--from", dest="from_time", metavar="TIME", help="only requests that began at this time or later: "
                         "2026-11-21T17:00:00 (UTC unless it says otherwise) or seconds since 1970")
     parser.add_argument("--to", dest="to_time", metavar="TIME", help="only requests that began before this time")
-    parser.add_argument("--api", dest="apis", action="append", metavar="NAME", help="only this API (may be given several times)")
-    parser.add_argument("--broker", dest="brokers", action="append", type=int, metavar="ID", help="only this broker (several times)")
+    parser.add_argument("--api", dest="apis", action="append", metavar="NAME", help="only this API, as Produce (may be given several times)")
+    parser.add_argument("--broker", dest="brokers", action="append", type=whole_number(0, 2**31 - 1), metavar="ID", help="only this broker (several times)")
 
 
 def paths_of(arguments: argparse.Namespace) -> list[str]:
@@ -50,6 +75,12 @@ def tracing_is_off(data_dir: str) -> bool:
     """Whether a broker runs there that was told not to trace."""
     said = _running(data_dir)
     return said is not None and not said.trace_dir
+
+
+def require_traces(arguments: argparse.Namespace) -> None:
+    """NoTraces when none are named and the broker of the data directory has none."""
+    if not arguments.paths and not traces_of(arguments.data_dir).is_dir():
+        raise NoTraces(why_no_traces(arguments))
 
 
 def why_no_traces(arguments: argparse.Namespace) -> str:
@@ -72,8 +103,23 @@ def _running(data_dir: str) -> Any:
 
 def slice_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """As open_input takes it."""
-    return {"from_ns": epoch_ns(arguments.from_time), "to_ns": epoch_ns(arguments.to_time), "apis": arguments.apis,
-            "brokers": arguments.brokers}
+    from_ns, to_ns = epoch_ns(arguments.from_time), epoch_ns(arguments.to_time)
+    if from_ns is not None and to_ns is not None and from_ns >= to_ns:
+        raise BadTime(f"--from {arguments.from_time} is not before --to {arguments.to_time}")
+    return {"from_ns": from_ns, "to_ns": to_ns, "apis": api_names(arguments.apis), "brokers": arguments.brokers}
+
+
+def api_names(asked: list[str] | None) -> list[str] | None:
+    """APIs as traces name them, however they were written; BadApi for one that is none."""
+    from mpbroker.protocol.api_keys import API_NAMES
+
+    known = {name.casefold(): name for name in API_NAMES.values()} | {f"api{key}": f"Api{key}" for key in range(1 << 15)}
+    for name in asked or ():
+        if name.casefold() not in known:
+            near = difflib.get_close_matches(name.casefold(), [one.casefold() for one in API_NAMES.values()], 3, 0.5)
+            raise BadApi(f"--api {name}: no API has this name" + (f"; near it: {', '.join(known[one] for one in near)}" if near else
+                         "; the traces' own are what `mpbroker trace stats` shows"))
+    return [known[name.casefold()] for name in asked] if asked else None
 
 
 def epoch_ns(text: str | None) -> int | None:
@@ -81,13 +127,29 @@ def epoch_ns(text: str | None) -> int | None:
     if text is None:
         return None
     try:
-        return int(float(text) * 1e9)
-    except ValueError:
-        pass
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
+        found = _seconds(text) if _is_number(text) else _moment(text)
+    except (ValueError, OverflowError):
+        found = _LAST_NS
+    if abs(found) >= _LAST_NS:
         raise BadTime(f"{text!r} is no time; write 2026-11-21T17:00:00, with +01:00 behind it for another zone than UTC, "
-                      "or seconds since 1970") from None
+                      "or seconds since 1970")
+    return found
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _seconds(text: str) -> int:
+    """Of a number of seconds; no digit is lost as a float would lose it."""
+    return int(Decimal(text) * 1_000_000_000) if abs(float(text)) < _LAST_NS / 1e9 else _LAST_NS
+
+
+def _moment(text: str) -> int:
+    moment = datetime.fromisoformat(text)
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1_000_000) * 1000
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) * 1000

@@ -32,6 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
         from mpbroker.engine.trace_input import open_input
         from mpbroker.report import perfetto
 
+        trace_arguments.require_traces(arguments)
         source = open_input(trace_arguments.paths_of(arguments), **trace_arguments.slice_of(arguments))
         engine = choose_engine("local", source)
         try:

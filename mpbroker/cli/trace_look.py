@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from mpbroker.cli import trace_arguments, trace_text
-from mpbroker.errors import MpbrokerError
 from mpbroker.trace import dictionary, manifest, record, segment, statistics
 
 DESCRIPTION = """\
@@ -22,18 +21,12 @@ EXAMPLES = (
 _FOLLOW_PAUSE_S = 0.2
 
 
-class NoTraces(MpbrokerError):
-    """There is nothing to read."""
-
-    exit_code = 2
-
-
 def define(parser: argparse.ArgumentParser, part: str) -> None:
     """The arguments of one of the three."""
     trace_arguments.define_input(parser)
     parser.add_argument("--json", action="store_true", help="JSON instead of a table (tail: one object a line)")
     if part == "tail":
-        parser.add_argument("--count", type=int, default=20, metavar="N", help="how many records (default: %(default)s)")
+        parser.add_argument("--count", type=trace_arguments.whole_number(1, 1_000_000), default=20, metavar="N", help="how many records (default: %(default)s)")
         parser.add_argument("--follow", action="store_true", help="go on with what comes, until interrupted")
 
 
@@ -42,13 +35,13 @@ def run(arguments: argparse.Namespace) -> int:
     places = [Path(path) for path in trace_arguments.paths_of(arguments)]
     if not arguments.paths and trace_arguments.tracing_is_off(arguments.data_dir):
         if not places[0].is_dir():
-            raise NoTraces(trace_arguments.why_no_traces(arguments))
+            raise trace_arguments.NoTraces(trace_arguments.why_no_traces(arguments))
         trace_text.warn(f"{trace_arguments.why_no_traces(arguments)}; these are traces of earlier starts")
     infos, complaints = read_segments(places)
     for sentence in complaints:
         trace_text.warn(sentence)
     if not infos:
-        raise NoTraces(trace_arguments.why_no_traces(arguments))
+        raise trace_arguments.NoTraces(trace_arguments.why_no_traces(arguments))
     if arguments.what == "ls":
         print(json.dumps([_segment_json(info) for info in infos]) if arguments.json else trace_text.segment_table(infos))
     elif arguments.what == "stats":
@@ -68,7 +61,7 @@ def read_segments(places: Sequence[Path]) -> tuple[list[segment.SegmentInfo], li
         elif place.is_dir():
             found = manifest.segments(place, f"**/*{segment.SUFFIX}", complaints=complaints)
         else:
-            raise NoTraces(f"{place} is no directory; --data-dir names the broker's data directory, --in a directory of traces")
+            raise trace_arguments.NoTraces(f"{place} is no directory; --data-dir names the broker's data directory, --in a directory of traces")
         for info in found:  # a copy of the same segment in a second folder counts once: the longer one
             key = (info.path.name, *info.opened[:4])
             if key not in infos or infos[key].record_count < info.record_count:

@@ -4,6 +4,7 @@ Needs the extra `studies`; with --engine spark also `spark`.
 """
 
 import argparse
+import math
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ EXAMPLES = (
 
 
 class BadOption(MpbrokerError):
-    """--set without a value."""
+    """--set without a value, or options that do not go together."""
 
     exit_code = 2
 
@@ -41,9 +42,9 @@ def define(parser: argparse.ArgumentParser, _: str = "study") -> None:
     parser.add_argument("--master", metavar="URL", help="Spark's master (default: this machine)")
     parser.add_argument("--remote", metavar="URL", help="a Spark Connect server, sc://host:port")
     parser.add_argument("--baseline", nargs="+", metavar="T", help="traces to compare with (study compare)")
-    parser.add_argument("--window-ms", type=int, default=1000, metavar="N", help="length of a time window (default: %(default)s)")
-    parser.add_argument("--warmup-ms", type=int, metavar="N", help="leave out so much of the beginning (default: found by the study)")
-    parser.add_argument("--target-p99-ms", type=float, metavar="X", help="what p99 is wanted")
+    parser.add_argument("--window-ms", type=trace_arguments.whole_number(1, 86_400_000), default=1000, metavar="N", help="length of a time window (default: %(default)s)")
+    parser.add_argument("--warmup-ms", type=trace_arguments.whole_number(0, 86_400_000), metavar="N", help="leave out so much of the beginning (default: found by the study)")
+    parser.add_argument("--target-p99-ms", type=_positive, metavar="X", help="what p99 is wanted")
     parser.add_argument("--title", metavar="TEXT", help="the page's title")
     parser.add_argument("--set", dest="options", action="append", default=[], metavar="NAME=VALUE", help="an option of a study")
 
@@ -62,11 +63,12 @@ def _run(arguments: argparse.Namespace) -> int:
     if not arguments.names:
         print(listing())
         return 0
-    if arguments.window_ms < 1:
-        raise BadOption("--window-ms must be at least 1")
+    if arguments.engine == "local" and (arguments.master or arguments.remote):
+        raise BadOption("--master and --remote are Spark's: leave out --engine local, or them")
     for name in arguments.names:
         runner.find_study(name)
     paths, part = trace_arguments.paths_of(arguments), trace_arguments.slice_of(arguments)
+    trace_arguments.require_traces(arguments)
     source = open_input(paths, **part)
     where = {"master": arguments.master, "remote": arguments.remote}
     engine = choose_engine(arguments.engine, source, **where)
@@ -78,6 +80,13 @@ def _run(arguments: argparse.Namespace) -> int:
         engine.close()
     _say(outcome)
     return 0
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise ValueError(text)
+    return value
 
 
 def _parameters(arguments: argparse.Namespace, baseline: Any) -> Any:

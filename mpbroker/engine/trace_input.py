@@ -197,7 +197,7 @@ def _open_raw(places: list[Path], files: list[Path], rows: RowFilter) -> TraceIn
             found[path.name if known is None or known.opened[:4] == info.opened[:4] else str(path)] = info
     infos = [info for info in found.values() if rows.brokers is None or info.opened.broker_id in rows.brokers]
     if not infos:
-        raise NoTrace("; ".join(complaints) or f"no segment of broker {rows.brokers} there")
+        raise NoTrace("; ".join(complaints) or "no segment of broker " + ", ".join(map(str, rows.brokers or ())) + " in " + ", ".join(map(str, places)))
     clocks = _clock_lines(infos)
     kept = [count_segment(info) for info in infos if _may_hold(info, clocks, rows)]
     loss = loss_of(kept, complaints, lambda info, t0_ns: clocks[boot_of(info)].epoch_of(t0_ns))

@@ -82,7 +82,19 @@ def test_rollup_is_made_and_nothing_is_added_twice(traces, tmp_path, capsys):
     (["trace", "study", "latency", "--engine", "flink"], "invalid choice: 'flink'"),
     (["trace", "study", "latency", "--from", "yesterday"], "'yesterday' is no time"),
     (["trace", "study", "latency", "--set", "x"], "write --set NAME=VALUE"),
-    (["trace", "study", "latency", "--window-ms", "0"], "--window-ms must be at least 1"),
+    *((["trace", "study", "latency", "--from", far], f"'{far}' is no time") for far in
+      ("inf", "nan", "1e300", "1e999999999", "9999-12-31")),
+    (["trace", "study", "latency", "--from", "5", "--to", "5"], "--from 5 is not before --to 5"),
+    (["trace", "study", "latency", "--api", "Prodce", "--from", "5"], "--api Prodce: no API has this name; near it: Produce"),
+    (["trace", "study", "latency", "--broker", "-1"], "'-1': a whole number from 0 to 2147483647"),
+    (["trace", "study", "latency", "--broker", "77", "--from", "5"], "no segment of broker 77 in "),
+    (["trace", "study", "latency", "--window-ms", "0"], "'0': a whole number from 1 to 86400000"),
+    (["trace", "study", "latency", "--window-ms", "99999999999999"], "a whole number from 1 to 86400000"),
+    (["trace", "study", "latency", "--warmup-ms", "-5"], "a whole number from 0 to"),
+    (["trace", "study", "latency", "--target-p99-ms", "nan"], "--target-p99-ms: invalid"),
+    (["trace", "study", "latency", "--engine", "local", "--remote", "sc://h:1"], "--master and --remote are Spark's"),
+    (["trace", "study", "latency", "--data-dir", "."], "no trace segments in traces"),
+    (["trace", "tail", "--count", "-5"], "'-5': a whole number from 1 to"),
     (["trace", "report", "."], "is missing: name a folder"),
     (["trace", "compact", "/no/such/folder", "x"], "does not exist"),
     (["trace", "frobnicate"], "invalid choice: 'frobnicate'"),
@@ -118,6 +130,11 @@ def test_a_missing_extra_is_named(package, module, extra, traces, monkeypatch, c
 
 @pytest.mark.parametrize(("text", "ns"), [
     ("1970-01-01T00:00:01", 10**9), ("1970-01-01T01:00:01+01:00", 10**9), ("2.5", 2_500_000_000), (None, None),
-    ("2026-11-21", 1795219200 * 10**9), ("1970-01-01T00:00:00.000001", 1000)])
+    ("2026-11-21", 1795219200 * 10**9), ("1795284828.059760123", 1795284828059760123), ("1970-01-01T00:00:00.000001", 1000)])
 def test_times(text, ns):
     assert trace_arguments.epoch_ns(text) == ns
+
+
+def test_apis_are_known_however_they_are_written():
+    assert trace_arguments.api_names(["produce", "FETCH", "api77"]) == ["Produce", "Fetch", "Api77"]
+    assert trace_arguments.api_names(None) is None
