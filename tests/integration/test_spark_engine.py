@@ -15,7 +15,6 @@ from tests.harness.event_model import Scenario, simulate
 from tests.harness.event_trace import TraceOptions, write_trace
 from tests.harness.raw_records import create_by_metadata
 
-pytestmark = pytest.mark.timeout(300)
 BEGIN_NS = 1_700_000_000_000_000_000  # of the event model
 
 

