@@ -11,6 +11,7 @@ works with Spark Connect, where the paths are the server's, too.
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from mpbroker.engine import compact_header
 from mpbroker.engine.column_set import needed_compact
@@ -25,6 +26,7 @@ from mpbroker.trace.record import TICK_NS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_registered: WeakSet["SparkSession"] = WeakSet()  # Spark warns of a source that is registered again
 #: Nanoseconds since 1970, exactly: a Spark timestamp has microseconds.
 EPOCH_NS = "(unix_micros(ts) * 1000 + ts_ns)"
 
@@ -101,7 +103,9 @@ def files_columns(spark: "SparkSession", files: Sequence[Path], columns: Sequenc
 
 
 def _raw(spark: "SparkSession", paths: Sequence[str | Path], columns: Sequence[str], rows: RowFilter) -> "DataFrame":
-    spark.dataSource.register(MpbTraceSource)
+    if spark not in _registered:
+        spark.dataSource.register(MpbTraceSource)
+        _registered.add(spark)
     reader = spark.read.format(FORMAT).schema(narrow(columns))
     limits = {"from": rows.from_ns, "to": rows.to_ns, "apis": rows.apis and ",".join(rows.apis),
               "brokers": rows.brokers and ",".join(map(str, rows.brokers))}

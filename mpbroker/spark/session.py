@@ -95,7 +95,7 @@ def open_session(profile: Profile | None = None, *, master: str | None = None, r
     if remote:
         return _connect(session_type, remote)
     if SUBMITTED in os.environ:
-        return OpenSession(_build(session_type, master, MEANING), owned=True)
+        return _submitted(session_type, master)
     return _launch(session_type, profile or profile_of(master), master)
 
 
@@ -148,6 +148,21 @@ def _launch(session_type: "type[SparkSession]", profile: Profile, master: str | 
         _end_jvm()
         shutil.rmtree(scratch, ignore_errors=True)
         raise
+
+
+def _submitted(session_type: "type[SparkSession]", master: str | None) -> OpenSession:
+    """spark-submit gives the workers archives that are named .zip only; a wheel is sent to them under such a name."""
+    session = _build(session_type, master, MEANING)
+    scratch = Path(tempfile.mkdtemp(prefix="mpbroker-spark-"))
+    opened = OpenSession(session, True, scratch)
+    try:
+        wheel = next((folder for folder in Path(__file__).parents if folder.is_file()), None)
+        if wheel is not None:
+            session.sparkContext.addPyFile(shutil.copyfile(wheel, scratch / "mpbroker.zip").as_posix())
+    except BaseException:
+        opened.close()
+        raise
+    return opened
 
 
 def _build(session_type: "type[SparkSession]", master: str | None, options: Mapping[str, str]) -> "SparkSession":

@@ -5,10 +5,11 @@ import pyarrow as pa
 import pytest
 
 from mpbroker.engine.engine import Where
-from mpbroker.engine.histogram import boundaries, buckets_of_ns
+from mpbroker.engine.histogram import BUCKETS, boundaries, buckets_of_ns
 from mpbroker.engine.local_engine import LocalEngine
 from mpbroker.engine.trace_input import open_input
-from mpbroker.spark.engine import SparkEngine
+from mpbroker.spark.engine import BUCKET, CELLS, SparkEngine
+from mpbroker.trace.record import TICK_SHIFT
 from perf.load.produce_load import ProduceLoad
 from tests.harness.broker import Broker
 from tests.harness.event_model import Scenario, simulate
@@ -90,10 +91,10 @@ def test_a_live_brokers_trace(engines, tmp_path):
 
 
 def test_the_buckets_of_sparks_logarithm(spark):
-    """Every boundary, and the durations nearest to it on both sides, as nanoseconds and as multiples of a tick."""
-    edges = boundaries()[:-1]
-    near = np.concatenate([edges + apart for apart in range(-3, 4)] + [(edges >> 6 << 6) + 64 * apart + 1 for apart in range(-2, 3)])
-    near = np.unique(near[(near >= 1) & (near < 1 << 40)])
-    frame = spark.createDataFrame(pa.table({"value": near, "wanted": buckets_of_ns(near - 1)}))
-    assert frame.where("CAST(floor(log2(value) * 32) AS BIGINT) <> wanted").count() == 0
-    assert frame.count() == len(near) > 10_000
+    """The multiples of a tick nearest to every boundary, on both sides: there are no other durations."""
+    assert BUCKETS < CELLS
+    ticks = np.unique(np.concatenate([(boundaries()[:-1] >> TICK_SHIFT) + apart for apart in range(-3, 4)]))
+    ticks = ticks[(ticks >= 0) & (ticks < (1 << 40 - TICK_SHIFT))]
+    frame = spark.createDataFrame(pa.table({"ticks": ticks, "wanted": buckets_of_ns(ticks << TICK_SHIFT)}))
+    assert frame.where(f"{BUCKET} <> wanted").count() == 0
+    assert frame.count() == len(ticks) > 6_000
