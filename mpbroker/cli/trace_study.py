@@ -5,6 +5,7 @@ Needs the extra `studies`; with --engine spark also `spark`.
 
 import argparse
 import math
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ def define(parser: argparse.ArgumentParser, _: str = "study") -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run them and say where the report is."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as after Ctrl-C: Spark's files go
     with extras():
         return _run(arguments)
 

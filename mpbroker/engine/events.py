@@ -145,5 +145,14 @@ def _role(number: int) -> str:
 
 
 def _table(schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
-    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
-    return pa.table([pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)], schema=schema)
+    """Rows as a table; without those whose numbers no column holds, which damage alone can write."""
+    try:
+        columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+        return pa.table([pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)], schema=schema)
+    except (OverflowError, pa.ArrowInvalid):
+        widths = [field.type.bit_width - 1 if pa.types.is_integer(field.type) else None for field in schema]
+        fitting = [row for row in rows if all(bits is None or value is None or -1 << bits <= value < 1 << bits
+                                              for bits, value in zip(widths, row, strict=True))]
+        if len(fitting) == len(rows):
+            raise
+        return _table(schema, fitting)

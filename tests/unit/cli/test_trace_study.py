@@ -1,6 +1,8 @@
 """`mpbroker trace study`, `compact`, `rollup` and `report`: the contract of their output, and one sentence for every mistake."""
 
 import json
+import signal
+import subprocess
 import sys
 
 import pyarrow.parquet as pq
@@ -138,3 +140,36 @@ def test_times(text, ns):
 def test_apis_are_known_however_they_are_written():
     assert trace_arguments.api_names(["produce", "FETCH", "api77"]) == ["Produce", "Fetch", "Api77"]
     assert trace_arguments.api_names(None) is None
+
+
+_INTERRUPTED = """
+import logging, sys, time
+from mpbroker.cli.main import main
+from mpbroker.engine import local_engine
+
+class Slow(local_engine.LocalEngine):
+    def rollup(self, *_):
+        try:
+            print("busy", flush=True)
+            time.sleep(60)
+        except BaseException:
+            logging.exception("what a package says of it")
+            raise
+    activity = rollup
+    def close(self):
+        print("closed", flush=True)
+
+local_engine.LocalEngine = Slow
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_interrupted_study_closes_its_engine_and_says_one_sentence(number, traces, tmp_path):
+    process = subprocess.Popen([sys.executable, "-c", _INTERRUPTED, "trace", "study", "latency", "--in", str(traces), "--engine", "local"],
+                               cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with process:
+        assert process.stdout.readline() == "busy\n"
+        process.send_signal(number)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (1, "closed\n", "mpbroker: interrupted\n")

@@ -46,3 +46,9 @@ def test_a_trace_without_events_has_empty_tables(tmp_path):
     found = _input(tmp_path)
     for table in (found.gauges(), found.process_events(), found.connections(), found.markers(), found.raw_events(), found.losses(1000)):
         assert table.num_rows == 0 and table.column_names
+
+
+def test_numbers_that_only_damage_writes_are_left_out(tmp_path):
+    good = ProcessGauge(4_000_000, 6, 1_000, None, 4711, 3, 1, 2)
+    rows = _input(tmp_path, good._replace(cpu_ns=1 << 63).pack(0), good.pack(0)).gauges().to_pylist()
+    assert [row["cpu_ns"] for row in rows] == [1_000]
