@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -94,6 +95,23 @@ def test_a_java_that_does_not_fit_leaves_nothing(monkeypatch, tmp_path):
     with pytest.raises(session.java.JavaError, match="JAVA_HOME gives"):
         open_session()
     assert not (tmp_path / "scratch").exists()
+
+
+def test_spark_submit_sends_a_wheel_to_the_workers(monkeypatch, tmp_path):
+    """It sends archives named .zip, .egg or .jar only; the wheel goes under such a name, and the copy goes at the end."""
+    sent = []
+    wheel = tmp_path / "mpbroker-0.1.0-cp311-cp311-linux_x86_64.whl"
+    wheel.write_bytes(b"a wheel")
+    fake = SimpleNamespace(sparkContext=SimpleNamespace(addPyFile=lambda path: sent.append((path, Path(path).read_bytes()))),
+                           stop=lambda: sent.append("stopped"))
+    monkeypatch.setattr(session, "__file__", str(wheel / "mpbroker" / "spark" / "session.py"))
+    monkeypatch.setattr(session, "_build", lambda *arguments: fake)
+    monkeypatch.setattr(session, "_end_jvm", lambda: None)
+    opened = session._submitted(None, None)
+    ((path, content),) = sent
+    assert path.endswith("/mpbroker.zip") and content == b"a wheel"
+    opened.close()
+    assert sent[1] == "stopped" and not Path(path).exists()
 
 
 def test_an_unreachable_remote_is_said(monkeypatch):
