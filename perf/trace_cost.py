@@ -1,6 +1,6 @@
 """What tracing costs: two brokers of this checkout, one with traces and one without, under the same small requests in turn.
 
-    python -m perf.trace_cost [--pairs 40] [--seconds 0.6] [--json FILE] [--check]
+    python -m perf.trace_cost [--pairs 50] [--seconds 0.6] [--json FILE] [--check]
 
 Load: as in perf/bench.py, 8 connections with 20 Produce requests of 100 bytes in flight each. A pair is one run on each broker,
 one right after the other and with the first place changing, because a machine's speed drifts. Other work on the machine makes
@@ -79,10 +79,10 @@ def measure(on: Target, off: Target, pairs: int, seconds: float) -> list[tuple[R
 
 
 def one_run(broker: Target, load: ProduceLoad, seconds: float) -> Run:
-    """The load for some seconds; what the tracer writes of it in the fifth of a second after it is counted, too."""
+    """The load for some seconds; what the tracer writes of it just afterwards is counted, too."""
     before = processes.usage(broker.pid)
     result = load.run(seconds)
-    time.sleep(0.25)
+    time.sleep(0.15)
     used = processes.usage(broker.pid).since(before)
     if result.errors or not result.requests:
         raise RuntimeError(f"{result.errors} of {result.requests} requests failed")
@@ -149,7 +149,7 @@ def table(pairs: list[tuple[Run, Run]], found: dict[str, float]) -> str:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=40, help="at least 2")
+    parser.add_argument("--pairs", type=int, default=50, help="at least 2")
     parser.add_argument("--seconds", type=float, default=0.6, help="of each run")
     parser.add_argument("--json", metavar="FILE", help="write everything there")
     parser.add_argument("--check", action="store_true", help="exit 1 when a target is missed")
