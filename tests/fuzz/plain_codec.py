@@ -64,7 +64,8 @@ def _struct(reader: Reader, cls):
 
 
 def _tags(reader: Reader, known: dict[int, Field], values: dict[str, object]) -> None:
-    for _ in range(reader.uvarint()):
+    count = reader.uvarint()
+    for _ in range(count if count < 1 << 31 else 0):  # negative to a Java broker, whose loop then reads none
         tag, size = reader.uvarint(), reader.uvarint()
         if size > reader.end - reader.pos:
             raise Malformed("tagged field is cut off")
