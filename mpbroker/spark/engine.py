@@ -17,7 +17,7 @@ from mpbroker.engine.columns import FRAME
 from mpbroker.engine.durations import BACKWARDS, HANDLER_TIME, ROLLUP_STAGES
 from mpbroker.engine.engine import Engine, EngineError, Where, check_groups
 from mpbroker.spark import frames
-from mpbroker.spark.session import open_session
+from mpbroker.spark.session import SparkError, open_session
 from mpbroker.trace.record import HAS_SATURATED, TICK_NS
 from mpbroker.trace.statistics import BUCKETS_PER_OCTAVE
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mpbroker.engine.trace_input import TraceInput
 
 #: Up to so many requests the JVM's start costs more than its work: the profile that starts cheaply.
-SMALL_RECORDS = 5_000_000
+SMALL_RECORDS = 1_000_000
 #: A stage and a bucket in one number.
 CELLS = 2048
 #: floor(log2(ns + 1) * 32) of `ticks`.
@@ -92,7 +92,7 @@ class SparkEngine(Engine):
             frame = frame.orderBy(*keys)
         if where.limit is not None:
             frame = frame.limit(where.limit)
-        return _typed(frame.select(*names).toArrow(), pa.schema([FRAME.field(name) for name in names]))
+        return _typed(_collected(frame.select(*names)), pa.schema([FRAME.field(name) for name in names]))
 
     def close(self) -> None:
         """Stop the session if this engine started it."""
@@ -135,7 +135,19 @@ def _kinds_of(by: Sequence[str]) -> dict[str, pa.DataType]:
 
 
 def _finished(frame: "DataFrame", kinds: dict[str, pa.DataType], keys: Sequence[str]) -> pa.Table:
-    return sorted_table(_typed(frame.toArrow(), pa.schema(list(kinds.items()))), keys)
+    return sorted_table(_typed(_collected(frame), pa.schema(list(kinds.items()))), keys)
+
+
+def _collected(frame: "DataFrame") -> pa.Table:
+    """A frame's rows; SparkError with the two lines that matter of what Spark says when it fails."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return frame.toArrow()
+    except PySparkException as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip() and "SQLSTATE" not in line.split(":")[0]]
+        what = dict.fromkeys([lines[0].removesuffix(" Traceback (most recent call last):"), lines[-1]]) if lines else ["unknown"]
+        raise SparkError(f"Spark failed: {'; '.join(what)}") from error
 
 
 def _typed(table: pa.Table, schema: pa.Schema) -> pa.Table:

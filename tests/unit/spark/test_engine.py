@@ -1,11 +1,14 @@
 """The Spark engine's SQL, and what it refuses; that its numbers are right is tests/integration/test_spark_engine.py."""
 
+import shutil
+
 import pytest
 
 from mpbroker.engine.engine import EngineError, Where, choose_engine
 from mpbroker.engine.trace_input import open_input
 from mpbroker.spark import engine
 from mpbroker.spark.engine import SparkEngine
+from mpbroker.spark.session import SparkError
 
 
 def test_chosen_by_name_it_borrows_the_session_there_is(spark, trace):
@@ -36,3 +39,14 @@ def test_windows_are_whole_numbers():
 def test_conditions():
     assert engine._conditions(Where(apis=("Produce",), planes=("control",), min_total_ns=5)) == [
         "api IN ('Produce')", "plane IN ('control')", "total_ticks >= 0 AND total_ticks * 64L >= 5"]
+
+
+def test_what_spark_says_becomes_a_sentence(spark, trace, tmp_path):
+    """A file that is gone when the query runs; not Spark's whole trace of calls."""
+    copy = tmp_path / "trace"
+    shutil.copytree(trace / "a", copy)
+    chosen = SparkEngine(open_input([copy]))
+    shutil.rmtree(copy)
+    with pytest.raises(SparkError, match=f"^Spark failed: .*{copy} does not exist") as caught:
+        chosen.activity(0)
+    assert "\n" not in str(caught.value) and "Traceback" not in str(caught.value) and caught.value.exit_code == 2
