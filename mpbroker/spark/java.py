@@ -88,8 +88,10 @@ def _examine(executable: Path, found: str) -> Java:
     try:
         answer = subprocess.run([executable, "-XshowSettings:properties", "-version"], capture_output=True, text=True,
                                 errors="replace", timeout=ANSWER_S, stdin=subprocess.DEVNULL)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise JavaError(f"{found} gives {executable}, which cannot be run: {error}") from error
+    except OSError as error:
+        raise JavaError(f"{found} gives {executable}, which cannot be run: {error.strerror}") from error
+    except subprocess.TimeoutExpired as error:
+        raise JavaError(f"{found} gives {executable}, which does not answer within {ANSWER_S} s") from error
     version = re.search(r"java\.specification\.version = ([\d.]+)", answer.stderr)
     home = re.search(r"java\.home = (.+)", answer.stderr)
     if version is None or home is None:

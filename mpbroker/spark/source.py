@@ -28,17 +28,10 @@ from mpbroker.engine.columns import COMPACT, FRAME, RECORD_DTYPE
 from mpbroker.engine.decode import RawColumns, Records, requests_of, within
 from mpbroker.engine.trace_input import NoTrace
 from mpbroker.spark.arrow_types import EVENT, REQUEST_COLUMNS, arrow_of, struct_of
+from mpbroker.spark.read_limits import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from mpbroker.spark.source_plan import Piece, SourceOptions, cut, may_hold_apis, open_paths, parse_options, pieces, shared_out
 from mpbroker.trace.record import KIND_NAMES, RECORD_BYTES
 from mpbroker.trace.segment import read_chunks
-
-try:
-    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-except ImportError:  # before Spark 4.2: a stream takes all there is in each batch
-    class _Absent:
-        """Stands for what this Spark does not have."""
-
-    ReadAllAvailable = ReadLimit = ReadMaxRows = SupportsTriggerAvailableNow = _Absent
 
 FORMAT = "mpbtrace"
 BATCH_RECORDS = 65536

@@ -11,7 +11,8 @@ from mpbroker.engine.local_engine import LocalEngine
 from mpbroker.engine.trace_input import open_input
 from mpbroker.spark import source
 from mpbroker.spark.arrow_types import EVENT, narrow
-from mpbroker.spark.source import InputPartition, MpbTraceSource, ReadAllAvailable, ReadMaxRows
+from mpbroker.spark.read_limits import SPARK_HAS_LIMITS, ReadAllAvailable, ReadMaxRows
+from mpbroker.spark.source import InputPartition, MpbTraceSource
 from mpbroker.trace import segment
 from mpbroker.trace.clock_sample import ClockSample, take
 
@@ -133,6 +134,7 @@ def test_in_spark_a_wrong_type_is_said(spark, trace):
         spark.read.format(source.FORMAT).schema("total_ns int").load(str(trace)).collect()
 
 
+@pytest.mark.skipif(not SPARK_HAS_LIMITS, reason="before Spark 4.2 availableNow knows no limits and no end")
 def test_in_spark_as_a_stream_with_a_watermark(spark, trace, tmp_path):
     """All there is now, in batches of a limited size; windows come out, which needs SupportsTriggerAvailableNow."""
     spark.dataSource.register(MpbTraceSource)
