@@ -14,6 +14,8 @@ from typing import Any
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 _FORMATTING = re.compile(r"</?(?:b|i|sub|sup|extra)>|<br ?/?>")
 _LONGEST_LABEL = 300
+#: No page may hold these; a name with one is shown as a programmer would write it. Line ends in labels are ours.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 #: A number with what belongs to it, as it stands in a verdict (the text is escaped already).
 _FIGURE = re.compile(r"(?<![\w&#.\-])[+\-−~≈]?\d(?:[\d,.\u202f]*\d)?(?:\s?(?:%|‰|×|times\b|ns\b|µs\b|ms\b|s\b|[kMG]i?B(?:/s)?\b|B\b"
                      r"|(?:requests|records)(?:/s| a second)\b))?")
@@ -24,7 +26,7 @@ _NUMBERED = re.compile(r"\b(?:processor|handler|broker|run|ring|class|connection
 
 def text(value: object) -> str:
     """For element content and quoted attributes."""
-    return html.escape(str(value), quote=True)
+    return html.escape(_CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", str(value)), quote=True)
 
 
 def sentence(value: object) -> str:

@@ -43,3 +43,7 @@ def test_figures_in_sentences_are_emphasised():
 
 def test_slug():
     assert markup.slug("Tail: p99.9 <x>") == "tail-p99-9-x" and markup.slug("÷") == "x"
+
+
+def test_control_characters_are_shown_and_not_sent():
+    assert markup.text("ctl\x00\x1b[31m\x9b\n<b>\t\r") == "ctl\\x00\\x1b[31m\\x9b\n&lt;b&gt;\t\\x0d"
