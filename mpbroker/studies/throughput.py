@@ -158,15 +158,15 @@ def _verdicts(stretches: list[Stretch], tables: dict[str, pa.Table]) -> list[str
     rows = tables["phases"].to_pylist()
     best = max(rows, key=lambda row: (row["steady"], row["requests_per_s"]))
     found = [_phase_verdict(best), *_growth([row for row in rows if row["run"] == best["run"]])]
-    unsteady = [row["phase"] for row in rows if not row["steady"] and row is not best and not row["phase"].endswith(phases.BEFORE)]
+    unsteady = [f"“{row['phase']}”" for row in rows if not row["steady"] and row is not best and not row["phase"].endswith(phases.BEFORE)]
     if unsteady:
-        found.append(f"No steady state in {wording.listed(unsteady[:6])}: their figures are means over everything.")
+        found.append(f"No steady state in {wording.listed(unsteady[:6])}: {'its' if len(unsteady) == 1 else 'their'} figures are means over everything.")
     chosen = stretches[rows.index(best)]
     return [*found, *_busiest(tables["utilisation"], chosen), *_full_rings(tables["saturation"]), *_failures(rows)]
 
 
 def _phase_verdict(row: dict[str, Any]) -> str:
-    where = "" if row["phase"] == phases.ALL else f" of phase {row['phase']}"
+    where = "" if row["phase"] == phases.ALL else f" of phase “{row['phase']}”"
     rates = (f"{wording.count(row['requests_per_s'])} requests/s ({wording.megabytes(row['mb_in_per_s'] * 1e6)} in, "
              f"{wording.megabytes(row['mb_out_per_s'] * 1e6)} out, {wording.count(round(row['in_flight'], 1))} in flight, "
              f"p99 {wording.duration(row['p99_us'] * 1000)})")
@@ -187,14 +187,14 @@ def _growth(rows: list[dict[str, Any]]) -> list[str]:
     if len(marked) < 2 or marked[-1]["requests_per_s"] < 1.3 * marked[0]["requests_per_s"]:
         return []
     low, high = marked[0], marked[-1]
-    words = (f"From {low['phase']} to {high['phase']} the rate goes from {wording.count(low['requests_per_s'])} to "
+    words = (f"From “{low['phase']}” to “{high['phase']}” the rate goes from {wording.count(low['requests_per_s'])} to "
              f"{wording.count(high['requests_per_s'])} requests/s, the p99 from {wording.duration(low['p99_us'] * 1000)} to "
              f"{wording.duration(high['p99_us'] * 1000)}")
     knee = next((row for row in marked if row["p99_us"] > KNEE_FACTOR * low["p99_us"]), None)
     if knee is None or len(marked) < 3:
         return [words + "."]
-    return [f"{words}; it passes {KNEE_FACTOR} times that of {low['phase']} at {wording.count(knee['requests_per_s'])} "
-            f"requests/s ({knee['phase']})."]
+    return [f"{words}; it passes {KNEE_FACTOR} times that of “{low['phase']}” at {wording.count(knee['requests_per_s'])} "
+            f"requests/s (“{knee['phase']}”)."]
 
 
 def _busiest(used: pa.Table, one: Stretch) -> list[str]:
@@ -208,7 +208,7 @@ def _busiest(used: pa.Table, one: Stretch) -> list[str]:
              + (f" (it waited for a core another {wording.share(waited)} of the time)." if waited else ".")]
     name, wait = max(((name, wait or 0.0) for name, (_, wait) in means.items()), key=lambda item: item[1])
     if wait > 0.1 and name != process:
-        found.append(f"{name} was ready but without a core for {wording.share(wait)} of the time: the machine had too few"
+        found.append(f"{name[:1].upper()}{name[1:]} was ready but without a core for {wording.share(wait)} of the time: the machine had too few"
                      " cores for all that ran on it.")
     return found
 

@@ -39,7 +39,7 @@ def test_markers_are_phases_and_a_growing_queue_is_not_steady(tmp_path):
     assert (calm["phase"], flood["phase"]) == ("calm", "flood")
     assert not flood["steady"] and "in flight" in flood["reason"]
     assert flood["requests_per_s"] == pytest.approx(1200, rel=0.1)
-    assert any("From calm to flood the rate goes from" in words for words in result.verdicts)
+    assert any("From “calm” to “flood” the rate goes from" in words for words in result.verdicts)
 
 
 def test_a_warm_up_is_cut(tmp_path):
