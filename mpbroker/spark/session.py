@@ -12,7 +12,6 @@ A session that somebody else has opened in this process (a notebook, a test) is 
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mpbroker.errors import MpbrokerError
 from mpbroker.spark import java
+from mpbroker.spark.scratch import Scratch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,7 +59,7 @@ class SparkError(MpbrokerError):
 class OpenSession:
     """A session and what has to be cleaned up after it. `owned`: closing stops it."""
 
-    def __init__(self, spark: "SparkSession", owned: bool, scratch: Path | None = None) -> None:
+    def __init__(self, spark: "SparkSession", owned: bool, scratch: Scratch | None = None) -> None:
         self.spark = spark
         self.owned = owned
         self._scratch = scratch
@@ -79,7 +79,7 @@ class OpenSession:
             self.spark.stop()
         if self._scratch is not None:
             _end_jvm()
-            shutil.rmtree(self._scratch, ignore_errors=True)
+            self._scratch.remove()
 
 
 def open_session(profile: Profile | None = None, *, master: str | None = None, remote: str | None = None) -> OpenSession:
@@ -135,30 +135,30 @@ def _import_spark() -> "type[SparkSession]":
 
 
 def _launch(session_type: "type[SparkSession]", profile: Profile, master: str | None) -> OpenSession:
-    scratch = Path(tempfile.mkdtemp(prefix="mpbroker-spark-"))  # mode 0700
+    scratch = Scratch()
     try:
-        (scratch / "log4j2.properties").write_text(_LOG4J)
-        home = java.find().wrapper(scratch)
+        (scratch.path / "log4j2.properties").write_text(_LOG4J)
+        home = java.find().wrapper(scratch.path)
         environ = {"JAVA_HOME": str(home), "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
         if profile != "cluster":
             environ["SPARK_LOCAL_IP"] = LOOPBACK
         with _environment(environ):
-            return OpenSession(_build(session_type, master or "local[*]", options_of(profile, scratch)), True, scratch)
+            return OpenSession(_build(session_type, master or "local[*]", options_of(profile, scratch.path)), True, scratch)
     except BaseException:
         _end_jvm()
-        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.remove()
         raise
 
 
 def _submitted(session_type: "type[SparkSession]", master: str | None) -> OpenSession:
     """spark-submit gives the workers archives that are named .zip only; a wheel is sent to them under such a name."""
     session = _build(session_type, master, MEANING)
-    scratch = Path(tempfile.mkdtemp(prefix="mpbroker-spark-"))
+    scratch = Scratch()
     opened = OpenSession(session, True, scratch)
     try:
         wheel = next((folder for folder in Path(__file__).parents if folder.is_file()), None)
         if wheel is not None:
-            session.sparkContext.addPyFile(shutil.copyfile(wheel, scratch / "mpbroker.zip").as_posix())
+            session.sparkContext.addPyFile(shutil.copyfile(wheel, scratch.path / "mpbroker.zip").as_posix())
     except BaseException:
         opened.close()
         raise

