@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 from mpbroker.errors import MpbrokerError
 
@@ -17,6 +18,16 @@ class ExtraMissing(MpbrokerError):
     exit_code = 2
 
 
+def require(package: str) -> None:
+    """ExtraMissing now rather than at the end of long work, which needs the package only for its report."""
+    if find_spec(package) is None:
+        raise ExtraMissing(_sentence(package))
+
+
+def _sentence(package: str) -> str:
+    return f"this needs the package {package}: pip install 'mpbroker[{EXTRA_OF[package]}]'"
+
+
 @contextmanager
 def extras() -> Iterator[None]:
     """Around code that imports and uses the analysis packages."""
@@ -27,4 +38,4 @@ def extras() -> Iterator[None]:
         package = (error.name or "").split(".")[0]
         if package not in EXTRA_OF:
             raise
-        raise ExtraMissing(f"this needs the package {package}: pip install 'mpbroker[{EXTRA_OF[package]}]'") from error
+        raise ExtraMissing(_sentence(package)) from error

@@ -5,7 +5,7 @@ import signal
 import sys
 from pathlib import Path
 
-from mpbroker.cli.extras import extras
+from mpbroker.cli.extras import extras, require
 
 DESCRIPTION = """\
 Run an experiment: start brokers, drive a load with intended send times, mark its phases, join what
@@ -42,6 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     wanted = scenario.load(arguments.scenario)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as after Ctrl-C: nothing is left behind
+    require("plotly")
     with extras():
         from mpbroker.lab.scenario_run import run_scenario
 

@@ -17,8 +17,8 @@ def warn(sentence: str) -> None:
 
 
 def segment_table(infos: list[segment.SegmentInfo]) -> str:
-    """One line per segment."""
-    rows = [("file", "state", "opened", "records", "dropped", "sampled out")]
+    """One line per segment. Its records are requests, connections, gauges, clocks, markers and process events."""
+    rows = [("file", "state", "opened", "all records", "dropped", "sampled out")]
     for info in infos:
         _, _, dropped, sampled_out = info.progress.share()
         rows.append((info.path.name, "closed" if info.closed else "open", _moment(info.opened.clock.realtime_ns),

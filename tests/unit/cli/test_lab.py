@@ -2,6 +2,7 @@
 
 import pytest
 
+from mpbroker.cli import extras
 from mpbroker.cli.main import main
 
 
@@ -29,3 +30,11 @@ def test_wrong_usage_is_one_sentence(words, sentence, capsys, tmp_path, monkeypa
     error = capsys.readouterr().err
     assert sentence.replace("speed: ", "") in error and error.startswith("mpbroker: ") and error.count("\n") == 1
     assert (tmp_path / "full" / "precious").exists()
+
+
+def test_what_only_the_report_needs_is_missed_before_the_load(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    assert main(["lab", "run", "steady", "--seconds", "1"]) == 2
+    assert capsys.readouterr().err == "mpbroker: this needs the package plotly: pip install 'mpbroker[studies]'\n"
+    assert list(tmp_path.iterdir()) == []

@@ -21,7 +21,7 @@ def directory(tmp_path):
 def test_ls(directory, capsys):
     assert main(["trace", "ls", "--in", str(directory)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["file", "state", "opened", "records", "dropped", "sampled", "out"]
+    assert lines[0].split() == ["file", "state", "opened", "all", "records", "dropped", "sampled", "out"]
     assert [line.split()[1] for line in lines[1:]] == ["closed", "open"]
     assert main(["trace", "ls", "--in", str(directory), "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
@@ -139,3 +139,9 @@ def test_tail_names_clients_and_topics(tmp_path, capsys):
     assert main(["trace", "tail", "--in", str(tmp_path), "--json"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(row["client"], row["topic"]) for row in rows] == [("billing\x1b[2J", "orders"), (None, None)]
+
+
+def test_a_compacted_trace_is_told_from_an_empty_folder(tmp_path, capsys):
+    (tmp_path / "compact.json").write_text("{}")
+    assert main(["trace", "stats", "--in", str(tmp_path)]) == 2
+    assert "was made by trace compact" in capsys.readouterr().err
