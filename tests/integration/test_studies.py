@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from mpbroker.engine import runner
+from mpbroker.engine.compaction import compact
 from mpbroker.engine.engine import choose_engine
 from mpbroker.engine.study import StudyParameters
 from mpbroker.engine.trace_input import open_input
@@ -64,6 +65,13 @@ def engine(tmp_path_factory):
     return choose_engine("local", open_input([broker.data_dir / "traces"]))
 
 
+@pytest.fixture(scope="module")
+def compacted(engine, tmp_path_factory):
+    place = tmp_path_factory.mktemp("compacted")
+    compact(engine.input, place)
+    return choose_engine("local", open_input([place]))
+
+
 def test_the_trace_is_whole(engine):
     loss, [totals] = engine.input.loss, engine.activity(0).to_pylist()
     assert loss.records + loss.dropped + loss.sampled_out == loss.finished == totals["n"]
@@ -105,3 +113,12 @@ def test_little_finds_no_defect(engine):
     data = summary["data request"]
     assert data["trace_defect"] == 0, result.verdicts
     assert abs(data["depth_found"] - data["depth_replayed"]) <= max(0.1 * data["depth_found"], 0.5)
+
+
+@pytest.mark.parametrize("name", STUDIES[:-1])
+def test_a_compacted_trace_gives_the_same_tables(engine, compacted, name):
+    parameters = StudyParameters(window_ms=100)
+    raw, small = (runner.find_study(name).run(one, parameters) for one in (engine, compacted))
+    assert raw.tables.keys() == small.tables.keys() and raw.verdicts == small.verdicts
+    for table in raw.tables:
+        assert raw.tables[table].equals(small.tables[table]), table
