@@ -1,6 +1,7 @@
 """After the last test: no process, name in /dev/shm or temporary file of this session is left."""
 
 import os
+import signal
 import tempfile
 
 import pytest
@@ -9,6 +10,9 @@ from tests.harness.broker import wait_until
 from tests.harness.leftovers import left_names, left_processes
 
 SPARK_TIMEOUT_S = 300
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a job in a script's background: what we start would inherit it,
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # and tests interrupt what they started
 
 
 @pytest.fixture(scope="session", autouse=True)
