@@ -5,7 +5,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 .PHONY: install run test soak fuzz bench docs clean
 install: $(VENV)/installed
-$(VENV)/installed: pyproject.toml $(wildcard native/*.[ch])
+$(VENV)/installed: pyproject.toml $(wildcard native/*/*.[ch])
 	@rm -rf build
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	CFLAGS=-DMPB_INJECT=1 $(PY) -m pip install --quiet --disable-pip-version-check --editable '.[test]'

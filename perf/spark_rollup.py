@@ -23,12 +23,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mpbroker.engine import compact_header
-from mpbroker.engine.column_set import sorted_table, stored_of
-from mpbroker.engine.compaction import compact
-from mpbroker.engine.decode import RowFilter
-from mpbroker.engine.durations import ROLLUP_STAGES, SUMS
-from mpbroker.engine.trace_input import open_input
+from mpbroker.analysis.engine.input import compact_header
+from mpbroker.analysis.engine.input.column_set import sorted_table, stored_of
+from mpbroker.analysis.engine.input.compaction import compact
+from mpbroker.analysis.engine.input.decode import RowFilter
+from mpbroker.analysis.engine.input.durations import ROLLUP_STAGES, SUMS
+from mpbroker.analysis.engine.input.trace_input import open_input
 from perf.load import processes
 from perf.load.produce_load import ProduceLoad
 from tests.harness.broker import Broker
@@ -67,9 +67,9 @@ def tile(trace: Path, folder: Path, records: int) -> tuple[int, int, int]:
 
 def spark_rollup(tiles: Path) -> pa.Table:
     """By the product's own code."""
-    from mpbroker.spark import frames
-    from mpbroker.spark.engine import rollup_frame
-    from mpbroker.spark.session import open_session
+    from mpbroker.analysis.spark import frames
+    from mpbroker.analysis.spark.engine import rollup_frame
+    from mpbroker.analysis.spark.session import open_session
 
     with open_session("local") as opened:
         stored = set().union(*map(stored_of, ROLLUP_STAGES))

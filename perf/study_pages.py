@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from mpbroker.bench.process_tree import machine
+from mpbroker.analysis.bench.process_tree import machine
 from tests.harness import browser
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "studies"

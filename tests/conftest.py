@@ -35,8 +35,8 @@ def nothing_is_left(tmp_path_factory):
 @pytest.fixture(scope="session")
 def spark():
     """The one Spark session of a test run: engines, sources and frames of all tests share its JVM."""
-    from mpbroker.spark.java import JavaError
-    from mpbroker.spark.session import open_session
+    from mpbroker.analysis.spark.java import JavaError
+    from mpbroker.analysis.spark.session import open_session
 
     try:
         session = open_session("test", master="local[2]")

@@ -15,12 +15,13 @@ from pathlib import Path
 import plotly.graph_objects as go
 import plotly.io
 
-from mpbroker.engine import histogram
-from mpbroker.engine.durations import PIPELINE
-from mpbroker.engine.engine import Where, choose_engine
-from mpbroker.engine.trace_input import open_input
-from mpbroker.report.look import dress
-from mpbroker.report.template import template
+from mpbroker.analysis.engine.mathematics import histogram
+from mpbroker.analysis.engine.input.durations import PIPELINE
+from mpbroker.analysis.engine.engines.choose_engine import choose_engine
+from mpbroker.analysis.engine.engines.engine import Where
+from mpbroker.analysis.engine.input.trace_input import open_input
+from mpbroker.analysis.report.look import dress
+from mpbroker.analysis.report.template import template
 
 place = os.environ.get("MPBROKER_TRACES", "mpbroker-data/traces")
 trace = open_input([place])
@@ -93,7 +94,7 @@ show([{"type": "bar", "orientation": "h", "name": "p99", "y": names, "x": waits}
 if engine.name == "spark":
     from pyspark.sql import SparkSession
 
-    from mpbroker.spark.frames import requests as request_frame
+    from mpbroker.analysis.spark.frames import requests as request_frame
 
     frame = request_frame(SparkSession.active(), place, columns=["api", "req_bytes"])
     frame.groupBy("api").sum("req_bytes").show()

@@ -30,7 +30,7 @@ def define(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure and print; 1 when a request was refused or not answered."""
-    from mpbroker.bench import bench_run
+    from mpbroker.analysis.bench import bench_run
     from mpbroker.cli.main import UsageError
 
     if arguments.pid is not None and not arguments.bootstrap:

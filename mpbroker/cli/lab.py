@@ -33,7 +33,7 @@ def define(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """List, or run and say where the report is."""
-    from mpbroker.lab import scenario
+    from mpbroker.analysis.lab import scenario
 
     if arguments.action == "ls":
         for name in scenario.names():
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as after Ctrl-C: nothing is left behind
     require("plotly")
     with extras():
-        from mpbroker.lab.scenario_run import run_scenario
+        from mpbroker.analysis.lab.scenario_run import run_scenario
 
         say = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731
         report = run_scenario(wanted, Path(arguments.out or f"lab-{wanted.name}"), arguments.seconds, arguments.engine, say)

@@ -25,8 +25,8 @@ def define(parser: argparse.ArgumentParser, _: str = "compact") -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Compact and say what came out."""
     with extras():
-        from mpbroker.engine.compaction import compact
-        from mpbroker.engine.trace_input import open_input
+        from mpbroker.analysis.engine.input.compaction import compact
+        from mpbroker.analysis.engine.input.trace_input import open_input
 
         source = open_input(arguments.sources, **trace_arguments.slice_of(arguments))
         header = compact(source, Path(arguments.destination))

@@ -28,9 +28,9 @@ def define(parser: argparse.ArgumentParser, _: str = "export") -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Write it, and say what it has."""
     with extras():
-        from mpbroker.engine.engine import choose_engine
-        from mpbroker.engine.trace_input import open_input
-        from mpbroker.report import perfetto
+        from mpbroker.analysis.engine.engines.choose_engine import choose_engine
+        from mpbroker.analysis.engine.input.trace_input import open_input
+        from mpbroker.analysis.report import perfetto
 
         trace_arguments.require_traces(arguments)
         source = open_input(trace_arguments.paths_of(arguments), **trace_arguments.slice_of(arguments))

@@ -17,7 +17,7 @@ def define(parser: argparse.ArgumentParser, _: str = "report") -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Write it and say where it is."""
     with extras():
-        from mpbroker.engine.saved_report import write_again
+        from mpbroker.analysis.engine.running.saved_report import write_again
 
         print(f"report: {write_again(Path(arguments.directory))}")
     return 0

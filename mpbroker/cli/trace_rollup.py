@@ -25,9 +25,9 @@ def define(parser: argparse.ArgumentParser, _: str = "rollup") -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Add it and say what the file has now."""
     with extras():
-        from mpbroker.engine import rollup_store
-        from mpbroker.engine.engine import choose_engine
-        from mpbroker.engine.trace_input import open_input
+        from mpbroker.analysis.engine.engines import rollup_store
+        from mpbroker.analysis.engine.engines.choose_engine import choose_engine
+        from mpbroker.analysis.engine.input.trace_input import open_input
 
         source = open_input(arguments.sources, **trace_arguments.slice_of(arguments))
         engine = choose_engine(arguments.engine, source, master=arguments.master)

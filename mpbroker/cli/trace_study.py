@@ -58,9 +58,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from mpbroker.engine import runner
-    from mpbroker.engine.engine import choose_engine
-    from mpbroker.engine.trace_input import open_input
+    from mpbroker.analysis.engine.running import runner
+    from mpbroker.analysis.engine.engines.choose_engine import choose_engine
+    from mpbroker.analysis.engine.input.trace_input import open_input
 
     if not arguments.names:
         print(listing())
@@ -92,7 +92,7 @@ def _positive(text: str) -> float:
 
 
 def _parameters(arguments: argparse.Namespace, baseline: Any) -> Any:
-    from mpbroker.engine.study import StudyParameters
+    from mpbroker.analysis.engine.running.study import StudyParameters
 
     options = {}
     for text in arguments.options:
@@ -105,7 +105,7 @@ def _parameters(arguments: argparse.Namespace, baseline: Any) -> Any:
 
 def listing() -> str:
     """Every study with its two lines."""
-    from mpbroker.engine import runner
+    from mpbroker.analysis.engine.running import runner
 
     lines = []
     for name in runner.study_names():

@@ -9,7 +9,7 @@ from mpbroker.errors import ConfigError
 if TYPE_CHECKING:
     from mpbroker.config.broker_config import BrokerConfig
 
-MAX_PROCESSORS = 32  # slots of the process table (native/layout.h)
+MAX_PROCESSORS = 32  # slots of the process table (native/shm/layout.h)
 MAX_HANDLERS = 64
 MAX_ENTRIES = 2**17  # an entry's index has 17 bits in a hint
 HANDLER_ARENA_BYTES = 256 << 20  # memory for answers of one request handler (shm.layout)

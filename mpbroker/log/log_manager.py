@@ -19,7 +19,7 @@ __all__ = ["READ_TO_END", "READ_TO_HIGH_WATERMARK", "READ_TO_STABLE", "LogManage
 
 CODEC_BITS = 0x07
 ATTRIBUTES_LOW_BYTE = 22  # of a batch: the codec is in its low bits
-LOG_START_NOT_TOLD = frozenset((ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE))  # see native/append.c
+LOG_START_NOT_TOLD = frozenset((ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE))  # see native/log/append.c
 ONLINE = 2  # enum mpb_partition_flags
 
 

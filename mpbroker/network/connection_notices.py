@@ -70,7 +70,7 @@ class ConnectionNotices:
             self._tell(SoftwareNamed(self._id(channel), *software))
 
     def _id(self, channel: KafkaChannel) -> int:
-        """conn_id of its records, as native/trace_lane.h puts it together."""
+        """conn_id of its records, as native/trace/trace_lane.h puts it together."""
         return self._processor << CONNECTION_BITS | channel.generation & ((1 << CONNECTION_BITS) - 1)
 
     def _tell(self, notice: Notice) -> None:

@@ -1,6 +1,6 @@
 """One client connection; lives in one processor, which alone touches it.
 
-Framing, what is buffered and what is being sent are native (native/connection.h). Here is what only Python needs: the socket,
+Framing, what is buffered and what is being sent are native (native/network/connection.h). Here is what only Python needs: the socket,
 whose connection it is, and a large frame on its way. A large frame is received straight into the shared arena once enough
 of it has really arrived, so that an announced length alone reserves nothing.
 """

@@ -1,7 +1,7 @@
 """The processor: frames requests of its connections into shared memory and sends their answers; N processes per listener.
 
 One turn, in Kafka's order: answers first, then at most 20 new connections, then what the sockets brought, one frame per
-connection. The ordinary part of it is native (native/network_turn.h); this loop decides all the rest. It never waits for a handler: a request that finds its plane full is parked, and until it has found room no
+connection. The ordinary part of it is native (native/network/network_turn.h); this loop decides all the rest. It never waits for a handler: a request that finds its plane full is parked, and until it has found room no
 other is read, while answers go on. It alone touches its sockets, its part of the arena and its entries while they are
 FREE, FILL or SENDING. The control plane's listener has a processor of its own (KIP-291).
 """

@@ -1,6 +1,6 @@
 """Requests of one processor that are not simply read and queued: no room for them, or too large to be copied.
 
-The native turn (native/network_turn.h) takes one frame of each readable connection a turn and queues it. A request that
+The native turn (native/network/network_turn.h) takes one frame of each readable connection a turn and queues it. A request that
 finds its plane full is parked, one that finds no entry or no arena space waits with its frame: until they have
 room nothing else is read, except for large frames that fill memory they already have. A large frame that finds no room to
 begin waits alone.

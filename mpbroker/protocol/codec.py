@@ -1,4 +1,4 @@
-"""Turns message classes into plans and hands them to the C interpreter in `native/py_codec.c`.
+"""Turns message classes into plans and hands them to the C interpreter in `native/python/py_codec.c`.
 
 A plan is one class at one version; it is built when it is first needed (`prepare` builds before a fork so that every
 child inherits it) and never changes. The functions take positional arguments only:
@@ -20,7 +20,7 @@ from mpbroker.errors import ProtocolError
 from mpbroker.protocol.schema import MAX_DEPTH, Field, fields_of, schema_of
 from mpbroker.protocol.types import KINDS, Struct
 
-ARRAY, NULLABLE, COMPACT = 1, 2, 4  # MPB_ARRAY … in native/py_codec.h
+ARRAY, NULLABLE, COMPACT = 1, 2, 4  # MPB_ARRAY … in native/python/py_codec.h
 
 _PLANS: dict[type, list[_native.Plan | None]] = {}
 _sub_plans: dict[tuple[type, int, bool], _native.Plan] = {}

@@ -1,4 +1,4 @@
-"""Request and response headers and whole frames (length, header, body); the C side is in `native/py_codec.c`.
+"""Request and response headers and whole frames (length, header, body); the C side is in `native/python/py_codec.c`.
 
 Pure functions, used by processors (request headers), handlers (response frames) and the internal client. Header
 version 2 (flexible requests) adds tagged fields, which are skipped; version 0 lacks the client id (ControlledShutdown

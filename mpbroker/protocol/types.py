@@ -23,7 +23,7 @@ KINDS = (
     "records",
     "struct",
 )
-"""Wire kinds; the index of each is its number in `native/py_codec.h`."""
+"""Wire kinds; the index of each is its number in `native/python/py_codec.h`."""
 
 
 class Wire(NamedTuple):

@@ -22,7 +22,7 @@ from mpbroker.shm.scheduling import prefer_latency
 
 POLL_MS = 300  # Kafka's handler poll: a safety net, every event rings a bell
 IDLE_EVERY_MS = 1000
-DIRTY_BITS = 4096  # a handler's set of moved partitions is kept modulo this (native/layout.h)
+DIRTY_BITS = 4096  # a handler's set of moved partitions is kept modulo this (native/shm/layout.h)
 
 
 class RequestHandler:

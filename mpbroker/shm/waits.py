@@ -1,7 +1,7 @@
 """Every wait of every process by number, name and one sentence; what `status` shows in the column `wait`.
 
 Any process stores the number in its own row of the process table before it blocks, and 0 afterwards. The first ones
-are native/waits.h's: the C core stores those itself. Every wait also ends when the supervisor dies: the kernel then
+are native/shm/waits.h's: the C core stores those itself. Every wait also ends when the supervisor dies: the kernel then
 kills all workers (PDEATHSIG), the tracer after it has unlinked the names in /dev/shm.
 """
 

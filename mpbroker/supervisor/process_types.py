@@ -18,7 +18,7 @@ SUPERVISOR_SLOT = 0
 class ProcessType(NamedTuple):
     """One role.
 
-    number, first_slot, slots  as native/layout.h numbers them
+    number, first_slot, slots  as native/shm/layout.h numbers them
     main          "module:function", imported in the supervisor so that every worker shares its memory
     start_stage   a stage starts when every process of the one before serves
     stop_stage    a stage is told to stop when the one before has ended

@@ -1,7 +1,7 @@
 """A trace lane as named POSIX shared memory: one per processor, written by it, drained by the tracer.
 
 The supervisor creates the lanes before it forks and unlinks them at its end; processors and the tracer attach by name.
-Accounting, in native/trace_lane.h: finished requests = written + dropped + sampled out.
+Accounting, in native/trace/trace_lane.h: finished requests = written + dropped + sampled out.
 """
 
 import errno

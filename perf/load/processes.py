@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mpbroker.bench.process_tree import Usage, machine, tree, usage
+from mpbroker.analysis.bench.process_tree import Usage, machine, tree, usage
 
 __all__ = ["Usage", "machine", "pss_kib", "tree", "usage"]
 

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from mpbroker.engine.events import GAUGES
+from mpbroker.analysis.engine.input.events import GAUGES
 from tests.harness.event_trace import BASE_NS, EPOCH_OFFSET_NS
 
 

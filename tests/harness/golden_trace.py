@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mpbroker.engine.engine import Engine, choose_engine
-from mpbroker.engine.trace_input import open_input
+from mpbroker.analysis.engine.engines.choose_engine import choose_engine
+from mpbroker.analysis.engine.engines.engine import Engine
+from mpbroker.analysis.engine.input.trace_input import open_input
 from tests.harness.event_model import Outcome, Scenario, simulate
 from tests.harness.event_trace import TraceOptions, write_trace
 

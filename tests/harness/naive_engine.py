@@ -3,7 +3,7 @@
 from collections import defaultdict
 from typing import Any
 
-from mpbroker.engine.durations import BACKWARDS, MOST_TICKS, SPANS, SUMS
+from mpbroker.analysis.engine.input.durations import BACKWARDS, MOST_TICKS, SPANS, SUMS
 from mpbroker.trace import record
 from mpbroker.trace.record import NOT_REACHED, SATURATED, STAGES, TraceRecord
 from mpbroker.trace.statistics import bucket_of

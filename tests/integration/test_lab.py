@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from mpbroker.engine.trace_input import open_input
+from mpbroker.analysis.engine.input.trace_input import open_input
 
 SMALL = """
 question = "Does it run?"

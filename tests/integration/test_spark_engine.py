@@ -4,11 +4,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mpbroker.engine.engine import Where
-from mpbroker.engine.histogram import BUCKETS, boundaries, buckets_of_ns
-from mpbroker.engine.local_engine import LocalEngine
-from mpbroker.engine.trace_input import open_input
-from mpbroker.spark.engine import BUCKET, CELLS, SparkEngine
+from mpbroker.analysis.engine.engines.engine import Where
+from mpbroker.analysis.engine.mathematics.histogram import BUCKETS, boundaries, buckets_of_ns
+from mpbroker.analysis.engine.engines.local_engine import LocalEngine
+from mpbroker.analysis.engine.input.trace_input import open_input
+from mpbroker.analysis.spark.engine import BUCKET, CELLS, SparkEngine
 from mpbroker.trace.record import TICK_SHIFT
 from perf.load.produce_load import ProduceLoad
 from tests.harness.broker import Broker

@@ -2,11 +2,11 @@
 
 import pytest
 
-from mpbroker.engine import runner
-from mpbroker.engine.local_engine import LocalEngine
-from mpbroker.engine.study import StudyParameters
-from mpbroker.engine.trace_input import open_input
-from mpbroker.spark.engine import SparkEngine
+from mpbroker.analysis.engine.running import runner
+from mpbroker.analysis.engine.engines.local_engine import LocalEngine
+from mpbroker.analysis.engine.running.study import StudyParameters
+from mpbroker.analysis.engine.input.trace_input import open_input
+from mpbroker.analysis.spark.engine import SparkEngine
 from tests.harness.event_model import simulate
 from tests.harness.event_trace import Marker, TraceOptions, write_trace
 from tests.harness.golden_trace import FLOOD

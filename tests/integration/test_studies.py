@@ -8,11 +8,11 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from mpbroker.engine import runner
-from mpbroker.engine.compaction import compact
-from mpbroker.engine.engine import choose_engine
-from mpbroker.engine.study import StudyParameters
-from mpbroker.engine.trace_input import open_input
+from mpbroker.analysis.engine.running import runner
+from mpbroker.analysis.engine.input.compaction import compact
+from mpbroker.analysis.engine.engines.choose_engine import choose_engine
+from mpbroker.analysis.engine.running.study import StudyParameters
+from mpbroker.analysis.engine.input.trace_input import open_input
 from tests.harness.broker import Broker, wait_until
 from tests.harness.raw_client import RawConnection, frame
 from tests.harness.raw_records import RawProducer, batch, create_by_metadata, produce_request

@@ -13,8 +13,8 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from mpbroker.engine.trace_input import open_input
-from mpbroker.report.palette import STAGES
+from mpbroker.analysis.engine.input.trace_input import open_input
+from mpbroker.analysis.report.palette import STAGES
 from tests.harness.broker import Broker
 from tests.harness.busy_clients import record
 from tests.tidy.source_tree import ROOT

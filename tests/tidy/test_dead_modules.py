@@ -9,7 +9,7 @@ from tests.tidy.source_tree import ROOT, imports, modules
 ENTRY_POINTS = {"mpbroker", "mpbroker.__main__", "mpbroker.cli.main"}
 
 #: Packages whose modules are found by listing the package, or by a table of names.
-FOUND_BY_LISTING = ("mpbroker.server.handlers.", "mpbroker.cli.", "mpbroker.studies.")
+FOUND_BY_LISTING = ("mpbroker.server.handlers.", "mpbroker.cli.", "mpbroker.analysis.studies.")
 
 
 def _named_in_source(module: str) -> bool:

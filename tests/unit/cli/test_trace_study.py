@@ -118,10 +118,10 @@ def test_a_sampled_trace_is_refused_by_a_study_that_needs_order(tmp_path, capsys
     assert not (tmp_path / "R").exists()
 
 
-@pytest.mark.parametrize(("package", "module", "extra"), [("pyarrow", "mpbroker.engine.trace_input", "studies"),
-                                                          ("numpy", "mpbroker.engine.runner", "studies")])
+@pytest.mark.parametrize(("package", "module", "extra"), [("pyarrow", "mpbroker.analysis.engine.input.trace_input", "studies"),
+                                                          ("numpy", "mpbroker.analysis.engine.running.runner", "studies")])
 def test_a_missing_extra_is_named(package, module, extra, traces, monkeypatch, capsys):
-    for name in [name for name in sys.modules if name.startswith(("mpbroker.engine.", "mpbroker.studies."))]:
+    for name in [name for name in sys.modules if name.startswith(("mpbroker.analysis.engine.", "mpbroker.analysis.studies."))]:
         monkeypatch.delitem(sys.modules, name)
     for name in [name for name in sys.modules if name.split(".")[0] == package]:
         monkeypatch.delitem(sys.modules, name)
@@ -145,7 +145,7 @@ def test_apis_are_known_however_they_are_written():
 _INTERRUPTED = """
 import logging, sys, time
 from mpbroker.cli.main import main
-from mpbroker.engine import local_engine
+from mpbroker.analysis.engine.engines import local_engine
 
 class Slow(local_engine.LocalEngine):
     def rollup(self, *_):

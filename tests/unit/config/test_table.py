@@ -68,7 +68,7 @@ def test_unknown_names_get_a_hint():
 
 
 def test_slot_limits_are_those_of_the_shared_memory():
-    layout = (Path(__file__).parents[3] / "native" / "layout.h").read_text()
+    layout = (Path(__file__).parents[3] / "native" / "shm" / "layout.h").read_text()
 
     def number(name):
         return int(re.search(rf"#define {name} (\d+)", layout)[1])

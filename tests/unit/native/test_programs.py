@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 NATIVE = Path(__file__).parents[3] / "native"
-PROGRAMS = sorted(path.stem.removeprefix("test_") for path in (NATIVE / "tests").glob("test_*.c"))
+PROGRAMS = sorted(path.stem.removeprefix("test_") for path in (NATIVE / "tests").glob("*/test_*.c"))
 
 
 @pytest.mark.timeout(600)

@@ -6,7 +6,7 @@ from pathlib import Path
 from mpbroker.protocol import codec
 from mpbroker.protocol.types import KINDS, nullable_since, since, tagged, until
 
-HEADER = (Path(__file__).resolve().parents[3] / "native" / "py_codec.h").read_text()
+HEADER = (Path(__file__).resolve().parents[3] / "native" / "python" / "py_codec.h").read_text()
 
 
 def test_kinds_have_the_numbers_of_the_c_enum():

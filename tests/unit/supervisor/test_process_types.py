@@ -10,7 +10,7 @@ from mpbroker.config.broker_config import load_broker_config
 from mpbroker.shm.process_context import BoundListener
 from mpbroker.supervisor.process_types import PROCESS_TYPES, START_STAGES, STOP_STAGES, plan_processes
 
-LAYOUT = Path(__file__).resolve().parents[3] / "native" / "layout.h"
+LAYOUT = Path(__file__).resolve().parents[3] / "native" / "shm" / "layout.h"
 
 
 def _listener(index, name, control=False):

@@ -1,4 +1,4 @@
-"""Lanes as named shared memory (their accounting under kills: native/tests/test_trace_lane.c)."""
+"""Lanes as named shared memory (their accounting under kills: native/tests/trace/test_trace_lane.c)."""
 
 import errno
 import os

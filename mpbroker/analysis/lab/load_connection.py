@@ -1,0 +1,166 @@
+"""One connection of a load generator: sends a prepared frame again and again, matches answers to requests.
+
+Owned by one generator process. Nothing blocks: what the socket does not take waits in `unsent`, and nothing more is sent
+until it is gone. Answers come in the order of requests (Kafka's rule), so a queue is all the bookkeeping there is.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections import deque
+
+from mpbroker.client.prepared_request import CORRELATION_ID, CORRELATION_ID_AT, PreparedRequest
+from mpbroker.analysis.lab.client_log import NEVER, ClientLog
+
+RECEIVE_BYTES = 1 << 18
+ANSWER_BYTES_MAX = 64 * 1024 * 1024
+_HEAD = struct.Struct(">ii")
+_ERROR = struct.Struct(">h")
+CONNECT_TIMEOUT_S = 20.0
+SO_TIMESTAMPNS = 35  # Linux on most machines; Python's socket module does not name it
+_TIMESPEC = struct.Struct("=qq")
+_STAMP_SPACE = socket.CMSG_SPACE(_TIMESPEC.size)
+
+
+class LoadConnection:
+    """`schedule` says when the next request is due; at most `in_flight_most` wait for their answers at a time, at most
+    `requests_most` (0: any number) are sent at all. `stamped`: ask the kernel when each answer came."""
+
+    def __init__(self, number: int, address: tuple[str, int], request: PreparedRequest, in_flight_most: int, schedule,
+                 first_corr_id: int, log: ClientLog, requests_most: int = 0, stamped: bool = False) -> None:
+        self.number = number
+        self.schedule = schedule
+        self.socket = socket.create_connection(address, timeout=CONNECT_TIMEOUT_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if stamped:
+            self.socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        self._stamped = stamped
+        self.socket.setblocking(False)
+        self.local_port = self.socket.getsockname()[1]
+        self.unsent: memoryview | None = None
+        self.closed = False
+        self.sent = self.answered = 0
+        self._in_flight: deque[tuple[int, int, int, int]] = deque()
+        self._free_since_ns = 0
+        self._most, self._requests_most = in_flight_most, requests_most or 1 << 62
+        self._frame, self._error_at = bytearray(request.frame), request.error_at
+        self._next_corr_id = first_corr_id
+        self._buffer, self._filled = bytearray(RECEIVE_BYTES), 0
+        self._log = log
+
+    @property
+    def waiting(self) -> int:
+        """Requests sent and not answered."""
+        return len(self._in_flight)
+
+    def may_send(self) -> bool:
+        """Whether another request may be put in flight now."""
+        return len(self._in_flight) < self._most and self.unsent is None and not self.done and not self.closed
+
+    @property
+    def done(self) -> bool:
+        """Whether it has sent all that it may."""
+        return self.sent >= self._requests_most
+
+    def send(self, intended_ns: int) -> None:
+        """Put one request in flight (as far as the socket takes it)."""
+        corr_id = self._next_corr_id
+        self._next_corr_id += 1
+        CORRELATION_ID.pack_into(self._frame, CORRELATION_ID_AT, corr_id)
+        self._in_flight.append((corr_id, intended_ns, max(intended_ns, self._free_since_ns), time.monotonic_ns()))
+        self.sent += 1
+        self._push(memoryview(self._frame), copy=True)
+
+    def flush(self) -> None:
+        """The socket takes bytes again."""
+        if self.unsent is not None:
+            self._push(self.unsent, copy=False)
+            self._free_since_ns = time.monotonic_ns()
+
+    def _push(self, data: memoryview, copy: bool) -> None:
+        try:
+            count = self.socket.send(data)
+        except BlockingIOError:
+            count = 0
+        except OSError:
+            self.closed = True
+            return
+        rest = data[count:]
+        self.unsent = None if not rest else memoryview(bytes(rest)) if copy else rest
+
+    def receive(self) -> int:
+        """Take what has come; how many requests were answered by it."""
+        room = memoryview(self._buffer)[self._filled:]
+        ancillary: list[tuple[int, int, bytes]] = []
+        try:
+            if self._stamped:
+                count, ancillary, _, _ = self.socket.recvmsg_into([room], _STAMP_SPACE)
+            else:
+                count = self.socket.recv_into(room)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            count = 0
+        finally:
+            room.release()
+        if not count:
+            self.closed = True
+            return 0
+        now_ns = time.monotonic_ns()
+        self._filled += count
+        return self._take_answers(_arrival_ns(ancillary, now_ns), now_ns)
+
+    def _take_answers(self, arrived_ns: int, now_ns: int) -> int:
+        at = taken = 0
+        while self._filled - at >= _HEAD.size:
+            length, corr_id = _HEAD.unpack_from(self._buffer, at)
+            end = at + 4 + length
+            if not 4 <= length <= ANSWER_BYTES_MAX:
+                self.closed = True
+                return taken
+            if end > self._filled:
+                self._make_room(end - at)
+                break
+            self._answer(corr_id, at, arrived_ns, now_ns)
+            at, taken = end, taken + 1
+        if at:
+            rest = self._filled - at
+            self._buffer[:rest] = self._buffer[at:self._filled]
+            self._filled = rest
+        return taken
+
+    def _make_room(self, needed: int) -> None:
+        if needed > len(self._buffer):
+            self._buffer.extend(bytes(needed - len(self._buffer)))
+
+    def _answer(self, corr_id: int, at: int, arrived_ns: int, now_ns: int) -> None:
+        if len(self._in_flight) == self._most:
+            self._free_since_ns = now_ns
+        expected, intended_ns, ready_ns, sent_ns = self._in_flight.popleft()
+        if corr_id != expected:
+            raise RuntimeError(f"answer {corr_id} came for request {expected}")
+        error = _ERROR.unpack_from(self._buffer, at + self._error_at)[0] if self._error_at is not None else 0
+        self.answered += 1
+        self._log.add(self.number, corr_id, error, intended_ns, ready_ns, sent_ns, arrived_ns, now_ns)
+
+    def give_up(self) -> int:
+        """Write down what was never answered; how many those are."""
+        left = len(self._in_flight)
+        for corr_id, intended_ns, ready_ns, sent_ns in self._in_flight:
+            self._log.add(self.number, corr_id, 0, intended_ns, ready_ns, sent_ns, NEVER, NEVER)
+        self._in_flight.clear()
+        return left
+
+    def close(self) -> None:
+        """Close the socket."""
+        self.socket.close()
+
+
+def _arrival_ns(ancillary: list[tuple[int, int, bytes]], now_ns: int) -> int:
+    """The kernel's receive time on the monotonic clock, NEVER when there is none; the clocks are compared now."""
+    if not ancillary:
+        return NEVER
+    seconds, nanoseconds = _TIMESPEC.unpack(ancillary[0][2][:_TIMESPEC.size])
+    return min(now_ns, seconds * 1_000_000_000 + nanoseconds - time.time_ns() + time.monotonic_ns())

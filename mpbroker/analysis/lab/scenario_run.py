@@ -1,0 +1,114 @@
+"""A whole scenario: its variants one after the other, then client logs and traces together, studies and report.
+
+Runs in the process of `mpbroker lab run`; needs the extra `studies`. What it leaves under R: report.html, meta.json, tables/,
+client.parquet (client_table.py has its columns), traces/<variant>/, and with several variants variants/<variant>/ with a
+report of each.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from mpbroker.analysis.engine.running import runner
+from mpbroker.analysis.engine.engines.choose_engine import choose_engine
+from mpbroker.analysis.engine.running.study import StudyParameters, StudyResult
+from mpbroker.analysis.engine.input.trace_input import open_input
+from mpbroker.errors import MpbrokerError
+from mpbroker.analysis.lab.client_table import client_table
+from mpbroker.analysis.lab.findings import findings
+from mpbroker.analysis.lab.scenario import Scenario, check_seconds
+from mpbroker.analysis.lab.variant_run import VariantResult, run_variant, slug
+
+CLIENT_FILE = "client.parquet"
+#: With several variants these study all runs together, so that variants are compared; the others each run for itself.
+COMPARING_STUDIES = ("priority",)
+WINDOW_MS = 500
+
+
+class OutInUse(MpbrokerError):
+    """The output directory holds something that is not an earlier run's."""
+
+    exit_code = 2
+
+
+def run_scenario(scenario: Scenario, out: Path, seconds: float | None, engine: str, say: Callable[[str], None]) -> Path:
+    """Run, study, write; the report's path."""
+    seconds = scenario.seconds if seconds is None else seconds
+    check_seconds(scenario, seconds)
+    _refuse_foreign(out)
+    for name in scenario.studies:
+        runner.find_study(name)
+    _make_room(out, scenario)
+    begun = time.monotonic()
+    results = []
+    with tempfile.TemporaryDirectory(prefix="mpbroker-lab-logs-") as scratch:
+        for number, variant in enumerate(scenario.variants, 1):
+            say(f"variant {number} of {len(scenario.variants)}: {variant.name}")
+            results.append(run_variant(scenario, variant, seconds, out, Path(scratch), say))
+        say("studying")
+        clients = client_table(results)
+    pq.write_table(clients, out / CLIENT_FILE, compression="zstd")
+    about = _about(scenario, seconds, results, time.monotonic() - begun)
+    return _report(scenario, out, engine, results, findings(scenario, clients), about)
+
+
+def _refuse_foreign(out: Path) -> None:
+    """Only an empty directory, or an earlier run's output, is written into."""
+    if not out.exists() or not any(out.iterdir()):
+        return
+    try:
+        ours = "scenario" in json.loads((out / runner.META).read_text())
+    except (OSError, ValueError):
+        ours = False
+    if not ours:
+        raise OutInUse(f"{out} is not empty and not an earlier run's output; --out names another directory")
+
+
+def _make_room(out: Path, scenario: Scenario) -> None:
+    """Also leaves word of whose directory this is, should the run not come to its end."""
+    for name in ("traces", "variants", runner.TABLES):
+        shutil.rmtree(out / name, ignore_errors=True)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / runner.META).write_text(json.dumps({"scenario": scenario.name, "unfinished": True}) + "\n")
+
+
+def _about(scenario: Scenario, seconds: float, results: list[VariantResult], run_s: float) -> dict[str, Any]:
+    """What meta.json says beyond the studies' own."""
+    return {"scenario": scenario.name, "question": scenario.question, "seconds": seconds, "measured": scenario.measured,
+            "run_seconds": round(run_s, 1), "client_log": CLIENT_FILE,
+            "groups": [group._asdict() for group in scenario.groups],
+            "variants": [{"name": result.variant.name, "broker": {**scenario.broker, **result.variant.broker},
+                          "control_listener": result.variant.control_listener,
+                          "traces": f"traces/{slug(result.variant.name)}", "run": open_input([result.trace_dir]).runs,
+                          "phases": result.phases, "clients": result.summaries} for result in results]}
+
+
+def _report(scenario: Scenario, out: Path, engine: str, results: list[VariantResult], clients: StudyResult,
+            about: dict[str, Any]) -> Path:
+    if len(results) == 1:
+        return _study(scenario, scenario.studies, engine, out, [results[0].trace_dir], about, [clients])
+    alone = [name for name in scenario.studies if name not in COMPARING_STUDIES]
+    for result in results:
+        place = out / "variants" / slug(result.variant.name)
+        _study(scenario, alone, engine, place, [result.trace_dir], {"title": f"{scenario.name}: {result.variant.name}"}, [])
+    together = [name for name in scenario.studies if name in COMPARING_STUDIES]
+    return _study(scenario, together, engine, out, [result.trace_dir for result in results], about, [clients])
+
+
+def _study(scenario: Scenario, names: Sequence[str], engine: str, out: Path, traces: list[Path], about: dict[str, Any],
+           own: list[StudyResult]) -> Path:
+    chosen = choose_engine(engine, open_input(traces))
+    parameters = StudyParameters(window_ms=WINDOW_MS, options=scenario.options)
+    try:
+        return runner.run_studies(names, chosen, out, parameters, paths=traces, more=about, own=own,
+                                  title=about.get("title", scenario.name)).report
+    finally:
+        chosen.close()

@@ -1,0 +1,123 @@
+"""A slice of a trace as Chrome trace events, which ui.perfetto.dev and chrome://tracing open.
+
+Runs in the process of a command. Per broker four groups of tracks: processors and handlers with a slice for everything they
+did, requests with their stages one after the other, and the rings' depths and processes' use of a core as counters. Markers
+and process events are instants. Times are microseconds since the first event (`otherData.zero_epoch_ns` says when that was).
+At most MOST_EVENTS events are written; the rest is counted and said.
+"""
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+from mpbroker.analysis.engine.engines.engine import Where
+from mpbroker.analysis.report import perfetto_tracks
+from mpbroker.analysis.report.perfetto_tracks import COLUMNS, Busy, Event
+
+if TYPE_CHECKING:
+    from mpbroker.analysis.engine.engines.engine import Engine
+
+#: About what the viewer holds without effort.
+MOST_EVENTS = 1_000_000
+#: Kept back for counters, markers and names of tracks.
+_RESERVED_EVENTS = 100_000
+_LEAST_EVENTS_PER_REQUEST = 4
+_BATCH_ROWS = 4096
+
+
+class Export(NamedTuple):
+    """What was written. `sentences` say what was left out."""
+
+    path: Path
+    events: int
+    requests: int
+    sentences: list[str]
+
+
+def export(engine: "Engine", out: Path, where: Where = Where(), most_events: int = MOST_EVENTS) -> Export:
+    """Write the requests that `where` allows, the earliest first, to `out` (compressed if its name ends with .gz).
+
+    OSError: `out` cannot be written. ValueError: `most_events` leaves no room for requests.
+    """
+    room = most_events - min(_RESERVED_EVENTS, most_events // 2)
+    if room < 100:
+        raise ValueError(f"{most_events} events are too few for a trace")
+    table = engine.requests(COLUMNS, where._replace(order="epoch_ns", limit=room // _LEAST_EVENTS_PER_REQUEST))
+    rows = (row for batch in table.to_batches(max_chunksize=_BATCH_ROWS) for row in batch.to_pylist())
+    with _opened(out) as file:
+        writer = _Writer(file)
+        shown, last_ns, busy, zero_ns = _requests(writer, rows, room)
+        around, said = _around(engine, zero_ns, last_ns, most_events - room) if shown else ([], [])
+        for event in (*busy.names(), *busy.events(zero_ns), *around):
+            writer.write(event)
+        writer.close(zero_ns)
+    is_cut = shown < table.num_rows or table.num_rows == room // _LEAST_EVENTS_PER_REQUEST
+    return Export(out, writer.events, shown, [*_sentences(engine, where, shown, is_cut, most_events), *said])
+
+
+class _Writer:
+    """JSON, one event a line, so that no list of a million events is ever in memory."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file, self.events = file, 0
+        file.write('{"traceEvents":[')
+
+    def write(self, event: Event) -> None:
+        self._file.write((",\n" if self.events else "\n") + json.dumps(event, separators=(",", ":")))
+        self.events += 1
+
+    def close(self, zero_ns: int) -> None:
+        self._file.write('\n],"displayTimeUnit":"ns","otherData":' + json.dumps({"zero_epoch_ns": str(zero_ns), "made_by": "mpbroker"}) + "}\n")
+
+
+def _opened(out: Path) -> IO[str]:
+    return gzip.open(out, "wt", encoding="utf-8", compresslevel=1) if out.name.endswith(".gz") else open(out, "w", encoding="utf-8")
+
+
+def _requests(writer: _Writer, rows: Iterator[dict[str, Any]], room: int) -> tuple[int, int, Busy, int]:
+    """Write requests until there is no more room: how many, when the last ended, what processes did, time zero."""
+    busy, shown, zero_ns, last_ns = Busy(), 0, 0, 0
+    for row in rows:
+        if not shown:
+            zero_ns = row["epoch_ns"] - (row["rx_wait_ns"] or 0)
+        events = perfetto_tracks.request_events(row, shown, zero_ns, busy)
+        if writer.events + len(events) + (shown + 1) * perfetto_tracks.MOST_SLICES_PER_REQUEST > room:
+            break
+        for event in events:
+            writer.write(event)
+        shown += 1
+        last_ns = max(last_ns, row["epoch_ns"] + (row["total_ns"] or 0))
+    return shown, last_ns, busy, zero_ns
+
+
+def _around(engine: "Engine", first_ns: int, last_ns: int, most: int) -> tuple[list[Event], list[str]]:
+    """Markers, process events and counters of this time, at most `most` or a few more; and what is left out."""
+    source = engine.input
+    instants = [*perfetto_tracks.marker_events(source.markers().to_pylist(), first_ns, last_ns),
+                *perfetto_tracks.process_events(source.process_events().to_pylist(), first_ns, last_ns)]
+    samples = list(perfetto_tracks.counter_events(source.gauges().to_pylist(), first_ns, last_ns))
+    said, seen, kept = [], dict[str, int](), []
+    if len(instants) > most // 2:
+        said.append(f"{len(instants) - most // 2:,} markers and process events are left out.")
+    one_in = max(1, -(-len(samples) // (most // 2)))
+    if one_in > 1:
+        said.append(f"Counters show one in {one_in} samples.")
+    for event in samples:
+        seen[event["name"]] = seen.get(event["name"], -1) + 1
+        if seen[event["name"]] % one_in == 0:
+            kept.append(event)
+    return sorted([*instants[:most // 2], *kept], key=lambda event: event["ts"]), said
+
+
+def _sentences(engine: "Engine", where: Where, shown: int, is_cut: bool, most_events: int) -> list[str]:
+    said = []
+    if is_cut:
+        rows = engine.activity(0).to_pylist()
+        whole = f" of {rows[0]['n']:,}" if rows and where == Where() else ""
+        said.append(f"Cut after the first {shown:,}{whole} requests, because a file has at most {most_events:,} events: "
+                    "choose a shorter time with --from and --to, or one API with --api.")
+    if engine.input.is_sampled:
+        said.append("The trace is sampled: processes look idle where they served requests that were left out.")
+    return said

@@ -1,0 +1,311 @@
+#include "log/append.h"
+
+#include <string.h>
+
+#include "log/log_io.h"
+#include "log/partition.h"
+#include "log/producer.h"
+#include "log/repair.h"
+#include "log/roll.h"
+#include "log/segment.h"
+
+#define ONE_WRITE_BYTES 8192 /* up to here a copy costs less than the second part of a gather write */
+
+uint64_t mpb_entry_fill_number(const struct mpb_core *core, uint32_t entry)
+{
+    return entry < core->entry_count ? mpb_load_acquire((const mpb_atomic64 *)&core->entries[entry].fill_number) : 0;
+}
+
+struct mpb_cell *mpb_cell_find(struct mpb_core *core, uint32_t entry, uint32_t cell, uint64_t fill_number)
+{
+    if (entry >= core->entry_count || mpb_entry_fill_number(core, entry) != fill_number)
+        return NULL;
+    struct mpb_entry *e = &core->entries[entry];
+    if (cell == 0)
+        return &e->cell;
+    uint64_t offset = e->cells_offset + (uint64_t)(cell - 1) * sizeof(struct mpb_cell);
+    if (cell >= e->cell_count || offset + sizeof(struct mpb_cell) > core->header->arena_bytes)
+        return NULL;
+    return (struct mpb_cell *)(core->arena + offset);
+}
+
+/* Rule 1: the tag last. A filled cell stays as it is. */
+static void fill_cell(struct mpb_core *core, uint32_t ordinal, uint32_t entry, uint32_t index, uint64_t fill_number,
+                      const struct mpb_append_result *result)
+{
+    struct mpb_cell *cell = mpb_cell_find(core, entry, index, fill_number);
+    if (cell == NULL || mpb_load_acquire(&cell->tag) == fill_number)
+        return;
+    cell->base_offset = result->base_offset;
+    cell->end_offset = result->end_offset;
+    cell->append_time_ms = result->append_time_ms;
+    mpb_step();
+    MPB_CRASH(core, "append.cell_half");
+    cell->log_start = result->log_start;
+    cell->leader_epoch = result->leader_epoch;
+    cell->ordinal = ordinal;
+    cell->error = result->error;
+    mpb_step();
+    mpb_store_release(&cell->tag, fill_number);
+    mpb_step();
+}
+
+static bool read_cell(struct mpb_core *core, uint32_t entry, uint32_t index, uint64_t fill_number,
+                      struct mpb_append_result *out)
+{
+    struct mpb_cell *cell = mpb_cell_find(core, entry, index, fill_number);
+    if (cell == NULL || mpb_load_acquire(&cell->tag) != fill_number)
+        return false;
+    out->error = cell->error;
+    out->base_offset = cell->base_offset;
+    out->end_offset = cell->end_offset;
+    out->append_time_ms = cell->append_time_ms;
+    out->log_start = cell->log_start;
+    out->leader_epoch = cell->leader_epoch;
+    out->replayed = true;
+    return true;
+}
+
+static void write_intent(struct mpb_log *log, struct mpb_partition *row, const struct mpb_append_request *request,
+                         const struct mpb_append_result *result, uint64_t fill_number, uint32_t producer_row,
+                         int64_t max_timestamp)
+{
+    const struct mpb_partition_copy *now = mpb_partition_in_force(row);
+    struct mpb_intent *intent = &row->intent;
+    intent->fill_number = fill_number;
+    intent->entry = request->entry;
+    intent->cell = request->cell;
+    mpb_step();
+    MPB_CRASH(log->core, "append.intent_half"); /* the target is still the last one's, which was committed */
+    intent->target = mpb_load_relaxed(&row->selector) + 1;
+    intent->base_offset = now->leo;
+    intent->position = now->position;
+    intent->length = request->info->batch_bytes;
+    intent->producer_row = producer_row;
+    intent->producer_id = request->info->producer_id;
+    intent->producer_epoch = request->info->producer_epoch;
+    intent->first_sequence = request->info->base_sequence;
+    intent->last_sequence = mpb_last_sequence(request->info->base_sequence, request->info->record_count);
+    intent->last_offset = now->leo + request->info->last_offset_delta;
+    intent->timestamp_ms = max_timestamp;
+    intent->append_time_ms = result->append_time_ms;
+    mpb_intent_set(log, row, MPB_INTENT_APPEND);
+    MPB_CRASH(log->core, "append.intent");
+}
+
+void mpb_append_finish(struct mpb_log *log, struct mpb_partition *row)
+{
+    const struct mpb_intent *intent = &row->intent;
+    const struct mpb_partition_copy *now = mpb_partition_in_force(row);
+    if (intent->producer_row != 0) {
+        struct mpb_producer_batch batch = {
+            .base_offset = intent->base_offset, .timestamp_ms = intent->timestamp_ms,
+            .first_sequence = intent->first_sequence, .last_sequence = intent->last_sequence,
+            .last_offset_delta = (int32_t)(intent->last_offset - intent->base_offset),
+            .epoch = intent->producer_epoch,
+        };
+        mpb_producer_keep(log->core, intent->producer_row, &batch);
+        MPB_CRASH(log->core, "append.producer");
+    }
+    struct mpb_append_result result = {
+        .base_offset = intent->base_offset, .end_offset = intent->last_offset + 1,
+        .append_time_ms = intent->append_time_ms, .log_start = now->log_start, .leader_epoch = now->leader_epoch,
+    };
+    mpb_step();
+    fill_cell(log->core, (uint32_t)(row - log->core->partitions), intent->entry, intent->cell, intent->fill_number,
+              &result);
+    MPB_CRASH(log->core, "append.cell");
+    mpb_intent_clear(row);
+    MPB_CRASH(log->core, "append.cleared");
+}
+
+/* Rule 8: base offset and leader epoch go into a copy of the header, never into the request's bytes. */
+static int write_batch(int fd, const uint8_t header[MPB_BATCH_HEADER_BYTES], const uint8_t *batch, size_t length,
+                       uint64_t position)
+{
+    const uint8_t *rest = batch + MPB_BATCH_HEADER_BYTES;
+    size_t rest_length = length - MPB_BATCH_HEADER_BYTES;
+    if (length > ONE_WRITE_BYTES)
+        return mpb_io_write_two(fd, header, MPB_BATCH_HEADER_BYTES, rest, rest_length, position);
+    uint8_t whole[ONE_WRITE_BYTES];
+    memcpy(whole, header, MPB_BATCH_HEADER_BYTES);
+    memcpy(whole + MPB_BATCH_HEADER_BYTES, rest, rest_length);
+    return mpb_io_write(fd, whole, length, position);
+}
+
+/* The files' part of an append, and the state that will commit it. Returns 0 or a negative errno. */
+static int write_files(struct mpb_log *log, struct mpb_partition *row, const struct mpb_append_options *options,
+                       const struct mpb_append_request *request, uint8_t header[MPB_BATCH_HEADER_BYTES],
+                       int64_t max_timestamp, struct mpb_partition_copy *next)
+{
+    const struct mpb_batch_info *info = request->info;
+    int64_t last_offset = next->leo + info->last_offset_delta;
+    int fd = mpb_segment_fd(log, row, next, next->active_base, MPB_FILE_LOG);
+    if (fd < 0)
+        return fd;
+    mpb_put_be64(header + MPB_BATCH_BASE_OFFSET, next->leo);
+    mpb_put_be32(header + MPB_BATCH_LEADER_EPOCH, next->leader_epoch);
+    int error = write_batch(fd, header, request->batch, info->batch_bytes, next->position);
+    if (error != 0)
+        return error;
+    MPB_CRASH(log->core, "append.log_written");
+    if (next->position == 0)
+        next->first_timestamp = max_timestamp;
+    if (max_timestamp > next->max_timestamp) {
+        next->max_timestamp = max_timestamp;
+        next->max_timestamp_offset = last_offset;
+    }
+    if (next->bytes_since_index > (uint32_t)options->index_interval_bytes) {
+        error = mpb_segment_index(log, row, next, last_offset, (uint32_t)next->position);
+        if (error != 0)
+            return error;
+        next->bytes_since_index = 0;
+        MPB_CRASH(log->core, "append.index_written");
+    }
+    next->bytes_since_index += info->batch_bytes;
+    next->position += info->batch_bytes;
+    next->log_bytes += info->batch_bytes;
+    next->leo = last_offset + 1;
+    if (options->sole_replica)
+        next->lso = next->hw = next->leo;
+    return 0;
+}
+
+static int append_locked(struct mpb_log *log, struct mpb_partition *row, const struct mpb_append_options *options,
+                         const struct mpb_append_request *request, uint64_t fill_number,
+                         uint8_t header[MPB_BATCH_HEADER_BYTES], struct mpb_append_result *out)
+{
+    const struct mpb_batch_info *info = request->info;
+    uint32_t ordinal = request->ordinal, producer_row = 0;
+    int64_t max_timestamp = options->log_append_time     ? request->now_ms
+                            : request->max_timestamp >= 0 ? request->max_timestamp
+                                                          : info->max_timestamp;
+    if (mpb_roll_is_due(mpb_partition_in_force(row), options, info, max_timestamp, request->now_ms)) {
+        int error = mpb_roll_locked(log, row, request->now_ms);
+        if (error != 0)
+            return error;
+    }
+    if (info->producer_id >= 0) {
+        producer_row = mpb_producer_row(log, ordinal, info->producer_id);
+        if (producer_row == 0)
+            return MPB_ERR_THROTTLING_QUOTA_EXCEEDED;
+    }
+    struct mpb_partition_copy next = *mpb_partition_in_force(row);
+    out->base_offset = next.leo;
+    write_intent(log, row, request, out, fill_number, producer_row, max_timestamp);
+    int error = write_files(log, row, options, request, header, max_timestamp, &next);
+    if (error != 0) { /* rule 4: the same repair as after a death */
+        int answer = mpb_log_io_error(log, row, error);
+        mpb_repair(log, row);
+        return answer;
+    }
+    mpb_partition_write_idle(log->core, row, &next);
+    mpb_partition_commit(row);
+    MPB_CRASH(log->core, "append.committed");
+    mpb_append_finish(log, row);
+    out->end_offset = next.leo;
+    out->log_start = next.log_start;
+    out->leader_epoch = next.leader_epoch;
+    out->flush_due = next.leo - (int64_t)mpb_load_relaxed(&row->flushed_offset) >= options->flush_messages;
+    mpb_log_count(log, MPB_C_LOG_APPENDS, 1);
+    mpb_log_count(log, MPB_C_LOG_APPEND_BYTES, info->batch_bytes);
+    return 0;
+}
+
+/* Everything that can refuse a batch or answer it without writing. Returns true when `out` is the answer. */
+static bool decide_without_writing(struct mpb_log *log, struct mpb_partition *row,
+                                   const struct mpb_append_options *options, const struct mpb_append_request *request,
+                                   struct mpb_append_result *out)
+{
+    const struct mpb_partition_copy *now = mpb_partition_in_force(row);
+    struct mpb_producer_check check;
+    out->log_start = now->log_start;
+    out->leader_epoch = now->leader_epoch;
+    out->error = (int16_t)mpb_partition_usable(log->core, row, request->topic_id);
+    if (out->error == 0 && request->leader_epoch >= 0 && request->leader_epoch != now->leader_epoch)
+        out->error = MPB_ERR_NOT_LEADER_OR_FOLLOWER;
+    if (out->error == 0 && request->info->batch_bytes > (uint32_t)options->segment_bytes)
+        out->error = MPB_ERR_RECORD_LIST_TOO_LARGE;
+    if (out->error != 0)
+        return true;
+    if (request->info->producer_id < 0)
+        return false;
+    out->error = (int16_t)mpb_producer_check(log->core, row, request->info, &check);
+    if (out->error == 0 && check.duplicate) {
+        out->duplicate = true;
+        out->append_time_ms = check.original.timestamp_ms; /* told for every kind of topic, as Kafka does */
+        out->base_offset = check.original.base_offset;
+        out->end_offset = check.original.base_offset + check.original.last_offset_delta + 1;
+        mpb_log_count(log, MPB_C_LOG_DUPLICATES, 1);
+    }
+    return out->error != 0 || check.duplicate;
+}
+
+static void no_offsets(struct mpb_append_result *out)
+{
+    out->base_offset = out->end_offset = out->append_time_ms = -1;
+}
+
+/* Kafka tells where the log starts with the errors of a batch's contents, not with those of its place or size. */
+static bool tells_log_start(int error)
+{
+    return error != MPB_ERR_CORRUPT_MESSAGE && error != MPB_ERR_UNKNOWN_TOPIC_OR_PARTITION &&
+           error != MPB_ERR_NOT_LEADER_OR_FOLLOWER && error != MPB_ERR_MESSAGE_TOO_LARGE &&
+           error != MPB_ERR_RECORD_LIST_TOO_LARGE && error != MPB_ERR_KAFKA_STORAGE_ERROR;
+}
+
+void mpb_append_refuse(struct mpb_log *log, uint32_t ordinal, uint32_t entry, uint32_t cell, int error,
+                       struct mpb_append_result *out)
+{
+    uint64_t fill_number = mpb_entry_fill_number(log->core, entry);
+    memset(out, 0, sizeof *out);
+    no_offsets(out);
+    out->log_start = out->leader_epoch = -1;
+    int unlocked = mpb_partition_lock(log, ordinal);
+    out->error = (int16_t)(unlocked != 0 ? unlocked : error);
+    if (unlocked != 0)
+        return;
+    if (tells_log_start(error))
+        out->log_start = mpb_partition_in_force(&log->core->partitions[ordinal])->log_start;
+    if (!read_cell(log->core, entry, cell, fill_number, out))
+        fill_cell(log->core, ordinal, entry, cell, fill_number, out);
+    mpb_partition_unlock(log, ordinal);
+}
+
+void mpb_append(struct mpb_log *log, const struct mpb_append_options *options, const struct mpb_append_request *request,
+                struct mpb_append_result *out)
+{
+    struct mpb_core *core = log->core;
+    struct mpb_partition *row = &core->partitions[request->ordinal];
+    uint8_t header[MPB_BATCH_HEADER_BYTES];
+    uint64_t fill_number = mpb_entry_fill_number(core, request->entry);
+    memset(out, 0, sizeof *out);
+    no_offsets(out);
+    out->log_start = out->leader_epoch = -1;
+    out->append_time_ms = options->log_append_time ? request->now_ms : -1;
+    mpb_batch_patch_header(request->batch, request->info->batch_bytes, header, 0, 0, out->append_time_ms);
+    if (!options->log_append_time && request->max_timestamp >= 0)
+        mpb_batch_patch_timestamp(request->batch, request->info->batch_bytes, header, false, request->max_timestamp);
+    out->error = (int16_t)mpb_partition_lock(log, request->ordinal);
+    if (out->error != 0)
+        return;
+    MPB_CRASH(core, "append.locked");
+    if (read_cell(core, request->entry, request->cell, fill_number, out)) { /* rule 2: only after lock and repair */
+        mpb_log_count(log, MPB_C_LOG_REPLAYS, 1);
+        mpb_partition_unlock(log, request->ordinal);
+        return;
+    }
+    bool decided = decide_without_writing(log, row, options, request, out);
+    if (!decided)
+        out->error = (int16_t)append_locked(log, row, options, request, fill_number, header, out);
+    if (out->error != 0)
+        no_offsets(out);
+    if (!tells_log_start(out->error))
+        out->log_start = -1;
+    if (decided || out->error != 0)
+        fill_cell(core, request->ordinal, request->entry, request->cell, fill_number, out);
+    mpb_partition_unlock(log, request->ordinal);
+    MPB_CRASH(core, "append.unlocked");
+    if (!decided && out->error == 0)
+        mpb_partition_moved(log, request->ordinal);
+}

@@ -1,0 +1,70 @@
+/* One process's way to the logs: descriptors of the log directories, the cache of open segments, the lists of segment
+ * bases. Made by each worker after its fork; holds nothing that must survive it. All truth is in the partition rows
+ * and the files. Functions return 0 or a Kafka error code unless they say otherwise. */
+#ifndef MPB_LOG_H
+#define MPB_LOG_H
+
+#include "shm/core.h"
+#include "shm/counters.h"
+#include "record/kafka_errors.h"
+
+#define MPB_MAX_LOG_DIRS 32
+#define MPB_NO_REQUEST UINT32_MAX
+#define MPB_SEGMENT_WAYS 8
+#define MPB_DEFAULT_OPEN_SEGMENTS 256
+#define MPB_INDEX_ENTRY_BYTES 8       /* int32 offset - base, int32 file position */
+#define MPB_TIME_INDEX_ENTRY_BYTES 12 /* int64 timestamp, int32 offset - base */
+
+enum mpb_segment_file { MPB_FILE_LOG = 0, MPB_FILE_INDEX = 1, MPB_FILE_TIME_INDEX = 2, MPB_SEGMENT_FILES = 3 };
+
+struct mpb_segment { /* one place of the cache; `used` 0: empty */
+    uint64_t used;
+    uint32_t ordinal;
+    uint32_t partition;
+    uint8_t topic_id[16];
+    int64_t base;
+    uint64_t id; /* mpb_segment_id */
+    int fd[MPB_SEGMENT_FILES];
+};
+
+struct mpb_segment_list {
+    uint8_t topic_id[16];
+    int64_t active_base;
+    uint32_t truncations;
+    uint32_t count;
+    uint32_t capacity;
+    bool valid;
+    int64_t *bases; /* ascending, none above active_base */
+};
+
+struct mpb_log {
+    struct mpb_core *core;
+    uint32_t slot;
+    uint32_t dir_count;
+    int dir_fd[MPB_MAX_LOG_DIRS];
+    struct mpb_segment *segments; /* set-associative: MPB_SEGMENT_WAYS places a set */
+    uint32_t segment_sets;
+    uint64_t tick;
+    struct mpb_segment_list **lists; /* by ordinal, made at first use */
+    uint32_t producer_hint;
+};
+
+/* Opens the log directories. Returns 0 or a negative errno, with *bad_dir the number of the one that failed. */
+int mpb_log_open(struct mpb_log *log, struct mpb_core *core, uint32_t slot, const char *const *dirs,
+                 uint32_t dir_count, uint32_t open_segments, uint32_t *bad_dir);
+void mpb_log_close(struct mpb_log *log);
+
+/* What an I/O error means: everything but a full disk takes the log directory offline for good, because what the
+ * kernel could not write or sync once may be lost although a second try succeeds. Takes a negative errno; returns
+ * KAFKA_STORAGE_ERROR. */
+int mpb_log_io_error(struct mpb_log *log, const struct mpb_partition *row, int error);
+static inline void mpb_log_count(struct mpb_log *log, enum mpb_counter counter, uint64_t n)
+{
+    mpb_count(log->core, log->slot, counter, n);
+}
+
+bool mpb_log_dir_online(const struct mpb_core *core, uint32_t log_dir);
+/* Takes a log directory offline until the broker is started again. */
+void mpb_log_dir_fail(struct mpb_core *core, uint32_t log_dir);
+
+#endif

@@ -1,0 +1,110 @@
+#include "log/log_flush.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "log/log_io.h"
+#include "shm/metadata.h"
+#include "log/partition.h"
+#include "log/segment.h"
+
+static int sync_segment(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *copy,
+                        int64_t base)
+{
+    /* Of a rolled segment the indexes too: below the recovery point nobody rebuilds them. */
+    int files = base == copy->active_base ? 1 : MPB_SEGMENT_FILES;
+    for (int file = 0; file < files; file++) {
+        int fd = mpb_segment_fd(log, row, copy, base, (enum mpb_segment_file)file);
+        if (fd == -ENOENT)
+            continue; /* retention was faster */
+        int error = fd < 0 ? fd : mpb_io_sync(fd, true);
+        if (error != 0)
+            return error;
+    }
+    return 0;
+}
+
+static int sync_directory(struct mpb_log *log, const struct mpb_partition *row)
+{
+    char path[sizeof row->dir];
+    memcpy(path, row->dir, sizeof path);
+    path[sizeof path - 1] = '\0';
+    int fd = row->log_dir < log->dir_count
+                 ? mpb_io_open(log->dir_fd[row->log_dir], path, O_RDONLY | O_DIRECTORY)
+                 : -ENOENT;
+    if (fd < 0)
+        return fd;
+    int error = mpb_io_sync(fd, false);
+    close(fd);
+    return error;
+}
+
+static int sync_from(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *copy,
+                     int64_t flushed)
+{
+    if (flushed > copy->active_base)
+        return sync_segment(log, row, copy, copy->active_base);
+    const struct mpb_segment_list *list = mpb_segment_list_get(log, row, copy);
+    if (list == NULL)
+        return -EIO;
+    /* From the segment that holds the last flushed offset: when it was synced it may have been the active one, of which
+     * the indexes are left out. */
+    for (uint32_t i = mpb_segment_list_find(list, flushed > 0 ? flushed - 1 : 0); i < list->count; i++) {
+        int error = sync_segment(log, row, copy, list->bases[i]);
+        if (error != 0)
+            return error;
+    }
+    return sync_directory(log, row);
+}
+
+int mpb_log_flush(struct mpb_log *log, uint32_t ordinal, int64_t *flushed)
+{
+    struct mpb_partition *row = &log->core->partitions[ordinal];
+    struct mpb_partition_copy copy;
+    *flushed = (int64_t)mpb_load_acquire(&row->flushed_offset);
+    int error = mpb_partition_snapshot(log, ordinal, &copy);
+    if (error == 0)
+        error = mpb_partition_usable(log->core, row, NULL);
+    if (error != 0 || *flushed >= copy.leo)
+        return error;
+    int failed = sync_from(log, row, &copy, *flushed);
+    error = mpb_partition_lock(log, ordinal);
+    if (error != 0)
+        return error;
+    bool same = mpb_partition_in_force(row)->truncations == copy.truncations;
+    if (failed != 0 && (same || failed != -ENOENT)) /* a truncation may have taken the file away, nothing else */
+        error = mpb_log_io_error(log, row, failed);
+    if (failed == 0 && same && (int64_t)mpb_load_relaxed(&row->flushed_offset) < copy.leo)
+        mpb_store_release(&row->flushed_offset, (uint64_t)copy.leo);
+    *flushed = (int64_t)mpb_load_relaxed(&row->flushed_offset);
+    mpb_partition_unlock(log, ordinal);
+    return error;
+}
+
+uint32_t mpb_log_unflushed(struct mpb_log *log, bool rolled_only, uint32_t *next, uint32_t *out, uint32_t most)
+{
+    uint32_t high = mpb_partitions_high(log->core), count = 0;
+    for (; *next < high && count < most; ++*next) {
+        struct mpb_partition *row = &log->core->partitions[*next];
+        struct mpb_partition_copy copy;
+        if (mpb_partition_usable(log->core, row, NULL) != 0 || mpb_partition_snapshot(log, *next, &copy) != 0)
+            continue;
+        if ((int64_t)mpb_load_acquire(&row->flushed_offset) < (rolled_only ? copy.active_base : copy.leo))
+            out[count++] = *next;
+    }
+    return count;
+}
+
+int mpb_log_set_flushed(struct mpb_log *log, uint32_t ordinal, int64_t offset)
+{
+    struct mpb_partition *row = &log->core->partitions[ordinal];
+    int error = mpb_partition_lock(log, ordinal);
+    if (error != 0)
+        return error;
+    if (offset <= mpb_partition_in_force(row)->leo)
+        mpb_store_release(&row->flushed_offset, (uint64_t)offset);
+    mpb_partition_unlock(log, ordinal);
+    return 0;
+}

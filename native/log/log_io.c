@@ -1,0 +1,150 @@
+#include "log/log_io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#ifdef MPB_INJECT
+int (*mpb_io_fault)(enum mpb_io_call call, size_t *limit);
+
+static int fault(enum mpb_io_call call, size_t *limit)
+{
+    return mpb_io_fault != NULL ? mpb_io_fault(call, limit) : 0;
+}
+
+static void torn(int fd, const void *head, size_t head_length, const void *tail, size_t limit, uint64_t position)
+{
+    size_t first = limit < head_length ? limit : head_length;
+    if (first > 0 && pwrite(fd, head, first, (off_t)position) < 0)
+        _exit(3);
+    if (limit > first && pwrite(fd, tail, limit - first, (off_t)(position + first)) < 0)
+        _exit(3);
+    kill(getpid(), SIGKILL);
+}
+#else
+#define fault(call, limit) ((void)(limit), 0)
+#define torn(...) ((void)0)
+#endif
+
+int mpb_io_write(int fd, const void *bytes, size_t length, uint64_t position)
+{
+    size_t limit = length;
+    int error = fault(MPB_IO_WRITE, &limit);
+    if (error != 0)
+        return -error;
+    if (limit < length)
+        torn(fd, bytes, length, NULL, limit, position);
+    while (length > 0) {
+        ssize_t n = pwrite(fd, bytes, length, (off_t)position);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        if (n == 0)
+            return -EIO;
+        bytes = (const uint8_t *)bytes + n;
+        length -= (size_t)n;
+        position += (uint64_t)n;
+    }
+    return 0;
+}
+
+int mpb_io_write_two(int fd, const void *head, size_t head_length, const void *tail, size_t tail_length,
+                     uint64_t position)
+{
+    size_t limit = head_length + tail_length;
+    int error = fault(MPB_IO_WRITE, &limit);
+    if (error != 0)
+        return -error;
+    if (limit < head_length + tail_length)
+        torn(fd, head, head_length, tail, limit, position);
+    struct iovec parts[2] = {{(void *)head, head_length}, {(void *)tail, tail_length}};
+    ssize_t n;
+    do
+        n = pwritev(fd, parts, 2, (off_t)position);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return -errno;
+    if ((size_t)n == head_length + tail_length)
+        return 0;
+    if ((size_t)n < head_length) {
+        error = mpb_io_write(fd, (const uint8_t *)head + n, head_length - (size_t)n, position + (uint64_t)n);
+        n = (ssize_t)head_length;
+    }
+    size_t done = (size_t)n - head_length;
+    return error != 0 ? error
+                      : mpb_io_write(fd, (const uint8_t *)tail + done, tail_length - done, position + (uint64_t)n);
+}
+
+int mpb_io_truncate(int fd, uint64_t length)
+{
+    size_t none = 0;
+    int error = fault(MPB_IO_TRUNCATE, &none);
+    if (error != 0)
+        return -error;
+    while (ftruncate(fd, (off_t)length) != 0)
+        if (errno != EINTR)
+            return -errno;
+    return 0;
+}
+
+int mpb_io_open(int dir_fd, const char *path, int flags)
+{
+    size_t none = 0;
+    int error = fault(MPB_IO_OPEN, &none);
+    if (error != 0)
+        return -error;
+    for (;;) {
+        int fd = openat(dir_fd, path, flags | O_CLOEXEC, 0644);
+        if (fd >= 0)
+            return fd;
+        if (errno != EINTR)
+            return -errno;
+    }
+}
+
+int mpb_io_unlink(int dir_fd, const char *path)
+{
+    size_t none = 0;
+    int error = fault(MPB_IO_UNLINK, &none);
+    if (error != 0)
+        return -error;
+    return unlinkat(dir_fd, path, 0) == 0 || errno == ENOENT ? 0 : -errno;
+}
+
+int mpb_io_rename(int dir_fd, const char *from, const char *to)
+{
+    size_t none = 0;
+    int error = fault(MPB_IO_RENAME, &none);
+    if (error != 0)
+        return -error;
+    return renameat(dir_fd, from, dir_fd, to) == 0 || errno == ENOENT ? 0 : -errno;
+}
+
+int mpb_io_sync(int fd, bool data_only)
+{
+    size_t none = 0;
+    int error = fault(MPB_IO_SYNC, &none);
+    if (error != 0)
+        return -error;
+    return (data_only ? fdatasync(fd) : fsync(fd)) == 0 ? 0 : -errno;
+}
+
+int64_t mpb_io_read(int fd, void *bytes, size_t length, uint64_t position)
+{
+    size_t done = 0;
+    while (done < length) {
+        ssize_t n = pread(fd, (uint8_t *)bytes + done, length - done, (off_t)(position + done));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        if (n == 0)
+            break;
+        done += (size_t)n;
+    }
+    return (int64_t)done;
+}

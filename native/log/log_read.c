@@ -1,0 +1,305 @@
+#include "log/log_read.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "log/log_io.h"
+#include "log/offset_index.h"
+#include "log/partition.h"
+#include "log/segment.h"
+
+void mpb_header_scan_begin(struct mpb_header_scan *scan, int fd, uint64_t position, uint64_t end)
+{
+    scan->fd = fd;
+    scan->position = scan->next = position;
+    scan->end = end;
+    scan->held_at = scan->held = 0;
+}
+
+int mpb_header_scan_next(struct mpb_header_scan *scan, struct mpb_batch_info *out)
+{
+    scan->position = scan->next;
+    if (scan->position >= scan->end)
+        return 0;
+    if (scan->end - scan->position < MPB_BATCH_HEADER_BYTES)
+        return -EBADMSG;
+    if (scan->position < scan->held_at || scan->position + MPB_BATCH_HEADER_BYTES > scan->held_at + scan->held) {
+        uint64_t wanted = scan->end - scan->position;
+        int64_t n = mpb_io_read(scan->fd, scan->bytes, wanted < sizeof scan->bytes ? wanted : sizeof scan->bytes,
+                                scan->position);
+        if (n < MPB_BATCH_HEADER_BYTES)
+            return n < 0 ? (int)n : -EBADMSG;
+        scan->held_at = scan->position;
+        scan->held = (uint32_t)n;
+    }
+    const uint8_t *header = scan->bytes + (scan->position - scan->held_at);
+    int64_t length = mpb_be32(header + MPB_BATCH_LENGTH);
+    if (header[MPB_BATCH_MAGIC] != 2 || length < MPB_BATCH_HEADER_BYTES - MPB_BATCH_OVERHEAD_BYTES ||
+        (uint64_t)length + MPB_BATCH_OVERHEAD_BYTES > scan->end - scan->position)
+        return -EBADMSG;
+    mpb_batch_read(header, out);
+    scan->next = scan->position + out->batch_bytes;
+    return 1;
+}
+
+int mpb_segment_find(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *copy,
+                     int64_t base, int64_t offset, uint64_t *position, struct mpb_batch_info *batch)
+{
+    struct mpb_index_hit hit = {0};
+    struct mpb_header_scan scan;
+    struct mpb_batch_info info;
+    int64_t end = mpb_segment_bytes(log, row, copy, base, MPB_FILE_LOG);
+    int64_t index_bytes = mpb_segment_bytes(log, row, copy, base, MPB_FILE_INDEX);
+    if (end < 0 || index_bytes < 0)
+        return (int)(end < 0 ? end : index_bytes);
+    if (index_bytes > 0 && offset > base) { /* an entry names the last offset of the set that begins there */
+        int index_fd = mpb_segment_fd(log, row, copy, base, MPB_FILE_INDEX);
+        int64_t relative = offset - base > UINT32_MAX ? UINT32_MAX : offset - base;
+        int error = index_fd < 0 ? index_fd : mpb_offset_index_find(index_fd, (uint64_t)index_bytes,
+                                                                    (uint32_t)relative, &hit);
+        if (error != 0)
+            return error;
+    }
+    int fd = mpb_segment_fd(log, row, copy, base, MPB_FILE_LOG);
+    if (fd < 0)
+        return fd;
+    mpb_header_scan_begin(&scan, fd, hit.found ? hit.position : 0, (uint64_t)end);
+    int more;
+    while ((more = mpb_header_scan_next(&scan, &info)) == 1 && info.base_offset + info.last_offset_delta < offset)
+        ;
+    if (more < 0)
+        return more;
+    *position = scan.position;
+    if (batch != NULL) {
+        info.batch_bytes = more == 1 ? info.batch_bytes : 0;
+        *batch = info;
+    }
+    return 0;
+}
+
+/* A reader condemns a log directory for an I/O error only: a file may be gone because retention overtook the plan. */
+static int read_error(struct mpb_log *log, const struct mpb_partition *row, int64_t base, int error)
+{
+    struct mpb_partition_copy now;
+    if (error == -EIO)
+        return mpb_log_io_error(log, row, error);
+    if (error == -EBADMSG)
+        return MPB_ERR_CORRUPT_MESSAGE;
+    if (error == -ENOENT && mpb_partition_snapshot(log, (uint32_t)(row - log->core->partitions), &now) == 0 &&
+        now.log_start > base)
+        return MPB_ERR_OFFSET_OUT_OF_RANGE;
+    mpb_log_count(log, MPB_C_LOG_IO_ERRORS, 1);
+    return MPB_ERR_KAFKA_STORAGE_ERROR;
+}
+
+static void describe(const struct mpb_partition_copy *copy, uint32_t ordinal, struct mpb_read_plan *out)
+{
+    memset(out, 0, sizeof *out);
+    out->ordinal = ordinal;
+    out->truncations = copy->truncations;
+    out->log_start = copy->log_start;
+    out->high_watermark = copy->hw;
+    out->last_stable = copy->lso;
+    out->end_offset = copy->leo;
+    out->leader_epoch = copy->leader_epoch;
+}
+
+/* Snapshot and the checks every read begins with. */
+static int begin(struct mpb_log *log, uint32_t ordinal, const uint8_t *topic_id, struct mpb_partition_copy *copy,
+                 struct mpb_read_plan *out)
+{
+    int error = mpb_partition_snapshot(log, ordinal, copy);
+    if (error != 0)
+        memset(out, 0, sizeof *out);
+    else
+        describe(copy, ordinal, out);
+    return error != 0 ? error : mpb_partition_usable(log->core, &log->core->partitions[ordinal], topic_id);
+}
+
+static bool gone(struct mpb_log *log, uint32_t ordinal, uint32_t truncations)
+{
+    struct mpb_partition_copy now;
+    return mpb_partition_snapshot(log, ordinal, &now) != 0 || now.truncations != truncations;
+}
+
+/* A retention after the snapshot takes away the segment that was looked for: then the next one answers, wrongly. */
+static int64_t log_start_now(struct mpb_log *log, uint32_t ordinal)
+{
+    struct mpb_partition_copy now;
+    return mpb_partition_snapshot(log, ordinal, &now) == 0 ? now.log_start : INT64_MAX;
+}
+
+/* Base of the segment that holds `offset`, or -1. */
+static int64_t base_for(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *copy,
+                        int64_t offset)
+{
+    if (offset >= copy->active_base)
+        return copy->active_base;
+    const struct mpb_segment_list *list = mpb_segment_list_get(log, row, copy);
+    return list == NULL ? -1 : list->bases[mpb_segment_list_find(list, offset)];
+}
+
+/* From the batch that holds `offset` in the segment at out->base. A segment may end before its successor's base (a
+ * truncation left a gap): then there is no batch, and the caller goes on with the next segment. */
+static int plan_in_segment(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *copy,
+                           int64_t offset, int64_t limit, struct mpb_read_plan *out, uint64_t *end)
+{
+    struct mpb_batch_info first;
+    int error = mpb_segment_find(log, row, copy, out->base, offset, &out->position, &first);
+    if (error != 0)
+        return error;
+    out->first_batch_bytes = first.batch_bytes;
+    out->first_offset = first.base_offset;
+    out->segment_id = mpb_segment_id(copy, out->base);
+    int64_t size = mpb_segment_bytes(log, row, copy, out->base, MPB_FILE_LOG);
+    *end = size < 0 ? 0 : (uint64_t)size;
+    if (size < 0 || limit >= copy->leo || first.batch_bytes == 0)
+        return size < 0 ? (int)size : 0;
+    return mpb_segment_find(log, row, copy, out->base, limit, end, NULL);
+}
+
+int mpb_log_find(struct mpb_log *log, uint32_t ordinal, const uint8_t *topic_id, int64_t offset,
+                 int64_t limit, uint32_t max_bytes, bool min_one, struct mpb_read_plan *out)
+{
+    const struct mpb_partition *row = &log->core->partitions[ordinal];
+    struct mpb_partition_copy copy;
+    int error = begin(log, ordinal, topic_id, &copy, out);
+    if (error != 0)
+        return error;
+    if (offset < copy.log_start || offset > copy.leo)
+        return MPB_ERR_OFFSET_OUT_OF_RANGE;
+    limit = limit == MPB_READ_TO_HIGH_WATERMARK ? copy.hw : limit == MPB_READ_TO_STABLE ? copy.lso : limit;
+    limit = limit > copy.leo ? copy.leo : limit;
+    uint64_t end = 0;
+    for (int64_t from = offset; from < limit;) {
+        out->base = base_for(log, row, &copy, from);
+        if (out->base < 0)
+            return read_error(log, row, offset, -ENOENT);
+        error = plan_in_segment(log, row, &copy, from, limit, out, &end);
+        if (error != 0)
+            return gone(log, ordinal, copy.truncations) ? MPB_ERR_NOT_LEADER_OR_FOLLOWER
+                                                      : read_error(log, row, out->base, error);
+        if (out->first_batch_bytes != 0 || out->base == copy.active_base)
+            break;
+        const struct mpb_segment_list *list = mpb_segment_list_get(log, row, &copy);
+        uint32_t at = list != NULL ? mpb_segment_list_find(list, out->base) + 1 : 0;
+        if (list == NULL || at >= list->count)
+            break;
+        from = list->bases[at];
+    }
+    if (out->first_batch_bytes == 0 || end <= out->position)
+        return 0;
+    if (out->first_offset > offset && log_start_now(log, ordinal) > offset)
+        return MPB_ERR_OFFSET_OUT_OF_RANGE;
+    uint64_t available = end - out->position;
+    uint32_t allowed = max_bytes >= out->first_batch_bytes ? max_bytes : min_one ? out->first_batch_bytes : 0;
+    out->length = available < allowed ? (uint32_t)available : allowed;
+    return 0;
+}
+
+int mpb_log_read(struct mpb_log *log, const struct mpb_read_plan *plan, uint8_t *out, uint32_t *length)
+{
+    const struct mpb_partition *row = &log->core->partitions[plan->ordinal];
+    struct mpb_partition_copy copy;
+    *length = 0;
+    int error = mpb_partition_snapshot(log, plan->ordinal, &copy);
+    if (error != 0)
+        return error;
+    if (copy.truncations != plan->truncations)
+        return MPB_ERR_NOT_LEADER_OR_FOLLOWER;
+    int fd = mpb_segment_fd(log, row, &copy, plan->base, MPB_FILE_LOG);
+    int64_t n = fd < 0 ? fd : mpb_io_read(fd, out, plan->length, plan->position);
+    if (gone(log, plan->ordinal, plan->truncations)) {
+        mpb_log_count(log, MPB_C_LOG_READS_OVERTAKEN, 1);
+        return MPB_ERR_NOT_LEADER_OR_FOLLOWER;
+    }
+    if (n < plan->length) /* shorter than its committed length: something cut it from outside */
+        return read_error(log, row, plan->base, n < 0 ? (int)n : -ERANGE);
+    *length = (uint32_t)n;
+    return 0;
+}
+
+/* Largest timestamp of a segment: the last entry of its time index; no entry: unknown, look inside. */
+static int largest_timestamp(struct mpb_log *log, const struct mpb_partition *row,
+                             const struct mpb_partition_copy *copy, int64_t base, int64_t *out)
+{
+    struct mpb_index_hit hit = {0};
+    *out = INT64_MAX;
+    if (base == copy->active_base) {
+        *out = copy->max_timestamp;
+        return 0;
+    }
+    int64_t bytes = mpb_segment_bytes(log, row, copy, base, MPB_FILE_TIME_INDEX);
+    if (bytes <= 0)
+        return (int)bytes;
+    int fd = mpb_segment_fd(log, row, copy, base, MPB_FILE_TIME_INDEX);
+    int error = fd < 0 ? fd : mpb_time_index_find(fd, (uint64_t)bytes, INT64_MAX, &hit);
+    if (error == 0 && hit.found)
+        *out = hit.timestamp;
+    return error;
+}
+
+/* Where to begin in a segment: behind the newest entry whose timestamp is still too small, not before `from`. */
+static int first_candidate(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *copy,
+                           int64_t base, int64_t timestamp, int64_t *from)
+{
+    struct mpb_index_hit hit = {0};
+    int64_t bytes = mpb_segment_bytes(log, row, copy, base, MPB_FILE_TIME_INDEX);
+    if (bytes <= 0)
+        return (int)bytes;
+    int fd = mpb_segment_fd(log, row, copy, base, MPB_FILE_TIME_INDEX);
+    int error = fd < 0 ? fd : mpb_time_index_find(fd, (uint64_t)bytes, timestamp - 1, &hit);
+    if (error == 0 && hit.found && base + hit.relative > *from)
+        *from = base + hit.relative;
+    return error;
+}
+
+static int find_time_in(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *copy,
+                        int64_t timestamp, int64_t from, struct mpb_read_plan *out)
+{
+    struct mpb_header_scan scan;
+    struct mpb_batch_info info;
+    uint64_t position;
+    int error = first_candidate(log, row, copy, out->base, timestamp, &from);
+    if (error == 0)
+        error = mpb_segment_find(log, row, copy, out->base, from, &position, NULL);
+    int64_t end = mpb_segment_bytes(log, row, copy, out->base, MPB_FILE_LOG);
+    int fd = mpb_segment_fd(log, row, copy, out->base, MPB_FILE_LOG);
+    if (error != 0 || end < 0 || fd < 0)
+        return error != 0 ? error : end < 0 ? (int)end : fd;
+    mpb_header_scan_begin(&scan, fd, position, (uint64_t)end);
+    while ((error = mpb_header_scan_next(&scan, &info)) == 1)
+        if (info.max_timestamp >= timestamp) {
+            out->position = scan.position;
+            out->length = out->first_batch_bytes = info.batch_bytes;
+            out->first_offset = info.base_offset;
+            out->segment_id = mpb_segment_id(copy, out->base);
+            return 0;
+        }
+    return error;
+}
+
+int mpb_log_find_time(struct mpb_log *log, uint32_t ordinal, const uint8_t *topic_id, int64_t timestamp,
+                      int64_t from_offset, struct mpb_read_plan *out)
+{
+    const struct mpb_partition *row = &log->core->partitions[ordinal];
+    struct mpb_partition_copy copy;
+    int error = begin(log, ordinal, topic_id, &copy, out);
+    if (error != 0)
+        return error;
+    int64_t from = from_offset > copy.log_start ? from_offset : copy.log_start;
+    const struct mpb_segment_list *list = mpb_segment_list_get(log, row, &copy);
+    if (list == NULL)
+        return read_error(log, row, from, -ENOENT);
+    for (uint32_t i = mpb_segment_list_find(list, from); i < list->count && out->length == 0; i++) {
+        int64_t largest;
+        out->base = list->bases[i];
+        error = largest_timestamp(log, row, &copy, out->base, &largest);
+        if (error == 0 && largest >= timestamp)
+            error = find_time_in(log, row, &copy, timestamp, from, out);
+        if (error != 0)
+            return gone(log, ordinal, copy.truncations) ? MPB_ERR_NOT_LEADER_OR_FOLLOWER
+                                                      : read_error(log, row, out->base, error);
+    }
+    return 0;
+}

@@ -1,0 +1,66 @@
+/* Reading: where the batches of an offset stand, and their bytes. Any process; no lock unless a snapshot meets many
+ * changes. A plan stays good until its partition is truncated; reading checks that afterwards (rule 11). */
+#ifndef MPB_LOG_READ_H
+#define MPB_LOG_READ_H
+
+#include "log/log.h"
+#include "record/record_batch.h"
+
+/* Batch headers of one segment, forward from a position. */
+struct mpb_header_scan {
+    int fd;
+    uint64_t position; /* of the batch last returned */
+    uint64_t next;
+    uint64_t end;
+    uint64_t held_at;
+    uint32_t held;
+    uint8_t bytes[4096];
+};
+
+void mpb_header_scan_begin(struct mpb_header_scan *scan, int fd, uint64_t position, uint64_t end);
+/* 1: `out` is filled; 0: the end; or a negative errno, EBADMSG for bytes that are no batch. */
+int mpb_header_scan_next(struct mpb_header_scan *scan, struct mpb_batch_info *out);
+
+/* Instead of an offset to stop before: the one in force when the plan is made. */
+#define MPB_READ_TO_HIGH_WATERMARK (-1)
+#define MPB_READ_TO_STABLE (-2)
+#define MPB_READ_TO_END INT64_MAX
+
+struct mpb_read_plan {
+    uint32_t ordinal;
+    uint32_t truncations;
+    int64_t base;       /* of the segment: its file's name */
+    uint64_t segment_id;
+    uint64_t position;
+    uint32_t length;    /* bytes; 0: nothing to read yet */
+    uint32_t first_batch_bytes;
+    int64_t first_offset; /* base offset of the first batch */
+    int64_t log_start;
+    int64_t high_watermark;
+    int64_t last_stable;
+    int64_t end_offset;
+    int32_t leader_epoch;
+};
+
+/* Finds what a fetch from `offset` gets: whole batches from the one that holds it, of one segment, below `limit`; cut
+ * at max_bytes, but never inside the first batch: that is given whole if `min_one`, else not at all. The offsets of
+ * the partition are filled in whatever the answer. OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR,
+ * UNKNOWN_TOPIC_OR_PARTITION, CORRUPT_MESSAGE. topic_id NULL: any. */
+int mpb_log_find(struct mpb_log *log, uint32_t ordinal, const uint8_t *topic_id, int64_t offset,
+                 int64_t limit, uint32_t max_bytes, bool min_one, struct mpb_read_plan *out);
+
+/* Copies the plan's bytes. Sets *length to what was read; a plan that a truncation overtook answers
+ * NOT_LEADER_OR_FOLLOWER, which makes a client ask again. */
+int mpb_log_read(struct mpb_log *log, const struct mpb_read_plan *plan, uint8_t *out, uint32_t *length);
+
+/* First batch whose largest timestamp is at least `timestamp` and whose last offset is at least `from_offset` and log
+ * start. The plan covers exactly that batch (length 0: there is none); the exact record is for who can decompress. */
+int mpb_log_find_time(struct mpb_log *log, uint32_t ordinal, const uint8_t *topic_id, int64_t timestamp,
+                      int64_t from_offset, struct mpb_read_plan *out);
+
+/* Position of the first batch whose last offset is at least `offset`, in the segment at `base`; the file's end if
+ * there is none. `batch` (may be NULL) gets its header, batch_bytes 0 at the end. 0 or a negative errno. */
+int mpb_segment_find(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *copy,
+                     int64_t base, int64_t offset, uint64_t *position, struct mpb_batch_info *batch);
+
+#endif

@@ -1,0 +1,269 @@
+#include "log/partition.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "log/producer.h"
+#include "log/repair.h"
+#include "shm/robust_lock.h"
+#include "log/segment.h"
+
+#define SNAPSHOT_TRIES 8
+#define COPY_WORDS (sizeof(struct mpb_partition_copy) / 8)
+
+int mpb_partition_lock(struct mpb_log *log, uint32_t ordinal)
+{
+    struct mpb_partition *row = &log->core->partitions[ordinal];
+    if (mpb_load_acquire(&row->lock_made) == 0)
+        return MPB_ERR_UNKNOWN_TOPIC_OR_PARTITION;
+    enum mpb_lock_result result = mpb_robust_lock_take(log->core, &row->lock);
+    if (result == MPB_LOCK_LOST)
+        abort();
+    if (result == MPB_LOCK_BUSY)
+        return MPB_ERR_REQUEST_TIMED_OUT;
+    if (result == MPB_LOCK_INHERITED)
+        mpb_log_count(log, MPB_C_LOG_LOCKS_INHERITED, 1);
+    if (mpb_load_acquire(&row->intent.word) == 0)
+        return 0;
+    int error = mpb_repair(log, row); /* whatever the lock said (rule 3) */
+    if (error != 0)
+        mpb_robust_lock_release(&row->lock);
+    return error;
+}
+
+void mpb_partition_unlock(struct mpb_log *log, uint32_t ordinal)
+{
+    mpb_robust_lock_release(&log->core->partitions[ordinal].lock);
+}
+
+int mpb_partition_usable(const struct mpb_core *core, const struct mpb_partition *row, const uint8_t *topic_id)
+{
+    uint32_t flags = mpb_load_acquire(&row->flags);
+    if ((flags & MPB_PART_EXISTS) == 0 || (flags & MPB_PART_DELETED) != 0)
+        return MPB_ERR_UNKNOWN_TOPIC_OR_PARTITION;
+    if (topic_id != NULL && memcmp(topic_id, row->topic_id, sizeof row->topic_id) != 0)
+        return MPB_ERR_UNKNOWN_TOPIC_OR_PARTITION;
+    if ((flags & MPB_PART_ONLINE) == 0 || !mpb_log_dir_online(core, row->log_dir))
+        return MPB_ERR_KAFKA_STORAGE_ERROR;
+    return 0;
+}
+
+static void copy_words(struct mpb_partition_copy *to, const struct mpb_partition_copy *from, size_t first, size_t last)
+{
+    mpb_atomic64 *out = (mpb_atomic64 *)to;
+    const mpb_atomic64 *in = (const mpb_atomic64 *)from;
+    for (size_t i = first; i < last; i++)
+        mpb_store_relaxed(&out[i], mpb_load_relaxed(&in[i]));
+}
+
+int mpb_partition_snapshot(struct mpb_log *log, uint32_t ordinal, struct mpb_partition_copy *out)
+{
+    struct mpb_partition *row = &log->core->partitions[ordinal];
+    for (int i = 0; i < SNAPSHOT_TRIES; i++) {
+        uint64_t selector = mpb_load_acquire(&row->selector);
+        copy_words(out, &row->copy[selector & 1], 0, COPY_WORDS);
+        atomic_thread_fence(memory_order_acquire);
+        if (mpb_load_relaxed(&row->selector) == selector)
+            return 0;
+    }
+    mpb_log_count(log, MPB_C_LOG_SNAPSHOTS_LOCKED, 1);
+    int error = mpb_partition_lock(log, ordinal);
+    if (error != 0)
+        return error;
+    *out = *mpb_partition_in_force(row);
+    mpb_partition_unlock(log, ordinal);
+    return 0;
+}
+
+void mpb_partition_write_idle(struct mpb_core *core, struct mpb_partition *row, const struct mpb_partition_copy *next)
+{
+    (void)core;
+    struct mpb_partition_copy *idle = &row->copy[(mpb_load_relaxed(&row->selector) + 1) & 1];
+    atomic_thread_fence(memory_order_release); /* the last commit stays before the first store here (rule 13) */
+    copy_words(idle, next, 0, COPY_WORDS / 2);
+    mpb_step();
+    MPB_CRASH(core, "append.copy_half");
+    copy_words(idle, next, COPY_WORDS / 2, COPY_WORDS);
+    mpb_step();
+}
+
+void mpb_partition_commit(struct mpb_partition *row)
+{
+    mpb_step();
+    mpb_store_release(&row->selector, mpb_load_relaxed(&row->selector) + 1);
+    mpb_step();
+}
+
+void mpb_intent_set(struct mpb_log *log, struct mpb_partition *row, enum mpb_intent_kind kind)
+{
+    mpb_step();
+    mpb_store_release(&row->intent.word, (uint64_t)kind << 24 | (log->slot & 0xffffff));
+    mpb_step();
+}
+
+void mpb_intent_clear(struct mpb_partition *row)
+{
+    mpb_step();
+    mpb_store_release(&row->intent.word, 0);
+    mpb_step();
+}
+
+/* Locks are made at a row's first use: a table of thousands of rows costs nothing before. A maker that dies between the
+ * two steps is followed by one that makes the lock anew, which nobody can have used. */
+static int make_lock(struct mpb_core *core, struct mpb_partition *row)
+{
+    uint32_t ordinal = (uint32_t)(row - core->partitions);
+    if (mpb_load_acquire(&row->lock_made) == 0) {
+        if (mpb_robust_lock_init(&row->lock) != 0)
+            return MPB_ERR_UNKNOWN_SERVER_ERROR;
+        mpb_store_release(&row->lock_made, 1);
+    }
+    if (mpb_load_relaxed(&core->header->partitions_high) <= ordinal)
+        mpb_store_release(&core->header->partitions_high, ordinal + 1);
+    return 0;
+}
+
+int mpb_partition_publish(struct mpb_log *log, uint32_t ordinal, const struct mpb_partition_identity *identity,
+                          const struct mpb_partition_copy *state)
+{
+    struct mpb_partition *row = &log->core->partitions[ordinal];
+    size_t length = strlen(identity->dir);
+    if (length >= sizeof row->dir || identity->log_dir >= log->dir_count)
+        return MPB_ERR_UNKNOWN_SERVER_ERROR;
+    int error = make_lock(log->core, row);
+    if (error == 0)
+        error = mpb_partition_lock(log, ordinal);
+    if (error != 0)
+        return error;
+    mpb_store_release(&row->flags, 0); /* hides it from readers while it has no name */
+    mpb_step();
+    mpb_producers_free(log, ordinal);
+    row->topic_row = identity->topic_row;
+    row->partition = identity->partition;
+    row->log_dir = identity->log_dir;
+    row->dir_length = (uint32_t)length;
+    memcpy(row->topic_id, identity->topic_id, sizeof row->topic_id);
+    memcpy(row->dir, identity->dir, length + 1);
+    mpb_store_relaxed(&row->flushed_offset, (uint64_t)state->log_start);
+    struct mpb_partition_copy next = *state;
+    next.segment_id = mpb_load_relaxed(&row->selector) + 1;
+    next.truncations = mpb_partition_in_force(row)->truncations + 1; /* no cached descriptor of this row stays valid */
+    mpb_partition_write_idle(log->core, row, &next);
+    mpb_partition_commit(row);
+    if (!identity->hidden)
+        mpb_store_release(&row->flags, MPB_PART_EXISTS | MPB_PART_ONLINE);
+    mpb_partition_unlock(log, ordinal);
+    return 0;
+}
+
+int mpb_partition_create(struct mpb_log *log, uint32_t ordinal, const struct mpb_partition_identity *identity,
+                         int32_t leader_epoch, int64_t now_ms)
+{
+    struct mpb_partition paths = {.log_dir = identity->log_dir, .dir_length = (uint32_t)strlen(identity->dir)};
+    if (paths.dir_length >= sizeof paths.dir || identity->log_dir >= log->dir_count)
+        return MPB_ERR_UNKNOWN_SERVER_ERROR;
+    memcpy(paths.dir, identity->dir, paths.dir_length + 1);
+    int error = mkdirat(log->dir_fd[identity->log_dir], identity->dir, 0755) == 0 || errno == EEXIST ? 0 : -errno;
+    if (error == 0)
+        error = mpb_segment_create(log, &paths, 0);
+    if (error != 0)
+        return mpb_log_io_error(log, &paths, error);
+    struct mpb_partition_copy state = {
+        .max_timestamp = -1, .max_timestamp_offset = -1, .first_timestamp = -1, .indexed_timestamp = -1,
+        .segment_created_ms = now_ms, .leader_epoch = leader_epoch, .segment_count = 1,
+    };
+    return mpb_partition_publish(log, ordinal, identity, &state);
+}
+
+int mpb_partition_set_flags(struct mpb_log *log, uint32_t ordinal, uint32_t set, uint32_t clear)
+{
+    struct mpb_partition *row = &log->core->partitions[ordinal];
+    int error = mpb_partition_lock(log, ordinal);
+    if (error != 0 && (set & MPB_PART_DELETED) == 0)
+        return error;
+    if (error == MPB_ERR_REQUEST_TIMED_OUT)
+        return error;
+    mpb_store_release(&row->flags, (mpb_load_relaxed(&row->flags) | set) & ~clear);
+    if (error != 0)
+        return 0; /* deleted: nobody will need the repair that failed */
+    if ((set & MPB_PART_DELETED) != 0)
+        mpb_producers_free(log, ordinal);
+    mpb_partition_unlock(log, ordinal);
+    if ((set & MPB_PART_DELETED) != 0)
+        mpb_segment_close_partition(log, ordinal);
+    mpb_partition_moved(log, ordinal);
+    return 0;
+}
+
+/* Locks, looks and copies the state in force into *next for a change of one of its fields. */
+static int begin_change(struct mpb_log *log, uint32_t ordinal, struct mpb_partition_copy *next)
+{
+    struct mpb_partition *row = &log->core->partitions[ordinal];
+    int error = mpb_partition_lock(log, ordinal);
+    if (error != 0)
+        return error;
+    error = mpb_partition_usable(log->core, row, NULL);
+    if (error != 0)
+        mpb_partition_unlock(log, ordinal);
+    else
+        *next = *mpb_partition_in_force(row);
+    return error;
+}
+
+static void end_change(struct mpb_log *log, uint32_t ordinal, const struct mpb_partition_copy *next)
+{
+    struct mpb_partition *row = &log->core->partitions[ordinal];
+    mpb_partition_write_idle(log->core, row, next);
+    mpb_partition_commit(row);
+    mpb_partition_unlock(log, ordinal);
+    mpb_partition_moved(log, ordinal);
+}
+
+int mpb_partition_set_high_watermark(struct mpb_log *log, uint32_t ordinal, int64_t offset)
+{
+    struct mpb_partition_copy next;
+    int error = begin_change(log, ordinal, &next);
+    if (error != 0)
+        return error;
+    next.hw = offset > next.leo ? next.leo : offset < next.log_start ? next.log_start : offset;
+    next.lso = next.hw;
+    end_change(log, ordinal, &next);
+    return 0;
+}
+
+int mpb_partition_set_log_start(struct mpb_log *log, uint32_t ordinal, int64_t offset)
+{
+    struct mpb_partition_copy next;
+    int error = begin_change(log, ordinal, &next);
+    if (error != 0)
+        return error;
+    if (offset > next.hw || offset < 0) {
+        mpb_partition_unlock(log, ordinal);
+        return MPB_ERR_OFFSET_OUT_OF_RANGE;
+    }
+    if (offset > next.log_start)
+        next.log_start = offset;
+    end_change(log, ordinal, &next);
+    return 0;
+}
+
+int mpb_partition_set_leader_epoch(struct mpb_log *log, uint32_t ordinal, int32_t leader_epoch)
+{
+    struct mpb_partition_copy next;
+    int error = begin_change(log, ordinal, &next);
+    if (error != 0)
+        return error;
+    next.leader_epoch = leader_epoch;
+    end_change(log, ordinal, &next);
+    return 0;
+}
+
+__attribute__((weak)) void mpb_notify_partition(struct mpb_core *core, uint32_t ordinal, uint32_t self);
+
+void mpb_partition_moved(struct mpb_log *log, uint32_t ordinal)
+{
+    if (mpb_notify_partition != NULL)
+        mpb_notify_partition(log->core, ordinal, log->slot);
+}

@@ -1,0 +1,278 @@
+#include "log/producer.h"
+
+#include <string.h>
+
+#include "shm/inject.h"
+#include "log/partition.h"
+
+int32_t mpb_last_sequence(int32_t first_sequence, int32_t record_count)
+{
+    return (int32_t)(((int64_t)first_sequence + record_count - 1) & INT32_MAX);
+}
+
+static mpb_atomic32 *chain_of(struct mpb_partition *row, int64_t producer_id)
+{
+    return &row->producer_chain[(uint64_t)producer_id % MPB_PRODUCER_CHAINS];
+}
+
+/* Row number + 1 of this producer in its chain, or 0. Bounded by the table, should a chain ever be a circle. */
+static uint32_t find(const struct mpb_core *core, const struct mpb_partition *row, int64_t producer_id)
+{
+    uint32_t at = mpb_load_acquire(chain_of((struct mpb_partition *)row, producer_id));
+    for (uint32_t i = 0; at != 0 && at <= core->producer_count && i < core->producer_count; i++) {
+        if (core->producers[at - 1].producer_id == producer_id)
+            return at;
+        at = mpb_load_acquire(&core->producers[at - 1].next);
+    }
+    return 0;
+}
+
+/* An older place with an offset not below its successor's was overwritten by a batch that a truncation took back: what
+ * was there is forgotten. */
+uint32_t mpb_producer_kept(const struct mpb_producer *producer, struct mpb_producer_batch out[MPB_PRODUCER_KEPT])
+{
+    uint64_t count = mpb_load_acquire(&producer->count), kept = 0;
+    int64_t below = INT64_MAX;
+    while (kept < MPB_PRODUCER_KEPT && kept < count) {
+        const struct mpb_producer_batch *batch = &producer->ring[(count - kept - 1) % MPB_PRODUCER_RING];
+        if (batch->base_offset >= below)
+            break;
+        below = batch->base_offset;
+        kept++;
+    }
+    for (uint64_t i = 0; i < kept; i++)
+        out[i] = producer->ring[(count - kept + i) % MPB_PRODUCER_RING];
+    return (uint32_t)kept;
+}
+
+static bool find_kept(const struct mpb_producer *producer, int16_t epoch, int32_t first, int32_t last,
+                      struct mpb_producer_batch *out)
+{
+    struct mpb_producer_batch kept[MPB_PRODUCER_KEPT];
+    for (uint32_t i = mpb_producer_kept(producer, kept); i > 0; i--)
+        if (kept[i - 1].epoch == epoch && kept[i - 1].first_sequence == first && kept[i - 1].last_sequence == last) {
+            *out = kept[i - 1];
+            return true;
+        }
+    return false;
+}
+
+int mpb_producer_check(const struct mpb_core *core, const struct mpb_partition *row,
+                       const struct mpb_batch_info *batch, struct mpb_producer_check *out)
+{
+    out->duplicate = false;
+    uint32_t at = find(core, row, batch->producer_id);
+    if (at == 0)
+        return 0;
+    const struct mpb_producer *producer = &core->producers[at - 1];
+    if (mpb_load_acquire(&producer->count) == 0)
+        return 0;
+    const struct mpb_producer_batch *newest = mpb_producer_newest(producer);
+    if (batch->producer_epoch < newest->epoch)
+        return MPB_ERR_INVALID_PRODUCER_EPOCH;
+    if (batch->producer_epoch > newest->epoch)
+        return batch->base_sequence == 0 ? 0 : MPB_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER;
+    int32_t last = mpb_last_sequence(batch->base_sequence, batch->record_count);
+    if (find_kept(producer, batch->producer_epoch, batch->base_sequence, last, &out->original)) {
+        out->duplicate = true;
+        return 0;
+    }
+    bool follows = batch->base_sequence == (int32_t)(((int64_t)newest->last_sequence + 1) & INT32_MAX);
+    return follows ? 0 : MPB_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER;
+}
+
+/* Before the row is taken: a sweep after a kill looks below it. */
+static void raise_high(struct mpb_core *core, uint32_t rows)
+{
+    mpb_atomic32 *high = &core->header->producers_high;
+    uint32_t seen = mpb_load_relaxed(high);
+    while (seen < rows && !mpb_cas32(high, &seen, rows))
+        ;
+}
+
+static struct mpb_producer *take_row(struct mpb_log *log, uint32_t ordinal, uint32_t *row_plus_one)
+{
+    struct mpb_core *core = log->core;
+    for (uint32_t i = 0; i < core->producer_count; i++) {
+        uint32_t at = (log->producer_hint + i) % core->producer_count;
+        uint64_t nobody = 0;
+        if (mpb_load_relaxed(&core->producers[at].owner) != 0)
+            continue;
+        raise_high(core, at + 1);
+        if (!mpb_cas64(&core->producers[at].owner, &nobody, (uint64_t)ordinal + 1))
+            continue;
+        log->producer_hint = at + 1;
+        *row_plus_one = at + 1;
+        return &core->producers[at];
+    }
+    return NULL;
+}
+
+uint32_t mpb_producer_row(struct mpb_log *log, uint32_t ordinal, int64_t producer_id)
+{
+    struct mpb_partition *row = &log->core->partitions[ordinal];
+    uint32_t row_plus_one = find(log->core, row, producer_id);
+    if (row_plus_one != 0)
+        return row_plus_one;
+    if (log->producer_hint == 0) /* processes begin at different rows: fewer lost CASes, shorter searches */
+        log->producer_hint = log->slot * 97;
+    struct mpb_producer *producer = take_row(log, ordinal, &row_plus_one);
+    if (producer == NULL) {
+        mpb_log_count(log, MPB_C_LOG_PRODUCERS_FULL, 1);
+        return 0;
+    }
+    mpb_store_relaxed(&producer->count, 0);
+    mpb_store_relaxed(&producer->rebuild, 0);
+    producer->producer_id = producer_id;
+    mpb_store_relaxed(&producer->next, mpb_load_relaxed(chain_of(row, producer_id)));
+    mpb_step();
+    mpb_store_release(chain_of(row, producer_id), row_plus_one);
+    mpb_step();
+    return row_plus_one;
+}
+
+void mpb_producer_keep(struct mpb_core *core, uint32_t row_plus_one, const struct mpb_producer_batch *batch)
+{
+    if (row_plus_one == 0 || row_plus_one > core->producer_count)
+        return;
+    struct mpb_producer *producer = &core->producers[row_plus_one - 1];
+    uint64_t count = mpb_load_acquire(&producer->count);
+    if (count > 0 && mpb_producer_newest(producer)->base_offset >= batch->base_offset)
+        return;
+    producer->ring[count % MPB_PRODUCER_RING] = *batch;
+    mpb_step();
+    MPB_CRASH(core, "append.producer_half");
+    mpb_store_release(&producer->count, count + 1);
+    mpb_step();
+}
+
+struct mpb_producer *mpb_producer_next(struct mpb_core *core, const struct mpb_partition *row, uint32_t *chain,
+                                       uint32_t *row_plus_one)
+{
+    uint32_t at = *row_plus_one == 0 ? 0 : mpb_load_acquire(&core->producers[*row_plus_one - 1].next);
+    if (*row_plus_one != 0 && at == 0)
+        *chain += 1;
+    while (at == 0 && *chain < MPB_PRODUCER_CHAINS) {
+        at = mpb_load_acquire(&row->producer_chain[*chain]);
+        if (at == 0)
+            *chain += 1;
+    }
+    if (at == 0 || at > core->producer_count)
+        return NULL;
+    *row_plus_one = at;
+    return &core->producers[at - 1];
+}
+
+static void free_row(struct mpb_producer *producer)
+{
+    mpb_store_relaxed(&producer->count, 0);
+    mpb_store_relaxed(&producer->next, 0);
+    mpb_step();
+    mpb_store_release(&producer->owner, 0);
+    mpb_step();
+}
+
+void mpb_producers_free(struct mpb_log *log, uint32_t ordinal)
+{
+    struct mpb_core *core = log->core;
+    struct mpb_partition *row = &core->partitions[ordinal];
+    for (uint32_t chain = 0; chain < MPB_PRODUCER_CHAINS; chain++)
+        for (uint32_t at; (at = mpb_load_acquire(&row->producer_chain[chain])) != 0 && at <= core->producer_count;) {
+            struct mpb_producer *producer = &core->producers[at - 1];
+            mpb_store_release(&row->producer_chain[chain], mpb_load_relaxed(&producer->next));
+            mpb_step(); /* dead here: the row is owned but not chained, and the sweep frees it */
+            free_row(producer);
+        }
+}
+
+uint32_t mpb_producers_expire(struct mpb_log *log, uint32_t ordinal, int64_t before_ms)
+{
+    struct mpb_core *core = log->core;
+    struct mpb_partition *row = &core->partitions[ordinal];
+    uint32_t freed = 0;
+    for (uint32_t chain = 0; chain < MPB_PRODUCER_CHAINS; chain++) {
+        mpb_atomic32 *link = &row->producer_chain[chain];
+        for (uint32_t at; (at = mpb_load_acquire(link)) != 0 && at <= core->producer_count;) {
+            struct mpb_producer *producer = &core->producers[at - 1];
+            if (mpb_load_acquire(&producer->count) > 0 && mpb_producer_newest(producer)->timestamp_ms >= before_ms) {
+                link = &producer->next;
+                continue;
+            }
+            mpb_store_release(link, mpb_load_relaxed(&producer->next));
+            mpb_step();
+            free_row(producer);
+            freed++;
+        }
+    }
+    return freed;
+}
+
+bool mpb_producer_time(const struct mpb_core *core, uint32_t index, int64_t *out)
+{
+    const struct mpb_producer *producer = &core->producers[index];
+    if (mpb_load_acquire(&producer->owner) == 0)
+        return false;
+    *out = mpb_load_acquire(&producer->count) > 0 ? mpb_producer_newest(producer)->timestamp_ms : -1;
+    return true;
+}
+
+uint32_t mpb_producers_truncate(struct mpb_core *core, struct mpb_partition *row, int64_t end_offset)
+{
+    uint32_t chain = 0, at = 0, emptied = 0;
+    for (struct mpb_producer *p; (p = mpb_producer_next(core, row, &chain, &at)) != NULL;) {
+        uint64_t count = mpb_load_acquire(&p->count), left = count;
+        while (left > 0 && count - left < MPB_PRODUCER_RING &&
+               p->ring[(left - 1) % MPB_PRODUCER_RING].base_offset >= end_offset)
+            left--;
+        bool nothing = left == 0 || count - left == MPB_PRODUCER_RING;
+        if (nothing && count > 0) {
+            mpb_store_release(&p->rebuild, 1);
+            mpb_step();
+            left = 0;
+        }
+        if (left != count)
+            mpb_store_release(&p->count, left);
+        mpb_step();
+        emptied += mpb_load_acquire(&p->rebuild);
+    }
+    return emptied;
+}
+
+uint32_t mpb_producer_rebuilding(struct mpb_core *core, struct mpb_partition *row, int64_t producer_id)
+{
+    uint32_t at = find(core, row, producer_id);
+    return at != 0 && mpb_load_acquire(&core->producers[at - 1].rebuild) != 0 ? at : 0;
+}
+
+void mpb_producers_rebuilt(struct mpb_core *core, struct mpb_partition *row)
+{
+    uint32_t chain = 0, at = 0;
+    for (struct mpb_producer *p; (p = mpb_producer_next(core, row, &chain, &at)) != NULL;)
+        mpb_store_release(&p->rebuild, 0);
+}
+
+static bool is_chained(struct mpb_core *core, uint32_t row_plus_one, uint32_t ordinal)
+{
+    uint32_t chain = 0, at = 0;
+    while (mpb_producer_next(core, &core->partitions[ordinal], &chain, &at) != NULL)
+        if (at == row_plus_one)
+            return true;
+    return false;
+}
+
+uint32_t mpb_producers_sweep(struct mpb_log *log)
+{
+    struct mpb_core *core = log->core;
+    uint32_t freed = 0, high = mpb_load_acquire(&core->header->producers_high);
+    for (uint32_t i = 0; i < high && i < core->producer_count; i++) {
+        uint64_t owner = mpb_load_acquire(&core->producers[i].owner);
+        if (owner == 0 || owner > core->partition_count || mpb_partition_lock(log, (uint32_t)owner - 1) != 0)
+            continue;
+        if (mpb_load_acquire(&core->producers[i].owner) == owner && !is_chained(core, i + 1, (uint32_t)owner - 1)) {
+            free_row(&core->producers[i]);
+            freed++;
+        }
+        mpb_partition_unlock(log, (uint32_t)owner - 1);
+    }
+    return freed;
+}

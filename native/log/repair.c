@@ -1,0 +1,82 @@
+#include "log/repair.h"
+
+#include <errno.h>
+
+#include "log/append.h"
+#include "log/log_io.h"
+#include "log/partition.h"
+#include "log/segment.h"
+#include "log/truncate.h"
+
+/* Cuts one file of the active segment to its committed length. */
+static int cut(struct mpb_log *log, struct mpb_partition *row, enum mpb_segment_file file)
+{
+    const struct mpb_partition_copy *now = mpb_partition_in_force(row);
+    const uint64_t committed[] = {now->position, now->index_bytes, now->time_index_bytes};
+    int fd = mpb_segment_fd(log, row, now, now->active_base, file);
+    return fd < 0 ? fd : mpb_io_truncate(fd, committed[file]);
+}
+
+static int undo_append(struct mpb_log *log, struct mpb_partition *row)
+{
+    int error = cut(log, row, MPB_FILE_LOG);
+    MPB_CRASH(log->core, "repair.log_cut");
+    if (error == 0)
+        error = cut(log, row, MPB_FILE_INDEX);
+    MPB_CRASH(log->core, "repair.middle");
+    return error != 0 ? error : cut(log, row, MPB_FILE_TIME_INDEX);
+}
+
+static int undo_roll(struct mpb_log *log, struct mpb_partition *row)
+{
+    int error = 0;
+    if (row->intent.base_offset != mpb_partition_in_force(row)->active_base) /* rule 9 */
+        error = mpb_segment_unlink(log, row, row->intent.base_offset);
+    MPB_CRASH(log->core, "repair.middle");
+    return error != 0 ? error : cut(log, row, MPB_FILE_TIME_INDEX);
+}
+
+static int repair(struct mpb_log *log, struct mpb_partition *row)
+{
+    bool committed = mpb_load_acquire(&row->selector) == row->intent.target;
+    switch (mpb_load_acquire(&row->intent.word) >> 24) {
+    case MPB_INTENT_APPEND:
+        if (committed)
+            return mpb_append_finish(log, row), 0; /* clears the intent as its last step */
+        return undo_append(log, row);
+    case MPB_INTENT_ROLL:
+        return committed ? 0 : undo_roll(log, row);
+    case MPB_INTENT_TRUNCATE:
+        return committed ? mpb_truncate_finish(log, row) : 0; /* nothing was done before the commit */
+    default:
+        return 0;
+    }
+}
+
+int mpb_repair(struct mpb_log *log, struct mpb_partition *row)
+{
+    MPB_CRASH(log->core, "repair.begin");
+    int error = 0;
+    if ((mpb_load_acquire(&row->flags) & MPB_PART_DELETED) == 0) /* a deleted partition's files are nobody's */
+        error = repair(log, row);
+    if (error != 0)
+        return mpb_log_io_error(log, row, error);
+    MPB_CRASH(log->core, "repair.before_clear");
+    mpb_intent_clear(row);
+    mpb_log_count(log, MPB_C_LOG_REPAIRS, 1);
+    return 0;
+}
+
+uint32_t mpb_repair_slot(struct mpb_log *log, uint32_t slot)
+{
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < mpb_load_acquire(&log->core->header->partitions_high); i++) {
+        uint64_t word = mpb_load_acquire(&log->core->partitions[i].intent.word);
+        if (word == 0 || (word & 0xffffff) != slot)
+            continue;
+        found++;
+        if (mpb_partition_lock(log, i) == 0)
+            mpb_partition_unlock(log, i);
+    }
+    return found;
+}

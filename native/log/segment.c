@@ -1,0 +1,232 @@
+#include "log/segment.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "log/log_io.h"
+#include "log/partition.h"
+
+static const char *const SUFFIX[MPB_SEGMENT_FILES] = {".log", ".index", ".timeindex"};
+static const enum mpb_segment_file INDEX_FIRST[MPB_SEGMENT_FILES] = {MPB_FILE_INDEX, MPB_FILE_TIME_INDEX, MPB_FILE_LOG};
+
+static char *put_text(char *out, const char *text)
+{
+    while (*text != '\0')
+        *out++ = *text++;
+    return out;
+}
+
+void mpb_segment_path(char out[MPB_SEGMENT_PATH_BYTES], const struct mpb_partition *row, int64_t base,
+                      enum mpb_segment_file file, bool deleted)
+{
+    uint32_t length = row->dir_length < sizeof row->dir ? row->dir_length : sizeof row->dir - 1;
+    memcpy(out, row->dir, length);
+    out[length] = '/';
+    char *digit = out + length + 20;
+    char *end = digit + 1;
+    for (uint64_t rest = (uint64_t)base; digit > out + length; rest /= 10)
+        *digit-- = (char)('0' + rest % 10);
+    end = put_text(end, SUFFIX[file]);
+    if (deleted)
+        end = put_text(end, ".deleted");
+    *end = '\0';
+}
+
+uint64_t mpb_segment_id(const struct mpb_partition_copy *copy, int64_t base)
+{
+    return base == copy->active_base ? copy->segment_id : (uint64_t)1 << 63 | copy->truncations;
+}
+
+static void close_segment(struct mpb_segment *segment)
+{
+    for (int file = 0; file < MPB_SEGMENT_FILES; file++)
+        if (segment->fd[file] >= 0)
+            close(segment->fd[file]);
+    segment->used = 0;
+}
+
+static bool is_segment(const struct mpb_segment *segment, const struct mpb_partition *row, int64_t base, uint64_t id)
+{
+    return segment->used != 0 && segment->base == base && segment->id == id && segment->partition == row->partition &&
+           memcmp(segment->topic_id, row->topic_id, sizeof row->topic_id) == 0;
+}
+
+static struct mpb_segment *cache_place(struct mpb_log *log, const struct mpb_partition *row, int64_t base, uint64_t id)
+{
+    uint32_t ordinal = (uint32_t)(row - log->core->partitions);
+    uint64_t hash = ((uint64_t)ordinal * 0x9e3779b97f4a7c15ull) ^ ((uint64_t)base * 0xbf58476d1ce4e5b9ull);
+    struct mpb_segment *set = log->segments + (hash >> 33) % log->segment_sets * MPB_SEGMENT_WAYS;
+    struct mpb_segment *oldest = set;
+    for (uint32_t i = 0; i < MPB_SEGMENT_WAYS; i++) {
+        if (is_segment(&set[i], row, base, id)) {
+            set[i].used = ++log->tick;
+            return &set[i];
+        }
+        if (set[i].used < oldest->used)
+            oldest = &set[i];
+    }
+    if (oldest->used != 0)
+        close_segment(oldest);
+    oldest->used = ++log->tick;
+    oldest->ordinal = ordinal;
+    oldest->partition = row->partition;
+    memcpy(oldest->topic_id, row->topic_id, sizeof row->topic_id);
+    oldest->base = base;
+    oldest->id = id;
+    for (int file = 0; file < MPB_SEGMENT_FILES; file++)
+        oldest->fd[file] = -1;
+    return oldest;
+}
+
+/* A process at its descriptor limit gives back every cached one but those of `keep`. */
+static void close_others(struct mpb_log *log, const struct mpb_segment *keep)
+{
+    for (uint32_t i = 0; i < log->segment_sets * MPB_SEGMENT_WAYS; i++)
+        if (&log->segments[i] != keep && log->segments[i].used != 0)
+            close_segment(&log->segments[i]);
+}
+
+static int open_file(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_segment *segment,
+                     enum mpb_segment_file file)
+{
+    char path[MPB_SEGMENT_PATH_BYTES];
+    if (row->log_dir >= log->dir_count)
+        return -ENOENT;
+    mpb_segment_path(path, row, segment->base, file, false);
+    int fd = mpb_io_open(log->dir_fd[row->log_dir], path, O_RDWR);
+    if (fd == -EMFILE) {
+        close_others(log, segment);
+        fd = mpb_io_open(log->dir_fd[row->log_dir], path, O_RDWR);
+    }
+    if (fd == -ENOENT && segment->id >> 63 != 0) {
+        mpb_segment_path(path, row, segment->base, file, true);
+        fd = mpb_io_open(log->dir_fd[row->log_dir], path, O_RDONLY);
+    }
+    return fd;
+}
+
+int mpb_segment_fd(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *copy,
+                   int64_t base, enum mpb_segment_file file)
+{
+    struct mpb_segment *segment = cache_place(log, row, base, mpb_segment_id(copy, base));
+    if (segment->fd[file] < 0) {
+        int fd = open_file(log, row, segment, file);
+        if (fd < 0)
+            return fd;
+        segment->fd[file] = fd;
+    }
+    return segment->fd[file];
+}
+
+int mpb_segment_create(struct mpb_log *log, const struct mpb_partition *row, int64_t base)
+{
+    static const enum mpb_segment_file LOG_FIRST[] = {MPB_FILE_LOG, MPB_FILE_INDEX, MPB_FILE_TIME_INDEX};
+    char path[MPB_SEGMENT_PATH_BYTES];
+    if (row->log_dir >= log->dir_count)
+        return -ENOENT;
+    for (int i = 0; i < MPB_SEGMENT_FILES; i++) {
+        mpb_segment_path(path, row, base, LOG_FIRST[i], false);
+        int fd = mpb_io_open(log->dir_fd[row->log_dir], path, O_RDWR | O_CREAT | O_TRUNC);
+        if (fd == -EMFILE) {
+            close_others(log, NULL);
+            fd = mpb_io_open(log->dir_fd[row->log_dir], path, O_RDWR | O_CREAT | O_TRUNC);
+        }
+        if (fd < 0)
+            return fd;
+        close(fd); /* cached only once the segment is committed: a repair may unlink it first */
+        if (i == 0)
+            MPB_CRASH(log->core, "roll.log_created");
+    }
+    MPB_CRASH(log->core, "roll.index_created");
+    return 0;
+}
+
+int mpb_segment_unlink(struct mpb_log *log, const struct mpb_partition *row, int64_t base)
+{
+    char path[MPB_SEGMENT_PATH_BYTES];
+    if (row->log_dir >= log->dir_count)
+        return -ENOENT;
+    for (int i = 0; i < MPB_SEGMENT_FILES; i++) {
+        mpb_segment_path(path, row, base, INDEX_FIRST[i], false);
+        int error = mpb_io_unlink(log->dir_fd[row->log_dir], path);
+        if (error != 0)
+            return error;
+    }
+    return 0;
+}
+
+int mpb_segment_retire(struct mpb_log *log, const struct mpb_partition *row, int64_t base)
+{
+    char from[MPB_SEGMENT_PATH_BYTES], to[MPB_SEGMENT_PATH_BYTES];
+    int dir = log->dir_fd[row->log_dir];
+    for (int i = 0; i < MPB_SEGMENT_FILES; i++) {
+        mpb_segment_path(from, row, base, INDEX_FIRST[i], false);
+        mpb_segment_path(to, row, base, INDEX_FIRST[i], true);
+        int error = mpb_io_rename(dir, from, to);
+        if (error != 0)
+            return error;
+        if (i == 0)
+            MPB_CRASH(log->core, "retain.index_removed");
+    }
+    return 0;
+}
+
+int64_t mpb_segment_bytes(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *copy,
+                          int64_t base, enum mpb_segment_file file)
+{
+    static const uint32_t ENTRY[] = {1, MPB_INDEX_ENTRY_BYTES, MPB_TIME_INDEX_ENTRY_BYTES};
+    if (base == copy->active_base) {
+        const uint64_t committed[] = {copy->position, copy->index_bytes, copy->time_index_bytes};
+        return (int64_t)committed[file];
+    }
+    int fd = mpb_segment_fd(log, row, copy, base, file);
+    struct stat status;
+    if (fd == -ENOENT && file != MPB_FILE_LOG)
+        return 0;
+    if (fd < 0)
+        return fd;
+    return fstat(fd, &status) == 0 ? status.st_size - status.st_size % ENTRY[file] : -errno;
+}
+
+void mpb_segment_close_partition(struct mpb_log *log, uint32_t ordinal)
+{
+    for (uint32_t i = 0; i < log->segment_sets * MPB_SEGMENT_WAYS; i++)
+        if (log->segments[i].used != 0 && log->segments[i].ordinal == ordinal)
+            close_segment(&log->segments[i]);
+    if (log->lists[ordinal] != NULL)
+        log->lists[ordinal]->valid = false;
+}
+
+void mpb_segment_close_all(struct mpb_log *log)
+{
+    close_others(log, NULL);
+}
+
+static bool is_stale(struct mpb_log *log, const struct mpb_segment *segment)
+{
+    const struct mpb_partition *row = &log->core->partitions[segment->ordinal];
+    struct mpb_partition_copy copy;
+    if (mpb_partition_snapshot(log, segment->ordinal, &copy) != 0)
+        return true;
+    if (!is_segment(segment, row, segment->base, mpb_segment_id(&copy, segment->base)))
+        return true;
+    if (segment->base >= copy.log_start || segment->base == copy.active_base)
+        return false;
+    const struct mpb_segment_list *list = mpb_segment_list_get(log, row, &copy);
+    uint32_t at = list != NULL ? mpb_segment_list_find(list, segment->base) : 0;
+    return list == NULL || (at + 1 < list->count && list->bases[at + 1] <= copy.log_start);
+}
+
+uint32_t mpb_segment_close_stale(struct mpb_log *log)
+{
+    uint32_t closed = 0;
+    for (uint32_t i = 0; i < log->segment_sets * MPB_SEGMENT_WAYS; i++)
+        if (log->segments[i].used != 0 && is_stale(log, &log->segments[i])) {
+            close_segment(&log->segments[i]);
+            closed++;
+        }
+    return closed;
+}

@@ -1,0 +1,56 @@
+/* Segment files: their names, and each process's bounded cache of their descriptors. A cached descriptor is found by
+ * topic id, partition, base offset and segment id, so that a file unlinked and created again under the same name is
+ * never taken for the old one (append rule 10: acknowledged records once went into an unlinked inode). */
+#ifndef MPB_SEGMENT_H
+#define MPB_SEGMENT_H
+
+#include "log/log.h"
+
+#define MPB_SEGMENT_PATH_BYTES 320
+
+/* "topic-0/00000000000000000042.index", with ".deleted" behind if asked. */
+void mpb_segment_path(char out[MPB_SEGMENT_PATH_BYTES], const struct mpb_partition *row, int64_t base,
+                      enum mpb_segment_file file, bool deleted);
+
+/* Active segment: the selector value that committed it. Older ones: the truncation count with the top bit set, because
+ * their files change only by a truncation. */
+uint64_t mpb_segment_id(const struct mpb_partition_copy *copy, int64_t base);
+
+/* Descriptor of one file of a segment, opened if need be; stays valid until the next call but seven. A negative errno
+ * if it cannot be opened; a retired segment is also looked for under its ".deleted" name. */
+int mpb_segment_fd(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *copy,
+                   int64_t base, enum mpb_segment_file file);
+
+/* Creates the three empty files of a new segment, cutting what a dead process left under those names. */
+int mpb_segment_create(struct mpb_log *log, const struct mpb_partition *row, int64_t base);
+
+/* Removes the files of a segment, indexes before log. */
+int mpb_segment_unlink(struct mpb_log *log, const struct mpb_partition *row, int64_t base);
+
+/* Renames them to ".deleted", indexes before log; what is not there counts as done. Returns 0 or a negative errno. */
+int mpb_segment_retire(struct mpb_log *log, const struct mpb_partition *row, int64_t base);
+
+/* Size in bytes of one file, indexes rounded down to whole entries; or a negative errno. A missing index is empty. */
+int64_t mpb_segment_bytes(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *copy,
+                          int64_t base, enum mpb_segment_file file);
+
+void mpb_segment_close_partition(struct mpb_log *log, uint32_t ordinal);
+void mpb_segment_close_all(struct mpb_log *log);
+
+/* Closes descriptors of files that truncation, retention or deletion has removed, so that their space is freed. To be
+ * called now and then by a process that caches. Returns how many places it emptied. */
+uint32_t mpb_segment_close_stale(struct mpb_log *log);
+
+/* Bases of the partition's segments, ascending, the active one last; NULL if the directory cannot be read. Scanned
+ * again after a roll or a truncation. May begin with segments wholly below log start. */
+const struct mpb_segment_list *mpb_segment_list_get(struct mpb_log *log, const struct mpb_partition *row,
+                                                    const struct mpb_partition_copy *copy);
+
+/* Every base that has a log file, committed or not, from a fresh scan; replaces the cached list, which is then scanned
+ * again at its next use. NULL if the directory cannot be read. */
+const struct mpb_segment_list *mpb_segment_list_all(struct mpb_log *log, const struct mpb_partition *row);
+
+/* Index in the list of the segment that holds `offset`: greatest base at or below it, 0 if there is none. */
+uint32_t mpb_segment_list_find(const struct mpb_segment_list *list, int64_t offset);
+
+#endif

@@ -1,0 +1,116 @@
+#include "log/segment.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NAME_DIGITS 20
+
+/* The base in "00000000000000000042.log", or -1 for every other name. */
+static int64_t base_of(const char *name)
+{
+    uint64_t base = 0;
+    for (int i = 0; i < NAME_DIGITS; i++) {
+        if (name[i] < '0' || name[i] > '9')
+            return -1;
+        base = base * 10 + (uint64_t)(name[i] - '0');
+    }
+    return strcmp(name + NAME_DIGITS, ".log") == 0 && base <= INT64_MAX ? (int64_t)base : -1;
+}
+
+static bool append_base(struct mpb_segment_list *list, int64_t base)
+{
+    if (list->count == list->capacity) {
+        uint32_t capacity = list->capacity == 0 ? 16 : list->capacity * 2;
+        int64_t *bases = realloc(list->bases, capacity * sizeof *bases);
+        if (bases == NULL)
+            return false;
+        list->bases = bases;
+        list->capacity = capacity;
+    }
+    list->bases[list->count++] = base;
+    return true;
+}
+
+static int by_base(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Log files whose base is below `below`. */
+static bool scan(struct mpb_log *log, const struct mpb_partition *row, struct mpb_segment_list *list, int64_t below)
+{
+    char path[sizeof row->dir];
+    if (row->log_dir >= log->dir_count)
+        return false;
+    memcpy(path, row->dir, sizeof path);
+    path[sizeof path - 1] = '\0';
+    int fd = openat(log->dir_fd[row->log_dir], path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    if (dir == NULL) {
+        if (fd >= 0)
+            close(fd);
+        return false;
+    }
+    bool good = true;
+    list->count = 0;
+    for (struct dirent *entry; good && (entry = readdir(dir)) != NULL;) {
+        int64_t base = base_of(entry->d_name);
+        if (base >= 0 && base < below)
+            good = append_base(list, base);
+    }
+    closedir(dir);
+    if (good && list->count > 0)
+        qsort(list->bases, list->count, sizeof *list->bases, by_base);
+    return good;
+}
+
+static struct mpb_segment_list *list_of(struct mpb_log *log, const struct mpb_partition *row)
+{
+    uint32_t ordinal = (uint32_t)(row - log->core->partitions);
+    if (log->lists[ordinal] == NULL)
+        log->lists[ordinal] = calloc(1, sizeof *log->lists[ordinal]);
+    return log->lists[ordinal];
+}
+
+const struct mpb_segment_list *mpb_segment_list_all(struct mpb_log *log, const struct mpb_partition *row)
+{
+    struct mpb_segment_list *list = list_of(log, row);
+    if (list == NULL)
+        return NULL;
+    list->valid = false;
+    return scan(log, row, list, INT64_MAX) ? list : NULL;
+}
+
+const struct mpb_segment_list *mpb_segment_list_get(struct mpb_log *log, const struct mpb_partition *row,
+                                                    const struct mpb_partition_copy *copy)
+{
+    struct mpb_segment_list *list = list_of(log, row);
+    if (list == NULL)
+        return NULL;
+    if (list->valid && list->active_base == copy->active_base && list->truncations == copy->truncations &&
+        memcmp(list->topic_id, row->topic_id, sizeof list->topic_id) == 0)
+        return list;
+    memcpy(list->topic_id, row->topic_id, sizeof list->topic_id);
+    list->active_base = copy->active_base;
+    list->truncations = copy->truncations;
+    /* A file above the active base was never committed (rule 12). */
+    list->valid = scan(log, row, list, copy->active_base) && append_base(list, copy->active_base);
+    return list->valid ? list : NULL;
+}
+
+uint32_t mpb_segment_list_find(const struct mpb_segment_list *list, int64_t offset)
+{
+    uint32_t low = 0, high = list->count; /* bases[low] <= offset < bases[high], where they exist */
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (list->bases[middle] <= offset)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}

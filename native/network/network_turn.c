@@ -1,0 +1,429 @@
+#include "network/network_turn.h"
+#include "shm/counters.h"
+#include "trace/trace_record.h"
+#include "shm/waits.h"
+#include "record/wire.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+int mpb_turn_open(struct mpb_turn *turn, struct mpb_processor *port, int epoll)
+{
+    memset(turn, 0, sizeof *turn);
+    turn->port = port;
+    turn->epoll = epoll;
+    turn->awake_since_ns = mpb_trace_clock_ns();
+    turn->arrivals.wanted = port->lane != NULL;
+    for (int key = 0; key < MPB_API_KEYS; key++)
+        turn->apis[key] = (struct mpb_api_range){0, -1};
+    turn->scratch = malloc(MPB_RECEIVE_BYTES);
+    return turn->scratch == NULL ? -1 : 0;
+}
+
+void mpb_turn_close(struct mpb_turn *turn)
+{
+    free(turn->scratch);
+    free(turn->events);
+    free(turn->by_fd.at);
+    free(turn->by_number.at);
+    free(turn->scheduled.at);
+    free(turn->turn.at);
+    free(turn->holding.at);
+    memset(turn, 0, sizeof *turn);
+}
+
+/* ------------------------------------------------------------------ lists */
+static bool reach(struct mpb_connections *list, uint32_t count)
+{
+    if (count <= list->capacity)
+        return true;
+    uint32_t capacity = count + count / 2 + 16;
+    struct mpb_connection **grown = realloc(list->at, capacity * sizeof *grown);
+    if (grown == NULL)
+        return false;
+    memset(grown + list->capacity, 0, (capacity - list->capacity) * sizeof *grown);
+    list->at = grown;
+    list->capacity = capacity;
+    return true;
+}
+
+static void drop(struct mpb_connections *list, const struct mpb_connection *c)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < list->count; i++)
+        if (list->at[i] != c)
+            list->at[kept++] = list->at[i];
+    list->count = kept;
+}
+
+int mpb_turn_add(struct mpb_turn *turn, struct mpb_connection *c)
+{
+    uint32_t fd = (uint32_t)c->fd;
+    if (c->fd < 0 || !reach(&turn->by_fd, fd + 1) || !reach(&turn->by_number, c->number + 1))
+        return -1;
+    /* The lists below hold each connection once: room made here means that none of them fails later. */
+    uint32_t all = turn->by_fd.count + 1;
+    if (!reach(&turn->scheduled, all) || !reach(&turn->turn, all) || !reach(&turn->holding, all))
+        return -1;
+    turn->by_fd.at[fd] = c;
+    turn->by_number.at[c->number] = c;
+    turn->by_fd.count = all; /* connections, not places: places are found by `capacity` */
+    return 0;
+}
+
+void mpb_turn_forget(struct mpb_turn *turn, struct mpb_connection *c)
+{
+    if (c->fd < 0 || (uint32_t)c->fd >= turn->by_fd.capacity || turn->by_fd.at[c->fd] != c)
+        return;
+    mpb_connection_give_up(c, turn->port);
+    turn->by_fd.at[c->fd] = NULL;
+    turn->by_number.at[c->number] = NULL;
+    turn->by_fd.count--;
+    drop(&turn->scheduled, c);
+    drop(&turn->turn, c);
+    drop(&turn->holding, c);
+    for (uint32_t i = 0; i < turn->event_count; i++) /* nobody may hear of it any more */
+        if (turn->events[i].connection == c)
+            turn->events[i--] = turn->events[--turn->event_count];
+    mpb_connection_close(c);
+}
+
+void mpb_turn_schedule(struct mpb_turn *turn, struct mpb_connection *c)
+{
+    if (c->scheduled || c->closed || c->waits)
+        return;
+    c->scheduled = true;
+    turn->scheduled.at[turn->scheduled.count++] = c;
+}
+
+static void event(struct mpb_turn *turn, enum mpb_event_kind kind, struct mpb_connection *c, int64_t first, int64_t second)
+{
+    if (turn->event_count == turn->event_capacity) {
+        uint32_t capacity = turn->event_capacity * 2 + 64;
+        struct mpb_event *grown = realloc(turn->events, capacity * sizeof *grown);
+        if (grown == NULL) {
+            turn->out_of_memory = true;
+            return;
+        }
+        turn->events = grown;
+        turn->event_capacity = capacity;
+    }
+    turn->events[turn->event_count++] = (struct mpb_event){kind, c, first, second};
+}
+
+/* ------------------------------------------------------------------ answers */
+/* Its request is answered: read again, unless the connection is throttled. */
+static void unmute(struct mpb_turn *turn, struct mpb_connection *c)
+{
+    if (c->mute_state != MPB_IN_FLIGHT) {
+        event(turn, MPB_EVENT_ANSWERED, c, 0, 0);
+        return;
+    }
+    c->mute_state = MPB_NOT_MUTED;
+    if (c->readable || c->start < c->end)
+        mpb_turn_schedule(turn, c);
+}
+
+/* Sends what is in `out`; what follows when all of it is gone. */
+static void send_out(struct mpb_turn *turn, struct mpb_connection *c)
+{
+    enum mpb_send sent = mpb_connection_send(c, turn->port);
+    if (sent == MPB_SEND_LOST || (sent == MPB_SEND_DONE && c->close_after_send)) {
+        event(turn, MPB_EVENT_CLOSE, c, sent == MPB_SEND_DONE, 0);
+    } else if (sent == MPB_SEND_DONE && c->unmute_after_send) {
+        c->unmute_after_send = false;
+        unmute(turn, c);
+    }
+}
+
+static void answer_one(struct mpb_turn *turn, struct mpb_connection *c, uint32_t entry, bool hold)
+{
+    if (c->out_count == MPB_MAX_OUT) { /* cannot be: it was not read while that much waited */
+        mpb_sent(turn->port, entry, 0, true);
+        event(turn, MPB_EVENT_CLOSE, c, 0, 0);
+        return;
+    }
+    c->out[c->out_count++] = entry;
+    if (hold && !c->blocked && c->out_count < MPB_MAX_HELD) {
+        if (!c->holding) {
+            c->holding = true;
+            turn->holding.at[turn->holding.count++] = c;
+        }
+        unmute(turn, c);
+        return;
+    }
+    c->unmute_after_send = !c->close_after_send;
+    if (!c->blocked)
+        send_out(turn, c);
+}
+
+static void answer(struct mpb_turn *turn, uint32_t index)
+{
+    const struct mpb_entry *entry = &turn->port->core->entries[index];
+    struct mpb_connection *c = entry->connection < turn->by_number.capacity ? turn->by_number.at[entry->connection] : NULL;
+    if (c == NULL || c->generation != entry->connection_generation) {
+        mpb_sent(turn->port, index, 0, true);
+        event(turn, MPB_EVENT_STRAY, NULL, index, 0);
+        return;
+    }
+    bool nothing = entry->answer_length == 0, close = entry->answer_kind == MPB_ANSWER_CLOSE;
+    if (nothing || entry->answer_kind == MPB_ANSWER_NONE) {
+        uint64_t now_ns = mpb_trace_clock_ns();
+        mpb_sent_at(turn->port, index, now_ns, now_ns);
+        if (close)
+            event(turn, MPB_EVENT_CLOSE, c, 1, 0);
+        else
+            unmute(turn, c);
+        return;
+    }
+    c->close_after_send |= close;
+    answer_one(turn, c, index, entry->answer_kind == MPB_ANSWER_INLINE && mpb_connection_has_frame(c));
+}
+
+uint32_t mpb_turn_answer(struct mpb_turn *turn, uint32_t limit)
+{
+    uint32_t count = 0;
+    for (; count < limit; count++) {
+        int64_t index = mpb_collect(turn->port);
+        if (index < 0)
+            break;
+        answer(turn, (uint32_t)index);
+    }
+    turn->port->collected_ns = 0; /* the next turn looks anew */
+    return count;
+}
+
+void mpb_turn_end(struct mpb_turn *turn, bool will_sleep)
+{
+    if (turn->holding.count == 0)
+        return;
+    if (++turn->held_turns < MPB_MAX_HELD_TURNS && !will_sleep)
+        return;
+    turn->held_turns = 0;
+    uint32_t count = turn->holding.count;
+    turn->holding.count = 0; /* nothing below holds an answer anew */
+    for (uint32_t i = 0; i < count; i++) {
+        struct mpb_connection *c = turn->holding.at[i];
+        c->holding = false;
+        if (c->out_count > 0 && !c->blocked)
+            send_out(turn, c);
+    }
+}
+
+/* ------------------------------------------------------------------ requests */
+bool mpb_turn_over_limit(const struct mpb_turn *turn)
+{
+    if (turn->queued_bytes_limit <= 0)
+        return false;
+    const struct mpb_core *core = turn->port->core;
+    uint64_t sum = 0;
+    for (uint32_t p = 0; p < core->header->processor_count; p++) /* each publishes its own number */
+        sum += mpb_load_relaxed(&core->counters[MPB_SLOT_PROCESSORS + p].value[MPB_C_QUEUED_BYTES]);
+    return sum >= (uint64_t)turn->queued_bytes_limit;
+}
+
+/* ApiVersions of any version is answered, so that a client newer than us can find out what we know. */
+static bool serves(const struct mpb_turn *turn, int16_t key, int16_t version)
+{
+    if (key < 0 || key >= MPB_API_KEYS || turn->apis[key].newest < turn->apis[key].oldest)
+        return false;
+    return key == MPB_API_VERSIONS_KEY || (version >= turn->apis[key].oldest && version <= turn->apis[key].newest);
+}
+
+static void not_submitted(struct mpb_turn *turn, struct mpb_connection *c, int64_t code)
+{
+    if (code == MPB_PLANE_FULL)
+        event(turn, MPB_EVENT_PARKED, c, turn->port->parked, 0);
+    else if (code == MPB_NO_ENTRY || code == MPB_NO_SPACE)
+        event(turn, MPB_EVENT_NO_ROOM, c, code, 0);
+    else
+        event(turn, MPB_EVENT_REFUSED, c, code, 0);
+}
+
+void mpb_turn_introduce(struct mpb_turn *turn, struct mpb_connection *c, const uint8_t *frame, uint32_t length,
+                        uint32_t client_hash)
+{
+    if (turn->port->lane != NULL && mpb_connection_introduces(c, frame, length, client_hash))
+        event(turn, MPB_EVENT_INTRODUCED, c, client_hash, 0);
+}
+
+static bool submit(struct mpb_turn *turn, struct mpb_connection *c, const uint8_t *frame, uint32_t length)
+{
+    int16_t key = (int16_t)mpb_get_be16(frame), version = (int16_t)mpb_get_be16(frame + 2);
+    c->frame_started_ns = 0;
+    if (!serves(turn, key, version)) {
+        event(turn, MPB_EVENT_UNSUPPORTED, c, key, version);
+        return false;
+    }
+    if (mpb_turn_over_limit(turn)) {
+        not_submitted(turn, c, MPB_NO_SPACE);
+        return false;
+    }
+    uint64_t now_ns = mpb_trace_clock_ns();
+    bool traced = turn->port->lane != NULL;
+    struct mpb_submission s = {.plane = turn->plane, .listener = turn->listener, .connection = c->number,
+        .connection_generation = c->generation, .frame = frame, .length = length, .offset = UINT64_MAX,
+        .t0_ns = traced ? c->first_ns : 0, .frame_done_ns = now_ns, .arrival_ns = c->first_arrival_ns,
+        .client_hash = traced ? mpb_client_hash(frame, length) : 0, .inflight = c->out_count};
+    int64_t entry = mpb_submit(turn->port, &s);
+    if (entry >= 0 || entry == MPB_PLANE_FULL) {
+        mpb_turn_introduce(turn, c, frame, length, s.client_hash);
+        c->first_ns = c->later_ns;
+        c->first_arrival_ns = c->later_arrival_ns;
+        c->mute_state = MPB_IN_FLIGHT;
+        c->requests++;
+        mpb_connection_take(c, length + 4);
+    }
+    if (entry < 0) {
+        not_submitted(turn, c, entry);
+        return false;
+    }
+    c->last_active_ns = now_ns;
+    return true;
+}
+
+bool mpb_turn_submit(struct mpb_turn *turn, struct mpb_connection *c)
+{
+    const uint8_t *frame;
+    int32_t length;
+    if (mpb_connection_frame(c, turn->max_request_bytes, &frame, &length) != MPB_FRAME_WHOLE)
+        return false;
+    return submit(turn, c, frame, (uint32_t)length);
+}
+
+/* No whole frame is here: a large one may be worth room in the arena now. */
+static void wait_for_more(struct mpb_turn *turn, struct mpb_connection *c)
+{
+    uint32_t wanted = mpb_connection_wants_arena(c);
+    if (c->frame_started_ns == 0 && mpb_connection_buffered(c) > 0) {
+        c->frame_started_ns = mpb_trace_clock_ns();
+        c->frame_bytes_seen = 0;
+    }
+    if (wanted > 0)
+        event(turn, MPB_EVENT_LARGE, c, wanted, 0);
+    else if (c->readable)
+        mpb_turn_schedule(turn, c);
+}
+
+static void read_one(struct mpb_turn *turn, struct mpb_connection *c)
+{
+    const uint8_t *frame;
+    int32_t length = 0;
+    enum mpb_frame found = mpb_connection_frame(c, turn->max_request_bytes, &frame, &length);
+    if (found == MPB_FRAME_PART && c->readable) {
+        if (mpb_connection_receive(c, turn->scratch, mpb_trace_clock_ns(), &turn->arrivals) < 0) {
+            event(turn, MPB_EVENT_CLOSE, c, 0, 0);
+            return;
+        }
+        found = mpb_connection_frame(c, turn->max_request_bytes, &frame, &length);
+    }
+    if (found == MPB_FRAME_INVALID)
+        event(turn, MPB_EVENT_INVALID, c, length, 0);
+    else if (found == MPB_FRAME_WHOLE)
+        submit(turn, c, frame, (uint32_t)length);
+    else
+        wait_for_more(turn, c);
+}
+
+void mpb_turn_receive(struct mpb_turn *turn, bool may_read)
+{
+    struct mpb_connections all = turn->scheduled;
+    turn->scheduled = turn->turn;
+    turn->scheduled.count = 0;
+    turn->turn = all;
+    for (uint32_t i = 0; i < turn->turn.count; i++) {
+        struct mpb_connection *c = turn->turn.at[i];
+        c->scheduled = false;
+        if (!may_read && !c->large) {
+            mpb_turn_schedule(turn, c); /* no room for more: it stays as it is */
+            continue;
+        }
+        if (c->mute_state != MPB_NOT_MUTED || c->waits)
+            continue;
+        uint32_t before = turn->event_count;
+        if (c->large)
+            event(turn, MPB_EVENT_LARGE, c, 0, 0);
+        else
+            read_one(turn, c);
+        for (; before < turn->event_count; before++)
+            may_read &= turn->events[before].kind != MPB_EVENT_NO_ROOM && turn->events[before].kind != MPB_EVENT_PARKED;
+    }
+    turn->turn.count = 0;
+}
+
+bool mpb_turn_has_work(const struct mpb_turn *turn, bool may_read)
+{
+    if (may_read)
+        return turn->scheduled.count > 0;
+    for (uint32_t i = 0; i < turn->scheduled.count; i++)
+        if (turn->scheduled.at[i]->large)
+            return true;
+    return false;
+}
+
+/* ------------------------------------------------------------------ waiting */
+static void socket_event(struct mpb_turn *turn, struct mpb_connection *c, uint32_t what)
+{
+    const uint32_t broken = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
+    if ((what & EPOLLOUT) && c->blocked)
+        send_out(turn, c);
+    if (what & (EPOLLIN | broken)) {
+        c->readable = true;
+        c->hung_up |= (what & broken) != 0;
+        if (c->mute_state == MPB_NOT_MUTED)
+            mpb_turn_schedule(turn, c);
+    }
+}
+
+bool mpb_turn_poll(struct mpb_turn *turn, int timeout_ms)
+{
+    struct epoll_event found[MPB_MAX_POLLED];
+    int count = epoll_wait(turn->epoll, found, MPB_MAX_POLLED, timeout_ms);
+    for (int i = 0; i < count; i++) {
+        int fd = found[i].data.fd;
+        struct mpb_connection *c = (uint32_t)fd < turn->by_fd.capacity ? turn->by_fd.at[fd] : NULL;
+        if (c != NULL)
+            socket_event(turn, c, found[i].events);
+        else
+            event(turn, MPB_EVENT_DESCRIPTOR, NULL, fd, 0);
+    }
+    return count >= 0 || errno != EINTR;
+}
+
+void mpb_turn_sleep(struct mpb_turn *turn, int timeout_ms)
+{
+    struct mpb_process *row = &turn->port->core->processes[turn->port->slot];
+    uint64_t before = mpb_trace_clock_ns();
+    mpb_store_relaxed(&row->busy_ns, mpb_load_relaxed(&row->busy_ns) + (before - turn->awake_since_ns));
+    mpb_store_release(&row->wait, MPB_WAIT_EPOLL);
+    mpb_turn_poll(turn, mpb_processor_doze_ms(turn->port, before, timeout_ms));
+    mpb_processor_cancel_sleep(turn->port);
+    mpb_store_release(&row->wait, MPB_WAIT_NONE);
+    turn->awake_since_ns = mpb_trace_clock_ns();
+    mpb_store_relaxed(&row->idle_ns, mpb_load_relaxed(&row->idle_ns) + (turn->awake_since_ns - before));
+}
+
+void mpb_turn_run(struct mpb_turn *turn, uint32_t turns, uint64_t until_ns, uint32_t answers)
+{
+    uint32_t unrung_turns = 0;
+    mpb_atomic64 *heartbeat = &turn->port->core->processes[turn->port->slot].heartbeat_ns;
+    while (turns-- > 0 && turn->event_count == 0) {
+        uint32_t answered = mpb_turn_answer(turn, answers);
+        if (turn->event_count > 0)
+            return;
+        mpb_turn_receive(turn, true);
+        uint64_t now_ns = mpb_trace_clock_ns();
+        mpb_store_relaxed(heartbeat, now_ns);
+        bool busy = answered > 0 || turn->scheduled.count > 0;
+        mpb_turn_end(turn, !busy);
+        if (!busy || ++unrung_turns >= MPB_UNRUNG_TURNS || turn->port->unrung[MPB_PLANE_CONTROL] > 0 ||
+            turn->port->unrung[MPB_PLANE_DATA] >= MPB_UNRUNG_REQUESTS) {
+            mpb_processor_ring(turn->port);
+            unrung_turns = 0;
+        }
+        if (turn->event_count > 0 || !busy || now_ns >= until_ns)
+            return;
+        mpb_turn_poll(turn, 0);
+    }
+}

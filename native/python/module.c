@@ -1,0 +1,46 @@
+/* The one extension module, mpbroker._native. Every binder file adds its functions and types here and
+ * holds argument checking and reference counting only; the work is done in files without Python.h. */
+#include "python/module.h"
+
+static int module_exec(PyObject *module)
+{
+    for (const mpb_binder *add = mpb_binders; *add != NULL; add++)
+        if ((*add)(module) < 0)
+            return -1;
+    return 0;
+}
+
+const mpb_binder mpb_binders[] = {
+    mpb_add_record,
+    mpb_add_codec,
+    mpb_add_log,
+    mpb_add_produce,
+    mpb_add_scan,
+    mpb_add_trace,
+    mpb_add_process,
+    mpb_add_layout,
+    mpb_add_core,
+    mpb_add_processor,
+    mpb_add_network,
+    mpb_add_handler,
+    mpb_add_command,
+    mpb_add_metadata,
+    NULL,
+};
+
+static PyModuleDef_Slot module_slots[] = {
+    {Py_mod_exec, module_exec},
+    {0, NULL},
+};
+
+static struct PyModuleDef module_def = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "mpbroker._native",
+    .m_doc = "The native core: rings, claims, append, codec, records.",
+    .m_slots = module_slots,
+};
+
+PyMODINIT_FUNC PyInit__native(void)
+{
+    return PyModuleDef_Init(&module_def);
+}

@@ -1,0 +1,47 @@
+/* LAYOUT: the sizes and numbers of layout.h as the compiler sees them, for the test that compares mpbroker/shm/layout.py. */
+#include "python/module.h"
+#include "shm/layout.h"
+#include "shm/ring.h"
+
+static const struct { const char *name; unsigned long long value; } facts[] = {
+    {"version", MPB_LAYOUT_VERSION}, {"magic_core", MPB_MAGIC_CORE}, {"magic_page", MPB_MAGIC_PAGE},
+    {"header", sizeof(struct mpb_segment_header)}, {"region", sizeof(struct mpb_region)}, {"max_regions", MPB_MAX_REGIONS},
+    {"header.regions", offsetof(struct mpb_segment_header, regions)},
+    {"header.boot_id", offsetof(struct mpb_segment_header, boot_id)},
+    {"header.arena_bytes", offsetof(struct mpb_segment_header, arena_bytes)},
+    {"header.processor_count", offsetof(struct mpb_segment_header, processor_count)},
+    {"header.metadata_generation", offsetof(struct mpb_segment_header, metadata_generation)},
+    {"header.state", offsetof(struct mpb_segment_header, state)},
+    {"header.plane_bound", offsetof(struct mpb_segment_header, plane_bound)},
+    {"topics", sizeof(struct mpb_topic)}, {"journal", sizeof(mpb_atomic64)}, {"partitions", sizeof(struct mpb_partition)},
+    {"producers", sizeof(struct mpb_producer)}, {"entries", sizeof(struct mpb_entry)}, {"slots", sizeof(mpb_atomic64)},
+    {"commands", sizeof(struct mpb_command)}, {"extents", sizeof(mpb_atomic64)}, {"doorbells", sizeof(struct mpb_doorbells)},
+    {"killers", sizeof(struct mpb_killer)}, {"inject", sizeof(struct mpb_inject)}, {"processes", sizeof(struct mpb_process)},
+    {"rings", sizeof(struct mpb_ring_ctl)}, {"counters", sizeof(struct mpb_counter_row)},
+    {"process.heartbeat_ns", offsetof(struct mpb_process, heartbeat_ns)},
+    {"process.connections", offsetof(struct mpb_process, connections)},
+    {"ring.head", offsetof(struct mpb_ring_ctl, head)}, {"ring.peak", offsetof(struct mpb_ring_ctl, peak)},
+    {"ring.capacity", offsetof(struct mpb_ring_ctl, capacity)},
+    {"ring.slots_first", offsetof(struct mpb_ring_ctl, slots_first)},
+    {"slot_processors", MPB_SLOT_PROCESSORS}, {"slot_handlers", MPB_SLOT_HANDLERS}, {"slot_controller", MPB_SLOT_CONTROLLER},
+    {"max_processors", MPB_MAX_PROCESSORS}, {"max_handlers", MPB_MAX_HANDLERS}, {"max_slots", MPB_MAX_SLOTS},
+    {"max_rings", MPB_MAX_RINGS}, {"ring_control", MPB_RING_CONTROL}, {"ring_data", MPB_RING_DATA},
+    {"ring_controller", MPB_RING_CONTROLLER}, {"ring_response", MPB_RING_RESPONSE}, {"class_requeued", MPB_CLASS_REQUEUED},
+    {"extents_per_handler", MPB_EXTENTS_PER_HANDLER}, {"journal_rows", MPB_JOURNAL_ROWS},
+    {"killer_rows", MPB_KILLER_ROWS}, {"inject_rows", MPB_INJECT_ROWS}, {"max_counters", MPB_MAX_COUNTERS},
+    {"index_bits", MPB_INDEX_BITS},
+};
+
+int mpb_add_layout(PyObject *module)
+{
+    PyObject *dict = PyDict_New();
+    for (size_t i = 0; dict != NULL && i < sizeof facts / sizeof facts[0]; i++) {
+        PyObject *value = PyLong_FromUnsignedLongLong(facts[i].value);
+        if (value == NULL || PyDict_SetItemString(dict, facts[i].name, value) < 0)
+            Py_CLEAR(dict);
+        Py_XDECREF(value);
+    }
+    int status = dict ? PyModule_AddObjectRef(module, "LAYOUT", dict) : -1;
+    Py_XDECREF(dict);
+    return status;
+}

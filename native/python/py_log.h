@@ -1,0 +1,36 @@
+/* Types of the log binders. A Log belongs to one thread of one process: its descriptor cache is not shared. */
+#ifndef MPB_PY_LOG_H
+#define MPB_PY_LOG_H
+#include "python/module.h"
+
+#include "log/append.h"
+#include "log/log_read.h"
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *core; /* kept alive */
+    struct mpb_log log;
+    bool open;
+} LogObject;
+
+typedef struct {
+    PyObject_HEAD
+    struct mpb_append_options append;
+    struct mpb_batch_rules rules;
+} LogOptionsObject;
+
+#define MPB_RELEASE_GIL_BYTES 16384 /* below, giving the interpreter away costs more than the call */
+
+/* True if `ordinal` is a row of the partition table, else ValueError. */
+bool mpb_py_ordinal(LogObject *self, unsigned int ordinal);
+/* A topic id from None or 16 bytes, else ValueError. */
+bool mpb_py_topic_id(PyObject *object, uint8_t out[16], const uint8_t **topic_id);
+
+extern PyMethodDef mpb_log_read_methods[], mpb_log_keep_methods[], mpb_log_append_methods[];
+extern PyTypeObject *mpb_log_options_type;
+/* The log of a Log object that is open, else NULL with an exception. Borrowed. */
+struct mpb_log *mpb_log_of(PyObject *log);
+int mpb_add_log_read(PyObject *module);
+int mpb_add_log_append(PyObject *module);
+
+#endif

@@ -1,0 +1,290 @@
+/* Binds what the log keeper and log recovery do: truncation, retention, flush, producer state, cached descriptors. */
+#include "python/py_log.h"
+
+#include "log/log_flush.h"
+#include "log/partition.h"
+#include "log/producer.h"
+#include "log/retain.h"
+#include "log/segment.h"
+#include "log/truncate.h"
+
+static PyObject *log_truncate(PyObject *object, PyObject *args)
+{
+    LogObject *self = (LogObject *)object;
+    unsigned int ordinal;
+    long long offset;
+    int error;
+    if (!PyArg_ParseTuple(args, "IL:truncate", &ordinal, &offset) || !mpb_py_ordinal(self, ordinal))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    error = mpb_truncate(&self->log, ordinal, offset);
+    Py_END_ALLOW_THREADS
+    return PyLong_FromLong(error);
+}
+
+static PyObject *log_retain(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"ordinal", "retention_ms", "retention_bytes", "now_ms", "topic_id", NULL};
+    LogObject *self = (LogObject *)object;
+    int64_t removed[MPB_RETAIN_MAX_REMOVED];
+    uint32_t count = 0;
+    unsigned int ordinal;
+    long long retention_ms, retention_bytes, now_ms;
+    int error;
+    uint8_t id[16];
+    const uint8_t *topic_id;
+    PyObject *topic = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "ILLL|O", names, &ordinal, &retention_ms, &retention_bytes, &now_ms,
+                                     &topic) ||
+        !mpb_py_ordinal(self, ordinal) || !mpb_py_topic_id(topic, id, &topic_id))
+        return NULL;
+    struct mpb_retain_rules rules = {retention_ms, retention_bytes, now_ms, topic_id};
+    Py_BEGIN_ALLOW_THREADS
+    error = mpb_retain(&self->log, ordinal, &rules, removed, &count);
+    Py_END_ALLOW_THREADS
+    PyObject *list = PyList_New(count);
+    for (uint32_t i = 0; list != NULL && i < count; i++) {
+        PyObject *base = PyLong_FromLongLong(removed[i]);
+        if (base == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, i, base);
+    }
+    return list == NULL ? NULL : Py_BuildValue("(iN)", error, list);
+}
+
+static PyObject *log_flush(PyObject *object, PyObject *argument)
+{
+    LogObject *self = (LogObject *)object;
+    unsigned long ordinal = PyLong_AsUnsignedLong(argument);
+    int64_t flushed;
+    int error;
+    if (PyErr_Occurred() || !mpb_py_ordinal(self, (unsigned int)ordinal))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    error = mpb_log_flush(&self->log, (uint32_t)ordinal, &flushed);
+    Py_END_ALLOW_THREADS
+    return Py_BuildValue("(iL)", error, (long long)flushed);
+}
+
+static PyObject *log_unflushed(PyObject *object, PyObject *argument)
+{
+    LogObject *self = (LogObject *)object;
+    uint32_t found[256], next = 0, count;
+    int rolled_only = PyObject_IsTrue(argument);
+    PyObject *list = rolled_only < 0 || !mpb_py_ordinal(self, 0) ? NULL : PyList_New(0);
+    do {
+        count = list == NULL ? 0 : mpb_log_unflushed(&self->log, rolled_only, &next, found, 256);
+        for (uint32_t i = 0; list != NULL && i < count; i++) {
+            PyObject *ordinal = PyLong_FromUnsignedLong(found[i]);
+            if (ordinal == NULL || PyList_Append(list, ordinal) < 0)
+                Py_CLEAR(list);
+            Py_XDECREF(ordinal);
+        }
+    } while (count == 256);
+    return list;
+}
+
+static PyObject *log_set_flushed(PyObject *object, PyObject *args)
+{
+    LogObject *self = (LogObject *)object;
+    unsigned int ordinal;
+    long long offset;
+    if (!PyArg_ParseTuple(args, "IL:set_flushed", &ordinal, &offset) || !mpb_py_ordinal(self, ordinal))
+        return NULL;
+    return PyLong_FromLong(mpb_log_set_flushed(&self->log, ordinal, offset));
+}
+
+static PyObject *log_dir_online(PyObject *object, PyObject *argument)
+{
+    LogObject *self = (LogObject *)object;
+    unsigned long log_dir = PyLong_AsUnsignedLong(argument);
+    if (PyErr_Occurred() || !mpb_py_ordinal(self, 0))
+        return NULL;
+    return PyBool_FromLong(mpb_log_dir_online(self->log.core, (uint32_t)log_dir));
+}
+
+static PyObject *log_fail_dir(PyObject *object, PyObject *argument)
+{
+    LogObject *self = (LogObject *)object;
+    unsigned long log_dir = PyLong_AsUnsignedLong(argument);
+    if (PyErr_Occurred() || !mpb_py_ordinal(self, 0))
+        return NULL;
+    mpb_log_dir_fail(self->log.core, (uint32_t)log_dir);
+    Py_RETURN_NONE;
+}
+
+static int add_kept(PyObject *list, const struct mpb_producer *producer)
+{
+    struct mpb_producer_batch kept[MPB_PRODUCER_KEPT];
+    uint32_t count = mpb_producer_kept(producer, kept);
+    for (uint32_t i = 0; i < count; i++) {
+        PyObject *row = Py_BuildValue("(LhiiLiL)", (long long)producer->producer_id, kept[i].epoch,
+                                      kept[i].first_sequence, kept[i].last_sequence, (long long)kept[i].base_offset,
+                                      kept[i].last_offset_delta, (long long)kept[i].timestamp_ms);
+        int status = row == NULL ? -1 : PyList_Append(list, row);
+        Py_XDECREF(row);
+        if (status < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static PyObject *log_producers(PyObject *object, PyObject *argument)
+{
+    LogObject *self = (LogObject *)object;
+    unsigned long ordinal = PyLong_AsUnsignedLong(argument);
+    if (PyErr_Occurred() || !mpb_py_ordinal(self, (unsigned int)ordinal))
+        return NULL;
+    int error = mpb_partition_lock(&self->log, (uint32_t)ordinal);
+    if (error != 0)
+        return PyErr_Format(PyExc_RuntimeError, "partition row %lu cannot be locked: error %d", ordinal, error);
+    const struct mpb_partition *row = &self->log.core->partitions[ordinal];
+    PyObject *list = PyList_New(0);
+    uint32_t chain = 0, at = 0;
+    for (struct mpb_producer *p; list != NULL && (p = mpb_producer_next(self->log.core, row, &chain, &at)) != NULL;)
+        if (add_kept(list, p) < 0)
+            Py_CLEAR(list);
+    PyObject *result = list == NULL ? NULL : Py_BuildValue("(LN)", (long long)mpb_partition_in_force(row)->leo, list);
+    mpb_partition_unlock(&self->log, (uint32_t)ordinal);
+    return result;
+}
+
+static int load_one(LogObject *self, unsigned int ordinal, PyObject *item, int *error)
+{
+    struct mpb_producer_batch batch = {0};
+    long long producer_id, base_offset, timestamp_ms;
+    if (!PyArg_ParseTuple(item, "LhiiLiL", &producer_id, &batch.epoch, &batch.first_sequence, &batch.last_sequence,
+                          &base_offset, &batch.last_offset_delta, &timestamp_ms))
+        return -1;
+    batch.base_offset = base_offset;
+    batch.timestamp_ms = timestamp_ms;
+    *error = mpb_partition_lock(&self->log, ordinal);
+    if (*error != 0)
+        return 0;
+    uint32_t row = mpb_producer_row(&self->log, ordinal, producer_id);
+    if (row == 0)
+        *error = MPB_ERR_THROTTLING_QUOTA_EXCEEDED;
+    mpb_producer_keep(self->log.core, row, &batch);
+    mpb_partition_unlock(&self->log, ordinal);
+    return 0;
+}
+
+static PyObject *log_load_producers(PyObject *object, PyObject *args)
+{
+    LogObject *self = (LogObject *)object;
+    unsigned int ordinal;
+    PyObject *list;
+    int error = 0;
+    if (!PyArg_ParseTuple(args, "IO!:load_producers", &ordinal, &PyList_Type, &list) || !mpb_py_ordinal(self, ordinal))
+        return NULL;
+    for (Py_ssize_t i = 0; error == 0 && i < PyList_GET_SIZE(list); i++)
+        if (load_one(self, ordinal, PyList_GET_ITEM(list, i), &error) < 0)
+            return NULL;
+    return PyLong_FromLong(error);
+}
+
+static PyObject *log_expire_producers(PyObject *object, PyObject *args)
+{
+    LogObject *self = (LogObject *)object;
+    unsigned int ordinal;
+    long long before_ms;
+    if (!PyArg_ParseTuple(args, "IL:expire_producers", &ordinal, &before_ms) || !mpb_py_ordinal(self, ordinal))
+        return NULL;
+    if (mpb_partition_lock(&self->log, ordinal) != 0)
+        return PyLong_FromLong(0);
+    uint32_t freed = mpb_producers_expire(&self->log, ordinal, before_ms);
+    mpb_partition_unlock(&self->log, ordinal);
+    return PyLong_FromUnsignedLong(freed);
+}
+
+static PyObject *log_sweep_producers(PyObject *object, PyObject *Py_UNUSED(none))
+{
+    LogObject *self = (LogObject *)object;
+    return mpb_py_ordinal(self, 0) ? PyLong_FromUnsignedLong(mpb_producers_sweep(&self->log)) : NULL;
+}
+
+static PyObject *log_producer_times(PyObject *object, PyObject *Py_UNUSED(none))
+{
+    LogObject *self = (LogObject *)object;
+    if (!mpb_py_ordinal(self, 0))
+        return NULL;
+    struct mpb_core *core = self->log.core;
+    uint32_t high = mpb_load_acquire(&core->header->producers_high);
+    PyObject *list = PyList_New(0);
+    for (uint32_t i = 0; list != NULL && i < high && i < core->producer_count; i++) {
+        int64_t time_ms;
+        PyObject *number = NULL;
+        if (mpb_producer_time(core, i, &time_ms) &&
+            ((number = PyLong_FromLongLong(time_ms)) == NULL || PyList_Append(list, number) < 0))
+            Py_CLEAR(list);
+        Py_XDECREF(number);
+    }
+    return list == NULL ? NULL : Py_BuildValue("(IN)", core->producer_count, list);
+}
+
+static PyObject *log_close_cached(PyObject *object, PyObject *argument)
+{
+    LogObject *self = (LogObject *)object;
+    unsigned long ordinal = PyLong_AsUnsignedLong(argument);
+    if (PyErr_Occurred() || !mpb_py_ordinal(self, (unsigned int)ordinal))
+        return NULL;
+    mpb_segment_close_partition(&self->log, (uint32_t)ordinal);
+    Py_RETURN_NONE;
+}
+
+static PyObject *log_close_stale(PyObject *object, PyObject *Py_UNUSED(none))
+{
+    LogObject *self = (LogObject *)object;
+    return mpb_py_ordinal(self, 0) ? PyLong_FromUnsignedLong(mpb_segment_close_stale(&self->log)) : NULL;
+}
+
+static PyObject *log_segments(PyObject *object, PyObject *argument)
+{
+    LogObject *self = (LogObject *)object;
+    struct mpb_partition_copy copy;
+    unsigned long ordinal = PyLong_AsUnsignedLong(argument);
+    if (PyErr_Occurred() || !mpb_py_ordinal(self, (unsigned int)ordinal))
+        return NULL;
+    if (mpb_partition_snapshot(&self->log, (uint32_t)ordinal, &copy) != 0)
+        return PyList_New(0);
+    const struct mpb_segment_list *found =
+        mpb_segment_list_get(&self->log, &self->log.core->partitions[ordinal], &copy);
+    PyObject *list = PyList_New(0);
+    for (uint32_t i = 0; found != NULL && list != NULL && i < found->count; i++) {
+        PyObject *base = PyLong_FromLongLong(found->bases[i]);
+        if (base == NULL || PyList_Append(list, base) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(base);
+    }
+    return list;
+}
+
+PyMethodDef mpb_log_keep_methods[] = {
+    {"truncate", log_truncate, METH_VARARGS, "truncate(ordinal, offset) -> error; nothing at or above offset stays"},
+    {"retain", (PyCFunction)(void *)log_retain, METH_VARARGS | METH_KEYWORDS,
+     "retain(ordinal, retention_ms, retention_bytes, now_ms, topic_id=None) -> (error, bases)\n\n"
+     "Moves log start and renames the files of old segments to .deleted; the caller unlinks those later. -1: no limit"},
+    {"flush", log_flush, METH_O, "flush(ordinal) -> (error, flushed offset); no lock is held while the disk works"},
+    {"unflushed", log_unflushed, METH_O,
+     "unflushed(rolled_only) -> rows with unsynced records; rolled_only: below their active segment"},
+    {"set_flushed", log_set_flushed, METH_VARARGS,
+     "set_flushed(ordinal, offset) -> error; recovery knows that all below is on disk"},
+    {"log_dir_online", log_dir_online, METH_O, "log_dir_online(log_dir) -> bool"},
+    {"fail_log_dir", log_fail_dir, METH_O, "fail_log_dir(log_dir): takes it offline until the broker is started again"},
+    {"segments", log_segments, METH_O, "segments(ordinal) -> bases of the segments on disk, ascending"},
+    {"producers", log_producers, METH_O,
+     "producers(ordinal) -> (end offset, rows), taken together under the lock\n\n"
+     "A row is (producer_id, epoch, first_sequence, last_sequence, base_offset, last_offset_delta, timestamp_ms); the\n"
+     "up to five rows of one producer stand together, oldest first."},
+    {"load_producers", log_load_producers, METH_VARARGS,
+     "load_producers(ordinal, rows) -> error; THROTTLING_QUOTA_EXCEEDED when the table is full"},
+    {"expire_producers", log_expire_producers, METH_VARARGS,
+     "expire_producers(ordinal, before_ms) -> producers forgotten: newest batch older than before_ms"},
+    {"producer_times", log_producer_times, METH_NOARGS,
+     "producer_times() -> (rows of the table, newest timestamp of each row in use), of all partitions; a hint"},
+    {"sweep_producers", log_sweep_producers, METH_NOARGS, "sweep_producers() -> rows freed that a dead process lost"},
+    {"close_cached", log_close_cached, METH_O, "close_cached(ordinal): closes this process's descriptors of it"},
+    {"close_stale", log_close_stale, METH_NOARGS, "close_stale() -> segments closed whose files were removed"},
+    {NULL, NULL, 0, NULL},
+};

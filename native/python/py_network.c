@@ -1,0 +1,402 @@
+/* Connection and NetworkTurn: the ordinary part of a processor's turn (network_turn.h). A NetworkTurn does not keep its
+ * connections alive: a Connection that goes away takes itself out. */
+#include "python/py_shm.h"
+#include "network/network_turn.h"
+#include <stddef.h>
+#include <structmember.h>
+#include <sys/socket.h>
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *port;
+    struct mpb_turn turn;
+} TurnObject;
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *turn; /* the one that knows it, NULL: none */
+    struct mpb_connection connection;
+} ConnectionObject;
+
+static PyTypeObject *connection_type;
+
+#define TURN(object) (&((TurnObject *)(object))->turn)
+#define CONNECTION(object) (&((ConnectionObject *)(object))->connection)
+
+/* ------------------------------------------------------------------ Connection */
+static PyObject *connection_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *self = type->tp_alloc(type, 0);
+    (void)args;
+    (void)kwargs;
+    if (self != NULL)
+        CONNECTION(self)->fd = -1;
+    return self;
+}
+
+static int connection_init(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"fd", "number", "generation", "now_ns", NULL};
+    unsigned long long now_ns;
+    struct mpb_connection *c = CONNECTION(object);
+    int fd;
+    unsigned int number, generation;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iIIK", names, &fd, &number, &generation, &now_ns))
+        return -1;
+    if (c->fd >= 0) {
+        PyErr_SetString(PyExc_ValueError, "a connection is made once");
+        return -1;
+    }
+    c->fd = fd;
+    c->number = number;
+    c->generation = generation;
+    c->last_active_ns = c->first_ns = c->later_ns = now_ns;
+    c->readable = true;
+    return 0;
+}
+
+static void leave(ConnectionObject *self)
+{
+    if (self->turn != NULL)
+        mpb_turn_forget(TURN(self->turn), &self->connection);
+    Py_CLEAR(self->turn);
+}
+
+static void connection_dealloc(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    leave((ConnectionObject *)object);
+    mpb_connection_close(CONNECTION(object));
+    type->tp_free(object);
+    Py_DECREF(type);
+}
+
+static PyObject *connection_buffered(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    return PyLong_FromUnsignedLong(mpb_connection_buffered(CONNECTION(object)));
+}
+
+static PyObject *connection_wants_arena_bytes(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    return PyLong_FromUnsignedLong(mpb_connection_wants_arena(CONNECTION(object)));
+}
+
+static PyObject *connection_move_to(PyObject *object, PyObject *arg)
+{
+    struct mpb_connection *c = CONNECTION(object);
+    uint32_t have = mpb_connection_buffered(c);
+    Py_buffer view;
+    if (PyObject_GetBuffer(arg, &view, PyBUF_WRITABLE) < 0)
+        return NULL;
+    if (have < 4 || have - 4 > (uint64_t)view.len) {
+        PyBuffer_Release(&view);
+        return PyErr_Format(PyExc_ValueError, "no unfinished frame of %zd bytes is in the buffer", view.len);
+    }
+    memcpy(view.buf, c->buffer + c->start + 4, have - 4);
+    PyBuffer_Release(&view);
+    mpb_connection_take(c, have);
+    return PyLong_FromUnsignedLong(have - 4);
+}
+
+static PyObject *connection_take_introduction(PyObject *object, PyObject *unused)
+{
+    uint32_t bytes;
+    (void)unused;
+    uint8_t *taken = mpb_connection_take_introduction(CONNECTION(object), &bytes);
+    PyObject *copy = PyBytes_FromStringAndSize((const char *)taken, bytes);
+    free(taken);
+    return copy;
+}
+
+static PyMethodDef connection_methods[] = {
+    {"take_introduction", connection_take_introduction, METH_NOARGS,
+     "take_introduction() -> beginning of the last request that said who the client is; empty: told already"},
+    {"buffered", connection_buffered, METH_NOARGS, "buffered() -> bytes received and not yet taken"},
+    {"wants_arena_bytes", connection_wants_arena_bytes, METH_NOARGS,
+     "wants_arena_bytes() -> length of the unfinished frame if it should now move to the arena, else 0"},
+    {"move_to", connection_move_to, METH_O, "move_to(view) -> bytes of the unfinished frame moved there from the buffer"},
+    {NULL, NULL, 0, NULL},
+};
+
+#define FIELD(name, type, flags, doc) \
+    {#name, type, offsetof(ConnectionObject, connection) + offsetof(struct mpb_connection, name), flags, doc}
+static PyMemberDef connection_members[] = {
+    FIELD(fd, T_INT, READONLY, NULL),
+    FIELD(number, T_UINT, READONLY, "its name in request entries, with `generation`"),
+    FIELD(generation, T_UINT, READONLY, NULL),
+    FIELD(readable, T_BOOL, 0, "the kernel may have more bytes"),
+    FIELD(closed, T_BOOL, READONLY, NULL),
+    FIELD(large, T_BOOL, 0, "a frame is being received straight into the arena"),
+    FIELD(waits, T_BOOL, 0, "a frame waits for room: it is not read"),
+    FIELD(mute_state, T_UINT, 0, "a MuteState"),
+    FIELD(requests, T_ULONGLONG, 0, "frames given to the handlers"),
+    FIELD(last_active_ns, T_ULONGLONG, 0, NULL),
+    FIELD(first_ns, T_ULONGLONG, 0, "when the first byte of the next frame was received"),
+    FIELD(later_ns, T_ULONGLONG, 0, "when that of the frames behind it was"),
+    FIELD(first_arrival_ns, T_ULONGLONG, 0, "when the kernel had that byte; 0: not known"),
+    FIELD(frame_started_ns, T_ULONGLONG, 0, "when the frame under way last brought a fair share; 0: none under way"),
+    FIELD(frame_bytes_seen, T_ULONGLONG, 0, NULL),
+    FIELD(out_count, T_UINT, READONLY, "answers held or under way"),
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot connection_slots[] = {
+    {Py_tp_doc, "Connection(fd, number, generation, now_ns): what a processor knows of one connection"},
+    {Py_tp_new, connection_new}, {Py_tp_init, connection_init}, {Py_tp_dealloc, connection_dealloc},
+    {Py_tp_methods, connection_methods}, {Py_tp_members, connection_members}, {0, NULL},
+};
+static PyType_Spec connection_spec = {"mpbroker._native.Connection", sizeof(ConnectionObject), 0,
+                                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, connection_slots};
+
+/* A connection this turn knows, or NULL with an exception. */
+static struct mpb_connection *known(PyObject *turn, PyObject *object)
+{
+    if (PyObject_TypeCheck(object, connection_type) && ((ConnectionObject *)object)->turn == turn)
+        return CONNECTION(object);
+    PyErr_SetString(PyExc_ValueError, "not a connection of this processor");
+    return NULL;
+}
+
+/* ------------------------------------------------------------------ NetworkTurn */
+static bool read_apis(struct mpb_turn *turn, PyObject *versions)
+{
+    PyObject *key, *range;
+    Py_ssize_t at = 0;
+    while (PyDict_Next(versions, &at, &key, &range)) {
+        short oldest, newest;
+        long number = PyLong_AsLong(key);
+        if (PyErr_Occurred() || !PyArg_ParseTuple(range, "hh", &oldest, &newest))
+            return false;
+        if (number < 0 || number >= MPB_API_KEYS) {
+            PyErr_Format(PyExc_ValueError, "api key %ld is above %d", number, MPB_API_KEYS - 1);
+            return false;
+        }
+        turn->apis[number] = (struct mpb_api_range){oldest, newest};
+    }
+    return true;
+}
+
+static PyObject *turn_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"port", "epoll", "plane", "listener", "max_request_bytes", "queued_bytes_limit", "versions",
+                            NULL};
+    PyObject *port, *versions;
+    int epoll;
+    unsigned int plane, listener, max_bytes;
+    long long limit;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OiIIILO!", names, &port, &epoll, &plane, &listener, &max_bytes, &limit,
+                                     &PyDict_Type, &versions))
+        return NULL;
+    struct mpb_processor *processor = mpb_processor_of(port);
+    if (processor == NULL || plane > MPB_PLANE_CONTROL)
+        return processor ? PyErr_Format(PyExc_ValueError, "plane is 0 (data) or 1 (control)") : NULL;
+    TurnObject *self = (TurnObject *)type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    if (mpb_turn_open(&self->turn, processor, epoll) < 0) {
+        Py_DECREF(self);
+        return PyErr_NoMemory();
+    }
+    self->port = Py_NewRef(port);
+    self->turn.plane = plane;
+    self->turn.listener = listener;
+    self->turn.max_request_bytes = max_bytes;
+    self->turn.queued_bytes_limit = limit;
+    if (!read_apis(&self->turn, versions))
+        Py_CLEAR(self);
+    return (PyObject *)self;
+}
+
+static void turn_dealloc(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    mpb_turn_close(TURN(object));
+    Py_XDECREF(((TurnObject *)object)->port);
+    type->tp_free(object);
+    Py_DECREF(type);
+}
+
+static PyObject *turn_add(PyObject *object, PyObject *arg)
+{
+    if (!PyObject_TypeCheck(arg, connection_type) || ((ConnectionObject *)arg)->turn != NULL || CONNECTION(arg)->closed)
+        return PyErr_Format(PyExc_ValueError, "a new Connection is needed");
+    if (mpb_turn_add(TURN(object), CONNECTION(arg)) < 0)
+        return PyErr_NoMemory();
+    ((ConnectionObject *)arg)->turn = Py_NewRef(object);
+    Py_RETURN_NONE;
+}
+
+static PyObject *turn_forget(PyObject *object, PyObject *arg)
+{
+    if (known(object, arg) == NULL)
+        return NULL;
+    leave((ConnectionObject *)arg);
+    Py_RETURN_NONE;
+}
+
+static PyObject *turn_schedule(PyObject *object, PyObject *arg)
+{
+    struct mpb_connection *c = known(object, arg);
+    if (c == NULL)
+        return NULL;
+    mpb_turn_schedule(TURN(object), c);
+    Py_RETURN_NONE;
+}
+
+static PyObject *turn_submit(PyObject *object, PyObject *arg)
+{
+    struct mpb_connection *c = known(object, arg);
+    return c ? PyBool_FromLong(mpb_turn_submit(TURN(object), c)) : NULL;
+}
+
+static PyObject *turn_introduce(PyObject *object, PyObject *const *args, Py_ssize_t n)
+{
+    Py_buffer frame;
+    struct mpb_connection *c = n == 2 ? known(object, args[0]) : NULL;
+    if (c == NULL)
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "introduce(connection, frame)");
+    if (PyObject_GetBuffer(args[1], &frame, PyBUF_SIMPLE) < 0)
+        return NULL;
+    if (frame.len >= MPB_MIN_FRAME_BYTES && frame.len <= INT32_MAX)
+        mpb_turn_introduce(TURN(object), c, frame.buf, (uint32_t)frame.len,
+                           mpb_client_hash(frame.buf, (uint32_t)frame.len));
+    PyBuffer_Release(&frame);
+    Py_RETURN_NONE;
+}
+
+static PyObject *turn_answer(PyObject *object, PyObject *arg)
+{
+    unsigned long limit = PyLong_AsUnsignedLong(arg);
+    if (PyErr_Occurred())
+        return NULL;
+    return PyLong_FromUnsignedLong(mpb_turn_answer(TURN(object), (uint32_t)limit));
+}
+
+static PyObject *turn_receive(PyObject *object, PyObject *arg)
+{
+    int may_read = PyObject_IsTrue(arg);
+    if (may_read < 0)
+        return NULL;
+    mpb_turn_receive(TURN(object), may_read);
+    Py_RETURN_NONE;
+}
+
+static PyObject *turn_has_work(PyObject *object, PyObject *arg)
+{
+    int may_read = PyObject_IsTrue(arg);
+    return may_read < 0 ? NULL : PyBool_FromLong(mpb_turn_has_work(TURN(object), may_read));
+}
+
+static PyObject *turn_over_limit(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(mpb_turn_over_limit(TURN(object)));
+}
+
+static PyObject *turn_end(PyObject *object, PyObject *arg)
+{
+    int will_sleep = PyObject_IsTrue(arg);
+    if (will_sleep < 0)
+        return NULL;
+    mpb_turn_end(TURN(object), will_sleep);
+    Py_RETURN_NONE;
+}
+
+static PyObject *turn_events(PyObject *object, PyObject *unused)
+{
+    struct mpb_turn *turn = TURN(object);
+    (void)unused;
+    if (turn->out_of_memory) {
+        turn->out_of_memory = false;
+        return PyErr_NoMemory(); /* an event is lost: this process ends, its successor begins anew */
+    }
+    PyObject *list = PyList_New(turn->event_count);
+    for (uint32_t i = 0; list != NULL && i < turn->event_count; i++) {
+        const struct mpb_event *event = &turn->events[i];
+        struct mpb_connection *c = event->connection;
+        PyObject *of = c ? (PyObject *)((char *)c - offsetof(ConnectionObject, connection)) : Py_None;
+        PyObject *row = Py_BuildValue("(iOLL)", (int)event->kind, of, (long long)event->first, (long long)event->second);
+        if (row == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, i, row);
+    }
+    if (list != NULL)
+        turn->event_count = 0;
+    return list;
+}
+
+static PyObject *turn_poll(PyObject *object, PyObject *const *args, Py_ssize_t n)
+{
+    struct mpb_turn *turn = TURN(object);
+    if (n != 4)
+        return PyErr_Format(PyExc_TypeError, "poll takes 4 arguments, not %zd", n);
+    long timeout_ms = PyLong_AsLong(args[0]), turns = PyLong_AsLong(args[1]), answers = PyLong_AsLong(args[2]);
+    unsigned long long until_ns = PyLong_AsUnsignedLongLong(args[3]);
+    if (PyErr_Occurred())
+        return NULL;
+    if (timeout_ms > 0 && mpb_processor_prepare_sleep(turn->port)) {
+        Py_BEGIN_ALLOW_THREADS
+        mpb_turn_sleep(turn, (int)timeout_ms);
+        Py_END_ALLOW_THREADS
+    } else {
+        mpb_turn_poll(turn, 0);
+    }
+    mpb_turn_run(turn, (uint32_t)turns, until_ns, (uint32_t)answers);
+    if (PyErr_CheckSignals() < 0)
+        return NULL;
+    return PyBool_FromLong(turn->event_count > 0);
+}
+
+static PyMethodDef turn_methods[] = {
+    {"add", turn_add, METH_O, "add(connection): serves it until forget()"},
+    {"forget", turn_forget, METH_O, "forget(connection): its held answers are sent if that works at once, the rest settled"},
+    {"schedule", turn_schedule, METH_O, "schedule(connection): looks at it in this turn or the next"},
+    {"submit", turn_submit, METH_O, "submit(connection) -> whether its buffered frame went to the handlers; else an event"},
+    {"introduce", (PyCFunction)(void (*)(void))turn_introduce, METH_FASTCALL,
+     "introduce(connection, frame): a frame that was not given to submit went to the handlers; it may say who the client is"},
+    {"answer", turn_answer, METH_O, "answer(limit) -> answers that were there; they are sent or held"},
+    {"receive", turn_receive, METH_O, "receive(may_read): one frame of each scheduled connection"},
+    {"has_work", turn_has_work, METH_O, "has_work(may_read) -> whether a scheduled connection may be read"},
+    {"over_limit", turn_over_limit, METH_NOARGS, "over_limit() -> queued.max.request.bytes is reached by all processors"},
+    {"end", turn_end, METH_O, "end(will_sleep): sends held answers that waited for long enough, or all"},
+    {"events", turn_events, METH_NOARGS, "events() -> [(kind, connection or None, number, number)] since the last call"},
+    {"poll", (PyCFunction)(void (*)(void))turn_poll, METH_FASTCALL,
+     "poll(timeout_ms, turns, answers, until_ns) -> whether there are events: waits for the sockets unless an answer is\n"
+     "there already, then makes at most so many whole turns while everything is ordinary and the clock below until_ns"},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef turn_members[] = {
+    {"queued_bytes_limit", T_LONGLONG, offsetof(TurnObject, turn) + offsetof(struct mpb_turn, queued_bytes_limit), 0, NULL},
+    {"traced", T_BOOL, offsetof(TurnObject, turn) + offsetof(struct mpb_turn, arrivals.wanted), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot turn_slots[] = {
+    {Py_tp_doc, "NetworkTurn(port, epoll, plane, listener, max_request_bytes, queued_bytes_limit, versions)"},
+    {Py_tp_new, turn_new}, {Py_tp_dealloc, turn_dealloc}, {Py_tp_methods, turn_methods}, {Py_tp_members, turn_members},
+    {0, NULL},
+};
+static PyType_Spec turn_spec = {"mpbroker._native.NetworkTurn", sizeof(TurnObject), 0, Py_TPFLAGS_DEFAULT, turn_slots};
+
+static const struct { const char *name; long value; } constants[] = {
+    {"EVENT_CLOSE", MPB_EVENT_CLOSE}, {"EVENT_INVALID", MPB_EVENT_INVALID}, {"EVENT_UNSUPPORTED", MPB_EVENT_UNSUPPORTED},
+    {"EVENT_REFUSED", MPB_EVENT_REFUSED}, {"EVENT_NO_ROOM", MPB_EVENT_NO_ROOM}, {"EVENT_PARKED", MPB_EVENT_PARKED},
+    {"EVENT_LARGE", MPB_EVENT_LARGE}, {"EVENT_ANSWERED", MPB_EVENT_ANSWERED}, {"EVENT_DESCRIPTOR", MPB_EVENT_DESCRIPTOR},
+    {"EVENT_INTRODUCED", MPB_EVENT_INTRODUCED}, {"SO_TIMESTAMPNS", SO_TIMESTAMPNS}, {"EVENT_STRAY", MPB_EVENT_STRAY}, {"SMALL_FRAME_BYTES", MPB_SMALL_FRAME_BYTES},
+    {"MIN_FRAME_BYTES", MPB_MIN_FRAME_BYTES}, {"MAX_HELD_ANSWERS", MPB_MAX_HELD}, {"MAX_HELD_TURNS", MPB_MAX_HELD_TURNS},
+};
+
+int mpb_add_network(PyObject *module)
+{
+    connection_type = mpb_add_type(module, &connection_spec);
+    if (connection_type == NULL || mpb_add_type(module, &turn_spec) == NULL)
+        return -1;
+    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
+        if (PyModule_AddIntConstant(module, constants[i].name, constants[i].value) < 0)
+            return -1;
+    return 0;
+}

@@ -1,0 +1,33 @@
+/* Types of the shared-memory binders. A Core keeps the mapped buffers alive; ports keep their Core alive; a Request
+ * keeps its port alive, and memoryviews of a request keep the Request alive. */
+#ifndef MPB_PY_SHM_H
+#define MPB_PY_SHM_H
+#include "python/module.h"
+#include "shm/core.h"
+#include "request/handler.h"
+
+typedef struct {
+    PyObject_HEAD
+    struct mpb_core core;
+    Py_buffer buffers[3];  /* core, page, arena */
+    PyObject *arena_view;  /* memoryview of the arena, writable */
+    bool ready;
+} CoreObject;
+
+/* Any process may look at the memory; which words it may write is its role's business. Borrowed; NULL and TypeError
+ * for any other object. */
+struct mpb_core *mpb_core_of(PyObject *object);
+CoreObject *mpb_core_object(PyObject *object);
+/* arena[offset : offset + length] as a memoryview. */
+PyObject *mpb_arena_slice(CoreObject *core, uint64_t offset, uint64_t length);
+/* The handler of a HandlerPort, or the one of a claimed Request with its entry. Borrowed; NULL or false with an
+ * exception for anything else. */
+struct mpb_handler *mpb_handler_of(PyObject *port);
+bool mpb_request_of(PyObject *request, struct mpb_handler **handler, uint32_t *entry);
+/* The processor of a ProcessorPort. Borrowed; NULL with an exception for anything else. */
+struct mpb_processor;
+struct mpb_processor *mpb_processor_of(PyObject *port);
+/* Makes a heap type, adds it to the module under the last part of its name. NULL: exception set. */
+PyTypeObject *mpb_add_type(PyObject *module, PyType_Spec *spec);
+
+#endif

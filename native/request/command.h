@@ -1,0 +1,30 @@
+/* Commands from handlers to the controller: a table of 64 KiB rows, claimed through the controller's hint ring as
+ * requests are. A command carries an operation: the fill number of the request it serves times MPB_COMMAND_PARTS, plus
+ * its number among that request's commands, so that the re-run of a request whose handler died finds the command, or its
+ * answer, instead of sending it twice. Operation 0 serves no request and is never found again. */
+#ifndef MPB_COMMAND_H
+#define MPB_COMMAND_H
+
+#include "shm/core.h"
+#include "shm/ring.h"
+
+#define MPB_COMMAND_ANSWER (MPB_COMMAND_BYTES - 64 - MPB_COMMAND_REQUEST)
+#define MPB_COMMAND_PARTS 128u /* commands of one request */
+enum { MPB_COMMAND_FULL = -1, MPB_COMMAND_TOO_LONG = -2 };
+
+/* Handler: row of the command, new or (same operation) found; or a negative code. */
+int64_t mpb_command_send(struct mpb_core *core, uint32_t slot, uint64_t operation, const void *bytes, uint32_t length);
+/* Handler: the first row at or after `from` that is answered for this process, or -1. */
+int64_t mpb_command_answered(struct mpb_core *core, uint32_t slot, uint32_t from);
+/* Handler: the answer is read, the row free. False: not an answered row of this process. */
+bool mpb_command_free(struct mpb_core *core, uint32_t slot, uint32_t index);
+
+/* Controller. _claim: a row, or -1. _complete: stores the answer and rings the handler. */
+int64_t mpb_command_claim(struct mpb_core *core);
+bool mpb_command_complete(struct mpb_core *core, uint32_t index, const void *bytes, uint32_t length,
+                          uint64_t generation_after);
+
+/* Recovery of a handler: what it was still filling, or had not hinted, is free again. */
+void mpb_commands_recover_handler(struct mpb_core *core, uint32_t slot);
+
+#endif

@@ -1,0 +1,294 @@
+#include "request/handler.h"
+#include "shm/arena.h"
+#include "shm/counters.h"
+#include "shm/doorbell.h"
+#include "shm/inject.h"
+#include "request/plane.h"
+#include "trace/trace_record.h"
+#include "shm/waits.h"
+#include <string.h>
+
+int mpb_handler_open(struct mpb_handler *h, struct mpb_core *core, uint32_t index)
+{
+    memset(h, 0, sizeof *h);
+    h->core = core;
+    h->index = index;
+    h->slot = MPB_SLOT_HANDLERS + index;
+    h->incarnation = mpb_load_acquire(&core->processes[h->slot].incarnation);
+    h->reserved = (mpb_reserved_mask(core) >> index & 1) != 0;
+    h->awake_since_ns = mpb_trace_clock_ns();
+    return mpb_extents_open(&h->extents, core, index);
+}
+
+void mpb_handler_close(struct mpb_handler *h)
+{
+    mpb_extents_close(&h->extents);
+}
+
+/* What `status` shows, and what recovery must know: which request this process executes. */
+static void take_in_hand(struct mpb_handler *h, uint32_t index)
+{
+    const struct mpb_entry *entry = &h->core->entries[index];
+    struct mpb_process *row = &h->core->processes[h->slot];
+    mpb_store_release(&h->core->doorbells->in_hand[h->index], index + 1);
+    mpb_store_relaxed(&row->request, (uint64_t)(index + 1) << 32 | (uint64_t)(uint16_t)entry->api_key << 16 |
+                                         (uint16_t)entry->api_version);
+    h->taken_ns = mpb_trace_clock_ns();
+    mpb_store_relaxed(&row->request_since_ns, h->taken_ns);
+    mpb_store_relaxed(&row->heartbeat_ns, h->taken_ns);
+}
+
+static void put_down(struct mpb_handler *h, uint32_t index)
+{
+    mpb_atomic32 *in_hand = &h->core->doorbells->in_hand[h->index];
+    if (mpb_load_relaxed(in_hand) != index + 1)
+        return;
+    mpb_store_release(in_hand, 0);
+    mpb_store_relaxed(&h->core->processes[h->slot].request, 0);
+}
+
+static int64_t take_plane(struct mpb_handler *h, uint32_t plane)
+{
+    int64_t taken = mpb_plane_take(h->core, plane, h->slot);
+    if (taken < 0)
+        return MPB_TAKE_NOTHING;
+    uint32_t index = (uint32_t)taken;
+    struct mpb_entry *entry = &h->core->entries[index];
+    take_in_hand(h, index);
+    MPB_CRASH(h->core, "handler.claimed");
+    mpb_trace_stamp(entry->trace, MPB_STAGE_DEQUEUED, h->taken_ns); /* clocks cost more than all else a trace costs */
+    mpb_trace_of(entry->trace)->handler_id = (uint16_t)h->index;
+    mpb_count(h->core, h->slot, MPB_C_REQUESTS_CLAIMED, 1);
+    mpb_ring_want_space(h->core, plane, mpb_plane_depth(h->core, plane), h->slot);
+    return taken;
+}
+
+int64_t mpb_handler_take(struct mpb_handler *h, bool control_only)
+{
+    int64_t index = take_plane(h, MPB_PLANE_CONTROL);
+    if (index >= 0)
+        return index;
+    if (mpb_load_acquire(&h->core->doorbells->poke[h->index]) != 0)
+        return MPB_TAKE_POKED;
+    return control_only || h->reserved ? MPB_TAKE_NOTHING : take_plane(h, MPB_PLANE_DATA);
+}
+
+static void ring_processors(struct mpb_handler *h)
+{
+    for (; h->unrung != 0; h->unrung &= h->unrung - 1)
+        mpb_ring_processor(h->core, (uint32_t)__builtin_ctz(h->unrung), h->slot);
+    h->unrung_answers = 0;
+}
+
+int64_t mpb_handler_serve(struct mpb_handler *h, bool control_only, uint64_t until_ns)
+{
+    int64_t index;
+    for (;;) {
+        index = mpb_handler_take(h, control_only);
+        if (index < 0 || h->serve == NULL)
+            break;
+        h->serving = true;
+        bool done = h->serve(h->serve_path, (uint32_t)index);
+        h->serving = false;
+        if (!done)
+            break;
+        if (h->taken_ns >= until_ns) {
+            index = MPB_TAKE_ENOUGH;
+            break;
+        }
+    }
+    ring_processors(h);
+    return index;
+}
+
+void mpb_handler_pass_on(struct mpb_handler *h)
+{
+    if (!mpb_plane_empty(h->core, MPB_PLANE_DATA))
+        mpb_ring_data_handler(h->core, h->slot);
+    if (!mpb_plane_empty(h->core, MPB_PLANE_CONTROL))
+        mpb_ring_control_handler(h->core, h->slot);
+}
+
+static bool nothing_to_do(struct mpb_handler *h, bool control_only)
+{
+    return mpb_plane_empty(h->core, MPB_PLANE_CONTROL) &&
+           mpb_load_acquire(&h->core->doorbells->poke[h->index]) == 0 &&
+           (control_only || mpb_plane_empty(h->core, MPB_PLANE_DATA));
+}
+
+enum mpb_slept mpb_handler_wait(struct mpb_handler *h, bool control_only, int64_t timeout_ns)
+{
+    struct mpb_process *row = &h->core->processes[h->slot];
+    enum mpb_slept slept = MPB_SLEPT_WORK;
+    control_only |= h->reserved;
+    mpb_handler_announce(h->core, h->index);
+    if (!nothing_to_do(h, control_only)) {
+        mpb_handler_withdraw(h->core, h->index);
+        return slept;
+    }
+    uint64_t before = mpb_trace_clock_ns();
+    mpb_store_relaxed(&row->busy_ns, mpb_load_relaxed(&row->busy_ns) + (before - h->awake_since_ns));
+    mpb_store_relaxed(&row->heartbeat_ns, before);
+    mpb_store_release(&row->wait, control_only ? MPB_WAIT_CONTROL_REQUEST : MPB_WAIT_REQUEST);
+    slept = (enum mpb_slept)mpb_handler_sleep(h->core, h->index, timeout_ns);
+    mpb_store_release(&row->wait, MPB_WAIT_NONE);
+    h->awake_since_ns = mpb_trace_clock_ns();
+    mpb_store_relaxed(&row->idle_ns, mpb_load_relaxed(&row->idle_ns) + (h->awake_since_ns - before));
+    mpb_store_relaxed(&row->heartbeat_ns, h->awake_since_ns);
+    if (control_only && !h->reserved) /* a push of data may have chosen it: that wake is somebody else's */
+        mpb_handler_pass_on(h);
+    return slept;
+}
+
+bool mpb_handler_owns(const struct mpb_handler *h, uint32_t entry, uint32_t generation)
+{
+    return entry < h->core->entry_count &&
+           mpb_load_acquire(&h->core->entries[entry].state) ==
+               mpb_state_word(generation, MPB_E_CLAIMED, h->slot);
+}
+
+/* The answer's fields are written: make it final, hint it, ring the processor. The entry is not ours afterwards. */
+static void finish(struct mpb_handler *h, uint32_t index)
+{
+    struct mpb_entry *entry = &h->core->entries[index];
+    struct mpb_trace *trace = mpb_trace_of(entry->trace);
+    uint32_t processor = index / h->core->header->entries_per_processor;
+    uint32_t generation = mpb_state_generation(mpb_load_relaxed(&entry->state));
+    struct mpb_ring ring = mpb_ring_view(h->core, MPB_RING_RESPONSE + processor);
+    if (trace->t0_ns != 0) {
+        uint64_t now = h->io_done_ns != 0 ? h->io_done_ns : mpb_trace_clock_ns(), depth = mpb_ring_depth(&ring);
+        if (trace->stage[MPB_STAGE_LOCAL_DONE] == MPB_TRACE_NOT_REACHED)
+            mpb_trace_stamp(entry->trace, MPB_STAGE_LOCAL_DONE, now);
+        if (trace->stage[MPB_STAGE_PURG_ENTER] != MPB_TRACE_NOT_REACHED &&
+            trace->stage[MPB_STAGE_PURG_LEAVE] == MPB_TRACE_NOT_REACHED)
+            mpb_trace_stamp(entry->trace, MPB_STAGE_PURG_LEAVE, now);
+        mpb_trace_stamp(entry->trace, MPB_STAGE_RESP_ENQ, now);
+        trace->resp_q = (uint16_t)(depth > UINT16_MAX ? UINT16_MAX : depth);
+    }
+    mpb_count(h->core, h->slot, MPB_C_REQUESTS_ANSWERED, 1);
+    MPB_CRASH(h->core, "handler.answer_written");
+    mpb_store_release(&entry->state, mpb_state_word(generation, MPB_E_DONE, h->slot));
+    MPB_CRASH(h->core, "handler.done");
+    mpb_ring_push_sure(&ring, mpb_hint(index, generation));
+    MPB_CRASH(h->core, "handler.hinted");
+    put_down(h, index);
+    if (!h->serving) {
+        mpb_ring_processor(h->core, processor, h->slot);
+        return;
+    }
+    h->unrung |= 1u << processor;
+    if (++h->unrung_answers >= MPB_UNRUNG_ANSWERS)
+        ring_processors(h);
+}
+
+void mpb_answer_nothing(struct mpb_handler *h, uint32_t index, uint32_t kind)
+{
+    struct mpb_entry *entry = &h->core->entries[index];
+    entry->answer_kind = kind;
+    entry->answer_length = 0;
+    entry->answer_offset = 0;
+    finish(h, index);
+}
+
+bool mpb_answer_token(struct mpb_handler *h, uint32_t index, uint32_t kind, uint32_t token, uint32_t length)
+{
+    struct mpb_entry *entry = &h->core->entries[index];
+    uint32_t generation = mpb_state_generation(mpb_load_relaxed(&entry->state));
+    uint32_t number = mpb_extent_link(&h->extents, token, index, generation);
+    if (number == MPB_NO_EXTENT)
+        return false;
+    entry->answer_extent = number;
+    MPB_CRASH(h->core, "extent.linked");
+    entry->answer_kind = kind == MPB_ANSWER_INLINE ? MPB_ANSWER_EXTENT : kind;
+    entry->answer_length = length;
+    entry->answer_offset = mpb_extent_offset(&h->extents, token);
+    finish(h, index);
+    return true;
+}
+
+bool mpb_answer_bytes(struct mpb_handler *h, uint32_t index, uint32_t kind, const void *bytes, uint32_t length)
+{
+    struct mpb_entry *entry = &h->core->entries[index];
+    if (length <= MPB_INLINE_ANSWER) {
+        memcpy(entry->answer_bytes, bytes, length);
+        entry->answer_kind = kind;
+        entry->answer_length = length;
+        entry->answer_offset = 0;
+        finish(h, index);
+        return true;
+    }
+    int64_t token = mpb_extent_take(&h->extents, length);
+    if (token >= 0) {
+        memcpy(h->core->arena + mpb_extent_offset(&h->extents, (uint32_t)token), bytes, length);
+        if (mpb_answer_token(h, index, kind, (uint32_t)token, length))
+            return true;
+        mpb_extent_release(&h->extents, (uint32_t)token);
+    }
+    mpb_count(h->core, h->slot, MPB_C_NO_ANSWER_SPACE, 1);
+    return false;
+}
+
+bool mpb_cells_ensure(struct mpb_handler *h, uint32_t index, uint32_t n)
+{
+    struct mpb_entry *entry = &h->core->entries[index];
+    if (entry->cell_count != 0)
+        return entry->cell_count >= n;
+    if (n == 0 || n > 65536)
+        return false;
+    if (n > 1) {
+        uint64_t bytes = (uint64_t)(n - 1) * sizeof(struct mpb_cell);
+        uint32_t generation = mpb_state_generation(mpb_load_relaxed(&entry->state));
+        mpb_extent_free(h->core, entry->cells_extent, index); /* linked, but never counted, by a dead handler */
+        entry->cells_extent = MPB_NO_EXTENT;
+        int64_t token = mpb_extent_take(&h->extents, bytes);
+        uint32_t number = MPB_NO_EXTENT;
+        if (token >= 0) {
+            uint64_t offset = mpb_extent_offset(&h->extents, (uint32_t)token);
+            memset(h->core->arena + offset, 0, bytes); /* no old bytes may look like a tag */
+            number = mpb_extent_link(&h->extents, (uint32_t)token, index, generation);
+            entry->cells_offset = offset;
+        }
+        if (number == MPB_NO_EXTENT) {
+            if (token >= 0)
+                mpb_extent_release(&h->extents, (uint32_t)token);
+            mpb_count(h->core, h->slot, MPB_C_NO_ANSWER_SPACE, 1);
+            return false;
+        }
+        mpb_step();
+        entry->cells_extent = number;
+        MPB_CRASH(h->core, "extent.cells_linked");
+    }
+    mpb_step();
+    entry->cell_count = n;
+    return true;
+}
+
+struct mpb_cell *mpb_cell(struct mpb_core *core, uint32_t index, uint32_t i)
+{
+    struct mpb_entry *entry = &core->entries[index];
+    if (i >= entry->cell_count)
+        return NULL;
+    return i == 0 ? &entry->cell : (struct mpb_cell *)(void *)(core->arena + entry->cells_offset) + (i - 1);
+}
+
+void mpb_park(struct mpb_handler *h, uint32_t index, uint32_t kind)
+{
+    struct mpb_entry *entry = &h->core->entries[index];
+    struct mpb_trace *trace = mpb_trace_of(entry->trace);
+    entry->parked_kind = kind;
+    if (trace->t0_ns != 0) {
+        uint64_t now = mpb_trace_clock_ns();
+        mpb_trace_stamp(entry->trace, MPB_STAGE_LOCAL_DONE, now);
+        mpb_trace_stamp(entry->trace, MPB_STAGE_PURG_ENTER, now);
+        trace->purg_kind = (uint8_t)(kind == 3 ? MPB_PURG_CONTROLLER : kind);
+    }
+    mpb_count(h->core, h->slot, MPB_C_REQUESTS_PARKED, 1);
+    MPB_CRASH(h->core, "handler.parked");
+    put_down(h, index);
+}
+
+void mpb_resume(struct mpb_handler *h, uint32_t index)
+{
+    mpb_trace_mark(h->core->entries[index].trace, MPB_STAGE_PURG_LEAVE);
+    take_in_hand(h, index);
+}

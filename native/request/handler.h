@@ -1,0 +1,66 @@
+/* A handler's end of the request path: claim, hold result cells, park, answer. Runs in request handlers only; an entry
+ * is a handler's own while it is CLAIMED with the handler's slot. */
+#ifndef MPB_HANDLER_H
+#define MPB_HANDLER_H
+
+#include "shm/core.h"
+#include "shm/extent.h"
+#include "shm/ring.h"
+
+struct mpb_handler { /* private */
+    struct mpb_core *core;
+    uint32_t index, slot, incarnation;
+    bool reserved;          /* takes control requests only */
+    struct mpb_extents extents;
+    uint64_t awake_since_ns;
+    uint64_t taken_ns;      /* when the last request was taken */
+    uint64_t io_done_ns;    /* when it had written its log, if it is about to be answered at once; else 0 */
+    /* Serves a request that needs nothing of Python (true), or leaves it untouched; NULL: there is no such path. */
+    bool (*serve)(void *path, uint32_t entry);
+    void *serve_path;
+    bool serving;           /* in there: processors are rung for some answers together */
+    uint32_t unrung;        /* processors with answers they were not rung for, one bit each */
+    uint32_t unrung_answers;
+};
+
+#define MPB_UNRUNG_ANSWERS 4u
+
+enum { MPB_TAKE_NOTHING = -1, MPB_TAKE_POKED = -2, MPB_TAKE_ENOUGH = -3 };
+enum mpb_slept { MPB_SLEPT_WORK = 0, MPB_SLEPT_TIMEOUT = 1, MPB_SLEPT_SIGNAL = 2 };
+
+int mpb_handler_open(struct mpb_handler *h, struct mpb_core *core, uint32_t index);
+void mpb_handler_close(struct mpb_handler *h);
+
+/* Takes a request without waiting: control first; then MPB_TAKE_POKED if this handler was poked; then data, unless
+ * control_only. */
+int64_t mpb_handler_take(struct mpb_handler *h, bool control_only);
+/* The same, but serves what it can by itself (`serve`) until something else comes, or MPB_TAKE_ENOUGH after `until_ns`. */
+int64_t mpb_handler_serve(struct mpb_handler *h, bool control_only, uint64_t until_ns);
+/* Sleeps until there may be something to take. */
+enum mpb_slept mpb_handler_wait(struct mpb_handler *h, bool control_only, int64_t timeout_ns);
+/* When leaving without having taken data although there is some: wakes another handler for it. */
+void mpb_handler_pass_on(struct mpb_handler *h);
+
+/* Whether the entry is claimed by this handler in this generation: checked before each call below. */
+bool mpb_handler_owns(const struct mpb_handler *h, uint32_t entry, uint32_t generation);
+
+/* Answers; `kind`: MPB_ANSWER_INLINE (becomes EXTENT where the bytes lie there) or MPB_ANSWER_CLOSE. _bytes and _token return false, with nothing changed, if there is no room for the bytes. */
+bool mpb_answer_bytes(struct mpb_handler *h, uint32_t entry, uint32_t kind, const void *bytes, uint32_t length);
+bool mpb_answer_token(struct mpb_handler *h, uint32_t entry, uint32_t kind, uint32_t token, uint32_t length);
+void mpb_answer_nothing(struct mpb_handler *h, uint32_t entry, uint32_t kind);
+
+/* Result cells: makes room for n (1 to 65,536) once per request; false: no room. A re-run finds the first run's. */
+bool mpb_cells_ensure(struct mpb_handler *h, uint32_t entry, uint32_t n);
+/* Cell i of an entry (also used by append), or NULL if it has not so many. */
+struct mpb_cell *mpb_cell(struct mpb_core *core, uint32_t entry, uint32_t i);
+
+/* Parks the request: it stays claimed, but is no longer the one in hand. _resume takes it in hand again. */
+void mpb_park(struct mpb_handler *h, uint32_t entry, uint32_t kind);
+void mpb_resume(struct mpb_handler *h, uint32_t entry);
+
+static inline uint32_t mpb_attempts(const struct mpb_entry *entry)
+{
+    return mpb_load_relaxed(&entry->attempts) & 0xff;
+}
+
+#endif

@@ -1,0 +1,56 @@
+#include "request/killers.h"
+#include <string.h>
+
+static uint64_t mix(uint64_t hash, const uint8_t *bytes, uint32_t length)
+{
+    for (; length >= 8; bytes += 8, length -= 8) {
+        uint64_t word;
+        memcpy(&word, bytes, 8);
+        hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
+        hash ^= hash >> 32;
+    }
+    for (; length > 0; bytes++, length--)
+        hash = (hash ^ *bytes) * 0x100000001b3ull;
+    return hash;
+}
+
+uint64_t mpb_frame_digest(const uint8_t *frame, uint32_t length)
+{
+    uint64_t hash = mix(0xcbf29ce484222325ull ^ length, frame, length < 4 ? length : 4);
+    if (length > 8)
+        hash = mix(hash, frame + 8, length - 8);
+    return hash == 0 ? 1 : hash;
+}
+
+#define WHEN(word) ((word) & 0xffffffffffffull)
+#define KILLS(word) ((uint32_t)((word) >> 48))
+
+void mpb_killer_add(struct mpb_core *core, uint64_t digest, uint64_t when_ms, uint32_t kills)
+{
+    struct mpb_killer *row = &core->killers[0];
+    for (uint32_t i = 0; i < MPB_KILLER_ROWS; i++) {
+        struct mpb_killer *other = &core->killers[i];
+        uint64_t seen = mpb_load_acquire(&other->digest);
+        if (seen == digest || seen == 0) {
+            row = other;
+            break;
+        }
+        if (WHEN(mpb_load_relaxed(&other->kills_when)) < WHEN(mpb_load_relaxed(&row->kills_when)))
+            row = other;
+    }
+    if (mpb_load_relaxed(&row->digest) == digest)
+        kills += KILLS(mpb_load_relaxed(&row->kills_when));
+    mpb_store_relaxed(&row->kills_when, (uint64_t)(kills < 0xffff ? kills : 0xffff) << 48 | WHEN(when_ms));
+    mpb_store_release(&row->digest, digest);
+}
+
+bool mpb_killer_known(struct mpb_core *core, const uint8_t *frame, uint32_t length)
+{
+    if (mpb_load_relaxed(&core->killers[0].digest) == 0)
+        return false; /* rows fill from the first */
+    uint64_t digest = mpb_frame_digest(frame, length);
+    for (uint32_t i = 0; i < MPB_KILLER_ROWS; i++)
+        if (mpb_load_acquire(&core->killers[i].digest) == digest)
+            return KILLS(mpb_load_relaxed(&core->killers[i].kills_when)) >= MPB_KILLS_REFUSED;
+    return false;
+}

@@ -1,0 +1,188 @@
+/* The operations whose every instruction is a crash point. Each begins from the same saved world; `run` is what the
+ * victim does and what its successor does again with the same request. */
+#ifndef MPB_TESTS_APPEND_SCENARIOS_H
+#define MPB_TESTS_APPEND_SCENARIOS_H
+
+#include "tests/log/log_world.h"
+#include "log/repair.h"
+#include "log/retain.h"
+#include "log/roll.h"
+#include "log/truncate.h"
+
+enum { SCENARIO_ENTRY = 1, AFTER_ENTRY = 2 };
+
+struct scenario {
+    const char *name;
+    void (*prepare)(struct fixture *f);
+    void (*run)(struct mpb_log *log);
+    uint32_t cells; /* of the request */
+    bool cold;      /* the victim has no descriptor open */
+};
+
+static int scenario_error; /* first one of the last run */
+
+static void note(int error)
+{
+    if (scenario_error == 0)
+        scenario_error = error;
+}
+
+static struct mpb_append_options small_segments(void)
+{
+    struct mpb_append_options options = FIX_OPTIONS;
+    options.segment_bytes = 1000;
+    options.index_interval_bytes = 250;
+    return options;
+}
+
+static struct batch_spec numbered(int64_t producer_id, int32_t sequence, uint8_t mark)
+{
+    return (struct batch_spec){.records = 2, .producer_id = producer_id, .sequence = sequence,
+                               .timestamp = 1000 + mark, .payload = 60, .mark = mark};
+}
+
+/* Six batches of producer 1 and three of none in each of the first five partitions; no segment is full yet. */
+static void prepare_some(struct fixture *f)
+{
+    struct mpb_append_options options = small_segments();
+    options.segment_bytes = 1 << 20;
+    for (uint32_t p = 0; p < 5; p++) {
+        fixture_partition(f, p);
+        for (int i = 0; i < 9; i++) {
+            struct batch_spec spec = numbered(i < 6 ? 1 : -1, 2 * i, (uint8_t)(i + 1));
+            CHECK_EQ(append_batch(&f->log, &options, p, MPB_NO_REQUEST, 0, &spec).error, 0);
+        }
+    }
+}
+
+/* Four segments in partition 0, with three producers. */
+static void prepare_segments(struct fixture *f)
+{
+    struct mpb_append_options options = small_segments();
+    fixture_partition(f, 0);
+    for (int i = 0; i < 30; i++) {
+        struct batch_spec spec = numbered(1 + i % 3, 2 * (i / 3), (uint8_t)(i + 1));
+        CHECK_EQ(append_batch(&f->log, &options, 0, MPB_NO_REQUEST, 0, &spec).error, 0);
+    }
+}
+
+static void append_to(struct mpb_log *log, uint32_t partitions, int64_t producer_id, int32_t sequence, int32_t segment)
+{
+    struct mpb_append_options options = small_segments();
+    options.segment_bytes = segment;
+    for (uint32_t p = 0; p < partitions; p++) {
+        struct batch_spec spec = numbered(producer_id, sequence, (uint8_t)(50 + p));
+        note(append_batch(log, &options, p, SCENARIO_ENTRY, p, &spec).error);
+    }
+}
+
+static void run_plain(struct mpb_log *log) { append_to(log, 1, -1, 0, 1 << 20); }
+static void run_idempotent(struct mpb_log *log) { append_to(log, 1, 1, 12, 1 << 20); }
+static void run_new_producer(struct mpb_log *log) { append_to(log, 1, 4, 0, 1 << 20); }
+static void run_duplicate(struct mpb_log *log) { append_to(log, 1, 1, 10, 1 << 20); }
+static void run_three(struct mpb_log *log) { append_to(log, 3, -1, 0, 1 << 20); }
+static void run_five(struct mpb_log *log) { append_to(log, 5, 1, 12, 1 << 20); }
+static void run_append_and_roll(struct mpb_log *log) { append_to(log, 1, 1, 12, 700); }
+static void run_roll(struct mpb_log *log) { note(mpb_roll(log, 0, 7000)); }
+static void run_log_start(struct mpb_log *log) { note(mpb_partition_set_log_start(log, 0, 9)); }
+static void run_truncate(struct mpb_log *log) { note(mpb_truncate(log, 0, 24)); }
+static void run_truncate_little(struct mpb_log *log) { note(mpb_truncate(log, 0, 58)); }
+static void run_retain(struct mpb_log *log)
+{
+    static int64_t removed[MPB_RETAIN_MAX_REMOVED];
+    struct mpb_retain_rules rules = {.retention_ms = -1, .retention_bytes = 1900, .now_ms = 9000};
+    uint32_t count;
+    note(mpb_retain(log, 0, &rules, removed, &count));
+}
+
+static const struct scenario SCENARIOS[] = {
+    {"plain append", prepare_some, run_plain, 1, false},
+    {"plain append, cold descriptors", prepare_some, run_plain, 1, true},
+    {"idempotent append", prepare_some, run_idempotent, 1, false},
+    {"append of a new producer", prepare_some, run_new_producer, 1, false},
+    {"duplicate", prepare_some, run_duplicate, 1, false},
+    {"three partitions", prepare_some, run_three, 3, false},
+    {"five partitions, idempotent", prepare_some, run_five, 5, false},
+    {"append that rolls", prepare_some, run_append_and_roll, 1, false},
+    {"roll", prepare_some, run_roll, 0, false},
+    {"log start", prepare_some, run_log_start, 0, false},
+    {"truncate", prepare_segments, run_truncate, 0, false},
+    {"truncate within the segment", prepare_segments, run_truncate_little, 0, false},
+    {"retain", prepare_segments, run_retain, 0, false},
+};
+enum { SCENARIO_COUNT = sizeof SCENARIOS / sizeof *SCENARIOS };
+
+/* One scenario at work: fixture, the world before it and the world as it must be afterwards. */
+struct trial {
+    struct fixture f;
+    const struct scenario *scenario;
+    struct log_world before, want;
+    uint32_t slot;       /* of the next process */
+    bool repair_first;   /* the successor repairs its predecessor's slot before it runs the request again */
+};
+
+static void trial_warm(struct trial *t)
+{
+    t->f.log.producer_hint = 0; /* a process's own, and each of these is a new one */
+    for (uint32_t i = 0; i < FIX_PARTITIONS && !t->scenario->cold; i++) {
+        const struct mpb_partition *row = &t->f.core.partitions[i];
+        for (int file = 0; mpb_load_relaxed(&row->flags) != 0 && file < MPB_SEGMENT_FILES; file++)
+            CHECK(mpb_segment_fd(&t->f.log, row, mpb_partition_in_force(row), mpb_partition_in_force(row)->active_base,
+                                 (enum mpb_segment_file)file) >= 0);
+    }
+}
+
+/* What a process of the next slot does: the request, perhaps after a repair. */
+static void trial_process(void *argument)
+{
+    struct trial *t = argument;
+    t->f.log.slot = t->slot;
+    scenario_error = 0;
+    if (t->repair_first)
+        mpb_repair_slot(&t->f.log, t->slot - 1);
+    t->scenario->run(&t->f.log);
+}
+
+/* The request by a process that nobody kills, then one more append by it, so that a wrong state shows. */
+static void trial_complete(struct trial *t)
+{
+    static const struct batch_spec AFTER = {.records = 3, .producer_id = 2, .sequence = 100, .epoch = 1,
+                                            .timestamp = 3000, .payload = 300, .mark = 200};
+    struct batch_spec first = AFTER;
+    first.sequence = 0; /* a new epoch begins at 0, whatever the scenario left */
+    if (t->repair_first)
+        world_is_whole(&t->f);
+    trial_process(t);
+    CHECK_EQ(scenario_error, 0);
+    struct mpb_append_options options = small_segments();
+    options.segment_bytes = 1 << 20;
+    CHECK_EQ(append_batch(&t->f.log, &options, 0, AFTER_ENTRY, 0, &first).error, 0);
+}
+
+static void trial_reset(struct trial *t, const struct log_world *world)
+{
+    world_restore(&t->f, world);
+    trial_warm(t);
+}
+
+static void trial_begin(struct trial *t, const struct scenario *scenario)
+{
+    memset(t, 0, sizeof *t);
+    t->scenario = scenario;
+    fixture_open(&t->f);
+    scenario->prepare(&t->f);
+    fixture_fill(&t->f, SCENARIO_ENTRY, scenario->cells);
+    fixture_fill(&t->f, AFTER_ENTRY, 1);
+    world_save(&t->f, &t->before);
+    t->slot = MPB_SLOT_HANDLERS;
+    trial_complete(t);
+    world_save(&t->f, &t->want);
+    trial_reset(t, &t->before);
+}
+
+static void trial_end(struct trial *t)
+{
+    fixture_close(&t->f);
+}
+
+#endif

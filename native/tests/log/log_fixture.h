@@ -1,0 +1,199 @@
+/* Shared memory, log directory and batches for the tests of the log: everything a handler has, without a supervisor.
+ * All regions are MAP_SHARED, so that forked victims and their successors see the same. */
+#ifndef MPB_TESTS_LOG_FIXTURE_H
+#define MPB_TESTS_LOG_FIXTURE_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <dirent.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "log/append.h"
+#include "tests/stepping/check.h"
+#include "record/crc32c.h"
+#include "log/log_read.h"
+#include "log/partition.h"
+#include "log/producer.h"
+#include "log/segment.h"
+
+enum { FIX_PARTITIONS = 8, FIX_PRODUCERS = 64, FIX_ENTRIES = 8, FIX_ARENA = 1 << 20 };
+
+struct fixture {
+    struct mpb_core core;
+    struct mpb_log log;
+    char dir[200];
+};
+
+static void *shared_bytes(size_t bytes)
+{
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(at != MAP_FAILED);
+    return at;
+}
+
+static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *where)
+{
+    (void)status, (void)kind, (void)where;
+    return remove(path);
+}
+
+static void remove_tree(const char *path)
+{
+    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static inline void fixture_make_dir(struct fixture *f)
+{
+    const char *parent = getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp";
+    CHECK(snprintf(f->dir, sizeof f->dir, "%s/mpb-append-XXXXXX", parent) < (int)sizeof f->dir);
+    CHECK(mkdtemp(f->dir) != NULL);
+}
+
+static inline void fixture_open(struct fixture *f)
+{
+    struct mpb_core *core = &f->core;
+    memset(f, 0, sizeof *f);
+    core->header = shared_bytes(sizeof *core->header);
+    core->arena = shared_bytes(FIX_ARENA);
+    core->header->arena_bytes = FIX_ARENA;
+    core->partitions = shared_bytes(FIX_PARTITIONS * sizeof *core->partitions);
+    core->partition_count = FIX_PARTITIONS;
+    core->producers = shared_bytes(FIX_PRODUCERS * sizeof *core->producers);
+    core->producer_count = FIX_PRODUCERS;
+    core->entries = shared_bytes(FIX_ENTRIES * sizeof *core->entries);
+    core->entry_count = FIX_ENTRIES;
+    core->injects = shared_bytes(MPB_INJECT_ROWS * sizeof *core->injects);
+    core->doorbells = shared_bytes(sizeof *core->doorbells);
+    core->counters = shared_bytes(MPB_MAX_SLOTS * sizeof *core->counters);
+    fixture_make_dir(f);
+    const char *dirs[] = {f->dir};
+    uint32_t bad;
+    CHECK_EQ(mpb_log_open(&f->log, core, MPB_SLOT_HANDLERS, dirs, 1, 64, &bad), 0);
+}
+
+static inline void fixture_close(struct fixture *f)
+{
+    struct mpb_core *core = &f->core;
+    mpb_log_close(&f->log);
+    remove_tree(f->dir);
+    munmap(core->header, sizeof *core->header);
+    munmap(core->arena, FIX_ARENA);
+    munmap(core->partitions, FIX_PARTITIONS * sizeof *core->partitions);
+    munmap(core->producers, FIX_PRODUCERS * sizeof *core->producers);
+    munmap(core->entries, FIX_ENTRIES * sizeof *core->entries);
+    munmap(core->injects, MPB_INJECT_ROWS * sizeof *core->injects);
+    munmap(core->doorbells, sizeof *core->doorbells);
+    munmap(core->counters, MPB_MAX_SLOTS * sizeof *core->counters);
+}
+
+static inline uint64_t counted(struct fixture *f, enum mpb_counter counter)
+{
+    return mpb_load_relaxed(&f->core.counters[f->log.slot].value[counter]);
+}
+
+/* A log handle of another process: own descriptors, own slot. */
+static inline void fixture_handle(struct fixture *f, struct mpb_log *log, uint32_t slot)
+{
+    const char *dirs[] = {f->dir};
+    uint32_t bad;
+    CHECK_EQ(mpb_log_open(log, &f->core, slot, dirs, 1, 64, &bad), 0);
+}
+
+static inline void fixture_partition(struct fixture *f, uint32_t ordinal)
+{
+    char dir[32];
+    struct mpb_partition_identity identity = {.topic_id = {7}, .partition = ordinal, .dir = dir};
+    snprintf(dir, sizeof dir, "t-%u", ordinal);
+    CHECK_EQ(mpb_partition_create(&f->log, ordinal, &identity, 3, 1000), 0);
+}
+
+static inline uint64_t fixture_fill(struct fixture *f, uint32_t entry, uint32_t cells)
+{
+    struct mpb_entry *e = &f->core.entries[entry];
+    e->fill_number = mpb_add_relaxed(&f->core.header->fill_counter, 1) + 1;
+    e->cell_count = cells;
+    e->cells_offset = (uint64_t)entry * 4096;
+    return e->fill_number;
+}
+
+struct batch_spec {
+    int32_t records;
+    int64_t producer_id; /* -1: none */
+    int16_t epoch;
+    int32_t sequence;
+    int64_t timestamp;
+    uint32_t payload; /* bytes behind the header, not real records */
+    uint8_t mark;     /* what the payload is made of */
+};
+
+static inline size_t make_batch(uint8_t *out, const struct batch_spec *spec)
+{
+    size_t length = MPB_BATCH_HEADER_BYTES + spec->payload;
+    memset(out, 0, MPB_BATCH_HEADER_BYTES);
+    mpb_put_be32(out + MPB_BATCH_LENGTH, (int32_t)length - MPB_BATCH_OVERHEAD_BYTES);
+    mpb_put_be32(out + MPB_BATCH_LEADER_EPOCH, -1);
+    out[MPB_BATCH_MAGIC] = 2;
+    mpb_put_be32(out + MPB_BATCH_LAST_OFFSET_DELTA, spec->records - 1);
+    mpb_put_be64(out + MPB_BATCH_BASE_TIMESTAMP, spec->timestamp);
+    mpb_put_be64(out + MPB_BATCH_MAX_TIMESTAMP, spec->timestamp);
+    mpb_put_be64(out + MPB_BATCH_PRODUCER_ID, spec->producer_id);
+    mpb_put_be16(out + MPB_BATCH_PRODUCER_EPOCH, spec->producer_id < 0 ? -1 : spec->epoch);
+    mpb_put_be32(out + MPB_BATCH_BASE_SEQUENCE, spec->producer_id < 0 ? -1 : spec->sequence);
+    mpb_put_be32(out + MPB_BATCH_RECORD_COUNT, spec->records);
+    memset(out + MPB_BATCH_HEADER_BYTES, spec->mark, spec->payload);
+    mpb_put_be32(out + MPB_BATCH_CRC,
+                 (int32_t)mpb_crc32c(0, out + MPB_BATCH_ATTRIBUTES, length - MPB_BATCH_ATTRIBUTES));
+    return length;
+}
+
+static const struct mpb_append_options FIX_OPTIONS = {
+    .segment_bytes = 1 << 20, .segment_ms = INT64_MAX, .index_interval_bytes = 4096, .index_max_bytes = 1 << 20,
+    .flush_messages = INT64_MAX, .sole_replica = true,
+};
+
+/* The bytes of a batch, built once: a victim that is stepped through should not build them again. */
+static inline const uint8_t *batch_bytes(const struct batch_spec *spec)
+{
+    static struct { struct batch_spec spec; bool built; uint8_t bytes[MPB_BATCH_HEADER_BYTES + 1024]; } kept[32];
+    static uint8_t big[1 << 17];
+    if (spec->payload > 1024) {
+        CHECK(spec->payload <= sizeof big - MPB_BATCH_HEADER_BYTES);
+        make_batch(big, spec);
+        return big;
+    }
+    uint32_t at = (uint32_t)(spec->mark + 7 * spec->payload + 3 * (uint32_t)spec->sequence) % 32;
+    const struct batch_spec *k = &kept[at].spec;
+    if (!kept[at].built || k->records != spec->records || k->producer_id != spec->producer_id ||
+        k->epoch != spec->epoch || k->sequence != spec->sequence || k->timestamp != spec->timestamp ||
+        k->payload != spec->payload || k->mark != spec->mark) {
+        make_batch(kept[at].bytes, spec);
+        kept[at].spec = *spec;
+        kept[at].built = true;
+    }
+    return kept[at].bytes;
+}
+
+static inline struct mpb_append_result append_batch(struct mpb_log *log, const struct mpb_append_options *options,
+                                                    uint32_t ordinal, uint32_t entry, uint32_t cell,
+                                                    const struct batch_spec *spec)
+{
+    struct mpb_batch_info info;
+    struct mpb_append_result result;
+    const uint8_t *bytes = batch_bytes(spec);
+    mpb_batch_read(bytes, &info);
+    struct mpb_append_request request = {
+        .ordinal = ordinal, .entry = entry, .cell = cell, .batch = bytes, .info = &info, .max_timestamp = -1,
+        .now_ms = 5000, .leader_epoch = -1,
+    };
+    mpb_append(log, options, &request, &result);
+    return result;
+}
+
+#endif

@@ -1,0 +1,135 @@
+/* Writes that stop in the middle because the process dies, at every prefix of every write; and calls that fail: a full
+ * disk for a while, a broken disk for good, from the k-th call on. The operation is then tried again, as a client
+ * would, and everything must be as if nothing had happened. Counts what it injected and fails at zero. */
+#include "tests/log/append_scenarios.h"
+#include <errno.h>
+#include <limits.h>
+#include "log/log_io.h"
+#include "tests/stepping/stepper.h"
+
+static struct trial trial;
+
+/* What the hook does: fails calls [first, last) with `error`, or tears write `first` after `limit` bytes. */
+static struct {
+    long call, first, last, injected;
+    int error;
+    size_t limit;
+    bool tear;
+} fault;
+
+static int inject(enum mpb_io_call call, size_t *limit)
+{
+    if (fault.tear && call != MPB_IO_WRITE)
+        return 0;
+    long number = fault.call++;
+    if (number < fault.first || number >= fault.last || (fault.tear && fault.limit >= *limit))
+        return 0;
+    fault.injected++;
+    if (!fault.tear)
+        return fault.error;
+    *limit = fault.limit;
+    return 0;
+}
+
+static void torn_victim(void *argument)
+{
+    mpb_io_fault = inject;
+    trial_process(argument);
+}
+
+/* True if the victim died in write `number` after `limit` bytes. */
+static bool tear(long number, size_t limit)
+{
+    trial_reset(&trial, &trial.before);
+    trial.slot = MPB_SLOT_HANDLERS;
+    trial.repair_first = false;
+    memset(&fault, 0, sizeof fault);
+    fault.first = number;
+    fault.last = number + 1;
+    fault.limit = limit;
+    fault.tear = true;
+    bool died = run_unstepped(torn_victim, &trial);
+    trial.slot = MPB_SLOT_HANDLERS + 1;
+    trial.repair_first = limit % 2 == 0;
+    trial_complete(&trial);
+    world_compare(&trial.f, &trial.want);
+    return died;
+}
+
+static long tear_all(void)
+{
+    long torn = 0;
+    for (long number = 0; tear(number, 0); number++) {
+        for (size_t limit = 1; tear(number, limit); limit += SAMPLE)
+            torn++;
+    }
+    return torn;
+}
+
+/* Fails `count` calls from the k-th on, then tries again. Returns how many calls failed. */
+static long fail(long first, long count, int error)
+{
+    trial_reset(&trial, &trial.before);
+    trial.slot = MPB_SLOT_HANDLERS;
+    trial.repair_first = false;
+    memset(&fault, 0, sizeof fault);
+    fault.first = first;
+    fault.last = first + count;
+    fault.error = error;
+    mpb_io_fault = inject;
+    trial_process(&trial);
+    if (fault.injected > 0)
+        CHECK_EQ(scenario_error, MPB_ERR_KAFKA_STORAGE_ERROR);
+    for (int again = 0; again < 3 && fault.call < fault.last; again++)
+        trial_process(&trial); /* answered from the cells, or failing in the repair */
+    mpb_io_fault = NULL;
+    if (fault.injected > 0) {
+        CHECK_EQ(mpb_log_dir_online(&trial.f.core, 0), error == ENOSPC);
+        if (error == EIO) /* what a new start does */
+            mpb_store_release(&trial.f.core.header->offline_log_dirs, 0);
+        for (uint32_t cell = 0; cell < trial.scenario->cells; cell++) { /* a new request for what was refused */
+            struct mpb_cell *c = mpb_cell_find(&trial.f.core, SCENARIO_ENTRY, cell,
+                                               mpb_entry_fill_number(&trial.f.core, SCENARIO_ENTRY));
+            if (c->error != 0)
+                mpb_store_release(&c->tag, 0);
+        }
+        if (first % 2 == 0)
+            trial.slot++;
+    }
+    trial_complete(&trial);
+    world_compare(&trial.f, &trial.want);
+    return fault.injected;
+}
+
+static long fail_all(int error)
+{
+    long injected = 0;
+    for (long count = 1; count <= (error == EIO || SAMPLE > 1 ? 1 : 4); count++)
+        for (long first = 0;; first++) {
+            long n = fail(first, error == EIO ? LONG_MAX / 2 : count, error);
+            if (n == 0)
+                break;
+            injected += n;
+        }
+    return injected;
+}
+
+int main(void)
+{
+    long torn = 0, full = 0, broken = 0;
+    if (!KILLS_WORK) {
+        puts("append faults: NOT RUN under the thread sanitizer");
+        return 0;
+    }
+    for (int i = 0; i < SCENARIO_COUNT; i++) {
+        trial_begin(&trial, &SCENARIOS[i]);
+        torn += tear_all();
+        full += fail_all(ENOSPC);
+        broken += fail_all(EIO);
+        trial_end(&trial);
+    }
+    CHECK(torn > 1000 / SAMPLE && full > 50 && broken > 100);
+    printf("append faults: %ld torn writes, %ld calls with ENOSPC, %ld with EIO, %lu checks\n", torn, full, broken,
+           checks_made);
+    return 0;
+}

@@ -1,0 +1,140 @@
+/* Flushing: what is synced, what counts as flushed, and what a failed sync means (rule 18). */
+#include "tests/log/log_fixture.h"
+
+#include <errno.h>
+
+#include "log/log_flush.h"
+#include "log/log_io.h"
+#include "shm/metadata.h"
+#include "log/roll.h"
+#include "log/truncate.h"
+
+static const struct batch_spec PLAIN = {.records = 1, .producer_id = -1, .timestamp = 100, .payload = 40, .mark = 'a'};
+static int syncs, fail_at; /* syncs seen; the one to fail, 0: none */
+
+static int count_syncs(enum mpb_io_call call, size_t *limit)
+{
+    (void)limit;
+    if (call != MPB_IO_SYNC)
+        return 0;
+    return ++syncs == fail_at ? EIO : 0;
+}
+
+static void append(struct fixture *f, uint32_t ordinal, int times)
+{
+    for (int i = 0; i < times; i++)
+        CHECK_EQ(append_batch(&f->log, &FIX_OPTIONS, ordinal, MPB_NO_REQUEST, 0, &PLAIN).error, 0);
+}
+
+static void begin(struct fixture *f)
+{
+    fixture_open(f);
+    fixture_partition(f, 0);
+    fixture_partition(f, 1);
+    mpb_rows_raise(&f->core, 1, 2);
+    syncs = fail_at = 0;
+    mpb_io_fault = count_syncs;
+}
+
+static void end(struct fixture *f)
+{
+    mpb_io_fault = NULL;
+    fixture_close(f);
+}
+
+static uint32_t unflushed(struct fixture *f, bool rolled_only, uint32_t *out)
+{
+    uint32_t next = 0;
+    return mpb_log_unflushed(&f->log, rolled_only, &next, out, 8);
+}
+
+static void test_what_is_synced(void)
+{
+    struct fixture f;
+    int64_t flushed;
+    uint32_t rows[8];
+    begin(&f);
+    CHECK_EQ(unflushed(&f, false, rows), 0);
+    append(&f, 1, 3);
+    CHECK_EQ(unflushed(&f, false, rows), 1);
+    CHECK_EQ(rows[0], 1);
+    CHECK_EQ(unflushed(&f, true, rows), 0);
+    CHECK_EQ(mpb_log_flush(&f.log, 1, &flushed), 0);
+    CHECK_EQ(flushed, 3);
+    CHECK_EQ(syncs, 2); /* a first flush makes the directory durable, too */
+    CHECK_EQ(mpb_log_flush(&f.log, 1, &flushed), 0);
+    CHECK_EQ(syncs, 2); /* nothing to do */
+    append(&f, 1, 1);
+    CHECK_EQ(mpb_log_flush(&f.log, 1, &flushed), 0);
+    CHECK_EQ(syncs, 3);
+    CHECK_EQ(mpb_roll(&f.log, 1, 2000), 0);
+    append(&f, 1, 1);
+    CHECK_EQ(unflushed(&f, true, rows), 0); /* the old segment's records are synced, but not its indexes */
+    CHECK_EQ(mpb_log_flush(&f.log, 1, &flushed), 0);
+    CHECK_EQ(flushed, 5);
+    CHECK_EQ(syncs, 3 + 3 + 1 + 1); /* the old one's three files, the new log, the directory */
+    append(&f, 1, 1);
+    CHECK_EQ(mpb_roll(&f.log, 1, 2000), 0);
+    append(&f, 1, 1);
+    CHECK_EQ(mpb_roll(&f.log, 1, 2000), 0);
+    CHECK_EQ(unflushed(&f, true, rows), 1);
+    syncs = 0;
+    CHECK_EQ(mpb_log_flush(&f.log, 1, &flushed), 0);
+    CHECK_EQ(flushed, 7);
+    CHECK_EQ(syncs, 3 + 3 + 1 + 1);
+    end(&f);
+}
+
+static void test_a_failed_sync(void)
+{
+    struct fixture f;
+    int64_t flushed;
+    uint32_t rows[8];
+    for (int which = 1; which <= 5; which++) { /* three files, the new log, the directory */
+        begin(&f);
+        append(&f, 0, 2);
+        CHECK_EQ(mpb_roll(&f.log, 0, 2000), 0);
+        append(&f, 0, 1);
+        fail_at = which;
+        CHECK_EQ(mpb_log_flush(&f.log, 0, &flushed), MPB_ERR_KAFKA_STORAGE_ERROR);
+        CHECK_EQ(flushed, 0);
+        CHECK_EQ(syncs, which);
+        CHECK(!mpb_log_dir_online(&f.core, 0));
+        CHECK_EQ(mpb_log_flush(&f.log, 0, &flushed), MPB_ERR_KAFKA_STORAGE_ERROR);
+        CHECK_EQ(syncs, which); /* never tried again */
+        CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 1, MPB_NO_REQUEST, 0, &PLAIN).error, MPB_ERR_KAFKA_STORAGE_ERROR);
+        CHECK_EQ(unflushed(&f, false, rows), 0);
+        end(&f);
+    }
+}
+
+static void test_truncation_and_recovery(void)
+{
+    struct fixture f;
+    int64_t flushed;
+    begin(&f);
+    append(&f, 0, 5);
+    CHECK_EQ(mpb_log_set_flushed(&f.log, 0, 6), 0); /* beyond the end: not believed */
+    CHECK_EQ(mpb_log_set_flushed(&f.log, 0, 5), 0);
+    CHECK_EQ(mpb_log_flush(&f.log, 0, &flushed), 0);
+    CHECK_EQ(flushed, 5);
+    CHECK_EQ(syncs, 0);
+    CHECK_EQ(mpb_truncate(&f.log, 0, 3), 0);
+    syncs = 0;
+    CHECK_EQ(mpb_log_flush(&f.log, 0, &flushed), 0);
+    CHECK_EQ(flushed, 3);
+    append(&f, 0, 1);
+    CHECK_EQ(mpb_log_flush(&f.log, 0, &flushed), 0);
+    CHECK_EQ(flushed, 4);
+    CHECK_EQ(syncs, 1);
+    end(&f);
+}
+
+int main(void)
+{
+    test_what_is_synced();
+    test_a_failed_sync();
+    test_truncation_and_recovery();
+    printf("log_flush: %lu checks\n", checks_made);
+    return 0;
+}

@@ -1,0 +1,91 @@
+"""The page without a browser: complete, closed to the network, every figure as plotly wants it, every name harmless."""
+
+import re
+from collections import Counter
+
+import plotly.graph_objects as go
+import pytest
+
+from mpbroker.analysis.report import page
+from mpbroker.analysis.report.markup import script_hash
+from tests.unit.analysis.report.page_reader import PageReader
+from tests.unit.analysis.report.sample_results import LINK, NASTY, sample_input, sample_meta, sample_results
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    path = page.write(tmp_path_factory.mktemp("report"), sample_results(), sample_input(dropped=3000), sample_meta())
+    assert path.name == "report.html"
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def read(source):
+    return PageReader(source)
+
+
+def test_it_loads_nothing(read):
+    links = [value for _, attributes in read.elements for name, value in attributes.items() if name in ("src", "href", "srcset", "data", "action")]
+    assert links and not [link for link in links if re.match(r"[a-z]+:|//", link)]
+    assert not {"link", "iframe", "img", "object", "embed", "form", "base"} & {tag for tag, _ in read.elements}
+
+
+def test_its_policy_allows_its_own_scripts_alone(read):
+    policy = next(meta["content"] for meta in read.named("meta") if meta.get("http-equiv") == "Content-Security-Policy")
+    running = [text for attributes, text in read.scripts if attributes.get("type") != "application/json"]
+    assert "default-src 'none'" in policy and len(running) == 2
+    assert set(re.findall(r"'sha256-[^']+'", policy)) == set(map(script_hash, running))
+
+
+def test_every_figure_is_what_plotly_takes(read):
+    specs = read.specs()
+    assert len(specs) == 7
+    for spec in specs.values():
+        figure = go.Figure(data=spec["data"], layout=spec["layout"])
+        assert figure.data and not figure.layout.title.text
+
+
+def test_names_stay_names(read, source):
+    assert read.words.count(NASTY) >= 3 and "owned" not in [title for title in re.findall(r"<title>(.*?)</title>", source)]
+    assert source.count("<script") - source.count("<script>") == 8 and "onerror" not in {name for _, attributes in read.elements for name in attributes}
+    (points,) = [spec for name, spec in read.specs().items() if name == "tail-clients-spec"]
+    assert "<" not in points["data"][0]["name"] and set(points["data"][1]["text"]) == {LINK.replace("<", "&lt;").replace(">", "&gt;")}
+
+
+def test_findings_come_first_with_their_numbers(source):
+    assert source.index('id="trust"') < source.index('id="findings"') < source.index('id="study-latency"') < source.index('id="made-with"')
+    assert "Produce: p99 is <b>1.90 ms</b>; <b>61 %</b> of it" in source
+
+
+def test_contents_lead_somewhere_and_ids_are_unique(read):
+    ids = Counter(attributes["id"] for _, attributes in read.elements if "id" in attributes)
+    assert max(ids.values()) == 1
+    targets = {link["href"][1:] for link in read.named("a") if link["href"].startswith("#")}
+    assert targets <= set(ids) and {"findings", "study-latency", "study-tail", "latency-heat"} <= targets
+
+
+def test_a_screen_reader_finds_its_way(read):
+    charts = [attributes for tag, attributes in read.elements if tag == "div" and attributes.get("role") == "img"]
+    ids = {attributes.get("id") for _, attributes in read.elements}
+    assert len(charts) == 7 and all({chart["aria-labelledby"], chart["aria-describedby"]} <= ids for chart in charts)
+    assert all(head.get("scope") for head in read.named("th")) and len(read.named("h1")) == 1
+    assert all(select["aria-label"] for select in read.named("select")) and read.named("html")[0]["lang"] == "en"
+
+
+def test_tables_stand_beside_the_page(read):
+    links = [link["href"] for link in read.named("a")]
+    assert {"tables/latency.stage_percentiles.parquet", "tables/tail.exemplars.csv", "meta.json"} <= set(links)
+
+
+def test_nothing_to_show_is_said(read):
+    assert "This trace has nothing to show here." in read.words and "No finding." in read.words
+
+
+def test_large_figures_are_bounded(read, source):
+    assert len(read.specs()["tail-long-spec"]["data"][0]["x"]) <= 20_000 and "thinned" in read.words
+    assert len(source) < 8_000_000
+
+
+def test_a_page_of_nothing():
+    read = PageReader(page.page_html([], sample_input(), {}))
+    assert not read.specs() and "no study" in read.words

@@ -1,0 +1,37 @@
+"""No study falls over a trace that no broker should write: missing stages, one request, requests that never got anywhere."""
+
+import json
+
+import pytest
+
+from mpbroker.analysis.engine.running import runner
+from mpbroker.analysis.engine.engines.choose_engine import choose_engine
+from mpbroker.analysis.engine.running.study import StudyParameters
+from mpbroker.analysis.engine.input.trace_input import open_input
+from mpbroker.trace.record import NOT_REACHED, STAGES
+from tests.harness.record_trace import random_requests, request, write_segment
+
+TRACES = {
+    "one request": [request()],
+    "one that got nowhere": [request(missing=STAGES, rx_wait=NOT_REACHED)],
+    "never answered": [request(1_000_000 * n, missing=STAGES[4:], conn_id=n % 3, plane_prio=n % 2) for n in range(1, 300)],
+    "never taken": [request(1_000_000 * n, missing=STAGES[3:], rx_wait=NOT_REACHED) for n in range(1, 300)],
+    "all at one moment": [request(1_000_000, corr_id=n) for n in range(300)],
+    "no kernel times": [request(500_000 * n, rx_wait=NOT_REACHED, handler_id=n % 4) for n in range(1, 3000)],
+    "random": random_requests(3000),
+}
+
+
+@pytest.mark.parametrize("study", runner.study_names())
+@pytest.mark.parametrize("trace", TRACES)
+def test_it_says_something_that_can_be_written(tmp_path, study, trace):
+    write_segment(tmp_path / "t", TRACES[trace])
+    engine = choose_engine("local", open_input([tmp_path / "t"]))
+    result = runner.find_study(study).run(engine, StudyParameters(baseline=engine))
+    assert result.verdicts and all(words.strip() for words in result.verdicts)
+    assert not any("nan" in words.split() or "None" in words for words in result.verdicts), result.verdicts
+    (tmp_path / runner.TABLES).mkdir()
+    for name, table in result.tables.items():
+        runner.write_table(tmp_path, f"{study}.{name}", table)
+    for figure in result.figures:
+        json.dumps(figure.spec, allow_nan=False)

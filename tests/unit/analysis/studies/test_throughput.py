@@ -1,0 +1,84 @@
+"""`throughput` counts what the model served, finds the steady part, and reads gauges."""
+
+import json
+
+import pytest
+
+from mpbroker.analysis.engine.engines.choose_engine import choose_engine
+from mpbroker.analysis.engine.running.study import StudyParameters
+from mpbroker.analysis.engine.input.trace_input import TraceInput, open_input
+from mpbroker.analysis.studies.throughput import STUDY
+from tests.harness import gauges
+from tests.harness.event_model import Scenario
+from tests.harness.event_trace import Marker, TraceOptions
+from tests.harness.golden_trace import CALM, FLOOD, golden
+
+
+def test_rates_of_a_calm_load(tmp_path):
+    with golden(tmp_path, CALM) as (engine, outcome):
+        result = STUDY.run(engine, StudyParameters(window_ms=250))
+    [phase] = result.tables["phases"].to_pylist()
+    assert phase["steady"] and phase["requests_per_s"] == pytest.approx(CALM.rate, rel=0.12)
+    assert sum(result.tables["by_api"]["n"].to_pylist()) == len(outcome.requests)
+    assert result.verdicts[0].startswith("In the steady state the broker served")
+    handled = sum(result.tables["by_api"]["handler_ns"].to_pylist()) / 64
+    assert handled == pytest.approx(sum(outcome.busy_ticks), rel=0.01)
+    assert phase["in_flight"] == pytest.approx(phase["requests_per_s"] * _mean_total_s(outcome), rel=0.15)
+
+
+def _mean_total_s(outcome):
+    return sum(one.stage[-1] - one.arrival for one in outcome.requests) / len(outcome.requests) * 64 / 1e9
+
+
+def test_markers_are_phases_and_a_growing_queue_is_not_steady(tmp_path):
+    options = TraceOptions(markers=(Marker("phase calm", 0), Marker("phase flood", 1000), Marker("end", 3000)))
+    scenario = FLOOD._replace(blocking=False, ring_capacity=5000, elections_ms=(), duration_ms=3000)
+    with golden(tmp_path, scenario, options) as (engine, _):
+        result = STUDY.run(engine, StudyParameters())
+    calm, flood = result.tables["phases"].to_pylist()
+    assert (calm["phase"], flood["phase"]) == ("calm", "flood")
+    assert not flood["steady"] and "in flight" in flood["reason"]
+    assert flood["requests_per_s"] == pytest.approx(1200, rel=0.1)
+    assert any("From “calm” to “flood” the rate goes from" in words for words in result.verdicts)
+
+
+def test_a_warm_up_is_cut(tmp_path):
+    scenario = Scenario(rate=1000, burst_rate=100, burst_ms=(0, 1500), duration_ms=9000, service_ms=1.0, handlers=4)
+    with golden(tmp_path, scenario) as (engine, _):
+        cut = STUDY.run(engine, StudyParameters(window_ms=200)).tables["phases"].to_pylist()[0]
+        given = STUDY.run(engine, StudyParameters(window_ms=200, warmup_ms=3000)).tables["phases"].to_pylist()[0]
+    assert cut["steady"] and 1000 <= cut["steady_from_ms"] - cut["from_ms"] <= 2500
+    assert cut["requests_per_s"] == pytest.approx(1000, rel=0.06)
+    assert 3000 <= given["steady_from_ms"] - given["from_ms"] <= 3400
+
+
+def test_gauges_give_utilisation_and_full_rings(tmp_path, monkeypatch):
+    monkeypatch.setattr(TraceInput, "gauges", lambda self: gauges.table(seconds=5, cpu_share=0.85, depth=450, capacity=500))
+    with golden(tmp_path, CALM) as (engine, _):
+        result = STUDY.run(engine, StudyParameters())
+    assert result.tables["utilisation"]["cpu_share"].to_pylist() == pytest.approx([0.85] * 5)
+    assert result.tables["saturation"]["full_share"].to_pylist() == [1.0]
+    assert any("the busiest was handler 0 with 85 % of one" in words for words in result.verdicts)
+    assert any("data ring was more than 80 % full in 100 % of 6 samples" in words for words in result.verdicts)
+
+
+def test_without_gauges_it_says_so(tmp_path):
+    with golden(tmp_path, CALM._replace(duration_ms=1500)) as (engine, _):
+        result = STUDY.run(engine, StudyParameters())
+    assert any("no gauges" in words for words in result.verdicts)
+    for figure in result.figures:
+        assert json.loads(json.dumps(figure.spec, allow_nan=False))["data"], figure.name
+
+
+@pytest.mark.parametrize("duration_ms", [20, 120])
+def test_a_tiny_trace_gives_sentences(tmp_path, duration_ms):
+    with golden(tmp_path, CALM._replace(duration_ms=duration_ms)) as (engine, _):
+        verdict = STUDY.run(engine, StudyParameters()).verdicts[0]
+    assert "No steady state" in verdict or "too short for a rate" in verdict
+
+
+def test_an_empty_trace_is_a_sentence(tmp_path):
+    with golden(tmp_path, CALM._replace(duration_ms=200)):
+        pass
+    nothing = choose_engine("local", open_input([tmp_path], to_ns=1))
+    assert "nothing to say" in STUDY.run(nothing, StudyParameters()).verdicts[0]
