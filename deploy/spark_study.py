@@ -4,7 +4,8 @@
         trace study latency throughput --in /shared/traces --out report --engine spark
 
 Drivers and workers need numpy, pyarrow, pandas, and for the report plotly. Paths are read where the workers run: a file
-system that all of them share. Compacted traces (`mpbroker trace compact`) are read by the JVM alone and need no wheel there.
+system that all of them share. Compacted traces (`mpbroker trace compact`) are read by the JVM alone and need no wheel
+there.
 """
 
 import sys

@@ -233,7 +233,8 @@ class KafkaError(MpbrokerError):
     """An error code as an exception, for code that cannot hand it back as a value (clients, CLI, controller)."""
 
     def __init__(self, code: int, detail: str = "", about: str = "") -> None:
-        """`detail`: the broker's own words, else the code's sentence; `about`: the topic or partition it happened to."""
+        """`detail`: the broker's own words, else the code's sentence; `about`: the topic or partition it happened
+        to."""
         info = ERRORS.get(code)
         text = detail or (info.sentence if info else "unknown error code")
         super().__init__(f"{error_name(code)} ({code}): " + (f"{about}: {text}" if about else text))

@@ -5,8 +5,8 @@
 64 producers of 16 kB requests run in a process of their own on the data listener; two probes ask ApiVersions in turn,
 one on each listener, with a pause between. Printed are medians over the runs of each run's p50 and p99, from sending to
 the moment the kernel has the whole answer in the probe's socket: that is how long the broker let the client wait, and
-what a client on another machine would see. `…_seen_…` is when the probe had it: on this machine it also waits for a core,
-beside the flood, and in that the listener makes no difference.
+what a client on another machine would see. `…_seen_…` is when the probe had it: on this machine it also waits for a
+core, beside the flood, and in that the listener makes no difference.
 
 Each run is judged by itself, against its own data listener and its own idle probe; the medians of those ratios are what
 has to be at most 1 (`--check` ends with 1 when one is not).
@@ -30,8 +30,11 @@ from tests.harness.raw_records import create_by_metadata
 
 TOPIC = "flood"
 LISTENERS = ("PLAINTEXT://127.0.0.1:0", "CONTROLLER://127.0.0.1:0")
-OVERRIDES = {"control.plane.listener.name": "CONTROLLER", "num.partitions": 4,
-             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"}
+OVERRIDES = {
+    "control.plane.listener.name": "CONTROLLER",
+    "num.partitions": 4,
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+}
 IDLE_S, IDLE_CORR_ID, BESIDE_CORR_ID = 1.0, 1 << 24, 1 << 25
 #: The control listener's p99 is at most so much: a share of the data listener's, milliseconds, times its own idle p99.
 SHARE_OF_DATA, MOST_MS, AIM_MS, TIMES_IDLE = 0.2, 5.0, 1.0, 2.0
@@ -44,9 +47,12 @@ def run_once(producers: int, seconds: float) -> dict[str, float]:
             ports = {"data": broker.port(0), "control": broker.port(1)}
             create_by_metadata("127.0.0.1", ports["data"], TOPIC)
             idle = ask_in_turn(ports, IDLE_S, IDLE_CORR_ID)
-            flood = subprocess.Popen([sys.executable, "-m", "perf.load.flood", str(ports["data"]), TOPIC,
-                                      str(producers), str(seconds + 2)], stdout=subprocess.PIPE, text=True,
-                                     start_new_session=True)  # a share of the cores of its own, as clients elsewhere have
+            flood = subprocess.Popen(
+                [sys.executable, "-m", "perf.load.flood", str(ports["data"]), TOPIC, str(producers), str(seconds + 2)],
+                stdout=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )  # a share of the cores of its own, as clients elsewhere have
             time.sleep(1.0)
             beside = ask_in_turn(ports, seconds, BESIDE_CORR_ID)
             requests_per_s = float(flood.communicate(timeout=seconds + 60)[0])
@@ -58,34 +64,50 @@ def run_once(producers: int, seconds: float) -> dict[str, float]:
 
 def figures(probes: dict[str, Probe]) -> dict[str, float]:
     """p50 and p99 of each probe, in milliseconds."""
-    return {f"{name}_{seen}{label}_ms": percentile(times_ms, share)
-            for name, one in probes.items() for seen, times_ms in (("", one.waited_ms), ("seen_", one.seen_ms))
-            for label, share in (("p50", 0.5), ("p99", 0.99))}
+    return {
+        f"{name}_{seen}{label}_ms": percentile(times_ms, share)
+        for name, one in probes.items()
+        for seen, times_ms in (("", one.waited_ms), ("seen_", one.seen_ms))
+        for label, share in (("p50", 0.5), ("p99", 0.99))
+    }
 
 
 def judged(run: dict[str, float]) -> dict[str, float]:
     """The two limits of one run, and how much of each the control listener's p99 uses (at most 1 is met)."""
     floor = TIMES_IDLE * run["idle_control_p99_ms"]
     relative, absolute = max(SHARE_OF_DATA * run["data_p99_ms"], floor), max(MOST_MS, floor)
-    return {"limit_beside_data_ms": relative, "limit_ms": absolute, "of_limit_beside_data": run["control_p99_ms"] / relative,
-            "of_limit": run["control_p99_ms"] / absolute}
+    return {
+        "limit_beside_data_ms": relative,
+        "limit_ms": absolute,
+        "of_limit_beside_data": run["control_p99_ms"] / relative,
+        "of_limit": run["control_p99_ms"] / absolute,
+    }
 
 
 def comparison(result: dict[str, float], runs: int) -> str:
     """The medians as sentences; `result` as of run_once."""
-    lines = [f"median of {runs} runs, flood of {result['flood_requests_per_s']:.0f} requests of 16 kB a second", "",
-             f"{'p99, ms':22}{'idle':>9}{'flood':>9}{'seen':>9}   of the slowest 5 %, ms: {'rx_wait':>8}{'queue':>8}{'broker':>8}"
-             f"{'way':>8}   rx_wait and queue"]
+    lines = [
+        f"median of {runs} runs, flood of {result['flood_requests_per_s']:.0f} requests of 16 kB a second",
+        "",
+        f"{'p99, ms':22}{'idle':>9}{'flood':>9}{'seen':>9}   of the slowest 5 %, ms: {'rx_wait':>8}{'queue':>8}{'broker':>8}"
+        f"{'way':>8}   rx_wait and queue",
+    ]
     for name in ("data", "control"):
         row = {key: result[f"{name}_{key}"] for key in ("rx_wait_ms", "queue_ms", "in_broker_ms", "on_the_way_ms")}
-        lines.append(f"{name + ' listener':22}{result[f'idle_{name}_p99_ms']:9.2f}{result[f'{name}_p99_ms']:9.2f}"
-                     f"{result[f'{name}_seen_p99_ms']:9.2f}{'':26}" + "".join(f"{value:8.2f}" for value in row.values())
-                     + f"{result[f'{name}_rx_wait_and_queue_share']:12.0%}")
-    lines += ["", f"control p99 {result['control_p99_ms']:.2f} ms against {result['limit_beside_data_ms']:.2f} ms, the larger of "
-              f"{SHARE_OF_DATA} × the data listener's p99 and {TIMES_IDLE:.0f} × its own idle p99 of the run: "
-              + _verdict(result["of_limit_beside_data"]),
-              f"control p99 {result['control_p99_ms']:.2f} ms against {result['limit_ms']:.2f} ms, the larger of {MOST_MS:.0f} ms "
-              f"and {TIMES_IDLE:.0f} × its own idle p99 of the run (aim: {AIM_MS:.0f} ms): " + _verdict(result["of_limit"])]
+        lines.append(
+            f"{name + ' listener':22}{result[f'idle_{name}_p99_ms']:9.2f}{result[f'{name}_p99_ms']:9.2f}"
+            f"{result[f'{name}_seen_p99_ms']:9.2f}{'':26}"
+            + "".join(f"{value:8.2f}" for value in row.values())
+            + f"{result[f'{name}_rx_wait_and_queue_share']:12.0%}"
+        )
+    lines += [
+        "",
+        f"control p99 {result['control_p99_ms']:.2f} ms against {result['limit_beside_data_ms']:.2f} ms, the larger of "
+        f"{SHARE_OF_DATA} × the data listener's p99 and {TIMES_IDLE:.0f} × its own idle p99 of the run: "
+        + _verdict(result["of_limit_beside_data"]),
+        f"control p99 {result['control_p99_ms']:.2f} ms against {result['limit_ms']:.2f} ms, the larger of {MOST_MS:.0f} ms "
+        f"and {TIMES_IDLE:.0f} × its own idle p99 of the run (aim: {AIM_MS:.0f} ms): " + _verdict(result["of_limit"]),
+    ]
     return "\n".join(lines)
 
 
@@ -110,8 +132,9 @@ def main() -> int:
         print(f"{key:32} {value:10.3f}")
     print("\n" + comparison(result, len(runs)))
     if arguments.json:
-        Path(arguments.json).write_text(json.dumps({"machine": processes.machine(), "runs": runs, "median": result},
-                                                   indent=1) + "\n")
+        Path(arguments.json).write_text(
+            json.dumps({"machine": processes.machine(), "runs": runs, "median": result}, indent=1) + "\n"
+        )
     return int(arguments.check and max(result["of_limit"], result["of_limit_beside_data"]) > 1)
 
 

@@ -3,9 +3,9 @@
     python -m perf.spark_rollup [--records 100000000] [--seconds 12] [--json FILE] [--check] [--trace FOLDER]
 
 A broker is loaded for some seconds, its trace compacted, and the files of that are linked as often as it takes: real
-requests, many times. Both engines then make the same rollup (1-second windows, by API, all stages) and must agree in every
-integer. Each engine runs in a process of its own; its CPU time is from /proc and includes
-everything: start, JVM, compilation. `--trace` takes a compacted trace instead of recording one.
+requests, many times. Both engines then make the same rollup (1-second windows, by API, all stages) and must agree in
+every integer. Each engine runs in a process of its own; its CPU time is from /proc and includes everything: start, JVM,
+compilation. `--trace` takes a compacted trace instead of recording one.
 """
 
 from __future__ import annotations
@@ -108,7 +108,9 @@ def _ticks(name: str) -> str:
         return f"{name}_ticks::BIGINT"
     one = SUMS[name]
     there = " AND ".join(f"{part}_ticks >= 0" for part in (*one.parts, *one.less))
-    plus = " + ".join([*(f"{part}_ticks::BIGINT" for part in one.parts), *(f"greatest({part}_ticks, 0)" for part in one.optional)])
+    plus = " + ".join(
+        [*(f"{part}_ticks::BIGINT" for part in one.parts), *(f"greatest({part}_ticks, 0)" for part in one.optional)]
+    )
     return f"CASE WHEN {there} THEN greatest({plus}{''.join(f' - {part}_ticks' for part in one.less)}, 0) ELSE -1 END"
 
 
@@ -124,8 +126,12 @@ def _note(table: pa.Table) -> None:
 def run_engine(name: str, tiles: Path, result: Path) -> dict[str, Any]:
     """One engine in a process of its own."""
     begun = time.monotonic()
-    done = subprocess.run([sys.executable, "-m", "perf.spark_rollup", "--engine", name, "--tiles", str(tiles), "--result",
-                           str(result)], stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "perf.spark_rollup", "--engine", name, "--tiles", str(tiles), "--result", str(result)],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
     return {**json.loads(done.stdout.splitlines()[-1]), "wall_s": time.monotonic() - begun}
 
 
@@ -140,7 +146,10 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     for name in ENGINES:
         found[name] = run_engine(name, folder / "tiles", folder / f"{name}.parquet")
         tables[name] = pq.read_table(folder / f"{name}.parquet")
-        print(f"{name:8} {found[name]['cpu_s']:8.1f} CPU-s {found[name]['wall_s']:8.1f} s  {found[name]['rows']:,} rows", flush=True)
+        print(
+            f"{name:8} {found[name]['cpu_s']:8.1f} CPU-s {found[name]['wall_s']:8.1f} s  {found[name]['rows']:,} rows",
+            flush=True,
+        )
     found["equal"] = tables["duckdb"].equals(tables["spark"].cast(tables["duckdb"].schema))
     found["ratio"] = found["spark"]["cpu_s"] / found["duckdb"]["cpu_s"]
     return found
@@ -163,7 +172,9 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory(prefix="mpbroker-rollup-") as name:
         found = measure(arguments, Path(name))
-    print(f"the same integers: {found['equal']}; Spark needs {found['ratio']:.2f} times DuckDB's CPU (at most {TARGET_RATIO:.0f})")
+    print(
+        f"the same integers: {found['equal']}; Spark needs {found['ratio']:.2f} times DuckDB's CPU (at most {TARGET_RATIO:.0f})"
+    )
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(found, indent=1) + "\n")
     return int(not found["equal"] or (arguments.check and found["ratio"] > TARGET_RATIO))

@@ -1,14 +1,15 @@
-"""What tracing costs: two brokers of this checkout, one with traces and one without, under the same small requests in turn.
+"""What tracing costs: two brokers of this checkout, one with traces and one without, under the same small requests in
+turn.
 
     python -m perf.trace_cost [--pairs 50] [--seconds 0.6] [--json FILE] [--check]
 
-Load: as in perf/bench.py, 8 connections with 20 Produce requests of 100 bytes in flight each. A pair is one run on each broker,
-one right after the other and with the first place changing, because a machine's speed drifts. Other work on the machine makes
-both brokers slower, by more than traces do: what is judged is the quieter half of each one's runs, those with the least
-CPU time per request. Beside it stand the quartiles of the differences within all pairs, which show how quiet it was. CPU time is that
-of the broker's whole process tree, the tracer's included. (The kernel stamps every packet of a machine on which one traced
-broker runs, so that part is in both.)
-The raw writer is what the tracer does with a full lane: segment file, checksum, summary; its disk writes are not synced here.
+Load: as in perf/bench.py, 8 connections with 20 Produce requests of 100 bytes in flight each. A pair is one run on each
+broker, one right after the other and with the first place changing, because a machine's speed drifts. Other work on the
+machine makes both brokers slower, by more than traces do: what is judged is the quieter half of each one's runs, those
+with the least CPU time per request. Beside it stand the quartiles of the differences within all pairs, which show how
+quiet it was. CPU time is that of the broker's whole process tree, the tracer's included. (The kernel stamps every
+packet of a machine on which one traced broker runs, so that part is in both.) The raw writer is what the tracer does
+with a full lane: segment file, checksum, summary; its disk writes are not synced here.
 """
 
 from __future__ import annotations
@@ -53,8 +54,12 @@ def main() -> int:
         on = stack.enter_context(targets.ours())
         off = stack.enter_context(targets.ours({"mpbroker.trace.enabled": "false"}))
         pairs = measure(on, off, arguments.pairs, arguments.seconds)
-    results: dict[str, Any] = {"machine": processes.machine(), "pairs": [[*one, *other] for one, other in pairs],
-                               "seconds": arguments.seconds, "figures": figures(pairs, writer)}
+    results: dict[str, Any] = {
+        "machine": processes.machine(),
+        "pairs": [[*one, *other] for one, other in pairs],
+        "seconds": arguments.seconds,
+        "figures": figures(pairs, writer),
+    }
     print(table(pairs, results["figures"]))
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(results, indent=1) + "\n")
@@ -111,24 +116,31 @@ def writer_records_per_cpu_s() -> float:
 def figures(pairs: list[tuple[Run, Run]], writer: float) -> dict[str, float]:
     """The numbers that have a target, and the quartiles over all pairs of the two that vary most."""
     on, off = (quieter_half([pair[place] for pair in pairs]) for place in (0, 1))
-    found = {"throughput_loss_percent": 100 * (1 - on.requests_per_s / off.requests_per_s), "cpu_us": on.cpu_us - off.cpu_us,
-             "writer_records_per_cpu_s": writer}
+    found = {
+        "throughput_loss_percent": 100 * (1 - on.requests_per_s / off.requests_per_s),
+        "cpu_us": on.cpu_us - off.cpu_us,
+        "writer_records_per_cpu_s": writer,
+    }
     losses = [100 * (1 - one.requests_per_s / other.requests_per_s) for one, other in pairs]
-    for name, values in (("throughput_loss_percent", losses), ("cpu_us", [one.cpu_us - other.cpu_us for one, other in pairs])):
+    for name, values in (
+        ("throughput_loss_percent", losses),
+        ("cpu_us", [one.cpu_us - other.cpu_us for one, other in pairs]),
+    ):
         found[f"{name}_q1"], found[f"{name}_median"], found[f"{name}_q3"] = quantiles(values, n=4)
     return found
 
 
 def quieter_half(runs: list[Run]) -> Run:
     """Means of the runs that took the least CPU time per request."""
-    kept = sorted(runs, key=lambda run: run.cpu_us)[:(len(runs) + 1) // 2]
+    kept = sorted(runs, key=lambda run: run.cpu_us)[: (len(runs) + 1) // 2]
     return Run(fmean(run.requests_per_s for run in kept), fmean(run.cpu_us for run in kept))
 
 
 def missed(found: dict[str, float]) -> list[str]:
     """Names of the figures that miss their target."""
     return [name for name, limit in LIMITS.items() if found[name] > limit] + [
-        name for name, limit in LEAST.items() if found[name] < limit]
+        name for name, limit in LEAST.items() if found[name] < limit
+    ]
 
 
 def table(pairs: list[tuple[Run, Run]], found: dict[str, float]) -> str:
@@ -138,12 +150,19 @@ def table(pairs: list[tuple[Run, Run]], found: dict[str, float]) -> str:
         run = quieter_half([pair[place] for pair in pairs])
         lines.append(f"{name:28}{run.requests_per_s:10.0f}{run.cpu_us:9.2f}")
     wrong = missed(found)
-    lines += ["", f"{f'quieter half of {len(pairs)} pairs':28}{'measured':>10}{'quartiles of all pairs':>26}{'target':>10}"]
+    lines += [
+        "",
+        f"{f'quieter half of {len(pairs)} pairs':28}{'measured':>10}{'quartiles of all pairs':>26}{'target':>10}",
+    ]
     for name, limit in LIMITS.items():
         between = " .. ".join(f"{found[f'{name}_{part}']:.2f}" for part in ("q1", "median", "q3"))
-        lines.append(f"{name:28}{found[name]:10.2f}{between:>26}{f'≤ {limit:.1f}':>10}{'  missed' if name in wrong else ''}")
+        lines.append(
+            f"{name:28}{found[name]:10.2f}{between:>26}{f'≤ {limit:.1f}':>10}{'  missed' if name in wrong else ''}"
+        )
     for name, least in LEAST.items():
-        lines.append(f"{name:28}{found[name] / 1e6:8.1f} M{'':26}{f'≥ {least / 1e6:.0f} M':>10}{'  missed' if name in wrong else ''}")
+        lines.append(
+            f"{name:28}{found[name] / 1e6:8.1f} M{'':26}{f'≥ {least / 1e6:.0f} M':>10}{'  missed' if name in wrong else ''}"
+        )
     return "\n".join(lines)
 
 

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # A trace, by hand
 #
-# What the studies do in one command, step by step and open to be changed. Every cell stands alone after the first two; run
-# them in an editor that knows `# %%`, or the whole file: `python docs/notebooks/trace_notebook.py`.
+# What the studies do in one command, step by step and open to be changed. Every cell stands alone after the first two;
+# run them in an editor that knows `# %%`, or the whole file: `python docs/notebooks/trace_notebook.py`.
 #
 # - `MPBROKER_TRACES`: a folder with traces, raw or compacted (default `mpbroker-data/traces`)
 # - `MPBROKER_ENGINE`: `local`, `spark` or `auto` (default); the cells are the same
@@ -15,11 +15,11 @@ from pathlib import Path
 import plotly.graph_objects as go
 import plotly.io
 
-from mpbroker.analysis.engine.mathematics import histogram
-from mpbroker.analysis.engine.input.durations import PIPELINE
 from mpbroker.analysis.engine.engines.choose_engine import choose_engine
 from mpbroker.analysis.engine.engines.engine import Where
+from mpbroker.analysis.engine.input.durations import PIPELINE
 from mpbroker.analysis.engine.input.trace_input import open_input
+from mpbroker.analysis.engine.mathematics import histogram
 from mpbroker.analysis.report.look import dress
 from mpbroker.analysis.report.template import template
 
@@ -38,8 +38,10 @@ def show(data, **layout):
 
 
 # %% How much of the truth is in it?
-print(f"{engine.name}: {trace.loss.records} of {trace.loss.finished} requests, {trace.loss.dropped} dropped, "
-      f"{trace.loss.missing} missing; clock within {trace.clock.max_uncertainty_ns / 1000:.1f} µs")
+print(
+    f"{engine.name}: {trace.loss.records} of {trace.loss.finished} requests, {trace.loss.dropped} dropped, "
+    f"{trace.loss.missing} missing; clock within {trace.clock.max_uncertainty_ns / 1000:.1f} µs"
+)
 for sentence in trace.loss.sentences:
     print("note:", sentence)
 
@@ -49,7 +51,9 @@ print(f"{rollup.num_rows} rows of {', '.join(rollup.column_names)}")
 
 # %% Percentiles by API and stage: sum the buckets of all windows, then read the percentile off
 counts: dict[tuple[str, str], list[tuple[int, int]]] = {}
-for api, stage, bucket, n in zip(*(rollup.column(name).to_pylist() for name in ("api", "stage", "bucket", "n")), strict=True):
+for api, stage, bucket, n in zip(
+    *(rollup.column(name).to_pylist() for name in ("api", "stage", "bucket", "n")), strict=True
+):
     counts.setdefault((api, stage), []).append((bucket, n))
 busiest = max({api for api, _ in counts}, key=lambda name: sum(n for _, n in counts[name, "total"]))
 for stage in (*PIPELINE, "total"):
@@ -68,18 +72,42 @@ for row in rollup.to_pylist():
         spent[key] = spent.get(key, 0) + row["sum_ns"]
         if row["stage"] == "total":
             requests[row["window_ms"]] = requests.get(row["window_ms"], 0) + row["n"]
-show([{"type": "scatter", "mode": "lines", "stackgroup": "one", "name": stage, "x": [window / 1000 - windows[0] / 1000 for window in windows],
-       "y": [spent.get((stage, window), 0) / max(1, requests.get(window, 0)) / 1000 for window in windows]}
-      for stage in PIPELINE if any(name == stage for name, _ in spent)],
-     xaxis={"title": {"text": "seconds"}}, yaxis={"title": {"text": f"mean {busiest} request, µs"}})
+show(
+    [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "stackgroup": "one",
+            "name": stage,
+            "x": [window / 1000 - windows[0] / 1000 for window in windows],
+            "y": [spent.get((stage, window), 0) / max(1, requests.get(window, 0)) / 1000 for window in windows],
+        }
+        for stage in PIPELINE
+        if any(name == stage for name, _ in spent)
+    ],
+    xaxis={"title": {"text": "seconds"}},
+    yaxis={"title": {"text": f"mean {busiest} request, µs"}},
+)
 
 # %% The ten slowest requests, one by one
-columns = ["epoch_ns", "api", "client", "topic", "handler", "conn_id", "corr_id", "total_ns", *(f"{stage}_ns" for stage in PIPELINE)]
+columns = [
+    "epoch_ns",
+    "api",
+    "client",
+    "topic",
+    "handler",
+    "conn_id",
+    "corr_id",
+    "total_ns",
+    *(f"{stage}_ns" for stage in PIPELINE),
+]
 slowest = engine.requests(columns, Where(order="-total_ns", limit=10)).to_pylist()
 for row in slowest:
     worst = max(PIPELINE, key=lambda stage: row[f"{stage}_ns"] or 0)
-    print(f"{row['api']:10} {row['client'] or '?':20} connection {row['conn_id']:<6} {row['total_ns'] / 1e6:9.3f} ms, "
-          f"of it {(row[f'{worst}_ns'] or 0) / 1e6:9.3f} ms {worst}")
+    print(
+        f"{row['api']:10} {row['client'] or '?':20} connection {row['conn_id']:<6} {row['total_ns'] / 1e6:9.3f} ms, "
+        f"of it {(row[f'{worst}_ns'] or 0) / 1e6:9.3f} ms {worst}"
+    )
 
 # %% Which client waits? The same rollup by another name
 by_client = engine.rollup(0, ("client",)).to_pylist()
@@ -87,8 +115,13 @@ names = sorted({row["client"] or "?" for row in by_client})
 waits = []
 for name in names:
     mine = [row for row in by_client if (row["client"] or "?") == name and row["stage"] == "total"]
-    waits.append(histogram.percentile([row["bucket"] for row in mine], [row["n"] for row in mine], 0.99) / 1e6 if mine else 0)
-show([{"type": "bar", "orientation": "h", "name": "p99", "y": names, "x": waits}], xaxis={"title": {"text": "p99 of the whole request, ms"}})
+    waits.append(
+        histogram.percentile([row["bucket"] for row in mine], [row["n"] for row in mine], 0.99) / 1e6 if mine else 0
+    )
+show(
+    [{"type": "bar", "orientation": "h", "name": "p99", "y": names, "x": waits}],
+    xaxis={"title": {"text": "p99 of the whole request, ms"}},
+)
 
 # %% The same in Spark, without an engine in between: records as rows of a table
 if engine.name == "spark":
@@ -101,7 +134,12 @@ if engine.name == "spark":
 
 # %% Keep the figures: one page, no network
 out = Path(os.environ.get("MPBROKER_OUT", "trace-notebook.html"))
-out.write_text("<!DOCTYPE html><meta charset='utf-8'>" + "".join(
-    plotly.io.to_html(figure, full_html=False, include_plotlyjs=place == 0) for place, figure in enumerate(figures)), encoding="utf-8")
+out.write_text(
+    "<!DOCTYPE html><meta charset='utf-8'>"
+    + "".join(
+        plotly.io.to_html(figure, full_html=False, include_plotlyjs=place == 0) for place, figure in enumerate(figures)
+    ),
+    encoding="utf-8",
+)
 engine.close()
 print(f"{len(figures)} figures: {out}")

@@ -1,1 +1,2 @@
-"""Analysis of traces, beside the broker: reading them, studies, reports, the laboratory and the benchmark (docs/adr/0014)."""
+"""Analysis of traces, beside the broker: reading them, studies, reports, the laboratory and the benchmark
+(docs/adr/0014)."""

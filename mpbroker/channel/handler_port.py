@@ -17,15 +17,16 @@ MAX_ATTEMPTS: Final = 2
 
 
 class HandlerPort(_native.HandlerPort):
-    """All of a handler's shared memory. What it inherits: claim, answer, allocate, answer_extent, answer_none, answer_close,
-    set_phase, ensure_cells, cell, park, resume, watch, take_dirty, recover, idle."""
+    """All of a handler's shared memory. What it inherits: claim, answer, allocate, answer_extent, answer_none,
+    answer_close, set_phase, ensure_cells, cell, park, resume, watch, take_dirty, recover, idle."""
 
     def __init__(self, core: _native.Core, index: int) -> None:
         self._commands = _native.CommandPort(core, SLOT_HANDLERS + index)
 
     def send(self, command: bytes, operation: int) -> int:
         """A command to the controller: its number, or COMMAND_FULL, COMMAND_TOO_LONG. `operation`: the fill number of
-        the request it serves times COMMAND_PARTS plus a part, or 0 for none; sent again under the same one, a command is found, not repeated."""
+        the request it serves times COMMAND_PARTS plus a part, or 0 for none; sent again under the same one, a command
+        is found, not repeated."""
         return self._commands.send(command, operation)
 
     def answers(self) -> list[tuple[int, bytes]]:

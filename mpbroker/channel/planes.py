@@ -2,8 +2,8 @@
 
 A plane is up to seven class rings of one kind, and one more for what recovery put back, which is served first. A
 discipline is two functions: request → class, and which class a handler takes from next. They run in the C core
-(native/request/plane.c); here stand their names and what they mean. Processors choose a plane by the listener a request came
-on: whatever arrives on the control-plane listener is control traffic, whichever API it calls (KIP-291).
+(native/request/plane.c); here stand their names and what they mean. Processors choose a plane by the listener a request
+came on: whatever arrives on the control-plane listener is control traffic, whichever API it calls (KIP-291).
 """
 
 from typing import Final, NamedTuple

@@ -26,8 +26,19 @@ from mpbroker._native import (
     ProcessorPort,
 )
 
-__all__ = ["ANSWER_CLOSE", "ANSWER_EXTENT", "ANSWER_INLINE", "ANSWER_NONE", "INLINE_PAYLOAD_BYTES", "NO_ENTRY",
-           "NO_SPACE", "PLANE_FULL", "POISON", "REFUSED", "ProcessorPort"]
+__all__ = [
+    "ANSWER_CLOSE",
+    "ANSWER_EXTENT",
+    "ANSWER_INLINE",
+    "ANSWER_NONE",
+    "INLINE_PAYLOAD_BYTES",
+    "NO_ENTRY",
+    "NO_SPACE",
+    "PLANE_FULL",
+    "POISON",
+    "REFUSED",
+    "ProcessorPort",
+]
 
 INLINE_PAYLOAD_BYTES: Final = 320
 """Frames up to here lie in their entry and take no arena space."""

@@ -20,9 +20,15 @@ SECONDS_MAX = 20.0
 
 def define(parser: argparse.ArgumentParser) -> None:
     """The arguments of `bench`."""
-    parser.add_argument("--out", metavar="R", default="mpbroker-bench", help="where bench.json and traces go (default: ./%(default)s)")
-    parser.add_argument("--workload", metavar="W1,W2", default="", help="which loads (default: all; with --sweep: none)")
-    parser.add_argument("--sweep", action="store_true", help="brokers of our own with other numbers of processors and handlers")
+    parser.add_argument(
+        "--out", metavar="R", default="mpbroker-bench", help="where bench.json and traces go (default: ./%(default)s)"
+    )
+    parser.add_argument(
+        "--workload", metavar="W1,W2", default="", help="which loads (default: all; with --sweep: none)"
+    )
+    parser.add_argument(
+        "--sweep", action="store_true", help="brokers of our own with other numbers of processors and handlers"
+    )
     parser.add_argument("--bootstrap", metavar="H:P", help="measure this broker instead of one of our own")
     parser.add_argument("--pid", type=int, metavar="N", help="with --bootstrap: the root of the broker's process tree")
     parser.add_argument("--seconds", type=float, metavar="S", help="shorten every load to that")
@@ -42,8 +48,9 @@ def run(arguments: argparse.Namespace) -> int:
     words = arguments.workload or ("" if arguments.sweep else ",".join(bench_run.NAMES))
     names = bench_run.chosen(words) if words else []
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as after Ctrl-C: nothing is left behind
-    options = bench_run.BenchOptions(Path(arguments.out), names, arguments.bootstrap, arguments.pid, arguments.sweep,
-                                     arguments.seconds)
+    options = bench_run.BenchOptions(
+        Path(arguments.out), names, arguments.bootstrap, arguments.pid, arguments.sweep, arguments.seconds
+    )
     result = bench_run.run(options, lambda text: print(text, file=sys.stderr, flush=True))
     print(bench_run.text(result))
     print(f"written: {Path(arguments.out) / bench_run.FILE}")

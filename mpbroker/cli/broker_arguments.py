@@ -1,4 +1,5 @@
-"""The argument that names a broker on this machine: its data directory. For the commands that look at it from outside."""
+"""The argument that names a broker on this machine: its data directory. For the commands that look at it from
+outside."""
 
 import argparse
 import os

@@ -8,14 +8,27 @@ from mpbroker.errors import ConfigError
 
 def define(parser: argparse.ArgumentParser) -> None:
     """Add `[server.properties] [--data-dir D] [--listener L]… [--override k=v]…`."""
-    parser.add_argument("properties", nargs="?", metavar="server.properties",
-                        help="settings in Java's .properties syntax, with Kafka's names (docs/configuration.md)")
+    parser.add_argument(
+        "properties",
+        nargs="?",
+        metavar="server.properties",
+        help="settings in Java's .properties syntax, with Kafka's names (docs/configuration.md)",
+    )
     parser.add_argument("--data-dir", metavar="D", help="where records are kept (log.dirs; default ./mpbroker-data)")
-    parser.add_argument("--listener", action="append", default=[], metavar="NAME://HOST:PORT",
-                        help="where to listen (listeners; may be repeated; port 0: any free port; "
-                             "default PLAINTEXT://127.0.0.1:9092)")
-    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE",
-                        help="set one setting; wins over everything else (may be repeated)")
+    parser.add_argument(
+        "--listener",
+        action="append",
+        default=[],
+        metavar="NAME://HOST:PORT",
+        help="where to listen (listeners; may be repeated; port 0: any free port; default PLAINTEXT://127.0.0.1:9092)",
+    )
+    parser.add_argument(
+        "--override",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="set one setting; wins over everything else (may be repeated)",
+    )
 
 
 def build(arguments: argparse.Namespace) -> BrokerConfig:

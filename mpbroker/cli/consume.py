@@ -7,16 +7,19 @@ import json
 import select
 import sys
 
+from mpbroker.cli.topic import DEFAULT_BOOTSTRAP
 from mpbroker.client.consumer import EARLIEST, LATEST, Consumer, offset_for
 from mpbroker.client.network_client import NetworkClient, connect
 from mpbroker.client.topic_admin import ensure_partitions
-from mpbroker.cli.topic import DEFAULT_BOOTSTRAP
 from mpbroker.errors import ConfigError
 
 DESCRIPTION = "Print the records of a topic."
 EXAMPLES = (
     ("mpbroker consume orders --from earliest --count 10", "the first ten values"),
-    ("mpbroker consume orders --partition 0 --from 4711 --json", "from an offset on, with keys, headers and timestamps"),
+    (
+        "mpbroker consume orders --partition 0 --from 4711 --json",
+        "from an offset on, with keys, headers and timestamps",
+    ),
     ("mpbroker consume orders --from @1764000000000", "from a time on, in milliseconds since 1970"),
 )
 MAX_WAIT_MS = 500
@@ -26,8 +29,13 @@ def define(parser) -> None:
     """The arguments of this command."""
     parser.add_argument("topic")
     parser.add_argument("--partition", type=int, help="default: all")
-    parser.add_argument("--from", dest="start", default="latest", metavar="earliest|latest|OFFSET|@MS",
-                        help="default: latest; @MS is milliseconds since 1970")
+    parser.add_argument(
+        "--from",
+        dest="start",
+        default="latest",
+        metavar="earliest|latest|OFFSET|@MS",
+        help="default: latest; @MS is milliseconds since 1970",
+    )
     parser.add_argument("--count", type=int, help="end after that many records; default: go on until interrupted")
     parser.add_argument("--json", action="store_true", help="one JSON object per record")
     parser.add_argument("--bootstrap", default=DEFAULT_BOOTSTRAP, metavar="H:P", help="default: %(default)s")
@@ -85,10 +93,19 @@ def _reader() -> select.poll:
 
 def _print_record(args, partition: int, record) -> None:
     if args.json:
-        sys.stdout.write(json.dumps({
-            "partition": partition, "offset": record.offset, "timestamp": record.timestamp,
-            "key": _text(record.key), "value": _text(record.value),
-            "headers": [[name.decode("utf-8", "replace"), _text(value)] for name, value in record.headers]}) + "\n")
+        sys.stdout.write(
+            json.dumps(
+                {
+                    "partition": partition,
+                    "offset": record.offset,
+                    "timestamp": record.timestamp,
+                    "key": _text(record.key),
+                    "value": _text(record.value),
+                    "headers": [[name.decode("utf-8", "replace"), _text(value)] for name, value in record.headers],
+                }
+            )
+            + "\n"
+        )
         return
     sys.stdout.buffer.write((record.value or b"") + b"\n")
 

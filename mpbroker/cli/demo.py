@@ -1,4 +1,5 @@
-"""`mpbroker demo`: one broker, a real client, killed workers, nothing lost, and Spark on where the requests spent their time."""
+"""`mpbroker demo`: one broker, a real client, killed workers, nothing lost, and Spark on where the requests spent their
+time."""
 
 from __future__ import annotations
 
@@ -56,9 +57,20 @@ class DemoBroker:
         self.bootstrap = ""
 
     def __enter__(self) -> DemoBroker:
-        command = [sys.executable, "-m", "mpbroker", "start", "--data-dir", self.data_dir, "--listener",
-                   "PLAINTEXT://127.0.0.1:0", "--ready-file", self._ready_file, "--override",
-                   f"num.partitions={PARTITIONS}"]
+        command = [
+            sys.executable,
+            "-m",
+            "mpbroker",
+            "start",
+            "--data-dir",
+            self.data_dir,
+            "--listener",
+            "PLAINTEXT://127.0.0.1:0",
+            "--ready-file",
+            self._ready_file,
+            "--override",
+            f"num.partitions={PARTITIONS}",
+        ]
         with open(self._log, "wb") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
         deadline = time.monotonic() + START_TIMEOUT_S
@@ -77,8 +89,13 @@ class DemoBroker:
 
     def command(self, *words: str) -> str:
         """Output of another mpbroker command on this data directory."""
-        return subprocess.run([sys.executable, "-m", "mpbroker", *words, "--data-dir", self.data_dir], check=True,
-                              capture_output=True, text=True, timeout=60).stdout
+        return subprocess.run(
+            [sys.executable, "-m", "mpbroker", *words, "--data-dir", self.data_dir],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        ).stdout
 
     def processes(self) -> list[dict]:
         return json.loads(self.command("status", "--json"))["processes"]
@@ -136,8 +153,13 @@ def _check(found: dict[int, list[bytes]], records: int) -> bool:
         values = found.get(partition, [])
         missing, doubled = len(set(wanted) - set(values)), len(values) - len(set(values))
         if values != wanted:
-            problems.append(f"partition {partition}: {missing} missing, {doubled} doubled, order "
-                            f"{'kept' if values == sorted(values, key=int) else 'broken'}")
-    _say("\n".join(problems) if problems else
-         f"{records} of {records} records read back, each once, in order: nothing was lost")
+            problems.append(
+                f"partition {partition}: {missing} missing, {doubled} doubled, order "
+                f"{'kept' if values == sorted(values, key=int) else 'broken'}"
+            )
+    _say(
+        "\n".join(problems)
+        if problems
+        else f"{records} of {records} records read back, each once, in order: nothing was lost"
+    )
     return bool(problems)

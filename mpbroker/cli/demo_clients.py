@@ -17,8 +17,15 @@ class LibrdkafkaClient:
 
         self._bootstrap, self._topic = bootstrap, topic
         self._failed: list[str] = []
-        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 1,
-                                   "batch.num.messages": 50, "log_level": 0})
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 1,
+                "batch.num.messages": 50,
+                "log_level": 0,
+            }
+        )
 
     def send(self, partition: int, value: bytes) -> None:
         while True:

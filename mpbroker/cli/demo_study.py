@@ -43,7 +43,10 @@ def study(traces: str, out: str) -> int:
     """`trace study` with Spark; its exit code, 0 where Spark is not installed (a sentence says how)."""
     words = ["trace", "study", *STUDIES, "--in", traces, "--out", os.path.join(out, REPORT), "--engine", "spark"]
     if find_spec("pyspark") is None:
-        print(f"traces: {traces}; to study them: pip install 'mpbroker[spark]', then mpbroker {' '.join(words)}", flush=True)
+        print(
+            f"traces: {traces}; to study them: pip install 'mpbroker[spark]', then mpbroker {' '.join(words)}",
+            flush=True,
+        )
         return 0
     print(f"\nwhere the time went: mpbroker {' '.join(words)}", flush=True)
     return subprocess.run([sys.executable, "-m", "mpbroker", *words], timeout=TIMEOUT_S).returncode

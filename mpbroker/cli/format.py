@@ -12,8 +12,10 @@ Prepare a data directory: create it and write its meta.properties (node id, clus
 to find out early that the directory cannot be used."""
 EXAMPLES = (
     ("mpbroker format --data-dir /var/lib/mpbroker", "node 0, a new cluster id"),
-    ("mpbroker format --data-dir d1 --override node.id=1 --cluster-id ZF7CwAAXRvaWnKtFCRe1Gg",
-     "a second broker of a cluster"),
+    (
+        "mpbroker format --data-dir d1 --override node.id=1 --cluster-id ZF7CwAAXRvaWnKtFCRe1Gg",
+        "a second broker of a cluster",
+    ),
     ("mpbroker format server.properties --ignore-formatted", "fine if that has been done before"),
 )
 
@@ -22,7 +24,9 @@ def define(parser: argparse.ArgumentParser) -> None:
     """The arguments of `format`."""
     config_arguments.define(parser)
     parser.add_argument("--cluster-id", metavar="ID", help="22 base64 characters; default: a new one")
-    parser.add_argument("--ignore-formatted", action="store_true", help="no error if the directory is formatted already")
+    parser.add_argument(
+        "--ignore-formatted", action="store_true", help="no error if the directory is formatted already"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -35,9 +39,12 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         existing = data_dir.read_meta(config.data_dir)
         if existing is not None and not arguments.ignore_formatted:
-            raise ConfigError("log.dirs", config.data_dir,
-                              f"a directory without {data_dir.META_FILE} (this one belongs to node {existing.node_id} of "
-                              f"cluster {existing.cluster_id}; --ignore-formatted accepts that)")
+            raise ConfigError(
+                "log.dirs",
+                config.data_dir,
+                f"a directory without {data_dir.META_FILE} (this one belongs to node {existing.node_id} of "
+                f"cluster {existing.cluster_id}; --ignore-formatted accepts that)",
+            )
         meta = data_dir.prepare(config.data_dir, config.node_id, arguments.cluster_id)
     finally:
         lock.close()

@@ -27,8 +27,12 @@ def define(parser: argparse.ArgumentParser) -> None:
     run_parser = actions.add_parser("run", help="run a scenario")
     run_parser.add_argument("scenario", metavar="SCENARIO", help="a name that `lab ls` shows, or a file *.toml")
     run_parser.add_argument("--out", metavar="R", help="where everything is written (default: ./lab-SCENARIO)")
-    run_parser.add_argument("--seconds", type=float, metavar="S", help="of load for each variant (default: the scenario's)")
-    run_parser.add_argument("--engine", choices=ENGINES, default="local", help="what computes the studies (default: %(default)s)")
+    run_parser.add_argument(
+        "--seconds", type=float, metavar="S", help="of load for each variant (default: the scenario's)"
+    )
+    run_parser.add_argument(
+        "--engine", choices=ENGINES, default="local", help="what computes the studies (default: %(default)s)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -47,11 +51,15 @@ def run(arguments: argparse.Namespace) -> int:
         from mpbroker.analysis.lab.scenario_run import run_scenario
 
         say = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731
-        report = run_scenario(wanted, Path(arguments.out or f"lab-{wanted.name}"), arguments.seconds, arguments.engine, say)
+        report = run_scenario(
+            wanted, Path(arguments.out or f"lab-{wanted.name}"), arguments.seconds, arguments.engine, say
+        )
     print(f"report: {report}")
     return 0
 
 
 def _size(found) -> str:
     variants = f"{len(found.variants)} variants, " if len(found.variants) > 1 else ""
-    return f"{variants}{found.seconds:g} s of load{' each' if variants else ''}: {', '.join(g.name for g in found.groups)}"
+    return (
+        f"{variants}{found.seconds:g} s of load{' each' if variants else ''}: {', '.join(g.name for g in found.groups)}"
+    )

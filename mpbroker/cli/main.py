@@ -1,11 +1,12 @@
-"""The `mpbroker` command: finds the subcommand's module, parses its arguments, turns errors into sentences and exit codes.
+"""The `mpbroker` command: finds the subcommand's module, parses its arguments, turns errors into sentences and exit
+codes.
 
-A command is a module of this package with `DESCRIPTION`, `EXAMPLES` (pairs of command line and meaning), `define(parser)`
-and `run(arguments) -> exit code`. To add one, write the module and its line in `COMMANDS`. Nothing else is imported before
-the command is known, so that `mpbroker start` answers its first request soon.
+A command is a module of this package with `DESCRIPTION`, `EXAMPLES` (pairs of command line and meaning),
+`define(parser)` and `run(arguments) -> exit code`. To add one, write the module and its line in `COMMANDS`. Nothing
+else is imported before the command is known, so that `mpbroker start` answers its first request soon.
 
-Exit codes: 0 clean, 1 failure while running, 2 configuration or usage, 3 data directory in use (for commands that reach a
-running broker: nothing runs there).
+Exit codes: 0 clean, 1 failure while running, 2 configuration or usage, 3 data directory in use (for commands that reach
+a running broker: nothing runs there).
 """
 
 import os
@@ -99,8 +100,13 @@ def parser_for(name: str, command: Any) -> "argparse.ArgumentParser":
         def error(self, message: str) -> NoReturn:
             raise UsageError(f"{message} ({self.prog} --help shows what it takes)")
 
-    parser = Parser(prog=f"mpbroker {name}", description=command.DESCRIPTION, epilog=example_text(command.EXAMPLES),
-                    formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser = Parser(
+        prog=f"mpbroker {name}",
+        description=command.DESCRIPTION,
+        epilog=example_text(command.EXAMPLES),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     command.define(parser)
     return parser
 
@@ -109,8 +115,18 @@ def overview() -> str:
     """The help of the command itself."""
     width = max(map(len, COMMANDS))
     lines = [f"  {name:{width}}  {summary}" for name, summary in COMMANDS.items()]
-    return "\n".join(["usage: mpbroker COMMAND …", "", "A Kafka-compatible broker made of cooperating processes.", "",
-                      "commands:", *lines, "", example_text(_FIRST_STEPS)])
+    return "\n".join(
+        [
+            "usage: mpbroker COMMAND …",
+            "",
+            "A Kafka-compatible broker made of cooperating processes.",
+            "",
+            "commands:",
+            *lines,
+            "",
+            example_text(_FIRST_STEPS),
+        ]
+    )
 
 
 def example_text(examples: Sequence[tuple[str, str]]) -> str:

@@ -7,10 +7,10 @@ import select
 import sys
 from collections.abc import Iterator
 
+from mpbroker.cli.topic import DEFAULT_BOOTSTRAP
 from mpbroker.client.network_client import connect
 from mpbroker.client.producer import Producer
 from mpbroker.client.topic_admin import ensure_partitions
-from mpbroker.cli.topic import DEFAULT_BOOTSTRAP
 from mpbroker.errors import ConfigError
 
 DESCRIPTION = "Write the lines of standard input to a topic, one record each."
@@ -50,8 +50,8 @@ def run(args) -> int:
 
 
 def batches(descriptor: int) -> Iterator[list[bytes]]:
-    """The lines read from a descriptor, without their newline, grouped by count and size. A source that has nothing more
-    to give at the moment (a prompt, `tail -f`) holds nothing back."""
+    """The lines read from a descriptor, without their newline, grouped by count and size. A source that has nothing
+    more to give at the moment (a prompt, `tail -f`) holds nothing back."""
     batch: list[bytes] = []
     size = 0
     for line in _lines(descriptor):

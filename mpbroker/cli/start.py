@@ -12,10 +12,15 @@ carries one line, `mpbroker ready node=… pid=… data=… NAME://HOST:PORT …
 SIGHUP reads the configuration again."""
 EXAMPLES = (
     ("mpbroker start", "listen on 127.0.0.1:9092, keep records in ./mpbroker-data"),
-    ("mpbroker start --data-dir /var/lib/mpbroker --listener PLAINTEXT://0.0.0.0:9092 "
-     "--override advertised.listeners=PLAINTEXT://broker.example:9092", "for other machines, under the name they know"),
-    ("mpbroker start --listener PLAINTEXT://127.0.0.1:0 --ready-file ready.json",
-     "on any free port, which ready.json names: for tests"),
+    (
+        "mpbroker start --data-dir /var/lib/mpbroker --listener PLAINTEXT://0.0.0.0:9092 "
+        "--override advertised.listeners=PLAINTEXT://broker.example:9092",
+        "for other machines, under the name they know",
+    ),
+    (
+        "mpbroker start --listener PLAINTEXT://127.0.0.1:0 --ready-file ready.json",
+        "on any free port, which ready.json names: for tests",
+    ),
     ("mpbroker start deploy/server.properties --override num.io.threads=4", "from a file, one setting changed"),
 )
 
@@ -37,8 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _import_msgspec() -> None:
-    """Import msgspec without typing_extensions, which it does not need from Python 3.11 on but takes where it finds it: a
-    tenth of the start, for that and what it imports in turn."""
+    """Import msgspec without typing_extensions, which it does not need from Python 3.11 on but takes where it finds it:
+    a tenth of the start, for that and what it imports in turn."""
     if "typing_extensions" in sys.modules:
         return
     sys.modules["typing_extensions"] = None  # type: ignore[assignment]  # the documented way to say: cannot be imported

@@ -33,19 +33,37 @@ def run(arguments: argparse.Namespace) -> int:
 def as_text(status: dict[str, Any]) -> str:
     """The same for people."""
     listeners = " ".join(f"{each['name']}://{each['host']}:{each['port']}" for each in status["listeners"])
-    lines = [f"node {status['node_id']}  {status['state']}  {listeners}", "",
-             *_table(_COLUMNS, [_cells(row) for row in status["processes"]]), "",
-             *_table(("ring", "waiting", "capacity", "peak"),
-                     [(ring["name"], ring["depth"], ring["capacity"], ring["peak"]) for ring in status["rings"]]), "",
-             *_table(("counter", "value"), [(name, value) for name, value in status["counters"].items() if value])]
+    lines = [
+        f"node {status['node_id']}  {status['state']}  {listeners}",
+        "",
+        *_table(_COLUMNS, [_cells(row) for row in status["processes"]]),
+        "",
+        *_table(
+            ("ring", "waiting", "capacity", "peak"),
+            [(ring["name"], ring["depth"], ring["capacity"], ring["peak"]) for ring in status["rings"]],
+        ),
+        "",
+        *_table(("counter", "value"), [(name, value) for name, value in status["counters"].items() if value]),
+    ]
     return "\n".join(lines)
 
 
 def _cells(row: dict[str, Any]) -> tuple[Any, ...]:
     request = row["request"]
     shown = f"{request['api']} v{request['version']} {request['age_ms']} ms" if request else "-"
-    return (row["slot"], row["role"], row["index"], row["listener"] or "-", row["pid"] or "-", row["state"],
-            row["wait"], row["heartbeat_age_ms"], shown, row["restarts"], row["last_exit"] or "-")
+    return (
+        row["slot"],
+        row["role"],
+        row["index"],
+        row["listener"] or "-",
+        row["pid"] or "-",
+        row["state"],
+        row["wait"],
+        row["heartbeat_age_ms"],
+        shown,
+        row["restarts"],
+        row["last_exit"] or "-",
+    )
 
 
 def _table(heads: tuple[str, ...], rows: list[tuple[Any, ...]]) -> list[str]:

@@ -63,8 +63,11 @@ def _wait(pidfd: int, pid: int, path: str, timeout_s: float) -> bool:
         waited_s = time.monotonic() - began
         if ended or waited_s >= timeout_s:
             return bool(ended)
-        print(f"mpbroker: the broker (pid {pid}) is stopping, {waited_s:.0f} of {timeout_s:g} s{_left(path)}",
-              file=sys.stderr, flush=True)
+        print(
+            f"mpbroker: the broker (pid {pid}) is stopping, {waited_s:.0f} of {timeout_s:g} s{_left(path)}",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _left(path: str) -> str:

@@ -11,7 +11,10 @@ from mpbroker.errors import ConfigError
 
 DESCRIPTION = "Create, list, describe and delete topics, through the protocol, on any broker."
 EXAMPLES = (
-    ("mpbroker topic create orders --partitions 4 --config retention.ms=60000", "four partitions, records kept for a minute"),
+    (
+        "mpbroker topic create orders --partitions 4 --config retention.ms=60000",
+        "four partitions, records kept for a minute",
+    ),
     ("mpbroker topic list", "names of all topics"),
     ("mpbroker topic describe orders --json", "partitions and changed settings, for a program"),
 )
@@ -22,8 +25,12 @@ DYNAMIC_TOPIC_CONFIG = 1
 def define(parser) -> None:
     """The arguments of this command."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="create|list|describe|delete")
-    for verb, text in (("create", "create a topic"), ("list", "list all topics"),
-                       ("describe", "show partitions and changed settings"), ("delete", "delete a topic")):
+    for verb, text in (
+        ("create", "create a topic"),
+        ("list", "list all topics"),
+        ("describe", "show partitions and changed settings"),
+        ("delete", "delete a topic"),
+    ):
         one = verbs.add_parser(verb, help=text, description=text)
         if verb != "list":
             one.add_argument("name")
@@ -61,12 +68,17 @@ def _list(client, args) -> int:
 
 def _describe(client, args) -> int:
     topic = describe_topic(client, args.name)
-    configs = {key: row["value"] for key, row in topic_configs(client, args.name).items()
-               if row["source"] == DYNAMIC_TOPIC_CONFIG}
+    configs = {
+        key: row["value"]
+        for key, row in topic_configs(client, args.name).items()
+        if row["source"] == DYNAMIC_TOPIC_CONFIG
+    }
     lines = [f"{topic.name}: {len(topic.partitions)} partition(s)"]
     lines += [f"  setting {key}={value}" for key, value in sorted(configs.items())]
-    lines += [f"  partition {p['id']}: leader {p['leader']}, replicas {p['replicas']}, in sync {p['isr']}"
-              for p in topic.partitions]
+    lines += [
+        f"  partition {p['id']}: leader {p['leader']}, replicas {p['replicas']}, in sync {p['isr']}"
+        for p in topic.partitions
+    ]
     _print(args, {**_as_dict(topic), "configs": configs}, "\n".join(lines))
     return 0
 

@@ -1,6 +1,8 @@
-"""`mpbroker trace PART`: what the broker's traces say. Each part is a module with DESCRIPTION, EXAMPLES, define and run.
+"""`mpbroker trace PART`: what the broker's traces say. Each part is a module with DESCRIPTION, EXAMPLES, define and
+run.
 
-Runs in the command's process. Looking (ls, stats, tail) needs the standard library alone; what needs more says which extra.
+Runs in the command's process. Looking (ls, stats, tail) needs the standard library alone; what needs more says which
+extra.
 """
 
 import argparse
@@ -11,8 +13,14 @@ DESCRIPTION = """\
 Show where requests spent their time. A broker writes one 128-byte record for every request
 it finished, into segment files under D/traces (mpbroker.trace.dir)."""
 EXAMPLES = (
-    ("mpbroker trace stats --data-dir mpbroker-data", "queue, local, purgatory, response queue, send and total per API"),
-    ("mpbroker trace study latency throughput --in mpbroker-data/traces --out report", "a page with figures: report/report.html"),
+    (
+        "mpbroker trace stats --data-dir mpbroker-data",
+        "queue, local, purgatory, response queue, send and total per API",
+    ),
+    (
+        "mpbroker trace study latency throughput --in mpbroker-data/traces --out report",
+        "a page with figures: report/report.html",
+    ),
     ("mpbroker trace tail --follow", "watch requests as they finish (up to a fifth of a second later)"),
 )
 
@@ -37,8 +45,14 @@ def define(parser: argparse.ArgumentParser) -> None:
     parts = parser.add_subparsers(dest="what", required=True, metavar="PART", title="parts")
     for name, (module_name, summary) in PARTS.items():
         module = part(module_name)
-        one = parts.add_parser(name, help=summary, description=module.DESCRIPTION, epilog=example_text(module.EXAMPLES),
-                               formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+        one = parts.add_parser(
+            name,
+            help=summary,
+            description=module.DESCRIPTION,
+            epilog=example_text(module.EXAMPLES),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
         module.define(one, name)
 
 

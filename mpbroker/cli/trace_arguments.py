@@ -35,29 +35,58 @@ class NoTraces(MpbrokerError):
 
 def whole_number(least: int, most: int) -> Callable[[str], int]:
     """For argparse: a number within bounds."""
+
     def read(text: str) -> int:
         if not text.lstrip("-").isdecimal() or not least <= int(text) <= most:
             raise argparse.ArgumentTypeError(f"{text!r}: a whole number from {least} to {most}")
         return int(text)
+
     return read
 
 
 def define_input(parser: argparse.ArgumentParser) -> None:
     """--in, --data-dir."""
     place = parser.add_mutually_exclusive_group()
-    place.add_argument("--in", dest="paths", nargs="+", metavar="T",
-                       help="folders with traces (searched downwards), segment files, or compacted traces")
-    place.add_argument("--data-dir", metavar="D", default="mpbroker-data",
-                       help="without --in: the broker's data directory, whose traces folder is read (default: %(default)s)")
+    place.add_argument(
+        "--in",
+        dest="paths",
+        nargs="+",
+        metavar="T",
+        help="folders with traces (searched downwards), segment files, or compacted traces",
+    )
+    place.add_argument(
+        "--data-dir",
+        metavar="D",
+        default="mpbroker-data",
+        help="without --in: the broker's data directory, whose traces folder is read (default: %(default)s)",
+    )
 
 
 def define_slice(parser: argparse.ArgumentParser) -> None:
     """--from, --to, --api, --broker."""
-    parser.add_argument("--from", dest="from_time", metavar="TIME", help="only requests that began at this time or later: "
-                        "2026-11-21T17:00:00 (UTC unless it says otherwise) or seconds since 1970")
+    parser.add_argument(
+        "--from",
+        dest="from_time",
+        metavar="TIME",
+        help="only requests that began at this time or later: "
+        "2026-11-21T17:00:00 (UTC unless it says otherwise) or seconds since 1970",
+    )
     parser.add_argument("--to", dest="to_time", metavar="TIME", help="only requests that began before this time")
-    parser.add_argument("--api", dest="apis", action="append", metavar="NAME", help="only this API, as Produce (may be given several times)")
-    parser.add_argument("--broker", dest="brokers", action="append", type=whole_number(0, 2**31 - 1), metavar="ID", help="only this broker (several times)")
+    parser.add_argument(
+        "--api",
+        dest="apis",
+        action="append",
+        metavar="NAME",
+        help="only this API, as Produce (may be given several times)",
+    )
+    parser.add_argument(
+        "--broker",
+        dest="brokers",
+        action="append",
+        type=whole_number(0, 2**31 - 1),
+        metavar="ID",
+        help="only this broker (several times)",
+    )
 
 
 def paths_of(arguments: argparse.Namespace) -> list[str]:
@@ -90,8 +119,10 @@ def why_no_traces(arguments: argparse.Namespace) -> str:
     compacted = [path for path in paths_of(arguments) if os.path.exists(os.path.join(path, "compact.json"))]
     if compacted:
         return f"{compacted[0]} was made by trace compact; trace study, rollup and export read it, ls, stats and tail read segments"
-    return (f"no trace segments in {', '.join(paths_of(arguments))}; the broker writes them when requests finish "
-            "and mpbroker.trace.enabled is true")
+    return (
+        f"no trace segments in {', '.join(paths_of(arguments))}; the broker writes them when requests finish "
+        "and mpbroker.trace.enabled is true"
+    )
 
 
 def _running(data_dir: str) -> Any:
@@ -116,12 +147,20 @@ def api_names(asked: list[str] | None) -> list[str] | None:
     """APIs as traces name them, however they were written; BadApi for one that is none."""
     from mpbroker.protocol.api_keys import API_NAMES
 
-    known = {name.casefold(): name for name in API_NAMES.values()} | {f"api{key}": f"Api{key}" for key in range(1 << 15)}
+    known = {name.casefold(): name for name in API_NAMES.values()} | {
+        f"api{key}": f"Api{key}" for key in range(1 << 15)
+    }
     for name in asked or ():
         if name.casefold() not in known:
             near = difflib.get_close_matches(name.casefold(), [one.casefold() for one in API_NAMES.values()], 3, 0.5)
-            raise BadApi(f"--api {name}: no API has this name" + (f"; near it: {', '.join(known[one] for one in near)}" if near else
-                         "; the traces' own are what `mpbroker trace stats` shows"))
+            raise BadApi(
+                f"--api {name}: no API has this name"
+                + (
+                    f"; near it: {', '.join(known[one] for one in near)}"
+                    if near
+                    else "; the traces' own are what `mpbroker trace stats` shows"
+                )
+            )
     return [known[name.casefold()] for name in asked] if asked else None
 
 
@@ -134,8 +173,10 @@ def epoch_ns(text: str | None) -> int | None:
     except (ValueError, OverflowError):
         found = _LAST_NS
     if abs(found) >= _LAST_NS:
-        raise BadTime(f"{text!r} is no time; write 2026-11-21T17:00:00, with +01:00 behind it for another zone than UTC, "
-                      "or seconds since 1970")
+        raise BadTime(
+            f"{text!r} is no time; write 2026-11-21T17:00:00, with +01:00 behind it for another zone than UTC, "
+            "or seconds since 1970"
+        )
     return found
 
 

@@ -1,4 +1,5 @@
-"""`mpbroker trace compact`: raw segments into Parquet files. Runs in the command's process; needs the extra `studies`."""
+"""`mpbroker trace compact`: raw segments into Parquet files. Runs in the command's process; needs the extra
+`studies`."""
 
 import argparse
 from pathlib import Path
@@ -17,7 +18,9 @@ EXAMPLES = (
 
 def define(parser: argparse.ArgumentParser, _: str = "compact") -> None:
     """The arguments of `trace compact`."""
-    parser.add_argument("sources", nargs="+", metavar="SRC", help="folders with segments (searched downwards), or segment files")
+    parser.add_argument(
+        "sources", nargs="+", metavar="SRC", help="folders with segments (searched downwards), or segment files"
+    )
     parser.add_argument("destination", metavar="DST", help="a folder that does not exist yet")
     trace_arguments.define_slice(parser)
 
@@ -34,6 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"note: {sentence}")
     requests = sum(one.rows for one in header.files)
     size = sum((Path(arguments.destination) / one.path).stat().st_size for one in header.files)
-    print(f"{requests} requests in {len(header.files)} files, {size} bytes ({size / max(1, requests):.1f} a request): "
-          f"{arguments.destination}")
+    print(
+        f"{requests} requests in {len(header.files)} files, {size} bytes ({size / max(1, requests):.1f} a request): "
+        f"{arguments.destination}"
+    )
     return 0

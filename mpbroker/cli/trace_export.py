@@ -1,4 +1,5 @@
-"""`mpbroker trace export`: a slice of a trace for another program. Runs in the command's process; needs the extra `studies`."""
+"""`mpbroker trace export`: a slice of a trace for another program. Runs in the command's process; needs the extra
+`studies`."""
 
 import argparse
 from pathlib import Path
@@ -12,17 +13,27 @@ the browser and sends it nowhere): a track per processor and handler, each reque
 depths of rings, markers. At most about a million events; what is cut is said."""
 EXAMPLES = (
     ("mpbroker trace export --perfetto --in mpbroker-data/traces --out slice.json", "the first 40,000 requests or so"),
-    ("mpbroker trace export --perfetto --from 2026-11-21T17:00:00 --to 2026-11-21T17:00:01 --out slice.json.gz", "one second, compressed"),
+    (
+        "mpbroker trace export --perfetto --from 2026-11-21T17:00:00 --to 2026-11-21T17:00:01 --out slice.json.gz",
+        "one second, compressed",
+    ),
     ("mpbroker trace export --perfetto --api Fetch --out fetches.json", "one API"),
 )
 
 
 def define(parser: argparse.ArgumentParser, _: str = "export") -> None:
     """The arguments of `trace export`."""
-    parser.add_argument("--perfetto", action="store_true", required=True, help="the format: Chrome trace events as JSON")
+    parser.add_argument(
+        "--perfetto", action="store_true", required=True, help="the format: Chrome trace events as JSON"
+    )
     trace_arguments.define_input(parser)
     trace_arguments.define_slice(parser)
-    parser.add_argument("--out", metavar="F", default="trace.json", help="the file; compressed if it ends with .gz (default: %(default)s)")
+    parser.add_argument(
+        "--out",
+        metavar="F",
+        default="trace.json",
+        help="the file; compressed if it ends with .gz (default: %(default)s)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

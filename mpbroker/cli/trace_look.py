@@ -1,5 +1,5 @@
-"""`mpbroker trace ls`, `stats`, `tail`: look at trace segments, those of a running broker too. Runs in the command's process,
-with nothing but the standard library."""
+"""`mpbroker trace ls`, `stats`, `tail`: look at trace segments, those of a running broker too. Runs in the command's
+process, with nothing but the standard library."""
 
 import argparse
 import json
@@ -14,8 +14,14 @@ DESCRIPTION = """\
 Look at trace segments: ls lists them with their losses, stats shows percentiles of each stage
 per API, tail the last records."""
 EXAMPLES = (
-    ("mpbroker trace stats --data-dir mpbroker-data", "queue, local, purgatory, response queue, send and total per API"),
-    ("mpbroker trace stats --in traces --json", "the same for a program; with finished = records + dropped + sampled_out"),
+    (
+        "mpbroker trace stats --data-dir mpbroker-data",
+        "queue, local, purgatory, response queue, send and total per API",
+    ),
+    (
+        "mpbroker trace stats --in traces --json",
+        "the same for a program; with finished = records + dropped + sampled_out",
+    ),
     ("mpbroker trace tail --follow", "watch requests as they finish (up to a fifth of a second later)"),
 )
 _FOLLOW_PAUSE_S = 0.2
@@ -26,7 +32,13 @@ def define(parser: argparse.ArgumentParser, part: str) -> None:
     trace_arguments.define_input(parser)
     parser.add_argument("--json", action="store_true", help="JSON instead of a table (tail: one object a line)")
     if part == "tail":
-        parser.add_argument("--count", type=trace_arguments.whole_number(1, 1_000_000), default=20, metavar="N", help="how many records (default: %(default)s)")
+        parser.add_argument(
+            "--count",
+            type=trace_arguments.whole_number(1, 1_000_000),
+            default=20,
+            metavar="N",
+            help="how many records (default: %(default)s)",
+        )
         parser.add_argument("--follow", action="store_true", help="go on with what comes, until interrupted")
 
 
@@ -43,7 +55,9 @@ def run(arguments: argparse.Namespace) -> int:
     if not infos:
         raise trace_arguments.NoTraces(trace_arguments.why_no_traces(arguments))
     if arguments.what == "ls":
-        print(json.dumps([_segment_json(info) for info in infos]) if arguments.json else trace_text.segment_table(infos))
+        print(
+            json.dumps([_segment_json(info) for info in infos]) if arguments.json else trace_text.segment_table(infos)
+        )
     elif arguments.what == "stats":
         _stats(places, infos, complaints, arguments)
     else:
@@ -52,7 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def read_segments(places: Sequence[Path]) -> tuple[list[segment.SegmentInfo], list[str]]:
-    """Headers of all segments in folders (searched downwards) and of files; a sentence for each file that is damaged."""
+    """Headers of all segments in folders (searched downwards) and of files; a sentence for each file that is
+    damaged."""
     complaints: list[str] = []
     infos: dict[tuple[object, ...], segment.SegmentInfo] = {}
     for place in places:
@@ -61,7 +76,9 @@ def read_segments(places: Sequence[Path]) -> tuple[list[segment.SegmentInfo], li
         elif place.is_dir():
             found = manifest.segments(place, f"**/*{segment.SUFFIX}", complaints=complaints)
         else:
-            raise trace_arguments.NoTraces(f"{place} is no directory; --data-dir names the broker's data directory, --in a directory of traces")
+            raise trace_arguments.NoTraces(
+                f"{place} is no directory; --data-dir names the broker's data directory, --in a directory of traces"
+            )
         for info in found:  # a copy of the same segment in a second folder counts once: the longer one
             key = (info.path.name, *info.opened[:4])
             if key not in infos or infos[key].record_count < info.record_count:
@@ -69,15 +86,20 @@ def read_segments(places: Sequence[Path]) -> tuple[list[segment.SegmentInfo], li
     return list(infos.values()), complaints
 
 
-def _stats(places: Sequence[Path], infos: list[segment.SegmentInfo], complaints: list[str], arguments: argparse.Namespace) -> None:
+def _stats(
+    places: Sequence[Path], infos: list[segment.SegmentInfo], complaints: list[str], arguments: argparse.Namespace
+) -> None:
     result = statistics.collect(infos)
     for sentence in result.damage:
         trace_text.warn(sentence)
     result.damage = complaints + result.damage
     lost_notices = sum(names.lost_notices for _, names in dictionary.read(_dictionaries(places)).boots())
     names = api_names(infos)
-    print(json.dumps(result.to_json(names) | {"lost_notices": lost_notices}) if arguments.json
-          else trace_text.statistics_table(result, names, lost_notices))
+    print(
+        json.dumps(result.to_json(names) | {"lost_notices": lost_notices})
+        if arguments.json
+        else trace_text.statistics_table(result, names, lost_notices)
+    )
 
 
 def _dictionaries(places: Sequence[Path]) -> list[Path]:
@@ -95,20 +117,36 @@ def api_names(infos: list[segment.SegmentInfo]) -> dict[int, str]:
 
 def _segment_json(info: segment.SegmentInfo) -> dict[str, object]:
     finished, written, dropped, sampled_out = info.progress.share()
-    return {"file": info.path.name, "broker": info.opened.broker_id, "boot": f"{info.opened.boot_id:016x}",
-            "processor": info.opened.ring, "closed": info.closed is not None, "records": info.record_count,
-            "finished": finished, "written": written, "dropped": dropped, "sampled_out": sampled_out,
-            "opened_ms": info.opened.clock.realtime_ns // 1_000_000, "bytes": info.file_bytes}
+    return {
+        "file": info.path.name,
+        "broker": info.opened.broker_id,
+        "boot": f"{info.opened.boot_id:016x}",
+        "processor": info.opened.ring,
+        "closed": info.closed is not None,
+        "records": info.record_count,
+        "finished": finished,
+        "written": written,
+        "dropped": dropped,
+        "sampled_out": sampled_out,
+        "opened_ms": info.opened.clock.realtime_ns // 1_000_000,
+        "bytes": info.file_bytes,
+    }
 
 
 def _tail(places: Sequence[Path], infos: list[segment.SegmentInfo], arguments: argparse.Namespace) -> None:
     """Print the last records by time; then, if asked, what is added to any segment."""
     printer = _Printer(places, api_names(infos), arguments.json)
     offsets = {info.path: info.opened.clock.offset_ns for info in infos}
-    last = sorted(((one.t0_ns + offsets[info.path], one, info) for info in infos for one in _last_requests(info, arguments.count)),
-                  key=lambda found: found[:2])
+    last = sorted(
+        (
+            (one.t0_ns + offsets[info.path], one, info)
+            for info in infos
+            for one in _last_requests(info, arguments.count)
+        ),
+        key=lambda found: found[:2],
+    )
     seen = {info.path: info.record_count for info in infos}
-    for epoch_ns, one, info in last[len(last) - arguments.count if len(last) > arguments.count else 0:]:
+    for epoch_ns, one, info in last[len(last) - arguments.count if len(last) > arguments.count else 0 :]:
         printer.show(one, epoch_ns, info)
     while arguments.follow:
         time.sleep(_FOLLOW_PAUSE_S)
@@ -122,7 +160,7 @@ def _tail(places: Sequence[Path], infos: list[segment.SegmentInfo], arguments: a
 def _last_requests(info: segment.SegmentInfo, count: int) -> list[record.TraceRecord]:
     """The last `count` requests of a segment, but no more than its last 4 * count + 64 records are looked at."""
     found = list(_requests(info, max(0, info.record_count - 4 * count - 64)))
-    return found[max(0, len(found) - count):]
+    return found[max(0, len(found) - count) :]
 
 
 def _requests(info: segment.SegmentInfo, first: int) -> Iterator[record.TraceRecord]:

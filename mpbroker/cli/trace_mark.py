@@ -35,9 +35,16 @@ class NobodyTraces(MpbrokerError):
 
 def define(parser: argparse.ArgumentParser, _: str = "mark") -> None:
     """The arguments of `trace mark`."""
-    parser.add_argument("text", nargs="+", metavar="TEXT", help=f"what to call this moment, up to {mark_spool.MAX_TEXT_CHARS} characters")
+    parser.add_argument(
+        "text",
+        nargs="+",
+        metavar="TEXT",
+        help=f"what to call this moment, up to {mark_spool.MAX_TEXT_CHARS} characters",
+    )
     place = parser.add_mutually_exclusive_group()
-    place.add_argument("--data-dir", metavar="D", default="mpbroker-data", help="the broker's data directory (default: %(default)s)")
+    place.add_argument(
+        "--data-dir", metavar="D", default="mpbroker-data", help="the broker's data directory (default: %(default)s)"
+    )
     place.add_argument("--in", dest="traces", metavar="T", help="its trace directory instead")
     parser.add_argument("--json", action="store_true", help="print text and time as JSON")
 

@@ -1,4 +1,5 @@
-"""`mpbroker trace report`: writes the page of a finished run anew. Runs in the command's process; needs the extra `studies`."""
+"""`mpbroker trace report`: writes the page of a finished run anew. Runs in the command's process; needs the extra
+`studies`."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""`mpbroker trace study`: runs studies over traces and writes a report. Runs in the command's process, and in spark-submit's.
+"""`mpbroker trace study`: runs studies over traces and writes a report. Runs in the command's process, and in
+spark-submit's.
 
 Needs the extra `studies`; with --engine spark also `spark`.
 """
@@ -19,8 +20,14 @@ beside it (R/tables/*.parquet, *.csv) and what it was made from in R/meta.json.
 Without a name: lists the studies there are."""
 EXAMPLES = (
     ("mpbroker trace study", "what studies there are, and what each answers"),
-    ("mpbroker trace study latency throughput --in mpbroker-data/traces --out report", "where the time goes, and how much is done"),
-    ("mpbroker trace study tail --api Produce --from 2026-11-21T17:00:00 --to 2026-11-21T17:05:00", "the slowest of five minutes"),
+    (
+        "mpbroker trace study latency throughput --in mpbroker-data/traces --out report",
+        "where the time goes, and how much is done",
+    ),
+    (
+        "mpbroker trace study tail --api Produce --from 2026-11-21T17:00:00 --to 2026-11-21T17:05:00",
+        "the slowest of five minutes",
+    ),
     ("mpbroker trace study compare --in after1 after2 after3 --baseline before1 before2 before3", "what a change did"),
     ("mpbroker trace study latency --in traces --engine spark --master 'spark://host:7077'", "the same on a cluster"),
 )
@@ -37,17 +44,36 @@ def define(parser: argparse.ArgumentParser, _: str = "study") -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="studies to run, in this order")
     trace_arguments.define_input(parser)
     trace_arguments.define_slice(parser)
-    parser.add_argument("--out", metavar="R", default="trace-report", help="where everything is written (default: %(default)s)")
-    parser.add_argument("--engine", choices=("auto", "local", "spark"), default="auto",
-                        help="auto: numpy below 20 million records, Spark above (default)")
+    parser.add_argument(
+        "--out", metavar="R", default="trace-report", help="where everything is written (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--engine",
+        choices=("auto", "local", "spark"),
+        default="auto",
+        help="auto: numpy below 20 million records, Spark above (default)",
+    )
     parser.add_argument("--master", metavar="URL", help="Spark's master (default: this machine)")
     parser.add_argument("--remote", metavar="URL", help="a Spark Connect server, sc://host:port")
     parser.add_argument("--baseline", nargs="+", metavar="T", help="traces to compare with (study compare)")
-    parser.add_argument("--window-ms", type=trace_arguments.whole_number(1, 86_400_000), default=1000, metavar="N", help="length of a time window (default: %(default)s)")
-    parser.add_argument("--warmup-ms", type=trace_arguments.whole_number(0, 86_400_000), metavar="N", help="leave out so much of the beginning (default: found by the study)")
+    parser.add_argument(
+        "--window-ms",
+        type=trace_arguments.whole_number(1, 86_400_000),
+        default=1000,
+        metavar="N",
+        help="length of a time window (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--warmup-ms",
+        type=trace_arguments.whole_number(0, 86_400_000),
+        metavar="N",
+        help="leave out so much of the beginning (default: found by the study)",
+    )
     parser.add_argument("--target-p99-ms", type=_positive, metavar="X", help="what p99 is wanted")
     parser.add_argument("--title", metavar="TEXT", help="the page's title")
-    parser.add_argument("--set", dest="options", action="append", default=[], metavar="NAME=VALUE", help="an option of a study")
+    parser.add_argument(
+        "--set", dest="options", action="append", default=[], metavar="NAME=VALUE", help="an option of a study"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -58,9 +84,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from mpbroker.analysis.engine.running import runner
     from mpbroker.analysis.engine.engines.choose_engine import choose_engine
     from mpbroker.analysis.engine.input.trace_input import open_input
+    from mpbroker.analysis.engine.running import runner
 
     if not arguments.names:
         print(listing())
@@ -76,8 +102,14 @@ def _run(arguments: argparse.Namespace) -> int:
     engine = choose_engine(arguments.engine, source, **where)
     try:
         baseline = arguments.baseline and choose_engine(engine.name, open_input(arguments.baseline, **part), **where)
-        outcome = runner.run_studies(arguments.names, engine, Path(arguments.out), _parameters(arguments, baseline or None),
-                                     paths=paths, title=arguments.title)
+        outcome = runner.run_studies(
+            arguments.names,
+            engine,
+            Path(arguments.out),
+            _parameters(arguments, baseline or None),
+            paths=paths,
+            title=arguments.title,
+        )
     finally:
         engine.close()
     _say(outcome)
@@ -100,7 +132,9 @@ def _parameters(arguments: argparse.Namespace, baseline: Any) -> Any:
         if not equals:
             raise BadOption(f"--set {text}: write --set NAME=VALUE")
         options[name] = value
-    return StudyParameters(arguments.window_ms, arguments.warmup_ms, arguments.target_p99_ms, baseline=baseline, options=options)
+    return StudyParameters(
+        arguments.window_ms, arguments.warmup_ms, arguments.target_p99_ms, baseline=baseline, options=options
+    )
 
 
 def listing() -> str:

@@ -23,8 +23,9 @@ PARTITION_BYTES_MAX = 1024 * 1024
 
 def offset_for(client: NetworkClient, topic: str, partition: int, timestamp: int) -> int:
     """Offset at a timestamp in ms, or EARLIEST, or LATEST; the log end when no record is that young."""
-    asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=partition,
-                                                                          timestamp=timestamp)])
+    asked = ListOffsetsTopic(
+        name=topic, partitions=[ListOffsetsPartition(partition_index=partition, timestamp=timestamp)]
+    )
     request = ListOffsetsRequest(replica_id=-1, topics=[asked])
     found = client.call(request, ListOffsetsResponse, LIST_OFFSETS_VERSION).topics[0].partitions[0]
     if found.error_code:
@@ -42,10 +43,16 @@ class Consumer:
 
     def poll(self, max_wait_ms: int) -> Iterator[tuple[int, object]]:
         """(partition, record) pairs of one fetch, possibly none; raises KafkaError for a partition's error."""
-        partitions = [FetchPartition(partition=number, fetch_offset=offset, partition_max_bytes=PARTITION_BYTES_MAX)
-                      for number, offset in self.positions.items()]
-        request = FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=FETCH_BYTES_MAX,
-                               topics=[FetchTopic(topic=self._topic, partitions=partitions)])
+        partitions = [
+            FetchPartition(partition=number, fetch_offset=offset, partition_max_bytes=PARTITION_BYTES_MAX)
+            for number, offset in self.positions.items()
+        ]
+        request = FetchRequest(
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=FETCH_BYTES_MAX,
+            topics=[FetchTopic(topic=self._topic, partitions=partitions)],
+        )
         response = self._client.call(request, FetchResponse, FETCH_VERSION, max_wait_ms + self._client.timeout_ms)
         if response.error_code:
             raise KafkaError(response.error_code, about=self._topic)

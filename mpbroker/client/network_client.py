@@ -26,8 +26,9 @@ class ConnectionLost(MpbrokerError):
 class NetworkClient:
     """Versions are negotiated at connect: the highest one both sides speak, at most what a call asks for."""
 
-    def __init__(self, host: str, port: int, client_id: str = "mpbroker-cli",
-                 timeout_ms: int = REQUEST_TIMEOUT_MS) -> None:
+    def __init__(
+        self, host: str, port: int, client_id: str = "mpbroker-cli", timeout_ms: int = REQUEST_TIMEOUT_MS
+    ) -> None:
         self.address = f"{host}:{port}"
         self.client_id = client_id
         self.timeout_ms = timeout_ms

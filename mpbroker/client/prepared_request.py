@@ -1,7 +1,7 @@
 """Requests built once and sent many times: a load generator changes only the correlation id of a finished frame.
 
-Any process; no state, no socket. The versions are old ones on purpose: every broker still speaks them, and their answers
-carry the first error code at a place that is known before the answer comes.
+Any process; no state, no socket. The versions are old ones on purpose: every broker still speaks them, and their
+answers carry the first error code at a place that is known before the answer comes.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ class PreparedRequest(NamedTuple):
     error_at: int | None
 
 
-def produce(topic: str, partition: int, values: Sequence[bytes], acks: int, client_id: str,
-            timeout_ms: int = 30_000) -> PreparedRequest:
+def produce(
+    topic: str, partition: int, values: Sequence[bytes], acks: int, client_id: str, timeout_ms: int = 30_000
+) -> PreparedRequest:
     """One batch for one partition; `acks` is −1 or 1 (0 has no answer to wait for)."""
     batch = encode_batch([(None, value, time.time_ns() // 1_000_000) for value in values])
     data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=batch)])
@@ -45,8 +46,9 @@ def produce(topic: str, partition: int, values: Sequence[bytes], acks: int, clie
 def fetch(topic: str, partition: int, offset: int, max_wait_ms: int, max_bytes: int, client_id: str) -> PreparedRequest:
     """One partition from an offset on; the broker may wait `max_wait_ms` for the first byte."""
     wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
-    request = FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=max_bytes,
-                           topics=[FetchTopic(topic=topic, partitions=[wanted])])
+    request = FetchRequest(
+        max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=max_bytes, topics=[FetchTopic(topic=topic, partitions=[wanted])]
+    )
     return PreparedRequest(encode_request_frame(request, FETCH_VERSION, 0, client_id), _after_topic(topic, 4))
 
 

@@ -35,8 +35,12 @@ class TopicDescription:
 
 def create_topic(client: NetworkClient, name: str, partitions: int, configs: dict[str, str]) -> None:
     """Creates a topic; `partitions` −1 is the broker's default. Raises KafkaError with the broker's reason."""
-    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1 if partitions > 0 else -1,
-                           configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()])
+    topic = CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=1 if partitions > 0 else -1,
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+    )
     request = CreateTopicsRequest(topics=[topic], timeout_ms=ADMIN_TIMEOUT_MS)
     result = client.call(request, CreateTopicsResponse, 4).topics[0]
     if result.error_code:
@@ -77,8 +81,10 @@ def _metadata(client: NetworkClient, names: list[str] | None) -> MetadataRespons
 
 
 def _describe(topic) -> TopicDescription:
-    partitions = [{"id": p.partition_index, "leader": p.leader_id, "replicas": p.replica_nodes, "isr": p.isr_nodes}
-                  for p in sorted(topic.partitions, key=lambda p: p.partition_index)]
+    partitions = [
+        {"id": p.partition_index, "leader": p.leader_id, "replicas": p.replica_nodes, "isr": p.isr_nodes}
+        for p in sorted(topic.partitions, key=lambda p: p.partition_index)
+    ]
     return TopicDescription(topic.name, topic.is_internal, partitions)
 
 

@@ -84,9 +84,15 @@ class BrokerConfig(FrozenSettings):
         return int(self.value("mpbroker.control.reserved.handlers")) if self.end_points.control else 0
 
 
-def load_broker_config(path: str | None = None, *, overrides: Iterable[str] = (), environ: Mapping[str, str] | None = None,
-                       cores: int | None = None) -> BrokerConfig:
-    """The configuration from a properties file, the environment and `key=value` overrides. ConfigError when it is wrong."""
+def load_broker_config(
+    path: str | None = None,
+    *,
+    overrides: Iterable[str] = (),
+    environ: Mapping[str, str] | None = None,
+    cores: int | None = None,
+) -> BrokerConfig:
+    """The configuration from a properties file, the environment and `key=value` overrides. ConfigError when it is
+    wrong."""
     given = gather(path, os.environ if environ is None else environ, overrides)
     return build_broker_config(given, available_cores() if cores is None else cores)
 
@@ -104,8 +110,12 @@ def build_broker_config(given: Given, cores: int) -> BrokerConfig:
     if "num.network.threads" not in texts:
         values["num.network.threads"] = _processors_that_fit(values["num.network.threads"], end_points)
     derived = {
-        "end_points": end_points, "data_dir": _data_dir(values), "cores": cores,
-        "warnings": (*given.warnings, *_no_effect(texts)), "_values": values, "_texts": texts,
+        "end_points": end_points,
+        "data_dir": _data_dir(values),
+        "cores": cores,
+        "warnings": (*given.warnings, *_no_effect(texts)),
+        "_values": values,
+        "_texts": texts,
         "connection_overrides": parse_connection_overrides(values["max.connections.per.ip.overrides"]),
     }
     derived["trace_dir"] = os.path.abspath(values["mpbroker.trace.dir"] or os.path.join(derived["data_dir"], "traces"))
@@ -169,7 +179,8 @@ def parse_connection_overrides(text: str) -> dict[str, int]:
 
 
 class Changes(NamedTuple):
-    """What differs between two configurations, by setting name: what a running broker takes on, what needs a restart."""
+    """What differs between two configurations, by setting name: what a running broker takes on, what needs a
+    restart."""
 
     taken: tuple[str, ...]
     restart: tuple[str, ...]

@@ -1,4 +1,5 @@
-"""Settings in the form DescribeConfigs answers need: value, source and synonyms of each, for a topic or the broker. Pure."""
+"""Settings in the form DescribeConfigs answers need: value, source and synonyms of each, for a topic or the broker.
+Pure."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
@@ -28,8 +29,8 @@ class Synonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One setting as DescribeConfigs shows it. `is_default`: the source is DEFAULT_CONFIG (Kafka 3.9 itself writes false
-    in version 0 answers whatever the source). `kind`: the type code of version 3 and later."""
+    """One setting as DescribeConfigs shows it. `is_default`: the source is DEFAULT_CONFIG (Kafka 3.9 itself writes
+    false in version 0 answers whatever the source). `kind`: the type code of version 3 and later."""
 
     name: str
     value: str | None
@@ -41,9 +42,11 @@ class ConfigEntry(NamedTuple):
     synonyms: tuple[Synonym, ...]
 
 
-def describe_topic(overrides: Mapping[str, str], config: BrokerConfig,
-                   names: Collection[str] | None = None) -> list[ConfigEntry]:
-    """The settings of a topic with these overrides. `names`: only these; None or none means all; unknown ones are left out."""
+def describe_topic(
+    overrides: Mapping[str, str], config: BrokerConfig, names: Collection[str] | None = None
+) -> list[ConfigEntry]:
+    """The settings of a topic with these overrides. `names`: only these; None or none means all; unknown ones are left
+    out."""
     given = parse_topic_configs(overrides)
     return [_topic_entry(row, given, config) for row in TOPIC_SETTINGS.values() if not names or row.name in names]
 
@@ -74,17 +77,31 @@ def _broker_entry(name: str, config: BrokerConfig) -> ConfigEntry:
 def _entry(name: str, value: str | None, kind: Kind, read_only: bool, synonyms: tuple[Synonym, ...]) -> ConfigEntry:
     source = synonyms[0].source if synonyms else int(ConfigSource.DEFAULT_CONFIG)
     sensitive = kind is Kind.PASSWORD
-    return ConfigEntry(name, None if sensitive else value, source, source == ConfigSource.DEFAULT_CONFIG, read_only,
-                       sensitive, int(kind), synonyms)
+    return ConfigEntry(
+        name,
+        None if sensitive else value,
+        source,
+        source == ConfigSource.DEFAULT_CONFIG,
+        read_only,
+        sensitive,
+        int(kind),
+        synonyms,
+    )
 
 
 def _synonyms(name: str, config: BrokerConfig) -> tuple[Synonym, ...]:
     """Given texts of the setting and its family, then their defaults; what stands before its own name is left out."""
     family = next((family for family in _FAMILIES if name in family), _own_family(name))
-    found = [Synonym(member, text, int(ConfigSource.STATIC_BROKER_CONFIG)) for member in family
-             if (text := config.given_text(member)) is not None]
-    found += [Synonym(member, _default_text(SETTINGS[member], config), int(ConfigSource.DEFAULT_CONFIG))
-              for member in family if member in SETTINGS and config.default(member) is not None]
+    found = [
+        Synonym(member, text, int(ConfigSource.STATIC_BROKER_CONFIG))
+        for member in family
+        if (text := config.given_text(member)) is not None
+    ]
+    found += [
+        Synonym(member, _default_text(SETTINGS[member], config), int(ConfigSource.DEFAULT_CONFIG))
+        for member in family
+        if member in SETTINGS and config.default(member) is not None
+    ]
     first = next((index for index, synonym in enumerate(found) if synonym.name == name), len(found))
     return tuple(found[first:])
 

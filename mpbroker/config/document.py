@@ -56,8 +56,10 @@ def configuration_page() -> str:
     """The text of docs/configuration.md."""
     parts = [_INTRODUCTION]
     for title, rows in GROUPS:
-        parts.append(f"## {title}\n\n| name | type | default | allowed | changes | meaning |\n|---|---|---|---|---|---|\n"
-                     + "".join(_broker_row(row) for row in rows))
+        parts.append(
+            f"## {title}\n\n| name | type | default | allowed | changes | meaning |\n|---|---|---|---|---|---|\n"
+            + "".join(_broker_row(row) for row in rows)
+        )
     parts.append(_TOPICS + "".join(_topic_row(row) for row in TOPIC_SETTINGS.values()))
     return "\n".join(parts)
 
@@ -81,8 +83,14 @@ def outputs(root: Path) -> Iterator[tuple[Path, str]]:
 def _broker_row(row: Setting) -> str:
     remarks = ["*Per listener.*"] if row.scoped else []
     remarks += ["*No effect yet.*"] if row.later else []
-    cells = (f"`{row.name}`", row.kind.name.lower(), _default_cell(row), _allowed_cell(row), _change_cell(row),
-             " ".join([row.sentence, *remarks]))
+    cells = (
+        f"`{row.name}`",
+        row.kind.name.lower(),
+        _default_cell(row),
+        _allowed_cell(row),
+        _change_cell(row),
+        " ".join([row.sentence, *remarks]),
+    )
     return _line(cells)
 
 

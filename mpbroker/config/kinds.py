@@ -18,7 +18,8 @@ _JAVA_BLANKS = "".join(map(chr, range(0x21)))
 
 
 class BadValue(ValueError):
-    """A text that is no value of its kind or setting. `sentence` is Kafka's; `shown` the part of the value it is about."""
+    """A text that is no value of its kind or setting. `sentence` is Kafka's; `shown` the part of the value it is
+    about."""
 
     def __init__(self, sentence: str, shown: object) -> None:
         super().__init__(f"{shown}: {sentence}")

@@ -80,8 +80,11 @@ def build_listeners(given: ListenerSettings) -> Listeners:
     control_name = _control_name(given.control_plane, protocols, listeners, advertised)
     inter_broker = _inter_broker_name(given, protocols, advertised, control_name)
     if control_name == inter_broker:
-        raise ConfigError("control.plane.listener.name", control_name,
-                          "a listener other than the one brokers use among each other (inter.broker.listener.name)")
+        raise ConfigError(
+            "control.plane.listener.name",
+            control_name,
+            "a listener other than the one brokers use among each other (inter.broker.listener.name)",
+        )
     data = tuple(end_point for end_point in listeners if end_point.listener_name != control_name)
     control = next((end_point for end_point in listeners if end_point.listener_name == control_name), None)
     return Listeners(data, control, advertised, inter_broker)
@@ -119,12 +122,19 @@ def parse_end_point(key: str, text: str, protocols: dict[str, SecurityProtocol])
     """One `NAME://HOST:PORT`; the name in capitals, an IPv6 host without its brackets."""
     match = _END_POINT.match(text)
     if match is None or int(match[4]) > 65535:
-        raise ConfigError(key, text, "NAME://HOST:PORT (name: letters, digits, '-', '_', '.'; port 0 to 65535; "
-                                     "an IPv6 address in brackets)")
+        raise ConfigError(
+            key,
+            text,
+            "NAME://HOST:PORT (name: letters, digits, '-', '_', '.'; port 0 to 65535; an IPv6 address in brackets)",
+        )
     name = match[1].upper()
     if name not in protocols:
-        raise ConfigError(key, text, f"a listener with a security protocol; listener.security.protocol.map has none for "
-                                     f"{name} (add {name}:PLAINTEXT to it)")
+        raise ConfigError(
+            key,
+            text,
+            f"a listener with a security protocol; listener.security.protocol.map has none for "
+            f"{name} (add {name}:PLAINTEXT to it)",
+        )
     return EndPoint(match[2] or match[3] or "", int(match[4]), name, protocols[name])
 
 
@@ -141,8 +151,12 @@ def _check_distinct_ports(end_points: tuple[EndPoint, ...], text: str) -> None:
     for port, hosts in by_port.items():
         is_pair = len(hosts) == 2 and {_family(host) for host in hosts} == {4, 6}
         if len(hosts) > 1 and not is_pair:
-            raise ConfigError("listeners", text, f"a different port for every listener ({port} stands there "
-                                                 f"{len(hosts)} times; only an IPv4 and an IPv6 address may share one)")
+            raise ConfigError(
+                "listeners",
+                text,
+                f"a different port for every listener ({port} stands there "
+                f"{len(hosts)} times; only an IPv4 and an IPv6 address may share one)",
+            )
 
 
 def _family(host: str) -> int:
@@ -155,27 +169,36 @@ def _family(host: str) -> int:
 def _check_served(end_points: tuple[EndPoint, ...]) -> None:
     for end_point in end_points:
         if end_point.security_protocol is not SecurityProtocol.PLAINTEXT:
-            raise ConfigError("listeners", end_point.connection_string,
-                              f"a PLAINTEXT listener; {end_point.security_protocol.name} is not supported yet")
+            raise ConfigError(
+                "listeners",
+                end_point.connection_string,
+                f"a PLAINTEXT listener; {end_point.security_protocol.name} is not supported yet",
+            )
 
 
-def _advertised(text: str | None, listeners: tuple[EndPoint, ...],
-                protocols: dict[str, SecurityProtocol]) -> tuple[EndPoint, ...]:
+def _advertised(
+    text: str | None, listeners: tuple[EndPoint, ...], protocols: dict[str, SecurityProtocol]
+) -> tuple[EndPoint, ...]:
     """advertised.listeners, or the listeners themselves."""
     key = "advertised.listeners"
     end_points = parse_end_points(key, text, protocols) if text else listeners
     names = [end_point.listener_name for end_point in listeners]
     for end_point in end_points:
         if end_point.host == "0.0.0.0":
-            raise ConfigError(key, end_point.connection_string,
-                              "an address clients can connect to; 0.0.0.0 is none, name the host")
+            raise ConfigError(
+                key, end_point.connection_string, "an address clients can connect to; 0.0.0.0 is none, name the host"
+            )
         if end_point.listener_name not in names:
             raise ConfigError(key, end_point.connection_string, f"only names that `listeners` has: {', '.join(names)}")
     return end_points
 
 
-def _control_name(given: str | None, protocols: dict[str, SecurityProtocol], listeners: tuple[EndPoint, ...],
-                  advertised: tuple[EndPoint, ...]) -> str | None:
+def _control_name(
+    given: str | None,
+    protocols: dict[str, SecurityProtocol],
+    listeners: tuple[EndPoint, ...],
+    advertised: tuple[EndPoint, ...],
+) -> str | None:
     """The control plane's listener name in capitals; it needs a protocol, an address and another listener beside it."""
     if not given:
         return None
@@ -186,8 +209,12 @@ def _control_name(given: str | None, protocols: dict[str, SecurityProtocol], lis
     return name
 
 
-def _inter_broker_name(given: ListenerSettings, protocols: dict[str, SecurityProtocol],
-                       advertised: tuple[EndPoint, ...], control_name: str | None) -> str:
+def _inter_broker_name(
+    given: ListenerSettings,
+    protocols: dict[str, SecurityProtocol],
+    advertised: tuple[EndPoint, ...],
+    control_name: str | None,
+) -> str:
     key = "inter.broker.listener.name"
     if given.inter_broker and given.inter_broker_protocol:
         raise ConfigError(key, given.inter_broker, "only one of it and security.inter.broker.protocol")

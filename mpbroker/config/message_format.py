@@ -1,4 +1,5 @@
-"""The versions that `message.format.version` may name. Nothing depends on them: only record batch v2 is written. Pure."""
+"""The versions that `message.format.version` may name. Nothing depends on them: only record batch v2 is written.
+Pure."""
 
 import re
 

@@ -20,9 +20,9 @@ class Setting(NamedTuple):
     """A setting: what may stand there, and one sentence about what it does.
 
     `least` and `most` bound numbers; `allowed` lists the only texts. `from_cores` computes the default from the number
-    of cores. `scoped`: `listener.name.<listener>.<name>` may override it for one listener. `restart`: Kafka may change it
-    at run time, mpbroker takes the new value at its next start. `later`: accepted so that Kafka's files start, but nothing
-    reads it yet. `internal`: settable, but not listed by DescribeConfigs (Kafka hides the same ones).
+    of cores. `scoped`: `listener.name.<listener>.<name>` may override it for one listener. `restart`: Kafka may change
+    it at run time, mpbroker takes the new value at its next start. `later`: accepted so that Kafka's files start, but
+    nothing reads it yet. `internal`: settable, but not listed by DescribeConfigs (Kafka hides the same ones).
     """
 
     name: str

@@ -1,8 +1,8 @@
 """Where settings come from: file, environment, overrides; the later one wins. Run by the supervisor and the CLI.
 
-Environment names: `KAFKA_` or `MPBROKER_`, then the setting in capitals with `_` for each dot, `__` for an underscore and
-`___` for a dash (the rule of Kafka's container images): `KAFKA_NUM_IO_THREADS` is `num.io.threads`. For our own settings
-the prefix may stand for their first word: `MPBROKER_TRACE_ENABLED` is `mpbroker.trace.enabled`.
+Environment names: `KAFKA_` or `MPBROKER_`, then the setting in capitals with `_` for each dot, `__` for an underscore
+and `___` for a dash (the rule of Kafka's container images): `KAFKA_NUM_IO_THREADS` is `num.io.threads`. For our own
+settings the prefix may stand for their first word: `MPBROKER_TRACE_ENABLED` is `mpbroker.trace.enabled`.
 """
 
 import re

@@ -29,7 +29,6 @@ NOT_OURS: dict[str, str] = {
 }
 
 
-
 class Located(NamedTuple):
     """A name as found in the table; `listener` is the normalised listener name of `listener.name.<l>.<key>`, or ''."""
 

@@ -58,7 +58,7 @@ def _conflict(values: dict[str, Any]) -> str | None:
     """Rules between settings of one request; what it leaves out counts with Kafka's built-in default."""
     least, most = values.get("min.compaction.lag.ms", 0), values.get("max.compaction.lag.ms", LONG_MOST)
     if least > most:
-        return (f"conflict topic config setting min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({most})")
+        return f"conflict topic config setting min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({most})"
     if values.get("remote.storage.enable"):
         return "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
     return None

@@ -55,9 +55,19 @@ class Controller:
     `new_id()`: 16 random bytes; `count(name)`: a counter; `crash_point(name)`: where tests kill it.
     """
 
-    def __init__(self, *, core: Any, config: Any, store: ControllerStore, logs: PartitionLogs,
-                 now_ms: Callable[[], int], new_id: Callable[[], bytes], log: Any, count: Callable[[str], Any],
-                 crash_point: Callable[[str], Any]) -> None:
+    def __init__(
+        self,
+        *,
+        core: Any,
+        config: Any,
+        store: ControllerStore,
+        logs: PartitionLogs,
+        now_ms: Callable[[], int],
+        new_id: Callable[[], bytes],
+        log: Any,
+        count: Callable[[str], Any],
+        crash_point: Callable[[str], Any],
+    ) -> None:
         self._crash_point = crash_point
         self._config = config
         self._store = store
@@ -73,12 +83,29 @@ class Controller:
     def recover(self) -> None:
         """Make everything agree with the store; before the first command, and after a failure."""
         recovery = ControllerRecovery(
-            store=self._store, snapshot=self._snapshot, rows=self._rows, logs=self._logs, deletions=self._deletions,
-            settings_of=lambda configs: effective(configs, self._config), log=self._log, crash_point=self._crash_point)
+            store=self._store,
+            snapshot=self._snapshot,
+            rows=self._rows,
+            logs=self._logs,
+            deletions=self._deletions,
+            settings_of=lambda configs: effective(configs, self._config),
+            log=self._log,
+            crash_point=self._crash_point,
+        )
         self._topics = TopicManager(
-            context=recovery.run(), store=self._store, snapshot=self._snapshot, rows=self._rows, logs=self._logs,
-            deletions=self._deletions, brokers=[self._config.node_id], new_id=self._new_id, now_ms=self._now_ms,
-            crash_point=self._crash_point, count=self._count, log=self._log)
+            context=recovery.run(),
+            store=self._store,
+            snapshot=self._snapshot,
+            rows=self._rows,
+            logs=self._logs,
+            deletions=self._deletions,
+            brokers=[self._config.node_id],
+            new_id=self._new_id,
+            now_ms=self._now_ms,
+            crash_point=self._crash_point,
+            count=self._count,
+            log=self._log,
+        )
 
     def use_config(self, config: Any) -> None:
         """The broker's settings were read again."""
@@ -131,8 +158,9 @@ def _failure(command: Command) -> Answer:
     return TopicResults([TopicResult(name, code) for name in dict.fromkeys(names)], code)
 
 
-def serve_one(controller: Controller, channel: Any, generation: Callable[[], int], wait_ms: int,
-              crash_point: Callable[[str], Any]) -> bool:
+def serve_one(
+    controller: Controller, channel: Any, generation: Callable[[], int], wait_ms: int, crash_point: Callable[[str], Any]
+) -> bool:
     """Wait for a command and answer it; False: none came. The snapshot shows the change before the answer is given."""
     claimed = channel.claim(wait_ms)
     if claimed is None:
@@ -150,14 +178,26 @@ def build_controller(ctx: ProcessContext) -> Controller:
     """The controller of a process, with its store and logs opened after the fork."""
     data_dir, clock, row = ctx.data_dirs[0], SystemClock(), ctx.process_row
     store = ControllerStore(
-        open_store(os.path.join(data_dir, STORE_FILE)), Keys(ctx.cluster_id), ctx.core.boot_id,
-        waiting=lambda begins: row.set_wait(WaitName.METASTORE if begins else WaitName.NONE))
+        open_store(os.path.join(data_dir, STORE_FILE)),
+        Keys(ctx.cluster_id),
+        ctx.core.boot_id,
+        waiting=lambda begins: row.set_wait(WaitName.METASTORE if begins else WaitName.NONE),
+    )
     log = open_log(ctx)
     log.repair_slot(ctx.slot)  # a predecessor may have died with a partition's lock
     loader = LogLoader(log, data_dir, ctx.log, clock, ctx.core.crash_point)
     logs = PartitionLogs(log, data_dir, loader, clock.wall_ms, ctx.core.crash_point)
-    return Controller(core=ctx.core, config=ctx.config, store=store, logs=logs, now_ms=clock.wall_ms,
-                      new_id=new_topic_id, log=ctx.log, count=row.count, crash_point=ctx.core.crash_point)
+    return Controller(
+        core=ctx.core,
+        config=ctx.config,
+        store=store,
+        logs=logs,
+        now_ms=clock.wall_ms,
+        new_id=new_topic_id,
+        log=ctx.log,
+        count=row.count,
+        crash_point=ctx.core.crash_point,
+    )
 
 
 def open_store(path: str) -> SqliteStore:
@@ -165,7 +205,9 @@ def open_store(path: str) -> SqliteStore:
     try:
         return SqliteStore(path)
     except StoreError as error:
-        raise ConfigError("log.dirs", path, f"a metadata store that can be read ({error}); put a copy of it back") from error
+        raise ConfigError(
+            "log.dirs", path, f"a metadata store that can be read ({error}); put a copy of it back"
+        ) from error
 
 
 def main(ctx: ProcessContext) -> None:

@@ -30,9 +30,18 @@ class TablesTooSmall(MpbrokerError):
 class ControllerRecovery:
     """One pass over everything. `settings_of(configs)`: the settings in force of a topic."""
 
-    def __init__(self, *, store: ControllerStore, snapshot: MetadataSnapshot, rows: PartitionRows, logs: PartitionLogs,
-                 deletions: TopicDeletions, settings_of: Callable[[dict[str, str]], TopicSettings], log: Any,
-                 crash_point: Callable[[str], Any]) -> None:
+    def __init__(
+        self,
+        *,
+        store: ControllerStore,
+        snapshot: MetadataSnapshot,
+        rows: PartitionRows,
+        logs: PartitionLogs,
+        deletions: TopicDeletions,
+        settings_of: Callable[[dict[str, str]], TopicSettings],
+        log: Any,
+        crash_point: Callable[[str], Any],
+    ) -> None:
         self._store = store
         self._snapshot = snapshot
         self._rows = rows
@@ -127,8 +136,11 @@ class ControllerRecovery:
                     if self._logs.has_log(topic.name, partition):
                         partition_directory.prepare(self._logs.data_dir, name, topic.id)
                         assert settings is not None
-                        to_load.append(PartitionToLoad(ordinal, topic.id, topic.row, topic.name, partition, LOG_DIR,
-                                                       name, settings))
+                        to_load.append(
+                            PartitionToLoad(
+                                ordinal, topic.id, topic.row, topic.name, partition, LOG_DIR, name, settings
+                            )
+                        )
                     else:
                         self._create(topic, partition, ordinal, name)
                 topic.ordinals.append(ordinal)

@@ -46,8 +46,9 @@ class ControllerStore:
     """The store as the controller uses it. `boot_id` tells this start's operation ids from those of others;
     `waiting(True)` is called before, `waiting(False)` after the store may take its time."""
 
-    def __init__(self, store: MetaStore, keys: Keys, boot_id: int,
-                 waiting: Callable[[bool], Any] = lambda begins: None) -> None:
+    def __init__(
+        self, store: MetaStore, keys: Keys, boot_id: int, waiting: Callable[[bool], Any] = lambda begins: None
+    ) -> None:
         self._waiting = waiting
         self._store = store
         self._keys = keys
@@ -155,8 +156,9 @@ class ControllerStore:
         self._commit([check], [Put(key, block)], "allocate producer ids")
         return first
 
-    def _commit(self, checks: Sequence[Check], ops: Sequence[Op], tag: str, operation: int = 0,
-                answer: bytes = b"") -> int:
+    def _commit(
+        self, checks: Sequence[Check], ops: Sequence[Op], tag: str, operation: int = 0, answer: bytes = b""
+    ) -> int:
         kept = [] if operation == 0 else self._kept_answers(operation, answer)
         self._waiting(True)
         try:

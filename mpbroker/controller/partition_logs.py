@@ -20,8 +20,17 @@ FIRST_EPOCH: Final = 0
 class PartitionLog(Protocol):
     """What is needed of `_native.Log`; both return a Kafka error code."""
 
-    def create(self, ordinal: int, topic_id: bytes, topic_row: int, partition: int, log_dir: int, dir: str,
-               leader_epoch: int, now_ms: int) -> int:
+    def create(
+        self,
+        ordinal: int,
+        topic_id: bytes,
+        topic_row: int,
+        partition: int,
+        log_dir: int,
+        dir: str,
+        leader_epoch: int,
+        now_ms: int,
+    ) -> int:
         """Make the first segment and show the partition in its row."""
         ...
 
@@ -50,8 +59,14 @@ LogLoader = Callable[[list[PartitionToLoad]], None]
 class PartitionLogs:
     """The logs in one data directory. `crash_point(name)`: where tests kill the controller."""
 
-    def __init__(self, log: PartitionLog, data_dir: str, loader: LogLoader, now_ms: Callable[[], int],
-                 crash_point: Callable[[str], Any]) -> None:
+    def __init__(
+        self,
+        log: PartitionLog,
+        data_dir: str,
+        loader: LogLoader,
+        now_ms: Callable[[], int],
+        crash_point: Callable[[str], Any],
+    ) -> None:
         self._log = log
         self.data_dir = data_dir
         self.load = loader
@@ -71,8 +86,16 @@ class PartitionLogs:
         except OSError:
             return ErrorCode.KAFKA_STORAGE_ERROR
         self._crash_point("controller.directory_made")
-        error = self._log.create(ordinal=ordinal, topic_id=topic.id, topic_row=topic.row, partition=partition,
-                                 log_dir=LOG_DIR, dir=name, leader_epoch=FIRST_EPOCH, now_ms=self._now_ms())
+        error = self._log.create(
+            ordinal=ordinal,
+            topic_id=topic.id,
+            topic_row=topic.row,
+            partition=partition,
+            log_dir=LOG_DIR,
+            dir=name,
+            leader_epoch=FIRST_EPOCH,
+            now_ms=self._now_ms(),
+        )
         self._crash_point("controller.partition_created")
         return error
 

@@ -28,8 +28,15 @@ class PendingDeletion:
 class TopicDeletions:
     """Deletions that the store knows and that are not finished yet."""
 
-    def __init__(self, store: ControllerStore, snapshot: MetadataSnapshot, rows: PartitionRows, logs: PartitionLogs,
-                 crash_point: Callable[[str], Any], log: Any) -> None:
+    def __init__(
+        self,
+        store: ControllerStore,
+        snapshot: MetadataSnapshot,
+        rows: PartitionRows,
+        logs: PartitionLogs,
+        crash_point: Callable[[str], Any],
+        log: Any,
+    ) -> None:
         self._store = store
         self._snapshot = snapshot
         self._rows = rows

@@ -41,10 +41,22 @@ class TopicManager:
     """Carries out commands. `brokers`: registered broker ids; `new_id`: 16 random bytes; `count(name)`: a counter;
     `log`: one line for every change of a topic."""
 
-    def __init__(self, *, context: ControllerContext, store: ControllerStore, snapshot: MetadataSnapshot,
-                 rows: PartitionRows, logs: PartitionLogs, deletions: TopicDeletions, brokers: list[int],
-                 new_id: Callable[[], bytes], now_ms: Callable[[], int], crash_point: Callable[[str], Any],
-                 count: Callable[[str], Any], log: Any) -> None:
+    def __init__(
+        self,
+        *,
+        context: ControllerContext,
+        store: ControllerStore,
+        snapshot: MetadataSnapshot,
+        rows: PartitionRows,
+        logs: PartitionLogs,
+        deletions: TopicDeletions,
+        brokers: list[int],
+        new_id: Callable[[], bytes],
+        now_ms: Callable[[], int],
+        crash_point: Callable[[str], Any],
+        count: Callable[[str], Any],
+        log: Any,
+    ) -> None:
         self._log = log
         self._context = context
         self._store = store

@@ -116,9 +116,7 @@ def _spread(new: NewTopic, brokers: list[int], defaults: Defaults) -> list[list[
         sentence = "Replication factor must be larger than 0, or -1 to use the default value."
         return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, sentence)
     if new.num_partitions < DEFAULT_COUNT or new.num_partitions == 0:
-        return Refusal(
-            ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
-        )
+        return Refusal(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
     partitions = defaults.num_partitions if new.num_partitions == DEFAULT_COUNT else new.num_partitions
     factor = defaults.replication_factor if new.replication_factor == DEFAULT_COUNT else new.replication_factor
     return place_replicas(0, partitions, factor, brokers)

@@ -13,21 +13,30 @@ UNCOMPRESSED = "uncompressed"
 def log_options(settings) -> LogOptions:
     """TopicSettings → the native append options."""
     return LogOptions(
-        segment_bytes=settings.segment_bytes, segment_ms=settings.segment_ms - settings.segment_jitter_ms,
-        index_interval_bytes=settings.index_interval_bytes, index_max_bytes=settings.segment_index_bytes,
-        flush_messages=settings.flush_messages, log_append_time=settings.message_timestamp_type == "LogAppendTime",
-        sole_replica=True, max_message_bytes=settings.max_message_bytes, compacted="compact" in settings.cleanup_policy,
+        segment_bytes=settings.segment_bytes,
+        segment_ms=settings.segment_ms - settings.segment_jitter_ms,
+        index_interval_bytes=settings.index_interval_bytes,
+        index_max_bytes=settings.segment_index_bytes,
+        flush_messages=settings.flush_messages,
+        log_append_time=settings.message_timestamp_type == "LogAppendTime",
+        sole_replica=True,
+        max_message_bytes=settings.max_message_bytes,
+        compacted="compact" in settings.cleanup_policy,
         timestamp_before_max_ms=settings.message_timestamp_before_max_ms,
-        timestamp_after_max_ms=settings.message_timestamp_after_max_ms)
+        timestamp_after_max_ms=settings.message_timestamp_after_max_ms,
+    )
 
 
 def produce_rules(settings) -> ProduceRules:
     """TopicSettings → what the check of compressed records needs; `target_codec` None keeps the producer's."""
     return ProduceRules(
-        max_message_bytes=settings.max_message_bytes, compacted="compact" in settings.cleanup_policy,
+        max_message_bytes=settings.max_message_bytes,
+        compacted="compact" in settings.cleanup_policy,
         log_append_time=settings.message_timestamp_type == "LogAppendTime",
         timestamp_before_max_ms=settings.message_timestamp_before_max_ms,
-        timestamp_after_max_ms=settings.message_timestamp_after_max_ms, target_codec=_codec(settings.compression_type))
+        timestamp_after_max_ms=settings.message_timestamp_after_max_ms,
+        target_codec=_codec(settings.compression_type),
+    )
 
 
 def _codec(name: str) -> int | None:

@@ -1,14 +1,21 @@
 """Writing the checkpoints: recovery points, high watermarks, log starts, at Kafka's intervals. A job of the log keeper.
 
-A file is written only when it would say something new. Of partitions that are offline or not loaded yet it keeps what it
-said: forgetting a log start would bring deleted records back.
+A file is written only when it would say something new. Of partitions that are offline or not loaded yet it keeps what
+it said: forgetting a log start would bring deleted records back.
 """
 
 import os
 from collections.abc import Iterable
 from typing import Any, Final
 
-from mpbroker.log.checkpoint_file import HIGH_WATERMARK, LOG_START, RECOVERY_POINT, Offsets, read_checkpoint, write_checkpoint
+from mpbroker.log.checkpoint_file import (
+    HIGH_WATERMARK,
+    LOG_START,
+    RECOVERY_POINT,
+    Offsets,
+    read_checkpoint,
+    write_checkpoint,
+)
 from mpbroker.log.keeper_context import Interval, KeeperContext
 from mpbroker.log.partition_directory import directory_name
 
@@ -22,14 +29,18 @@ class CheckpointWriter:
     def __init__(self, keeper: KeeperContext) -> None:
         self._keeper = keeper
         self._written: dict[str, Offsets] = {name: read_checkpoint(self._path(name)) for name in FIELDS}
-        self._intervals = {name: Interval(keeper.clock, interval_ms, keeper.first_delay_ms)
-                           for name, interval_ms in self._settings().items()}
+        self._intervals = {
+            name: Interval(keeper.clock, interval_ms, keeper.first_delay_ms)
+            for name, interval_ms in self._settings().items()
+        }
 
     def _settings(self) -> dict[str, int]:
         config = self._keeper.config
-        return {RECOVERY_POINT: config.log_flush_offset_checkpoint_interval_ms,
-                HIGH_WATERMARK: config.replica_high_watermark_checkpoint_interval_ms,
-                LOG_START: config.log_flush_start_offset_checkpoint_interval_ms}
+        return {
+            RECOVERY_POINT: config.log_flush_offset_checkpoint_interval_ms,
+            HIGH_WATERMARK: config.replica_high_watermark_checkpoint_interval_ms,
+            LOG_START: config.log_flush_start_offset_checkpoint_interval_ms,
+        }
 
     def do_work(self) -> None:
         """One turn: write the files that are due."""
@@ -55,8 +66,11 @@ class CheckpointWriter:
 
     def _write_one(self, name: str, states: list[tuple[tuple[str, int], Any]]) -> bool:
         known = {who for who, state in states if state is not None}
-        offsets = {who: offset for who, offset in self._written[name].items()
-                   if who not in known and os.path.isdir(self._path(directory_name(*who)))}
+        offsets = {
+            who: offset
+            for who, offset in self._written[name].items()
+            if who not in known and os.path.isdir(self._path(directory_name(*who)))
+        }
         offsets |= {who: getattr(state, FIELDS[name]) for who, state in states if state is not None}
         if offsets == self._written[name]:
             return True

@@ -1,7 +1,7 @@
 """The file that says the last stop was a clean one (`.kafka_cleanshutdown`, as Kafka's).
 
-The log keeper writes it as the very last thing of a clean stop; the controller takes it away at start, before anything is
-written, so that it never speaks of a later state than the one it was written for.
+The log keeper writes it as the very last thing of a clean stop; the controller takes it away at start, before anything
+is written, so that it never speaks of a later state than the one it was written for.
 """
 
 import json

@@ -12,8 +12,9 @@ from mpbroker.log.partition_directory import find_all
 from mpbroker.log.producer_snapshots import ProducerSnapshots
 
 
-def stop_cleanly(keeper: KeeperContext, flusher: LogFlusher, snapshots: ProducerSnapshots,
-                 checkpoints: CheckpointWriter) -> bool:
+def stop_cleanly(
+    keeper: KeeperContext, flusher: LogFlusher, snapshots: ProducerSnapshots, checkpoints: CheckpointWriter
+) -> bool:
     """Returns whether the marker was written. Done again after a death in the middle, it goes on where that ended."""
     keeper.partitions.refresh()
     why_not = _damaged(keeper)

@@ -1,9 +1,9 @@
 """The data directory itself: its lock, its identity (meta.properties), whether it can be written.
 
-The supervisor locks and prepares it before it forks; `format` prepares it without a broker; `status` and `stop` only look
-who holds it. The lock is an open-file-description lock: forked workers that keep the descriptor keep the lock, so a new
-broker cannot start beside workers that outlive their supervisor by a moment; asking for the holder takes no lock; and a
-Kafka on the same directory is shut out too.
+The supervisor locks and prepares it before it forks; `format` prepares it without a broker; `status` and `stop` only
+look who holds it. The lock is an open-file-description lock: forked workers that keep the descriptor keep the lock, so
+a new broker cannot start beside workers that outlive their supervisor by a moment; asking for the holder takes no lock;
+and a Kafka on the same directory is shut out too.
 """
 
 import base64
@@ -103,8 +103,9 @@ def _pid_in(descriptor: int) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def prepare(path: str, node_id: int, cluster_id: str | None = None,
-            random_bytes: Callable[[int], bytes] = os.urandom) -> MetaProperties:
+def prepare(
+    path: str, node_id: int, cluster_id: str | None = None, random_bytes: Callable[[int], bytes] = os.urandom
+) -> MetaProperties:
     """The identity of the directory; a fresh one is given the node id and a cluster id (a new one unless given).
 
     ConfigError when the directory belongs to another node or cluster.
@@ -117,7 +118,9 @@ def prepare(path: str, node_id: int, cluster_id: str | None = None,
     if found.node_id != node_id:
         raise ConfigError("node.id", node_id, f"{found.node_id}, the node that data directory {path} belongs to")
     if cluster_id is not None and found.cluster_id != cluster_id:
-        raise ConfigError("cluster id", cluster_id, f"{found.cluster_id}, the cluster that data directory {path} belongs to")
+        raise ConfigError(
+            "cluster id", cluster_id, f"{found.cluster_id}, the cluster that data directory {path} belongs to"
+        )
     return found
 
 
@@ -149,8 +152,10 @@ def read_meta(path: str) -> MetaProperties | None:
 def write_meta(path: str, meta: MetaProperties) -> None:
     """Write meta.properties so that it is there whole or not at all."""
     name = os.path.join(path, META_FILE)
-    text = (f"version={META_VERSION}\nnode.id={meta.node_id}\ncluster.id={meta.cluster_id}\n"
-            f"directory.id={meta.directory_id}\n")
+    text = (
+        f"version={META_VERSION}\nnode.id={meta.node_id}\ncluster.id={meta.cluster_id}\n"
+        f"directory.id={meta.directory_id}\n"
+    )
     try:
         with open(name + ".tmp", "w", encoding="utf-8") as file:
             file.write(text)

@@ -1,7 +1,7 @@
 """Says that calls on log files fail: a full disk refuses appends, and nobody but the client would hear of it.
 
-A job of the log keeper. Every process counts its failed calls in shared memory; here the sum is looked at, and one line a
-second at most is written while it grows.
+A job of the log keeper. Every process counts its failed calls in shared memory; here the sum is looked at, and one line
+a second at most is written while it grows.
 """
 
 from typing import Final
@@ -25,8 +25,12 @@ class FailedCalls:
             return
         count = self._keeper.io_errors()
         if count > self._seen:
-            self._keeper.events.error("log_calls_failed", directory=self._keeper.data_dir, calls=count - self._seen,
-                                      remedy="look for free space on the disk, and for free file descriptors")
+            self._keeper.events.error(
+                "log_calls_failed",
+                directory=self._keeper.data_dir,
+                calls=count - self._seen,
+                remedy="look for free space on the disk, and for free file descriptors",
+            )
         self._seen = count
 
     def remaining_ms(self) -> int:

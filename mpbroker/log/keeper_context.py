@@ -95,8 +95,9 @@ class Interval:
 class PartitionRound:
     """All partitions once per interval, a bounded number each turn, so that no job holds up the others."""
 
-    def __init__(self, clock: Any, partitions: Partitions, interval_ms: int, first_delay_ms: int = 0,
-                 most_a_turn: int = 64) -> None:
+    def __init__(
+        self, clock: Any, partitions: Partitions, interval_ms: int, first_delay_ms: int = 0, most_a_turn: int = 64
+    ) -> None:
         self.interval = Interval(clock, interval_ms, first_delay_ms)
         self._partitions = partitions
         self._most = most_a_turn

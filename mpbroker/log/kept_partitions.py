@@ -56,8 +56,9 @@ class Partitions(Protocol):
 class KeptPartitions:
     """Partitions of every topic in the snapshot."""
 
-    def __init__(self, core: Any, config: Any,
-                 settings: Callable[[dict[str, str], Any], TopicSettings] = effective) -> None:
+    def __init__(
+        self, core: Any, config: Any, settings: Callable[[dict[str, str], Any], TopicSettings] = effective
+    ) -> None:
         self._core = core
         self._config = config
         self._settings = settings
@@ -103,5 +104,6 @@ class KeptPartitions:
         overrides = _overrides_decoder.decode(found.overrides)
         settings = self._settings(overrides, self._config)
         self._overrides[row] = overrides
-        self._by_row[row] = [KeptPartition(ordinal, found.id, found.name, number, settings)
-                             for number, ordinal in enumerate(ordinals)]
+        self._by_row[row] = [
+            KeptPartition(ordinal, found.id, found.name, number, settings) for number, ordinal in enumerate(ordinals)
+        ]

@@ -1,16 +1,17 @@
 """Flushing: making logs durable. A job of the log keeper; no lock is held while the disk works.
 
-With `mpbroker.log.flush=commit` every partition with unsynced records is synced as soon as this process is rung, whatever
-gathered meanwhile going with the next sync, and then the handlers that wait for it are rung. Otherwise, as Kafka, a log is
-synced behind each roll and, if `log.flush.scheduler.interval.ms` is set, when its records have waited for `flush.ms`
-(`flush.messages` is the appending handler's business). A failed sync is never repeated: the log directory goes offline.
+With `mpbroker.log.flush=commit` every partition with unsynced records is synced as soon as this process is rung,
+whatever gathered meanwhile going with the next sync, and then the handlers that wait for it are rung. Otherwise, as
+Kafka, a log is synced behind each roll and, if `log.flush.scheduler.interval.ms` is set, when its records have waited
+for `flush.ms` (`flush.messages` is the appending handler's business). A failed sync is never repeated: the log
+directory goes offline.
 """
 
 from collections.abc import Callable
 from typing import Final
 
 from mpbroker.errors import ErrorCode
-from mpbroker.log.keeper_context import KeeperContext, Interval
+from mpbroker.log.keeper_context import Interval, KeeperContext
 from mpbroker.shm.process_table import WaitName
 
 ROLLED_INTERVAL_MS: Final = 1000

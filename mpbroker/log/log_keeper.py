@@ -16,8 +16,8 @@ from mpbroker.log.kept_partitions import KeptPartition, KeptPartitions
 from mpbroker.log.log_flusher import LogFlusher
 from mpbroker.log.log_retention import LogRetention
 from mpbroker.log.offline_directory import OfflineDirectory
-from mpbroker.log.producer_snapshots import ProducerSnapshots
 from mpbroker.log.producer_expiration import ProducerEviction, ProducerExpiration
+from mpbroker.log.producer_snapshots import ProducerSnapshots
 from mpbroker.log.segment_deletion import SegmentDeletion
 from mpbroker.shm.clock import SystemClock
 from mpbroker.shm.counters import Counter
@@ -58,11 +58,19 @@ def context_of(ctx: ProcessContext, log: Log) -> KeeperContext:
     """What the jobs work with in a real process. A successor does not wait before its first round."""
     rows = [ProcessRow(ctx.core, slot) for slot in range(MAX_SLOTS)]
     return KeeperContext(
-        log=log, partitions=KeptPartitions(ctx.core, ctx.config), clock=SystemClock(), config=ctx.config,
-        data_dir=ctx.data_dirs[0], events=ctx.log, notify=lambda ordinal: ctx.core.notify_partition(ordinal, ctx.slot),
-        waiting=ctx.process_row.set_wait, crash_point=ctx.core.crash_point,
-        count=ctx.process_row.count, io_errors=lambda: sum(row.counter(Counter.LOG_IO_ERRORS) for row in rows),
-        first_delay_ms=ctx.config.log_initial_task_delay_ms if ctx.incarnation <= 1 else 0)
+        log=log,
+        partitions=KeptPartitions(ctx.core, ctx.config),
+        clock=SystemClock(),
+        config=ctx.config,
+        data_dir=ctx.data_dirs[0],
+        events=ctx.log,
+        notify=lambda ordinal: ctx.core.notify_partition(ordinal, ctx.slot),
+        waiting=ctx.process_row.set_wait,
+        crash_point=ctx.core.crash_point,
+        count=ctx.process_row.count,
+        io_errors=lambda: sum(row.counter(Counter.LOG_IO_ERRORS) for row in rows),
+        first_delay_ms=ctx.config.log_initial_task_delay_ms if ctx.incarnation <= 1 else 0,
+    )
 
 
 class LogKeeper:
@@ -79,8 +87,15 @@ class LogKeeper:
         self.expiration = ProducerExpiration(keeper)
         self.checkpoints = CheckpointWriter(keeper)
         self.offline = OfflineDirectory(keeper)
-        self._jobs: tuple[Any, ...] = (FailedCalls(keeper), self.retention, self.deletion, self.snapshots, self.expiration,
-                                       ProducerEviction(keeper), self.checkpoints)
+        self._jobs: tuple[Any, ...] = (
+            FailedCalls(keeper),
+            self.retention,
+            self.deletion,
+            self.snapshots,
+            self.expiration,
+            ProducerEviction(keeper),
+            self.checkpoints,
+        )
         self._topics_changed()
 
     def do_work(self) -> None:

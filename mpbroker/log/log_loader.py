@@ -1,8 +1,8 @@
 """Loading the logs at start: every partition's directory is recovered and its row published. Runs in the controller.
 
-Called for partitions whose rows hold nothing: after a start of the broker and after a reset of all workers, not after the
-mere restart of the controller. Damage is cut away with a line saying what; a directory that cannot be read makes its
-partition offline, and the broker starts without it.
+Called for partitions whose rows hold nothing: after a start of the broker and after a reset of all workers, not after
+the mere restart of the controller. Damage is cut away with a line saying what; a directory that cannot be read makes
+its partition offline, and the broker starts without it.
 """
 
 import os
@@ -22,8 +22,10 @@ from mpbroker.log.recent_producers import producer_rows, recent_batches
 PROGRESS_S: Final = 5.0
 EXISTS, ONLINE = 1, 2  # enum mpb_partition_flags
 _MOST_EPOCH_BYTES: Final = 1 << 20
-_WITHOUT: Final = {RECOVERY_POINT: "every log is taken as not flushed",
-                   LOG_START: "every log begins at its first segment: records deleted before may be back"}
+_WITHOUT: Final = {
+    RECOVERY_POINT: "every log is taken as not flushed",
+    LOG_START: "every log begins at its first segment: records deleted before may be back",
+}
 
 
 class Loadable(Protocol):
@@ -45,8 +47,9 @@ class LogLoader:
     `clean`: whether the broker that last wrote here stopped cleanly. OSError: the data directory cannot be used at all.
     """
 
-    def __init__(self, log: Log, data_dir: str, events: Any, clock: Any,
-                 crash_point: Callable[[str], None] = lambda name: None) -> None:
+    def __init__(
+        self, log: Log, data_dir: str, events: Any, clock: Any, crash_point: Callable[[str], None] = lambda name: None
+    ) -> None:
         self._crash_point = crash_point
         self._log = log
         self._data_dir = data_dir
@@ -67,11 +70,21 @@ class LogLoader:
                 said = time.monotonic()
                 self._events.info("loading_logs", done=number + 1, of=len(partitions))
         if self._unsound:
-            self._events.warning("indexes_rebuilt", files=len(self._unsound), first=self._unsound[0],
-                                 why="not as a clean stop leaves them", by="reading the logs")
+            self._events.warning(
+                "indexes_rebuilt",
+                files=len(self._unsound),
+                first=self._unsound[0],
+                why="not as a clean stop leaves them",
+                by="reading the logs",
+            )
             self._unsound.clear()
-        self._events.info("logs_loaded", partitions=len(partitions), offline=offline, clean=self.clean,
-                          ms=int((time.monotonic() - began) * 1000))
+        self._events.info(
+            "logs_loaded",
+            partitions=len(partitions),
+            offline=offline,
+            clean=self.clean,
+            ms=int((time.monotonic() - began) * 1000),
+        )
 
     def _load(self, partition: Loadable) -> bool:
         """False: the partition is there, but offline."""
@@ -101,14 +114,22 @@ class LogLoader:
     def _recovery(self, partition: Loadable, directory: str) -> LogRecovery:
         who = (partition.topic, partition.partition)
         return LogRecovery(
-            directory, index_interval_bytes=partition.settings.index_interval_bytes, clean=self.clean,
-            recovery_point=self._recovery_points.offset(who, directory), log_start=self._log_starts.offset(who, directory),
-            gaps_allowed="compact" in partition.settings.cleanup_policy)
+            directory,
+            index_interval_bytes=partition.settings.index_interval_bytes,
+            clean=self.clean,
+            recovery_point=self._recovery_points.offset(who, directory),
+            log_start=self._log_starts.offset(who, directory),
+            gaps_allowed="compact" in partition.settings.cleanup_policy,
+        )
 
     def _flushed(self, partition: Loadable, directory: str, recovered: RecoveredLog) -> int:
         """Everything below is on disk. The rest was read from the page cache: the log keeper syncs it."""
         end = recovered.active.next_offset
-        return end if self.clean else min(end, self._recovery_points.offset((partition.topic, partition.partition), directory))
+        return (
+            end
+            if self.clean
+            else min(end, self._recovery_points.offset((partition.topic, partition.partition), directory))
+        )
 
     def _producers(self, recovered: RecoveredLog, directory: str) -> list:
         recent = {} if self.clean or not recovered.producers else recent_batches(directory, recovered.active.base)
@@ -119,20 +140,40 @@ class LogLoader:
         active = recovered.active
         end = active.next_offset
         return {
-            "log_start": recovered.log_start, "leo": end, "hw": end, "lso": end, "active_base": active.base,
-            "position": active.position, "index_bytes": active.index_bytes, "time_index_bytes": active.time_index_bytes,
-            "max_timestamp": active.max_timestamp, "max_timestamp_offset": active.max_timestamp_offset,
-            "first_timestamp": active.first_timestamp, "segment_created_ms": self._clock.wall_ms(),
-            "indexed_timestamp": active.indexed_timestamp, "log_bytes": recovered.log_bytes,
-            "bytes_since_index": active.bytes_since_index, "leader_epoch": leader_epoch,
+            "log_start": recovered.log_start,
+            "leo": end,
+            "hw": end,
+            "lso": end,
+            "active_base": active.base,
+            "position": active.position,
+            "index_bytes": active.index_bytes,
+            "time_index_bytes": active.time_index_bytes,
+            "max_timestamp": active.max_timestamp,
+            "max_timestamp_offset": active.max_timestamp_offset,
+            "first_timestamp": active.first_timestamp,
+            "segment_created_ms": self._clock.wall_ms(),
+            "indexed_timestamp": active.indexed_timestamp,
+            "log_bytes": recovered.log_bytes,
+            "bytes_since_index": active.bytes_since_index,
+            "leader_epoch": leader_epoch,
             "segment_count": recovered.segment_count,
         }
 
     def _publish(self, partition: Loadable, state: dict[str, int]) -> None:
         """The row stays free in the eyes of a successor until its producers are there: else they would never be."""
-        self._check(partition, self._log.publish(
-            ordinal=partition.ordinal, topic_id=partition.topic_id, topic_row=partition.topic_row,
-            partition=partition.partition, log_dir=partition.log_dir, dir=partition.dir, state=state, hidden=True))
+        self._check(
+            partition,
+            self._log.publish(
+                ordinal=partition.ordinal,
+                topic_id=partition.topic_id,
+                topic_row=partition.topic_row,
+                partition=partition.partition,
+                log_dir=partition.log_dir,
+                dir=partition.dir,
+                state=state,
+                hidden=True,
+            ),
+        )
 
     def _check(self, partition: Loadable, error: int) -> None:
         if error:

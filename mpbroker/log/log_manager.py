@@ -29,7 +29,9 @@ class LogManager:
     `request_flush()` wakes the log keeper, which syncs what is not synced; for acknowledgements that wait for it.
     """
 
-    def __init__(self, log: Log, clock, flush_on_commit: bool, request_flush: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, log: Log, clock, flush_on_commit: bool, request_flush: Callable[[], None] = lambda: None
+    ) -> None:
         self.log = log
         self.flush_on_commit = flush_on_commit
         self.request_flush = request_flush
@@ -54,8 +56,9 @@ class LogManager:
                 return Refused(checked.code, -1 if silent else self.log.state(topic.partitions[index]).log_start)
             records, max_timestamp = checked.batch, checked.max_timestamp
         ordinal = topic.partitions[index]
-        result = self.log.append(ordinal, request.entry, cell, records, options, now_ms, version, -1, max_timestamp,
-                                 topic.id)
+        result = self.log.append(
+            ordinal, request.entry, cell, records, options, now_ms, version, -1, max_timestamp, topic.id
+        )
         if result.flush_due and not result.error and self.log.flush(ordinal)[0]:
             return Refused(ErrorCode.KAFKA_STORAGE_ERROR)
         return result

@@ -58,8 +58,16 @@ class LogRecovery:
     `recovery_point` are known to be on disk; `log_start` is the checkpointed log start (0: none). Compacted logs have
     gaps between segments; elsewhere a gap means that records are lost, and what follows it goes too."""
 
-    def __init__(self, directory: str, *, index_interval_bytes: int, clean: bool, recovery_point: int = 0,
-                 log_start: int = 0, gaps_allowed: bool = False) -> None:
+    def __init__(
+        self,
+        directory: str,
+        *,
+        index_interval_bytes: int,
+        clean: bool,
+        recovery_point: int = 0,
+        log_start: int = 0,
+        gaps_allowed: bool = False,
+    ) -> None:
         self.gaps_allowed = gaps_allowed
         self.directory = directory
         self.index_interval_bytes = index_interval_bytes
@@ -117,7 +125,7 @@ class LogRecovery:
             if not damage and following is not None and state.next_offset < following and not self.gaps_allowed:
                 damage = f"offsets {state.next_offset} to {following - 1} are missing before it"
             if damage:
-                self._remove_from(bases[number + 1:], damage)
+                self._remove_from(bases[number + 1 :], damage)
                 break
         if state is None:
             state, _ = self._scan(bases[-1], active=True, settled=False)
@@ -157,15 +165,35 @@ class LogRecovery:
         if last_set is None:
             return self._rebuild(base, sync=False)[0]
         with open(self._path(base, LOG), "rb") as log:
-            scan = scan_segment(log.fileno(), -1, -1, base, self.index_interval_bytes, True, None, last_set[1], base,
-                                last_time[0], base + last_time[1])
+            scan = scan_segment(
+                log.fileno(),
+                -1,
+                -1,
+                base,
+                self.index_interval_bytes,
+                True,
+                None,
+                last_set[1],
+                base,
+                last_time[0],
+                base + last_time[1],
+            )
             first = FIRST_TIMESTAMP.unpack(os.pread(log.fileno(), FIRST_TIMESTAMP.size, FIRST_TIMESTAMP_AT))[0]
         if scan.end or scan.batches == 0:
             self._say_unsound(base)
             return self._rebuild(base, sync=False)[0]
-        return SegmentState(base, scan.next_offset, scan.valid_bytes, os.path.getsize(self._path(base, INDEX)),
-                            os.path.getsize(self._path(base, TIME_INDEX)), scan.max_timestamp,
-                            scan.max_timestamp_offset, first, last_time[0], scan.valid_bytes - last_set[1])
+        return SegmentState(
+            base,
+            scan.next_offset,
+            scan.valid_bytes,
+            os.path.getsize(self._path(base, INDEX)),
+            os.path.getsize(self._path(base, TIME_INDEX)),
+            scan.max_timestamp,
+            scan.max_timestamp_offset,
+            first,
+            last_time[0],
+            scan.valid_bytes - last_set[1],
+        )
 
     def _rebuild(self, base: int, sync: bool) -> tuple[SegmentState, str]:
         """Reads the whole segment, writes its indexes anew, cuts what is not whole. Returns what was wrong, too.
@@ -185,15 +213,26 @@ class LogRecovery:
         finally:
             for descriptor in opened:
                 os.close(descriptor)
-        state = SegmentState(base, scan.next_offset, scan.valid_bytes, scan.index_bytes, scan.time_index_bytes,
-                             scan.max_timestamp, scan.max_timestamp_offset, scan.first_timestamp,
-                             scan.indexed_timestamp, scan.bytes_since_index)
+        state = SegmentState(
+            base,
+            scan.next_offset,
+            scan.valid_bytes,
+            scan.index_bytes,
+            scan.time_index_bytes,
+            scan.max_timestamp,
+            scan.max_timestamp_offset,
+            scan.first_timestamp,
+            scan.indexed_timestamp,
+            scan.bytes_since_index,
+        )
         return state, damage
 
     def _describe(self, base: int, scan) -> str:
         what = "its last batch is cut off" if scan.end == CUT_OFF else "what follows is no sound batch"
-        return (f"{os.path.basename(self.directory)}/{base:020d}.log: cut from {scan.file_bytes} to "
-                f"{scan.valid_bytes} bytes (offset {scan.next_offset}): {what}")
+        return (
+            f"{os.path.basename(self.directory)}/{base:020d}.log: cut from {scan.file_bytes} to "
+            f"{scan.valid_bytes} bytes (offset {scan.next_offset}): {what}"
+        )
 
     def _remove_from(self, bases: list[int], reason: str) -> None:
         """Highest first, indexes before logs: dying in between leaves a log without a gap."""
@@ -214,8 +253,9 @@ class LogRecovery:
 
         def visit(first, last, timestamp_ms, producer_id, epoch, sequence, count):
             if first >= start:
-                producers[producer_id] = ProducerEntry(producer_id, epoch, (sequence + count - 1) % 2**31, last,
-                                                       last - first, timestamp_ms)
+                producers[producer_id] = ProducerEntry(
+                    producer_id, epoch, (sequence + count - 1) % 2**31, last, last - first, timestamp_ms
+                )
 
         for number, base in enumerate(bases):
             if number + 1 < len(bases) and bases[number + 1] <= start:

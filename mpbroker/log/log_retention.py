@@ -44,8 +44,12 @@ class LogRetention:
         total = 0
         while True:
             error, bases = self._keeper.log.retain(
-                partition.ordinal, retention_ms=retention_ms, retention_bytes=retention_bytes,
-                now_ms=self._keeper.clock.wall_ms(), topic_id=partition.topic_id)
+                partition.ordinal,
+                retention_ms=retention_ms,
+                retention_bytes=retention_bytes,
+                now_ms=self._keeper.clock.wall_ms(),
+                topic_id=partition.topic_id,
+            )
             self._keeper.crash_point("keeper.retain.renamed")
             self._told(partition, error, bases)
             total += len(bases)
@@ -54,8 +58,9 @@ class LogRetention:
 
     def _told(self, partition: KeptPartition, error: int, bases: list[int]) -> None:
         if bases:
-            self._keeper.events.info("segments_deleted", partition=partition.dir, count=len(bases), first=bases[0],
-                                     last=bases[-1])
+            self._keeper.events.info(
+                "segments_deleted", partition=partition.dir, count=len(bases), first=bases[0], last=bases[-1]
+            )
             self._keeper.count("segments_deleted", len(bases))
             self._removed(partition, bases)
         if error == ErrorCode.KAFKA_STORAGE_ERROR:

@@ -1,7 +1,7 @@
 """What follows when the log directory fails: its partitions are marked offline and whoever waits for them is rung.
 
-A job of the log keeper. The process that met the I/O error has set the directory's bit in shared memory, from which moment
-every append and read answers KAFKA_STORAGE_ERROR; the bit stays until the broker is started again.
+A job of the log keeper. The process that met the I/O error has set the directory's bit in shared memory, from which
+moment every append and read answers KAFKA_STORAGE_ERROR; the bit stays until the broker is started again.
 """
 
 from typing import Final
@@ -29,8 +29,11 @@ class OfflineDirectory:
         if not self.failed or not self._again.due():
             return
         if not self._said:
-            self._keeper.events.error("log_directory_offline", directory=self._keeper.data_dir,
-                                      remedy="look at the disk, then start the broker again")
+            self._keeper.events.error(
+                "log_directory_offline",
+                directory=self._keeper.data_dir,
+                remedy="look at the disk, then start the broker again",
+            )
             self._said = True
         for partition in self._keeper.partitions.all:
             if self._keeper.state(partition) is not None:

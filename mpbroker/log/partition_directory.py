@@ -1,7 +1,7 @@
 """Partition directories by name: `topic-0`, and what becomes of them (`-delete`, `-stray`). Kafka's names and files.
 
-The controller creates and renames them, the log keeper removes what is marked as deleted. `partition.metadata` holds the
-topic's id, so that a directory is never taken for one of a younger topic of the same name (KIP-516).
+The controller creates and renames them, the log keeper removes what is marked as deleted. `partition.metadata` holds
+the topic's id, so that a directory is never taken for one of a younger topic of the same name (KIP-516).
 """
 
 import base64
@@ -36,7 +36,8 @@ def directory_name(topic: str, partition: int) -> str:
 
 
 def retired_name(name: str, topic_id: bytes, suffix: str) -> str:
-    """Name of a directory that is no partition any more; a long topic name is shortened to what a file name may have."""
+    """Name of a directory that is no partition any more; a long topic name is shortened to what a file name may
+    have."""
     stem, _, partition = name.rpartition("-")
     tail = f"-{partition}.{topic_id.hex()}{suffix}"
     return stem[: MAX_NAME_BYTES - len(tail)] + tail
@@ -85,7 +86,9 @@ def find_all(data_dir: str) -> Iterator[FoundDirectory]:
 def log_bytes(data_dir: str, name: str) -> int | None:
     """Bytes of records in a directory; None if it holds no segment at all (or is not there)."""
     try:
-        logs = [entry.stat().st_size for entry in os.scandir(os.path.join(data_dir, name)) if entry.name.endswith(".log")]
+        logs = [
+            entry.stat().st_size for entry in os.scandir(os.path.join(data_dir, name)) if entry.name.endswith(".log")
+        ]
     except FileNotFoundError:
         return None
     return sum(logs) if logs else None

@@ -1,5 +1,5 @@
-"""Forgetting idle producers: after their time, and earlier when the table of all partitions' producers fills up. Jobs of
-the log keeper.
+"""Forgetting idle producers: after their time, and earlier when the table of all partitions' producers fills up. Jobs
+of the log keeper.
 
 A producer that was forgotten may go on with any sequence; only the recognition of its repeated batches is lost.
 """
@@ -28,7 +28,9 @@ class ProducerExpiration:
         before_ms = self._keeper.clock.wall_ms() - self._keeper.config.producer_id_expiration_ms
         for partition in self._round.take():
             if self._keeper.state(partition) is not None:
-                self._keeper.count("producers_forgotten", self._keeper.log.expire_producers(partition.ordinal, before_ms))
+                self._keeper.count(
+                    "producers_forgotten", self._keeper.log.expire_producers(partition.ordinal, before_ms)
+                )
 
     def remaining_ms(self) -> int:
         """Until the next round, 0 within one."""
@@ -55,8 +57,13 @@ class ProducerEviction:
             if self._keeper.state(partition) is not None:
                 forgotten += self._keeper.log.expire_producers(partition.ordinal, before_ms)
         self._keeper.count("producers_forgotten", forgotten)
-        self._keeper.events.warning("producers_forgotten", count=forgotten, of=len(times_ms),
-                                    why="the table is nearly full", setting="mpbroker.max.producers")
+        self._keeper.events.warning(
+            "producers_forgotten",
+            count=forgotten,
+            of=len(times_ms),
+            why="the table is nearly full",
+            setting="mpbroker.max.producers",
+        )
 
     def remaining_ms(self) -> int:
         """Until the next look."""

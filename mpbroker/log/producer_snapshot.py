@@ -45,7 +45,8 @@ def write_snapshot(directory: str, offset: int, producers: list[ProducerEntry], 
     """Everything below `offset` is included. Not `durable`: after a power loss it may be damaged, or not there."""
     body = _COUNT.pack(len(producers)) + b"".join(
         _ENTRY.pack(p.producer_id, p.epoch, p.last_sequence, p.last_offset, p.offset_delta, p.timestamp_ms, -1, -1)
-        for p in producers)
+        for p in producers
+    )
     replace = replace_durably if durable else replace_whole
     replace(snapshot_path(directory, offset), _HEADER.pack(VERSION, crc32c(body)) + body)
 
@@ -59,7 +60,7 @@ def read_snapshot(path: str) -> list[ProducerEntry] | None:
     version, checksum = _HEADER.unpack_from(content)
     (count,) = _COUNT.unpack_from(content, _HEADER.size)
     start = _HEADER.size + _COUNT.size
-    if version != VERSION or crc32c(content[_HEADER.size:]) != checksum or start + count * _ENTRY.size != len(content):
+    if version != VERSION or crc32c(content[_HEADER.size :]) != checksum or start + count * _ENTRY.size != len(content):
         return None
     return [ProducerEntry(*_ENTRY.unpack_from(content, start + n * _ENTRY.size)[:6]) for n in range(count)]
 

@@ -102,6 +102,7 @@ def newest_batches(rows: list[tuple[int, int, int, int, int, int, int]]) -> list
     """Rows of `Log.producers` → the last batch of each producer, as a snapshot has it."""
     newest = {}
     for producer_id, epoch, _, last_sequence, base_offset, last_offset_delta, timestamp_ms in rows:
-        newest[producer_id] = ProducerEntry(producer_id, epoch, last_sequence, base_offset + last_offset_delta,
-                                            last_offset_delta, timestamp_ms)
+        newest[producer_id] = ProducerEntry(
+            producer_id, epoch, last_sequence, base_offset + last_offset_delta, last_offset_delta, timestamp_ms
+        )
     return list(newest.values())

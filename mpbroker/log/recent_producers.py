@@ -1,7 +1,7 @@
 """The last five batches of each idempotent producer, read from the end of a log that was not closed cleanly.
 
-Runs in the controller at start. A snapshot keeps one batch per producer, as Kafka's does; a client that had five requests
-in flight when everything was reset repeats all five, and each has to be recognised as a duplicate.
+Runs in the controller at start. A snapshot keeps one batch per producer, as Kafka's does; a client that had five
+requests in flight when everything was reset repeats all five, and each has to be recognised as a duplicate.
 """
 
 import os
@@ -22,7 +22,9 @@ def recent_batches(directory: str, active_base: int) -> dict[int, deque[Producer
     """The active segment's last batches by producer id, oldest first. OSError passes."""
     recent: dict[int, deque[ProducerEntry]] = {}
 
-    def visit(first: int, last: int, timestamp_ms: int, producer_id: int, epoch: int, sequence: int, count: int) -> None:
+    def visit(
+        first: int, last: int, timestamp_ms: int, producer_id: int, epoch: int, sequence: int, count: int
+    ) -> None:
         entry = ProducerEntry(producer_id, epoch, (sequence + count - 1) % SEQUENCES, last, last - first, timestamp_ms)
         recent.setdefault(producer_id, deque(maxlen=KEPT)).append(entry)
 
@@ -31,8 +33,9 @@ def recent_batches(directory: str, active_base: int) -> dict[int, deque[Producer
     return recent
 
 
-def producer_rows(producers: Mapping[int, ProducerEntry],
-                  recent: Mapping[int, deque[ProducerEntry]]) -> list[ProducerRow]:
+def producer_rows(
+    producers: Mapping[int, ProducerEntry], recent: Mapping[int, deque[ProducerEntry]]
+) -> list[ProducerRow]:
     """What the producer table is loaded with: the last batch of every producer, behind older ones still in the log."""
     rows: list[ProducerRow] = []
     for producer_id, newest in producers.items():
@@ -42,5 +45,12 @@ def producer_rows(producers: Mapping[int, ProducerEntry],
 
 
 def _row(entry: ProducerEntry) -> ProducerRow:
-    return (entry.producer_id, entry.epoch, entry.first_sequence, entry.last_sequence,
-            entry.last_offset - entry.offset_delta, entry.offset_delta, entry.timestamp_ms)
+    return (
+        entry.producer_id,
+        entry.epoch,
+        entry.first_sequence,
+        entry.last_sequence,
+        entry.last_offset - entry.offset_delta,
+        entry.offset_delta,
+        entry.timestamp_ms,
+    )

@@ -96,8 +96,11 @@ class SegmentDeletion:
 
     def _remove_directories(self) -> None:
         try:
-            removed = remove_deleted(self._keeper.data_dir, now_ms=self._keeper.clock.wall_ms(),
-                                     delay_ms=self._keeper.config.log_segment_delete_delay_ms)
+            removed = remove_deleted(
+                self._keeper.data_dir,
+                now_ms=self._keeper.clock.wall_ms(),
+                delay_ms=self._keeper.config.log_segment_delete_delay_ms,
+            )
         except OSError as error:
             self._keeper.io_failed("directory_not_removed", error)
             return

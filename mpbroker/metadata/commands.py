@@ -1,8 +1,8 @@
 """Commands that request handlers send to the controller, and its answers: msgspec messages in the command table.
 
-A command travels with an operation id, made of the fill number of the request it serves: when the request runs again because
-its handler died, the controller gives the first run's answer. Operation 0 means that nobody will ask again.
-The slots have `MAX_COMMAND_BYTES` and `MAX_ANSWER_BYTES` (native/shm/layout.h, struct mpb_command).
+A command travels with an operation id, made of the fill number of the request it serves: when the request runs again
+because its handler died, the controller gives the first run's answer. Operation 0 means that nobody will ask again. The
+slots have `MAX_COMMAND_BYTES` and `MAX_ANSWER_BYTES` (native/shm/layout.h, struct mpb_command).
 """
 
 from typing import Final

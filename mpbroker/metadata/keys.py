@@ -1,12 +1,12 @@
 """The keys of the metadata store, all below `/mpb/v1/<cluster>/`. Used by the controller. Pure.
 
-    cluster               id of the cluster, written once
-    tn/<name>             topic id (hex): a topic exists if and only if this key does
-    t/<topic id>          TopicRecord: name and replica assignment
-    config/topic/<name>   TopicConfigRecord: settings given for the topic
-    admin/delete/<id>     TopicDeletion: the topic is gone, its files are still to be renamed
-    pid_block             first producer id that no block has handed out
-    op/<boot>/<operation> answer of a controller command, for a request that is run again after its handler's death
+cluster               id of the cluster, written once
+tn/<name>             topic id (hex): a topic exists if and only if this key does
+t/<topic id>          TopicRecord: name and replica assignment
+config/topic/<name>   TopicConfigRecord: settings given for the topic
+admin/delete/<id>     TopicDeletion: the topic is gone, its files are still to be renamed
+pid_block             first producer id that no block has handed out
+op/<boot>/<operation> answer of a controller command, for a request that is run again after its handler's death
 """
 
 from typing import Final

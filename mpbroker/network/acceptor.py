@@ -171,8 +171,12 @@ class Acceptor:
             if accepted.refusals < MAX_REFUSALS:
                 again.append(accepted)
                 continue
-            self._ctx.log.error("connection_refused_by_processors", listener=self._listener.name,
-                                address=address_text(accepted.address), reason="descriptor tables full")
+            self._ctx.log.error(
+                "connection_refused_by_processors",
+                listener=self._listener.name,
+                address=address_text(accepted.address),
+                reason="descriptor tables full",
+            )
             os.close(accepted.fd)
             self._quotas.dropped(accepted.address)
         return again
@@ -191,7 +195,8 @@ class Acceptor:
             self._blocked_since_ns = time.monotonic_ns()
 
     def _timeout_ms(self, timeout_ms: int) -> int:
-        """Short while a successor, a free slot or an acknowledgement is awaited: a death of a processor rings no bell."""
+        """Short while a successor, a free slot or an acknowledgement is awaited: a death of a processor rings no
+        bell."""
         if self._pending or not self._listening or any(handover.unacknowledged() for handover in self._handovers):
             return min(timeout_ms, 10)
         return timeout_ms
@@ -239,8 +244,9 @@ def _overrides(given: dict[str, int]) -> dict[bytes, int]:
 
 
 def stamp_arrivals(listening: socket.socket) -> None:
-    """Let the kernel note when bytes arrive, for `rx_wait` of trace records. Accepted sockets inherit it, so that even a
-    request which is there before its processor knows the connection has its stamp. A platform without it: no rx_wait."""
+    """Let the kernel note when bytes arrive, for `rx_wait` of trace records. Accepted sockets inherit it, so that even
+    a request which is there before its processor knows the connection has its stamp. A platform without it: no
+    rx_wait."""
     try:
         listening.setsockopt(socket.SOL_SOCKET, _native.SO_TIMESTAMPNS, 1)
     except OSError:

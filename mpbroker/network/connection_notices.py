@@ -1,7 +1,8 @@
-"""What a processor tells the tracer about its connections: opened, closed, and who the client says it is (trace/notice.py).
+"""What a processor tells the tracer about its connections: opened, closed, and who the client says it is
+(trace/notice.py).
 
-One per processor. It is called when a connection comes or goes, and when the first request of a connection or one with another
-client id has arrived: never for every request.
+One per processor. It is called when a connection comes or goes, and when the first request of a connection or one with
+another client id has arrived: never for every request.
 """
 
 import time
@@ -56,7 +57,9 @@ class ConnectionNotices:
     def closed(self, channel: KafkaChannel, reason: CloseReason, now_ns: int) -> None:
         """A connection ended."""
         if self.wanted:
-            self._tell(ConnectionClosed(now_ns, self._id(channel), self._processor, self._listener, channel.requests, reason))
+            self._tell(
+                ConnectionClosed(now_ns, self._id(channel), self._processor, self._listener, channel.requests, reason)
+            )
 
     def introduced(self, channel: KafkaChannel, client_hash: int) -> None:
         """A request said who the client is."""
@@ -90,7 +93,7 @@ def names_in(frame: bytes) -> tuple[str, tuple[str, str] | None]:
     client_id = frame[HEADER_BYTES:end].decode(errors="replace")
     if key != API_VERSIONS_KEY or version < SOFTWARE_VERSION:
         return client_id, None
-    if frame[end:end + 1] != b"\0":  # tagged fields of the header: no client sends any
+    if frame[end : end + 1] != b"\0":  # tagged fields of the header: no client sends any
         return client_id, None
     name, end = _compact_string(frame, end + 1)
     software_version, _ = _compact_string(frame, end)
@@ -102,4 +105,4 @@ def _compact_string(frame: bytes, at: int) -> tuple[str, int]:
     length = frame[at] if at < len(frame) else 0
     if not 0 < length < 128 or at + length > len(frame):
         return "", len(frame)
-    return frame[at + 1:at + length].decode(errors="replace"), at + length
+    return frame[at + 1 : at + length].decode(errors="replace"), at + length

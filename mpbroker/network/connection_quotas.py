@@ -1,8 +1,9 @@
 """How many connections, from whom, and how fast (KIP-402, KIP-612); state of one acceptor, for its listener.
 
-Kafka counts in one place for the whole broker. Here the acceptor of a listener counts connections per address by itself,
-told of their ends by its processors; the number per listener and per broker comes from the process table. What Kafka
-does with each limit is kept: too many from one address are closed, listener, broker and rate limits make the acceptor wait.
+Kafka counts in one place for the whole broker. Here the acceptor of a listener counts connections per address by
+itself, told of their ends by its processors; the number per listener and per broker comes from the process table. What
+Kafka does with each limit is kept: too many from one address are closed, listener, broker and rate limits make the
+acceptor wait.
 """
 
 from collections import Counter

@@ -47,7 +47,8 @@ class Peer(NamedTuple):
 
 
 class Message(NamedTuple):
-    """One message. `sockets` are descriptors the receiver owns; `truncated`: the kernel dropped some, all are closed."""
+    """One message. `sockets` are descriptors the receiver owns; `truncated`: the kernel dropped some, all are
+    closed."""
 
     kind: int
     processor_incarnation: int
@@ -93,8 +94,15 @@ def accepted_ns(stamp: int, now_ns: int) -> int:
 def send_message(channel: socket.socket, message: Message) -> bool:
     """Send without waiting. False: no room now (queue full, too many descriptors under way); nothing was sent."""
     assert len(message.peers) <= MAX_PEERS_PER_MESSAGE and len(message.sockets) <= MAX_SOCKETS_PER_MESSAGE
-    header = _HEADER.pack(message.kind, len(message.peers), 0, message.processor_incarnation,
-                          message.acceptor_incarnation, 0, message.sequence)
+    header = _HEADER.pack(
+        message.kind,
+        len(message.peers),
+        0,
+        message.processor_incarnation,
+        message.acceptor_incarnation,
+        0,
+        message.sequence,
+    )
     body = header + b"".join([_PEER.pack(*peer) for peer in message.peers])
     ancillary = []
     if message.sockets:
@@ -109,8 +117,9 @@ def send_message(channel: socket.socket, message: Message) -> bool:
 def receive_message(channel: socket.socket) -> Message | None:
     """The next message, or None when there is none now. A message no sender of ours wrote reads as kind 0."""
     try:
-        body, ancillary, flags, _ = channel.recvmsg(_MAX_MESSAGE_BYTES, _ANCILLARY_BYTES,
-                                                    socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC)
+        body, ancillary, flags, _ = channel.recvmsg(
+            _MAX_MESSAGE_BYTES, _ANCILLARY_BYTES, socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
+        )
     except BlockingIOError:
         return None
     if not body:

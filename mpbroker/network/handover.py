@@ -1,8 +1,8 @@
 """The acceptor's side of one processor: which sockets are under way to it; state of one acceptor.
 
 A socket stays in the window, with the acceptor's own copy open, until the processor has acknowledged it. When the
-process table shows another incarnation of the processor, everything in the window is taken back and sent again: what the
-dead one had acknowledged died with it, what it had not is whole.
+process table shows another incarnation of the processor, everything in the window is taken back and sent again: what
+the dead one had acknowledged died with it, what it had not is whole.
 """
 
 import os
@@ -34,7 +34,7 @@ class Accepted:
     """A socket on its way: descriptor (ours until acknowledged), 16 address bytes, port, how often it was refused, and
     when it was accepted (fd_passing.accept_stamp)."""
 
-    __slots__ = ("fd", "address", "port", "stamp", "refusals")
+    __slots__ = ("address", "fd", "port", "refusals", "stamp")
 
     def __init__(self, fd: int, address: bytes, port: int, stamp: int = 0) -> None:
         self.fd = fd
@@ -97,8 +97,14 @@ class Handover:
         """Send at most `room()` sockets as one message. False: not now; the caller still has them."""
         self._sequence += 1
         peers = tuple(Peer(accepted.address, accepted.port, accepted.stamp) for accepted in group)
-        message = Message(HANDOVER, self.incarnation, self._acceptor_incarnation, self._sequence, peers,
-                          tuple(accepted.fd for accepted in group))
+        message = Message(
+            HANDOVER,
+            self.incarnation,
+            self._acceptor_incarnation,
+            self._sequence,
+            peers,
+            tuple(accepted.fd for accepted in group),
+        )
         if not send_message(self.channel, message):
             return False
         self._window[self._sequence] = group
@@ -137,7 +143,8 @@ class Handover:
             quotas.handed_over(self.processor, accepted.address)
 
     def _count(self, message: Message, quotas: ConnectionQuotas) -> None:
-        """CLOSED counts only after the processor's list of connections: before it, it is already left out of the list."""
+        """CLOSED counts only after the processor's list of connections: before it, it is already left out of the
+        list."""
         if message.kind == CLOSED:
             if self._counting:
                 for peer in message.peers:

@@ -1,4 +1,5 @@
-"""The processor's side of the hand-over: takes sockets, acknowledges them, reports closed connections; one per processor.
+"""The processor's side of the hand-over: takes sockets, acknowledges them, reports closed connections; one per
+processor.
 
 A socket is acknowledged before a byte of it is read, so that the acceptor may send it to somebody else if this process
 dies first.
@@ -90,8 +91,7 @@ class HandoverReceiver:
             return []
         for peer in message.peers:
             self.open_connections[peer.address] += 1
-        return [Received(fd, *peer)
-                for fd, peer in zip(message.sockets, message.peers, strict=True)]
+        return [Received(fd, *peer) for fd, peer in zip(message.sockets, message.peers, strict=True)]
 
     def _report(self, acceptor_incarnation: int) -> None:
         """All our connections, for an acceptor that knows none of them. Ends not told yet are part of it."""
@@ -103,9 +103,16 @@ class HandoverReceiver:
 
     def _messages(self, kind: int, counts: Counter[bytes]) -> list[Message]:
         peers = [Peer(address, count) for address, count in counts.items()]
-        return [Message(kind, self._incarnation, self._acceptor_incarnation, 0,
-                        tuple(peers[first : first + MAX_PEERS_PER_MESSAGE]))
-                for first in range(0, len(peers), MAX_PEERS_PER_MESSAGE)]
+        return [
+            Message(
+                kind,
+                self._incarnation,
+                self._acceptor_incarnation,
+                0,
+                tuple(peers[first : first + MAX_PEERS_PER_MESSAGE]),
+            )
+            for first in range(0, len(peers), MAX_PEERS_PER_MESSAGE)
+        ]
 
     def _send(self, message: Message) -> None:
         if self._unsent or not send_message(self.channel, message):

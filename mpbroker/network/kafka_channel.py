@@ -1,8 +1,8 @@
 """One client connection; lives in one processor, which alone touches it.
 
-Framing, what is buffered and what is being sent are native (native/network/connection.h). Here is what only Python needs: the socket,
-whose connection it is, and a large frame on its way. A large frame is received straight into the shared arena once enough
-of it has really arrived, so that an announced length alone reserves nothing.
+Framing, what is buffered and what is being sent are native (native/network/connection.h). Here is what only Python
+needs: the socket, whose connection it is, and a large frame on its way. A large frame is received straight into the
+shared arena once enough of it has really arrived, so that an announced length alone reserves nothing.
 """
 
 import socket
@@ -22,9 +22,11 @@ class ConnectionLost(Exception):
 class KafkaChannel(Connection):
     """State of one connection. `number` and `generation` name it in request entries; `address` is 16 bytes."""
 
-    __slots__ = ("socket", "address", "large_offset", "large_view", "large_filled")
+    __slots__ = ("address", "large_filled", "large_offset", "large_view", "socket")
 
-    def __new__(cls, connection: socket.socket, number: int, generation: int, address: bytes, now_ns: int) -> "KafkaChannel":
+    def __new__(
+        cls, connection: socket.socket, number: int, generation: int, address: bytes, now_ns: int
+    ) -> "KafkaChannel":
         return super().__new__(cls)
 
     def __init__(self, connection: socket.socket, number: int, generation: int, address: bytes, now_ns: int) -> None:

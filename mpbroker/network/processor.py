@@ -1,9 +1,11 @@
-"""The processor: frames requests of its connections into shared memory and sends their answers; N processes per listener.
+"""The processor: frames requests of its connections into shared memory and sends their answers; N processes per
+listener.
 
 One turn, in Kafka's order: answers first, then at most 20 new connections, then what the sockets brought, one frame per
-connection. The ordinary part of it is native (native/network/network_turn.h); this loop decides all the rest. It never waits for a handler: a request that finds its plane full is parked, and until it has found room no
-other is read, while answers go on. It alone touches its sockets, its part of the arena and its entries while they are
-FREE, FILL or SENDING. The control plane's listener has a processor of its own (KIP-291).
+connection. The ordinary part of it is native (native/network/network_turn.h); this loop decides all the rest. It never
+waits for a handler: a request that finds its plane full is parked, and until it has found room no other is read, while
+answers go on. It alone touches its sockets, its part of the arena and its entries while they are FREE, FILL or SENDING.
+The control plane's listener has a processor of its own (KIP-291).
 """
 
 import os
@@ -79,10 +81,18 @@ class Processor:
         self._max_request_bytes = ctx.config.socket_request_max_bytes
         plane = PLANE_CONTROL if self._listener.control else PLANE_DATA
         self._epoll = select.epoll()
-        self._turn = _native.NetworkTurn(self._port, self._epoll.fileno(), plane, ctx.listener, self._max_request_bytes,
-                                         ctx.config.queued_max_request_bytes, ctx.api_versions)
-        self._reader = RequestReader(self._port, self._turn, plane, ctx.listener, ctx.api_versions, self._close, self._refuse,
-                                     self._take_events)
+        self._turn = _native.NetworkTurn(
+            self._port,
+            self._epoll.fileno(),
+            plane,
+            ctx.listener,
+            self._max_request_bytes,
+            ctx.config.queued_max_request_bytes,
+            ctx.api_versions,
+        )
+        self._reader = RequestReader(
+            self._port, self._turn, plane, ctx.listener, ctx.api_versions, self._close, self._refuse, self._take_events
+        )
         self._connections = ConnectionTable()
         self._notices = ConnectionNotices(ctx.trace_notices_fd, ctx.index, ctx.listener, ctx.process_row)
         self._notices.began()
@@ -129,7 +139,9 @@ class Processor:
         if self._port.ring():
             timeout_ms = 1
         ordinary = may_read and not self._new_connections and not reader.waits_for_room()
-        if native.poll(0 if busy else timeout_ms, more_turns if ordinary else 0, MAX_ANSWERS_PER_TURN, self._housekeeping_ns):
+        if native.poll(
+            0 if busy else timeout_ms, more_turns if ordinary else 0, MAX_ANSWERS_PER_TURN, self._housekeeping_ns
+        ):
             self._take_events()
 
     def drain(self, timeout_ms: int) -> None:
@@ -175,10 +187,16 @@ class Processor:
             channel.mute_state = after_unmute(next_state(MuteState(channel.mute_state), MuteEvent.RESPONSE_SENT))
             self._turn.schedule(channel)
         elif kind == _native.EVENT_INVALID:
-            self._refuse(channel, Counter.BAD_FRAMES, "invalid_frame",
-                         f"frame of {first} bytes; allowed are {MIN_FRAME_BYTES} to {self._max_request_bytes}")
+            self._refuse(
+                channel,
+                Counter.BAD_FRAMES,
+                "invalid_frame",
+                f"frame of {first} bytes; allowed are {MIN_FRAME_BYTES} to {self._max_request_bytes}",
+            )
         elif kind == _native.EVENT_UNSUPPORTED:
-            self._refuse(channel, Counter.REQUESTS_UNSUPPORTED, "unsupported_request", f"api key {first} version {second}")
+            self._refuse(
+                channel, Counter.REQUESTS_UNSUPPORTED, "unsupported_request", f"api key {first} version {second}"
+            )
         else:
             self._reader.refuse_poison(channel)
 
@@ -204,8 +222,9 @@ class Processor:
                 self._add(connection, new, now_ns)
         if self._handover.truncated:
             self._count(Counter.HANDOVERS_TRUNCATED, self._handover.truncated)
-            self._ctx.log.error("handover_truncated", messages=self._handover.truncated,
-                                reason="this process has no free descriptors")
+            self._ctx.log.error(
+                "handover_truncated", messages=self._handover.truncated, reason="this process has no free descriptors"
+            )
             self._handover.truncated = 0
         if received:
             self._row.connections = len(self._connections)

@@ -1,16 +1,15 @@
 """Requests of one processor that are not simply read and queued: no room for them, or too large to be copied.
 
-The native turn (native/network/network_turn.h) takes one frame of each readable connection a turn and queues it. A request that
-finds its plane full is parked, one that finds no entry or no arena space waits with its frame: until they have
-room nothing else is read, except for large frames that fill memory they already have. A large frame that finds no room to
-begin waits alone.
+The native turn (native/network/network_turn.h) takes one frame of each readable connection a turn and queues it. A
+request that finds its plane full is parked, one that finds no entry or no arena space waits with its frame: until they
+have room nothing else is read, except for large frames that fill memory they already have. A large frame that finds no
+room to begin waits alone.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable
 from struct import Struct
 from time import monotonic_ns
-from typing import Any
 
 from mpbroker._native import NetworkTurn
 from mpbroker.channel.processor_port import NO_ENTRY, PLANE_FULL, POISON, REFUSED, ProcessorPort
@@ -29,13 +28,21 @@ Refuse = Callable[[KafkaChannel, Counter, str, object], None]
 class RequestReader:
     """`close` closes a connection that is gone; `refuse` one that sent what nobody can answer (counter, event, reason).
 
-    turn: the native turn, which reads everything else; take_events: works off what it reports; versions: api key → (oldest,
-    newest) served.
+    turn: the native turn, which reads everything else; take_events: works off what it reports; versions: api key →
+    (oldest, newest) served.
     """
 
-    def __init__(self, port: ProcessorPort, turn: NetworkTurn, plane: int, listener: int,
-                 versions: dict[int, tuple[int, int]], close: Callable[[KafkaChannel], None], refuse: Refuse,
-                 take_events: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        port: ProcessorPort,
+        turn: NetworkTurn,
+        plane: int,
+        listener: int,
+        versions: dict[int, tuple[int, int]],
+        close: Callable[[KafkaChannel], None],
+        refuse: Refuse,
+        take_events: Callable[[], None],
+    ) -> None:
         self._port = port
         self._turn = turn
         self._plane = plane
@@ -146,15 +153,26 @@ class RequestReader:
         assert view is not None
         key, version = _unpack_api(view)
         if not self._serves(key, version):
-            self._refuse(channel, Counter.REQUESTS_UNSUPPORTED, "unsupported_request", f"api key {key} version {version}")
+            self._refuse(
+                channel, Counter.REQUESTS_UNSUPPORTED, "unsupported_request", f"api key {key} version {version}"
+            )
             return
         if self._parked:
             self.wait_for_room(channel)
             return
         now_ns = monotonic_ns()
-        entry = self._port.submit_reserved(self._plane, channel.number, channel.generation, self._listener,
-                                           channel.large_offset, len(view), channel.first_ns if self._turn.traced else 0,
-                                           now_ns, arrival_ns=channel.first_arrival_ns, inflight=channel.out_count)
+        entry = self._port.submit_reserved(
+            self._plane,
+            channel.number,
+            channel.generation,
+            self._listener,
+            channel.large_offset,
+            len(view),
+            channel.first_ns if self._turn.traced else 0,
+            now_ns,
+            arrival_ns=channel.first_arrival_ns,
+            inflight=channel.out_count,
+        )
         if entry == NO_ENTRY:
             self.wait_for_room(channel)
             return

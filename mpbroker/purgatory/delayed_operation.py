@@ -18,7 +18,7 @@ class DelayedOperation:
     expiry; `on_expiration` runs before it when the deadline passed first.
     """
 
-    __slots__ = ("deadline_ms", "keys", "completed", "timer")
+    __slots__ = ("completed", "deadline_ms", "keys", "timer")
 
     def __init__(self, deadline_ms: int, keys: Iterable[int]) -> None:
         self.deadline_ms = deadline_ms

@@ -13,7 +13,7 @@ from collections.abc import Callable
 class TimerEntry:
     """One pending deadline. `cancel()` is O(1) and frees it at once: a deadline may be weeks away."""
 
-    __slots__ = ("deadline_ms", "action", "cancelled", "bucket", "owner")
+    __slots__ = ("action", "bucket", "cancelled", "deadline_ms", "owner")
 
     def __init__(self, deadline_ms: int, action: Callable[[], None], owner: TimingWheel) -> None:
         self.deadline_ms = deadline_ms
@@ -31,7 +31,7 @@ class TimerEntry:
 class _Wheel:
     """One level: buckets keyed by their rounded-down start, so an empty wheel holds nothing."""
 
-    __slots__ = ("tick_ms", "span_ms", "buckets")
+    __slots__ = ("buckets", "span_ms", "tick_ms")
 
     def __init__(self, tick_ms: int, size: int) -> None:
         self.tick_ms = tick_ms

@@ -87,7 +87,9 @@ class Decompressor:
         valid stream or the codec unknown.
         """
         if codec == NONE:
-            return (ErrorCode.NONE, memoryview(data)) if len(data) <= max_bytes else _refused(ErrorCode.MESSAGE_TOO_LARGE)
+            return (
+                (ErrorCode.NONE, memoryview(data)) if len(data) <= max_bytes else _refused(ErrorCode.MESSAGE_TOO_LARGE)
+            )
         reader = _READERS.get(codec)
         if reader is None:
             return _refused(ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -75,7 +75,7 @@ def read(data: memoryview, out: OutputBuffer) -> None:
         position += 4
         if not size:
             break
-        block = data[position:position + size]
+        block = data[position : position + size]
         position += size
         if size > max_block_bytes or len(block) < size:
             raise CorruptInputError
@@ -97,7 +97,7 @@ def write(data: bytes | memoryview) -> bytes:
     parts = [_WORD.pack(MAGIC), _WRITE_DESCRIPTOR, bytes((checksum,))]
     view = memoryview(data)
     for start in range(0, len(view), _WRITE_BLOCK_BYTES):
-        block = view[start:start + _WRITE_BLOCK_BYTES]
+        block = view[start : start + _WRITE_BLOCK_BYTES]
         packed = bytes(cramjam.lz4.compress_block(block, store_size=False))
         if len(packed) < len(block):
             parts += _WORD.pack(len(packed)), packed

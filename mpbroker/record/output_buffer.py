@@ -40,14 +40,14 @@ class OutputBuffer:
         wanted = min(self._used + wanted_bytes, self._max_bytes)
         if wanted > len(self._bytes):
             self._grow(wanted)
-        return memoryview(self._bytes)[self._used:self._max_bytes]
+        return memoryview(self._bytes)[self._used : self._max_bytes]
 
     def _grow(self, wanted: int) -> None:
         size = min(max(wanted, GROWTH * len(self._bytes), 1 << 16), max(self._max_bytes, wanted))
-        written = bytes(memoryview(self._bytes)[:self._used])
+        written = bytes(memoryview(self._bytes)[: self._used])
         self._bytes = bytearray(0)
         self._bytes = bytearray(size)
-        self._bytes[:len(written)] = written
+        self._bytes[: len(written)] = written
 
     @property
     def left_bytes(self) -> int:
@@ -68,4 +68,4 @@ class OutputBuffer:
 
     def view(self) -> memoryview:
         """What has been written."""
-        return memoryview(self._bytes)[:self._used]
+        return memoryview(self._bytes)[: self._used]

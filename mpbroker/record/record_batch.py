@@ -44,8 +44,9 @@ def iterate_batches(data: bytes | memoryview, check_crc: bool = True) -> Iterato
         position = after
 
 
-def uncompressed_records(batch: bytes | memoryview, info: BatchInfo, decompressor: Decompressor,
-                         max_bytes: int = READER_LIMIT_BYTES) -> memoryview:
+def uncompressed_records(
+    batch: bytes | memoryview, info: BatchInfo, decompressor: Decompressor, max_bytes: int = READER_LIMIT_BYTES
+) -> memoryview:
     """Return the batch's records decompressed, valid until `decompressor` is used again; BatchUnreadableError."""
     code, records = decompressor.decompress(info.codec, memoryview(batch)[HEADER_BYTES:], max_bytes)
     if code == ErrorCode.NONE:
@@ -77,8 +78,9 @@ def iterate_records(data: bytes | memoryview, from_offset: int = 0, control: boo
                 yield record
 
 
-def find_timestamp(batch: bytes | memoryview, info: BatchInfo, target_ms: int,
-                   decompressor: Decompressor) -> tuple[int, int] | None:
+def find_timestamp(
+    batch: bytes | memoryview, info: BatchInfo, target_ms: int, decompressor: Decompressor
+) -> tuple[int, int] | None:
     """Return (offset, timestamp) of the batch's first record at or after `target_ms`, or None."""
     records = uncompressed_records(batch, info, decompressor)
     try:

@@ -35,19 +35,19 @@ def _read_block(block: memoryview, out: OutputBuffer) -> None:
 
 def read(data: memoryview, out: OutputBuffer) -> None:
     """Decompress `data` into `out`."""
-    if len(data) < len(_HEADER) or data[:len(_MAGIC)] != _MAGIC:
+    if len(data) < len(_HEADER) or data[: len(_MAGIC)] != _MAGIC:
         _read_block(data, out)
         return
     position = len(_HEADER)
     while position + 4 <= len(data):
-        size, = _SIZE.unpack_from(data, position)
+        (size,) = _SIZE.unpack_from(data, position)
         if size == _HEADER_HEAD:
             position += len(_HEADER)
             continue
         position += 4
         if size <= 0 or position + size > len(data):
             raise CorruptInputError
-        _read_block(data[position:position + size], out)
+        _read_block(data[position : position + size], out)
         position += size
 
 
@@ -56,6 +56,6 @@ def write(data: bytes | memoryview) -> bytes:
     parts = [_HEADER]
     view = memoryview(data)
     for start in range(0, len(view), _WRITE_BLOCK_BYTES):
-        packed = bytes(cramjam.snappy.compress_raw(view[start:start + _WRITE_BLOCK_BYTES]))
+        packed = bytes(cramjam.snappy.compress_raw(view[start : start + _WRITE_BLOCK_BYTES]))
         parts += _SIZE.pack(len(packed)), packed
     return b"".join(parts)

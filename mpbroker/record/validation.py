@@ -39,8 +39,9 @@ def check_request_records(records: bytes | memoryview | None, produce_version: i
     return _native.batch_check_request(records or b"", produce_version)
 
 
-def check_append_records(batch: bytes | memoryview, rules: ProduceRules, now_ms: int, decompressor: Decompressor,
-                         from_client: bool = True) -> AppendCheck:
+def check_append_records(
+    batch: bytes | memoryview, rules: ProduceRules, now_ms: int, decompressor: Decompressor, from_client: bool = True
+) -> AppendCheck:
     """At the append: header, checksum, then every record. `batch` is cut to the `batch_bytes` of the first step.
 
     In the result, `batch` is what to append: the client's bytes, or others if target_codec demands it. With a code
@@ -48,7 +49,8 @@ def check_append_records(batch: bytes | memoryview, rules: ProduceRules, now_ms:
     """
     max_message_bytes, compacted, log_append_time, before_max_ms, after_max_ms, target_codec = rules
     check = _native.batch_check_append(
-        batch, max_message_bytes, compacted, log_append_time, now_ms, before_max_ms, after_max_ms, from_client)
+        batch, max_message_bytes, compacted, log_append_time, now_ms, before_max_ms, after_max_ms, from_client
+    )
     if check.code or (not check.info.codec and not target_codec):
         return check
     try:
@@ -57,18 +59,25 @@ def check_append_records(batch: bytes | memoryview, rules: ProduceRules, now_ms:
         decompressor.release()
 
 
-def _check_by_records(batch: bytes | memoryview, info: BatchInfo, rules: ProduceRules, now_ms: int,
-                      decompressor: Decompressor) -> AppendCheck:
+def _check_by_records(
+    batch: bytes | memoryview, info: BatchInfo, rules: ProduceRules, now_ms: int, decompressor: Decompressor
+) -> AppendCheck:
     limit = decompressed_limit_bytes(rules.max_message_bytes)
-    code, records = decompressor.decompress(info.codec, memoryview(batch)[HEADER_BYTES:info.batch_bytes], limit)
+    code, records = decompressor.decompress(info.codec, memoryview(batch)[HEADER_BYTES : info.batch_bytes], limit)
     if code:
         return AppendCheck((code, batch, None, -1, -1, -1))
     recompress = rules.target_codec is not None and rules.target_codec != info.codec
     # A batch that is rewritten is read as closely as an uncompressed one: its records get new neighbours.
     header = _with_codec_none(batch) if recompress else batch
     code, *found = _native.records_check(
-        records, header, rules.compacted, rules.log_append_time, now_ms,
-        rules.timestamp_before_max_ms, rules.timestamp_after_max_ms)
+        records,
+        header,
+        rules.compacted,
+        rules.log_append_time,
+        now_ms,
+        rules.timestamp_before_max_ms,
+        rules.timestamp_after_max_ms,
+    )
     if code or not recompress:
         return AppendCheck((code, batch, info, *found))
     rewritten = _recompress(records, info, rules, found[0])
@@ -86,5 +95,11 @@ def _with_codec_none(batch: bytes | memoryview) -> bytes:
 def _recompress(records: memoryview, info: BatchInfo, rules: ProduceRules, max_timestamp: int) -> bytes:
     attributes = (info.attributes & ~(_CODEC_MASK | ATTRIBUTE_LOG_APPEND_TIME)) | rules.target_codec
     packed = compression.compress(rules.target_codec, records)
-    return assemble_batch(packed, attributes, info.record_count, info.base_timestamp, max_timestamp,
-                          (info.producer_id, info.producer_epoch, info.base_sequence))
+    return assemble_batch(
+        packed,
+        attributes,
+        info.record_count,
+        info.base_timestamp,
+        max_timestamp,
+        (info.producer_id, info.producer_epoch, info.base_sequence),
+    )

@@ -17,16 +17,18 @@ from mpbroker.server.handlers import (
     produce,
 )
 
-API_TABLE = ApiTable((
-    produce.API,
-    fetch.API,
-    list_offsets.API,
-    metadata.API,
-    find_coordinator.API,
-    api_versions.API,
-    create_topics.API,
-    delete_topics.API,
-    init_producer_id.API,
-    describe_configs.API,
-    create_partitions.API,
-))
+API_TABLE = ApiTable(
+    (
+        produce.API,
+        fetch.API,
+        list_offsets.API,
+        metadata.API,
+        find_coordinator.API,
+        api_versions.API,
+        create_topics.API,
+        delete_topics.API,
+        init_producer_id.API,
+        describe_configs.API,
+        create_partitions.API,
+    )
+)

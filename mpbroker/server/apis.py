@@ -89,8 +89,12 @@ def is_poison(context, request) -> bool:
 def _answer_poison(context, request, api: Api | None) -> None:
     """Error −1 where the request can still be read, then the connection is closed; the frame goes to the log."""
     context.count("poison_requests")
-    context.log.error("poison_request", api=request.api_key, version=request.api_version,
-                      frame=bytes(request.payload[:LOGGED_FRAME_BYTES]).hex())
+    context.log.error(
+        "poison_request",
+        api=request.api_key,
+        version=request.api_version,
+        frame=bytes(request.payload[:LOGGED_FRAME_BYTES]).hex(),
+    )
     frame = b""
     try:
         header = decode_request_header(request.payload)
@@ -143,7 +147,8 @@ def _is_held(request) -> bool:
 
 
 def _answer_failure(context, request, api: Api, message) -> None:
-    """Error −1, or, where not even that can be written (a name that grew too long for the wire), a closed connection."""
+    """Error −1, or, where not even that can be written (a name that grew too long for the wire), a closed
+    connection."""
     try:
         context.answer(request, api.failed(message, request.api_version, ErrorCode.UNKNOWN_SERVER_ERROR))
     except Exception as error:

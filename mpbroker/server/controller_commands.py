@@ -53,7 +53,7 @@ class DelayedCommand(DelayedOperation):
     """
 
     PARKED_KIND = 3
-    __slots__ = ("context", "request", "build", "answers", "missing")
+    __slots__ = ("answers", "build", "context", "missing", "request")
 
     def __init__(self, context, request, deadline_ms: int, build: Callable, parts: int) -> None:
         super().__init__(deadline_ms, ())
@@ -68,6 +68,7 @@ class DelayedCommand(DelayedOperation):
 
     def receiver(self, part: int) -> Callable:
         """What to call with the answer of one part."""
+
         def deliver(answer) -> None:
             self.answers[part] = answer
             self.missing -= 1
@@ -76,6 +77,7 @@ class DelayedCommand(DelayedOperation):
                     self.force_complete()
                 except Exception as error:
                     self.on_failure(error)
+
         return deliver
 
     def on_expiration(self) -> None:
@@ -110,8 +112,10 @@ def park_for_controller(context, request, parts: Sequence[bytes], timeout_ms: in
     """Sends the encoded commands of a request and parks it. False: none could be sent, nothing is parked."""
     deadline_ms = context.clock.monotonic_ms() + max(timeout_ms, 1)
     delayed = DelayedCommand(context, request, deadline_ms, build, len(parts))
-    sent = [context.commands.send(encoded, request.fill_number * MOST_PARTS + number, delayed.receiver(number))
-            for number, encoded in enumerate(parts)]
+    sent = [
+        context.commands.send(encoded, request.fill_number * MOST_PARTS + number, delayed.receiver(number))
+        for number, encoded in enumerate(parts)
+    ]
     if not any(sent):
         context.count("controller_commands_refused")
         return False

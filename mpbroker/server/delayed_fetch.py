@@ -16,7 +16,7 @@ class DelayedFetch(DelayedOperation):
     """`complete(context, request, message, plan)` builds and sends the answer."""
 
     PARKED_KIND = 2
-    __slots__ = ("context", "request", "message", "send", "plan")
+    __slots__ = ("context", "message", "plan", "request", "send")
 
     def __init__(self, context, request, message, plan: FetchPlan, send) -> None:
         deadline_ms = context.clock.monotonic_ms() + message.max_wait_ms
@@ -52,7 +52,7 @@ class FetchWithoutMemory(DelayedOperation):
     milliseconds until `until_ms`, then answered without records. A client that asks again at once still asks rarely."""
 
     RETRY_MS, PATIENCE_MS = 20, 500
-    __slots__ = ("context", "request", "message", "send", "plan", "until_ms")
+    __slots__ = ("context", "message", "plan", "request", "send", "until_ms")
 
     def __init__(self, context, request, message, plan: FetchPlan, send, until_ms: int | None) -> None:
         now_ms = context.clock.monotonic_ms()

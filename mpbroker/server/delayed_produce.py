@@ -18,7 +18,7 @@ END_OFFSET, LEADER_EPOCH, ORDINAL = 2, 5, 6  # of a result cell
 class _Pending:
     """One partition that is not acknowledged yet."""
 
-    __slots__ = ("ordinal", "required_offset", "result", "leader_epoch")
+    __slots__ = ("leader_epoch", "ordinal", "required_offset", "result")
 
     def __init__(self, ordinal: int, required_offset: int, result, leader_epoch: int) -> None:
         self.ordinal = ordinal
@@ -31,7 +31,7 @@ class DelayedProduce(DelayedOperation):
     """Completes when every pending partition is acknowledged or failed; at the deadline the rest is timed out."""
 
     PARKED_KIND = 1
-    __slots__ = ("context", "request", "response", "appended", "pending", "acks")
+    __slots__ = ("acks", "appended", "context", "pending", "request", "response")
 
     def __init__(self, context, request, deadline_ms: int, acks: int, pending: list[_Pending], response) -> None:
         super().__init__(deadline_ms, {entry.ordinal for entry in pending})

@@ -1,8 +1,8 @@
 """Which topics' Produce requests the native path may serve without this interpreter. One per request handler process.
 
-The native path (native/produce/produce_path.c) makes the same checks and the same append as handlers/produce.py and refuses,
-before any effect, whatever it does not know. A topic is taught to it after the Python handler has served a request for
-it once; any change of metadata makes it forget all of them.
+The native path (native/produce/produce_path.c) makes the same checks and the same append as handlers/produce.py and
+refuses, before any effect, whatever it does not know. A topic is taught to it after the Python handler has served a
+request for it once; any change of metadata makes it forget all of them.
 """
 
 from __future__ import annotations

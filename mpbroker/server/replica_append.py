@@ -29,23 +29,36 @@ def append_partition(context, request, topic, data, checked, cell: int, acks: in
         return refused(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION)
     if checked.transactional:
         return refused(data.index, ErrorCode.INVALID_TXN_STATE)
-    result = context.log_manager.append(topic, data.index, request, cell, data.records[:checked.batch_bytes],
-                                        request.api_version)
-    return PartitionProduceResponse(index=data.index, error_code=result.error, base_offset=result.base_offset,
-                                    log_append_time_ms=result.append_time_ms, log_start_offset=result.log_start)
+    result = context.log_manager.append(
+        topic, data.index, request, cell, data.records[: checked.batch_bytes], request.api_version
+    )
+    return PartitionProduceResponse(
+        index=data.index,
+        error_code=result.error,
+        base_offset=result.base_offset,
+        log_append_time_ms=result.append_time_ms,
+        log_start_offset=result.log_start,
+    )
 
 
 def recorded_result(context, request, index: int, cell: int) -> PartitionProduceResponse | None:
-    """What an earlier run of this request came to for a partition, whatever became of its topic since; None: nothing."""
+    """What an earlier run of this request came to for a partition, whatever became of its topic since; None:
+    nothing."""
     filled = context.port.cell(request, cell)
     if filled is None:
         return None
     error, base_offset, _, append_time_ms, log_start, _, _ = filled
-    return PartitionProduceResponse(index=index, error_code=error, base_offset=base_offset,
-                                    log_append_time_ms=append_time_ms, log_start_offset=log_start)
+    return PartitionProduceResponse(
+        index=index,
+        error_code=error,
+        base_offset=base_offset,
+        log_append_time_ms=append_time_ms,
+        log_start_offset=log_start,
+    )
 
 
 def refused(index: int, code: int) -> PartitionProduceResponse:
     """A partition that got nothing appended."""
-    return PartitionProduceResponse(index=index, error_code=code, base_offset=UNKNOWN, log_append_time_ms=UNKNOWN,
-                                    log_start_offset=UNKNOWN)
+    return PartitionProduceResponse(
+        index=index, error_code=code, base_offset=UNKNOWN, log_append_time_ms=UNKNOWN, log_start_offset=UNKNOWN
+    )

@@ -40,10 +40,16 @@ class PartitionRead(Struct):
         refused = self.ordinal < 0 or self.error == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
         told = refused or (self.committed_only and self.error == ErrorCode.NONE)
         nothing = None if self.error == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE else b""
-        return PartitionData(partition_index=self.partition, error_code=self.error,
-                             high_watermark=self.high_watermark, last_stable_offset=self.last_stable_offset,
-                             log_start_offset=self.log_start, aborted_transactions=[] if told else None,
-                             preferred_read_replica=-1, records=self.length or nothing)
+        return PartitionData(
+            partition_index=self.partition,
+            error_code=self.error,
+            high_watermark=self.high_watermark,
+            last_stable_offset=self.last_stable_offset,
+            log_start_offset=self.log_start,
+            aborted_transactions=[] if told else None,
+            preferred_read_replica=-1,
+            records=self.length or nothing,
+        )
 
     def drop(self) -> None:
         """Sends no records of this partition after all."""
@@ -84,7 +90,16 @@ def plan_fetch(context, message: FetchRequest, version: int) -> FetchPlan:
             read = _find(topic, asked)
             (found if read.ordinal >= 0 else unknown).append((asked_topic.topic, read))
             if read.ordinal >= 0:
-                _read(context, topic, asked, message, read, bound, min(asked.partition_max_bytes, left), not plan.total_bytes)
+                _read(
+                    context,
+                    topic,
+                    asked,
+                    message,
+                    read,
+                    bound,
+                    min(asked.partition_max_bytes, left),
+                    not plan.total_bytes,
+                )
                 if zstd_refused:
                     read.refuse(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
                 left = max(left - read.length, 0)
@@ -106,12 +121,14 @@ def _find(topic, asked) -> PartitionRead:
     return PartitionRead(asked.partition, topic.partitions[asked.partition])
 
 
-def _read(context, topic, asked, message: FetchRequest, read: PartitionRead, bound: int, limit_bytes: int,
-          oversized: bool) -> None:
+def _read(
+    context, topic, asked, message: FetchRequest, read: PartitionRead, bound: int, limit_bytes: int, oversized: bool
+) -> None:
     """Finds one partition's byte range; the result carries Kafka's code on failure."""
     read.committed_only = message.isolation_level == READ_COMMITTED
-    error, plan = context.log_manager.find(read.ordinal, asked.fetch_offset, bound, max(limit_bytes, 0),
-                                           oversized or limit_bytes < 0, topic.id)
+    error, plan = context.log_manager.find(
+        read.ordinal, asked.fetch_offset, bound, max(limit_bytes, 0), oversized or limit_bytes < 0, topic.id
+    )
     readable = error in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE)  # else the plan has no epoch to check
     read.error = (readable and _refusal(asked, message, plan)) or error
     if limit_bytes < 0 and read.error == ErrorCode.NONE and plan.length:
@@ -144,7 +161,7 @@ def fill(context, plan: FetchPlan, answer, holes: list[tuple[int, int]]) -> bool
         if read.plan is None:
             continue
         position, length = next(position_of)
-        error, count = context.log_manager.read_into(read.plan, answer[position:position + length])
+        error, count = context.log_manager.read_into(read.plan, answer[position : position + length])
         if error or count != length:
             return False
     return True

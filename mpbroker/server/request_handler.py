@@ -119,11 +119,21 @@ def build_context(ctx: ProcessContext) -> ServerContext:
     """Everything the handlers of this process work with."""
     metadata = MetadataCache(ctx.core, ctx.config)
     port, clock = open_handler_port(ctx), SystemClock()
-    log_manager = LogManager(open_log(ctx), clock, ctx.config.mpbroker_log_flush == "commit",
-                             lambda: ctx.core.ring_service(SLOT_LOG_KEEPER))
+    log_manager = LogManager(
+        open_log(ctx), clock, ctx.config.mpbroker_log_flush == "commit", lambda: ctx.core.ring_service(SLOT_LOG_KEEPER)
+    )
     context = ServerContext(
-        config=ctx.config, port=port, log_manager=log_manager, metadata=metadata,
-        commands=ControllerCommands(port, metadata), listeners=ctx.listeners, clock=clock, log=ctx.log,
-        row=ctx.process_row, apis=API_TABLE, cluster_id=ctx.cluster_id)
+        config=ctx.config,
+        port=port,
+        log_manager=log_manager,
+        metadata=metadata,
+        commands=ControllerCommands(port, metadata),
+        listeners=ctx.listeners,
+        clock=clock,
+        log=ctx.log,
+        row=ctx.process_row,
+        apis=API_TABLE,
+        cluster_id=ctx.cluster_id,
+    )
     context.is_ending = lambda: ctx.core.state == BrokerState.DRAINING
     return context

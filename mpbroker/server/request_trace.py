@@ -1,4 +1,5 @@
-"""What a request handler adds to its request's trace record: the first topic, how many partitions, acks, one number more.
+"""What a request handler adds to its request's trace record: the first topic, how many partitions, acks, one number
+more.
 
 The record's working copy is part of the request entry; everything else in it is stamped by who owns the entry then.
 """
@@ -33,8 +34,9 @@ def describe_produce(request, message) -> None:
             partitions += 1
             if data.records is not None and len(data.records) >= _SHORTEST_BYTES:
                 records += max(0, _last_offset_delta(data.records)[0] + 1)
-    request.set_trace(partitions, topic_hash(topics[0].name) if topics else 0, min(records, LARGEST),
-                      message.acks & ACKS_MASK)
+    request.set_trace(
+        partitions, topic_hash(topics[0].name) if topics else 0, min(records, LARGEST), message.acks & ACKS_MASK
+    )
 
 
 def describe_fetch(request, message, partitions: int) -> None:

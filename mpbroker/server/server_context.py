@@ -22,8 +22,9 @@ class ServerContext:
     purgatory: operations this process has parked · clock · log: EventLog · client_id: of the request in hand.
     """
 
-    def __init__(self, *, config, port, log_manager, metadata, commands, listeners, clock, log, row, apis,
-                 cluster_id: str) -> None:
+    def __init__(
+        self, *, config, port, log_manager, metadata, commands, listeners, clock, log, row, apis, cluster_id: str
+    ) -> None:
         self.config = config
         self.port = port
         self.log_manager = log_manager
@@ -64,8 +65,13 @@ class ServerContext:
     def refuse(self, request, reason: str, error: Exception | None = None) -> None:
         """Closes the connection of a request that cannot be answered: a counter and one log line."""
         self.count("requests_refused")
-        self.log.warning("request_refused", reason=reason, api=request.api_key, version=request.api_version,
-                         detail=str(error) if error else "")
+        self.log.warning(
+            "request_refused",
+            reason=reason,
+            api=request.api_key,
+            version=request.api_version,
+            detail=str(error) if error else "",
+        )
         self.port.answer_close(request, 0)
 
     def count(self, counter: str, n: int = 1) -> None:
@@ -75,7 +81,7 @@ class ServerContext:
 class DelayedAnswer(DelayedOperation):
     """A finished answer that waits for memory; tried again every few milliseconds, then the connection is closed."""
 
-    __slots__ = ("context", "request", "frame", "patience_ms")
+    __slots__ = ("context", "frame", "patience_ms", "request")
 
     def __init__(self, context: ServerContext, request, frame: bytes, patience_ms: int) -> None:
         super().__init__(context.clock.monotonic_ms() + ANSWER_RETRY_MS, ())

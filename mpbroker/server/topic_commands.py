@@ -15,8 +15,9 @@ Result = tuple[str, int, str | None]
 TWICE = "Duplicate topic name."  # Kafka's words
 
 
-def run_topic_command(context, request, items: Sequence, name_of: Callable, make: Callable, timeout_ms: int,
-                      build: Callable):
+def run_topic_command(
+    context, request, items: Sequence, name_of: Callable, make: Callable, timeout_ms: int, build: Callable
+):
     """Sends the items to the controller in as few commands as they need; returns PARKED or the response.
 
     `make(items)` builds a command, `build(results)` a response. A name given twice is refused once, at the end.

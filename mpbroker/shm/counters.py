@@ -1,4 +1,5 @@
-"""Names, units and sentences of every counter; ids below 128 mirror native/shm/counters.h, Python code counts from 128 on.
+"""Names, units and sentences of every counter; ids below 128 mirror native/shm/counters.h, Python code counts from 128
+on.
 
 Plain data, any process. A counter row has one writer, its process; a reader sums the rows of all slots. Append only:
 `status` of another version reads by number.

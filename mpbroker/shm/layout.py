@@ -1,4 +1,5 @@
-"""Mirror of native/shm/layout.h: sizes, offsets and the plan of the segments; a test compares every number with the compiler's.
+"""Mirror of native/shm/layout.h: sizes, offsets and the plan of the segments; a test compares every number with the
+compiler's.
 
 Pure arithmetic, any process. The supervisor plans and writes headers before the first fork (shm.segment); afterwards
 nobody changes a size.

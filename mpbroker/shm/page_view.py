@@ -16,12 +16,18 @@ from mpbroker.shm import layout
 from mpbroker.shm.process_table import BrokerState, ProcessInfo, ProcessState, unpack_process
 from mpbroker.shm.segment import names_of
 
-RING_NAMES = {layout.RING_CONTROL: "control", layout.RING_CONTROL + layout.CLASS_REQUEUED: "control-requeued",
-              layout.RING_DATA: "data", layout.RING_DATA + layout.CLASS_REQUEUED: "data-requeued",
-              layout.RING_CONTROLLER: "controller"}
+RING_NAMES = {
+    layout.RING_CONTROL: "control",
+    layout.RING_CONTROL + layout.CLASS_REQUEUED: "control-requeued",
+    layout.RING_DATA: "data",
+    layout.RING_DATA + layout.CLASS_REQUEUED: "data-requeued",
+    layout.RING_CONTROLLER: "controller",
+}
 
 _PROCESS_HEAD = struct.Struct("<I8xI240x")  # pid, state
-_RING = struct.Struct(f"<Q120xQ120xQQ{layout.STRIDES['rings'] - layout.RING_CAPACITY - 8}x")  # tail, head, peak, capacity
+_RING = struct.Struct(
+    f"<Q120xQ120xQQ{layout.STRIDES['rings'] - layout.RING_CAPACITY - 8}x"
+)  # tail, head, peak, capacity
 assert _PROCESS_HEAD.size == layout.STRIDES["processes"] and _RING.size == layout.STRIDES["rings"]
 
 
@@ -88,8 +94,10 @@ class PageView:
     def _rows(self, region: str) -> list[memoryview]:
         where = self._regions[region]
         if region not in self._row_views:
-            self._row_views[region] = [self._view[where.offset + i * where.stride : where.offset + (i + 1) * where.stride]
-                                       for i in range(where.count)]
+            self._row_views[region] = [
+                self._view[where.offset + i * where.stride : where.offset + (i + 1) * where.stride]
+                for i in range(where.count)
+            ]
         return self._row_views[region]
 
     def _heads(self, region: str, form: struct.Struct) -> Iterator[tuple[int, ...]]:
@@ -100,8 +108,11 @@ class PageView:
     def processes(self) -> list[ProcessInfo]:
         """Slots that were ever used."""
         rows = self._rows("processes")
-        return [unpack_process(slot, rows[slot]) for slot, (pid, state) in enumerate(self._heads("processes", _PROCESS_HEAD))
-                if pid or state != ProcessState.EMPTY]
+        return [
+            unpack_process(slot, rows[slot])
+            for slot, (pid, state) in enumerate(self._heads("processes", _PROCESS_HEAD))
+            if pid or state != ProcessState.EMPTY
+        ]
 
     def rings(self) -> list[RingInfo]:
         """Every ring in use."""

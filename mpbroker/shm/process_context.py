@@ -1,4 +1,5 @@
-"""What a worker process is given: `main(ctx)` of every role takes one ProcessContext; made by the supervisor before fork.
+"""What a worker process is given: `main(ctx)` of every role takes one ProcessContext; made by the supervisor before
+fork.
 
 The context is plain data of one process. Signal handlers set its flags and nothing else; the work loop reads them.
 """

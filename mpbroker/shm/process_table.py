@@ -12,7 +12,7 @@ from mpbroker.shm.counters import counter_id
 from mpbroker.shm.layout import PROCESS
 from mpbroker.shm.waits import WaitName, wait_name
 
-__all__ = ["BrokerState", "NEVER_DIED", "ProcessInfo", "ProcessRow", "ProcessState", "WaitName", "unpack_process"]
+__all__ = ["NEVER_DIED", "BrokerState", "ProcessInfo", "ProcessRow", "ProcessState", "WaitName", "unpack_process"]
 
 NEVER_DIED: Final = 0xFFFFFFFF
 NO_LISTENER: Final = 255
@@ -85,12 +85,43 @@ class ProcessInfo(NamedTuple):
 
 def unpack_process(slot: int, row: bytes | memoryview) -> ProcessInfo:
     """A 256-byte row as ProcessInfo."""
-    (pid, incarnation, role, index, listener, _, state, wait, restarts, last_exit, _, heartbeat, request, since, busy,
-     idle, connections) = PROCESS.unpack_from(row)
+    (
+        pid,
+        incarnation,
+        role,
+        index,
+        listener,
+        _,
+        state,
+        wait,
+        restarts,
+        last_exit,
+        _,
+        heartbeat,
+        request,
+        since,
+        busy,
+        idle,
+        connections,
+    ) = PROCESS.unpack_from(row)
     known = state in ProcessState._value2member_map_
     return ProcessInfo(
-        slot, pid, incarnation, role, index, None if listener == NO_LISTENER else listener,
-        ProcessState(state) if known else ProcessState.DEAD, wait_name(wait), restarts,
-        None if last_exit == NEVER_DIED else last_exit, heartbeat,
-        (request >> 32) - 1 if request else None, request >> 16 & 0xFFFF if request else None,
-        request & 0xFFFF if request else None, since, busy, idle, connections)
+        slot,
+        pid,
+        incarnation,
+        role,
+        index,
+        None if listener == NO_LISTENER else listener,
+        ProcessState(state) if known else ProcessState.DEAD,
+        wait_name(wait),
+        restarts,
+        None if last_exit == NEVER_DIED else last_exit,
+        heartbeat,
+        (request >> 32) - 1 if request else None,
+        request >> 16 & 0xFFFF if request else None,
+        request & 0xFFFF if request else None,
+        since,
+        busy,
+        idle,
+        connections,
+    )

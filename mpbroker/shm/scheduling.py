@@ -1,10 +1,10 @@
 """Scheduling of the processes that must answer soon: the control plane's acceptor, processor and reserved handlers.
 
 They work little and seldom, beside data workers that never stop, and each request needs three of their wakes. Where the
-kernel permits it they are real-time processes of the lowest rank, which run as soon as they wake. The rank is taken from
-whoever computes for REALTIME_LIMIT_US without waiting, and asked for again once a second, so a control request, however
-large, never keeps the data plane from its cores for longer. Without the permission a short time slice brings most of it:
-a process that uses little then runs soon after it wakes. See docs/adr/0013.
+kernel permits it they are real-time processes of the lowest rank, which run as soon as they wake. The rank is taken
+from whoever computes for REALTIME_LIMIT_US without waiting, and asked for again once a second, so a control request,
+however large, never keeps the data plane from its cores for longer. Without the permission a short time slice brings
+most of it: a process that uses little then runs soon after it wakes. See docs/adr/0013.
 """
 
 from mpbroker import _native

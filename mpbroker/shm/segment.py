@@ -61,10 +61,19 @@ def sweep(data_dir: str) -> list[str]:
 
 
 class SharedMemory:
-    """The segments of one start and the supervisor's Core over them. `close` unlinks the page; children never call it."""
+    """The segments of one start and the supervisor's Core over them. `close` unlinks the page; children never call
+    it."""
 
-    def __init__(self, plan: MemoryPlan, core: mmap.mmap, page: mmap.mmap, arena: mmap.mmap, name: str, boot_id: int,
-                 eventfds: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        plan: MemoryPlan,
+        core: mmap.mmap,
+        page: mmap.mmap,
+        arena: mmap.mmap,
+        name: str,
+        boot_id: int,
+        eventfds: tuple[int, ...],
+    ) -> None:
         self.plan = plan
         self.name = name
         self.boot_id = boot_id
@@ -98,8 +107,8 @@ class SharedMemory:
             self.core.add_killer(executed[0], time.time_ns() // 1_000_000)
 
     def arm_crash_points(self, points: str) -> None:
-        """`name[:nth],…`: the process that passes point `name` for the nth time kills itself, once; a reset disarms all.
-        ConfigError for a text that is none, and where crash points are not compiled in."""
+        """`name[:nth],…`: the process that passes point `name` for the nth time kills itself, once; a reset disarms
+        all. ConfigError for a text that is none, and where crash points are not compiled in."""
         try:
             self.core.arm(points)
         except ValueError as error:
@@ -129,8 +138,11 @@ def _test_locks() -> None:
     try:
         _native.robust_lock_self_test()
     except OSError as error:
-        raise ConfigError("robust locks", f"not inherited ({error.strerror})",
-                          "a system that frees the locks of a killed process: Linux with glibc 2.25 or later") from error
+        raise ConfigError(
+            "robust locks",
+            f"not inherited ({error.strerror})",
+            "a system that frees the locks of a killed process: Linux with glibc 2.25 or later",
+        ) from error
 
 
 def _memfd(name: str, size: int) -> mmap.mmap:

@@ -1,4 +1,5 @@
-"""Topic rows, the change journal and partition chains in the core segment (native/shm/metadata.h); a door to the C core.
+"""Topic rows, the change journal and partition chains in the core segment (native/shm/metadata.h); a door to the C
+core.
 
 Any process may read. Only the controller calls `topic_write`, `journal_append`, `journal_skip`, `partition_link` and
 `rows_raise`.

@@ -45,8 +45,13 @@ def freeze() -> None:
     gc.enable()
 
 
-def launch(context: ProcessContext, title: str, main: Callable[[ProcessContext], None], keep: Iterable[int],
-           parent_death: signal.Signals) -> tuple[int, int]:
+def launch(
+    context: ProcessContext,
+    title: str,
+    main: Callable[[ProcessContext], None],
+    keep: Iterable[int],
+    parent_death: signal.Signals,
+) -> tuple[int, int]:
     """Fork a worker. Returns (pid, pidfd). `keep`: the descriptors it needs beside stdin, stdout and stderr."""
     keep = sorted({0, 1, 2, *keep})
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ALL_SIGNALS)  # no handler of ours may run in the child
@@ -62,8 +67,8 @@ def launch(context: ProcessContext, title: str, main: Callable[[ProcessContext],
 def _leave_group(context: ProcessContext) -> None:
     """Ctrl-C and signals to a whole group are for the supervisor, which stops us in order.
 
-    The control plane's processes leave the session, too: Linux shares processor time between sessions first (autogroup),
-    and in one session with busy data workers they would pay for what those have used up.
+    The control plane's processes leave the session, too: Linux shares processor time between sessions first
+    (autogroup), and in one session with busy data workers they would pay for what those have used up.
     """
     if context.serves_control_plane:
         os.setsid()
@@ -71,8 +76,13 @@ def _leave_group(context: ProcessContext) -> None:
         os.setpgid(0, 0)
 
 
-def _child(context: ProcessContext, title: str, main: Callable[[ProcessContext], None], keep: list[int],
-           parent_death: signal.Signals) -> None:
+def _child(
+    context: ProcessContext,
+    title: str,
+    main: Callable[[ProcessContext], None],
+    keep: list[int],
+    parent_death: signal.Signals,
+) -> None:
     """Never returns."""
     code = EXIT_FAILURE
     try:

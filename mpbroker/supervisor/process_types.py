@@ -75,8 +75,11 @@ def process_type(role: str) -> ProcessType:
 def plan_processes(config: Any, listeners: tuple[BoundListener, ...]) -> tuple[ProcessPlan, ...]:
     """Every worker of this configuration. The control plane's processor comes first and has index 0, as in Kafka."""
     plans = [ProcessPlan(process_type("acceptor"), listener.index, listener.index) for listener in listeners]
-    processors = [listener.index for listener in sorted(listeners, key=lambda listener: not listener.control)
-                  for _ in range(config.processors(listener.name))]
+    processors = [
+        listener.index
+        for listener in sorted(listeners, key=lambda listener: not listener.control)
+        for _ in range(config.processors(listener.name))
+    ]
     plans += [ProcessPlan(process_type("processor"), n, listener) for n, listener in enumerate(processors)]
     handlers = config.num_io_threads + config.reserved_handlers
     plans += [ProcessPlan(process_type("handler"), n) for n in range(handlers)]

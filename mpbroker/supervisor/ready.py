@@ -74,17 +74,27 @@ def ready_line(node_id: int, pid: int, data_dir: str, listeners: tuple[BoundList
 
 def ready_document(node_id: int, pid: int, data_dir: str, listeners: tuple[BoundListener, ...]) -> dict[str, Any]:
     """The same for the ready file."""
-    return {"node_id": node_id, "pid": pid, "data_dir": data_dir, "listeners": [listener_document(e) for e in listeners]}
+    return {
+        "node_id": node_id,
+        "pid": pid,
+        "data_dir": data_dir,
+        "listeners": [listener_document(e) for e in listeners],
+    }
 
 
 def listener_document(listener: BoundListener) -> dict[str, Any]:
     """A listener in ready file and status: name, protocol, host, port."""
-    return {"name": listener.name, "protocol": listener.protocol, "host": listener.host or "0.0.0.0",
-            "port": listener.port}
+    return {
+        "name": listener.name,
+        "protocol": listener.protocol,
+        "host": listener.host or "0.0.0.0",
+        "port": listener.port,
+    }
 
 
 def clear_ready_file(path: str) -> None:
-    """Remove what an earlier broker left there, which nobody may take for news. ConfigError if ours could not be written."""
+    """Remove what an earlier broker left there, which nobody may take for news. ConfigError if ours could not be
+    written."""
     temporary = f"{path}.{os.getpid()}.tmp"
     try:
         with open(temporary, "w", encoding="utf-8"):

@@ -9,7 +9,8 @@ from mpbroker.metrics.event_log import EventLog
 
 
 def read_again(old: BrokerConfig, read_config: Callable[[], BrokerConfig], log: EventLog) -> BrokerConfig | None:
-    """The configuration in force from now on; None when nothing changes or the new one is wrong (then the old stays)."""
+    """The configuration in force from now on; None when nothing changes or the new one is wrong (then the old
+    stays)."""
     try:
         new = read_config()
         changes = compare(old, new)
@@ -24,5 +25,7 @@ def read_again(old: BrokerConfig, read_config: Callable[[], BrokerConfig], log: 
     except ConfigError as error:
         log.error("reload_refused", reason=error)
         return None
-    log.info("reloaded", changed=",".join(changes.taken) or "nothing", needs_restart=",".join(changes.restart) or "nothing")
+    log.info(
+        "reloaded", changed=",".join(changes.taken) or "nothing", needs_restart=",".join(changes.restart) or "nothing"
+    )
     return config if changes.taken else None

@@ -1,4 +1,5 @@
-"""Everything workers inherit: shared memory, trace lanes and notices, eventfds, hand-over socketpairs, listening sockets.
+"""Everything workers inherit: shared memory, trace lanes and notices, eventfds, hand-over socketpairs, listening
+sockets.
 
 Made by the supervisor before the first fork and held by it to the end; a death of any worker takes none of it away.
 """
@@ -25,8 +26,15 @@ TRACE_NOTICES_BYTES = 1 << 20
 class SharedState:
     """Owner of what is shared. `close` removes every name; only the supervisor calls it."""
 
-    def __init__(self, config: BrokerConfig, plans: tuple[ProcessPlan, ...], sockets: list[socket.socket],
-                 listeners: tuple[BoundListener, ...], cluster_id: str, lock_fd: int) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        plans: tuple[ProcessPlan, ...],
+        sockets: list[socket.socket],
+        listeners: tuple[BoundListener, ...],
+        cluster_id: str,
+        lock_fd: int,
+    ) -> None:
         self.plans = plans
         self.listeners = listeners
         self._sockets = sockets
@@ -49,7 +57,8 @@ class SharedState:
         self._rows[SUPERVISOR_SLOT].set_state(ProcessState.RUNNING)
 
     def _arm_crash_points(self) -> None:
-        """Those of the environment, for tests and for whoever wants to see a repair; they need a build that has them."""
+        """Those of the environment, for tests and for whoever wants to see a repair; they need a build that has
+        them."""
         points = os.environ.get(segment.CRASH_VARIABLE)
         if not points:
             return
@@ -89,10 +98,25 @@ class SharedState:
         row = self._rows[plan.slot]
         row.begin(0, plan.type.number, plan.index, NO_LISTENER if plan.listener is None else plan.listener)
         context = ProcessContext(
-            core=self._memory.core, config=config, role=plan.type.role, index=plan.index, slot=plan.slot, process_row=row,
-            incarnation=row.incarnation, boot_id=self.boot_id, cluster_id=self._cluster_id, listeners=self.listeners,
-            listener=plan.listener, eventfds=self._eventfds, lanes=self._lanes, names=self.names,
-            data_dirs=(self._data_dir,), supervisor_pid=os.getpid(), notice_fd=self.notice_fd, config_fd=self._config_fd)
+            core=self._memory.core,
+            config=config,
+            role=plan.type.role,
+            index=plan.index,
+            slot=plan.slot,
+            process_row=row,
+            incarnation=row.incarnation,
+            boot_id=self.boot_id,
+            cluster_id=self._cluster_id,
+            listeners=self.listeners,
+            listener=plan.listener,
+            eventfds=self._eventfds,
+            lanes=self._lanes,
+            names=self.names,
+            data_dirs=(self._data_dir,),
+            supervisor_pid=os.getpid(),
+            notice_fd=self.notice_fd,
+            config_fd=self._config_fd,
+        )
         if plan.type.role == "acceptor":
             own = [each.index for each in self._processors if each.listener == plan.listener]
             context.listen_socket = self._sockets[plan.index]
@@ -106,7 +130,8 @@ class SharedState:
         return context
 
     def keep_fds(self, context: ProcessContext) -> list[int]:
-        """The descriptors a worker needs. The tracer may outlive the supervisor and must not hold the directory's lock."""
+        """The descriptors a worker needs. The tracer may outlive the supervisor and must not hold the directory's
+        lock."""
         keep = [self.notice_fd, self._config_fd, *self._eventfds]
         keep += [end.fileno() for end in context.handovers.values()]
         if context.listen_socket is not None:
@@ -161,7 +186,8 @@ class SharedState:
         os.ftruncate(self._config_fd, len(document))
 
     def rebuild(self) -> None:
-        """After a reset: empty memory under the same name, no socket under way, no bell pending. Every worker is dead."""
+        """After a reset: empty memory under the same name, no socket under way, no bell pending. Every worker is
+        dead."""
         for _, receiving in self._handovers.values():
             while (message := receive_message(receiving)) is not None:
                 close_all(message.sockets)
@@ -193,7 +219,8 @@ class SharedState:
 
 
 def trace_notices_pipe() -> tuple[int, int]:
-    """Reading end, writing end; neither ever waits. The supervisor holds both, so that no death of a worker closes it."""
+    """Reading end, writing end; neither ever waits. The supervisor holds both, so that no death of a worker closes
+    it."""
     reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, TRACE_NOTICES_BYTES)
@@ -216,4 +243,3 @@ def memory_plan(config: BrokerConfig, plans: tuple[ProcessPlan, ...]) -> MemoryP
         producers=config.mpbroker_max_producers,
         arena_processor_bytes=config.mpbroker_arena_bytes_per_processor,
     )
-

@@ -1,4 +1,5 @@
-"""Signals of the supervisor: handlers set flags, a pipe wakes its epoll loop (Python restarts epoll_wait after EINTR)."""
+"""Signals of the supervisor: handlers set flags, a pipe wakes its epoll loop (Python restarts epoll_wait after
+EINTR)."""
 
 import os
 import signal
@@ -8,7 +9,8 @@ CATCHABLE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signa
 
 
 class SupervisorSignals:
-    """Flags set by signals: `stops` counts SIGTERM and SIGINT, `reload` is set by SIGHUP. `fd` is readable after one."""
+    """Flags set by signals: `stops` counts SIGTERM and SIGINT, `reload` is set by SIGHUP. `fd` is readable after
+    one."""
 
     def __init__(self) -> None:
         self.stops = 0

@@ -21,8 +21,10 @@ def open_listeners(config: Any) -> tuple[list[socket.socket], tuple[BoundListene
             opened.close()
         raise
     advertised = {end_point.listener_name: end_point for end_point in config.end_points.advertised}
-    bound = tuple(_bound(index, end_point, opened, advertised.get(end_point.listener_name, end_point), config)
-                  for index, (end_point, opened) in enumerate(zip(config.end_points.all, sockets, strict=True)))
+    bound = tuple(
+        _bound(index, end_point, opened, advertised.get(end_point.listener_name, end_point), config)
+        for index, (end_point, opened) in enumerate(zip(config.end_points.all, sockets, strict=True))
+    )
     return sockets, bound
 
 
@@ -50,8 +52,9 @@ def _resolve(end_point: EndPoint) -> tuple[socket.AddressFamily, Any]:
     try:
         found = socket.getaddrinfo(end_point.host, end_point.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
-        raise ConfigError("listeners", end_point.connection_string,
-                          f"a host this machine can resolve ({error.strerror})") from None
+        raise ConfigError(
+            "listeners", end_point.connection_string, f"a host this machine can resolve ({error.strerror})"
+        ) from None
     found.sort(key=lambda entry: entry[0] != socket.AF_INET)  # of a name with both, the IPv4 address
     return found[0][0], found[0][4]
 
@@ -72,5 +75,13 @@ def _bound(index: int, end_point: EndPoint, opened: socket.socket, advertised: E
     port = opened.getsockname()[1]
     told = advertise(advertised, port, os.uname().nodename)
     control = config.end_points.control
-    return BoundListener(index, end_point.listener_name, end_point.security_protocol.name, end_point.host, port,
-                         told.host, told.port, control is not None and control.listener_name == end_point.listener_name)
+    return BoundListener(
+        index,
+        end_point.listener_name,
+        end_point.security_protocol.name,
+        end_point.host,
+        port,
+        told.host,
+        told.port,
+        control is not None and control.listener_name == end_point.listener_name,
+    )

@@ -1,4 +1,5 @@
-"""The state of a broker as one document, read from outside: from its metrics page and its status file, never by asking it.
+"""The state of a broker as one document, read from outside: from its metrics page and its status file, never by asking
+it.
 
 Used by `mpbroker status`, `top` and tests; works while the broker hangs or is stopped, because it waits for nobody.
 """
@@ -68,8 +69,10 @@ def _document(page: PageView, node_id: int, listeners: list[dict[str, Any]]) -> 
         "state": page.state.name.lower(),
         "listeners": listeners,
         "processes": [_process(row, names, now_ns) for row in page.processes()],
-        "rings": [{"name": ring.name, "depth": ring.depth, "capacity": ring.capacity, "peak": ring.peak}
-                  for ring in page.rings()],
+        "rings": [
+            {"name": ring.name, "depth": ring.depth, "capacity": ring.capacity, "peak": ring.peak}
+            for ring in page.rings()
+        ],
         "counters": {info.name: values[counter] for counter, info in COUNTERS.items()},
     }
 
@@ -96,8 +99,11 @@ def _process(row: ProcessInfo, listeners: list[str], now_ns: int) -> dict[str, A
 def _request(row: ProcessInfo, now_ns: int) -> dict[str, Any] | None:
     if row.api_key is None:
         return None
-    return {"api": API_NAMES.get(row.api_key, str(row.api_key)), "version": row.api_version,
-            "age_ms": max(0, now_ns - row.request_since_ns) // 1_000_000}
+    return {
+        "api": API_NAMES.get(row.api_key, str(row.api_key)),
+        "version": row.api_version,
+        "age_ms": max(0, now_ns - row.request_since_ns) // 1_000_000,
+    }
 
 
 def _exit_text(status: int | None) -> str | None:

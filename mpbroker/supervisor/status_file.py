@@ -29,12 +29,25 @@ class StatusFile(NamedTuple):
     trace_dir: str
 
 
-def write_status_file(data_dir: str, node_id: int, boot_id: int, page: str, names: tuple[str, ...],
-                      listeners: tuple[BoundListener, ...], trace_dir: str) -> None:
+def write_status_file(
+    data_dir: str,
+    node_id: int,
+    boot_id: int,
+    page: str,
+    names: tuple[str, ...],
+    listeners: tuple[BoundListener, ...],
+    trace_dir: str,
+) -> None:
     """Say what runs here."""
-    document = {"pid": os.getpid(), "node_id": node_id, "boot_id": boot_id, "page": page, "names": list(names),
-                "listeners": [listener_document(listener) for listener in listeners],
-                "trace_dir": trace_dir}
+    document = {
+        "pid": os.getpid(),
+        "node_id": node_id,
+        "boot_id": boot_id,
+        "page": page,
+        "names": list(names),
+        "listeners": [listener_document(listener) for listener in listeners],
+        "trace_dir": trace_dir,
+    }
     write_atomically(os.path.join(data_dir, STATUS_FILE), document)
 
 
@@ -43,8 +56,15 @@ def read_status_file(data_dir: str) -> StatusFile | None:
     try:
         with open(os.path.join(data_dir, STATUS_FILE), "rb") as file:
             found = json.loads(file.read(MAX_STATUS_FILE_BYTES))
-        return StatusFile(int(found["pid"]), int(found["node_id"]), int(found["boot_id"]), str(found["page"]),
-                          tuple(map(str, found["names"])), tuple(found["listeners"]), str(found["trace_dir"]))
+        return StatusFile(
+            int(found["pid"]),
+            int(found["node_id"]),
+            int(found["boot_id"]),
+            str(found["page"]),
+            tuple(map(str, found["names"])),
+            tuple(found["listeners"]),
+            str(found["trace_dir"]),
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -1,5 +1,5 @@
-"""The supervisor: creates everything shared, forks every worker, watches them, and ends the broker. It serves no request,
-takes no lock in shared memory and waits for nobody but in its epoll loop.
+"""The supervisor: creates everything shared, forks every worker, watches them, and ends the broker. It serves no
+request, takes no lock in shared memory and waits for nobody but in its epoll loop.
 
 Start: data directory, listening sockets, shared memory, then the workers stage by stage; ready when every listener has
 answered. A worker that dies is forked again and recovers its slot itself; one that died of a fault makes the supervisor
@@ -37,7 +37,9 @@ HEARTBEAT_S = 1.0
 KEEPERS_OF_DATA = frozenset({"controller", "log-keeper"})  # killed or failed at the end, the next start has to repair
 
 
-def run(config: BrokerConfig, ready_file: str | None = None, read_config: Callable[[], BrokerConfig] | None = None) -> int:
+def run(
+    config: BrokerConfig, ready_file: str | None = None, read_config: Callable[[], BrokerConfig] | None = None
+) -> int:
     """Run a broker until it ends; the exit code. `read_config` reads the configuration again, for SIGHUP."""
     gc.disable()  # until everything is imported; launch.freeze turns it on again
     lock, cluster_id = claim_data_dir(config)
@@ -58,8 +60,13 @@ def run(config: BrokerConfig, ready_file: str | None = None, read_config: Callab
 class Supervisor:
     """The loop and what it knows. `run` returns the broker's exit code."""
 
-    def __init__(self, config: BrokerConfig, shared: SharedState, ready_file: str | None,
-                 read_config: Callable[[], BrokerConfig] | None) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        shared: SharedState,
+        ready_file: str | None,
+        read_config: Callable[[], BrokerConfig] | None,
+    ) -> None:
         self._config = config
         self._shared = shared
         self._ready_file = ready_file
@@ -82,8 +89,15 @@ class Supervisor:
         self._api_versions: dict[int, tuple[int, int]] = {}
         self._import_stage(0)
         shared = self._shared
-        write_status_file(self._config.data_dir, self._config.node_id, shared.boot_id, shared.page_name, shared.names,
-                          shared.listeners, self._config.trace_dir if self._config.mpbroker_trace_enabled else "")
+        write_status_file(
+            self._config.data_dir,
+            self._config.node_id,
+            shared.boot_id,
+            shared.page_name,
+            shared.names,
+            shared.listeners,
+            self._config.trace_dir if self._config.mpbroker_trace_enabled else "",
+        )
         self._epoll.register(self._signals.fd, select.EPOLLIN)
         self._epoll.register(shared.notice_fd, select.EPOLLIN)
         try:
@@ -160,8 +174,11 @@ class Supervisor:
             launch.freeze()
 
     def _stage_serves(self) -> bool:
-        return all(self._shared.process_state(worker.plan.slot) is ProcessState.RUNNING
-                   for worker in self._workers.all if worker.plan.type.start_stage < self._started_stages)
+        return all(
+            self._shared.process_state(worker.plan.slot) is ProcessState.RUNNING
+            for worker in self._workers.all
+            if worker.plan.type.start_stage < self._started_stages
+        )
 
     def _fork(self, worker: Worker) -> None:
         plan = worker.plan
@@ -171,8 +188,9 @@ class Supervisor:
         title = f"mpbroker: {plan.name}"
         if plan.listener is not None:
             title += f" {self._shared.listeners[plan.listener].name}"
-        pid, pidfd = launch.launch(context, title, self._mains[plan.type.role], self._shared.keep_fds(context),
-                                   plan.type.parent_death)
+        pid, pidfd = launch.launch(
+            context, title, self._mains[plan.type.role], self._shared.keep_fds(context), plan.type.parent_death
+        )
         self._shared.process_started(plan, pid)
         worker.started(pid, pidfd)
         self._epoll.register(pidfd, select.EPOLLIN)
@@ -220,8 +238,12 @@ class Supervisor:
             return
         delay_s = worker.plan_restart(killed=death.signal != 0)
         self._log.warning("worker_died", **told, successor_in_ms=int(delay_s * 1000))
-        if not self._ready and stopping is None and death.exit_code > 0 and (death.exit_code == EXIT_CONFIG
-                                                        or worker.short_lives >= STARTUP_DEATHS):
+        if (
+            not self._ready
+            and stopping is None
+            and death.exit_code > 0
+            and (death.exit_code == EXIT_CONFIG or worker.short_lives >= STARTUP_DEATHS)
+        ):
             self._log.error("start_failed", process=death.plan.name, exit_code=death.exit_code)
             self._stop(death.exit_code)
 

@@ -87,7 +87,9 @@ class Worker:
         now = time.monotonic()
         self.short_lives = self.short_lives + 1 if now - self._started < SHORT_LIFE_S else 0
         excess = self.short_lives - FREE_SHORT_LIVES
-        delay = min(MAX_DELAY_OF_KILLED_S if killed else MAX_DELAY_S, 0.1 * 2.0 ** min(excess, 10)) if excess > 0 else 0.0
+        delay = (
+            min(MAX_DELAY_OF_KILLED_S if killed else MAX_DELAY_S, 0.1 * 2.0 ** min(excess, 10)) if excess > 0 else 0.0
+        )
         self.restart_at = now + delay
         return delay
 

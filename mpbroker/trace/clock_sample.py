@@ -1,7 +1,8 @@
 """A sample of the host's clocks, taken together, and its form as a record of kind 5.
 
-The tracer takes one when a segment opens, when it closes, and every 10 s. A reader turns monotonic stamps into epoch time
-by the nearest sample; the raw stamps are never rewritten. A clock step shows as a jump of `offset_ns` between samples.
+The tracer takes one when a segment opens, when it closes, and every 10 s. A reader turns monotonic stamps into epoch
+time by the nearest sample; the raw stamps are never rewritten. A clock step shows as a jump of `offset_ns` between
+samples.
 """
 
 import struct
@@ -30,15 +31,16 @@ class ClockSample(NamedTuple):
 
     def pack_record(self, seq_lo: int, processor: int) -> bytes:
         """A record of kind 5."""
-        data = bytearray(record.TraceRecord(t0_ns=self.monotonic_ns, seq_lo=seq_lo, proc_id=processor,
-                                            kind=record.CLOCK).pack())
+        data = bytearray(
+            record.TraceRecord(t0_ns=self.monotonic_ns, seq_lo=seq_lo, proc_id=processor, kind=record.CLOCK).pack()
+        )
         _CLOCKS.pack_into(data, _CLOCKS_OFFSET, *self[1:])
         return bytes(data)
 
 
 def unpack_record(data: bytes | memoryview, offset: int = 0) -> ClockSample:
     """The sample inside a record of kind 5."""
-    t0_ns = int.from_bytes(data[offset:offset + 8], "little")
+    t0_ns = int.from_bytes(data[offset : offset + 8], "little")
     return ClockSample(t0_ns, *_CLOCKS.unpack_from(data, offset + _CLOCKS_OFFSET))
 
 

@@ -1,6 +1,8 @@
-"""`dict-b<broker>-<boot>.jsonl`: the names behind the numbers of one boot's trace records. Reading; standard library alone.
+"""`dict-b<broker>-<boot>.jsonl`: the names behind the numbers of one boot's trace records. Reading; standard library
+alone.
 
-Records carry hashes and numbers, so that a trace without this file (mode 0600) names nobody. Rows, one JSON object a line:
+Records carry hashes and numbers, so that a trace without this file (mode 0600) names nobody. Rows, one JSON object a
+line:
 
     {"k":"boot","broker":1,"boot":"00c0ffee00c0ffee"}                                 once, first
     {"k":"client","hash":H,"name":"..."}   {"k":"topic","hash":H,"name":"..."}        H: CRC-32C of the name
@@ -9,8 +11,8 @@ Records carry hashes and numbers, so that a trace without this file (mode 0600) 
     {"k":"marker","n":N,"text":"...","t0_ns":T}
     {"k":"lost","n":N}                                                                notices the tracer never got, in all
 
-A later row about the same thing wins; kinds not known here are passed over, so is a line that a crash has torn. Only the
-newest MAX_OF_A_KIND rows of each kind are kept in memory, whatever the file holds.
+A later row about the same thing wins; kinds not known here are passed over, so is a line that a crash has torn. Only
+the newest MAX_OF_A_KIND rows of each kind are kept in memory, whatever the file holds.
 """
 
 import json
@@ -71,13 +73,20 @@ class BootNames:
         elif kind == "topic":
             _keep(self.topics, _number(row["hash"]), _name(row["name"]))
         elif kind == "conn":
-            one = Connection(_number(row["id"]), _number(row["proc"]), _name(row["peer"]), _number(row["listener"]),
-                             _number(row["t0_ns"]))
+            one = Connection(
+                _number(row["id"]),
+                _number(row["proc"]),
+                _name(row["peer"]),
+                _number(row["listener"]),
+                _number(row["t0_ns"]),
+            )
             _keep(self.connections, one.conn_id, one)
         elif kind == "software":
             known = self.connections.get(_number(row["id"]))
             if known is not None:
-                self.connections[known.conn_id] = known._replace(software=_name(row["name"]), version=_name(row["version"]))
+                self.connections[known.conn_id] = known._replace(
+                    software=_name(row["name"]), version=_name(row["version"])
+                )
         elif kind == "marker":
             one_marker = Marker(_number(row["n"]), _name(row["text"]), _number(row["t0_ns"]))
             _keep(self.markers, one_marker.number, one_marker)

@@ -1,7 +1,8 @@
 """Writes the dictionary of one boot (trace/dictionary.py has its form); the tracer process alone.
 
-Rows wait in memory until `flush`, which appends them in one write; after an error they wait for the next one. The file is
-made with the first row. When it holds twice as many rows of a kind as readers keep, it is written anew with the newest.
+Rows wait in memory until `flush`, which appends them in one write; after an error they wait for the next one. The file
+is made with the first row. When it holds twice as many rows of a kind as readers keep, it is written anew with the
+newest.
 """
 
 import json
@@ -18,7 +19,8 @@ _REWRITE_AT = 2 * MAX_OF_A_KIND
 
 
 class DictionaryWriter:
-    """Names of this boot. Rows that are known already are not written again. `lost`: rows given up while the disk was full."""
+    """Names of this boot. Rows that are known already are not written again. `lost`: rows given up while the disk was
+    full."""
 
     def __init__(self, directory: Path, broker_id: int, boot_id: int) -> None:
         self.path = directory / dictionary.file_name(broker_id, boot_id)
@@ -73,7 +75,9 @@ class DictionaryWriter:
             self._rewrite()
         taken = len(self._waiting)
         lines = self._beginning() + b"".join(map(_line, self._waiting))
-        if os.write(self._file, lines) != len(lines):  # the disk is nearly full: a torn line is ended, all is written again
+        if os.write(self._file, lines) != len(
+            lines
+        ):  # the disk is nearly full: a torn line is ended, all is written again
             os.close(self._file)
             self._file = -1
             raise OSError(28, "the dictionary was written in part", str(self.path))
@@ -109,7 +113,7 @@ class DictionaryWriter:
 
     def _rewrite(self) -> None:
         """Keep of every kind the newest rows that readers keep, in their order."""
-        room = Counter({kind: MAX_OF_A_KIND for kind in self._written})
+        room = Counter(dict.fromkeys(self._written, MAX_OF_A_KIND))
         surplus = self._written - room
         temporary = self.path.with_suffix(".new")
         self.close()

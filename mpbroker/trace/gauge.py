@@ -1,8 +1,9 @@
-"""Gauges: what rings held and what processes used, once a second, as records of kind 4. Pure; the tracer writes, anybody reads.
+"""Gauges: what rings held and what processes used, once a second, as records of kind 4. Pure; the tracer writes,
+anybody reads.
 
-`aux` is the type, `handler_id` the ring or the process slot, `t0_ns` the moment of reading (the same for all of one sample).
-At the place of the stages six u64, by type; see FIELDS for names and units. Totals count from the start of the process: the
-difference of two samples with the same pid and incarnation is what was used between them.
+`aux` is the type, `handler_id` the ring or the process slot, `t0_ns` the moment of reading (the same for all of one
+sample). At the place of the stages six u64, by type; see FIELDS for names and units. Totals count from the start of the
+process: the difference of two samples with the same pid and incarnation is what was used between them.
 
 While no request is finished and nothing waits, samples are left out, except the last one before requests come again.
 """
@@ -19,14 +20,18 @@ TYPE_NAMES = {RING: "ring", PROCESS: "process"}
 #: type → (name, unit) of the values; a type that needs fewer leaves the rest 0.
 FIELDS = {
     RING: (("depth", "requests"), ("capacity", "requests"), ("peak", "requests, largest since the broker's start")),
-    PROCESS: (("cpu_ns", "nanoseconds on a core, total"),
-              ("runqueue_wait_ns", "nanoseconds ready and waiting for a core, total; all ones: not known"),
-              ("pid", "process id"), ("role", "number of the role"), ("index", "within the role"),
-              ("incarnation", "how often the slot was forked")),
+    PROCESS: (
+        ("cpu_ns", "nanoseconds on a core, total"),
+        ("runqueue_wait_ns", "nanoseconds ready and waiting for a core, total; all ones: not known"),
+        ("pid", "process id"),
+        ("role", "number of the role"),
+        ("index", "within the role"),
+        ("incarnation", "how often the slot was forked"),
+    ),
 }
 NOT_KNOWN = 0xFFFFFFFFFFFFFFFF
 
-CONTROL_RINGS, DATA_RINGS, CONTROLLER_RING, RESPONSE_RINGS = range(0, 8), range(8, 16), 16, range(32, 64)
+CONTROL_RINGS, DATA_RINGS, CONTROLLER_RING, RESPONSE_RINGS = range(8), range(8, 16), 16, range(32, 64)
 _REQUEUED_CLASS = 7
 _VALUES = struct.Struct("<6Q")
 _VALUES_OFFSET = record.layout()["stage"][0]
@@ -48,7 +53,7 @@ class RingGauge(NamedTuple):
 
     @property
     def plane(self) -> str | None:
-        """"data" or "control" for request rings, None for the others."""
+        """ "data" or "control" for request rings, None for the others."""
         return "data" if self.ring in DATA_RINGS else "control" if self.ring in CONTROL_RINGS else None
 
     def pack(self, processor: int) -> bytes:
@@ -104,10 +109,14 @@ def ring_name(ring: int) -> str:
     if ring not in DATA_RINGS and ring not in CONTROL_RINGS:
         return f"ring-{ring}"
     ring_class = ring - first
-    return plane if ring_class == 0 else f"{plane}-requeued" if ring_class == _REQUEUED_CLASS else f"{plane}-{ring_class}"
+    return (
+        plane if ring_class == 0 else f"{plane}-requeued" if ring_class == _REQUEUED_CLASS else f"{plane}-{ring_class}"
+    )
 
 
 def _pack(t0_ns: int, kind: int, ident: int, processor: int, *values: int) -> bytes:
-    data = bytearray(record.TraceRecord(t0_ns=t0_ns, kind=record.GAUGE, aux=kind, handler_id=ident, proc_id=processor).pack())
+    data = bytearray(
+        record.TraceRecord(t0_ns=t0_ns, kind=record.GAUGE, aux=kind, handler_id=ident, proc_id=processor).pack()
+    )
     _VALUES.pack_into(data, _VALUES_OFFSET, *values)
     return bytes(data)

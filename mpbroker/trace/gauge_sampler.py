@@ -1,6 +1,7 @@
 """Reads ring depths and what each process used of its core; the tracer's own state.
 
-Processor time is that of all threads of a process; the wait for a core is its first thread's, as /proc/<pid>/schedstat has it.
+Processor time is that of all threads of a process; the wait for a core is its first thread's, as /proc/<pid>/schedstat
+has it.
 """
 
 import os
@@ -41,7 +42,9 @@ class GaugeSampler:
         except OSError:
             self._forget(row.slot)
             return None
-        return ProcessGauge(now_ns, row.slot, cpu_ns, self._runqueue_wait_ns(row), row.pid, row.role, row.index, row.incarnation)
+        return ProcessGauge(
+            now_ns, row.slot, cpu_ns, self._runqueue_wait_ns(row), row.pid, row.role, row.index, row.incarnation
+        )
 
     def _runqueue_wait_ns(self, row: ProcessInfo) -> int | None:
         pid, file = self._schedstats.get(row.slot, (0, -1))

@@ -25,7 +25,8 @@ class LaneError(MpbrokerError):
 
 
 class LaneCounters(NamedTuple):
-    """Requests finished by this processor, and where each one's record went; `drained`: records the tracer has taken."""
+    """Requests finished by this processor, and where each one's record went; `drained`: records the tracer has
+    taken."""
 
     finished: int
     written: int
@@ -63,7 +64,7 @@ class Lane:
     def peek(self, max_records: int) -> memoryview:
         """Records that are not yet released, as many as lie in one piece; empty when there are none. Not a copy."""
         offset, size = self.native.peek(max_records)
-        return self._view[offset:offset + size]
+        return self._view[offset : offset + size]
 
     def release(self, records: memoryview) -> None:
         """Give the place of peeked records back to the writer."""
@@ -98,8 +99,10 @@ def create(name: str, processor: int, boot_id: int, capacity_records: int = CAPA
     except OSError as error:
         posix_ipc.unlink_shared_memory(name)
         if error.errno == errno.ENOSPC:
-            raise LaneError(f"/dev/shm is too small: a trace lane needs {size} bytes of it; make it larger, or set "
-                            "mpbroker.trace.enabled=false") from None
+            raise LaneError(
+                f"/dev/shm is too small: a trace lane needs {size} bytes of it; make it larger, or set "
+                "mpbroker.trace.enabled=false"
+            ) from None
         raise
     finally:
         segment.close_fd()

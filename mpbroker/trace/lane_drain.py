@@ -59,7 +59,8 @@ class LaneDrain:
         return {self._writer.path: self._writer.file_bytes} if self._writer else {}
 
     def add_event(self, data: bytes, urgent: bool = True) -> None:
-        """Keep a record of the tracer's own, of any kind but request, for `write_events`; if not urgent, for the next segment.
+        """Keep a record of the tracer's own, of any kind but request, for `write_events`; if not urgent, for the next
+        segment.
 
         While nothing can be written the oldest give way to new ones, counted in `events_lost`.
         """
@@ -108,18 +109,31 @@ class LaneDrain:
         if counters[:4] != (before.finished, before.written, before.dropped, before.sampled_out):
             writer = self._writer_at(now_ns)
             if counters.dropped > before.dropped:
-                notice = TraceRecord(t0_ns=now_ns, kind=record.DROP_NOTICE, seq_lo=counters.written & 0xFFFFFFFF,
-                                     aux=min(counters.dropped - before.dropped, 0xFFFFFFFF), proc_id=self.lane.processor)
+                notice = TraceRecord(
+                    t0_ns=now_ns,
+                    kind=record.DROP_NOTICE,
+                    seq_lo=counters.written & 0xFFFFFFFF,
+                    aux=min(counters.dropped - before.dropped, 0xFFFFFFFF),
+                    proc_id=self.lane.processor,
+                )
                 writer.append(notice.pack())
-            self._note(before._replace(finished=counters.finished, written=counters.written, dropped=counters.dropped,
-                                       sampled_out=counters.sampled_out), writer)
+            self._note(
+                before._replace(
+                    finished=counters.finished,
+                    written=counters.written,
+                    dropped=counters.dropped,
+                    sampled_out=counters.sampled_out,
+                ),
+                writer,
+            )
         if self._writer is not None and now_ns - self._clock_ns >= CLOCK_SAMPLE_MS * 1_000_000:
             self._writer.sample_clock()
             self._clock_ns = now_ns
         self._rotate_if_full(now_ns)
 
     def _note_written(self, writer: segment_writer.SegmentWriter) -> None:
-        """After a piece of records, before the segment may end with it; what else the counters say follows with the last one."""
+        """After a piece of records, before the segment may end with it; what else the counters say follows with the
+        last one."""
         written = writer.tally.next_seq
         gained = written - self._progress.written
         self._note(self._progress._replace(written=written, finished=self._progress.finished + gained), writer)
@@ -131,8 +145,16 @@ class LaneDrain:
     def _writer_at(self, now_ns: int) -> segment_writer.SegmentWriter:
         """The present segment; a new one if there is none, beginning with a clock record and what waits."""
         if self._writer is None:
-            opened = segment.Opened(self._origin.broker_id, self.lane.boot_id, self.lane.processor, self._progress.written,
-                                    self._origin.cluster_id, self._origin.time_namespace_ns, take(), self._origin.extra)
+            opened = segment.Opened(
+                self._origin.broker_id,
+                self.lane.boot_id,
+                self.lane.processor,
+                self._progress.written,
+                self._origin.cluster_id,
+                self._origin.time_namespace_ns,
+                take(),
+                self._origin.extra,
+            )
             self._progress = self._progress.following()
             self._writer = segment_writer.create(self._directory, opened, self._progress)
             self._opened_ns = self._clock_ns = now_ns
@@ -148,26 +170,35 @@ class LaneDrain:
     def _rotate_if_full(self, now_ns: int) -> None:
         if self._writer is None:
             return
-        if (self._writer.file_bytes >= self.limits.segment_bytes
-                or now_ns - self._opened_ns >= self.limits.segment_ms * 1_000_000):
+        if (
+            self._writer.file_bytes >= self.limits.segment_bytes
+            or now_ns - self._opened_ns >= self.limits.segment_ms * 1_000_000
+        ):
             self.close()
 
     def _resume(self) -> None:
         """Continue where a predecessor's last file of this lane ends."""
         counters = self.lane.counters()
         pattern = segment.file_pattern(self._origin.broker_id, self.lane.boot_id, self.lane.processor)
-        mine = [info for info in manifest.segments(self._directory, pattern) if info.opened.boot_id == self.lane.boot_id]
+        mine = [
+            info for info in manifest.segments(self._directory, pattern) if info.opened.boot_id == self.lane.boot_id
+        ]
         if mine and mine[-1].progress.written >= counters.drained:
             self._progress = mine[-1].progress.following()
             self.lane.native.seek(self._progress.written)
         elif counters.drained:  # its last files were deleted or damaged, and with them what they said about losses
-            gone = (counters.drained + counters.dropped + counters.sampled_out, counters.drained, counters.dropped,
-                    counters.sampled_out)
+            gone = (
+                counters.drained + counters.dropped + counters.sampled_out,
+                counters.drained,
+                counters.dropped,
+                counters.sampled_out,
+            )
             self._progress = Progress(*gone, *gone)
 
 
 def recover_directory(directory: Path, broker_id: int) -> int:
-    """Close every segment of this broker that a killed tracer left open, and list in the manifest what is missing there.
+    """Close every segment of this broker that a killed tracer left open, and list in the manifest what is missing
+    there.
 
     Returns how many it closed. To be called before any LaneDrain is made. A file of ours whose header was never written
     holds nothing and is removed.

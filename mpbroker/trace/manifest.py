@@ -41,10 +41,23 @@ def row_of(info: segment.SegmentInfo) -> ManifestRow:
     assert closed is not None, "only closed segments stand in the manifest"
     apis = {str(api): count for api, count in enumerate(closed.api_counts) if count}
     finished, _, dropped, sampled_out = info.progress.share()
-    return ManifestRow(info.path.name, info.opened.broker_id, f"{info.opened.boot_id:016x}", info.opened.ring,
-                       info.opened.first_seq, closed.record_count, finished, dropped, sampled_out,
-                       closed.t0_min_ns + offset_ns, closed.t0_max_ns + offset_ns, closed.max_total_ns, apis,
-                       closed.records_crc, info.file_bytes)
+    return ManifestRow(
+        info.path.name,
+        info.opened.broker_id,
+        f"{info.opened.boot_id:016x}",
+        info.opened.ring,
+        info.opened.first_seq,
+        closed.record_count,
+        finished,
+        dropped,
+        sampled_out,
+        closed.t0_min_ns + offset_ns,
+        closed.t0_max_ns + offset_ns,
+        closed.max_total_ns,
+        apis,
+        closed.records_crc,
+        info.file_bytes,
+    )
 
 
 def append(directory: Path, info: segment.SegmentInfo) -> None:
@@ -92,8 +105,12 @@ def forget(directory: Path, names: set[str]) -> None:
     _replace(directory, [line for line in lines if not line.startswith(prefixes) and line.endswith(b"\n")])
 
 
-def segments(directory: Path, pattern: str = f"*{segment.SUFFIX}", skip: Collection[str] = (),
-             complaints: list[str] | None = None) -> list[segment.SegmentInfo]:
+def segments(
+    directory: Path,
+    pattern: str = f"*{segment.SUFFIX}",
+    skip: Collection[str] = (),
+    complaints: list[str] | None = None,
+) -> list[segment.SegmentInfo]:
     """Headers of the segments in a directory, by name, those in `skip` left out.
 
     Damaged files are left out too, unless their records can be read; each has a sentence in `complaints`.

@@ -1,9 +1,9 @@
 """What processors tell the tracer about their connections: one JSON line each, through one pipe all of them share.
 
-Encoding and decoding are pure; a NoticeWriter belongs to one processor. The supervisor makes the pipe, non-blocking at both ends:
-`ctx.trace_notices_fd` is its writing end in a processor and its reading end in the tracer, -1 while tracing is off. A line is no
-longer than PIPE_BUF, so lines of several writers never mix, and one that finds the pipe full is dropped and counted:
-the next line that fits is followed by a NoticesLost. Nothing is told per request.
+Encoding and decoding are pure; a NoticeWriter belongs to one processor. The supervisor makes the pipe, non-blocking at
+both ends: `ctx.trace_notices_fd` is its writing end in a processor and its reading end in the tracer, -1 while tracing
+is off. A line is no longer than PIPE_BUF, so lines of several writers never mix, and one that finds the pipe full is
+dropped and counted: the next line that fits is followed by a NoticesLost. Nothing is told per request.
 
     {"k":"begin","t0":ns,"proc":index}                  a processor begins: whatever its predecessor had open is gone
     {"k":"open","t0":ns,"conn":id,"proc":index,"listener":index,"peer":"host:port"}
@@ -12,7 +12,8 @@ the next line that fits is followed by a NoticesLost. Nothing is told per reques
     {"k":"software","conn":id,"name":text,"version":text}   KIP-511
     {"k":"lost","proc":index,"n":lines}
 
-`t0` is CLOCK_MONOTONIC. `conn` is a record's conn_id: unique in the life of a broker (the processor's index is in its top five bits).
+`t0` is CLOCK_MONOTONIC. `conn` is a record's conn_id: unique in the life of a broker (the processor's index is in its
+top five bits).
 """
 
 import json
@@ -47,7 +48,8 @@ class ProcessorBegan(NamedTuple):
 
 
 class ConnectionOpened(NamedTuple):
-    """A processor has taken a connection, which was accepted at t0_ns. `peer` is host:port, a colon inside the host means brackets."""
+    """A processor has taken a connection, which was accepted at t0_ns. `peer` is host:port, a colon inside the host
+    means brackets."""
 
     t0_ns: int
     conn_id: int
@@ -95,9 +97,14 @@ Notice = ProcessorBegan | ConnectionOpened | ConnectionClosed | ClientNamed | So
 #: kind → (class, key and bound of each field in its order: the largest number, or minus the characters of a text)
 _KINDS: dict[str, tuple[type, tuple[tuple[str, int], ...]]] = {
     "begin": (ProcessorBegan, (("t0", _U64), ("proc", 0xFFFF))),
-    "open": (ConnectionOpened, (("t0", _U64), ("conn", _U32), ("proc", 0xFFFF), ("listener", 0xFF), ("peer", -MAX_PEER))),
-    "close": (ConnectionClosed, (("t0", _U64), ("conn", _U32), ("proc", 0xFFFF), ("listener", 0xFF), ("requests", _U64),
-                                 ("reason", 0x7FFF))),
+    "open": (
+        ConnectionOpened,
+        (("t0", _U64), ("conn", _U32), ("proc", 0xFFFF), ("listener", 0xFF), ("peer", -MAX_PEER)),
+    ),
+    "close": (
+        ConnectionClosed,
+        (("t0", _U64), ("conn", _U32), ("proc", 0xFFFF), ("listener", 0xFF), ("requests", _U64), ("reason", 0x7FFF)),
+    ),
     "client": (ClientNamed, (("conn", _U32), ("hash", _U32), ("name", -MAX_CLIENT_ID))),
     "software": (SoftwareNamed, (("conn", _U32), ("name", -MAX_SOFTWARE), ("version", -MAX_SOFTWARE))),
     "lost": (NoticesLost, (("proc", 0xFFFF), ("n", _U64))),

@@ -1,6 +1,8 @@
-"""The tracer's end of the notice pipe: connections become records of kind 1 and 2 and names become rows of the dictionary.
+"""The tracer's end of the notice pipe: connections become records of kind 1 and 2 and names become rows of the
+dictionary.
 
-State of the tracer alone. What it read and had not written when it was killed is lost: at most what came within one turn.
+State of the tracer alone. What it read and had not written when it was killed is lost: at most what came within one
+turn.
 """
 
 import os
@@ -25,7 +27,8 @@ MAX_OPEN = 65536
 
 
 class NoticeIntake:
-    """`add_event(processor, record)` puts a record into the segments of a processor's lane. `junk`: lines that were no notice."""
+    """`add_event(processor, record)` puts a record into the segments of a processor's lane. `junk`: lines that were no
+    notice."""
 
     def __init__(self, fd: int, names: DictionaryWriter, add_event: Callable[[int, bytes], None]) -> None:
         self.junk = 0
@@ -82,11 +85,28 @@ class NoticeIntake:
             del self._open[next(iter(self._open))]
         self._open[told.conn_id] = told
         self._names.connection(told.conn_id, told.processor, told.peer, told.listener, told.t0_ns)
-        self._add_event(told.processor, TraceRecord(t0_ns=told.t0_ns, kind=record.CONNECTION_OPEN, conn_id=told.conn_id,
-                                                    listener=told.listener, proc_id=told.processor).pack())
+        self._add_event(
+            told.processor,
+            TraceRecord(
+                t0_ns=told.t0_ns,
+                kind=record.CONNECTION_OPEN,
+                conn_id=told.conn_id,
+                listener=told.listener,
+                proc_id=told.processor,
+            ).pack(),
+        )
 
     def _closed(self, told: ConnectionClosed) -> None:
         self._open.pop(told.conn_id, None)
-        self._add_event(told.processor, TraceRecord(t0_ns=told.t0_ns, kind=record.CONNECTION_CLOSE, conn_id=told.conn_id,
-                                                    listener=told.listener, proc_id=told.processor, error=told.reason,
-                                                    aux=min(told.requests, 0xFFFFFFFF)).pack())
+        self._add_event(
+            told.processor,
+            TraceRecord(
+                t0_ns=told.t0_ns,
+                kind=record.CONNECTION_CLOSE,
+                conn_id=told.conn_id,
+                listener=told.listener,
+                proc_id=told.processor,
+                error=told.reason,
+                aux=min(told.requests, 0xFFFFFFFF),
+            ).pack(),
+        )

@@ -1,7 +1,8 @@
-"""What the tracer records of its own beside requests: connections, gauges, markers, processes; and the dictionary of names.
+"""What the tracer records of its own beside requests: connections, gauges, markers, processes; and the dictionary of
+names.
 
-Part of the tracer process, which alone writes all of it. Records go into the segments of the processor they are about, those
-about the whole broker into the first lane's.
+Part of the tracer process, which alone writes all of it. Records go into the segments of the processor they are about,
+those about the whole broker into the first lane's.
 """
 
 from pathlib import Path
@@ -89,8 +90,11 @@ class OwnRecords:
 
     def losses(self) -> dict[str, int]:
         """What had to be given up so far, by name; those that are 0 are left out."""
-        counts = {"events": sum(drain.events_lost for drain in self._drains), "names": self._names.lost,
-                  "unreadable_notices": self._notices.junk}
+        counts = {
+            "events": sum(drain.events_lost for drain in self._drains),
+            "names": self._names.lost,
+            "unreadable_notices": self._notices.junk,
+        }
         return {name: count for name, count in counts.items() if count}
 
     def close(self) -> None:
@@ -105,7 +109,9 @@ class OwnRecords:
         for mark in self._marks:
             number = self._names.marker(mark.text, mark.t0_ns)
             processor = self._drains[0].lane.processor
-            self._drains[0].add_event(TraceRecord(t0_ns=mark.t0_ns, kind=record.MARKER, aux=number, proc_id=processor).pack())
+            self._drains[0].add_event(
+                TraceRecord(t0_ns=mark.t0_ns, kind=record.MARKER, aux=number, proc_id=processor).pack()
+            )
 
     def _add(self, processor: int, data: bytes) -> None:
         self._by_processor.get(processor, self._drains[0]).add_event(data)

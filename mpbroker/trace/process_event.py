@@ -1,8 +1,9 @@
-"""A process of the broker began, or died or ended: its form as a record of kind 7. Pure; the tracer writes it, anybody reads.
+"""A process of the broker began, or died or ended: its form as a record of kind 7. Pure; the tracer writes it, anybody
+reads.
 
-Beside t0_ns (when the tracer saw it, up to a fifth of a second late): handler_id slot, conn_id incarnation, aux pid. At the place of the
-stages six u64: event, role, index, wait status, restarts, listener. A process that died is told with the incarnation and pid
-of the one that died, if the tracer knew them (else 0), and with the slot's last wait status.
+Beside t0_ns (when the tracer saw it, up to a fifth of a second late): handler_id slot, conn_id incarnation, aux pid. At
+the place of the stages six u64: event, role, index, wait status, restarts, listener. A process that died is told with
+the incarnation and pid of the one that died, if the tracer knew them (else 0), and with the slot's last wait status.
 """
 
 import os
@@ -13,7 +14,15 @@ from mpbroker.trace import record
 
 STARTED, DIED = 1, 2
 EVENT_NAMES = {STARTED: "started", DIED: "died"}
-ROLE_NAMES = {0: "supervisor", 1: "acceptor", 2: "processor", 3: "handler", 4: "controller", 5: "log-keeper", 6: "tracer"}
+ROLE_NAMES = {
+    0: "supervisor",
+    1: "acceptor",
+    2: "processor",
+    3: "handler",
+    4: "controller",
+    5: "log-keeper",
+    6: "tracer",
+}
 NO_STATUS = 0xFFFFFFFF
 NO_LISTENER = 255
 VALUES = struct.Struct("<6Q")
@@ -53,11 +62,27 @@ class ProcessEvent(NamedTuple):
 
     def pack(self, processor: int) -> bytes:
         """The record, for the segments of a processor's lane."""
-        data = bytearray(record.TraceRecord(t0_ns=self.t0_ns, kind=record.PROCESS_EVENT, aux=self.pid, conn_id=self.incarnation,
-                                            handler_id=self.slot, proc_id=processor).pack())
+        data = bytearray(
+            record.TraceRecord(
+                t0_ns=self.t0_ns,
+                kind=record.PROCESS_EVENT,
+                aux=self.pid,
+                conn_id=self.incarnation,
+                handler_id=self.slot,
+                proc_id=processor,
+            ).pack()
+        )
         status = NO_STATUS if self.wait_status is None else self.wait_status
-        VALUES.pack_into(data, VALUES_OFFSET, self.event, self.role, self.index, status, self.restarts,
-                         NO_LISTENER if self.listener is None else self.listener)
+        VALUES.pack_into(
+            data,
+            VALUES_OFFSET,
+            self.event,
+            self.role,
+            self.index,
+            status,
+            self.restarts,
+            NO_LISTENER if self.listener is None else self.listener,
+        )
         return bytes(data)
 
 
@@ -65,5 +90,15 @@ def unpack(data: bytes | memoryview, offset: int = 0) -> ProcessEvent:
     """The event in a record of kind 7."""
     one = record.unpack(data, offset)
     event, role, index, status, restarts, listener = VALUES.unpack_from(data, offset + VALUES_OFFSET)
-    return ProcessEvent(one.t0_ns, event, one.handler_id, role, index, one.aux, one.conn_id,
-                        None if status == NO_STATUS else status, restarts, None if listener == NO_LISTENER else listener)
+    return ProcessEvent(
+        one.t0_ns,
+        event,
+        one.handler_id,
+        role,
+        index,
+        one.aux,
+        one.conn_id,
+        None if status == NO_STATUS else status,
+        restarts,
+        None if listener == NO_LISTENER else listener,
+    )

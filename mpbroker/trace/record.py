@@ -1,7 +1,7 @@
 """The 128-byte trace record as data: field names, their places, stage names, flags, and decoding.
 
-Any process; pure. native/trace/trace_record.h is the same in C, and tests/unit/trace/test_record.py compares the two. Little
-endian. Times: `t0_ns` is CLOCK_MONOTONIC nanoseconds, everything else ticks of 2**TICK_SHIFT nanoseconds.
+Any process; pure. native/trace/trace_record.h is the same in C, and tests/unit/trace/test_record.py compares the two.
+Little endian. Times: `t0_ns` is CLOCK_MONOTONIC nanoseconds, everything else ticks of 2**TICK_SHIFT nanoseconds.
 """
 
 import struct

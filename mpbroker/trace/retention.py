@@ -27,14 +27,15 @@ def candidates(directory: Path, active: set[Path]) -> list[Candidate]:
     return sorted(found, key=lambda one: (one.modified_s, one.path.name))
 
 
-def choose(closed: list[Candidate], active_bytes: int, now_s: float, retention_bytes: int,
-           retention_ms: int) -> list[Candidate]:
+def choose(
+    closed: list[Candidate], active_bytes: int, now_s: float, retention_bytes: int, retention_ms: int
+) -> list[Candidate]:
     """Which of the closed segments (oldest first) to delete; a limit of -1 does not limit."""
     doomed = [one for one in closed if retention_ms >= 0 and (now_s - one.modified_s) * 1000 > retention_ms]
     if retention_bytes < 0:
         return doomed
     total = active_bytes + sum(one.file_bytes for one in closed) - sum(one.file_bytes for one in doomed)
-    for one in closed[len(doomed):]:
+    for one in closed[len(doomed) :]:
         if total <= retention_bytes:
             break
         doomed.append(one)
@@ -42,7 +43,9 @@ def choose(closed: list[Candidate], active_bytes: int, now_s: float, retention_b
     return doomed
 
 
-def apply(directory: Path, active: dict[Path, int], now_s: float, retention_bytes: int, retention_ms: int) -> list[Path]:
+def apply(
+    directory: Path, active: dict[Path, int], now_s: float, retention_bytes: int, retention_ms: int
+) -> list[Path]:
     """Delete what is due. `active`: open segments with their sizes. Returns the files deleted."""
     doomed = choose(candidates(directory, set(active)), sum(active.values()), now_s, retention_bytes, retention_ms)
     for one in doomed:
@@ -51,11 +54,16 @@ def apply(directory: Path, active: dict[Path, int], now_s: float, retention_byte
 
 
 def delete_dictionaries(directory: Path, keep: set[tuple[int, int]]) -> list[Path]:
-    """Delete the dictionaries of boots whose last segment is gone. `keep`: (broker, low half of the boot id) not to touch."""
+    """Delete the dictionaries of boots whose last segment is gone. `keep`: (broker, low half of the boot id) not to
+    touch."""
     doomed = []
     for path in directory.glob(dictionary.PATTERN):
         boot = dictionary.boot_of(path)
-        if boot is not None and boot not in keep and not any(directory.glob(f"b{boot[0]}-{boot[1]:08x}-*{segment.SUFFIX}")):
+        if (
+            boot is not None
+            and boot not in keep
+            and not any(directory.glob(f"b{boot[0]}-{boot[1]:08x}-*{segment.SUFFIX}"))
+        ):
             path.unlink(missing_ok=True)
             doomed.append(path)
     return doomed

@@ -1,7 +1,7 @@
 """Trace segment files (`*.mpt`): a header of 4,096 bytes, then records of 128 bytes. Reading needs no broker.
 
-The tracer alone writes them (segment_writer.py). A segment is `active` or was left by a crash while its close fields are
-zero: its record count then follows from its size, and a torn last record is ignored. The header:
+The tracer alone writes them (segment_writer.py). A segment is `active` or was left by a crash while its close fields
+are zero: its record count then follows from its size, and a torn last record is ignored. The header:
 
       0  open fields    what is known when the file is made, their CRC, and `json_bytes`
     256  progress       base and present counters of the lane and their CRC, rewritten after every drain
@@ -74,8 +74,12 @@ class Progress(NamedTuple):
 
     def share(self) -> tuple[int, int, int, int]:
         """What happened in this segment: requests finished, written, dropped, sampled out."""
-        return (self.finished - self.base_finished, self.written - self.base_written, self.dropped - self.base_dropped,
-                self.sampled_out - self.base_sampled_out)
+        return (
+            self.finished - self.base_finished,
+            self.written - self.base_written,
+            self.dropped - self.base_dropped,
+            self.sampled_out - self.base_sampled_out,
+        )
 
     def following(self) -> "Progress":
         """Where the next segment of the lane begins."""
@@ -98,7 +102,8 @@ class Closed(NamedTuple):
 class SegmentInfo(NamedTuple):
     """A header. `closed` is None while it is active or after a crash; `record_count` is right in either case.
 
-    `damage`: a sentence about a file that was cut or changed after it was written and can be read all the same; or empty.
+    `damage`: a sentence about a file that was cut or changed after it was written and can be read all the same; or
+    empty.
     """
 
     path: Path
@@ -135,9 +140,23 @@ def pack_opened(opened: Opened) -> bytes:
     if len(extra) > MAX_JSON_BYTES:
         extra = b'{"cut":true}'  # names of very many listeners: the records are worth more than the table
     page = bytearray(HEADER_BYTES)
-    OPEN.pack_into(page, 0, MAGIC, VERSION, RECORD_BYTES, TICK_SHIFT, opened.broker_id, opened.boot_id, opened.ring,
-                   len(extra), opened.first_seq, opened.time_namespace_ns, opened.cluster_id.encode()[:24], *opened.clock)
-    page[JSON_OFFSET:JSON_OFFSET + len(extra)] = extra
+    OPEN.pack_into(
+        page,
+        0,
+        MAGIC,
+        VERSION,
+        RECORD_BYTES,
+        TICK_SHIFT,
+        opened.broker_id,
+        opened.boot_id,
+        opened.ring,
+        len(extra),
+        opened.first_seq,
+        opened.time_namespace_ns,
+        opened.cluster_id.encode()[:24],
+        *opened.clock,
+    )
+    page[JSON_OFFSET : JSON_OFFSET + len(extra)] = extra
     OPEN_CRC.pack_into(page, OPEN_CRC_OFFSET, _open_crc(page, len(extra)))
     return bytes(page)
 
@@ -169,7 +188,9 @@ def read_info(path: Path) -> SegmentInfo:
         damage = f"{path}: {present} records, but it was closed with {closed.record_count}: it has been cut"
         closed = None
     if progress is None:
-        damage = f"{path}: the checksum of its counters does not fit; how many requests were dropped meanwhile is not known"
+        damage = (
+            f"{path}: the checksum of its counters does not fit; how many requests were dropped meanwhile is not known"
+        )
         written = opened.first_seq if closed is None else closed.next_seq
         progress = Progress(opened.first_seq, opened.first_seq, 0, 0, written, written, 0, 0)
     count = present if closed is None else closed.record_count
@@ -187,7 +208,7 @@ def read_chunks(info: SegmentInfo, chunk_records: int = 8192, first: int = 0) ->
             if whole == 0:
                 return
             left -= whole
-            yield chunk[:whole * RECORD_BYTES]
+            yield chunk[: whole * RECORD_BYTES]
 
 
 class RecordsChecksum:
@@ -219,21 +240,33 @@ def _parse_opened(path: Path, page: bytes) -> Opened:
     if len(page) < HEADER_BYTES:
         raise SegmentError(f"{path}: {len(page)} bytes are no trace segment, its header alone has {HEADER_BYTES}")
     fields = OPEN.unpack_from(page, 0)
-    magic, version, record_bytes, tick_shift, broker_id, boot_id, ring, json_bytes, first_seq, namespace_ns, cluster = fields[:11]
+    magic, version, record_bytes, tick_shift, broker_id, boot_id, ring, json_bytes, first_seq, namespace_ns, cluster = (
+        fields[:11]
+    )
     if magic != MAGIC:
         raise SegmentError(f"{path}: not a trace segment")
     if version != VERSION or record_bytes != RECORD_BYTES or tick_shift != TICK_SHIFT:
-        raise SegmentError(f"{path}: format {version} with records of {record_bytes} bytes; this program reads {VERSION}")
+        raise SegmentError(
+            f"{path}: format {version} with records of {record_bytes} bytes; this program reads {VERSION}"
+        )
     if json_bytes > MAX_JSON_BYTES or OPEN_CRC.unpack_from(page, OPEN_CRC_OFFSET)[0] != _open_crc(page, json_bytes):
         raise SegmentError(f"{path}: the header's checksum does not fit; the header is damaged")
-    extra = json.loads(page[JSON_OFFSET:JSON_OFFSET + json_bytes])
-    return Opened(broker_id, boot_id, ring, first_seq, cluster.rstrip(b"\0").decode("ascii", "replace"), namespace_ns,
-                  ClockSample(*fields[11:16]), extra)
+    extra = json.loads(page[JSON_OFFSET : JSON_OFFSET + json_bytes])
+    return Opened(
+        broker_id,
+        boot_id,
+        ring,
+        first_seq,
+        cluster.rstrip(b"\0").decode("ascii", "replace"),
+        namespace_ns,
+        ClockSample(*fields[11:16]),
+        extra,
+    )
 
 
 def _parse_closed(page: bytes) -> Closed | None:
     body = page[CLOSE_OFFSET:CLOSE_CRC_OFFSET]
-    crc = int.from_bytes(page[CLOSE_CRC_OFFSET:CLOSE_CRC_OFFSET + 4], "little")
+    crc = int.from_bytes(page[CLOSE_CRC_OFFSET : CLOSE_CRC_OFFSET + 4], "little")
     if crc == 0 or crc != (zlib.crc32(body) or 1):
         return None  # never closed, or the closing write was torn: the size decides
     values = CLOSE.unpack(body)
@@ -242,11 +275,11 @@ def _parse_closed(page: bytes) -> Closed | None:
 
 def _parse_progress(page: bytes) -> Progress | None:
     """None when the checksum does not fit; a page without one is believed."""
-    crc = int.from_bytes(page[PROGRESS_CRC_OFFSET:PROGRESS_CRC_OFFSET + 4], "little")
+    crc = int.from_bytes(page[PROGRESS_CRC_OFFSET : PROGRESS_CRC_OFFSET + 4], "little")
     if crc not in (0, zlib.crc32(page[PROGRESS_OFFSET:PROGRESS_CRC_OFFSET]) or 1):
         return None
     return Progress(*PROGRESS.unpack_from(page, PROGRESS_OFFSET))
 
 
 def _open_crc(page: bytes | bytearray, json_bytes: int) -> int:
-    return zlib.crc32(bytes(page[JSON_OFFSET:JSON_OFFSET + json_bytes]), zlib.crc32(bytes(page[:OPEN_CRC_OFFSET])))
+    return zlib.crc32(bytes(page[JSON_OFFSET : JSON_OFFSET + json_bytes]), zlib.crc32(bytes(page[:OPEN_CRC_OFFSET])))

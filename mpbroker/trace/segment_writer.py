@@ -1,7 +1,7 @@
 """Writes one trace segment; the tracer process alone. Crash-safe: a record is in the file once its `pwrite` returned.
 
-A full disk or an I/O error raises OSError and leaves the writer as it was before the call, so that it can be tried again
-while the lane keeps the records.
+A full disk or an I/O error raises OSError and leaves the writer as it was before the call, so that it can be tried
+again while the lane keeps the records.
 """
 
 import os
@@ -39,8 +39,16 @@ class Tally:
 
     def closed(self) -> segment.Closed:
         """The close fields, with the clocks of this moment."""
-        return segment.Closed(self.count, self.next_seq, self.t0_min_ns, self.t0_max_ns, self.max_total_ticks << TICK_SHIFT,
-                              self.crc, clock_sample.take(), tuple(self.api_counts))
+        return segment.Closed(
+            self.count,
+            self.next_seq,
+            self.t0_min_ns,
+            self.t0_max_ns,
+            self.max_total_ticks << TICK_SHIFT,
+            self.crc,
+            clock_sample.take(),
+            tuple(self.api_counts),
+        )
 
 
 class SegmentWriter:
@@ -94,7 +102,7 @@ def create(directory: Path, opened: segment.Opened, progress: segment.Progress) 
     path, file = _new_file(directory, opened)
     try:
         page = bytearray(segment.pack_opened(opened))
-        page[segment.PROGRESS_OFFSET:segment.PROGRESS_CRC_OFFSET + 4] = segment.pack_progress(progress)
+        page[segment.PROGRESS_OFFSET : segment.PROGRESS_CRC_OFFSET + 4] = segment.pack_progress(progress)
         _write_all(file, page, 0)
     except BaseException:
         os.close(file)
@@ -104,7 +112,8 @@ def create(directory: Path, opened: segment.Opened, progress: segment.Progress) 
 
 
 def _new_file(directory: Path, opened: segment.Opened) -> tuple[Path, int]:
-    """The first name that no segment has; more than one of a sequence only where segments without requests were closed."""
+    """The first name that no segment has; more than one of a sequence only where segments without requests were
+    closed."""
     for further in range(MAX_WITHOUT_REQUESTS):
         path = directory / segment.file_name(*opened[:4], further)
         try:

@@ -1,7 +1,7 @@
 """Per-API stage percentiles and loss accounts of a trace, from segment files; the standard library alone.
 
-Durations go into log buckets (32 to an octave, so a percentile is at most 1.1 % off; least and greatest are exact), hence
-memory stays the same however long the trace is. Counts are weighted where the trace was sampled.
+Durations go into log buckets (32 to an octave, so a percentile is at most 1.1 % off; least and greatest are exact),
+hence memory stays the same however long the trace is. Counts are weighted where the trace was sampled.
 """
 
 import struct
@@ -54,7 +54,8 @@ class Histogram:
         self.count += weight
 
     def percentile(self, percent: float) -> float:
-        """Nanoseconds not exceeded by that share of the durations: the middle of the bucket; 0.0 when there are none."""
+        """Nanoseconds not exceeded by that share of the durations: the middle of the bucket; 0.0 when there are
+        none."""
         wanted, seen = self.count * percent / 100, 0
         for bucket in sorted(self.buckets):
             seen += self.buckets[bucket]
@@ -78,8 +79,9 @@ class ApiStatistics:
         self.errors += weight * sum(row[_ERROR] != 0 for row in rows)
         for (first, last), histogram in zip(_SPAN_PLACES, self.spans.values(), strict=True):
             # Equal durations are counted before they are put into buckets: this loop sees every record of a trace.
-            counted = Counter([row[last] - row[first] for row in rows
-                               if row[last] != NOT_REACHED and row[first] != NOT_REACHED])
+            counted = Counter(
+                [row[last] - row[first] for row in rows if row[last] != NOT_REACHED and row[first] != NOT_REACHED]
+            )
             for ticks, number in counted.items():
                 histogram.add(max(0, ticks) << TICK_SHIFT, weight * number)
 
@@ -97,8 +99,8 @@ class Gap(NamedTuple):
 class TraceStatistics:
     """A whole trace. `finished`, `dropped`, `sampled_out` come from the lanes' counters, `records` are counted here.
 
-    All count requests; `weighted` is what the records stand for where the trace was sampled. `damage`: a sentence for each
-    file whose records are not those that were written.
+    All count requests; `weighted` is what the records stand for where the trace was sampled. `damage`: a sentence for
+    each file whose records are not those that were written.
     """
 
     def __init__(self) -> None:
@@ -144,7 +146,9 @@ class TraceStatistics:
         else:
             self.finished += finished
         first_seq = info.opened.first_seq
-        self._lanes.setdefault(info.opened[:3], []).append((first_seq, info.path.name, first_seq + records, first_seq + written))
+        self._lanes.setdefault(info.opened[:3], []).append(
+            (first_seq, info.path.name, first_seq + records, first_seq + written)
+        )
         if not checksum.fits():
             self.damage.append(f"{info.path}: its records are not those it was closed with")
 
@@ -160,19 +164,31 @@ class TraceStatistics:
 
     def to_json(self, api_name: "dict[int, str]") -> dict[str, Any]:
         """What `trace stats --json` prints; durations in microseconds."""
-        return {"finished": self.finished, "records": self.records, "dropped": self.dropped, "sampled_out": self.sampled_out,
-                "weighted": self.weighted, "segments": self.segments, "gaps": [gap._asdict() for gap in self.gaps()],
-                "damage": self.damage,
-                "apis": [{"api_key": key, "api": api_name.get(key, str(key)), **_api_json(self.apis[key])}
-                         for key in sorted(self.apis)]}
+        return {
+            "finished": self.finished,
+            "records": self.records,
+            "dropped": self.dropped,
+            "sampled_out": self.sampled_out,
+            "weighted": self.weighted,
+            "segments": self.segments,
+            "gaps": [gap._asdict() for gap in self.gaps()],
+            "damage": self.damage,
+            "apis": [
+                {"api_key": key, "api": api_name.get(key, str(key)), **_api_json(self.apis[key])}
+                for key in sorted(self.apis)
+            ],
+        }
 
 
 def _api_json(api: ApiStatistics) -> dict[str, Any]:
     stages = {}
     for name, histogram in api.spans.items():
         if histogram.count:
-            stages[name] = {"count": histogram.count, "max_us": histogram.greatest_ns / 1000,
-                            **{f"p{percent}_us": round(histogram.percentile(percent) / 1000, 3) for percent in PERCENTILES}}
+            stages[name] = {
+                "count": histogram.count,
+                "max_us": histogram.greatest_ns / 1000,
+                **{f"p{percent}_us": round(histogram.percentile(percent) / 1000, 3) for percent in PERCENTILES},
+            }
     return {"count": api.count, "errors": api.errors, "stages": stages}
 
 

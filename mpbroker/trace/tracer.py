@@ -1,12 +1,13 @@
 """The tracer process: drains every lane into segment files, deletes old ones, and outlives the supervisor by a moment.
 
-Its state is its own; lanes are shared with one processor each. SIGTERM, also sent by the kernel when the supervisor dies,
-ends it after a last drain. If the supervisor is gone, it unlinks this broker's names in /dev/shm, because nobody else will.
+Its state is its own; lanes are shared with one processor each. SIGTERM, also sent by the kernel when the supervisor
+dies, ends it after a last drain. If the supervisor is gone, it unlinks this broker's names in /dev/shm, because nobody
+else will.
 
-It sleeps between drains and is never woken by a request: a lane holds 16,384 records, and the pause shrinks as it fills.
+It sleeps between drains and is never woken by a request: a lane holds 16,384 records, and the pause shrinks as it
+fills.
 """
 
-import os
 import select
 import time
 from pathlib import Path
@@ -71,12 +72,15 @@ class Tracer:
         self._own = OwnRecords(self._ctx, self._directory, self._drains)
 
     def _describe(self) -> dict[str, Any]:
-        listeners = [{"name": one.name, "protocol": one.protocol, "control": one.control} for one in self._ctx.listeners]
+        listeners = [
+            {"name": one.name, "protocol": one.protocol, "control": one.control} for one in self._ctx.listeners
+        ]
         apis = {str(key): name for key, name in API_NAMES.items() if key <= LAST_NAMED_API}
         return {"version": __version__, "listeners": listeners, "apis": apis}
 
     def turn(self) -> int:
-        """Drain every lane once, and do what is due; returns the records moved. A full disk is said once, then retried."""
+        """Drain every lane once, and do what is due; returns the records moved. A full disk is said once, then
+        retried."""
         now_ns = time.monotonic_ns()
         self._row.beat()
         moved = 0
@@ -141,8 +145,13 @@ class Tracer:
         self._retention_due_ns = now_ns + RETENTION_MS * _NS_PER_MS
         config = self._ctx.config
         active = {path: size for drain in self._drains for path, size in drain.active.items()}
-        deleted = retention.apply(self._directory, active, time.time(), config.mpbroker_trace_retention_bytes,
-                                  config.mpbroker_trace_retention_ms)
+        deleted = retention.apply(
+            self._directory,
+            active,
+            time.time(),
+            config.mpbroker_trace_retention_bytes,
+            config.mpbroker_trace_retention_ms,
+        )
         retention.delete_dictionaries(self._directory, keep={(config.node_id, self._ctx.boot_id & 0xFFFFFFFF)})
         if deleted:
             manifest.forget(self._directory, {path.name for path in deleted})

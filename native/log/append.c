@@ -99,8 +99,10 @@ void mpb_append_finish(struct mpb_log *log, struct mpb_partition *row)
     const struct mpb_partition_copy *now = mpb_partition_in_force(row);
     if (intent->producer_row != 0) {
         struct mpb_producer_batch batch = {
-            .base_offset = intent->base_offset, .timestamp_ms = intent->timestamp_ms,
-            .first_sequence = intent->first_sequence, .last_sequence = intent->last_sequence,
+            .base_offset = intent->base_offset,
+            .timestamp_ms = intent->timestamp_ms,
+            .first_sequence = intent->first_sequence,
+            .last_sequence = intent->last_sequence,
             .last_offset_delta = (int32_t)(intent->last_offset - intent->base_offset),
             .epoch = intent->producer_epoch,
         };
@@ -108,8 +110,11 @@ void mpb_append_finish(struct mpb_log *log, struct mpb_partition *row)
         MPB_CRASH(log->core, "append.producer");
     }
     struct mpb_append_result result = {
-        .base_offset = intent->base_offset, .end_offset = intent->last_offset + 1,
-        .append_time_ms = intent->append_time_ms, .log_start = now->log_start, .leader_epoch = now->leader_epoch,
+        .base_offset = intent->base_offset,
+        .end_offset = intent->last_offset + 1,
+        .append_time_ms = intent->append_time_ms,
+        .log_start = now->log_start,
+        .leader_epoch = now->leader_epoch,
     };
     mpb_step();
     fill_cell(log->core, (uint32_t)(row - log->core->partitions), intent->entry, intent->cell, intent->fill_number,
@@ -177,7 +182,7 @@ static int append_locked(struct mpb_log *log, struct mpb_partition *row, const s
 {
     const struct mpb_batch_info *info = request->info;
     uint32_t ordinal = request->ordinal, producer_row = 0;
-    int64_t max_timestamp = options->log_append_time     ? request->now_ms
+    int64_t max_timestamp = options->log_append_time      ? request->now_ms
                             : request->max_timestamp >= 0 ? request->max_timestamp
                                                           : info->max_timestamp;
     if (mpb_roll_is_due(mpb_partition_in_force(row), options, info, max_timestamp, request->now_ms)) {
@@ -241,10 +246,7 @@ static bool decide_without_writing(struct mpb_log *log, struct mpb_partition *ro
     return out->error != 0 || check.duplicate;
 }
 
-static void no_offsets(struct mpb_append_result *out)
-{
-    out->base_offset = out->end_offset = out->append_time_ms = -1;
-}
+static void no_offsets(struct mpb_append_result *out) { out->base_offset = out->end_offset = out->append_time_ms = -1; }
 
 /* Kafka tells where the log starts with the errors of a batch's contents, not with those of its place or size. */
 static bool tells_log_start(int error)

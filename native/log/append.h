@@ -23,21 +23,21 @@ struct mpb_append_options { /* a topic's settings, by Kafka's names */
 
 struct mpb_append_request {
     uint32_t ordinal;
-    uint32_t entry;               /* request entry that gets the result, or MPB_NO_REQUEST */
-    uint32_t cell;                /* its result cell */
-    const uint8_t *batch;         /* checked by mpb_batch_check; read only */
+    uint32_t entry;       /* request entry that gets the result, or MPB_NO_REQUEST */
+    uint32_t cell;        /* its result cell */
+    const uint8_t *batch; /* checked by mpb_batch_check; read only */
     const struct mpb_batch_info *info;
-    int64_t max_timestamp;        /* found in the records; -1 with no records seen: the header's claim counts */
+    int64_t max_timestamp; /* found in the records; -1 with no records seen: the header's claim counts */
     int64_t now_ms;
-    int32_t leader_epoch;         /* the partition's must be this one; -1: any */
-    const uint8_t *topic_id;      /* the partition's must be this one; NULL: any */
+    int32_t leader_epoch;    /* the partition's must be this one; -1: any */
+    const uint8_t *topic_id; /* the partition's must be this one; NULL: any */
 };
 
 struct mpb_append_result {
     int16_t error;
-    bool duplicate;    /* a batch already in the log; base_offset is the first one's */
-    bool replayed;     /* read from the result cell: an earlier run of this request did it */
-    bool flush_due;    /* flush.messages reached: call mpb_log_flush before answering */
+    bool duplicate;      /* a batch already in the log; base_offset is the first one's */
+    bool replayed;       /* read from the result cell: an earlier run of this request did it */
+    bool flush_due;      /* flush.messages reached: call mpb_log_flush before answering */
     int64_t base_offset; /* -1 on error */
     int64_t end_offset;
     int64_t append_time_ms; /* -1 unless LogAppendTime */

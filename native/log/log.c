@@ -8,8 +8,8 @@
 
 #include "log/segment.h"
 
-int mpb_log_open(struct mpb_log *log, struct mpb_core *core, uint32_t slot, const char *const *dirs,
-                 uint32_t dir_count, uint32_t open_segments, uint32_t *bad_dir)
+int mpb_log_open(struct mpb_log *log, struct mpb_core *core, uint32_t slot, const char *const *dirs, uint32_t dir_count,
+                 uint32_t open_segments, uint32_t *bad_dir)
 {
     memset(log, 0, sizeof *log);
     *bad_dir = 0;

@@ -50,8 +50,8 @@ struct mpb_log {
 };
 
 /* Opens the log directories. Returns 0 or a negative errno, with *bad_dir the number of the one that failed. */
-int mpb_log_open(struct mpb_log *log, struct mpb_core *core, uint32_t slot, const char *const *dirs,
-                 uint32_t dir_count, uint32_t open_segments, uint32_t *bad_dir);
+int mpb_log_open(struct mpb_log *log, struct mpb_core *core, uint32_t slot, const char *const *dirs, uint32_t dir_count,
+                 uint32_t open_segments, uint32_t *bad_dir);
 void mpb_log_close(struct mpb_log *log);
 
 /* What an I/O error means: everything but a full disk takes the log directory offline for good, because what the

@@ -31,9 +31,8 @@ static int sync_directory(struct mpb_log *log, const struct mpb_partition *row)
     char path[sizeof row->dir];
     memcpy(path, row->dir, sizeof path);
     path[sizeof path - 1] = '\0';
-    int fd = row->log_dir < log->dir_count
-                 ? mpb_io_open(log->dir_fd[row->log_dir], path, O_RDONLY | O_DIRECTORY)
-                 : -ENOENT;
+    int fd = row->log_dir < log->dir_count ? mpb_io_open(log->dir_fd[row->log_dir], path, O_RDONLY | O_DIRECTORY)
+                                           : -ENOENT;
     if (fd < 0)
         return fd;
     int error = mpb_io_sync(fd, false);

@@ -10,10 +10,7 @@
 #ifdef MPB_INJECT
 int (*mpb_io_fault)(enum mpb_io_call call, size_t *limit);
 
-static int fault(enum mpb_io_call call, size_t *limit)
-{
-    return mpb_io_fault != NULL ? mpb_io_fault(call, limit) : 0;
-}
+static int fault(enum mpb_io_call call, size_t *limit) { return mpb_io_fault != NULL ? mpb_io_fault(call, limit) : 0; }
 
 static void torn(int fd, const void *head, size_t head_length, const void *tail, size_t limit, uint64_t position)
 {

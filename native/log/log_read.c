@@ -55,8 +55,8 @@ int mpb_segment_find(struct mpb_log *log, const struct mpb_partition *row, const
     if (index_bytes > 0 && offset > base) { /* an entry names the last offset of the set that begins there */
         int index_fd = mpb_segment_fd(log, row, copy, base, MPB_FILE_INDEX);
         int64_t relative = offset - base > UINT32_MAX ? UINT32_MAX : offset - base;
-        int error = index_fd < 0 ? index_fd : mpb_offset_index_find(index_fd, (uint64_t)index_bytes,
-                                                                    (uint32_t)relative, &hit);
+        int error = index_fd < 0 ? index_fd
+                                 : mpb_offset_index_find(index_fd, (uint64_t)index_bytes, (uint32_t)relative, &hit);
         if (error != 0)
             return error;
     }
@@ -158,8 +158,8 @@ static int plan_in_segment(struct mpb_log *log, const struct mpb_partition *row,
     return mpb_segment_find(log, row, copy, out->base, limit, end, NULL);
 }
 
-int mpb_log_find(struct mpb_log *log, uint32_t ordinal, const uint8_t *topic_id, int64_t offset,
-                 int64_t limit, uint32_t max_bytes, bool min_one, struct mpb_read_plan *out)
+int mpb_log_find(struct mpb_log *log, uint32_t ordinal, const uint8_t *topic_id, int64_t offset, int64_t limit,
+                 uint32_t max_bytes, bool min_one, struct mpb_read_plan *out)
 {
     const struct mpb_partition *row = &log->core->partitions[ordinal];
     struct mpb_partition_copy copy;
@@ -178,7 +178,7 @@ int mpb_log_find(struct mpb_log *log, uint32_t ordinal, const uint8_t *topic_id,
         error = plan_in_segment(log, row, &copy, from, limit, out, &end);
         if (error != 0)
             return gone(log, ordinal, copy.truncations) ? MPB_ERR_NOT_LEADER_OR_FOLLOWER
-                                                      : read_error(log, row, out->base, error);
+                                                        : read_error(log, row, out->base, error);
         if (out->first_batch_bytes != 0 || out->base == copy.active_base)
             break;
         const struct mpb_segment_list *list = mpb_segment_list_get(log, row, &copy);
@@ -299,7 +299,7 @@ int mpb_log_find_time(struct mpb_log *log, uint32_t ordinal, const uint8_t *topi
             error = find_time_in(log, row, &copy, timestamp, from, out);
         if (error != 0)
             return gone(log, ordinal, copy.truncations) ? MPB_ERR_NOT_LEADER_OR_FOLLOWER
-                                                      : read_error(log, row, out->base, error);
+                                                        : read_error(log, row, out->base, error);
     }
     return 0;
 }

@@ -29,10 +29,10 @@ int mpb_header_scan_next(struct mpb_header_scan *scan, struct mpb_batch_info *ou
 struct mpb_read_plan {
     uint32_t ordinal;
     uint32_t truncations;
-    int64_t base;       /* of the segment: its file's name */
+    int64_t base; /* of the segment: its file's name */
     uint64_t segment_id;
     uint64_t position;
-    uint32_t length;    /* bytes; 0: nothing to read yet */
+    uint32_t length; /* bytes; 0: nothing to read yet */
     uint32_t first_batch_bytes;
     int64_t first_offset; /* base offset of the first batch */
     int64_t log_start;
@@ -46,8 +46,8 @@ struct mpb_read_plan {
  * at max_bytes, but never inside the first batch: that is given whole if `min_one`, else not at all. The offsets of
  * the partition are filled in whatever the answer. OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR,
  * UNKNOWN_TOPIC_OR_PARTITION, CORRUPT_MESSAGE. topic_id NULL: any. */
-int mpb_log_find(struct mpb_log *log, uint32_t ordinal, const uint8_t *topic_id, int64_t offset,
-                 int64_t limit, uint32_t max_bytes, bool min_one, struct mpb_read_plan *out);
+int mpb_log_find(struct mpb_log *log, uint32_t ordinal, const uint8_t *topic_id, int64_t offset, int64_t limit,
+                 uint32_t max_bytes, bool min_one, struct mpb_read_plan *out);
 
 /* Copies the plan's bytes. Sets *length to what was read; a plan that a truncation overtook answers
  * NOT_LEADER_OR_FOLLOWER, which makes a client ask again. */

@@ -16,13 +16,13 @@ enum mpb_scan_end {
 };
 
 struct mpb_segment_scan {
-    int64_t base_offset;          /* in: of the segment */
+    int64_t base_offset;           /* in: of the segment */
     uint32_t index_interval_bytes; /* in */
-    bool check_crc;               /* in */
-    uint64_t start_bytes;         /* in: position of a batch to begin at; 0: the front, which also fills the indexes */
-    int64_t start_offset;         /* in: no batch from there on is below it; with start_bytes 0: the base offset */
-    uint64_t file_bytes;          /* out, as all below */
-    uint64_t valid_bytes;         /* everything up to here is whole */
+    bool check_crc;                /* in */
+    uint64_t start_bytes;          /* in: position of a batch to begin at; 0: the front, which also fills the indexes */
+    int64_t start_offset;          /* in: no batch from there on is below it; with start_bytes 0: the base offset */
+    uint64_t file_bytes;           /* out, as all below */
+    uint64_t valid_bytes;          /* everything up to here is whole */
     int64_t next_offset;
     int64_t max_timestamp;        /* -1: none; in: known already, when it begins further on */
     int64_t max_timestamp_offset; /* last offset of the batch that has it */

@@ -171,8 +171,13 @@ int mpb_partition_create(struct mpb_log *log, uint32_t ordinal, const struct mpb
     if (error != 0)
         return mpb_log_io_error(log, &paths, error);
     struct mpb_partition_copy state = {
-        .max_timestamp = -1, .max_timestamp_offset = -1, .first_timestamp = -1, .indexed_timestamp = -1,
-        .segment_created_ms = now_ms, .leader_epoch = leader_epoch, .segment_count = 1,
+        .max_timestamp = -1,
+        .max_timestamp_offset = -1,
+        .first_timestamp = -1,
+        .indexed_timestamp = -1,
+        .segment_created_ms = now_ms,
+        .leader_epoch = leader_epoch,
+        .segment_count = 1,
     };
     return mpb_partition_publish(log, ordinal, identity, &state);
 }

@@ -57,8 +57,8 @@ static bool find_kept(const struct mpb_producer *producer, int16_t epoch, int32_
     return false;
 }
 
-int mpb_producer_check(const struct mpb_core *core, const struct mpb_partition *row,
-                       const struct mpb_batch_info *batch, struct mpb_producer_check *out)
+int mpb_producer_check(const struct mpb_core *core, const struct mpb_partition *row, const struct mpb_batch_info *batch,
+                       struct mpb_producer_check *out)
 {
     out->duplicate = false;
     uint32_t at = find(core, row, batch->producer_id);

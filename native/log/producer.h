@@ -22,8 +22,8 @@ int32_t mpb_last_sequence(int32_t first_sequence, int32_t record_count);
 
 /* Whether a producer's batch may be appended: 0 (look at out->duplicate), OUT_OF_ORDER_SEQUENCE_NUMBER or
  * INVALID_PRODUCER_EPOCH. A producer of which nothing is known may begin with any sequence. */
-int mpb_producer_check(const struct mpb_core *core, const struct mpb_partition *row,
-                       const struct mpb_batch_info *batch, struct mpb_producer_check *out);
+int mpb_producer_check(const struct mpb_core *core, const struct mpb_partition *row, const struct mpb_batch_info *batch,
+                       struct mpb_producer_check *out);
 
 /* Row number + 1 of this producer, taken from the table and chained if need be; 0: the table is full. A death in
  * between leaves an empty row, which is as good as none. */

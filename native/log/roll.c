@@ -13,7 +13,8 @@ bool mpb_roll_is_due(const struct mpb_partition_copy *now, const struct mpb_appe
     if (now->position > (uint64_t)options->segment_bytes - batch->batch_bytes)
         return true;
     /* Kafka measures the age by the batches' own clock where the first one had a time, else by the wall clock. */
-    int64_t age_ms = now->first_timestamp >= 0 ? max_timestamp - now->first_timestamp : now_ms - now->segment_created_ms;
+    int64_t age_ms = now->first_timestamp >= 0 ? max_timestamp - now->first_timestamp
+                                               : now_ms - now->segment_created_ms;
     if (age_ms > options->segment_ms)
         return true;
     if (now->index_bytes + MPB_INDEX_ENTRY_BYTES > (uint32_t)options->index_max_bytes)

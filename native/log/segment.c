@@ -200,10 +200,7 @@ void mpb_segment_close_partition(struct mpb_log *log, uint32_t ordinal)
         log->lists[ordinal]->valid = false;
 }
 
-void mpb_segment_close_all(struct mpb_log *log)
-{
-    close_others(log, NULL);
-}
+void mpb_segment_close_all(struct mpb_log *log) { close_others(log, NULL); }
 
 static bool is_stale(struct mpb_log *log, const struct mpb_segment *segment)
 {

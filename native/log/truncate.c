@@ -36,9 +36,12 @@ static int rebuild_from(struct mpb_log *log, struct mpb_partition *row, const st
     while ((more = mpb_header_scan_next(&scan, &info)) == 1) {
         uint32_t at = info.producer_id >= 0 ? mpb_producer_rebuilding(log->core, row, info.producer_id) : 0;
         struct mpb_producer_batch batch = {
-            .base_offset = info.base_offset, .timestamp_ms = info.max_timestamp, .first_sequence = info.base_sequence,
+            .base_offset = info.base_offset,
+            .timestamp_ms = info.max_timestamp,
+            .first_sequence = info.base_sequence,
             .last_sequence = mpb_last_sequence(info.base_sequence, info.record_count),
-            .last_offset_delta = info.last_offset_delta, .epoch = info.producer_epoch,
+            .last_offset_delta = info.last_offset_delta,
+            .epoch = info.producer_epoch,
         };
         if (at != 0)
             mpb_producer_keep(log->core, at, &batch);
@@ -99,7 +102,8 @@ static int recount_times(struct mpb_log *log, const struct mpb_partition *row, c
         int time_fd = mpb_segment_fd(log, row, was, next->active_base, MPB_FILE_TIME_INDEX);
         more = time_fd < 0 ? time_fd : mpb_time_index_find(time_fd, next->time_index_bytes, INT64_MAX, &hit);
         if (more == 0)
-            more = mpb_segment_find(log, row, was, next->active_base, next->active_base + hit.relative, &position, NULL);
+            more = mpb_segment_find(log, row, was, next->active_base, next->active_base + hit.relative, &position,
+                                    NULL);
         next->indexed_timestamp = next->max_timestamp = hit.timestamp;
         next->max_timestamp_offset = next->active_base + hit.relative;
     }

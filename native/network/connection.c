@@ -52,10 +52,13 @@ static ssize_t receive(int fd, uint8_t *into, uint64_t now_ns, struct mpb_arriva
     *arrival_ns = 0;
     if (!arrivals->wanted)
         return recv(fd, into, MPB_RECEIVE_BYTES, MSG_DONTWAIT);
-    union { struct cmsghdr align; char bytes[CMSG_SPACE(sizeof(struct timespec))]; } control;
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(struct timespec))];
+    } control;
     struct iovec piece = {into, MPB_RECEIVE_BYTES};
-    struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = &control,
-                             .msg_controllen = sizeof control};
+    struct msghdr message = {
+        .msg_iov = &piece, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
     ssize_t n = recvmsg(fd, &message, MSG_DONTWAIT);
     const struct cmsghdr *first = n > 0 ? CMSG_FIRSTHDR(&message) : NULL;
     if (first != NULL && first->cmsg_level == SOL_SOCKET && first->cmsg_type == SO_TIMESTAMPNS &&

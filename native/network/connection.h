@@ -9,15 +9,15 @@
 #include "request/processor.h"
 
 #define MPB_API_VERSIONS_KEY 18
-#define MPB_RECEIVE_BYTES 65536u          /* more per call makes the allocator map and unmap memory every time */
-#define MPB_SMALL_FRAME_BYTES 16384u      /* up to here a frame is copied, above it goes straight into the arena */
+#define MPB_RECEIVE_BYTES 65536u     /* more per call makes the allocator map and unmap memory every time */
+#define MPB_SMALL_FRAME_BYTES 16384u /* up to here a frame is copied, above it goes straight into the arena */
 #define MPB_ARRIVED_BEFORE_RESERVE (1u << 20)
-#define MPB_INTRODUCTION_BYTES 1024u      /* of a request that says who the client is: header, and ApiVersions' software */
-#define MPB_MAX_INTRODUCTIONS 16u         /* so often a connection may come up with another client id */
+#define MPB_INTRODUCTION_BYTES 1024u /* of a request that says who the client is: header, and ApiVersions' software */
+#define MPB_MAX_INTRODUCTIONS 16u    /* so often a connection may come up with another client id */
 #define MPB_OFFSET_SAMPLE_NS 1000000u
-#define MPB_MIN_FRAME_BYTES 8             /* api key, version, correlation id: no request header is shorter */
-#define MPB_MAX_HELD 8u                   /* answers sent with one call */
-#define MPB_MAX_OUT (MPB_MAX_HELD + 2u)   /* held, and the one of a request that was in flight when they stopped going */
+#define MPB_MIN_FRAME_BYTES 8           /* api key, version, correlation id: no request header is shorter */
+#define MPB_MAX_HELD 8u                 /* answers sent with one call */
+#define MPB_MAX_OUT (MPB_MAX_HELD + 2u) /* held, and the one of a request that was in flight when they stopped going */
 
 /* Kafka's mute states as network/mute_state.py numbers them; the others are Python's business. */
 enum { MPB_NOT_MUTED = 0, MPB_IN_FLIGHT = 2 };
@@ -28,25 +28,26 @@ struct mpb_connection {
     uint8_t *buffer;             /* received, not taken: [start, end) */
     uint32_t start, end, capacity;
     bool readable, hung_up, scheduled, holding, closed;
-    bool waits;                  /* a whole frame, or the beginning of a large one, waits for room: not read meanwhile */
-    bool large;                  /* a frame is being received straight into the arena, by Python code */
-    bool blocked;                /* the kernel took a part of the answers; the rest waits for room in the socket */
-    bool unmute_after_send;      /* its request is answered; it is read again when the kernel has taken the answer */
+    bool waits;             /* a whole frame, or the beginning of a large one, waits for room: not read meanwhile */
+    bool large;             /* a frame is being received straight into the arena, by Python code */
+    bool blocked;           /* the kernel took a part of the answers; the rest waits for room in the socket */
+    bool unmute_after_send; /* its request is answered; it is read again when the kernel has taken the answer */
     bool close_after_send;
     uint32_t mute_state;
     uint64_t last_active_ns;
-    uint64_t requests;           /* frames given to the handlers */
-    uint64_t first_ns, later_ns; /* when the first byte of the next frame was received, and that of the frames behind it */
+    uint64_t requests; /* frames given to the handlers */
+    uint64_t first_ns,
+        later_ns; /* when the first byte of the next frame was received, and that of the frames behind it */
     uint64_t first_arrival_ns, later_arrival_ns; /* when it had arrived in the kernel; 0: not known */
-    uint64_t frame_started_ns;   /* when the frame under way last brought a fair share of bytes; 0: none under way */
+    uint64_t frame_started_ns; /* when the frame under way last brought a fair share of bytes; 0: none under way */
     uint64_t frame_bytes_seen;
-    uint32_t out[MPB_MAX_OUT];   /* entries whose answers are held or under way, oldest first */
+    uint32_t out[MPB_MAX_OUT]; /* entries whose answers are held or under way, oldest first */
     uint32_t out_count;
-    uint32_t out_taken;          /* bytes of the first one that the kernel has */
+    uint32_t out_taken; /* bytes of the first one that the kernel has */
     uint64_t out_started_ns;
-    uint32_t client_hash;        /* of the client id its last request had */
+    uint32_t client_hash; /* of the client id its last request had */
     uint32_t introductions, introduction_bytes;
-    uint8_t *introduction;       /* the beginning of a request with a new client id, until Python has read it */
+    uint8_t *introduction; /* the beginning of a request with a new client id, until Python has read it */
 };
 
 /* How to learn when bytes arrived in the kernel, which stamps them with the wall clock (SO_TIMESTAMPNS). The difference
@@ -84,10 +85,7 @@ void mpb_connection_take(struct mpb_connection *c, uint32_t bytes);
  * client really sent. */
 uint32_t mpb_connection_wants_arena(const struct mpb_connection *c);
 
-static inline uint32_t mpb_connection_buffered(const struct mpb_connection *c)
-{
-    return c->end - c->start;
-}
+static inline uint32_t mpb_connection_buffered(const struct mpb_connection *c) { return c->end - c->start; }
 
 enum mpb_send { MPB_SEND_DONE = 1, MPB_SEND_WAITS = 0, MPB_SEND_LOST = -1 };
 

@@ -97,7 +97,8 @@ void mpb_turn_schedule(struct mpb_turn *turn, struct mpb_connection *c)
     turn->scheduled.at[turn->scheduled.count++] = c;
 }
 
-static void event(struct mpb_turn *turn, enum mpb_event_kind kind, struct mpb_connection *c, int64_t first, int64_t second)
+static void event(struct mpb_turn *turn, enum mpb_event_kind kind, struct mpb_connection *c, int64_t first,
+                  int64_t second)
 {
     if (turn->event_count == turn->event_capacity) {
         uint32_t capacity = turn->event_capacity * 2 + 64;
@@ -161,7 +162,8 @@ static void answer_one(struct mpb_turn *turn, struct mpb_connection *c, uint32_t
 static void answer(struct mpb_turn *turn, uint32_t index)
 {
     const struct mpb_entry *entry = &turn->port->core->entries[index];
-    struct mpb_connection *c = entry->connection < turn->by_number.capacity ? turn->by_number.at[entry->connection] : NULL;
+    struct mpb_connection *c = entry->connection < turn->by_number.capacity ? turn->by_number.at[entry->connection]
+                                                                            : NULL;
     if (c == NULL || c->generation != entry->connection_generation) {
         mpb_sent(turn->port, index, 0, true);
         event(turn, MPB_EVENT_STRAY, NULL, index, 0);
@@ -262,10 +264,18 @@ static bool submit(struct mpb_turn *turn, struct mpb_connection *c, const uint8_
     }
     uint64_t now_ns = mpb_trace_clock_ns();
     bool traced = turn->port->lane != NULL;
-    struct mpb_submission s = {.plane = turn->plane, .listener = turn->listener, .connection = c->number,
-        .connection_generation = c->generation, .frame = frame, .length = length, .offset = UINT64_MAX,
-        .t0_ns = traced ? c->first_ns : 0, .frame_done_ns = now_ns, .arrival_ns = c->first_arrival_ns,
-        .client_hash = traced ? mpb_client_hash(frame, length) : 0, .inflight = c->out_count};
+    struct mpb_submission s = {.plane = turn->plane,
+                               .listener = turn->listener,
+                               .connection = c->number,
+                               .connection_generation = c->generation,
+                               .frame = frame,
+                               .length = length,
+                               .offset = UINT64_MAX,
+                               .t0_ns = traced ? c->first_ns : 0,
+                               .frame_done_ns = now_ns,
+                               .arrival_ns = c->first_arrival_ns,
+                               .client_hash = traced ? mpb_client_hash(frame, length) : 0,
+                               .inflight = c->out_count};
     int64_t entry = mpb_submit(turn->port, &s);
     if (entry >= 0 || entry == MPB_PLANE_FULL) {
         mpb_turn_introduce(turn, c, frame, length, s.client_hash);

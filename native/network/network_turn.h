@@ -21,17 +21,17 @@
 #define MPB_UNRUNG_TURNS 3u
 
 enum mpb_event_kind {
-    MPB_EVENT_CLOSE = 0,        /* the connection is gone (0), or has all that it shall get (first value 1) */
-    MPB_EVENT_INVALID = 1,      /* a frame of impossible length (first value) */
-    MPB_EVENT_UNSUPPORTED = 2,  /* an API key (first) or version (second) that is not served */
-    MPB_EVENT_REFUSED = 3,      /* a frame that killed a worker, or shorter than a header */
-    MPB_EVENT_NO_ROOM = 4,      /* no entry or no arena space: the frame stays in the buffer for mpb_turn_submit */
-    MPB_EVENT_PARKED = 5,       /* the plane is full: entry (first value) waits for mpb_retry */
-    MPB_EVENT_LARGE = 6,        /* a large frame: bytes it wants in the arena (first value), 0: it has them, read on */
-    MPB_EVENT_ANSWERED = 7,     /* answered while in another state than IN_FLIGHT: the mute table decides */
-    MPB_EVENT_DESCRIPTOR = 8,   /* a descriptor (first value) of the processor itself is readable */
-    MPB_EVENT_INTRODUCED = 10,  /* traced, and a request said who the client is (hash of its id: first value) */
-    MPB_EVENT_STRAY = 9,        /* an answer whose connection is gone was dropped */
+    MPB_EVENT_CLOSE = 0,       /* the connection is gone (0), or has all that it shall get (first value 1) */
+    MPB_EVENT_INVALID = 1,     /* a frame of impossible length (first value) */
+    MPB_EVENT_UNSUPPORTED = 2, /* an API key (first) or version (second) that is not served */
+    MPB_EVENT_REFUSED = 3,     /* a frame that killed a worker, or shorter than a header */
+    MPB_EVENT_NO_ROOM = 4,     /* no entry or no arena space: the frame stays in the buffer for mpb_turn_submit */
+    MPB_EVENT_PARKED = 5,      /* the plane is full: entry (first value) waits for mpb_retry */
+    MPB_EVENT_LARGE = 6,       /* a large frame: bytes it wants in the arena (first value), 0: it has them, read on */
+    MPB_EVENT_ANSWERED = 7,    /* answered while in another state than IN_FLIGHT: the mute table decides */
+    MPB_EVENT_DESCRIPTOR = 8,  /* a descriptor (first value) of the processor itself is readable */
+    MPB_EVENT_INTRODUCED = 10, /* traced, and a request said who the client is (hash of its id: first value) */
+    MPB_EVENT_STRAY = 9,       /* an answer whose connection is gone was dropped */
 };
 
 struct mpb_event {
@@ -45,18 +45,20 @@ struct mpb_connections { /* a list that grows */
     uint32_t count, capacity;
 };
 
-struct mpb_api_range { int16_t oldest, newest; }; /* newest < oldest: not served */
+struct mpb_api_range {
+    int16_t oldest, newest;
+}; /* newest < oldest: not served */
 
 struct mpb_turn {
     struct mpb_processor *port;
     int epoll;
     uint32_t plane, listener, max_request_bytes;
-    int64_t queued_bytes_limit;  /* of all processors together; not above 0: none */
+    int64_t queued_bytes_limit; /* of all processors together; not above 0: none */
     struct mpb_api_range apis[MPB_API_KEYS];
     struct mpb_connections by_fd, by_number; /* places may be NULL */
-    struct mpb_connections scheduled; /* may have a frame, each once */
-    struct mpb_connections turn;      /* those of the turn under way */
-    struct mpb_connections holding;   /* have held answers */
+    struct mpb_connections scheduled;        /* may have a frame, each once */
+    struct mpb_connections turn;             /* those of the turn under way */
+    struct mpb_connections holding;          /* have held answers */
     uint32_t held_turns;
     uint64_t awake_since_ns;
     struct mpb_event *events;

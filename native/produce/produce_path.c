@@ -187,8 +187,8 @@ static bool read_request(const struct mpb_produce_path *path, const uint8_t *fra
     if (plain->version < FIRST_VERSION || plain->version > LAST_VERSION || !take16(&c, &client_length) ||
         (client_length > 0 && take(&c, (size_t)client_length) == NULL))
         return false;
-    if (!take16(&c, &transactional_id) || transactional_id >= 0 || !take16(&c, &plain->acks) ||
-        plain->acks < -1 || plain->acks > 1 || !take32(&c, &timeout_ms) || !take32(&c, &topics) || topics <= 0 ||
+    if (!take16(&c, &transactional_id) || transactional_id >= 0 || !take16(&c, &plain->acks) || plain->acks < -1 ||
+        plain->acks > 1 || !take32(&c, &timeout_ms) || !take32(&c, &topics) || topics <= 0 ||
         topics > MPB_PLAIN_PARTITIONS)
         return false;
     plain->topics = (uint32_t)topics;
@@ -216,9 +216,15 @@ static void append_part(struct mpb_produce_path *path, uint32_t entry, uint32_t 
         return;
     }
     plain->records += (uint32_t)info.record_count;
-    struct mpb_append_request request = {
-        .ordinal = ordinal, .entry = entry, .cell = cell, .batch = part->records, .info = &info,
-        .max_timestamp = found.max_timestamp, .now_ms = now_ms, .leader_epoch = -1, .topic_id = topic->id};
+    struct mpb_append_request request = {.ordinal = ordinal,
+                                         .entry = entry,
+                                         .cell = cell,
+                                         .batch = part->records,
+                                         .info = &info,
+                                         .max_timestamp = found.max_timestamp,
+                                         .now_ms = now_ms,
+                                         .leader_epoch = -1,
+                                         .topic_id = topic->id};
     mpb_append(path->log, &topic->append, &request, &part->result);
 }
 
@@ -280,8 +286,7 @@ static uint64_t stamp_io(struct mpb_entry *entry) /* 0: it is not traced */
 }
 
 enum mpb_plain_result mpb_produce_plain(struct mpb_produce_path *path, uint32_t index, int64_t now_ms,
-                                        uint8_t frame[MPB_PLAIN_FRAME_BYTES], uint32_t *frame_length,
-                                        uint32_t *errors)
+                                        uint8_t frame[MPB_PLAIN_FRAME_BYTES], uint32_t *frame_length, uint32_t *errors)
 {
     struct mpb_core *core = path->handler->core;
     struct mpb_entry *entry = &core->entries[index];
@@ -297,7 +302,8 @@ enum mpb_plain_result mpb_produce_plain(struct mpb_produce_path *path, uint32_t 
             entry->error = plain.parts[i].result.error;
     }
     describe(&plain, entry);
-    path->handler->io_done_ns = stamp_io(entry); /* the answer is a few dozen bytes: one reading of the clock is enough */
+    path->handler->io_done_ns = stamp_io(
+        entry); /* the answer is a few dozen bytes: one reading of the clock is enough */
     bool sent = true;
     if (plain.acks == 0) {
         mpb_answer_nothing(path->handler, index, *errors ? MPB_ANSWER_CLOSE : MPB_ANSWER_NONE);

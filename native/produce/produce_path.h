@@ -8,7 +8,7 @@
 #include "log/append.h"
 #include "request/handler.h"
 
-#define MPB_PLAIN_TOPICS 1024  /* kept; a power of two */
+#define MPB_PLAIN_TOPICS 1024   /* kept; a power of two */
 #define MPB_PLAIN_PARTITIONS 32 /* of one request */
 #define MPB_PLAIN_TOPIC_PARTITIONS 1024
 #define MPB_PLAIN_FRAME_BYTES 10240
@@ -43,14 +43,13 @@ bool mpb_produce_path_add(struct mpb_produce_path *path, const uint8_t *name, ui
                           const struct mpb_append_options *append, const struct mpb_batch_rules *rules);
 
 enum mpb_plain_result {
-    MPB_PLAIN_NOT = 0,      /* not plain: nothing was done */
+    MPB_PLAIN_NOT = 0, /* not plain: nothing was done */
     MPB_PLAIN_ANSWERED = 1,
-    MPB_PLAIN_NO_ROOM = 2   /* done; the answer in `frame` waits for memory */
+    MPB_PLAIN_NO_ROOM = 2 /* done; the answer in `frame` waits for memory */
 };
 
 enum mpb_plain_result mpb_produce_plain(struct mpb_produce_path *path, uint32_t entry, int64_t now_ms,
-                                        uint8_t frame[MPB_PLAIN_FRAME_BYTES], uint32_t *frame_length,
-                                        uint32_t *errors);
+                                        uint8_t frame[MPB_PLAIN_FRAME_BYTES], uint32_t *frame_length, uint32_t *errors);
 /* The same as `serve` of a handler, with the time of the wall clock; false also when the answer waits in `frame`. */
 bool mpb_produce_serve(void *path, uint32_t entry);
 

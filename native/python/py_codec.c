@@ -444,8 +444,8 @@ static PyObject *codec_connect_headers(PyObject *module, PyObject *args)
     (void)module;
     PyObject *cls, *names, *flexible, *key, *version;
     Py_ssize_t position = 0;
-    if (!PyArg_ParseTuple(args, "O!O!O!:codec_connect_headers", &PyType_Type, &cls, &PyTuple_Type, &names,
-                          &PyDict_Type, &flexible))
+    if (!PyArg_ParseTuple(args, "O!O!O!:codec_connect_headers", &PyType_Type, &cls, &PyTuple_Type, &names, &PyDict_Type,
+                          &flexible))
         return NULL;
     for (Py_ssize_t i = 0; i < 5; i++) {
         if (i >= PyTuple_GET_SIZE(names))
@@ -494,8 +494,7 @@ int mpb_add_codec(PyObject *module)
     Py_DECREF(errors);
     for (int i = 0; i < API_KEYS; i++)
         first_flexible[i] = -1;
-    if (mpb_protocol_error == NULL || mpb_buffer_too_small == NULL ||
-        PyModule_AddType(module, &mpb_plan_type) < 0)
+    if (mpb_protocol_error == NULL || mpb_buffer_too_small == NULL || PyModule_AddType(module, &mpb_plan_type) < 0)
         return -1;
     return PyModule_AddFunctions(module, codec_methods);
 }

@@ -50,8 +50,7 @@ typedef struct {
 } mpb_field;
 
 struct mpb_plan {
-    PyObject_HEAD
-    PyTypeObject *cls;
+    PyObject_HEAD PyTypeObject *cls;
     bool flexible;
     uint32_t min_bytes;
     Py_ssize_t carried, tagged, absent; /* fields[] holds them in this order */
@@ -77,10 +76,7 @@ typedef struct {
 extern PyTypeObject mpb_plan_type;
 extern PyObject *mpb_protocol_error, *mpb_buffer_too_small;
 
-static inline PyObject **mpb_slot(PyObject *object, Py_ssize_t slot)
-{
-    return (PyObject **)((char *)object + slot);
-}
+static inline PyObject **mpb_slot(PyObject *object, Py_ssize_t slot) { return (PyObject **)((char *)object + slot); }
 
 /* New reference to the value a missing field gets. */
 static inline PyObject *mpb_fallback(const mpb_field *field)

@@ -17,10 +17,7 @@ static PyObject *malformed_field(const mpb_reader *reader, const mpb_plan *plan,
     return NULL;
 }
 
-static inline size_t left(const mpb_reader *reader)
-{
-    return (size_t)(reader->end - reader->at);
-}
+static inline size_t left(const mpb_reader *reader) { return (size_t)(reader->end - reader->at); }
 
 /* Reads a length or count into *length (negative: null). Returns NULL and leaves the reader alone on a cut-off. */
 static inline const uint8_t *read_length(const mpb_reader *reader, const mpb_field *field, bool short_form,

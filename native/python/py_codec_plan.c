@@ -94,8 +94,8 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     (void)kwargs;
     PyObject *cls, *carried, *tagged, *absent;
     int flexible;
-    if (!PyArg_ParseTuple(args, "O!pO!O!O!:Plan", &PyType_Type, &cls, &flexible, &PyTuple_Type, &carried,
-                          &PyTuple_Type, &tagged, &PyTuple_Type, &absent))
+    if (!PyArg_ParseTuple(args, "O!pO!O!O!:Plan", &PyType_Type, &cls, &flexible, &PyTuple_Type, &carried, &PyTuple_Type,
+                          &tagged, &PyTuple_Type, &absent))
         return NULL;
     mpb_plan *plan = (mpb_plan *)type->tp_alloc(type, 0);
     if (plan == NULL)
@@ -109,8 +109,7 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         return PyErr_NoMemory();
     }
     plan->carried = c, plan->tagged = t, plan->absent = a;
-    if (fill_fields(plan, carried, 0) < 0 || fill_fields(plan, tagged, c) < 0 ||
-        fill_fields(plan, absent, c + t) < 0) {
+    if (fill_fields(plan, carried, 0) < 0 || fill_fields(plan, tagged, c) < 0 || fill_fields(plan, absent, c + t) < 0) {
         Py_DECREF(plan);
         return NULL;
     }
@@ -139,8 +138,7 @@ static PyMemberDef plan_members[] = {
 };
 
 PyTypeObject mpb_plan_type = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "mpbroker._native.Plan",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "mpbroker._native.Plan",
     .tp_doc = "Plan(cls, flexible, carried, tagged, absent): one message class at one version, for the codec.",
     .tp_basicsize = sizeof(mpb_plan),
     .tp_flags = Py_TPFLAGS_DEFAULT,

@@ -7,8 +7,7 @@
 #include "shm/waits.h"
 
 typedef struct {
-    PyObject_HEAD
-    CoreObject *core;
+    PyObject_HEAD CoreObject *core;
     unsigned int slot;
 } CommandObject;
 
@@ -94,10 +93,8 @@ static PyObject *command_claim(PyObject *object, PyObject *arg)
     int64_t index = mpb_command_claim(CORE(object));
     if (index < 0) {
         mpb_store_relaxed(&row->wait, MPB_WAIT_COMMAND);
-        Py_BEGIN_ALLOW_THREADS
-        mpb_service_wait(CORE(object), MPB_SLOT_CONTROLLER, (int64_t)(wait_ms * 1e6));
-        Py_END_ALLOW_THREADS
-        mpb_store_relaxed(&row->wait, MPB_WAIT_NONE);
+        Py_BEGIN_ALLOW_THREADS mpb_service_wait(CORE(object), MPB_SLOT_CONTROLLER, (int64_t)(wait_ms * 1e6));
+        Py_END_ALLOW_THREADS mpb_store_relaxed(&row->wait, MPB_WAIT_NONE);
         mpb_store_relaxed(&row->heartbeat_ns, mpb_trace_clock_ns());
         index = mpb_command_claim(CORE(object));
     }
@@ -140,16 +137,21 @@ static PyMethodDef command_methods[] = {
      "answers() -> [(command, operation, bytes, generation_after)] for this handler; free() each"},
     {"free", command_free, METH_O, "free(command): its answer is read"},
     {"claim", command_claim, METH_O,
-     "claim(wait_ms) -> (command, operation, bytes) or None: time over, a signal, or rung for another reason. Controller."},
+     "claim(wait_ms) -> (command, operation, bytes) or None: time over, a signal, or rung for another reason. "
+     "Controller."},
     {"complete", command_complete, METH_VARARGS,
      "complete(command, bytes, generation_after) -> False: more than 24,512 bytes, or not claimed. Controller."},
-    {"recover", command_recover, METH_NOARGS, "recover() -> commands put back; a controller's successor, before its loop"},
+    {"recover", command_recover, METH_NOARGS,
+     "recover() -> commands put back; a controller's successor, before its loop"},
     {NULL, NULL, 0, NULL},
 };
 
 static PyType_Slot command_slots[] = {
-    {Py_tp_new, command_new}, {Py_tp_dealloc, command_dealloc}, {Py_tp_methods, command_methods},
-    {Py_tp_doc, "CommandPort(core, slot): one end of the controller's command table"}, {0, NULL},
+    {Py_tp_new, command_new},
+    {Py_tp_dealloc, command_dealloc},
+    {Py_tp_methods, command_methods},
+    {Py_tp_doc, "CommandPort(core, slot): one end of the controller's command table"},
+    {0, NULL},
 };
 static PyType_Spec command_spec = {"mpbroker._native.CommandPort", sizeof(CommandObject), 0, Py_TPFLAGS_DEFAULT,
                                    command_slots};

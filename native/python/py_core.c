@@ -88,10 +88,7 @@ static void core_dealloc(PyObject *object)
 
 #define CORE(object) (&((CoreObject *)(object))->core)
 
-static bool attached(PyObject *object)
-{
-    return mpb_core_object(object) != NULL;
-}
+static bool attached(PyObject *object) { return mpb_core_object(object) != NULL; }
 
 static PyObject *core_notify_partition(PyObject *object, PyObject *args)
 {
@@ -147,10 +144,8 @@ static PyObject *core_wait_service(PyObject *object, PyObject *args)
     mpb_store_relaxed(&row->heartbeat_ns, mpb_trace_clock_ns());
     if (mpb_load_relaxed(&row->wait) == MPB_WAIT_NONE)
         mpb_store_relaxed(&row->wait, MPB_WAIT_SERVICE);
-    Py_BEGIN_ALLOW_THREADS
-    rung = mpb_service_wait(CORE(object), slot, (int64_t)(wait_ms * 1e6));
-    Py_END_ALLOW_THREADS
-    mpb_store_relaxed(&row->wait, MPB_WAIT_NONE);
+    Py_BEGIN_ALLOW_THREADS rung = mpb_service_wait(CORE(object), slot, (int64_t)(wait_ms * 1e6));
+    Py_END_ALLOW_THREADS mpb_store_relaxed(&row->wait, MPB_WAIT_NONE);
     mpb_store_relaxed(&row->heartbeat_ns, mpb_trace_clock_ns());
     if (PyErr_CheckSignals() < 0)
         return NULL;
@@ -174,8 +169,9 @@ static PyObject *core_arm(PyObject *object, PyObject *arg)
     int status = mpb_inject_arm(CORE(object), spec);
     if (status < 0)
         return PyErr_Format(PyExc_ValueError, "crash points %R: %s", arg,
-                            status == -1 ? "allowed is name[:nth][,name[:nth]...]"
-                            : status == -2 ? "too many" : "not compiled in (build with -DMPB_INJECT)");
+                            status == -1   ? "allowed is name[:nth][,name[:nth]...]"
+                            : status == -2 ? "too many"
+                                           : "not compiled in (build with -DMPB_INJECT)");
     Py_RETURN_NONE;
 }
 
@@ -212,7 +208,8 @@ static PyObject *core_killers(PyObject *object, PyObject *unused)
     for (int i = 0; rows != NULL && i < MPB_KILLER_ROWS; i++) {
         struct mpb_killer *row = &CORE(object)->killers[i];
         uint64_t digest = mpb_load_acquire(&row->digest), word = mpb_load_relaxed(&row->kills_when);
-        PyObject *pair = digest ? Py_BuildValue("(KKI)", digest, word & 0xffffffffffffull, (unsigned)(word >> 48)) : NULL;
+        PyObject *pair = digest ? Py_BuildValue("(KKI)", digest, word & 0xffffffffffffull, (unsigned)(word >> 48))
+                                : NULL;
         if (digest && (pair == NULL || PyList_Append(rows, pair) < 0))
             Py_CLEAR(rows);
         Py_XDECREF(pair);
@@ -260,7 +257,8 @@ static PyObject *core_entry_states(PyObject *object, PyObject *unused)
         uint64_t word = mpb_load_acquire(&core->entries[i].state);
         if (mpb_state_of(word) == MPB_E_FREE)
             continue;
-        PyObject *row = Py_BuildValue("(IIII)", i, mpb_state_generation(word), mpb_state_of(word), mpb_state_owner(word));
+        PyObject *row = Py_BuildValue("(IIII)", i, mpb_state_generation(word), mpb_state_of(word),
+                                      mpb_state_owner(word));
         if (row == NULL || PyList_Append(rows, row) < 0)
             Py_CLEAR(rows);
         Py_XDECREF(row);
@@ -282,15 +280,24 @@ static PyObject *core_get(PyObject *object, void *which)
         return NULL;
     const struct mpb_core *core = CORE(object);
     switch ((intptr_t)which) {
-    case 0: return PyLong_FromUnsignedLong(core->header->processor_count);
-    case 1: return PyLong_FromUnsignedLong(core->header->handler_count);
-    case 2: return PyLong_FromUnsignedLong(core->header->reserved_handlers);
-    case 3: return PyLong_FromUnsignedLong(core->entry_count);
-    case 4: return PyLong_FromUnsignedLongLong(core->header->boot_id);
-    case 5: return PyLong_FromUnsignedLong(mpb_load_acquire(&CORE(object)->header->state));
-    case 6: return PyLong_FromUnsignedLongLong(mpb_load_acquire(&CORE(object)->header->metadata_generation));
-    case 7: return PyLong_FromUnsignedLong(core->partition_count);
-    default: return PyLong_FromUnsignedLongLong(mpb_load_acquire(&CORE(object)->doorbells->sleepers));
+    case 0:
+        return PyLong_FromUnsignedLong(core->header->processor_count);
+    case 1:
+        return PyLong_FromUnsignedLong(core->header->handler_count);
+    case 2:
+        return PyLong_FromUnsignedLong(core->header->reserved_handlers);
+    case 3:
+        return PyLong_FromUnsignedLong(core->entry_count);
+    case 4:
+        return PyLong_FromUnsignedLongLong(core->header->boot_id);
+    case 5:
+        return PyLong_FromUnsignedLong(mpb_load_acquire(&CORE(object)->header->state));
+    case 6:
+        return PyLong_FromUnsignedLongLong(mpb_load_acquire(&CORE(object)->header->metadata_generation));
+    case 7:
+        return PyLong_FromUnsignedLong(core->partition_count);
+    default:
+        return PyLong_FromUnsignedLongLong(mpb_load_acquire(&CORE(object)->doorbells->sleepers));
     }
 }
 
@@ -324,10 +331,12 @@ static PyMethodDef core_methods[] = {
     {"crash_point", core_crash_point, METH_O, "crash_point(name): dies here if the point is armed"},
     {"hits", core_hits, METH_O, "hits(name) -> how often an armed point was passed"},
     {"killers", core_killers, METH_NOARGS, "killers() -> [(digest, when_ms, kills)]"},
-    {"add_killer", core_add_killer, METH_VARARGS, "add_killer(digest, when_ms, kills=1): a frame that killed twice is refused"},
+    {"add_killer", core_add_killer, METH_VARARGS,
+     "add_killer(digest, when_ms, kills=1): a frame that killed twice is refused"},
     {"frame_in_hand", core_frame_in_hand, METH_O,
      "frame_in_hand(handler) -> (digest, frame) of the request it executes, or None"},
-    {"entry_states", core_entry_states, METH_NOARGS, "entry_states() -> [(entry, generation, state, owner)], FREE left out"},
+    {"entry_states", core_entry_states, METH_NOARGS,
+     "entry_states() -> [(entry, generation, state, owner)], FREE left out"},
     {"unique", core_unique, METH_NOARGS, "unique() -> a number no other call of this boot got"},
     {NULL, NULL, 0, NULL},
 };
@@ -346,16 +355,19 @@ static PyGetSetDef core_getset[] = {
 };
 
 static PyType_Slot core_slots[] = {
-    {Py_tp_init, core_init}, {Py_tp_dealloc, core_dealloc}, {Py_tp_methods, core_methods}, {Py_tp_getset, core_getset},
+    {Py_tp_init, core_init},
+    {Py_tp_dealloc, core_dealloc},
+    {Py_tp_methods, core_methods},
+    {Py_tp_getset, core_getset},
     {Py_tp_doc, "Core(core, page, arena, eventfds=()): this process's view of the shared memory (writable buffers)"},
-    {Py_tp_new, PyType_GenericNew}, {0, NULL},
+    {Py_tp_new, PyType_GenericNew},
+    {0, NULL},
 };
 static PyType_Spec core_spec = {"mpbroker._native.Core", sizeof(CoreObject), 0, Py_TPFLAGS_DEFAULT, core_slots};
 
 /* ------------------------------------------------------------------ process row */
 typedef struct {
-    PyObject_HEAD
-    PyObject *owner;
+    PyObject_HEAD PyObject *owner;
     struct mpb_process *row;
     mpb_atomic64 *counters;
     unsigned long slot;
@@ -419,10 +431,7 @@ static PyObject *row_beat(PyObject *object, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-static bool counter_arg(PyObject *arg, unsigned long *id)
-{
-    return slot_arg(arg, MPB_MAX_COUNTERS, id);
-}
+static bool counter_arg(PyObject *arg, unsigned long *id) { return slot_arg(arg, MPB_MAX_COUNTERS, id); }
 
 static PyObject *row_count(PyObject *object, PyObject *const *args, Py_ssize_t n)
 {
@@ -519,17 +528,21 @@ static PyMethodDef row_methods[] = {
 };
 
 static PyType_Slot row_slots[] = {
-    {Py_tp_new, row_new}, {Py_tp_dealloc, row_dealloc}, {Py_tp_methods, row_methods}, {Py_tp_getset, row_getset},
-    {Py_tp_doc, "ProcessRow(core, slot): one row of the process table and its counters"}, {0, NULL},
+    {Py_tp_new, row_new},
+    {Py_tp_dealloc, row_dealloc},
+    {Py_tp_methods, row_methods},
+    {Py_tp_getset, row_getset},
+    {Py_tp_doc, "ProcessRow(core, slot): one row of the process table and its counters"},
+    {0, NULL},
 };
-static PyType_Spec row_spec = {"mpbroker._native.ProcessRow", sizeof(RowObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, row_slots};
+static PyType_Spec row_spec = {"mpbroker._native.ProcessRow", sizeof(RowObject), 0,
+                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, row_slots};
 
 static int add_tables(PyObject *module)
 {
     static const char *const counters[] = {
 #define COUNTER_NAME(name, unit, sentence) #name,
-        MPB_COUNTER_LIST(COUNTER_NAME)
-    };
+        MPB_COUNTER_LIST(COUNTER_NAME)};
     PyObject *names = PyTuple_New(MPB_COUNTERS_NATIVE);
     for (int i = 0; names != NULL && i < MPB_COUNTERS_NATIVE; i++)
         PyTuple_SET_ITEM(names, i, PyUnicode_FromString(counters[i]));

@@ -10,14 +10,12 @@
 static PyTypeObject *handler_type, *request_type;
 
 typedef struct {
-    PyObject_HEAD
-    CoreObject *core;
+    PyObject_HEAD CoreObject *core;
     struct mpb_handler port;
 } HandlerObject;
 
 typedef struct {
-    PyObject_HEAD
-    HandlerObject *handler;
+    PyObject_HEAD HandlerObject *handler;
     uint32_t entry, generation;
 } RequestObject;
 
@@ -65,8 +63,23 @@ static PyObject *request_payload(PyObject *object, void *unused)
     return PyMemoryView_FromObject(object);
 }
 
-enum field { F_ENTRY, F_FILL_NUMBER, F_API_KEY, F_API_VERSION, F_CORRELATION_ID, F_LISTENER, F_PLANE, F_ATTEMPTS,
-             F_CONNECTION, F_CONNECTION_GENERATION, F_PROCESSOR, F_PARKED_KIND, F_PHASE, F_CELL_COUNT, F_GENERATION };
+enum field {
+    F_ENTRY,
+    F_FILL_NUMBER,
+    F_API_KEY,
+    F_API_VERSION,
+    F_CORRELATION_ID,
+    F_LISTENER,
+    F_PLANE,
+    F_ATTEMPTS,
+    F_CONNECTION,
+    F_CONNECTION_GENERATION,
+    F_PROCESSOR,
+    F_PARKED_KIND,
+    F_PHASE,
+    F_CELL_COUNT,
+    F_GENERATION
+};
 
 static PyObject *request_get(PyObject *object, void *which)
 {
@@ -77,21 +90,34 @@ static PyObject *request_get(PyObject *object, void *which)
     if (entry == NULL)
         return NULL;
     switch ((enum field)(intptr_t)which) {
-    case F_FILL_NUMBER: return PyLong_FromUnsignedLongLong(entry->fill_number);
-    case F_API_KEY: return PyLong_FromLong(entry->api_key);
-    case F_API_VERSION: return PyLong_FromLong(entry->api_version);
-    case F_CORRELATION_ID: return PyLong_FromLong(entry->correlation_id);
-    case F_LISTENER: return PyLong_FromLong(entry->listener);
-    case F_PLANE: return PyLong_FromLong(entry->plane);
-    case F_ATTEMPTS: return PyLong_FromUnsignedLong(mpb_attempts(entry));
-    case F_CONNECTION: return PyLong_FromUnsignedLong(entry->connection);
-    case F_CONNECTION_GENERATION: return PyLong_FromUnsignedLong(entry->connection_generation);
+    case F_FILL_NUMBER:
+        return PyLong_FromUnsignedLongLong(entry->fill_number);
+    case F_API_KEY:
+        return PyLong_FromLong(entry->api_key);
+    case F_API_VERSION:
+        return PyLong_FromLong(entry->api_version);
+    case F_CORRELATION_ID:
+        return PyLong_FromLong(entry->correlation_id);
+    case F_LISTENER:
+        return PyLong_FromLong(entry->listener);
+    case F_PLANE:
+        return PyLong_FromLong(entry->plane);
+    case F_ATTEMPTS:
+        return PyLong_FromUnsignedLong(mpb_attempts(entry));
+    case F_CONNECTION:
+        return PyLong_FromUnsignedLong(entry->connection);
+    case F_CONNECTION_GENERATION:
+        return PyLong_FromUnsignedLong(entry->connection_generation);
     case F_PROCESSOR:
         return PyLong_FromUnsignedLong(request->entry / request->handler->port.core->header->entries_per_processor);
-    case F_PARKED_KIND: return PyLong_FromUnsignedLong(entry->parked_kind);
-    case F_PHASE: return PyLong_FromUnsignedLong(mpb_load_relaxed(&entry_of(request)->phase));
-    case F_CELL_COUNT: return PyLong_FromUnsignedLong(entry->cell_count);
-    default: return PyLong_FromUnsignedLong(request->generation);
+    case F_PARKED_KIND:
+        return PyLong_FromUnsignedLong(entry->parked_kind);
+    case F_PHASE:
+        return PyLong_FromUnsignedLong(mpb_load_relaxed(&entry_of(request)->phase));
+    case F_CELL_COUNT:
+        return PyLong_FromUnsignedLong(entry->cell_count);
+    default:
+        return PyLong_FromUnsignedLong(request->generation);
     }
 }
 
@@ -105,8 +131,10 @@ static PyObject *request_stamp(PyObject *object, PyObject *arg)
         return NULL;
     if (stage < 0 || stage >= MPB_TRACE_STAGES)
         return PyErr_Format(PyExc_IndexError, "no trace stage %ld", stage);
-    if (stage > MPB_STAGE_LOCAL_DONE || mpb_trace_of(entry->trace)->stage[MPB_STAGE_LOCAL_DONE] == MPB_TRACE_NOT_REACHED)
-        mpb_trace_mark(entry->trace, (int)stage); /* stages never go backwards: what is read after a wait is part of that */
+    if (stage > MPB_STAGE_LOCAL_DONE ||
+        mpb_trace_of(entry->trace)->stage[MPB_STAGE_LOCAL_DONE] == MPB_TRACE_NOT_REACHED)
+        mpb_trace_mark(entry->trace,
+                       (int)stage); /* stages never go backwards: what is read after a wait is part of that */
     Py_RETURN_NONE;
 }
 
@@ -177,9 +205,12 @@ static PyGetSetDef request_getset[] = {
 };
 
 static PyType_Slot request_slots[] = {
-    {Py_tp_dealloc, request_dealloc}, {Py_tp_methods, request_methods}, {Py_tp_getset, request_getset},
+    {Py_tp_dealloc, request_dealloc},
+    {Py_tp_methods, request_methods},
+    {Py_tp_getset, request_getset},
     {Py_bf_getbuffer, request_getbuffer},
-    {Py_tp_doc, "A claimed request. Attributes raise ValueError once it is answered (entry excepted)."}, {0, NULL},
+    {Py_tp_doc, "A claimed request. Attributes raise ValueError once it is answered (entry excepted)."},
+    {0, NULL},
 };
 static PyType_Spec request_spec = {"mpbroker._native.Request", sizeof(RequestObject), 0,
                                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, request_slots};
@@ -276,7 +307,10 @@ static PyObject *handler_claim(PyObject *object, PyObject *args, PyObject *kwarg
     mpb_store_relaxed(&port->core->processes[port->slot].heartbeat_ns, begin);
     for (;;) {
         int64_t left = wait_ms < 0 ? SLICE_NS : (int64_t)(wait_ms * 1e6) - (int64_t)(now - begin);
-        int64_t index = mpb_handler_serve(port, control_only, now + (uint64_t)(left < 0 ? 0 : left > SLICE_NS ? SLICE_NS : left));
+        int64_t index = mpb_handler_serve(port, control_only,
+                                          now + (uint64_t)(left < 0          ? 0
+                                                           : left > SLICE_NS ? SLICE_NS
+                                                                             : left));
         if (index >= 0)
             return new_request(SELF(object), index);
         if (index == MPB_TAKE_ENOUGH) {
@@ -286,10 +320,8 @@ static PyObject *handler_claim(PyObject *object, PyObject *args, PyObject *kwarg
         }
         if (index == MPB_TAKE_POKED || slept != MPB_SLEPT_WORK || (wait_ms >= 0 && left <= 0))
             break;
-        Py_BEGIN_ALLOW_THREADS
-        slept = mpb_handler_wait(port, control_only, wait_ms < 0 ? -1 : left);
-        Py_END_ALLOW_THREADS
-        now = mpb_trace_clock_ns();
+        Py_BEGIN_ALLOW_THREADS slept = mpb_handler_wait(port, control_only, wait_ms < 0 ? -1 : left);
+        Py_END_ALLOW_THREADS now = mpb_trace_clock_ns();
     }
     mpb_handler_pass_on(port); /* a wake meant for a request may end here */
     if (PyErr_CheckSignals() < 0)
@@ -297,10 +329,7 @@ static PyObject *handler_claim(PyObject *object, PyObject *args, PyObject *kwarg
     Py_RETURN_NONE;
 }
 
-static PyObject *answered(bool done)
-{
-    return PyBool_FromLong(done);
-}
+static PyObject *answered(bool done) { return PyBool_FromLong(done); }
 
 static PyObject *handler_answer(PyObject *object, PyObject *args)
 {
@@ -311,7 +340,8 @@ static PyObject *handler_answer(PyObject *object, PyObject *args)
     RequestObject *request = request_arg(object, target);
     PyObject *result = NULL;
     if (request != NULL && bytes.len > 0 && bytes.len <= INT32_MAX)
-        result = answered(mpb_answer_bytes(PORT(object), request->entry, MPB_ANSWER_INLINE, bytes.buf, (uint32_t)bytes.len));
+        result = answered(
+            mpb_answer_bytes(PORT(object), request->entry, MPB_ANSWER_INLINE, bytes.buf, (uint32_t)bytes.len));
     else if (request != NULL)
         PyErr_Format(PyExc_ValueError, "an answer has 1 to 2^31 - 1 bytes, not %zd", bytes.len);
     PyBuffer_Release(&bytes);
@@ -422,7 +452,8 @@ static PyObject *handler_cell(PyObject *object, PyObject *args)
     if (cell == NULL || mpb_load_acquire(&cell->tag) != entry_of(request)->fill_number)
         Py_RETURN_NONE;
     return Py_BuildValue("(iLLLLiI)", cell->error, (long long)cell->base_offset, (long long)cell->end_offset,
-                         (long long)cell->append_time_ms, (long long)cell->log_start, cell->leader_epoch, cell->ordinal);
+                         (long long)cell->append_time_ms, (long long)cell->log_start, cell->leader_epoch,
+                         cell->ordinal);
 }
 
 static PyObject *handler_park(PyObject *object, PyObject *args)
@@ -528,10 +559,15 @@ static PyMethodDef handler_methods[] = {
 static PyGetSetDef handler_getset[] = {{"index", handler_index, NULL, NULL, NULL}, {NULL, NULL, NULL, NULL, NULL}};
 
 static PyType_Slot handler_slots[] = {
-    {Py_tp_new, handler_new}, {Py_tp_dealloc, handler_dealloc}, {Py_tp_methods, handler_methods},
-    {Py_tp_getset, handler_getset}, {Py_tp_doc, "HandlerPort(core, index): a handler's end of the request path"}, {0, NULL},
+    {Py_tp_new, handler_new},
+    {Py_tp_dealloc, handler_dealloc},
+    {Py_tp_methods, handler_methods},
+    {Py_tp_getset, handler_getset},
+    {Py_tp_doc, "HandlerPort(core, index): a handler's end of the request path"},
+    {0, NULL},
 };
-static PyType_Spec handler_spec = {"mpbroker._native.HandlerPort", sizeof(HandlerObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, handler_slots};
+static PyType_Spec handler_spec = {"mpbroker._native.HandlerPort", sizeof(HandlerObject), 0,
+                                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, handler_slots};
 
 int mpb_add_handler(PyObject *module)
 {

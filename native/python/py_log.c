@@ -11,13 +11,32 @@
 #include "log/segment.h"
 #include "python/py_shm.h"
 
-struct field { const char *name; size_t offset; size_t size; };
-#define FIELD(name) {#name, offsetof(struct mpb_partition_copy, name), sizeof ((struct mpb_partition_copy *)0)->name}
+struct field {
+    const char *name;
+    size_t offset;
+    size_t size;
+};
+#define FIELD(name) {#name, offsetof(struct mpb_partition_copy, name), sizeof((struct mpb_partition_copy *)0)->name}
 static const struct field COPY_FIELDS[] = {
-    FIELD(log_start), FIELD(leo), FIELD(hw), FIELD(lso), FIELD(active_base), FIELD(segment_id), FIELD(position),
-    FIELD(index_bytes), FIELD(time_index_bytes), FIELD(max_timestamp), FIELD(max_timestamp_offset),
-    FIELD(first_timestamp), FIELD(segment_created_ms), FIELD(indexed_timestamp), FIELD(log_bytes),
-    FIELD(bytes_since_index), FIELD(leader_epoch), FIELD(truncations), FIELD(segment_count),
+    FIELD(log_start),
+    FIELD(leo),
+    FIELD(hw),
+    FIELD(lso),
+    FIELD(active_base),
+    FIELD(segment_id),
+    FIELD(position),
+    FIELD(index_bytes),
+    FIELD(time_index_bytes),
+    FIELD(max_timestamp),
+    FIELD(max_timestamp_offset),
+    FIELD(first_timestamp),
+    FIELD(segment_created_ms),
+    FIELD(indexed_timestamp),
+    FIELD(log_bytes),
+    FIELD(bytes_since_index),
+    FIELD(leader_epoch),
+    FIELD(truncations),
+    FIELD(segment_count),
 };
 enum { COPY_FIELD_COUNT = sizeof COPY_FIELDS / sizeof *COPY_FIELDS };
 
@@ -198,16 +217,15 @@ static bool parse_identity(PyObject *args, PyObject *kwargs, const char *format,
     PyObject *topic_id;
     const uint8_t *unused;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, names, ordinal, &topic_id, &identity->topic_row,
-                                     &identity->partition, &identity->log_dir, &identity->dir, seventh, eighth,
-                                     ninth))
+                                     &identity->partition, &identity->log_dir, &identity->dir, seventh, eighth, ninth))
         return false;
     return mpb_py_topic_id(topic_id, identity->topic_id, &unused);
 }
 
 static PyObject *log_create(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"ordinal", "topic_id", "topic_row", "partition", "log_dir", "dir", "leader_epoch",
-                            "now_ms", NULL};
+    static char *names[] = {"ordinal", "topic_id",     "topic_row", "partition", "log_dir",
+                            "dir",     "leader_epoch", "now_ms",    NULL};
     LogObject *self = (LogObject *)object;
     struct mpb_partition_identity identity = {.hidden = false};
     unsigned int ordinal;
@@ -221,8 +239,7 @@ static PyObject *log_create(PyObject *object, PyObject *args, PyObject *kwargs)
 
 static PyObject *log_publish(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"ordinal", "topic_id", "topic_row", "partition", "log_dir", "dir", "state", "hidden",
-                            NULL};
+    static char *names[] = {"ordinal", "topic_id", "topic_row", "partition", "log_dir", "dir", "state", "hidden", NULL};
     LogObject *self = (LogObject *)object;
     struct mpb_partition_identity identity = {.hidden = false};
     struct mpb_partition_copy state;
@@ -245,15 +262,15 @@ static PyObject *log_set_flags(PyObject *object, PyObject *args)
     return PyLong_FromLong(mpb_partition_set_flags(&self->log, ordinal, set, clear));
 }
 
-#define OFFSET_METHOD(name, function)                                                                              \
-    static PyObject *name(PyObject *object, PyObject *args)                                                        \
-    {                                                                                                              \
-        LogObject *self = (LogObject *)object;                                                                     \
-        unsigned int ordinal;                                                                                      \
-        long long value;                                                                                           \
-        if (!PyArg_ParseTuple(args, "IL", &ordinal, &value) || !mpb_py_ordinal(self, ordinal))                     \
-            return NULL;                                                                                           \
-        return PyLong_FromLong(function(&self->log, ordinal, value));                                              \
+#define OFFSET_METHOD(name, function)                                                          \
+    static PyObject *name(PyObject *object, PyObject *args)                                    \
+    {                                                                                          \
+        LogObject *self = (LogObject *)object;                                                 \
+        unsigned int ordinal;                                                                  \
+        long long value;                                                                       \
+        if (!PyArg_ParseTuple(args, "IL", &ordinal, &value) || !mpb_py_ordinal(self, ordinal)) \
+            return NULL;                                                                       \
+        return PyLong_FromLong(function(&self->log, ordinal, value));                          \
     }
 OFFSET_METHOD(log_set_high_watermark, mpb_partition_set_high_watermark)
 OFFSET_METHOD(log_set_log_start, mpb_partition_set_log_start)

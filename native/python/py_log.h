@@ -7,15 +7,13 @@
 #include "log/log_read.h"
 
 typedef struct {
-    PyObject_HEAD
-    PyObject *core; /* kept alive */
+    PyObject_HEAD PyObject *core; /* kept alive */
     struct mpb_log log;
     bool open;
 } LogObject;
 
 typedef struct {
-    PyObject_HEAD
-    struct mpb_append_options append;
+    PyObject_HEAD struct mpb_append_options append;
     struct mpb_batch_rules rules;
 } LogOptionsObject;
 

@@ -7,8 +7,7 @@
 #include "log/roll.h"
 
 typedef struct {
-    PyObject_HEAD
-    struct mpb_append_result result;
+    PyObject_HEAD struct mpb_append_result result;
 } AppendResultObject;
 
 PyTypeObject *mpb_log_options_type;
@@ -16,9 +15,19 @@ static PyTypeObject *append_result_type;
 
 static int options_init(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"segment_bytes", "segment_ms", "index_interval_bytes", "index_max_bytes", "flush_messages",
-                            "log_append_time", "sole_replica", "max_message_bytes", "compacted",
-                            "timestamp_before_max_ms", "timestamp_after_max_ms", "from_client", NULL};
+    static char *names[] = {"segment_bytes",
+                            "segment_ms",
+                            "index_interval_bytes",
+                            "index_max_bytes",
+                            "flush_messages",
+                            "log_append_time",
+                            "sole_replica",
+                            "max_message_bytes",
+                            "compacted",
+                            "timestamp_before_max_ms",
+                            "timestamp_after_max_ms",
+                            "from_client",
+                            NULL};
     LogOptionsObject *self = (LogOptionsObject *)object;
     long long segment_ms = 604800000, flush_messages = INT64_MAX, before_ms = INT64_MAX, after_ms = INT64_MAX;
     int segment_bytes = 1 << 30, interval = 4096, index_max = 10485760, max_message_bytes = 1048588;
@@ -32,13 +41,21 @@ static int options_init(PyObject *object, PyObject *args, PyObject *kwargs)
         return -1;
     }
     self->append = (struct mpb_append_options){
-        .segment_bytes = segment_bytes, .segment_ms = segment_ms, .index_interval_bytes = interval,
-        .index_max_bytes = index_max, .flush_messages = flush_messages, .log_append_time = log_append_time,
+        .segment_bytes = segment_bytes,
+        .segment_ms = segment_ms,
+        .index_interval_bytes = interval,
+        .index_max_bytes = index_max,
+        .flush_messages = flush_messages,
+        .log_append_time = log_append_time,
         .sole_replica = sole_replica,
     };
     self->rules = (struct mpb_batch_rules){
-        .max_message_bytes = max_message_bytes, .produce_version = 7, .from_client = from_client,
-        .compacted = compacted, .log_append_time = log_append_time, .timestamp_before_max_ms = before_ms,
+        .max_message_bytes = max_message_bytes,
+        .produce_version = 7,
+        .from_client = from_client,
+        .compacted = compacted,
+        .log_append_time = log_append_time,
+        .timestamp_before_max_ms = before_ms,
         .timestamp_after_max_ms = after_ms,
     };
     return 0;
@@ -76,15 +93,14 @@ static void append_checked(LogObject *self, const struct mpb_append_options *opt
         mpb_append(&self->log, options, request, out);
         return;
     }
-    Py_BEGIN_ALLOW_THREADS
-    mpb_append(&self->log, options, request, out);
+    Py_BEGIN_ALLOW_THREADS mpb_append(&self->log, options, request, out);
     Py_END_ALLOW_THREADS
 }
 
 static PyObject *log_append(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"ordinal", "entry", "cell", "records", "options", "now_ms", "produce_version",
-                            "leader_epoch", "max_timestamp", "topic_id", NULL};
+    static char *names[] = {"ordinal",         "entry",        "cell",          "records",  "options", "now_ms",
+                            "produce_version", "leader_epoch", "max_timestamp", "topic_id", NULL};
     LogObject *self = (LogObject *)object;
     struct mpb_append_request request = {.leader_epoch = -1};
     struct mpb_batch_info info;
@@ -157,9 +173,16 @@ static PyType_Spec options_spec = {"mpbroker._native.LogOptions", sizeof(LogOpti
 
 #define RESULT(type, name) {#name, type, offsetof(AppendResultObject, result.name), READONLY, NULL}
 static PyMemberDef result_members[] = {
-    RESULT(T_SHORT, error), RESULT(T_BOOL, duplicate), RESULT(T_BOOL, replayed), RESULT(T_BOOL, flush_due),
-    RESULT(T_LONGLONG, base_offset), RESULT(T_LONGLONG, end_offset), RESULT(T_LONGLONG, append_time_ms),
-    RESULT(T_LONGLONG, log_start), RESULT(T_INT, leader_epoch), {NULL, 0, 0, 0, NULL},
+    RESULT(T_SHORT, error),
+    RESULT(T_BOOL, duplicate),
+    RESULT(T_BOOL, replayed),
+    RESULT(T_BOOL, flush_due),
+    RESULT(T_LONGLONG, base_offset),
+    RESULT(T_LONGLONG, end_offset),
+    RESULT(T_LONGLONG, append_time_ms),
+    RESULT(T_LONGLONG, log_start),
+    RESULT(T_INT, leader_epoch),
+    {NULL, 0, 0, 0, NULL},
 };
 static PyType_Slot result_slots[] = {
     {Py_tp_doc, "What an append answered; base_offset, end_offset and append_time_ms are -1 where there is none."},
@@ -174,7 +197,8 @@ int mpb_add_log_append(PyObject *module)
 {
     mpb_log_options_type = (PyTypeObject *)PyType_FromSpec(&options_spec);
     append_result_type = (PyTypeObject *)PyType_FromSpec(&result_spec);
-    if (mpb_log_options_type == NULL || append_result_type == NULL || PyModule_AddType(module, mpb_log_options_type) < 0)
+    if (mpb_log_options_type == NULL || append_result_type == NULL ||
+        PyModule_AddType(module, mpb_log_options_type) < 0)
         return -1;
     if (PyModule_AddIntConstant(module, "NO_REQUEST", MPB_NO_REQUEST) < 0)
         return -1;

@@ -5,8 +5,7 @@
 #include <structmember.h>
 
 typedef struct {
-    PyObject_HEAD
-    struct mpb_read_plan plan;
+    PyObject_HEAD struct mpb_read_plan plan;
 } ReadPlanObject;
 
 static PyTypeObject *plan_type;
@@ -63,9 +62,8 @@ static PyObject *log_find_time(PyObject *object, PyObject *args, PyObject *kwarg
         return NULL;
     int error;
     Py_BEGIN_ALLOW_THREADS /* may read headers of a whole segment */
-    error = mpb_log_find_time(&self->log, ordinal, topic_id, timestamp, from_offset, &plan->plan);
-    Py_END_ALLOW_THREADS
-    return error_and_plan(error, plan);
+        error = mpb_log_find_time(&self->log, ordinal, topic_id, timestamp, from_offset, &plan->plan);
+    Py_END_ALLOW_THREADS return error_and_plan(error, plan);
 }
 
 static PyObject *log_read_into(PyObject *object, PyObject *args)
@@ -86,8 +84,7 @@ static PyObject *log_read_into(PyObject *object, PyObject *args)
     if (plan->plan.length < MPB_RELEASE_GIL_BYTES) {
         error = mpb_log_read(&self->log, &plan->plan, out.buf, &length);
     } else {
-        Py_BEGIN_ALLOW_THREADS
-        error = mpb_log_read(&self->log, &plan->plan, out.buf, &length);
+        Py_BEGIN_ALLOW_THREADS error = mpb_log_read(&self->log, &plan->plan, out.buf, &length);
         Py_END_ALLOW_THREADS
     }
     PyBuffer_Release(&out);
@@ -111,10 +108,11 @@ PyMethodDef mpb_log_read_methods[] = {
 
 #define PLAN(type, name) {#name, type, offsetof(ReadPlanObject, plan.name), READONLY, NULL}
 static PyMemberDef plan_members[] = {
-    PLAN(T_UINT, ordinal), PLAN(T_LONGLONG, base), PLAN(T_ULONGLONG, segment_id), PLAN(T_ULONGLONG, position),
-    PLAN(T_UINT, length), PLAN(T_UINT, first_batch_bytes), PLAN(T_LONGLONG, first_offset), PLAN(T_LONGLONG, log_start),
-    PLAN(T_LONGLONG, high_watermark), PLAN(T_LONGLONG, last_stable), PLAN(T_LONGLONG, end_offset),
-    PLAN(T_INT, leader_epoch), PLAN(T_UINT, truncations), {NULL, 0, 0, 0, NULL},
+    PLAN(T_UINT, ordinal),          PLAN(T_LONGLONG, base),       PLAN(T_ULONGLONG, segment_id),
+    PLAN(T_ULONGLONG, position),    PLAN(T_UINT, length),         PLAN(T_UINT, first_batch_bytes),
+    PLAN(T_LONGLONG, first_offset), PLAN(T_LONGLONG, log_start),  PLAN(T_LONGLONG, high_watermark),
+    PLAN(T_LONGLONG, last_stable),  PLAN(T_LONGLONG, end_offset), PLAN(T_INT, leader_epoch),
+    PLAN(T_UINT, truncations),      {NULL, 0, 0, 0, NULL},
 };
 
 static void plan_dealloc(PyObject *object)
@@ -136,7 +134,8 @@ static PyType_Spec plan_spec = {"mpbroker._native.ReadPlan", sizeof(ReadPlanObje
 int mpb_add_log_read(PyObject *module)
 {
     plan_type = (PyTypeObject *)PyType_FromSpec(&plan_spec);
-    if (plan_type == NULL || PyModule_AddIntConstant(module, "READ_TO_HIGH_WATERMARK", MPB_READ_TO_HIGH_WATERMARK) < 0 ||
+    if (plan_type == NULL ||
+        PyModule_AddIntConstant(module, "READ_TO_HIGH_WATERMARK", MPB_READ_TO_HIGH_WATERMARK) < 0 ||
         PyModule_AddIntConstant(module, "READ_TO_STABLE", MPB_READ_TO_STABLE) < 0 ||
         PyModule_AddIntConstant(module, "READ_TO_END", MPB_READ_TO_END) < 0)
         return -1;

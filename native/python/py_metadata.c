@@ -47,8 +47,8 @@ static PyObject *topic_write(PyObject *module, PyObject *args)
     unsigned long long version;
     struct mpb_topic_copy next;
     (void)module;
-    if (!PyArg_ParseTuple(args, "OIIy#s#IIy#K", &object, &row, &flags, &id, &id_length, &name, &name_length, &partitions,
-                          &first, &overrides, &overrides_length, &version))
+    if (!PyArg_ParseTuple(args, "OIIy#s#IIy#K", &object, &row, &flags, &id, &id_length, &name, &name_length,
+                          &partitions, &first, &overrides, &overrides_length, &version))
         return NULL;
     struct mpb_core *core = core_and_row(object, row);
     if (core == NULL)
@@ -248,13 +248,15 @@ static PyMethodDef metadata_functions[] = {
     {"topic_write", topic_write, METH_VARARGS,
      "topic_write(core, row, flags, id, name, partition_count, first_ordinal, overrides, version)"},
     {"topic_read", topic_read, METH_VARARGS,
-     "topic_read(core, row) -> (selector, flags, id, name, partition_count, first_ordinal, overrides, version), or None "
+     "topic_read(core, row) -> (selector, flags, id, name, partition_count, first_ordinal, overrides, version), or "
+     "None "
      "for a row never written"},
     {"topics_changed", topics_changed, METH_VARARGS,
      "topics_changed(core, selectors) -> used rows with another selector; a list that is too short counts as 0"},
     {"rows_high", rows_high, METH_O, "rows_high(core) -> (topic rows, partition rows) ever used: the first of them"},
     {"rows_raise", rows_raise, METH_VARARGS, "rows_raise(core, topics, partitions): before further rows are used"},
-    {"journal_append", journal_append, METH_VARARGS, "journal_append(core, row) -> the generation that shows the change"},
+    {"journal_append", journal_append, METH_VARARGS,
+     "journal_append(core, row) -> the generation that shows the change"},
     {"journal_skip", journal_skip, METH_O, "journal_skip(core) -> a generation that makes readers look at every row"},
     {"journal_since", journal_since, METH_VARARGS,
      "journal_since(core, generation) -> (reached, [topic row, ...]), or (reached, None): look at every row"},
@@ -266,7 +268,4 @@ static PyMethodDef metadata_functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
-int mpb_add_metadata(PyObject *module)
-{
-    return PyModule_AddFunctions(module, metadata_functions);
-}
+int mpb_add_metadata(PyObject *module) { return PyModule_AddFunctions(module, metadata_functions); }

@@ -7,14 +7,12 @@
 #include <sys/socket.h>
 
 typedef struct {
-    PyObject_HEAD
-    PyObject *port;
+    PyObject_HEAD PyObject *port;
     struct mpb_turn turn;
 } TurnObject;
 
 typedef struct {
-    PyObject_HEAD
-    PyObject *turn; /* the one that knows it, NULL: none */
+    PyObject_HEAD PyObject *turn; /* the one that knows it, NULL: none */
     struct mpb_connection connection;
 } ConnectionObject;
 
@@ -116,7 +114,8 @@ static PyMethodDef connection_methods[] = {
     {"buffered", connection_buffered, METH_NOARGS, "buffered() -> bytes received and not yet taken"},
     {"wants_arena_bytes", connection_wants_arena_bytes, METH_NOARGS,
      "wants_arena_bytes() -> length of the unfinished frame if it should now move to the arena, else 0"},
-    {"move_to", connection_move_to, METH_O, "move_to(view) -> bytes of the unfinished frame moved there from the buffer"},
+    {"move_to", connection_move_to, METH_O,
+     "move_to(view) -> bytes of the unfinished frame moved there from the buffer"},
     {NULL, NULL, 0, NULL},
 };
 
@@ -144,8 +143,12 @@ static PyMemberDef connection_members[] = {
 
 static PyType_Slot connection_slots[] = {
     {Py_tp_doc, "Connection(fd, number, generation, now_ns): what a processor knows of one connection"},
-    {Py_tp_new, connection_new}, {Py_tp_init, connection_init}, {Py_tp_dealloc, connection_dealloc},
-    {Py_tp_methods, connection_methods}, {Py_tp_members, connection_members}, {0, NULL},
+    {Py_tp_new, connection_new},
+    {Py_tp_init, connection_init},
+    {Py_tp_dealloc, connection_dealloc},
+    {Py_tp_methods, connection_methods},
+    {Py_tp_members, connection_members},
+    {0, NULL},
 };
 static PyType_Spec connection_spec = {"mpbroker._native.Connection", sizeof(ConnectionObject), 0,
                                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, connection_slots};
@@ -180,14 +183,14 @@ static bool read_apis(struct mpb_turn *turn, PyObject *versions)
 
 static PyObject *turn_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"port", "epoll", "plane", "listener", "max_request_bytes", "queued_bytes_limit", "versions",
-                            NULL};
+    static char *names[] = {"port",     "epoll", "plane", "listener", "max_request_bytes", "queued_bytes_limit",
+                            "versions", NULL};
     PyObject *port, *versions;
     int epoll;
     unsigned int plane, listener, max_bytes;
     long long limit;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OiIIILO!", names, &port, &epoll, &plane, &listener, &max_bytes, &limit,
-                                     &PyDict_Type, &versions))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OiIIILO!", names, &port, &epoll, &plane, &listener, &max_bytes,
+                                     &limit, &PyDict_Type, &versions))
         return NULL;
     struct mpb_processor *processor = mpb_processor_of(port);
     if (processor == NULL || plane > MPB_PLANE_CONTROL)
@@ -317,7 +320,8 @@ static PyObject *turn_events(PyObject *object, PyObject *unused)
         const struct mpb_event *event = &turn->events[i];
         struct mpb_connection *c = event->connection;
         PyObject *of = c ? (PyObject *)((char *)c - offsetof(ConnectionObject, connection)) : Py_None;
-        PyObject *row = Py_BuildValue("(iOLL)", (int)event->kind, of, (long long)event->first, (long long)event->second);
+        PyObject *row = Py_BuildValue("(iOLL)", (int)event->kind, of, (long long)event->first,
+                                      (long long)event->second);
         if (row == NULL)
             Py_CLEAR(list);
         else
@@ -338,8 +342,7 @@ static PyObject *turn_poll(PyObject *object, PyObject *const *args, Py_ssize_t n
     if (PyErr_Occurred())
         return NULL;
     if (timeout_ms > 0 && mpb_processor_prepare_sleep(turn->port)) {
-        Py_BEGIN_ALLOW_THREADS
-        mpb_turn_sleep(turn, (int)timeout_ms);
+        Py_BEGIN_ALLOW_THREADS mpb_turn_sleep(turn, (int)timeout_ms);
         Py_END_ALLOW_THREADS
     } else {
         mpb_turn_poll(turn, 0);
@@ -352,42 +355,66 @@ static PyObject *turn_poll(PyObject *object, PyObject *const *args, Py_ssize_t n
 
 static PyMethodDef turn_methods[] = {
     {"add", turn_add, METH_O, "add(connection): serves it until forget()"},
-    {"forget", turn_forget, METH_O, "forget(connection): its held answers are sent if that works at once, the rest settled"},
+    {"forget", turn_forget, METH_O,
+     "forget(connection): its held answers are sent if that works at once, the rest settled"},
     {"schedule", turn_schedule, METH_O, "schedule(connection): looks at it in this turn or the next"},
-    {"submit", turn_submit, METH_O, "submit(connection) -> whether its buffered frame went to the handlers; else an event"},
+    {"submit", turn_submit, METH_O,
+     "submit(connection) -> whether its buffered frame went to the handlers; else an event"},
     {"introduce", (PyCFunction)(void (*)(void))turn_introduce, METH_FASTCALL,
-     "introduce(connection, frame): a frame that was not given to submit went to the handlers; it may say who the client is"},
+     "introduce(connection, frame): a frame that was not given to submit went to the handlers; it may say who the "
+     "client is"},
     {"answer", turn_answer, METH_O, "answer(limit) -> answers that were there; they are sent or held"},
     {"receive", turn_receive, METH_O, "receive(may_read): one frame of each scheduled connection"},
     {"has_work", turn_has_work, METH_O, "has_work(may_read) -> whether a scheduled connection may be read"},
-    {"over_limit", turn_over_limit, METH_NOARGS, "over_limit() -> queued.max.request.bytes is reached by all processors"},
+    {"over_limit", turn_over_limit, METH_NOARGS,
+     "over_limit() -> queued.max.request.bytes is reached by all processors"},
     {"end", turn_end, METH_O, "end(will_sleep): sends held answers that waited for long enough, or all"},
-    {"events", turn_events, METH_NOARGS, "events() -> [(kind, connection or None, number, number)] since the last call"},
+    {"events", turn_events, METH_NOARGS,
+     "events() -> [(kind, connection or None, number, number)] since the last call"},
     {"poll", (PyCFunction)(void (*)(void))turn_poll, METH_FASTCALL,
-     "poll(timeout_ms, turns, answers, until_ns) -> whether there are events: waits for the sockets unless an answer is\n"
+     "poll(timeout_ms, turns, answers, until_ns) -> whether there are events: waits for the sockets unless an answer "
+     "is\n"
      "there already, then makes at most so many whole turns while everything is ordinary and the clock below until_ns"},
     {NULL, NULL, 0, NULL},
 };
 
 static PyMemberDef turn_members[] = {
-    {"queued_bytes_limit", T_LONGLONG, offsetof(TurnObject, turn) + offsetof(struct mpb_turn, queued_bytes_limit), 0, NULL},
+    {"queued_bytes_limit", T_LONGLONG, offsetof(TurnObject, turn) + offsetof(struct mpb_turn, queued_bytes_limit), 0,
+     NULL},
     {"traced", T_BOOL, offsetof(TurnObject, turn) + offsetof(struct mpb_turn, arrivals.wanted), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
 static PyType_Slot turn_slots[] = {
     {Py_tp_doc, "NetworkTurn(port, epoll, plane, listener, max_request_bytes, queued_bytes_limit, versions)"},
-    {Py_tp_new, turn_new}, {Py_tp_dealloc, turn_dealloc}, {Py_tp_methods, turn_methods}, {Py_tp_members, turn_members},
+    {Py_tp_new, turn_new},
+    {Py_tp_dealloc, turn_dealloc},
+    {Py_tp_methods, turn_methods},
+    {Py_tp_members, turn_members},
     {0, NULL},
 };
 static PyType_Spec turn_spec = {"mpbroker._native.NetworkTurn", sizeof(TurnObject), 0, Py_TPFLAGS_DEFAULT, turn_slots};
 
-static const struct { const char *name; long value; } constants[] = {
-    {"EVENT_CLOSE", MPB_EVENT_CLOSE}, {"EVENT_INVALID", MPB_EVENT_INVALID}, {"EVENT_UNSUPPORTED", MPB_EVENT_UNSUPPORTED},
-    {"EVENT_REFUSED", MPB_EVENT_REFUSED}, {"EVENT_NO_ROOM", MPB_EVENT_NO_ROOM}, {"EVENT_PARKED", MPB_EVENT_PARKED},
-    {"EVENT_LARGE", MPB_EVENT_LARGE}, {"EVENT_ANSWERED", MPB_EVENT_ANSWERED}, {"EVENT_DESCRIPTOR", MPB_EVENT_DESCRIPTOR},
-    {"EVENT_INTRODUCED", MPB_EVENT_INTRODUCED}, {"SO_TIMESTAMPNS", SO_TIMESTAMPNS}, {"EVENT_STRAY", MPB_EVENT_STRAY}, {"SMALL_FRAME_BYTES", MPB_SMALL_FRAME_BYTES},
-    {"MIN_FRAME_BYTES", MPB_MIN_FRAME_BYTES}, {"MAX_HELD_ANSWERS", MPB_MAX_HELD}, {"MAX_HELD_TURNS", MPB_MAX_HELD_TURNS},
+static const struct {
+    const char *name;
+    long value;
+} constants[] = {
+    {"EVENT_CLOSE", MPB_EVENT_CLOSE},
+    {"EVENT_INVALID", MPB_EVENT_INVALID},
+    {"EVENT_UNSUPPORTED", MPB_EVENT_UNSUPPORTED},
+    {"EVENT_REFUSED", MPB_EVENT_REFUSED},
+    {"EVENT_NO_ROOM", MPB_EVENT_NO_ROOM},
+    {"EVENT_PARKED", MPB_EVENT_PARKED},
+    {"EVENT_LARGE", MPB_EVENT_LARGE},
+    {"EVENT_ANSWERED", MPB_EVENT_ANSWERED},
+    {"EVENT_DESCRIPTOR", MPB_EVENT_DESCRIPTOR},
+    {"EVENT_INTRODUCED", MPB_EVENT_INTRODUCED},
+    {"SO_TIMESTAMPNS", SO_TIMESTAMPNS},
+    {"EVENT_STRAY", MPB_EVENT_STRAY},
+    {"SMALL_FRAME_BYTES", MPB_SMALL_FRAME_BYTES},
+    {"MIN_FRAME_BYTES", MPB_MIN_FRAME_BYTES},
+    {"MAX_HELD_ANSWERS", MPB_MAX_HELD},
+    {"MAX_HELD_TURNS", MPB_MAX_HELD_TURNS},
 };
 
 int mpb_add_network(PyObject *module)

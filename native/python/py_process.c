@@ -68,15 +68,14 @@ static PyMethodDef functions[] = {
     {"set_parent_death_signal", set_parent_death_signal, METH_VARARGS,
      "set_parent_death_signal(signal): the kernel sends it to this process when its parent dies"},
     {"set_time_slice", set_time_slice, METH_VARARGS,
-     "set_time_slice(ns) -> False where the kernel refuses. A short slice lets a waking process run earlier (Linux 6.12\n"
+     "set_time_slice(ns) -> False where the kernel refuses. A short slice lets a waking process run earlier (Linux "
+     "6.12\n"
      "and later; older kernels ignore it). Ordinary scheduling, nice value kept."},
     {"set_realtime", set_realtime, METH_VARARGS,
-     "set_realtime(limit_us) -> False where the kernel refuses. Round robin, lowest real-time priority, until the process\n"
+     "set_realtime(limit_us) -> False where the kernel refuses. Round robin, lowest real-time priority, until the "
+     "process\n"
      "has run `limit_us` without waiting; then it is an ordinary one again. Needs CAP_SYS_NICE or RLIMIT_RTPRIO."},
     {NULL, NULL, 0, NULL},
 };
 
-int mpb_add_process(PyObject *module)
-{
-    return PyModule_AddFunctions(module, functions);
-}
+int mpb_add_process(PyObject *module) { return PyModule_AddFunctions(module, functions); }

@@ -9,12 +9,13 @@
 
 static PyTypeObject *processor_type;
 
-struct reservation { uint64_t offset, bytes; };
+struct reservation {
+    uint64_t offset, bytes;
+};
 #define MAX_RESERVATIONS 4096
 
 typedef struct {
-    PyObject_HEAD
-    CoreObject *core;
+    PyObject_HEAD CoreObject *core;
     PyObject *lane;
     struct mpb_processor port;
     struct reservation *reserved; /* large frames being received: private, gone with the process */
@@ -111,7 +112,8 @@ static PyObject *processor_reserve(PyObject *object, PyObject *arg)
     unsigned long long bytes = PyLong_AsUnsignedLongLong(arg);
     if (PyErr_Occurred())
         return NULL;
-    int64_t offset = self->reserved_count < MAX_RESERVATIONS && bytes > 0 ? mpb_arena_take(&self->port.arena, bytes) : -1;
+    int64_t offset = self->reserved_count < MAX_RESERVATIONS && bytes > 0 ? mpb_arena_take(&self->port.arena, bytes)
+                                                                          : -1;
     if (offset < 0) {
         mpb_count(self->port.core, self->port.slot, MPB_C_NO_ARENA_SPACE, 1);
         Py_RETURN_NONE;
@@ -144,8 +146,8 @@ static PyObject *processor_release_reserved(PyObject *object, PyObject *arg)
 
 static PyObject *processor_submit_reserved(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"plane", "connection", "connection_generation", "listener", "offset", "length", "t0_ns",
-                            "frame_done_ns", "client_hash", "arrival_ns", "inflight", NULL};
+    static char *names[] = {"plane", "connection",    "connection_generation", "listener",   "offset",   "length",
+                            "t0_ns", "frame_done_ns", "client_hash",           "arrival_ns", "inflight", NULL};
     ProcessorObject *self = SELF(object);
     struct mpb_submission s;
     unsigned long long offset, t0_ns, frame_done_ns = 0, arrival_ns = 0;
@@ -217,7 +219,8 @@ static PyObject *processor_collect(PyObject *object, PyObject *arg)
         const struct mpb_entry *entry = &self->port.core->entries[index];
         PyObject *bytes = answer_of(self, entry);
         PyObject *row = bytes ? Py_BuildValue("(LIIIN)", (long long)index, entry->connection,
-                                              entry->connection_generation, entry->answer_kind, bytes) : NULL;
+                                              entry->connection_generation, entry->answer_kind, bytes)
+                              : NULL;
         if (row == NULL || PyList_Append(list, row) < 0)
             Py_CLEAR(list);
         Py_XDECREF(row);
@@ -323,7 +326,8 @@ static PyMethodDef processor_methods[] = {
     {"abandon", processor_abandon, METH_O, "abandon(entry): gives up a parked entry; False if it is not one"},
     {"collect", processor_collect, METH_O,
      "collect(max) -> [(entry, connection, connection_generation, answer kind, bytes or memoryview or None)]"},
-    {"ring", processor_ring, METH_NOARGS, "ring() -> with `batching`, wakes handlers for what was submitted since; True: ring again within a millisecond"},
+    {"ring", processor_ring, METH_NOARGS,
+     "ring() -> with `batching`, wakes handlers for what was submitted since; True: ring again within a millisecond"},
     {"sent", (PyCFunction)(void (*)(void))processor_sent, METH_FASTCALL,
      "sent(entry, send_start_ns=0, aborted=False): the entry, its trace record and its bytes are done"},
     {"prepare_sleep", processor_prepare_sleep, METH_NOARGS,
@@ -344,9 +348,12 @@ static PyGetSetDef processor_getset[] = {
 };
 
 static PyType_Slot processor_slots[] = {
-    {Py_tp_new, processor_new}, {Py_tp_dealloc, processor_dealloc}, {Py_tp_methods, processor_methods},
+    {Py_tp_new, processor_new},
+    {Py_tp_dealloc, processor_dealloc},
+    {Py_tp_methods, processor_methods},
     {Py_tp_getset, processor_getset},
-    {Py_tp_doc, "ProcessorPort(core, index, eventfd=-1, lane=None): a processor's end of the request path"}, {0, NULL},
+    {Py_tp_doc, "ProcessorPort(core, index, eventfd=-1, lane=None): a processor's end of the request path"},
+    {0, NULL},
 };
 static PyType_Spec processor_spec = {"mpbroker._native.ProcessorPort", sizeof(ProcessorObject), 0, Py_TPFLAGS_DEFAULT,
                                      processor_slots};

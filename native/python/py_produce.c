@@ -5,8 +5,7 @@
 #include "produce/produce_path.h"
 
 typedef struct {
-    PyObject_HEAD
-    PyObject *port, *log; /* kept alive */
+    PyObject_HEAD PyObject *port, *log; /* kept alive */
     struct mpb_produce_path path;
 } PlainProduceObject;
 

@@ -26,8 +26,8 @@ static PyStructSequence_Field batch_info_fields[] = {
     {NULL, NULL},
 };
 
-static PyStructSequence_Desc batch_info_desc = {
-    "mpbroker._native.BatchInfo", "The fields of a record batch's header.", batch_info_fields, 13};
+static PyStructSequence_Desc batch_info_desc = {"mpbroker._native.BatchInfo", "The fields of a record batch's header.",
+                                                batch_info_fields, 13};
 
 static PyTypeObject *record_type;
 
@@ -40,8 +40,8 @@ static PyStructSequence_Field record_fields[] = {
     {NULL, NULL},
 };
 
-static PyStructSequence_Desc record_desc = {"mpbroker._native.Record", "One record as a reader sees it.",
-                                            record_fields, 5};
+static PyStructSequence_Desc record_desc = {"mpbroker._native.Record", "One record as a reader sees it.", record_fields,
+                                            5};
 
 static PyTypeObject *request_check_type;
 
@@ -53,8 +53,8 @@ static PyStructSequence_Field request_check_fields[] = {
     {NULL, NULL},
 };
 
-static PyStructSequence_Desc request_check_desc = {
-    "mpbroker._native.RequestCheck", "Result of batch_check_request.", request_check_fields, 4};
+static PyStructSequence_Desc request_check_desc = {"mpbroker._native.RequestCheck", "Result of batch_check_request.",
+                                                   request_check_fields, 4};
 
 static PyTypeObject *append_check_type;
 
@@ -68,18 +68,18 @@ static PyStructSequence_Field append_check_fields[] = {
     {NULL, NULL},
 };
 
-static PyStructSequence_Desc append_check_desc = {
-    "mpbroker._native.AppendCheck", "Result of batch_check_append.", append_check_fields, 6};
+static PyStructSequence_Desc append_check_desc = {"mpbroker._native.AppendCheck", "Result of batch_check_append.",
+                                                  append_check_fields, 6};
 
 static PyObject *new_batch_info(const struct mpb_batch_info *info)
 {
     PyObject *result = PyStructSequence_New(batch_info_type);
     if (!result)
         return NULL;
-    const int64_t values[] = {info->base_offset,    info->batch_bytes,    info->leader_epoch,  info->crc,
-                              info->attributes,     info->codec,          info->last_offset_delta,
-                              info->base_timestamp, info->max_timestamp,  info->producer_id,
-                              info->producer_epoch, info->base_sequence,  info->record_count};
+    const int64_t values[] = {info->base_offset,   info->batch_bytes, info->leader_epoch,      info->crc,
+                              info->attributes,    info->codec,       info->last_offset_delta, info->base_timestamp,
+                              info->max_timestamp, info->producer_id, info->producer_epoch,    info->base_sequence,
+                              info->record_count};
     for (Py_ssize_t i = 0; i < (Py_ssize_t)(sizeof values / sizeof *values); i++) {
         PyObject *value = PyLong_FromLongLong(values[i]);
         if (!value) {
@@ -272,8 +272,8 @@ static PyObject *py_batch_patch_header(PyObject *Py_UNUSED(module), PyObject *ar
     int leader_epoch;
     PyObject *max_timestamp = Py_None;
     uint8_t header[MPB_BATCH_HEADER_BYTES];
-    if (!PyArg_ParseTuple(args, "y*Li|LO:batch_patch_header", &batch, &base_offset, &leader_epoch,
-                          &log_append_time_ms, &max_timestamp))
+    if (!PyArg_ParseTuple(args, "y*Li|LO:batch_patch_header", &batch, &base_offset, &leader_epoch, &log_append_time_ms,
+                          &max_timestamp))
         return NULL;
     long long max_timestamp_ms = max_timestamp == Py_None ? 0 : PyLong_AsLongLong(max_timestamp);
     if (!PyErr_Occurred() && batch.len < MPB_BATCH_HEADER_BYTES)
@@ -342,7 +342,8 @@ static PyObject *decode_record(const struct mpb_record *record, const struct mpb
         Py_XDECREF(headers);
         return NULL;
     }
-    PyStructSequence_SetItem(result, 0, PyLong_FromLongLong((long long)((uint64_t)info->base_offset + (uint64_t)record->offset_delta)));
+    PyStructSequence_SetItem(
+        result, 0, PyLong_FromLongLong((long long)((uint64_t)info->base_offset + (uint64_t)record->offset_delta)));
     PyStructSequence_SetItem(result, 1, PyLong_FromLongLong(mpb_record_timestamp(record, info)));
     PyStructSequence_SetItem(result, 2, bytes_or_none(record->key, record->key_len));
     PyStructSequence_SetItem(result, 3, bytes_or_none(record->value, record->value_len));

@@ -45,10 +45,18 @@ static int call_visit(void *context, const struct mpb_batch_info *batch)
 
 static PyObject *to_python(const struct mpb_segment_scan *scan)
 {
-    const int64_t values[] = {(int64_t)scan->file_bytes,   (int64_t)scan->valid_bytes,  scan->next_offset,
-                              scan->max_timestamp,         scan->max_timestamp_offset,  scan->first_timestamp,
-                              scan->indexed_timestamp,     (int64_t)scan->batches,      scan->index_bytes,
-                              scan->time_index_bytes,      scan->bytes_since_index,     scan->last_leader_epoch,
+    const int64_t values[] = {(int64_t)scan->file_bytes,
+                              (int64_t)scan->valid_bytes,
+                              scan->next_offset,
+                              scan->max_timestamp,
+                              scan->max_timestamp_offset,
+                              scan->first_timestamp,
+                              scan->indexed_timestamp,
+                              (int64_t)scan->batches,
+                              scan->index_bytes,
+                              scan->time_index_bytes,
+                              scan->bytes_since_index,
+                              scan->last_leader_epoch,
                               scan->end};
     PyObject *result = PyStructSequence_New(segment_scan_type);
     for (Py_ssize_t i = 0; result && i < (Py_ssize_t)(sizeof values / sizeof *values); i++) {
@@ -74,10 +82,13 @@ static PyObject *scan_segment(PyObject *module, PyObject *args)
                           &interval, &check_crc, &visit, &start_bytes, &start_offset, &max_timestamp,
                           &max_timestamp_offset))
         return NULL;
-    struct mpb_segment_scan scan = {
-        .base_offset = base_offset, .index_interval_bytes = interval, .check_crc = check_crc != 0,
-        .start_bytes = start_bytes, .start_offset = start_bytes ? start_offset : base_offset,
-        .max_timestamp = max_timestamp, .max_timestamp_offset = max_timestamp_offset};
+    struct mpb_segment_scan scan = {.base_offset = base_offset,
+                                    .index_interval_bytes = interval,
+                                    .check_crc = check_crc != 0,
+                                    .start_bytes = start_bytes,
+                                    .start_offset = start_bytes ? start_offset : base_offset,
+                                    .max_timestamp = max_timestamp,
+                                    .max_timestamp_offset = max_timestamp_offset};
     int status = mpb_segment_scan(log_fd, index_fd, time_index_fd, &scan, visit == Py_None ? NULL : call_visit, visit);
     if (status < 0) {
         errno = -status;
@@ -87,7 +98,8 @@ static PyObject *scan_segment(PyObject *module, PyObject *args)
 }
 
 static PyMethodDef scan_functions[] = {
-    {"scan_segment", scan_segment, METH_VARARGS, "Reads one segment file from front to back; see native/python/py_scan.c."},
+    {"scan_segment", scan_segment, METH_VARARGS,
+     "Reads one segment file from front to back; see native/python/py_scan.c."},
     {NULL, NULL, 0, NULL},
 };
 

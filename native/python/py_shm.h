@@ -7,10 +7,9 @@
 #include "request/handler.h"
 
 typedef struct {
-    PyObject_HEAD
-    struct mpb_core core;
-    Py_buffer buffers[3];  /* core, page, arena */
-    PyObject *arena_view;  /* memoryview of the arena, writable */
+    PyObject_HEAD struct mpb_core core;
+    Py_buffer buffers[3]; /* core, page, arena */
+    PyObject *arena_view; /* memoryview of the arena, writable */
     bool ready;
 } CoreObject;
 

@@ -2,8 +2,7 @@
 #include "python/py_trace.h"
 
 typedef struct {
-    PyObject_HEAD
-    Py_buffer buffer;
+    PyObject_HEAD Py_buffer buffer;
     struct mpb_lane lane;
 } TraceLane;
 
@@ -125,7 +124,8 @@ static PyObject *lane_bench_commit(TraceLane *self, PyObject *arg)
 }
 
 static PyMethodDef lane_methods[] = {
-    {"peek", (PyCFunction)lane_peek, METH_O, "peek(max_records) -> (offset, bytes): unreleased records in the buffer, in one piece."},
+    {"peek", (PyCFunction)lane_peek, METH_O,
+     "peek(max_records) -> (offset, bytes): unreleased records in the buffer, in one piece."},
     {"release", (PyCFunction)lane_release, METH_O, "release(records): the writer may overwrite them."},
     {"seek", (PyCFunction)lane_seek, METH_O, "seek(position) -> bool: continue where a predecessor's file ends."},
     {"counters", (PyCFunction)lane_counters, METH_NOARGS, "-> (finished, written, dropped, sampled_out, drained)"},
@@ -181,13 +181,13 @@ static PyGetSetDef lane_getset[] = {
     {"boot_id", (getter)lane_header_u64, NULL, "of the supervisor that created it", (void *)1},
     {"capacity", (getter)lane_header_u64, NULL, "records", (void *)2},
     {"sample_shift", (getter)lane_get_shift, (setter)lane_set_shift, "keep one ordinary request in 2^n", NULL},
-    {"slow_ns", (getter)lane_get_slow, (setter)lane_set_slow, "from here on a request is kept in any case; -1: none", NULL},
+    {"slow_ns", (getter)lane_get_slow, (setter)lane_set_slow, "from here on a request is kept in any case; -1: none",
+     NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyTypeObject TraceLaneType = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "mpbroker._native.TraceLane",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "mpbroker._native.TraceLane",
     .tp_doc = "TraceLane(buffer): one process's view of a trace lane.",
     .tp_basicsize = sizeof(TraceLane),
     .tp_flags = Py_TPFLAGS_DEFAULT,
@@ -214,12 +214,16 @@ static PyObject *py_lane_format(PyObject *Py_UNUSED(module), PyObject *args)
 #define FIELD(name) #name, (int)offsetof(struct mpb_trace, name), (int)sizeof(((struct mpb_trace *)0)->name)
 static PyObject *py_trace_layout(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
 {
-    static const struct { const char *name; int offset, bytes; } fields[] = {
-        {FIELD(t0_ns)}, {FIELD(seq_lo)}, {FIELD(aux)}, {FIELD(conn_id)}, {FIELD(client_hash)}, {FIELD(topic_hash)},
-        {FIELD(corr_id)}, {FIELD(req_bytes)}, {FIELD(resp_bytes)}, {FIELD(throttle_ms)}, {FIELD(kind)},
-        {FIELD(plane_prio)}, {FIELD(api_key)}, {FIELD(api_version)}, {FIELD(error)}, {FIELD(listener)},
-        {FIELD(inflight)}, {FIELD(proc_id)}, {FIELD(handler_id)}, {FIELD(nparts)}, {FIELD(req_q)}, {FIELD(resp_q)},
-        {FIELD(purg_kind)}, {FIELD(attempts)}, {FIELD(flags)}, {FIELD(rx_wait)}, {FIELD(stage)}, {FIELD(handler_cpu)},
+    static const struct {
+        const char *name;
+        int offset, bytes;
+    } fields[] = {
+        {FIELD(t0_ns)},      {FIELD(seq_lo)},     {FIELD(aux)},         {FIELD(conn_id)},     {FIELD(client_hash)},
+        {FIELD(topic_hash)}, {FIELD(corr_id)},    {FIELD(req_bytes)},   {FIELD(resp_bytes)},  {FIELD(throttle_ms)},
+        {FIELD(kind)},       {FIELD(plane_prio)}, {FIELD(api_key)},     {FIELD(api_version)}, {FIELD(error)},
+        {FIELD(listener)},   {FIELD(inflight)},   {FIELD(proc_id)},     {FIELD(handler_id)},  {FIELD(nparts)},
+        {FIELD(req_q)},      {FIELD(resp_q)},     {FIELD(purg_kind)},   {FIELD(attempts)},    {FIELD(flags)},
+        {FIELD(rx_wait)},    {FIELD(stage)},      {FIELD(handler_cpu)},
     };
     PyObject *layout = PyDict_New();
     for (size_t i = 0; layout != NULL && i < sizeof fields / sizeof *fields; i++) {
@@ -271,8 +275,9 @@ static PyObject *py_trace_summary(PyObject *Py_UNUSED(module), PyObject *arg)
             Py_CLEAR(apis);
         Py_XDECREF(pair);
     }
-    return apis == NULL ? NULL : Py_BuildValue("(KKKIN)", (unsigned long long)s.requests, (unsigned long long)s.t0_min,
-                                               (unsigned long long)s.t0_max, s.max_total, apis);
+    return apis == NULL ? NULL
+                        : Py_BuildValue("(KKKIN)", (unsigned long long)s.requests, (unsigned long long)s.t0_min,
+                                        (unsigned long long)s.t0_max, s.max_total, apis);
 }
 
 static PyMethodDef functions[] = {

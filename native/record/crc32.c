@@ -24,7 +24,8 @@ static uint32_t (*best)(uint32_t crc, const uint8_t *p, size_t len) = crc_table;
 
 #define WIDE 64 /* bytes folded in one step */
 
-static uint64_t by_64[2], by_16[2]; /* what the low and the high half of a word are multiplied by, to move it so many bytes */
+static uint64_t by_64[2],
+    by_16[2]; /* what the low and the high half of a word are multiplied by, to move it so many bytes */
 
 /* x^n mod P with its bits reversed, and one place to the left: the product of two reversed words lacks that place. */
 static uint64_t power(unsigned n)
@@ -41,10 +42,7 @@ __attribute__((target("pclmul"), always_inline)) static inline __m128i fold(__m1
     return _mm_xor_si128(_mm_xor_si128(low, high), next);
 }
 
-static inline __m128i load(const uint8_t *p)
-{
-    return _mm_loadu_si128((const __m128i *)p);
-}
+static inline __m128i load(const uint8_t *p) { return _mm_loadu_si128((const __m128i *)p); }
 
 __attribute__((target("pclmul"))) static uint32_t crc_folded(uint32_t crc, const uint8_t *p, size_t len)
 {
@@ -52,7 +50,8 @@ __attribute__((target("pclmul"))) static uint32_t crc_folded(uint32_t crc, const
         return crc_table(crc, p, len);
     __m128i far = _mm_set_epi64x((long long)by_64[1], (long long)by_64[0]);
     __m128i near = _mm_set_epi64x((long long)by_16[1], (long long)by_16[0]);
-    __m128i a = _mm_xor_si128(load(p), _mm_cvtsi32_si128((int)crc)), b = load(p + 16), c = load(p + 32), d = load(p + 48);
+    __m128i a = _mm_xor_si128(load(p), _mm_cvtsi32_si128((int)crc)), b = load(p + 16), c = load(p + 32),
+            d = load(p + 48);
     for (p += WIDE, len -= WIDE; len >= WIDE; p += WIDE, len -= WIDE) {
         a = fold(a, far, load(p));
         b = fold(b, far, load(p + 16));
@@ -89,12 +88,6 @@ __attribute__((constructor)) static void crc32_prepare(void)
 #endif
 }
 
-uint32_t mpb_crc32(uint32_t crc, const void *data, size_t len)
-{
-    return ~best(~crc, data, len);
-}
+uint32_t mpb_crc32(uint32_t crc, const void *data, size_t len) { return ~best(~crc, data, len); }
 
-uint32_t mpb_crc32_portable(uint32_t crc, const void *data, size_t len)
-{
-    return ~crc_table(~crc, data, len);
-}
+uint32_t mpb_crc32_portable(uint32_t crc, const void *data, size_t len) { return ~crc_table(~crc, data, len); }

@@ -114,17 +114,8 @@ __attribute__((constructor)) static void crc32c_prepare(void)
 #endif
 }
 
-uint32_t mpb_crc32c(uint32_t crc, const void *data, size_t len)
-{
-    return ~best(~crc, data, len);
-}
+uint32_t mpb_crc32c(uint32_t crc, const void *data, size_t len) { return ~best(~crc, data, len); }
 
-uint32_t mpb_crc32c_portable(uint32_t crc, const void *data, size_t len)
-{
-    return ~crc_tables(~crc, data, len);
-}
+uint32_t mpb_crc32c_portable(uint32_t crc, const void *data, size_t len) { return ~crc_tables(~crc, data, len); }
 
-const char *mpb_crc32c_implementation(void)
-{
-    return best_name;
-}
+const char *mpb_crc32c_implementation(void) { return best_name; }

@@ -53,11 +53,11 @@ enum {
 
 /* What the topic and the request allow. Times in milliseconds since 1970. */
 struct mpb_batch_rules {
-    int32_t max_message_bytes;      /* of one batch, header included; 0 or less: no limit (follower, recovery) */
-    int16_t produce_version;        /* zstd needs 7 or more */
-    bool from_client;               /* false: a coordinator or the broker itself, which may write control batches */
-    bool compacted;                 /* cleanup.policy has compact: every record needs a key */
-    bool log_append_time;           /* message.timestamp.type=LogAppendTime */
+    int32_t max_message_bytes; /* of one batch, header included; 0 or less: no limit (follower, recovery) */
+    int16_t produce_version;   /* zstd needs 7 or more */
+    bool from_client;          /* false: a coordinator or the broker itself, which may write control batches */
+    bool compacted;            /* cleanup.policy has compact: every record needs a key */
+    bool log_append_time;      /* message.timestamp.type=LogAppendTime */
     int64_t now_ms;
     int64_t timestamp_before_max_ms; /* how far a record's time may lie before now_ms */
     int64_t timestamp_after_max_ms;
@@ -82,9 +82,9 @@ struct mpb_batch_info {
 };
 
 struct mpb_records_info {
-    int64_t max_timestamp;          /* MPB_NO_TIMESTAMP if no record has one */
-    int32_t max_timestamp_delta;    /* offset delta of the first record that has it; -1 if none */
-    int32_t bad_record;             /* index of the first record refused; -1 if none */
+    int64_t max_timestamp;       /* MPB_NO_TIMESTAMP if no record has one */
+    int32_t max_timestamp_delta; /* offset delta of the first record that has it; -1 if none */
+    int32_t bad_record;          /* index of the first record refused; -1 if none */
 };
 
 static inline int64_t mpb_be64(const uint8_t *p)
@@ -101,10 +101,7 @@ static inline int32_t mpb_be32(const uint8_t *p)
     return (int32_t)be32toh(v);
 }
 
-static inline int16_t mpb_be16(const uint8_t *p)
-{
-    return (int16_t)(p[0] << 8 | p[1]);
-}
+static inline int16_t mpb_be16(const uint8_t *p) { return (int16_t)(p[0] << 8 | p[1]); }
 
 static inline void mpb_put_be64(uint8_t *p, int64_t v)
 {

@@ -102,10 +102,7 @@ int mpb_record_read(const uint8_t *p, const uint8_t *end, bool exact, struct mpb
 }
 
 /* Differences wrap like Kafka's, so that any 64 bits a client sends have a defined answer. */
-static int64_t wrapping_sub(int64_t a, int64_t b)
-{
-    return (int64_t)((uint64_t)a - (uint64_t)b);
-}
+static int64_t wrapping_sub(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
 
 int64_t mpb_record_timestamp(const struct mpb_record *record, const struct mpb_batch_info *info)
 {

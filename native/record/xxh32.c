@@ -10,10 +10,7 @@
 #define PRIME_4 668265263u
 #define PRIME_5 374761393u
 
-static inline uint32_t rotate(uint32_t v, int bits)
-{
-    return v << bits | v >> (32 - bits);
-}
+static inline uint32_t rotate(uint32_t v, int bits) { return v << bits | v >> (32 - bits); }
 
 static inline uint32_t word(const uint8_t *p)
 {

@@ -20,10 +20,7 @@ int mpb_handler_open(struct mpb_handler *h, struct mpb_core *core, uint32_t inde
     return mpb_extents_open(&h->extents, core, index);
 }
 
-void mpb_handler_close(struct mpb_handler *h)
-{
-    mpb_extents_close(&h->extents);
-}
+void mpb_handler_close(struct mpb_handler *h) { mpb_extents_close(&h->extents); }
 
 /* What `status` shows, and what recovery must know: which request this process executes. */
 static void take_in_hand(struct mpb_handler *h, uint32_t index)
@@ -111,8 +108,7 @@ void mpb_handler_pass_on(struct mpb_handler *h)
 
 static bool nothing_to_do(struct mpb_handler *h, bool control_only)
 {
-    return mpb_plane_empty(h->core, MPB_PLANE_CONTROL) &&
-           mpb_load_acquire(&h->core->doorbells->poke[h->index]) == 0 &&
+    return mpb_plane_empty(h->core, MPB_PLANE_CONTROL) && mpb_load_acquire(&h->core->doorbells->poke[h->index]) == 0 &&
            (control_only || mpb_plane_empty(h->core, MPB_PLANE_DATA));
 }
 
@@ -143,8 +139,7 @@ enum mpb_slept mpb_handler_wait(struct mpb_handler *h, bool control_only, int64_
 bool mpb_handler_owns(const struct mpb_handler *h, uint32_t entry, uint32_t generation)
 {
     return entry < h->core->entry_count &&
-           mpb_load_acquire(&h->core->entries[entry].state) ==
-               mpb_state_word(generation, MPB_E_CLAIMED, h->slot);
+           mpb_load_acquire(&h->core->entries[entry].state) == mpb_state_word(generation, MPB_E_CLAIMED, h->slot);
 }
 
 /* The answer's fields are written: make it final, hint it, ring the processor. The entry is not ours afterwards. */

@@ -10,16 +10,16 @@
 struct mpb_handler { /* private */
     struct mpb_core *core;
     uint32_t index, slot, incarnation;
-    bool reserved;          /* takes control requests only */
+    bool reserved; /* takes control requests only */
     struct mpb_extents extents;
     uint64_t awake_since_ns;
-    uint64_t taken_ns;      /* when the last request was taken */
-    uint64_t io_done_ns;    /* when it had written its log, if it is about to be answered at once; else 0 */
+    uint64_t taken_ns;   /* when the last request was taken */
+    uint64_t io_done_ns; /* when it had written its log, if it is about to be answered at once; else 0 */
     /* Serves a request that needs nothing of Python (true), or leaves it untouched; NULL: there is no such path. */
     bool (*serve)(void *path, uint32_t entry);
     void *serve_path;
-    bool serving;           /* in there: processors are rung for some answers together */
-    uint32_t unrung;        /* processors with answers they were not rung for, one bit each */
+    bool serving;    /* in there: processors are rung for some answers together */
+    uint32_t unrung; /* processors with answers they were not rung for, one bit each */
     uint32_t unrung_answers;
 };
 
@@ -58,9 +58,6 @@ struct mpb_cell *mpb_cell(struct mpb_core *core, uint32_t entry, uint32_t i);
 void mpb_park(struct mpb_handler *h, uint32_t entry, uint32_t kind);
 void mpb_resume(struct mpb_handler *h, uint32_t entry);
 
-static inline uint32_t mpb_attempts(const struct mpb_entry *entry)
-{
-    return mpb_load_relaxed(&entry->attempts) & 0xff;
-}
+static inline uint32_t mpb_attempts(const struct mpb_entry *entry) { return mpb_load_relaxed(&entry->attempts) & 0xff; }
 
 #endif

@@ -98,8 +98,8 @@ static void fill_trace(struct mpb_processor *p, struct mpb_entry *entry, const s
     mpb_trace_begin(entry->trace, s->t0_ns);
     if (s->t0_ns == 0)
         return;
-    mpb_trace_of(entry->trace)->client_hash =
-        s->client_hash == UINT32_MAX ? mpb_client_hash(s->frame, s->length) : s->client_hash;
+    mpb_trace_of(entry->trace)->client_hash = s->client_hash == UINT32_MAX ? mpb_client_hash(s->frame, s->length)
+                                                                           : s->client_hash;
     mpb_trace_of(entry->trace)->inflight = (uint8_t)(s->inflight > UINT8_MAX ? UINT8_MAX : s->inflight);
     mpb_trace_arrived(entry->trace, s->arrival_ns);
     mpb_trace_stamp(entry->trace, MPB_STAGE_FRAME_DONE, s->frame_done_ns);
@@ -119,8 +119,8 @@ static void fill(struct mpb_processor *p, uint32_t index, const struct mpb_submi
     entry->connection_generation = s->connection_generation;
     entry->api_key = be16(s->frame);
     entry->api_version = be16(s->frame + 2);
-    entry->correlation_id =
-        (int32_t)((uint32_t)s->frame[4] << 24 | (uint32_t)s->frame[5] << 16 | s->frame[6] << 8 | s->frame[7]);
+    entry->correlation_id = (int32_t)((uint32_t)s->frame[4] << 24 | (uint32_t)s->frame[5] << 16 | s->frame[6] << 8 |
+                                      s->frame[7]);
     entry->listener = (uint16_t)s->listener;
     entry->plane = (uint8_t)s->plane;
     entry->ring_class = (uint8_t)mpb_plane_classify(p->core, entry);

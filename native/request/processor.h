@@ -16,29 +16,29 @@ struct mpb_processor { /* private */
     uint32_t first_entry, entries;
     uint32_t *free_stack;
     uint32_t free_count;
-    uint32_t parked;        /* the entry of the last MPB_PLANE_FULL */
+    uint32_t parked; /* the entry of the last MPB_PLANE_FULL */
     uint64_t queued_bytes;
-    uint32_t unrung[2];     /* pushes by plane that no handler was woken for yet */
-    bool batching;          /* wake handlers in mpb_processor_ring only, once per turn instead of once per push */
-    bool look_again;        /* a request may wait for a handler that turns out to be busy for long */
-    bool pushed;            /* since it last slept */
-    uint64_t slept_ns;      /* when it first slept after a push */
+    uint32_t unrung[2]; /* pushes by plane that no handler was woken for yet */
+    bool batching;      /* wake handlers in mpb_processor_ring only, once per turn instead of once per push */
+    bool look_again;    /* a request may wait for a handler that turns out to be busy for long */
+    bool pushed;        /* since it last slept */
+    uint64_t slept_ns;  /* when it first slept after a push */
     uint64_t woken_ns[MPB_MAX_HANDLERS]; /* when this processor last woke a handler */
     struct mpb_arena arena;
     struct mpb_lane *lane;
-    uint64_t collected_ns;  /* when it last looked at the clock for an answer, if nothing was sent since; else 0 */
-    uint64_t filled_ns;     /* when the last entry was filled; 0: it is not traced */
+    uint64_t collected_ns; /* when it last looked at the clock for an answer, if nothing was sent since; else 0 */
+    uint64_t filled_ns;    /* when the last entry was filled; 0: it is not traced */
 };
 
 struct mpb_submission {
     uint32_t plane, listener, connection, connection_generation;
-    const uint8_t *frame;     /* without its 4-byte length */
+    const uint8_t *frame; /* without its 4-byte length */
     uint32_t length;
-    uint64_t offset;          /* arena offset if the frame lies there already, else MPB_PAYLOAD_INLINE */
+    uint64_t offset;               /* arena offset if the frame lies there already, else MPB_PAYLOAD_INLINE */
     uint64_t t0_ns, frame_done_ns; /* t0_ns 0: not traced */
-    uint64_t arrival_ns;      /* when the kernel had the first byte, monotonic; 0: not known */
-    uint32_t client_hash;     /* mpb_client_hash; all ones: compute it */
-    uint32_t inflight;        /* requests of the connection that are in the broker already */
+    uint64_t arrival_ns;           /* when the kernel had the first byte, monotonic; 0: not known */
+    uint32_t client_hash;          /* mpb_client_hash; all ones: compute it */
+    uint32_t inflight;             /* requests of the connection that are in the broker already */
 };
 
 /* CRC-32C of a request's client id, 0: it has none. */

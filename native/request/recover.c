@@ -11,7 +11,9 @@
 
 /* Bit per row: "its present generation has a hint in one of these rings". On the stack: a repair must not depend on
  * a heap that another thread of a dying process, or a kill, left behind. */
-struct present { uint64_t bits[(1u << MPB_INDEX_BITS) / 64]; };
+struct present {
+    uint64_t bits[(1u << MPB_INDEX_BITS) / 64];
+};
 
 static void scan_rings(struct mpb_core *core, struct present *present, uint32_t first, uint32_t count, uint32_t rows)
 {
@@ -22,10 +24,7 @@ static void scan_rings(struct mpb_core *core, struct present *present, uint32_t 
     }
 }
 
-static bool has(const struct present *present, uint32_t index)
-{
-    return present->bits[index / 64] >> index % 64 & 1;
-}
+static bool has(const struct present *present, uint32_t index) { return present->bits[index / 64] >> index % 64 & 1; }
 
 static void finish_recovery(struct mpb_core *core, uint32_t slot)
 {
@@ -159,8 +158,7 @@ static void put_back(struct mpb_handler *h, uint32_t index, uint64_t word, struc
 }
 
 static void recover_claim(struct mpb_handler *h, uint32_t index, const struct present *queued,
-                          const struct present *answered,
-                          struct mpb_recovery *done)
+                          const struct present *answered, struct mpb_recovery *done)
 {
     uint64_t word = mpb_load_acquire(&h->core->entries[index].state);
     if (mpb_state_owner(word) != h->slot)
@@ -220,7 +218,8 @@ void mpb_recover_controller(struct mpb_core *core, struct mpb_recovery *done)
             continue;
         if (state == MPB_E_CLAIMED) {
             generation++;
-            mpb_store_release(&core->commands[i].state, mpb_state_word(generation, MPB_E_REQUEUED, MPB_SLOT_CONTROLLER));
+            mpb_store_release(&core->commands[i].state,
+                              mpb_state_word(generation, MPB_E_REQUEUED, MPB_SLOT_CONTROLLER));
             MPB_CRASH(core, "recover.command.requeued");
         } else if (state != MPB_E_REQUEUED || has(&present, i)) {
             continue;

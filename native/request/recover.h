@@ -16,7 +16,9 @@
  * answers an error without executing it. */
 #define MPB_ATTEMPTS_LAST 3
 
-struct mpb_recovery { uint32_t requeued, hinted, closed, freed, dropped; };
+struct mpb_recovery {
+    uint32_t requeued, hinted, closed, freed, dropped;
+};
 
 void mpb_recover_processor(struct mpb_processor *p, struct mpb_recovery *done);
 void mpb_recover_handler(struct mpb_handler *h, struct mpb_recovery *done);

@@ -10,10 +10,7 @@ int mpb_arena_open(struct mpb_arena *arena, struct mpb_core *core, uint32_t proc
                           mpb_load_acquire(&core->processes[MPB_SLOT_PROCESSORS + processor].incarnation) <= 1);
 }
 
-void mpb_arena_close(struct mpb_arena *arena)
-{
-    mpb_units_close(&arena->units);
-}
+void mpb_arena_close(struct mpb_arena *arena) { mpb_units_close(&arena->units); }
 
 int64_t mpb_arena_take(struct mpb_arena *arena, uint64_t bytes)
 {

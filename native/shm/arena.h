@@ -7,12 +7,12 @@
 #include "shm/units.h"
 
 #define MPB_ARENA_UNIT_BYTES 1024u
-#define MPB_ARENA_KEEP_BYTES (16u << 20)     /* never given back to the kernel */
-#define MPB_ARENA_IDLE_NS 5000000000ull      /* the rest is, after this long */
+#define MPB_ARENA_KEEP_BYTES (16u << 20) /* never given back to the kernel */
+#define MPB_ARENA_IDLE_NS 5000000000ull  /* the rest is, after this long */
 
 struct mpb_arena {
     struct mpb_core *core;
-    uint64_t part;         /* arena offset of the part */
+    uint64_t part; /* arena offset of the part */
     struct mpb_units units;
 };
 

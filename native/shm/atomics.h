@@ -31,14 +31,12 @@ static mpb_atomic64 mpb_fence_word __attribute__((unused));
 
 static inline bool mpb_cas64(mpb_atomic64 *word, uint64_t *expected, uint64_t desired)
 {
-    return atomic_compare_exchange_strong_explicit(word, expected, desired, memory_order_acq_rel,
-                                                   memory_order_acquire);
+    return atomic_compare_exchange_strong_explicit(word, expected, desired, memory_order_acq_rel, memory_order_acquire);
 }
 
 static inline bool mpb_cas32(mpb_atomic32 *word, uint32_t *expected, uint32_t desired)
 {
-    return atomic_compare_exchange_strong_explicit(word, expected, desired, memory_order_acq_rel,
-                                                   memory_order_acquire);
+    return atomic_compare_exchange_strong_explicit(word, expected, desired, memory_order_acq_rel, memory_order_acquire);
 }
 
 #endif

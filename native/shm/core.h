@@ -11,23 +11,31 @@ struct mpb_core {
     struct mpb_segment_header *page_header;
     uint8_t *arena;
 
-    struct mpb_topic *topics;           uint32_t topic_count;
-    mpb_atomic64 *journal;              uint32_t journal_count;
-    struct mpb_partition *partitions;   uint32_t partition_count;
-    struct mpb_producer *producers;     uint32_t producer_count;
-    struct mpb_entry *entries;          uint32_t entry_count;
-    mpb_atomic64 *slots;                uint32_t slot_count;   /* ring words */
-    struct mpb_command *commands;       uint32_t command_count;
-    mpb_atomic64 *extents;              uint32_t extent_count; /* MPB_EXTENTS_PER_HANDLER per handler */
+    struct mpb_topic *topics;
+    uint32_t topic_count;
+    mpb_atomic64 *journal;
+    uint32_t journal_count;
+    struct mpb_partition *partitions;
+    uint32_t partition_count;
+    struct mpb_producer *producers;
+    uint32_t producer_count;
+    struct mpb_entry *entries;
+    uint32_t entry_count;
+    mpb_atomic64 *slots;
+    uint32_t slot_count; /* ring words */
+    struct mpb_command *commands;
+    uint32_t command_count;
+    mpb_atomic64 *extents;
+    uint32_t extent_count; /* MPB_EXTENTS_PER_HANDLER per handler */
     struct mpb_doorbells *doorbells;
     struct mpb_killer *killers;
     struct mpb_inject *injects;
 
-    struct mpb_process *processes;      /* page */
+    struct mpb_process *processes; /* page */
     struct mpb_ring_ctl *rings;
     struct mpb_counter_row *counters;
 
-    int eventfds[MPB_MAX_PROCESSORS];   /* of the processors, -1: none; the numbers are inherited over fork */
+    int eventfds[MPB_MAX_PROCESSORS]; /* of the processors, -1: none; the numbers are inherited over fork */
 };
 
 /* Fills `core` from segments whose region tables are already written. Returns 0, or a negative number naming the

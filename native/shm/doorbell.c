@@ -18,10 +18,7 @@ int mpb_futex_wait(mpb_atomic32 *word, uint32_t expected, int64_t timeout_ns)
     return errno == ETIMEDOUT ? 1 : 2;
 }
 
-void mpb_futex_wake(mpb_atomic32 *word)
-{
-    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-}
+void mpb_futex_wake(mpb_atomic32 *word) { syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0); }
 
 static void wake_word(struct mpb_core *core, uint32_t handler)
 {

@@ -43,8 +43,8 @@ void mpb_extents_close(struct mpb_extents *extents)
 
 static void hold(struct mpb_extents *extents, uint32_t word, uint32_t token)
 {
-    extents->held[extents->held_count++] =
-        (struct mpb_held){(uint16_t)word, (uint16_t)(token >> 16), (uint16_t)(token & 0xffff)};
+    extents->held[extents->held_count++] = (struct mpb_held){(uint16_t)word, (uint16_t)(token >> 16),
+                                                             (uint16_t)(token & 0xffff)};
 }
 
 void mpb_extents_rebuild(struct mpb_extents *extents)
@@ -140,8 +140,7 @@ void mpb_extents_collect(struct mpb_core *core, uint32_t handler)
             continue;
         uint32_t index = word_entry(word);
         const struct mpb_entry *entry = index < core->entry_count ? &core->entries[index] : NULL;
-        bool linked = entry != NULL &&
-                      mpb_state_of(mpb_load_acquire(&core->entries[index].state)) != MPB_E_FREE &&
+        bool linked = entry != NULL && mpb_state_of(mpb_load_acquire(&core->entries[index].state)) != MPB_E_FREE &&
                       (entry->answer_extent == i + 1 || entry->cells_extent == i + 1);
         if (!linked) {
             mpb_store_release(&core->extents[i], 0);

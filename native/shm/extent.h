@@ -16,13 +16,15 @@
 struct mpb_extents { /* private to the handler */
     struct mpb_core *core;
     uint32_t handler;
-    uint64_t part;           /* arena offset */
-    mpb_atomic64 *words;     /* MPB_EXTENTS_PER_HANDLER of this handler */
+    uint64_t part;       /* arena offset */
+    mpb_atomic64 *words; /* MPB_EXTENTS_PER_HANDLER of this handler */
     struct mpb_units units;
-    uint16_t *free_words;    /* stack of words below `fresh` */
+    uint16_t *free_words; /* stack of words below `fresh` */
     uint32_t free_count;
-    uint32_t fresh;          /* no word at or above it was ever used */
-    struct mpb_held { uint16_t word, first, units; } *held; /* words this process stored and has not seen freed */
+    uint32_t fresh; /* no word at or above it was ever used */
+    struct mpb_held {
+        uint16_t word, first, units;
+    } *held; /* words this process stored and has not seen freed */
     uint32_t held_count;
     uint32_t sweep_at;
 };

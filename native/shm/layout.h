@@ -61,14 +61,14 @@ struct mpb_segment_header { /* one page */
     uint32_t version;
     uint32_t region_count;
     uint64_t bytes;
-    uint64_t boot_id;       /* random, one per supervisor start: part of names and operation ids */
+    uint64_t boot_id; /* random, one per supervisor start: part of names and operation ids */
     uint64_t arena_bytes;
     uint64_t arena_processor_bytes; /* size of one processor's part of the arena */
     uint64_t arena_handler_bytes;   /* size of one handler's part, behind all processors' parts */
     uint32_t processor_count;
     uint32_t handler_count;
     uint32_t entries_per_processor;
-    uint32_t reserved_handlers; /* handlers 0..n-1 of the pool that take control requests only */
+    uint32_t reserved_handlers;       /* handlers 0..n-1 of the pool that take control requests only */
     mpb_atomic64 metadata_generation; /* journal position: number of published topic changes */
     mpb_atomic64 fill_counter;        /* source of fill numbers, never reused within a boot */
     mpb_atomic64 segment_counter;     /* spare source of unique numbers (files, commands) */
@@ -77,9 +77,9 @@ struct mpb_segment_header { /* one page */
     uint32_t plane_bound[2];          /* requests a plane holds over all its classes: data, control */
     uint32_t plane_classes[2];        /* class rings in use, 1 .. MPB_CLASS_REQUEUED */
     struct mpb_region regions[MPB_MAX_REGIONS];
-    mpb_atomic32 topics_high;         /* rows of `topics` and `partitions` from these on were never used */
+    mpb_atomic32 topics_high; /* rows of `topics` and `partitions` from these on were never used */
     mpb_atomic32 partitions_high;
-    mpb_atomic32 producers_high;      /* the same for `producers` */
+    mpb_atomic32 producers_high; /* the same for `producers` */
     uint32_t unused0;
     uint8_t unused[MPB_PAGE_BYTES - 136 - MPB_MAX_REGIONS * 40];
 };
@@ -90,15 +90,15 @@ enum mpb_broker_state { MPB_STARTING = 0, MPB_RUNNING = 1, MPB_DRAINING = 2, MPB
 /* ------------------------------------------------------------------ process table (page) */
 struct mpb_process { /* 256 bytes; written by its process, except last_exit and restarts (supervisor) */
     mpb_atomic32 pid;
-    mpb_atomic32 incarnation;  /* counts forks of this slot */
-    uint8_t role;              /* mpbroker/supervisor/process_types.py numbers the roles */
-    uint8_t index;             /* within its role, e.g. processor 1 */
-    uint8_t listener;          /* index into the listener table, 255: none */
+    mpb_atomic32 incarnation; /* counts forks of this slot */
+    uint8_t role;             /* mpbroker/supervisor/process_types.py numbers the roles */
+    uint8_t index;            /* within its role, e.g. processor 1 */
+    uint8_t listener;         /* index into the listener table, 255: none */
     uint8_t unused0;
-    mpb_atomic32 state;        /* enum mpb_process_state */
-    mpb_atomic32 wait;         /* id of the named wait it is in, 0: working */
+    mpb_atomic32 state; /* enum mpb_process_state */
+    mpb_atomic32 wait;  /* id of the named wait it is in, 0: working */
     mpb_atomic32 restarts;
-    mpb_atomic32 last_exit;    /* wait status of the last death, all ones: never died */
+    mpb_atomic32 last_exit; /* wait status of the last death, all ones: never died */
     uint32_t unused1;
     mpb_atomic64 heartbeat_ns; /* CLOCK_MONOTONIC, stored by the work loop itself */
     mpb_atomic64 request;      /* in hand: entry index + 1 (32) | api key (16) | api version (16); 0: none */
@@ -110,8 +110,14 @@ struct mpb_process { /* 256 bytes; written by its process, except last_exit and 
 };
 _Static_assert(sizeof(struct mpb_process) == 256, "process row");
 
-enum mpb_process_state { MPB_P_EMPTY = 0, MPB_P_STARTING = 1, MPB_P_RECOVERING = 2, MPB_P_RUNNING = 3,
-                         MPB_P_STOPPING = 4, MPB_P_DEAD = 5 };
+enum mpb_process_state {
+    MPB_P_EMPTY = 0,
+    MPB_P_STARTING = 1,
+    MPB_P_RECOVERING = 2,
+    MPB_P_RUNNING = 3,
+    MPB_P_STOPPING = 4,
+    MPB_P_DEAD = 5
+};
 
 #define MPB_MAX_COUNTERS 240
 struct mpb_counter_row { /* one per slot, single writer: no shared read-modify-write, a reader sums the rows */
@@ -129,12 +135,12 @@ struct mpb_counter_row { /* one per slot, single writer: no shared read-modify-w
 
 enum mpb_plane { MPB_PLANE_DATA = 0, MPB_PLANE_CONTROL = 1 };
 
-enum mpb_ring_id { /* row numbers of the `rings` region */
-    MPB_RING_CONTROL = 0,  /* + class 0..7 */
-    MPB_RING_DATA = 8,     /* + class 0..7 */
-    MPB_RING_CONTROLLER = 16,
-    MPB_RING_RESPONSE = 32, /* + processor index */
-    MPB_MAX_RINGS = 64
+enum mpb_ring_id {                       /* row numbers of the `rings` region */
+                   MPB_RING_CONTROL = 0, /* + class 0..7 */
+                   MPB_RING_DATA = 8,    /* + class 0..7 */
+                   MPB_RING_CONTROLLER = 16,
+                   MPB_RING_RESPONSE = 32, /* + processor index */
+                   MPB_MAX_RINGS = 64
 };
 
 struct mpb_ring_ctl { /* page; head and tail apart, against adjacent-line prefetch */
@@ -142,8 +148,8 @@ struct mpb_ring_ctl { /* page; head and tail apart, against adjacent-line prefet
     uint8_t unused0[120];
     mpb_atomic64 head;
     uint8_t unused1[120];
-    mpb_atomic64 peak;   /* largest depth seen by a push */
-    uint64_t capacity;   /* exact, need not be a power of two */
+    mpb_atomic64 peak;    /* largest depth seen by a push */
+    uint64_t capacity;    /* exact, need not be a power of two */
     uint64_t slots_first; /* first row of this ring in the `slots` region */
     uint8_t unused2[104];
 };
@@ -170,15 +176,15 @@ enum mpb_answer_kind {
     MPB_ANSWER_CLOSE = 3   /* send the answer bytes, if there are any, then close the connection */
 };
 
-struct mpb_cell { /* the result of one partition of a request; filled under that partition's lock, tag last */
-    mpb_atomic64 tag;      /* the entry's fill number: filled; anything else: not filled (append rule 1) */
+struct mpb_cell {     /* the result of one partition of a request; filled under that partition's lock, tag last */
+    mpb_atomic64 tag; /* the entry's fill number: filled; anything else: not filled (append rule 1) */
     int64_t base_offset;
-    int64_t end_offset;    /* base offset of the next append: what the high watermark must reach */
+    int64_t end_offset; /* base offset of the next append: what the high watermark must reach */
     int64_t append_time_ms;
     int64_t log_start;
     int32_t leader_epoch;
-    uint32_t ordinal;      /* partition row */
-    int16_t error;         /* Kafka error code */
+    uint32_t ordinal; /* partition row */
+    int16_t error;    /* Kafka error code */
     uint16_t unused0;
     uint32_t unused1;
     uint64_t unused2;
@@ -192,32 +198,32 @@ _Static_assert(sizeof(struct mpb_cell) == 64, "result cell");
 struct mpb_entry { /* 768 bytes = 12 cache lines */
     /* line 0: route, written by the processor while FILL */
     mpb_atomic64 state;
-    uint64_t fill_number;        /* rule 1: new for every fill, untouched by a re-queue */
-    uint64_t payload_offset;     /* arena offset; all ones: payload is inline */
-    uint32_t payload_length;     /* bytes of the frame without its 4-byte length */
-    uint32_t connection;         /* the processor's connection number ... */
+    uint64_t fill_number;           /* rule 1: new for every fill, untouched by a re-queue */
+    uint64_t payload_offset;        /* arena offset; all ones: payload is inline */
+    uint32_t payload_length;        /* bytes of the frame without its 4-byte length */
+    uint32_t connection;            /* the processor's connection number ... */
     uint32_t connection_generation; /* ... and how often that number was used before */
     int32_t correlation_id;
     int16_t api_key;
     int16_t api_version;
     uint16_t listener;
-    uint8_t plane;               /* 0 data, 1 control */
+    uint8_t plane; /* 0 data, 1 control */
     uint8_t ring_class;
-    uint32_t payload_units;      /* arena units held, for the processor's books */
-    uint32_t incarnation;        /* of the processor that filled it: a successor drops the answers of another's */
+    uint32_t payload_units; /* arena units held, for the processor's books */
+    uint32_t incarnation;   /* of the processor that filled it: a successor drops the answers of another's */
     uint64_t unused_line0;
     /* line 1: answer, written by the handler that holds the claim */
-    mpb_atomic32 phase;          /* enum mpb_phase */
-    mpb_atomic32 attempts;       /* low 8 bits: handlers that died executing it; above: generation last counted + 1 */
+    mpb_atomic32 phase;    /* enum mpb_phase */
+    mpb_atomic32 attempts; /* low 8 bits: handlers that died executing it; above: generation last counted + 1 */
     uint32_t answer_kind;
-    uint32_t answer_length;      /* whole frame, its 4-byte length included */
+    uint32_t answer_length; /* whole frame, its 4-byte length included */
     uint64_t answer_offset;
-    uint32_t answer_extent;      /* extent word number + 1, or MPB_NO_EXTENT */
-    uint32_t cells_extent;       /* the same for the cells beyond the first */
-    uint64_t cells_offset;       /* arena offset of cell 1 */
-    uint32_t cell_count;         /* cells of this request, the inline one included; 0: none yet */
-    int32_t error;               /* first non-zero code, for the trace */
-    uint32_t parked_kind;        /* 0 no, 1 produce, 2 fetch, 3 controller: what a re-run must expect */
+    uint32_t answer_extent; /* extent word number + 1, or MPB_NO_EXTENT */
+    uint32_t cells_extent;  /* the same for the cells beyond the first */
+    uint64_t cells_offset;  /* arena offset of cell 1 */
+    uint32_t cell_count;    /* cells of this request, the inline one included; 0: none yet */
+    int32_t error;          /* first non-zero code, for the trace */
+    uint32_t parked_kind;   /* 0 no, 1 produce, 2 fetch, 3 controller: what a re-run must expect */
     uint32_t unused1;
     uint64_t unused_line1;
     /* lines 2-3: the trace record's working copy (trace_record.h) */
@@ -238,25 +244,28 @@ _Static_assert(sizeof(struct mpb_entry) == 768, "request entry");
 
 /* ------------------------------------------------------------------ doorbells (one row) */
 struct mpb_doorbells {
-    mpb_atomic64 sleepers;      /* one bit per handler, set by the sleeper, cleared by the waker */
+    mpb_atomic64 sleepers; /* one bit per handler, set by the sleeper, cleared by the waker */
     uint8_t unused0[56];
-    mpb_atomic64 want_space;    /* processors that parked a request because a plane was full: data low, control high half */
+    mpb_atomic64
+        want_space; /* processors that parked a request because a plane was full: data low, control high half */
     uint8_t unused1[56];
     mpb_atomic64 processor_asleep[MPB_MAX_PROCESSORS]; /* 1: about to wait in epoll; exchanged to 0 by who rings */
-    mpb_atomic32 handler_word[MPB_MAX_HANDLERS];  /* futex words */
-    mpb_atomic32 service_word[MPB_MAX_SLOTS];     /* futex words of the single-instance roles, by slot */
+    mpb_atomic32 handler_word[MPB_MAX_HANDLERS];       /* futex words */
+    mpb_atomic32 service_word[MPB_MAX_SLOTS];          /* futex words of the single-instance roles, by slot */
     /* Partitions whose end moved, for each parked handler: bit = ordinal modulo 4096; `overflow` means scan all. */
     mpb_atomic64 dirty[MPB_MAX_HANDLERS][64];
-    mpb_atomic64 poke[MPB_MAX_HANDLERS];          /* enum mpb_poke */
+    mpb_atomic64 poke[MPB_MAX_HANDLERS]; /* enum mpb_poke */
     /* Facts a successor needs about its slot: */
-    mpb_atomic32 in_hand[MPB_MAX_HANDLERS];       /* entry it executes + 1 (a parked one is not in hand); 0: none */
-    mpb_atomic32 extents_high[MPB_MAX_HANDLERS];  /* extent words ever used: a scan need not touch the others */
+    mpb_atomic32 in_hand[MPB_MAX_HANDLERS];        /* entry it executes + 1 (a parked one is not in hand); 0: none */
+    mpb_atomic32 extents_high[MPB_MAX_HANDLERS];   /* extent words ever used: a scan need not touch the others */
     mpb_atomic32 entries_high[MPB_MAX_PROCESSORS]; /* entries ever used */
 };
 
-enum mpb_poke { MPB_POKE_SCAN = 1, /* look at every parked request (after a recovery) */
-                MPB_POKE_COMMAND = 2, /* the controller answered a command */
-                MPB_POKE_DIRTY = 4 /* a bit in `dirty` is set */ };
+enum mpb_poke {
+    MPB_POKE_SCAN = 1,    /* look at every parked request (after a recovery) */
+    MPB_POKE_COMMAND = 2, /* the controller answered a command */
+    MPB_POKE_DIRTY = 4    /* a bit in `dirty` is set */
+};
 
 /* ------------------------------------------------------------------ controller commands
  * Same first word as an entry (state, generation, owner), so that the same ring code claims them. */
@@ -264,8 +273,8 @@ enum mpb_poke { MPB_POKE_SCAN = 1, /* look at every parked request (after a reco
 #define MPB_COMMANDS_MOST 4096
 #define MPB_COMMAND_REQUEST 40960
 struct mpb_command {
-    mpb_atomic64 state;       /* FREE, FILL, QUEUED, CLAIMED, DONE as above */
-    uint64_t operation;       /* made of the fill number of the request it serves: a re-run finds its first result */
+    mpb_atomic64 state;        /* FREE, FILL, QUEUED, CLAIMED, DONE as above */
+    uint64_t operation;        /* made of the fill number of the request it serves: a re-run finds its first result */
     mpb_atomic32 handler_slot; /* who waits for the answer; a re-run on another handler takes it over */
     uint32_t handler_incarnation;
     uint32_t request_length;
@@ -284,12 +293,12 @@ _Static_assert(sizeof(struct mpb_command) == MPB_COMMAND_BYTES, "controller comm
 struct mpb_topic_copy {
     uint8_t id[16];
     uint32_t partition_count;
-    uint32_t flags;            /* 1 exists, 2 internal, 4 being deleted */
-    uint32_t first_ordinal;    /* partition rows are chained by next_ordinal */
+    uint32_t flags;         /* 1 exists, 2 internal, 4 being deleted */
+    uint32_t first_ordinal; /* partition rows are chained by next_ordinal */
     uint32_t name_length;
     uint32_t overrides_length; /* msgspec JSON object of the settings given at creation */
     uint32_t unused;
-    uint64_t version;          /* of the MetaStore entry */
+    uint64_t version; /* of the MetaStore entry */
     uint8_t name[256];
     uint8_t overrides[MPB_TOPIC_BLOB];
 };
@@ -305,23 +314,23 @@ _Static_assert(sizeof(struct mpb_topic) == 8192, "topic row");
 /* ------------------------------------------------------------------ partition table (append-commit.md) */
 struct mpb_partition_copy {
     int64_t log_start;
-    int64_t leo;                /* log end offset: of the next record */
+    int64_t leo; /* log end offset: of the next record */
     int64_t hw;
     int64_t lso;
-    int64_t active_base;        /* base offset of the active segment */
-    uint64_t segment_id;        /* selector value that committed the active segment (rule 10) */
-    uint64_t position;          /* bytes in the active segment's log */
+    int64_t active_base; /* base offset of the active segment */
+    uint64_t segment_id; /* selector value that committed the active segment (rule 10) */
+    uint64_t position;   /* bytes in the active segment's log */
     uint32_t index_bytes;
     uint32_t time_index_bytes;
-    int64_t max_timestamp;      /* of the active segment, -1: none */
+    int64_t max_timestamp; /* of the active segment, -1: none */
     int64_t max_timestamp_offset;
-    int64_t first_timestamp;    /* max timestamp of the active segment's first batch, for the roll by time */
+    int64_t first_timestamp; /* max timestamp of the active segment's first batch, for the roll by time */
     int64_t segment_created_ms;
-    int64_t indexed_timestamp;  /* last entry of the time index */
-    int64_t log_bytes;          /* bytes of all segments, for retention by size */
+    int64_t indexed_timestamp; /* last entry of the time index */
+    int64_t log_bytes;         /* bytes of all segments, for retention by size */
     uint32_t bytes_since_index;
     int32_t leader_epoch;
-    uint32_t truncations;       /* rule 11 */
+    uint32_t truncations; /* rule 11 */
     uint32_t segment_count;
     uint64_t unused[4];
 };
@@ -332,10 +341,10 @@ enum mpb_intent_kind { MPB_INTENT_NONE = 0, MPB_INTENT_APPEND = 1, MPB_INTENT_RO
 struct mpb_intent { /* `word` = kind 8 | process slot 24, stored last and cleared first (rule 5) */
     mpb_atomic64 word;
     uint64_t fill_number;
-    uint64_t target;      /* selector value this operation commits with */
-    uint32_t entry;       /* all ones: no request entry waits for the result */
+    uint64_t target; /* selector value this operation commits with */
+    uint32_t entry;  /* all ones: no request entry waits for the result */
     uint32_t cell;
-    int64_t base_offset;  /* APPEND: of the batch; ROLL: of the new segment */
+    int64_t base_offset; /* APPEND: of the batch; ROLL: of the new segment */
     uint64_t position;
     uint32_t length;
     uint32_t producer_row; /* + 1; 0: no producer state to keep */
@@ -346,7 +355,7 @@ struct mpb_intent { /* `word` = kind 8 | process slot 24, stored last and cleare
     uint16_t unused0;
     uint32_t unused1;
     int64_t last_offset;
-    int64_t timestamp_ms; /* largest of the batch */
+    int64_t timestamp_ms;   /* largest of the batch */
     int64_t append_time_ms; /* for the answer: -1 unless the topic uses LogAppendTime */
     uint64_t unused[5];
 };
@@ -364,23 +373,22 @@ struct mpb_partition { /* 1,280 bytes */
     mpb_atomic32 next_ordinal; /* next partition of the topic + 1, 0: last */
     uint32_t dir_length;
     uint8_t topic_id[16];
-    mpb_atomic64 flushed_offset;  /* everything below is on disk (log keeper) */
-    mpb_atomic64 watchers;        /* handlers with a parked request on this partition; swapped to 0 by who moves an end */
-    pthread_mutex_t lock;         /* robust, process-shared; at most one held at a time (rule 15) */
-    mpb_atomic32 lock_made;       /* 1 from the row's first use on: a lock is initialised once and never again */
+    mpb_atomic64 flushed_offset; /* everything below is on disk (log keeper) */
+    mpb_atomic64 watchers;  /* handlers with a parked request on this partition; swapped to 0 by who moves an end */
+    pthread_mutex_t lock;   /* robust, process-shared; at most one held at a time (rule 15) */
+    mpb_atomic32 lock_made; /* 1 from the row's first use on: a lock is initialised once and never again */
     uint8_t unused0[28];
-    mpb_atomic64 selector;        /* counts up; low bit: the copy in force */
+    mpb_atomic64 selector; /* counts up; low bit: the copy in force */
     uint8_t unused1[56];
     struct mpb_partition_copy copy[2];
     struct mpb_intent intent;
     mpb_atomic32 producer_chain[MPB_PRODUCER_CHAINS]; /* producer row + 1, by producer id modulo chains */
     uint64_t unused2;
     mpb_atomic64 last_snapshot_offset;
-    char dir[256];                /* "topic-0" */
+    char dir[256]; /* "topic-0" */
     uint8_t unused3[288];
 };
 _Static_assert(sizeof(struct mpb_partition) == 1280, "partition row");
-
 
 struct mpb_producer_batch {
     int64_t base_offset;
@@ -395,12 +403,12 @@ _Static_assert(sizeof(struct mpb_producer_batch) == 32, "kept batch");
 
 /* One producer id in one partition. Six places so that the place being overwritten is never one of the five kept. */
 #define MPB_PRODUCER_RING 6
-struct mpb_producer { /* 256 bytes; owned under its partition's lock once `owner` names the partition */
-    mpb_atomic64 owner;        /* partition ordinal + 1, 0: free; taken by CAS */
+struct mpb_producer {   /* 256 bytes; owned under its partition's lock once `owner` names the partition */
+    mpb_atomic64 owner; /* partition ordinal + 1, 0: free; taken by CAS */
     int64_t producer_id;
-    mpb_atomic32 next;         /* producer row + 1 in the chain */
-    mpb_atomic32 rebuild;      /* 1: a truncation emptied it, the log is read again for it */
-    mpb_atomic64 count;        /* batches ever kept, stored last (rule 7): newest is ring[(count - 1) % 6] */
+    mpb_atomic32 next;    /* producer row + 1 in the chain */
+    mpb_atomic32 rebuild; /* 1: a truncation emptied it, the log is read again for it */
+    mpb_atomic64 count;   /* batches ever kept, stored last (rule 7): newest is ring[(count - 1) % 6] */
     struct mpb_producer_batch ring[MPB_PRODUCER_RING];
     uint8_t unused[256 - 32 - MPB_PRODUCER_RING * 32];
 };
@@ -415,22 +423,29 @@ struct mpb_lane_header { /* one page, then the records */
     uint64_t boot_id;
     uint64_t capacity;
     uint8_t unused0[32];
-    mpb_atomic64 written;      /* records committed: the writer's position, single writer */
-    mpb_atomic64 dropped;      /* finished requests whose record found the lane full */
-    mpb_atomic64 finished;     /* requests finished by this processor: = records + dropped + sampled out */
+    mpb_atomic64 written;  /* records committed: the writer's position, single writer */
+    mpb_atomic64 dropped;  /* finished requests whose record found the lane full */
+    mpb_atomic64 finished; /* requests finished by this processor: = records + dropped + sampled out */
     mpb_atomic64 sampled_out;
-    uint64_t committing;       /* fill number of the request whose commit began last (trace_lane.h) */
-    uint64_t committing_base;  /* written + dropped + sampled_out before that commit */
+    uint64_t committing;      /* fill number of the request whose commit began last (trace_lane.h) */
+    uint64_t committing_base; /* written + dropped + sampled_out before that commit */
     uint8_t unused1[16];
-    mpb_atomic64 drained;      /* the tracer's position */
+    mpb_atomic64 drained; /* the tracer's position */
     uint8_t unused2[MPB_PAGE_BYTES - 136];
 };
 _Static_assert(sizeof(struct mpb_lane_header) == MPB_PAGE_BYTES, "lane header");
 
 /* ------------------------------------------------------------------ frames that killed a worker, crash points */
-struct mpb_killer { mpb_atomic64 digest; mpb_atomic64 kills_when; }; /* kills 16 | wall clock ms 48, stored first */
+struct mpb_killer {
+    mpb_atomic64 digest;
+    mpb_atomic64 kills_when;
+}; /* kills 16 | wall clock ms 48, stored first */
 #define MPB_KILLER_ROWS 8
-struct mpb_inject { char name[48]; mpb_atomic64 remaining; mpb_atomic64 hits; }; /* 64 bytes; see inject.h */
+struct mpb_inject {
+    char name[48];
+    mpb_atomic64 remaining;
+    mpb_atomic64 hits;
+}; /* 64 bytes; see inject.h */
 #define MPB_INJECT_ROWS 64
 
 #endif

@@ -66,10 +66,7 @@ int mpb_topic_read(const struct mpb_core *core, uint32_t row, struct mpb_topic_c
     return MPB_METADATA_BUSY;
 }
 
-static uint64_t journal_word(uint64_t change, uint32_t row)
-{
-    return change << 32 | row;
-}
+static uint64_t journal_word(uint64_t change, uint32_t row) { return change << 32 | row; }
 
 uint64_t mpb_journal_append(struct mpb_core *core, uint32_t row)
 {

@@ -4,23 +4,25 @@
 
 #define LAP_MASK 0x7fffffffull
 
-static inline uint64_t word_of(uint64_t lap, uint64_t full, uint32_t value)
-{
-    return lap << 33 | full << 32 | value;
-}
+static inline uint64_t word_of(uint64_t lap, uint64_t full, uint32_t value) { return lap << 33 | full << 32 | value; }
 
-struct word { uint64_t lap, full; uint32_t value; };
+struct word {
+    uint64_t lap, full;
+    uint32_t value;
+};
 
-static inline struct word split(uint64_t word)
-{
-    return (struct word){word >> 33, word >> 32 & 1, (uint32_t)word};
-}
+static inline struct word split(uint64_t word) { return (struct word){word >> 33, word >> 32 & 1, (uint32_t)word}; }
 
 struct mpb_ring mpb_ring_view(struct mpb_core *core, uint32_t ring_id)
 {
     struct mpb_ring_ctl *ctl = &core->rings[ring_id];
-    struct mpb_ring ring = {core, ctl, core->slots + ctl->slots_first, ctl->capacity,
-                            (uint8_t *)core->entries, sizeof(struct mpb_entry), core->entry_count};
+    struct mpb_ring ring = {core,
+                            ctl,
+                            core->slots + ctl->slots_first,
+                            ctl->capacity,
+                            (uint8_t *)core->entries,
+                            sizeof(struct mpb_entry),
+                            core->entry_count};
     if (ring_id == MPB_RING_CONTROLLER) {
         ring.table = (uint8_t *)core->commands;
         ring.stride = sizeof(struct mpb_command);

@@ -96,10 +96,7 @@ enum mpb_lock_result mpb_robust_lock_take(struct mpb_core *core, pthread_mutex_t
     return wait_for(core, mutex);
 }
 
-void mpb_robust_lock_release(pthread_mutex_t *mutex)
-{
-    pthread_mutex_unlock(mutex);
-}
+void mpb_robust_lock_release(pthread_mutex_t *mutex) { pthread_mutex_unlock(mutex); }
 
 static void *die_with_lock(void *mutex)
 {

@@ -27,10 +27,7 @@ void mpb_units_clear(struct mpb_units *units)
     units->first_free = 0;
 }
 
-static bool is_used(const struct mpb_units *units, uint32_t unit)
-{
-    return units->bits[unit / 64] >> unit % 64 & 1;
-}
+static bool is_used(const struct mpb_units *units, uint32_t unit) { return units->bits[unit / 64] >> unit % 64 & 1; }
 
 /* Units from `from` on that all have the value `used`, at most `limit`. */
 static uint32_t run_length(const struct mpb_units *units, uint32_t from, uint32_t limit, bool used)
@@ -124,7 +121,8 @@ uint64_t mpb_units_punch(struct mpb_units *units, uint8_t *part, uint64_t keep_b
     if (from >= units->touched)
         return 0;
     uint64_t begin = (uint64_t)from * units->unit_bytes;
-    uint64_t end = ((uint64_t)units->touched * units->unit_bytes + MPB_PAGE_BYTES - 1) & ~(uint64_t)(MPB_PAGE_BYTES - 1);
+    uint64_t end = ((uint64_t)units->touched * units->unit_bytes + MPB_PAGE_BYTES - 1) &
+                   ~(uint64_t)(MPB_PAGE_BYTES - 1);
     if (end > (uint64_t)units->count * units->unit_bytes)
         end = (uint64_t)units->count * units->unit_bytes & ~(uint64_t)(MPB_PAGE_BYTES - 1);
     if (end <= begin || madvise(part + begin, end - begin, MADV_REMOVE) != 0)

@@ -8,17 +8,18 @@
 #include "shm/atomics.h"
 
 struct mpb_units {
-    uint64_t *bits;       /* 1: in use */
+    uint64_t *bits; /* 1: in use */
     uint32_t count;
     uint32_t used;
-    uint32_t first_free;  /* no free unit below it */
-    uint32_t touched;     /* no unit at or above it has been written since the last punch */
+    uint32_t first_free; /* no free unit below it */
+    uint32_t touched;    /* no unit at or above it has been written since the last punch */
     uint32_t unit_bytes;
-    uint64_t high_ns;     /* when something above the watermark was last in use */
+    uint64_t high_ns; /* when something above the watermark was last in use */
 };
 
 /* `fresh`: nobody has written there before, so there is nothing to punch yet. */
-int mpb_units_open(struct mpb_units *units, uint64_t part_bytes, uint32_t unit_bytes, bool fresh); /* 0, -1: no memory */
+int mpb_units_open(struct mpb_units *units, uint64_t part_bytes, uint32_t unit_bytes,
+                   bool fresh); /* 0, -1: no memory */
 void mpb_units_close(struct mpb_units *units);
 void mpb_units_clear(struct mpb_units *units);
 /* First unit of a run of n, or -1. */
@@ -35,6 +36,7 @@ static inline uint32_t mpb_units_for(const struct mpb_units *units, uint64_t byt
 
 /* Returns to the kernel what lies above `keep_bytes` and above the last used unit, once it has been idle for
  * `idle_ns`. `part` is the mapped part. Returns the bytes punched. */
-uint64_t mpb_units_punch(struct mpb_units *units, uint8_t *part, uint64_t keep_bytes, uint64_t now_ns, uint64_t idle_ns);
+uint64_t mpb_units_punch(struct mpb_units *units, uint8_t *part, uint64_t keep_bytes, uint64_t now_ns,
+                         uint64_t idle_ns);
 
 #endif

@@ -10,7 +10,7 @@ enum mpb_wait_id {
     MPB_WAIT_COMMAND = 3,         /* controller: for a command of a handler */
     MPB_WAIT_SERVICE = 4,         /* other single processes: to be rung */
     MPB_WAIT_PYTHON_FIRST = 16,
-    MPB_WAIT_EPOLL = 16           /* processor: for a socket, an answer or a new connection; numbered by Python code */
+    MPB_WAIT_EPOLL = 16 /* processor: for a socket, an answer or a new connection; numbered by Python code */
 };
 
 #endif

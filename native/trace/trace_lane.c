@@ -52,10 +52,7 @@ void mpb_lane_adopt(struct mpb_core *core, struct mpb_lane *lane)
     mpb_store_release(&h->finished, total);
 }
 
-static uint16_t saturate16(uint64_t n)
-{
-    return (uint16_t)(n > 0xFFFF ? 0xFFFF : n);
-}
+static uint16_t saturate16(uint64_t n) { return (uint16_t)(n > 0xFFFF ? 0xFFFF : n); }
 
 static void complete_record(struct mpb_trace *t, const struct mpb_lane *lane, struct mpb_entry *entry, uint16_t flags)
 {
@@ -66,7 +63,8 @@ static void complete_record(struct mpb_trace *t, const struct mpb_lane *lane, st
     t->api_version = entry->api_version;
     t->req_bytes = entry->payload_length + 4;
     t->resp_bytes = entry->answer_kind == MPB_ANSWER_INLINE || entry->answer_kind == MPB_ANSWER_EXTENT
-                        ? entry->answer_length : 0;
+                        ? entry->answer_length
+                        : 0;
     t->listener = (uint8_t)entry->listener;
     t->plane_prio = (uint8_t)((entry->plane & 3) | (entry->ring_class & 7) << 2);
     t->error = (int16_t)entry->error;
@@ -75,10 +73,7 @@ static void complete_record(struct mpb_trace *t, const struct mpb_lane *lane, st
     t->flags |= flags | (attempts ? MPB_TF_REDISPATCHED : 0);
 }
 
-static uint64_t ticks_or_0(uint32_t ticks)
-{
-    return ticks == MPB_TRACE_NOT_REACHED ? 0 : ticks;
-}
+static uint64_t ticks_or_0(uint32_t ticks) { return ticks == MPB_TRACE_NOT_REACHED ? 0 : ticks; }
 
 static bool is_slow(const struct mpb_lane *lane, const struct mpb_trace *t)
 {
@@ -91,8 +86,8 @@ static bool is_slow(const struct mpb_lane *lane, const struct mpb_trace *t)
 static bool is_wanted_always(const struct mpb_lane *lane, const struct mpb_trace *t)
 {
     bool timed_out = (t->flags & MPB_TF_PURG_TIMEOUT) && t->purg_kind != MPB_PURG_FETCH;
-    return t->error != 0 || (t->plane_prio & 3) != 0 || (t->flags & (MPB_TF_ABORTED | MPB_TF_REDISPATCHED)) || timed_out ||
-           is_slow(lane, t);
+    return t->error != 0 || (t->plane_prio & 3) != 0 || (t->flags & (MPB_TF_ABORTED | MPB_TF_REDISPATCHED)) ||
+           timed_out || is_slow(lane, t);
 }
 
 /* Every bit of the result depends on every bit of the request's name: clients count in steps of their own. */

@@ -24,7 +24,8 @@ struct mpb_lane { /* one process's view */
      * purgatory (but not a Fetch: its long poll that finds nothing is the most ordinary request of an idle
      * topic), or took slow_ticks or longer. Written by the owner, which may change them at any time. */
     uint32_t sample_shift;
-    uint32_t slow_ticks; /* of rx_wait and t0 to send_done, without a Fetch's purgatory; MPB_TRACE_NOT_REACHED: none is */
+    uint32_t
+        slow_ticks; /* of rx_wait and t0 to send_done, without a Fetch's purgatory; MPB_TRACE_NOT_REACHED: none is */
 };
 
 /* Bytes a lane of `capacity` records takes. */
@@ -60,7 +61,10 @@ void mpb_lane_put(struct mpb_lane *lane, const struct mpb_trace *record);
 
 /* ---- reader (tracer): look at records in place, then release them */
 
-struct mpb_lane_span { const struct mpb_trace *first; uint64_t count; }; /* contiguous */
+struct mpb_lane_span {
+    const struct mpb_trace *first;
+    uint64_t count;
+}; /* contiguous */
 
 /* At most `max` records that were written and not released, as far as they are contiguous in memory. */
 struct mpb_lane_span mpb_lane_peek(const struct mpb_lane *lane, uint64_t max);
@@ -68,7 +72,9 @@ void mpb_lane_release(struct mpb_lane *lane, uint64_t count);
 /* A new tracer continues where its predecessor's file ends. Ignored unless drained <= position <= written. */
 bool mpb_lane_seek(struct mpb_lane *lane, uint64_t position);
 
-struct mpb_lane_counters { uint64_t finished, written, dropped, sampled_out, drained; };
+struct mpb_lane_counters {
+    uint64_t finished, written, dropped, sampled_out, drained;
+};
 struct mpb_lane_counters mpb_lane_read_counters(const struct mpb_lane *lane);
 
 /* ---- what a handler adds to the working copy once it has decoded the request */

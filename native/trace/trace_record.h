@@ -15,46 +15,62 @@
 #include <time.h>
 
 #define MPB_TRACE_BYTES 128
-#define MPB_TRACE_TICK_SHIFT 6            /* a tick is 64 ns: 32 bits last 275 s */
+#define MPB_TRACE_TICK_SHIFT 6 /* a tick is 64 ns: 32 bits last 275 s */
 #define MPB_TRACE_NOT_REACHED 0xFFFFFFFFu
 #define MPB_TRACE_SATURATED 0xFFFFFFFEu
 
-enum mpb_trace_kind { MPB_TRACE_REQUEST = 0, MPB_TRACE_CONN_OPEN = 1, MPB_TRACE_CONN_CLOSE = 2, MPB_TRACE_DROP_NOTICE = 3,
-                      MPB_TRACE_GAUGE = 4, MPB_TRACE_CLOCK = 5, MPB_TRACE_MARKER = 6, MPB_TRACE_PROCESS = 7 };
-
-enum mpb_trace_stage { /* in the order a request meets them */
-    MPB_STAGE_FRAME_DONE = 0,    /* processor: the frame is complete (Kafka's start of TotalTimeMs) */
-    MPB_STAGE_PARSED = 1,        /* processor: header decoded */
-    MPB_STAGE_ENQUEUED = 2,      /* processor: just before the hint is pushed (afterwards the entry is not its) */
-    MPB_STAGE_DEQUEUED = 3,      /* handler: claimed */
-    MPB_STAGE_HANDLER_START = 4, /* handler: API code begins */
-    MPB_STAGE_IO_DONE = 5,       /* handler: last append or read of the log ended; not for a read after a purgatory */
-    MPB_STAGE_LOCAL_DONE = 6,    /* handler: answered, or about to be parked */
-    MPB_STAGE_PURG_ENTER = 7,
-    MPB_STAGE_PURG_LEAVE = 8,
-    MPB_STAGE_RESP_ENQ = 9,      /* handler: just before the response hint is pushed (afterwards the entry is not its) */
-    MPB_STAGE_RESP_DEQ = 10,     /* processor: hint taken */
-    MPB_STAGE_SEND_START = 11,   /* processor: first byte offered to the socket */
-    MPB_STAGE_SEND_DONE = 12,    /* processor: last byte accepted by the kernel */
-    MPB_TRACE_STAGES = 13
+enum mpb_trace_kind {
+    MPB_TRACE_REQUEST = 0,
+    MPB_TRACE_CONN_OPEN = 1,
+    MPB_TRACE_CONN_CLOSE = 2,
+    MPB_TRACE_DROP_NOTICE = 3,
+    MPB_TRACE_GAUGE = 4,
+    MPB_TRACE_CLOCK = 5,
+    MPB_TRACE_MARKER = 6,
+    MPB_TRACE_PROCESS = 7
 };
 
-enum mpb_trace_purgatory { MPB_PURG_NONE = 0, MPB_PURG_PRODUCE = 1, MPB_PURG_FETCH = 2, MPB_PURG_JOIN = 3,
-                           MPB_PURG_CONTROLLER = 4 };
+enum mpb_trace_stage {                           /* in the order a request meets them */
+                       MPB_STAGE_FRAME_DONE = 0, /* processor: the frame is complete (Kafka's start of TotalTimeMs) */
+                       MPB_STAGE_PARSED = 1,     /* processor: header decoded */
+                       MPB_STAGE_ENQUEUED =
+                           2, /* processor: just before the hint is pushed (afterwards the entry is not its) */
+                       MPB_STAGE_DEQUEUED = 3,      /* handler: claimed */
+                       MPB_STAGE_HANDLER_START = 4, /* handler: API code begins */
+                       MPB_STAGE_IO_DONE =
+                           5, /* handler: last append or read of the log ended; not for a read after a purgatory */
+                       MPB_STAGE_LOCAL_DONE = 6, /* handler: answered, or about to be parked */
+                       MPB_STAGE_PURG_ENTER = 7,
+                       MPB_STAGE_PURG_LEAVE = 8,
+                       MPB_STAGE_RESP_ENQ =
+                           9, /* handler: just before the response hint is pushed (afterwards the entry is not its) */
+                       MPB_STAGE_RESP_DEQ = 10,   /* processor: hint taken */
+                       MPB_STAGE_SEND_START = 11, /* processor: first byte offered to the socket */
+                       MPB_STAGE_SEND_DONE = 12,  /* processor: last byte accepted by the kernel */
+                       MPB_TRACE_STAGES = 13
+};
+
+enum mpb_trace_purgatory {
+    MPB_PURG_NONE = 0,
+    MPB_PURG_PRODUCE = 1,
+    MPB_PURG_FETCH = 2,
+    MPB_PURG_JOIN = 3,
+    MPB_PURG_CONTROLLER = 4
+};
 
 enum mpb_trace_flag {
-    MPB_TF_ACKS = 0x0003,           /* 0 none, 1 leader, 3 all (acks & 3) */
+    MPB_TF_ACKS = 0x0003, /* 0 none, 1 leader, 3 all (acks & 3) */
     MPB_TF_FOLLOWER = 0x0004,
     MPB_TF_PURG_TIMEOUT = 0x0008,
     MPB_TF_ZERO_COPY = 0x0010,
     MPB_TF_TLS = 0x0020,
     MPB_TF_MUTED_QUOTA = 0x0040,
-    MPB_TF_ABORTED = 0x0080,        /* the processor or the connection died before the send ended */
-    MPB_TF_REDISPATCHED = 0x0100,   /* a handler died holding it */
-    MPB_TF_KEPT = 0x0200,           /* kept in spite of sampling: slow, error or control */
+    MPB_TF_ABORTED = 0x0080,      /* the processor or the connection died before the send ended */
+    MPB_TF_REDISPATCHED = 0x0100, /* a handler died holding it */
+    MPB_TF_KEPT = 0x0200,         /* kept in spite of sampling: slow, error or control */
     MPB_TF_SATURATED = 0x0400,
     MPB_TF_INCREMENTAL_FETCH = 0x0800,
-    MPB_TF_SAMPLE_SHIFT = 12        /* top four bits: the record stands for 2^n requests */
+    MPB_TF_SAMPLE_SHIFT = 12 /* top four bits: the record stands for 2^n requests */
 };
 
 struct mpb_trace {
@@ -65,25 +81,25 @@ struct mpb_trace {
     uint32_t client_hash; /* CRC-32C of the client id, 0: none; the dictionary has the name */
     uint32_t topic_hash;  /* CRC-32C of the first topic's name, 0: none */
     int32_t corr_id;
-    uint32_t req_bytes;   /* frames with their 4-byte length */
+    uint32_t req_bytes; /* frames with their 4-byte length */
     uint32_t resp_bytes;
     uint32_t throttle_ms;
     uint8_t kind;
-    uint8_t plane_prio;   /* bits 0-1 plane, 2-4 class, 5-7 ring */
+    uint8_t plane_prio; /* bits 0-1 plane, 2-4 class, 5-7 ring */
     int16_t api_key;
     int16_t api_version;
-    int16_t error;        /* first non-zero Kafka error code */
+    int16_t error; /* first non-zero Kafka error code */
     uint8_t listener;
-    uint8_t inflight;     /* requests of this connection in the broker already: answers that are not all sent; saturating */
+    uint8_t inflight; /* requests of this connection in the broker already: answers that are not all sent; saturating */
     uint16_t proc_id;
-    uint16_t handler_id;  /* index of the handler, 0xFFFF: none touched it */
+    uint16_t handler_id; /* index of the handler, 0xFFFF: none touched it */
     uint16_t nparts;
-    uint16_t req_q;       /* depth seen when it was put in the request ring, saturating */
+    uint16_t req_q; /* depth seen when it was put in the request ring, saturating */
     uint16_t resp_q;
     uint8_t purg_kind;
     uint8_t attempts;
     uint16_t flags;
-    uint32_t rx_wait;     /* ticks between the kernel's receive timestamp and t0, all ones: not measured */
+    uint32_t rx_wait; /* ticks between the kernel's receive timestamp and t0, all ones: not measured */
     uint32_t stage[MPB_TRACE_STAGES];
     uint32_t handler_cpu; /* ticks of thread CPU time, 0: not measured */
 } __attribute__((may_alias));
@@ -105,10 +121,7 @@ static inline uint64_t mpb_trace_clock_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static inline struct mpb_trace *mpb_trace_of(uint8_t trace[MPB_TRACE_BYTES])
-{
-    return (struct mpb_trace *)trace;
-}
+static inline struct mpb_trace *mpb_trace_of(uint8_t trace[MPB_TRACE_BYTES]) { return (struct mpb_trace *)trace; }
 
 /* Starts a record: everything empty, no stage reached. t0_ns 0 means "do not trace this request". */
 static inline void mpb_trace_begin(uint8_t trace[MPB_TRACE_BYTES], uint64_t t0_ns)

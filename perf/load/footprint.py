@@ -45,7 +45,10 @@ def start_ms() -> float:
 
 def idle_pss_mib() -> float:
     """MiB of the process tree a moment after the start, with the default configuration and no client."""
-    with tempfile.TemporaryDirectory(prefix="mpbroker-bench-") as directory, Broker(Path(directory), env=_ENVIRONMENT) as broker:
+    with (
+        tempfile.TemporaryDirectory(prefix="mpbroker-bench-") as directory,
+        Broker(Path(directory), env=_ENVIRONMENT) as broker,
+    ):
         time.sleep(IDLE_S)
         return pss_kib(broker.pid) / 1024
 

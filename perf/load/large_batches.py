@@ -1,7 +1,7 @@
 """1 MB Produce requests: CPU per GB of a broker beside a plain loop that receives, checks CRC-32C, and writes.
 
-The plain loop is the least anyone must do with such a request on this machine: it runs in a child process, takes the same
-frames from the same driver, and answers with the same number of bytes.
+The plain loop is the least anyone must do with such a request on this machine: it runs in a child process, takes the
+same frames from the same driver, and answers with the same number of bytes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ def values() -> list[bytes]:
 
 def cpu_seconds_per_gb(target: Target, seconds: float, partitions: int = 4) -> float:
     """CPU seconds of the target's process tree for a gigabyte (10**9 bytes) of record values."""
-    load = ProduceLoad(target.host, target.port, TOPIC, connections=4, in_flight=2, partitions=partitions, values=values())
+    load = ProduceLoad(
+        target.host, target.port, TOPIC, connections=4, in_flight=2, partitions=partitions, values=values()
+    )
     try:
         load.run(seconds / 4)
         before = usage(target.pid)
@@ -56,8 +58,12 @@ def prepare(target: Target) -> None:
 def plain_loop() -> Iterator[Target]:
     """The loop as a target."""
     with tempfile.TemporaryDirectory(prefix="mpbroker-bench-") as directory:
-        process = subprocess.Popen([sys.executable, "-m", "perf.load.large_batches", directory], stdin=subprocess.PIPE,
-                                   stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "perf.load.large_batches", directory],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         assert process.stdin is not None and process.stdout is not None
         try:
             yield Target("plain loop", "127.0.0.1", int(process.stdout.readline()), process.pid)
@@ -102,10 +108,10 @@ def _request(connection: socket.socket, buffer: bytearray, log: int, position: i
     if not _receive(connection, view[:4]):
         return -1
     (length,) = struct.unpack_from(">i", buffer)
-    if not _receive(connection, view[4:4 + length]):
+    if not _receive(connection, view[4 : 4 + length]):
         return -1
     name_bytes = len(TOPIC)
-    records = view[4 + 8 + 2 + 3 + 2 + 2 + 4 + 4 + 2 + name_bytes + 4 + 4 + 4:4 + length]
+    records = view[4 + 8 + 2 + 3 + 2 + 2 + 4 + 4 + 2 + name_bytes + 4 + 4 + 4 : 4 + length]
     (crc,) = struct.unpack_from(">I", records, 17)
     error = 0 if crc32c(records[21:]) == crc else 2
     position += os.pwrite(log, records, position)

@@ -1,4 +1,5 @@
-"""A light client that asks ApiVersions and waits; and what the broker's trace says about where each of its requests was."""
+"""A light client that asks ApiVersions and waits; and what the broker's trace says about where each of its requests
+was."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ SLOWEST = 0.05
 
 
 class Probe:
-    """One connection. Of every answer: `waited_ms` until it was in the socket, `seen_ms` until read; by correlation id."""
+    """One connection. Of every answer: `waited_ms` until it was in the socket, `seen_ms` until read; by correlation
+    id."""
 
     def __init__(self, port: int, first_corr_id: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=60)
@@ -50,7 +52,7 @@ class Probe:
         piece, ancillary, _, _ = self._socket.recvmsg(RECEIVE_BYTES, socket.CMSG_SPACE(TIMESPEC.size))
         if not piece:
             raise ConnectionError("the broker closed a probe's connection")
-        seconds, nanoseconds = TIMESPEC.unpack(ancillary[0][2][:TIMESPEC.size])
+        seconds, nanoseconds = TIMESPEC.unpack(ancillary[0][2][: TIMESPEC.size])
         return piece, seconds * 1_000_000_000 + nanoseconds
 
     def close(self) -> None:
@@ -98,19 +100,31 @@ def trace_of_probes(traces: Path) -> dict[int, Seen]:
 
 
 def _seen(one: record.TraceRecord) -> Seen:
-    ticks = [0 if each == record.NOT_REACHED else each for each in (
-        one.rx_wait, one.stage[_DEQUEUED] - one.stage[_ENQUEUED], one.stage[_SEND_DONE])]
+    ticks = [
+        0 if each == record.NOT_REACHED else each
+        for each in (one.rx_wait, one.stage[_DEQUEUED] - one.stage[_ENQUEUED], one.stage[_SEND_DONE])
+    ]
     return Seen(*(each * record.TICK_NS / 1e6 for each in ticks))
 
 
 def share_seen(probe: Probe, trace: dict[int, Seen]) -> dict[str, float]:
-    """Means over the slowest 5 % of a probe's requests: rx_wait and queue, and their share of what the client waited."""
+    """Means over the slowest 5 % of a probe's requests: rx_wait and queue, and their share of what the client
+    waited."""
     limit = percentile(probe.waited_ms, 1 - SLOWEST)
-    slow = [(probe.waited_ms[corr_id], trace[corr_id]) for corr_id in probe.waited_ms
-            if probe.waited_ms[corr_id] >= limit and corr_id in trace]
+    slow = [
+        (probe.waited_ms[corr_id], trace[corr_id])
+        for corr_id in probe.waited_ms
+        if probe.waited_ms[corr_id] >= limit and corr_id in trace
+    ]
     if not slow:
         raise RuntimeError("the trace has none of the probe's slowest requests")
     waited = fmean(ms for ms, _ in slow)
     rx_wait, queue, total = (fmean(seen[part] for _, seen in slow) for part in range(3))
-    return {"slowest_ms": waited, "rx_wait_ms": rx_wait, "queue_ms": queue, "in_broker_ms": total - queue,
-            "on_the_way_ms": waited - rx_wait - total, "rx_wait_and_queue_share": (rx_wait + queue) / waited}
+    return {
+        "slowest_ms": waited,
+        "rx_wait_ms": rx_wait,
+        "queue_ms": queue,
+        "in_broker_ms": total - queue,
+        "on_the_way_ms": waited - rx_wait - total,
+        "rx_wait_and_queue_share": (rx_wait + queue) / waited,
+    }

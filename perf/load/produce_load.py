@@ -61,7 +61,7 @@ class _Connection:
         self._unsent += count * self._frame_bytes
         total = self._depth * self._frame_bytes
         while self._unsent:
-            piece = self._stream[self._next:self._next + min(self._unsent, total)]
+            piece = self._stream[self._next : self._next + min(self._unsent, total)]
             try:
                 sent = self.socket.send(piece)
             except BlockingIOError:
@@ -72,7 +72,7 @@ class _Connection:
     def receive(self, now_ns: int) -> int:
         """Count the answers that came; returns how many."""
         try:
-            received = self.socket.recv_into(memoryview(self._buffer)[self._filled:])
+            received = self.socket.recv_into(memoryview(self._buffer)[self._filled :])
         except BlockingIOError:
             return 0
         if not received:
@@ -81,8 +81,8 @@ class _Connection:
         count, rest = divmod(self._filled, self._answer_bytes)
         whole = count * self._answer_bytes
         for place in range(self._error_at, self._error_at + _ERROR_BYTES):
-            self.errors += count - self._buffer[place:whole:self._answer_bytes].count(0)
-        self._buffer[:rest] = self._buffer[whole:self._filled]
+            self.errors += count - self._buffer[place : whole : self._answer_bytes].count(0)
+        self._buffer[:rest] = self._buffer[whole : self._filled]
         self._filled = rest
         self.answered += count
         self._account(count, now_ns)
@@ -103,8 +103,18 @@ class _Connection:
 class ProduceLoad:
     """A prepared load against one broker. `run` may be called many times."""
 
-    def __init__(self, host: str, port: int, topic: str, *, connections: int = 8, in_flight: int = 20, partitions: int = 4,
-                 values: list[bytes] | None = None, acks: int = 1) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        topic: str,
+        *,
+        connections: int = 8,
+        in_flight: int = 20,
+        partitions: int = 4,
+        values: list[bytes] | None = None,
+        acks: int = 1,
+    ) -> None:
         data = batch(values or [b"x" * 100])
         self._address = (host, port)
         self._in_flight = in_flight
@@ -160,8 +170,14 @@ class ProduceLoad:
     def _result(self, seconds: float, driver_cpu_us: int) -> LoadResult:
         latencies = sorted(pair for connection in self._connections for pair in connection.latencies)
         requests = sum(connection.answered for connection in self._connections)
-        return LoadResult(requests, sum(connection.errors for connection in self._connections), seconds,
-                          _percentile(latencies, requests, 0.50), _percentile(latencies, requests, 0.99), driver_cpu_us)
+        return LoadResult(
+            requests,
+            sum(connection.errors for connection in self._connections),
+            seconds,
+            _percentile(latencies, requests, 0.50),
+            _percentile(latencies, requests, 0.99),
+            driver_cpu_us,
+        )
 
     def close(self) -> None:
         """Close every connection."""

@@ -1,4 +1,5 @@
-"""Appends and reads of one partition through the binder, beside a plain `os.pwrite`: `pytest perf/micro/bench_append.py`.
+"""Appends and reads of one partition through the binder, beside a plain `os.pwrite`: `pytest
+perf/micro/bench_append.py`.
 
 `make -C native bench` measures the same without Python. To hold, of a 100-byte batch on a two-core virtual machine in
 CPU time: the append within 1.6 times a plain pwrite called from Python plus 0.3 µs, a look-up near the end within

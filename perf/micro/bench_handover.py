@@ -11,7 +11,16 @@ import socket
 
 import pytest
 
-from mpbroker.network.fd_passing import HANDOVER, Message, Peer, address_bytes, close_all, handover_pair, receive_message, send_message
+from mpbroker.network.fd_passing import (
+    HANDOVER,
+    Message,
+    Peer,
+    address_bytes,
+    close_all,
+    handover_pair,
+    receive_message,
+    send_message,
+)
 
 COUNTS = (1, 16)
 

@@ -29,7 +29,8 @@ def test_check_one_record(benchmark):
 
     def check():
         first = check_request_records(ONE, 7)
-        return check_append_records(memoryview(ONE)[:first.batch_bytes], RULES, 2000, decompressor)
+        return check_append_records(memoryview(ONE)[: first.batch_bytes], RULES, 2000, decompressor)
+
     assert benchmark(check).code == 0
 
 

@@ -3,9 +3,9 @@
     pytest perf/micro/bench_ring.py
 
 To hold: between two processes (64 in flight, 100 bytes each way) less CPU than os.pipe, which carries bytes and nothing
-else, and a tenth of multiprocessing.Queue's; `cpu_us` in the saved JSON has both sides' µs per message there and back, which
-other load on the machine disturbs less than the time. In one process a whole hop (submit, claim, answer, collect, sent; an
-untraced request) takes about 1 µs on a two-core virtual machine. Nothing here asserts a time.
+else, and a tenth of multiprocessing.Queue's; `cpu_us` in the saved JSON has both sides' µs per message there and back,
+which other load on the machine disturbs less than the time. In one process a whole hop (submit, claim, answer, collect,
+sent; an untraced request) takes about 1 µs on a two-core virtual machine. Nothing here asserts a time.
 """
 
 import mmap
@@ -17,13 +17,13 @@ import sys
 from contextlib import contextmanager
 
 import pytest
-from tests.harness.small_core import small_plan, write_headers
 
 from mpbroker import _native
 from mpbroker.channel.handler_port import HandlerPort
 from mpbroker.channel.planes import DATA
 from mpbroker.channel.processor_port import ProcessorPort
 from mpbroker.shm import layout
+from tests.harness.small_core import small_plan, write_headers
 
 PLAN = small_plan(handlers=1, entries_per_processor=128)
 MESSAGES, IN_FLIGHT, MESSAGE = 20_000, 64, b"\0\0\0\7" + bytes(96)
@@ -153,8 +153,9 @@ def test_between_two_processes(benchmark, way):
         (a, b), (c, d) = os.pipe(), os.pipe()
         with child("pipe", [a, d]) as process:
             run_exchange(lambda m: os.write(b, m), lambda: os.read(c, len(MESSAGE)))
-            measure(benchmark, process.pid, lambda: run_exchange(lambda m: os.write(b, m),
-                                                                 lambda: os.read(c, len(MESSAGE))))
+            measure(
+                benchmark, process.pid, lambda: run_exchange(lambda m: os.write(b, m), lambda: os.read(c, len(MESSAGE)))
+            )
         for descriptor in (a, b, c, d):
             os.close(descriptor)
     else:

@@ -1,4 +1,5 @@
-"""Clients of the soak: each is a thread that writes or reads until told to stop, and records what it did in the history."""
+"""Clients of the soak: each is a thread that writes or reads until told to stop, and records what it did in the
+history."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import time
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from tests.harness.history import FINAL, OK, UNKNOWN, FAILED, History, Read, Write, payload, value_of
+from tests.harness.history import FAILED, FINAL, OK, UNKNOWN, History, Read, Write, payload, value_of
 from tests.harness.raw_records import RawFetcher, RawProducer, records_in
 
 RETRY_PAUSE_S = 0.02
@@ -48,8 +49,9 @@ class NeverRetries(Client):
     Half of its requests carry several records; a request is one batch, so its records stand together.
     """
 
-    def __init__(self, name: str, history: History, seed: int, host: str, port: int, topic: str, partitions: int,
-                 pause_s: float) -> None:
+    def __init__(
+        self, name: str, history: History, seed: int, host: str, port: int, topic: str, partitions: int, pause_s: float
+    ) -> None:
         super().__init__(name, history, seed)
         self._producer = RawProducer(host, port, topic)
         self._partitions, self._pause_s = partitions, pause_s
@@ -81,12 +83,21 @@ class NeverRetries(Client):
 class Idempotent(Client):
     """A librdkafka producer with idempotence: it retries as much as it likes, and nothing may be there twice."""
 
-    def __init__(self, name: str, history: History, seed: int, host: str, port: int, topic: str, partitions: int,
-                 pause_s: float) -> None:
+    def __init__(
+        self, name: str, history: History, seed: int, host: str, port: int, topic: str, partitions: int, pause_s: float
+    ) -> None:
         super().__init__(name, history, seed)
-        self._producer = Producer({"bootstrap.servers": f"{host}:{port}", "enable.idempotence": True, "linger.ms": 5,
-                                   "delivery.timeout.ms": 60_000, "reconnect.backoff.max.ms": 500, "log_level": 0,
-                                   "client.id": name})
+        self._producer = Producer(
+            {
+                "bootstrap.servers": f"{host}:{port}",
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "delivery.timeout.ms": 60_000,
+                "reconnect.backoff.max.ms": 500,
+                "log_level": 0,
+                "client.id": name,
+            }
+        )
         self._topic, self._partitions, self._pause_s = topic, partitions, pause_s
         self._counter = 0
 
@@ -98,10 +109,22 @@ class Idempotent(Client):
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             result = UNKNOWN if error is not None else OK
-            self.history.add(Write(self.name, "0", partition, counter, start_ns, time.monotonic_ns(), result,
-                                   -1 if error is not None else message.offset()))
+            self.history.add(
+                Write(
+                    self.name,
+                    "0",
+                    partition,
+                    counter,
+                    start_ns,
+                    time.monotonic_ns(),
+                    result,
+                    -1 if error is not None else message.offset(),
+                )
+            )
 
-        self._producer.produce(self._topic, payload((self.name, counter), 100), partition=partition, on_delivery=delivered)
+        self._producer.produce(
+            self._topic, payload((self.name, counter), 100), partition=partition, on_delivery=delivered
+        )
         self._producer.poll(0)
         time.sleep(self._pause_s)
 
@@ -114,7 +137,9 @@ class Idempotent(Client):
 class Reader(Client):
     """Follows every partition from the start, in one session per life of its offsets."""
 
-    def __init__(self, name: str, history: History, seed: int, host: str, port: int, topic: str, partitions: int) -> None:
+    def __init__(
+        self, name: str, history: History, seed: int, host: str, port: int, topic: str, partitions: int
+    ) -> None:
         super().__init__(name, history, seed)
         self._fetcher = RawFetcher(host, port, topic)
         self._offsets = dict.fromkeys(range(partitions), 0)
@@ -130,8 +155,9 @@ class Reader(Client):
         self._fetcher.close()
 
 
-def read_once(fetcher: RawFetcher, history: History, session: str, partition: int, offsets: dict[int, int],
-              max_wait_ms: int) -> bool:
+def read_once(
+    fetcher: RawFetcher, history: History, session: str, partition: int, offsets: dict[int, int], max_wait_ms: int
+) -> bool:
     """Fetch from the noted offset and note what came; False when no answer came."""
     start_ns = time.monotonic_ns()
     answer = fetcher.fetch(partition, offsets[partition], max_wait_ms)
@@ -157,5 +183,7 @@ def drain(host: str, port: int, topic: str, partitions: int, history: History, t
             elif history.reads[-1].high_watermark <= offsets[partition]:
                 break
             else:
-                assert offsets[partition] > before, f"partition {partition} gives nothing at {before}, below its high watermark"
+                assert offsets[partition] > before, (
+                    f"partition {partition} gives nothing at {before}, below its high watermark"
+                )
     fetcher.close()

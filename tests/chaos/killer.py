@@ -17,7 +17,8 @@ SUCCESSOR_TIMEOUT_S = 20.0
 
 
 class Killer:
-    """SIGKILL for one worker after the other. `killed` counts by role, `restart_ms` how long successors took, by role."""
+    """SIGKILL for one worker after the other. `killed` counts by role, `restart_ms` how long successors took, by
+    role."""
 
     def __init__(self, broker: Broker, seed: int, pause_s: float) -> None:
         self._broker = broker
@@ -45,7 +46,9 @@ class Killer:
         """Wait until every worker runs."""
         deadline = time.monotonic() + SUCCESSOR_TIMEOUT_S
         while not all(row["state"] == "running" for row in self._workers()):
-            assert time.monotonic() < deadline, f"not all workers came back: {self._workers()}\n{self._broker.log()[-5000:]}"
+            assert time.monotonic() < deadline, (
+                f"not all workers came back: {self._workers()}\n{self._broker.log()[-5000:]}"
+            )
             time.sleep(0.01)
 
     def _workers(self) -> list[dict[str, Any]]:
@@ -57,6 +60,8 @@ class Killer:
             row = next((row for row in self._workers() if row["slot"] == dead["slot"]), None)
             if row is not None and row["state"] == "running" and row["pid"] not in (0, dead["pid"]):
                 return
-            assert time.monotonic() < deadline, (f"{dead['role']} {dead['index']} did not come back in "
-                                                 f"{SUCCESSOR_TIMEOUT_S} s: {row}\n{self._broker.log()[-5000:]}")
+            assert time.monotonic() < deadline, (
+                f"{dead['role']} {dead['index']} did not come back in "
+                f"{SUCCESSOR_TIMEOUT_S} s: {row}\n{self._broker.log()[-5000:]}"
+            )
             time.sleep(0.003)

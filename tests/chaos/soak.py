@@ -1,8 +1,8 @@
 """Random kills under load: `python -m tests.chaos.soak --kills 300 --seed 1` (`make soak KILLS=300`).
 
 Idempotent librdkafka producers and raw sockets that never retry write with acks=all, readers follow, while workers of
-every kind are killed. At the end every partition is read from its start and the history is checked: nothing acknowledged
-lost, nothing twice, no order broken. Exit code 1 and the anomalies if there are any.
+every kind are killed. At the end every partition is read from its start and the history is checked: nothing
+acknowledged lost, nothing twice, no order broken. Exit code 1 and the anomalies if there are any.
 """
 
 from __future__ import annotations
@@ -27,16 +27,29 @@ from tests.harness.history import History
 from tests.harness.raw_records import RawFetcher, create_by_metadata
 
 TOPIC, PARTITIONS = "soak", 4
-OVERRIDES = {"num.network.threads": 2, "num.io.threads": 3, "num.partitions": PARTITIONS, "log.segment.bytes": 262_144,
-             "log.index.interval.bytes": 1024}
+OVERRIDES = {
+    "num.network.threads": 2,
+    "num.io.threads": 3,
+    "num.partitions": PARTITIONS,
+    "log.segment.bytes": 262_144,
+    "log.index.interval.bytes": 1024,
+}
 WARM_UP_S = 1.0
 
 
 class Soak:
     """One run. `history` and `report` are there to look at afterwards."""
 
-    def __init__(self, directory: Path, kills: int, seed: int, pause_s: float = 0.05, raw: int = 3, idempotent: int = 2,
-                 readers: int = 1) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        kills: int,
+        seed: int,
+        pause_s: float = 0.05,
+        raw: int = 3,
+        idempotent: int = 2,
+        readers: int = 1,
+    ) -> None:
         self.history = History()
         self.directory = directory
         self._kills, self._seed, self._pause_s = kills, seed, pause_s
@@ -63,17 +76,29 @@ class Soak:
         self.report = self._report(killer, anomalies, traces, time.monotonic() - begun)
         return anomalies
 
-    def _report(self, killer: Killer, anomalies: list[Anomaly], traces: statistics.TraceStatistics,
-                seconds: float) -> dict[str, Any]:
+    def _report(
+        self, killer: Killer, anomalies: list[Anomaly], traces: statistics.TraceStatistics, seconds: float
+    ) -> dict[str, Any]:
         results = Counter(write.result for write in self.history.writes)
         gaps = longest_gap_ms(self.history.writes)
-        return {"seconds": round(seconds, 1), "kills": dict(killer.killed), "writes": dict(results),
-                "reads": len(self.history.reads), "anomalies": dict(Counter(one.name for one in anomalies)),
-                "restart_ms": {role: {"median": round(median(times), 1), "longest": round(max(times), 1)}
-                               for role, times in killer.restart_ms.items()},
-                "longest_gap_ms": round(max(gaps.values(), default=0), 1),
-                "trace": {"finished": traces.finished, "records": traces.records, "dropped": traces.dropped,
-                          "sampled_out": traces.sampled_out}}
+        return {
+            "seconds": round(seconds, 1),
+            "kills": dict(killer.killed),
+            "writes": dict(results),
+            "reads": len(self.history.reads),
+            "anomalies": dict(Counter(one.name for one in anomalies)),
+            "restart_ms": {
+                role: {"median": round(median(times), 1), "longest": round(max(times), 1)}
+                for role, times in killer.restart_ms.items()
+            },
+            "longest_gap_ms": round(max(gaps.values(), default=0), 1),
+            "trace": {
+                "finished": traces.finished,
+                "records": traces.records,
+                "dropped": traces.dropped,
+                "sampled_out": traces.sampled_out,
+            },
+        }
 
 
 def _left_over(depths: dict[str, int]) -> list[Anomaly]:
@@ -99,7 +124,9 @@ def make_topic(host: str, port: int) -> None:
     fetcher.close()
 
 
-def make_clients(history: History, seed: int, host: str, port: int, raw: int, idempotent: int, readers: int) -> list[Client]:
+def make_clients(
+    history: History, seed: int, host: str, port: int, raw: int, idempotent: int, readers: int
+) -> list[Client]:
     """The load: raw producers, idempotent producers, readers."""
     where = (host, port, TOPIC, PARTITIONS)
     found: list[Client] = [NeverRetries(f"raw{number}", history, seed, *where, 0.004) for number in range(raw)]

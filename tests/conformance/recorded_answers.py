@@ -18,9 +18,13 @@ def write(path: Path, answers: list[tuple[Case, list[Any]]]) -> None:
     """Write the file anew."""
     groups: dict[tuple[str, str], list[int]] = {}
     for case, outcomes in answers:
-        groups.setdefault((case.name, json.dumps(outcomes, ensure_ascii=False, separators=(",", ":"))), []).append(case.version)
-    lines = [f'{{"case":{json.dumps(name)},"versions":{json.dumps(versions, separators=(",", ":"))},"answers":{outcomes}}}\n'
-             for (name, outcomes), versions in sorted(groups.items(), key=lambda item: (item[0][0], item[1]))]
+        groups.setdefault((case.name, json.dumps(outcomes, ensure_ascii=False, separators=(",", ":"))), []).append(
+            case.version
+        )
+    lines = [
+        f'{{"case":{json.dumps(name)},"versions":{json.dumps(versions, separators=(",", ":"))},"answers":{outcomes}}}\n'
+        for (name, outcomes), versions in sorted(groups.items(), key=lambda item: (item[0][0], item[1]))
+    ]
     path.write_text("".join(lines), "utf-8")
 
 

@@ -26,9 +26,11 @@ def _stopped(broker, role: str, *indexes: int):
 
 def _data_handlers(broker) -> list[int]:
     """The handlers that do not wait for control requests only."""
+
     def settled():
         rows = [row for row in broker.status()["processes"] if row["role"] == "handler"]
         return rows if sum(row["wait"] == "control-request" for row in rows) == 1 else None
+
     rows = wait_until(settled, "the reserved handler to wait")
     return [row["index"] for row in rows if row["wait"] != "control-request"]
 
@@ -74,8 +76,12 @@ def test_the_control_ring_takes_twenty(tmp_path):
 
 def test_bytes_of_requests_held_are_bounded(tmp_path):
     limit, large = 1_000_000, 700_000
-    overrides = {"queued.max.request.bytes": limit, "socket.request.max.bytes": limit, "num.io.threads": 1,
-                 "num.network.threads": 1}
+    overrides = {
+        "queued.max.request.bytes": limit,
+        "socket.request.max.bytes": limit,
+        "num.io.threads": 1,
+        "num.network.threads": 1,
+    }
     with Broker(tmp_path, overrides=overrides) as broker:
         connections = [Peer(broker.port()) for _ in range(4)]
         assert all(connection.answers() for connection in connections)
@@ -88,10 +94,11 @@ def test_bytes_of_requests_held_are_bounded(tmp_path):
             def pump() -> int:
                 for connection, rest in left.items():
                     try:
-                        left[connection] = rest[connection.socket.send(rest):] if rest else rest
+                        left[connection] = rest[connection.socket.send(rest) :] if rest else rest
                     except BlockingIOError:
                         continue
                 return broker.status()["counters"]["queued_bytes"]
+
             wait_until(lambda: pump() > limit, "the bound to be passed by one request")
             for _ in range(50):
                 assert pump() <= limit + large + 100

@@ -18,7 +18,8 @@ def _counter(broker, name: str) -> int:
 
 
 def test_a_waiting_request_holds_up_the_requests_behind_it_and_order_is_kept(peer, topic):
-    """One request of a connection at a time: the fetch waits for its time, the metadata behind it waits for the fetch."""
+    """One request of a connection at a time: the fetch waits for its time, the metadata behind it waits for the
+    fetch."""
     peer.send(fetch_request(topic, {0: 0}, max_wait_ms=300, min_bytes=1), 11)
     peer.send(MetadataRequest(topics=[]), 8)
     assert peer.receive().responses[0].partitions[0].records in (b"", None)
@@ -36,8 +37,17 @@ def test_an_error_of_acks_0_closes_the_connection(peer):
     assert peer.is_closed()
 
 
-@pytest.mark.parametrize(("api_key", "what"), [(4, "LeaderAndIsr"), (5, "StopReplica"), (6, "UpdateMetadata"),
-                                               (17, "SaslHandshake"), (43, "ElectLeaders"), (11, "JoinGroup")])
+@pytest.mark.parametrize(
+    ("api_key", "what"),
+    [
+        (4, "LeaderAndIsr"),
+        (5, "StopReplica"),
+        (6, "UpdateMetadata"),
+        (17, "SaslHandshake"),
+        (43, "ElectLeaders"),
+        (11, "JoinGroup"),
+    ],
+)
 @pytest.mark.parametrize("listener", [0, 2])
 def test_an_api_that_is_not_served_closes_its_connection_on_every_listener(broker, api_key, what, listener):
     with RawConnection(broker.port(listener)) as connection:
@@ -133,9 +143,11 @@ def test_an_idle_connection_is_closed(tmp_path):
 
 def test_an_address_over_its_limit_is_closed_and_its_place_comes_back(tmp_path):
     with Broker(tmp_path, overrides={"max.connections.per.ip": 2, "num.network.threads": 1}) as broker:
+
         def admitted():
             connection = Peer(broker.port())
             return connection if connection.answers() else connection.socket.close()
+
         held = [wait_until(admitted, "a place for a connection") for _ in range(2)]
         for turn in range(5):
             assert admitted() is None, f"exactly one place came back (turn {turn})"
@@ -182,10 +194,14 @@ def test_metadata_below_version_4_creates_topics(peer):
         name = f"created-by-version-{version}"
         assert name not in {t.name for t in peer.ask(MetadataRequest(topics=None if version else []), version).topics}
         asked = _metadata_named(name)
-        assert peer.ask(asked, version).topics[0].error_code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                                                                ErrorCode.LEADER_NOT_AVAILABLE)
-        found = wait_until(lambda asked=asked, version=version: [
-            t for t in peer.ask(asked, version).topics if not t.error_code], "the topic to be there")
+        assert peer.ask(asked, version).topics[0].error_code in (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.LEADER_NOT_AVAILABLE,
+        )
+        found = wait_until(
+            lambda asked=asked, version=version: [t for t in peer.ask(asked, version).topics if not t.error_code],
+            "the topic to be there",
+        )
         assert len(found[0].partitions) == 2, "num.partitions"
 
 
@@ -203,8 +219,19 @@ def _metadata_named(name: str, **fields) -> MetadataRequest:
 
 def test_what_is_advertised_has_kafkas_ranges(peer):
     ranges = {api.api_key: (api.min_version, api.max_version) for api in peer.ask(ApiVersionsRequest(), 0).api_keys}
-    assert ranges == {0: (0, 7), 1: (4, 11), 2: (1, 5), 3: (0, 8), 10: (0, 2), 18: (0, 3), 19: (0, 4), 20: (0, 3),
-                      22: (0, 1), 32: (0, 2), 37: (0, 1)}
+    assert ranges == {
+        0: (0, 7),
+        1: (4, 11),
+        2: (1, 5),
+        3: (0, 8),
+        10: (0, 2),
+        18: (0, 3),
+        19: (0, 4),
+        20: (0, 3),
+        22: (0, 1),
+        32: (0, 2),
+        37: (0, 1),
+    }
     assert all(low <= high for low, high in ranges.values())
 
 

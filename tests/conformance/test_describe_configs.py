@@ -9,8 +9,10 @@ TOPIC, BROKER, LOGGERS, METRICS = 2, 4, 8, 16
 
 
 def _describe(peer, *resources: tuple[int, str], keys=("num.io.threads",)):
-    asked = [DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=list(keys))
-             for kind, name in resources]
+    asked = [
+        DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=list(keys))
+        for kind, name in resources
+    ]
     return peer.ask(DescribeConfigsRequest(resources=asked), 2).results
 
 
@@ -26,9 +28,16 @@ def test_a_broker_is_named_by_its_number(peer, name):
     assert (loggers.error_code, loggers.configs) == (0, [])
 
 
-@pytest.mark.parametrize(("kind", "name", "sentence"), [
-    (BROKER, "1", "expected 0 or empty string, but received 1"), (BROKER, "x", "must be an integer, but it is: x"),
-    (LOGGERS, "1", "expected 0 but received 1"), (LOGGERS, "", "must not be empty"), (METRICS, "", "must not be empty")])
+@pytest.mark.parametrize(
+    ("kind", "name", "sentence"),
+    [
+        (BROKER, "1", "expected 0 or empty string, but received 1"),
+        (BROKER, "x", "must be an integer, but it is: x"),
+        (LOGGERS, "1", "expected 0 but received 1"),
+        (LOGGERS, "", "must not be empty"),
+        (METRICS, "", "must not be empty"),
+    ],
+)
 def test_other_names_are_refused_alone(peer, kind, name, sentence):
     refused, fine = _describe(peer, (kind, name), (BROKER, "0"))
     assert refused.error_code == ErrorCode.INVALID_REQUEST and sentence in refused.error_message

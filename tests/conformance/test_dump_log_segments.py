@@ -17,8 +17,10 @@ from tests.unit.log.log_world import LogWorld
 LIBS = os.environ.get("TEST_KAFKA_LIBS", "")
 CODECS = (0, 1, 2, 3, 4)
 TROUBLE = re.compile(r"mismatch|exception|invalid|corrupt|not a |error", re.IGNORECASE)
-pytestmark = pytest.mark.skipif(not (LIBS and shutil.which("java") and list(Path(LIBS).glob("*.jar"))),
-                                reason="TEST_KAFKA_LIBS names no directory with Kafka's jars, or there is no java")
+pytestmark = pytest.mark.skipif(
+    not (LIBS and shutil.which("java") and list(Path(LIBS).glob("*.jar"))),
+    reason="TEST_KAFKA_LIBS names no directory with Kafka's jars, or there is no java",
+)
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +48,7 @@ def append(world, partition, number, producer):
 
 def dump(files, *options: str) -> str:
     tool = "kafka.tools" if list(Path(LIBS).glob("kafka_*-3.*.jar")) else "org.apache.kafka.tools"  # it moved with 4.0
-    command = ["java", "-cp", f"{LIBS}/*", f"{tool}.DumpLogSegments", *options,
-               "--files", ",".join(map(str, files))]
+    command = ["java", "-cp", f"{LIBS}/*", f"{tool}.DumpLogSegments", *options, "--files", ",".join(map(str, files))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     lines = [line for line in (done.stdout + done.stderr).splitlines() if "log4j" not in line and "SLF4J" not in line]
     text = "\n".join(lines)

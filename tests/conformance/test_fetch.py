@@ -23,8 +23,10 @@ def test_what_was_produced_comes_back_byte_for_byte(peer, topic):
     received = bytes(fetch(peer, topic).records)
     position = 0
     for each in sent:
-        stored = received[position:position + len(each)]
-        assert stored[8:12] == each[8:12] and stored[16:] == each[16:], "only base offset and leader epoch are the broker's"
+        stored = received[position : position + len(each)]
+        assert stored[8:12] == each[8:12] and stored[16:] == each[16:], (
+            "only base offset and leader epoch are the broker's"
+        )
         position += len(each)
     assert position == len(received)
     assert [info.base_offset for info, _ in iterate_batches(received)] == [0, 2, 3]
@@ -77,11 +79,13 @@ def test_a_leader_epoch_of_another_time_is_fenced_or_unknown(peer, topic):
         request = fetch_request(topic, {0: 0})
         request.topics[0].partitions[0].current_leader_epoch = epoch
         return peer.ask(request, 11).responses[0].partitions[0].error_code
+
     assert asked(-1) == asked(0) == asked(-7) == 0
     assert asked(5) == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 # ---- limits (KIP-74)
+
 
 def test_the_first_batch_comes_whole_however_small_every_limit(peer, topic):
     produce(peer, topic, batch(b"x" * 5000))
@@ -143,6 +147,7 @@ def test_the_brokers_own_limit_bounds_a_fetch(peer, topic):
 
 # ---- waiting
 
+
 def test_a_fetch_waits_until_there_is_enough(broker, peer, topic):
     one = len(batch(b"s" * 100))
     with Peer(broker.port(1)) as waiting:
@@ -160,7 +165,8 @@ def test_a_fetch_waits_for_any_of_its_partitions(broker, peer, topic, partition)
         produce(peer, topic, batch(b"t"), partition)
         answer = waiting.receive()
     assert [_values(each) for each in answer.responses[0].partitions] == [
-        [b"t"] if each == partition else [] for each in range(3)]
+        [b"t"] if each == partition else [] for each in range(3)
+    ]
 
 
 def test_a_fetch_whose_minimum_never_comes_is_answered_with_what_is_there(peer, topic):
@@ -197,6 +203,7 @@ def test_a_partition_named_twice_is_answered_once_and_a_topic_without_partitions
 
 # ---- sessions (KIP-227) are not kept
 
+
 def test_every_answer_has_session_0(peer, topic):
     produce(peer, topic, batch(b"a"))
     for epoch in (0, -1):
@@ -211,9 +218,10 @@ def test_a_request_that_goes_on_with_a_session_finds_none(peer):
 
 # ---- offsets by time
 
+
 def test_offsets_by_time_are_exact(peer, topic):
     produce(peer, topic, batch(b"a", b"b", b"c", codec=1))  # times 1000, 1001, 1002
-    produce(peer, topic, batch(b"d"))                       # 1000 again
+    produce(peer, topic, batch(b"d"))  # 1000 again
     found = [list_offset(peer, topic, timestamp) for timestamp in (0, 1000, 1001, 1002)]
     assert [(each.offset, each.timestamp) for each in found] == [(0, 1000), (0, 1000), (1, 1001), (2, 1002)]
     nothing = list_offset(peer, topic, 1003)

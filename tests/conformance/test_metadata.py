@@ -28,7 +28,8 @@ def test_topics_partitions_leaders_and_replicas_are_listed(peer, topic):
         assert not found.is_internal
         partitions = sorted(found.partitions, key=lambda partition: partition.partition_index)
         assert [(p.partition_index, p.error_code, p.leader_id, p.replica_nodes, p.isr_nodes) for p in partitions] == [
-            (number, 0, 0, [0], [0]) for number in range(3)]
+            (number, 0, 0, [0], [0]) for number in range(3)
+        ]
         if version >= 1:
             assert answer.controller_id == 0
         if version >= 2:
@@ -39,14 +40,17 @@ def test_topics_partitions_leaders_and_replicas_are_listed(peer, topic):
 
 def test_operations_are_told_when_asked_for(peer, topic):
     """KIP-430; without an authorizer they are all that a topic (3576) and a cluster (8096) know."""
-    asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic), MetadataRequestTopic(name="not-there")],
-                            allow_auto_topic_creation=False, include_cluster_authorized_operations=True,
-                            include_topic_authorized_operations=True)
+    asked = MetadataRequest(
+        topics=[MetadataRequestTopic(name=topic), MetadataRequestTopic(name="not-there")],
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=True,
+        include_topic_authorized_operations=True,
+    )
     answer = peer.ask(asked, 8)
     assert answer.cluster_authorized_operations == 8096
     assert [each.topic_authorized_operations for each in answer.topics] == [3576, 3576]
     plain = metadata(peer, topic)
-    assert {plain.cluster_authorized_operations, plain.topics[0].topic_authorized_operations} == {-2**31}
+    assert {plain.cluster_authorized_operations, plain.topics[0].topic_authorized_operations} == {-(2**31)}
 
 
 def test_an_empty_list_means_all_topics_in_version_0_only(peer, topic):
@@ -88,20 +92,32 @@ def test_files_of_a_deleted_topic_are_renamed_first(broker, peer, topic):
 
 
 def test_errors_of_topics_come_one_by_one(peer, topic):
-    topics = [CreatableTopic(name=name, num_partitions=count, replication_factor=factor)
-              for name, count, factor in ((topic, 1, 1), ("bad name", 1, 1), ("too-few", 0, 1), ("copies", 1, 3),
-                                          ("fine-among-others", 1, 1))]
+    topics = [
+        CreatableTopic(name=name, num_partitions=count, replication_factor=factor)
+        for name, count, factor in (
+            (topic, 1, 1),
+            ("bad name", 1, 1),
+            ("too-few", 0, 1),
+            ("copies", 1, 3),
+            ("fine-among-others", 1, 1),
+        )
+    ]
     answer = peer.ask(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 4)
     assert {each.name: each.error_code for each in answer.topics} == {
-        topic: ErrorCode.TOPIC_ALREADY_EXISTS, "bad name": ErrorCode.INVALID_TOPIC_EXCEPTION,
-        "too-few": ErrorCode.INVALID_PARTITIONS, "copies": ErrorCode.INVALID_REPLICATION_FACTOR, "fine-among-others": 0}
+        topic: ErrorCode.TOPIC_ALREADY_EXISTS,
+        "bad name": ErrorCode.INVALID_TOPIC_EXCEPTION,
+        "too-few": ErrorCode.INVALID_PARTITIONS,
+        "copies": ErrorCode.INVALID_REPLICATION_FACTOR,
+        "fine-among-others": 0,
+    }
 
 
-@pytest.mark.parametrize("timeout_ms", [0, -1, -2**31])
+@pytest.mark.parametrize("timeout_ms", [0, -1, -(2**31)])
 def test_without_time_nothing_is_begun(peer, topic, timeout_ms):
     name = f"no-time-{timeout_ms}".replace("--", "-")
-    created = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1)],
-                                  timeout_ms=timeout_ms)
+    created = CreateTopicsRequest(
+        topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1)], timeout_ms=timeout_ms
+    )
     deleted = DeleteTopicsRequest(topic_names=[topic], timeout_ms=timeout_ms)
     assert peer.ask(created, 4).topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
     assert peer.ask(deleted, 3).responses[0].error_code == ErrorCode.REQUEST_TIMED_OUT
@@ -128,4 +144,3 @@ def test_without_its_controller_a_broker_goes_on_but_for_changes(broker, peer, t
 def test_metadata_may_be_asked_at_any_time(peer, topic):
     for _ in range(200):
         assert metadata(peer, topic).topics[0].error_code == 0
-

@@ -49,7 +49,10 @@ def _owners(broker, port: int) -> dict[str, list[tuple[str, int]]]:
 def test_each_listener_has_an_acceptor_and_its_number_of_processors(broker):
     rows = _rows(broker)
     assert sorted(row["listener"] for (role, _), row in rows.items() if role == "acceptor") == [
-        "CONTROL", "EXTERNAL", "PLAINTEXT"]
+        "CONTROL",
+        "EXTERNAL",
+        "PLAINTEXT",
+    ]
     processors = Counter(row["listener"] for (role, _), row in rows.items() if role == "processor")
     assert processors == {"PLAINTEXT": 2, "EXTERNAL": 1, "CONTROL": 1}
     assert rows["processor", 0]["listener"] == "CONTROL"
@@ -84,12 +87,19 @@ def test_connections_go_to_the_processors_in_turn(broker):
 def test_every_process_waits_where_its_role_waits(broker):
     def names():
         return {key: row["wait"] for key, row in _rows(broker).items()}
-    expected = {"acceptor": {"accept"}, "processor": {"epoll"}, "handler": {"request", "control-request"},
-                "controller": {"command", "service"}, "supervisor": {"supervise"}}
+
+    expected = {
+        "acceptor": {"accept"},
+        "processor": {"epoll"},
+        "handler": {"request", "control-request"},
+        "controller": {"command", "service"},
+        "supervisor": {"supervise"},
+    }
 
     def idle():
         waits = names()
         return all(wait in expected[role] for (role, _), wait in waits.items() if role in expected)
+
     wait_until(idle, f"everybody to wait; last seen: {names()}")
     reserved = [wait for (role, _), wait in names().items() if role == "handler"]
     assert reserved.count("control-request") == 1
@@ -102,11 +112,15 @@ def test_an_idle_broker_sleeps(broker):
             with open(f"/proc/{pid}/status") as status:
                 counts[pid] = int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", status.read(), re.MULTILINE)[1])
         return counts
+
     before = wakes()
     time.sleep(IDLE_S)
     after = wakes()
-    busy = {broker.processes().get(pid): after[pid] - before[pid] for pid in before if pid in after
-            and after[pid] - before[pid] > MOST_IDLE_WAKES}
+    busy = {
+        broker.processes().get(pid): after[pid] - before[pid]
+        for pid in before
+        if pid in after and after[pid] - before[pid] > MOST_IDLE_WAKES
+    }
     assert not busy
 
 
@@ -115,20 +129,26 @@ def test_idle_and_busy_time_are_counted_and_go_on_over_a_restart(broker):
         page = PageView(read_status_file(str(broker.data_dir)).page)
         try:
             roles = {row["slot"]: (row["role"], row["index"]) for row in broker.status()["processes"]}
-            return {roles[each.slot]: (each.busy_ns, each.idle_ns) for each in page.processes() if each.slot in roles
-                    and roles[each.slot][0] in ("processor", "handler")}
+            return {
+                roles[each.slot]: (each.busy_ns, each.idle_ns)
+                for each in page.processes()
+                if each.slot in roles and roles[each.slot][0] in ("processor", "handler")
+            }
         finally:
             page.close()
 
     def served(number: int):
         with RawConnection(broker.port(number)) as connection:
             assert connection.ask(api_versions(1))
+
     for number in range(3):
         served(number)
     before = wait_until(lambda: all(busy and idle for busy, idle in times().values()) and times(), "everybody to sleep")
     broker.wait_restarted("handler", 0, broker.kill("handler", 0))
-    wait_until(lambda: all(busy >= before[key][0] and idle > before[key][1] for key, (busy, idle) in times().items()),
-               "idle time to go on from where it was")
+    wait_until(
+        lambda: all(busy >= before[key][0] and idle > before[key][1] for key, (busy, idle) in times().items()),
+        "idle time to go on from where it was",
+    )
 
 
 def test_a_processor_has_one_epoll_object_and_a_handler_none(broker):

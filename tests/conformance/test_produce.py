@@ -35,7 +35,8 @@ def test_other_acks_are_refused_and_append_nothing(peer, topic, acks):
     answer = peer.ask(produce_request(topic, {0: batch(b"a"), 1: batch(b"b")}, acks=acks), 7)
     results = answer.responses[0].partition_responses
     assert [(result.error_code, result.base_offset) for result in results] == [
-        (ErrorCode.INVALID_REQUIRED_ACKS, -1)] * 2
+        (ErrorCode.INVALID_REQUIRED_ACKS, -1)
+    ] * 2
     assert _end(peer, topic) == _end(peer, topic, 1) == 0
 
 
@@ -55,7 +56,11 @@ def test_an_error_in_one_partition_leaves_the_others_alone(peer, topic):
     damaged[-1] ^= 1
     answer = peer.ask(produce_request(topic, {0: batch(b"a"), 1: bytes(damaged), 2: batch(b"c"), 9: batch(b"d")}), 7)
     assert [(r.index, r.error_code) for r in answer.responses[0].partition_responses] == [
-        (0, 0), (1, ErrorCode.CORRUPT_MESSAGE), (2, 0), (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+        (0, 0),
+        (1, ErrorCode.CORRUPT_MESSAGE),
+        (2, 0),
+        (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
     assert [_end(peer, topic, partition) for partition in range(3)] == [1, 0, 1]
 
 
@@ -86,7 +91,9 @@ def test_of_a_partition_named_twice_the_last_counts(peer, topic, warm):
     request.topic_data += produce_request(topic, {0: batch(b"last", b"of two")}).topic_data
     (answer,) = peer.ask(request, 7).responses
     assert sorted((r.index, r.error_code, r.base_offset) for r in answer.partition_responses) == [
-        (0, 0, before), (1, 0, before)]
+        (0, 0, before),
+        (1, 0, before),
+    ]
     assert _end(peer, topic) == before + 2
     values = [bytes(record.value) for record in iterate_records(fetch(peer, topic, before).records)]
     assert values == [b"last", b"of two"]
@@ -99,7 +106,8 @@ def test_log_append_time_is_the_brokers_and_told(peer):
     ((info, _),) = iterate_batches(fetch(peer, "stamped").records)
     assert info.max_timestamp == answer.log_append_time_ms
     assert [record.timestamp for record in iterate_records(fetch(peer, "stamped").records)] == [
-        answer.log_append_time_ms]
+        answer.log_append_time_ms
+    ]
 
 
 def test_an_append_does_not_wait_for_the_disk(broker, peer, topic):
@@ -129,6 +137,7 @@ def test_flush_on_commit_waits_for_the_disk_and_times_out_without_it(tmp_path):
 
 
 # ---- idempotent producers (KIP-98)
+
 
 def _producer(peer: Peer) -> int:
     answer = peer.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0), 1)
@@ -174,5 +183,7 @@ def test_an_unknown_producer_may_begin_at_any_sequence_and_wraps(peer, topic):
     last = 2**31 - 1
     assert produce(peer, topic, _numbered(987_654_321, last - 1, 2)).base_offset == 0
     assert produce(peer, topic, _numbered(987_654_321, 0)).base_offset == 2
-    assert produce(peer, topic, _numbered(987_654_321, last - 1, 2)).base_offset == 0, "a duplicate from before the wrap"
+    assert produce(peer, topic, _numbered(987_654_321, last - 1, 2)).base_offset == 0, (
+        "a duplicate from before the wrap"
+    )
     assert _end(peer, topic) == 3

@@ -11,12 +11,16 @@ def test_listeners_and_processors_stay_as_they_are_until_the_next_start(tmp_path
     properties = tmp_path / "server.properties"
     properties.write_text("num.network.threads=1\nlog.retention.ms=1000000\nlisteners=PLAINTEXT://127.0.0.1:0\n")
     with Broker(tmp_path, properties=properties, listeners=()) as broker:
+
         def processors():
             return [row["pid"] for row in broker.status()["processes"] if row["role"] == "processor"]
+
         before, port = processors(), broker.port()
-        properties.write_text("num.network.threads=2\nlog.retention.ms=2000000\n"
-                              "listeners=PLAINTEXT://127.0.0.1:0,EXTRA://127.0.0.1:0\n"
-                              "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,EXTRA:PLAINTEXT\n")
+        properties.write_text(
+            "num.network.threads=2\nlog.retention.ms=2000000\n"
+            "listeners=PLAINTEXT://127.0.0.1:0,EXTRA://127.0.0.1:0\n"
+            "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,EXTRA:PLAINTEXT\n"
+        )
         os.kill(broker.pid, signal.SIGHUP)
         wait_until(lambda: " reloaded " in broker.log(), "the reload")
         line = next(line for line in broker.log().splitlines() if " reloaded " in line)

@@ -26,13 +26,22 @@ def test_every_request_is_a_record_that_names_what_it_was(tmp_path):
             fetch(other, "t")
             fetch(other, "t", partition=9)
             other.ask(fetch_request("t", {0: REQUESTS}, max_wait_ms=50), 11)
-        wait_until(lambda: sum(record.api_key == FETCH for record in _records(broker)) == 3
-                   and sum(record.api_key == PRODUCE for record in _records(broker)) == REQUESTS, "the tracer to write the records")
+        wait_until(
+            lambda: (
+                sum(record.api_key == FETCH for record in _records(broker)) == 3
+                and sum(record.api_key == PRODUCE for record in _records(broker)) == REQUESTS
+            ),
+            "the tracer to write the records",
+        )
         records = _records(broker)
     produced = [record for record in records if record.api_key == PRODUCE]
-    assert [record.corr_id for record in sorted(produced, key=lambda record: record.t0_ns)] == list(range(2, REQUESTS + 2))
-    assert {(record.api_version, record.error, record.flags & 3, record.nparts, record.plane, record.listener)
-            for record in produced} == {(7, 0, 1, 1, 0, 0)}
+    assert [record.corr_id for record in sorted(produced, key=lambda record: record.t0_ns)] == list(
+        range(2, REQUESTS + 2)
+    )
+    assert {
+        (record.api_version, record.error, record.flags & 3, record.nparts, record.plane, record.listener)
+        for record in produced
+    } == {(7, 0, 1, 1, 0, 0)}
     assert len({(record.conn_id, record.client_hash, record.proc_id) for record in produced}) == 1
     assert all(record.handler_id in (0, 1) and record.req_bytes > 60 and record.resp_bytes > 30 for record in produced)
     fetched = sorted((record for record in records if record.api_key == FETCH), key=lambda record: record.t0_ns)

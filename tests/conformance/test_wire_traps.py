@@ -12,8 +12,19 @@ from tests.harness.peer import Closed, Peer, batch, fetch_request, metadata, pro
 from tests.harness.raw_client import RawConnection, frame
 
 NULL_TOPICS = struct.pack(">i", -1)
-ADVERTISED = {0: (0, 7), 1: (4, 11), 2: (1, 5), 3: (0, 8), 10: (0, 2), 18: (0, 3), 19: (0, 4), 20: (0, 3), 22: (0, 1),
-              32: (0, 2), 37: (0, 1)}
+ADVERTISED = {
+    0: (0, 7),
+    1: (4, 11),
+    2: (1, 5),
+    3: (0, 8),
+    10: (0, 2),
+    18: (0, 3),
+    19: (0, 4),
+    20: (0, 3),
+    22: (0, 1),
+    32: (0, 2),
+    37: (0, 1),
+}
 
 
 def _advertised(peer: Peer, version: int) -> dict[int, tuple[int, int]]:
@@ -54,16 +65,26 @@ def test_api_versions_never_has_tagged_fields_in_its_header(broker):
     assert rest[:2] == b"\0\0" and rest[2] == len(ADVERTISED) + 1, "error code and compact count follow at once"
 
 
-@pytest.mark.parametrize(("key", "version"), [(500, 0), (-1, 0), (87, 0), (0, 99), (3, 99), (3, -1), (1, 3), (1, 12),
-                                              (2, 0), (4, 0), (10, 3), (19, 5), (22, 2)])
+@pytest.mark.parametrize(
+    ("key", "version"),
+    [(500, 0), (-1, 0), (87, 0), (0, 99), (3, 99), (3, -1), (1, 3), (1, 12), (2, 0), (4, 0), (10, 3), (19, 5), (22, 2)],
+)
 def test_unknown_keys_and_versions_close(broker, key, version):
     with RawConnection(broker.port()) as connection:
         connection.send(frame(key, version, 1, b"\0" * 64))
         assert connection.is_closed()
 
 
-@pytest.mark.parametrize("data", [struct.pack(">i", 200_000_000) + b"\0" * 100, struct.pack(">i", -5) + b"\0" * 100,
-                                  struct.pack(">i", 0), b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", frame(18, 3, 1)])
+@pytest.mark.parametrize(
+    "data",
+    [
+        struct.pack(">i", 200_000_000) + b"\0" * 100,
+        struct.pack(">i", -5) + b"\0" * 100,
+        struct.pack(">i", 0),
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        frame(18, 3, 1),
+    ],
+)
 def test_what_is_no_frame_closes(broker, data):
     with RawConnection(broker.port()) as connection:
         connection.send(data)

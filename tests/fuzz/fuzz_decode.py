@@ -2,9 +2,9 @@
 
     python tests/fuzz/fuzz_decode.py --frames 10000000 --seed 1
 
-Every frame is a valid one, then cut, flipped, spliced or given extreme numbers. A sample of the frames also goes through
-the plain Python codec, which must accept exactly the same ones and read the same values, and what was accepted is
-encoded again and must come back equal. Exit code 1 and the frame in hex on the first disagreement.
+Every frame is a valid one, then cut, flipped, spliced or given extreme numbers. A sample of the frames also goes
+through the plain Python codec, which must accept exactly the same ones and read the same values, and what was accepted
+is encoded again and must come back equal. Exit code 1 and the frame in hex on the first disagreement.
 
 Under AddressSanitizer: build the extension with
     CFLAGS="-fsanitize=address -fno-omit-frame-pointer" LDFLAGS="-fsanitize=address" pip install --no-deps -e .
@@ -31,8 +31,18 @@ from tests.fuzz import plain_codec
 from tests.fuzz.random_messages import random_message
 
 EXTREMES = (
-    b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00", b"\xff\xff\xff\xff", b"\xff\xff", b"\x7f\xff", b"\x00\x00", b"\x00",
-    b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\x07", b"\x80\x80\x80\x80\x08", b"\x80\x80\x80\x80\x80\x01", b"\x01",
+    b"\x7f\xff\xff\xff",
+    b"\x80\x00\x00\x00",
+    b"\xff\xff\xff\xff",
+    b"\xff\xff",
+    b"\x7f\xff",
+    b"\x00\x00",
+    b"\x00",
+    b"\xff\xff\xff\xff\x0f",
+    b"\xff\xff\xff\xff\x07",
+    b"\x80\x80\x80\x80\x08",
+    b"\x80\x80\x80\x80\x80\x01",
+    b"\x01",
 )
 COMPARED_EVERY = 50
 
@@ -142,7 +152,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     start = time.monotonic()
-    accepted = fuzz(arguments.frames, arguments.seed, lambda done, ok: print(f"{done} frames, {ok} accepted", flush=True))
+    accepted = fuzz(
+        arguments.frames, arguments.seed, lambda done, ok: print(f"{done} frames, {ok} accepted", flush=True)
+    )
     seconds = time.monotonic() - start
     print(f"{arguments.frames} frames, {accepted} accepted, the rest refused cleanly, {seconds:.1f} s")
     return 0

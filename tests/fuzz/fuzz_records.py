@@ -27,8 +27,10 @@ TOPICS = {
     "fuzz-plain": (ProduceRules(), []),
     "fuzz-compact": (ProduceRules(compacted=True), [("cleanup.policy", "compact")]),
     "fuzz-append-time": (ProduceRules(log_append_time=True), [("message.timestamp.type", "LogAppendTime")]),
-    "fuzz-bounded": (ProduceRules(timestamp_before_max_ms=DAY_MS, timestamp_after_max_ms=DAY_MS),
-                     [("message.timestamp.before.max.ms", str(DAY_MS)), ("message.timestamp.after.max.ms", str(DAY_MS))]),
+    "fuzz-bounded": (
+        ProduceRules(timestamp_before_max_ms=DAY_MS, timestamp_after_max_ms=DAY_MS),
+        [("message.timestamp.before.max.ms", str(DAY_MS)), ("message.timestamp.after.max.ms", str(DAY_MS))],
+    ),
     "fuzz-small": (ProduceRules(max_message_bytes=100), [("max.message.bytes", "100")]),
 }
 
@@ -48,10 +50,15 @@ def _bytes_or_none(rng: random.Random) -> bytes | None:
 def _good_records(rng: random.Random, count: int) -> bytes:
     shift = rng.choice((0, 0, 0, 0, 1))
     return b"".join(
-        encode_record(i + shift if rng.random() < 0.98 else 0, rng.choice((0, 1, 5, -3, 10 * DAY_MS)),
-                      _bytes_or_none(rng), _bytes_or_none(rng),
-                      [(rng.randbytes(2), _bytes_or_none(rng)) for _ in range(rng.choice((0, 0, 0, 1, 3)))])
-        for i in range(count))
+        encode_record(
+            i + shift if rng.random() < 0.98 else 0,
+            rng.choice((0, 1, 5, -3, 10 * DAY_MS)),
+            _bytes_or_none(rng),
+            _bytes_or_none(rng),
+            [(rng.randbytes(2), _bytes_or_none(rng)) for _ in range(rng.choice((0, 0, 0, 1, 3)))],
+        )
+        for i in range(count)
+    )
 
 
 def _mutate(rng: random.Random, data: bytes, times: int) -> bytes:
@@ -66,7 +73,7 @@ def _mutate(rng: random.Random, data: bytes, times: int) -> bytes:
         elif what == 2:
             out[at:at] = rng.randbytes(rng.randrange(1, 4))
         else:
-            del out[at:at + rng.randrange(1, 4)]
+            del out[at : at + rng.randrange(1, 4)]
     return bytes(out)
 
 
@@ -88,15 +95,25 @@ def make_frame(rng: random.Random) -> Frame:
     records = _mutate(rng, _good_records(rng, count), rng.choice((0, 0, 0, 1, 2)))
     packed = _mutate(rng, compress(codec, records), rng.choice((0, 0, 0, 1)) if codec else 0)
     attributes = codec | rng.choice((0,) * 12 + (8, 16, 32, 64, 128))
-    producer = (-1, -1, -1) if rng.random() < 0.8 else (rng.choice((-1, -2, rng.getrandbits(60))), 0, rng.choice((0, -1)))
+    producer = (
+        (-1, -1, -1) if rng.random() < 0.8 else (rng.choice((-1, -2, rng.getrandbits(60))), 0, rng.choice((0, -1)))
+    )
     base = rng.choice((NOW_MS, NOW_MS, NOW_MS, -1, 0, NOW_MS + 10 * DAY_MS))
-    batch = assemble_batch(packed, attributes, count if rng.random() < 0.95 else rng.randrange(-1, 7), base, NOW_MS, producer)
+    batch = assemble_batch(
+        packed, attributes, count if rng.random() < 0.95 else rng.randrange(-1, 7), base, NOW_MS, producer
+    )
     if rng.random() < 0.4:
         header = 61 if rng.random() < 0.8 else len(batch)
         batch = _seal(_mutate(rng, batch[:header], 1) + batch[header:], rng)
     if rng.random() < 0.1:
-        batch = rng.choice((batch[:rng.randrange(len(batch))], batch + rng.randbytes(rng.randrange(30)),
-                            batch + bytes(rng.randrange(30)), batch + batch))
+        batch = rng.choice(
+            (
+                batch[: rng.randrange(len(batch))],
+                batch + rng.randbytes(rng.randrange(30)),
+                batch + bytes(rng.randrange(30)),
+                batch + batch,
+            )
+        )
     return Frame(rng.choice(list(TOPICS)), rng.choice((3, 6, 7, 7, 7)), batch)
 
 
@@ -107,7 +124,7 @@ def our_code(frame: Frame, decompressor: Decompressor) -> int:
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     if check.code:
         return check.code
-    batch = memoryview(frame.records)[:check.batch_bytes]
+    batch = memoryview(frame.records)[: check.batch_bytes]
     appended = check_append_records(batch, TOPICS[frame.topic][0], NOW_MS, decompressor)
     if not appended.code:
         _store(appended.batch, appended.max_timestamp)
@@ -141,6 +158,7 @@ def run(frames: int, seed: int, broker: str | None = None) -> dict[int, int]:
     peer, differences = None, 0
     if broker:
         from tests.fuzz.produce_peer import ProducePeer
+
         peer = ProducePeer(broker, {name: configs for name, (_, configs) in TOPICS.items()})
     for number in range(frames):
         frame = make_frame(rng)

@@ -5,8 +5,16 @@ import struct
 
 from mpbroker.protocol.schema import Field, fields_of, schema_of
 
-_FIXED = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q", "float64": "d",
-          "uuid": "16s"}
+_FIXED = {
+    "bool": "?",
+    "int8": "b",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "int64": "q",
+    "float64": "d",
+    "uuid": "16s",
+}
 
 
 class Malformed(Exception):

@@ -40,7 +40,7 @@ class ProducePeer:
         entries = b"".join(_text(key) + _text(value) for key, value in configs)
         body = struct.pack(">i", 1) + _text(name) + struct.pack(">ihii", 1, 1, 0, len(configs)) + entries
         answer = self._call(19, 1, body + struct.pack(">ib", 10000, 0))
-        code, = struct.unpack_from(">h", answer, 4 + 2 + len(name))
+        (code,) = struct.unpack_from(">h", answer, 4 + 2 + len(name))
         assert code in (0, 36), f"creating {name}: error {code}"
 
     def produce(self, topic: str, version: int, records: bytes) -> int:

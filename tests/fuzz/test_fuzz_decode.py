@@ -1,7 +1,8 @@
 """The short form of the fuzzer; `make fuzz` runs the long one."""
 
-from tests.fuzz.fuzz_decode import corpus, fuzz, run_one
 from random import Random
+
+from tests.fuzz.fuzz_decode import corpus, fuzz, run_one
 
 
 def test_valid_frames_are_accepted():

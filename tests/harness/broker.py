@@ -66,9 +66,15 @@ def session_processes(session: int) -> dict[int, str]:
 class Broker:
     """One broker process tree. `overrides`: settings by Kafka's names. Use as a context manager, or start and stop."""
 
-    def __init__(self, directory: Path, *, overrides: Mapping[str, Any] | None = None,
-                 listeners: Sequence[str] = ("PLAINTEXT://127.0.0.1:0",), env: Mapping[str, str] | None = None,
-                 properties: Path | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        overrides: Mapping[str, Any] | None = None,
+        listeners: Sequence[str] = ("PLAINTEXT://127.0.0.1:0",),
+        env: Mapping[str, str] | None = None,
+        properties: Path | None = None,
+    ) -> None:
         self.directory = Path(directory)
         self.data_dir = self.directory / "data"
         self.log_path = self.directory / "broker.log"
@@ -94,8 +100,17 @@ class Broker:
 
     def command(self) -> list[str]:
         """What is executed."""
-        words = [sys.executable, "-m", "mpbroker", "start", *([str(self.properties)] if self.properties else []),
-                 "--data-dir", str(self.data_dir), "--ready-file", str(self.ready_file)]
+        words = [
+            sys.executable,
+            "-m",
+            "mpbroker",
+            "start",
+            *([str(self.properties)] if self.properties else []),
+            "--data-dir",
+            str(self.data_dir),
+            "--ready-file",
+            str(self.ready_file),
+        ]
         for listener in self.listeners:
             words += ["--listener", listener]
         for name, value in self.overrides.items():
@@ -113,7 +128,9 @@ class Broker:
             received += self.process.stdout.read() or b""
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.destroy()
-                raise AssertionError(f"the broker did not get ready (exit code {self.process.returncode}):\n{self.log()}")
+                raise AssertionError(
+                    f"the broker did not get ready (exit code {self.process.returncode}):\n{self.log()}"
+                )
             time.sleep(0.002)
         self.ready_line = received.decode()
         self.ready = json.loads(self.ready_file.read_text())
@@ -124,8 +141,14 @@ class Broker:
         """Start it without waiting for anything."""
         self.directory.mkdir(parents=True, exist_ok=True)
         with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL,
-                                            start_new_session=True, env={**os.environ, **self.env})
+            self.process = subprocess.Popen(
+                self.command(),
+                stdout=subprocess.PIPE,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                env={**os.environ, **self.env},
+            )
         _running.add(self)
         return self.process
 
@@ -166,9 +189,11 @@ class Broker:
 
     def wait_restarted(self, role: str, index: int, old_pid: int, timeout_s: float = 10.0) -> dict[str, Any]:
         """The row of the successor, once it runs."""
+
         def successor() -> dict[str, Any] | None:
             row = self.row(role, index)
             return row if row["pid"] not in (0, old_pid) and row["state"] == "running" else None
+
         return wait_until(successor, f"a successor of {role} {index}", timeout_s)
 
     def processes(self) -> dict[int, str]:
@@ -193,8 +218,10 @@ class Broker:
 
     def assert_nothing_left(self, timeout_s: float = 3.0) -> None:
         """No process of its session lives, none of its names is in /dev/shm."""
+
         def left() -> list[object]:
             return [*self.processes().items(), *(name for name in self.names if (SHM / name.lstrip("/")).exists())]
+
         deadline = time.monotonic() + timeout_s
         while left() and time.monotonic() < deadline:
             time.sleep(0.01)

@@ -1,7 +1,7 @@
 """A headless Chromium, spoken to over a pipe in its DevTools protocol: opens a page, evaluates, takes pictures.
 
-Nothing but the standard library: with --remote-debugging-pipe the browser reads JSON commands from descriptor 3 and writes
-answers to 4, each ended by a zero byte. `find()` says where a browser is, or None.
+Nothing but the standard library: with --remote-debugging-pipe the browser reads JSON commands from descriptor 3 and
+writes answers to 4, each ended by a zero byte. `find()` says where a browser is, or None.
 """
 
 import base64
@@ -18,8 +18,19 @@ from pathlib import Path
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "chrome-headless-shell")
-_FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-          "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars", "--mute-audio")
+_FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+    "--mute-audio",
+)
 #: Becomes the browser, with the pipes where it looks for them.
 _PUT_PIPES_AT_3_AND_4 = """import fcntl, os, sys
 high = [fcntl.fcntl(int(one), fcntl.F_DUPFD, 10) for one in sys.argv[1:3]]
@@ -33,7 +44,8 @@ def find() -> str | None:
 
 
 class Browser:
-    """One browser with one tab; a context manager. `messages`: what pages wrote to their console, and uncaught errors."""
+    """One browser with one tab; a context manager. `messages`: what pages wrote to their console, and uncaught
+    errors."""
 
     def __init__(self, program: str, timeout_s: float = 60) -> None:
         self._profile = tempfile.TemporaryDirectory(prefix="mpb-browser-", ignore_cleanup_errors=True)
@@ -43,10 +55,25 @@ class Browser:
         self.messages: list[str] = []
         # A session of its own, so that close() ends all of it.
         self._process = subprocess.Popen(
-            [sys.executable, "-S", "-c", _PUT_PIPES_AT_3_AND_4, str(to_browser), str(from_browser), program, *_FLAGS,
-             "--remote-debugging-pipe", f"--user-data-dir={self._profile.name}", "about:blank"],
-            pass_fds=(to_browser, from_browser), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-            env={**os.environ, "TMPDIR": self._profile.name})  # it leaves sockets there when it is killed
+            [
+                sys.executable,
+                "-S",
+                "-c",
+                _PUT_PIPES_AT_3_AND_4,
+                str(to_browser),
+                str(from_browser),
+                program,
+                *_FLAGS,
+                "--remote-debugging-pipe",
+                f"--user-data-dir={self._profile.name}",
+                "about:blank",
+            ],
+            pass_fds=(to_browser, from_browser),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            env={**os.environ, "TMPDIR": self._profile.name},
+        )  # it leaves sockets there when it is killed
         os.close(to_browser)
         os.close(from_browser)
         self._session: str | None = None
@@ -82,13 +109,20 @@ class Browser:
 
     def open(self, page: Path, width: int = 1280, height: int = 900, dark: bool = False, scale: float = 1) -> None:
         """Load a file at a size and on a ground, and wait until all its figures have been tried."""
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=False)
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=False
+        )
+        self.call(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}],
+        )
         self.call("Page.navigate", url=page.resolve().as_uri())
         end = time.monotonic() + self._deadline_s
         while not self.evaluate("document.readyState === 'complete' && document.documentElement.dataset.drawn || ''"):
             if time.monotonic() > end:
-                raise TimeoutError(f"{page.name} had not drawn its figures after {self._deadline_s} s; console: {self.messages}")
+                raise TimeoutError(
+                    f"{page.name} had not drawn its figures after {self._deadline_s} s; console: {self.messages}"
+                )
             time.sleep(0.1)
 
     def evaluate(self, expression: str) -> Any:
@@ -140,7 +174,10 @@ class Browser:
         """Keep console output, log entries and uncaught exceptions; at most 100."""
         detail = event.get("params", {})
         if event.get("method") == "Runtime.consoleAPICalled":
-            self.messages.append(f"{detail['type']}: " + " ".join(str(one.get("value", one.get("description"))) for one in detail["args"]))
+            self.messages.append(
+                f"{detail['type']}: "
+                + " ".join(str(one.get("value", one.get("description"))) for one in detail["args"])
+            )
         elif event.get("method") == "Runtime.exceptionThrown":
             self.messages.append("exception: " + json.dumps(detail["exceptionDetails"])[:500])
         elif event.get("method") == "Log.entryAdded":

@@ -1,7 +1,7 @@
 """Finds what a broker must never do in a history of writes and reads. O(n log n), no search.
 
-The final reads are the truth about each partition's log. Every check has a name; test_checker.py plants each anomaly in a
-clean history and sees that it is found under its name.
+The final reads are the truth about each partition's log. Every check has a name; test_checker.py plants each anomaly in
+a clean history and sees that it is found under its name.
 """
 
 from __future__ import annotations
@@ -53,11 +53,15 @@ def longest_gap_ms(writes: list[Write]) -> dict[int, float]:
     for write in writes:
         if write.result == OK:
             ends.setdefault(write.partition, []).append(write.end_ns)
-    return {partition: max((b - a for a, b in zip(sorted(times), sorted(times)[1:], strict=False)), default=0) / 1e6
-            for partition, times in ends.items()}
+    return {
+        partition: max((b - a for a, b in zip(sorted(times), sorted(times)[1:], strict=False)), default=0) / 1e6
+        for partition, times in ends.items()
+    }
 
 
-def _acknowledged(writes: list[Write], logs: dict[int, list[tuple[int, Value]]], starts: dict[int, int]) -> Iterator[Anomaly]:
+def _acknowledged(
+    writes: list[Write], logs: dict[int, list[tuple[int, Value]]], starts: dict[int, int]
+) -> Iterator[Anomaly]:
     """lost, unseen, moved: an acknowledged write is found where its acknowledgement said."""
     at = {partition: dict(records) for partition, records in logs.items()}
     where = {(partition, value): offset for partition, records in logs.items() for offset, value in records}
@@ -69,9 +73,13 @@ def _acknowledged(writes: list[Write], logs: dict[int, list[tuple[int, Value]]],
             continue
         elsewhere = where.get((write.partition, write.value))
         if elsewhere is not None:
-            yield Anomaly("moved", write.partition, f"{write.value} acknowledged at {write.offset}, found at {elsewhere}")
+            yield Anomaly(
+                "moved", write.partition, f"{write.value} acknowledged at {write.offset}, found at {elsewhere}"
+            )
         elif write.offset > max(log, default=-1):
-            yield Anomaly("unseen", write.partition, f"{write.value} acknowledged at {write.offset}, the log ends before")
+            yield Anomaly(
+                "unseen", write.partition, f"{write.value} acknowledged at {write.offset}, the log ends before"
+            )
         else:
             yield Anomaly("lost", write.partition, f"{write.value} acknowledged at {write.offset}, not in the log")
 
@@ -104,7 +112,9 @@ def _contents(history: History, allow_duplicates: bool) -> Iterator[Anomaly]:
         partition, offset = min(found)
         write = sent.get(value)
         if value == CORRUPT:
-            yield from (Anomaly("corrupt", bad, f"bytes at {at} are not what anybody sent") for bad, at in sorted(found))
+            yield from (
+                Anomaly("corrupt", bad, f"bytes at {at} are not what anybody sent") for bad, at in sorted(found)
+            )
         elif write is None:
             yield Anomaly("phantom", partition, f"{value} at {offset} was never sent")
         elif write.result == FAILED:
@@ -138,8 +148,11 @@ def _real_time_order(writes: list[Write]) -> Iterator[Anomaly]:
                     highest = by_end[place]
                 place += 1
             if highest is not None and highest.offset >= write.offset:
-                yield Anomaly("real-time-order", partition, f"{write.value} got {write.offset} after {highest.value} had "
-                                                            f"been acknowledged at {highest.offset}")
+                yield Anomaly(
+                    "real-time-order",
+                    partition,
+                    f"{write.value} got {write.offset} after {highest.value} had been acknowledged at {highest.offset}",
+                )
 
 
 def _producer_order(writes: list[Write], logs: dict[int, list[tuple[int, Value]]]) -> Iterator[Anomaly]:
@@ -156,7 +169,8 @@ def _producer_order(writes: list[Write], logs: dict[int, list[tuple[int, Value]]
 
 
 def _session(reads: list[Read]) -> Iterator[Anomaly]:
-    """non-monotonic-poll, skipped, beyond-high-watermark, high-watermark-regress, leader-epoch-regress: one reader's view."""
+    """non-monotonic-poll, skipped, beyond-high-watermark, high-watermark-regress, leader-epoch-regress: one reader's
+    view."""
     partition, next_offset, watermark, epoch = reads[0].partition, None, -1, -1
     for read in reads:
         for offset, _ in read.records:
@@ -165,12 +179,18 @@ def _session(reads: list[Read]) -> Iterator[Anomaly]:
             elif next_offset is not None and offset > next_offset and read.session != FINAL:
                 yield Anomaly("skipped", partition, f"{read.session} got {offset} where {next_offset} was due")
             if offset >= read.high_watermark:
-                yield Anomaly("beyond-high-watermark", partition, f"{read.session} got {offset}, told {read.high_watermark}")
+                yield Anomaly(
+                    "beyond-high-watermark", partition, f"{read.session} got {offset}, told {read.high_watermark}"
+                )
             next_offset = offset + 1
         if read.high_watermark < watermark:
-            yield Anomaly("high-watermark-regress", partition, f"{read.session} was told {watermark}, then {read.high_watermark}")
+            yield Anomaly(
+                "high-watermark-regress", partition, f"{read.session} was told {watermark}, then {read.high_watermark}"
+            )
         if -1 < read.leader_epoch < epoch:
-            yield Anomaly("leader-epoch-regress", partition, f"{read.session} saw epoch {epoch}, then {read.leader_epoch}")
+            yield Anomaly(
+                "leader-epoch-regress", partition, f"{read.session} saw epoch {epoch}, then {read.leader_epoch}"
+            )
         watermark, epoch = max(watermark, read.high_watermark), max(epoch, read.leader_epoch)
 
 
@@ -183,4 +203,6 @@ def _vanished(reads: list[Read], logs: dict[int, list[tuple[int, Value]]], start
             if offset >= starts.get(read.partition, 0) and offset not in at.get(read.partition, ()):
                 if (read.partition, offset) not in told:
                     told.add((read.partition, offset))
-                    yield Anomaly("vanished", read.partition, f"{value} was read at {offset}, which the log has no more")
+                    yield Anomaly(
+                        "vanished", read.partition, f"{value} was read at {offset}, which the log has no more"
+                    )

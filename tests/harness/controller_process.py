@@ -124,8 +124,16 @@ def run_controller(arguments: list[str]) -> None:
     core = _native.Core(*(mmap.mmap(descriptor, 0) for descriptor in fds))
     config = load_broker_config(overrides=[f"log.dirs={arguments[4]}"], environ={}, cores=2)
     context = ProcessContext(
-        core=core, config=config, role="controller", slot=SLOT_CONTROLLER, process_row=ProcessRow(core, SLOT_CONTROLLER),
-        cluster_id=CLUSTER_ID, data_dirs=(arguments[4],), log=EventLog("controller"), notice_fd=notice)
+        core=core,
+        config=config,
+        role="controller",
+        slot=SLOT_CONTROLLER,
+        process_row=ProcessRow(core, SLOT_CONTROLLER),
+        cluster_id=CLUSTER_ID,
+        data_dirs=(arguments[4],),
+        log=EventLog("controller"),
+        notice_fd=notice,
+    )
     context.process_row.begin(os.getpid(), 4, 0, 255)
     context.install_signals()
     main(context)

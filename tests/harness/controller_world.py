@@ -16,10 +16,10 @@ from mpbroker.controller.controller_store import ControllerStore
 from mpbroker.controller.partition_logs import PartitionLogs, PartitionToLoad
 from mpbroker.metadata.commands import Answer, Command, decode_answer, encode_command
 from mpbroker.metadata.keys import Keys
-from tests.harness.memory_store import MemoryStore
 from mpbroker.metadata.metadata_cache import MetadataCache
 from mpbroker.shm.clock import ManualClock
 from mpbroker.shm.topic_table import PartitionWho, partition_who, rows_high
+from tests.harness.memory_store import MemoryStore
 from tests.harness.small_core import SmallCore, small_core
 
 FIRST_SEGMENT = f"{0:020d}.log"
@@ -73,7 +73,9 @@ class Lines:
     @property
     def changes(self) -> list[tuple[str, str, int]]:
         """(event, topic, partitions) of every change of a topic."""
-        return [(event, fields["topic"], fields["partitions"]) for event, fields in self.events if "partitions" in fields]
+        return [
+            (event, fields["topic"], fields["partitions"]) for event, fields in self.events if "partitions" in fields
+        ]
 
     def exception(self, event: str, exception: BaseException, **fields) -> None:
         self.events.append((event, fields | {"exception": exception}))
@@ -114,9 +116,16 @@ class World:
         logs = PartitionLogs(self.logs, str(self.data_dir), self.logs.load, self.clock.wall_ms, self.crash_point)
         store = ControllerStore(self.store, Keys("c"), self.boot_id)
         self.controller = Controller(
-            core=self.core, config=self.config, store=store, logs=logs, now_ms=self.clock.wall_ms,
-            new_id=lambda: next(self.ids), log=self.lines, count=lambda name: self.counters.update([name]),
-            crash_point=self.crash_point)
+            core=self.core,
+            config=self.config,
+            store=store,
+            logs=logs,
+            now_ms=self.clock.wall_ms,
+            new_id=lambda: next(self.ids),
+            log=self.lines,
+            count=lambda name: self.counters.update([name]),
+            crash_point=self.crash_point,
+        )
         self.controller.recover()
         return self.controller
 

@@ -1,8 +1,10 @@
-"""A broker as a discrete-event model: processors, bounded rings, handlers, a purgatory. Its waits are known, not measured.
+"""A broker as a discrete-event model: processors, bounded rings, handlers, a purgatory. Its waits are known, not
+measured.
 
-`simulate(scenario)` gives trace records and, counted while the model runs (not from the records), what a study must find:
-how long each control request waited, which data requests were served meanwhile, which produce requests hung, the time
-average depth of each ring. One seed, one outcome. Times inside are ticks of 64 ns, so that records hold them exactly.
+`simulate(scenario)` gives trace records and, counted while the model runs (not from the records), what a study must
+find: how long each control request waited, which data requests were served meanwhile, which produce requests hung, the
+time average depth of each ring. One seed, one outcome. Times inside are ticks of 64 ns, so that records hold them
+exactly.
 
 `discipline`:  fifo      control requests go through the data ring
                priority  a control ring, taken first by every handler
@@ -77,12 +79,30 @@ class Request:
         """The record its processor would commit."""
         stage = tuple(NOT_REACHED if at < 0 else at - self.t0 for at in self.stage)
         return record.TraceRecord(
-            t0_ns=base_ns + (self.t0 << record.TICK_SHIFT), aux=10, conn_id=self.client, client_hash=self.client,
-            topic_hash=self.topic, corr_id=self.number, req_bytes=1000 if self.api_key == PRODUCE else 80,
-            resp_bytes=5000 if self.api_key == FETCH else 60, plane_prio=self.plane, api_key=self.api_key, api_version=9,
-            error=self.error, listener=self.plane, inflight=min(255, self.inflight), proc_id=self.processor, handler_id=self.handler,
-            nparts=1, req_q=self.req_q, resp_q=self.resp_q, purg_kind=self.purgatory, flags=self.flags,
-            rx_wait=self.t0 - self.arrival, stage=stage)
+            t0_ns=base_ns + (self.t0 << record.TICK_SHIFT),
+            aux=10,
+            conn_id=self.client,
+            client_hash=self.client,
+            topic_hash=self.topic,
+            corr_id=self.number,
+            req_bytes=1000 if self.api_key == PRODUCE else 80,
+            resp_bytes=5000 if self.api_key == FETCH else 60,
+            plane_prio=self.plane,
+            api_key=self.api_key,
+            api_version=9,
+            error=self.error,
+            listener=self.plane,
+            inflight=min(255, self.inflight),
+            proc_id=self.processor,
+            handler_id=self.handler,
+            nparts=1,
+            req_q=self.req_q,
+            resp_q=self.resp_q,
+            purg_kind=self.purgatory,
+            flags=self.flags,
+            rx_wait=self.t0 - self.arrival,
+            stage=stage,
+        )
 
 
 @dataclass
@@ -131,7 +151,8 @@ class Ring:
 
 
 class Outcome(NamedTuple):
-    """Finished requests in the order of their completion, and the facts. `depth_ticks`: ring name → window → integral."""
+    """Finished requests in the order of their completion, and the facts. `depth_ticks`: ring name → window →
+    integral."""
 
     requests: list[Request]
     control: list[ControlFacts]
@@ -175,8 +196,12 @@ class EventModel:
             action(now, *arguments)
         rings = {"data": self.data_ring, "control": self.control_ring}
         rings |= {f"response {number}": ring for number, ring in enumerate(self.responses)}
-        return Outcome(self.finished, list(self.control.values()), {name: ring.depth_ticks for name, ring in rings.items()},
-                       self.busy_ticks)
+        return Outcome(
+            self.finished,
+            list(self.control.values()),
+            {name: ring.depth_ticks for name, ring in rings.items()},
+            self.busy_ticks,
+        )
 
     def _at(self, when: int, action: Callable[..., None], *arguments: object) -> None:
         self._order += 1
@@ -196,8 +221,20 @@ class EventModel:
         for election, when_ms in enumerate(scenario.elections_ms):
             when = when_ms * TICKS_PER_MS
             processor = len(self.frames) - 1
-            self._at(when, self._elect, Request(1_000_000 + election, LEADER_AND_ISR, when, processor, CONTROLLER_HASH, 0,
-                                                TICKS_PER_MS, control=True))
+            self._at(
+                when,
+                self._elect,
+                Request(
+                    1_000_000 + election,
+                    LEADER_AND_ISR,
+                    when,
+                    processor,
+                    CONTROLLER_HASH,
+                    0,
+                    TICKS_PER_MS,
+                    control=True,
+                ),
+            )
 
     def _data_request(self, number: int, arrival: int) -> Request:
         pick, client = self._random.random(), self._random.choice(CLIENT_HASHES)
@@ -205,11 +242,21 @@ class EventModel:
         moved = api_key == PRODUCE and self._random.random() < self.scenario.moved_share
         topic = MOVED_TOPIC if moved else self._random.choice(TOPIC_HASHES)
         service = int(self._random.lognormvariate(0, self.scenario.sigma) * self.scenario.service_ms * TICKS_PER_MS)
-        return Request(number, api_key, arrival, client % self.scenario.processors, client, topic, max(100, service),
-                       flags=3 if api_key == PRODUCE else 0)
+        return Request(
+            number,
+            api_key,
+            arrival,
+            client % self.scenario.processors,
+            client,
+            topic,
+            max(100, service),
+            flags=3 if api_key == PRODUCE else 0,
+        )
 
     def _elect(self, now: int, request: Request) -> None:
-        assert self.election_at < 0, "elections must not overlap: which one a request hangs for would be a matter of taste"
+        assert self.election_at < 0, (
+            "elections must not overlap: which one a request hangs for would be a matter of taste"
+        )
         self.election_at, self.moved = now, False
         self._arrive(now, request)
 

@@ -1,4 +1,5 @@
-"""Writes what the event model did as real trace segments, with losses and sampling if asked for, and the dictionary's rows."""
+"""Writes what the event model did as real trace segments, with losses and sampling if asked for, and the dictionary's
+rows."""
 
 import json
 import random
@@ -24,7 +25,8 @@ class Marker(NamedTuple):
 
 
 class TraceOptions(NamedTuple):
-    """How it is written. `dropped`: every n-th request is lost by its lane; `sample_shift`: keep one of 2**n plain requests."""
+    """How it is written. `dropped`: every n-th request is lost by its lane; `sample_shift`: keep one of 2**n plain
+    requests."""
 
     broker_id: int = 1
     boot_id: int = 0xB007
@@ -52,12 +54,15 @@ def write_trace(directory: Path, outcome: Outcome, options: TraceOptions = Trace
 def _write_lane(directory: Path, ring: int, records: list[record.TraceRecord], options: TraceOptions) -> list[Path]:
     progress, first_seq, written = segment.Progress(), 0, []
     for start in range(0, len(records), options.segment_records):
-        part = records[start:start + options.segment_records]
+        part = records[start : start + options.segment_records]
         kept, dropped, sampled_out = _choose(part, options)
         numbered = [one._replace(seq_lo=first_seq + n) for n, one in enumerate(kept)]
-        present = progress._replace(finished=progress.base_finished + len(part), written=progress.base_written + len(kept),
-                                    dropped=progress.base_dropped + dropped,
-                                    sampled_out=progress.base_sampled_out + sampled_out)
+        present = progress._replace(
+            finished=progress.base_finished + len(part),
+            written=progress.base_written + len(kept),
+            dropped=progress.base_dropped + dropped,
+            sampled_out=progress.base_sampled_out + sampled_out,
+        )
         written.append(_write_segment(directory, options, ring, first_seq, present, numbered))
         progress, first_seq = present.following(), first_seq + len(kept)
     return written
@@ -81,20 +86,36 @@ def _clock(monotonic_ns: int) -> ClockSample:
     return ClockSample(monotonic_ns, monotonic_ns + EPOCH_OFFSET_NS, monotonic_ns, monotonic_ns, 150)
 
 
-def _write_segment(directory: Path, options: TraceOptions, ring: int, first_seq: int, progress: segment.Progress,
-                   records: list[record.TraceRecord]) -> Path:
+def _write_segment(
+    directory: Path,
+    options: TraceOptions,
+    ring: int,
+    first_seq: int,
+    progress: segment.Progress,
+    records: list[record.TraceRecord],
+) -> Path:
     begin_ns = records[0].t0_ns if records else BASE_NS
-    listeners = [{"name": "CLIENTS", "protocol": "PLAINTEXT", "control": False},
-                 {"name": "CONTROLLER", "protocol": "PLAINTEXT", "control": True}]
-    opened = segment.Opened(options.broker_id, options.boot_id, ring, first_seq, "event-model", 0, _clock(begin_ns),
-                            {"version": "model", "listeners": listeners, "apis": APIS})
+    listeners = [
+        {"name": "CLIENTS", "protocol": "PLAINTEXT", "control": False},
+        {"name": "CONTROLLER", "protocol": "PLAINTEXT", "control": True},
+    ]
+    opened = segment.Opened(
+        options.broker_id,
+        options.boot_id,
+        ring,
+        first_seq,
+        "event-model",
+        0,
+        _clock(begin_ns),
+        {"version": "model", "listeners": listeners, "apis": APIS},
+    )
     data = b"".join(one.pack() for one in records)
     tally = segment_writer.Tally(first_seq)
     tally.add(data)
     page = bytearray(segment.pack_opened(opened))
     segment.PROGRESS.pack_into(page, segment.PROGRESS_OFFSET, *progress)
     closed = segment.pack_closed(tally.closed()._replace(clock=_clock(begin_ns + 1_000_000_000)))
-    page[segment.CLOSE_OFFSET:segment.CLOSE_OFFSET + len(closed)] = closed
+    page[segment.CLOSE_OFFSET : segment.CLOSE_OFFSET + len(closed)] = closed
     path = directory / segment.file_name(options.broker_id, options.boot_id, ring, first_seq)
     path.write_bytes(bytes(page) + data)
     return path
@@ -104,7 +125,9 @@ def _write_names(directory: Path, options: TraceOptions, base_ns: int) -> None:
     rows: list[dict[str, object]] = [{"k": "boot", "broker": options.broker_id, "boot": f"{options.boot_id:016x}"}]
     rows += [{"k": "client", "hash": number, "name": name} for number, name in CLIENT_NAMES.items()]
     rows += [{"k": "topic", "hash": number, "name": name} for number, name in TOPIC_NAMES.items()]
-    rows += [{"k": "marker", "n": number, "text": marker.text, "t0_ns": base_ns + marker.at_ms * 1_000_000}
-             for number, marker in enumerate(options.markers)]
+    rows += [
+        {"k": "marker", "n": number, "text": marker.text, "t0_ns": base_ns + marker.at_ms * 1_000_000}
+        for number, marker in enumerate(options.markers)
+    ]
     path = directory / f"dict-b{options.broker_id}-{options.boot_id & 0xFFFFFFFF:08x}.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))

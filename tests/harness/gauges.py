@@ -11,8 +11,30 @@ def table(seconds: int, cpu_share: float, depth: int, capacity: int, run: str = 
     rows = []
     for second in range(seconds + 1):
         at = {"run": run, "broker": 1, "epoch_ns": BASE_NS + EPOCH_OFFSET_NS + second * 10**9}
-        rows.append({**at, "type": "ring", "name": "data", "slot": 8, "plane": "data", "depth": depth, "capacity": capacity,
-                     "peak": depth})
-        rows.append({**at, "type": "process", "name": "handler 0", "slot": 4, "role": "handler", "index": 0, "pid": 77,
-                     "incarnation": 1, "cpu_ns": int(second * cpu_share * 10**9), "runqueue_wait_ns": second * 10**7})
+        rows.append(
+            {
+                **at,
+                "type": "ring",
+                "name": "data",
+                "slot": 8,
+                "plane": "data",
+                "depth": depth,
+                "capacity": capacity,
+                "peak": depth,
+            }
+        )
+        rows.append(
+            {
+                **at,
+                "type": "process",
+                "name": "handler 0",
+                "slot": 4,
+                "role": "handler",
+                "index": 0,
+                "pid": 77,
+                "incarnation": 1,
+                "cpu_ns": int(second * cpu_share * 10**9),
+                "runqueue_wait_ns": second * 10**7,
+            }
+        )
     return pa.Table.from_pylist(rows, GAUGES)

@@ -20,7 +20,8 @@ CORRUPT: Value = ("corrupt", -1)
 
 
 class Write(NamedTuple):
-    """One record sent. `session`: within it a producer's order must hold (a connection, or an idempotent producer's life).
+    """One record sent. `session`: within it a producer's order must hold (a connection, or an idempotent producer's
+    life).
 
     result  ok: acknowledged at `offset`; failed: refused for certain; unknown: no answer, it may be there or not
     """

@@ -54,10 +54,18 @@ class InProcessBroker:
         port, metadata = HandlerPort(self.core, 0), MetadataCache(self.core, self.config)
         listener = BoundListener(0, "PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092, "broker.example", 19092, False)
         return ServerContext(
-            config=self.config, port=port, log_manager=LogManager(self.log, self.clock, False), metadata=metadata,
-            commands=ControllerCommands(port, metadata), listeners=(listener,), clock=self.clock,
-            log=EventLog("in-process"), row=ProcessRow(self.core, SLOT_HANDLERS), apis=API_TABLE,
-            cluster_id=CLUSTER_ID)
+            config=self.config,
+            port=port,
+            log_manager=LogManager(self.log, self.clock, False),
+            metadata=metadata,
+            commands=ControllerCommands(port, metadata),
+            listeners=(listener,),
+            clock=self.clock,
+            log=EventLog("in-process"),
+            row=ProcessRow(self.core, SLOT_HANDLERS),
+            apis=API_TABLE,
+            cluster_id=CLUSTER_ID,
+        )
 
     def create_topic(self, name: str, partitions: int = 1, **overrides: str) -> list[int]:
         """Makes partitions and shows the topic, as the controller would; returns the partitions' rows."""
@@ -66,8 +74,16 @@ class InProcessBroker:
         self._ordinals += partitions
         rows_raise(self.core, 0, self._ordinals)
         for number, ordinal in enumerate(ordinals):
-            error = self.log.create(ordinal=ordinal, topic_id=topic_id, topic_row=row, partition=number, log_dir=0,
-                                    dir=f"{name}-{number}", leader_epoch=0, now_ms=self.clock.wall_ms())
+            error = self.log.create(
+                ordinal=ordinal,
+                topic_id=topic_id,
+                topic_row=row,
+                partition=number,
+                log_dir=0,
+                dir=f"{name}-{number}",
+                leader_epoch=0,
+                now_ms=self.clock.wall_ms(),
+            )
             assert error == 0, error
         for ordinal in ordinals[:-1]:
             partition_link(self.core, ordinal, ordinal + 2)  # one more than the next row

@@ -15,8 +15,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from mpbroker import _native
 from mpbroker._native import NO_REQUEST, Log, LogOptions
+
+from mpbroker import _native
 from mpbroker.config.broker_config import load_broker_config
 from mpbroker.log.partition_directory import prepare
 from mpbroker.record.batch_builder import encode_batch
@@ -59,15 +60,30 @@ class KeeperProcess:
         """The topic, with settings as JSON."""
         rows_raise(self.core, 1, 1)
         prepare(str(self.data_dir), f"{TOPIC}-0", TOPIC_ID)
-        assert self.log.create(ordinal=0, topic_id=TOPIC_ID, topic_row=0, partition=0, log_dir=0, dir=f"{TOPIC}-0",
-                               leader_epoch=0, now_ms=SystemClock().wall_ms()) == 0
+        assert (
+            self.log.create(
+                ordinal=0,
+                topic_id=TOPIC_ID,
+                topic_row=0,
+                partition=0,
+                log_dir=0,
+                dir=f"{TOPIC}-0",
+                leader_epoch=0,
+                now_ms=SystemClock().wall_ms(),
+            )
+            == 0
+        )
         topic_write(self.core, 0, int(TopicFlags.EXISTS), TOPIC_ID, TOPIC, 1, 0, overrides, 1)
         journal_append(self.core, 0)
 
     def append(self, sequence: int, size: int = 200) -> int:
         """One record of an idempotent producer; its offset."""
-        batch = encode_batch([(b"k", b"%d" % sequence + bytes(size), SystemClock().wall_ms())], producer_id=5,
-                             producer_epoch=0, base_sequence=sequence)
+        batch = encode_batch(
+            [(b"k", b"%d" % sequence + bytes(size), SystemClock().wall_ms())],
+            producer_id=5,
+            producer_epoch=0,
+            base_sequence=sequence,
+        )
         result = self.log.append(0, NO_REQUEST, 0, batch, LogOptions(segment_bytes=2000), SystemClock().wall_ms())
         assert result.error == 0, result.error
         self.core.ring_service(SLOT_LOG_KEEPER)
@@ -82,7 +98,15 @@ class KeeperProcess:
         """The next keeper; returns when it serves or has died."""
         self.incarnation += 1
         fds = [*self._fds, self._notice]
-        command = [sys.executable, "-m", __name__, *map(str, fds), str(self.data_dir), str(self.incarnation), *self.overrides]
+        command = [
+            sys.executable,
+            "-m",
+            __name__,
+            *map(str, fds),
+            str(self.data_dir),
+            str(self.incarnation),
+            *self.overrides,
+        ]
         self.process = subprocess.Popen(command, pass_fds=fds, cwd=Path(__file__).parents[2])
         self.until(lambda: self._notices() or self.process.poll() is not None, "the keeper to serve")
 
@@ -130,9 +154,16 @@ def run_keeper(arguments: list[str]) -> None:
     core = _native.Core(*(mmap.mmap(descriptor, 0) for descriptor in fds))
     overrides = [f"log.dirs={arguments[4]}", *arguments[6:]]
     context = ProcessContext(
-        core=core, config=load_broker_config(overrides=overrides, environ={}, cores=2), role="log-keeper",
-        slot=SLOT_LOG_KEEPER, process_row=ProcessRow(core, SLOT_LOG_KEEPER), incarnation=int(arguments[5]),
-        data_dirs=(arguments[4],), log=EventLog("log-keeper"), notice_fd=notice)
+        core=core,
+        config=load_broker_config(overrides=overrides, environ={}, cores=2),
+        role="log-keeper",
+        slot=SLOT_LOG_KEEPER,
+        process_row=ProcessRow(core, SLOT_LOG_KEEPER),
+        incarnation=int(arguments[5]),
+        data_dirs=(arguments[4],),
+        log=EventLog("log-keeper"),
+        notice_fd=notice,
+    )
     context.process_row.begin(os.getpid(), KEEPER_ROLE, 0, NO_LISTENER)
     context.install_signals()
     main(context)

@@ -14,14 +14,21 @@ class MockCluster:
     """A child process with one mock broker. `pid` is where its CPU time is found."""
 
     def __enter__(self) -> MockCluster:
-        self.process = subprocess.Popen([sys.executable, "-m", "tests.harness.mock_cluster"], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.harness.mock_cluster"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
         assert self.process.stdout is not None
         host, _, port = self.process.stdout.readline().strip().rpartition(":")
         self.host, self.port, self.pid = host, int(port), self.process.pid
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.close()
         self.process.stdout.close()

@@ -32,9 +32,16 @@ def durations(one: TraceRecord) -> tuple[dict[str, int | None], int]:
     stored = {name: None if value is None else min(value, MOST_TICKS) for name, value in ticks.items()}
     for name, (parts, optional, less) in SUMS.items():
         needed = [stored[part] for part in (*parts, *less)]
-        stored[name] = None if None in needed else max(0, sum(stored[part] for part in parts)
-                                                       + sum(stored[part] or 0 for part in optional)
-                                                       - sum(stored[part] for part in less))
+        stored[name] = (
+            None
+            if None in needed
+            else max(
+                0,
+                sum(stored[part] for part in parts)
+                + sum(stored[part] or 0 for part in optional)
+                - sum(stored[part] for part in less),
+            )
+        )
     return {name: None if value is None else value * 64 for name, value in stored.items()}, flags
 
 
@@ -50,8 +57,10 @@ def rollup(rows: list[tuple[Row, TraceRecord]], window_ms: int, by: tuple[str, .
                 cell[1] += one.weight * ns
                 cell[2] = max(cell[2], ns)
     names = ("window_ms", *by, "stage", "bucket")
-    return [dict(zip(names, key, strict=True)) | dict(zip(("n", "sum_ns", "max_ns"), cells[key], strict=True))
-            for key in sorted(cells, key=_nulls_last)]
+    return [
+        dict(zip(names, key, strict=True)) | dict(zip(("n", "sum_ns", "max_ns"), cells[key], strict=True))
+        for key in sorted(cells, key=_nulls_last)
+    ]
 
 
 def activity(rows: list[tuple[Row, TraceRecord]], window_ms: int, by: tuple[str, ...]) -> list[Row]:
@@ -60,12 +69,24 @@ def activity(rows: list[tuple[Row, TraceRecord]], window_ms: int, by: tuple[str,
     for row, one in rows:
         key = (_window(row, window_ms), *(row[name] for name in by))
         spans, flags = durations(one)
-        busy = 0 if spans["local"] is None else sum(spans[name] or 0 for name in ("dispatch", "io", "local", "resp_prep"))
+        busy = (
+            0 if spans["local"] is None else sum(spans[name] or 0 for name in ("dispatch", "io", "local", "resp_prep"))
+        )
         flags |= one.flags
-        mine = {"n": 1, "errors": one.error != 0, "req_bytes": one.req_bytes, "resp_bytes": one.resp_bytes,
-                "throttled": one.throttle_ms > 0, "aux_sum": one.aux, "handler_ns": busy,
-                "saturated": bool(flags & record.HAS_SATURATED), "backwards": bool(flags & BACKWARDS)}
-        cell = cells.setdefault(key, dict.fromkeys(mine, 0) | {"first_epoch_ns": row["epoch_ns"], "last_epoch_ns": row["epoch_ns"]})
+        mine = {
+            "n": 1,
+            "errors": one.error != 0,
+            "req_bytes": one.req_bytes,
+            "resp_bytes": one.resp_bytes,
+            "throttled": one.throttle_ms > 0,
+            "aux_sum": one.aux,
+            "handler_ns": busy,
+            "saturated": bool(flags & record.HAS_SATURATED),
+            "backwards": bool(flags & BACKWARDS),
+        }
+        cell = cells.setdefault(
+            key, dict.fromkeys(mine, 0) | {"first_epoch_ns": row["epoch_ns"], "last_epoch_ns": row["epoch_ns"]}
+        )
         for name, value in mine.items():
             cell[name] += one.weight * value
         cell["first_epoch_ns"] = min(cell["first_epoch_ns"], row["epoch_ns"])

@@ -24,8 +24,16 @@ class TurnSetting:
     """`connect` gives (channel, client socket); `claim` what the turn submitted; `events` what it leaves to Python."""
 
     def __init__(self, directory, **plan):
-        plan = {"entries_per_processor": 16, "data_requests": 16, "topics": 4, "partitions": 4, "producers": 4,
-                "arena_processor_bytes": 4 << 20, "arena_handler_bytes": 8 << 20, "handlers": 1} | plan
+        plan = {
+            "entries_per_processor": 16,
+            "data_requests": 16,
+            "topics": 4,
+            "partitions": 4,
+            "producers": 4,
+            "arena_processor_bytes": 4 << 20,
+            "arena_handler_bytes": 8 << 20,
+            "handlers": 1,
+        } | plan
         self.memory = segment.create(MemoryPlan(**plan), str(directory), 1, ())
         self.row = ProcessRow(self.memory.core, 16)
         self.row.begin(os.getpid(), 2, 0, 0)

@@ -117,12 +117,20 @@ def create_topic(peer: Peer, name: str, partitions: int = 1, **configs: str):
 def produce_request(topic: str, batches: dict[int, bytes | None], acks: int = 1, timeout_ms: int = 10_000):
     """A Produce request for partitions of one topic."""
     partitions = [PartitionProduceData(index=index, records=records) for index, records in batches.items()]
-    return ProduceRequest(acks=acks, timeout_ms=timeout_ms,
-                          topic_data=[TopicProduceData(name=topic, partition_data=partitions)])
+    return ProduceRequest(
+        acks=acks, timeout_ms=timeout_ms, topic_data=[TopicProduceData(name=topic, partition_data=partitions)]
+    )
 
 
-def produce(peer: Peer, topic: str, records: bytes | None, partition: int = 0, acks: int = 1, version: int = 7,
-            timeout_ms: int = 10_000):
+def produce(
+    peer: Peer,
+    topic: str,
+    records: bytes | None,
+    partition: int = 0,
+    acks: int = 1,
+    version: int = 7,
+    timeout_ms: int = 10_000,
+):
     """The result of one partition."""
     answer = peer.ask(produce_request(topic, {partition: records}, acks, timeout_ms), version)
     return answer.responses[0].partition_responses[0]
@@ -130,10 +138,13 @@ def produce(peer: Peer, topic: str, records: bytes | None, partition: int = 0, a
 
 def fetch_request(topic: str, offsets: dict[int, int], partition_max_bytes: int = 1 << 20, **fields):
     """A Fetch request for partitions of one topic; `fields` of the request, like min_bytes."""
-    partitions = [FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=partition_max_bytes)
-                  for index, offset in offsets.items()]
-    return FetchRequest(**{"max_wait_ms": 0, "min_bytes": 1, "topics": [FetchTopic(topic=topic, partitions=partitions)]}
-                        | fields)
+    partitions = [
+        FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=partition_max_bytes)
+        for index, offset in offsets.items()
+    ]
+    return FetchRequest(
+        **{"max_wait_ms": 0, "min_bytes": 1, "topics": [FetchTopic(topic=topic, partitions=partitions)]} | fields
+    )
 
 
 def fetch(peer: Peer, topic: str, offset: int = 0, partition: int = 0, version: int = 11, **fields):
@@ -145,7 +156,9 @@ def fetch(peer: Peer, topic: str, offset: int = 0, partition: int = 0, version: 
 
 def list_offset(peer: Peer, topic: str, timestamp: int, partition: int = 0, version: int = 5):
     """The answer of one partition."""
-    asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=partition, timestamp=timestamp)])
+    asked = ListOffsetsTopic(
+        name=topic, partitions=[ListOffsetsPartition(partition_index=partition, timestamp=timestamp)]
+    )
     return peer.ask(ListOffsetsRequest(replica_id=-1, topics=[asked]), version).topics[0].partitions[0]
 
 

@@ -1,4 +1,5 @@
-"""Produce and Fetch requests built and read byte by byte, and record batches with them: no code of ours, no client library.
+"""Produce and Fetch requests built and read byte by byte, and record batches with them: no code of ours, no client
+library.
 
 Versions: Produce 7, Fetch 4. Used where a test must know exactly what was sent and that nothing was sent twice.
 """
@@ -48,11 +49,16 @@ def _string(text: str) -> bytes:
     return struct.pack(">h", len(data)) + data
 
 
-def produce_request(correlation_id: int, topic: str, partition: int, records: bytes, acks: int = -1,
-                    timeout_ms: int = 30_000) -> bytes:
+def produce_request(
+    correlation_id: int, topic: str, partition: int, records: bytes, acks: int = -1, timeout_ms: int = 30_000
+) -> bytes:
     """A frame with one partition."""
-    body = (struct.pack(">hhii", -1, acks, timeout_ms, 1) + _string(topic)
-            + struct.pack(">iii", 1, partition, len(records)) + records)
+    body = (
+        struct.pack(">hhii", -1, acks, timeout_ms, 1)
+        + _string(topic)
+        + struct.pack(">iii", 1, partition, len(records))
+        + records
+    )
     return frame(PRODUCE, PRODUCE_VERSION, correlation_id, body, b"raw")
 
 
@@ -75,11 +81,15 @@ def produced(body: bytes) -> Produced:
     return Produced(*struct.unpack_from(">hq", body, 4 + 2 + name_bytes + 4 + 4))
 
 
-def fetch_request(correlation_id: int, topic: str, partition: int, offset: int, max_wait_ms: int = 100,
-                  max_bytes: int = 1 << 20) -> bytes:
+def fetch_request(
+    correlation_id: int, topic: str, partition: int, offset: int, max_wait_ms: int = 100, max_bytes: int = 1 << 20
+) -> bytes:
     """A frame that asks for one partition."""
-    body = (struct.pack(">iiiibi", -1, max_wait_ms, 1, max_bytes, 0, 1) + _string(topic)
-            + struct.pack(">iiqi", 1, partition, offset, max_bytes))
+    body = (
+        struct.pack(">iiiibi", -1, max_wait_ms, 1, max_bytes, 0, 1)
+        + _string(topic)
+        + struct.pack(">iiqi", 1, partition, offset, max_bytes)
+    )
     return frame(FETCH, FETCH_VERSION, correlation_id, body, b"raw")
 
 
@@ -98,18 +108,19 @@ def fetched(body: bytes) -> Fetched:
     error, high_watermark, _last_stable, aborted = struct.unpack_from(">hqqi", body, at)
     at += 22 + 16 * max(aborted, 0)
     (size,) = struct.unpack_from(">i", body, at)
-    return Fetched(error, high_watermark, body[at + 4:at + 4 + max(size, 0)])
+    return Fetched(error, high_watermark, body[at + 4 : at + 4 + max(size, 0)])
 
 
 def records_in(data: bytes, first_offset: int = 0) -> Iterator[tuple[int, bytes | None]]:
-    """(offset, value) of every record from `first_offset` on; a batch that is cut off, or was changed, ends the walk."""
+    """(offset, value) of every record from `first_offset` on; a batch that is cut off, or was changed, ends the
+    walk."""
     at = 0
     while at + _HEADER_BYTES <= len(data):
         base_offset, size, _epoch, magic, crc = struct.unpack_from(">qiibI", data, at)
         end = at + 12 + size
         if end > len(data):
             return
-        assert magic == 2 and crc == crc32c(data[at + 21:end]), f"a damaged batch at offset {base_offset} was served"
+        assert magic == 2 and crc == crc32c(data[at + 21 : end]), f"a damaged batch at offset {base_offset} was served"
         count = struct.unpack_from(">i", data, at + 57)[0]
         place = at + _HEADER_BYTES
         for _ in range(count):
@@ -139,7 +150,7 @@ def _record(data: bytes, at: int) -> tuple[int, bytes | None, int]:
     key_bytes, place = _varint(data, place)
     place += max(key_bytes, 0)
     value_bytes, place = _varint(data, place)
-    return delta, None if value_bytes < 0 else data[place:place + value_bytes], end
+    return delta, None if value_bytes < 0 else data[place : place + value_bytes], end
 
 
 class _Asker:

@@ -32,8 +32,12 @@ def samples(seed: int = 1, largest_bytes: int = 100_000) -> list[Sample]:
         Sample(b"tombstone", None, [], start_ms + 101),
         Sample(None, None, [], start_ms + 102),
         Sample(b"", b"", [], start_ms + 103),
-        Sample(b"k", b"headers", [("a", b"1"), ("a", b"2"), ("empty", b""), ("h\u00e4\u00df", rng.randbytes(300))],
-               start_ms + 104),
+        Sample(
+            b"k",
+            b"headers",
+            [("a", b"1"), ("a", b"2"), ("empty", b""), ("h\u00e4\u00df", rng.randbytes(300))],
+            start_ms + 104,
+        ),
         Sample("schl\u00fcssel".encode(), "\u6d88\u606f".encode(), [], start_ms + 105),
     ]
     return records

@@ -13,8 +13,17 @@ DIR_OFFSET = layout.STRIDES["partitions"] - 288 - 256
 
 def small_plan(**changes: int) -> MemoryPlan:
     """A plan of a few megabytes; `changes` by MemoryPlan's names."""
-    small = dict(processors=1, handlers=2, entries_per_processor=64, topics=8, partitions=16, producers=64, commands=8,
-                 arena_processor_bytes=1 << 20, arena_handler_bytes=1 << 20)
+    small = dict(
+        processors=1,
+        handlers=2,
+        entries_per_processor=64,
+        topics=8,
+        partitions=16,
+        producers=64,
+        commands=8,
+        arena_processor_bytes=1 << 20,
+        arena_handler_bytes=1 << 20,
+    )
     return MemoryPlan(**small | changes)
 
 
@@ -33,8 +42,9 @@ class SmallCore:
         """Store a partition row's flags."""
         struct.pack_into("<I", self.memory[0], self._base(ordinal), flags)
 
-    def partition(self, ordinal: int, topic_id: bytes, partition: int, flags: int = 3, topic_row: int = 0,
-                  directory: str = "t-0") -> None:
+    def partition(
+        self, ordinal: int, topic_id: bytes, partition: int, flags: int = 3, topic_row: int = 0, directory: str = "t-0"
+    ) -> None:
         """Make the row one of a partition (flags 3: exists and online)."""
         base, name = self._base(ordinal), directory.encode()
         next_ordinal = WHO.unpack_from(self.memory[0], base)[4]

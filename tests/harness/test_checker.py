@@ -12,7 +12,8 @@ CLIENTS, PER_CLIENT, PARTITIONS, CHUNK = 4, 60, 2, 7
 
 
 def clean() -> History:
-    """Four producers interleaved over two partitions, a reader that follows, a final drain. Every eleventh is unknown."""
+    """Four producers interleaved over two partitions, a reader that follows, a final drain. Every eleventh is
+    unknown."""
     history, logs, now = History(), {partition: [] for partition in range(PARTITIONS)}, 1000
     rng = random.Random(7)
     for counter in range(PER_CLIENT):
@@ -24,8 +25,18 @@ def clean() -> History:
             offset = len(log) if appended else -1
             if appended:
                 log.append((offset, (client, counter)))
-            history.add(Write(client, "s0", partition, counter, start_ns, now, UNKNOWN if unknown else OK,
-                              -1 if unknown else offset))
+            history.add(
+                Write(
+                    client,
+                    "s0",
+                    partition,
+                    counter,
+                    start_ns,
+                    now,
+                    UNKNOWN if unknown else OK,
+                    -1 if unknown else offset,
+                )
+            )
             now += 1
     for session in ("reader", FINAL):
         for partition, log in logs.items():
@@ -58,10 +69,18 @@ def _everywhere(history, offset, change):
 
 def lost(history):
     write = history.writes[_acknowledged(history)[5]]
-    other = next(one for one in history.writes if one.result == UNKNOWN and one.partition == 0
-                 and not any(one.value == value for read in history.reads for _, value in read.records))
-    _everywhere(history, write.offset, lambda records: [
-        (offset, other.value if offset == write.offset else value) for offset, value in records])
+    other = next(
+        one
+        for one in history.writes
+        if one.result == UNKNOWN
+        and one.partition == 0
+        and not any(one.value == value for read in history.reads for _, value in read.records)
+    )
+    _everywhere(
+        history,
+        write.offset,
+        lambda records: [(offset, other.value if offset == write.offset else value) for offset, value in records],
+    )
 
 
 def unseen(history):
@@ -83,8 +102,9 @@ def conflicting_acks(history):
 
 
 def conflicting_reads(history):
-    _replace_records(history, _reads(history, "reader")[1], lambda records: [
-        (records[0][0], records[1][1]), *records[1:]])
+    _replace_records(
+        history, _reads(history, "reader")[1], lambda records: [(records[0][0], records[1][1]), *records[1:]]
+    )
 
 
 def corrupt(history):
@@ -94,8 +114,12 @@ def corrupt(history):
 def phantom(history):
     for session in ("reader", FINAL):
         index = _reads(history, session)[-1]
-        _replace_records(history, index, lambda records: [*records, (records[-1][0] + 1, ("nobody", 1))],
-                         high_watermark=history.reads[index].high_watermark + 1)
+        _replace_records(
+            history,
+            index,
+            lambda records: [*records, (records[-1][0] + 1, ("nobody", 1))],
+            high_watermark=history.reads[index].high_watermark + 1,
+        )
 
 
 def aborted_read(history):
@@ -112,15 +136,23 @@ def duplicated(history):
     value = history.writes[_acknowledged(history)[5]].value
     for session in ("reader", FINAL):
         index = _reads(history, session)[-1]
-        _replace_records(history, index, lambda records: [*records, (records[-1][0] + 1, value)],
-                         high_watermark=history.reads[index].high_watermark + 1)
+        _replace_records(
+            history,
+            index,
+            lambda records: [*records, (records[-1][0] + 1, value)],
+            high_watermark=history.reads[index].high_watermark + 1,
+        )
 
 
 def hole(history):
     for session in ("reader", FINAL):
         for index in _reads(history, session)[3:]:
-            _replace_records(history, index, lambda records: [(offset + 1, value) for offset, value in records],
-                             high_watermark=history.reads[index].high_watermark + 1)
+            _replace_records(
+                history,
+                index,
+                lambda records: [(offset + 1, value) for offset, value in records],
+                high_watermark=history.reads[index].high_watermark + 1,
+            )
 
 
 def real_time_order(history):
@@ -135,8 +167,13 @@ def reordered(history):
     first, second = (history.writes[index] for index in mine[3:5])
     swap = {first.value: second.value, second.value: first.value}
     for offset in (first.offset, second.offset):
-        _everywhere(history, offset, lambda records, offset=offset: [
-            (at, swap.get(value, value) if at == offset else value) for at, value in records])
+        _everywhere(
+            history,
+            offset,
+            lambda records, offset=offset: [
+                (at, swap.get(value, value) if at == offset else value) for at, value in records
+            ],
+        )
 
 
 def non_monotonic_poll(history):
@@ -149,8 +186,12 @@ def skipped(history):
 
 
 def beyond_high_watermark(history):
-    _replace_records(history, _reads(history, "reader")[2], list, high_watermark=history.reads[_reads(
-        history, "reader")[2]].high_watermark - 1)
+    _replace_records(
+        history,
+        _reads(history, "reader")[2],
+        list,
+        high_watermark=history.reads[_reads(history, "reader")[2]].high_watermark - 1,
+    )
 
 
 def high_watermark_regress(history):
@@ -171,9 +212,27 @@ def vanished(history):
             history.writes[index] = write._replace(result=UNKNOWN, offset=-1)
 
 
-PLANTED = [lost, unseen, moved, conflicting_acks, conflicting_reads, corrupt, phantom, aborted_read, wrong_partition, duplicated,
-           hole, real_time_order, reordered, non_monotonic_poll, skipped, beyond_high_watermark, high_watermark_regress,
-           leader_epoch_regress, vanished]
+PLANTED = [
+    lost,
+    unseen,
+    moved,
+    conflicting_acks,
+    conflicting_reads,
+    corrupt,
+    phantom,
+    aborted_read,
+    wrong_partition,
+    duplicated,
+    hole,
+    real_time_order,
+    reordered,
+    non_monotonic_poll,
+    skipped,
+    beyond_high_watermark,
+    high_watermark_regress,
+    leader_epoch_regress,
+    vanished,
+]
 
 
 def test_a_clean_history_has_no_anomaly():
@@ -216,7 +275,7 @@ def test_payloads_carry_their_value():
     data = payload(("c1", 77), 100)
     assert len(data) == 100 and value_of(data) == ("c1", 77)
     for place in range(len(data)):
-        assert value_of(data[:place] + bytes([data[place] ^ 1]) + data[place + 1:]) == CORRUPT
+        assert value_of(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]) == CORRUPT
     assert value_of(None) == value_of(b"") == CORRUPT
     assert value_of(payload(("c", 1))) == ("c", 1)
 

@@ -2,13 +2,20 @@
 
 import pytest
 
-from mpbroker.trace import record
+from mpbroker.trace import manifest, record
 from mpbroker.trace.statistics import TraceStatistics
-from mpbroker.trace import manifest
 from tests.harness.event_model import AT, IN_PRODUCE_PURGATORY, Scenario, simulate
 from tests.harness.event_trace import BASE_NS, TraceOptions, write_trace
 
-FLOOD = Scenario(rate=300, burst_rate=1200, burst_ms=(1000, 3000), ring_capacity=60, processors=3, elections_ms=(1500, 5500), duration_ms=7_000)
+FLOOD = Scenario(
+    rate=300,
+    burst_rate=1200,
+    burst_ms=(1000, 3000),
+    ring_capacity=60,
+    processors=3,
+    elections_ms=(1500, 5500),
+    duration_ms=7_000,
+)
 
 
 def test_one_seed_has_one_outcome():
@@ -26,18 +33,22 @@ def test_stages_never_go_backwards(discipline):
 
 
 def test_the_incident_and_its_cures():
-    """Control waits for seconds behind data; with a ring of its own, only while no processor blocks on the data ring."""
+    """Control waits for seconds behind data; with a ring of its own, only while no processor blocks on the data
+    ring."""
     fifo, blocking, priority, plane = (
         simulate(FLOOD._replace(discipline=discipline, blocking=blocks)).control
-        for discipline, blocks in (("fifo", True), ("priority", True), ("priority", False), ("plane", False)))
+        for discipline, blocks in (("fifo", True), ("priority", True), ("priority", False), ("plane", False))
+    )
     assert min(one.wait for one in fifo) > 15_625_000 and all(one.hung > 0 for one in fifo[1:])
     assert min(one.wait for one in blocking) > 15_625_000 and blocking[0].overtook > 0
     assert max(one.wait for one in priority) < 20 * 15_625 and sum(one.hung for one in priority) == 0
     assert max(one.wait for one in plane) < 15_625 and sum(one.served for one in plane) <= 1
 
 
-@pytest.mark.parametrize("options", [TraceOptions(), TraceOptions(dropped=7), TraceOptions(sample_shift=3),
-                                     TraceOptions(dropped=9, sample_shift=2)])
+@pytest.mark.parametrize(
+    "options",
+    [TraceOptions(), TraceOptions(dropped=7), TraceOptions(sample_shift=3), TraceOptions(dropped=9, sample_shift=2)],
+)
 def test_every_request_is_accounted_for(tmp_path, options):
     outcome = simulate(FLOOD)
     paths = write_trace(tmp_path, outcome, options)
@@ -47,7 +58,9 @@ def test_every_request_is_accounted_for(tmp_path, options):
     assert statistics.segments == len(paths) >= 3
     assert statistics.finished == len(outcome.requests)
     assert statistics.finished == statistics.records + statistics.dropped + statistics.sampled_out
-    assert (statistics.dropped > 0) == bool(options.dropped) and (statistics.sampled_out > 0) == bool(options.sample_shift)
+    assert (statistics.dropped > 0) == bool(options.dropped) and (statistics.sampled_out > 0) == bool(
+        options.sample_shift
+    )
 
 
 def test_hung_requests_left_the_purgatory_with_an_error():

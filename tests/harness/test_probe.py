@@ -14,8 +14,9 @@ def test_every_request_of_a_probe_is_in_the_trace(tmp_path):
         seen = share_seen(probe, trace)
         assert 0 <= seen["rx_wait_and_queue_share"] <= 1.01 and seen["in_broker_ms"] > 0
         assert all(probe.waited_ms[each] <= probe.seen_ms[each] for each in probe.waited_ms)
-    assert set(figures(probes)) == {f"{name}_{seen}{label}_ms" for name in probes for seen in ("", "seen_")
-                                    for label in ("p50", "p99")}
+    assert set(figures(probes)) == {
+        f"{name}_{seen}{label}_ms" for name in probes for seen in ("", "seen_") for label in ("p50", "p99")
+    }
 
 
 def test_percentiles():
@@ -31,9 +32,26 @@ def test_a_run_is_judged_by_its_own_idle_and_data_figures():
 
 
 def test_the_comparison_says_what_is_missed():
-    run = {f"{idle}{name}_{seen}p99_ms": 1.0 for idle in ("", "idle_") for name in ("data", "control") for seen in ("", "seen_")}
-    run |= {f"{name}_{key}": 0.1 for name in ("data", "control") for key in (
-        "rx_wait_ms", "queue_ms", "in_broker_ms", "on_the_way_ms", "rx_wait_and_queue_share")}
-    text = comparison(run | {"flood_requests_per_s": 9.0, "limit_beside_data_ms": 0.5, "limit_ms": 5.0,
-                             "of_limit_beside_data": 2.0, "of_limit": 0.2}, 5)
+    run = {
+        f"{idle}{name}_{seen}p99_ms": 1.0
+        for idle in ("", "idle_")
+        for name in ("data", "control")
+        for seen in ("", "seen_")
+    }
+    run |= {
+        f"{name}_{key}": 0.1
+        for name in ("data", "control")
+        for key in ("rx_wait_ms", "queue_ms", "in_broker_ms", "on_the_way_ms", "rx_wait_and_queue_share")
+    }
+    text = comparison(
+        run
+        | {
+            "flood_requests_per_s": 9.0,
+            "limit_beside_data_ms": 0.5,
+            "limit_ms": 5.0,
+            "of_limit_beside_data": 2.0,
+            "of_limit": 0.2,
+        },
+        5,
+    )
     assert "MISSED (2.00 of it)" in text and "met (0.20 of it)" in text and "median of 5 runs" in text

@@ -50,8 +50,15 @@ def test_large_batches_go_through_the_plain_loop():
 
 
 def test_a_tree_has_all_its_processes():
-    child = subprocess.Popen([sys.executable, "-c", "import subprocess, sys; subprocess.run([sys.executable, '-c', "
-                              "'print(1, flush=True); input()'])"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    child = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import subprocess, sys; subprocess.run([sys.executable, '-c', 'print(1, flush=True); input()'])",
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
     assert child.stdout.readline() == b"1\n"
     assert len(processes.tree(child.pid)) == 2
     assert processes.pss_kib(child.pid) > 1000

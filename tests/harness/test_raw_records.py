@@ -56,4 +56,11 @@ def test_a_changed_byte_is_no_record():
 
 
 def test_varints():
-    assert [zigzag(number) for number in (0, -1, 1, 63, 64, -65)] == [b"\0", b"\1", b"\2", b"\x7e", b"\x80\x01", b"\x81\x01"]
+    assert [zigzag(number) for number in (0, -1, 1, 63, 64, -65)] == [
+        b"\0",
+        b"\1",
+        b"\2",
+        b"\x7e",
+        b"\x80\x01",
+        b"\x81\x01",
+    ]

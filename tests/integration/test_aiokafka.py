@@ -15,8 +15,10 @@ async def _write(broker, topic, written, **settings):
     producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap, **settings)
     await producer.start()
     try:
-        return [await producer.send_and_wait(topic, record.value, record.key, 0, record.timestamp_ms, record.headers)
-                for record in written]
+        return [
+            await producer.send_and_wait(topic, record.value, record.key, 0, record.timestamp_ms, record.headers)
+            for record in written
+        ]
     finally:
         await producer.stop()
 

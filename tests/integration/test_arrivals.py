@@ -1,4 +1,5 @@
-"""What lies unread in a socket is seen: rx_wait counts from the moment the kernel had it. Linux stamps what TCP receives."""
+"""What lies unread in a socket is seen: rx_wait counts from the moment the kernel had it. Linux stamps what TCP
+receives."""
 
 import os
 import signal
@@ -89,7 +90,9 @@ def test_a_connection_that_no_processor_takes(broker):
 def test_requests_that_come_together(broker):
     """The second one is read while the first one's answer is still held, to be sent with its own."""
     with RawConnection(broker.port()) as client:
-        client.send(produce_request(1004, TOPIC, 0, batch([b"x"]), 1) + produce_request(1005, TOPIC, 0, batch([b"y"]), 1))
+        client.send(
+            produce_request(1004, TOPIC, 0, batch([b"x"]), 1) + produce_request(1005, TOPIC, 0, batch([b"y"]), 1)
+        )
         assert client.receive() is not None and client.receive() is not None
     broker.stop()
     assert [_record(broker, number, PRODUCE).inflight for number in (1004, 1005)] == [0, 1]

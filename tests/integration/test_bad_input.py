@@ -1,4 +1,5 @@
-"""A data directory that something else has been at: one sentence and exit code 2, or a log that is repaired and says so."""
+"""A data directory that something else has been at: one sentence and exit code 2, or a log that is repaired and says
+so."""
 
 import subprocess
 
@@ -72,16 +73,21 @@ def test_a_metadata_store_that_is_none_stops_the_start(broker):
     assert told.count("worker_died") == 1
 
 
-@pytest.mark.parametrize(("content", "sentence"), [
-    ("", "version=: allowed is 0 or 1"), ("garbage", "version=: allowed is 0 or 1"),
-    ("version=1\nnode.id=x\ncluster.id=c\n", "node.id=x: allowed is 0 to 2147483647, the number of the node,"),
-])
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("", "version=: allowed is 0 or 1"),
+        ("garbage", "version=: allowed is 0 or 1"),
+        ("version=1\nnode.id=x\ncluster.id=c\n", "node.id=x: allowed is 0 to 2147483647, the number of the node,"),
+    ],
+)
 def test_meta_properties_without_an_identity_stop_the_start(broker, content, sentence):
     (broker.data_dir / "meta.properties").write_text(content)
     code, told = _refused(broker)
     assert code == 2
-    assert told.splitlines()[-1] == (f"mpbroker: {sentence} in {broker.data_dir}/meta.properties; correct that line, "
-                                     "or put a copy of the file back")
+    assert told.splitlines()[-1] == (
+        f"mpbroker: {sentence} in {broker.data_dir}/meta.properties; correct that line, or put a copy of the file back"
+    )
 
 
 def test_what_a_clean_stop_would_not_leave_is_repaired_with_one_line_each(broker):

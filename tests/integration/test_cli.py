@@ -11,8 +11,14 @@ MPBROKER = [sys.executable, "-m", "mpbroker"]
 
 
 def _cli(*words, stdin="", env=None, timeout_s=30):
-    return subprocess.run([*MPBROKER, *words], input=stdin, capture_output=True, text=True, timeout=timeout_s,
-                          env={**os.environ, **(env or {})})
+    return subprocess.run(
+        [*MPBROKER, *words],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        env={**os.environ, **(env or {})},
+    )
 
 
 @pytest.fixture
@@ -34,7 +40,9 @@ def test_topics_from_creation_to_deletion(at):
     assert at("topic", "delete", "orders").returncode == 0
     gone = at("topic", "describe", "orders")
     assert gone.returncode == 1
-    assert gone.stderr == "mpbroker: UNKNOWN_TOPIC_OR_PARTITION (3): orders: This broker has no such topic or partition.\n"
+    assert (
+        gone.stderr == "mpbroker: UNKNOWN_TOPIC_OR_PARTITION (3): orders: This broker has no such topic or partition.\n"
+    )
 
 
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
@@ -52,18 +60,25 @@ def test_lines_in_records_out(at, acks):
 def test_consume_ends_when_its_reader_has_gone(at, broker):
     assert at("produce", "piped", stdin="one\ntwo\nthree\n").returncode == 0
     consume = " ".join([*MPBROKER, "consume piped --from earliest --bootstrap", broker.bootstrap])
-    found = subprocess.run(["bash", "-c", f"{consume} | head -n 2; exit ${{PIPESTATUS[0]}}"], capture_output=True, text=True,
-                           timeout=30)
+    found = subprocess.run(
+        ["bash", "-c", f"{consume} | head -n 2; exit ${{PIPESTATUS[0]}}"], capture_output=True, text=True, timeout=30
+    )
     assert (found.stdout, found.stderr, found.returncode) == ("one\ntwo\n", "", 0)
 
 
-@pytest.mark.parametrize(("words", "sentence"), [
-    (["consume", "t", "--count", "-1"], "--count=-1: allowed is 0 or more"),
-    (["consume", "known", "--from", "noon"], "--from=noon: allowed is earliest, latest, an offset, or @ and milliseconds"),
-    (["consume", "known", "--partition", "5"], "--partition=5: allowed is 0 to 0"),
-    (["produce", "known", "--partition", "5"], "--partition=5: allowed is 0 to 0"),
-    (["topic", "create", "t", "--config", "x"], "--config=x: allowed is KEY=VALUE"),
-])
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["consume", "t", "--count", "-1"], "--count=-1: allowed is 0 or more"),
+        (
+            ["consume", "known", "--from", "noon"],
+            "--from=noon: allowed is earliest, latest, an offset, or @ and milliseconds",
+        ),
+        (["consume", "known", "--partition", "5"], "--partition=5: allowed is 0 to 0"),
+        (["produce", "known", "--partition", "5"], "--partition=5: allowed is 0 to 0"),
+        (["topic", "create", "t", "--config", "x"], "--config=x: allowed is KEY=VALUE"),
+    ],
+)
 def test_what_cannot_be_meant_is_a_usage_error(at, words, sentence):
     at("topic", "create", "known")
     found = at(*words)
@@ -74,20 +89,26 @@ def test_what_cannot_be_meant_is_a_usage_error(at, words, sentence):
 def test_a_broker_that_is_not_there():
     found = _cli("topic", "list", "--bootstrap", "127.0.0.1:1")
     assert (found.returncode, found.stdout) == (1, "")
-    assert found.stderr == ("mpbroker: no broker answers at 127.0.0.1:1: Connection refused; `mpbroker start` starts one, "
-                            "--bootstrap H:P names another\n")
+    assert found.stderr == (
+        "mpbroker: no broker answers at 127.0.0.1:1: Connection refused; `mpbroker start` starts one, "
+        "--bootstrap H:P names another\n"
+    )
     assert _cli("topic", "list", "--bootstrap", "nowhere").returncode == 2
 
 
 def _start(tmp_path, *words, **options):
-    return _cli("start", "--data-dir", str(tmp_path / "data"), "--listener", "PLAINTEXT://127.0.0.1:0", *words, **options)
+    return _cli(
+        "start", "--data-dir", str(tmp_path / "data"), "--listener", "PLAINTEXT://127.0.0.1:0", *words, **options
+    )
 
 
 def test_a_ready_file_that_cannot_be_written_stops_the_start(tmp_path):
     for path in (tmp_path / "missing" / "ready.json", tmp_path):
         found = _start(tmp_path, "--ready-file", str(path))
         assert (found.returncode, found.stdout) == (2, "")
-        assert found.stderr.splitlines()[-1].startswith(f"mpbroker: --ready-file={path}: allowed is a file that can be written")
+        assert found.stderr.splitlines()[-1].startswith(
+            f"mpbroker: --ready-file={path}: allowed is a file that can be written"
+        )
 
 
 def test_a_ready_line_that_nobody_takes_ends_the_broker(tmp_path):

@@ -23,16 +23,30 @@ def produce(broker, topic, records, partition=0, **settings):
     delivered = []
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5, **settings})
     for record in records:
-        producer.produce(topic, record.value, record.key, partition, timestamp=record.timestamp_ms,
-                         headers=record.headers, on_delivery=lambda e, m: delivered.append((m.offset(), e)))
+        producer.produce(
+            topic,
+            record.value,
+            record.key,
+            partition,
+            timestamp=record.timestamp_ms,
+            headers=record.headers,
+            on_delivery=lambda e, m: delivered.append((m.offset(), e)),
+        )
         producer.poll(0)
     assert producer.flush(30) == 0
     return delivered
 
 
 def read(broker, topic, count, start=0, partition=0):
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused", "enable.auto.commit": False,
-                         "auto.offset.reset": "error", "fetch.message.max.bytes": 20_000_000})
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "fetch.message.max.bytes": 20_000_000,
+        }
+    )
     consumer.assign([TopicPartition(topic, partition, start)])
     found = []
     silent_polls = 0
@@ -49,7 +63,11 @@ def read(broker, topic, count, start=0, partition=0):
 def same(message, record) -> bool:
     headers = [(name, value) for name, value in message.headers() or []]
     return (message.key(), message.value(), headers, message.timestamp()[1]) == (
-        record.key, record.value, record.headers, record.timestamp_ms)
+        record.key,
+        record.value,
+        record.headers,
+        record.timestamp_ms,
+    )
 
 
 @pytest.mark.parametrize("acks", ["0", "1", "all"])

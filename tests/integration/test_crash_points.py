@@ -67,7 +67,8 @@ def test_a_request_whose_effects_are_recorded_is_answered_though_it_killed_two_h
 
 def test_a_text_that_names_no_points_stops_the_start(tmp_path):
     broker = _start(tmp_path, "append.locked:x")
-    found = subprocess.run(broker.command(), env={**os.environ, **broker.env}, capture_output=True, text=True,
-                           timeout=20)
+    found = subprocess.run(
+        broker.command(), env={**os.environ, **broker.env}, capture_output=True, text=True, timeout=20
+    )
     assert (found.returncode, found.stdout) == (2, "")
     assert found.stderr.splitlines()[-1].startswith("mpbroker: MPBROKER_CRASH=append.locked:x: allowed is name[:nth]")

@@ -34,13 +34,15 @@ def read(broker, topic, count, start=0):
 
 
 @pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])
-@pytest.mark.parametrize("settings", [
-    {"acks": "all"}, {"acks": 1, "enable_idempotence": False}, {"acks": 0, "enable_idempotence": False}])
+@pytest.mark.parametrize(
+    "settings", [{"acks": "all"}, {"acks": 1, "enable_idempotence": False}, {"acks": 0, "enable_idempotence": False}]
+)
 def test_records_come_back_byte_for_byte(broker, codec, settings):
     topic, written = new_topic(broker), keyed_or_valued(samples())
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap, compression_type=codec, linger_ms=5, **settings)
-    sent = [producer.send(topic, record.value, record.key, record.headers, 0, record.timestamp_ms)
-            for record in written]
+    sent = [
+        producer.send(topic, record.value, record.key, record.headers, 0, record.timestamp_ms) for record in written
+    ]
     producer.flush(30)
     assert all(future.succeeded() for future in sent)
     producer.close()

@@ -1,4 +1,5 @@
-"""`mpbroker lab run` for real, shortly: what it leaves, what it finds in trace and client log, and that nothing else is left."""
+"""`mpbroker lab run` for real, shortly: what it leaves, what it finds in trace and client log, and that nothing else is
+left."""
 
 import json
 import os
@@ -53,8 +54,14 @@ def lab(tmp_path):
     temporary.mkdir()
 
     def start(*words):
-        return subprocess.Popen([sys.executable, "-m", "mpbroker", "lab", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                text=True, env={**os.environ, "TMPDIR": str(temporary)}, cwd=tmp_path)
+        return subprocess.Popen(
+            [sys.executable, "-m", "mpbroker", "lab", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TMPDIR": str(temporary)},
+            cwd=tmp_path,
+        )
 
     yield start
     assert not os.listdir(temporary)
@@ -81,10 +88,16 @@ def test_a_small_scenario_with_two_variants(lab, tmp_path):
         assert rows.num_rows == sum(each["answered"] for each in counted.values())
         assert counted["light"]["answered"] > 100 and counted["busy"]["answered"] > 0
         _agrees_with_the_trace(rows, open_input([place / variant["traces"]]), variant)
-    planes = {(row["variant"], row["group"]): row["plane"]
-              for row in clients.select(["variant", "group", "plane"]).to_pylist()}
-    assert planes == {("plain", "light"): "data", ("plain", "busy"): "data", ("control plane", "light"): "control",
-                      ("control plane", "busy"): "data"}
+    planes = {
+        (row["variant"], row["group"]): row["plane"]
+        for row in clients.select(["variant", "group", "plane"]).to_pylist()
+    }
+    assert planes == {
+        ("plain", "light"): "data",
+        ("plain", "busy"): "data",
+        ("control plane", "light"): "control",
+        ("control plane", "busy"): "data",
+    }
     _finish(lab("run", "small.toml", "--out", "R", "--seconds", "1"))  # an earlier run's output is replaced
 
 
@@ -117,7 +130,9 @@ def test_an_interrupted_run_leaves_nothing(lab, tmp_path, number):
 
 
 def test_a_broker_that_does_not_start_is_told(lab, tmp_path):
-    (tmp_path / "wrong.toml").write_text(SMALL.replace('name = "plain"', 'name = "plain"\n[variant.broker]\n"no.such.key" = 1'))
+    (tmp_path / "wrong.toml").write_text(
+        SMALL.replace('name = "plain"', 'name = "plain"\n[variant.broker]\n"no.such.key" = 1')
+    )
     _, err = _finish(lab("run", "wrong.toml"), 1)
     assert "the broker did not start" in err and "no.such.key" in err and "Traceback" not in err
 

@@ -18,7 +18,9 @@ class Acknowledged:
     def __init__(self, broker: Broker, **settings) -> None:
         self.offsets: dict[int, bytes] = {}
         self.failed: list = []
-        self._producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": "1", "batch.num.messages": 10, **settings})
+        self._producer = Producer(
+            {"bootstrap.servers": broker.bootstrap, "acks": "1", "batch.num.messages": 10, **settings}
+        )
 
     def send(self, topic: str, value: bytes) -> None:
         self._producer.produce(topic, value, partition=0, on_delivery=self._delivered)
@@ -44,8 +46,14 @@ def create(broker: Broker, topic: str, **config) -> None:
 
 
 def read(broker: Broker, topic: str, end: int) -> dict[int, bytes]:
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused", "auto.offset.reset": "error",
-                         "enable.auto.commit": False})
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "unused",
+            "auto.offset.reset": "error",
+            "enable.auto.commit": False,
+        }
+    )
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: dict[int, bytes] = {}
     deadline = time.monotonic() + FEW_S
@@ -110,7 +118,11 @@ def test_everything_acknowledged_is_there_at_the_next_start(tmp_path, end):
 
 
 def test_retention_and_deletion_in_a_running_broker(tmp_path):
-    settings = {"log.initial.task.delay.ms": 0, "log.retention.check.interval.ms": 100, "log.segment.delete.delay.ms": 500}
+    settings = {
+        "log.initial.task.delay.ms": 0,
+        "log.retention.check.interval.ms": 100,
+        "log.segment.delete.delay.ms": 500,
+    }
     with Broker(tmp_path, overrides=settings) as broker:
         create(broker, "t", **{"segment.bytes": "8192", "retention.bytes": "16384"})
         producer = Acknowledged(broker)

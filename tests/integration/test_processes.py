@@ -31,27 +31,49 @@ def _answers(port, correlation_id=7):
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory):
-    with Broker(tmp_path_factory.mktemp("broker"), overrides={"num.network.threads": 2, "num.io.threads": 2}) as running:
+    with Broker(
+        tmp_path_factory.mktemp("broker"), overrides={"num.network.threads": 2, "num.io.threads": 2}
+    ) as running:
         yield running
 
 
 def test_the_ready_line_and_file_name_what_listens(broker):
     line = f"mpbroker ready node=0 pid={broker.pid} data={broker.data_dir} PLAINTEXT://{broker.bootstrap}\n"
     assert broker.ready_line == line
-    assert broker.ready == {"node_id": 0, "pid": broker.pid, "data_dir": str(broker.data_dir), "listeners": [
-        {"name": "PLAINTEXT", "protocol": "PLAINTEXT", "host": "127.0.0.1", "port": broker.port()}]}
+    assert broker.ready == {
+        "node_id": 0,
+        "pid": broker.pid,
+        "data_dir": str(broker.data_dir),
+        "listeners": [{"name": "PLAINTEXT", "protocol": "PLAINTEXT", "host": "127.0.0.1", "port": broker.port()}],
+    }
     assert _answers(broker.port())
 
 
 def test_every_process_has_its_title_and_its_row(broker):
     titles = sorted(broker.processes().values())
-    workers = ["mpbroker: acceptor 0 PLAINTEXT", "mpbroker: controller 0", "mpbroker: handler 0", "mpbroker: handler 1",
-               "mpbroker: log-keeper 0", "mpbroker: processor 0 PLAINTEXT", "mpbroker: processor 1 PLAINTEXT",
-               "mpbroker: tracer 0"]
+    workers = [
+        "mpbroker: acceptor 0 PLAINTEXT",
+        "mpbroker: controller 0",
+        "mpbroker: handler 0",
+        "mpbroker: handler 1",
+        "mpbroker: log-keeper 0",
+        "mpbroker: processor 0 PLAINTEXT",
+        "mpbroker: processor 1 PLAINTEXT",
+        "mpbroker: tracer 0",
+    ]
     assert [title for title in titles if title.startswith("mpbroker: ")] == workers
     rows = {(row["role"], row["index"]): row for row in broker.status()["processes"]}
-    assert set(rows) == {("supervisor", 0), ("acceptor", 0), ("processor", 0), ("processor", 1), ("handler", 0),
-                         ("handler", 1), ("controller", 0), ("log-keeper", 0), ("tracer", 0)}
+    assert set(rows) == {
+        ("supervisor", 0),
+        ("acceptor", 0),
+        ("processor", 0),
+        ("processor", 1),
+        ("handler", 0),
+        ("handler", 1),
+        ("controller", 0),
+        ("log-keeper", 0),
+        ("tracer", 0),
+    }
     assert {row["pid"] for row in rows.values()} == set(broker.processes())
     assert all(row["state"] == "running" for row in rows.values())
 
@@ -77,13 +99,27 @@ def test_status_prints_its_schema_as_json(broker):
     assert (status["schema"], status["node_id"], status["state"]) == (1, 0, "running")
     assert status["listeners"] == broker.ready["listeners"]
     for row in status["processes"]:
-        assert list(row) == ["slot", "role", "index", "listener", "pid", "incarnation", "state", "wait",
-                             "heartbeat_age_ms", "request", "restarts", "last_exit"]
+        assert list(row) == [
+            "slot",
+            "role",
+            "index",
+            "listener",
+            "pid",
+            "incarnation",
+            "state",
+            "wait",
+            "heartbeat_age_ms",
+            "request",
+            "restarts",
+            "last_exit",
+        ]
         assert row["heartbeat_age_ms"] < 10_000
     rings = {ring["name"]: ring for ring in status["rings"]}
     assert rings["data"]["capacity"] == 500 and rings["control"]["capacity"] == 20
     assert status["counters"]["requests_finished"] >= 1
-    assert _cli("status", "--data-dir", str(broker.data_dir)).stdout.startswith("node 0  running  PLAINTEXT://127.0.0.1:")
+    assert _cli("status", "--data-dir", str(broker.data_dir)).stdout.startswith(
+        "node 0  running  PLAINTEXT://127.0.0.1:"
+    )
 
 
 def test_status_works_while_everything_is_stopped(broker):
@@ -155,15 +191,18 @@ def test_pipelined_requests_are_answered_in_order(broker):
         assert [connection.receive()[0] for _ in range(500)] == list(range(500))
 
 
-@pytest.mark.parametrize(("data", "counter"), [
-    (b"\xff\xff\xff\xff", "bad_frames"),
-    (b"\x00\x00\x00\x00", "bad_frames"),
-    (b"\x7f\xff\xff\xff", "bad_frames"),
-    (b"GET / HTTP/1.1\r\n\r\n", "bad_frames"),
-    (frame(999, 0, 1), "requests_unsupported"),
-    (frame(3, 99, 1), "requests_unsupported"),
-    (frame(3, -1, 1), "requests_unsupported"),
-])
+@pytest.mark.parametrize(
+    ("data", "counter"),
+    [
+        (b"\xff\xff\xff\xff", "bad_frames"),
+        (b"\x00\x00\x00\x00", "bad_frames"),
+        (b"\x7f\xff\xff\xff", "bad_frames"),
+        (b"GET / HTTP/1.1\r\n\r\n", "bad_frames"),
+        (frame(999, 0, 1), "requests_unsupported"),
+        (frame(3, 99, 1), "requests_unsupported"),
+        (frame(3, -1, 1), "requests_unsupported"),
+    ],
+)
 def test_what_nobody_can_answer_closes_its_connection_with_a_counter_and_a_line(broker, data, counter):
     before = broker.status()["counters"][counter]
     lines = broker.log().count("\n")
@@ -199,8 +238,9 @@ def test_a_long_poll_is_answered_when_the_broker_stops(tmp_path):
     broker = Broker(tmp_path).start()
     create_by_metadata("127.0.0.1", broker.port(), "polled")
     with RawConnection(broker.port()) as connection:
-        wait_until(lambda: fetched(connection.ask(fetch_request(1, "polled", 0, 0, max_wait_ms=0))[1]).error == 0,
-                   "the topic")
+        wait_until(
+            lambda: fetched(connection.ask(fetch_request(1, "polled", 0, 0, max_wait_ms=0))[1]).error == 0, "the topic"
+        )
         parked = broker.status()["counters"]["requests_parked"]  # its creation may have waited too
         connection.send(fetch_request(9, "polled", 0, 0, max_wait_ms=60_000))
         wait_until(lambda: broker.status()["counters"]["requests_parked"] > parked, "the fetch to wait")
@@ -219,7 +259,8 @@ def test_mpbroker_stop(tmp_path):
 
 
 def test_mpbroker_stop_says_what_it_waits_for(tmp_path):
-    """A request whose acknowledgement waits for a log keeper that is stopped keeps its processor for the drain timeout."""
+    """A request whose acknowledgement waits for a log keeper that is stopped keeps its processor for the drain
+    timeout."""
     overrides = {"mpbroker.log.flush": "commit", "mpbroker.drain.timeout.ms": 3000}
     broker = Broker(tmp_path, overrides=overrides).start()
     with connect(broker.bootstrap) as client:
@@ -272,8 +313,13 @@ def test_a_fault_resets_all_workers_and_listeners_stay_open(tmp_path, number):
         with RawConnection(broker.port()) as connection:  # connecting is never refused
             assert connection.ask(api_versions(5)) or _answers(broker.port())
         broker.wait_restarted("handler", 0, killed)
-        wait_until(lambda: broker.status()["state"] == "running" and all(
-            row["state"] == "running" for row in broker.status()["processes"]), "all running again")
+        wait_until(
+            lambda: (
+                broker.status()["state"] == "running"
+                and all(row["state"] == "running" for row in broker.status()["processes"])
+            ),
+            "all running again",
+        )
         after = {(row["role"], row["index"]): row["pid"] for row in broker.status()["processes"]}
         assert {key for key in before if before[key] == after[key]} == {("supervisor", 0)}
         assert _answers(broker.port())
@@ -309,6 +355,7 @@ def test_sighup_takes_on_what_may_change_and_says_what_may_not(tmp_path):
                     return connection.ask(api_versions(2)) is None
                 except (BrokenPipeError, ConnectionResetError):
                     return True
+
         wait_until(refused, "the new limit")
         assert all(connection.ask(api_versions(3)) for connection in first)
         properties.write_text("max.connections.per.ip=many\n")
@@ -320,10 +367,15 @@ def test_sighup_takes_on_what_may_change_and_says_what_may_not(tmp_path):
 
 
 def test_a_broker_with_a_control_plane_serves_it_by_its_own_processor_and_handler(tmp_path):
-    overrides = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROL:PLAINTEXT", "num.io.threads": 2,
-                 "control.plane.listener.name": "CONTROL", "num.network.threads": 1}
-    with Broker(tmp_path, overrides=overrides,
-                listeners=["PLAINTEXT://127.0.0.1:0", "CONTROL://127.0.0.1:0"]) as broker:
+    overrides = {
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROL:PLAINTEXT",
+        "num.io.threads": 2,
+        "control.plane.listener.name": "CONTROL",
+        "num.network.threads": 1,
+    }
+    with Broker(
+        tmp_path, overrides=overrides, listeners=["PLAINTEXT://127.0.0.1:0", "CONTROL://127.0.0.1:0"]
+    ) as broker:
         assert _answers(broker.port(0)) and _answers(broker.port(1))
         rows = {(row["role"], row["index"]): row for row in broker.status()["processes"]}
         assert rows["processor", 0]["listener"] == "CONTROL" and rows["processor", 1]["listener"] == "PLAINTEXT"
@@ -332,13 +384,20 @@ def test_a_broker_with_a_control_plane_serves_it_by_its_own_processor_and_handle
 
 
 def test_the_control_planes_processes_leave_the_session_and_run_before_data_workers_where_permitted(tmp_path):
-    overrides = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROL:PLAINTEXT",
-                 "control.plane.listener.name": "CONTROL", "num.network.threads": 1, "num.io.threads": 1}
-    with Broker(tmp_path, overrides=overrides,
-                listeners=["PLAINTEXT://127.0.0.1:0", "CONTROL://127.0.0.1:0"]) as broker:
+    overrides = {
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROL:PLAINTEXT",
+        "control.plane.listener.name": "CONTROL",
+        "num.network.threads": 1,
+        "num.io.threads": 1,
+    }
+    with Broker(
+        tmp_path, overrides=overrides, listeners=["PLAINTEXT://127.0.0.1:0", "CONTROL://127.0.0.1:0"]
+    ) as broker:
         assert _answers(broker.port(1))
         rows = [row for row in broker.status()["processes"] if row["role"] in ("acceptor", "processor", "handler")]
-        control = [row["pid"] for row in rows if row["listener"] == "CONTROL" or (row["role"], row["index"]) == ("handler", 0)]
+        control = [
+            row["pid"] for row in rows if row["listener"] == "CONTROL" or (row["role"], row["index"]) == ("handler", 0)
+        ]
         data = [row["pid"] for row in rows if row["pid"] not in control]
         assert len(control) == 3 and len(data) == 3
         assert all(os.getsid(pid) == pid for pid in control)

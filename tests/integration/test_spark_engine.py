@@ -5,9 +5,9 @@ import pyarrow as pa
 import pytest
 
 from mpbroker.analysis.engine.engines.engine import Where
-from mpbroker.analysis.engine.mathematics.histogram import BUCKETS, boundaries, buckets_of_ns
 from mpbroker.analysis.engine.engines.local_engine import LocalEngine
 from mpbroker.analysis.engine.input.trace_input import open_input
+from mpbroker.analysis.engine.mathematics.histogram import BUCKETS, boundaries, buckets_of_ns
 from mpbroker.analysis.spark.engine import BUCKET, CELLS, SparkEngine
 from mpbroker.trace.record import TICK_SHIFT
 from perf.load.produce_load import ProduceLoad
@@ -24,17 +24,22 @@ def model_trace(tmp_path_factory):
     """Two brokers, one of them sampled and with losses; control requests, errors, timeouts."""
     folder = tmp_path_factory.mktemp("model")
     write_trace(folder / "a", simulate(Scenario(elections_ms=(900,))), TraceOptions(boot_id=0xABCD_1234_FFFF))
-    write_trace(folder / "b", simulate(Scenario(seed=2, discipline="plane", elections_ms=(700,))),
-                TraceOptions(broker_id=2, boot_id=77, sample_shift=2, dropped=47))
+    write_trace(
+        folder / "b",
+        simulate(Scenario(seed=2, discipline="plane", elections_ms=(700,))),
+        TraceOptions(broker_id=2, boot_id=77, sample_shift=2, dropped=47),
+    )
     return folder
 
 
 @pytest.fixture(scope="module")
 def engines(spark):
     """Makes both engines for an input; the Spark engine uses the session there is."""
+
     def make(*paths, **limits):
         source = open_input(paths, **limits)
         return LocalEngine(source), SparkEngine(source)
+
     return make
 
 
@@ -67,12 +72,15 @@ def test_limits_of_the_input_hold_to_the_nanosecond(engines, model_trace):
     assert ours.column("last_epoch_ns")[0].as_py() < to_ns
 
 
-@pytest.mark.parametrize(("columns", "where"), [
-    (None, Where(order="-total_ns")),
-    (["api", "ts", "true_total_ns"], Where(planes=("control",), order="seq", limit=5)),
-    (["handler", "t0_ns"], Where(apis=("Produce", "Fetch"), min_total_ns=20_000_000, order="-handler", limit=50)),
-    (["seq"], Where(from_ns=BEGIN_NS + 1_000_000_000, to_ns=BEGIN_NS + 2_000_000_000, order="client")),
-])
+@pytest.mark.parametrize(
+    ("columns", "where"),
+    [
+        (None, Where(order="-total_ns")),
+        (["api", "ts", "true_total_ns"], Where(planes=("control",), order="seq", limit=5)),
+        (["handler", "t0_ns"], Where(apis=("Produce", "Fetch"), min_total_ns=20_000_000, order="-handler", limit=50)),
+        (["seq"], Where(from_ns=BEGIN_NS + 1_000_000_000, to_ns=BEGIN_NS + 2_000_000_000, order="client")),
+    ],
+)
 def test_requests(engines, model_trace, columns, where):
     local, spark = engines(model_trace)
     ours, theirs = local.requests(columns, where), spark.requests(columns, where)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from mpbroker.analysis.engine.running import runner
 from mpbroker.analysis.engine.engines.local_engine import LocalEngine
-from mpbroker.analysis.engine.running.study import StudyParameters
 from mpbroker.analysis.engine.input.trace_input import open_input
+from mpbroker.analysis.engine.running import runner
+from mpbroker.analysis.engine.running.study import StudyParameters
 from mpbroker.analysis.spark.engine import SparkEngine
 from tests.harness.event_model import simulate
 from tests.harness.event_trace import Marker, TraceOptions, write_trace
@@ -29,7 +29,8 @@ def test_a_study_says_the_same(engines, name):
     ours, theirs = (runner.find_study(name).run(engine, StudyParameters()) for engine in engines)
     assert theirs.verdicts == ours.verdicts
     assert {name: table.num_rows for name, table in theirs.tables.items()} == {
-        name: table.num_rows for name, table in ours.tables.items()}
+        name: table.num_rows for name, table in ours.tables.items()
+    }
     for table in ours.tables:
         assert theirs.tables[table].to_pylist() == ours.tables[table].to_pylist(), table
     assert [figure.spec for figure in theirs.figures] == [figure.spec for figure in ours.figures]

@@ -8,19 +8,24 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from mpbroker.analysis.engine.running import runner
-from mpbroker.analysis.engine.input.compaction import compact
 from mpbroker.analysis.engine.engines.choose_engine import choose_engine
-from mpbroker.analysis.engine.running.study import StudyParameters
+from mpbroker.analysis.engine.input.compaction import compact
 from mpbroker.analysis.engine.input.trace_input import open_input
+from mpbroker.analysis.engine.running import runner
+from mpbroker.analysis.engine.running.study import StudyParameters
 from tests.harness.broker import Broker, wait_until
 from tests.harness.raw_client import RawConnection, frame
 from tests.harness.raw_records import RawProducer, batch, create_by_metadata, produce_request
 
 TOPIC, PRODUCERS, IN_FLIGHT, ROUNDS, CONTROL_REQUESTS = "studied", 4, 10, 60, 120
-OVERRIDES = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROL:PLAINTEXT", "num.partitions": 1,
-             "control.plane.listener.name": "CONTROL", "num.network.threads": 1, "num.io.threads": 2,
-             "mpbroker.trace.gauge.interval.ms": 100}
+OVERRIDES = {
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROL:PLAINTEXT",
+    "num.partitions": 1,
+    "control.plane.listener.name": "CONTROL",
+    "num.network.threads": 1,
+    "num.io.threads": 2,
+    "mpbroker.trace.gauge.interval.ms": 100,
+}
 LISTENERS = ["PLAINTEXT://127.0.0.1:0", "CONTROL://127.0.0.1:0"]
 STUDIES = ["latency", "throughput", "priority", "tail", "little", "compare"]
 

@@ -17,8 +17,13 @@ from tests.harness.peer import Peer, batch, create_topic, produce
 
 def of_kind(broker, kind):
     """Records of a kind in all segments, as bytes."""
-    return [chunk[at:at + 128] for info in manifest.segments(broker.data_dir / "traces") for chunk in segment.read_chunks(info)
-            for at in range(0, len(chunk), 128) if chunk[at + 44] == kind]
+    return [
+        chunk[at : at + 128]
+        for info in manifest.segments(broker.data_dir / "traces")
+        for chunk in segment.read_chunks(info)
+        for at in range(0, len(chunk), 128)
+        if chunk[at + 44] == kind
+    ]
 
 
 def process_events(broker):
@@ -54,9 +59,13 @@ def work(broker, client_id, count=20):
 
 def test_connections_topics_gauges_and_processes(broker):
     work(broker, "first")
-    wait_until(lambda: {one.name for one in process_events(broker)} >= {"processor 0", "handler 0", "tracer 0"}, "every start")
-    wait_until(lambda: work(broker, "second") or len([one for one in gauges_of(broker) if one.name == "handler 0"]) >= 2,
-               "two samples of the handler")
+    wait_until(
+        lambda: {one.name for one in process_events(broker)} >= {"processor 0", "handler 0", "tracer 0"}, "every start"
+    )
+    wait_until(
+        lambda: work(broker, "second") or len([one for one in gauges_of(broker) if one.name == "handler 0"]) >= 2,
+        "two samples of the handler",
+    )
     broker.stop()
     requests = [record.unpack(one) for one in of_kind(broker, record.REQUEST)]
     produced = [one for one in requests if one.api_key == 0 and one.topic_hash == crc32c(b"of-first")]
@@ -70,7 +79,14 @@ def test_connections_topics_gauges_and_processes(broker):
     assert names.topics[produced[0].topic_hash] == "of-first" and names.lost_notices == 0
     assert names.clients[produced[0].client_hash] == "first"
     gauges = gauges_of(broker)
-    assert {one.name for one in gauges} >= {"data", "response-0", "supervisor 0", "processor 0", "handler 0", "tracer 0"}
+    assert {one.name for one in gauges} >= {
+        "data",
+        "response-0",
+        "supervisor 0",
+        "processor 0",
+        "handler 0",
+        "tracer 0",
+    }
     handler = [one for one in gauges if one.name == "handler 0"]
     assert handler[-1].cpu_ns > handler[0].cpu_ns and handler[0].pid == handler[-1].pid
     assert all(one.pid and one.exit_text in (None, "exit 0") for one in process_events(broker))
@@ -80,12 +96,16 @@ def test_connections_topics_gauges_and_processes(broker):
 def test_a_killed_process_is_told_and_its_connections_close(broker, role):
     with Peer(broker.port(), client_id="before") as before:
         create_topic(before, "t")
-        wait_until(lambda: any(one.name == f"{role} 0" for one in process_events(broker)), "the tracer to see its start")
+        wait_until(
+            lambda: any(one.name == f"{role} 0" for one in process_events(broker)), "the tracer to see its start"
+        )
         wait_until(lambda: of_kind(broker, record.CONNECTION_OPEN), "the tracer to write the connection")
         pid = broker.kill(role, 0)
         broker.wait_restarted(role, 0, pid)
         work(broker, "after")
-        wait_until(lambda: any(one.event == process_event.DIED for one in process_events(broker)), "the death in the trace")
+        wait_until(
+            lambda: any(one.event == process_event.DIED for one in process_events(broker)), "the death in the trace"
+        )
     broker.stop()
     events = [one for one in process_events(broker) if one.exit_text != "exit 0"]  # those ended with the broker
     (died,) = {(one.name, one.exit_text, one.restarts) for one in events if one.event == process_event.DIED}
@@ -102,7 +122,9 @@ def test_a_killed_process_is_told_and_its_connections_close(broker, role):
 
 def trace(*words):
     """`mpbroker trace …`: exit code, stdout, stderr."""
-    done = subprocess.run([sys.executable, "-m", "mpbroker", "trace", *map(str, words)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-m", "mpbroker", "trace", *map(str, words)], capture_output=True, text=True, timeout=60
+    )
     return done.returncode, done.stdout, done.stderr
 
 
@@ -162,7 +184,12 @@ def test_killed_at_any_moment_the_tracer_loses_no_mark_and_repeats_none(broker):
     assert [text for text, _ in itertools.groupby(marks(broker))] == texts  # one that was written twice has one number
     code, out, _ = trace("stats", "--json", "--data-dir", broker.data_dir)
     found = json.loads(out)
-    assert code == 0 and found["finished"] == found["records"] + found["dropped"] and not found["gaps"] and not found["damage"]
+    assert (
+        code == 0
+        and found["finished"] == found["records"] + found["dropped"]
+        and not found["gaps"]
+        and not found["damage"]
+    )
     assert all(info.closed is not None for info in manifest.segments(broker.data_dir / "traces"))
 
 
@@ -171,12 +198,14 @@ def test_kill_9_of_everything_leaves_readable_files_and_the_next_start_closes_th
     broker = Broker(tmp_path, overrides=overrides).start()
     work(broker, "first", 50)
     assert trace("mark", "before", "--data-dir", broker.data_dir)[0] == 0
-    wait_until(lambda: sum(record.unpack(one).api_key == 0 for one in of_kind(broker, record.REQUEST)) == 50, "all records")
+    wait_until(
+        lambda: sum(record.unpack(one).api_key == 0 for one in of_kind(broker, record.REQUEST)) == 50, "all records"
+    )
     before = {path: path.read_bytes() for path in (broker.data_dir / "traces").glob("*.mpt")}
     os.killpg(broker.process.pid, signal.SIGSTOP)
     broker.destroy()
     for path, content in before.items():
-        assert path.read_bytes()[4096:len(content)] == content[4096:]
+        assert path.read_bytes()[4096 : len(content)] == content[4096:]
     assert trace("stats", "--json", "--in", tmp_path)[0] == 0
     with Broker(tmp_path, overrides=overrides) as again:
         work(again, "second", 5)

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from mpbroker.trace import manifest, record, segment
+from mpbroker.trace import manifest, record
 from tests.harness.broker import Broker, wait_until
 from tests.harness.raw_client import RawConnection
 from tests.harness.raw_records import RawFetcher, RawProducer, batch, create_by_metadata, produce_request, produced
@@ -24,8 +24,12 @@ def broker(tmp_path):
 
 
 def _stats(broker):
-    done = subprocess.run([sys.executable, "-m", "mpbroker", "trace", "stats", "--json", "--data-dir", str(broker.data_dir)],
-                          capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "mpbroker", "trace", "stats", "--json", "--data-dir", str(broker.data_dir)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return json.loads(done.stdout)
 
 
@@ -60,8 +64,20 @@ def test_every_request_has_one_record(broker):
     assert apis["Fetch"]["stages"]["purgatory"]["count"] >= 1
     assert [one.flags & record.PURGATORY_TIMEOUT for one in requests if one.api_key == 1 and one.purg_kind][-1]
     for one in requests:
-        reached = [one.stage[record.STAGES.index(name)] for name in (
-            "frame_done", "parsed", "enqueued", "dequeued", "local_done", "resp_enq", "resp_deq", "send_start", "send_done")]
+        reached = [
+            one.stage[record.STAGES.index(name)]
+            for name in (
+                "frame_done",
+                "parsed",
+                "enqueued",
+                "dequeued",
+                "local_done",
+                "resp_enq",
+                "resp_deq",
+                "send_start",
+                "send_done",
+            )
+        ]
         assert record.NOT_REACHED not in reached
         everything = [ticks for ticks in one.stage if ticks != record.NOT_REACHED]
         assert everything == sorted(everything)
@@ -74,7 +90,9 @@ def test_every_request_has_one_record(broker):
 def test_a_running_brokers_traces_are_read(broker):
     create_by_metadata("127.0.0.1", broker.port(), TOPIC)
     last = _produce(broker, 20)
-    wait_until(lambda: (broker.data_dir / "traces").is_dir() and len(requests_of(broker)) > last, "the tracer's next drain")
+    wait_until(
+        lambda: (broker.data_dir / "traces").is_dir() and len(requests_of(broker)) > last, "the tracer's next drain"
+    )
     assert _stats(broker)["records"] > last
 
 

@@ -42,8 +42,15 @@ def shown() -> list[Shown]:
 
 
 def run(words, place):
-    return subprocess.run([sys.executable, "-m", "mpbroker", *words], cwd=place, capture_output=True, text=True, timeout=100, check=False,
-                          env={**os.environ, "PYTHONPATH": str(ROOT)})
+    return subprocess.run(
+        [sys.executable, "-m", "mpbroker", *words],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +66,10 @@ def outputs(tmp_path_factory):
                 found[" ".join(one.words)] = run(one.words, place)
     begun = open_input([place / "mpbroker-data" / "traces"]).segments[0].opened.clock.realtime_ns // 1_000_000_000
     for one in shown():
-        words = [_moment(begun + (60 if before == "--to" else 0)) if before in ("--from", "--to") else word
-                 for before, word in zip(["", *one.words], one.words, strict=False)]
+        words = [
+            _moment(begun + (60 if before == "--to" else 0)) if before in ("--from", "--to") else word
+            for before, word in zip(["", *one.words], one.words, strict=False)
+        ]
         if " ".join(one.words) not in found:
             found[" ".join(one.words)] = run(words, place)
     return place, found
@@ -93,14 +102,21 @@ def test_a_command_runs_and_prints_what_the_page_shows(outputs, number):
 
 def test_reports_and_slice_are_there(outputs):
     place, _ = outputs
-    for name in ("report/report.html", "report/meta.json", "report/tables/latency.stage_percentiles.csv", "report-tail/tables/tail.exemplars.parquet",
-                 "slice.json.gz"):
+    for name in (
+        "report/report.html",
+        "report/meta.json",
+        "report/tables/latency.stage_percentiles.csv",
+        "report-tail/tables/tail.exemplars.parquet",
+        "slice.json.gz",
+    ):
         assert (place / name).stat().st_size > 0, name
 
 
 def test_the_clients_of_the_page_are_found(outputs):
     place, _ = outputs
-    assert {"shop", "nightly-export"} <= set(re.findall(r"shop|nightly-export", (place / "report/tables/latency.by_client.csv").read_text()))
+    assert {"shop", "nightly-export"} <= set(
+        re.findall(r"shop|nightly-export", (place / "report/tables/latency.by_client.csv").read_text())
+    )
 
 
 def test_every_stage_is_explained():
@@ -110,8 +126,15 @@ def test_every_stage_is_explained():
 
 def test_the_notebook_runs_from_top_to_bottom(outputs):
     place, _ = outputs
-    result = subprocess.run([sys.executable, str(ROOT / "docs/notebooks/trace_notebook.py")], cwd=place, capture_output=True, text=True, timeout=100,
-                            check=False, env={**os.environ, "PYTHONPATH": str(ROOT), "MPBROKER_ENGINE": "local"})
+    result = subprocess.run(
+        [sys.executable, str(ROOT / "docs/notebooks/trace_notebook.py")],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "MPBROKER_ENGINE": "local"},
+    )
     assert result.returncode == 0, result.stderr
     assert re.search(r"local: \d+ of \d+ requests", result.stdout) and "2 figures: trace-notebook.html" in result.stdout
     assert (place / "trace-notebook.html").stat().st_size > 1_000_000

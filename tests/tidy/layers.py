@@ -2,11 +2,24 @@
 
 LAYERS = {
     "errors": 0,
-    "config": 1, "protocol": 1, "record": 1,
+    "config": 1,
+    "protocol": 1,
+    "record": 1,
     "shm": 2,
-    "channel": 3, "log": 3, "metrics": 3, "trace": 3, "security": 3, "metadata": 3,
-    "cluster": 4, "purgatory": 4, "client": 4,
-    "network": 5, "server": 5, "replication": 5, "controller": 5, "coordinator": 5,
+    "channel": 3,
+    "log": 3,
+    "metrics": 3,
+    "trace": 3,
+    "security": 3,
+    "metadata": 3,
+    "cluster": 4,
+    "purgatory": 4,
+    "client": 4,
+    "network": 5,
+    "server": 5,
+    "replication": 5,
+    "controller": 5,
+    "coordinator": 5,
     "supervisor": 6,
     "cli": 7,
     "__main__": 8,
@@ -15,8 +28,25 @@ LAYERS = {
 #: Analysis of traces, beside the layers (docs/adr/0014): they read files, and talk to a broker as any client does.
 ANALYSIS = "analysis"
 ANALYSIS_ROOMS = {"engine", "spark", "studies", "report", "lab", "bench"}
-ANALYSIS_READS = {"mpbroker", "mpbroker.errors", "mpbroker.trace", *(f"mpbroker.trace.{name}" for name in (
-    "record", "segment", "manifest", "dictionary", "clock_sample", "gauge", "process_event", "statistics", "mark_spool"))}
+ANALYSIS_READS = {
+    "mpbroker",
+    "mpbroker.errors",
+    "mpbroker.trace",
+    *(
+        f"mpbroker.trace.{name}"
+        for name in (
+            "record",
+            "segment",
+            "manifest",
+            "dictionary",
+            "clock_sample",
+            "gauge",
+            "process_event",
+            "statistics",
+            "mark_spool",
+        )
+    ),
+}
 #: The laboratory is also a client.
 ANALYSIS_CLIENTS = {"lab", "bench"}
 CLIENT_PACKAGES = {"client", "protocol"}

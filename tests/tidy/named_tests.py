@@ -1,4 +1,5 @@
-"""Whether a test named in a document is there: `tests/…/test_x.py::test_y`, or `native/tests/test_x.c` for a C program."""
+"""Whether a test named in a document is there: `tests/…/test_x.py::test_y`, or `native/tests/test_x.c` for a C
+program."""
 
 from __future__ import annotations
 
@@ -12,8 +13,7 @@ from tests.tidy.source_tree import ROOT
 @cache
 def _tests_of(path: Path) -> frozenset[str]:
     nodes = ast.walk(ast.parse(path.read_text(), str(path)))
-    return frozenset(node.name for node in nodes
-                     if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"))
+    return frozenset(node.name for node in nodes if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"))
 
 
 def exists(identity: str) -> bool:

@@ -26,7 +26,8 @@ def tree(path: Path) -> ast.Module:
 
 
 def imports(path: Path) -> set[str]:
-    """Every mpbroker module or package a file imports, also inside functions and through import_module("…"); type-checking blocks excluded."""
+    """Every mpbroker module or package a file imports, also inside functions and through import_module("…");
+    type-checking blocks excluded."""
     found: set[str] = set()
     skipped = {id(node) for block in ast.walk(tree(path)) if _is_type_checking(block) for node in ast.walk(block)}
     for node in ast.walk(tree(path)):

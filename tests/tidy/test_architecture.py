@@ -9,9 +9,19 @@ from tests.tidy.source_tree import ROOT, tree
 
 PAGE = ROOT / "docs" / "architecture.md"
 MOST_LINES = 400
-SECTIONS = ["How to use this page", "Processes and what each owns", "The picture", "The way of a request", "Shared memory",
-            "Locks and memory order", "When a process dies", "Limits", "Layers", "Where things are",
-            "Invariants that have caused bugs"]
+SECTIONS = [
+    "How to use this page",
+    "Processes and what each owns",
+    "The picture",
+    "The way of a request",
+    "Shared memory",
+    "Locks and memory order",
+    "When a process dies",
+    "Limits",
+    "Layers",
+    "Where things are",
+    "Invariants that have caused bugs",
+]
 STEP = re.compile(r"^\| (\d+) \| `([^`]+)` \| `([^`]+)` \| (\w+) \|", re.MULTILINE)
 PATH = re.compile(r"`((?:mpbroker|native|tests|perf|deploy|docs)/[\w./-]*)`")
 PROCESSES = {"acceptor", "processor", "handler", "controller"}
@@ -42,7 +52,9 @@ def test_it_is_short_and_in_order():
 
 
 def test_both_ways_are_described():
-    produce, fetch = (PAGE.read_text().partition(title)[2].partition("###")[0] for title in ("### Produce", "### Fetch"))
+    produce, fetch = (
+        PAGE.read_text().partition(title)[2].partition("###")[0] for title in ("### Produce", "### Fetch")
+    )
     numbers = [int(step) for step, *_ in STEP.findall(produce)]
     assert numbers == list(range(1, len(numbers) + 1)) and len(numbers) >= 20
     assert len(STEP.findall(fetch)) >= 8

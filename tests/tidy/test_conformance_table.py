@@ -20,12 +20,20 @@ def test_every_point_stands_once_and_in_order():
 
 
 def test_every_line_is_one_sentence_or_two():
-    wrong = [point for point, sentence, _ in _rows() if not sentence[0].isupper() and sentence[0] != "`"
-             or not sentence.endswith(".") or len(sentence) > 300]
+    wrong = [
+        point
+        for point, sentence, _ in _rows()
+        if (not sentence[0].isupper() and sentence[0] != "`") or not sentence.endswith(".") or len(sentence) > 300
+    ]
     assert not wrong, wrong
 
 
 def test_proofs_are_tests_that_exist():
-    missing = [f"{point}: {proof}" for point, _, proofs in _rows() if proofs != NOT_YET
-               for proof in proofs.split("<br>") if not (proof[0] == proof[-1] == "`" and exists(proof.strip("`")))]
+    missing = [
+        f"{point}: {proof}"
+        for point, _, proofs in _rows()
+        if proofs != NOT_YET
+        for proof in proofs.split("<br>")
+        if not (proof[0] == proof[-1] == "`" and exists(proof.strip("`")))
+    ]
     assert not missing, "\n".join(missing)

@@ -21,10 +21,15 @@ def _named_in_source(module: str) -> bool:
 def test_no_dead_modules():
     used = set().union(*(imports(path) for path in modules().values()))
     makefile = (ROOT / "Makefile").read_text()
-    dead = [module for module, path in modules().items()
-            if module not in used | ENTRY_POINTS and path.name != "__init__.py"
-            and not _named_in_source(module) and f"-m {module}" not in makefile
-            and not module.startswith(FOUND_BY_LISTING)]
+    dead = [
+        module
+        for module, path in modules().items()
+        if module not in used | ENTRY_POINTS
+        and path.name != "__init__.py"
+        and not _named_in_source(module)
+        and f"-m {module}" not in makefile
+        and not module.startswith(FOUND_BY_LISTING)
+    ]
     assert not dead, f"imported by nobody: {dead}"
 
 
@@ -32,8 +37,13 @@ def test_no_machine_paths():
     """No path of a developer's machine stands in the repository."""
     places = [place for place in (ROOT, Path.home()) if len(place.parts) > 2]  # /src or /app may well be named
     pattern = re.compile("|".join(re.escape(f"{place}/") for place in places) or "$^")
-    tracked = [p for folder in ("mpbroker", "native", "tests", "perf", "deploy", "docs", ".ci")
-               for p in (ROOT / folder).rglob("*") if p.is_file() and p.suffix in {".py", ".c", ".h", ".md", ".toml", ".json", ".jsonl", ".svg", ""}]
-    wrong = [str(path) for path in tracked if "build" not in path.parts
-             and pattern.search(path.read_text(errors="ignore"))]
+    tracked = [
+        p
+        for folder in ("mpbroker", "native", "tests", "perf", "deploy", "docs", ".ci")
+        for p in (ROOT / folder).rglob("*")
+        if p.is_file() and p.suffix in {".py", ".c", ".h", ".md", ".toml", ".json", ".jsonl", ".svg", ""}
+    ]
+    wrong = [
+        str(path) for path in tracked if "build" not in path.parts and pattern.search(path.read_text(errors="ignore"))
+    ]
     assert not wrong, wrong

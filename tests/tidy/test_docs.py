@@ -10,8 +10,11 @@ IGNORED_FOLDERS = {".venv", "build", ".git", "node_modules", ".pytest_cache"}
 
 
 def _pages():
-    return [path for path in sorted(ROOT.rglob("*.md"))
-            if not IGNORED_FOLDERS & set(path.relative_to(ROOT).parts) and ".egg-info" not in str(path)]
+    return [
+        path
+        for path in sorted(ROOT.rglob("*.md"))
+        if not IGNORED_FOLDERS & set(path.relative_to(ROOT).parts) and ".egg-info" not in str(path)
+    ]
 
 
 def _prose(path) -> str:
@@ -38,14 +41,21 @@ def test_there_are_pages():
 
 
 def test_every_page_has_one_title():
-    wrong = [str(path.relative_to(ROOT)) for path in _pages()
-             if len(re.findall(r"^# ", CODE.sub("", path.read_text()), re.MULTILINE)) != 1]
+    wrong = [
+        str(path.relative_to(ROOT))
+        for path in _pages()
+        if len(re.findall(r"^# ", CODE.sub("", path.read_text()), re.MULTILINE)) != 1
+    ]
     assert not wrong, wrong
 
 
 def test_links_resolve():
-    broken = [f"{path.relative_to(ROOT)}: {target}" for path in _pages()
-              for target in LINK.findall(_prose(path)) if _broken(path, target)]
+    broken = [
+        f"{path.relative_to(ROOT)}: {target}"
+        for path in _pages()
+        for target in LINK.findall(_prose(path))
+        if _broken(path, target)
+    ]
     assert not broken, "\n".join(broken)
 
 
@@ -59,6 +69,10 @@ def test_decisions_are_numbered_complete_and_listed():
         title, number = text.splitlines()[0].removeprefix("# "), int(page.name[:4])
         assert title.startswith(f"{number}. ") and f"[{title}]({page.name})" in listed, page.name
         assert re.search(r"^Status: ", text, re.MULTILINE), page.name
-        assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["Context", "Decision", "Consequences",
-                                                                 "Alternatives"], page.name
+        assert re.findall(r"^## (.+)$", text, re.MULTILINE) == [
+            "Context",
+            "Decision",
+            "Consequences",
+            "Alternatives",
+        ], page.name
         assert len(text.splitlines()) <= 70, f"{page.name} is longer than a page"

@@ -3,8 +3,19 @@
 import ast
 import re
 
-from tests.tidy.layers import (ANALYSIS, ANALYSIS_CLIENTS, ANALYSIS_READS, ANALYSIS_ROOMS, ANALYSIS_USERS, CLIENT_PACKAGES, EXTRAS,
-                               FORK_HOME, LAYERS, NATIVE_ROOMS, NATIVE_USERS)
+from tests.tidy.layers import (
+    ANALYSIS,
+    ANALYSIS_CLIENTS,
+    ANALYSIS_READS,
+    ANALYSIS_ROOMS,
+    ANALYSIS_USERS,
+    CLIENT_PACKAGES,
+    EXTRAS,
+    FORK_HOME,
+    LAYERS,
+    NATIVE_ROOMS,
+    NATIVE_USERS,
+)
 from tests.tidy.source_tree import ROOT, imports, modules, package_of, tree
 
 
@@ -23,8 +34,9 @@ def _crossings():
 
 
 def test_imports_go_downwards():
-    wrong = [f"{module} imports {imported}" for module, own, imported, other in _crossings()
-             if LAYERS[other] >= LAYERS[own]]
+    wrong = [
+        f"{module} imports {imported}" for module, own, imported, other in _crossings() if LAYERS[other] >= LAYERS[own]
+    ]
     assert not wrong, "\n".join(wrong)
 
 
@@ -40,22 +52,30 @@ def test_every_room_of_the_analysis_is_known():
 def _allowed_to_analysis(room: str, imported: str) -> bool:
     """`imported` may be a name inside an allowed module."""
     other = package_of(imported)
-    if other == ANALYSIS or room in ANALYSIS_CLIENTS and other in CLIENT_PACKAGES:
+    if other == ANALYSIS or (room in ANALYSIS_CLIENTS and other in CLIENT_PACKAGES):
         return True
     return imported in ANALYSIS_READS or imported.rpartition(".")[0] in ANALYSIS_READS - {"mpbroker", "mpbroker.trace"}
 
 
 def test_analysis_reads_files_and_is_a_client():
-    wrong = [f"{module} imports {imported}" for module, path in modules().items() if package_of(module) == ANALYSIS
-             for imported in imports(path) if imported != "mpbroker.__version__"
-             and not _allowed_to_analysis(_room_of(module), imported)]
+    wrong = [
+        f"{module} imports {imported}"
+        for module, path in modules().items()
+        if package_of(module) == ANALYSIS
+        for imported in imports(path)
+        if imported != "mpbroker.__version__" and not _allowed_to_analysis(_room_of(module), imported)
+    ]
     assert not wrong, "\n".join(wrong)
 
 
 def test_only_commands_reach_the_analysis():
-    wrong = [f"{module} imports {imported}" for module, path in modules().items()
-             if package_of(module) not in {ANALYSIS} | ANALYSIS_USERS
-             for imported in imports(path) if package_of(imported) == ANALYSIS]
+    wrong = [
+        f"{module} imports {imported}"
+        for module, path in modules().items()
+        if package_of(module) not in {ANALYSIS} | ANALYSIS_USERS
+        for imported in imports(path)
+        if package_of(imported) == ANALYSIS
+    ]
     assert not wrong, "\n".join(wrong)
 
 
@@ -67,8 +87,11 @@ def _third_party(path) -> set[str]:
 
 
 def test_packages_of_extras_are_imported_by_the_analysis_only():
-    wrong = [f"{module} imports {sorted(_third_party(path) & EXTRAS)}" for module, path in modules().items()
-             if package_of(module) != ANALYSIS and _third_party(path) & EXTRAS]
+    wrong = [
+        f"{module} imports {sorted(_third_party(path) & EXTRAS)}"
+        for module, path in modules().items()
+        if package_of(module) != ANALYSIS and _third_party(path) & EXTRAS
+    ]
     assert not wrong, "\n".join(wrong)
 
 
@@ -78,15 +101,22 @@ def _top_level_imports(path) -> set[str]:
 
 
 def test_commands_import_the_analysis_inside_functions():
-    wrong = [f"{module} imports {name}" for module, path in modules().items() if package_of(module) in ANALYSIS_USERS
-             for name in _top_level_imports(path) if package_of(name) == ANALYSIS]
+    wrong = [
+        f"{module} imports {name}"
+        for module, path in modules().items()
+        if package_of(module) in ANALYSIS_USERS
+        for name in _top_level_imports(path)
+        if package_of(name) == ANALYSIS
+    ]
     assert not wrong, "\n".join(wrong)
 
 
 def test_native_core_is_imported_through_few_doors():
-    wrong = [module for module, path in modules().items()
-             if any(name.startswith("mpbroker._native") for name in imports(path))
-             and package_of(module) not in NATIVE_USERS]
+    wrong = [
+        module
+        for module, path in modules().items()
+        if any(name.startswith("mpbroker._native") for name in imports(path)) and package_of(module) not in NATIVE_USERS
+    ]
     assert not wrong, wrong
 
 
@@ -117,15 +147,24 @@ def test_only_launch_forks():
 
 
 def test_core_c_files_know_nothing_of_python():
-    wrong = [str(path) for room in NATIVE_ROOMS if room != "python" for path in (ROOT / "native" / room).glob("*.[ch]")
-             if "Python.h" in path.read_text()]
+    wrong = [
+        str(path)
+        for room in NATIVE_ROOMS
+        if room != "python"
+        for path in (ROOT / "native" / room).glob("*.[ch]")
+        if "Python.h" in path.read_text()
+    ]
     assert not wrong, wrong
 
 
 def test_c_files_stand_in_a_room_and_include_downwards():
     folders = {path.name for path in (ROOT / "native").iterdir() if path.is_dir()} - {"tests", "build"}
     assert folders == set(NATIVE_ROOMS) and not list((ROOT / "native").glob("*.[ch]"))
-    wrong = [f"{room}/{path.name} includes {header}" for room, below in NATIVE_ROOMS.items()
-             for path in sorted((ROOT / "native" / room).iterdir())
-             for header in re.findall(r'#include "([^"]+)"', path.read_text()) if header.split("/")[0] not in below | {room}]
+    wrong = [
+        f"{room}/{path.name} includes {header}"
+        for room, below in NATIVE_ROOMS.items()
+        for path in sorted((ROOT / "native" / room).iterdir())
+        for header in re.findall(r'#include "([^"]+)"', path.read_text())
+        if header.split("/")[0] not in below | {room}
+    ]
     assert not wrong, "\n".join(wrong)

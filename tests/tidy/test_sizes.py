@@ -23,8 +23,12 @@ def _lines(path) -> int:
 
 
 def test_python_functions_are_short():
-    long = [f"{path}:{line} {name} has {length} lines" for path in _python_files()
-            for name, line, length in functions(path) if length > FUNCTION_LINES]
+    long = [
+        f"{path}:{line} {name} has {length} lines"
+        for path in _python_files()
+        for name, line, length in functions(path)
+        if length > FUNCTION_LINES
+    ]
     assert not long, "\n".join(long)
 
 
@@ -41,9 +45,7 @@ def _c_functions(text: str):
     """(first line, length) of every C function: from a line that opens a body in column 0 to its closing brace."""
     lines, start = text.splitlines(), None
     for number, line in enumerate(lines, 1):
-        if line.startswith("{"):
-            start = number
-        elif re.match(r"^[A-Za-z_].*\)\s*\{$", line):
+        if line.startswith("{") or re.match(r"^[A-Za-z_].*\)\s*\{$", line):
             start = number
         elif line.startswith("}") and start is not None:
             if not line.startswith("};"):
@@ -54,8 +56,11 @@ def _c_functions(text: str):
 def test_c_functions_and_files_are_short():
     long = [f"{path}: {_lines(path)} lines" for path in _c_files() if _lines(path) > C_FILE_LINES]
     for path in _c_files():
-        long += [f"{path}:{start} function of {length} lines" for start, length in _c_functions(path.read_text())
-                 if length > C_FUNCTION_LINES]
+        long += [
+            f"{path}:{start} function of {length} lines"
+            for start, length in _c_functions(path.read_text())
+            if length > C_FUNCTION_LINES
+        ]
     assert not long, "\n".join(long)
 
 

@@ -18,10 +18,10 @@ from mpbroker.analysis.bench.measure import Row, Target, consume, make_topic, pr
 from mpbroker.analysis.bench.process_tree import machine
 from mpbroker.analysis.bench.table import table
 from mpbroker.analysis.bench.workloads import NAMES, W1, W2_TITLE, W3, W3_LEADER, W4, shortened
+from mpbroker.analysis.lab.broker_process import BrokerProcess
 from mpbroker.client.network_client import NetworkClient, connect
 from mpbroker.client.topic_admin import delete_topic
 from mpbroker.errors import MpbrokerError
-from mpbroker.analysis.lab.broker_process import BrokerProcess
 
 WARM_UP_S = 0.7
 CONSUME_SECONDS_MOST = 20.0
@@ -42,8 +42,14 @@ class BenchOptions(NamedTuple):
 def run(options: BenchOptions, say: Callable[[str], None]) -> dict[str, Any]:
     """Measure, write bench.json; what stands in it is returned."""
     options.out.mkdir(parents=True, exist_ok=True)
-    result: dict[str, Any] = {"mpbroker": __version__, "machine": machine(), "broker": options.bootstrap or "mpbroker",
-                              "workloads": [], "sweep": [], "notes": _notes(options)}
+    result: dict[str, Any] = {
+        "mpbroker": __version__,
+        "machine": machine(),
+        "broker": options.bootstrap or "mpbroker",
+        "workloads": [],
+        "sweep": [],
+        "notes": _notes(options),
+    }
     if options.workloads:
         with _target(options) as target:
             result["workloads"] = [row._asdict() for row in _workloads(target, options, say)]
@@ -51,8 +57,11 @@ def run(options: BenchOptions, say: Callable[[str], None]) -> dict[str, Any]:
         rows = core_sweep.sweep(options.seconds, options.out / "traces" / "sweep", say)
         result["sweep"] = [{**setting._asdict(), **row._asdict(), "name": setting.label} for setting, row in rows]
         result["notes"] += core_sweep.limits(sorted(os.sched_getaffinity(0)))
-    result["traces"] = sorted(str(path.relative_to(options.out)) for path in (options.out / "traces").rglob("*")
-                              if path.is_dir() and any(path.glob("*.mpt")))
+    result["traces"] = sorted(
+        str(path.relative_to(options.out))
+        for path in (options.out / "traces").rglob("*")
+        if path.is_dir() and any(path.glob("*.mpt"))
+    )
     (options.out / FILE).write_text(json.dumps(result, indent=1) + "\n")
     return result
 
@@ -60,8 +69,10 @@ def run(options: BenchOptions, say: Callable[[str], None]) -> dict[str, Any]:
 def text(result: dict[str, Any]) -> str:
     """For the terminal."""
     about = result["machine"]
-    lines = [f"{about['cpu']}, {about['cores']} cores, Linux {about['kernel']}, Python {about['python']}, load "
-             f"{about['load_average']:.1f} at the start"]
+    lines = [
+        f"{about['cpu']}, {about['cores']} cores, Linux {about['kernel']}, Python {about['python']}, load "
+        f"{about['load_average']:.1f} at the start"
+    ]
     for key, first in (("workloads", result["broker"]), ("sweep", "processors × handlers")):
         rows = [(row["name"], Row(**{name: row[name] for name in Row._fields})) for row in result[key]]
         if rows:
@@ -75,7 +86,9 @@ def _notes(options: BenchOptions) -> list[str]:
     if options.bootstrap and options.pid is None:
         found.append("CPU per request is n/a: --pid names the broker's process, on this machine.")
     if len(os.sched_getaffinity(0)) < 4:
-        found.append("Broker and load share few cores: throughput is that of both together, CPU per request is the broker's own.")
+        found.append(
+            "Broker and load share few cores: throughput is that of both together, CPU per request is the broker's own."
+        )
     return found
 
 
@@ -105,12 +118,18 @@ def _workloads(target: Target, options: BenchOptions, say: Callable[[str], None]
         for name, loads in (("W3", (W3, W3_LEADER)), ("W4", (W4,))):
             for load in loads if name in options.workloads else ():
                 say(load.name)
-                yield produce(target, shortened(load, options.seconds), topic(load.name.lower().replace(" ", "-").replace("=", "-")))
+                yield produce(
+                    target,
+                    shortened(load, options.seconds),
+                    topic(load.name.lower().replace(" ", "-").replace("=", "-")),
+                )
     finally:
         _delete(target, topics)
 
 
-def _bulk(target: Target, options: BenchOptions, topic: Callable[[str], str], say: Callable[[str], None]) -> Iterator[Row]:
+def _bulk(
+    target: Target, options: BenchOptions, topic: Callable[[str], str], say: Callable[[str], None]
+) -> Iterator[Row]:
     """W1, then W2, which reads what W1 wrote."""
     if not {"W1", "W2"} & set(options.workloads):
         return
@@ -130,7 +149,9 @@ def _delete(target: Target, topics: list[str]) -> None:
             for name in topics:
                 delete_topic(client, name)
     except MpbrokerError:
-        pass  # a broker that is gone has no topics of ours; one that refuses keeps them, under a name that says whose they are
+        # a broker that is gone has no topics of ours; one that refuses keeps them, under a name that says whose they
+        # are
+        pass
 
 
 def chosen(words: str) -> list[str]:

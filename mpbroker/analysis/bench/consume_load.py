@@ -1,6 +1,8 @@
-"""`python -m mpbroker.analysis.bench.consume_load HOST PORT TOPIC SECONDS`: reads every partition to its end; prints a line of JSON.
+"""`python -m mpbroker.analysis.bench.consume_load HOST PORT TOPIC SECONDS`: reads every partition to its end; prints a
+line of JSON.
 
-Records are counted from the batches' headers and not decoded: the figure is the broker's, as far as a client can make it.
+Records are counted from the batches' headers and not decoded: the figure is the broker's, as far as a client can make
+it.
 """
 
 from __future__ import annotations
@@ -52,8 +54,14 @@ def read(client: NetworkClient, topic: str, positions: dict[int, int], ends: dic
             count, next_offset = count_records(memoryview(part.records or b""))
             records, size = records + count, size + len(part.records or b"")
             positions[part.partition_index] = max(positions[part.partition_index], next_offset)
-    return {"records": records, "bytes": size, "requests": len(latencies_us), "latencies_us": latencies_us,
-            "seconds": (time.monotonic_ns() - begun_ns) / 1e9, "client_cpu_us": (time.process_time_ns() - cpu_ns) // 1000}
+    return {
+        "records": records,
+        "bytes": size,
+        "requests": len(latencies_us),
+        "latencies_us": latencies_us,
+        "seconds": (time.monotonic_ns() - begun_ns) / 1e9,
+        "client_cpu_us": (time.process_time_ns() - cpu_ns) // 1000,
+    }
 
 
 def count_records(data: memoryview) -> tuple[int, int]:
@@ -71,10 +79,16 @@ def count_records(data: memoryview) -> tuple[int, int]:
 
 
 def _request(topic: str, positions: dict[int, int], partitions: list[int]) -> FetchRequest:
-    wanted = [FetchPartition(partition=number, fetch_offset=positions[number], partition_max_bytes=PARTITION_BYTES_MAX)
-              for number in partitions]
-    return FetchRequest(max_wait_ms=MAX_WAIT_MS, min_bytes=1, max_bytes=FETCH_BYTES_MAX,
-                        topics=[FetchTopic(topic=topic, partitions=wanted)])
+    wanted = [
+        FetchPartition(partition=number, fetch_offset=positions[number], partition_max_bytes=PARTITION_BYTES_MAX)
+        for number in partitions
+    ]
+    return FetchRequest(
+        max_wait_ms=MAX_WAIT_MS,
+        min_bytes=1,
+        max_bytes=FETCH_BYTES_MAX,
+        topics=[FetchTopic(topic=topic, partitions=wanted)],
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Which broker of ours carries most: processors × handlers, on some cores of the machine or on all. Runs in `mpbroker bench`.
+"""Which broker of ours carries most: processors × handlers, on some cores of the machine or on all. Runs in `mpbroker
+bench`.
 
 Where the machine allows it the broker is pinned to some cores and the load to the others; on too few cores for that the
 sweep says what it cannot show.
@@ -36,8 +37,8 @@ class Setting(NamedTuple):
 
 
 def settings(cores: list[int]) -> list[Setting]:
-    """What is tried on a machine with these cores, the smallest first; the load gets at least as many as the broker, while
-    there are enough."""
+    """What is tried on a machine with these cores, the smallest first; the load gets at least as many as the broker,
+    while there are enough."""
     found = []
     count = 1
     while count <= len(cores) // 2:
@@ -59,10 +60,14 @@ def limits(cores: list[int]) -> list[str]:
     """Sentences on what this machine cannot show."""
     found = []
     if len(cores) < 4:
-        found.append(f"{len(cores)} cores: with the broker pinned to one, the load has {len(cores) - 1}; how the broker scales "
-                     "over cores cannot be seen here, only what more processes cost on the same ones.")
-    found.append("Unpinned runs share their cores with the load, so their throughput is that of broker and client together; "
-                 "CPU per request is the figure to compare.")
+        found.append(
+            f"{len(cores)} cores: with the broker pinned to one, the load has {len(cores) - 1}; how the broker scales "
+            "over cores cannot be seen here, only what more processes cost on the same ones."
+        )
+    found.append(
+        "Unpinned runs share their cores with the load, so their throughput is that of broker and client together; "
+        "CPU per request is the figure to compare."
+    )
     return found
 
 

@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 from mpbroker.analysis.bench.process_tree import Usage, usage
 from mpbroker.analysis.bench.workloads import PARTITIONS, Workload
-from mpbroker.client.network_client import NetworkClient
-from mpbroker.client.topic_admin import create_topic, describe_topic
-from mpbroker.errors import KafkaError, MpbrokerError
 from mpbroker.analysis.lab import client_log
 from mpbroker.analysis.lab.generator_plan import GeneratorPlan
 from mpbroker.analysis.lab.generator_process import GeneratorProcess
 from mpbroker.analysis.lab.schedule import CLOSED, NS
+from mpbroker.client.network_client import NetworkClient
+from mpbroker.client.topic_admin import create_topic, describe_topic
+from mpbroker.errors import KafkaError, MpbrokerError
 
 LEAD_S, TOPIC_TIMEOUT_S, MARGIN_S = 0.2, 20.0, 60.0
 
@@ -39,8 +39,8 @@ class Target(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What was measured. Latencies from the intended send time where the load is open, else from the send; CPU microseconds
-    are of the whole process tree and None where it is not known whose they are."""
+    """What was measured. Latencies from the intended send time where the load is open, else from the send; CPU
+    microseconds are of the whole process tree and None where it is not known whose they are."""
 
     name: str
     title: str
@@ -92,7 +92,15 @@ def produce(target: Target, workload: Workload, topic: str) -> Row:
 
 def consume(target: Target, name: str, title: str, topic: str, seconds: float) -> Row:
     """Read a topic to its end, or until time is over."""
-    command = [sys.executable, "-m", "mpbroker.analysis.bench.consume_load", target.host, str(target.port), topic, str(seconds)]
+    command = [
+        sys.executable,
+        "-m",
+        "mpbroker.analysis.bench.consume_load",
+        target.host,
+        str(target.port),
+        topic,
+        str(seconds),
+    ]
     before = _usage(target)
     done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + MARGIN_S)
     used = _since(target, before)
@@ -100,12 +108,22 @@ def consume(target: Target, name: str, title: str, topic: str, seconds: float) -
         words = done.stderr.strip().splitlines()
         raise MpbrokerError(f"{name}: {words[-1] if words else 'the consumer ended without a word'}")
     read = json.loads(done.stdout)
-    return _assemble(name, title, sorted(read["latencies_us"]), 0, read["records"], read["bytes"], read["seconds"],
-                     read["client_cpu_us"], used)
+    return _assemble(
+        name,
+        title,
+        sorted(read["latencies_us"]),
+        0,
+        read["records"],
+        read["bytes"],
+        read["seconds"],
+        read["client_cpu_us"],
+        used,
+    )
 
 
 class _pinned:
-    """Starts a process with some of the machine's processors only (children inherit what is set when they are started)."""
+    """Starts a process with some of the machine's processors only (children inherit what is set when they are
+    started)."""
 
     def __init__(self, cores: Collection[int] | None, process: GeneratorProcess) -> None:
         self._cores, self._process = cores, process
@@ -126,12 +144,28 @@ class _pinned:
 def _plan(target: Target, workload: Workload, topic: str, log: Path) -> GeneratorPlan:
     rate = CLOSED if workload.rate_per_s is None else workload.rate_per_s / workload.clients
     return GeneratorPlan(
-        group=workload.name, client_id=workload.name.replace(" ", "-"), host=target.host, port=target.port,
-        clients=workload.clients, first_connection=0, api="produce", topic=topic, partitions=PARTITIONS,
-        value_bytes=workload.value_bytes, records=workload.records, acks=workload.acks, in_flight=workload.in_flight,
-        loop="closed" if workload.rate_per_s is None else "open", arrival="regular", seed=1, nice=0,
-        durations_s=[workload.seconds_most], rates=[rate], log=str(log),
-        requests_most=-(-workload.requests // workload.clients))
+        group=workload.name,
+        client_id=workload.name.replace(" ", "-"),
+        host=target.host,
+        port=target.port,
+        clients=workload.clients,
+        first_connection=0,
+        api="produce",
+        topic=topic,
+        partitions=PARTITIONS,
+        value_bytes=workload.value_bytes,
+        records=workload.records,
+        acks=workload.acks,
+        in_flight=workload.in_flight,
+        loop="closed" if workload.rate_per_s is None else "open",
+        arrival="regular",
+        seed=1,
+        nice=0,
+        durations_s=[workload.seconds_most],
+        rates=[rate],
+        log=str(log),
+        requests_most=-(-workload.requests // workload.clients),
+    )
 
 
 def _usage(target: Target) -> Usage | None:
@@ -145,23 +179,56 @@ def _since(target: Target, before: Usage | None) -> Usage | None:
 def _row(workload: Workload, file: client_log.LogFile, client_cpu_us: int, used: Usage | None) -> Row:
     columns = file.columns
     begun = columns["intended_ns" if workload.rate_per_s else "sent_ns"]
-    latencies = sorted((done - begin) // 1000 for begin, done in zip(begun, columns["done_ns"], strict=True) if done >= 0)
+    latencies = sorted(
+        (done - begin) // 1000 for begin, done in zip(begun, columns["done_ns"], strict=True) if done >= 0
+    )
     errors = len(columns["error"]) - columns["error"].count(0) + sum(done < 0 for done in columns["done_ns"])
     seconds = (max(columns["done_ns"], default=0) - min(begun, default=0)) / NS
     records = len(latencies) * workload.records
-    return _assemble(workload.name, workload.title, latencies, errors, records, records * workload.value_bytes, seconds,
-                     client_cpu_us, used)
+    return _assemble(
+        workload.name,
+        workload.title,
+        latencies,
+        errors,
+        records,
+        records * workload.value_bytes,
+        seconds,
+        client_cpu_us,
+        used,
+    )
 
 
-def _assemble(name: str, title: str, latencies_us: Sequence[int], errors: int, records: int, size: int, seconds: float,
-              client_cpu_us: int, used: Usage | None) -> Row:
+def _assemble(
+    name: str,
+    title: str,
+    latencies_us: Sequence[int],
+    errors: int,
+    records: int,
+    size: int,
+    seconds: float,
+    client_cpu_us: int,
+    used: Usage | None,
+) -> Row:
     count = len(latencies_us)
     if not count or seconds <= 0:
         raise MpbrokerError(f"{name}: the broker answered no request")
     cpu = (None,) * 3 if used is None else (used.total_us / count, used.user_us / count, used.system_us / count)
-    return Row(name, title, count, records, errors, seconds, count / seconds, records / seconds, size / seconds / 1e6,
-               _percentile(latencies_us, 0.5), _percentile(latencies_us, 0.99), float(latencies_us[-1]),
-               client_cpu_us / count, *cpu)
+    return Row(
+        name,
+        title,
+        count,
+        records,
+        errors,
+        seconds,
+        count / seconds,
+        records / seconds,
+        size / seconds / 1e6,
+        _percentile(latencies_us, 0.5),
+        _percentile(latencies_us, 0.99),
+        float(latencies_us[-1]),
+        client_cpu_us / count,
+        *cpu,
+    )
 
 
 def _percentile(ordered: Sequence[int], share: float) -> float:

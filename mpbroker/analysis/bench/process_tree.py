@@ -1,4 +1,5 @@
-"""CPU time of a process with all its descendants, from /proc; and what machine this is. Linux only; reads, never writes."""
+"""CPU time of a process with all its descendants, from /proc; and what machine this is. Linux only; reads, never
+writes."""
 
 from __future__ import annotations
 
@@ -54,11 +55,23 @@ def usage(root: int) -> Usage:
 
 def machine() -> dict[str, object]:
     """What a figure was measured on."""
-    model = next((line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
-                  if line.startswith("model name")), platform.machine())
+    model = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.machine(),
+    )
     memory_kib = int(Path("/proc/meminfo").read_text().split()[1])
-    return {"cpu": model, "cores": len(os.sched_getaffinity(0)), "memory_mib": memory_kib // 1024,
-            "kernel": platform.release(), "python": platform.python_version(), "load_average": os.getloadavg()[0]}
+    return {
+        "cpu": model,
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_mib": memory_kib // 1024,
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "load_average": os.getloadavg()[0],
+    }
 
 
 def _stat(pid: int) -> list[str] | None:

@@ -13,15 +13,27 @@ def table(rows: Sequence[tuple[str, Row]], first: str) -> str:
     """One line for each (label, row); CPU is that of the broker for one request, "client" that of the load."""
     cells = [(first, *_HEADS[1:])] + [_cells(label, row) for label, row in rows]
     widths = [max(len(line[column]) for line in cells) for column in range(len(_HEADS))]
-    return "\n".join("  ".join(text.ljust(width) if not column else text.rjust(width)
-                               for column, (text, width) in enumerate(zip(line, widths, strict=True))) for line in cells)
+    return "\n".join(
+        "  ".join(
+            text.ljust(width) if not column else text.rjust(width)
+            for column, (text, width) in enumerate(zip(line, widths, strict=True))
+        )
+        for line in cells
+    )
 
 
 def _cells(label: str, row: Row) -> tuple[str, ...]:
     cpu = [_number(value) for value in (row.broker_cpu_us, row.broker_user_us, row.broker_system_us)]
     times = [f"{value / 1000:.2f}" for value in (row.p50_us, row.p99_us, row.max_us)]
-    return (label, f"{row.requests_per_s:,.0f}", f"{row.records_per_s:,.0f}", f"{row.mb_per_s:.1f}", *cpu, *times,
-            _number(row.client_cpu_us))
+    return (
+        label,
+        f"{row.requests_per_s:,.0f}",
+        f"{row.records_per_s:,.0f}",
+        f"{row.mb_per_s:.1f}",
+        *cpu,
+        *times,
+        _number(row.client_cpu_us),
+    )
 
 
 def _number(value: float | None) -> str:

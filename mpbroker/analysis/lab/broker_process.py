@@ -21,8 +21,10 @@ from typing import Any
 from mpbroker.errors import MpbrokerError
 
 START_TIMEOUT_S, STOP_TIMEOUT_S = 30.0, 15.0
-_CONTROL = {"control.plane.listener.name": "CONTROLLER",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"}
+_CONTROL = {
+    "control.plane.listener.name": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+}
 _LOG_LINES_SHOWN = 20
 
 
@@ -31,10 +33,17 @@ class BrokerFailed(MpbrokerError):
 
 
 class BrokerProcess:
-    """`addresses`: ("127.0.0.1", port) by "data" and, where there is one, "control"; `pid`: root of its process tree."""
+    """`addresses`: ("127.0.0.1", port) by "data" and, where there is one, "control"; `pid`: root of its process
+    tree."""
 
-    def __init__(self, *, overrides: Mapping[str, Any] | None = None, control_listener: bool = False,
-                 trace_dir: Path | None = None, cores: Collection[int] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        overrides: Mapping[str, Any] | None = None,
+        control_listener: bool = False,
+        trace_dir: Path | None = None,
+        cores: Collection[int] | None = None,
+    ) -> None:
         """`cores`: processors (of the machine) that the whole tree is pinned to."""
         self._overrides = dict(overrides or {})
         self._listeners = ["PLAINTEXT://127.0.0.1:0"]
@@ -60,7 +69,16 @@ class BrokerProcess:
 
     def _start(self) -> None:
         ready_file = self._directory / "ready.json"
-        command = [sys.executable, "-m", "mpbroker", "start", "--data-dir", str(self.data_dir), "--ready-file", str(ready_file)]
+        command = [
+            sys.executable,
+            "-m",
+            "mpbroker",
+            "start",
+            "--data-dir",
+            str(self.data_dir),
+            "--ready-file",
+            str(ready_file),
+        ]
         for listener in self._listeners:
             command += ["--listener", listener]
         for key, value in self._overrides.items():
@@ -70,8 +88,9 @@ class BrokerProcess:
             if self._cores:
                 os.sched_setaffinity(0, self._cores)  # inherited by what is started now
             with open(self._directory / "broker.log", "wb") as log:
-                self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                                 start_new_session=True)  # Ctrl-C reaches us; we stop the broker in order
+                self._process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                )  # Ctrl-C reaches us; we stop the broker in order
         finally:
             os.sched_setaffinity(0, mine)
         self._wait_ready(ready_file)

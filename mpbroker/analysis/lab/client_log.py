@@ -1,11 +1,12 @@
-"""The log of what clients did: one row per intended request, written by a generator process, read by `mpbroker lab run`.
+"""The log of what clients did: one row per intended request, written by a generator process, read by `mpbroker lab
+run`.
 
 A file is a line of JSON (group, local port of each connection, column types) and then the columns, each as one array of
 the machine's own numbers. Times are CLOCK_MONOTONIC nanoseconds, as in the trace; -1 means it never happened: `sent_ns`
-of a request whose time came but whose turn did not, `done_ns` of one without an answer. `ready_ns` is when nothing but the generator
-itself stood in the way (the intended time, or when the in-flight limit and the socket allowed it again); `arrived_ns` when the
-kernel had the answer (what came in one receive counts as the last of it; -1 where the group does not ask for it). From ready
-to sent and from arrived to done a client waits for a core, not for the broker.
+of a request whose time came but whose turn did not, `done_ns` of one without an answer. `ready_ns` is when nothing but
+the generator itself stood in the way (the intended time, or when the in-flight limit and the socket allowed it again);
+`arrived_ns` when the kernel had the answer (what came in one receive counts as the last of it; -1 where the group does
+not ask for it). From ready to sent and from arrived to done a client waits for a core, not for the broker.
 """
 
 from __future__ import annotations
@@ -15,8 +16,16 @@ from array import array
 from pathlib import Path
 from typing import Any, NamedTuple
 
-COLUMNS = (("connection", "i"), ("corr_id", "i"), ("error", "h"), ("intended_ns", "q"), ("ready_ns", "q"),
-           ("sent_ns", "q"), ("arrived_ns", "q"), ("done_ns", "q"))
+COLUMNS = (
+    ("connection", "i"),
+    ("corr_id", "i"),
+    ("error", "h"),
+    ("intended_ns", "q"),
+    ("ready_ns", "q"),
+    ("sent_ns", "q"),
+    ("arrived_ns", "q"),
+    ("done_ns", "q"),
+)
 NEVER = -1
 
 

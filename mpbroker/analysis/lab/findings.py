@@ -18,10 +18,19 @@ def findings(scenario: Scenario, clients: pa.Table) -> StudyResult:
     """Tables client_latency and where_it_waits; the sentences compare phases, then variants, of the measured group."""
     latency, waits = client_latency(clients), where_it_waits(clients)
     rows = [row for row in latency.to_pylist() if row["group"] == scenario.measured]
-    verdicts = [*_variants_compared(scenario, rows), *_phases_compared(scenario, rows), *_where(scenario, waits),
-                *_trust(scenario, latency.to_pylist())]
-    return StudyResult(tables={"client_latency": latency, "where_it_waits": waits}, verdicts=verdicts,
-                       figures=figures.all_figures(scenario, clients, waits), study=NAME, summary=scenario.question)
+    verdicts = [
+        *_variants_compared(scenario, rows),
+        *_phases_compared(scenario, rows),
+        *_where(scenario, waits),
+        *_trust(scenario, latency.to_pylist()),
+    ]
+    return StudyResult(
+        tables={"client_latency": latency, "where_it_waits": waits},
+        verdicts=verdicts,
+        figures=figures.all_figures(scenario, clients, waits),
+        study=NAME,
+        summary=scenario.question,
+    )
 
 
 def milliseconds(us: float) -> str:
@@ -44,12 +53,17 @@ def _phases_compared(scenario: Scenario, rows: list[dict[str, Any]]) -> list[str
     first, *others = [phase.name for phase in scenario.phases]
     for variant in scenario.variants:
         begin = cells.get((variant.name, first))
-        worst = max((cells[variant.name, name] for name in others if (variant.name, name) in cells),
-                    key=lambda row: row["p99_us"], default=None)
+        worst = max(
+            (cells[variant.name, name] for name in others if (variant.name, name) in cells),
+            key=lambda row: row["p99_us"],
+            default=None,
+        )
         if begin and worst:
-            found.append(f"{_prefix(scenario, variant.name)}{scenario.measured}: p99 {_p99(begin)} in phase “{first}”, "
-                         f"{_p99(worst)} in phase “{worst['phase']}” (p50 {milliseconds(begin['p50_us'])} and "
-                         f"{milliseconds(worst['p50_us'])}).")
+            found.append(
+                f"{_prefix(scenario, variant.name)}{scenario.measured}: p99 {_p99(begin)} in phase “{first}”, "
+                f"{_p99(worst)} in phase “{worst['phase']}” (p50 {milliseconds(begin['p50_us'])} and "
+                f"{milliseconds(worst['p50_us'])})."
+            )
     return found
 
 
@@ -64,9 +78,11 @@ def _variants_compared(scenario: Scenario, rows: list[dict[str, Any]]) -> list[s
         there = sorted((row for row in rows if row["phase"] == phase.name), key=lambda row: row["net_p99_us"])
         if len(there) > 1:
             best, worst = there[0], there[-1]
-            found.append(f"Phase “{phase.name}”: the p99 of {scenario.measured} is {_p99(best)} with “{best['variant']}” and "
-                         f"{_p99(worst)} with “{worst['variant']}”; net, a ratio of "
-                         f"{best['net_p99_us'] / worst['net_p99_us']:.2f}. One run each describes, it does not prove.")
+            found.append(
+                f"Phase “{phase.name}”: the p99 of {scenario.measured} is {_p99(best)} with “{best['variant']}” and "
+                f"{_p99(worst)} with “{worst['variant']}”; net, a ratio of "
+                f"{best['net_p99_us'] / worst['net_p99_us']:.2f}. One run each describes, it does not prove."
+            )
     return found
 
 
@@ -74,32 +90,46 @@ def _where(scenario: Scenario, waits: pa.Table) -> list[str]:
     """Where the slowest requests of the measured group waited, in the phase after the first that was worst for it."""
     found, first = [], scenario.phases[0].name
     for variant in scenario.variants:
-        rows = [row for row in waits.to_pylist() if row["variant"] == variant.name and row["which"] != "all"
-                and row["group"] == scenario.measured and (row["phase"] != first or len(scenario.phases) == 1)]
+        rows = [
+            row
+            for row in waits.to_pylist()
+            if row["variant"] == variant.name
+            and row["which"] != "all"
+            and row["group"] == scenario.measured
+            and (row["phase"] != first or len(scenario.phases) == 1)
+        ]
         if rows:
             row = max(rows, key=lambda each: each["net_us"])
-            found.append(f"{_prefix(scenario, variant.name)}of the slowest 1 % in phase “{row['phase']}” (net "
-                         f"{milliseconds(row['net_us'])} on average) {row['rx_wait_and_queue_share']:.0%} was spent before a "
-                         f"handler took them: {milliseconds(row['rx_wait_us'])} unread in the socket, "
-                         f"{milliseconds(row['queue_us'])} queued; then {milliseconds(row['rest_of_broker_us'])} in the rest of "
-                         f"the broker; {milliseconds(row['held_back_us'])} behind earlier requests of the same client, "
-                         f"{milliseconds(row['on_the_way_us'])} on the way.")
+            found.append(
+                f"{_prefix(scenario, variant.name)}of the slowest 1 % in phase “{row['phase']}” (net "
+                f"{milliseconds(row['net_us'])} on average) {row['rx_wait_and_queue_share']:.0%} was spent before a "
+                f"handler took them: {milliseconds(row['rx_wait_us'])} unread in the socket, "
+                f"{milliseconds(row['queue_us'])} queued; then {milliseconds(row['rest_of_broker_us'])} in the rest of "
+                f"the broker; {milliseconds(row['held_back_us'])} behind earlier requests of the same client, "
+                f"{milliseconds(row['on_the_way_us'])} on the way."
+            )
     return found
 
 
 def _trust(scenario: Scenario, rows: list[dict[str, Any]]) -> list[str]:
     """What weakens the numbers: closed loops, requests without an answer, errors; and what was done about omission."""
     closed = sorted({row["group"] for row in rows if row["loop"] == "closed"})
-    found = ["Latency counts from the moment a request was meant to be sent, not from when it was: a stall is charged to "
-             "every request it kept back (no coordinated omission). Net is without the client's own wait for a core, which it "
-             "has because it shares this machine with the broker."]
+    found = [
+        "Latency counts from the moment a request was meant to be sent, not from when it was: a stall is charged to "
+        "every request it kept back (no coordinated omission). Net is without the client's own wait for a core, which it "
+        "has because it shares this machine with the broker."
+    ]
     if closed:
-        found.append(f"Closed loop: {', '.join(closed)}. Such clients wait for answers before they ask again; their latencies "
-                     "hide the requests that a stall kept them from sending.")
+        found.append(
+            f"Closed loop: {', '.join(closed)}. Such clients wait for answers before they ask again; their latencies "
+            "hide the requests that a stall kept them from sending."
+        )
     missing = sum(row["unsent"] + row["unanswered"] for row in rows)
     if missing:
-        found.append(f"{missing} intended requests were not sent or not answered by the end; they count with the time "
-                     "until the end, which is less than the truth.")
+        found.append(
+            f"{missing} intended requests were not sent or not answered by the end; they count with the time "
+            "until the end, which is less than the truth."
+        )
     errors = sum(row["errors"] for row in rows)
     if errors:
         found.append(f"{errors} requests were answered with an error.")

@@ -16,13 +16,13 @@ import sys
 import time
 from pathlib import Path
 
-from mpbroker.client import prepared_request
-from mpbroker.client.prepared_request import PreparedRequest
 from mpbroker.analysis.lab.client_log import NEVER, ClientLog
 from mpbroker.analysis.lab.generator_plan import GeneratorPlan
 from mpbroker.analysis.lab.load_connection import LoadConnection
 from mpbroker.analysis.lab.prompt_waking import no_timer_slack, short_time_slice
 from mpbroker.analysis.lab.schedule import NS, ClosedLoop, OpenLoop, spans
+from mpbroker.client import prepared_request
+from mpbroker.client.prepared_request import PreparedRequest
 
 CORR_IDS_PER_CONNECTION = 1 << 20
 LOG_ROWS_MAX = 4_000_000
@@ -47,8 +47,15 @@ def main() -> int:
     generator.start(plan, int(line))
     generator.run()
     summary = generator.summary()
-    log.write(Path(plan.log), {"group": plan.group, "client_id": plan.client_id, "loop": plan.loop,
-                               "ports": [each.local_port for each in connections]})
+    log.write(
+        Path(plan.log),
+        {
+            "group": plan.group,
+            "client_id": plan.client_id,
+            "loop": plan.loop,
+            "ports": [each.local_port for each in connections],
+        },
+    )
     print(json.dumps(summary), flush=True)
     return 0
 
@@ -63,10 +70,20 @@ def _wake_promptly(plan: GeneratorPlan) -> None:
 
 
 def _connect(plan: GeneratorPlan, log: ClientLog) -> list[LoadConnection]:
-    return [LoadConnection(number, (plan.host, plan.port), request_of(plan, number), plan.in_flight, None,
-                           (plan.first_connection + number) * CORR_IDS_PER_CONNECTION + 1, log,
-                           plan.requests_most, stamped=plan.nice == 0)
-            for number in range(plan.clients)]
+    return [
+        LoadConnection(
+            number,
+            (plan.host, plan.port),
+            request_of(plan, number),
+            plan.in_flight,
+            None,
+            (plan.first_connection + number) * CORR_IDS_PER_CONNECTION + 1,
+            log,
+            plan.requests_most,
+            stamped=plan.nice == 0,
+        )
+        for number in range(plan.clients)
+    ]
 
 
 def request_of(plan: GeneratorPlan, number: int) -> PreparedRequest:
@@ -194,11 +211,15 @@ class Generator:
 
     def summary(self) -> dict[str, int]:
         """Counts for the one who started this process."""
-        return {"sent": sum(each.sent for each in self._connections),
-                "answered": sum(each.answered for each in self._connections),
-                "unanswered": self._unanswered, "unsent": self._unsent, "lost_rows": self._log.lost,
-                "closed_connections": sum(each.closed for each in self._connections),
-                "cpu_us": (time.process_time_ns() - self._cpu_ns) // 1000}
+        return {
+            "sent": sum(each.sent for each in self._connections),
+            "answered": sum(each.answered for each in self._connections),
+            "unanswered": self._unanswered,
+            "unsent": self._unsent,
+            "lost_rows": self._log.lost,
+            "closed_connections": sum(each.closed for each in self._connections),
+            "cpu_us": (time.process_time_ns() - self._cpu_ns) // 1000,
+        }
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ ARRIVALS = ("regular", "poisson")
 class GeneratorPlan(NamedTuple):
     """One group of clients. `rates`: requests a second on each connection, one per phase (schedule.CLOSED, 0: silence).
 
-    `value_bytes` is the size of a produced record's value, for `fetch` the most bytes asked for. `first_connection` numbers
-    the group's connections among all of the run, so that no correlation id is used twice.
+    `value_bytes` is the size of a produced record's value, for `fetch` the most bytes asked for. `first_connection`
+    numbers the group's connections among all of the run, so that no correlation id is used twice.
     """
 
     group: str

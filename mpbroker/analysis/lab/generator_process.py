@@ -1,4 +1,5 @@
-"""Starts generator processes, gives them one start time, collects what they say. Owned by whoever runs the laboratory."""
+"""Starts generator processes, gives them one start time, collects what they say. Owned by whoever runs the
+laboratory."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from mpbroker.errors import MpbrokerError
 from mpbroker.analysis.lab.generator_plan import GeneratorPlan
+from mpbroker.errors import MpbrokerError
 
 READY_TIMEOUT_S, END_TIMEOUT_S = 40.0, 30.0
 
@@ -31,9 +32,13 @@ class GeneratorProcess:
     def __enter__(self) -> GeneratorProcess:
         self._plan_file.write_text(json.dumps(self.plan._asdict()))
         with open(self._errors, "wb") as errors:
-            self._process = subprocess.Popen([sys.executable, "-m", "mpbroker.analysis.lab.generator", str(self._plan_file)],
-                                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
-                                             start_new_session=True)
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "mpbroker.analysis.lab.generator", str(self._plan_file)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,
+            )
         return self
 
     def wait_ready(self) -> None:
@@ -74,7 +79,9 @@ class GeneratorProcess:
 
     def _failure(self, what: str) -> GeneratorFailed:
         words = self._errors.read_text(errors="replace").strip().splitlines()
-        return GeneratorFailed(f"the clients of group {self.plan.group} {what}: {words[-1] if words else 'no word from them'}")
+        return GeneratorFailed(
+            f"the clients of group {self.plan.group} {what}: {words[-1] if words else 'no word from them'}"
+        )
 
     def __exit__(self, *_exc) -> None:
         if self._process.poll() is None:

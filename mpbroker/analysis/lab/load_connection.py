@@ -1,7 +1,7 @@
 """One connection of a load generator: sends a prepared frame again and again, matches answers to requests.
 
-Owned by one generator process. Nothing blocks: what the socket does not take waits in `unsent`, and nothing more is sent
-until it is gone. Answers come in the order of requests (Kafka's rule), so a queue is all the bookkeeping there is.
+Owned by one generator process. Nothing blocks: what the socket does not take waits in `unsent`, and nothing more is
+sent until it is gone. Answers come in the order of requests (Kafka's rule), so a queue is all the bookkeeping there is.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import struct
 import time
 from collections import deque
 
-from mpbroker.client.prepared_request import CORRELATION_ID, CORRELATION_ID_AT, PreparedRequest
 from mpbroker.analysis.lab.client_log import NEVER, ClientLog
+from mpbroker.client.prepared_request import CORRELATION_ID, CORRELATION_ID_AT, PreparedRequest
 
 RECEIVE_BYTES = 1 << 18
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
@@ -28,8 +28,18 @@ class LoadConnection:
     """`schedule` says when the next request is due; at most `in_flight_most` wait for their answers at a time, at most
     `requests_most` (0: any number) are sent at all. `stamped`: ask the kernel when each answer came."""
 
-    def __init__(self, number: int, address: tuple[str, int], request: PreparedRequest, in_flight_most: int, schedule,
-                 first_corr_id: int, log: ClientLog, requests_most: int = 0, stamped: bool = False) -> None:
+    def __init__(
+        self,
+        number: int,
+        address: tuple[str, int],
+        request: PreparedRequest,
+        in_flight_most: int,
+        schedule,
+        first_corr_id: int,
+        log: ClientLog,
+        requests_most: int = 0,
+        stamped: bool = False,
+    ) -> None:
         self.number = number
         self.schedule = schedule
         self.socket = socket.create_connection(address, timeout=CONNECT_TIMEOUT_S)
@@ -92,7 +102,7 @@ class LoadConnection:
 
     def receive(self) -> int:
         """Take what has come; how many requests were answered by it."""
-        room = memoryview(self._buffer)[self._filled:]
+        room = memoryview(self._buffer)[self._filled :]
         ancillary: list[tuple[int, int, bytes]] = []
         try:
             if self._stamped:
@@ -127,7 +137,7 @@ class LoadConnection:
             at, taken = end, taken + 1
         if at:
             rest = self._filled - at
-            self._buffer[:rest] = self._buffer[at:self._filled]
+            self._buffer[:rest] = self._buffer[at : self._filled]
             self._filled = rest
         return taken
 
@@ -162,5 +172,5 @@ def _arrival_ns(ancillary: list[tuple[int, int, bytes]], now_ns: int) -> int:
     """The kernel's receive time on the monotonic clock, NEVER when there is none; the clocks are compared now."""
     if not ancillary:
         return NEVER
-    seconds, nanoseconds = _TIMESPEC.unpack(ancillary[0][2][:_TIMESPEC.size])
+    seconds, nanoseconds = _TIMESPEC.unpack(ancillary[0][2][: _TIMESPEC.size])
     return min(now_ns, seconds * 1_000_000_000 + nanoseconds - time.time_ns() + time.monotonic_ns())

@@ -8,16 +8,26 @@ import ctypes
 import platform
 from pathlib import Path
 
-SHORT_SLICE_NS, TIMER_SLACK_NS = 100_000, 1_000  # a waking process with a short slice runs soon; its share stays the same
+SHORT_SLICE_NS, TIMER_SLACK_NS = (
+    100_000,
+    1_000,
+)  # a waking process with a short slice runs soon; its share stays the same
 _SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
 
 
 class _SchedulingAttributes(ctypes.Structure):
     """The kernel's struct sched_attr, first version; the C library has no wrapper for it."""
 
-    _fields_ = [("size", ctypes.c_uint32), ("policy", ctypes.c_uint32), ("flags", ctypes.c_uint64),
-                ("nice", ctypes.c_int32), ("priority", ctypes.c_uint32), ("runtime_ns", ctypes.c_uint64),
-                ("deadline_ns", ctypes.c_uint64), ("period_ns", ctypes.c_uint64)]
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("policy", ctypes.c_uint32),
+        ("flags", ctypes.c_uint64),
+        ("nice", ctypes.c_int32),
+        ("priority", ctypes.c_uint32),
+        ("runtime_ns", ctypes.c_uint64),
+        ("deadline_ns", ctypes.c_uint64),
+        ("period_ns", ctypes.c_uint64),
+    ]
 
 
 def no_timer_slack() -> bool:

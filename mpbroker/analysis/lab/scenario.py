@@ -1,7 +1,8 @@
 """Scenarios as data: a question, broker variants, phases of time and groups of clients, read from TOML.
 
-Pure but for reading the file. Whatever is wrong in a file becomes one sentence that names the place (ScenarioError, exit
-code 2). docs/lab.md describes the keys; the scenarios that come with mpbroker stand in mpbroker/analysis/lab/scenarios/.
+Pure but for reading the file. Whatever is wrong in a file becomes one sentence that names the place (ScenarioError,
+exit code 2). docs/lab.md describes the keys; the scenarios that come with mpbroker stand in
+mpbroker/analysis/lab/scenarios/.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mpbroker.errors import MpbrokerError
 from mpbroker.analysis.lab.generator_plan import APIS, ARRIVALS, LOOPS
 from mpbroker.analysis.lab.schedule import CLOSED
 from mpbroker.analysis.lab.toml_fields import Field, ScenarioError, read_fields
+from mpbroker.errors import MpbrokerError
 
 FOLDER = Path(__file__).parent / "scenarios"
 SECONDS_MAX, LOAD_SECONDS_MAX, CLIENTS_MAX, REQUESTS_MAX = 120.0, 200.0, 1024, 3_000_000
@@ -41,8 +42,9 @@ class Phase(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Clients that do the same thing. `listener` control means: the control plane's where a variant has one, else the data
-    listener. `topic`: empty for one of the group's own. `rates`: per phase, requests a second of each client (schedule.CLOSED: as fast as answers come)."""
+    """Clients that do the same thing. `listener` control means: the control plane's where a variant has one, else the
+    data listener. `topic`: empty for one of the group's own. `rates`: per phase, requests a second of each client
+    (schedule.CLOSED: as fast as answers come)."""
 
     name: str
     clients: int
@@ -80,19 +82,35 @@ class Scenario(NamedTuple):
         return [seconds * phase.share / total for phase in self.phases]
 
 
-_SCENARIO = (Field("question", str), Field("seconds", float, least=0.5, most=SECONDS_MAX),
-             Field("studies", list, default=("latency", "throughput")), Field("measured", str),
-             Field("options", dict, default={}), Field("broker", dict, default={}), Field("variant", list), Field("phase", list), Field("group", list))
+_SCENARIO = (
+    Field("question", str),
+    Field("seconds", float, least=0.5, most=SECONDS_MAX),
+    Field("studies", list, default=("latency", "throughput")),
+    Field("measured", str),
+    Field("options", dict, default={}),
+    Field("broker", dict, default={}),
+    Field("variant", list),
+    Field("phase", list),
+    Field("group", list),
+)
 _VARIANT = (Field("name", str), Field("control_listener", bool, default=False), Field("broker", dict, default={}))
 _PHASE = (Field("name", str), Field("share", float, default=1.0, least=0.001, most=1000.0))
-_GROUP = (Field("name", str), Field("clients", int, least=1, most=CLIENTS_MAX),
-          Field("listener", str, default="data", allowed=("data", "control")), Field("api", str, allowed=APIS),
-          Field("topic", str, default=""), Field("loop", str, default="open", allowed=LOOPS), Field("arrival", str, default="poisson", allowed=ARRIVALS),
-          Field("in_flight", int, default=5, least=1, most=1000),
-          Field("value_bytes", int, default=100, least=1, most=1_000_000),
-          Field("records", int, default=1, least=1, most=10_000), Field("acks", int, default=-1, allowed=(-1, 1)),
-          Field("nice", int, default=0, least=0, most=19), Field("phases", list, default=()),
-          Field("rate_per_s", (float, dict), default=None))
+_GROUP = (
+    Field("name", str),
+    Field("clients", int, least=1, most=CLIENTS_MAX),
+    Field("listener", str, default="data", allowed=("data", "control")),
+    Field("api", str, allowed=APIS),
+    Field("topic", str, default=""),
+    Field("loop", str, default="open", allowed=LOOPS),
+    Field("arrival", str, default="poisson", allowed=ARRIVALS),
+    Field("in_flight", int, default=5, least=1, most=1000),
+    Field("value_bytes", int, default=100, least=1, most=1_000_000),
+    Field("records", int, default=1, least=1, most=10_000),
+    Field("acks", int, default=-1, allowed=(-1, 1)),
+    Field("nice", int, default=0, least=0, most=19),
+    Field("phases", list, default=()),
+    Field("rate_per_s", (float, dict), default=None),
+)
 
 
 def names() -> list[str]:
@@ -103,7 +121,7 @@ def names() -> list[str]:
 def load(name_or_path: str) -> Scenario:
     """A scenario by its name, or from a file (anything that ends with .toml)."""
     path = Path(name_or_path) if name_or_path.endswith(".toml") else FOLDER / f"{name_or_path}.toml"
-    if not path.is_file() or not name_or_path.endswith(".toml") and name_or_path not in names():
+    if not path.is_file() or (not name_or_path.endswith(".toml") and name_or_path not in names()):
         raise NoScenario(f"there is no scenario {name_or_path!r}; there are: {', '.join(names())}, or any file *.toml")
     try:
         document = tomllib.loads(path.read_text())
@@ -120,9 +138,21 @@ def parse(name: str, document: dict[str, Any]) -> Scenario:
     top = read_fields("", document, _SCENARIO)
     phases = tuple(Phase(**read_fields(f"phase {n}", row, _PHASE)) for n, row in _rows("phase", top["phase"]))
     groups = tuple(_group(n, row, phases) for n, row in _rows("group", top["group"]))
-    variants = tuple(Variant(**read_fields(f"variant {n}", row, _VARIANT)) for n, row in _rows("variant", top["variant"]))
-    scenario = Scenario(name, top["question"], top["seconds"], tuple(top["studies"]), top["measured"],
-                        {key: str(value) for key, value in top["options"].items()}, top["broker"], variants, phases, groups)
+    variants = tuple(
+        Variant(**read_fields(f"variant {n}", row, _VARIANT)) for n, row in _rows("variant", top["variant"])
+    )
+    scenario = Scenario(
+        name,
+        top["question"],
+        top["seconds"],
+        tuple(top["studies"]),
+        top["measured"],
+        {key: str(value) for key, value in top["options"].items()},
+        top["broker"],
+        variants,
+        phases,
+        groups,
+    )
     _check(scenario)
     return scenario
 
@@ -143,10 +173,12 @@ def _group(number: int, row: dict[str, Any], phases: tuple[Phase, ...]) -> Group
         raise ScenarioError(f"{place}: there is no phase {', '.join(sorted(map(repr, unknown)))}")
     if fields["loop"] == "closed":
         if rate is not None:
-            raise ScenarioError(f"{place}: rate_per_s belongs to loop = \"open\"")
+            raise ScenarioError(f'{place}: rate_per_s belongs to loop = "open"')
         given = dict.fromkeys(active, CLOSED)
-    elif any(isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 100_000
-             for value in given.values()):
+    elif any(
+        isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 100_000
+        for value in given.values()
+    ):
         raise ScenarioError(f"{place}: rate_per_s is more than 0 and at most 100000 requests a second of each client")
     return Group(**fields, rates=tuple(float(given.get(phase.name, 0)) for phase in phases))
 
@@ -166,9 +198,14 @@ def _check(scenario: Scenario) -> None:
 def check_seconds(scenario: Scenario, seconds: float) -> None:
     """A run must end by itself within five minutes, and its log must fit into memory."""
     if not 0.5 <= seconds <= SECONDS_MAX or seconds * len(scenario.variants) > LOAD_SECONDS_MAX:
-        raise ScenarioError(f"{seconds:g} seconds for each of {len(scenario.variants)} variants: allowed are 0.5 to "
-                            f"{SECONDS_MAX:g}, and {LOAD_SECONDS_MAX:g} for all variants together")
-    requests = sum(group.clients * max(rate, 0) * duration for group in scenario.groups
-                   for rate, duration in zip(group.rates, scenario.durations_s(seconds), strict=True))
+        raise ScenarioError(
+            f"{seconds:g} seconds for each of {len(scenario.variants)} variants: allowed are 0.5 to "
+            f"{SECONDS_MAX:g}, and {LOAD_SECONDS_MAX:g} for all variants together"
+        )
+    requests = sum(
+        group.clients * max(rate, 0) * duration
+        for group in scenario.groups
+        for rate, duration in zip(group.rates, scenario.durations_s(seconds), strict=True)
+    )
     if requests > REQUESTS_MAX:
         raise ScenarioError(f"{requests:.0f} requests are intended in one variant; at most {REQUESTS_MAX} are allowed")

@@ -1,8 +1,8 @@
 """A whole scenario: its variants one after the other, then client logs and traces together, studies and report.
 
-Runs in the process of `mpbroker lab run`; needs the extra `studies`. What it leaves under R: report.html, meta.json, tables/,
-client.parquet (client_table.py has its columns), traces/<variant>/, and with several variants variants/<variant>/ with a
-report of each.
+Runs in the process of `mpbroker lab run`; needs the extra `studies`. What it leaves under R: report.html, meta.json,
+tables/, client.parquet (client_table.py has its columns), traces/<variant>/, and with several variants
+variants/<variant>/ with a report of each.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from mpbroker.analysis.engine.running import runner
 from mpbroker.analysis.engine.engines.choose_engine import choose_engine
-from mpbroker.analysis.engine.running.study import StudyParameters, StudyResult
 from mpbroker.analysis.engine.input.trace_input import open_input
-from mpbroker.errors import MpbrokerError
+from mpbroker.analysis.engine.running import runner
+from mpbroker.analysis.engine.running.study import StudyParameters, StudyResult
 from mpbroker.analysis.lab.client_table import client_table
 from mpbroker.analysis.lab.findings import findings
 from mpbroker.analysis.lab.scenario import Scenario, check_seconds
 from mpbroker.analysis.lab.variant_run import VariantResult, run_variant, slug
+from mpbroker.errors import MpbrokerError
 
 CLIENT_FILE = "client.parquet"
 #: With several variants these study all runs together, so that variants are compared; the others each run for itself.
@@ -82,33 +82,63 @@ def _make_room(out: Path, scenario: Scenario) -> None:
 
 def _about(scenario: Scenario, seconds: float, results: list[VariantResult], run_s: float) -> dict[str, Any]:
     """What meta.json says beyond the studies' own."""
-    return {"scenario": scenario.name, "question": scenario.question, "seconds": seconds, "measured": scenario.measured,
-            "run_seconds": round(run_s, 1), "client_log": CLIENT_FILE,
-            "groups": [group._asdict() for group in scenario.groups],
-            "variants": [{"name": result.variant.name, "broker": {**scenario.broker, **result.variant.broker},
-                          "control_listener": result.variant.control_listener,
-                          "traces": f"traces/{slug(result.variant.name)}", "run": open_input([result.trace_dir]).runs,
-                          "phases": result.phases, "clients": result.summaries} for result in results]}
+    return {
+        "scenario": scenario.name,
+        "question": scenario.question,
+        "seconds": seconds,
+        "measured": scenario.measured,
+        "run_seconds": round(run_s, 1),
+        "client_log": CLIENT_FILE,
+        "groups": [group._asdict() for group in scenario.groups],
+        "variants": [
+            {
+                "name": result.variant.name,
+                "broker": {**scenario.broker, **result.variant.broker},
+                "control_listener": result.variant.control_listener,
+                "traces": f"traces/{slug(result.variant.name)}",
+                "run": open_input([result.trace_dir]).runs,
+                "phases": result.phases,
+                "clients": result.summaries,
+            }
+            for result in results
+        ],
+    }
 
 
-def _report(scenario: Scenario, out: Path, engine: str, results: list[VariantResult], clients: StudyResult,
-            about: dict[str, Any]) -> Path:
+def _report(
+    scenario: Scenario,
+    out: Path,
+    engine: str,
+    results: list[VariantResult],
+    clients: StudyResult,
+    about: dict[str, Any],
+) -> Path:
     if len(results) == 1:
         return _study(scenario, scenario.studies, engine, out, [results[0].trace_dir], about, [clients])
     alone = [name for name in scenario.studies if name not in COMPARING_STUDIES]
     for result in results:
         place = out / "variants" / slug(result.variant.name)
-        _study(scenario, alone, engine, place, [result.trace_dir], {"title": f"{scenario.name}: {result.variant.name}"}, [])
+        _study(
+            scenario, alone, engine, place, [result.trace_dir], {"title": f"{scenario.name}: {result.variant.name}"}, []
+        )
     together = [name for name in scenario.studies if name in COMPARING_STUDIES]
     return _study(scenario, together, engine, out, [result.trace_dir for result in results], about, [clients])
 
 
-def _study(scenario: Scenario, names: Sequence[str], engine: str, out: Path, traces: list[Path], about: dict[str, Any],
-           own: list[StudyResult]) -> Path:
+def _study(
+    scenario: Scenario,
+    names: Sequence[str],
+    engine: str,
+    out: Path,
+    traces: list[Path],
+    about: dict[str, Any],
+    own: list[StudyResult],
+) -> Path:
     chosen = choose_engine(engine, open_input(traces))
     parameters = StudyParameters(window_ms=WINDOW_MS, options=scenario.options)
     try:
-        return runner.run_studies(names, chosen, out, parameters, paths=traces, more=about, own=own,
-                                  title=about.get("title", scenario.name)).report
+        return runner.run_studies(
+            names, chosen, out, parameters, paths=traces, more=about, own=own, title=about.get("title", scenario.name)
+        ).report
     finally:
         chosen.close()

@@ -1,9 +1,10 @@
-"""When each request is meant to be sent. Pure: no clock, no sleeping; a generator process owns one schedule per connection.
+"""When each request is meant to be sent. Pure: no clock, no sleeping; a generator process owns one schedule per
+connection.
 
-Open loop: intended times are fixed before the first answer comes, so a slow broker (or a late generator) is charged for the
-requests it kept from being sent: the opposite is called coordinated omission. Closed loop: the next request is meant to
-be sent when an answer has come, so a stall hides the requests that were never asked for; such groups are marked in
-every report.
+Open loop: intended times are fixed before the first answer comes, so a slow broker (or a late generator) is charged for
+the requests it kept from being sent: the opposite is called coordinated omission. Closed loop: the next request is
+meant to be sent when an answer has come, so a stall hides the requests that were never asked for; such groups are
+marked in every report.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ CLOSED = -1.0
 
 
 class Span(NamedTuple):
-    """A stretch of time with one rate (requests a second on one connection; CLOSED: as fast as answers come; 0: silence)."""
+    """A stretch of time with one rate (requests a second on one connection; CLOSED: as fast as answers come; 0:
+    silence)."""
 
     begin_ns: int
     end_ns: int

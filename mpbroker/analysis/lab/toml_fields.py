@@ -8,7 +8,14 @@ from typing import Any, NamedTuple
 from mpbroker.errors import MpbrokerError
 
 _NEEDED = object()
-_TYPE_NAMES = {str: "text", int: "a whole number", float: "a number", bool: "true or false", list: "a list", dict: "a table"}
+_TYPE_NAMES = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    list: "a list",
+    dict: "a table",
+}
 
 
 class ScenarioError(MpbrokerError):
@@ -46,7 +53,7 @@ def _value(prefix: str, field: Field, table: dict[str, Any]) -> Any:
     kinds = field.kind if isinstance(field.kind, tuple) else (field.kind,)
     if float in kinds and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
-    if not isinstance(value, kinds) or isinstance(value, bool) and bool not in kinds:
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         raise ScenarioError(f"{prefix}{field.name} must be {' or '.join(_TYPE_NAMES[kind] for kind in kinds)}")
     if field.allowed and value not in field.allowed:
         raise ScenarioError(f"{prefix}{field.name}={value}: allowed is {', '.join(map(str, field.allowed))}")

@@ -10,16 +10,16 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from mpbroker.client.network_client import NetworkClient
-from mpbroker.client.topic_admin import create_topic, describe_topic
-from mpbroker.errors import KafkaError, MpbrokerError
 from mpbroker.analysis.lab.broker_process import BrokerProcess
 from mpbroker.analysis.lab.generator_plan import GeneratorPlan
 from mpbroker.analysis.lab.generator_process import GeneratorProcess
 from mpbroker.analysis.lab.scenario import Group, Scenario, Variant
 from mpbroker.analysis.lab.schedule import NS
+from mpbroker.client.network_client import NetworkClient
+from mpbroker.client.topic_admin import create_topic, describe_topic
+from mpbroker.errors import KafkaError, MpbrokerError
 from mpbroker.trace import mark_spool
 
 PARTITIONS = 4
@@ -44,8 +44,9 @@ def slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "variant"
 
 
-def run_variant(scenario: Scenario, variant: Variant, seconds: float, out: Path, scratch: Path,
-                say: Callable[[str], None]) -> VariantResult:
+def run_variant(
+    scenario: Scenario, variant: Variant, seconds: float, out: Path, scratch: Path, say: Callable[[str], None]
+) -> VariantResult:
     """Run it from the broker's start to its end."""
     trace_dir = out / "traces" / slug(variant.name)
     place = scratch / slug(variant.name)
@@ -76,15 +77,33 @@ def _plans(scenario: Scenario, seconds: float, broker: BrokerProcess, place: Pat
     return plans
 
 
-def _plan(scenario: Scenario, group: Group, seconds: float, broker: BrokerProcess, place: Path,
-          first_connection: int) -> GeneratorPlan:
+def _plan(
+    scenario: Scenario, group: Group, seconds: float, broker: BrokerProcess, place: Path, first_connection: int
+) -> GeneratorPlan:
     host, port = broker.addresses.get(group.listener) or broker.addresses["data"]
     name = slug(group.name)
     return GeneratorPlan(
-        group=group.name, client_id=name, host=host, port=port, clients=group.clients, first_connection=first_connection,
-        api=group.api, topic=group.topic or name, partitions=PARTITIONS, value_bytes=group.value_bytes, records=group.records,
-        acks=group.acks, in_flight=group.in_flight, loop=group.loop, arrival=group.arrival, seed=1, nice=group.nice,
-        durations_s=scenario.durations_s(seconds), rates=list(group.rates), log=str(place / f"{name}.log"))
+        group=group.name,
+        client_id=name,
+        host=host,
+        port=port,
+        clients=group.clients,
+        first_connection=first_connection,
+        api=group.api,
+        topic=group.topic or name,
+        partitions=PARTITIONS,
+        value_bytes=group.value_bytes,
+        records=group.records,
+        acks=group.acks,
+        in_flight=group.in_flight,
+        loop=group.loop,
+        arrival=group.arrival,
+        seed=1,
+        nice=group.nice,
+        durations_s=scenario.durations_s(seconds),
+        rates=list(group.rates),
+        log=str(place / f"{name}.log"),
+    )
 
 
 def _create_topics(broker: BrokerProcess, plans: list[GeneratorPlan]) -> None:
@@ -118,8 +137,9 @@ def _phases(scenario: Scenario, seconds: float, start_ns: int) -> list[tuple[str
     return found
 
 
-def _mark_phases(phases: list[tuple[str, int, int]], trace_dir: Path, generators: list[GeneratorProcess],
-                 say: Callable[[str], None]) -> None:
+def _mark_phases(
+    phases: list[tuple[str, int, int]], trace_dir: Path, generators: list[GeneratorProcess], say: Callable[[str], None]
+) -> None:
     """Wait through the phases, leaving a marker in the trace at the begin of each."""
     for name, begin_ns, _ in phases:
         _sleep_until(begin_ns, generators)

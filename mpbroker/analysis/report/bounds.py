@@ -1,7 +1,8 @@
-"""Bounded figures: no trace of a page has more points than a browser draws at once, and a caption says what was left out.
+"""Bounded figures: no trace of a page has more points than a browser draws at once, and a caption says what was left
+out.
 
-Runs in the process of a command. Lines keep the least and greatest value of every stretch, so that a spike stays visible;
-points keep every k-th; heat maps keep the greatest value of every block.
+Runs in the process of a command. Lines keep the least and greatest value of every stretch, so that a spike stays
+visible; points keep every k-th; heat maps keep the greatest value of every block.
 """
 
 from typing import Any
@@ -22,7 +23,9 @@ def bound(data: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
     total = sum(_points(trace) for trace in data if trace.get("type") not in _MATRIX_TYPES)
     keep_one_in = -(-total // MOST_POINTS_PER_FIGURE)
     if keep_one_in > 1:
-        notes.append(f"Drawn from {total:,} points, thinned {keep_one_in} to 1 (lines keep their least and greatest values).")
+        notes.append(
+            f"Drawn from {total:,} points, thinned {keep_one_in} to 1 (lines keep their least and greatest values)."
+        )
     bounded = []
     for trace in data:
         if trace.get("type") in _MATRIX_TYPES:
@@ -39,7 +42,11 @@ def _points(trace: dict[str, Any]) -> int:
 
 def _thinned(trace: dict[str, Any], keep_one_in: int) -> dict[str, Any]:
     count = _points(trace)
-    lines = trace.get("type", "scatter") == "scatter" and "lines" in trace.get("mode", "lines") and "stackgroup" not in trace
+    lines = (
+        trace.get("type", "scatter") == "scatter"
+        and "lines" in trace.get("mode", "lines")
+        and "stackgroup" not in trace
+    )
     chosen = _envelope(trace.get("y"), keep_one_in) if lines and isinstance(trace.get("y"), list) else None
     if chosen is None:
         chosen = list(range(0, count, keep_one_in))
@@ -50,8 +57,11 @@ def _envelope(values: Any, keep_one_in: int) -> list[int] | None:
     """Places of the least and the greatest number in every stretch of 2 × keep_one_in values."""
     chosen: list[int] = []
     for start in range(0, len(values), 2 * keep_one_in):
-        places = [place for place in range(start, min(start + 2 * keep_one_in, len(values)))
-                  if isinstance(values[place], int | float)]
+        places = [
+            place
+            for place in range(start, min(start + 2 * keep_one_in, len(values)))
+            if isinstance(values[place], int | float)
+        ]
         if places:
             chosen += sorted({min(places, key=values.__getitem__), max(places, key=values.__getitem__)})
     return chosen or None
@@ -65,8 +75,10 @@ def _taking(trace: dict[str, Any], places: list[int], count: int) -> dict[str, A
             taken[key] = [trace[key][place] for place in places]
     for outer in ("marker", "error_x", "error_y"):
         if isinstance(trace.get(outer), dict):
-            taken[outer] = {key: [value[place] for place in places] if isinstance(value, list) and len(value) == count else value
-                            for key, value in trace[outer].items()}
+            taken[outer] = {
+                key: [value[place] for place in places] if isinstance(value, list) and len(value) == count else value
+                for key, value in trace[outer].items()
+            }
     return taken
 
 
@@ -80,7 +92,9 @@ def _coarser(trace: dict[str, Any], notes: list[str]) -> dict[str, Any]:
         return trace
     notes.append(f"Every cell is the greatest of {step} × {step}.")
     coarse = {key: value for key, value in trace.items() if key not in ("text", "customdata", "hovertext")}
-    coarse["z"] = [[_greatest(rows[i:i + step], j, step) for j in range(0, columns, step)] for i in range(0, len(rows), step)]
+    coarse["z"] = [
+        [_greatest(rows[i : i + step], j, step) for j in range(0, columns, step)] for i in range(0, len(rows), step)
+    ]
     for key, length in (("x", columns), ("y", len(rows))):
         if isinstance(trace.get(key), list) and len(trace[key]) == length:
             coarse[key] = trace[key][::step]
@@ -88,5 +102,5 @@ def _coarser(trace: dict[str, Any], notes: list[str]) -> dict[str, Any]:
 
 
 def _greatest(rows: list[list[Any]], column: int, step: int) -> float | None:
-    found = [value for row in rows for value in row[column:column + step] if isinstance(value, int | float)]
+    found = [value for row in rows for value in row[column : column + step] if isinstance(value, int | float)]
     return max(found, default=None)

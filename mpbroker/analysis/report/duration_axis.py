@@ -1,6 +1,8 @@
-"""Axes of durations: on a logarithmic axis of nanoseconds, microseconds, milliseconds or seconds the ticks say 10 µs, 1 ms, 1 s.
+"""Axes of durations: on a logarithmic axis of nanoseconds, microseconds, milliseconds or seconds the ticks say 10 µs, 1
+ms, 1 s.
 
-Runs in the process of a command; pure. An axis counts as one of durations when its title ends with its unit, as "wait (µs)".
+Runs in the process of a command; pure. An axis counts as one of durations when its title ends with its unit, as "wait
+(µs)".
 """
 
 import math
@@ -18,7 +20,12 @@ _FINER = ((8, (1, 1.5, 2, 3, 4, 5, 7)), (100, (1, 2, 5)), (math.inf, (1,)))
 def humane_axes(data: list[dict[str, Any]], layout: dict[str, Any]) -> None:
     """Replace the ticks of every logarithmic axis of durations in `layout`."""
     for key, axis in layout.items():
-        if not re.fullmatch(r"[xy]axis\d*", key) or not isinstance(axis, dict) or axis.get("type") != "log" or "tickvals" in axis:
+        if (
+            not re.fullmatch(r"[xy]axis\d*", key)
+            or not isinstance(axis, dict)
+            or axis.get("type") != "log"
+            or "tickvals" in axis
+        ):
             continue
         unit = _unit_of(axis)
         if unit:
@@ -45,7 +52,7 @@ def _set_ticks(axis: dict[str, Any], unit_ns: int, span: tuple[float, float]) ->
     first, last = math.floor(math.log10(span[0])), math.ceil(math.log10(span[1]))
     every = max(1, -(-(last - first + 1) // _MOST_TICKS))
     steps = next(steps for below, steps in _FINER if span[1] / span[0] < below)
-    values = [step * 10.0 ** power for power in range(first, last + 1, every) for step in steps]
+    values = [step * 10.0**power for power in range(first, last + 1, every) for step in steps]
     axis["tickmode"] = "array"
     axis["tickvals"] = values
     axis["ticktext"] = [duration_text(value * unit_ns) for value in values]
@@ -60,6 +67,11 @@ def _span(data: list[dict[str, Any]], key: str, axis: dict[str, Any]) -> tuple[f
         return 10.0 ** float(min(axis["range"])), 10.0 ** float(max(axis["range"]))
     letter = key[0]
     reference = letter + key.removeprefix(f"{letter}axis")
-    values = [value for trace in data if trace.get(f"{letter}axis", letter) == reference and isinstance(trace.get(letter), list)
-              for value in trace[letter] if isinstance(value, int | float) and value > 0]
+    values = [
+        value
+        for trace in data
+        if trace.get(f"{letter}axis", letter) == reference and isinstance(trace.get(letter), list)
+        for value in trace[letter]
+        if isinstance(value, int | float) and value > 0
+    ]
     return (min(values), max(values)) if values else (1.0, 1000.0)

@@ -1,6 +1,8 @@
-"""Times without data stay empty: without this a heat map stretches its cells over them and a stack of bands runs across.
+"""Times without data stay empty: without this a heat map stretches its cells over them and a stack of bands runs
+across.
 
-Runs in the process of a command; pure. A gap is two steps or more between neighbours, the step being the least distance.
+Runs in the process of a command; pure. A gap is two steps or more between neighbours, the step being the least
+distance.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,13 +14,21 @@ Place = tuple[int, Any]  # before which value, and the x of what is put there
 
 
 def keep_gaps(trace: dict[str, Any]) -> dict[str, Any]:
-    """A heat map with empty columns, or a band with zeros, at both ends of every gap along x; other series as they are."""
+    """A heat map with empty columns, or a band with zeros, at both ends of every gap along x; other series as they
+    are."""
     if trace.get("type") == "heatmap" and isinstance(trace.get("z"), list):
         places = _edges(trace.get("x"), len(max(trace["z"], key=len, default=[])))
-        rows = {key: [_with(row, places, None) for row in trace[key]] for key in ("z", "customdata", "text")
-                if isinstance(trace.get(key), list) and all(isinstance(row, list) for row in trace[key])}
+        rows = {
+            key: [_with(row, places, None) for row in trace[key]]
+            for key in ("z", "customdata", "text")
+            if isinstance(trace.get(key), list) and all(isinstance(row, list) for row in trace[key])
+        }
         return {**trace, **rows, "x": _with(trace["x"], places, ...)} if places else trace
-    if "stackgroup" in trace and isinstance(trace.get("y"), list) and not any(isinstance(trace.get(key), list) for key in ("text", "customdata")):
+    if (
+        "stackgroup" in trace
+        and isinstance(trace.get("y"), list)
+        and not any(isinstance(trace.get(key), list) for key in ("text", "customdata"))
+    ):
         places = _edges(trace.get("x"), len(trace["y"]))
         return {**trace, "x": _with(trace["x"], places, ...), "y": _with(trace["y"], places, 0)} if places else trace
     return trace

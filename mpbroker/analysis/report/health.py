@@ -31,8 +31,11 @@ class Card(NamedTuple):
 def health_html(loss: "Loss", clock: "ClockQuality", sentences: Sequence[str]) -> str:
     """The cards, and the sentences about damaged files and gaps."""
     cards = [*_loss_cards(loss), *_clock_cards(clock)]
-    body = "".join(f'<div class="{"warn" if card.warns else "ok"}"><dt>{text(card.name)}</dt><dd>{text(card.value)}</dd>'
-                   f"<dd>{text(card.meaning)}</dd></div>" for card in cards)
+    body = "".join(
+        f'<div class="{"warn" if card.warns else "ok"}"><dt>{text(card.name)}</dt><dd>{text(card.value)}</dd>'
+        f"<dd>{text(card.meaning)}</dd></div>"
+        for card in cards
+    )
     said = "".join(f"<li>{sentence(one)}</li>" for one in sentences[:_MOST_SENTENCES])
     if len(sentences) > _MOST_SENTENCES:
         said += f"<li>{len(sentences) - _MOST_SENTENCES} more stand in meta.json.</li>"
@@ -45,13 +48,29 @@ def _loss_cards(loss: "Loss") -> list[Card]:
     if share > DOUBTFUL_LOSS:
         meaning = "more than 1 %: do not trust its percentiles"
     else:
-        meaning = "every finished request left its record" if lost == 0 else "of all finished requests; percentiles hold"
-    cards = [Card("Requests recorded", grouped(loss.records), f"of {grouped(loss.finished)} finished"),
-             Card("Records lost", grouped(lost) if share == 0 else f"{100 * share:.2g} %", meaning, share > DOUBTFUL_LOSS),
-             Card("Sampled out", grouped(loss.sampled_out), "on purpose; the rest carries their weight" if loss.sampled_out
-                  else "sampling was off: order can be studied")]
-    holes = "files whole, sequence without gaps" if not damaged and not gaps else f"{_counted(damaged, 'damaged file')}, {_counted(gaps, 'gap')} in the sequence"
-    return [*cards, Card("Damage", "none" if not damaged and not gaps else grouped(damaged + gaps), holes, bool(damaged or gaps))]
+        meaning = (
+            "every finished request left its record" if lost == 0 else "of all finished requests; percentiles hold"
+        )
+    cards = [
+        Card("Requests recorded", grouped(loss.records), f"of {grouped(loss.finished)} finished"),
+        Card("Records lost", grouped(lost) if share == 0 else f"{100 * share:.2g} %", meaning, share > DOUBTFUL_LOSS),
+        Card(
+            "Sampled out",
+            grouped(loss.sampled_out),
+            "on purpose; the rest carries their weight"
+            if loss.sampled_out
+            else "sampling was off: order can be studied",
+        ),
+    ]
+    holes = (
+        "files whole, sequence without gaps"
+        if not damaged and not gaps
+        else f"{_counted(damaged, 'damaged file')}, {_counted(gaps, 'gap')} in the sequence"
+    )
+    return [
+        *cards,
+        Card("Damage", "none" if not damaged and not gaps else grouped(damaged + gaps), holes, bool(damaged or gaps)),
+    ]
 
 
 def _clock_cards(clock: "ClockQuality") -> list[Card]:

@@ -31,8 +31,11 @@ def dress(spec: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """
     clean = markup.plain(spec)
     data, notes = bounds.bound([as_bars({**trace, "type": _svg_type(trace)}) for trace in clean.get("data", [])])
-    layout = {key: value for key, value in clean.get("layout", {}).items()
-              if key not in ("template", "title", "width", "images", "paper_bgcolor", "plot_bgcolor", "font", "autosize")}
+    layout = {
+        key: value
+        for key, value in clean.get("layout", {}).items()
+        if key not in ("template", "title", "width", "images", "paper_bgcolor", "plot_bgcolor", "font", "autosize")
+    }
     data = [keep_gaps(trace) for trace in data]
     _color(data)
     humane_axes(data, layout)
@@ -41,7 +44,9 @@ def dress(spec: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
         layout["yaxis"] = {"showgrid": False, **layout.get("yaxis", {})}
     for key, axis in layout.items():
         if key.startswith("yaxis") and isinstance(axis, dict) and "overlaying" in axis:
-            axis.update({"tickmode": axis.get("tickmode", "auto"), "showgrid": False})  # round numbers, not the other axis' places
+            axis.update(
+                {"tickmode": axis.get("tickmode", "auto"), "showgrid": False}
+            )  # round numbers, not the other axis' places
     layout.setdefault("height", _height(data, layout))
     layout.setdefault("showlegend", sum(1 for trace in data if _in_legend(trace)) > 1)
     if _follows_time(data, layout):
@@ -51,9 +56,17 @@ def dress(spec: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
 
 def _choices(menus: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Plotly's menus as the page's own: those of plotly can be reached neither by keyboard nor by a screen reader."""
-    return [{"active": menu.get("active", 0), "buttons": [{"label": button.get("label", ""), "method": button["method"], "args": button["args"]}
-                                                          for button in menu.get("buttons", []) if button.get("method") in _METHODS]}
-            for menu in menus]
+    return [
+        {
+            "active": menu.get("active", 0),
+            "buttons": [
+                {"label": button.get("label", ""), "method": button["method"], "args": button["args"]}
+                for button in menu.get("buttons", [])
+                if button.get("method") in _METHODS
+            ],
+        }
+        for menu in menus
+    ]
 
 
 def _svg_type(trace: dict[str, Any]) -> str:
@@ -63,6 +76,7 @@ def _svg_type(trace: dict[str, Any]) -> str:
 
 def is_empty(spec: dict[str, Any]) -> bool:
     """Whether there is nothing to see: no series with a single value."""
+
     def filled(values: Any) -> bool:
         return isinstance(values, list | tuple) and any(value is not None and value != [] for value in values)
 
@@ -70,7 +84,8 @@ def is_empty(spec: dict[str, Any]) -> bool:
 
 
 def _color(data: list[dict[str, Any]]) -> None:
-    """Colours by name; what has no colour of its own takes the next of the categories, the same name always the same."""
+    """Colours by name; what has no colour of its own takes the next of the categories, the same name always the
+    same."""
     given: dict[str, tuple[str, int]] = {}
     free = _free_styles([trace for trace in data if "name" in trace])
     for trace in data:
@@ -107,10 +122,15 @@ def _color_by_category(trace: dict[str, Any]) -> bool:
 
 
 def _paint(trace: dict[str, Any], color: str, style: int) -> None:
-    """The colour where this kind of series has it, unless the study gave one; a dash or symbol where colours ran out."""
+    """The colour where this kind of series has it, unless the study gave one; a dash or symbol where colours ran
+    out."""
     if trace["type"] in _LINE_TYPES:
         if "lines" in trace.get("mode", "lines"):
-            trace["line"] = {"color": color, **({"dash": _DASHES[style % len(_DASHES)]} if style else {}), **trace.get("line", {})}
+            trace["line"] = {
+                "color": color,
+                **({"dash": _DASHES[style % len(_DASHES)]} if style else {}),
+                **trace.get("line", {}),
+            }
         if "stackgroup" in trace:
             trace["line"] = {"width": 0.5, **trace["line"]}
             trace.setdefault("fillcolor", color)
@@ -127,8 +147,13 @@ def _in_legend(trace: dict[str, Any]) -> bool:
 
 def _names_on_y(data: list[dict[str, Any]]) -> bool:
     """A row per name, as in bars that lie down or a forest plot: reading goes along x."""
-    return bool(data) and all(trace["type"] in ("bar", "scatter", "box") and isinstance(trace.get("y"), list) and trace["y"]
-                              and all(isinstance(value, str) for value in trace["y"]) for trace in data)
+    return bool(data) and all(
+        trace["type"] in ("bar", "scatter", "box")
+        and isinstance(trace.get("y"), list)
+        and trace["y"]
+        and all(isinstance(value, str) for value in trace["y"])
+        for trace in data
+    )
 
 
 def _height(data: list[dict[str, Any]], layout: dict[str, Any]) -> int:
@@ -144,8 +169,14 @@ def _follows_time(data: list[dict[str, Any]], layout: dict[str, Any]) -> bool:
     """Lines over a shared time axis: one hover label for all of them."""
     lines = all(trace["type"] in _LINE_TYPES and "lines" in trace.get("mode", "lines") for trace in data)
     axis = layout.get("xaxis", {})
-    looks_like_time = axis.get("type") == "date" or "time" in _title(axis).lower() or any(
-        isinstance(trace.get("x"), list) and trace["x"] and re.match(r"\d{4}-\d\d-\d\d", str(trace["x"][0])) for trace in data)
+    looks_like_time = (
+        axis.get("type") == "date"
+        or "time" in _title(axis).lower()
+        or any(
+            isinstance(trace.get("x"), list) and trace["x"] and re.match(r"\d{4}-\d\d-\d\d", str(trace["x"][0]))
+            for trace in data
+        )
+    )
     return bool(data) and lines and looks_like_time
 
 

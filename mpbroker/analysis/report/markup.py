@@ -17,11 +17,15 @@ _LONGEST_LABEL = 300
 #: No page may hold these; a name with one is shown as a programmer would write it. Line ends in labels are ours.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 #: A number with what belongs to it, as it stands in a verdict (the text is escaped already).
-_FIGURE = re.compile(r"(?<![\w&#.\-])[+\-−~≈]?\d(?:[\d,.\u202f]*\d)?(?:\s?(?:%|‰|×|times\b|ns\b|µs\b|ms\b|s\b|[kMG]i?B(?:/s)?\b|B\b"
-                     r"|(?:requests|records)(?:/s| a second)\b))?")
+_FIGURE = re.compile(
+    r"(?<![\w&#.\-])[+\-−~≈]?\d(?:[\d,.\u202f]*\d)?(?:\s?(?:%|‰|×|times\b|ns\b|µs\b|ms\b|s\b|[kMG]i?B(?:/s)?\b|B\b"
+    r"|(?:requests|records)(?:/s| a second)\b))?"
+)
 _QUOTED = re.compile("(“[^”]*”)")
 #: What is counted, not measured: "processor 0" is a name.
-_NUMBERED = re.compile(r"\b(?:processor|handler|broker|run|ring|class|connection|boot|variant|phase|step|acceptor) $", re.IGNORECASE)
+_NUMBERED = re.compile(
+    r"\b(?:processor|handler|broker|run|ring|class|connection|boot|variant|phase|step|acceptor) $", re.IGNORECASE
+)
 
 
 def text(value: object) -> str:
@@ -46,7 +50,8 @@ def script_json(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """JSON values only: arrays become lists, NaN and infinities null; labels lose markup beyond <b>, <i>, <br>, <sub>, <sup>."""
+    """JSON values only: arrays become lists, NaN and infinities null; labels lose markup beyond <b>, <i>, <br>, <sub>,
+    <sup>."""
     if isinstance(value, str):
         return label(value)
     if isinstance(value, bool) or value is None or isinstance(value, int):
@@ -63,12 +68,13 @@ def plain(value: Any) -> Any:
 
 
 def label(value: str) -> str:
-    """Text of a figure: plotly reads a little HTML there; a link, a style or an unknown tag is shown as it is written."""
+    """Text of a figure: plotly reads a little HTML there; a link, a style or an unknown tag is shown as it is
+    written."""
     if len(value) > _LONGEST_LABEL and not value.startswith("%{") and "%{" not in value:
-        value = value[:_LONGEST_LABEL - 1] + "…"
+        value = value[: _LONGEST_LABEL - 1] + "…"
     parts, at = [], 0
     for found in _FORMATTING.finditer(value):
-        parts += [_literal(value[at:found.start()]), found.group()]
+        parts += [_literal(value[at : found.start()]), found.group()]
         at = found.end()
     return "".join([*parts, _literal(value[at:])])
 

@@ -1,7 +1,8 @@
 """The report: one self-contained HTML page with what the studies found, in R/report.html.
 
-Runs in the process of a command. The page loads nothing: plotly.js from the plotly wheel stands in it once, and a security
-policy forbids it the network and every script but its own three. Figures follow the reader's light or dark ground.
+Runs in the process of a command. The page loads nothing: plotly.js from the plotly wheel stands in it once, and a
+security policy forbids it the network and every script but its own three. Figures follow the reader's light or dark
+ground.
 """
 
 from collections.abc import Sequence
@@ -39,28 +40,43 @@ def page_html(results: "Sequence[StudyResult]", input: Any, meta: dict[str, Any]
     plotly, own = _plotly_source(), _resource("page.js")
     look = {"templates": {ground: template(ground) for ground in ("light", "dark")}, "dark": palette.dark_of_light()}
     title = str(meta.get("title") or "Where requests spent their time")
-    return "\n".join([
-        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">', _policy(plotly, own),
-        '<meta name="viewport" content="width=device-width,initial-scale=1"><meta name="color-scheme" content="light dark">',
-        f"<title>{text(title)} – mpbroker</title><style>{_colors_css()}{_resource('page.css')}{sections.stage_colors_css()}</style></head><body>",
-        '<a class="skip" href="#findings">Skip to the findings</a><div class="frame">', _head(title, results, input, meta),
-        sections.contents_html(results), "<main>", _trust(input, meta), _findings(results),
-        *(sections.study_html(result) for result in results), _closing(meta), "</main>", _foot(),
-        f'</div><script type="application/json" id="look">{script_json(look)}</script>',
-        f"<script>{plotly}</script><script>{own}</script></body></html>"])
+    return "\n".join(
+        [
+            '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">',
+            _policy(plotly, own),
+            '<meta name="viewport" content="width=device-width,initial-scale=1"><meta name="color-scheme" content="light dark">',
+            f"<title>{text(title)} – mpbroker</title><style>{_colors_css()}{_resource('page.css')}{sections.stage_colors_css()}</style></head><body>",
+            '<a class="skip" href="#findings">Skip to the findings</a><div class="frame">',
+            _head(title, results, input, meta),
+            sections.contents_html(results),
+            "<main>",
+            _trust(input, meta),
+            _findings(results),
+            *(sections.study_html(result) for result in results),
+            _closing(meta),
+            "</main>",
+            _foot(),
+            f'</div><script type="application/json" id="look">{script_json(look)}</script>',
+            f"<script>{plotly}</script><script>{own}</script></body></html>",
+        ]
+    )
 
 
 def _policy(*scripts: str) -> str:
     allowed = " ".join(script_hash(source) for source in scripts)
-    return ('<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; base-uri \'none\'; form-action \'none\'; '
-            f"script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; font-src data:\">")
+    return (
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; base-uri 'none'; form-action 'none'; "
+        f"script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; font-src data:\">"
+    )
 
 
 def _head(title: str, results: "Sequence[StudyResult]", input: Any, meta: dict[str, Any]) -> str:
     facts = [f"<b>{text(value)}</b> {text(what)}".strip() for value, what in _facts(results, input, meta)]
     items = "".join(f"<li>{fact}</li>" for fact in facts)
-    return (f'<header class="top"><div class="mark">{_mark()}<span>mpbroker trace report</span></div><h1>{text(title)}</h1>'
-            f'<ul class="facts">{items}</ul></header>')
+    return (
+        f'<header class="top"><div class="mark">{_mark()}<span>mpbroker trace report</span></div><h1>{text(title)}</h1>'
+        f'<ul class="facts">{items}</ul></header>'
+    )
 
 
 def _facts(results: "Sequence[StudyResult]", input: Any, meta: dict[str, Any]) -> list[tuple[str, str]]:
@@ -82,32 +98,42 @@ def _length(seconds: float) -> str:
 
 
 def _trust(input: Any, meta: dict[str, Any]) -> str:
-    return ('<section id="trust" aria-labelledby="trust-h"><h2 id="trust-h">What the trace holds</h2>'
-            '<p class="lead">Read this first: no figure below is better than the records it was made from.</p>'
-            f"{health_html(input.loss, input.clock, list(meta.get('sentences', input.loss.sentences)))}</section>")
+    return (
+        '<section id="trust" aria-labelledby="trust-h"><h2 id="trust-h">What the trace holds</h2>'
+        '<p class="lead">Read this first: no figure below is better than the records it was made from.</p>'
+        f"{health_html(input.loss, input.clock, list(meta.get('sentences', input.loss.sentences)))}</section>"
+    )
 
 
 def _findings(results: "Sequence[StudyResult]") -> str:
-    return ('<section id="findings" aria-labelledby="findings-h"><h2 id="findings-h">Findings</h2>'
-            f'{sections.verdicts_html(results)}</section>')
+    return (
+        '<section id="findings" aria-labelledby="findings-h"><h2 id="findings-h">Findings</h2>'
+        f"{sections.verdicts_html(results)}</section>"
+    )
 
 
 def _closing(meta: dict[str, Any]) -> str:
-    return (f'<section id="stages" aria-labelledby="stages-h"><h2 id="stages-h">The stages of a request</h2>{sections.stages_html()}</section>'
-            f'<section id="made-with" aria-labelledby="made-h"><h2 id="made-h">Made with</h2>{sections.made_with_html(meta)}</section>')
+    return (
+        f'<section id="stages" aria-labelledby="stages-h"><h2 id="stages-h">The stages of a request</h2>{sections.stages_html()}</section>'
+        f'<section id="made-with" aria-labelledby="made-h"><h2 id="made-h">Made with</h2>{sections.made_with_html(meta)}</section>'
+    )
 
 
 def _foot() -> str:
-    return ("<footer><noscript><p>The figures need scripts; findings and tables do not.</p></noscript>"
-            "<p>This page is complete in itself and loads nothing. Drag over a figure to zoom, double-click to go back, "
-            "click a name in a legend to hide its series.</p></footer>")
+    return (
+        "<footer><noscript><p>The figures need scripts; findings and tables do not.</p></noscript>"
+        "<p>This page is complete in itself and loads nothing. Drag over a figure to zoom, double-click to go back, "
+        "click a name in a legend to hide its series.</p></footer>"
+    )
 
 
 def _mark() -> str:
     """Four requests on their way, one of them waiting: the product's mark."""
-    return ('<svg viewBox="0 0 24 24" aria-hidden="true"><g fill="none" stroke-width="3.2" stroke-linecap="round">'
-            '<path stroke="var(--accent)" d="M3 5h18M3 10h9M3 15h13"/><path stroke="var(--bad)" d="M16.5 10H21"/>'
-            '<path stroke="var(--good)" d="M20.6 15h.4M3 20h18"/></g></svg>')
+    return (
+        '<svg viewBox="0 0 24 24" aria-hidden="true"><g fill="none" stroke-width="3.2" stroke-linecap="round">'
+        '<path stroke="var(--accent)" d="M3 5h18M3 10h9M3 15h13"/><path stroke="var(--bad)" d="M16.5 10H21"/>'
+        '<path stroke="var(--good)" d="M20.6 15h.4M3 20h18"/></g></svg>'
+    )
 
 
 def _colors_css() -> str:

@@ -1,7 +1,7 @@
 """The colours of every figure: warm is waiting, cool is working, grey-violet waits on purpose. Pure data.
 
-Runs in the process of a command. Each name has two shades, one for light and one for dark ground. Warm against cool, with
-lightness alternating along a request's way, keeps the stages apart for readers who see red and green alike.
+Runs in the process of a command. Each name has two shades, one for light and one for dark ground. Warm against cool,
+with lightness alternating along a request's way, keeps the stages apart for readers who see red and green alike.
 """
 
 import re
@@ -16,9 +16,15 @@ class Shade(NamedTuple):
 
 
 SURFACE = {
-    "ground": Shade("#f6f7f9", "#0e131a"), "paper": Shade("#ffffff", "#161d27"), "ink": Shade("#18212d", "#e7ecf3"),
-    "muted": Shade("#566273", "#9aa7b8"), "line": Shade("#dde3ea", "#2a3442"), "grid": Shade("#e8ecf1", "#252f3c"),
-    "accent": Shade("#1f5fa8", "#7fb4ee"), "good": Shade("#1f7a72", "#4db3a7"), "bad": Shade("#b5470f", "#e0702f"),
+    "ground": Shade("#f6f7f9", "#0e131a"),
+    "paper": Shade("#ffffff", "#161d27"),
+    "ink": Shade("#18212d", "#e7ecf3"),
+    "muted": Shade("#566273", "#9aa7b8"),
+    "line": Shade("#dde3ea", "#2a3442"),
+    "grid": Shade("#e8ecf1", "#252f3c"),
+    "accent": Shade("#1f5fa8", "#7fb4ee"),
+    "good": Shade("#1f7a72", "#4db3a7"),
+    "bad": Shade("#b5470f", "#e0702f"),
     "wash": Shade("#eef2f7", "#1c2531"),
 }
 
@@ -41,41 +47,78 @@ STAGES = {
 WAITING = ("rx_wait", "ring_block", "queue", "resp_queue", "send_wait")
 
 #: Kafka's own names, where they mean one of ours or a sum led by it.
-STAGE_ALIASES = {"request_queue": "queue", "local_time": "local", "remote": "purgatory", "response_queue": "resp_queue",
-                 "response_send": "send", "response_preparation": "resp_prep", "off_cpu": "queue",
-                 "queued": "queue", "rest_of_the_broker": "local"}
+STAGE_ALIASES = {
+    "request_queue": "queue",
+    "local_time": "local",
+    "remote": "purgatory",
+    "response_queue": "resp_queue",
+    "response_send": "send",
+    "response_preparation": "resp_prep",
+    "off_cpu": "queue",
+    "queued": "queue",
+    "rest_of_the_broker": "local",
+}
 
 #: Percentiles get darker (lighter on dark ground) the farther out they are.
 PERCENTILES = {
-    "p50": Shade("#9fb6d0", "#587397"), "p90": Shade("#7a9cc6", "#6486b5"), "p95": Shade("#5f88bb", "#7b9ccb"),
-    "p99": Shade("#3f6ea8", "#94b4e0"), "p999": Shade("#6b4a97", "#c2a8e8"), "p9999": Shade("#8a2f6b", "#ec9fd0"),
-    "max": Shade("#18212d", "#e7ecf3"), "mean": Shade("#1f7a72", "#4db3a7"),
+    "p50": Shade("#9fb6d0", "#587397"),
+    "p90": Shade("#7a9cc6", "#6486b5"),
+    "p95": Shade("#5f88bb", "#7b9ccb"),
+    "p99": Shade("#3f6ea8", "#94b4e0"),
+    "p999": Shade("#6b4a97", "#c2a8e8"),
+    "p9999": Shade("#8a2f6b", "#ec9fd0"),
+    "max": Shade("#18212d", "#e7ecf3"),
+    "mean": Shade("#1f7a72", "#4db3a7"),
 }
 
 NAMED = {
-    "total": SURFACE["ink"], "true_total": SURFACE["ink"], "kafka_total": Shade("#6b7f96", "#8fa3ba"),
-    "control": Shade("#e8731a", "#ff9440"), "data": Shade("#3a7bc8", "#6aa5ea"), "errors": Shade("#b5470f", "#e0702f"),
-    "produce": Shade("#3a7bc8", "#6aa5ea"), "fetch": Shade("#1f7a72", "#4db3a7"), "metadata": Shade("#c9628f", "#ec93b8"),
-    "baseline": Shade("#6b7f96", "#8fa3ba"), "candidate": Shade("#e8731a", "#ff9440"),
-    "steady": Shade("#3a7bc8", "#6aa5ea"), "requests_s": Shade("#3a7bc8", "#6aa5ea"),
-    "in_flight": Shade("#c9628f", "#ec93b8"), "other": Shade("#a39bb8", "#8a83a1"),
+    "total": SURFACE["ink"],
+    "true_total": SURFACE["ink"],
+    "kafka_total": Shade("#6b7f96", "#8fa3ba"),
+    "control": Shade("#e8731a", "#ff9440"),
+    "data": Shade("#3a7bc8", "#6aa5ea"),
+    "errors": Shade("#b5470f", "#e0702f"),
+    "produce": Shade("#3a7bc8", "#6aa5ea"),
+    "fetch": Shade("#1f7a72", "#4db3a7"),
+    "metadata": Shade("#c9628f", "#ec93b8"),
+    "baseline": Shade("#6b7f96", "#8fa3ba"),
+    "candidate": Shade("#e8731a", "#ff9440"),
+    "steady": Shade("#3a7bc8", "#6aa5ea"),
+    "requests_s": Shade("#3a7bc8", "#6aa5ea"),
+    "in_flight": Shade("#c9628f", "#ec93b8"),
+    "other": Shade("#a39bb8", "#8a83a1"),
 }
 
 #: For everything without a colour of its own, in order of appearance.
-CATEGORIES = (Shade("#3a7bc8", "#6aa5ea"), Shade("#1f7a72", "#4db3a7"), Shade("#c9628f", "#ec93b8"),
-              Shade("#d9a514", "#f0c95a"), Shade("#8662b3", "#b596e0"), Shade("#6b7f96", "#8fa3ba"),
-              Shade("#7a2e0e", "#c05a2e"), Shade("#12a0c4", "#5fcdea"))
+CATEGORIES = (
+    Shade("#3a7bc8", "#6aa5ea"),
+    Shade("#1f7a72", "#4db3a7"),
+    Shade("#c9628f", "#ec93b8"),
+    Shade("#d9a514", "#f0c95a"),
+    Shade("#8662b3", "#b596e0"),
+    Shade("#6b7f96", "#8fa3ba"),
+    Shade("#7a2e0e", "#c05a2e"),
+    Shade("#12a0c4", "#5fcdea"),
+)
 
 #: Sequential scale of heat maps, from nothing to much.
-HEAT = (Shade("#f3f6fa", "#1a2430"), Shade("#cfe0f0", "#213f63"), Shade("#8fb8de", "#2f69a5"), Shade("#4a8ac6", "#5fa0df"),
-        Shade("#1f5c9e", "#a8cdf2"), Shade("#0d2f5c", "#f4f8fd"))
+HEAT = (
+    Shade("#f3f6fa", "#1a2430"),
+    Shade("#cfe0f0", "#213f63"),
+    Shade("#8fb8de", "#2f69a5"),
+    Shade("#4a8ac6", "#5fa0df"),
+    Shade("#1f5c9e", "#a8cdf2"),
+    Shade("#0d2f5c", "#f4f8fd"),
+)
 #: Diverging scale: less, nothing, more.
 DIVERGING = (Shade("#2a63a3", "#6aa5ea"), Shade("#e8ecf1", "#252f3c"), Shade("#b5470f", "#e0702f"))
 
 
 def named_shade(name: str) -> Shade | None:
     """The colour that a stage, percentile, plane or well-known API has in every figure; None for other names."""
-    key = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_").removesuffix("_ns").removesuffix("_us").removesuffix("_ms")
+    key = (
+        re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_").removesuffix("_ns").removesuffix("_us").removesuffix("_ms")
+    )
     in_brackets = re.search(r"\((\w+)\)$", name)
     if in_brackets and in_brackets[1] in STAGES:  # "unread in the socket (rx_wait)"
         key = in_brackets[1]
@@ -90,8 +133,11 @@ def named_shade(name: str) -> Shade | None:
 def all_shades() -> list[Shade]:
     """Every colour once."""
     stages = [shade for shade, _ in STAGES.values()]
-    return list(dict.fromkeys([*SURFACE.values(), *stages, *PERCENTILES.values(), *NAMED.values(), *CATEGORIES, *HEAT,
-                               *DIVERGING]))
+    return list(
+        dict.fromkeys(
+            [*SURFACE.values(), *stages, *PERCENTILES.values(), *NAMED.values(), *CATEGORIES, *HEAT, *DIVERGING]
+        )
+    )
 
 
 def dark_of_light() -> dict[str, str]:

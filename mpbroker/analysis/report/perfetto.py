@@ -1,9 +1,9 @@
 """A slice of a trace as Chrome trace events, which ui.perfetto.dev and chrome://tracing open.
 
-Runs in the process of a command. Per broker four groups of tracks: processors and handlers with a slice for everything they
-did, requests with their stages one after the other, and the rings' depths and processes' use of a core as counters. Markers
-and process events are instants. Times are microseconds since the first event (`otherData.zero_epoch_ns` says when that was).
-At most MOST_EVENTS events are written; the rest is counted and said.
+Runs in the process of a command. Per broker four groups of tracks: processors and handlers with a slice for everything
+they did, requests with their stages one after the other, and the rings' depths and processes' use of a core as
+counters. Markers and process events are instants. Times are microseconds since the first event
+(`otherData.zero_epoch_ns` says when that was). At most MOST_EVENTS events are written; the rest is counted and said.
 """
 
 import gzip
@@ -69,11 +69,19 @@ class _Writer:
         self.events += 1
 
     def close(self, zero_ns: int) -> None:
-        self._file.write('\n],"displayTimeUnit":"ns","otherData":' + json.dumps({"zero_epoch_ns": str(zero_ns), "made_by": "mpbroker"}) + "}\n")
+        self._file.write(
+            '\n],"displayTimeUnit":"ns","otherData":'
+            + json.dumps({"zero_epoch_ns": str(zero_ns), "made_by": "mpbroker"})
+            + "}\n"
+        )
 
 
 def _opened(out: Path) -> IO[str]:
-    return gzip.open(out, "wt", encoding="utf-8", compresslevel=1) if out.name.endswith(".gz") else open(out, "w", encoding="utf-8")
+    return (
+        gzip.open(out, "wt", encoding="utf-8", compresslevel=1)
+        if out.name.endswith(".gz")
+        else open(out, "w", encoding="utf-8")
+    )
 
 
 def _requests(writer: _Writer, rows: Iterator[dict[str, Any]], room: int) -> tuple[int, int, Busy, int]:
@@ -95,8 +103,10 @@ def _requests(writer: _Writer, rows: Iterator[dict[str, Any]], room: int) -> tup
 def _around(engine: "Engine", first_ns: int, last_ns: int, most: int) -> tuple[list[Event], list[str]]:
     """Markers, process events and counters of this time, at most `most` or a few more; and what is left out."""
     source = engine.input
-    instants = [*perfetto_tracks.marker_events(source.markers().to_pylist(), first_ns, last_ns),
-                *perfetto_tracks.process_events(source.process_events().to_pylist(), first_ns, last_ns)]
+    instants = [
+        *perfetto_tracks.marker_events(source.markers().to_pylist(), first_ns, last_ns),
+        *perfetto_tracks.process_events(source.process_events().to_pylist(), first_ns, last_ns),
+    ]
     samples = list(perfetto_tracks.counter_events(source.gauges().to_pylist(), first_ns, last_ns))
     said, seen, kept = [], dict[str, int](), []
     if len(instants) > most // 2:
@@ -108,7 +118,7 @@ def _around(engine: "Engine", first_ns: int, last_ns: int, most: int) -> tuple[l
         seen[event["name"]] = seen.get(event["name"], -1) + 1
         if seen[event["name"]] % one_in == 0:
             kept.append(event)
-    return sorted([*instants[:most // 2], *kept], key=lambda event: event["ts"]), said
+    return sorted([*instants[: most // 2], *kept], key=lambda event: event["ts"]), said
 
 
 def _sentences(engine: "Engine", where: Where, shown: int, is_cut: bool, most_events: int) -> list[str]:
@@ -116,8 +126,10 @@ def _sentences(engine: "Engine", where: Where, shown: int, is_cut: bool, most_ev
     if is_cut:
         rows = engine.activity(0).to_pylist()
         whole = f" of {rows[0]['n']:,}" if rows and where == Where() else ""
-        said.append(f"Cut after the first {shown:,}{whole} requests, because a file has at most {most_events:,} events: "
-                    "choose a shorter time with --from and --to, or one API with --api.")
+        said.append(
+            f"Cut after the first {shown:,}{whole} requests, because a file has at most {most_events:,} events: "
+            "choose a shorter time with --from and --to, or one API with --api."
+        )
     if engine.input.is_sampled:
         said.append("The trace is sampled: processes look idle where they served requests that were left out.")
     return said

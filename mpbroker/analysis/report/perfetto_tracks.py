@@ -1,8 +1,9 @@
 """From rows of the requests frame, gauges and markers to Chrome trace events: which track, which slice, which counter.
 
-Runs in the process of a command; pure. A processor is busy while it checks a frame and while it sends (before the frame is
-whole it may do something else), a handler from handler start to local done. A request's durations are laid end to end from its beginning; what follows
-purgatory is laid from its end backwards, because nothing says how long it was between local work and purgatory.
+Runs in the process of a command; pure. A processor is busy while it checks a frame and while it sends (before the frame
+is whole it may do something else), a handler from handler start to local done. A request's durations are laid end to
+end from its beginning; what follows purgatory is laid from its end backwards, because nothing says how long it was
+between local work and purgatory.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,9 +13,31 @@ Event = dict[str, Any]
 
 _TO_HANDLER = ("read", "parse", "ring_block", "queue", "dispatch", "io", "local")
 _TO_CLIENT = ("resp_prep", "resp_queue", "send_wait", "send")
-COLUMNS = ("run", "broker", "epoch_ns", "conn_id", "client", "topic", "api", "api_version", "error", "processor", "handler", "plane",
-           "req_bytes", "resp_bytes", "corr_id", "req_q", "attempts", "purg_kind", "rx_wait_ns", *(f"{name}_ns" for name in _TO_HANDLER),
-           "purgatory_ns", *(f"{name}_ns" for name in _TO_CLIENT), "total_ns")
+COLUMNS = (
+    "run",
+    "broker",
+    "epoch_ns",
+    "conn_id",
+    "client",
+    "topic",
+    "api",
+    "api_version",
+    "error",
+    "processor",
+    "handler",
+    "plane",
+    "req_bytes",
+    "resp_bytes",
+    "corr_id",
+    "req_q",
+    "attempts",
+    "purg_kind",
+    "rx_wait_ns",
+    *(f"{name}_ns" for name in _TO_HANDLER),
+    "purgatory_ns",
+    *(f"{name}_ns" for name in _TO_CLIENT),
+    "total_ns",
+)
 
 PROCESSORS, HANDLERS, REQUESTS, COUNTERS = range(1, 5)
 _GROUP_NAMES = {PROCESSORS: "processors", HANDLERS: "handlers", REQUESTS: "requests", COUNTERS: "rings and cores"}
@@ -33,7 +56,8 @@ class Span(NamedTuple):
 
 
 class Busy:
-    """What processes did: slices per process, those that touch or overlap made one (a processor sends many answers at once)."""
+    """What processes did: slices per process, those that touch or overlap made one (a processor sends many answers at
+    once)."""
 
     def __init__(self) -> None:
         self._spans: dict[tuple[int, str, int], list[Span]] = {}
@@ -56,17 +80,27 @@ class Busy:
             base = {"ph": "X", "cat": "process", "pid": group, "tid": _track(index, doing)}
             for together in _touching(sorted(spans, key=lambda span: span.start_ns)):
                 start_ns, end_ns = together[0].start_ns, max(span.end_ns for span in together)
-                yield {**base, "name": _called(together), "ts": _us(start_ns, zero_ns), "dur": (end_ns - start_ns) / 1000}
+                yield {
+                    **base,
+                    "name": _called(together),
+                    "ts": _us(start_ns, zero_ns),
+                    "dur": (end_ns - start_ns) / 1000,
+                }
 
     def names(self) -> list[Event]:
         """Metadata events: what groups and tracks are called, in which order they stand."""
         events = []
         for group, name in sorted(self._groups.items()):
-            events += [_meta("process_name", group, 0, {"name": name}), _meta("process_sort_index", group, 0, {"sort_index": group})]
+            events += [
+                _meta("process_name", group, 0, {"name": name}),
+                _meta("process_sort_index", group, 0, {"sort_index": group}),
+            ]
         for group, doing, index in sorted(self._spans):
             role, track = ("processor" if doing else "handler"), _track(index, doing)
-            events += [_meta("thread_name", group, track, {"name": f"{role} {index} {doing}".strip()}),
-                       _meta("thread_sort_index", group, track, {"sort_index": track})]
+            events += [
+                _meta("thread_name", group, track, {"name": f"{role} {index} {doing}".strip()}),
+                _meta("thread_sort_index", group, track, {"sort_index": track}),
+            ]
         return events
 
 
@@ -131,8 +165,10 @@ def _async_events(row: Mapping[str, Any], number: int, zero_ns: int, spans: Sequ
     base = {"cat": "request", "id": f"0x{number + 1:x}", "pid": group, "tid": 0}
     events = [{"ph": "b", "name": str(row["api"]), "ts": _us(first, zero_ns), **base, "args": _arguments(row)}]
     for span in spans:
-        events += [{"ph": "b", "name": span.name, "ts": _us(span.start_ns, zero_ns), **base},
-                   {"ph": "e", "name": span.name, "ts": _us(span.end_ns, zero_ns), **base}]
+        events += [
+            {"ph": "b", "name": span.name, "ts": _us(span.start_ns, zero_ns), **base},
+            {"ph": "e", "name": span.name, "ts": _us(span.end_ns, zero_ns), **base},
+        ]
     return [*events, {"ph": "e", "name": str(row["api"]), "ts": _us(last, zero_ns), **base}]
 
 
@@ -140,7 +176,12 @@ def counter_events(gauges: Iterable[Mapping[str, Any]], first_ns: int, last_ns: 
     """Depths of rings, and of each process the share of a core between two samples."""
     before: dict[tuple[Any, ...], tuple[int, int]] = {}
     for row in gauges:
-        base = {"ph": "C", "pid": _group_number(row["broker"], COUNTERS), "tid": 0, "ts": _us(row["epoch_ns"], first_ns)}
+        base = {
+            "ph": "C",
+            "pid": _group_number(row["broker"], COUNTERS),
+            "tid": 0,
+            "ts": _us(row["epoch_ns"], first_ns),
+        }
         inside = first_ns <= row["epoch_ns"] <= last_ns
         if row["type"] == "ring" and inside:
             yield {**base, "name": f"{row['name']} ring", "args": {"requests": row["depth"]}}
@@ -157,8 +198,15 @@ def marker_events(markers: Iterable[Mapping[str, Any]], first_ns: int, last_ns: 
     """What somebody marked, across all tracks."""
     for row in markers:
         if first_ns <= row["epoch_ns"] <= last_ns:
-            yield {"ph": "i", "s": "g", "cat": "marker", "name": str(row["text"])[:_LONGEST_TEXT], "ts": _us(row["epoch_ns"], first_ns),
-                   "pid": _group_number(row["broker"], COUNTERS), "tid": 0}
+            yield {
+                "ph": "i",
+                "s": "g",
+                "cat": "marker",
+                "name": str(row["text"])[:_LONGEST_TEXT],
+                "ts": _us(row["epoch_ns"], first_ns),
+                "pid": _group_number(row["broker"], COUNTERS),
+                "tid": 0,
+            }
 
 
 def process_events(events: Iterable[Mapping[str, Any]], first_ns: int, last_ns: int) -> Iterator[Event]:
@@ -166,8 +214,16 @@ def process_events(events: Iterable[Mapping[str, Any]], first_ns: int, last_ns: 
     for row in events:
         if first_ns <= row["epoch_ns"] <= last_ns:
             words = " ".join(str(part) for part in (row["name"], row["event"], row["exit"]) if part)
-            yield {"ph": "i", "s": "g", "cat": "process", "name": words[:_LONGEST_TEXT], "ts": _us(row["epoch_ns"], first_ns),
-                   "pid": _group_number(row["broker"], COUNTERS), "tid": 0, "args": {"pid": row["pid"]}}
+            yield {
+                "ph": "i",
+                "s": "g",
+                "cat": "process",
+                "name": words[:_LONGEST_TEXT],
+                "ts": _us(row["epoch_ns"], first_ns),
+                "pid": _group_number(row["broker"], COUNTERS),
+                "tid": 0,
+                "args": {"pid": row["pid"]},
+            }
 
 
 def _track(index: int, doing: str) -> int:
@@ -181,11 +237,25 @@ def _group_number(broker: int, kind: int) -> int:
 
 
 def _arguments(row: Mapping[str, Any]) -> dict[str, Any]:
-    shown = {"client": row["client"], "topic": row["topic"], "connection": row["conn_id"], "correlation_id": row["corr_id"],
-             "version": row["api_version"], "error": row["error"], "plane": row["plane"], "request_bytes": row["req_bytes"],
-             "response_bytes": row["resp_bytes"], "queued_ahead": row["req_q"], "purgatory": row["purg_kind"], "attempts": row["attempts"]}
-    return {name: value[:_LONGEST_TEXT] if isinstance(value, str) else value for name, value in shown.items()
-            if value not in (None, "", "none")}
+    shown = {
+        "client": row["client"],
+        "topic": row["topic"],
+        "connection": row["conn_id"],
+        "correlation_id": row["corr_id"],
+        "version": row["api_version"],
+        "error": row["error"],
+        "plane": row["plane"],
+        "request_bytes": row["req_bytes"],
+        "response_bytes": row["resp_bytes"],
+        "queued_ahead": row["req_q"],
+        "purgatory": row["purg_kind"],
+        "attempts": row["attempts"],
+    }
+    return {
+        name: value[:_LONGEST_TEXT] if isinstance(value, str) else value
+        for name, value in shown.items()
+        if value not in (None, "", "none")
+    }
 
 
 def _meta(name: str, group: int, track: int, arguments: dict[str, Any]) -> Event:

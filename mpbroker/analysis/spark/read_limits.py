@@ -1,4 +1,5 @@
-"""Limits of a stream's batches, which Spark has from 4.2 on; before that stand-ins, and a batch takes all there is. Pure."""
+"""Limits of a stream's batches, which Spark has from 4.2 on; before that stand-ins, and a batch takes all there is.
+Pure."""
 
 from dataclasses import dataclass
 
@@ -23,5 +24,6 @@ except ImportError:
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
         """Spark will not ask for it."""
+
 
 __all__ = ["SPARK_HAS_LIMITS", "ReadAllAvailable", "ReadLimit", "ReadMaxRows", "SupportsTriggerAvailableNow"]

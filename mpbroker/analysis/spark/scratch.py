@@ -1,4 +1,5 @@
-"""A private folder for everything a Spark session writes, gone with it; what killed processes left is swept by the next one.
+"""A private folder for everything a Spark session writes, gone with it; what killed processes left is swept by the next
+one.
 
 The process that made a folder holds a lock in it while it lives. Only it writes there, and the JVM that it starts.
 """

@@ -18,9 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from mpbroker.errors import MpbrokerError
 from mpbroker.analysis.spark import java
 from mpbroker.analysis.spark.scratch import Scratch
+from mpbroker.errors import MpbrokerError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,8 +33,11 @@ TEST_HEAP_MIB = 768
 MOST_HEAP_MIB, LEAST_HEAP_MIB = 8192, 1024
 
 #: What answers depend on, in every profile.
-MEANING = {"spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "true",
-           "spark.sql.execution.arrow.pyspark.enabled": "true"}
+MEANING = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
 
 _LOG4J = """rootLogger.level = error
 logger.shell.name = org.apache.spark.api.python.PythonGatewayServer
@@ -67,7 +70,9 @@ class OpenSession:
     def __enter__(self) -> "OpenSession":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -82,7 +87,9 @@ class OpenSession:
             self._scratch.remove()
 
 
-def open_session(profile: Profile | None = None, *, master: str | None = None, remote: str | None = None) -> OpenSession:
+def open_session(
+    profile: Profile | None = None, *, master: str | None = None, remote: str | None = None
+) -> OpenSession:
     """The session of this process, or a new one. SparkError and JavaError say in a sentence what is missing.
 
     Without a profile: `cluster` when a master other than local is named or spark-submit started us, otherwise `local`.
@@ -106,16 +113,32 @@ def profile_of(master: str | None) -> Profile:
 
 def options_of(profile: Profile, scratch: Path) -> dict[str, str]:
     """Spark's settings in a profile; all its files go into `scratch`, where they concern this machine."""
-    java_options = [f"-Djava.io.tmpdir={scratch}", f"-Dderby.system.home={scratch}", "-XX:-UsePerfData",
-                    f"-Dlog4j2.configurationFile={scratch / 'log4j2.properties'}"]
-    options = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false",
-               "spark.sql.warehouse.dir": str(scratch / "warehouse"), **MEANING}
+    java_options = [
+        f"-Djava.io.tmpdir={scratch}",
+        f"-Dderby.system.home={scratch}",
+        "-XX:-UsePerfData",
+        f"-Dlog4j2.configurationFile={scratch / 'log4j2.properties'}",
+    ]
+    options = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        **MEANING,
+    }
     if profile != "cluster":
-        options |= {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK, "spark.local.dir": str(scratch),
-                    "spark.driver.memory": f"{_heap_mib(profile)}m"}
+        options |= {
+            "spark.driver.bindAddress": LOOPBACK,
+            "spark.driver.host": LOOPBACK,
+            "spark.local.dir": str(scratch),
+            "spark.driver.memory": f"{_heap_mib(profile)}m",
+        }
     if profile == "test":
         java_options += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-        options |= {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2", "spark.sql.adaptive.enabled": "false"}
+        options |= {
+            "spark.sql.shuffle.partitions": "2",
+            "spark.default.parallelism": "2",
+            "spark.sql.adaptive.enabled": "false",
+        }
     return {**options, "spark.driver.extraJavaOptions": " ".join(java_options)}
 
 
@@ -143,7 +166,9 @@ def _launch(session_type: "type[SparkSession]", profile: Profile, master: str | 
         if profile != "cluster":
             environ["SPARK_LOCAL_IP"] = LOOPBACK
         with _environment(environ):
-            return OpenSession(_build(session_type, master or "local[*]", options_of(profile, scratch.path)), True, scratch)
+            return OpenSession(
+                _build(session_type, master or "local[*]", options_of(profile, scratch.path)), True, scratch
+            )
     except BaseException:
         _end_jvm()
         scratch.remove()
@@ -172,7 +197,7 @@ def _build(session_type: "type[SparkSession]", master: str | None, options: Mapp
     for name, value in options.items():
         builder = builder.config(name, value)
     try:
-        session: "SparkSession" = builder.getOrCreate()
+        session: SparkSession = builder.getOrCreate()
     except Exception as error:
         raise SparkError(f"Spark does not start: {_first_line(error)}") from error
     return session
@@ -186,7 +211,9 @@ def _connect(session_type: "type[SparkSession]", remote: str) -> OpenSession:
             if not name.startswith("spark.sql.execution."):
                 session.conf.set(name, value)
     except ImportError as error:
-        raise SparkError(f"Spark Connect needs more packages: pip install 'pyspark[connect]' ({_first_line(error)})") from error
+        raise SparkError(
+            f"Spark Connect needs more packages: pip install 'pyspark[connect]' ({_first_line(error)})"
+        ) from error
     except Exception as error:
         raise SparkError(f"Spark Connect at {remote} cannot be reached: {_first_line(error)}") from error
     return OpenSession(session, owned=True)

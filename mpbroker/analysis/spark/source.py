@@ -4,15 +4,15 @@
     spark.read.format("mpbtrace").option("apis", "Produce,Fetch").schema("api string, total_ns bigint").load("D/traces")
 
 Options: path; from, to (2026-01-31T12:00:00Z, or nanoseconds since 1970; from <= t < to); apis, brokers, kinds (comma
-separated); for streams maxRecordsPerTrigger. Files that cannot hold such rows are not opened, by their headers. Without a
-schema all columns of mpbroker.analysis.engine.input.columns.FRAME are read; name the few you need in a schema, Spark cannot prune those of a
-Python source. Columns of compacted files (`queue_ticks` …) may be named, too.
+separated); for streams maxRecordsPerTrigger. Files that cannot hold such rows are not opened, by their headers. Without
+a schema all columns of mpbroker.analysis.engine.input.columns.FRAME are read; name the few you need in a schema, Spark
+cannot prune those of a Python source. Columns of compacted files (`queue_ticks` …) may be named, too.
 
-There is no pushFilters, on purpose: in Spark 4.1 to 4.3 a filter pushed into a Python source stays with the DataFrame, and
-later queries silently give wrong rows (tests/unit/analysis/spark/test_push_filters.py fails when that is mended).
+There is no pushFilters, on purpose: in Spark 4.1 to 4.3 a filter pushed into a Python source stays with the DataFrame,
+and later queries silently give wrong rows (tests/unit/analysis/spark/test_push_filters.py fails when that is mended).
 
-Planning runs beside the driver, reading in Spark's Python workers; nothing is written. A stream gives each record once, a
-trace that is being written included; epoch times of a stream use the clock samples there are when a batch is planned.
+Planning runs beside the driver, reading in Spark's Python workers; nothing is written. A stream gives each record once,
+a trace that is being written included; epoch times of a stream use the clock samples there are when a batch is planned.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,16 @@ from mpbroker.analysis.engine.input.decode import RawColumns, Records, requests_
 from mpbroker.analysis.engine.input.trace_input import NoTrace
 from mpbroker.analysis.spark.arrow_types import EVENT, REQUEST_COLUMNS, arrow_of, struct_of
 from mpbroker.analysis.spark.read_limits import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-from mpbroker.analysis.spark.source_plan import Piece, SourceOptions, cut, may_hold_apis, open_paths, parse_options, pieces, shared_out
+from mpbroker.analysis.spark.source_plan import (
+    Piece,
+    SourceOptions,
+    cut,
+    may_hold_apis,
+    open_paths,
+    parse_options,
+    pieces,
+    shared_out,
+)
 from mpbroker.trace.record import KIND_NAMES, RECORD_BYTES
 from mpbroker.trace.segment import read_chunks
 

@@ -26,7 +26,8 @@ class OptionError(MpbrokerError):
 
 
 class SourceOptions(NamedTuple):
-    """`kinds`: numbers of record kinds. `rows`: limits on time (nanoseconds since 1970), APIs by name, brokers by id."""
+    """`kinds`: numbers of record kinds. `rows`: limits on time (nanoseconds since 1970), APIs by name, brokers by
+    id."""
 
     paths: tuple[str, ...]
     rows: RowFilter
@@ -60,7 +61,9 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     most = options.get("maxrecordspertrigger")
     if most is not None and (not most.isdecimal() or int(most) < 1):
         raise OptionError(f"maxRecordsPerTrigger is a whole number from 1 on, not {most!r}")
-    return SourceOptions(tuple(_local(path) for path in paths), rows, _kinds(options), None if most is None else int(most))
+    return SourceOptions(
+        tuple(_local(path) for path in paths), rows, _kinds(options), None if most is None else int(most)
+    )
 
 
 def _local(path: str) -> str:
@@ -81,7 +84,9 @@ def _time(options: Mapping[str, str], name: str) -> int | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise OptionError(f"{name} is a time as 2026-01-31T12:00:00Z or nanoseconds since 1970, not {text!r}") from error
+        raise OptionError(
+            f"{name} is a time as 2026-01-31T12:00:00Z or nanoseconds since 1970, not {text!r}"
+        ) from error
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     whole = moment.replace(microsecond=0)
     return int(whole.timestamp()) * 1_000_000_000 + moment.microsecond * 1000
@@ -109,8 +114,10 @@ def open_paths(options: SourceOptions) -> TraceInput:
     rows = options.rows
     trace = open_input(options.paths, brokers=rows.brokers, apis=rows.apis, from_ns=rows.from_ns, to_ns=rows.to_ns)
     if trace.parquet:
-        raise OptionError(f"{trace.parquet[0]} is a compacted trace: read it with mpbroker.analysis.spark.frames.requests, "
-                          "or its files with spark.read.parquet")
+        raise OptionError(
+            f"{trace.parquet[0]} is a compacted trace: read it with mpbroker.analysis.spark.frames.requests, "
+            "or its files with spark.read.parquet"
+        )
     return trace
 
 
@@ -136,7 +143,9 @@ def may_hold_apis(info: SegmentInfo, context: DecodeContext, apis: Sequence[str]
     if apis is None or info.closed is None:
         return True
     counts = info.closed.api_counts
-    wanted = {key if 0 <= key < API_SLOTS - 1 else API_SLOTS - 1 for key in range(-1, 256) if api_name(context, key) in apis}
+    wanted = {
+        key if 0 <= key < API_SLOTS - 1 else API_SLOTS - 1 for key in range(-1, 256) if api_name(context, key) in apis
+    }
     return any(counts[slot] for slot in wanted)
 
 

@@ -1,8 +1,8 @@
 """Did something change between two sets of runs, and by how much? Candidate (--in) against baseline (--baseline).
 
-Runs in a command's process, on rollups of both inputs; any size. The run is the unit: intervals come from resampling runs,
-then blocks of time within them (engine/bootstrap.py). With fewer than five runs a side there is no verdict: what two single
-runs differ by is what any two runs of the same broker differ by.
+Runs in a command's process, on rollups of both inputs; any size. The run is the unit: intervals come from resampling
+runs, then blocks of time within them (engine/bootstrap.py). With fewer than five runs a side there is no verdict: what
+two single runs differ by is what any two runs of the same broker differ by.
 """
 
 from collections.abc import Callable
@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from mpbroker.analysis.engine.mathematics import bootstrap
-from mpbroker.analysis.engine.running import figure_specs, run_blocks, wording
-from mpbroker.analysis.engine.mathematics.bootstrap import LEAST_RUNS, Interval
 from mpbroker.analysis.engine.engines.engine import Engine
+from mpbroker.analysis.engine.mathematics import bootstrap
+from mpbroker.analysis.engine.mathematics.bootstrap import LEAST_RUNS, Interval
+from mpbroker.analysis.engine.running import figure_specs, run_blocks, wording
 from mpbroker.analysis.engine.running.run_blocks import Run
 from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
 
@@ -42,15 +42,29 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
     sides = [run_blocks.read(each, window_ms, STAGES, parameters.warmup_ms) for each in (engine, parameters.baseline)]
     ours, theirs = sides
     if not ours or not theirs:
-        return StudyResult(verdicts=[f"There is nothing to compare: {'the input' if not ours else 'the baseline'} has no run of "
-                                     f"at least {2 * window_ms} ms with requests."])
+        return StudyResult(
+            verdicts=[
+                f"There is nothing to compare: {'the input' if not ours else 'the baseline'} has no run of "
+                f"at least {2 * window_ms} ms with requests."
+            ]
+        )
     apis = _common_apis(ours, theirs)
-    rows = [_difference(metric, ours, theirs) for api in apis for metric in _metrics(api, ours + theirs)
-            if _enough(metric, ours + theirs)]
+    rows = [
+        _difference(metric, ours, theirs)
+        for api in apis
+        for metric in _metrics(api, ours + theirs)
+        if _enough(metric, ours + theirs)
+    ]
     shift = [row for api in apis[:2] for row in _shift(api, ours, theirs)]
-    tables = {"differences": pa.Table.from_pylist(rows, _DIFFERENCES), "quantile_shift": pa.Table.from_pylist(shift, _SHIFT),
-              "runs": pa.Table.from_pylist(_run_rows("candidate", ours) + _run_rows("baseline", theirs))}
-    caveats = [*wording.caveats(engine.input), *(f"Baseline: {words}" for words in wording.caveats(parameters.baseline.input))]
+    tables = {
+        "differences": pa.Table.from_pylist(rows, _DIFFERENCES),
+        "quantile_shift": pa.Table.from_pylist(shift, _SHIFT),
+        "runs": pa.Table.from_pylist(_run_rows("candidate", ours) + _run_rows("baseline", theirs)),
+    }
+    caveats = [
+        *wording.caveats(engine.input),
+        *(f"Baseline: {words}" for words in wording.caveats(parameters.baseline.input)),
+    ]
     figures = [_forest_figure(rows), *([_shift_figure(shift)] if shift else [])] if rows else []
     return StudyResult(tables, [*_verdicts(rows, len(ours), len(theirs)), *_left_out(apis, rows), *caveats], figures)
 
@@ -58,7 +72,9 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
 def _common_apis(ours: list[Run], theirs: list[Run]) -> list[str]:
     """APIs that every run has, the most frequent first."""
     common = set.intersection(*({api for api, _ in one.counts} for one in ours + theirs))
-    return sorted(common, key=lambda api: (-sum(int(one.requests(api).sum()) for one in ours + theirs), api))[:MOST_APIS]
+    return sorted(common, key=lambda api: (-sum(int(one.requests(api).sum()) for one in ours + theirs), api))[
+        :MOST_APIS
+    ]
 
 
 def _metrics(api: str, runs: list[Run]) -> list[Metric]:
@@ -66,8 +82,15 @@ def _metrics(api: str, runs: list[Run]) -> list[Metric]:
     found = [Metric(api, "requests/s", "1/s", 1, lambda one: _rate(one, api))]
     for stage, q in ((whole, 0.5), (whole, 0.99), (whole, 0.999), ("queue", 0.99), ("local_time", 0.5)):
         name = wording.percentile_name(q) if stage == whole else f"{stage} {wording.percentile_name(q)}"
-        found.append(Metric(api, name, "µs", round(wording.LEAST_BEYOND / (1 - q)),
-                            lambda one, stage=stage, q=q: _percentile(one, api, stage, q)))
+        found.append(
+            Metric(
+                api,
+                name,
+                "µs",
+                round(wording.LEAST_BEYOND / (1 - q)),
+                lambda one, stage=stage, q=q: _percentile(one, api, stage, q),
+            )
+        )
     return found
 
 
@@ -90,14 +113,37 @@ def _percentile(one: Run, api: str, stage: str, q: float) -> tuple[float, Any]:
 def _rate(one: Run, api: str) -> tuple[float, Any]:
     per_block = one.requests(api)[:, None]
     scale = 1 / one.seconds if one.seconds else 0.0
-    return float(per_block.sum()) * scale, bootstrap.block_resamples(per_block, lambda sums: np.maximum(sums[:, 0], 1) * scale)
+    return float(per_block.sum()) * scale, bootstrap.block_resamples(
+        per_block, lambda sums: np.maximum(sums[:, 0], 1) * scale
+    )
 
 
-_DIFFERENCES = pa.schema([("api", pa.string()), ("metric", pa.string()), ("unit", pa.string()), ("baseline", pa.float64()),
-                          ("candidate", pa.float64()), ("ratio", pa.float64()), ("low", pa.float64()), ("high", pa.float64()),
-                          ("baseline_runs", pa.int64()), ("candidate_runs", pa.int64()), ("verdict", pa.string())])
-_SHIFT = pa.schema([("api", pa.string()), ("percent", pa.float64()), ("baseline_us", pa.float64()),
-                    ("candidate_us", pa.float64()), ("ratio", pa.float64()), ("low", pa.float64()), ("high", pa.float64())])
+_DIFFERENCES = pa.schema(
+    [
+        ("api", pa.string()),
+        ("metric", pa.string()),
+        ("unit", pa.string()),
+        ("baseline", pa.float64()),
+        ("candidate", pa.float64()),
+        ("ratio", pa.float64()),
+        ("low", pa.float64()),
+        ("high", pa.float64()),
+        ("baseline_runs", pa.int64()),
+        ("candidate_runs", pa.int64()),
+        ("verdict", pa.string()),
+    ]
+)
+_SHIFT = pa.schema(
+    [
+        ("api", pa.string()),
+        ("percent", pa.float64()),
+        ("baseline_us", pa.float64()),
+        ("candidate_us", pa.float64()),
+        ("ratio", pa.float64()),
+        ("low", pa.float64()),
+        ("high", pa.float64()),
+    ]
+)
 
 
 def _difference(metric: Metric, ours: list[Run], theirs: list[Run]) -> dict[str, Any]:
@@ -105,9 +151,19 @@ def _difference(metric: Metric, ours: list[Run], theirs: list[Run]) -> dict[str,
     verdict = DESCRIPTIVE
     if interval is not None:
         verdict = HIGHER if interval.low > 1 else LOWER if interval.high < 1 else NOTHING_FOUND
-    return {"api": metric.api, "metric": metric.name, "unit": metric.unit, "baseline": baseline, "candidate": candidate,
-            "ratio": candidate / baseline if baseline else None, "low": interval and interval.low,
-            "high": interval and interval.high, "baseline_runs": len(theirs), "candidate_runs": len(ours), "verdict": verdict}
+    return {
+        "api": metric.api,
+        "metric": metric.name,
+        "unit": metric.unit,
+        "baseline": baseline,
+        "candidate": candidate,
+        "ratio": candidate / baseline if baseline else None,
+        "low": interval and interval.low,
+        "high": interval and interval.high,
+        "baseline_runs": len(theirs),
+        "candidate_runs": len(ours),
+        "verdict": verdict,
+    }
 
 
 def _interval(metric: Metric, ours: list[Run], theirs: list[Run]) -> tuple[float, float, Interval | None]:
@@ -125,21 +181,42 @@ def _shift(api: str, ours: list[Run], theirs: list[Run]) -> list[dict[str, Any]]
     whole = "true_total" if all(_has_kernel_times(one, api) for one in ours + theirs) else "total"
     rows = []
     for q in SHIFT:
-        metric = Metric(api, "", "µs", round(wording.LEAST_BEYOND / (1 - q)), lambda one, q=q: _percentile(one, api, whole, q))
+        metric = Metric(
+            api, "", "µs", round(wording.LEAST_BEYOND / (1 - q)), lambda one, q=q: _percentile(one, api, whole, q)
+        )
         if _enough(metric, ours + theirs):
             candidate, baseline, interval = _interval(metric, ours, theirs)
-            rows.append({"api": api, "percent": q * 100, "baseline_us": baseline, "candidate_us": candidate,
-                         "ratio": candidate / baseline, "low": interval and interval.low, "high": interval and interval.high})
+            rows.append(
+                {
+                    "api": api,
+                    "percent": q * 100,
+                    "baseline_us": baseline,
+                    "candidate_us": candidate,
+                    "ratio": candidate / baseline,
+                    "low": interval and interval.low,
+                    "high": interval and interval.high,
+                }
+            )
     return rows
 
 
 def _run_rows(side: str, runs: list[Run]) -> list[dict[str, Any]]:
-    return [{"side": side, "run": one.name, "label": one.label, "seconds": one.seconds, "warmup_cut_s": one.cut_seconds,
-             "blocks": one.blocks, "requests": int(sum(counts.sum() for (_, stage), counts in one.counts.items()
-                                                       if stage == "total"))} for one in runs]
+    return [
+        {
+            "side": side,
+            "run": one.name,
+            "label": one.label,
+            "seconds": one.seconds,
+            "warmup_cut_s": one.cut_seconds,
+            "blocks": one.blocks,
+            "requests": int(sum(counts.sum() for (_, stage), counts in one.counts.items() if stage == "total")),
+        }
+        for one in runs
+    ]
 
 
 # Verdicts
+
 
 def _verdicts(rows: list[dict[str, Any]], ours: int, theirs: int) -> list[str]:
     if not rows:
@@ -147,34 +224,49 @@ def _verdicts(rows: list[dict[str, Any]], ours: int, theirs: int) -> list[str]:
     number = f"{wording.counted(ours, 'run')} against {wording.counted(theirs, 'run')} of the baseline"
     if min(ours, theirs) < LEAST_RUNS:
         told = [row for row in rows if row["metric"] in ("requests/s", "p50", "p99")]
-        return [f"Descriptive only ({number}): a verdict needs at least {LEAST_RUNS} runs a side, because the requests of one "
-                "run depend on each other and two runs of the same broker differ, too.",
-                *(_told(row) for row in told[:6])]
-    changed = sorted((row for row in rows if row["verdict"] in (HIGHER, LOWER)), key=lambda row: -abs(np.log(row["ratio"])))
+        return [
+            f"Descriptive only ({number}): a verdict needs at least {LEAST_RUNS} runs a side, because the requests of one "
+            "run depend on each other and two runs of the same broker differ, too.",
+            *(_told(row) for row in told[:6]),
+        ]
+    changed = sorted(
+        (row for row in rows if row["verdict"] in (HIGHER, LOWER)), key=lambda row: -abs(np.log(row["ratio"]))
+    )
     found = [_told(row) for row in changed[:8]]
     quiet = [row for row in rows if row["verdict"] == NOTHING_FOUND]
     if quiet:
         widest = max(max(abs(row["low"] - 1), abs(row["high"] - 1)) for row in quiet)
         names = wording.listed([f"{row['api']} {row['metric']}" for row in quiet[:6]])
-        found.append(f"No difference found in {names}" + (f" and {len(quiet) - 6} more" if len(quiet) > 6 else "")
-                     + f" ({number}); what exists is within {wording.share(widest)}, or these runs would have shown it.")
-    return [*found, f"{wording.counted(len(rows), 'interval')} of 95 % were looked at: by chance alone one in twenty excludes "
-            "“no change”."]
+        found.append(
+            f"No difference found in {names}"
+            + (f" and {len(quiet) - 6} more" if len(quiet) > 6 else "")
+            + f" ({number}); what exists is within {wording.share(widest)}, or these runs would have shown it."
+        )
+    return [
+        *found,
+        f"{wording.counted(len(rows), 'interval')} of 95 % were looked at: by chance alone one in twenty excludes "
+        "“no change”.",
+    ]
 
 
 def _left_out(apis: list[str], rows: list[dict[str, Any]]) -> list[str]:
     """What a reader would look for and does not find."""
     there = {(row["api"], row["metric"]) for row in rows}
     missing = [f"{api} {name}" for api in apis[:2] for name in ("p99", "p99.9") if (api, name) not in there]
-    return [f"Not compared: {wording.listed(missing)}; some run has fewer than {wording.LEAST_BEYOND} requests beyond."
-            ] if missing else []
+    return (
+        [f"Not compared: {wording.listed(missing)}; some run has fewer than {wording.LEAST_BEYOND} requests beyond."]
+        if missing
+        else []
+    )
 
 
 def _told(row: dict[str, Any]) -> str:
     """`Produce p99 is 12 % higher than the baseline's: 4.7 ms against 4.2 ms (95 % interval 5 % to 20 % higher)."""
     change = row["ratio"] - 1
-    values = [f"{wording.count(row[side])}/s" if row["unit"] == "1/s" else wording.duration(row[side] * 1000)
-              for side in ("candidate", "baseline")]
+    values = [
+        f"{wording.count(row[side])}/s" if row["unit"] == "1/s" else wording.duration(row[side] * 1000)
+        for side in ("candidate", "baseline")
+    ]
     word = "higher" if change >= 0 else "lower"
     if abs(change) < 0.0005:
         words = f"{row['api']} {row['metric']} is the same: {values[0]}"
@@ -187,20 +279,32 @@ def _told(row: dict[str, Any]) -> str:
 
 # Figures
 
+
 def _forest_figure(rows: list[dict[str, Any]]) -> Figure:
     labels = [f"{row['api']} {row['metric']}" for row in rows]
     change = [round((row["ratio"] - 1) * 100, 3) for row in rows]
     trace = figure_specs.points("candidate", change, labels, marker={"size": 9})
     if all(row["low"] is not None for row in rows):
-        trace["error_x"] = {"type": "data", "symmetric": False,
-                            "array": [round((row["high"] - row["ratio"]) * 100, 3) for row in rows],
-                            "arrayminus": [round((row["ratio"] - row["low"]) * 100, 3) for row in rows]}
+        trace["error_x"] = {
+            "type": "data",
+            "symmetric": False,
+            "array": [round((row["high"] - row["ratio"]) * 100, 3) for row in rows],
+            "arrayminus": [round((row["ratio"] - row["low"]) * 100, 3) for row in rows],
+        }
     zero = {"type": "line", "x0": 0, "x1": 0, "y0": 0, "y1": 1, "yref": "paper", "line": {"dash": "dot", "width": 1}}
-    layout = figure_specs.layout(figure_specs.axis("change against the baseline, %"),
-                                 {"autorange": "reversed", "automargin": True, "type": "category"}, shapes=[zero],
-                                 height=140 + 26 * len(rows), showlegend=False)
-    return Figure("forest", "What changed", "Means over runs; the bars are 95 % intervals, where there are runs enough for them.",
-                  {"data": [trace], "layout": layout})
+    layout = figure_specs.layout(
+        figure_specs.axis("change against the baseline, %"),
+        {"autorange": "reversed", "automargin": True, "type": "category"},
+        shapes=[zero],
+        height=140 + 26 * len(rows),
+        showlegend=False,
+    )
+    return Figure(
+        "forest",
+        "What changed",
+        "Means over runs; the bars are 95 % intervals, where there are runs enough for them.",
+        {"data": [trace], "layout": layout},
+    )
 
 
 def _shift_figure(rows: list[dict[str, Any]]) -> Figure:
@@ -210,18 +314,42 @@ def _shift_figure(rows: list[dict[str, Any]]) -> Figure:
         mine = [row for row in rows if row["api"] == api]
         at = [round(100 / (100 - row["percent"]), 4) for row in mine]
         if mine[0]["low"] is not None:
-            band = [round((row["high"] - 1) * 100, 3) for row in mine] + [round((row["low"] - 1) * 100, 3) for row in reversed(mine)]
-            data.append(figure_specs.line(api, [*at, *reversed(at)], band, fill="toself", legendgroup=api, showlegend=False,
-                                          line={"width": 0}, hoverinfo="skip"))
-        data.append(figure_specs.line(api, at, [round((row["ratio"] - 1) * 100, 3) for row in mine], mode="lines+markers",
-                                      legendgroup=api))
-    layout = figure_specs.layout(figure_specs.axis("percentile", type="log", **figure_specs.PERCENTILE_AXIS),
-                                 figure_specs.axis("change against the baseline, %", zeroline=True))
-    return Figure("quantile_shift", "How far each percentile moved", "Whole requests; the band is the 95 % interval.",
-                  {"data": data, "layout": layout})
+            band = [round((row["high"] - 1) * 100, 3) for row in mine] + [
+                round((row["low"] - 1) * 100, 3) for row in reversed(mine)
+            ]
+            data.append(
+                figure_specs.line(
+                    api,
+                    [*at, *reversed(at)],
+                    band,
+                    fill="toself",
+                    legendgroup=api,
+                    showlegend=False,
+                    line={"width": 0},
+                    hoverinfo="skip",
+                )
+            )
+        data.append(
+            figure_specs.line(
+                api, at, [round((row["ratio"] - 1) * 100, 3) for row in mine], mode="lines+markers", legendgroup=api
+            )
+        )
+    layout = figure_specs.layout(
+        figure_specs.axis("percentile", type="log", **figure_specs.PERCENTILE_AXIS),
+        figure_specs.axis("change against the baseline, %", zeroline=True),
+    )
+    return Figure(
+        "quantile_shift",
+        "How far each percentile moved",
+        "Whole requests; the band is the 95 % interval.",
+        {"data": data, "layout": layout},
+    )
 
 
-STUDY = Study("compare",
-              "Did something change between two sets of runs, and by how much?\n"
-              "Differences with intervals that come from resampling runs; no verdict below five runs a side.",
-              "rollup", run)
+STUDY = Study(
+    "compare",
+    "Did something change between two sets of runs, and by how much?\n"
+    "Differences with intervals that come from resampling runs; no verdict below five runs a side.",
+    "rollup",
+    run,
+)

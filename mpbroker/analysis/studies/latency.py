@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mpbroker.analysis.engine.mathematics import windows
-from mpbroker.analysis.engine.running import figure_specs, phases, wording
-from mpbroker.analysis.engine.mathematics.distribution import NOTHING, Distribution, distributions
-from mpbroker.analysis.engine.input.durations import KAFKA_VIEW, PIPELINE, ROLLUP_STAGES
 from mpbroker.analysis.engine.engines.engine import Engine
+from mpbroker.analysis.engine.input.durations import KAFKA_VIEW, PIPELINE, ROLLUP_STAGES
+from mpbroker.analysis.engine.mathematics import windows
+from mpbroker.analysis.engine.mathematics.distribution import NOTHING, Distribution, distributions
 from mpbroker.analysis.engine.mathematics.histogram import middle_ns
+from mpbroker.analysis.engine.running import figure_specs, phases, wording
 from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
 
 CURVE = (0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999)
@@ -37,18 +37,24 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
     apis = sorted({api for api, _ in parts if whole(parts, api).n}, key=lambda api: (-whole(parts, api).n, api))
     unanswered = extent.n - sum(parts.get((api, "total"), NOTHING).n for api in apis)
     if not apis:
-        return StudyResult({"stage_percentiles": _stage_percentiles(parts, sorted({api for api, _ in parts}))},
-                           [_unanswered_verdict(unanswered), *wording.caveats(engine.input)])
+        return StudyResult(
+            {"stage_percentiles": _stage_percentiles(parts, sorted({api for api, _ in parts}))},
+            [_unanswered_verdict(unanswered), *wording.caveats(engine.input)],
+        )
     tables = {
         "stage_percentiles": _stage_percentiles(parts, apis),
         "percentile_curve": _curve(parts, apis),
-        "by_client": _by(by_client, "client", apis), "by_listener": _by(by_client, "listener", apis),
-        "over_time": _over_time(over_time), "kafka_view": _kafka_view(parts, apis), "stage_share": _stage_share(over_time),
+        "by_client": _by(by_client, "client", apis),
+        "by_listener": _by(by_client, "listener", apis),
+        "over_time": _over_time(over_time),
+        "kafka_view": _kafka_view(parts, apis),
+        "stage_share": _stage_share(over_time),
     }
     marks = phases.phases(engine.input, extent.first_ns, extent.last_ns + 1)
     verdicts = _verdicts(parts, apis, tables) + ([_unanswered_verdict(unanswered)] if unanswered else [])
-    return StudyResult(tables, [*verdicts, *wording.caveats(engine.input)],
-                       _figures(tables, over_time, apis, window_ms, marks))
+    return StudyResult(
+        tables, [*verdicts, *wording.caveats(engine.input)], _figures(tables, over_time, apis, window_ms, marks)
+    )
 
 
 def whole(parts: Parts, api: str) -> Distribution:
@@ -57,8 +63,10 @@ def whole(parts: Parts, api: str) -> Distribution:
     return true_total if true_total.n * 10 >= total.n * 9 and true_total.n else total
 
 
-_STAGE_PERCENTILES = pa.schema([("api", pa.string()), ("stage", pa.string()), ("n", pa.int64())] + [
-    (name, pa.float64()) for name in ("p50_us", "p90_us", "p99_us", "p999_us", "max_us")])
+_STAGE_PERCENTILES = pa.schema(
+    [("api", pa.string()), ("stage", pa.string()), ("n", pa.int64())]
+    + [(name, pa.float64()) for name in ("p50_us", "p90_us", "p99_us", "p999_us", "max_us")]
+)
 
 
 def _stage_percentiles(parts: Parts, apis: list[str]) -> pa.Table:
@@ -72,26 +80,53 @@ def _stage_percentiles(parts: Parts, apis: list[str]) -> pa.Table:
 
 
 def _row(one: Distribution) -> dict[str, float]:
-    return {"n": one.n, "p50_us": one.percentile_us(0.5), "p90_us": one.percentile_us(0.9), "p99_us": one.percentile_us(0.99),
-            "p999_us": one.percentile_us(0.999), "max_us": one.max_ns / 1000}
+    return {
+        "n": one.n,
+        "p50_us": one.percentile_us(0.5),
+        "p90_us": one.percentile_us(0.9),
+        "p99_us": one.percentile_us(0.99),
+        "p999_us": one.percentile_us(0.999),
+        "max_us": one.max_ns / 1000,
+    }
 
 
 def _curve(parts: Parts, apis: list[str]) -> pa.Table:
-    return pa.Table.from_pylist([
-        {"api": api, "stage": stage, "percent": round(q * 100, 4), "us": one.percentile_us(q), "requests_beyond": one.beyond(q)}
-        for api in apis for stage in ("true_total", "total", "queue", "rx_wait", "local_time")
-        if (one := parts.get((api, stage))) is not None for q in CURVE if one.beyond(q) >= 1])
+    return pa.Table.from_pylist(
+        [
+            {
+                "api": api,
+                "stage": stage,
+                "percent": round(q * 100, 4),
+                "us": one.percentile_us(q),
+                "requests_beyond": one.beyond(q),
+            }
+            for api in apis
+            for stage in ("true_total", "total", "queue", "rx_wait", "local_time")
+            if (one := parts.get((api, stage))) is not None
+            for q in CURVE
+            if one.beyond(q) >= 1
+        ]
+    )
 
 
 def _by(rollup: pa.Table, column: str, apis: list[str]) -> pa.Table:
     """A row per API and client or listener: of whole requests, and of the wait in the ring."""
     found = distributions(rollup, ("api", column, "stage"), ("total", "true_total", "queue"))
     rows: list[dict[str, Any]] = []
-    for api, name in sorted({key[:2] for key in found if key[0] in apis}, key=lambda key: (apis.index(key[0]), key[1] is None, key[1])):
+    for api, name in sorted(
+        {key[:2] for key in found if key[0] in apis}, key=lambda key: (apis.index(key[0]), key[1] is None, key[1])
+    ):
         parts = {(api, stage): found.get((api, name, stage), NOTHING) for stage in ("total", "true_total")}
         queue = found.get((api, name, "queue"), NOTHING)
-        rows.append({"api": api, column: name, **_row(whole(parts, api)), "queue_p50_us": queue.percentile_us(0.5),
-                     "queue_p99_us": queue.percentile_us(0.99)})
+        rows.append(
+            {
+                "api": api,
+                column: name,
+                **_row(whole(parts, api)),
+                "queue_p50_us": queue.percentile_us(0.5),
+                "queue_p99_us": queue.percentile_us(0.99),
+            }
+        )
     return pa.Table.from_pylist(rows).sort_by([("n", "descending")])
 
 
@@ -101,31 +136,61 @@ def _over_time(rollup: pa.Table) -> pa.Table:
     for window, api in sorted({key[:2] for key in found}):
         one = whole({(api, stage): found.get((window, api, stage), NOTHING) for stage in ("total", "true_total")}, api)
         queue = found.get((window, api, "queue"), NOTHING)
-        rows.append({"window_ms": window, "api": api, **_row(one), "p9999_us": one.percentile_us(0.9999),
-                     "queue_p99_us": queue.percentile_us(0.99)})
+        rows.append(
+            {
+                "window_ms": window,
+                "api": api,
+                **_row(one),
+                "p9999_us": one.percentile_us(0.9999),
+                "queue_p99_us": queue.percentile_us(0.99),
+            }
+        )
     return pa.Table.from_pylist(rows)
 
 
 def _kafka_view(parts: Parts, apis: list[str]) -> pa.Table:
     """What Kafka's RequestMetrics would show; RemoteTime counts only requests that waited."""
-    return pa.Table.from_pylist([
-        {"api": api, "metric": f"{metric}Ms", "n": one.n, "mean_ms": round(one.mean_ns / 1e6, 6),
-         **{f"p{name}_ms": round(one.percentile(q) / 1e6, 6) for name, q in (("50", 0.5), ("99", 0.99), ("999", 0.999))},
-         "max_ms": one.max_ns / 1e6}
-        for api in apis for metric, stage in KAFKA_VIEW.items() if (one := parts.get((api, stage))) is not None])
+    return pa.Table.from_pylist(
+        [
+            {
+                "api": api,
+                "metric": f"{metric}Ms",
+                "n": one.n,
+                "mean_ms": round(one.mean_ns / 1e6, 6),
+                **{
+                    f"p{name}_ms": round(one.percentile(q) / 1e6, 6)
+                    for name, q in (("50", 0.5), ("99", 0.99), ("999", 0.999))
+                },
+                "max_ms": one.max_ns / 1e6,
+            }
+            for api in apis
+            for metric, stage in KAFKA_VIEW.items()
+            if (one := parts.get((api, stage))) is not None
+        ]
+    )
 
 
 def _stage_share(rollup: pa.Table) -> pa.Table:
     """Per window and API: mean time of a request in each stage, and its share of all stages."""
     summed = rollup.group_by(["window_ms", "api", "stage"]).aggregate([("sum_ns", "sum"), ("n", "sum")])
-    times = {(row["window_ms"], row["api"], row["stage"]): (row["sum_ns_sum"], row["n_sum"]) for row in summed.to_pylist()}
+    times = {
+        (row["window_ms"], row["api"], row["stage"]): (row["sum_ns_sum"], row["n_sum"]) for row in summed.to_pylist()
+    }
     rows = []
     for window, api in sorted({key[:2] for key in times}):
         requests = max(1, times.get((window, api, "total"), (0, 0))[1])
         spent = {stage: times[window, api, stage][0] for stage in PIPELINE if (window, api, stage) in times}
         everything = max(1, sum(spent.values()))
-        rows += [{"window_ms": window, "api": api, "stage": stage, "mean_us": round(ns / requests / 1000, 3),
-                  "share": round(ns / everything, 6)} for stage, ns in spent.items()]
+        rows += [
+            {
+                "window_ms": window,
+                "api": api,
+                "stage": stage,
+                "mean_us": round(ns / requests / 1000, 3),
+                "share": round(ns / everything, 6),
+            }
+            for stage, ns in spent.items()
+        ]
     return pa.Table.from_pylist(rows)
 
 
@@ -138,11 +203,14 @@ def shares(parts: Parts, api: str) -> list[tuple[str, float]]:
 
 # Verdicts
 
+
 def _verdicts(parts: Parts, apis: list[str], tables: dict[str, pa.Table]) -> list[str]:
     found = [_api_verdict(parts, api) for api in apis[:APIS_IN_FIGURES]]
     found += _slowest_client(tables["by_client"], apis)
     if len(apis) > APIS_IN_FIGURES:
-        found.append(f"{wording.counted(len(apis) - APIS_IN_FIGURES, 'more API')} with fewer requests: see stage_percentiles.")
+        found.append(
+            f"{wording.counted(len(apis) - APIS_IN_FIGURES, 'more API')} with fewer requests: see stage_percentiles."
+        )
     return found
 
 
@@ -150,29 +218,39 @@ def _api_verdict(parts: Parts, api: str) -> str:
     one = whole(parts, api)
     (stage, share), *others = shares(parts, api)
     if one.n < FEW_REQUESTS:
-        return (f"{api}: only {wording.counted(one.n, 'request')}, too few for percentiles; half took at most "
-                f"{wording.duration(one.percentile(0.5))}, the slowest {wording.duration(one.max_ns)}, and "
-                f"{wording.share(share)} of that time was {wording.DOING[stage]}.")
-    words = (f"{api} p99 is {wording.duration(one.percentile(0.99))} (p50 {wording.duration(one.percentile(0.5))}, "
-             f"{wording.counted(one.n, 'request')}); {wording.share(share)} of all its time is {wording.DOING[stage]}")
+        return (
+            f"{api}: only {wording.counted(one.n, 'request')}, too few for percentiles; half took at most "
+            f"{wording.duration(one.percentile(0.5))}, the slowest {wording.duration(one.max_ns)}, and "
+            f"{wording.share(share)} of that time was {wording.DOING[stage]}."
+        )
+    words = (
+        f"{api} p99 is {wording.duration(one.percentile(0.99))} (p50 {wording.duration(one.percentile(0.5))}, "
+        f"{wording.counted(one.n, 'request')}); {wording.share(share)} of all its time is {wording.DOING[stage]}"
+    )
     if stage == "purgatory" and others and others[0][1] > 0:
         working = sum(part for _, part in others)
         words += f"; of the rest, {wording.share(others[0][1] / working)} is {wording.DOING[others[0][0]]}"
     elif others and others[0][1] >= 0.15:
         words += f", {wording.share(others[0][1])} {wording.DOING[others[0][0]]}"
     if one.beyond(0.99) < wording.LEAST_BEYOND:
-        return (f"{words}. With so few requests the p99 rests on {wording.counted(max(1, round(one.beyond(0.99))), 'request')}: "
-                "take it as an example, not as a figure.")
+        return (
+            f"{words}. With so few requests the p99 rests on {wording.counted(max(1, round(one.beyond(0.99))), 'request')}: "
+            "take it as an example, not as a figure."
+        )
     if one.beyond(0.999) < wording.LEAST_BEYOND:
         return f"{words}. There are too few requests for a p99.9 (the slowest took {wording.duration(one.max_ns)})."
     last = 0.9999 if one.beyond(0.9999) >= wording.LEAST_BEYOND else 0.999
-    return (f"{words}. {wording.percentile_name(last)} is {wording.duration(one.percentile(last))}, the slowest took "
-            f"{wording.duration(one.max_ns)}.")
+    return (
+        f"{words}. {wording.percentile_name(last)} is {wording.duration(one.percentile(last))}, the slowest took "
+        f"{wording.duration(one.max_ns)}."
+    )
 
 
 def _unanswered_verdict(number: int) -> str:
-    return (f"{wording.counted(number, 'request')} got no answer (the connection or a process ended first): no percentile of "
-            "whole requests counts them.")
+    return (
+        f"{wording.counted(number, 'request')} got no answer (the connection or a process ended first): no percentile of "
+        "whole requests counts them."
+    )
 
 
 def _slowest_client(by_client: pa.Table, apis: list[str]) -> list[str]:
@@ -184,17 +262,25 @@ def _slowest_client(by_client: pa.Table, apis: list[str]) -> list[str]:
     worst = max(rows, key=lambda row: row["p99_us"])
     if worst["p99_us"] < 2 * middle:
         return []
-    return [f"Client {worst['client']} has the worst {apis[0]} p99: {wording.duration(worst['p99_us'] * 1000)}, the middle of "
-            f"{len(rows)} clients is {wording.duration(middle * 1000)}."]
+    return [
+        f"Client {worst['client']} has the worst {apis[0]} p99: {wording.duration(worst['p99_us'] * 1000)}, the middle of "
+        f"{len(rows)} clients is {wording.duration(middle * 1000)}."
+    ]
 
 
 # Figures
 
-def _figures(tables: dict[str, pa.Table], rollup: pa.Table, apis: list[str], window_ms: int,
-             marks: list[phases.Phase]) -> list[Figure]:
+
+def _figures(
+    tables: dict[str, pa.Table], rollup: pa.Table, apis: list[str], window_ms: int, marks: list[phases.Phase]
+) -> list[Figure]:
     shown = apis[:APIS_IN_FIGURES]
-    return [_curves_figure(tables["percentile_curve"], shown), _over_time_figure(tables["over_time"], shown, window_ms, marks),
-            _share_figure(tables["stage_share"], shown, window_ms), _heat_figure(rollup, shown[0], window_ms)]
+    return [
+        _curves_figure(tables["percentile_curve"], shown),
+        _over_time_figure(tables["over_time"], shown, window_ms, marks),
+        _share_figure(tables["stage_share"], shown, window_ms),
+        _heat_figure(rollup, shown[0], window_ms),
+    ]
 
 
 def _curves_figure(curve: pa.Table, apis: list[str]) -> Figure:
@@ -203,13 +289,24 @@ def _curves_figure(curve: pa.Table, apis: list[str]) -> Figure:
         rows = [row for row in curve.to_pylist() if row["api"] == api]
         measured = "true_total" if any(row["stage"] == "true_total" for row in rows) else "total"
         rows = [row for row in rows if row["stage"] == measured]
-        data.append(figure_specs.line(api, [round(100 / (100 - row["percent"]), 4) for row in rows],
-                                      [row["us"] / 1000 for row in rows], mode="lines+markers"))
-    layout = figure_specs.layout(figure_specs.axis("percentile", type="log", **figure_specs.PERCENTILE_AXIS),
-                                 figure_specs.axis("latency, ms", type="log"))
-    return Figure("percentile_curve", "Percentiles of the whole request",
-                  "From arrival in the kernel to the last byte of the answer; a curve ends where a request is beyond it.",
-                  {"data": data, "layout": layout})
+        data.append(
+            figure_specs.line(
+                api,
+                [round(100 / (100 - row["percent"]), 4) for row in rows],
+                [row["us"] / 1000 for row in rows],
+                mode="lines+markers",
+            )
+        )
+    layout = figure_specs.layout(
+        figure_specs.axis("percentile", type="log", **figure_specs.PERCENTILE_AXIS),
+        figure_specs.axis("latency, ms", type="log"),
+    )
+    return Figure(
+        "percentile_curve",
+        "Percentiles of the whole request",
+        "From arrival in the kernel to the last byte of the answer; a curve ends where a request is beyond it.",
+        {"data": data, "layout": layout},
+    )
 
 
 def _over_time_figure(table: pa.Table, apis: list[str], window_ms: int, marks: list[phases.Phase]) -> Figure:
@@ -219,14 +316,24 @@ def _over_time_figure(table: pa.Table, apis: list[str], window_ms: int, marks: l
         windows_ms = [row["window_ms"] for row in rows]
         for name, column in (("p50", "p50_us"), ("p99", "p99_us"), ("p99.9", "p999_us"), ("max", "max_us")):
             at, values = figure_specs.broken_lines(
-                figure_specs.clocks(windows_ms), figure_specs.part_numbers(windows_ms, window_ms),
-                [row[column] / 1000 for row in rows])
+                figure_specs.clocks(windows_ms),
+                figure_specs.part_numbers(windows_ms, window_ms),
+                [row[column] / 1000 for row in rows],
+            )
             data.append(figure_specs.line(name, at, values, visible=api == apis[0]))
             owners.append(api)
-    layout = figure_specs.layout(figure_specs.axis("time (UTC)", type="date"), figure_specs.axis("latency, ms", type="log"),
-                                 **figure_specs.phase_marks(marks), **figure_specs.chooser(apis, owners, apis[0]))
-    return Figure("over_time", "Latency over time", f"Whole requests by arrival, in windows of {window_ms} ms.",
-                  {"data": data, "layout": layout})
+    layout = figure_specs.layout(
+        figure_specs.axis("time (UTC)", type="date"),
+        figure_specs.axis("latency, ms", type="log"),
+        **figure_specs.phase_marks(marks),
+        **figure_specs.chooser(apis, owners, apis[0]),
+    )
+    return Figure(
+        "over_time",
+        "Latency over time",
+        f"Whole requests by arrival, in windows of {window_ms} ms.",
+        {"data": data, "layout": layout},
+    )
 
 
 def _share_figure(table: pa.Table, apis: list[str], window_ms: int) -> Figure:
@@ -237,15 +344,27 @@ def _share_figure(table: pa.Table, apis: list[str], window_ms: int) -> Figure:
         for stage in PIPELINE:
             share = {row["window_ms"]: row["share"] for row in rows if row["stage"] == stage}
             if share:
-                data.append(figure_specs.line(stage, figure_specs.clocks(at), [share.get(window, 0) * 100 for window in at],
-                                              stackgroup="one", visible=api == apis[0]))
+                data.append(
+                    figure_specs.line(
+                        stage,
+                        figure_specs.clocks(at),
+                        [share.get(window, 0) * 100 for window in at],
+                        stackgroup="one",
+                        visible=api == apis[0],
+                    )
+                )
                 owners.append(api)
-    layout = figure_specs.layout(figure_specs.axis("time (UTC)", type="date"),
-                                 figure_specs.axis("share of the time, %", range=[0, 100]),
-                                 **figure_specs.chooser(apis, owners, apis[0]))
-    return Figure("stage_share", f"Where {apis[0]} spends its time" if len(apis) == 1 else "Where requests spend their time",
-                  f"Share of each stage in all the time of an API's requests, in windows of {window_ms} ms.",
-                  {"data": data, "layout": layout})
+    layout = figure_specs.layout(
+        figure_specs.axis("time (UTC)", type="date"),
+        figure_specs.axis("share of the time, %", range=[0, 100]),
+        **figure_specs.chooser(apis, owners, apis[0]),
+    )
+    return Figure(
+        "stage_share",
+        f"Where {apis[0]} spends its time" if len(apis) == 1 else "Where requests spend their time",
+        f"Share of each stage in all the time of an API's requests, in windows of {window_ms} ms.",
+        {"data": data, "layout": layout},
+    )
 
 
 def _all_windows(seen: list[int], window_ms: int) -> list[int]:
@@ -255,26 +374,55 @@ def _all_windows(seen: list[int], window_ms: int) -> list[int]:
 
 def _heat_figure(rollup: pa.Table, api: str, window_ms: int) -> Figure:
     """Number of requests by window and latency; colour by the logarithm, or the common case would hide the rest."""
-    found = distributions(rollup.filter(pc.equal(rollup["api"], api)), ("window_ms", "api", "stage"), ("total", "true_total"))
-    chosen = {window: whole({(api, stage): found.get((window, api, stage), NOTHING) for stage in ("total", "true_total")}, api)
-              for window, *_ in found}
+    found = distributions(
+        rollup.filter(pc.equal(rollup["api"], api)), ("window_ms", "api", "stage"), ("total", "true_total")
+    )
+    chosen = {
+        window: whole(
+            {(api, stage): found.get((window, api, stage), NOTHING) for stage in ("total", "true_total")}, api
+        )
+        for window, *_ in found
+    }
     at, lows = _all_windows(list(chosen), window_ms), [int(one.buckets.min()) for one in chosen.values() if one.n]
-    low, high = min(lows) // _HEAT_BUCKETS, max(int(one.buckets.max()) for one in chosen.values() if one.n) // _HEAT_BUCKETS
+    low, high = (
+        min(lows) // _HEAT_BUCKETS,
+        max(int(one.buckets.max()) for one in chosen.values() if one.n) // _HEAT_BUCKETS,
+    )
     counts = np.zeros((high - low + 1, len(at)), np.int64)
     for window, one in chosen.items():
         np.add.at(counts[:, at.index(window)], one.buckets // _HEAT_BUCKETS - low, one.counts)
     edges = [round(middle_ns((row + low + 0.5) * _HEAT_BUCKETS) / 1e6, 6) for row in range(len(counts))]
     shade = [[round(float(np.log10(value)), 3) if value else None for value in row] for row in counts.tolist()]
-    data = [{"type": "heatmap", "x": figure_specs.clocks(at), "y": edges, "z": shade, "customdata": counts.tolist(),
-             "hovertemplate": "%{x}<br>%{y} ms<br>%{customdata} requests<extra></extra>",
-             "colorbar": {"title": {"text": "requests"}, "tickvals": [0, 1, 2, 3, 4, 5, 6],
-                          "ticktext": ["1", "10", "100", "1k", "10k", "100k", "1M"]}}]
-    layout = figure_specs.layout(figure_specs.axis("time (UTC)", type="date"), figure_specs.axis("latency, ms", type="log"))
-    return Figure("heat_map", f"{api}: how many requests took how long", f"Windows of {window_ms} ms, four rows to a doubling.",
-                  {"data": data, "layout": layout})
+    data = [
+        {
+            "type": "heatmap",
+            "x": figure_specs.clocks(at),
+            "y": edges,
+            "z": shade,
+            "customdata": counts.tolist(),
+            "hovertemplate": "%{x}<br>%{y} ms<br>%{customdata} requests<extra></extra>",
+            "colorbar": {
+                "title": {"text": "requests"},
+                "tickvals": [0, 1, 2, 3, 4, 5, 6],
+                "ticktext": ["1", "10", "100", "1k", "10k", "100k", "1M"],
+            },
+        }
+    ]
+    layout = figure_specs.layout(
+        figure_specs.axis("time (UTC)", type="date"), figure_specs.axis("latency, ms", type="log")
+    )
+    return Figure(
+        "heat_map",
+        f"{api}: how many requests took how long",
+        f"Windows of {window_ms} ms, four rows to a doubling.",
+        {"data": data, "layout": layout},
+    )
 
 
-STUDY = Study("latency",
-              "How long do requests take, and in which stage do they spend it?\n"
-              "Percentiles to p99.99 by API, stage, listener and client, over time, and as Kafka's own metrics count.",
-              "rollup", run)
+STUDY = Study(
+    "latency",
+    "How long do requests take, and in which stage do they spend it?\n"
+    "Percentiles to p99.99 by API, stage, listener and client, over time, and as Kafka's own metrics count.",
+    "rollup",
+    run,
+)

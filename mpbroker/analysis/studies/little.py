@@ -1,8 +1,8 @@
 """Does the trace agree with itself? Little's law and the depths that were seen, for each ring and window.
 
-Runs in a command's process, on single requests in their order; refuses sampled traces. Three numbers for the time average
-of a ring's depth: L, the overlap of all waits with the window, by the window's length; lambda W, arrivals in the window
-times their mean wait; and the depth that arrivals found, which the ring itself counted. Two comparisons:
+Runs in a command's process, on single requests in their order; refuses sampled traces. Three numbers for the time
+average of a ring's depth: L, the overlap of all waits with the window, by the window's length; lambda W, arrivals in
+the window times their mean wait; and the depth that arrivals found, which the ring itself counted. Two comparisons:
 
     L against lambda W              differ when the ring fills or empties within a window: the load is not stationary
     depth found against the depth   differ only when records are missing or clocks are wrong: a defect of the trace. It is
@@ -15,18 +15,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from mpbroker.analysis.engine.mathematics import intervals, moments, windows
-from mpbroker.analysis.engine.running import figure_specs, wording
 from mpbroker.analysis.engine.engines.engine import Engine, Where
+from mpbroker.analysis.engine.mathematics import intervals, moments, windows
 from mpbroker.analysis.engine.mathematics.histogram import Int64s
-from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
 from mpbroker.analysis.engine.mathematics.windows import Extent
+from mpbroker.analysis.engine.running import figure_specs, wording
+from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
 
 MOST_REQUESTS = 5_000_000
 MISMATCH = 0.10
 LEAST_ARRIVALS = 50  # in a window, to say anything
-#: A ring this empty on average says nothing in percent: one request is in it or not. Nor do depths that differ by less: a
-#: handler stamps a request a moment after it took it.
+#: A ring this empty on average says nothing in percent: one request is in it or not. Nor do depths that differ by less:
+#: a handler stamps a request a moment after it took it.
 LEAST_DEPTH = 0.5
 _COLUMNS = ("run", "broker", "processor", "plane", "epoch_ns", "req_q", "resp_q", *moments.COLUMNS)
 OK, UNSTEADY, DEFECT, EMPTY, FEW = "ok", "not stationary", "trace defect", "nearly empty", "too few"
@@ -62,8 +62,11 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
     summary = [_summary(ring, [row for row in rows if _same(row, ring)]) for ring in rings]
     tables = {"little_check": pa.Table.from_pylist(rows, _CHECK), "little_summary": pa.Table.from_pylist(summary)}
     lost = engine.input.loss.dropped > 0 or bool(engine.input.loss.gaps)
-    return StudyResult(tables, [*_verdicts(summary, rows, window_ms, lost), *left_out, *wording.caveats(engine.input)],
-                       _figures(rings, rows, window_ms))
+    return StudyResult(
+        tables,
+        [*_verdicts(summary, rows, window_ms, lost), *left_out, *wording.caveats(engine.input)],
+        _figures(rings, rows, window_ms),
+    )
 
 
 def _read(engine: Engine, extent: Extent) -> tuple[pa.Table, list[str]]:
@@ -72,29 +75,46 @@ def _read(engine: Engine, extent: Extent) -> tuple[pa.Table, list[str]]:
         return engine.requests(_COLUMNS), []
     upto = extent.first_ns + int((extent.last_ns - extent.first_ns) * MOST_REQUESTS / extent.n)
     return engine.requests(_COLUMNS, Where(None, upto)), [
-        f"Checked were the first {(upto - extent.first_ns) / 1e9:.0f} s, about {MOST_REQUESTS:,} of {extent.n:,} requests."]
+        f"Checked were the first {(upto - extent.first_ns) / 1e9:.0f} s, about {MOST_REQUESTS:,} of {extent.n:,} requests."
+    ]
 
 
 def _rings(table: pa.Table) -> Iterator[Waits]:
     """The request ring of every plane and the response ring of every processor."""
     when = moments.of(table)
     offset = table["epoch_ns"].to_numpy() - table["t0_ns"].to_numpy()
-    for by, stage, begins, ends, depth in (("plane", "queue_ns", when.enqueued, when.dequeued, "req_q"),
-                                           ("processor", "resp_queue_ns", when.resp_enq, when.resp_deq, "resp_q")):
+    for by, stage, begins, ends, depth in (
+        ("plane", "queue_ns", when.enqueued, when.dequeued, "req_q"),
+        ("processor", "resp_queue_ns", when.resp_enq, when.resp_deq, "resp_q"),
+    ):
         there, found = moments.present(table, stage), np.asarray(table[depth].to_numpy(), np.int64)
         for (run_id, broker, key), rows in moments.groups(table, ("run", "broker", by)):
             rows = rows[there[rows]]
             if len(rows):
                 name = f"{key} request" if by == "plane" else f"response-{key}"
-                yield Waits(run_id, broker, name, begins[rows], ends[rows], found[rows],
-                            int(offset[rows].min()))  # not that of the first row: engines differ in their order
+                yield Waits(
+                    run_id, broker, name, begins[rows], ends[rows], found[rows], int(offset[rows].min())
+                )  # not that of the first row: engines differ in their order
 
 
-_CHECK = pa.schema([("run", pa.string()), ("broker", pa.int32()), ("ring", pa.string()), ("window_ms", pa.int64()),
-                    ("arrivals", pa.int64()), ("arrivals_per_s", pa.float64()), ("mean_wait_us", pa.float64()),
-                    ("depth", pa.float64()), ("lambda_w", pa.float64()), ("depth_found", pa.float64()),
-                    ("depth_replayed", pa.float64()), ("little_mismatch", pa.float64()), ("depth_mismatch", pa.float64()),
-                    ("verdict", pa.string())])
+_CHECK = pa.schema(
+    [
+        ("run", pa.string()),
+        ("broker", pa.int32()),
+        ("ring", pa.string()),
+        ("window_ms", pa.int64()),
+        ("arrivals", pa.int64()),
+        ("arrivals_per_s", pa.float64()),
+        ("mean_wait_us", pa.float64()),
+        ("depth", pa.float64()),
+        ("lambda_w", pa.float64()),
+        ("depth_found", pa.float64()),
+        ("depth_replayed", pa.float64()),
+        ("little_mismatch", pa.float64()),
+        ("depth_mismatch", pa.float64()),
+        ("verdict", pa.string()),
+    ]
+)
 
 
 def _same(row: dict[str, Any], ring: Waits) -> bool:
@@ -110,24 +130,40 @@ def _check(ring: Waits, window_ms: int) -> list[dict[str, Any]]:
         edges = np.array([int(ring.begins.min()), max(int(ring.ends.max()), int(ring.begins.min()) + 1)], np.int64)
     place = np.searchsorted(edges, ring.begins, side="right") - 1
     inside = (place >= 0) & (place < len(edges) - 1)
-    sums = {"waiting": intervals.waiting_in_windows(edges, ring.begins, ring.ends), "n": np.ones(len(place), np.int64),
-            "waits": ring.ends - ring.begins, "found": ring.found,
-            "replayed": intervals.found_by_arrivals(ring.begins, ring.ends)}
+    sums = {
+        "waiting": intervals.waiting_in_windows(edges, ring.begins, ring.ends),
+        "n": np.ones(len(place), np.int64),
+        "waits": ring.ends - ring.begins,
+        "found": ring.found,
+        "replayed": intervals.found_by_arrivals(ring.begins, ring.ends),
+    }
     for name in ("n", "waits", "found", "replayed"):
         sums[name] = np.bincount(place[inside], weights=sums[name][inside], minlength=len(edges) - 1)
-    return [_window(ring, edges, window, {name: float(values[window]) for name, values in sums.items()})
-            for window in range(len(edges) - 1)]
+    return [
+        _window(ring, edges, window, {name: float(values[window]) for name, values in sums.items()})
+        for window in range(len(edges) - 1)
+    ]
 
 
 def _window(ring: Waits, edges: Int64s, window: int, sums: dict[str, float]) -> dict[str, Any]:
     length, n = int(edges[window + 1] - edges[window]), int(sums["n"])
     depth, lambda_w = sums["waiting"] / length, sums["waits"] / length
     wait, found, given = (sums[name] / max(1, n) for name in ("waits", "found", "replayed"))
-    row = {"run": ring.run, "broker": ring.broker, "ring": ring.ring,
-           "window_ms": (int(edges[window]) + ring.clock_offset_ns) // 1_000_000, "arrivals": n,
-           "arrivals_per_s": n * 1e9 / length, "mean_wait_us": wait / 1000, "depth": depth, "lambda_w": lambda_w,
-           "depth_found": found, "depth_replayed": given, "little_mismatch": _mismatch(depth, lambda_w),
-           "depth_mismatch": _mismatch(found, given)}
+    row = {
+        "run": ring.run,
+        "broker": ring.broker,
+        "ring": ring.ring,
+        "window_ms": (int(edges[window]) + ring.clock_offset_ns) // 1_000_000,
+        "arrivals": n,
+        "arrivals_per_s": n * 1e9 / length,
+        "mean_wait_us": wait / 1000,
+        "depth": depth,
+        "lambda_w": lambda_w,
+        "depth_found": found,
+        "depth_replayed": given,
+        "little_mismatch": _mismatch(depth, lambda_w),
+        "depth_mismatch": _mismatch(found, given),
+    }
     return {**row, "verdict": _judge(row)}
 
 
@@ -150,46 +186,71 @@ def _summary(ring: Waits, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Of all windows of a ring: depths weighted by arrivals, and how many windows got which verdict."""
     n = np.array([row["arrivals"] for row in rows], float)
     weights = n / n.sum() if n.sum() else None
-    values = {name: float(np.average([row[name] for row in rows], weights=weights))
-              for name in ("depth", "lambda_w", "depth_found", "depth_replayed")}
+    values = {
+        name: float(np.average([row[name] for row in rows], weights=weights))
+        for name in ("depth", "lambda_w", "depth_found", "depth_replayed")
+    }
     counts = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in (OK, UNSTEADY, DEFECT, EMPTY, FEW)}
-    return {"run": ring.run, "broker": ring.broker, "ring": ring.ring, "arrivals": int(n.sum()), "windows": len(rows), **values,
-            "little_mismatch": _mismatch(values["depth"], values["lambda_w"]),
-            "depth_mismatch": _mismatch(values["depth_found"], values["depth_replayed"]),
-            **{verdict.replace(" ", "_"): number for verdict, number in counts.items()}}
+    return {
+        "run": ring.run,
+        "broker": ring.broker,
+        "ring": ring.ring,
+        "arrivals": int(n.sum()),
+        "windows": len(rows),
+        **values,
+        "little_mismatch": _mismatch(values["depth"], values["lambda_w"]),
+        "depth_mismatch": _mismatch(values["depth_found"], values["depth_replayed"]),
+        **{verdict.replace(" ", "_"): number for verdict, number in counts.items()},
+    }
 
 
 # Verdicts
+
 
 def _verdicts(summary: list[dict[str, Any]], rows: list[dict[str, Any]], window_ms: int, lost: bool) -> list[str]:
     total = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in (OK, UNSTEADY, DEFECT, EMPTY, FEW)}
     telling = total[OK] + total[UNSTEADY] + total[DEFECT]
     if not telling:
-        return [f"No window of {window_ms} ms tells anything: the rings were nearly empty (mean depth below {LEAST_DEPTH:g}), "
-                f"or a window had fewer than {LEAST_ARRIVALS} arrivals."]
-    found = [f"Little's law holds within 10 % in {total[OK]} of {wording.counted(telling, 'window')} that had something to "
-             f"check ({wording.counted(len(summary), 'ring')}, windows of {window_ms} ms)."]
+        return [
+            f"No window of {window_ms} ms tells anything: the rings were nearly empty (mean depth below {LEAST_DEPTH:g}), "
+            f"or a window had fewer than {LEAST_ARRIVALS} arrivals."
+        ]
+    found = [
+        f"Little's law holds within 10 % in {total[OK]} of {wording.counted(telling, 'window')} that had something to "
+        f"check ({wording.counted(len(summary), 'ring')}, windows of {window_ms} ms)."
+    ]
     return [*found, *_defect_verdict(summary, total[DEFECT], lost), *_unsteady_verdict(summary, total[UNSTEADY])]
 
 
 def _defect_verdict(summary: list[dict[str, Any]], number: int, lost: bool) -> list[str]:
     if not number:
-        return ["The depths that the rings counted agree with those that the records give: no sign of lost records or wrong clocks."]
+        return [
+            "The depths that the rings counted agree with those that the records give: no sign of lost records or wrong clocks."
+        ]
     worst = max((row for row in summary if row["trace_defect"]), key=lambda row: row["depth_mismatch"])
-    cause = "the trace has lost records" if lost else "no loss was counted, so look at the clocks and the stamps of the stages"
-    return [f"TRACE DEFECT in {wording.counted(number, 'window')}: in the {worst['ring']} ring arrivals found "
-            f"{worst['depth_found']:.3g} requests, the records explain {worst['depth_replayed']:.3g} ({cause})."]
+    cause = (
+        "the trace has lost records"
+        if lost
+        else "no loss was counted, so look at the clocks and the stamps of the stages"
+    )
+    return [
+        f"TRACE DEFECT in {wording.counted(number, 'window')}: in the {worst['ring']} ring arrivals found "
+        f"{worst['depth_found']:.3g} requests, the records explain {worst['depth_replayed']:.3g} ({cause})."
+    ]
 
 
 def _unsteady_verdict(summary: list[dict[str, Any]], number: int) -> list[str]:
     if not number:
         return []
     worst = max((row for row in summary if row["not_stationary"]), key=lambda row: row["not_stationary"])
-    return [f"Not stationary in {wording.counted(number, 'window')}: there a ring filled or emptied (most often the "
-            f"{worst['ring']} ring, mean depth {worst['depth']:.3g}); means over these windows describe no steady state."]
+    return [
+        f"Not stationary in {wording.counted(number, 'window')}: there a ring filled or emptied (most often the "
+        f"{worst['ring']} ring, mean depth {worst['depth']:.3g}); means over these windows describe no steady state."
+    ]
 
 
 # Figures
+
 
 def _figures(rings: list[Waits], rows: list[dict[str, Any]], window_ms: int) -> list[Figure]:
     """The three lines of the ring that held most."""
@@ -198,16 +259,39 @@ def _figures(rings: list[Waits], rows: list[dict[str, Any]], window_ms: int) -> 
         return []
     mine = [row for row in rows if _same(row, busiest)]
     at = figure_specs.clocks(row["window_ms"] for row in mine)
-    names = {"depth": "L, from the waits", "lambda_w": "λW", "depth_found": "depth that arrivals found",
-             "depth_replayed": "depth at arrivals, from the records"}
-    data = [figure_specs.line(name, at, [round(row[column], 4) for row in mine], **(
-        {"line": {"dash": "dot"}} if column == "depth_replayed" else {})) for column, name in names.items()]
-    layout = figure_specs.layout(figure_specs.axis("time (UTC)", type="date"), figure_specs.axis("requests", rangemode="tozero"))
-    return [Figure("little", f"Depth of the {busiest.name}", f"Windows of {window_ms} ms. L and λW part where the ring fills or "
-                   "empties; the last two part where the trace is wrong.", {"data": data, "layout": layout})]
+    names = {
+        "depth": "L, from the waits",
+        "lambda_w": "λW",
+        "depth_found": "depth that arrivals found",
+        "depth_replayed": "depth at arrivals, from the records",
+    }
+    data = [
+        figure_specs.line(
+            name,
+            at,
+            [round(row[column], 4) for row in mine],
+            **({"line": {"dash": "dot"}} if column == "depth_replayed" else {}),
+        )
+        for column, name in names.items()
+    ]
+    layout = figure_specs.layout(
+        figure_specs.axis("time (UTC)", type="date"), figure_specs.axis("requests", rangemode="tozero")
+    )
+    return [
+        Figure(
+            "little",
+            f"Depth of the {busiest.name}",
+            f"Windows of {window_ms} ms. L and λW part where the ring fills or "
+            "empties; the last two part where the trace is wrong.",
+            {"data": data, "layout": layout},
+        )
+    ]
 
 
-STUDY = Study("little",
-              "Does the trace agree with itself, and where was the load not stationary?\n"
-              "Little's law and the depths that were seen, per ring and window: the trace's own consistency check.",
-              "order", run)
+STUDY = Study(
+    "little",
+    "Does the trace agree with itself, and where was the load not stationary?\n"
+    "Little's law and the depths that were seen, per ring and window: the trace's own consistency check.",
+    "order",
+    run,
+)

@@ -1,7 +1,8 @@
 """What control requests wait for: where, behind whom, and what hung meanwhile; variants (runs, phases) side by side.
 
-Runs in a command's process, on single requests in their order; refuses sampled traces. What a control request is and how
-long it waits: engine/control_waits.py. `--set control_clients=a,b` names clients whose requests count as control, too.
+Runs in a command's process, on single requests in their order; refuses sampled traces. What a control request is and
+how long it waits: engine/control_waits.py. `--set control_clients=a,b` names clients whose requests count as control,
+too.
 """
 
 from collections.abc import Sequence
@@ -11,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from mpbroker.analysis.engine.engines.engine import Engine
 from mpbroker.analysis.engine.running import control_waits, figure_specs, wording
 from mpbroker.analysis.engine.running.control_waits import WAITS, BrokerWaits
-from mpbroker.analysis.engine.engines.engine import Engine
 from mpbroker.analysis.engine.running.phases import ALL, BEFORE
 from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
 
@@ -36,16 +37,27 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
     if not brokers:
         return StudyResult(verdicts=[wording.nothing("priority")])
     if not control:
-        return StudyResult(verdicts=[
-            "No control request in this trace: none came over a control plane's listener and none has an API of the "
-            "controller; --set control_clients=NAME counts a client's requests as control."])
+        return StudyResult(
+            verdicts=[
+                "No control request in this trace: none came over a control plane's listener and none has an API of the "
+                "controller; --set control_clients=NAME counts a client's requests as control."
+            ]
+        )
     data = _data_waits(brokers)
     names = {name: phase.name for one in brokers for name, phase in zip(one.variants, one.phases, strict=True)}
     compared = _variant_compare(control, data, names)
-    tables = {"variant_compare": pa.Table.from_pylist(compared), "control_waits": _stage_table(control),
-              **_request_tables(brokers, control)}
-    verdicts = [*_verdicts(compared), *_hung_verdict(brokers), *([left_out] if left_out else []), *_cut_verdict(control),
-                *wording.caveats(engine.input)]
+    tables = {
+        "variant_compare": pa.Table.from_pylist(compared),
+        "control_waits": _stage_table(control),
+        **_request_tables(brokers, control),
+    }
+    verdicts = [
+        *_verdicts(compared),
+        *_hung_verdict(brokers),
+        *([left_out] if left_out else []),
+        *_cut_verdict(control),
+        *wording.caveats(engine.input),
+    ]
     return StudyResult(tables, verdicts, _figures(brokers, compared, control, data, tables["control_waits"]))
 
 
@@ -79,16 +91,29 @@ def _variant_compare(control: list[Row], data: dict[str, Durations], phase_names
         waits, others = [row["wait_ns"] for row in mine], data.get(name, np.empty(0))
         spent = {stage: sum(row[f"{stage}_ns"] or 0 for row in mine) for stage in WAITS}
         main = max(spent, key=lambda stage: spent[stage])
-        rows.append({
-            "variant": name, "phase": phase_names[name], "control_requests": len(mine), "wait_p50_us": percentile(waits, 0.5) / 1000,
-            "wait_p90_us": percentile(waits, 0.9) / 1000, "wait_p99_us": percentile(waits, 0.99) / 1000,
-            "wait_max_us": max(waits) / 1000, "mean_wait_us": float(np.mean(waits)) / 1000, "main_stage": main,
-            "main_share": spent[main] / max(1, sum(spent.values())), "served": sum(row["served"] for row in mine),
-            "served_handler_s": sum(row["served_handler_ns"] for row in mine) / 1e9,
-            "overtook": sum(row["overtook"] for row in mine), "waited_behind_data": sum(row["served"] > 0 for row in mine),
-            "hung": sum(row["hung"] for row in mine), "hung_s": sum(row["hung_ns"] for row in mine) / 1e9,
-            "data_requests": len(others), "data_wait_p50_us": percentile(others, 0.5) / 1000,
-            "data_wait_p99_us": percentile(others, 0.99) / 1000})
+        rows.append(
+            {
+                "variant": name,
+                "phase": phase_names[name],
+                "control_requests": len(mine),
+                "wait_p50_us": percentile(waits, 0.5) / 1000,
+                "wait_p90_us": percentile(waits, 0.9) / 1000,
+                "wait_p99_us": percentile(waits, 0.99) / 1000,
+                "wait_max_us": max(waits) / 1000,
+                "mean_wait_us": float(np.mean(waits)) / 1000,
+                "main_stage": main,
+                "main_share": spent[main] / max(1, sum(spent.values())),
+                "served": sum(row["served"] for row in mine),
+                "served_handler_s": sum(row["served_handler_ns"] for row in mine) / 1e9,
+                "overtook": sum(row["overtook"] for row in mine),
+                "waited_behind_data": sum(row["served"] > 0 for row in mine),
+                "hung": sum(row["hung"] for row in mine),
+                "hung_s": sum(row["hung_ns"] for row in mine) / 1e9,
+                "data_requests": len(others),
+                "data_wait_p50_us": percentile(others, 0.5) / 1000,
+                "data_wait_p99_us": percentile(others, 0.99) / 1000,
+            }
+        )
     return rows
 
 
@@ -98,31 +123,57 @@ def _stage_table(control: list[Row]) -> pa.Table:
     for name, mine in _by_variant(control).items():
         for stage in (*WAITS, "wait"):
             values = [row[f"{stage}_ns"] or 0 for row in mine]
-            rows.append({"variant": name, "stage": stage, "n": len(values), "mean_us": float(np.mean(values)) / 1000,
-                         "p50_us": percentile(values, 0.5) / 1000, "p99_us": percentile(values, 0.99) / 1000,
-                         "max_us": max(values) / 1000})
+            rows.append(
+                {
+                    "variant": name,
+                    "stage": stage,
+                    "n": len(values),
+                    "mean_us": float(np.mean(values)) / 1000,
+                    "p50_us": percentile(values, 0.5) / 1000,
+                    "p99_us": percentile(values, 0.99) / 1000,
+                    "max_us": max(values) / 1000,
+                }
+            )
     return pa.Table.from_pylist(rows)
 
 
-_REQUEST = pa.schema([(name, pa.string()) for name in ("variant", "run")] + [("broker", pa.int32()), ("epoch_ns", pa.int64())]
-                     + [(name, pa.string()) for name in ("client", "api", "plane")] + [("corr_id", pa.int32())]
-                     + [(f"{name}_ns", pa.int64()) for name in ("wait", *WAITS)]
-                     + [(name, pa.int64()) for name in ("served", "served_handler_ns", "overtook", "hung", "hung_ns")])
-_HUNG = pa.schema([("variant", pa.string()), ("run", pa.string()), ("broker", pa.int32()), ("epoch_ns", pa.int64()),
-                   ("client", pa.string()), ("topic", pa.string()), ("corr_id", pa.int32()), ("error", pa.int16()),
-                   ("purgatory_ns", pa.int64()), ("control_corr_id", pa.int32())])
+_REQUEST = pa.schema(
+    [(name, pa.string()) for name in ("variant", "run")]
+    + [("broker", pa.int32()), ("epoch_ns", pa.int64())]
+    + [(name, pa.string()) for name in ("client", "api", "plane")]
+    + [("corr_id", pa.int32())]
+    + [(f"{name}_ns", pa.int64()) for name in ("wait", *WAITS)]
+    + [(name, pa.int64()) for name in ("served", "served_handler_ns", "overtook", "hung", "hung_ns")]
+)
+_HUNG = pa.schema(
+    [
+        ("variant", pa.string()),
+        ("run", pa.string()),
+        ("broker", pa.int32()),
+        ("epoch_ns", pa.int64()),
+        ("client", pa.string()),
+        ("topic", pa.string()),
+        ("corr_id", pa.int32()),
+        ("error", pa.int16()),
+        ("purgatory_ns", pa.int64()),
+        ("control_corr_id", pa.int32()),
+    ]
+)
 
 
 def _request_tables(brokers: list[BrokerWaits], control: list[Row]) -> dict[str, pa.Table]:
     """Single requests: the longest waits first; inversions are those behind whose back data was served."""
     worst = sorted(control, key=lambda row: -row["wait_ns"])[:MOST_ROWS]
     hung = sorted((row for one in brokers for row in one.hung), key=lambda row: -row["purgatory_ns"])
-    return {"control_requests": pa.Table.from_pylist(worst, _REQUEST),
-            "inversion_events": pa.Table.from_pylist([row for row in worst if row["served"]], _REQUEST),
-            "hung_requests": pa.Table.from_pylist(hung, _HUNG)}
+    return {
+        "control_requests": pa.Table.from_pylist(worst, _REQUEST),
+        "inversion_events": pa.Table.from_pylist([row for row in worst if row["served"]], _REQUEST),
+        "hung_requests": pa.Table.from_pylist(hung, _HUNG),
+    }
 
 
 # Verdicts
+
 
 def _verdicts(compared: list[Row]) -> list[str]:
     rows = [row for row in compared if row["phase"] != BEFORE] or compared
@@ -139,12 +190,16 @@ def _runs_compared(rows: list[Row]) -> list[str]:
     best = min(rivals, key=lambda row: row["wait_p99_us"])
     ratio = worst["wait_p99_us"] / max(best["wait_p99_us"], 0.064)
     if ratio < 1.2:
-        return [f"Control requests wait about equally long in all {len(rivals)} variants: p99 between "
-                f"{wording.duration(best['wait_p99_us'] * 1000)} and {wording.duration(worst['wait_p99_us'] * 1000)}."]
-    return [f"The p99 of the wait of control requests is {wording.duration(worst['wait_p99_us'] * 1000)} in “{worst['variant']}” "
-            f"and {wording.duration(best['wait_p99_us'] * 1000)} in “{best['variant']}”, "
-            + (f"{ratio:.0f} times less" if ratio >= 1.95 else f"{ratio:.1f} times less")
-            + "; one run each describes, it does not prove (see the study compare)."]
+        return [
+            f"Control requests wait about equally long in all {len(rivals)} variants: p99 between "
+            f"{wording.duration(best['wait_p99_us'] * 1000)} and {wording.duration(worst['wait_p99_us'] * 1000)}."
+        ]
+    return [
+        f"The p99 of the wait of control requests is {wording.duration(worst['wait_p99_us'] * 1000)} in “{worst['variant']}” "
+        f"and {wording.duration(best['wait_p99_us'] * 1000)} in “{best['variant']}”, "
+        + (f"{ratio:.0f} times less" if ratio >= 1.95 else f"{ratio:.1f} times less")
+        + "; one run each describes, it does not prove (see the study compare)."
+    ]
 
 
 def _phases_compared(rows: list[Row]) -> list[str]:
@@ -154,20 +209,26 @@ def _phases_compared(rows: list[Row]) -> list[str]:
     first, worst = rows[0], max(rows, key=lambda row: row["wait_p99_us"])
     if worst is first or worst["wait_p99_us"] < 1.2 * first["wait_p99_us"]:
         return []
-    return [f"The p99 of the wait of control requests goes from {wording.duration(first['wait_p99_us'] * 1000)} in "
-            f"“{first['variant']}” to {wording.duration(worst['wait_p99_us'] * 1000)} in “{worst['variant']}”."]
+    return [
+        f"The p99 of the wait of control requests goes from {wording.duration(first['wait_p99_us'] * 1000)} in "
+        f"“{first['variant']}” to {wording.duration(worst['wait_p99_us'] * 1000)} in “{worst['variant']}”."
+    ]
 
 
 def _variant_verdict(row: Row) -> str:
     where = "" if row["variant"] == ALL else f"“{row['variant']}”: "
-    words = (f"{where}{wording.counted(row['control_requests'], 'control request')} waited for a handler ({_wait_words(row)}); "
-             f"{wording.share(row['main_share'])} of that was {wording.DOING[row['main_stage']]}")
+    words = (
+        f"{where}{wording.counted(row['control_requests'], 'control request')} waited for a handler ({_wait_words(row)}); "
+        f"{wording.share(row['main_share'])} of that was {wording.DOING[row['main_stage']]}"
+    )
     if row["data_requests"]:
         words += f"; data requests beside them waited {wording.duration(row['data_wait_p99_us'] * 1000)} (p99)"
     if not row["served"]:
         return f"{words}. No data request was served meanwhile."
-    return (f"{words}. Meanwhile handlers served {wording.counted(row['served'], 'data request')} "
-            f"({row['served_handler_s']:.3g} handler-seconds), {wording.count(row['overtook'])} of which had arrived later.")
+    return (
+        f"{words}. Meanwhile handlers served {wording.counted(row['served'], 'data request')} "
+        f"({row['served_handler_s']:.3g} handler-seconds), {wording.count(row['overtook'])} of which had arrived later."
+    )
 
 
 def _wait_words(row: Row) -> str:
@@ -186,11 +247,13 @@ def _hung_verdict(brokers: list[BrokerWaits]) -> list[str]:
         return ["No produce request hung for want of a leader."]
     caused = [row for row in hung if row["control_corr_id"] is not None]
     timed_out = sum(row["error"] == control_waits.TIMED_OUT for row in hung)
-    return [f"{wording.counted(len(hung) + left_out, 'produce request')} hung for want of a leader, "
-            f"{sum(row['purgatory_ns'] for row in hung) / 1e9:.3g} s in all"
-            + (f" (of the first {len(hung):,})" if left_out else "")
-            + f"; {wording.count(len(caused))} of them while a control request waited, {wording.count(timed_out)} until their "
-            "timeout."]
+    return [
+        f"{wording.counted(len(hung) + left_out, 'produce request')} hung for want of a leader, "
+        f"{sum(row['purgatory_ns'] for row in hung) / 1e9:.3g} s in all"
+        + (f" (of the first {len(hung):,})" if left_out else "")
+        + f"; {wording.count(len(caused))} of them while a control request waited, {wording.count(timed_out)} until their "
+        "timeout."
+    ]
 
 
 def _cut_verdict(control: list[Row]) -> list[str]:
@@ -201,11 +264,17 @@ def _cut_verdict(control: list[Row]) -> list[str]:
 
 # Figures
 
-def _figures(brokers: list[BrokerWaits], compared: list[Row], control: list[Row], data: dict[str, Durations],
-             stages: pa.Table) -> list[Figure]:
+
+def _figures(
+    brokers: list[BrokerWaits], compared: list[Row], control: list[Row], data: dict[str, Durations], stages: pa.Table
+) -> list[Figure]:
     shown = [row for row in compared if row["phase"] != BEFORE] or compared
-    return [_waits_figure(shown, control, data), _stages_figure(stages, [row["variant"] for row in shown]),
-            _timeline_figure(brokers), _over_time_figure(control, [row["variant"] for row in shown])]
+    return [
+        _waits_figure(shown, control, data),
+        _stages_figure(stages, [row["variant"] for row in shown]),
+        _timeline_figure(brokers),
+        _over_time_figure(control, [row["variant"] for row in shown]),
+    ]
 
 
 def _waits_figure(shown: list[Row], control: list[Row], data: dict[str, Durations]) -> Figure:
@@ -221,31 +290,51 @@ def _waits_figure(shown: list[Row], control: list[Row], data: dict[str, Duration
         lines.append(_curve("control" if len(shown) == 1 else f"control: {name}", waits, **more))
         if len(data.get(name, ())):
             more = {"visible": more["visible"]} if len(shown) == 1 else more
-            lines.append(_curve("data" if len(shown) == 1 else f"data: {name}", data[name], line={"dash": "dot", "width": 1.5},
-                                **more))
+            lines.append(
+                _curve(
+                    "data" if len(shown) == 1 else f"data: {name}",
+                    data[name],
+                    line={"dash": "dot", "width": 1.5},
+                    **more,
+                )
+            )
         owners += [row["phase"]] * (len(lines) - len(owners))
-    layout = figure_specs.layout(figure_specs.axis("wait for a handler, ms", type="log"),
-                                 figure_specs.axis("share of requests, %", range=[0, 101]),
-                                 **figure_specs.chooser(names, owners, first))
-    return Figure("wait_cdf", "Waiting for a handler: control beside data",
-                  "Share of requests that waited at most so long, from arrival in the kernel to a handler's taking it. "
-                  "Whole lines are control requests, dotted ones the data requests beside them.",
-                  {"data": lines, "layout": layout})
+    layout = figure_specs.layout(
+        figure_specs.axis("wait for a handler, ms", type="log"),
+        figure_specs.axis("share of requests, %", range=[0, 101]),
+        **figure_specs.chooser(names, owners, first),
+    )
+    return Figure(
+        "wait_cdf",
+        "Waiting for a handler: control beside data",
+        "Share of requests that waited at most so long, from arrival in the kernel to a handler's taking it. "
+        "Whole lines are control requests, dotted ones the data requests beside them.",
+        {"data": lines, "layout": layout},
+    )
 
 
 def _curve(name: str, waits: Durations, **more: Any) -> dict[str, Any]:
     shares = np.unique(np.concatenate([np.linspace(0, 1, CURVE_POINTS), 1 - np.logspace(-4, -1, 30)]))
     values = np.quantile(waits, shares, method="inverted_cdf")
-    return figure_specs.line(name, figure_specs.milliseconds(np.maximum(values, 1)), (shares * 100).round(4).tolist(), **more)
+    return figure_specs.line(
+        name, figure_specs.milliseconds(np.maximum(values, 1)), (shares * 100).round(4).tolist(), **more
+    )
 
 
 def _stages_figure(stages: pa.Table, names: list[str]) -> Figure:
     means = {(row["variant"], row["stage"]): row["mean_us"] / 1000 for row in stages.to_pylist()}
     bars = [figure_specs.bars(stage, [round(means[name, stage], 5) for name in names], names) for stage in WAITS]
-    layout = figure_specs.layout(figure_specs.axis("mean wait of control requests, ms"),
-                                 {"autorange": "reversed", "automargin": True}, barmode="stack")
-    return Figure("where_control_waits", "Where control requests wait", "Mean time of each stage before a handler takes them.",
-                  {"data": bars, "layout": layout})
+    layout = figure_specs.layout(
+        figure_specs.axis("mean wait of control requests, ms"),
+        {"autorange": "reversed", "automargin": True},
+        barmode="stack",
+    )
+    return Figure(
+        "where_control_waits",
+        "Where control requests wait",
+        "Mean time of each stage before a handler takes them.",
+        {"data": bars, "layout": layout},
+    )
 
 
 def _timeline_figure(brokers: list[BrokerWaits]) -> Figure:
@@ -259,31 +348,60 @@ def _timeline_figure(brokers: list[BrokerWaits]) -> Figure:
     length = figure_specs.milliseconds(one.data.busy[shown])
     handlers = [f"handler {handler}" if handler >= 0 else "no handler" for handler in one.data_handler[shown].tolist()]
     order = sorted(set(handlers), key=lambda name: (len(name), name))
-    data = [figure_specs.bars("data", length, handlers, base=start, opacity=0.75,
-                              hovertemplate="%{y}: %{base} ms, for %{x} ms<extra></extra>")]
+    data = [
+        figure_specs.bars(
+            "data",
+            length,
+            handlers,
+            base=start,
+            opacity=0.75,
+            hovertemplate="%{y}: %{base} ms, for %{x} ms<extra></extra>",
+        )
+    ]
     waited = figure_specs.milliseconds([worst["wait_ns"]])
     data.append(figure_specs.bars("control", waited, ["control request"], base=[0]))
-    layout = figure_specs.layout(figure_specs.axis("since the control request arrived, ms"),
-                                 {"categoryorder": "array", "categoryarray": [*reversed(order), "control request"],
-                                  "automargin": True}, barmode="overlay", showlegend=True)
+    layout = figure_specs.layout(
+        figure_specs.axis("since the control request arrived, ms"),
+        {"categoryorder": "array", "categoryarray": [*reversed(order), "control request"], "automargin": True},
+        barmode="overlay",
+        showlegend=True,
+    )
     cut = f" Drawn are the first {TIMELINE_REQUESTS:,} of {len(chosen):,}." if len(chosen) > len(shown) else ""
-    return Figure("timeline", "The control request with most data served before it",
-                  f"{worst['api']} of {worst['client'] or 'an unnamed client'} in “{worst['variant']}”: it waited "
-                  f"{wording.duration(worst['wait_ns'])}; each bar on a handler is a data request.{cut}",
-                  {"data": data, "layout": layout})
+    return Figure(
+        "timeline",
+        "The control request with most data served before it",
+        f"{worst['api']} of {worst['client'] or 'an unnamed client'} in “{worst['variant']}”: it waited "
+        f"{wording.duration(worst['wait_ns'])}; each bar on a handler is a data request.{cut}",
+        {"data": data, "layout": layout},
+    )
 
 
 def _over_time_figure(control: list[Row], names: list[str]) -> Figure:
-    data = [figure_specs.points(name, [figure_specs.clock(row["epoch_ns"]) for row in mine],
-                                figure_specs.milliseconds(max(1, row["wait_ns"]) for row in mine), opacity=0.6)
-            for name, mine in _by_variant(control).items() if name in names]
-    layout = figure_specs.layout(figure_specs.axis("time (UTC)", type="date"),
-                                 figure_specs.axis("wait for a handler, ms", type="log"))
-    return Figure("waits_over_time", "Waits of control requests over time", "A point is a control request.",
-                  {"data": data, "layout": layout})
+    data = [
+        figure_specs.points(
+            name,
+            [figure_specs.clock(row["epoch_ns"]) for row in mine],
+            figure_specs.milliseconds(max(1, row["wait_ns"]) for row in mine),
+            opacity=0.6,
+        )
+        for name, mine in _by_variant(control).items()
+        if name in names
+    ]
+    layout = figure_specs.layout(
+        figure_specs.axis("time (UTC)", type="date"), figure_specs.axis("wait for a handler, ms", type="log")
+    )
+    return Figure(
+        "waits_over_time",
+        "Waits of control requests over time",
+        "A point is a control request.",
+        {"data": data, "layout": layout},
+    )
 
 
-STUDY = Study("priority",
-              "What does each control request wait for, and which data requests are served before it?\n"
-              "Waits by stage, inversions, hung produce requests; variants (runs and phases) side by side.",
-              "order", run)
+STUDY = Study(
+    "priority",
+    "What does each control request wait for, and which data requests are served before it?\n"
+    "Waits by stage, inversions, hung produce requests; variants (runs and phases) side by side.",
+    "order",
+    run,
+)

@@ -1,8 +1,8 @@
 """What makes the slowest requests slow: which stage, and on which processor, handler, client and topic.
 
-Runs in a command's process: means from a rollup, the tail itself as single requests. A stage's part in the tail is the sum
-of (its time - its mean over all requests), over all requests of the tail, by the sum of the same for whole requests: parts
-add up to 1, and a stage that is always slow explains nothing.
+Runs in a command's process: means from a rollup, the tail itself as single requests. A stage's part in the tail is the
+sum of (its time - its mean over all requests), over all requests of the tail, by the sum of the same for whole
+requests: parts add up to 1, and a stage that is always slow explains nothing.
 """
 
 from typing import Any, NamedTuple
@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from mpbroker.analysis.engine.mathematics import moments, windows
-from mpbroker.analysis.engine.running import figure_specs, wording
-from mpbroker.analysis.engine.mathematics.distribution import NOTHING, Distribution, distributions
-from mpbroker.analysis.engine.input.durations import PIPELINE
 from mpbroker.analysis.engine.engines.engine import Engine, Where
+from mpbroker.analysis.engine.input.durations import PIPELINE
+from mpbroker.analysis.engine.mathematics import moments, windows
+from mpbroker.analysis.engine.mathematics.distribution import NOTHING, Distribution, distributions
+from mpbroker.analysis.engine.running import figure_specs, wording
 from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
 
 QUANTILES = (0.99, 0.999)
@@ -24,17 +24,32 @@ LEAST_TAIL = 10  # requests; below, a tail is a handful of stories
 LEAST_EXCESS = 1.1  # of the mean; a tail nearer to it is none
 MOST_TAIL = 500_000
 MOST_BASELINE = 5_000_000  # requests whose topics are counted
-#: When a companion is worth a sentence. High, because slow requests come in bursts: a burst's companions are no coincidence,
-#: but neither a cause.
+#: When a companion is worth a sentence. High, because slow requests come in bursts: a burst's companions are no
+#: coincidence, but neither a cause.
 LEAST_SCORE, LEAST_LIFT, LEAST_SHARE = 6.0, 2.0, 0.2
 APIS_IN_VERDICTS = 4
 COMPANIONS = ("processor", "handler", "client", "topic")
-_KEYS = ("run", "broker", "epoch_ns", "corr_id", "conn_id", "client", "topic", "processor", "handler", "error", "weight",
-         "req_q", "req_bytes", "nparts")
+_KEYS = (
+    "run",
+    "broker",
+    "epoch_ns",
+    "corr_id",
+    "conn_id",
+    "client",
+    "topic",
+    "processor",
+    "handler",
+    "error",
+    "weight",
+    "req_q",
+    "req_bytes",
+    "nparts",
+)
 
 
 class Tail(NamedTuple):
-    """The slowest requests of an API beyond a quantile. `weights`, `excess`: per request; `baseline`: mean ns per stage."""
+    """The slowest requests of an API beyond a quantile. `weights`, `excess`: per request; `baseline`: mean ns per
+    stage."""
 
     api: str
     q: float
@@ -71,19 +86,28 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
         too_few += [] if found else [api]
     exemplars = _exemplars(engine, measured, parameters.exemplars)
     if not tails:
-        return StudyResult({"exemplars": exemplars}, [
-            f"No API has the {LEAST_TAIL * 100:,} requests that a p99 needs; the slowest ones are in the table exemplars.",
-            *wording.caveats(engine.input)])
+        return StudyResult(
+            {"exemplars": exemplars},
+            [
+                f"No API has the {LEAST_TAIL * 100:,} requests that a p99 needs; the slowest ones are in the table exemplars.",
+                *wording.caveats(engine.input),
+            ],
+        )
     attribution = pa.Table.from_pylist([row for tail in tails for row in _attribution(tail)])
     companions = pa.Table.from_pylist(_companions(engine, tails, sizes), _COMPANIONS)
     verdicts = [*_verdicts(tails, attribution, companions), *_few_verdict(too_few), *wording.caveats(engine.input)]
-    return StudyResult({"tail_attribution": attribution, "co_occurrence": companions, "exemplars": exemplars}, verdicts,
-                       _figures(tails, attribution, exemplars))
+    return StudyResult(
+        {"tail_attribution": attribution, "co_occurrence": companions, "exemplars": exemplars},
+        verdicts,
+        _figures(tails, attribution, exemplars),
+    )
 
 
 def _measured(parts: dict[tuple[Any, ...], Distribution]) -> str:
     """What a whole request is: from its arrival in the kernel, where at least nine in ten have that stamp."""
-    known, everything = (sum(one.n for (_, stage), one in parts.items() if stage == name) for name in ("true_total", "total"))
+    known, everything = (
+        sum(one.n for (_, stage), one in parts.items() if stage == name) for name in ("true_total", "total")
+    )
     return "true_total" if known and known * 10 >= everything * 9 else "total"
 
 
@@ -94,8 +118,10 @@ def _tails(engine: Engine, api: str, parts: dict[tuple[Any, ...], Distribution],
     if not quantiles:
         return []
     limit = min(MOST_TAIL, int(np.ceil(whole.beyond(quantiles[0]))))
-    table = engine.requests([*_KEYS, f"{measured}_ns", *(f"{stage}_ns" for stage in PIPELINE)],
-                            Where(apis=(api,), order=f"-{measured}_ns", limit=limit))
+    table = engine.requests(
+        [*_KEYS, f"{measured}_ns", *(f"{stage}_ns" for stage in PIPELINE)],
+        Where(apis=(api,), order=f"-{measured}_ns", limit=limit),
+    )
     requests = max(1, parts.get((api, "total"), whole).n)
     baseline = {stage: parts[api, stage].sum_ns / requests for stage in PIPELINE if (api, stage) in parts}
     weights = np.asarray(table["weight"].to_numpy(), np.int64)
@@ -114,16 +140,35 @@ def _attribution(tail: Tail) -> list[dict[str, Any]]:
     parts = {stage: tail.stage_excess_ns(stage) for stage in PIPELINE if stage in tail.baseline}
     parts["unattributed"] = excess - sum(parts.values())
     n = int(tail.weights.sum())
-    rows = [{"api": tail.api, "percentile": wording.percentile_name(tail.q), "stage": stage, "requests": n,
-             "mean_us": tail.baseline.get(stage, 0.0) / 1000,
-             "tail_mean_us": tail.baseline.get(stage, 0.0) / 1000 + ns / n / 1000, "excess_us": ns / n / 1000,
-             "excess_share": ns / excess if excess else 0.0} for stage, ns in parts.items()]
+    rows = [
+        {
+            "api": tail.api,
+            "percentile": wording.percentile_name(tail.q),
+            "stage": stage,
+            "requests": n,
+            "mean_us": tail.baseline.get(stage, 0.0) / 1000,
+            "tail_mean_us": tail.baseline.get(stage, 0.0) / 1000 + ns / n / 1000,
+            "excess_us": ns / n / 1000,
+            "excess_share": ns / excess if excess else 0.0,
+        }
+        for stage, ns in parts.items()
+    ]
     return sorted(rows, key=lambda row: -row["excess_share"])
 
 
-_COMPANIONS = pa.schema([("api", pa.string()), ("percentile", pa.string()), ("dimension", pa.string()), ("value", pa.string()),
-                         ("tail_requests", pa.int64()), ("tail_share", pa.float64()), ("overall_share", pa.float64()),
-                         ("lift", pa.float64()), ("score", pa.float64())])
+_COMPANIONS = pa.schema(
+    [
+        ("api", pa.string()),
+        ("percentile", pa.string()),
+        ("dimension", pa.string()),
+        ("value", pa.string()),
+        ("tail_requests", pa.int64()),
+        ("tail_share", pa.float64()),
+        ("overall_share", pa.float64()),
+        ("lift", pa.float64()),
+        ("score", pa.float64()),
+    ]
+)
 
 
 def _companions(engine: Engine, tails: list[Tail], sizes: dict[str, int]) -> list[dict[str, Any]]:
@@ -131,7 +176,9 @@ def _companions(engine: Engine, tails: list[Tail], sizes: dict[str, int]) -> lis
     overall: dict[tuple[str, str], dict[str, int]] = {}
     for dimension in COMPANIONS[:3]:
         table = engine.activity(0, ("api", dimension))
-        for api, value, n in zip(table["api"].to_pylist(), table[dimension].to_pylist(), table["n"].to_pylist(), strict=True):
+        for api, value, n in zip(
+            table["api"].to_pylist(), table[dimension].to_pylist(), table["n"].to_pylist(), strict=True
+        ):
             overall.setdefault((api, dimension), {})[str(value)] = n
     rows = []
     for tail in tails:
@@ -145,7 +192,9 @@ def _companions(engine: Engine, tails: list[Tail], sizes: dict[str, int]) -> lis
 
 def _counts(table: pa.Table, dimension: str) -> dict[str, int]:
     summed = table.group_by(dimension).aggregate([("weight", "sum")])
-    return {str(value): n for value, n in zip(summed[dimension].to_pylist(), summed["weight_sum"].to_pylist(), strict=True)}
+    return {
+        str(value): n for value, n in zip(summed[dimension].to_pylist(), summed["weight_sum"].to_pylist(), strict=True)
+    }
 
 
 def _lifts(tail: Tail, dimension: str, overall: dict[str, int]) -> list[dict[str, Any]]:
@@ -154,9 +203,19 @@ def _lifts(tail: Tail, dimension: str, overall: dict[str, int]) -> list[dict[str
     for value, count in _counts(tail.table, dimension).items():
         expected = overall.get(value, count) / everything
         deviation = np.sqrt(n * expected * (1 - expected)) or 1.0
-        rows.append({"api": tail.api, "percentile": wording.percentile_name(tail.q), "dimension": dimension, "value": value,
-                     "tail_requests": count, "tail_share": count / n, "overall_share": expected,
-                     "lift": count / n / expected, "score": float((count - n * expected) / deviation)})
+        rows.append(
+            {
+                "api": tail.api,
+                "percentile": wording.percentile_name(tail.q),
+                "dimension": dimension,
+                "value": value,
+                "tail_requests": count,
+                "tail_share": count / n,
+                "overall_share": expected,
+                "lift": count / n / expected,
+                "score": float((count - n * expected) / deviation),
+            }
+        )
     return sorted(rows, key=lambda row: -row["score"])[:20]
 
 
@@ -171,6 +230,7 @@ def _exemplars(engine: Engine, measured: str, number: int) -> pa.Table:
 
 # Verdicts
 
+
 def _verdicts(tails: list[Tail], attribution: pa.Table, companions: pa.Table) -> list[str]:
     rows = attribution.to_pylist()
     apis = list(dict.fromkeys(tail.api for tail in tails))[:APIS_IN_VERDICTS]
@@ -180,28 +240,40 @@ def _verdicts(tails: list[Tail], attribution: pa.Table, companions: pa.Table) ->
         key = (row["api"], row["dimension"])
         if key not in seen and _stands_out(row):
             seen.add(key)
-            found.append(f"{row['dimension'].capitalize()} {row['value']} has {wording.share(row['tail_share'])} of the slow "
-                         f"{row['api']} requests ({row['percentile']}), but only {wording.share(row['overall_share'])} of all: "
-                         f"{row['lift']:.1f} times its share.")
+            found.append(
+                f"{row['dimension'].capitalize()} {row['value']} has {wording.share(row['tail_share'])} of the slow "
+                f"{row['api']} requests ({row['percentile']}), but only {wording.share(row['overall_share'])} of all: "
+                f"{row['lift']:.1f} times its share."
+            )
     return found
 
 
 def _stands_out(row: dict[str, Any]) -> bool:
-    return bool(row["lift"] >= LEAST_LIFT and row["score"] >= LEAST_SCORE and row["tail_share"] >= LEAST_SHARE
-                and row["tail_requests"] >= LEAST_TAIL)
+    return bool(
+        row["lift"] >= LEAST_LIFT
+        and row["score"] >= LEAST_SCORE
+        and row["tail_share"] >= LEAST_SHARE
+        and row["tail_requests"] >= LEAST_TAIL
+    )
 
 
 def _tail_verdict(tails: list[Tail], rows: list[dict[str, Any]]) -> str:
     """Of one API: what makes its p99; and its p99.9, where there is one."""
     first = tails[0]
     if float(first.whole.min()) < LEAST_EXCESS * first.mean_ns:
-        return (f"{first.api} has no tail to speak of: the slowest {wording.share(1 - first.q)} took "
-                f"{wording.duration(float(first.whole.min()))} or more, the mean is {wording.duration(first.mean_ns)}.")
-    words = (f"{first.api} requests beyond {wording.percentile_name(first.q)} took {wording.duration(float(first.whole.min()))} "
-             f"or more (mean of all {wording.duration(first.mean_ns)}); {_causes(first, rows)}")
+        return (
+            f"{first.api} has no tail to speak of: the slowest {wording.share(1 - first.q)} took "
+            f"{wording.duration(float(first.whole.min()))} or more, the mean is {wording.duration(first.mean_ns)}."
+        )
+    words = (
+        f"{first.api} requests beyond {wording.percentile_name(first.q)} took {wording.duration(float(first.whole.min()))} "
+        f"or more (mean of all {wording.duration(first.mean_ns)}); {_causes(first, rows)}"
+    )
     for tail in tails[1:]:
-        words += (f"; beyond {wording.percentile_name(tail.q)} ({wording.duration(float(tail.whole.min()))} or more) "
-                  f"{_causes(tail, rows)}")
+        words += (
+            f"; beyond {wording.percentile_name(tail.q)} ({wording.duration(float(tail.whole.min()))} or more) "
+            f"{_causes(tail, rows)}"
+        )
     if first.api == "Fetch" and _parts(first, rows)[0]["stage"] == "purgatory":
         words += "; a fetch that finds nothing new waits as long as its client asked it to"
     few = int(tails[-1].weights.sum())
@@ -217,8 +289,11 @@ def _causes(tail: Tail, rows: list[dict[str, Any]]) -> str:
     first, second = _parts(tail, rows)[:2]
     part = wording.share(first["excess_share"]) if first["excess_share"] < 0.95 else "all"
     words = f"{part} of what they took too long is {wording.DOING[first['stage']]}"
-    return words + (f", {wording.share(second['excess_share'])} {wording.DOING[second['stage']]}"
-                    if second["excess_share"] >= 0.15 else "")
+    return words + (
+        f", {wording.share(second['excess_share'])} {wording.DOING[second['stage']]}"
+        if second["excess_share"] >= 0.15
+        else ""
+    )
 
 
 def _few_verdict(apis: list[str]) -> list[str]:
@@ -229,6 +304,7 @@ def _few_verdict(apis: list[str]) -> list[str]:
 
 # Figures
 
+
 def _figures(tails: list[Tail], attribution: pa.Table, exemplars: pa.Table) -> list[Figure]:
     return [_share_figure(tails, attribution), _waterfall_figure(tails[0], attribution), _exemplar_figure(exemplars)]
 
@@ -236,41 +312,76 @@ def _figures(tails: list[Tail], attribution: pa.Table, exemplars: pa.Table) -> l
 def _share_figure(tails: list[Tail], attribution: pa.Table) -> Figure:
     labels = [f"{tail.api} {wording.percentile_name(tail.q)}" for tail in tails]
     rows = {(f"{row['api']} {row['percentile']}", row["stage"]): row["excess_share"] for row in attribution.to_pylist()}
-    data = [figure_specs.bars(stage, [round(rows.get((label, stage), 0.0) * 100, 3) for label in labels], labels)
-            for stage in (*PIPELINE, "unattributed") if any(abs(rows.get((label, stage), 0.0)) > 0.002 for label in labels)]
-    layout = figure_specs.layout(figure_specs.axis("share of the excess over the mean, %"),
-                                 {"autorange": "reversed", "automargin": True}, barmode="relative")
-    return Figure("tail_attribution", "What makes the tail",
-                  "Per stage: how much longer than on average it took in slow requests, as a share of all they took too long.",
-                  {"data": data, "layout": layout})
+    data = [
+        figure_specs.bars(stage, [round(rows.get((label, stage), 0.0) * 100, 3) for label in labels], labels)
+        for stage in (*PIPELINE, "unattributed")
+        if any(abs(rows.get((label, stage), 0.0)) > 0.002 for label in labels)
+    ]
+    layout = figure_specs.layout(
+        figure_specs.axis("share of the excess over the mean, %"),
+        {"autorange": "reversed", "automargin": True},
+        barmode="relative",
+    )
+    return Figure(
+        "tail_attribution",
+        "What makes the tail",
+        "Per stage: how much longer than on average it took in slow requests, as a share of all they took too long.",
+        {"data": data, "layout": layout},
+    )
 
 
 def _waterfall_figure(tail: Tail, attribution: pa.Table) -> Figure:
     """From the mean request to the mean request of the tail."""
     name = wording.percentile_name(tail.q)
-    rows = {row["stage"]: row["excess_us"] / 1000 for row in attribution.to_pylist()
-            if (row["api"], row["percentile"]) == (tail.api, name)}
+    rows = {
+        row["stage"]: row["excess_us"] / 1000
+        for row in attribution.to_pylist()
+        if (row["api"], row["percentile"]) == (tail.api, name)
+    }
     stages = [stage for stage in (*PIPELINE, "unattributed") if abs(rows.get(stage, 0.0)) > 0.001 * sum(rows.values())]
-    data = [{"type": "waterfall", "name": "mean time", "orientation": "v",
-             "x": ["mean of all", *stages, f"mean beyond {name}"], "measure": ["absolute", *["relative"] * len(stages), "total"],
-             "y": [round(tail.mean_ns / 1e6, 5), *(round(rows[stage], 5) for stage in stages), None]}]
+    data = [
+        {
+            "type": "waterfall",
+            "name": "mean time",
+            "orientation": "v",
+            "x": ["mean of all", *stages, f"mean beyond {name}"],
+            "measure": ["absolute", *["relative"] * len(stages), "total"],
+            "y": [round(tail.mean_ns / 1e6, 5), *(round(rows[stage], 5) for stage in stages), None],
+        }
+    ]
     layout = figure_specs.layout(figure_specs.axis("stage"), figure_specs.axis("time, ms"), showlegend=False)
-    return Figure("waterfall", f"From the mean {tail.api} request to the slow one",
-                  f"Each step is the mean time that a stage adds in requests beyond {name}.", {"data": data, "layout": layout})
+    return Figure(
+        "waterfall",
+        f"From the mean {tail.api} request to the slow one",
+        f"Each step is the mean time that a stage adds in requests beyond {name}.",
+        {"data": data, "layout": layout},
+    )
 
 
 def _exemplar_figure(exemplars: pa.Table) -> Figure:
     """The slowest requests, stage after stage."""
     rows = exemplars.slice(0, 20).to_pylist()
     labels = [f"{place + 1}. {row['api']} {row['corr_id']}" for place, row in enumerate(rows)]
-    data = [figure_specs.bars(stage, figure_specs.milliseconds((row[f"{stage}_ns"] or 0) for row in rows), labels)
-            for stage in PIPELINE if any(row[f"{stage}_ns"] for row in rows)]
-    layout = figure_specs.layout(figure_specs.axis("time, ms"), {"autorange": "reversed", "automargin": True}, barmode="stack")
-    return Figure("exemplars", "The slowest requests", "By API and correlation id; all of them are in the table exemplars.",
-                  {"data": data, "layout": layout})
+    data = [
+        figure_specs.bars(stage, figure_specs.milliseconds((row[f"{stage}_ns"] or 0) for row in rows), labels)
+        for stage in PIPELINE
+        if any(row[f"{stage}_ns"] for row in rows)
+    ]
+    layout = figure_specs.layout(
+        figure_specs.axis("time, ms"), {"autorange": "reversed", "automargin": True}, barmode="stack"
+    )
+    return Figure(
+        "exemplars",
+        "The slowest requests",
+        "By API and correlation id; all of them are in the table exemplars.",
+        {"data": data, "layout": layout},
+    )
 
 
-STUDY = Study("tail",
-              "What makes the slowest requests slow: which stage, which processor, handler, client, topic?\n"
-              "Attribution of what p99 and p99.9 take beyond the mean, a waterfall, and the fifty slowest requests.",
-              "requests", run)
+STUDY = Study(
+    "tail",
+    "What makes the slowest requests slow: which stage, which processor, handler, client, topic?\n"
+    "Attribution of what p99 and p99.9 take beyond the mean, a waterfall, and the fifty slowest requests.",
+    "requests",
+    run,
+)

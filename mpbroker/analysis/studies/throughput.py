@@ -1,7 +1,8 @@
-"""How much the broker did: rates and bytes, what was in flight, how busy its processes were, and when the load was steady.
+"""How much the broker did: rates and bytes, what was in flight, how busy its processes were, and when the load was
+steady.
 
-Runs in a command's process, on rollups and gauges; any size of trace. Markers begin phases; in each phase of each run the
-warm-up is cut (engine/steady_state.py), and figures are those of what is left.
+Runs in a command's process, on rollups and gauges; any size of trace. Markers begin phases; in each phase of each run
+the warm-up is cut (engine/steady_state.py), and figures are those of what is left.
 """
 
 from typing import Any, NamedTuple
@@ -10,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mpbroker.analysis.engine.mathematics import steady_state, utilisation, windows
-from mpbroker.analysis.engine.running import figure_specs, load_kind, phases, wording
-from mpbroker.analysis.engine.mathematics.distribution import NOTHING, Distribution, distributions
 from mpbroker.analysis.engine.engines.engine import Engine
+from mpbroker.analysis.engine.mathematics import steady_state, utilisation, windows
+from mpbroker.analysis.engine.mathematics.distribution import NOTHING, Distribution, distributions
 from mpbroker.analysis.engine.mathematics.histogram import Int64s, merge
-from mpbroker.analysis.engine.running.phases import Phase
 from mpbroker.analysis.engine.mathematics.steady_state import SteadyState
+from mpbroker.analysis.engine.running import figure_specs, load_kind, phases, wording
+from mpbroker.analysis.engine.running.phases import Phase
 from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
 
 WINDOWS_PER_PHASE = 20
@@ -26,7 +27,8 @@ _SUMS = ("n", "errors", "req_bytes", "resp_bytes", "throttled", "handler_ns")
 
 
 class Stretch(NamedTuple):
-    """A phase of a run. `at`: its whole windows; `sums`: columns of activity by window; `steady`: places within `at`."""
+    """A phase of a run. `at`: its whole windows; `sums`: columns of activity by window; `steady`: places within
+    `at`."""
 
     run: str
     label: str
@@ -53,18 +55,25 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
     marked = _marked(engine, totals)
     window_ms = _window_ms(parameters.window_ms, extent, [phase for _, _, phase in marked])
     activity, rollup = engine.activity(window_ms, ("run",)), engine.rollup(window_ms, ("run",))
-    stretches = [_stretch(run_id, label, phase, activity, rollup, window_ms, parameters) for run_id, label, phase in marked]
+    stretches = [
+        _stretch(run_id, label, phase, activity, rollup, window_ms, parameters) for run_id, label, phase in marked
+    ]
     gauges = engine.input.gauges()
     used = utilisation.of_processes(gauges)
     tables = {
         "phases": pa.Table.from_pylist([_phase_row(one, window_ms) for one in stretches]),
         "throughput_ts": pa.Table.from_pylist([row for one in stretches for row in _ts_rows(one, window_ms)]),
-        "by_api": _by_api(totals), "utilisation": used, "saturation": utilisation.of_rings(gauges),
+        "by_api": _by_api(totals),
+        "utilisation": used,
+        "saturation": utilisation.of_rings(gauges),
         "handlers": _handlers(engine, max(1000, window_ms)),
     }
     kind = load_kind.judge(engine, extent)
-    return StudyResult(tables, [*_verdicts(stretches, tables), *load_kind.sentences(kind), *wording.caveats(engine.input)],
-                       _figures(tables, stretches, window_ms))
+    return StudyResult(
+        tables,
+        [*_verdicts(stretches, tables), *load_kind.sentences(kind), *wording.caveats(engine.input)],
+        _figures(tables, stretches, window_ms),
+    )
 
 
 def _marked(engine: Engine, totals: pa.Table) -> list[tuple[str, str, Phase]]:
@@ -76,7 +85,9 @@ def _marked(engine: Engine, totals: pa.Table) -> list[tuple[str, str, Phase]]:
         own = windows.extent(totals.filter(pc.equal(totals["run"], run_id)))
         assert own is not None, "a run of the table has rows"
         label = labels.get(run_id, run_id[-8:]) if len(runs) > 1 else ""
-        found += [(run_id, label, phase) for phase in phases.phases(engine.input, own.first_ns, own.last_ns + 1, run_id)]
+        found += [
+            (run_id, label, phase) for phase in phases.phases(engine.input, own.first_ns, own.last_ns + 1, run_id)
+        ]
     return sorted(found, key=lambda item: item[2].from_ns)
 
 
@@ -87,13 +98,22 @@ def _window_ms(asked_ms: int, extent: windows.Extent, found: list[Phase]) -> int
     return windows.width_ms(min(asked_ms, wanted), extent, most=4000)
 
 
-def _stretch(run_id: str, label: str, phase: Phase, activity: pa.Table, rollup: pa.Table, window_ms: int,
-             parameters: StudyParameters) -> Stretch:
+def _stretch(
+    run_id: str,
+    label: str,
+    phase: Phase,
+    activity: pa.Table,
+    rollup: pa.Table,
+    window_ms: int,
+    parameters: StudyParameters,
+) -> Stretch:
     first = -(-phase.from_ns // 1_000_000 // window_ms) * window_ms
     at = np.arange(first, phase.to_ns // 1_000_000 - window_ms + 1, window_ms, dtype=np.int64)
     activity = activity.filter(pc.equal(activity["run"], run_id))
-    sums = {name: windows.series(activity, name, at)[:len(at)] for name in _SUMS}
-    found = distributions(rollup.filter(pc.equal(rollup["run"], run_id)), ("window_ms", "stage"), ("total", "true_total"))
+    sums = {name: windows.series(activity, name, at)[: len(at)] for name in _SUMS}
+    found = distributions(
+        rollup.filter(pc.equal(rollup["run"], run_id)), ("window_ms", "stage"), ("total", "true_total")
+    )
     latency = [found.get((window, "true_total"), found.get((window, "total"), NOTHING)) for window in at.tolist()]
     steady = steady_state.find(sums["n"], np.array([one.sum_ns for one in latency]))
     if parameters.warmup_ms is not None:
@@ -106,7 +126,9 @@ def _steady_part(one: Stretch) -> tuple[dict[str, int], Distribution, float]:
     part = slice(one.steady.first, one.steady.end) if one.steady.found else slice(0, len(one.at))
     chosen = [each for each in one.latency[part] if each.n]
     buckets, counts = merge(*((each.buckets, each.counts) for each in chosen))
-    latency = Distribution(buckets, counts, sum(each.sum_ns for each in chosen), max((each.max_ns for each in chosen), default=0))
+    latency = Distribution(
+        buckets, counts, sum(each.sum_ns for each in chosen), max((each.max_ns for each in chosen), default=0)
+    )
     return {name: int(values[part].sum()) for name, values in one.sums.items()}, latency, len(one.at[part])
 
 
@@ -115,27 +137,47 @@ def _phase_row(one: Stretch, window_ms: int) -> dict[str, Any]:
     seconds = length * window_ms / 1000
     first = int(one.at[one.steady.first]) if len(one.at) > one.steady.first else one.phase.from_ns // 1_000_000
     per_s = {name: value / seconds if seconds else 0.0 for name, value in sums.items()}
-    return {"run": one.run, "phase": one.name, "from_ms": one.phase.from_ns // 1_000_000, "to_ms": one.phase.to_ns // 1_000_000,
-            "steady": one.steady.found, "steady_from_ms": first, "reason": one.steady.reason, "seconds": seconds,
-            "requests": sums["n"], "requests_per_s": per_s["n"], "mb_in_per_s": per_s["req_bytes"] / 1e6,
-            "mb_out_per_s": per_s["resp_bytes"] / 1e6, "in_flight": latency.sum_ns / 1e9 / seconds if seconds else 0.0,
-            "handlers_busy": per_s["handler_ns"] / 1e9, "p50_us": latency.percentile_us(0.5),
-            "p99_us": latency.percentile_us(0.99), "error_share": sums["errors"] / max(1, sums["n"]),
-            "throttled_share": sums["throttled"] / max(1, sums["n"])}
+    return {
+        "run": one.run,
+        "phase": one.name,
+        "from_ms": one.phase.from_ns // 1_000_000,
+        "to_ms": one.phase.to_ns // 1_000_000,
+        "steady": one.steady.found,
+        "steady_from_ms": first,
+        "reason": one.steady.reason,
+        "seconds": seconds,
+        "requests": sums["n"],
+        "requests_per_s": per_s["n"],
+        "mb_in_per_s": per_s["req_bytes"] / 1e6,
+        "mb_out_per_s": per_s["resp_bytes"] / 1e6,
+        "in_flight": latency.sum_ns / 1e9 / seconds if seconds else 0.0,
+        "handlers_busy": per_s["handler_ns"] / 1e9,
+        "p50_us": latency.percentile_us(0.5),
+        "p99_us": latency.percentile_us(0.99),
+        "error_share": sums["errors"] / max(1, sums["n"]),
+        "throttled_share": sums["throttled"] / max(1, sums["n"]),
+    }
 
 
 def _ts_rows(one: Stretch, window_ms: int) -> list[dict[str, Any]]:
     seconds = window_ms / 1000
-    return [{"window_ms": int(at), "run": one.run, "phase": one.name,
-             "steady": one.steady.found and one.steady.first <= place < one.steady.end,
-             "requests_per_s": int(one.sums["n"][place]) / seconds,
-             "mb_in_per_s": int(one.sums["req_bytes"][place]) / 1e6 / seconds,
-             "mb_out_per_s": int(one.sums["resp_bytes"][place]) / 1e6 / seconds,
-             "errors_per_s": int(one.sums["errors"][place]) / seconds,
-             "throttled_per_s": int(one.sums["throttled"][place]) / seconds,
-             "in_flight": one.latency[place].sum_ns / 1e9 / seconds,
-             "p50_us": one.latency[place].percentile_us(0.5), "p99_us": one.latency[place].percentile_us(0.99)}
-            for place, at in enumerate(one.at.tolist())]
+    return [
+        {
+            "window_ms": int(at),
+            "run": one.run,
+            "phase": one.name,
+            "steady": one.steady.found and one.steady.first <= place < one.steady.end,
+            "requests_per_s": int(one.sums["n"][place]) / seconds,
+            "mb_in_per_s": int(one.sums["req_bytes"][place]) / 1e6 / seconds,
+            "mb_out_per_s": int(one.sums["resp_bytes"][place]) / 1e6 / seconds,
+            "errors_per_s": int(one.sums["errors"][place]) / seconds,
+            "throttled_per_s": int(one.sums["throttled"][place]) / seconds,
+            "in_flight": one.latency[place].sum_ns / 1e9 / seconds,
+            "p50_us": one.latency[place].percentile_us(0.5),
+            "p99_us": one.latency[place].percentile_us(0.99),
+        }
+        for place, at in enumerate(one.at.tolist())
+    ]
 
 
 def _by_api(totals: pa.Table) -> pa.Table:
@@ -146,7 +188,8 @@ def _by_api(totals: pa.Table) -> pa.Table:
 
 
 def _handlers(engine: Engine, window_ms: int) -> pa.Table:
-    """Per handler and window: share of the time it held a request (on a core or not), by the windows of the arrivals."""
+    """Per handler and window: share of the time it held a request (on a core or not), by the windows of the
+    arrivals."""
     table = engine.activity(window_ms, ("run", "broker", "handler"))
     table = table.filter(pc.is_valid(table["handler"]))
     busy = pc.divide(pc.cast(table["handler_ns"], pa.float64()), window_ms * 1e6)
@@ -155,47 +198,62 @@ def _handlers(engine: Engine, window_ms: int) -> pa.Table:
 
 # Verdicts
 
+
 def _verdicts(stretches: list[Stretch], tables: dict[str, pa.Table]) -> list[str]:
     rows = tables["phases"].to_pylist()
     best = max(rows, key=lambda row: (row["steady"], row["requests_per_s"]))
     found = [_phase_verdict(best), *_growth([row for row in rows if row["run"] == best["run"]])]
-    unsteady = [f"“{row['phase']}”" for row in rows if not row["steady"] and row is not best and not row["phase"].endswith(phases.BEFORE)]
+    unsteady = [
+        f"“{row['phase']}”"
+        for row in rows
+        if not row["steady"] and row is not best and not row["phase"].endswith(phases.BEFORE)
+    ]
     if unsteady:
-        found.append(f"No steady state in {wording.listed(unsteady[:6])}: {'its' if len(unsteady) == 1 else 'their'} figures are means over everything.")
+        found.append(
+            f"No steady state in {wording.listed(unsteady[:6])}: {'its' if len(unsteady) == 1 else 'their'} figures are means over everything."
+        )
     chosen = stretches[rows.index(best)]
     return [*found, *_busiest(tables["utilisation"], chosen), *_full_rings(tables["saturation"]), *_failures(rows)]
 
 
 def _phase_verdict(row: dict[str, Any]) -> str:
     where = "" if row["phase"] == phases.ALL else f" of phase “{row['phase']}”"
-    rates = (f"{wording.count(row['requests_per_s'])} requests/s ({wording.megabytes(row['mb_in_per_s'] * 1e6)} in, "
-             f"{wording.megabytes(row['mb_out_per_s'] * 1e6)} out, {wording.count(round(row['in_flight'], 1))} in flight, "
-             f"p99 {wording.duration(row['p99_us'] * 1000)})")
+    rates = (
+        f"{wording.count(row['requests_per_s'])} requests/s ({wording.megabytes(row['mb_in_per_s'] * 1e6)} in, "
+        f"{wording.megabytes(row['mb_out_per_s'] * 1e6)} out, {wording.count(round(row['in_flight'], 1))} in flight, "
+        f"p99 {wording.duration(row['p99_us'] * 1000)})"
+    )
     if not row["seconds"]:
         return f"The load{where} is too short for a rate: it has no whole window of time."
     if row["steady"]:
         cut = (row["steady_from_ms"] - row["from_ms"]) / 1000
-        return (f"In the steady state{where} the broker served {rates} over {row['seconds']:.1f} s"
-                + (f", after a warm-up of {cut:.1f} s was cut." if cut >= 0.05 else "."))
+        return f"In the steady state{where} the broker served {rates} over {row['seconds']:.1f} s" + (
+            f", after a warm-up of {cut:.1f} s was cut." if cut >= 0.05 else "."
+        )
     return f"No steady state{where} ({row['reason']}); on the whole {rates} over {row['seconds']:.1f} s."
 
 
 def _growth(rows: list[dict[str, Any]]) -> list[str]:
     """What happens to the p99 from the phase with the lowest rate to the one with the highest."""
-    marked = sorted((row for row in rows if row["requests"] >= 100 and row["p99_us"]
-                     and not row["phase"].endswith(phases.BEFORE)),
-                    key=lambda row: row["requests_per_s"])
+    marked = sorted(
+        (row for row in rows if row["requests"] >= 100 and row["p99_us"] and not row["phase"].endswith(phases.BEFORE)),
+        key=lambda row: row["requests_per_s"],
+    )
     if len(marked) < 2 or marked[-1]["requests_per_s"] < 1.3 * marked[0]["requests_per_s"]:
         return []
     low, high = marked[0], marked[-1]
-    words = (f"From “{low['phase']}” to “{high['phase']}” the rate goes from {wording.count(low['requests_per_s'])} to "
-             f"{wording.count(high['requests_per_s'])} requests/s, the p99 from {wording.duration(low['p99_us'] * 1000)} to "
-             f"{wording.duration(high['p99_us'] * 1000)}")
+    words = (
+        f"From “{low['phase']}” to “{high['phase']}” the rate goes from {wording.count(low['requests_per_s'])} to "
+        f"{wording.count(high['requests_per_s'])} requests/s, the p99 from {wording.duration(low['p99_us'] * 1000)} to "
+        f"{wording.duration(high['p99_us'] * 1000)}"
+    )
     knee = next((row for row in marked if row["p99_us"] > KNEE_FACTOR * low["p99_us"]), None)
     if knee is None or len(marked) < 3:
         return [words + "."]
-    return [f"{words}; it passes {KNEE_FACTOR} times that of “{low['phase']}” at {wording.count(knee['requests_per_s'])} "
-            f"requests/s (“{knee['phase']}”)."]
+    return [
+        f"{words}; it passes {KNEE_FACTOR} times that of “{low['phase']}” at {wording.count(knee['requests_per_s'])} "
+        f"requests/s (“{knee['phase']}”)."
+    ]
 
 
 def _busiest(used: pa.Table, one: Stretch) -> list[str]:
@@ -205,19 +263,26 @@ def _busiest(used: pa.Table, one: Stretch) -> list[str]:
         return ["The trace has no gauges of processes for this time: nothing is known of their use of cores."]
     process, (cpu, waited) = max(means.items(), key=lambda item: item[1][0])
     total = sum(each for each, _ in means.values())
-    found = [f"All processes used {total:.2f} cores, the busiest was {process} with {wording.share(cpu)} of one"
-             + (f" (it waited for a core another {wording.share(waited)} of the time)." if waited else ".")]
+    found = [
+        f"All processes used {total:.2f} cores, the busiest was {process} with {wording.share(cpu)} of one"
+        + (f" (it waited for a core another {wording.share(waited)} of the time)." if waited else ".")
+    ]
     name, wait = max(((name, wait or 0.0) for name, (_, wait) in means.items()), key=lambda item: item[1])
     if wait > 0.1 and name != process:
-        found.append(f"{name[:1].upper()}{name[1:]} was ready but without a core for {wording.share(wait)} of the time: the machine had too few"
-                     " cores for all that ran on it.")
+        found.append(
+            f"{name[:1].upper()}{name[1:]} was ready but without a core for {wording.share(wait)} of the time: the machine had too few"
+            " cores for all that ran on it."
+        )
     return found
 
 
 def _full_rings(saturation: pa.Table) -> list[str]:
-    return [f"The {row['ring']} ring was more than 80 % full in {wording.share(row['full_share'])} of {row['samples']} samples "
-            f"(capacity {row['capacity']}): the handlers, not the network, set the rate."
-            for row in saturation.to_pylist() if row["full_share"] > 0.05]
+    return [
+        f"The {row['ring']} ring was more than 80 % full in {wording.share(row['full_share'])} of {row['samples']} samples "
+        f"(capacity {row['capacity']}): the handlers, not the network, set the rate."
+        for row in saturation.to_pylist()
+        if row["full_share"] > 0.05
+    ]
 
 
 def _failures(rows: list[dict[str, Any]]) -> list[str]:
@@ -225,15 +290,21 @@ def _failures(rows: list[dict[str, Any]]) -> list[str]:
     errors = sum(row["error_share"] * row["requests"] for row in rows)
     throttled = sum(row["throttled_share"] * row["requests"] for row in rows)
     found = [f"{wording.share(errors / requests)} of the requests ended with an error."] if errors else []
-    return found + ([f"{wording.share(throttled / requests)} of the requests were throttled by a quota."] if throttled else [])
+    return found + (
+        [f"{wording.share(throttled / requests)} of the requests were throttled by a quota."] if throttled else []
+    )
 
 
 # Figures
 
+
 def _figures(tables: dict[str, pa.Table], stretches: list[Stretch], window_ms: int) -> list[Figure]:
     rows = tables["throughput_ts"].to_pylist()
-    marks = [one.phase._replace(name=f"{one.phase.name} · {one.label}" if one.label else one.phase.name) for one in stretches
-             if one.phase.name != phases.BEFORE]
+    marks = [
+        one.phase._replace(name=f"{one.phase.name} · {one.label}" if one.label else one.phase.name)
+        for one in stretches
+        if one.phase.name != phases.BEFORE
+    ]
     found = [_rate_figure(rows, marks, window_ms), _bytes_figure(rows, marks), _load_figure(rows)]
     if tables["utilisation"].num_rows:
         found.append(_utilisation_figure(tables["utilisation"].to_pylist(), marks))
@@ -242,30 +313,47 @@ def _figures(tables: dict[str, pa.Table], stretches: list[Stretch], window_ms: i
 
 def _rate_figure(rows: list[dict[str, Any]], marks: list[Phase], window_ms: int) -> Figure:
     at, rate, steady, in_flight, errors = _over_time(
-        rows, [row["requests_per_s"] for row in rows], [row["requests_per_s"] if row["steady"] else None for row in rows],
-        [round(row["in_flight"], 3) for row in rows], [row["errors_per_s"] for row in rows])
-    data = [figure_specs.line("requests/s", at, rate),
-            figure_specs.line("steady", at, steady, line={"width": 9}, opacity=0.25, connectgaps=False),
-            figure_specs.line("in flight", at, in_flight, yaxis="y2")]
+        rows,
+        [row["requests_per_s"] for row in rows],
+        [row["requests_per_s"] if row["steady"] else None for row in rows],
+        [round(row["in_flight"], 3) for row in rows],
+        [row["errors_per_s"] for row in rows],
+    )
+    data = [
+        figure_specs.line("requests/s", at, rate),
+        figure_specs.line("steady", at, steady, line={"width": 9}, opacity=0.25, connectgaps=False),
+        figure_specs.line("in flight", at, in_flight, yaxis="y2"),
+    ]
     if any(errors):
         data.append(figure_specs.line("errors", at, errors))
-    layout = figure_specs.layout(figure_specs.axis("time (UTC)", type="date"), figure_specs.axis("requests/s", rangemode="tozero"),
-                                 yaxis2=figure_specs.axis("in flight", overlaying="y", side="right", rangemode="tozero",
-                                                          showgrid=False), **figure_specs.phase_marks(marks))
-    return Figure("rate", "Requests a second",
-                  f"By arrival, in windows of {window_ms} ms; the broad line is the steady state ({steady_state.METHOD}).",
-                  {"data": data, "layout": layout})
+    layout = figure_specs.layout(
+        figure_specs.axis("time (UTC)", type="date"),
+        figure_specs.axis("requests/s", rangemode="tozero"),
+        yaxis2=figure_specs.axis("in flight", overlaying="y", side="right", rangemode="tozero", showgrid=False),
+        **figure_specs.phase_marks(marks),
+    )
+    return Figure(
+        "rate",
+        "Requests a second",
+        f"By arrival, in windows of {window_ms} ms; the broad line is the steady state ({steady_state.METHOD}).",
+        {"data": data, "layout": layout},
+    )
 
 
 def _over_time(rows: list[dict[str, Any]], *columns: list[Any]) -> list[list[Any]]:
-    return figure_specs.broken_lines(figure_specs.clocks(row["window_ms"] for row in rows), [row["run"] for row in rows], *columns)
+    return figure_specs.broken_lines(
+        figure_specs.clocks(row["window_ms"] for row in rows), [row["run"] for row in rows], *columns
+    )
 
 
 def _bytes_figure(rows: list[dict[str, Any]], marks: list[Phase]) -> Figure:
     at, *columns = _over_time(rows, *([row[column] for row in rows] for column in ("mb_in_per_s", "mb_out_per_s")))
     data = [figure_specs.line(name, at, column) for name, column in zip(("in", "out"), columns, strict=True)]
-    layout = figure_specs.layout(figure_specs.axis("time (UTC)", type="date"), figure_specs.axis("MB/s", rangemode="tozero"),
-                                 **figure_specs.phase_marks(marks))
+    layout = figure_specs.layout(
+        figure_specs.axis("time (UTC)", type="date"),
+        figure_specs.axis("MB/s", rangemode="tozero"),
+        **figure_specs.phase_marks(marks),
+    )
     return Figure("bytes", "Bytes a second", "Whole frames of requests and answers.", {"data": data, "layout": layout})
 
 
@@ -274,13 +362,20 @@ def _load_figure(rows: list[dict[str, Any]]) -> Figure:
     data = []
     for name in dict.fromkeys(row["phase"] for row in rows if not row["phase"].endswith(phases.BEFORE)):
         mine = [row for row in rows if row["phase"] == name and row["p99_us"]]
-        data.append(figure_specs.points(name, [row["requests_per_s"] for row in mine], [row["p99_us"] / 1000 for row in mine],
-                                        opacity=0.6))
-    layout = figure_specs.layout(figure_specs.axis("requests/s", rangemode="tozero"),
-                                 figure_specs.axis("p99 of a window, ms", type="log"))
-    return Figure("latency_against_throughput", "Latency against throughput",
-                  "A point is a window. Where points rise steeply without moving right, something is saturated.",
-                  {"data": data, "layout": layout})
+        data.append(
+            figure_specs.points(
+                name, [row["requests_per_s"] for row in mine], [row["p99_us"] / 1000 for row in mine], opacity=0.6
+            )
+        )
+    layout = figure_specs.layout(
+        figure_specs.axis("requests/s", rangemode="tozero"), figure_specs.axis("p99 of a window, ms", type="log")
+    )
+    return Figure(
+        "latency_against_throughput",
+        "Latency against throughput",
+        "A point is a window. Where points rise steeply without moving right, something is saturated.",
+        {"data": data, "layout": layout},
+    )
 
 
 def _utilisation_figure(rows: list[dict[str, Any]], marks: list[Phase]) -> Figure:
@@ -290,16 +385,29 @@ def _utilisation_figure(rows: list[dict[str, Any]], marks: list[Phase]) -> Figur
         busiest[row["process"]] = max(busiest.get(row["process"], 0.0), row["cpu_share"])
     for process in sorted(busiest, key=lambda name: -busiest[name])[:12]:
         mine = [row for row in rows if row["process"] == process]
-        at, share = figure_specs.broken_lines([figure_specs.clock(row["epoch_ns"]) for row in mine],
-                                              [row["run"] for row in mine], [round(row["cpu_share"] * 100, 2) for row in mine])
+        at, share = figure_specs.broken_lines(
+            [figure_specs.clock(row["epoch_ns"]) for row in mine],
+            [row["run"] for row in mine],
+            [round(row["cpu_share"] * 100, 2) for row in mine],
+        )
         data.append(figure_specs.line(process, at, share))
-    layout = figure_specs.layout(figure_specs.axis("time (UTC)", type="date"), figure_specs.axis("% of a core", rangemode="tozero"),
-                                 **figure_specs.phase_marks(marks))
-    return Figure("utilisation", "How busy processes were", "The twelve busiest, between samples of the tracer.",
-                  {"data": data, "layout": layout})
+    layout = figure_specs.layout(
+        figure_specs.axis("time (UTC)", type="date"),
+        figure_specs.axis("% of a core", rangemode="tozero"),
+        **figure_specs.phase_marks(marks),
+    )
+    return Figure(
+        "utilisation",
+        "How busy processes were",
+        "The twelve busiest, between samples of the tracer.",
+        {"data": data, "layout": layout},
+    )
 
 
-STUDY = Study("throughput",
-              "How much does the broker do in a steady state, and what limits it?\n"
-              "Rates, bytes, requests in flight, busy processes, full rings, errors; the warm-up is cut, phases are told apart.",
-              "rollup", run)
+STUDY = Study(
+    "throughput",
+    "How much does the broker do in a steady state, and what limits it?\n"
+    "Rates, bytes, requests in flight, busy processes, full rings, errors; the warm-up is cut, phases are told apart.",
+    "rollup",
+    run,
+)

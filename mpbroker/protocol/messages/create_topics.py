@@ -1,13 +1,13 @@
 """CreateTopics (key 19): create topics with partitions, assignments and settings.
 
-Shapes only; any process. 1 error text and validate-only · 2 throttle time · 4 defaults by -1 (KIP-464) · 5 flexible, the
-settings in force (KIP-525; clients need a list, not null, on success) · 7 topic ids.
+Shapes only; any process. 1 error text and validate-only · 2 throttle time · 4 defaults by -1 (KIP-464) · 5 flexible,
+the settings in force (KIP-525; clients need a list, not null, on success) · 7 topic ids.
 """
 
 from typing import Annotated
 
 from mpbroker.protocol.schema import request, response
-from mpbroker.protocol.types import ZERO_UUID, Int16, Int32, Int8, Struct, Uuid, since, tagged
+from mpbroker.protocol.types import ZERO_UUID, Int8, Int16, Int32, Struct, Uuid, since, tagged
 
 
 class CreatableReplicaAssignment(Struct):

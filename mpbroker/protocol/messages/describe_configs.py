@@ -1,13 +1,13 @@
 """DescribeConfigs (key 32): settings of topics (resource type 2) and brokers (4) with their sources.
 
-Shapes only; any process. 0 says only whether a value is the default · 1 source and synonyms · 3 type and documentation ·
-4 flexible.
+Shapes only; any process. 0 says only whether a value is the default · 1 source and synonyms · 3 type and documentation
+· 4 flexible.
 """
 
 from typing import Annotated
 
 from mpbroker.protocol.schema import request, response
-from mpbroker.protocol.types import Int16, Int32, Int8, Struct, since, until
+from mpbroker.protocol.types import Int8, Int16, Int32, Struct, since, until
 
 
 class DescribeConfigsResource(Struct):

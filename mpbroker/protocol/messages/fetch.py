@@ -8,7 +8,7 @@ state · 16 node endpoints (KIP-951) · 17 directory id · 18 high watermark of 
 from typing import Annotated
 
 from mpbroker.protocol.schema import request, response
-from mpbroker.protocol.types import ZERO_UUID, Int16, Int32, Int64, Int8, Records, Struct, Uuid, since, tagged, until
+from mpbroker.protocol.types import ZERO_UUID, Int8, Int16, Int32, Int64, Records, Struct, Uuid, since, tagged, until
 
 
 class ReplicaState(Struct):

@@ -6,7 +6,7 @@ Shapes only; any process. 1 key type and error text · 3 flexible · 4 several k
 from typing import Annotated
 
 from mpbroker.protocol.schema import request, response
-from mpbroker.protocol.types import Int16, Int32, Int8, Struct, since, until
+from mpbroker.protocol.types import Int8, Int16, Int32, Struct, since, until
 
 
 @request(key=10, versions=(0, 6), flexible=3)

@@ -7,7 +7,7 @@ Shapes only; any process. 2 isolation level · 4 leader epoch · 6 flexible · 7
 from typing import Annotated
 
 from mpbroker.protocol.schema import request, response
-from mpbroker.protocol.types import Int16, Int32, Int64, Int8, Struct, since
+from mpbroker.protocol.types import Int8, Int16, Int32, Int64, Struct, since
 
 
 class ListOffsetsPartition(Struct):

@@ -18,14 +18,18 @@ _SOFTWARE_TEXT = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def _advertised(context) -> list[ApiVersion]:
-    return [ApiVersion(api_key=key, min_version=low, max_version=high)
-            for key, (low, high) in context.apis.versions().items()]
+    return [
+        ApiVersion(api_key=key, min_version=low, max_version=high)
+        for key, (low, high) in context.apis.versions().items()
+    ]
 
 
 def _names_software(message: ApiVersionsRequest) -> bool:
     """KIP-511: letters, digits, and dots or dashes inside."""
-    return bool(_SOFTWARE_TEXT.fullmatch(message.client_software_name)
-                and _SOFTWARE_TEXT.fullmatch(message.client_software_version))
+    return bool(
+        _SOFTWARE_TEXT.fullmatch(message.client_software_name)
+        and _SOFTWARE_TEXT.fullmatch(message.client_software_version)
+    )
 
 
 def handle(context, request, message: ApiVersionsRequest):

@@ -15,10 +15,16 @@ from mpbroker.server.topic_commands import Result, run_topic_command
 
 def handle(context, request, message: CreatePartitionsRequest):
     return run_topic_command(
-        context, request, message.topics, lambda topic: topic.name,
-        lambda topics: CreatePartitions(topics=[_count(topic) for topic in topics],
-                                        validate_only=message.validate_only),
-        message.timeout_ms, _response)
+        context,
+        request,
+        message.topics,
+        lambda topic: topic.name,
+        lambda topics: CreatePartitions(
+            topics=[_count(topic) for topic in topics], validate_only=message.validate_only
+        ),
+        message.timeout_ms,
+        _response,
+    )
 
 
 def _count(topic) -> PartitionCount:
@@ -27,9 +33,12 @@ def _count(topic) -> PartitionCount:
 
 
 def _response(results: list[Result]) -> CreatePartitionsResponse:
-    return CreatePartitionsResponse(results=[
-        CreatePartitionsTopicResult(name=name, error_code=code, error_message=text if code else None)
-        for name, code, text in results])
+    return CreatePartitionsResponse(
+        results=[
+            CreatePartitionsTopicResult(name=name, error_code=code, error_message=text if code else None)
+            for name, code, text in results
+        ]
+    )
 
 
 def failed(message: CreatePartitionsRequest, version: int, code: int) -> CreatePartitionsResponse:

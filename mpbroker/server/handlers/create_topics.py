@@ -16,22 +16,35 @@ from mpbroker.server.topic_commands import Result, run_topic_command
 
 def handle(context, request, message: CreateTopicsRequest):
     return run_topic_command(
-        context, request, message.topics, lambda topic: topic.name,
-        lambda topics: CreateTopics(topics=[_new_topic(topic) for topic in topics],
-                                    validate_only=message.validate_only),
-        message.timeout_ms, _response)
+        context,
+        request,
+        message.topics,
+        lambda topic: topic.name,
+        lambda topics: CreateTopics(
+            topics=[_new_topic(topic) for topic in topics], validate_only=message.validate_only
+        ),
+        message.timeout_ms,
+        _response,
+    )
 
 
 def _new_topic(topic) -> NewTopic:
-    return NewTopic(name=topic.name, num_partitions=topic.num_partitions, replication_factor=topic.replication_factor,
-                    assignments=[(a.partition_index, list(a.broker_ids)) for a in topic.assignments],
-                    configs={config.name: config.value for config in topic.configs})
+    return NewTopic(
+        name=topic.name,
+        num_partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=[(a.partition_index, list(a.broker_ids)) for a in topic.assignments],
+        configs={config.name: config.value for config in topic.configs},
+    )
 
 
 def _response(results: list[Result]) -> CreateTopicsResponse:
-    return CreateTopicsResponse(topics=[
-        CreatableTopicResult(name=name, error_code=code, error_message=text if code else None)
-        for name, code, text in results])
+    return CreateTopicsResponse(
+        topics=[
+            CreatableTopicResult(name=name, error_code=code, error_message=text if code else None)
+            for name, code, text in results
+        ]
+    )
 
 
 def failed(message: CreateTopicsRequest, version: int, code: int) -> CreateTopicsResponse:

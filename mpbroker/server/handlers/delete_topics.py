@@ -13,7 +13,6 @@ from mpbroker.protocol.messages.delete_topics import DeletableTopicResult, Delet
 from mpbroker.server.apis import Api
 from mpbroker.server.topic_commands import Result, run_topic_command
 
-
 DISABLED_SINCE = 3  # the version that knows TOPIC_DELETION_DISABLED
 
 
@@ -22,13 +21,21 @@ def handle(context, request, message: DeleteTopicsRequest):
         known = request.api_version >= DISABLED_SINCE
         code = ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST
         return failed(message, request.api_version, code)
-    return run_topic_command(context, request, message.topic_names, lambda name: name,
-                             lambda names: DeleteTopics(names=list(names)), message.timeout_ms, _response)
+    return run_topic_command(
+        context,
+        request,
+        message.topic_names,
+        lambda name: name,
+        lambda names: DeleteTopics(names=list(names)),
+        message.timeout_ms,
+        _response,
+    )
 
 
 def _response(results: list[Result]) -> DeleteTopicsResponse:
-    return DeleteTopicsResponse(responses=[DeletableTopicResult(name=name, error_code=code)
-                                           for name, code, _ in results])
+    return DeleteTopicsResponse(
+        responses=[DeletableTopicResult(name=name, error_code=code) for name, code, _ in results]
+    )
 
 
 def failed(message: DeleteTopicsRequest, version: int, code: int) -> DeleteTopicsResponse:

@@ -81,8 +81,13 @@ def _describe_nothing(context, message, resource) -> DescribeConfigsResult:
 
 def _result(message, resource, entries) -> DescribeConfigsResult:
     # Kafka says "" where there is no error, not null.
-    return DescribeConfigsResult(error_code=ErrorCode.NONE, error_message="", resource_type=resource.resource_type,
-                                 resource_name=resource.resource_name, configs=[_row(message, e) for e in entries])
+    return DescribeConfigsResult(
+        error_code=ErrorCode.NONE,
+        error_message="",
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[_row(message, e) for e in entries],
+    )
 
 
 def _row(message, row) -> DescribeConfigsResourceResult:
@@ -90,19 +95,31 @@ def _row(message, row) -> DescribeConfigsResourceResult:
     # Version 0 has is_default in place of the source; Kafka 3.9 leaves it false for every setting, and so do we.
     if message.include_synonyms:
         synonyms = [DescribeConfigsSynonym(name=s.name, value=s.value, source=s.source) for s in row.synonyms]
-    return DescribeConfigsResourceResult(name=row.name, value=row.value, read_only=row.read_only,
-                                         config_source=row.source, is_default=False,
-                                         is_sensitive=row.sensitive, synonyms=synonyms)
+    return DescribeConfigsResourceResult(
+        name=row.name,
+        value=row.value,
+        read_only=row.read_only,
+        config_source=row.source,
+        is_default=False,
+        is_sensitive=row.sensitive,
+        synonyms=synonyms,
+    )
 
 
 def _refused(resource, code: int, text: str | None) -> DescribeConfigsResult:
-    return DescribeConfigsResult(error_code=code, error_message=text, resource_type=resource.resource_type,
-                                 resource_name=resource.resource_name, configs=[])
+    return DescribeConfigsResult(
+        error_code=code,
+        error_message=text,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[],
+    )
 
 
 def failed(message: DescribeConfigsRequest, version: int, code: int) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(results=[_refused(resource, code, ERRORS[code].sentence)
-                                            for resource in message.resources])
+    return DescribeConfigsResponse(
+        results=[_refused(resource, code, ERRORS[code].sentence) for resource in message.resources]
+    )
 
 
 API = Api(key=ApiKey.DESCRIBE_CONFIGS, versions=(0, 2), request=DescribeConfigsRequest, handle=handle, failed=failed)

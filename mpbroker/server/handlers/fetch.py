@@ -53,8 +53,10 @@ def merge_repeated(message: FetchRequest) -> None:
     if len(message.topics) == 1 and len(message.topics[0].partitions) == 1:
         return
     asked = {(topic.topic, each.partition): each for topic in message.topics for each in topic.partitions}
-    message.topics = [FetchTopic(topic=name, partitions=[each for _, each in group])
-                      for name, group in groupby(asked.items(), key=lambda item: item[0][0])]
+    message.topics = [
+        FetchTopic(topic=name, partitions=[each for _, each in group])
+        for name, group in groupby(asked.items(), key=lambda item: item[0][0])
+    ]
 
 
 def send(context, request, message: FetchRequest, plan: FetchPlan, until_ms: int | None = None):
@@ -90,8 +92,9 @@ def _send_once(context, request, plan: FetchPlan) -> bool | None:
     view, token = allocated
     sent = False
     try:
-        end, holes = encode_response_frame_into(request.api_key, request.api_version, request.correlation_id, response,
-                                                view)
+        end, holes = encode_response_frame_into(
+            request.api_key, request.api_version, request.correlation_id, response, view
+        )
         filled = fill(context, plan, view, holes)
         request.stamp(IO_DONE)
         sent = filled and context.port.answer_extent(request, token, end)
@@ -114,16 +117,26 @@ def _wait_for_memory(context, request, message: FetchRequest, plan: FetchPlan, u
 
 
 def _response(plan: FetchPlan) -> FetchResponse:
-    return FetchResponse(responses=[
-        FetchableTopicResponse(topic=name, partitions=[read.to_message() for read in reads])
-        for name, reads in plan.topics])
+    return FetchResponse(
+        responses=[
+            FetchableTopicResponse(topic=name, partitions=[read.to_message() for read in reads])
+            for name, reads in plan.topics
+        ]
+    )
 
 
 def failed(message: FetchRequest, version: int, code: int) -> FetchResponse:
     """Version 7 and later carry the code at the top; all of them on every partition."""
-    topics = [FetchableTopicResponse(topic=topic.topic, partitions=[
-        PartitionData(partition_index=asked.partition, error_code=code, high_watermark=-1, records=None)
-        for asked in topic.partitions]) for topic in message.topics]
+    topics = [
+        FetchableTopicResponse(
+            topic=topic.topic,
+            partitions=[
+                PartitionData(partition_index=asked.partition, error_code=code, high_watermark=-1, records=None)
+                for asked in topic.partitions
+            ],
+        )
+        for topic in message.topics
+    ]
     return FetchResponse(error_code=code, responses=topics)
 
 

@@ -16,8 +16,9 @@ GROUP, TRANSACTION = 0, 1
 
 def handle(context, request, message: FindCoordinatorRequest):
     known = message.key_type in (GROUP, TRANSACTION)
-    return failed(message, request.api_version,
-                  ErrorCode.COORDINATOR_NOT_AVAILABLE if known else ErrorCode.INVALID_REQUEST)
+    return failed(
+        message, request.api_version, ErrorCode.COORDINATOR_NOT_AVAILABLE if known else ErrorCode.INVALID_REQUEST
+    )
 
 
 def failed(message, version: int, code: int) -> FindCoordinatorResponse:

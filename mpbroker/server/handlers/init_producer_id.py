@@ -18,8 +18,9 @@ BLOCK_TIMEOUT_MS = 10_000
 def handle(context, request, message: InitProducerIdRequest):
     if message.transactional_id is not None:
         legal = message.transactional_id != ""
-        return failed(message, request.api_version,
-                      ErrorCode.COORDINATOR_NOT_AVAILABLE if legal else ErrorCode.INVALID_REQUEST)
+        return failed(
+            message, request.api_version, ErrorCode.COORDINATOR_NOT_AVAILABLE if legal else ErrorCode.INVALID_REQUEST
+        )
     ids = context.producer_ids
     producer_id = ids.take()
     if producer_id is not None:

@@ -31,8 +31,12 @@ def handle(context, request, message: ListOffsetsRequest):
     topics = []
     for topic in message.topics:
         known = context.metadata.topic(topic.name)
-        partitions = [_refused(p, ErrorCode.INVALID_REQUEST) if asked[topic.name, p.partition_index] > 1
-                      else _answer(context, message, known, p) for p in topic.partitions]
+        partitions = [
+            _refused(p, ErrorCode.INVALID_REQUEST)
+            if asked[topic.name, p.partition_index] > 1
+            else _answer(context, message, known, p)
+            for p in topic.partitions
+        ]
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
     return ListOffsetsResponse(topics=topics)
 
@@ -78,13 +82,20 @@ def _visible_end(message: ListOffsetsRequest, state) -> int:
 
 
 def _at(asked, timestamp: int, offset: int, epoch: int) -> ListOffsetsPartitionResponse:
-    return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=ErrorCode.NONE,
-                                        timestamp=timestamp, offset=offset, leader_epoch=epoch)
+    return ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index,
+        error_code=ErrorCode.NONE,
+        timestamp=timestamp,
+        offset=offset,
+        leader_epoch=epoch,
+    )
 
 
 def failed(message: ListOffsetsRequest, version: int, code: int) -> ListOffsetsResponse:
-    topics = [ListOffsetsTopicResponse(name=topic.name, partitions=[_refused(p, code) for p in topic.partitions])
-              for topic in message.topics]
+    topics = [
+        ListOffsetsTopicResponse(name=topic.name, partitions=[_refused(p, code) for p in topic.partitions])
+        for topic in message.topics
+    ]
     return ListOffsetsResponse(topics=topics)
 
 

@@ -46,48 +46,73 @@ def _wants_all(request, message: MetadataRequest) -> bool:
 def _named(context, request, message: MetadataRequest) -> list[MetadataResponseTopic]:
     names = list(dict.fromkeys(topic.name for topic in message.topics))
     may_create = context.config.auto_create_topics_enable and (
-        request.api_version < 4 or message.allow_auto_topic_creation)
+        request.api_version < 4 or message.allow_auto_topic_creation
+    )
     missing = [name for name in names if context.metadata.topic(name) is None]
     if missing and may_create:
         if not context.auto_creation.create([name for name in missing if is_legal_topic_name(name)]):
             context.count("controller_commands_refused")
-    return [_existing(context, context.metadata.topic(name), request.api_version) if name not in missing
-            else _missing(name) for name in names]
+    return [
+        _existing(context, context.metadata.topic(name), request.api_version) if name not in missing else _missing(name)
+        for name in names
+    ]
 
 
 def _missing(name: str) -> MetadataResponseTopic:
     legal = is_legal_topic_name(name)
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if legal else ErrorCode.INVALID_TOPIC_EXCEPTION
-    return MetadataResponseTopic(error_code=code, name=name, is_internal=False, partitions=[],
-                                 topic_authorized_operations=OPERATIONS_UNKNOWN)
+    return MetadataResponseTopic(
+        error_code=code, name=name, is_internal=False, partitions=[], topic_authorized_operations=OPERATIONS_UNKNOWN
+    )
 
 
 def _existing(context, topic, version: int) -> MetadataResponseTopic:
     partitions = [_partition(context, number, ordinal) for number, ordinal in enumerate(topic.partitions)]
-    return MetadataResponseTopic(error_code=ErrorCode.NONE, name=topic.name, is_internal=topic.internal,
-                                 partitions=partitions, topic_authorized_operations=OPERATIONS_UNKNOWN)
+    return MetadataResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        is_internal=topic.internal,
+        partitions=partitions,
+        topic_authorized_operations=OPERATIONS_UNKNOWN,
+    )
 
 
 def _partition(context, number: int, ordinal: int) -> MetadataResponsePartition:
     here = [context.node_id]
     return MetadataResponsePartition(
-        error_code=ErrorCode.NONE, partition_index=number, leader_id=context.node_id,
-        leader_epoch=context.log_manager.leader_epoch(ordinal), replica_nodes=here, isr_nodes=here,
-        offline_replicas=here if context.log_manager.is_offline(ordinal) else [])
+        error_code=ErrorCode.NONE,
+        partition_index=number,
+        leader_id=context.node_id,
+        leader_epoch=context.log_manager.leader_epoch(ordinal),
+        replica_nodes=here,
+        isr_nodes=here,
+        offline_replicas=here if context.log_manager.is_offline(ordinal) else [],
+    )
 
 
 def _response(context, request, topics: list[MetadataResponseTopic], operations: int) -> MetadataResponse:
     listener = context.listeners[request.listener]
-    broker = MetadataResponseBroker(node_id=context.node_id, host=listener.advertised_host,
-                                    port=listener.advertised_port, rack=context.config.broker_rack)
-    return MetadataResponse(brokers=[broker], cluster_id=context.cluster_id, controller_id=context.node_id,
-                            topics=topics, cluster_authorized_operations=operations)
+    broker = MetadataResponseBroker(
+        node_id=context.node_id,
+        host=listener.advertised_host,
+        port=listener.advertised_port,
+        rack=context.config.broker_rack,
+    )
+    return MetadataResponse(
+        brokers=[broker],
+        cluster_id=context.cluster_id,
+        controller_id=context.node_id,
+        topics=topics,
+        cluster_authorized_operations=operations,
+    )
 
 
 def failed(message: MetadataRequest, version: int, code: int) -> MetadataResponse:
     """Every topic asked for carries the code; brokers stay empty, so that the client asks elsewhere or again."""
-    topics = [MetadataResponseTopic(error_code=code, name=topic.name, is_internal=False, partitions=[])
-              for topic in message.topics or []]
+    topics = [
+        MetadataResponseTopic(error_code=code, name=topic.name, is_internal=False, partitions=[])
+        for topic in message.topics or []
+    ]
     return MetadataResponse(brokers=[], topics=topics)
 
 

@@ -32,8 +32,11 @@ BEFORE_AUTHORIZATION, AFTER_AUTHORIZATION = 1, 2
 def handle(context, request, message: ProduceRequest):
     describe_produce(request, message)
     merge_repeated(message)
-    checks = [check_request_records(data.records, request.api_version)
-              for topic in message.topic_data for data in topic.partition_data]
+    checks = [
+        check_request_records(data.records, request.api_version)
+        for topic in message.topic_data
+        for data in topic.partition_data
+    ]
     code = _whole_request_code(message, checks)
     if code:
         describe_error(request, (code,))
@@ -59,8 +62,9 @@ def merge_repeated(message: ProduceRequest) -> None:
     for topic in message.topic_data:
         for data in topic.partition_data:
             topics.setdefault(topic.name, {})[data.index] = data
-    message.topic_data = [TopicProduceData(name=name, partition_data=list(partitions.values()))
-                          for name, partitions in topics.items()]
+    message.topic_data = [
+        TopicProduceData(name=name, partition_data=list(partitions.values())) for name, partitions in topics.items()
+    ]
 
 
 def _whole_request_code(message: ProduceRequest, checks) -> int:
@@ -78,8 +82,11 @@ def _append_all(context, request, message: ProduceRequest, checks) -> list[Parti
     run_before = request.cell_count > 0  # by a handler that died: what it appended stands in the cells
     if not context.port.ensure_cells(request, len(checks)):
         context.count("answer_memory_exhausted")
-        return [refused(data.index, ErrorCode.REQUEST_TIMED_OUT)
-                for topic in message.topic_data for data in topic.partition_data]
+        return [
+            refused(data.index, ErrorCode.REQUEST_TIMED_OUT)
+            for topic in message.topic_data
+            for data in topic.partition_data
+        ]
     context.metadata.refresh()
     results = []
     for topic_data in message.topic_data:
@@ -89,14 +96,18 @@ def _append_all(context, request, message: ProduceRequest, checks) -> list[Parti
         for data in topic_data.partition_data:
             cell = len(results)
             recorded = recorded_result(context, request, data.index, cell) if run_before else None
-            results.append(recorded or append_partition(context, request, topic, data, checks[cell], cell, message.acks))
+            results.append(
+                recorded or append_partition(context, request, topic, data, checks[cell], cell, message.acks)
+            )
     return results
 
 
 def _response(message: ProduceRequest, results: list[PartitionProduceResponse]) -> ProduceResponse:
     remaining = iter(results)
-    topics = [TopicProduceResponse(name=topic.name, partition_responses=[next(remaining) for _ in topic.partition_data])
-              for topic in message.topic_data]
+    topics = [
+        TopicProduceResponse(name=topic.name, partition_responses=[next(remaining) for _ in topic.partition_data])
+        for topic in message.topic_data
+    ]
     return ProduceResponse(responses=topics)
 
 
@@ -115,9 +126,12 @@ def _answer_or_park(context, request, message, results, response):
 
 def failed(message: ProduceRequest, version: int, code: int) -> ProduceResponse:
     """The whole request failed with one code: every partition carries it."""
-    topics = [TopicProduceResponse(name=topic.name, partition_responses=[
-        refused(data.index, code) for data in topic.partition_data])
-        for topic in message.topic_data]
+    topics = [
+        TopicProduceResponse(
+            name=topic.name, partition_responses=[refused(data.index, code) for data in topic.partition_data]
+        )
+        for topic in message.topic_data
+    ]
     return ProduceResponse(responses=topics)
 
 

@@ -37,8 +37,12 @@ static struct mpb_append_options small_segments(void)
 
 static struct batch_spec numbered(int64_t producer_id, int32_t sequence, uint8_t mark)
 {
-    return (struct batch_spec){.records = 2, .producer_id = producer_id, .sequence = sequence,
-                               .timestamp = 1000 + mark, .payload = 60, .mark = mark};
+    return (struct batch_spec){.records = 2,
+                               .producer_id = producer_id,
+                               .sequence = sequence,
+                               .timestamp = 1000 + mark,
+                               .payload = 60,
+                               .mark = mark};
 }
 
 /* Six batches of producer 1 and three of none in each of the first five partitions; no segment is full yet. */
@@ -117,8 +121,8 @@ struct trial {
     struct fixture f;
     const struct scenario *scenario;
     struct log_world before, want;
-    uint32_t slot;       /* of the next process */
-    bool repair_first;   /* the successor repairs its predecessor's slot before it runs the request again */
+    uint32_t slot;     /* of the next process */
+    bool repair_first; /* the successor repairs its predecessor's slot before it runs the request again */
 };
 
 static void trial_warm(struct trial *t)
@@ -146,8 +150,8 @@ static void trial_process(void *argument)
 /* The request by a process that nobody kills, then one more append by it, so that a wrong state shows. */
 static void trial_complete(struct trial *t)
 {
-    static const struct batch_spec AFTER = {.records = 3, .producer_id = 2, .sequence = 100, .epoch = 1,
-                                            .timestamp = 3000, .payload = 300, .mark = 200};
+    static const struct batch_spec AFTER = {
+        .records = 3, .producer_id = 2, .sequence = 100, .epoch = 1, .timestamp = 3000, .payload = 300, .mark = 200};
     struct batch_spec first = AFTER;
     first.sequence = 0; /* a new epoch begins at 0, whatever the scenario left */
     if (t->repair_first)
@@ -180,9 +184,6 @@ static void trial_begin(struct trial *t, const struct scenario *scenario)
     trial_reset(t, &t->before);
 }
 
-static void trial_end(struct trial *t)
-{
-    fixture_close(&t->f);
-}
+static void trial_end(struct trial *t) { fixture_close(&t->f); }
 
 #endif

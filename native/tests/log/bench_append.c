@@ -46,8 +46,13 @@ static void protocol(uint32_t ordinal, bool idempotent)
     options.segment_bytes = 1 << 30;
     options.index_max_bytes = 10485760;
     mpb_batch_read(batch, &info);
-    struct mpb_append_request request = {.ordinal = ordinal, .entry = 1, .batch = batch, .info = &info,
-                                         .max_timestamp = -1, .now_ms = 5000, .leader_epoch = -1};
+    struct mpb_append_request request = {.ordinal = ordinal,
+                                         .entry = 1,
+                                         .batch = batch,
+                                         .info = &info,
+                                         .max_timestamp = -1,
+                                         .now_ms = 5000,
+                                         .leader_epoch = -1};
     for (long i = 0; i < appends; i++) {
         f.core.entries[1].fill_number++;
         if (idempotent) {
@@ -96,10 +101,16 @@ static int by_value(const void *a, const void *b)
 
 int main(int argc, char **argv)
 {
-    static const struct { const char *name; void (*run)(void); } VARIANTS[] = {
-        {"pwrite and one store", plain_write}, {"check (CRC) and pwrite", checked_write},
-        {"the protocol", plain_protocol}, {"the protocol, idempotent", idempotent_protocol},
-        {"check and the protocol", checked_protocol}, {"a reader's snapshot", snapshots},
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } VARIANTS[] = {
+        {"pwrite and one store", plain_write},
+        {"check (CRC) and pwrite", checked_write},
+        {"the protocol", plain_protocol},
+        {"the protocol, idempotent", idempotent_protocol},
+        {"check and the protocol", checked_protocol},
+        {"a reader's snapshot", snapshots},
         {"find near the end", finds},
     };
     enum { VARIANT_COUNT = sizeof VARIANTS / sizeof *VARIANTS };
@@ -108,7 +119,8 @@ int main(int argc, char **argv)
     appends = argc > 2 ? atol(argv[2]) : 20000;
     int rounds = argc > 3 ? atoi(argv[3]) : 15;
     CHECK(bytes >= MPB_BATCH_HEADER_BYTES && bytes <= 1 << 20 && rounds >= 1 && rounds <= MAX_ROUNDS);
-    struct batch_spec spec = {.records = 1, .producer_id = -1, .timestamp = 1, .payload = bytes - MPB_BATCH_HEADER_BYTES};
+    struct batch_spec spec = {
+        .records = 1, .producer_id = -1, .timestamp = 1, .payload = bytes - MPB_BATCH_HEADER_BYTES};
     batch = malloc(bytes);
     fixture_open(&f);
     fixture_partition(&f, 0);
@@ -123,7 +135,8 @@ int main(int argc, char **argv)
             VARIANTS[v].run();
             ns[v][round] = (double)(cpu_ns() - before) / (double)appends;
         }
-    printf("ns of CPU per operation, batch of %zu bytes, median (best) of %d rounds of %ld\n", batch_length, rounds, appends);
+    printf("ns of CPU per operation, batch of %zu bytes, median (best) of %d rounds of %ld\n", batch_length, rounds,
+           appends);
     for (int v = 0; v < VARIANT_COUNT; v++) {
         qsort(ns[v], (size_t)rounds, sizeof(double), by_value);
         printf("  %-26s %8.0f  (%.0f)\n", VARIANTS[v].name, ns[v][rounds / 2], ns[v][0]);

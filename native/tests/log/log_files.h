@@ -9,7 +9,7 @@
 enum { WORLD_FILES = 64, WORLD_BYTES = 128 << 10 };
 
 struct world_file {
-    char path[96]; /* within the log directory */
+    char path[96];        /* within the log directory */
     size_t length, start; /* of its bytes in `bytes` */
 };
 
@@ -74,7 +74,7 @@ static inline const struct world_file *world_find(const struct world_files *w, c
 }
 
 static inline bool same_bytes(const struct world_files *a, const struct world_file *x, const struct world_files *b,
-                       const struct world_file *y)
+                              const struct world_file *y)
 {
     return x->length == y->length && memcmp(a->bytes + x->start, b->bytes + y->start, x->length) == 0;
 }

@@ -44,10 +44,7 @@ static int remove_one(const char *path, const struct stat *status, int kind, str
     return remove(path);
 }
 
-static void remove_tree(const char *path)
-{
-    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
+static void remove_tree(const char *path) { nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS); }
 
 static inline void fixture_make_dir(struct fixture *f)
 {
@@ -154,14 +151,22 @@ static inline size_t make_batch(uint8_t *out, const struct batch_spec *spec)
 }
 
 static const struct mpb_append_options FIX_OPTIONS = {
-    .segment_bytes = 1 << 20, .segment_ms = INT64_MAX, .index_interval_bytes = 4096, .index_max_bytes = 1 << 20,
-    .flush_messages = INT64_MAX, .sole_replica = true,
+    .segment_bytes = 1 << 20,
+    .segment_ms = INT64_MAX,
+    .index_interval_bytes = 4096,
+    .index_max_bytes = 1 << 20,
+    .flush_messages = INT64_MAX,
+    .sole_replica = true,
 };
 
 /* The bytes of a batch, built once: a victim that is stepped through should not build them again. */
 static inline const uint8_t *batch_bytes(const struct batch_spec *spec)
 {
-    static struct { struct batch_spec spec; bool built; uint8_t bytes[MPB_BATCH_HEADER_BYTES + 1024]; } kept[32];
+    static struct {
+        struct batch_spec spec;
+        bool built;
+        uint8_t bytes[MPB_BATCH_HEADER_BYTES + 1024];
+    } kept[32];
     static uint8_t big[1 << 17];
     if (spec->payload > 1024) {
         CHECK(spec->payload <= sizeof big - MPB_BATCH_HEADER_BYTES);
@@ -189,8 +194,14 @@ static inline struct mpb_append_result append_batch(struct mpb_log *log, const s
     const uint8_t *bytes = batch_bytes(spec);
     mpb_batch_read(bytes, &info);
     struct mpb_append_request request = {
-        .ordinal = ordinal, .entry = entry, .cell = cell, .batch = bytes, .info = &info, .max_timestamp = -1,
-        .now_ms = 5000, .leader_epoch = -1,
+        .ordinal = ordinal,
+        .entry = entry,
+        .cell = cell,
+        .batch = bytes,
+        .info = &info,
+        .max_timestamp = -1,
+        .now_ms = 5000,
+        .leader_epoch = -1,
     };
     mpb_append(log, options, &request, &result);
     return result;

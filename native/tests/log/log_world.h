@@ -19,16 +19,21 @@ struct log_world {
 };
 
 /* The parts of shared memory that a world holds, in the order of struct world_memory. */
-struct world_part { void *at; size_t bytes, offset; };
+struct world_part {
+    void *at;
+    size_t bytes, offset;
+};
 enum { WORLD_PARTS = 5 };
 
 static void world_parts(struct fixture *f, struct world_part part[WORLD_PARTS])
 {
-#define PART(name, pointer) \
-    {(pointer), sizeof ((struct world_memory *)0)->name, offsetof(struct world_memory, name)}
-    const struct world_part parts[WORLD_PARTS] = {
-        PART(header, f->core.header), PART(partitions, f->core.partitions), PART(producers, f->core.producers),
-        PART(entries, f->core.entries), PART(arena, f->core.arena)};
+#define PART(name, pointer)                                                                    \
+    {                                                                                          \
+        (pointer), sizeof((struct world_memory *)0)->name, offsetof(struct world_memory, name) \
+    }
+    const struct world_part parts[WORLD_PARTS] = {PART(header, f->core.header), PART(partitions, f->core.partitions),
+                                                  PART(producers, f->core.producers), PART(entries, f->core.entries),
+                                                  PART(arena, f->core.arena)};
     memcpy(part, parts, sizeof parts);
 #undef PART
 }

@@ -46,8 +46,11 @@ static void run_request(struct mpb_log *log, uint32_t h)
     struct mpb_append_result result;
     for (uint32_t i = 0; i < r->width; i++) {
         uint32_t partition = (r->first_partition + i) % PARTITIONS;
-        struct batch_spec spec = {.records = 1 + (int32_t)(number % 3), .producer_id = -1, .payload = 16 + number % 48,
-                                  .timestamp = number, .mark = (uint8_t)h};
+        struct batch_spec spec = {.records = 1 + (int32_t)(number % 3),
+                                  .producer_id = -1,
+                                  .payload = 16 + number % 48,
+                                  .timestamp = number,
+                                  .mark = (uint8_t)h};
         if (h < 2) /* every request of these goes to all its partitions, so that sequences follow */
             spec.producer_id = 10 + (int64_t)h * WIDTH + i, spec.records = 1, spec.sequence = (int32_t)number;
         make_batch(bytes, &spec);
@@ -57,8 +60,14 @@ static void run_request(struct mpb_log *log, uint32_t h)
         mpb_put_be32(bytes + MPB_BATCH_CRC,
                      (int32_t)mpb_crc32c(0, bytes + MPB_BATCH_ATTRIBUTES, length - MPB_BATCH_ATTRIBUTES));
         mpb_batch_read(bytes, &info);
-        struct mpb_append_request append = {.ordinal = partition, .entry = h, .cell = i, .batch = bytes, .info = &info,
-                                            .max_timestamp = -1, .now_ms = 1, .leader_epoch = -1};
+        struct mpb_append_request append = {.ordinal = partition,
+                                            .entry = h,
+                                            .cell = i,
+                                            .batch = bytes,
+                                            .info = &info,
+                                            .max_timestamp = -1,
+                                            .now_ms = 1,
+                                            .leader_epoch = -1};
         mpb_append(log, &o, &append, &result);
         CHECK_EQ(result.error, 0);
         CHECK(!result.duplicate);
@@ -171,15 +180,9 @@ static long kill_for(double seconds, uint64_t *random)
     return kills;
 }
 
-static int by_name(const struct dirent **a, const struct dirent **b)
-{
-    return strcmp((*a)->d_name, (*b)->d_name);
-}
+static int by_name(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
 
-static int is_log(const struct dirent *entry)
-{
-    return strstr(entry->d_name, ".log") != NULL;
-}
+static int is_log(const struct dirent *entry) { return strstr(entry->d_name, ".log") != NULL; }
 
 /* One segment, retained or not: contiguous offsets, no batch twice, and each where its answer said. */
 static int64_t check_segment(uint32_t partition, const char *path, int64_t next, uint8_t *bytes, size_t room)
@@ -273,7 +276,8 @@ int main(int argc, char **argv)
     long acknowledged = check_all(&random);
     CHECK(kills > 20 && acknowledged > 1000);
     printf("append soak: seed %llu, %ld kills, %ld batches acknowledged, %llu reads, %lu checks\n",
-           (unsigned long long)seed, kills, acknowledged, (unsigned long long)mpb_load_relaxed(&soak->reads), checks_made);
+           (unsigned long long)seed, kills, acknowledged, (unsigned long long)mpb_load_relaxed(&soak->reads),
+           checks_made);
     fixture_close(&f);
     return 0;
 }

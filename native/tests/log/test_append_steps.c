@@ -12,7 +12,9 @@ enum { REAL_STEPS = 12000, SECOND_STEPS = 20000, SECOND_STILLS = 40 };
 
 static struct trial trial;
 static struct film *first_film, *second_film;
-static struct { long instructions, worlds, real, second_films, second_instructions, second_worlds; } total, here;
+static struct {
+    long instructions, worlds, real, second_films, second_instructions, second_worlds;
+} total, here;
 
 static void process_of(uint32_t slot, bool repair_first)
 {
@@ -86,9 +88,10 @@ static void run(const struct scenario *scenario, bool all)
     for (uint32_t i = 0; i < films; i++)
         die_twice((uint32_t)((2 * i + 1) * here.worlds / (2 * films)), all ? 0 : SECOND_STILLS);
     trial_end(&trial);
-    printf("  %-32s %6ld instructions, all died at (%4ld worlds), %3ld really; again at %8ld (%6ld worlds) after %4ld\n",
-           scenario->name, here.instructions, here.worlds, here.real, here.second_instructions, here.second_worlds,
-           here.second_films);
+    printf(
+        "  %-32s %6ld instructions, all died at (%4ld worlds), %3ld really; again at %8ld (%6ld worlds) after %4ld\n",
+        scenario->name, here.instructions, here.worlds, here.real, here.second_instructions, here.second_worlds,
+        here.second_films);
     fflush(stdout);
     CHECK(here.worlds > 10 && here.real > 0 && here.second_worlds > 0);
     for (size_t i = 0; i < sizeof here / sizeof(long); i++)
@@ -109,7 +112,8 @@ int main(int argc, char **argv)
         if (only < 0 || only == i)
             run(&SCENARIOS[i], getenv("LONG") != NULL);
     printf("append steps: died at all %ld instructions (%ld worlds, %ld real kills), a second time at %ld (%ld worlds) "
-           "after %ld of them, %lu checks\n", total.instructions, total.worlds, total.real, total.second_instructions,
-           total.second_worlds, total.second_films, checks_made);
+           "after %ld of them, %lu checks\n",
+           total.instructions, total.worlds, total.real, total.second_instructions, total.second_worlds,
+           total.second_films, checks_made);
     return 0;
 }

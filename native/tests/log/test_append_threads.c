@@ -26,8 +26,13 @@ static void *write_some(void *argument)
         make_batch(bytes, &spec);
         mpb_batch_read(bytes, &info);
         fixture_fill(&f, worker, 1);
-        struct mpb_append_request request = {.ordinal = (uint32_t)i % SHARED_PARTITIONS, .entry = worker, .batch = bytes,
-                                             .info = &info, .max_timestamp = -1, .now_ms = i, .leader_epoch = -1};
+        struct mpb_append_request request = {.ordinal = (uint32_t)i % SHARED_PARTITIONS,
+                                             .entry = worker,
+                                             .batch = bytes,
+                                             .info = &info,
+                                             .max_timestamp = -1,
+                                             .now_ms = i,
+                                             .leader_epoch = -1};
         mpb_append(&log, &options, &request, &result);
         CHECK_EQ(result.error, 0);
         if (worker == 0 && i % 100 == 0)
@@ -69,7 +74,8 @@ int main(void)
         fixture_partition(&f, p);
     for (uintptr_t i = 0; i < WRITERS + READERS; i++)
         CHECK_EQ(pthread_create(&threads[i], NULL, i < WRITERS ? write_some : read_some,
-                                (void *)(i < WRITERS ? i : i - WRITERS)), 0);
+                                (void *)(i < WRITERS ? i : i - WRITERS)),
+                 0);
     for (int i = 0; i < WRITERS + READERS; i++)
         CHECK_EQ(pthread_join(threads[i], NULL), 0);
     for (uint32_t p = 0; p < SHARED_PARTITIONS; p++) {

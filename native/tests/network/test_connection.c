@@ -126,7 +126,8 @@ static void arrival(void)
     struct mpb_connection c = {.fd = accept(listening, NULL, NULL), .readable = true};
     struct mpb_arrivals wanted = {.wanted = true};
     CHECK(c.fd >= 0);
-    for (int round = 0; round < 3; round++) { /* inherited from the listening socket: there for the first bytes already */
+    for (int round = 0; round < 3;
+         round++) { /* inherited from the listening socket: there for the first bytes already */
         uint64_t before = mpb_trace_clock_ns();
         CHECK_EQ(write(sending, "\0\0\0", 3), 3);
         usleep(30000);

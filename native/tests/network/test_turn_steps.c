@@ -11,7 +11,9 @@ enum { REAL_STEPS = 12000, SECOND_FILMS = 2 };
 
 static struct play play;
 static struct film *first_film, *second_film;
-static struct { long instructions, worlds, real, second_films, second_instructions, second_worlds; } total, here;
+static struct {
+    long instructions, worlds, real, second_films, second_instructions, second_worlds;
+} total, here;
 
 static void stage(const struct act *act)
 {
@@ -155,9 +157,10 @@ static void run(const struct act *act, bool all)
     for (uint32_t i = 0; i < films; i++)
         die_twice(act, (2 * i + 1) * first_film->stills / (2 * films), all);
     die_really(act, all ? 200 : 1 + REAL_STEPS / here.instructions);
-    printf("  %-26s %6ld instructions, all died at (%4ld worlds), %3ld really; again at %8ld (%6ld worlds) after %4ld\n",
-           act->name, here.instructions, here.worlds, here.real, here.second_instructions, here.second_worlds,
-           here.second_films);
+    printf(
+        "  %-26s %6ld instructions, all died at (%4ld worlds), %3ld really; again at %8ld (%6ld worlds) after %4ld\n",
+        act->name, here.instructions, here.worlds, here.real, here.second_instructions, here.second_worlds,
+        here.second_films);
     fflush(stdout);
     CHECK(here.worlds > 20 && here.second_worlds > 10);
     for (size_t i = 0; i < sizeof here / sizeof(long); i++)
@@ -179,8 +182,10 @@ int main(int argc, char **argv)
         if (only < 0 || only == i)
             run(&ACTS[i], getenv("LONG") != NULL);
     play_close(&play);
-    printf("turn steps: died at all %ld instructions (%ld worlds, %ld real kills), a second time at %ld (%ld worlds) after "
-           "%ld of them, %lu checks\n", total.instructions, total.worlds, total.real, total.second_instructions,
-           total.second_worlds, total.second_films, checks_made);
+    printf("turn steps: died at all %ld instructions (%ld worlds, %ld real kills), a second time at %ld (%ld worlds) "
+           "after "
+           "%ld of them, %lu checks\n",
+           total.instructions, total.worlds, total.real, total.second_instructions, total.second_worlds,
+           total.second_films, checks_made);
     return 0;
 }

@@ -41,9 +41,10 @@ struct play {
     int64_t told[PLAY_IDS][ASK_PARTITIONS];
 };
 
-static const struct mpb_batch_rules PLAY_RULES = {
-    .max_message_bytes = 1048588, .from_client = true, .timestamp_before_max_ms = INT64_MAX,
-    .timestamp_after_max_ms = INT64_MAX};
+static const struct mpb_batch_rules PLAY_RULES = {.max_message_bytes = 1048588,
+                                                  .from_client = true,
+                                                  .timestamp_before_max_ms = INT64_MAX,
+                                                  .timestamp_after_max_ms = INT64_MAX};
 
 /* ------------------------------------------------------------------ the stage */
 static void play_open_log(struct play *p)
@@ -82,7 +83,8 @@ static void play_open(struct play *p)
         p->lane_base[i] = shared_bytes(mpb_lane_bytes(PLAY_LANE));
         CHECK_EQ(mpb_lane_format(p->lane_base[i], mpb_lane_bytes(PLAY_LANE), PLAY_LANE, i, 7), 0);
         set->range[set->ranges++] = (struct range){p->lane_base[i], 256}; /* the header's page is empty behind that */
-        set->range[set->ranges++] = (struct range){(uint8_t *)p->lane_base[i] + MPB_PAGE_BYTES, PLAY_LANE * MPB_TRACE_BYTES};
+        set->range[set->ranges++] = (struct range){(uint8_t *)p->lane_base[i] + MPB_PAGE_BYTES,
+                                                   PLAY_LANE * MPB_TRACE_BYTES};
     }
     CHECK(set->ranges <= MAX_RANGES);
     set->bytes = ranges_bytes(set->range, set->ranges);
@@ -154,9 +156,15 @@ static int64_t play_ask(struct play *p, int processor, const struct ask *ask)
 {
     uint8_t frame[ASK_BYTES];
     uint32_t length = play_frame(p, ask, frame, true, processor);
-    struct mpb_submission s = {.plane = MPB_PLANE_DATA, .connection = 100 + ask->id, .connection_generation = 1,
-                               .frame = frame + 4, .length = length - 4, .offset = MPB_PAYLOAD_INLINE, .t0_ns = 1,
-                               .frame_done_ns = 1, .client_hash = 1};
+    struct mpb_submission s = {.plane = MPB_PLANE_DATA,
+                               .connection = 100 + ask->id,
+                               .connection_generation = 1,
+                               .frame = frame + 4,
+                               .length = length - 4,
+                               .offset = MPB_PAYLOAD_INLINE,
+                               .t0_ns = 1,
+                               .frame_done_ns = 1,
+                               .client_hash = 1};
     return mpb_submit(&p->d.p[processor], &s);
 }
 
@@ -292,7 +300,8 @@ static void play_drain(struct play *p, unsigned handlers, unsigned processors)
 
 /* ------------------------------------------------------------------ what must hold */
 /* How often each request is in the log of a partition, and where last. */
-static void play_read_log(struct play *p, uint8_t copies[PLAY_IDS][ASK_PARTITIONS], int64_t at[PLAY_IDS][ASK_PARTITIONS])
+static void play_read_log(struct play *p, uint8_t copies[PLAY_IDS][ASK_PARTITIONS],
+                          int64_t at[PLAY_IDS][ASK_PARTITIONS])
 {
     static struct world_files files;
     memset(copies, 0, PLAY_IDS * ASK_PARTITIONS);

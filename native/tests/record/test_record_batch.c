@@ -51,7 +51,8 @@ static void test_crc32(void)
     for (size_t len = 0; len < 700; len++)
         CHECK_EQ(mpb_crc32(5, data + len % 17, len), mpb_crc32_portable(5, data + len % 17, len));
     for (size_t cut = 0; cut < sizeof data; cut += 61)
-        CHECK_EQ(mpb_crc32(mpb_crc32(0, data, cut), data + cut, sizeof data - cut), mpb_crc32_portable(0, data, sizeof data));
+        CHECK_EQ(mpb_crc32(mpb_crc32(0, data, cut), data + cut, sizeof data - cut),
+                 mpb_crc32_portable(0, data, sizeof data));
 }
 
 static void test_crc32c(void)

@@ -14,7 +14,7 @@ struct drama {
     uint8_t executed[MAX_IDS]; /* by connection number = request id */
     uint8_t answered[MAX_IDS], dropped[MAX_IDS], submitted[MAX_IDS], must_answer[MAX_IDS];
     uint32_t commands_executed[MAX_IDS];
-    int64_t kept[4]; /* entries a scenario's setup hands to its operation */
+    int64_t kept[4];    /* entries a scenario's setup hands to its operation */
     bool no_controller; /* it is dead */
     bool waits_for_controller;
     const char *scene;
@@ -45,14 +45,14 @@ static void drama_close(struct drama *d)
         mpb_handler_close(&d->h[i]);
 }
 
-#define HOLD(d, condition)                                                                                          \
-    do {                                                                                                            \
-        checks_made++;                                                                                              \
-        if (!(condition)) {                                                                                         \
-            fprintf(stderr, "%s, killed after %ld (and %ld) instructions: %s does not hold (%s:%d)\n", (d)->scene,  \
-                    (d)->at, (d)->again, #condition, __FILE__, __LINE__);                                           \
-            exit(1);                                                                                                \
-        }                                                                                                           \
+#define HOLD(d, condition)                                                                                         \
+    do {                                                                                                           \
+        checks_made++;                                                                                             \
+        if (!(condition)) {                                                                                        \
+            fprintf(stderr, "%s, killed after %ld (and %ld) instructions: %s does not hold (%s:%d)\n", (d)->scene, \
+                    (d)->at, (d)->again, #condition, __FILE__, __LINE__);                                          \
+            exit(1);                                                                                               \
+        }                                                                                                          \
     } while (0)
 
 /* A request that was surely given to the broker: it must be answered exactly once, unless its processor dies. */

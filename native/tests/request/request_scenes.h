@@ -239,7 +239,10 @@ static inline void successor(struct drama *d, const struct scene *s)
         replace_handler(d, s->index);
 }
 
-struct recovery_of { struct drama *d; const struct scene *s; };
+struct recovery_of {
+    struct drama *d;
+    const struct scene *s;
+};
 
 static inline void do_recover(void *a)
 {

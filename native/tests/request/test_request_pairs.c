@@ -11,7 +11,10 @@ static long pairs;
 static uint8_t *stills;
 static size_t still_size;
 
-struct film { struct drama *d; long count; };
+struct film {
+    struct drama *d;
+    long count;
+};
 
 static void shoot(void *cookie)
 {
@@ -49,13 +52,20 @@ static unsigned processors_but(const struct scene *s) { return s->actor == PROCE
 
 /* ------------------------------------------------------------------ A, who stands still */
 static struct frozen frozen;
-static struct { struct mpb_handler h; struct mpb_processor p; ucontext_t inside; uint8_t stack[sizeof frozen.stack];
-                uint64_t bits[8]; uint8_t books[2][256]; } kept;
+static struct {
+    struct mpb_handler h;
+    struct mpb_processor p;
+    ucontext_t inside;
+    uint8_t stack[sizeof frozen.stack];
+    uint64_t bits[8];
+    uint8_t books[2][256];
+} kept;
 
 /* What A has in private memory, and its stack: away, or back. */
 static void copy_a(struct drama *d, const struct scene *a, bool back)
 {
-#define COPY(mine, theirs, size) memcpy(back ? (void *)(theirs) : (void *)(mine), back ? (void *)(mine) : (void *)(theirs), size)
+#define COPY(mine, theirs, size) \
+    memcpy(back ? (void *)(theirs) : (void *)(mine), back ? (void *)(mine) : (void *)(theirs), size)
     COPY(&kept.inside, &frozen.inside, sizeof kept.inside);
     COPY(kept.stack, frozen.stack, sizeof kept.stack);
     if (a->actor == HANDLER) {

@@ -77,7 +77,9 @@ static void test_entries_and_arena_run_out(void)
 /* While something is in flight a processor looks for answers by itself: nobody may have rung for them. */
 static void test_sleeps_while_requests_are_in_flight(void)
 {
-    static const struct { int after_ms, sleeps_ms; } STEPS[] = {{0, 5}, {5, 5}, {10, 10}, {20, 20}, {299, 299}, {301, 300}};
+    static const struct {
+        int after_ms, sleeps_ms;
+    } STEPS[] = {{0, 5}, {5, 5}, {10, 10}, {20, 20}, {299, 299}, {301, 300}};
     const uint64_t begin = 1000000000;
     drama_open(&d);
     d.scene = "doze";
@@ -155,7 +157,9 @@ static void test_units(void)
     struct mpb_units units;
     CHECK_EQ(mpb_units_open(&units, 1000 << 10, 1024, false), 0);
     uint64_t seed = 7;
-    struct { uint32_t first, n; } held[64] = {{0, 0}};
+    struct {
+        uint32_t first, n;
+    } held[64] = {{0, 0}};
     uint32_t used = 0;
     for (int i = 0; i < 200000; i++) {
         uint32_t at = (uint32_t)(next_random(&seed) % 64);

@@ -21,7 +21,12 @@ struct books {
     mpb_atomic64 answered, doubled, wrong;
     mpb_atomic64 beat;
 };
-static struct { mpb_atomic32 stop; uint32_t unused; struct books books[PROCESSORS]; mpb_atomic64 executed[HANDLERS]; } *shared;
+static struct {
+    mpb_atomic32 stop;
+    uint32_t unused;
+    struct books books[PROCESSORS];
+    mpb_atomic64 executed[HANDLERS];
+} *shared;
 static struct world w;
 
 static void work_as_handler(uint32_t index)
@@ -62,8 +67,8 @@ static bool take_answers(struct mpb_processor *p, struct books *books, uint8_t *
         const uint8_t *bytes = e->answer_extent ? w.core.arena + e->answer_offset : e->answer_bytes;
         if (!waiting[e->connection])
             mpb_add_relaxed(&books->doubled, 1);
-        if (e->answer_length > 0 && (bytes[0] != (uint8_t)e->correlation_id ||
-                                     bytes[e->answer_length - 1] != (uint8_t)e->correlation_id))
+        if (e->answer_length > 0 &&
+            (bytes[0] != (uint8_t)e->correlation_id || bytes[e->answer_length - 1] != (uint8_t)e->correlation_id))
             mpb_add_relaxed(&books->wrong, 1);
         waiting[e->connection] = 0;
         mpb_add_relaxed(&books->answered, 1);
@@ -91,9 +96,15 @@ static void work_as_processor(uint32_t index)
         for (uint32_t c = 0; c < CONNECTIONS && parked == UINT32_MAX && mpb_load_acquire(&shared->stop) == 0; c++) {
             if (waiting[c] || next_random(&seed) % 3 == 0)
                 continue;
-            struct mpb_submission s = {.plane = c == 0, .connection = c, .connection_generation = 1, .frame = frame,
-                                       .length = next_random(&seed) % 2 ? 100 : 1500, .offset = MPB_PAYLOAD_INLINE,
-                                       .t0_ns = 1, .frame_done_ns = 1, .client_hash = 1};
+            struct mpb_submission s = {.plane = c == 0,
+                                       .connection = c,
+                                       .connection_generation = 1,
+                                       .frame = frame,
+                                       .length = next_random(&seed) % 2 ? 100 : 1500,
+                                       .offset = MPB_PAYLOAD_INLINE,
+                                       .t0_ns = 1,
+                                       .frame_done_ns = 1,
+                                       .client_hash = 1};
             make_frame(frame, s.length, ++id);
             int64_t entry = mpb_submit(&p, &s);
             moved = true;

@@ -11,7 +11,11 @@ static long kills, repairs_killed;
 static uint8_t *stills[2]; /* of the operation, and of one repair */
 static size_t still_size;
 
-struct film { struct drama *d; uint8_t *stills; long count; };
+struct film {
+    struct drama *d;
+    uint8_t *stills;
+    long count;
+};
 
 static void shoot(void *cookie)
 {
@@ -143,7 +147,8 @@ int main(void)
         kill_everywhere(&d, &scenes[i], seldom, stride);
         CHECK(kills - before > 50); /* a test that kills nothing proves nothing */
         if (getenv("VERBOSE"))
-            printf("%-24s %5ld instructions, %6ld of repairs\n", scenes[i].name, kills - before, repairs_killed - repairs);
+            printf("%-24s %5ld instructions, %6ld of repairs\n", scenes[i].name, kills - before,
+                   repairs_killed - repairs);
     }
     printf("request steps: killed at %ld instructions, three times each, %ld times in a repair; %lu checks\n", kills,
            repairs_killed, checks_made);

@@ -27,7 +27,10 @@ struct world {
     size_t core_bytes, page_bytes, arena_bytes;
 };
 
-struct world_region { const char *name; size_t stride, count; };
+struct world_region {
+    const char *name;
+    size_t stride, count;
+};
 
 static size_t write_header(uint8_t *base, uint64_t magic, const struct world_region *regions, size_t n,
                            const struct world_plan *plan)
@@ -85,12 +88,17 @@ static void plan_regions(const struct world_plan *plan, struct world_region core
     size_t slots = 0;
     for (uint32_t r = 0; r < MPB_MAX_RINGS; r++)
         slots += ring_capacity(plan, r);
-    const struct world_region cores[11] = {
-        {"topics", sizeof(struct mpb_topic), 1}, {"journal", 8, 8}, {"partitions", sizeof(struct mpb_partition), 8},
-        {"producers", sizeof(struct mpb_producer), 64}, {"entries", sizeof(struct mpb_entry), plan->processors * plan->entries},
-        {"slots", 8, slots}, {"commands", sizeof(struct mpb_command), plan->commands},
-        {"extents", 8, plan->handlers * MPB_EXTENTS_PER_HANDLER}, {"doorbells", sizeof(struct mpb_doorbells), 1},
-        {"killers", sizeof(struct mpb_killer), MPB_KILLER_ROWS}, {"inject", sizeof(struct mpb_inject), MPB_INJECT_ROWS}};
+    const struct world_region cores[11] = {{"topics", sizeof(struct mpb_topic), 1},
+                                           {"journal", 8, 8},
+                                           {"partitions", sizeof(struct mpb_partition), 8},
+                                           {"producers", sizeof(struct mpb_producer), 64},
+                                           {"entries", sizeof(struct mpb_entry), plan->processors * plan->entries},
+                                           {"slots", 8, slots},
+                                           {"commands", sizeof(struct mpb_command), plan->commands},
+                                           {"extents", 8, plan->handlers * MPB_EXTENTS_PER_HANDLER},
+                                           {"doorbells", sizeof(struct mpb_doorbells), 1},
+                                           {"killers", sizeof(struct mpb_killer), MPB_KILLER_ROWS},
+                                           {"inject", sizeof(struct mpb_inject), MPB_INJECT_ROWS}};
     const struct world_region pages[3] = {{"processes", sizeof(struct mpb_process), MPB_MAX_SLOTS},
                                           {"rings", sizeof(struct mpb_ring_ctl), MPB_MAX_RINGS},
                                           {"counters", sizeof(struct mpb_counter_row), MPB_MAX_SLOTS}};
@@ -124,14 +132,12 @@ static void world_open(struct world *w, const struct world_plan *plan)
     write_header(w->base, MPB_MAGIC_CORE, core, 11, plan);
     write_header(page_base, MPB_MAGIC_PAGE, page, 3, plan);
     CHECK_EQ(mpb_core_attach(&w->core, w->base, w->core_bytes, page_base, w->page_bytes, page_base + w->page_bytes,
-                             w->arena_bytes), 0);
+                             w->arena_bytes),
+             0);
     write_rings(w);
 }
 
-static inline void world_close(struct world *w)
-{
-    munmap(w->base, w->core_bytes + w->page_bytes + w->arena_bytes);
-}
+static inline void world_close(struct world *w) { munmap(w->base, w->core_bytes + w->page_bytes + w->arena_bytes); }
 
 /* Only what these tests touch: the whole would be a megabyte for each crash point. */
 static inline void world_reset(struct world *w)
@@ -157,7 +163,8 @@ static inline void world_reset(struct world *w)
 static inline void make_frame(uint8_t *frame, uint32_t length, uint32_t id)
 {
     memset(frame, (int)id, length);
-    memcpy(frame, (uint8_t[]){0, 3, 0, 1, (uint8_t)(id >> 24), (uint8_t)(id >> 16), (uint8_t)(id >> 8), (uint8_t)id}, 8);
+    memcpy(frame, (uint8_t[]){0, 3, 0, 1, (uint8_t)(id >> 24), (uint8_t)(id >> 16), (uint8_t)(id >> 8), (uint8_t)id},
+           8);
     if (length >= 10)
         memcpy(frame + 8, (uint8_t[]){0xff, 0xff}, 2);
 }
@@ -166,8 +173,14 @@ static inline int64_t submit(struct mpb_processor *p, uint32_t plane, uint32_t i
 {
     uint8_t frame[8192];
     make_frame(frame, length, id);
-    struct mpb_submission s = {.plane = plane, .connection = id, .connection_generation = 1, .frame = frame,
-                               .length = length, .offset = MPB_PAYLOAD_INLINE, .t0_ns = 1, .frame_done_ns = 1,
+    struct mpb_submission s = {.plane = plane,
+                               .connection = id,
+                               .connection_generation = 1,
+                               .frame = frame,
+                               .length = length,
+                               .offset = MPB_PAYLOAD_INLINE,
+                               .t0_ns = 1,
+                               .frame_done_ns = 1,
                                .client_hash = 1};
     return mpb_submit(p, &s);
 }

@@ -12,12 +12,12 @@
 #define READERS 2
 
 /* For reader threads, which must not all count into one variable. */
-#define REQUIRE(condition)                                                                                         \
-    do {                                                                                                           \
-        if (!(condition)) {                                                                                        \
-            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition);                              \
-            exit(1);                                                                                               \
-        }                                                                                                          \
+#define REQUIRE(condition)                                                            \
+    do {                                                                              \
+        if (!(condition)) {                                                           \
+            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
+            exit(1);                                                                  \
+        }                                                                             \
     } while (0)
 
 static struct mpb_segment_header header;

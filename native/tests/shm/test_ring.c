@@ -44,9 +44,9 @@ static void test_stale_hints_are_dropped(void)
     set_state(0, 5, MPB_E_QUEUED);
     set_state(1, 5, MPB_E_QUEUED);
     set_state(2, 6, MPB_E_QUEUED);
-    CHECK_EQ(mpb_ring_push(&ring, mpb_hint(0, 4)), 0);                       /* an older generation */
+    CHECK_EQ(mpb_ring_push(&ring, mpb_hint(0, 4)), 0); /* an older generation */
     CHECK_EQ(mpb_ring_push(&ring, mpb_hint(1, 5)), 0);
-    CHECK_EQ(mpb_ring_push(&ring, mpb_hint(1, 5)), 0);                       /* a duplicate */
+    CHECK_EQ(mpb_ring_push(&ring, mpb_hint(1, 5)), 0);                               /* a duplicate */
     CHECK_EQ(mpb_ring_push(&ring, mpb_hint(2, 6 + (1u << MPB_GENERATION_BITS))), 0); /* only 15 bits travel */
     mpb_ring_scan(&ring, present);
     CHECK_EQ(present[0], 6);

@@ -8,14 +8,14 @@
 
 static unsigned long checks_made;
 
-#define CHECK_EQ(got, want)                                                                                        \
-    do {                                                                                                           \
-        long long got_ = (long long)(got), want_ = (long long)(want);                                              \
-        __atomic_fetch_add(&checks_made, 1, __ATOMIC_RELAXED);                                                     \
-        if (got_ != want_) {                                                                                       \
-            fprintf(stderr, "%s:%d: %s is %lld, not %lld\n", __FILE__, __LINE__, #got, got_, want_);               \
-            exit(1);                                                                                               \
-        }                                                                                                          \
+#define CHECK_EQ(got, want)                                                                          \
+    do {                                                                                             \
+        long long got_ = (long long)(got), want_ = (long long)(want);                                \
+        __atomic_fetch_add(&checks_made, 1, __ATOMIC_RELAXED);                                       \
+        if (got_ != want_) {                                                                         \
+            fprintf(stderr, "%s:%d: %s is %lld, not %lld\n", __FILE__, __LINE__, #got, got_, want_); \
+            exit(1);                                                                                 \
+        }                                                                                            \
     } while (0)
 
 #define CHECK(condition) CHECK_EQ(!!(condition), 1)

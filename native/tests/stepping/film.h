@@ -22,7 +22,7 @@ enum { FILM_STILLS = 8192, FILM_FILES = 256, FILM_LOCKS = 8, FILM_CLIENTS = 3, F
 struct film_set { /* what a film shows */
     struct range range[MAX_RANGES];
     size_t ranges, bytes;
-    struct fixture *fixture; /* its log directory; nothing here may be at work there meanwhile */
+    struct fixture *fixture;           /* its log directory; nothing here may be at work there meanwhile */
     int client[FILM_CLIENTS], clients; /* the other ends of the victim's sockets */
 };
 
@@ -44,8 +44,8 @@ struct film {
 
 static struct film *film_new(void)
 {
-    struct film *film = mmap(NULL, sizeof *film, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE,
-                             -1, 0);
+    struct film *film = mmap(NULL, sizeof *film, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+                             0);
     CHECK(film != MAP_FAILED);
     return film;
 }
@@ -175,8 +175,8 @@ static void film_shoot(void *cookie)
     bool outside = last == NULL || stepping->system_call;
     if (!outside && camera_unchanged())
         return;
-    struct still now = {.first = film->steps, .memory = keep_memory(film),
-                        .files = outside ? keep_files(film) : last->files};
+    struct still now = {
+        .first = film->steps, .memory = keep_memory(film), .files = outside ? keep_files(film) : last->files};
     if (last != NULL)
         memcpy(now.heard, last->heard, sizeof now.heard);
     if (outside)
@@ -205,7 +205,8 @@ static void film_victim(step_op *op, void *argument, struct film *film, const st
 
 /* Films an operation from here on; with `kill_at`, it is really killed after that instruction and no still is made. The
  * world is then anywhere. */
-static inline void film_operation(step_op *op, void *argument, struct film *film, const struct film_set *set, long kill_at)
+static inline void film_operation(step_op *op, void *argument, struct film *film, const struct film_set *set,
+                                  long kill_at)
 {
     film->steps = 0;
     film->lived = false;

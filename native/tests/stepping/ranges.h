@@ -7,7 +7,10 @@
 #include <stdint.h>
 #include <string.h>
 
-struct range { void *at; size_t bytes; };
+struct range {
+    void *at;
+    size_t bytes;
+};
 #define MAX_RANGES 64
 
 static inline size_t ranges_bytes(const struct range *r, size_t n)

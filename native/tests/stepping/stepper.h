@@ -46,10 +46,7 @@ static inline void steps_begin(long until_kill)
     __asm__ volatile("pushfq; orq $0x100, (%%rsp); popfq" ::: "memory", "cc");
 }
 
-static inline void steps_end(void)
-{
-    __asm__ volatile("pushfq; andq $~0x100, (%%rsp); popfq" ::: "memory", "cc");
-}
+static inline void steps_end(void) { __asm__ volatile("pushfq; andq $~0x100, (%%rsp); popfq" ::: "memory", "cc"); }
 #else
 #define STEPPER_WORKS 0
 static long steps_done;

@@ -24,13 +24,14 @@
 typedef void step_op(void *argument);
 
 struct stepping {
-    long count, first, stop, stride; /* calls back from `first` on, at every `stride`-th; abandons or freezes at `stop` */
+    long count, first, stop,
+        stride; /* calls back from `first` on, at every `stride`-th; abandons or freezes at `stop` */
     void (*each)(void *);
     void *cookie;
     ucontext_t *inside, *outside; /* of a frozen operation, else NULL */
     sigjmp_buf out;
-    const uint8_t *next;       /* the instruction that comes next */
-    bool system_call;          /* one came with this step */
+    const uint8_t *next; /* the instruction that comes next */
+    bool system_call;    /* one came with this step */
 };
 
 static __thread struct stepping *stepping;

@@ -310,7 +310,8 @@ static struct mpb_core core_of(struct world *w)
 static unsigned long kill_points;
 static uint32_t shift_before, shift_after; /* of whoever commits first, and of its successors */
 
-static void commit_all(struct world *w, uint32_t shift) /* what a processor does, and its successor with what it finds */
+static void commit_all(struct world *w,
+                       uint32_t shift) /* what a processor does, and its successor with what it finds */
 {
     struct mpb_core core = core_of(w);
     struct mpb_lane lane;
@@ -381,10 +382,7 @@ static void recover(struct world *w, uint64_t capacity)
     check_each_once(w);
 }
 
-static void kill_recovery_too(struct world *w, uint64_t capacity)
-{
-    at_every_step(w, capacity, 1, recover);
-}
+static void kill_recovery_too(struct world *w, uint64_t capacity) { at_every_step(w, capacity, 1, recover); }
 
 static void test_kill_at_every_instruction(uint64_t capacity, long stride, void (*at_each)(struct world *, uint64_t))
 {

@@ -1,13 +1,13 @@
 """Commands from handlers to the controller: found again by a re-run, answered once, freed."""
 
 import pytest
-from tests.harness.small_core import small_core
 
 from mpbroker import _native
 from mpbroker.channel.command_channel import CommandChannel
 from mpbroker.channel.handler_port import COMMAND_FULL, COMMAND_PARTS, COMMAND_TOO_LONG, HandlerPort
 from mpbroker.channel.processor_port import ProcessorPort
 from mpbroker.shm.layout import SLOT_CONTROLLER
+from tests.harness.small_core import small_core
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import threading
 import time
 
 import pytest
-from tests.harness.small_core import small_core
 
 from mpbroker.channel.handler_port import HandlerPort, open_handler_port
 from mpbroker.channel.planes import CONTROL, CONTROL_REQUESTS, DATA, DISCIPLINES
@@ -25,6 +24,7 @@ from mpbroker.channel.processor_port import (
     ProcessorPort,
 )
 from mpbroker.shm.layout import MemoryPlan
+from tests.harness.small_core import small_core
 
 
 def frame(api_key=0, version=7, correlation_id=1, body=b"", client=b"me"):
@@ -69,8 +69,9 @@ def test_a_request_arrives_as_it_was_sent(pair, body):
     assert pair.handlers[1].claim() is None
 
 
-@pytest.mark.parametrize(("length", "kind"), [(1, ANSWER_INLINE), (128, ANSWER_INLINE), (129, ANSWER_EXTENT),
-                                              (100_000, ANSWER_EXTENT)])
+@pytest.mark.parametrize(
+    ("length", "kind"), [(1, ANSWER_INLINE), (128, ANSWER_INLINE), (129, ANSWER_EXTENT), (100_000, ANSWER_EXTENT)]
+)
 def test_an_answer_arrives_as_it_was_given(pair, length, kind):
     answer = os.urandom(length)
     entry = pair.submit(frame())
@@ -114,8 +115,14 @@ def test_an_answered_request_is_gone(pair):
     entry = request.entry
     handler.answer(request, b"1234")
     assert request.entry == entry
-    for use in (lambda: request.payload, lambda: request.api_key, lambda: handler.answer(request, b"again"),
-                lambda: handler.park(request, 1), lambda: request.stamp(4), lambda: handler.ensure_cells(request, 1)):
+    for use in (
+        lambda: request.payload,
+        lambda: request.api_key,
+        lambda: handler.answer(request, b"again"),
+        lambda: handler.park(request, 1),
+        lambda: request.stamp(4),
+        lambda: handler.ensure_cells(request, 1),
+    ):
         with pytest.raises(ValueError, match="answered already"):
             use()
 
@@ -296,7 +303,10 @@ def test_a_dead_handlers_requests_go_to_another(pair):
     assert pair.handlers[1].claim() is None  # rung: look at everything that is parked
     assert pair.handlers[1].take_dirty() == (True, [])
     again = [pair.handlers[1].claim(), pair.handlers[1].claim()]
-    assert [(request.correlation_id, request.attempts, request.parked_kind) for request in again] == [(1, 0, 1), (2, 1, 0)]
+    assert [(request.correlation_id, request.attempts, request.parked_kind) for request in again] == [
+        (1, 0, 1),
+        (2, 1, 0),
+    ]
     assert again[0].fill_number == number
     with pytest.raises(ValueError, match="answered already"):
         dead.answer(parked, b"1234")
@@ -376,7 +386,9 @@ def test_open_handler_port_takes_the_process_context(pair):
 
 
 def test_the_default_plan_fits_the_core():
-    core = small_core(**MemoryPlan()._asdict() | {"arena_processor_bytes": 1 << 20, "arena_handler_bytes": 1 << 20}).core
+    core = small_core(
+        **MemoryPlan()._asdict() | {"arena_processor_bytes": 1 << 20, "arena_handler_bytes": 1 << 20}
+    ).core
     assert (core.entry_count, core.partition_count, core.handler_count) == (4096, 16384, 2)
 
 

@@ -33,10 +33,21 @@ def test_nothing_given(build):
 
 def test_each_argument(build, tmp_path):
     path = tmp_path / "server.properties"
-    path.write_text("log.dirs=/file\nnum.io.threads=3\nnum.partitions=4\nlistener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT\n"
-                    "listeners=A://h:1\n")
-    config = build(str(path), "--data-dir", "/data", "--listener", "A://h:0", "--listener", "B://[::1]:0",
-                   "--override", "num.io.threads=5")
+    path.write_text(
+        "log.dirs=/file\nnum.io.threads=3\nnum.partitions=4\nlistener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT\n"
+        "listeners=A://h:1\n"
+    )
+    config = build(
+        str(path),
+        "--data-dir",
+        "/data",
+        "--listener",
+        "A://h:0",
+        "--listener",
+        "B://[::1]:0",
+        "--override",
+        "num.io.threads=5",
+    )
     assert (config.data_dir, config.num_io_threads, config.num_partitions) == ("/data", 5, 4)
     assert connections(config) == ["A://h:0", "B://[::1]:0"]
 

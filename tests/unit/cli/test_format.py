@@ -23,7 +23,10 @@ def run(monkeypatch, tmp_path, capsys):
 def test_a_fresh_directory(run, tmp_path):
     path = str(tmp_path / "d")
     assert run("--cluster-id", CLUSTER, "--override", "node.id=2") == (
-        0, f"{path} formatted: node 2, cluster {CLUSTER}\n", "")
+        0,
+        f"{path} formatted: node 2, cluster {CLUSTER}\n",
+        "",
+    )
     assert data_dir.read_meta(path)[:2] == (CLUSTER, 2)
     assert data_dir.holder(path) is None
 

@@ -14,13 +14,16 @@ def test_the_scenarios_are_listed_with_their_questions(capsys):
     assert shown.count("?") >= 4
 
 
-@pytest.mark.parametrize(("words", "sentence"), [
-    (["run", "nothing"], "there is no scenario 'nothing'"),
-    (["run", "bad.toml"], "bad.toml: speed: there is no key"),
-    (["run", "steady", "--seconds", "0"], "0 seconds"),
-    (["run", "control-under-flood", "--seconds", "100"], "200 for all variants"),
-    (["run", "steady", "--out", "full"], "not empty"),
-])
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["run", "nothing"], "there is no scenario 'nothing'"),
+        (["run", "bad.toml"], "bad.toml: speed: there is no key"),
+        (["run", "steady", "--seconds", "0"], "0 seconds"),
+        (["run", "control-under-flood", "--seconds", "100"], "200 for all variants"),
+        (["run", "steady", "--out", "full"], "not empty"),
+    ],
+)
 def test_wrong_usage_is_one_sentence(words, sentence, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.toml").write_text("speed = 3")

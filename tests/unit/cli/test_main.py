@@ -15,8 +15,12 @@ def command(monkeypatch):
     """command(run) makes `mpbroker fake` a command that calls run(arguments)."""
 
     def install(run):
-        module = SimpleNamespace(DESCRIPTION="Fake.", EXAMPLES=(("mpbroker fake", "fakes"),), run=run,
-                                 define=lambda parser: parser.add_argument("--n", type=int, default=0))
+        module = SimpleNamespace(
+            DESCRIPTION="Fake.",
+            EXAMPLES=(("mpbroker fake", "fakes"),),
+            run=run,
+            define=lambda parser: parser.add_argument("--n", type=int, default=0),
+        )
         monkeypatch.setitem(cli.COMMANDS, "fake", "fakes")
         monkeypatch.setattr(cli, "import_module", lambda name: module)
 
@@ -58,8 +62,9 @@ def test_an_unknown_command(capsys):
 def test_a_wrong_argument_is_one_sentence(command, capsys):
     command(lambda arguments: 0)
     assert cli.main(["fake", "--n", "x"]) == 2
-    assert capsys.readouterr().err == ("mpbroker: argument --n: invalid int value: 'x' (mpbroker fake --help shows what it "
-                                       "takes)\n")
+    assert capsys.readouterr().err == (
+        "mpbroker: argument --n: invalid int value: 'x' (mpbroker fake --help shows what it takes)\n"
+    )
 
 
 def test_abbreviated_options_are_not_guessed(capsys):
@@ -67,16 +72,22 @@ def test_abbreviated_options_are_not_guessed(capsys):
     assert "unrecognized arguments: --over" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("error", "code", "sentence"), [
-    (ConfigError("a.b", "x", "a number"), 2, "mpbroker: a.b=x: allowed is a number\n"),
-    (DataDirectoryInUse("/d", 7), 3, "mpbroker: data directory /d is in use by pid 7\n"),
-    (NothingRuns("/d"), 3, "mpbroker: no broker runs on data directory /d\n"),
-    (KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, about="t"), 1,
-     "mpbroker: UNKNOWN_TOPIC_OR_PARTITION (3): t: This broker has no such topic or partition.\n"),
-    (ConnectionRefusedError(111, "Connection refused"), 1, "mpbroker: Connection refused\n"),
-    (FileNotFoundError(2, "No such file or directory", "f"), 1, "mpbroker: f: No such file or directory\n"),
-    (KeyboardInterrupt(), 1, "mpbroker: interrupted\n"),
-])
+@pytest.mark.parametrize(
+    ("error", "code", "sentence"),
+    [
+        (ConfigError("a.b", "x", "a number"), 2, "mpbroker: a.b=x: allowed is a number\n"),
+        (DataDirectoryInUse("/d", 7), 3, "mpbroker: data directory /d is in use by pid 7\n"),
+        (NothingRuns("/d"), 3, "mpbroker: no broker runs on data directory /d\n"),
+        (
+            KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, about="t"),
+            1,
+            "mpbroker: UNKNOWN_TOPIC_OR_PARTITION (3): t: This broker has no such topic or partition.\n",
+        ),
+        (ConnectionRefusedError(111, "Connection refused"), 1, "mpbroker: Connection refused\n"),
+        (FileNotFoundError(2, "No such file or directory", "f"), 1, "mpbroker: f: No such file or directory\n"),
+        (KeyboardInterrupt(), 1, "mpbroker: interrupted\n"),
+    ],
+)
 def test_errors_become_a_sentence_and_an_exit_code(command, capsys, error, code, sentence):
     def run(arguments):
         raise error
@@ -101,7 +112,9 @@ def test_a_bug_shows_its_traceback(command):
 
 
 def test_a_reader_that_goes_away_is_no_error():
-    script = "import sys; from mpbroker.cli import main as c; c.overview = lambda: 'x' * 300000; sys.exit(c.main(['help']))"
+    script = (
+        "import sys; from mpbroker.cli import main as c; c.overview = lambda: 'x' * 300000; sys.exit(c.main(['help']))"
+    )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.read(10)
         process.stdout.close()

@@ -28,17 +28,25 @@ def test_start_hands_the_configuration_to_the_supervisor(supervised, capsys, tmp
     assert (code, config.node_id, config.data_dir, ready_file) == (1, 3, str(tmp_path), "r.json")
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err.splitlines() == [f"mpbroker: data directory {tmp_path}",
-                                         "mpbroker: KAFKA_HEAP_OPTS is not a setting of this broker and is ignored"]
+    assert captured.err.splitlines() == [
+        f"mpbroker: data directory {tmp_path}",
+        "mpbroker: KAFKA_HEAP_OPTS is not a setting of this broker and is ignored",
+    ]
 
 
-@pytest.mark.parametrize(("words", "sentence"), [
-    (["--listener", "INTERNAL://127.0.0.1:0"], "listeners=INTERNAL://127.0.0.1:0: allowed is a listener with a security "
-                                               "protocol; listener.security.protocol.map has none for INTERNAL"),
-    (["--override", "num.io.thread=4"], "did you mean num.io.threads?"),
-    (["--override", "num.io.threads=none"], "num.io.threads=none: allowed is a whole number from 1 to 64"),
-    (["no-such-file"], "configuration file=no-such-file: allowed is a file that can be read"),
-])
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (
+            ["--listener", "INTERNAL://127.0.0.1:0"],
+            "listeners=INTERNAL://127.0.0.1:0: allowed is a listener with a security "
+            "protocol; listener.security.protocol.map has none for INTERNAL",
+        ),
+        (["--override", "num.io.thread=4"], "did you mean num.io.threads?"),
+        (["--override", "num.io.threads=none"], "num.io.threads=none: allowed is a whole number from 1 to 64"),
+        (["no-such-file"], "configuration file=no-such-file: allowed is a file that can be read"),
+    ],
+)
 def test_a_wrong_configuration_is_one_sentence_and_exit_code_2(supervised, capsys, words, sentence):
     assert cli.main(["start", *words]) == 2
     error = capsys.readouterr().err
@@ -49,11 +57,35 @@ def test_a_wrong_configuration_is_one_sentence_and_exit_code_2(supervised, capsy
 
 def test_the_way_to_the_supervisor_imports_little():
     """Slow modules have no place before the first fork; dataclasses alone imports inspect, ast and tokenize."""
-    script = ("import sys, mpbroker.cli.start, mpbroker.config.broker_config as b; b.load_broker_config(environ={}); "
-              "print(' '.join(sys.modules))")
-    found = set(subprocess.run([sys.executable, "-S", "-c", script], capture_output=True, text=True, check=True).stdout.split())
-    slow = {"dataclasses", "inspect", "ast", "json", "logging", "socket", "asyncio", "ssl", "subprocess", "sqlite3", "difflib",
-            "ipaddress", "pathlib", "tempfile", "multiprocessing", "concurrent", "urllib", "mpbroker.protocol",
-            "mpbroker.config.describe", "mpbroker.config.document", "mpbroker.config.topic_config"}
+    script = (
+        "import sys, mpbroker.cli.start, mpbroker.config.broker_config as b; b.load_broker_config(environ={}); "
+        "print(' '.join(sys.modules))"
+    )
+    found = set(
+        subprocess.run([sys.executable, "-S", "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    )
+    slow = {
+        "dataclasses",
+        "inspect",
+        "ast",
+        "json",
+        "logging",
+        "socket",
+        "asyncio",
+        "ssl",
+        "subprocess",
+        "sqlite3",
+        "difflib",
+        "ipaddress",
+        "pathlib",
+        "tempfile",
+        "multiprocessing",
+        "concurrent",
+        "urllib",
+        "mpbroker.protocol",
+        "mpbroker.config.describe",
+        "mpbroker.config.document",
+        "mpbroker.config.topic_config",
+    }
     assert found & slow == set()
     assert len([name for name in found if name.startswith("mpbroker")]) <= 25

@@ -25,14 +25,21 @@ def test_ls(directory, capsys):
     assert [line.split()[1] for line in lines[1:]] == ["closed", "open"]
     assert main(["trace", "ls", "--in", str(directory), "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
-    assert [(row["records"], row["dropped"], row["closed"], row["processor"]) for row in rows] == [(3, 2, True, 2), (1, 2, False, 2)]
+    assert [(row["records"], row["dropped"], row["closed"], row["processor"]) for row in rows] == [
+        (3, 2, True, 2),
+        (1, 2, False, 2),
+    ]
 
 
 def test_stats_json(directory, capsys):
     assert main(["trace", "stats", "--in", str(directory), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert {key: found[key] for key in ("finished", "records", "dropped", "sampled_out")} == {
-        "finished": 10, "records": 4, "dropped": 4, "sampled_out": 2}
+        "finished": 10,
+        "records": 4,
+        "dropped": 4,
+        "sampled_out": 2,
+    }
     assert [(api["api"], api["count"], api["errors"]) for api in found["apis"]] == [("Produce", 3, 0), ("3", 1, 1)]
     assert found["apis"][0]["stages"]["local"]["p50_us"] == 1.28
 
@@ -51,7 +58,10 @@ def test_tail_shows_the_last_in_order(directory, capsys):
     assert (rows[0]["rx_wait_us"], rows[0]["weight"]) == (None, 1)
     assert rows[0]["stages_us"]["send_done"] == 6.4 and rows[0]["time_us"] == 1_700_000_000_000_005
     assert main(["trace", "tail", "--in", str(directory), "--count", "1"]) == 0
-    assert "api 3 v7 c0#3 0→0 B  queue 0.6, local 1.3, response queue 0.3, send 1.0, total 6.4 µs  [error 6]" in capsys.readouterr().out
+    assert (
+        "api 3 v7 c0#3 0→0 B  queue 0.6, local 1.3, response queue 0.3, send 1.0, total 6.4 µs  [error 6]"
+        in capsys.readouterr().out
+    )
 
 
 def test_one_file_alone(directory, capsys):
@@ -72,14 +82,16 @@ def test_what_is_wrong_is_one_sentence(tmp_path, capsys):
 
 
 def test_reading_needs_the_standard_library_alone(directory):
-    program = ("import sys\n"
-               "class Refuse:\n"
-               "    def find_spec(self, name, path=None, target=None):\n"
-               "        if name.split('.')[0] not in sys.stdlib_module_names | {'mpbroker'} or name == 'mpbroker._native':\n"
-               "            raise ImportError(name)\n"
-               "sys.meta_path.insert(0, Refuse())\n"
-               "from mpbroker.cli.main import main\n"
-               f"sys.exit(main(['trace', 'stats', '--json', '--in', {str(directory)!r}]))\n")
+    program = (
+        "import sys\n"
+        "class Refuse:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.split('.')[0] not in sys.stdlib_module_names | {'mpbroker'} or name == 'mpbroker._native':\n"
+        "            raise ImportError(name)\n"
+        "sys.meta_path.insert(0, Refuse())\n"
+        "from mpbroker.cli.main import main\n"
+        f"sys.exit(main(['trace', 'stats', '--json', '--in', {str(directory)!r}]))\n"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "") and json.loads(done.stdout)["records"] == 4
 
@@ -102,7 +114,9 @@ def test_gaps_and_damage_are_shown(directory, capsys):
     assert main(["trace", "stats", "--json", "--in", str(directory)]) == 0
     out, err = capsys.readouterr()
     found = json.loads(out)
-    assert [(gap["first_seq"], gap["missing"]) for gap in found["gaps"]] == [(2, 1), (4, 5)] and len(found["damage"]) == 2
+    assert [(gap["first_seq"], gap["missing"]) for gap in found["gaps"]] == [(2, 1), (4, 5)] and len(
+        found["damage"]
+    ) == 2
     assert str(first) in err and "junk.mpt" in err
     assert found["finished"] == found["records"] + found["dropped"] + found["sampled_out"]
     assert main(["trace", "stats", "--in", str(directory)]) == 0
@@ -127,7 +141,9 @@ def test_a_marker_for_nobody(tmp_path, capsys):
 
 
 def test_tail_names_clients_and_topics(tmp_path, capsys):
-    info = write_segment(tmp_path, [full_request(0)._replace(client_hash=7, topic_hash=9), full_request(1)._replace(client_hash=8)])
+    info = write_segment(
+        tmp_path, [full_request(0)._replace(client_hash=7, topic_hash=9), full_request(1)._replace(client_hash=8)]
+    )
     writer = DictionaryWriter(tmp_path, info.opened.broker_id, info.opened.boot_id)
     writer.client(7, "billing\x1b[2J")
     writer.topic(9, "orders")

@@ -18,8 +18,27 @@ def traces(tmp_path):
 
 
 def test_a_slice_of_one_api(traces, tmp_path, capsys):
-    assert main(["trace", "export", "--perfetto", "--in", str(traces), "--api", "Produce", "--out", str(tmp_path / "slice.json")]) == 0
-    names = {event["name"] for event in json.loads((tmp_path / "slice.json").read_text())["traceEvents"] if event["ph"] == "b"}
+    assert (
+        main(
+            [
+                "trace",
+                "export",
+                "--perfetto",
+                "--in",
+                str(traces),
+                "--api",
+                "Produce",
+                "--out",
+                str(tmp_path / "slice.json"),
+            ]
+        )
+        == 0
+    )
+    names = {
+        event["name"]
+        for event in json.loads((tmp_path / "slice.json").read_text())["traceEvents"]
+        if event["ph"] == "b"
+    }
     assert "Produce" in names and not {"Fetch", "Metadata", "LeaderAndIsr"} & names
     assert f"requests: {tmp_path / 'slice.json'}" in capsys.readouterr().out
 
@@ -30,5 +49,7 @@ def test_a_format_must_be_named(traces, capsys):
 
 
 def test_nowhere_to_write(traces, tmp_path, capsys):
-    assert main(["trace", "export", "--perfetto", "--in", str(traces), "--out", str(tmp_path / "no" / "slice.json")]) == 1
+    assert (
+        main(["trace", "export", "--perfetto", "--in", str(traces), "--out", str(tmp_path / "no" / "slice.json")]) == 1
+    )
     assert "No such file" in capsys.readouterr().err

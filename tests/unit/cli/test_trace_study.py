@@ -1,4 +1,5 @@
-"""`mpbroker trace study`, `compact`, `rollup` and `report`: the contract of their output, and one sentence for every mistake."""
+"""`mpbroker trace study`, `compact`, `rollup` and `report`: the contract of their output, and one sentence for every
+mistake."""
 
 import json
 import signal
@@ -19,8 +20,11 @@ PERCENTILES = ["api", "stage", "n", "p50_us", "p90_us", "p99_us", "p999_us", "ma
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory):
     folder = tmp_path_factory.mktemp("model") / "traces"
-    write_trace(folder, simulate(Scenario(rate=300, burst_rate=1200, burst_ms=(1000, 2000), processors=2)),
-                TraceOptions(dropped=50, markers=(Marker("step 2", 1000),)))
+    write_trace(
+        folder,
+        simulate(Scenario(rate=300, burst_rate=1200, burst_ms=(1000, 2000), processors=2)),
+        TraceOptions(dropped=50, markers=(Marker("step 2", 1000),)),
+    )
     return folder
 
 
@@ -30,9 +34,15 @@ def test_the_contract(traces, tmp_path, capsys):
     said = capsys.readouterr().out
     assert said.splitlines()[-1] == f"report: {out}/report.html" and said.startswith("note: ")
     assert pq.read_table(out / "tables" / "latency.stage_percentiles.parquet").column_names == PERCENTILES
-    assert (out / "tables" / "latency.stage_percentiles.csv").read_text().splitlines()[0].replace('"', "") == ",".join(PERCENTILES)
+    assert (out / "tables" / "latency.stage_percentiles.csv").read_text().splitlines()[0].replace('"', "") == ",".join(
+        PERCENTILES
+    )
     meta = json.loads((out / "meta.json").read_text())
-    assert meta["engine"] == "local" and meta["dropped"] > 0 and meta["input_records"] + meta["dropped"] == meta["finished"]
+    assert (
+        meta["engine"] == "local"
+        and meta["dropped"] > 0
+        and meta["input_records"] + meta["dropped"] == meta["finished"]
+    )
     assert list(meta["studies"]) == ["latency", "throughput"]
     (out / "report.html").unlink()
     assert main(["trace", "report", str(out)]) == 0 and (out / "report.html").stat().st_size > 10_000
@@ -77,31 +87,42 @@ def test_rollup_is_made_and_nothing_is_added_twice(traces, tmp_path, capsys):
     assert "count twice" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("words", "sentence"), [
-    (["trace", "study", "latncy"], "no study 'latncy'; there are: compare, latency"),
-    (["trace", "study", "latency", "--in", "/no/such/folder"], "/no/such/folder does not exist"),
-    (["trace", "study", "latency", "--in", "."], "no trace in ."),
-    (["trace", "study", "latency", "--engine", "flink"], "invalid choice: 'flink'"),
-    (["trace", "study", "latency", "--from", "yesterday"], "'yesterday' is no time"),
-    (["trace", "study", "latency", "--set", "x"], "write --set NAME=VALUE"),
-    *((["trace", "study", "latency", "--from", far], f"'{far}' is no time") for far in
-      ("inf", "nan", "1e300", "1e999999999", "9999-12-31")),
-    (["trace", "study", "latency", "--from", "5", "--to", "5"], "--from 5 is not before --to 5"),
-    (["trace", "study", "latency", "--api", "Prodce", "--from", "5"], "--api Prodce: no API has this name; near it: Produce"),
-    (["trace", "study", "latency", "--broker", "-1"], "'-1': a whole number from 0 to 2147483647"),
-    (["trace", "study", "latency", "--broker", "77", "--from", "5"], "no segment of broker 77 in "),
-    (["trace", "study", "latency", "--window-ms", "0"], "'0': a whole number from 1 to 86400000"),
-    (["trace", "study", "latency", "--window-ms", "99999999999999"], "a whole number from 1 to 86400000"),
-    (["trace", "study", "latency", "--warmup-ms", "-5"], "a whole number from 0 to"),
-    (["trace", "study", "latency", "--target-p99-ms", "nan"], "--target-p99-ms: invalid"),
-    (["trace", "study", "latency", "--engine", "local", "--remote", "sc://h:1"], "--master and --remote are Spark's"),
-    (["trace", "study", "latency", "--data-dir", "."], "no trace segments in traces"),
-    (["trace", "tail", "--count", "-5"], "'-5': a whole number from 1 to"),
-    (["trace", "report", "."], "is missing: name a folder"),
-    (["trace", "compact", "/no/such/folder", "x"], "does not exist"),
-    (["trace", "frobnicate"], "invalid choice: 'frobnicate'"),
-    (["trace"], "PART"),
-])
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["trace", "study", "latncy"], "no study 'latncy'; there are: compare, latency"),
+        (["trace", "study", "latency", "--in", "/no/such/folder"], "/no/such/folder does not exist"),
+        (["trace", "study", "latency", "--in", "."], "no trace in ."),
+        (["trace", "study", "latency", "--engine", "flink"], "invalid choice: 'flink'"),
+        (["trace", "study", "latency", "--from", "yesterday"], "'yesterday' is no time"),
+        (["trace", "study", "latency", "--set", "x"], "write --set NAME=VALUE"),
+        *(
+            (["trace", "study", "latency", "--from", far], f"'{far}' is no time")
+            for far in ("inf", "nan", "1e300", "1e999999999", "9999-12-31")
+        ),
+        (["trace", "study", "latency", "--from", "5", "--to", "5"], "--from 5 is not before --to 5"),
+        (
+            ["trace", "study", "latency", "--api", "Prodce", "--from", "5"],
+            "--api Prodce: no API has this name; near it: Produce",
+        ),
+        (["trace", "study", "latency", "--broker", "-1"], "'-1': a whole number from 0 to 2147483647"),
+        (["trace", "study", "latency", "--broker", "77", "--from", "5"], "no segment of broker 77 in "),
+        (["trace", "study", "latency", "--window-ms", "0"], "'0': a whole number from 1 to 86400000"),
+        (["trace", "study", "latency", "--window-ms", "99999999999999"], "a whole number from 1 to 86400000"),
+        (["trace", "study", "latency", "--warmup-ms", "-5"], "a whole number from 0 to"),
+        (["trace", "study", "latency", "--target-p99-ms", "nan"], "--target-p99-ms: invalid"),
+        (
+            ["trace", "study", "latency", "--engine", "local", "--remote", "sc://h:1"],
+            "--master and --remote are Spark's",
+        ),
+        (["trace", "study", "latency", "--data-dir", "."], "no trace segments in traces"),
+        (["trace", "tail", "--count", "-5"], "'-5': a whole number from 1 to"),
+        (["trace", "report", "."], "is missing: name a folder"),
+        (["trace", "compact", "/no/such/folder", "x"], "does not exist"),
+        (["trace", "frobnicate"], "invalid choice: 'frobnicate'"),
+        (["trace"], "PART"),
+    ],
+)
 def test_mistakes_are_one_sentence_and_exit_code_2(words, sentence, traces, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     if "--set" in words or "--from" in words:
@@ -118,10 +139,17 @@ def test_a_sampled_trace_is_refused_by_a_study_that_needs_order(tmp_path, capsys
     assert not (tmp_path / "R").exists()
 
 
-@pytest.mark.parametrize(("package", "module", "extra"), [("pyarrow", "mpbroker.analysis.engine.input.trace_input", "studies"),
-                                                          ("numpy", "mpbroker.analysis.engine.running.runner", "studies")])
+@pytest.mark.parametrize(
+    ("package", "module", "extra"),
+    [
+        ("pyarrow", "mpbroker.analysis.engine.input.trace_input", "studies"),
+        ("numpy", "mpbroker.analysis.engine.running.runner", "studies"),
+    ],
+)
 def test_a_missing_extra_is_named(package, module, extra, traces, monkeypatch, capsys):
-    for name in [name for name in sys.modules if name.startswith(("mpbroker.analysis.engine.", "mpbroker.analysis.studies."))]:
+    for name in [
+        name for name in sys.modules if name.startswith(("mpbroker.analysis.engine.", "mpbroker.analysis.studies."))
+    ]:
         monkeypatch.delitem(sys.modules, name)
     for name in [name for name in sys.modules if name.split(".")[0] == package]:
         monkeypatch.delitem(sys.modules, name)
@@ -130,9 +158,18 @@ def test_a_missing_extra_is_named(package, module, extra, traces, monkeypatch, c
     assert f"needs the package {package}: pip install 'mpbroker[{extra}]'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("text", "ns"), [
-    ("1970-01-01T00:00:01", 10**9), ("1970-01-01T01:00:01+01:00", 10**9), ("2.5", 2_500_000_000), (None, None),
-    ("2026-11-21", 1795219200 * 10**9), ("1795284828.059760123", 1795284828059760123), ("1970-01-01T00:00:00.000001", 1000)])
+@pytest.mark.parametrize(
+    ("text", "ns"),
+    [
+        ("1970-01-01T00:00:01", 10**9),
+        ("1970-01-01T01:00:01+01:00", 10**9),
+        ("2.5", 2_500_000_000),
+        (None, None),
+        ("2026-11-21", 1795219200 * 10**9),
+        ("1795284828.059760123", 1795284828059760123),
+        ("1970-01-01T00:00:00.000001", 1000),
+    ],
+)
 def test_times(text, ns):
     assert trace_arguments.epoch_ns(text) == ns
 
@@ -166,8 +203,13 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_interrupted_study_closes_its_engine_and_says_one_sentence(number, traces, tmp_path):
-    process = subprocess.Popen([sys.executable, "-c", _INTERRUPTED, "trace", "study", "latency", "--in", str(traces), "--engine", "local"],
-                               cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", _INTERRUPTED, "trace", "study", "latency", "--in", str(traces), "--engine", "local"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     with process:
         assert process.stdout.readline() == "busy\n"
         process.send_signal(number)

@@ -8,8 +8,11 @@ from mpbroker.config.broker_config import ConfigSource, compare, parse_connectio
 from mpbroker.config.table import SETTINGS
 from mpbroker.errors import ConfigError
 
-CONTROL = ("listeners=CONTROLLER://h:1,INTERNAL://h:2,EXTERNAL://h:3", "control.plane.listener.name=controller",
-           "listener.security.protocol.map=CONTROLLER:PLAINTEXT,INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT")
+CONTROL = (
+    "listeners=CONTROLLER://h:1,INTERNAL://h:2,EXTERNAL://h:3",
+    "control.plane.listener.name=controller",
+    "listener.security.protocol.map=CONTROLLER:PLAINTEXT,INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT",
+)
 
 
 def test_every_setting_is_an_attribute(configure):
@@ -70,8 +73,12 @@ def test_several_data_directories_are_not_supported(configure):
 
 
 def test_settings_of_one_listener(configure):
-    config = configure(*CONTROL, "num.network.threads=2", "listener.name.external.num.network.threads=5",
-                       "listener.name.external.max.connections=9")
+    config = configure(
+        *CONTROL,
+        "num.network.threads=2",
+        "listener.name.external.num.network.threads=5",
+        "listener.name.external.max.connections=9",
+    )
     assert [config.processors(name) for name in ("INTERNAL", "EXTERNAL", "CONTROLLER")] == [2, 5, 1]
     assert config.for_listener("EXTERNAL", "max.connections") == 9
     assert config.for_listener("INTERNAL", "max.connections") == 2**31 - 1
@@ -97,13 +104,19 @@ def test_large_machines_start_with_defaults(configure):
 
 def test_a_setting_without_effect_is_named(configure):
     config = configure("group.max.size=5", environ={"KAFKA_HEAP_OPTS": "-Xmx1g"})
-    assert config.warnings == ("KAFKA_HEAP_OPTS is not a setting of this broker and is ignored",
-                               "group.max.size is accepted but has no effect yet")
+    assert config.warnings == (
+        "KAFKA_HEAP_OPTS is not a setting of this broker and is ignored",
+        "group.max.size is accepted but has no effect yet",
+    )
 
 
 def test_connection_overrides():
     assert parse_connection_overrides(" 10.0.0.1:5 , box:0,[::1]:7,::2:8 ") == {
-        "10.0.0.1": 5, "box": 0, "::1": 7, "::2": 8}
+        "10.0.0.1": 5,
+        "box": 0,
+        "::1": 7,
+        "::2": 8,
+    }
     for wrong in ("box", "box:", "box:x", ":5", "box:-1"):
         with pytest.raises(ConfigError, match="HOST:COUNT"):
             parse_connection_overrides(wrong)
@@ -111,8 +124,13 @@ def test_connection_overrides():
 
 def test_compare_tells_what_a_running_broker_takes_on(configure):
     old = configure("log.retention.hours=1", "message.max.bytes=5")
-    new = configure("log.retention.hours=2", "message.max.bytes=6", "num.io.threads=9",
-                    "listener.name.plaintext.max.connections=5", "log.segment.bytes=1073741824")
+    new = configure(
+        "log.retention.hours=2",
+        "message.max.bytes=6",
+        "num.io.threads=9",
+        "listener.name.plaintext.max.connections=5",
+        "log.segment.bytes=1073741824",
+    )
     changes = compare(old, new)
     assert changes.taken == ("message.max.bytes", "listener.name.plaintext.max.connections")
     assert changes.restart == ("num.io.threads", "log.retention.hours")

@@ -5,36 +5,75 @@ import pytest
 from mpbroker.errors import ConfigError
 
 
-@pytest.mark.parametrize(("overrides", "key", "why"), [
-    (["queued.max.request.bytes=100"], "queued.max.request.bytes", "at least socket.request.max.bytes (104857600)"),
-    (["socket.request.max.bytes=2000000000"], "mpbroker.arena.bytes.per.processor", "at least socket.request.max.bytes"),
-    (["socket.request.max.bytes=300000000", "mpbroker.arena.bytes.per.processor=400000000"], "socket.request.max.bytes",
-     "at most 267386880, what one answer can hold"),
-    (["fetch.max.bytes=2000000000"], "fetch.max.bytes", "at most 267386880"),
-    (["max.connections.per.ip=0"], "max.connections.per.ip", "at least 1 unless"),
-    (["connection.failed.authentication.delay.ms=600000"], "connection.failed.authentication.delay.ms",
-     "less than connections.max.idle.ms (600000)"),
-    (["log.retention.ms=0"], "log.retention.ms", "-1 (never delete), or at least 1"),
-    (["log.retention.minutes=0"], "log.retention.minutes", "-1 (never delete), or at least 1"),
-    (["log.retention.hours=0"], "log.retention.hours", "-1 (never delete), or at least 1"),
-    (["log.cleaner.min.compaction.lag.ms=9", "log.cleaner.max.compaction.lag.ms=8"],
-     "log.cleaner.min.compaction.lag.ms", "at most log.cleaner.max.compaction.lag.ms (8)"),
-    (["compression.gzip.level=0"], "compression.gzip.level", "-1, or 1 to 9"),
-    (["log.message.format.version=4.0"], "log.message.format.version", "a version of Kafka up to 3.9"),
-    (["replica.fetch.wait.max.ms=40000"], "replica.fetch.wait.max.ms", "at most replica.socket.timeout.ms (30000)"),
-    (["replica.fetch.wait.max.ms=400", "replica.lag.time.max.ms=300"], "replica.fetch.wait.max.ms",
-     "at most replica.lag.time.max.ms (300)"),
-    (["listeners=PLAINTEXT://h:1,B://h:2", "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,B:PLAINTEXT",
-      "num.network.threads=17"], "num.network.threads", "at most 32 processors over all listeners (this makes 34)"),
-    (["mpbroker.entries.per.processor=131072", "num.network.threads=2"], "mpbroker.entries.per.processor",
-     "at most 65536 with 2 processors"),
-    (["listener.name.other.max.connections=1"], "listener.name.other.max.connections",
-     "the name of a listener there is: PLAINTEXT"),
-    (["listener.name.plaintext.max.connections=0"], "listener.name.plaintext.max.connections", "at least 1"),
-    (["listeners=PLAINTEXT://h:1,C://h:2", "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,C:PLAINTEXT",
-      "control.plane.listener.name=C", "num.io.threads=64"], "num.io.threads",
-     "at most 64 together with mpbroker.control.reserved.handlers"),
-])
+@pytest.mark.parametrize(
+    ("overrides", "key", "why"),
+    [
+        (["queued.max.request.bytes=100"], "queued.max.request.bytes", "at least socket.request.max.bytes (104857600)"),
+        (
+            ["socket.request.max.bytes=2000000000"],
+            "mpbroker.arena.bytes.per.processor",
+            "at least socket.request.max.bytes",
+        ),
+        (
+            ["socket.request.max.bytes=300000000", "mpbroker.arena.bytes.per.processor=400000000"],
+            "socket.request.max.bytes",
+            "at most 267386880, what one answer can hold",
+        ),
+        (["fetch.max.bytes=2000000000"], "fetch.max.bytes", "at most 267386880"),
+        (["max.connections.per.ip=0"], "max.connections.per.ip", "at least 1 unless"),
+        (
+            ["connection.failed.authentication.delay.ms=600000"],
+            "connection.failed.authentication.delay.ms",
+            "less than connections.max.idle.ms (600000)",
+        ),
+        (["log.retention.ms=0"], "log.retention.ms", "-1 (never delete), or at least 1"),
+        (["log.retention.minutes=0"], "log.retention.minutes", "-1 (never delete), or at least 1"),
+        (["log.retention.hours=0"], "log.retention.hours", "-1 (never delete), or at least 1"),
+        (
+            ["log.cleaner.min.compaction.lag.ms=9", "log.cleaner.max.compaction.lag.ms=8"],
+            "log.cleaner.min.compaction.lag.ms",
+            "at most log.cleaner.max.compaction.lag.ms (8)",
+        ),
+        (["compression.gzip.level=0"], "compression.gzip.level", "-1, or 1 to 9"),
+        (["log.message.format.version=4.0"], "log.message.format.version", "a version of Kafka up to 3.9"),
+        (["replica.fetch.wait.max.ms=40000"], "replica.fetch.wait.max.ms", "at most replica.socket.timeout.ms (30000)"),
+        (
+            ["replica.fetch.wait.max.ms=400", "replica.lag.time.max.ms=300"],
+            "replica.fetch.wait.max.ms",
+            "at most replica.lag.time.max.ms (300)",
+        ),
+        (
+            [
+                "listeners=PLAINTEXT://h:1,B://h:2",
+                "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,B:PLAINTEXT",
+                "num.network.threads=17",
+            ],
+            "num.network.threads",
+            "at most 32 processors over all listeners (this makes 34)",
+        ),
+        (
+            ["mpbroker.entries.per.processor=131072", "num.network.threads=2"],
+            "mpbroker.entries.per.processor",
+            "at most 65536 with 2 processors",
+        ),
+        (
+            ["listener.name.other.max.connections=1"],
+            "listener.name.other.max.connections",
+            "the name of a listener there is: PLAINTEXT",
+        ),
+        (["listener.name.plaintext.max.connections=0"], "listener.name.plaintext.max.connections", "at least 1"),
+        (
+            [
+                "listeners=PLAINTEXT://h:1,C://h:2",
+                "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,C:PLAINTEXT",
+                "control.plane.listener.name=C",
+                "num.io.threads=64",
+            ],
+            "num.io.threads",
+            "at most 64 together with mpbroker.control.reserved.handlers",
+        ),
+    ],
+)
 def test_broken_rules(configure, overrides, key, why):
     with pytest.raises(ConfigError) as caught:
         configure(*overrides)
@@ -42,13 +81,23 @@ def test_broken_rules(configure, overrides, key, why):
     assert why in caught.value.allowed
 
 
-@pytest.mark.parametrize("overrides", [
-    ["queued.max.request.bytes=104857600"], ["queued.max.request.bytes=-1"], ["queued.max.request.bytes=0"],
-    ["max.connections.per.ip=0", "max.connections.per.ip.overrides=h:1"],
-    ["log.retention.hours=-1"], ["log.retention.ms=1"], ["compression.gzip.level=9"],
-    ["num.io.threads=64"], ["num.network.threads=32"], ["mpbroker.entries.per.processor=131072"],
-    ["replica.fetch.wait.max.ms=30000"], ["listener.name.plaintext.max.connections=1"],
-])
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["queued.max.request.bytes=104857600"],
+        ["queued.max.request.bytes=-1"],
+        ["queued.max.request.bytes=0"],
+        ["max.connections.per.ip=0", "max.connections.per.ip.overrides=h:1"],
+        ["log.retention.hours=-1"],
+        ["log.retention.ms=1"],
+        ["compression.gzip.level=9"],
+        ["num.io.threads=64"],
+        ["num.network.threads=32"],
+        ["mpbroker.entries.per.processor=131072"],
+        ["replica.fetch.wait.max.ms=30000"],
+        ["listener.name.plaintext.max.connections=1"],
+    ],
+)
 def test_edges_that_are_allowed(configure, overrides):
     config = configure(*overrides)
     for override in overrides:

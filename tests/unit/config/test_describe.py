@@ -3,9 +3,15 @@
 from mpbroker.config.describe import describe_broker, describe_topic
 from mpbroker.config.table import SETTINGS
 
-STATIC = ("log.retention.hours=100", "log.retention.minutes=5", "log.roll.ms=3600000",
-          "log.flush.scheduler.interval.ms=5000", "listener.name.plaintext.max.connections=7", "log.retention.bytes=1000",
-          "log.preallocate=TRUE")
+STATIC = (
+    "log.retention.hours=100",
+    "log.retention.minutes=5",
+    "log.roll.ms=3600000",
+    "log.flush.scheduler.interval.ms=5000",
+    "listener.name.plaintext.max.connections=7",
+    "log.retention.bytes=1000",
+    "log.preallocate=TRUE",
+)
 
 
 def one(entries, name):
@@ -19,9 +25,15 @@ def shown(entry):
 def test_topic_override_stands_before_the_brokers_values(configure):
     entries = describe_topic({"segment.ms": "60000"}, configure(*STATIC))
     assert shown(one(entries, "segment.ms")) == (
-        "60000", 1, [("segment.ms", "60000", 1), ("log.roll.ms", "3600000", 4), ("log.roll.hours", "168", 5)])
+        "60000",
+        1,
+        [("segment.ms", "60000", 1), ("log.roll.ms", "3600000", 4), ("log.roll.hours", "168", 5)],
+    )
     assert shown(one(entries, "retention.bytes")) == (
-        "1000", 4, [("log.retention.bytes", "1000", 4), ("log.retention.bytes", "-1", 5)])
+        "1000",
+        4,
+        [("log.retention.bytes", "1000", 4), ("log.retention.bytes", "-1", 5)],
+    )
     # The value in force comes from a relative of log.retention.ms, which Kafka does not show as a synonym.
     assert shown(one(entries, "retention.ms")) == ("300000", 5, [])
     assert shown(one(entries, "flush.ms")) == ("5000", 5, [])
@@ -37,7 +49,10 @@ def test_override_of_a_topic(configure):
     overrides = {"cleanup.policy": "compact,delete", "retention.ms": "5"}
     entries = describe_topic(overrides, configure())
     assert shown(one(entries, "cleanup.policy")) == (
-        "compact,delete", 1, [("cleanup.policy", "compact,delete", 1), ("log.cleanup.policy", "delete", 5)])
+        "compact,delete",
+        1,
+        [("cleanup.policy", "compact,delete", 1), ("log.cleanup.policy", "delete", 5)],
+    )
     assert shown(one(entries, "retention.ms")) == ("5", 1, [("retention.ms", "5", 1)])
     assert not one(entries, "retention.ms").is_default
     assert {entry.name for entry in entries if entry.source != 5} == set(overrides)
@@ -53,10 +68,20 @@ def test_names_choose_and_unknown_names_are_left_out(configure):
 def test_broker_settings(configure):
     entries = describe_broker(configure(*STATIC))
     assert shown(one(entries, "log.retention.hours")) == (
-        "100", 4, [("log.retention.hours", "100", 4), ("log.retention.hours", "168", 5)])
+        "100",
+        4,
+        [("log.retention.hours", "100", 4), ("log.retention.hours", "168", 5)],
+    )
     assert shown(one(entries, "log.retention.minutes")) == (
-        "5", 4, [("log.retention.minutes", "5", 4), ("log.retention.hours", "100", 4), ("log.retention.hours", "168", 5)])
-    assert shown(one(entries, "log.roll.ms")) == ("3600000", 4, [("log.roll.ms", "3600000", 4), ("log.roll.hours", "168", 5)])
+        "5",
+        4,
+        [("log.retention.minutes", "5", 4), ("log.retention.hours", "100", 4), ("log.retention.hours", "168", 5)],
+    )
+    assert shown(one(entries, "log.roll.ms")) == (
+        "3600000",
+        4,
+        [("log.roll.ms", "3600000", 4), ("log.roll.hours", "168", 5)],
+    )
     assert shown(one(entries, "log.roll.hours")) == ("168", 5, [("log.roll.hours", "168", 5)])
     assert shown(one(entries, "log.retention.ms")) == (None, 5, [])
     assert shown(one(entries, "inter.broker.listener.name")) == (None, 5, [])
@@ -64,7 +89,11 @@ def test_broker_settings(configure):
 
 def test_a_setting_of_one_listener_is_listed_and_falls_back_to_the_general_one(configure):
     entry = one(describe_broker(configure(*STATIC)), "listener.name.plaintext.max.connections")
-    assert shown(entry) == ("7", 4, [("listener.name.plaintext.max.connections", "7", 4), ("max.connections", "2147483647", 5)])
+    assert shown(entry) == (
+        "7",
+        4,
+        [("listener.name.plaintext.max.connections", "7", 4), ("max.connections", "2147483647", 5)],
+    )
     assert entry.read_only
 
 

@@ -28,9 +28,13 @@ def test_the_sample_starts_a_broker_with_defaults(configure):
 
 def test_the_sample_uncommented_says_the_same(configure, tmp_path):
     lines = (ROOT / "deploy" / "server.properties").read_text().splitlines()
-    # An empty value stands for "not set"; what depends on the cores stands in brackets; two settings exclude each other.
-    given = [line[1:] for line in lines if re.match(r"#[a-z.]+=[^(]", line)
-             and not line.startswith(("#security.inter.broker", "#log.dir="))]
+    # An empty value stands for "not set"; what depends on the cores stands in brackets; two settings exclude each
+    # other.
+    given = [
+        line[1:]
+        for line in lines
+        if re.match(r"#[a-z.]+=[^(]", line) and not line.startswith(("#security.inter.broker", "#log.dir="))
+    ]
     path = tmp_path / "all.properties"
     path.write_text("\n".join(given))
     config, plain = configure(path=str(path)), configure()

@@ -5,23 +5,41 @@ import pytest
 from mpbroker.config.kinds import BadValue, Kind, parse, render
 
 
-@pytest.mark.parametrize(("kind", "text", "value"), [
-    (Kind.INT, " +5 ", 5), (Kind.INT, "-2147483648", -(2**31)), (Kind.LONG, "9223372036854775807", 2**63 - 1),
-    (Kind.SHORT, "32767", 32767), (Kind.BOOLEAN, " TRUE", True), (Kind.BOOLEAN, "False", False),
-    (Kind.DOUBLE, ".5f", 0.5), (Kind.DOUBLE, "1e-1", 0.1), (Kind.LIST, "", ()), (Kind.LIST, " a , b ", ("a", "b")),
-    (Kind.STRING, "  x y ", "x y"),
-])
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (Kind.INT, " +5 ", 5),
+        (Kind.INT, "-2147483648", -(2**31)),
+        (Kind.LONG, "9223372036854775807", 2**63 - 1),
+        (Kind.SHORT, "32767", 32767),
+        (Kind.BOOLEAN, " TRUE", True),
+        (Kind.BOOLEAN, "False", False),
+        (Kind.DOUBLE, ".5f", 0.5),
+        (Kind.DOUBLE, "1e-1", 0.1),
+        (Kind.LIST, "", ()),
+        (Kind.LIST, " a , b ", ("a", "b")),
+        (Kind.STRING, "  x y ", "x y"),
+    ],
+)
 def test_parse(kind, text, value):
     assert parse(kind, text) == value
 
 
-@pytest.mark.parametrize(("kind", "text", "sentence"), [
-    (Kind.INT, "2147483648", "Not a number of type INT"), (Kind.LONG, "1_000", "Not a number of type LONG"),
-    (Kind.LONG, "", "Not a number of type LONG"), (Kind.LONG, "0x10", "Not a number of type LONG"),
-    (Kind.LONG, "5.0", "Not a number of type LONG"), (Kind.SHORT, "40000", "Not a number of type SHORT"),
-    (Kind.LONG, "9" * 100_000, "Not a number of type LONG"), (Kind.DOUBLE, "x", "Not a number of type DOUBLE"),
-    (Kind.DOUBLE, "nan", "Not a number of type DOUBLE"), (Kind.BOOLEAN, "1", "Expected value to be either true or false"),
-])
+@pytest.mark.parametrize(
+    ("kind", "text", "sentence"),
+    [
+        (Kind.INT, "2147483648", "Not a number of type INT"),
+        (Kind.LONG, "1_000", "Not a number of type LONG"),
+        (Kind.LONG, "", "Not a number of type LONG"),
+        (Kind.LONG, "0x10", "Not a number of type LONG"),
+        (Kind.LONG, "5.0", "Not a number of type LONG"),
+        (Kind.SHORT, "40000", "Not a number of type SHORT"),
+        (Kind.LONG, "9" * 100_000, "Not a number of type LONG"),
+        (Kind.DOUBLE, "x", "Not a number of type DOUBLE"),
+        (Kind.DOUBLE, "nan", "Not a number of type DOUBLE"),
+        (Kind.BOOLEAN, "1", "Expected value to be either true or false"),
+    ],
+)
 def test_parse_refuses(kind, text, sentence):
     with pytest.raises(BadValue) as caught:
         parse(kind, text)
@@ -29,11 +47,24 @@ def test_parse_refuses(kind, text, sentence):
     assert caught.value.shown == text
 
 
-@pytest.mark.parametrize(("value", "text"), [
-    (0.25, "0.25"), (0.5, "0.5"), (1.0, "1.0"), (0.001, "0.001"), (0.0001, "1.0E-4"), (1e7, "1.0E7"),
-    (12345678.9, "1.23456789E7"), (1.7976931348623157e308, "1.7976931348623157E308"), (-2.5e-7, "-2.5E-7"),
-    (float("nan"), "NaN"), (float("-inf"), "-Infinity"), (0.0, "0.0"), (123456789012.0, "1.23456789012E11"),
-])
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.25, "0.25"),
+        (0.5, "0.5"),
+        (1.0, "1.0"),
+        (0.001, "0.001"),
+        (0.0001, "1.0E-4"),
+        (1e7, "1.0E7"),
+        (12345678.9, "1.23456789E7"),
+        (1.7976931348623157e308, "1.7976931348623157E308"),
+        (-2.5e-7, "-2.5E-7"),
+        (float("nan"), "NaN"),
+        (float("-inf"), "-Infinity"),
+        (0.0, "0.0"),
+        (123456789012.0, "1.23456789012E11"),
+    ],
+)
 def test_doubles_are_printed_as_java_does(value, text):
     assert render(Kind.DOUBLE, value) == text
 

@@ -2,8 +2,15 @@
 
 import pytest
 
-from mpbroker.config.listeners import (EndPoint, ListenerSettings, SecurityProtocol, advertise, build_listeners,
-                                       parse_end_point, parse_protocol_map)
+from mpbroker.config.listeners import (
+    EndPoint,
+    ListenerSettings,
+    SecurityProtocol,
+    advertise,
+    build_listeners,
+    parse_end_point,
+    parse_protocol_map,
+)
 from mpbroker.errors import ConfigError
 
 IDENTITY = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
@@ -26,22 +33,37 @@ def refused(*arguments, **more):
     return caught.value
 
 
-@pytest.mark.parametrize(("text", "host", "port", "name", "printed"), [
-    ("PLAINTEXT://:9092", "", 9092, "PLAINTEXT", "PLAINTEXT://:9092"),
-    ("plaintext://localhost:0", "localhost", 0, "PLAINTEXT", "PLAINTEXT://localhost:0"),
-    ("PLAINTEXT://[::1]:9092", "::1", 9092, "PLAINTEXT", "PLAINTEXT://[::1]:9092"),
-    ("PLAINTEXT://[fe80::1%eth0]:1", "fe80::1%eth0", 1, "PLAINTEXT", "PLAINTEXT://[fe80::1%eth0]:1"),
-    ("my-net.a_b://10.0.0.1:65535", "10.0.0.1", 65535, "MY-NET.A_B", "MY-NET.A_B://10.0.0.1:65535"),
-])
+@pytest.mark.parametrize(
+    ("text", "host", "port", "name", "printed"),
+    [
+        ("PLAINTEXT://:9092", "", 9092, "PLAINTEXT", "PLAINTEXT://:9092"),
+        ("plaintext://localhost:0", "localhost", 0, "PLAINTEXT", "PLAINTEXT://localhost:0"),
+        ("PLAINTEXT://[::1]:9092", "::1", 9092, "PLAINTEXT", "PLAINTEXT://[::1]:9092"),
+        ("PLAINTEXT://[fe80::1%eth0]:1", "fe80::1%eth0", 1, "PLAINTEXT", "PLAINTEXT://[fe80::1%eth0]:1"),
+        ("my-net.a_b://10.0.0.1:65535", "10.0.0.1", 65535, "MY-NET.A_B", "MY-NET.A_B://10.0.0.1:65535"),
+    ],
+)
 def test_end_point(text, host, port, name, printed):
     end_point = parse_end_point("listeners", text, {"PLAINTEXT": PLAINTEXT, "MY-NET.A_B": PLAINTEXT})
     assert end_point == EndPoint(host, port, name, PLAINTEXT)
     assert end_point.connection_string == printed
 
 
-@pytest.mark.parametrize("text", ["localhost:9092", "PLAINTEXT://localhost", "PLAINTEXT://localhost:x", "://h:1",
-                                  "PLAINTEXT://h:65536", "PLAINTEXT://h:-1", "PLAINTEXT://::1:9092", "PL AIN://h:1",
-                                  "PLAINTEXT://h:1/x", "PLAINTEXT://[h:1"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "localhost:9092",
+        "PLAINTEXT://localhost",
+        "PLAINTEXT://localhost:x",
+        "://h:1",
+        "PLAINTEXT://h:65536",
+        "PLAINTEXT://h:-1",
+        "PLAINTEXT://::1:9092",
+        "PL AIN://h:1",
+        "PLAINTEXT://h:1/x",
+        "PLAINTEXT://[h:1",
+    ],
+)
 def test_what_is_no_end_point(text):
     assert "NAME://HOST:PORT" in refused(text).allowed
 
@@ -52,20 +74,29 @@ def test_no_listener_at_all():
 
 def test_more_listeners_than_acceptors():
     names_ = [f"L{i}" for i in range(16)]
-    error = refused(",".join(f"{n}://h:{i + 1}" for i, n in enumerate(names_)), ",".join(f"{n}:PLAINTEXT" for n in names_))
+    error = refused(
+        ",".join(f"{n}://h:{i + 1}" for i, n in enumerate(names_)), ",".join(f"{n}:PLAINTEXT" for n in names_)
+    )
     assert "1 to 15 listeners" in error.allowed
 
 
 def test_protocol_map_is_read_in_any_case():
     assert parse_protocol_map("internal:plaintext, External : SSL") == {
-        "INTERNAL": PLAINTEXT, "EXTERNAL": SecurityProtocol.SSL}
+        "INTERNAL": PLAINTEXT,
+        "EXTERNAL": SecurityProtocol.SSL,
+    }
     assert [int(protocol) for protocol in SecurityProtocol] == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize(("text", "why"), [
-    ("INTERNAL", "NAME:PROTOCOL"), ("A:B:C", "NAME:PROTOCOL"), ("A:TLS", "for listener A one of PLAINTEXT, SSL"),
-    ("A:SSL,a:SSL", "each listener name once"),
-])
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("INTERNAL", "NAME:PROTOCOL"),
+        ("A:B:C", "NAME:PROTOCOL"),
+        ("A:TLS", "for listener A one of PLAINTEXT, SSL"),
+        ("A:SSL,a:SSL", "each listener name once"),
+    ],
+)
 def test_wrong_protocol_maps(text, why):
     error = refused("A://h:1", text)
     assert (error.key, why in error.allowed) == ("listener.security.protocol.map", True)
@@ -102,8 +133,17 @@ def test_a_name_twice():
     assert "a different name for every listener" in refused("PLAINTEXT://h:1,plaintext://h:2").allowed
 
 
-@pytest.mark.parametrize("hosts", [("h", "i"), ("127.0.0.1", "127.0.0.2"), ("127.0.0.1", "localhost"), ("[::1]", "h"),
-                                   ("", "[::1]"), ("127.0.0.1", "[::1]", "10.0.0.1")])
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        ("h", "i"),
+        ("127.0.0.1", "127.0.0.2"),
+        ("127.0.0.1", "localhost"),
+        ("[::1]", "h"),
+        ("", "[::1]"),
+        ("127.0.0.1", "[::1]", "10.0.0.1"),
+    ],
+)
 def test_a_port_twice(hosts):
     listeners = ",".join(f"{name}://{host}:9" for name, host in zip(("CONTROLLER", "INTERNAL", "EXTERNAL"), hosts))
     assert "a different port for every listener" in refused(listeners, THREE).allowed
@@ -120,13 +160,16 @@ def test_advertised_listeners():
     assert len(build("INTERNAL://:1,EXTERNAL://:2", THREE, advertised="INTERNAL://b:7,EXTERNAL://c:7").advertised) == 2
 
 
-@pytest.mark.parametrize(("listeners", "advertised", "why"), [
-    ("PLAINTEXT://:1", "PLAINTEXT://0.0.0.0:1", "0.0.0.0 is none"),
-    ("PLAINTEXT://0.0.0.0:1", None, "0.0.0.0 is none"),
-    ("PLAINTEXT://:1", "SSL://h:1", "only names that `listeners` has: PLAINTEXT"),
-    ("PLAINTEXT://:1", "PLAINTEXT:1", "NAME://HOST:PORT"),
-    ("PLAINTEXT://:1", "PLAINTEXT://a:1,PLAINTEXT://b:2", "a different name"),
-])
+@pytest.mark.parametrize(
+    ("listeners", "advertised", "why"),
+    [
+        ("PLAINTEXT://:1", "PLAINTEXT://0.0.0.0:1", "0.0.0.0 is none"),
+        ("PLAINTEXT://0.0.0.0:1", None, "0.0.0.0 is none"),
+        ("PLAINTEXT://:1", "SSL://h:1", "only names that `listeners` has: PLAINTEXT"),
+        ("PLAINTEXT://:1", "PLAINTEXT:1", "NAME://HOST:PORT"),
+        ("PLAINTEXT://:1", "PLAINTEXT://a:1,PLAINTEXT://b:2", "a different name"),
+    ],
+)
 def test_wrong_advertised_listeners(listeners, advertised, why):
     error = refused(listeners, advertised=advertised)
     assert (error.key, why in error.allowed) == ("advertised.listeners", True)
@@ -138,16 +181,26 @@ def test_port_0_and_an_empty_host_are_filled_in_when_told_to_clients():
     assert advertise(EndPoint("h", 1, "PLAINTEXT", PLAINTEXT), 4711, "box").connection_string == "PLAINTEXT://h:1"
 
 
-@pytest.mark.parametrize(("more", "key", "why"), [
-    ({"control": "X"}, "control.plane.listener.name", "listener.security.protocol.map has"),
-    ({"control": "SPARE"}, "control.plane.listener.name", "advertised.listeners has"),
-    ({"control": "INTERNAL", "inter_broker": "INTERNAL"}, "control.plane.listener.name", "other than the one brokers use"),
-    ({"inter_broker": "X"}, "inter.broker.listener.name", "listener.security.protocol.map has"),
-    ({"inter_broker": "SPARE"}, "inter.broker.listener.name", "advertised.listeners has"),
-    ({"protocol": "SSL"}, "security.inter.broker.protocol", "listener.security.protocol.map has"),
-    ({"inter_broker": "INTERNAL", "protocol": "PLAINTEXT"}, "inter.broker.listener.name",
-     "only one of it and security.inter.broker.protocol"),
-])
+@pytest.mark.parametrize(
+    ("more", "key", "why"),
+    [
+        ({"control": "X"}, "control.plane.listener.name", "listener.security.protocol.map has"),
+        ({"control": "SPARE"}, "control.plane.listener.name", "advertised.listeners has"),
+        (
+            {"control": "INTERNAL", "inter_broker": "INTERNAL"},
+            "control.plane.listener.name",
+            "other than the one brokers use",
+        ),
+        ({"inter_broker": "X"}, "inter.broker.listener.name", "listener.security.protocol.map has"),
+        ({"inter_broker": "SPARE"}, "inter.broker.listener.name", "advertised.listeners has"),
+        ({"protocol": "SSL"}, "security.inter.broker.protocol", "listener.security.protocol.map has"),
+        (
+            {"inter_broker": "INTERNAL", "protocol": "PLAINTEXT"},
+            "inter.broker.listener.name",
+            "only one of it and security.inter.broker.protocol",
+        ),
+    ],
+)
 def test_names_that_point_nowhere(more, key, why):
     error = refused(THREE_LISTENERS, THREE + ",SPARE:PLAINTEXT", **more)
     assert (error.key, why in error.allowed) == (key, True)

@@ -18,34 +18,49 @@ def write(tmp_path):
 
 def test_later_sources_win(write):
     path = write("num.partitions=1\nnum.io.threads=1\nnum.network.threads=1\nqueued.max.requests=1\n")
-    environ = {"KAFKA_NUM_IO_THREADS": "2", "KAFKA_NUM_NETWORK_THREADS": "2", "MPBROKER_NUM_NETWORK_THREADS": "3",
-               "KAFKA_QUEUED_MAX_REQUESTS": "2"}
+    environ = {
+        "KAFKA_NUM_IO_THREADS": "2",
+        "KAFKA_NUM_NETWORK_THREADS": "2",
+        "MPBROKER_NUM_NETWORK_THREADS": "3",
+        "KAFKA_QUEUED_MAX_REQUESTS": "2",
+    }
     given = gather(path, environ, ["queued.max.requests=3", "queued.max.requests=4"])
-    assert given.texts == {"num.partitions": "1", "num.io.threads": "2", "num.network.threads": "3",
-                           "queued.max.requests": "4"}
+    assert given.texts == {
+        "num.partitions": "1",
+        "num.io.threads": "2",
+        "num.network.threads": "3",
+        "queued.max.requests": "4",
+    }
     assert given.origins["num.partitions"] == f"{path}, line 1"
     assert given.origins["num.io.threads"] == "KAFKA_NUM_IO_THREADS"
     assert given.origins["queued.max.requests"] == "--override"
 
 
-@pytest.mark.parametrize(("variable", "name"), [
-    ("KAFKA_NUM_NETWORK_THREADS", "num.network.threads"),
-    ("KAFKA_LOG_DIRS", "log.dirs"),
-    ("MPBROKER_LOG_DIRS", "log.dirs"),
-    ("MPBROKER_TRACE_ENABLED", "mpbroker.trace.enabled"),
-    ("MPBROKER_LOG_FLUSH", "mpbroker.log.flush"),
-    ("KAFKA_MPBROKER_TRACE_ENABLED", "mpbroker.trace.enabled"),
-    ("KAFKA_LISTENER_NAME_INTERNAL_MAX_CONNECTIONS", "listener.name.internal.max.connections"),
-    ("KAFKA_LISTENER_NAME_MY__NET_MAX_CONNECTIONS", "listener.name.my_net.max.connections"),
-    ("KAFKA_LISTENER_NAME_MY___NET_MAX_CONNECTIONS", "listener.name.my-net.max.connections"),
-    ("KAFKA_TRACE_ENABLED", None), ("KAFKA_HEAP_OPTS", None), ("MPBROKER_NOPE", None),
-])
+@pytest.mark.parametrize(
+    ("variable", "name"),
+    [
+        ("KAFKA_NUM_NETWORK_THREADS", "num.network.threads"),
+        ("KAFKA_LOG_DIRS", "log.dirs"),
+        ("MPBROKER_LOG_DIRS", "log.dirs"),
+        ("MPBROKER_TRACE_ENABLED", "mpbroker.trace.enabled"),
+        ("MPBROKER_LOG_FLUSH", "mpbroker.log.flush"),
+        ("KAFKA_MPBROKER_TRACE_ENABLED", "mpbroker.trace.enabled"),
+        ("KAFKA_LISTENER_NAME_INTERNAL_MAX_CONNECTIONS", "listener.name.internal.max.connections"),
+        ("KAFKA_LISTENER_NAME_MY__NET_MAX_CONNECTIONS", "listener.name.my_net.max.connections"),
+        ("KAFKA_LISTENER_NAME_MY___NET_MAX_CONNECTIONS", "listener.name.my-net.max.connections"),
+        ("KAFKA_TRACE_ENABLED", None),
+        ("KAFKA_HEAP_OPTS", None),
+        ("MPBROKER_NOPE", None),
+    ],
+)
 def test_names_of_variables(variable, name):
     assert setting_of_variable(variable) == name
 
 
 def test_unknown_kafka_variables_get_one_warning_each():
-    found, warnings = from_environment({"KAFKA_HEAP_OPTS": "-Xmx1g", "KAFKA_OPTS": "", "HOME": "/", "MPBROKER_CRASH": "x"})
+    found, warnings = from_environment(
+        {"KAFKA_HEAP_OPTS": "-Xmx1g", "KAFKA_OPTS": "", "HOME": "/", "MPBROKER_CRASH": "x"}
+    )
     assert found == {}
     assert len(warnings) == 2
     assert all(name in warning for name, warning in zip(("KAFKA_HEAP_OPTS", "KAFKA_OPTS"), warnings, strict=True))
@@ -61,11 +76,14 @@ def test_unknown_key_of_a_file_is_an_error_with_its_line(write):
         gather(write("num.partitions=1\nno.such=1\n"), {}, [])
 
 
-@pytest.mark.parametrize(("override", "sentence"), [
-    ("num.io.threads", "--override=num.io.threads: allowed is key=value"),
-    ("=4", "--override==4: allowed is key=value"),
-    ("no.such=4", "no.such=4: allowed is a setting"),
-])
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("num.io.threads", "--override=num.io.threads: allowed is key=value"),
+        ("=4", "--override==4: allowed is key=value"),
+        ("no.such=4", "no.such=4: allowed is a setting"),
+    ],
+)
 def test_bad_overrides(override, sentence):
     with pytest.raises(ConfigError) as caught:
         gather(None, {}, [override])
@@ -77,8 +95,9 @@ def test_listener_prefixes_are_one_setting_however_they_are_spelled():
     assert given.texts == {"listener.name.internal.max.connections": "2"}
 
 
-@pytest.mark.parametrize(("content", "why"), [
-    (b"a=\xff", "UTF-8 text \\(byte 2"), (b"#" * (1024 * 1024 + 1), "at most 1048576 bytes")])
+@pytest.mark.parametrize(
+    ("content", "why"), [(b"a=\xff", "UTF-8 text \\(byte 2"), (b"#" * (1024 * 1024 + 1), "at most 1048576 bytes")]
+)
 def test_files_with_unusable_content(write, content, why):
     with pytest.raises(ConfigError, match=why):
         gather(write(content), {}, [])

@@ -13,8 +13,15 @@ from mpbroker.config.table import GROUPS, SETTINGS, locate, unknown_hint
 
 KAFKA = json.loads((Path(__file__).parent / "data" / "kafka_3_9_broker.json").read_text())
 # Where our default differs on purpose; docs/configuration.md says so.
-OWN_DEFAULTS = {"node.id", "broker.id", "listeners", "log.dir", "num.network.threads", "num.io.threads",
-                "listener.security.protocol.map"}
+OWN_DEFAULTS = {
+    "node.id",
+    "broker.id",
+    "listeners",
+    "log.dir",
+    "num.network.threads",
+    "num.io.threads",
+    "listener.security.protocol.map",
+}
 
 
 def test_every_kafka_name_is_one_that_kafka_has():
@@ -51,7 +58,11 @@ def test_every_row_has_a_sentence():
 def test_process_defaults_come_from_the_cores():
     network, handlers = SETTINGS["num.network.threads"], SETTINGS["num.io.threads"]
     assert [(network.default_for(cores), handlers.default_for(cores)) for cores in (1, 2, 4, 8)] == [
-        (1, 2), (1, 2), (2, 4), (4, 8)]
+        (1, 2),
+        (1, 2),
+        (2, 4),
+        (4, 8),
+    ]
 
 
 def test_listener_prefix_finds_the_longest_listener_name():
@@ -73,6 +84,6 @@ def test_slot_limits_are_those_of_the_shared_memory():
     def number(name):
         return int(re.search(rf"#define {name} (\d+)", layout)[1])
 
-    assert cross_checks.MAX_PROCESSORS == number("MPB_MAX_PROCESSORS")
-    assert cross_checks.MAX_HANDLERS == number("MPB_MAX_HANDLERS")
-    assert cross_checks.MAX_ENTRIES == 1 << number("MPB_INDEX_BITS")
+    assert number("MPB_MAX_PROCESSORS") == cross_checks.MAX_PROCESSORS
+    assert number("MPB_MAX_HANDLERS") == cross_checks.MAX_HANDLERS
+    assert 1 << number("MPB_INDEX_BITS") == cross_checks.MAX_ENTRIES

@@ -58,7 +58,9 @@ def test_validation_alone_changes_nothing(world):
     revision = world.store.revision()
     answer = world.run(create(NewTopic("orders", 3), NewTopic("__cluster_metadata"), validate_only=True))
     assert [(r.name, r.error_code, r.num_partitions) for r in answer.results] == [
-        ("orders", 0, 3), ("__cluster_metadata", 42, -1)]
+        ("orders", 0, 3),
+        ("__cluster_metadata", 42, -1),
+    ]
     assert world.store.revision() == revision
     assert world.directories() == []
     assert world.topics() == {}
@@ -122,8 +124,11 @@ def test_every_change_of_a_topic_is_one_line(world):
     world.run(create(NewTopic("orders", 2), NewTopic("a b")))
     world.run(CreatePartitions([PartitionCount("orders", 3), PartitionCount("nope", 3)]))
     world.run(DeleteTopics(["orders", "nope"]))
-    assert world.lines.changes == [("topic_created", "orders", 2), ("partitions_created", "orders", 3),
-                                   ("topic_deleted", "orders", 3)]
+    assert world.lines.changes == [
+        ("topic_created", "orders", 2),
+        ("partitions_created", "orders", 3),
+        ("topic_deleted", "orders", 3),
+    ]
 
 
 def test_collisions_go_with_their_topic(world):
@@ -173,7 +178,8 @@ def test_producer_ids_never_repeat(world):
     world.boot()
     blocks.append(world.run(AllocateProducerIds()))
     assert [(block.first_id, block.count, block.error_code) for block in blocks] == [
-        (n * 1000, 1000, 0) for n in range(4)]
+        (n * 1000, 1000, 0) for n in range(4)
+    ]
 
 
 def test_a_repeated_operation_gives_its_first_answer(world):
@@ -241,7 +247,9 @@ def test_at_boot_logs_are_loaded_from_their_directories(world):
     world.run(create(NewTopic("orders", 2, configs={"retention.ms": "5"})))
     world.boot()
     assert [(p.dir, p.partition, p.topic, p.settings.retention_ms) for p in world.logs.loaded] == [
-        ("orders-0", 0, "orders", 5), ("orders-1", 1, "orders", 5)]
+        ("orders-0", 0, "orders", 5),
+        ("orders-1", 1, "orders", 5),
+    ]
     assert world.lines.events == []
     world.check()
 

@@ -53,7 +53,9 @@ def test_every_file_copied_into_the_image_exists():
 
 def test_the_image_runs_the_broker_as_process_one_without_root():
     assert _all("USER")[-1].split(":")[0] not in ("0", "root")
-    assert [name for name, _ in _dockerfile()].index("USER") > [rest for _, rest in _dockerfile()].index(_all("FROM")[-1])
+    assert [name for name, _ in _dockerfile()].index("USER") > [rest for _, rest in _dockerfile()].index(
+        _all("FROM")[-1]
+    )
     command = json.loads(_all("ENTRYPOINT")[-1]) + json.loads(_all("CMD")[-1])
     assert command[:2] == ["mpbroker", "start"], "exec form: a shell as process one would keep SIGTERM to itself"
     _parse(command)
@@ -96,8 +98,16 @@ def test_the_unit_and_the_composition_wait_as_long_as_a_stop_may_take():
     assert int(grace_s) > longest_s
 
 
-@pytest.mark.parametrize("line", ["NoNewPrivileges=yes", "ProtectSystem=strict", "CapabilityBoundingSet=",
-                                  "SystemCallFilter=@system-service", "PrivateDevices=yes"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "NoNewPrivileges=yes",
+        "ProtectSystem=strict",
+        "CapabilityBoundingSet=",
+        "SystemCallFilter=@system-service",
+        "PrivateDevices=yes",
+    ],
+)
 def test_the_unit_is_hardened(line):
     assert line in (DEPLOY / "mpbroker.service").read_text().splitlines()
 

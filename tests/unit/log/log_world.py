@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from mpbroker import _native
 from mpbroker._native import NO_REQUEST, Log, LogOptions
+
+from mpbroker import _native
 from mpbroker.config.broker_config import load_broker_config
 from mpbroker.config.topic_config import effective
 from mpbroker.log.keeper_context import KeeperContext
@@ -99,23 +100,47 @@ class LogWorld:
     def create(self, topic: str = "t", partition: int = 0, ordinal: int = 0, **settings: str) -> KeptPartition:
         """An empty partition; settings by Kafka's names with _ for dots."""
         overrides = {name.replace("_", "."): value for name, value in settings.items()}
-        made = KeptPartition(ordinal, (ordinal + 1).to_bytes(16, "big"), topic, partition, effective(overrides, self.config))
+        made = KeptPartition(
+            ordinal, (ordinal + 1).to_bytes(16, "big"), topic, partition, effective(overrides, self.config)
+        )
         prepare(str(self.path), made.dir, made.topic_id)
-        assert self.log.create(ordinal=ordinal, topic_id=made.topic_id, topic_row=0, partition=partition, log_dir=0,
-                               dir=made.dir, leader_epoch=0, now_ms=self.clock.wall_ms()) == 0
+        assert (
+            self.log.create(
+                ordinal=ordinal,
+                topic_id=made.topic_id,
+                topic_row=0,
+                partition=partition,
+                log_dir=0,
+                dir=made.dir,
+                leader_epoch=0,
+                now_ms=self.clock.wall_ms(),
+            )
+            == 0
+        )
         self.partitions.all.append(made)
         self.partitions.changed = True
         return made
 
-    def append(self, partition: KeptPartition, count: int = 1, size: int = 100, timestamp_ms: int | None = None,
-               **batch_settings: int) -> Any:
+    def append(
+        self,
+        partition: KeptPartition,
+        count: int = 1,
+        size: int = 100,
+        timestamp_ms: int | None = None,
+        **batch_settings: int,
+    ) -> Any:
         """One batch; returns the AppendResult. Segment size and index interval are the topic's."""
         stamp = self.clock.wall_ms() if timestamp_ms is None else timestamp_ms
         batch = encode_batch([(b"k", bytes(size), stamp) for _ in range(count)], **batch_settings)
-        options = LogOptions(segment_bytes=partition.settings.segment_bytes,
-                             index_interval_bytes=partition.settings.index_interval_bytes)
-        walked = stamp if batch_settings.get("codec") else None  # of compressed records the caller says the largest timestamp
-        return self.log.append(partition.ordinal, NO_REQUEST, 0, batch, options, self.clock.wall_ms(), max_timestamp=walked)
+        options = LogOptions(
+            segment_bytes=partition.settings.segment_bytes, index_interval_bytes=partition.settings.index_interval_bytes
+        )
+        walked = (
+            stamp if batch_settings.get("codec") else None
+        )  # of compressed records the caller says the largest timestamp
+        return self.log.append(
+            partition.ordinal, NO_REQUEST, 0, batch, options, self.clock.wall_ms(), max_timestamp=walked
+        )
 
     def fill(self, partition: KeptPartition, end_offset: int, **settings: int) -> None:
         """Batches of one record up to the offset."""
@@ -144,9 +169,16 @@ class LogWorld:
 
     def keeper(self, **fields: Any) -> KeeperContext:
         """What the jobs are given."""
-        defaults = {"log": self.log, "partitions": self.partitions, "clock": self.clock, "config": self.config,
-                    "data_dir": str(self.path), "events": self.events, "notify": self.moved.append,
-                    "crash_point": self.core.crash_point}
+        defaults = {
+            "log": self.log,
+            "partitions": self.partitions,
+            "clock": self.clock,
+            "config": self.config,
+            "data_dir": str(self.path),
+            "events": self.events,
+            "notify": self.moved.append,
+            "crash_point": self.core.crash_point,
+        }
         return KeeperContext(**(defaults | fields))
 
     def files(self, partition: KeptPartition, suffix: str = "") -> list[str]:

@@ -24,7 +24,10 @@ def test_each_file_has_its_offsets_and_its_interval(world):
     world.clock.advance(30_000)
     job.do_work()
     assert [written(world, name) for name in (RECOVERY_POINT, HIGH_WATERMARK, LOG_START)] == [
-        {("t", 0): 7}, {("t", 0): 10}, {("t", 0): 4}]
+        {("t", 0): 7},
+        {("t", 0): 10},
+        {("t", 0): 4},
+    ]
     world.fill(partition, 12)
     world.log.set_flushed(partition.ordinal, 12)
     world.clock.advance(5_000)

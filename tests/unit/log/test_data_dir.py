@@ -34,8 +34,9 @@ def directory(tmp_path):
 
 
 def run(script, directory):
-    return subprocess.Popen([sys.executable, "-c", script, directory], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                            text=True)
+    return subprocess.Popen(
+        [sys.executable, "-c", script, directory], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
 
 
 def test_a_second_lock_names_the_holder(directory):
@@ -139,24 +140,29 @@ def test_what_is_written_can_be_read(directory):
     assert os.listdir(directory) == ["meta.properties"]
 
 
-@pytest.mark.parametrize(("content", "sentence"), [
-    (b"", "version=: allowed is 0 or 1 in"),
-    (b"node.id=0\ncluster.id=c\n", "version=: allowed is 0 or 1 in"),
-    (b"version=2\nnode.id=0\ncluster.id=c\n", "version=2: allowed is 0 or 1 in"),
-    (b"version=1\n", "node.id=: allowed is 0 to 2147483647, the number of the node, in"),
-    (b"version=1\nbroker.id=0\ncluster.id=c\n", "node.id=: allowed is"),
-    (b"version=0\nnode.id=0\ncluster.id=c\n", "broker.id=: allowed is"),
-    (b"version=1\nnode.id=x\ncluster.id=c\n", "node.id=x: allowed is"),
-    (b"version=1\nnode.id=-1\ncluster.id=c\n", "node.id=-1: allowed is"),
-    (b"version=1\nnode.id=2147483648\ncluster.id=c\n", "node.id=2147483648: allowed is"),
-    (b"version=1\nnode.id=0\n", "cluster.id=: allowed is the id of the cluster"),
-])
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "version=: allowed is 0 or 1 in"),
+        (b"node.id=0\ncluster.id=c\n", "version=: allowed is 0 or 1 in"),
+        (b"version=2\nnode.id=0\ncluster.id=c\n", "version=2: allowed is 0 or 1 in"),
+        (b"version=1\n", "node.id=: allowed is 0 to 2147483647, the number of the node, in"),
+        (b"version=1\nbroker.id=0\ncluster.id=c\n", "node.id=: allowed is"),
+        (b"version=0\nnode.id=0\ncluster.id=c\n", "broker.id=: allowed is"),
+        (b"version=1\nnode.id=x\ncluster.id=c\n", "node.id=x: allowed is"),
+        (b"version=1\nnode.id=-1\ncluster.id=c\n", "node.id=-1: allowed is"),
+        (b"version=1\nnode.id=2147483648\ncluster.id=c\n", "node.id=2147483648: allowed is"),
+        (b"version=1\nnode.id=0\n", "cluster.id=: allowed is the id of the cluster"),
+    ],
+)
 def test_a_broken_identity_is_a_sentence_that_says_what_to_do(tmp_path, content, sentence):
     (tmp_path / "meta.properties").write_bytes(content)
     with pytest.raises(ConfigError) as raised:
         data_dir.prepare(str(tmp_path), 0)
     assert str(raised.value).startswith(sentence)
-    assert str(raised.value).endswith(f"in {tmp_path}/meta.properties; correct that line, or put a copy of the file back")
+    assert str(raised.value).endswith(
+        f"in {tmp_path}/meta.properties; correct that line, or put a copy of the file back"
+    )
     assert (tmp_path / "meta.properties").read_bytes() == content, "no new identity"
 
 
@@ -172,5 +178,6 @@ def test_ids():
     assert data_dir.new_id(lambda count: bytes(count)) == "AAAAAAAAQACAAAAAAAAAAA"
     tries = iter([b"\xf8" + bytes(15), b"\x01" * 16])  # the first would begin with '-'
     assert data_dir.new_id(lambda count: next(tries)).startswith("AQEB")
-    assert [data_dir.is_id(text) for text in ("ZF7CwAAXRvaWnKtFCRe1Gg", "short", "x" * 22 + "=", "!" * 22, "é" * 22)] == [
-        True, False, False, False, False]
+    assert [
+        data_dir.is_id(text) for text in ("ZF7CwAAXRvaWnKtFCRe1Gg", "short", "x" * 22 + "=", "!" * 22, "é" * 22)
+    ] == [True, False, False, False, False]

@@ -29,7 +29,10 @@ def test_partitions_come_change_and_go_with_their_topics():
     show(memory, 1, U, "u", [1])
     assert view.refresh() is True and view.refresh() is False
     assert [(p.ordinal, p.dir, p.who, p.topic_id) for p in sorted(view.all)] == [
-        (0, "t-0", ("t", 0), T), (1, "u-0", ("u", 0), U), (2, "t-1", ("t", 1), T)]
+        (0, "t-0", ("t", 0), T),
+        (1, "u-0", ("u", 0), U),
+        (2, "t-1", ("t", 1), T),
+    ]
     assert {p.dir: p.settings.retention_ms for p in view.all} == {"t-0": 5, "t-1": 5, "u-0": 604_800_000}
     show(memory, 0, T, "t", [0, 2, 3], b'{"retention.ms":"6"}', version=2)
     assert view.refresh() and {p.settings.retention_ms for p in view.all if p.topic == "t"} == {6}

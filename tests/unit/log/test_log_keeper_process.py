@@ -3,8 +3,8 @@
 import signal
 
 import pytest
-
 from mpbroker._native import Log
+
 from mpbroker.channel.handler_port import HandlerPort
 from mpbroker.config.topic_config import effective
 from mpbroker.log.clean_shutdown import MARKER
@@ -15,13 +15,32 @@ from tests.harness.keeper_process import TOPIC_ID, KeeperProcess
 from tests.harness.small_core import small_core
 from tests.unit.log.log_world import Events, LoadedPartition, config_of
 
-QUICK = ("mpbroker.log.flush=commit", "log.initial.task.delay.ms=0", "log.retention.check.interval.ms=50",
-         "log.segment.delete.delay.ms=50", "replica.high.watermark.checkpoint.interval.ms=50",
-         "log.flush.offset.checkpoint.interval.ms=50")
-RUNNING = ["keeper.flush.begin:3", "keeper.flush.synced:3", "keeper.retain.renamed:2", "retain.committed",
-           "retain.index_removed", "keeper.deleted.unlinked:2", "keeper.snapshot.written", "keeper.checkpoint.written:2"]
-STOPPING = ["keeper.flush.synced", "keeper.stop.flushed", "keeper.snapshot.written", "keeper.checkpoint.written",
-            "keeper.stop.checkpointed", "keeper.stop.marked"]
+QUICK = (
+    "mpbroker.log.flush=commit",
+    "log.initial.task.delay.ms=0",
+    "log.retention.check.interval.ms=50",
+    "log.segment.delete.delay.ms=50",
+    "replica.high.watermark.checkpoint.interval.ms=50",
+    "log.flush.offset.checkpoint.interval.ms=50",
+)
+RUNNING = [
+    "keeper.flush.begin:3",
+    "keeper.flush.synced:3",
+    "keeper.retain.renamed:2",
+    "retain.committed",
+    "retain.index_removed",
+    "keeper.deleted.unlinked:2",
+    "keeper.snapshot.written",
+    "keeper.checkpoint.written:2",
+]
+STOPPING = [
+    "keeper.flush.synced",
+    "keeper.stop.flushed",
+    "keeper.snapshot.written",
+    "keeper.checkpoint.written",
+    "keeper.stop.checkpointed",
+    "keeper.stop.marked",
+]
 RECORDS = 40
 
 
@@ -57,8 +76,10 @@ def test_a_keeper_killed_while_it_works(keeper, point):
     for sequence in range(RECORDS):
         assert keeper.append(sequence) == sequence
         if keeper.process.poll() is None:
-            keeper.until(lambda end=sequence + 1: keeper.process.poll() is not None or keeper.state.flushed_offset >= end,
-                         "the sync")
+            keeper.until(
+                lambda end=sequence + 1: keeper.process.poll() is not None or keeper.state.flushed_offset >= end,
+                "the sync",
+            )
     keeper.until(lambda: keeper.process.poll() is not None, "the crash point to be reached")
     assert keeper.died() == signal.SIGKILL and keeper.core.hits(point.partition(":")[0]) > 0
     keeper.start()

@@ -15,9 +15,24 @@ from mpbroker.log.log_recovery import LogRecovery
 from tests.unit.log.log_world import LoadedPartition
 
 ONLINE = 2
-COMPARED = ("log_start", "leo", "hw", "lso", "active_base", "position", "index_bytes", "time_index_bytes",
-            "max_timestamp", "max_timestamp_offset", "first_timestamp", "indexed_timestamp", "log_bytes", "bytes_since_index",
-            "leader_epoch", "segment_count")
+COMPARED = (
+    "log_start",
+    "leo",
+    "hw",
+    "lso",
+    "active_base",
+    "position",
+    "index_bytes",
+    "time_index_bytes",
+    "max_timestamp",
+    "max_timestamp_offset",
+    "first_timestamp",
+    "indexed_timestamp",
+    "log_bytes",
+    "bytes_since_index",
+    "leader_epoch",
+    "segment_count",
+)
 
 
 def filled(world, ordinal=0, partition=0, **settings):
@@ -58,8 +73,13 @@ def test_clean_and_unclean_starts_end_with_the_same_files(world):
         if clean:
             assert LogKeeper(world.keeper()).stop()
         world.reboot()
-        contents.append({name: (world.path / partition.dir / name).read_bytes() for name in world.files(partition)
-                         if not name.endswith(".snapshot")})
+        contents.append(
+            {
+                name: (world.path / partition.dir / name).read_bytes()
+                for name in world.files(partition)
+                if not name.endswith(".snapshot")
+            }
+        )
     assert contents[0] == contents[1]
 
 
@@ -131,7 +151,9 @@ def test_a_sound_start_says_nothing_of_indexes_and_checkpoints(world):
     assert world.events.named("indexes_rebuilt") == world.events.named("checkpoint_not_understood") == []
 
 
-@pytest.mark.parametrize("content", [b"", b"garbage", b"0\n2\nt 0 5\n", b"1\n1\nt 0 5\n", b"0\n1\nt 0 x\n", b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "content", [b"", b"garbage", b"0\n2\nt 0 5\n", b"1\n1\nt 0 5\n", b"0\n1\nt 0 x\n", b"\xff\xfe"]
+)
 def test_a_checkpoint_that_is_none_is_named(world, content):
     partition = filled(world)
     (world.path / RECOVERY_POINT).write_bytes(content)
@@ -220,7 +242,7 @@ def test_batches_left_whole_by_a_kill_before_their_commit_are_kept(world):
     world.append(partition, producer_id=50, producer_epoch=0, base_sequence=0)
     written = path.read_bytes()
     world.close()
-    path.write_bytes(before + written[len(before):])
+    path.write_bytes(before + written[len(before) :])
     world.boot()
     world.reboot()
     assert world.state(partition).leo == 61

@@ -22,8 +22,9 @@ def no_waiting_for_the_disk(monkeypatch):
 def stored_batch(base_offset: int, count: int, size: int, **settings) -> bytes:
     """A batch as a leader stores it: base offset and leader epoch 0 written into the header."""
     rng = random.Random(base_offset)
-    batch = encode_batch([(b"k%d" % n, rng.randbytes(size), 1_000_000 + base_offset + n) for n in range(count)],
-                         **settings)
+    batch = encode_batch(
+        [(b"k%d" % n, rng.randbytes(size), 1_000_000 + base_offset + n) for n in range(count)], **settings
+    )
     return struct.pack(">q", base_offset) + batch[8:12] + struct.pack(">i", 0) + batch[16:]
 
 

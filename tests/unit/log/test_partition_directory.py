@@ -20,7 +20,9 @@ def test_a_prepared_directory_has_kafkas_files(tmp_path):
     assert partition_directory.read_topic_id(str(tmp_path / "orders-0")) == ID
 
 
-@pytest.mark.parametrize("text", ["", "version: 0", "topic_id: x", "topic_id: AAEC", "topic_id: \xe9", "topic_id: !!!!"])
+@pytest.mark.parametrize(
+    "text", ["", "version: 0", "topic_id: x", "topic_id: AAEC", "topic_id: \xe9", "topic_id: !!!!"]
+)
 def test_unreadable_metadata_is_none(tmp_path, text):
     (tmp_path / "t-0").mkdir()
     (tmp_path / "t-0/partition.metadata").write_text(text, encoding="utf-8")

@@ -1,6 +1,11 @@
 """Idle producers are forgotten after their time, and the longest idle ones when the table fills up."""
 
-from mpbroker.log.producer_expiration import EVICTION_INTERVAL_MS, ProducerEviction, ProducerExpiration, eviction_time_ms
+from mpbroker.log.producer_expiration import (
+    EVICTION_INTERVAL_MS,
+    ProducerEviction,
+    ProducerExpiration,
+    eviction_time_ms,
+)
 
 TABLE = 64  # rows in the test's memory
 

@@ -1,7 +1,7 @@
 """Producer snapshots: taken behind a roll and now and then, two of them kept."""
 
-from mpbroker.log.producer_snapshots import SNAPSHOT_INTERVAL_MS, ProducerSnapshots
 from mpbroker.log.producer_snapshot import newest_snapshot, read_snapshot, snapshot_offsets
+from mpbroker.log.producer_snapshots import SNAPSHOT_INTERVAL_MS, ProducerSnapshots
 
 
 def offsets(world, partition):
@@ -24,7 +24,9 @@ def test_a_snapshot_is_taken_behind_a_roll(world):
     assert offsets(world, partition) == [4]
     end, entries = newest_snapshot(str(world.path / partition.dir), 4)
     assert end == 4 and {(e.producer_id, e.last_sequence, e.last_offset, e.offset_delta) for e in entries} == {
-        (5, 2, 2, 2), (6, 0, 3, 0)}
+        (5, 2, 2, 2),
+        (6, 0, 3, 0),
+    }
     produce(world, partition, 6, 1)
     job.look(partition)
     assert offsets(world, partition) == [4], "one per roll"

@@ -7,7 +7,6 @@ from itertools import islice
 
 import pytest
 
-from tests.harness.memory_store import MemoryStore
 from mpbroker.metadata.meta_store import (
     Absent,
     Batch,
@@ -27,6 +26,7 @@ from mpbroker.metadata.meta_store import (
     Version,
 )
 from mpbroker.metadata.sqlite_store import SqliteStore
+from tests.harness.memory_store import MemoryStore
 
 
 def _sqlite(tmp_path, **more):

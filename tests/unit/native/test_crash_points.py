@@ -4,8 +4,17 @@ import re
 from pathlib import Path
 
 NATIVE = Path(__file__).parents[3] / "native"
-FILES = ("shm/ring", "request/plane", "request/processor", "request/handler", "shm/doorbell", "shm/extent", "shm/arena",
-         "request/recover", "request/command")
+FILES = (
+    "shm/ring",
+    "request/plane",
+    "request/processor",
+    "request/handler",
+    "shm/doorbell",
+    "shm/extent",
+    "shm/arena",
+    "request/recover",
+    "request/command",
+)
 
 
 def test_the_c_test_lists_every_point_of_the_source():

@@ -11,7 +11,7 @@ def test_it_is_zlibs():
     assert _native.crc32(b"") == 0
     for length in (*range(300), 4096, 65_537):
         for begin in (0, 1, 15):
-            piece = memoryview(data)[begin:begin + length]
+            piece = memoryview(data)[begin : begin + length]
             assert _native.crc32(piece) == zlib.crc32(piece)
             assert _native.crc32(piece, 0xFFFFFFFF) == zlib.crc32(piece, 0xFFFFFFFF)
     for cut in range(0, 70_000, 977):

@@ -106,8 +106,20 @@ def test_idempotent_duplicates_and_snapshot_rows(log):
 def test_publish_continues_what_is_on_disk(log, tmp_path):
     append(log, make_batch([b"a"]))
     state = log.state(3)
-    keep = {name: getattr(state, name) for name in ("leo", "hw", "lso", "position", "max_timestamp", "log_bytes",
-                                                    "max_timestamp_offset", "first_timestamp", "leader_epoch")}
+    keep = {
+        name: getattr(state, name)
+        for name in (
+            "leo",
+            "hw",
+            "lso",
+            "position",
+            "max_timestamp",
+            "log_bytes",
+            "max_timestamp_offset",
+            "first_timestamp",
+            "leader_epoch",
+        )
+    }
     other = _native.Log(small_core().core, [str(tmp_path)])
     assert other.publish(3, TOPIC_ID, 0, 0, 0, "t-0", keep) == 0
     assert append(other, make_batch([b"b"])).base_offset == 1

@@ -46,9 +46,19 @@ class World:
             ProcessRow(self.small.core, SLOT_PROCESSORS + number).begin(os.getpid(), PROCESSOR_ROLE, number, 0)
         self.row = ProcessRow(self.small.core, SLOT_ACCEPTORS)
         context = ProcessContext(
-            core=self.small.core, config=config, process_row=self.row, incarnation=1, listeners=listeners, listener=0,
-            listen_socket=self.listening, processors=tuple(range(PROCESSORS)), eventfds=(0,) * PROCESSORS,
-            handovers={n: pair[0] for n, pair in enumerate(self.pairs)}, wakeup_fd=self.wakeup[0], log=self.log)
+            core=self.small.core,
+            config=config,
+            process_row=self.row,
+            incarnation=1,
+            listeners=listeners,
+            listener=0,
+            listen_socket=self.listening,
+            processors=tuple(range(PROCESSORS)),
+            eventfds=(0,) * PROCESSORS,
+            handovers={n: pair[0] for n, pair in enumerate(self.pairs)},
+            wakeup_fd=self.wakeup[0],
+            log=self.log,
+        )
         self.acceptor = Acceptor(context)
         self.receivers = [HandoverReceiver(pair[1], 1) for pair in self.pairs]
         self.clients, self.taken = [], []
@@ -132,7 +142,8 @@ def test_minus_one_leaves_the_buffers_to_the_system():
             world.receive()
             for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
                 assert world.taken[0].getsockopt(socket.SOL_SOCKET, option) == served.getsockopt(
-                    socket.SOL_SOCKET, option)
+                    socket.SOL_SOCKET, option
+                )
         finally:
             world.close()
             untouched.close()

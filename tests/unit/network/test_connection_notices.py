@@ -1,4 +1,5 @@
-"""Names are found in what clients send, and only there; a processor tells of its connections, and counts what it cannot tell."""
+"""Names are found in what clients send, and only there; a processor tells of its connections, and counts what it cannot
+tell."""
 
 import os
 import socket
@@ -14,7 +15,14 @@ from mpbroker.protocol.headers import encode_request_frame
 from mpbroker.protocol.messages.api_versions import ApiVersionsRequest
 from mpbroker.shm.counters import Counter
 from mpbroker.trace import notice
-from mpbroker.trace.notice import ClientNamed, CloseReason, ConnectionClosed, ConnectionOpened, ProcessorBegan, SoftwareNamed
+from mpbroker.trace.notice import (
+    ClientNamed,
+    CloseReason,
+    ConnectionClosed,
+    ConnectionOpened,
+    ProcessorBegan,
+    SoftwareNamed,
+)
 
 
 def introduction(client_id="app-1", version=3):
@@ -37,7 +45,7 @@ def test_cut_or_odd_requests_name_less_and_never_fail():
         assert "app-1".startswith(client_id) and (software is None or "librdkafka".startswith(software[0]))
     for at in range(len(whole)):
         for value in (0, 1, 127, 128, 255):
-            names_in(whole[:at] + bytes([value]) + whole[at + 1:])
+            names_in(whole[:at] + bytes([value]) + whole[at + 1 :])
 
 
 class Row:
@@ -69,8 +77,11 @@ def test_what_the_tracer_reads(channel, monkeypatch):
     began, *told = [notice.decode(line) for line in os.read(reading, 4096).splitlines()]
     assert isinstance(began, ProcessorBegan) and began.processor == 2
     assert told == [
-        ConnectionOpened(100, number, 2, 1, "10.0.0.7:4711"), ClientNamed(number, 0xABCD, "app-1"),
-        SoftwareNamed(number, "librdkafka", "2.3.0"), ConnectionClosed(200, number, 2, 1, 12, CloseReason.IDLE)]
+        ConnectionOpened(100, number, 2, 1, "10.0.0.7:4711"),
+        ClientNamed(number, 0xABCD, "app-1"),
+        SoftwareNamed(number, "librdkafka", "2.3.0"),
+        ConnectionClosed(200, number, 2, 1, 12, CloseReason.IDLE),
+    ]
     os.close(reading)
     os.close(writing)
 

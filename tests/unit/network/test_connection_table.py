@@ -17,6 +17,7 @@ def sockets():
         pair = socket.socketpair()
         opened.extend(pair)
         return pair[0]
+
     yield make
     for each in opened:
         each.close()

@@ -4,8 +4,8 @@ import socket
 import struct
 
 import pytest
-
 from mpbroker._native import EVENT_CLOSE, EVENT_INVALID, EVENT_LARGE, EVENT_UNSUPPORTED
+
 from mpbroker.network.kafka_channel import SMALL_FRAME_BYTES
 from tests.harness.network_turn import API, MAX_BYTES, TurnSetting
 from tests.harness.raw_client import frame
@@ -94,8 +94,9 @@ def test_an_announced_length_reserves_nothing(setting):
         assert channel.buffered() == 12 and channel.wants_arena_bytes() == 0 and channel.frame_started_ns
 
 
-@pytest.mark.parametrize(("length", "needed"), [(SMALL_FRAME_BYTES + 8, 2049), (1 << 20, 1 << 17), (1 << 23, 1 << 20),
-                                                (MAX_BYTES, 1 << 20)])
+@pytest.mark.parametrize(
+    ("length", "needed"), [(SMALL_FRAME_BYTES + 8, 2049), (1 << 20, 1 << 17), (1 << 23, 1 << 20), (MAX_BYTES, 1 << 20)]
+)
 def test_the_arena_is_wanted_when_enough_has_arrived(setting, length, needed):
     channel, far = setting.connect()
     stream = memoryview(struct.pack(">i", length) + bytes(needed))

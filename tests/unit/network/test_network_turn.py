@@ -3,8 +3,8 @@
 import struct
 
 import pytest
-
 from mpbroker._native import EVENT_CLOSE, EVENT_NO_ROOM, EVENT_PARKED, EVENT_STRAY, MAX_HELD_ANSWERS, MAX_HELD_TURNS
+
 from tests.harness.network_turn import API, TurnSetting
 from tests.harness.raw_client import frame
 
@@ -19,6 +19,7 @@ def make(tmp_path):
     def build(**plan):
         made.append(TurnSetting(tmp_path, **plan))
         return made[-1]
+
     yield build
     for each in made:
         each.close()
@@ -117,7 +118,7 @@ def test_what_the_kernel_does_not_take_is_kept_and_the_connection_waits(make):
     far.send(frame(API, 5, 9))
     assert setting.read() == [] and setting.claim() is None, "not read before its answer is gone"
     received = _drain(setting, far, ANSWER_BYTES + 8 + len(large))
-    assert received[ANSWER_BYTES + 8:] == large and channel.out_count == 0 and setting.finished()[0] == 2
+    assert received[ANSWER_BYTES + 8 :] == large and channel.out_count == 0 and setting.finished()[0] == 2
     setting.read()
     assert setting.claim().correlation_id == 9
 

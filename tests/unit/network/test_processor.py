@@ -29,6 +29,7 @@ class NotedLog:
 
     def _line(self, event, **fields):
         self.lines.append((event, fields))
+
     info = warning = error = _line
 
 
@@ -36,8 +37,16 @@ class Setting:
     """One processor, one handler, socketpairs as connections."""
 
     def __init__(self, tmp_path, *overrides, control=False, **plan):
-        plan = {"entries_per_processor": 8, "data_requests": 4, "topics": 4, "partitions": 4, "producers": 4,
-                "arena_processor_bytes": 4 << 20, "arena_handler_bytes": 4 << 20, "handlers": 1} | plan
+        plan = {
+            "entries_per_processor": 8,
+            "data_requests": 4,
+            "topics": 4,
+            "partitions": 4,
+            "producers": 4,
+            "arena_processor_bytes": 4 << 20,
+            "arena_handler_bytes": 4 << 20,
+            "handlers": 1,
+        } | plan
         self.eventfd = os.eventfd(0, os.EFD_NONBLOCK)
         self.memory = segment.create(MemoryPlan(**plan), str(tmp_path), 1, (self.eventfd,))
         self.row = ProcessRow(self.memory.core, 16)
@@ -48,9 +57,19 @@ class Setting:
         self.log = NotedLog()
         listener = BoundListener(0, "PLAINTEXT", "PLAINTEXT", "127.0.0.1", 1, "127.0.0.1", 1, control)
         self.ctx = ProcessContext(
-            core=self.memory.core, config=load_broker_config(overrides=overrides, environ={}, cores=2), role="processor",
-            slot=16, process_row=self.row, incarnation=1, listeners=(listener,), listener=0, eventfds=(self.eventfd,),
-            handovers={0: self.pair[1]}, log=self.log, api_versions={API: (0, 8), 18: (0, 3)})
+            core=self.memory.core,
+            config=load_broker_config(overrides=overrides, environ={}, cores=2),
+            role="processor",
+            slot=16,
+            process_row=self.row,
+            incarnation=1,
+            listeners=(listener,),
+            listener=0,
+            eventfds=(self.eventfd,),
+            handovers={0: self.pair[1]},
+            log=self.log,
+            api_versions={API: (0, 8), 18: (0, 3)},
+        )
         self.ctx.wakeup_fd = self.wakeup
         self.processor = Processor(self.ctx)
         self.processor.recover()
@@ -63,8 +82,9 @@ class Setting:
         client.settimeout(5)
         server.setblocking(False)  # as the acceptor does
         self.clients.append(client)
-        assert send_message(self.pair[0], Message(HANDOVER, 1, 1, len(self.clients), (Peer(LOCAL, 1),),
-                                                  (server.fileno(),)))
+        assert send_message(
+            self.pair[0], Message(HANDOVER, 1, 1, len(self.clients), (Peer(LOCAL, 1),), (server.fileno(),))
+        )
         server.close()
         self.turns()
         return client
@@ -86,6 +106,7 @@ class Setting:
 
     def counter(self, name):
         from mpbroker.shm.counters import counter_id
+
         return self.row.counter(counter_id(name))
 
     def close(self):
@@ -104,6 +125,7 @@ def make(tmp_path):
     def build(*overrides, **options):
         made.append(Setting(tmp_path, *overrides, **options))
         return made[-1]
+
     yield build
     for each in made:
         each.close()
@@ -256,7 +278,7 @@ def test_large_frames_without_room_wait_for_it(make):
         assert time.monotonic() < deadline
         for n, client in enumerate(clients):
             try:
-                streams[n] = streams[n][client.send(streams[n]):]
+                streams[n] = streams[n][client.send(streams[n]) :]
             except BlockingIOError:
                 pass
         setting.turns(1)
@@ -288,8 +310,17 @@ def test_the_request_bytes_of_all_processors_are_bounded(make):
     assert sorted(_receive(client)[0] for client in clients) == [0, 1, 2]
 
 
-@pytest.mark.parametrize("data", [struct.pack(">i", -1), struct.pack(">i", 3), struct.pack(">i", 2**31 - 1),
-                                  frame(77, 0, 1), frame(API, 9, 1), struct.pack(">ihhi", 8, API, -5, 1)])
+@pytest.mark.parametrize(
+    "data",
+    [
+        struct.pack(">i", -1),
+        struct.pack(">i", 3),
+        struct.pack(">i", 2**31 - 1),
+        frame(77, 0, 1),
+        frame(API, 9, 1),
+        struct.pack(">ihhi", 8, API, -5, 1),
+    ],
+)
 def test_bad_frames_close_their_connection_only(make, data):
     setting = make()
     other, client = setting.connect(), setting.connect()

@@ -46,9 +46,18 @@ class World:
         self.row = ProcessRow(self.small.core, SLOT_PROCESSORS)
         self.row.begin(os.getpid(), 2, 0, 0)
         context = ProcessContext(
-            core=self.small.core, config=load_broker_config(environ={}, cores=2), process_row=self.row, incarnation=1,
-            listeners=(LISTENER,), listener=0, eventfds=(self.eventfd,), handovers={0: self.pair[1]},
-            wakeup_fd=self.wakeup[0], log=self.log, api_versions={18: (0, 3)})
+            core=self.small.core,
+            config=load_broker_config(environ={}, cores=2),
+            process_row=self.row,
+            incarnation=1,
+            listeners=(LISTENER,),
+            listener=0,
+            eventfds=(self.eventfd,),
+            handovers={0: self.pair[1]},
+            wakeup_fd=self.wakeup[0],
+            log=self.log,
+            api_versions={18: (0, 3)},
+        )
         self.processor = Processor(context)
         self.quotas = ConnectionQuotas(Limits())
         self.handover = Handover(self.pair[0], 0, 1)

@@ -17,6 +17,7 @@ def make(tmp_path):
     def build(*overrides, **options):
         made.append(Setting(tmp_path, *overrides, **options))
         return made[-1]
+
     yield build
     for each in made:
         each.close()

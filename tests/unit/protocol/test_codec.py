@@ -60,13 +60,17 @@ def fetch(*lengths):
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_extremes_of_every_scalar(version):
-    for numbers in (Numbers(-128, 0, -(1 << 63), -1.5, False, bytes(16), None),
-                    Numbers(127, 65535, (1 << 63) - 1, 1e300, True, bytes(range(16)), b"")):
+    for numbers in (
+        Numbers(-128, 0, -(1 << 63), -1.5, False, bytes(16), None),
+        Numbers(127, 65535, (1 << 63) - 1, 1e300, True, bytes(range(16)), b""),
+    ):
         assert decode(Numbers, version, encode(numbers, version)) == numbers
 
 
-@pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview, lambda b: memoryview(bytearray(b"..") + b)[2:],
-                                  lambda b: array.array("B", b)])
+@pytest.mark.parametrize(
+    "wrap",
+    [bytes, bytearray, memoryview, lambda b: memoryview(bytearray(b"..") + b)[2:], lambda b: array.array("B", b)],
+)
 def test_records_are_a_window_on_any_buffer(wrap):
     data = wrap(encode(produce(), 7))
     records = decode(ProduceRequest, 7, data).topic_data[0].partition_data[0].records
@@ -301,8 +305,17 @@ def test_plans_are_built_once_and_before_a_fork():
     assert codec._PLANS[MetadataRequest][9] is kept
 
 
-@pytest.mark.parametrize("arguments", [(), (MetadataRequest,), (MetadataRequest, 0), (MetadataRequest, "0", b""),
-                                       (MetadataRequest, 0, "text"), (MetadataRequest, 0, bytes(4), None)])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        (MetadataRequest,),
+        (MetadataRequest, 0),
+        (MetadataRequest, "0", b""),
+        (MetadataRequest, 0, "text"),
+        (MetadataRequest, 0, bytes(4), None),
+    ],
+)
 def test_wrong_arguments(arguments):
     with pytest.raises(TypeError):
         decode(*arguments)

@@ -6,7 +6,7 @@ from mpbroker.purgatory.delayed_operation import DelayedOperation, DelayedOperat
 
 
 class Counting(DelayedOperation):
-    __slots__ = ("ready", "done", "expired")
+    __slots__ = ("done", "expired", "ready")
 
     def __init__(self, deadline_ms, keys, ready=False):
         super().__init__(deadline_ms, keys)
@@ -68,7 +68,7 @@ def test_deadline_completes_once_even_if_the_key_moves_later():
 class Broken(Counting):
     """Raises where it is told to; notes what it was told of that."""
 
-    __slots__ = ("where", "errors")
+    __slots__ = ("errors", "where")
 
     def __init__(self, deadline_ms, keys):
         super().__init__(deadline_ms, keys)

@@ -25,11 +25,43 @@ def record(delta=0, key=b"k", value=b"v", timestamp_delta=0, headers=()) -> byte
     return varint(len(body)) + body
 
 
-def batch(records=None, *, count=1, attributes=0, last_delta=None, base_offset=0, base_timestamp=NOW_MS,
-          max_timestamp=NOW_MS, producer=(-1, -1, -1), magic=2, epoch=-1, length=None, crc=None) -> bytes:
+def batch(
+    records=None,
+    *,
+    count=1,
+    attributes=0,
+    last_delta=None,
+    base_offset=0,
+    base_timestamp=NOW_MS,
+    max_timestamp=NOW_MS,
+    producer=(-1, -1, -1),
+    magic=2,
+    epoch=-1,
+    length=None,
+    crc=None,
+) -> bytes:
     """A batch whose every field can be set; length and checksum are right unless they are given."""
     records = record() if records is None else records
-    body = struct.pack(">hiqqqhii", attributes, count - 1 if last_delta is None else last_delta, base_timestamp,
-                       max_timestamp, *producer, count) + records
-    return struct.pack(">qiibI", base_offset, len(body) + 9 if length is None else length, epoch, magic,
-                       crc32c.crc32c(body) if crc is None else crc) + body
+    body = (
+        struct.pack(
+            ">hiqqqhii",
+            attributes,
+            count - 1 if last_delta is None else last_delta,
+            base_timestamp,
+            max_timestamp,
+            *producer,
+            count,
+        )
+        + records
+    )
+    return (
+        struct.pack(
+            ">qiibI",
+            base_offset,
+            len(body) + 9 if length is None else length,
+            epoch,
+            magic,
+            crc32c.crc32c(body) if crc is None else crc,
+        )
+        + body
+    )

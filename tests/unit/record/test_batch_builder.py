@@ -14,12 +14,19 @@ from mpbroker.record.compression import Decompressor
 from mpbroker.record.record_batch import iterate_records
 from mpbroker.record.validation import ProduceRules, check_append_records
 
-ROWS = [(b"key", b"value", 1000, [(b"h", b"1"), (b"h", None)]), (None, b"", 1007, []), (b"", None, 995, []),
-        (b"k" * 200, os.urandom(3000), 2_000_000_000_000, [])]
+ROWS = [
+    (b"key", b"value", 1000, [(b"h", b"1"), (b"h", None)]),
+    (None, b"", 1007, []),
+    (b"", None, 995, []),
+    (b"k" * 200, os.urandom(3000), 2_000_000_000_000, []),
+]
 
 
 def as_rows(records):
-    return [(r.key, r.value, r.timestamp, [(k.encode() if isinstance(k, str) else k, v) for k, v in r.headers]) for r in records]
+    return [
+        (r.key, r.value, r.timestamp, [(k.encode() if isinstance(k, str) else k, v) for k, v in r.headers])
+        for r in records
+    ]
 
 
 @pytest.mark.parametrize("codec", range(5))
@@ -36,8 +43,15 @@ def test_other_readers_understand_our_batches(codec, reader):
 @pytest.mark.parametrize("codec", range(5))
 @pytest.mark.parametrize("maker", [DefaultRecordBatchBuilder, AioBuilder], ids=["kafka-python", "aiokafka"])
 def test_we_understand_and_accept_batches_of_other_makers(codec, maker):
-    builder = maker(2, compression_type=codec, is_transactional=0, producer_id=-1, producer_epoch=-1, base_sequence=-1,
-                    batch_size=1 << 20)
+    builder = maker(
+        2,
+        compression_type=codec,
+        is_transactional=0,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        batch_size=1 << 20,
+    )
     for number, (key, value, timestamp, headers) in enumerate(ROWS):
         builder.append(number, timestamp, key, value, [(name.decode(), content) for name, content in headers])
     data = bytes(builder.build())
@@ -62,7 +76,7 @@ def test_control_batch():
     data = control_batch(True, 7, 1, 5, 1000)
     theirs = DefaultRecordBatch(data)
     assert theirs.is_control_batch and theirs.is_transactional
-    record, = iterate_records(data, control=True)
+    (record,) = iterate_records(data, control=True)
     assert record.key == b"\0\0\0\1" and record.value == b"\0\0\0\0\0\5"
     assert not list(iterate_records(data))
     assert check_append_records(data, ProduceRules(), 1000, Decompressor()).code == 87

@@ -19,44 +19,74 @@ def code_of(records, rules=PLAIN, version=7):
     check = check_request_records(records, version)
     if check.code:
         return check.code
-    return check_append_records(records[:check.batch_bytes], rules, NOW_MS, Decompressor()).code
+    return check_append_records(records[: check.batch_bytes], rules, NOW_MS, Decompressor()).code
 
 
 def cut_to_length_field(length):
-    return struct.pack(">qi", 0, length) + GOOD[12:12 + max(length, 0)]
+    return struct.pack(">qi", 0, length) + GOOD[12 : 12 + max(length, 0)]
 
 
 FRAMING = {
-    "good": (GOOD, 0), "none": (b"", 87), "5 bytes": (GOOD[:5], 87), "13 bytes": (GOOD[:13], 87),
-    "16 bytes": (GOOD[:16], 87), "truncated": (GOOD[:-1], 87), "trailing 5": (GOOD + b"12345", 0),
-    "trailing 12 zeros": (GOOD + bytes(12), 2), "trailing 17 zeros": (GOOD + bytes(17), 2), "two": (GOOD + GOOD, 87),
-    "trailing part of a batch": (GOOD + GOOD[:-1], 0), "trailing magic 9": (GOOD + GOOD[:16] + b"\x09" + GOOD[17:-1], 2),
-    "magic 0": (batch(magic=0), 87), "magic 1": (batch(magic=1), 87), "magic 3": (batch(magic=3), 2),
-    "magic -1": (batch(magic=-1), 2), "length -1": (cut_to_length_field(-1), 2), "length 13": (cut_to_length_field(13), 2),
-    "length 14": (cut_to_length_field(14), -1), "length 38": (cut_to_length_field(38), -1),
-    "length 39": (cut_to_length_field(39), 2), "length 48": (cut_to_length_field(48), 2),
+    "good": (GOOD, 0),
+    "none": (b"", 87),
+    "5 bytes": (GOOD[:5], 87),
+    "13 bytes": (GOOD[:13], 87),
+    "16 bytes": (GOOD[:16], 87),
+    "truncated": (GOOD[:-1], 87),
+    "trailing 5": (GOOD + b"12345", 0),
+    "trailing 12 zeros": (GOOD + bytes(12), 2),
+    "trailing 17 zeros": (GOOD + bytes(17), 2),
+    "two": (GOOD + GOOD, 87),
+    "trailing part of a batch": (GOOD + GOOD[:-1], 0),
+    "trailing magic 9": (GOOD + GOOD[:16] + b"\x09" + GOOD[17:-1], 2),
+    "magic 0": (batch(magic=0), 87),
+    "magic 1": (batch(magic=1), 87),
+    "magic 3": (batch(magic=3), 2),
+    "magic -1": (batch(magic=-1), 2),
+    "length -1": (cut_to_length_field(-1), 2),
+    "length 13": (cut_to_length_field(13), 2),
+    "length 14": (cut_to_length_field(14), -1),
+    "length 38": (cut_to_length_field(38), -1),
+    "length 39": (cut_to_length_field(39), 2),
+    "length 48": (cut_to_length_field(48), 2),
     "length 2^31-1": (struct.pack(">qi", 0, 2**31 - 1) + GOOD[12:], -1),
     "length 2^31-13": (struct.pack(">qi", 0, 2**31 - 13) + GOOD[12:], 87),
 }
 HEADER = {
-    "base offset": (batch(base_offset=5), 87), "checksum": (batch(crc=1), 2), "both": (batch(base_offset=5, crc=1), 87),
-    "codec 5": (batch(attributes=5), -1), "codec 5 and checksum": (batch(attributes=5, crc=1), 2),
-    "unused attributes": (batch(attributes=0x80), 0), "delete horizon": (batch(attributes=0x40), 0),
-    "control": (batch(attributes=0x20), 87), "producer": (batch(producer=(77, 0, 0)), 0),
-    "no sequence": (batch(producer=(77, 0, -1)), 87), "producer -2": (batch(producer=(-2, -1, -1)), 0),
-    "count 0": (batch(b"", count=0), 87), "count 0, delta 0": (batch(b"", count=0, last_delta=0), 87),
-    "count -1": (batch(count=-1, last_delta=0), 87), "count 2 of 1": (batch(count=2), 87),
-    "count 1 of 2": (batch(record() + record(1)), 87), "last delta 1": (batch(last_delta=1), 87),
-    "last delta -1": (batch(last_delta=-1), 87), "leader epoch": (batch(epoch=77), 0),
+    "base offset": (batch(base_offset=5), 87),
+    "checksum": (batch(crc=1), 2),
+    "both": (batch(base_offset=5, crc=1), 87),
+    "codec 5": (batch(attributes=5), -1),
+    "codec 5 and checksum": (batch(attributes=5, crc=1), 2),
+    "unused attributes": (batch(attributes=0x80), 0),
+    "delete horizon": (batch(attributes=0x40), 0),
+    "control": (batch(attributes=0x20), 87),
+    "producer": (batch(producer=(77, 0, 0)), 0),
+    "no sequence": (batch(producer=(77, 0, -1)), 87),
+    "producer -2": (batch(producer=(-2, -1, -1)), 0),
+    "count 0": (batch(b"", count=0), 87),
+    "count 0, delta 0": (batch(b"", count=0, last_delta=0), 87),
+    "count -1": (batch(count=-1, last_delta=0), 87),
+    "count 2 of 1": (batch(count=2), 87),
+    "count 1 of 2": (batch(record() + record(1)), 87),
+    "last delta 1": (batch(last_delta=1), 87),
+    "last delta -1": (batch(last_delta=-1), 87),
+    "leader epoch": (batch(epoch=77), 0),
 }
 BODY = record()[1:]
 RECORDS = {
-    "same deltas": (batch(record() + record(), count=2), 0), "delta 5": (batch(record(5)), 0),
-    "delta -3": (batch(record(-3)), 0), "length of 12 bytes": (batch(b"\xff" * 12), -1),
-    "length negative": (batch(varint(-1) + BODY), 87), "length 0": (batch(b"\0"), 87),
-    "length too big": (batch(varint(50) + BODY), 87), "length too small": (batch(varint(3) + BODY), 87),
-    "no records": (batch(b""), 87), "endless number": (batch(varint(20) + b"\0" + b"\xff" * 19), 87),
-    "headers -1": (batch(varint(6) + b"\0\0\0\1\1" + varint(-1)), 87), "headers 50": (batch(varint(6) + b"\0\0\0\1\1" + varint(50)), 87),
+    "same deltas": (batch(record() + record(), count=2), 0),
+    "delta 5": (batch(record(5)), 0),
+    "delta -3": (batch(record(-3)), 0),
+    "length of 12 bytes": (batch(b"\xff" * 12), -1),
+    "length negative": (batch(varint(-1) + BODY), 87),
+    "length 0": (batch(b"\0"), 87),
+    "length too big": (batch(varint(50) + BODY), 87),
+    "length too small": (batch(varint(3) + BODY), 87),
+    "no records": (batch(b""), 87),
+    "endless number": (batch(varint(20) + b"\0" + b"\xff" * 19), 87),
+    "headers -1": (batch(varint(6) + b"\0\0\0\1\1" + varint(-1)), 87),
+    "headers 50": (batch(varint(6) + b"\0\0\0\1\1" + varint(50)), 87),
     "key length -2": (batch(varint(6) + b"\0\0\0" + varint(-2) + varint(-2) + b"\0"), 0),
     "header key null": (batch(varint(8) + b"\0\0\0\1\1" + varint(1) + b"\1\1"), 87),
     "header value null": (batch(varint(9) + b"\0\0\0\1\1" + varint(1) + varint(1) + b"h\1"), 0),
@@ -103,6 +133,7 @@ def test_compacted_topics_need_keys(codec):
 def test_timestamps(codec):
     def stamped(**fields):
         return batch(compress(codec, record()), attributes=codec | fields.pop("flag", 0), **fields)
+
     assert code_of(stamped(), BOUNDED) == 0
     assert code_of(stamped(base_timestamp=NOW_MS - 1001), BOUNDED) == 32
     assert code_of(stamped(base_timestamp=NOW_MS + 1001), BOUNDED) == 32
@@ -122,10 +153,20 @@ def test_a_bad_timestamp_beats_a_missing_key_and_a_broken_structure_beats_both()
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
-@pytest.mark.parametrize(("records", "count", "expected"), [
-    (record() + record(1), 2, 0), (record() + record(1), 1, 87), (record(), 2, 87), (record() + record(), 2, -1),
-    (record(1), 1, -1), (b"\x50" + BODY, 1, 0), (b"\xff" * 6 + BODY, 1, 87), (b"", 1, 87)],
-    ids=["good", "too many", "too few", "same deltas", "delta 1", "wrong length", "endless length", "empty"])
+@pytest.mark.parametrize(
+    ("records", "count", "expected"),
+    [
+        (record() + record(1), 2, 0),
+        (record() + record(1), 1, 87),
+        (record(), 2, 87),
+        (record() + record(), 2, -1),
+        (record(1), 1, -1),
+        (b"\x50" + BODY, 1, 0),
+        (b"\xff" * 6 + BODY, 1, 87),
+        (b"", 1, 87),
+    ],
+    ids=["good", "too many", "too few", "same deltas", "delta 1", "wrong length", "endless length", "empty"],
+)
 def test_compressed_records(codec, records, count, expected):
     assert code_of(batch(compress(codec, records), count=count, attributes=codec)) == expected
 

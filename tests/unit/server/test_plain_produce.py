@@ -14,8 +14,12 @@ def batch(*values: bytes, **settings) -> bytes:
 
 def request(*parts, acks=1, topic="t", transactional_id=None) -> ProduceRequest:
     data = [PartitionProduceData(index=index, records=records) for index, records in parts]
-    return ProduceRequest(acks=acks, timeout_ms=1000, transactional_id=transactional_id,
-                          topic_data=[TopicProduceData(name=topic, partition_data=data)])
+    return ProduceRequest(
+        acks=acks,
+        timeout_ms=1000,
+        transactional_id=transactional_id,
+        topic_data=[TopicProduceData(name=topic, partition_data=data)],
+    )
 
 
 class CountingPath:
@@ -80,15 +84,18 @@ def test_errors_found_at_the_append_are_the_same(pair):
     assert pair[1].served == 5
 
 
-@pytest.mark.parametrize("message", [
-    request((0, batch(b"a" * 100, codec=1))),
-    request((9, batch(b"a"))),
-    request((0, batch(b"a")), topic="unknown"),
-    request((0, b"")),
-    request((0, batch(b"a")), acks=5),
-    request((0, batch(b"a")), transactional_id="tx"),
-    request(),
-])
+@pytest.mark.parametrize(
+    "message",
+    [
+        request((0, batch(b"a" * 100, codec=1))),
+        request((9, batch(b"a"))),
+        request((0, batch(b"a")), topic="unknown"),
+        request((0, b"")),
+        request((0, batch(b"a")), acks=5),
+        request((0, batch(b"a")), transactional_id="tx"),
+        request(),
+    ],
+)
 def test_everything_else_is_left_to_python(pair, message):
     both(pair, message)
     assert pair[1].served == 0
@@ -126,8 +133,12 @@ def test_a_claim_serves_plain_requests_by_itself_and_returns_the_others(pair):
     native, path, _ = pair
     handler, serving = native.handler, native.handler.context.plain_produce
     serving.serve()
-    messages = [request((0, batch(b"a"))), request((1, batch(b"b")), acks=0), request((0, batch(b"c")), topic="unknown"),
-                request((0, batch(b"q")[:-1] + b"?"))]
+    messages = [
+        request((0, batch(b"a"))),
+        request((1, batch(b"b")), acks=0),
+        request((0, batch(b"c")), topic="unknown"),
+        request((0, batch(b"q")[:-1] + b"?")),
+    ]
     for message in messages:
         native.send(message, 7, "test")
     left = handler.port.claim(0)
@@ -144,9 +155,17 @@ def test_a_claim_serves_plain_requests_by_itself_and_returns_the_others(pair):
 def test_an_answer_without_memory_is_kept_for_later_and_appended_once(pair):
     native, path, python = pair
     port = native.handler.port
-    message = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[
-        TopicProduceData(name=name, partition_data=[PartitionProduceData(index=index, records=batch(b"a"))
-                                                    for index in range(count)]) for name, count in (("t", 3), ("stamped", 1))])
+    message = ProduceRequest(
+        acks=1,
+        timeout_ms=1000,
+        topic_data=[
+            TopicProduceData(
+                name=name,
+                partition_data=[PartitionProduceData(index=index, records=batch(b"a")) for index in range(count)],
+            )
+            for name, count in (("t", 3), ("stamped", 1))
+        ],
+    )
     native.handler.context.plain_produce.serve()
     tokens = []
     while (room := port.allocate(16384)) is not None:

@@ -28,8 +28,13 @@ def produce(topic="t", records=b"", partition=0, acks=1, transactional_id=None):
 
 def fetch(topic="t", offset=0, partition=0, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, **fields):
     asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20, **fields)
-    return FetchRequest(replica_id=-1, max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes,
-                        topics=[FetchTopic(topic=topic, partitions=[asked])])
+    return FetchRequest(
+        replica_id=-1,
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        topics=[FetchTopic(topic=topic, partitions=[asked])],
+    )
 
 
 def part(response):
@@ -57,14 +62,17 @@ def test_acks_0_is_not_answered_and_an_error_closes(broker):
     assert part(broker.call(fetch(), 11)).high_watermark == 1
 
 
-@pytest.mark.parametrize(("request_fields", "code"), [
-    ({"topic": "unknown"}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-    ({"partition": 7}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-    ({"acks": 3}, ErrorCode.INVALID_REQUIRED_ACKS),
-    ({"records": b""}, ErrorCode.INVALID_RECORD),
-    ({"records": batch(b"x" * 2_000_000)}, ErrorCode.MESSAGE_TOO_LARGE),
-    ({"records": batch(b"a")[:-1] + b"!"}, ErrorCode.CORRUPT_MESSAGE),
-])
+@pytest.mark.parametrize(
+    ("request_fields", "code"),
+    [
+        ({"topic": "unknown"}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ({"partition": 7}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ({"acks": 3}, ErrorCode.INVALID_REQUIRED_ACKS),
+        ({"records": b""}, ErrorCode.INVALID_RECORD),
+        ({"records": batch(b"x" * 2_000_000)}, ErrorCode.MESSAGE_TOO_LARGE),
+        ({"records": batch(b"a")[:-1] + b"!"}, ErrorCode.CORRUPT_MESSAGE),
+    ],
+)
 def test_refused_produce_appends_nothing(broker, request_fields, code):
     broker.create_topic("t")
     answer = part(broker.call(produce(**{"records": batch(b"a"), **request_fields}), 7))

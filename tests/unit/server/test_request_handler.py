@@ -18,6 +18,7 @@ def broker(tmp_path):
 def _break(broker, monkeypatch, name):
     def broken(*_):
         raise RuntimeError("broken")
+
     monkeypatch.setattr(broker.handler.context.log_manager, name, broken)
 
 
@@ -57,7 +58,9 @@ def test_new_settings_reach_the_native_path(broker, tmp_path):
     assert part(broker.call(produce(records=batch(bytes(1000))), 7)).error_code == ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_a_handler_that_is_never_idle_takes_new_settings_and_closes_old_files_all_the_same(broker, tmp_path, monkeypatch):
+def test_a_handler_that_is_never_idle_takes_new_settings_and_closes_old_files_all_the_same(
+    broker, tmp_path, monkeypatch
+):
     closed, smaller = [], load_broker_config(overrides=[f"log.dirs={tmp_path}", "message.max.bytes=500"], environ={})
     monkeypatch.setattr(broker.handler.context.log_manager, "close_stale", lambda: closed.append(1))
     ctx = ProcessContext(config=broker.config)

@@ -1,11 +1,11 @@
 """The Python picture of shared memory is the compiler's, number by number; plans fit what the core attaches to."""
 
 import pytest
-from tests.harness.small_core import small_core, small_plan
 
 from mpbroker import _native
 from mpbroker.shm import layout
 from mpbroker.shm.layout import MemoryPlan
+from tests.harness.small_core import small_core, small_plan
 
 
 @pytest.mark.parametrize("region", sorted(layout.STRIDES))
@@ -16,19 +16,37 @@ def test_strides_are_the_structs_sizes(region):
 def test_numbers_are_the_headers():
     c = _native.LAYOUT
     same = {
-        "version": layout.VERSION, "magic_core": layout.MAGIC_CORE, "magic_page": layout.MAGIC_PAGE,
-        "header": layout.PAGE_BYTES, "region": layout.REGION.size, "header.regions": layout.REGIONS_OFFSET,
-        "header.state": layout.STATE_OFFSET, "header.plane_bound": layout.PLANES_OFFSET,
+        "version": layout.VERSION,
+        "magic_core": layout.MAGIC_CORE,
+        "magic_page": layout.MAGIC_PAGE,
+        "header": layout.PAGE_BYTES,
+        "region": layout.REGION.size,
+        "header.regions": layout.REGIONS_OFFSET,
+        "header.state": layout.STATE_OFFSET,
+        "header.plane_bound": layout.PLANES_OFFSET,
         "header.metadata_generation": layout.METADATA_GENERATION_OFFSET,
-        "slot_processors": layout.SLOT_PROCESSORS, "slot_handlers": layout.SLOT_HANDLERS,
-        "slot_controller": layout.SLOT_CONTROLLER, "max_processors": layout.MAX_PROCESSORS,
-        "max_handlers": layout.MAX_HANDLERS, "max_slots": layout.MAX_SLOTS, "max_rings": layout.MAX_RINGS,
-        "ring_control": layout.RING_CONTROL, "ring_data": layout.RING_DATA, "ring_controller": layout.RING_CONTROLLER,
-        "ring_response": layout.RING_RESPONSE, "class_requeued": layout.CLASS_REQUEUED,
-        "extents_per_handler": layout.EXTENTS_PER_HANDLER, "journal_rows": layout.JOURNAL_ROWS,
-        "killer_rows": layout.KILLER_ROWS, "inject_rows": layout.INJECT_ROWS, "max_counters": layout.MAX_COUNTERS,
-        "index_bits": layout.INDEX_BITS, "ring.head": layout.RING_HEAD, "ring.peak": layout.RING_PEAK,
-        "ring.capacity": layout.RING_CAPACITY, "ring.slots_first": layout.RING_SLOTS_FIRST,
+        "slot_processors": layout.SLOT_PROCESSORS,
+        "slot_handlers": layout.SLOT_HANDLERS,
+        "slot_controller": layout.SLOT_CONTROLLER,
+        "max_processors": layout.MAX_PROCESSORS,
+        "max_handlers": layout.MAX_HANDLERS,
+        "max_slots": layout.MAX_SLOTS,
+        "max_rings": layout.MAX_RINGS,
+        "ring_control": layout.RING_CONTROL,
+        "ring_data": layout.RING_DATA,
+        "ring_controller": layout.RING_CONTROLLER,
+        "ring_response": layout.RING_RESPONSE,
+        "class_requeued": layout.CLASS_REQUEUED,
+        "extents_per_handler": layout.EXTENTS_PER_HANDLER,
+        "journal_rows": layout.JOURNAL_ROWS,
+        "killer_rows": layout.KILLER_ROWS,
+        "inject_rows": layout.INJECT_ROWS,
+        "max_counters": layout.MAX_COUNTERS,
+        "index_bits": layout.INDEX_BITS,
+        "ring.head": layout.RING_HEAD,
+        "ring.peak": layout.RING_PEAK,
+        "ring.capacity": layout.RING_CAPACITY,
+        "ring.slots_first": layout.RING_SLOTS_FIRST,
     }
     assert {name: c[name] for name in same} == same
 
@@ -77,10 +95,22 @@ def test_rings_that_may_not_be_full_have_room_for_every_row():
         first += ring.capacity
 
 
-@pytest.mark.parametrize(("field", "value"), [
-    ("processors", 0), ("processors", 33), ("handlers", 65), ("handlers", 0), ("reserved_handlers", 3),
-    ("entries_per_processor", 0), ("entries_per_processor", 131071), ("data_requests", 0), ("arena_handler_bytes", 1),
-    ("commands", 5000), ("partitions", 0)])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("processors", 0),
+        ("processors", 33),
+        ("handlers", 65),
+        ("handlers", 0),
+        ("reserved_handlers", 3),
+        ("entries_per_processor", 0),
+        ("entries_per_processor", 131071),
+        ("data_requests", 0),
+        ("arena_handler_bytes", 1),
+        ("commands", 5000),
+        ("partitions", 0),
+    ],
+)
 def test_a_plan_outside_the_layout_is_refused_by_name(field, value):
     with pytest.raises(ValueError, match=field):
         layout.check_plan(small_plan(**{field: value}))

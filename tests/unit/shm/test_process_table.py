@@ -1,13 +1,13 @@
 """Rows of the process table, counters and waits."""
 
 import pytest
-from tests.harness.small_core import small_core
 
 from mpbroker import _native
 from mpbroker.shm.counters import COUNTERS, NATIVE_COUNTERS, Counter, counter_id
 from mpbroker.shm.layout import MAX_COUNTERS
 from mpbroker.shm.process_table import ProcessRow, ProcessState, WaitName, unpack_process
 from mpbroker.shm.waits import SENTENCES, wait_name
+from tests.harness.small_core import small_core
 
 
 def test_counters_are_the_c_cores():

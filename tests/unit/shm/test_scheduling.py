@@ -16,8 +16,9 @@ def rank():
 
 
 def _run(body):
-    return subprocess.run([sys.executable, "-c", _BEGIN + body], capture_output=True, text=True, check=True,
-                          timeout=60).stdout.split()
+    return subprocess.run(
+        [sys.executable, "-c", _BEGIN + body], capture_output=True, text=True, check=True, timeout=60
+    ).stdout.split()
 
 
 def _realtime_is_permitted():

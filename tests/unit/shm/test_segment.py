@@ -6,7 +6,6 @@ import os
 
 import posix_ipc
 import pytest
-from tests.harness.small_core import small_plan
 
 from mpbroker.channel.handler_port import HandlerPort
 from mpbroker.channel.planes import DATA
@@ -15,6 +14,7 @@ from mpbroker.errors import ConfigError
 from mpbroker.shm import segment
 from mpbroker.shm.page_view import PageError, PageView, open_page
 from mpbroker.shm.process_table import BrokerState, ProcessState
+from tests.harness.small_core import small_plan
 
 
 @pytest.fixture
@@ -79,13 +79,16 @@ def test_sweep_removes_what_a_killed_broker_left(data_dir):
 
 def test_untouched_memory_costs_nothing(memory):
     """Half a gigabyte of tables and arena, a few pages of them used."""
-    big = segment.create(small_plan(entries_per_processor=4096, partitions=16384, arena_processor_bytes=256 << 20),
-                         "/nowhere-at-all", 2)
+    big = segment.create(
+        small_plan(entries_per_processor=4096, partitions=16384, arena_processor_bytes=256 << 20), "/nowhere-at-all", 2
+    )
     try:
         with open("/proc/self/smaps") as smaps:
             mapped = [block for block in smaps.read().split("VmFlags") if "memfd:mpbroker-" in block]
         assert mapped
-        resident = sum(int(line.split()[1]) for block in mapped for line in block.splitlines() if line.startswith("Rss:"))
+        resident = sum(
+            int(line.split()[1]) for block in mapped for line in block.splitlines() if line.startswith("Rss:")
+        )
         assert resident < 2048
     finally:
         big.close()
@@ -183,5 +186,7 @@ def test_a_dev_shm_that_takes_no_names_is_one_sentence(monkeypatch, data_dir):
         raise OSError(errno.EROFS, "Read-only file system")
 
     monkeypatch.setattr(segment.posix_ipc, "SharedMemory", read_only)
-    with pytest.raises(ConfigError, match="/dev/shm=.*: allowed is a directory in which .* [(]Read-only file system[)]"):
+    with pytest.raises(
+        ConfigError, match="/dev/shm=.*: allowed is a directory in which .* [(]Read-only file system[)]"
+    ):
         segment.create(small_plan(), data_dir, 1)

@@ -25,15 +25,25 @@ def test_one_listener_gets_the_configured_processes():
     config = _config("num.network.threads=3", "num.io.threads=5")
     plans = plan_processes(config, (_listener(0, "PLAINTEXT"),))
     assert Counter(plan.type.role for plan in plans) == {
-        "acceptor": 1, "processor": 3, "handler": 5, "controller": 1, "log-keeper": 1, "tracer": 1}
+        "acceptor": 1,
+        "processor": 3,
+        "handler": 5,
+        "controller": 1,
+        "log-keeper": 1,
+        "tracer": 1,
+    }
     assert len({plan.slot for plan in plans}) == len(plans)
     assert all(plan.listener == 0 for plan in plans if plan.type.per_listener)
 
 
 def test_the_control_plane_has_processor_0_and_a_handler_of_its_own():
-    config = _config("listeners=PLAINTEXT://127.0.0.1:9000,CONTROLLER://127.0.0.1:9001", "num.network.threads=2",
-                     "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT", "num.io.threads=2",
-                     "control.plane.listener.name=controller")
+    config = _config(
+        "listeners=PLAINTEXT://127.0.0.1:9000,CONTROLLER://127.0.0.1:9001",
+        "num.network.threads=2",
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "num.io.threads=2",
+        "control.plane.listener.name=controller",
+    )
     plans = plan_processes(config, (_listener(0, "PLAINTEXT"), _listener(1, "CONTROLLER", control=True)))
     assert [plan.listener for plan in plans if plan.type.role == "processor"] == [1, 0, 0]
     assert sum(plan.type.role == "handler" for plan in plans) == 3
@@ -42,8 +52,14 @@ def test_the_control_plane_has_processor_0_and_a_handler_of_its_own():
 
 def test_slots_are_those_of_the_layout():
     text = LAYOUT.read_text()
-    first = {"acceptor": "MPB_SLOT_ACCEPTORS", "processor": "MPB_SLOT_PROCESSORS", "handler": "MPB_SLOT_HANDLERS",
-             "controller": "MPB_SLOT_CONTROLLER", "log-keeper": "MPB_SLOT_LOG_KEEPER", "tracer": "MPB_SLOT_TRACER"}
+    first = {
+        "acceptor": "MPB_SLOT_ACCEPTORS",
+        "processor": "MPB_SLOT_PROCESSORS",
+        "handler": "MPB_SLOT_HANDLERS",
+        "controller": "MPB_SLOT_CONTROLLER",
+        "log-keeper": "MPB_SLOT_LOG_KEEPER",
+        "tracer": "MPB_SLOT_TRACER",
+    }
     slots = {"acceptor": "MPB_MAX_ACCEPTORS", "processor": "MPB_MAX_PROCESSORS", "handler": "MPB_MAX_HANDLERS"}
     for row in PROCESS_TYPES:
         assert int(re.search(rf"#define {first[row.role]} (\d+)", text)[1]) == row.first_slot

@@ -58,6 +58,9 @@ def test_the_line_and_the_document(server, tmp_path):
     path = tmp_path / "ready.json"
     write_atomically(str(path), ready_document(3, 77, "/data", (listener,)))
     assert json.loads(path.read_text()) == {
-        "node_id": 3, "pid": 77, "data_dir": "/data",
-        "listeners": [{"name": "PLAINTEXT", "protocol": "PLAINTEXT", "host": "127.0.0.1", "port": listener.port}]}
+        "node_id": 3,
+        "pid": 77,
+        "data_dir": "/data",
+        "listeners": [{"name": "PLAINTEXT", "protocol": "PLAINTEXT", "host": "127.0.0.1", "port": listener.port}],
+    }
     assert [entry.name for entry in tmp_path.iterdir()] == ["ready.json"]

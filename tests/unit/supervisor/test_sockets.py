@@ -26,10 +26,15 @@ def test_port_0_becomes_the_bound_port_everywhere():
 
 
 def test_the_control_listener_stands_last_and_is_marked():
-    sockets, listeners = _open("listeners=CTL://127.0.0.1:0,PLAINTEXT://127.0.0.1:0", "control.plane.listener.name=ctl",
-                               "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CTL:PLAINTEXT")
+    sockets, listeners = _open(
+        "listeners=CTL://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+        "control.plane.listener.name=ctl",
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CTL:PLAINTEXT",
+    )
     assert [(listener.name, listener.control, listener.index) for listener in listeners] == [
-        ("PLAINTEXT", False, 0), ("CTL", True, 1)]
+        ("PLAINTEXT", False, 0),
+        ("CTL", True, 1),
+    ]
     for opened in sockets:
         opened.close()
 
@@ -44,8 +49,10 @@ def test_a_port_in_use_is_one_sentence_and_nothing_stays_open():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match=f"port {port} is in use"):
-            _open(f"listeners=A://127.0.0.1:0,B://127.0.0.1:{port}",
-                  "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT")
+            _open(
+                f"listeners=A://127.0.0.1:0,B://127.0.0.1:{port}",
+                "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT",
+            )
 
 
 def test_an_address_of_another_machine_is_refused():
@@ -65,8 +72,11 @@ def _backlog(listening: socket.socket) -> int:
 
 @pytest.mark.parametrize(("overrides", "backlog"), [((), 50), (("socket.listen.backlog.size=7",), 7)])
 def test_each_end_point_has_a_socket_with_the_backlog_of_the_settings(overrides, backlog):
-    sockets, listeners = _open("listeners=A://127.0.0.1:0,B://127.0.0.1:0",
-                               "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT", *overrides)
+    sockets, listeners = _open(
+        "listeners=A://127.0.0.1:0,B://127.0.0.1:0",
+        "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT",
+        *overrides,
+    )
     assert len(sockets) == len(listeners) == 2
     for opened in sockets:
         with opened:

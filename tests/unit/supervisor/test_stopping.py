@@ -37,6 +37,7 @@ def clock(monkeypatch):
 
         def monotonic(self):
             return self.now
+
     clock = Clock()
     monkeypatch.setattr(module, "time", clock)
     return clock

@@ -25,17 +25,20 @@ def _death(worker):
     return worker.look()
 
 
-@pytest.mark.parametrize(("code", "number", "exit_code", "is_fault"), [
-    ("raise SystemExit(0)", 0, 0, False),
-    ("raise SystemExit(2)", 0, 2, False),
-    ("import os; os.kill(os.getpid(), 9)", signal.SIGKILL, -1, False),
-    ("import os; os.kill(os.getpid(), 15)", signal.SIGTERM, -1, False),
-    ("import os; os.kill(os.getpid(), 11)", signal.SIGSEGV, -1, True),
-    ("import os; os.kill(os.getpid(), 7)", signal.SIGBUS, -1, True),
-    ("import os; os.abort()", signal.SIGABRT, -1, True),
-    ("import os; os.kill(os.getpid(), 4)", signal.SIGILL, -1, True),
-    ("import os; os.kill(os.getpid(), 8)", signal.SIGFPE, -1, True),
-])
+@pytest.mark.parametrize(
+    ("code", "number", "exit_code", "is_fault"),
+    [
+        ("raise SystemExit(0)", 0, 0, False),
+        ("raise SystemExit(2)", 0, 2, False),
+        ("import os; os.kill(os.getpid(), 9)", signal.SIGKILL, -1, False),
+        ("import os; os.kill(os.getpid(), 15)", signal.SIGTERM, -1, False),
+        ("import os; os.kill(os.getpid(), 11)", signal.SIGSEGV, -1, True),
+        ("import os; os.kill(os.getpid(), 7)", signal.SIGBUS, -1, True),
+        ("import os; os.abort()", signal.SIGABRT, -1, True),
+        ("import os; os.kill(os.getpid(), 4)", signal.SIGILL, -1, True),
+        ("import os; os.kill(os.getpid(), 8)", signal.SIGFPE, -1, True),
+    ],
+)
 def test_a_death_is_read_then_reaped(code, number, exit_code, is_fault):
     process, worker = _running(f"import resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0)); {code}")
     death = _death(worker)

@@ -53,10 +53,22 @@ def test_a_file_cut_anywhere_gives_every_whole_line(tmp_path):
         dictionary.read([path])
 
 
-@pytest.mark.parametrize("junk", [b"\0\xff\n", b"[1]\n", b"{}\n", b'{"k":"client"}\n', b'{"k":"client","hash":"x","name":1}\n',
-                                  b'{"k":"conn","proc":-1,"id":0,"peer":"","listener":0,"t0_ns":0}\n', b'{"k":["x"]}\n',
-                                  b'{"k":"of-a-later-version"}\n', b"x" * 20_000 + b"\n", b"[" * 8000 + b"\n",
-                                  b'{"k":"software","id":5,"name":"n","version":"v"}\n'])
+@pytest.mark.parametrize(
+    "junk",
+    [
+        b"\0\xff\n",
+        b"[1]\n",
+        b"{}\n",
+        b'{"k":"client"}\n',
+        b'{"k":"client","hash":"x","name":1}\n',
+        b'{"k":"conn","proc":-1,"id":0,"peer":"","listener":0,"t0_ns":0}\n',
+        b'{"k":["x"]}\n',
+        b'{"k":"of-a-later-version"}\n',
+        b"x" * 20_000 + b"\n",
+        b"[" * 8000 + b"\n",
+        b'{"k":"software","id":5,"name":"n","version":"v"}\n',
+    ],
+)
 def test_junk_costs_its_own_line_only(tmp_path, junk):
     path = write(tmp_path, ROWS[:2])
     path.write_bytes(path.read_bytes() + junk + json.dumps(ROWS[2]).encode() + b"\n")
@@ -77,4 +89,6 @@ def test_find_looks_downwards_and_beside_a_segment(tmp_path):
     path = write(below, ROWS)
     assert dictionary.find(tmp_path) == [path] == dictionary.find(below / "b4-23456789-r00-0.mpt")
     assert dictionary.find(tmp_path / "one" / "x.mpt") == []
-    assert dictionary.boot_of(path) == (4, BOOT & 0xFFFFFFFF) and dictionary.boot_of(tmp_path / "manifest.jsonl") is None
+    assert (
+        dictionary.boot_of(path) == (4, BOOT & 0xFFFFFFFF) and dictionary.boot_of(tmp_path / "manifest.jsonl") is None
+    )

@@ -86,7 +86,7 @@ def test_a_full_disk_makes_rows_wait(tmp_path, writer, monkeypatch, part):
     def full(file, data):
         if part == 0:
             raise OSError(28, "No space left on device")
-        return write(file, data[:min(part, len(data) - 1)])
+        return write(file, data[: min(part, len(data) - 1)])
 
     with monkeypatch.context() as patch:
         patch.setattr(dictionary_writer.os, "write", full)

@@ -3,7 +3,18 @@
 import re
 from pathlib import Path
 
-from mpbroker.trace import dictionary, dictionary_writer, gauge, lane_drain, manifest, mark_spool, notice, process_event, record, segment
+from mpbroker.trace import (
+    dictionary,
+    dictionary_writer,
+    gauge,
+    lane_drain,
+    manifest,
+    mark_spool,
+    notice,
+    process_event,
+    record,
+    segment,
+)
 
 PAGE = (Path(__file__).parents[3] / "docs" / "trace-format.md").read_text()
 TYPES = {"Q": "u64", "I": "u32", "i": "i32", "B": "u8", "h": "i16", "H": "u16", "13I": "13 × u32"}
@@ -14,7 +25,7 @@ def table(heading):
     lines = PAGE.splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith(heading))
     rows = []
-    for line in lines[start + 2:]:
+    for line in lines[start + 2 :]:
         if not line.startswith("|"):
             return rows
         rows.append([cell.strip() for cell in line.strip("|").split("|")])
@@ -28,17 +39,21 @@ def test_the_records_table():
     assert [row[:3] for row in rows] == expected
     assert next(row[3] for row in rows if row[2] == "stage") == ", ".join(record.STAGES)
     purgatory = next(row[3] for row in rows if row[2] == "purg_kind")
-    assert re.findall(r"(\d) (\w+)", purgatory)[1:] == [(str(n), name) for n, name in enumerate(record.PURGATORY_NAMES)][1:]
+    assert (
+        re.findall(r"(\d) (\w+)", purgatory)[1:]
+        == [(str(n), name) for n, name in enumerate(record.PURGATORY_NAMES)][1:]
+    )
 
 
 def test_kinds_and_flags():
     assert [(int(row[0]), row[1]) for row in table("| kind | name |")] == list(enumerate(record.KIND_NAMES))
-    flags = PAGE[PAGE.index("**Flags.**"):PAGE.index("**Kinds.**")]
+    flags = PAGE[PAGE.index("**Flags.**") : PAGE.index("**Kinds.**")]
     assert {int(bit, 16): name for name, bit in re.findall(r"([a-z-]+) (0x[0-9a-f]+)", flags)} == record.FLAG_NAMES
     assert f"Bits {record.SAMPLE_SHIFT}-15" in flags
-    reasons = PAGE[PAGE.index("Reasons of kind 2"):PAGE.index("Clock samples")]
+    reasons = PAGE[PAGE.index("Reasons of kind 2") : PAGE.index("Clock samples")]
     assert {int(number): name for number, name in re.findall(r"(\d)\s([A-Z_]{4,})", reasons)} == {
-        reason.value: reason.name for reason in notice.CloseReason}
+        reason.value: reason.name for reason in notice.CloseReason
+    }
 
 
 def test_the_header():
@@ -52,10 +67,12 @@ def test_the_header():
     assert offset == segment.OPEN.size and rows["OPEN_CRC"][0] == segment.OPEN_CRC_OFFSET
     assert rows["magic"] == (0, "8 bytes") and f"`{segment.MAGIC.decode()}`" in PAGE
     parts = {row[2].split(":")[0]: (int(row[0]), row[1]) for row in table("| from | length | part")}
-    assert parts == {"open fields": (0, str(segment.OPEN_CRC_OFFSET + 4)),
-                     "progress": (segment.PROGRESS_OFFSET, str(segment.PROGRESS.size + 4)),
-                     "close fields": (segment.CLOSE_OFFSET, str(segment.CLOSE.size + 4)),
-                     "JSON object": (segment.JSON_OFFSET, f"up to {segment.MAX_JSON_BYTES}")}
+    assert parts == {
+        "open fields": (0, str(segment.OPEN_CRC_OFFSET + 4)),
+        "progress": (segment.PROGRESS_OFFSET, str(segment.PROGRESS.size + 4)),
+        "close fields": (segment.CLOSE_OFFSET, str(segment.CLOSE.size + 4)),
+        "JSON object": (segment.JSON_OFFSET, f"up to {segment.MAX_JSON_BYTES}"),
+    }
     for fields in (segment.Progress._fields, segment.Closed._fields[:6]):
         assert all(f"`{name}`" in PAGE for name in fields)
 
@@ -70,8 +87,8 @@ def test_gauges_and_process_events():
     rows = table("| type | handler_id")
     assert [row[0] for row in rows] == [f"{number} {name}" for number, name in gauge.TYPE_NAMES.items()]
     assert [row[2].split(", ") for row in rows] == [[name for name, _ in fields] for fields in gauge.FIELDS.values()]
-    section = PAGE[PAGE.index("### Process events"):PAGE.index("## Dictionary")]
-    roles = section[section.index("Roles:"):section.index("`wait_status` is")]
+    section = PAGE[PAGE.index("### Process events") : PAGE.index("## Dictionary")]
+    roles = section[section.index("Roles:") : section.index("`wait_status` is")]
     assert {int(number): name for number, name in re.findall(r"(\d) ([a-z-]+)", roles)} == process_event.ROLE_NAMES
     assert "event, role, index, wait_status, restarts, listener" in section
 
@@ -93,7 +110,7 @@ def test_the_dictionary(tmp_path):
 
 
 def test_the_manifest_and_bounds():
-    section = PAGE[PAGE.index("## Manifest"):PAGE.index("## Marks")]
+    section = PAGE[PAGE.index("## Manifest") : PAGE.index("## Marks")]
     assert set(re.findall(r"`(\w+)`", section)) == set(manifest.ManifestRow._fields)
     assert f"1 to {mark_spool.MAX_TEXT_CHARS} characters" in PAGE
     assert f"{lane_drain.MAX_WAITING_EVENTS:,} of its own records and {dictionary_writer.MAX_WAITING:,} names" in PAGE

@@ -32,6 +32,8 @@ def test_every_value_has_a_name_and_a_unit():
 
 def test_rings_have_the_names_that_status_shows():
     assert {ring: gauge.ring_name(ring) for ring in RING_NAMES} == RING_NAMES
-    assert gauge.ring_name(layout.RING_RESPONSE + 2) == "response-2" and gauge.ring_name(layout.RING_DATA + 3) == "data-3"
-    assert gauge.RESPONSE_RINGS == range(layout.RING_RESPONSE, layout.MAX_RINGS)
+    assert (
+        gauge.ring_name(layout.RING_RESPONSE + 2) == "response-2" and gauge.ring_name(layout.RING_DATA + 3) == "data-3"
+    )
+    assert range(layout.RING_RESPONSE, layout.MAX_RINGS) == gauge.RESPONSE_RINGS
     assert gauge.ring_name(20) == "ring-20"

@@ -26,8 +26,12 @@ def _finish(writer, first, count):
 
 
 def _kinds(directory):
-    return [record.unpack(chunk, at).kind for info in manifest.segments(directory) for chunk in segment.read_chunks(info)
-            for at in range(0, len(chunk), 128)]
+    return [
+        record.unpack(chunk, at).kind
+        for info in manifest.segments(directory)
+        for chunk in segment.read_chunks(info)
+        for at in range(0, len(chunk), 128)
+    ]
 
 
 def test_records_go_into_one_segment(tmp_path, both_ends):
@@ -76,7 +80,11 @@ def test_a_segment_that_the_last_record_of_a_drain_fills_has_it_in_its_counters(
     for first in range(0, 12, 4):
         _finish(writer, first, 4)
         drain.step(0)
-    assert [(row.first_seq, row.finished, row.records) for row in manifest.read(tmp_path)] == [(0, 4, 5), (4, 4, 5), (8, 4, 5)]
+    assert [(row.first_seq, row.finished, row.records) for row in manifest.read(tmp_path)] == [
+        (0, 4, 5),
+        (4, 4, 5),
+        (8, 4, 5),
+    ]
     assert requests_in(tmp_path) == list(range(12)) and statistics.collect(manifest.segments(tmp_path)).gaps() == []
 
 
@@ -168,9 +176,13 @@ def test_a_tracer_that_dies_at_any_step_is_continued(tmp_path, both_ends, monkey
     drain = drain_of(reader, tmp_path)
     _finish(writer, 0, 20)  # 4 are dropped
     with monkeypatch.context() as patch:
-        target, name = {"append": (segment_writer.Tally, "add"), "release": (lane.Lane, "release"),
-                        "note": (segment_writer.SegmentWriter, "note"), "close": (segment, "pack_closed"),
-                        "manifest": (manifest, "append")}[step]
+        target, name = {
+            "append": (segment_writer.Tally, "add"),
+            "release": (lane.Lane, "release"),
+            "note": (segment_writer.SegmentWriter, "note"),
+            "close": (segment, "pack_closed"),
+            "manifest": (manifest, "append"),
+        }[step]
         patch.setattr(target, name, die)
         with pytest.raises(Death):
             drain.step(0)

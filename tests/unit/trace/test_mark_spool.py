@@ -60,8 +60,24 @@ def good(**changes):
     return json.dumps({"t0_ns": 5, "text": "x", **changes}).encode()
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"7", b"[" * 4000, good(text=""), good(text="x" * 201), good(text=7), good(t0_ns=0),
-                                     good(t0_ns="1"), good(t0_ns=True), good(t0_ns=2**63), b'{"text":"x"}', b"\xff" * 9000])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"7",
+        b"[" * 4000,
+        good(text=""),
+        good(text="x" * 201),
+        good(text=7),
+        good(t0_ns=0),
+        good(t0_ns="1"),
+        good(t0_ns=True),
+        good(t0_ns=2**63),
+        b'{"text":"x"}',
+        b"\xff" * 9000,
+    ],
+)
 def test_junk_is_removed_with_one_complaint(tmp_path, spool, complaints, content):
     for number in range(3):
         path = tmp_path / "marks" / f"{number}.mark"

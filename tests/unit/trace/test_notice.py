@@ -16,10 +16,14 @@ from mpbroker.trace.notice import (
     SoftwareNamed,
 )
 
-NOTICES = [ConnectionOpened(2**63, 0x08000001, 1, 2, "[::1]:9092"),
-           ConnectionClosed(5, 2**32 - 1, 31, 0, 12, CloseReason.IDLE),
-           ClientNamed(1, 0xDEADBEEF, "über\n\"client\"\x00"), SoftwareNamed(1, "librdkafka", "2.3.0"), NoticesLost(3, 7),
-           ProcessorBegan(5, 31)]
+NOTICES = [
+    ConnectionOpened(2**63, 0x08000001, 1, 2, "[::1]:9092"),
+    ConnectionClosed(5, 2**32 - 1, 31, 0, 12, CloseReason.IDLE),
+    ClientNamed(1, 0xDEADBEEF, 'über\n"client"\x00'),
+    SoftwareNamed(1, "librdkafka", "2.3.0"),
+    NoticesLost(3, 7),
+    ProcessorBegan(5, 31),
+]
 
 
 @pytest.mark.parametrize("one", NOTICES)
@@ -37,11 +41,26 @@ def test_lines_are_bounded(letter):
     assert decoded is not None and decoded.name == letter * notice.MAX_CLIENT_ID
 
 
-@pytest.mark.parametrize("line", [
-    b"", b"{", b"[]", b"7", b"null", b'{"k":"open"}', b'{"k":[]}', b"\xff", b"[" * 4000, b" " * 5000,
-    b'{"k":"client","conn":-1,"hash":1,"name":"x"}', b'{"k":"client","conn":4294967296,"hash":1,"name":"x"}',
-    b'{"k":"client","conn":true,"hash":1,"name":"x"}', b'{"k":"client","conn":1,"hash":1,"name":5}',
-    b'{"k":"client","conn":1,"hash":1,"name":"' + b"x" * 256 + b'"}'])
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"7",
+        b"null",
+        b'{"k":"open"}',
+        b'{"k":[]}',
+        b"\xff",
+        b"[" * 4000,
+        b" " * 5000,
+        b'{"k":"client","conn":-1,"hash":1,"name":"x"}',
+        b'{"k":"client","conn":4294967296,"hash":1,"name":"x"}',
+        b'{"k":"client","conn":true,"hash":1,"name":"x"}',
+        b'{"k":"client","conn":1,"hash":1,"name":5}',
+        b'{"k":"client","conn":1,"hash":1,"name":"' + b"x" * 256 + b'"}',
+    ],
+)
 def test_what_is_no_notice_reads_as_none(line):
     assert notice.decode(line) is None
 

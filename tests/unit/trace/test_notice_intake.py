@@ -6,7 +6,15 @@ import pytest
 
 from mpbroker.trace import notice, notice_intake, record
 from mpbroker.trace.dictionary_writer import DictionaryWriter
-from mpbroker.trace.notice import ClientNamed, CloseReason, ConnectionClosed, ConnectionOpened, NoticesLost, ProcessorBegan, SoftwareNamed
+from mpbroker.trace.notice import (
+    ClientNamed,
+    CloseReason,
+    ConnectionClosed,
+    ConnectionOpened,
+    NoticesLost,
+    ProcessorBegan,
+    SoftwareNamed,
+)
 from mpbroker.trace.notice_intake import NoticeIntake
 
 
@@ -17,7 +25,9 @@ class World:
         self.names = DictionaryWriter(directory, 1, 2)
         self.reading, self.writing = os.pipe2(os.O_NONBLOCK)
         self.events = []
-        self.intake = NoticeIntake(self.reading, self.names, lambda processor, data: self.events.append((processor, record.unpack(data))))
+        self.intake = NoticeIntake(
+            self.reading, self.names, lambda processor, data: self.events.append((processor, record.unpack(data)))
+        )
 
     def tell(self, *notices):
         os.write(self.writing, b"".join(map(notice.encode, notices)))
@@ -37,8 +47,16 @@ def world(tmp_path):
 
 
 def test_a_connections_life(world):
-    assert world.tell(ConnectionOpened(10, 5, 1, 2, "h:1"), ClientNamed(5, 77, "app"), SoftwareNamed(5, "kcat", "1"),
-                      NoticesLost(1, 3), ConnectionClosed(20, 5, 1, 2, 2**40, CloseReason.IDLE)) == 5
+    assert (
+        world.tell(
+            ConnectionOpened(10, 5, 1, 2, "h:1"),
+            ClientNamed(5, 77, "app"),
+            SoftwareNamed(5, "kcat", "1"),
+            NoticesLost(1, 3),
+            ConnectionClosed(20, 5, 1, 2, 2**40, CloseReason.IDLE),
+        )
+        == 5
+    )
     assert world.told() == [(1, 1, 5, 10, 0, 0), (2, 1, 5, 20, 2**32 - 1, CloseReason.IDLE)]
     assert [row["k"] for row in world.names._waiting] == ["conn", "client", "software", "lost"]
 
@@ -64,8 +82,13 @@ def test_a_turn_is_bounded(world, monkeypatch):
 
 
 def test_a_successor_closes_what_its_predecessor_had_open(world):
-    world.tell(ProcessorBegan(1, 1), ConnectionOpened(10, 5, 1, 2, "h:1"), ConnectionOpened(11, 6, 1, 2, "h:2"),
-               ConnectionOpened(12, 7, 0, 2, "h:3"), ConnectionClosed(13, 6, 1, 2, 1, 0))
+    world.tell(
+        ProcessorBegan(1, 1),
+        ConnectionOpened(10, 5, 1, 2, "h:1"),
+        ConnectionOpened(11, 6, 1, 2, "h:2"),
+        ConnectionOpened(12, 7, 0, 2, "h:3"),
+        ConnectionClosed(13, 6, 1, 2, 1, 0),
+    )
     world.events.clear()
     world.tell(ProcessorBegan(50, 1), ConnectionOpened(51, 8, 1, 2, "h:4"))
     assert world.told() == [(2, 1, 5, 50, 0, CloseReason.DIED), (1, 1, 8, 51, 0, 0)]

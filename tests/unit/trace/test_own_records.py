@@ -72,7 +72,10 @@ def test_starts_and_deaths_are_told_once(memory, page):
     watch = ProcessWatch()
 
     def events():
-        return [(one.event, one.pid, one.incarnation, one.exit_text, one.restarts) for one in watch.events(page.processes(), 5)]
+        return [
+            (one.event, one.pid, one.incarnation, one.exit_text, one.restarts)
+            for one in watch.events(page.processes(), 5)
+        ]
 
     assert events() == [(STARTED, 11, 1, None, 0)] and events() == []
     row.last_exit, row.restarts, row.state = 9, 1, 5

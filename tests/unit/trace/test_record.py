@@ -13,18 +13,71 @@ def test_layout_is_the_one_of_the_c_struct():
 
 
 def golden() -> TraceRecord:
-    return TraceRecord(t0_ns=0x1122334455667788, seq_lo=7, aux=3, conn_id=0x00020005, client_hash=0xA1A2A3A4,
-                       topic_hash=0xB1B2B3B4, corr_id=-2, req_bytes=200, resp_bytes=60, throttle_ms=5, kind=0, plane_prio=1,
-                       api_key=1, api_version=11, error=-1, listener=2, inflight=4, proc_id=16, handler_id=48, nparts=9,
-                       req_q=500, resp_q=20, purg_kind=2, attempts=1, flags=0x0108, rx_wait=record.NOT_REACHED,
-                       stage=(*range(1, 13), record.NOT_REACHED), handler_cpu=77)
+    return TraceRecord(
+        t0_ns=0x1122334455667788,
+        seq_lo=7,
+        aux=3,
+        conn_id=0x00020005,
+        client_hash=0xA1A2A3A4,
+        topic_hash=0xB1B2B3B4,
+        corr_id=-2,
+        req_bytes=200,
+        resp_bytes=60,
+        throttle_ms=5,
+        kind=0,
+        plane_prio=1,
+        api_key=1,
+        api_version=11,
+        error=-1,
+        listener=2,
+        inflight=4,
+        proc_id=16,
+        handler_id=48,
+        nparts=9,
+        req_q=500,
+        resp_q=20,
+        purg_kind=2,
+        attempts=1,
+        flags=0x0108,
+        rx_wait=record.NOT_REACHED,
+        stage=(*range(1, 13), record.NOT_REACHED),
+        handler_cpu=77,
+    )
 
 
 def test_golden_bytes():
-    wanted = bytes.fromhex(
-        "8877665544332211" "07000000" "03000000" "05000200" "a4a3a2a1" "b4b3b2b1" "feffffff" "c8000000" "3c000000"
-        "05000000" "00" "01" "0100" "0b00" "ffff" "02" "04" "1000" "3000" "0900" "f401" "1400"
-        "02" "01" "0801" "ffffffff") + struct.pack("<13I", *range(1, 13), 0xFFFFFFFF) + struct.pack("<I", 77)
+    wanted = (
+        bytes.fromhex(
+            "8877665544332211"
+            "07000000"
+            "03000000"
+            "05000200"
+            "a4a3a2a1"
+            "b4b3b2b1"
+            "feffffff"
+            "c8000000"
+            "3c000000"
+            "05000000"
+            "00"
+            "01"
+            "0100"
+            "0b00"
+            "ffff"
+            "02"
+            "04"
+            "1000"
+            "3000"
+            "0900"
+            "f401"
+            "1400"
+            "02"
+            "01"
+            "0801"
+            "ffffffff"
+        )
+        + struct.pack("<13I", *range(1, 13), 0xFFFFFFFF)
+        + struct.pack("<I", 77)
+    )
     assert len(wanted) == 128
     assert golden().pack() == wanted
     assert record.unpack(b"x" + wanted, 1) == golden()

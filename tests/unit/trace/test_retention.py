@@ -44,7 +44,13 @@ def test_files_go_but_never_an_open_one(tmp_path):
 
 
 def test_a_boots_names_go_with_its_last_segment(tmp_path):
-    for name in ("dict-b1-0000000a.jsonl", "dict-b1-0000000b.jsonl", "dict-b2-0000000a.jsonl", "dict-b1-0000000c.jsonl", "other.jsonl"):
+    for name in (
+        "dict-b1-0000000a.jsonl",
+        "dict-b1-0000000b.jsonl",
+        "dict-b2-0000000a.jsonl",
+        "dict-b1-0000000c.jsonl",
+        "other.jsonl",
+    ):
         (tmp_path / name).write_text("")
     (tmp_path / segment.file_name(1, 0xA, 0, 0)).write_bytes(b"")
     deleted = retention.delete_dictionaries(tmp_path, keep={(1, 0xC)})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mpbroker.trace import record, segment, segment_writer, statistics
+from mpbroker.trace import segment, segment_writer, statistics
 from tests.unit.trace.traces import CLOCK, full_request, write_segment
 
 
@@ -41,7 +41,7 @@ def test_an_open_segment_cut_anywhere_keeps_every_whole_record(tmp_path, records
         path.write_bytes(whole[:size])
         info = segment.read_info(path)
         assert info.record_count == (size - 4096) // 128
-        assert b"".join(segment.read_chunks(info)) == whole[4096:4096 + info.record_count * 128]
+        assert b"".join(segment.read_chunks(info)) == whole[4096 : 4096 + info.record_count * 128]
 
 
 def test_a_file_cut_inside_its_header_is_no_segment(tmp_path, records):
@@ -62,7 +62,7 @@ def test_a_closed_segment_cut_anywhere_keeps_every_whole_record_and_says_so(tmp_
         there = (size - 4096) // 128
         assert info.closed is None and info.record_count == there
         assert f"{there} records, but it was closed with 5" in info.damage
-        assert b"".join(segment.read_chunks(info)) == whole[4096:4096 + there * 128]
+        assert b"".join(segment.read_chunks(info)) == whole[4096 : 4096 + there * 128]
         result = statistics.collect([info])
         assert result.records + result.dropped + result.sampled_out == result.finished == there + 3
         assert [(gap.first_seq, gap.missing) for gap in result.gaps()] == [(7 + there, 5 - there)]
@@ -87,7 +87,7 @@ def test_any_bit_of_the_header_may_be_wrong(tmp_path, records, close):
     """Whatever it is: an error that names the file, or the five records; never others, never a crash."""
     whole = bytearray(write_segment(tmp_path, records, close=close).path.read_bytes())
     path = tmp_path / "bad.mpt"
-    for place in range(0, 4096):
+    for place in range(4096):
         bit = 1 << place * 5 % 8
         whole[place] ^= bit
         path.write_bytes(whole)

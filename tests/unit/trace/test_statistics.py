@@ -20,7 +20,13 @@ def test_stages_not_reached_are_not_counted():
     found = TraceStatistics()
     found.add_records(request(1, enqueued=1, send_done=5).pack() + full_request(2).pack())
     assert {name: one.count for name, one in found.apis[0].spans.items()} == {
-        "queue": 1, "local": 1, "purgatory": 0, "response_queue": 1, "send": 1, "total": 2}
+        "queue": 1,
+        "local": 1,
+        "purgatory": 0,
+        "response_queue": 1,
+        "send": 1,
+        "total": 2,
+    }
 
 
 def test_percentiles_of_known_durations():

@@ -16,9 +16,15 @@ class Context:
     """What main(ctx) needs of a ProcessContext; stops after `turns` turns."""
 
     def __init__(self, directory, names, turns, memory=None, gone=False):
-        self.config = SimpleNamespace(trace_dir=str(directory), node_id=4, mpbroker_trace_segment_bytes=1 << 20,
-                                      mpbroker_trace_segment_ms=60_000, mpbroker_trace_retention_bytes=-1,
-                                      mpbroker_trace_retention_ms=-1, mpbroker_trace_gauge_interval_ms=1000)
+        self.config = SimpleNamespace(
+            trace_dir=str(directory),
+            node_id=4,
+            mpbroker_trace_segment_bytes=1 << 20,
+            mpbroker_trace_segment_ms=60_000,
+            mpbroker_trace_retention_bytes=-1,
+            mpbroker_trace_retention_ms=-1,
+            mpbroker_trace_gauge_interval_ms=1000,
+        )
         self.process_row = SimpleNamespace(state=0, wait=0, beats=0)
         self.process_row.beat = lambda: setattr(self.process_row, "beats", self.process_row.beats + 1)
         if memory is not None:
@@ -62,8 +68,13 @@ BOOT = 77
 
 def of_kind(directory, kind):
     """Every record of a kind, as bytes, in file order."""
-    return [chunk[at:at + 128] for info in manifest.segments(directory) for chunk in segment.read_chunks(info)
-            for at in range(0, len(chunk), 128) if chunk[at + 44] == kind]
+    return [
+        chunk[at : at + 128]
+        for info in manifest.segments(directory)
+        for chunk in segment.read_chunks(info)
+        for at in range(0, len(chunk), 128)
+        if chunk[at + 44] == kind
+    ]
 
 
 @pytest.fixture
@@ -94,7 +105,8 @@ def test_it_drains_every_lane_and_closes_its_segments(tmp_path, memory, lanes):
     assert (names["0"], names["1"], names["37"]) == ("Produce", "Fetch", "CreatePartitions")
     events = [process_event.unpack(one) for one in of_kind(tmp_path / "traces", record.PROCESS_EVENT)]
     assert [(one.event, one.pid, one.incarnation, one.slot, one.name) for one in events] == [
-        (process_event.STARTED, os.getpid(), 1, 114, "tracer 0")]
+        (process_event.STARTED, os.getpid(), 1, 114, "tracer 0")
+    ]
     assert ctx.announced and ctx.process_row.heartbeat_ns and ctx.process_row.state == 4
     assert os.path.exists("/dev/shm" + lanes[0].name)  # the supervisor lives: names are its own to remove
 
@@ -159,8 +171,14 @@ def test_connections_names_markers_and_gauges(tmp_path, memory, lanes):
 def test_new_settings_are_taken_over(tmp_path, memory, lanes):
     ctx = Context(tmp_path / "traces", tuple(one.name for one in lanes), turns=1, memory=memory)
     one = tracer.Tracer(ctx)
-    new = SimpleNamespace(**vars(ctx.config) | {"mpbroker_trace_segment_bytes": 8192, "mpbroker_trace_segment_ms": 100,
-                                                "mpbroker_trace_gauge_interval_ms": 250})
+    new = SimpleNamespace(
+        **vars(ctx.config)
+        | {
+            "mpbroker_trace_segment_bytes": 8192,
+            "mpbroker_trace_segment_ms": 100,
+            "mpbroker_trace_gauge_interval_ms": 250,
+        }
+    )
     ctx.take_reload = lambda: new
     one.turn()
     assert one._own.gauge_ms == 250 and {drain.limits for drain in one._drains} == {Limits(8192, 100)}

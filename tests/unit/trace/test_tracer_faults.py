@@ -1,6 +1,7 @@
 """The tracer killed before every system call that changes a file, and every one of them failing: nothing is lost.
 
-A kill is an exception that nothing catches, and a new tracer on the same lanes and files; what a killed process had written stays.
+A kill is an exception that nothing catches, and a new tracer on the same lanes and files; what a killed process had
+written stays.
 """
 
 import json
@@ -44,7 +45,8 @@ class Trap:
                 raise Death
             if self.how == "fails":
                 raise OSError(28, "No space left on device")
-            return real(arguments[0], bytes(arguments[1])[:len(arguments[1]) // 2], *arguments[2:])
+            return real(arguments[0], bytes(arguments[1])[: len(arguments[1]) // 2], *arguments[2:])
+
         return call
 
 
@@ -65,7 +67,8 @@ class World:
         return self.survive(lambda: tracer.Tracer(self.ctx))
 
     def survive(self, work):
-        """Do something the trap watches; killed or failed: again, by a new tracer if it is not a tracer that is begun."""
+        """Do something the trap watches; killed or failed: again, by a new tracer if it is not a tracer that is
+        begun."""
         for _ in range(3):
             self.trap.armed = True
             try:
@@ -116,8 +119,17 @@ def check(world):
     traces = world.traces
     infos = manifest.segments(traces, complaints=(complaints := []))
     assert not complaints and all(info.closed is not None and segment.verify(info) for info in infos)
-    found = {ring: [one.corr_id for info in infos if info.opened.ring == ring for chunk in segment.read_chunks(info)
-                    for one in (record.unpack(chunk, at) for at in range(0, len(chunk), 128)) if one.kind == 0] for ring in (0, 1)}
+    found = {
+        ring: [
+            one.corr_id
+            for info in infos
+            if info.opened.ring == ring
+            for chunk in segment.read_chunks(info)
+            for one in (record.unpack(chunk, at) for at in range(0, len(chunk), 128))
+            if one.kind == 0
+        ]
+        for ring in (0, 1)
+    }
     assert found == {0: list(range(5 * len(MARKS))), 1: list(range(len(MARKS)))}
     result = statistics.collect(infos)
     assert (result.finished, result.records, result.dropped, result.gaps()) == (12, 12, 0, [])
@@ -125,7 +137,9 @@ def check(world):
     assert [one.text for one in names.markers.values()] == list(MARKS)
     assert {record.unpack(one).aux for one in of_kind(traces, record.MARKER)} == {0, 1}
     assert not list((traces / "marks").iterdir())
-    torn = [line for path in dictionary.find(traces) for line in path.read_bytes().split(b"\n")[:-1] if not _whole(line)]
+    torn = [
+        line for path in dictionary.find(traces) for line in path.read_bytes().split(b"\n")[:-1] if not _whole(line)
+    ]
     assert len(torn) <= 1
     assert {row.file for row in manifest.read(traces)} == {info.path.name for info in infos}
 

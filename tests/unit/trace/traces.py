@@ -7,27 +7,59 @@ from mpbroker.trace.clock_sample import ClockSample
 from mpbroker.trace.lane_drain import LaneDrain, Limits, Origin
 from mpbroker.trace.record import NOT_REACHED, STAGES, TraceRecord
 
-CLOCK = ClockSample(monotonic_ns=1_000, realtime_ns=1_700_000_000_000_001_000, boottime_ns=2_000, monotonic_raw_ns=900,
-                    uncertainty_ns=40)
+CLOCK = ClockSample(
+    monotonic_ns=1_000,
+    realtime_ns=1_700_000_000_000_001_000,
+    boottime_ns=2_000,
+    monotonic_raw_ns=900,
+    uncertainty_ns=40,
+)
 ORIGIN = Origin(broker_id=4, cluster_id="cluster-of-the-test-22", time_namespace_ns=0, extra={"apis": {"0": "Produce"}})
 
 
-def request(number: int, *, api_key: int = 0, t0_ns: int = 5_000, error: int = 0, flags: int = 0, **ticks: int) -> TraceRecord:
+def request(
+    number: int, *, api_key: int = 0, t0_ns: int = 5_000, error: int = 0, flags: int = 0, **ticks: int
+) -> TraceRecord:
     """A request; `ticks` gives stages by name."""
     stage = tuple(ticks.get(name, NOT_REACHED) for name in STAGES)
-    return TraceRecord(t0_ns=t0_ns, seq_lo=number, corr_id=number, api_key=api_key, api_version=7, error=error, flags=flags,
-                       stage=stage)
+    return TraceRecord(
+        t0_ns=t0_ns,
+        seq_lo=number,
+        corr_id=number,
+        api_key=api_key,
+        api_version=7,
+        error=error,
+        flags=flags,
+        stage=stage,
+    )
 
 
 def full_request(number: int, **fields: int) -> TraceRecord:
     """Times in ticks: queue 10, local 20, response queue 5, send 15, total 100."""
-    return request(number, **{"frame_done": 5, "parsed": 6, "enqueued": 20, "dequeued": 30, "handler_start": 31, "io_done": 45,
-                              "local_done": 50, "resp_enq": 80, "resp_deq": 85, "send_start": 90, "send_done": 100, **fields})
+    return request(
+        number,
+        **{
+            "frame_done": 5,
+            "parsed": 6,
+            "enqueued": 20,
+            "dequeued": 30,
+            "handler_start": 31,
+            "io_done": 45,
+            "local_done": 50,
+            "resp_enq": 80,
+            "resp_deq": 85,
+            "send_start": 90,
+            "send_done": 100,
+            **fields,
+        },
+    )
 
 
 def write_segment(directory: Path, records: list[TraceRecord], close: bool = True) -> segment.SegmentInfo:
     """A segment of ring 2 with these requests and nothing else."""
-    opened = segment.Opened(4, 0xABCDEF0123456789, 2, records[0].seq_lo, "cluster", 0, CLOCK, {"apis": {"0": "Produce"}})
+    opened = segment.Opened(
+        4, 0xABCDEF0123456789, 2, records[0].seq_lo, "cluster", 0, CLOCK, {"apis": {"0": "Produce"}}
+    )
     first = records[0].seq_lo
     writer = segment_writer.create(directory, opened, segment.Progress(first, first, 0, 0, first, first, 0, 0))
     writer.append(b"".join(one.pack() for one in records))
@@ -49,5 +81,7 @@ def requests_in(directory: Path) -> list[int]:
     found = []
     for path in sorted(directory.glob("*.mpt")):
         for chunk in segment.read_chunks(segment.read_info(path)):
-            found += [one.corr_id for one in (record.unpack(chunk, at) for at in range(0, len(chunk), 128)) if one.kind == 0]
+            found += [
+                one.corr_id for one in (record.unpack(chunk, at) for at in range(0, len(chunk), 128)) if one.kind == 0
+            ]
     return found

@@ -1,7 +1,8 @@
-"""Adds up chunks of requests into the tables of an engine, in whole numbers and in bounded memory. Pure (numpy, pyarrow).
+"""Adds up chunks of requests into the tables of an engine, in whole numbers and in bounded memory. Pure (numpy,
+pyarrow).
 
-A chunk becomes rows (group, key, sums…) at once; what is kept are such rows, merged whenever they have become many. So memory
-follows the result's size, not the trace's.
+A chunk becomes rows (group, key, sums…) at once; what is kept are such rows, merged whenever they have become many. So
+memory follows the result's size, not the trace's.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,17 @@ MERGE_ROWS = 1 << 18
 _EXACT = 1 << 53  # sums of floats below this are exact
 _DENSE_CELLS = 1 << 22
 
-ACTIVITY_SUMS = ("n", "errors", "req_bytes", "resp_bytes", "throttled", "aux_sum", "handler_ns", "saturated", "backwards")
+ACTIVITY_SUMS = (
+    "n",
+    "errors",
+    "req_bytes",
+    "resp_bytes",
+    "throttled",
+    "aux_sum",
+    "handler_ns",
+    "saturated",
+    "backwards",
+)
 ACTIVITY_COLUMNS = (*ACTIVITY_SUMS, "first_epoch_ns", "last_epoch_ns")
 
 
@@ -66,8 +77,10 @@ class Groups:
         keys = list(zip(*self._number, strict=True)) or [()] * (1 + len(self.by))
         kinds = [pa.int64(), *(FRAME.field(name).type for name in self.by)]
         places = pa.array(numbers)
-        return {name: pa.array(column, kind).take(places)
-                for name, column, kind in zip(("window_ms", *self.by), keys, kinds, strict=True)}
+        return {
+            name: pa.array(column, kind).take(places)
+            for name, column, kind in zip(("window_ms", *self.by), keys, kinds, strict=True)
+        }
 
 
 class SparseSums:
@@ -93,8 +106,13 @@ class SparseSums:
         if whole.shape[1]:
             whole = whole[:, np.argsort(whole[0], kind="stable")]
             starts = np.flatnonzero(np.diff(whole[0], prepend=whole[0][0] - 1))
-            whole = np.vstack((whole[0][starts], np.add.reduceat(whole[1:1 + self._sums], starts, axis=1),
-                               np.maximum.reduceat(whole[1 + self._sums:], starts, axis=1)))
+            whole = np.vstack(
+                (
+                    whole[0][starts],
+                    np.add.reduceat(whole[1 : 1 + self._sums], starts, axis=1),
+                    np.maximum.reduceat(whole[1 + self._sums :], starts, axis=1),
+                )
+            )
         self._pieces, self._rows = [whole], whole.shape[1]
         return whole
 
@@ -197,7 +215,15 @@ def _activity_values(chunk: ColumnSet) -> list[Int64s]:
     """In the order of ACTIVITY_SUMS, weighted."""
     weight = chunk.numbers("weight").astype(np.int64)
     flags = chunk.numbers("flags")
-    plain = (np.ones(chunk.rows, np.int64), chunk.numbers("error") != 0, chunk.numbers("req_bytes"), chunk.numbers("resp_bytes"),
-             chunk.numbers("throttle_ms") > 0, chunk.numbers("aux"), np.maximum(chunk.sum_of(HANDLER_TIME), 0) << TICK_SHIFT,
-             flags & HAS_SATURATED != 0, flags & BACKWARDS != 0)
+    plain = (
+        np.ones(chunk.rows, np.int64),
+        chunk.numbers("error") != 0,
+        chunk.numbers("req_bytes"),
+        chunk.numbers("resp_bytes"),
+        chunk.numbers("throttle_ms") > 0,
+        chunk.numbers("aux"),
+        np.maximum(chunk.sum_of(HANDLER_TIME), 0) << TICK_SHIFT,
+        flags & HAS_SATURATED != 0,
+        flags & BACKWARDS != 0,
+    )
     return [values * weight for values in plain]

@@ -1,4 +1,5 @@
-"""What every engine does with a trace: rollup, activity, requests. Two engines give the same integers for the same trace.
+"""What every engine does with a trace: rollup, activity, requests. Two engines give the same integers for the same
+trace.
 
 Runs in a command's process; choose_engine.py picks one.
 """
@@ -27,8 +28,8 @@ class EngineError(MpbrokerError):
 class Where(NamedTuple):
     """Which requests: times in nanoseconds since 1970 (from_ns <= epoch_ns < to_ns), names as the frame has them.
 
-    `order`: a frame column, "-" before it for falling; ties by epoch_ns, run, broker, ring, seq. `limit`: at most so many,
-    after ordering. Without an order the rows come in no particular one.
+    `order`: a frame column, "-" before it for falling; ties by epoch_ns, run, broker, ring, seq. `limit`: at most so
+    many, after ordering. Without an order the rows come in no particular one.
     """
 
     from_ns: int | None = None
@@ -53,7 +54,8 @@ class Engine(ABC):
         """Histograms: window_ms int64 (start of the window, milliseconds since 1970), *by, stage string, bucket int32,
         n int64 (weighted), sum_ns int64 (weighted), max_ns int64; sorted by all of them in this order.
 
-        Stages are durations.ROLLUP_STAGES; missing durations are not counted. `window_ms` 0: one window that begins at 0.
+        Stages are durations.ROLLUP_STAGES; missing durations are not counted. `window_ms` 0: one window that begins at
+        0.
         """
 
     @abstractmethod

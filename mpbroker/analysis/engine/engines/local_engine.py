@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mpbroker.analysis.engine.engines.accumulate import ActivitySums, RollupSums
+from mpbroker.analysis.engine.engines.engine import Engine, EngineError, Where, check_groups
 from mpbroker.analysis.engine.input.column_set import ColumnSet, CompactColumns, frame_table, needed_compact, stored_of
 from mpbroker.analysis.engine.input.columns import FRAME
 from mpbroker.analysis.engine.input.decode import RawColumns, requests_of, within
 from mpbroker.analysis.engine.input.durations import HANDLER_TIME, ROLLUP_STAGES
-from mpbroker.analysis.engine.engines.engine import Engine, EngineError, Where, check_groups
 from mpbroker.trace import segment
 from mpbroker.trace.record import TICK_SHIFT
 
@@ -82,7 +82,11 @@ class LocalEngine(Engine):
             with pq.ParquetFile(path, read_dictionary=list(_STRINGS)) as file:
                 for batch in file.iter_batches(CHUNK_RECORDS, columns=names):
                     chunk = CompactColumns(batch)
-                    yield chunk.only(_mask(chunk, Where(rows.from_ns, rows.to_ns, rows.apis))) if limited or rows.apis else chunk
+                    yield (
+                        chunk.only(_mask(chunk, Where(rows.from_ns, rows.to_ns, rows.apis)))
+                        if limited or rows.apis
+                        else chunk
+                    )
 
 
 def _mask(chunk: ColumnSet, where: Where) -> np.ndarray:

@@ -1,7 +1,8 @@
 """An engine that asks another one as seldom as it can: what follows from a table it has is not computed again.
 
-Tables of several studies often are sums of each other: a rollup per second and API contains the one per API, or of the whole.
-Sums are exact, so they are the same integers. Used by the runner around either engine; single requests are never kept.
+Tables of several studies often are sums of each other: a rollup per second and API contains the one per API, or of the
+whole. Sums are exact, so they are the same integers. Used by the runner around either engine; single requests are never
+kept.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,8 +10,8 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from mpbroker.analysis.engine.engines.accumulate import ACTIVITY_SUMS
-from mpbroker.analysis.engine.input.column_set import sorted_table
 from mpbroker.analysis.engine.engines.engine import Engine, Where, check_groups
+from mpbroker.analysis.engine.input.column_set import sorted_table
 
 MOST_ROWS = 1_000_000
 _ROLLUP = (("n", "sum"), ("sum_ns", "sum"), ("max_ns", "max"))
@@ -52,11 +53,17 @@ def merge_activity(table: pa.Table, window_ms: int | None, by: Sequence[str]) ->
     return _folded(table, window_ms, tuple(by), _ACTIVITY)
 
 
-def _remembered(known: dict[tuple[int, tuple[str, ...]], pa.Table], window_ms: int, by: tuple[str, ...],
-                compute: Callable[[int, Sequence[str]], pa.Table],
-                merge: Callable[[pa.Table, int | None, Sequence[str]], pa.Table]) -> pa.Table:
+def _remembered(
+    known: dict[tuple[int, tuple[str, ...]], pa.Table],
+    window_ms: int,
+    by: tuple[str, ...],
+    compute: Callable[[int, Sequence[str]], pa.Table],
+    merge: Callable[[pa.Table, int | None, Sequence[str]], pa.Table],
+) -> pa.Table:
     if (window_ms, by) not in known:
-        finer = [table for (width, groups), table in known.items() if set(by) <= set(groups) and _contains(window_ms, width)]
+        finer = [
+            table for (width, groups), table in known.items() if set(by) <= set(groups) and _contains(window_ms, width)
+        ]
         table = merge(min(finer, key=len), window_ms, by) if finer else compute(window_ms, by)
         if table.num_rows > MOST_ROWS:
             return table

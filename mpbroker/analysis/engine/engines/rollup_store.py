@@ -1,7 +1,7 @@
 """Rollups in a file that grows: histograms of any number of traces added up, exactly. `mpbroker trace rollup`.
 
-One Parquet file. Its metadata say window, groups and the segments counted so far, so that none counts twice. It is replaced
-in one step. Runs in a command's process.
+One Parquet file. Its metadata say window, groups and the segments counted so far, so that none counts twice. It is
+replaced in one step. Runs in a command's process.
 """
 
 import json
@@ -29,13 +29,16 @@ class RollupError(MpbrokerError):
 
 
 def add(engine: Engine, path: Path, window_ms: int = WINDOW_MS, by: Sequence[str] = GROUPS) -> pa.Table:
-    """Add the engine's trace to the file (made if it is not there); returns all of it. RollupError: nothing has changed."""
+    """Add the engine's trace to the file (made if it is not there); returns all of it. RollupError: nothing has
+    changed."""
     about: dict[str, Any] = {"window_ms": window_ms, "by": list(by), "sources": []}
     tables = []
     if path.exists():
         known, before = read(path)
         if (known["window_ms"], known["by"]) != (window_ms, list(by)):
-            raise RollupError(f"{path} has windows of {known['window_ms']} ms by {', '.join(known['by'])}; a file has one kind")
+            raise RollupError(
+                f"{path} has windows of {known['window_ms']} ms by {', '.join(known['by'])}; a file has one kind"
+            )
         twice = sorted(set(known["sources"]) & set(engine.input.sources))
         if twice:
             raise RollupError(f"{path} counts {twice[0]} already ({len(twice)} such segments); they would count twice")

@@ -1,7 +1,7 @@
 """From a boot's monotonic clock to time since 1970, through its clock samples. Pure (numpy).
 
-Between two samples the offset is interpolated (the wall clock is slewed); across a step of the wall clock the nearer sample
-counts. Before the first and after the last sample their offsets hold. Raw stamps are never changed.
+Between two samples the offset is interpolated (the wall clock is slewed); across a step of the wall clock the nearer
+sample counts. Before the first and after the last sample their offsets hold. Raw stamps are never changed.
 """
 
 from collections.abc import Iterable
@@ -59,12 +59,20 @@ class ClockLine:
     def quality(self) -> ClockQuality:
         """Of this boot."""
         steps = np.abs(self._jump[self._step])
-        return ClockQuality(len(self.samples), max((one.uncertainty_ns for one in self.samples), default=0), len(steps),
-                            int(steps.max(initial=0)))
+        return ClockQuality(
+            len(self.samples),
+            max((one.uncertainty_ns for one in self.samples), default=0),
+            len(steps),
+            int(steps.max(initial=0)),
+        )
 
 
 def quality_of(lines: Iterable[ClockLine]) -> ClockQuality:
     """Of several boots together."""
     each = [line.quality for line in lines]
-    return ClockQuality(sum(one.samples for one in each), max((one.max_uncertainty_ns for one in each), default=0),
-                        sum(one.steps for one in each), max((one.largest_step_ns for one in each), default=0))
+    return ClockQuality(
+        sum(one.samples for one in each),
+        max((one.max_uncertainty_ns for one in each), default=0),
+        sum(one.steps for one in each),
+        max((one.largest_step_ns for one in each), default=0),
+    )

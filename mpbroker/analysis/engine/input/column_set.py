@@ -1,6 +1,7 @@
 """A chunk of requests as numpy columns, whatever it was read from, and the tables made of it. Pure (numpy, pyarrow).
 
-Raw records (decode.py) and compacted files (CompactColumns) fill the same columns, so everything after them is one code.
+Raw records (decode.py) and compacted files (CompactColumns) fill the same columns, so everything after them is one
+code.
 """
 
 from abc import ABC, abstractmethod
@@ -75,7 +76,9 @@ class CompactColumns(ColumnSet):
         column = self._column(name)
         if name == "ts":
             column = column.cast(pa.int64())
-        found: npt.NDArray[Any] = (column.fill_null(NONE) if column.null_count else column).to_numpy(zero_copy_only=False)
+        found: npt.NDArray[Any] = (column.fill_null(NONE) if column.null_count else column).to_numpy(
+            zero_copy_only=False
+        )
         return found
 
     def labels(self, name: str) -> tuple[Codes, list[str | None]]:
@@ -100,7 +103,7 @@ class CompactColumns(ColumnSet):
 def compact_table(source: ColumnSet) -> pa.Table:
     """All columns of COMPACT."""
     arrays = {name: _shared(source, name, kind) for name, kind in SHARED.items()}
-    for name in COMPACT.names[len(SHARED):]:
+    for name in COMPACT.names[len(SHARED) :]:
         arrays[name] = pa.array(source.numbers(name), COMPACT.field(name).type, safe=False)
     return pa.table([arrays[name] for name in COMPACT.names], schema=COMPACT)
 

@@ -1,7 +1,8 @@
-"""Columns of a request: the record as numpy reads it, the frame studies see, and the compacted file. Pure (numpy, pyarrow).
+"""Columns of a request: the record as numpy reads it, the frame studies see, and the compacted file. Pure (numpy,
+pyarrow).
 
-All integers are signed and as wide as Spark's types; missing is null in a frame. A frame column is the same, to the last
-bit, from raw segments and from compacted files, in either engine.
+All integers are signed and as wide as Spark's types; missing is null in a frame. A frame column is the same, to the
+last bit, from raw segments and from compacted files, in either engine.
 """
 
 import numpy as np
@@ -27,13 +28,39 @@ TIMESTAMP = pa.timestamp("us", tz="UTC")
 #: `flags` are the record's, and durations.BACKWARDS; `handler`: null when none touched it; `client`, `topic`: null when
 #: the dictionary does not know the hash.
 SHARED: dict[str, pa.DataType] = {
-    "run": pa.string(), "broker": pa.int32(), "ts": TIMESTAMP, "ring": pa.int32(), "seq": pa.int64(),
-    "conn_id": pa.int64(), "client": pa.string(), "client_hash": pa.int64(), "topic": pa.string(), "topic_hash": pa.int64(),
-    "listener": pa.string(), "plane": pa.string(), "prio": pa.int32(), "api": pa.string(), "api_key": pa.int16(),
-    "api_version": pa.int16(), "error": pa.int16(), "acks": pa.int16(), "flags": pa.int32(), "processor": pa.int32(),
-    "handler": pa.int32(), "req_bytes": pa.int64(), "resp_bytes": pa.int64(), "nparts": pa.int32(), "req_q": pa.int32(),
-    "resp_q": pa.int32(), "inflight": pa.int16(), "attempts": pa.int16(), "purg_kind": pa.string(),
-    "throttle_ms": pa.int64(), "aux": pa.int64(), "corr_id": pa.int32(), "weight": pa.int32(),
+    "run": pa.string(),
+    "broker": pa.int32(),
+    "ts": TIMESTAMP,
+    "ring": pa.int32(),
+    "seq": pa.int64(),
+    "conn_id": pa.int64(),
+    "client": pa.string(),
+    "client_hash": pa.int64(),
+    "topic": pa.string(),
+    "topic_hash": pa.int64(),
+    "listener": pa.string(),
+    "plane": pa.string(),
+    "prio": pa.int32(),
+    "api": pa.string(),
+    "api_key": pa.int16(),
+    "api_version": pa.int16(),
+    "error": pa.int16(),
+    "acks": pa.int16(),
+    "flags": pa.int32(),
+    "processor": pa.int32(),
+    "handler": pa.int32(),
+    "req_bytes": pa.int64(),
+    "resp_bytes": pa.int64(),
+    "nparts": pa.int32(),
+    "req_q": pa.int32(),
+    "resp_q": pa.int32(),
+    "inflight": pa.int16(),
+    "attempts": pa.int16(),
+    "purg_kind": pa.string(),
+    "throttle_ms": pa.int64(),
+    "aux": pa.int64(),
+    "corr_id": pa.int32(),
+    "weight": pa.int32(),
 }
 NULLABLE = {"client", "topic", "handler", "handler_cpu_ns", *(f"{name}_ns" for name in FRAME_DURATIONS)}
 
@@ -53,8 +80,11 @@ FRAME = pa.schema([pa.field(name, kind, nullable=name in NULLABLE) for name, kin
 
 #: A compacted file: the shared columns; epoch_ns = epoch microseconds of `ts` * 1000 + ts_ns; t0_ns = epoch_ns -
 #: clock_offset_ns; durations in ticks of 64 ns, -1 when missing (handler_cpu_ticks too).
-COMPACT = pa.schema([
-    *(pa.field(name, kind, nullable=name in NULLABLE) for name, kind in SHARED.items()),
-    pa.field("ts_ns", pa.int16(), nullable=False), pa.field("clock_offset_ns", pa.int64(), nullable=False),
-    *(pa.field(f"{name}_ticks", pa.int32(), nullable=False) for name in (*STORED, "handler_cpu")),
-])
+COMPACT = pa.schema(
+    [
+        *(pa.field(name, kind, nullable=name in NULLABLE) for name, kind in SHARED.items()),
+        pa.field("ts_ns", pa.int16(), nullable=False),
+        pa.field("clock_offset_ns", pa.int64(), nullable=False),
+        *(pa.field(f"{name}_ticks", pa.int32(), nullable=False) for name in (*STORED, "handler_cpu")),
+    ]
+)

@@ -1,7 +1,8 @@
 """Writes the Parquet files of one part of a compacted trace. Used by compaction alone.
 
-Encodings that every Spark since 3.3, DuckDB and polars read: deltas for what rises or varies little, dictionaries for what
-repeats, zstd over both, no unsigned type, no BYTE_STREAM_SPLIT. Statistics and page indexes are on, rows sorted by time.
+Encodings that every Spark since 3.3, DuckDB and polars read: deltas for what rises or varies little, dictionaries for
+what repeats, zstd over both, no unsigned type, no BYTE_STREAM_SPLIT. Statistics and page indexes are on, rows sorted by
+time.
 """
 
 from pathlib import Path
@@ -14,7 +15,14 @@ from mpbroker.analysis.engine.input.compact_header import CompactFile
 
 FILE_ROWS = 8_000_000  # about 256 MB
 GROUP_ROWS = 1 << 18
-_DELTA = {"ts", "ts_ns", "clock_offset_ns", "seq", "corr_id", *(name for name in COMPACT.names if name.endswith("_ticks"))}
+_DELTA = {
+    "ts",
+    "ts_ns",
+    "clock_offset_ns",
+    "seq",
+    "corr_id",
+    *(name for name in COMPACT.names if name.endswith("_ticks")),
+}
 _DICTIONARY = [name for name in COMPACT.names if name not in _DELTA]
 _NOTHING = CompactFile("", 0, "", 0, 0, 0, ())
 
@@ -58,9 +66,12 @@ class CompactWriter:
         self._writer.write_table(table, row_group_size=max(GROUP_ROWS, table.num_rows))
         first, last = (_epoch_ns(table, row) for row in (0, table.num_rows - 1))
         apis = set(self._file.apis) | set(table.column("api").unique().to_pylist())
-        self._file = self._file._replace(rows=self._file.rows + table.num_rows, epoch_max_ns=last,
-                                         epoch_min_ns=self._file.epoch_min_ns if self._file.rows else first,
-                                         apis=tuple(sorted(apis)))
+        self._file = self._file._replace(
+            rows=self._file.rows + table.num_rows,
+            epoch_max_ns=last,
+            epoch_min_ns=self._file.epoch_min_ns if self._file.rows else first,
+            apis=tuple(sorted(apis)),
+        )
 
     def _open(self, table: pa.Table) -> None:
         broker, ring, seq = (table.column(name)[0].as_py() for name in ("broker", "ring", "seq"))
@@ -68,9 +79,16 @@ class CompactWriter:
         (self._root / path).parent.mkdir(parents=True, exist_ok=True)
         self._file = CompactFile(path, broker, table.column("run")[0].as_py(), 0, 0, 0, ())
         self._writer = pq.ParquetWriter(
-            self._root / path, COMPACT, compression="zstd", compression_level=1, use_dictionary=_DICTIONARY,
-            column_encoding=dict.fromkeys(_DELTA, "DELTA_BINARY_PACKED"), write_statistics=True, write_page_index=True,
-            sorting_columns=[pq.SortingColumn(COMPACT.get_field_index("ts"))])
+            self._root / path,
+            COMPACT,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=_DICTIONARY,
+            column_encoding=dict.fromkeys(_DELTA, "DELTA_BINARY_PACKED"),
+            write_statistics=True,
+            write_page_index=True,
+            sorting_columns=[pq.SortingColumn(COMPACT.get_field_index("ts"))],
+        )
 
 
 def _epoch_ns(table: pa.Table, row: int) -> int:

@@ -1,7 +1,8 @@
-"""`compact.json`, the head of a compacted trace: its files, losses, clocks. Beside it events.arrow and the dictionaries.
+"""`compact.json`, the head of a compacted trace: its files, losses, clocks. Beside it events.arrow and the
+dictionaries.
 
-Compaction writes it last and in one piece, and only files that stand in it are read: a compaction that was killed leaves
-nothing that could be taken for a trace. Pure but for reading and replacing that file.
+Compaction writes it last and in one piece, and only files that stand in it are read: a compaction that was killed
+leaves nothing that could be taken for a trace. Pure but for reading and replacing that file.
 """
 
 import json
@@ -57,7 +58,9 @@ def find(places: Iterable[Path]) -> list[tuple[Path, list[Path]]]:
     found: dict[Path, set[Path]] = {}
     for place in places:
         if place.is_dir():
-            heads = list(place.rglob(FILE)) or [up / FILE for up in place.resolve().parents if (up / FILE).is_file()][:1]
+            heads = (
+                list(place.rglob(FILE)) or [up / FILE for up in place.resolve().parents if (up / FILE).is_file()][:1]
+            )
             for head in heads:
                 mine = {head.parent / one.path for one in read(head.parent).files}
                 inside = {path for path in mine if path.resolve().is_relative_to(place.resolve())}
@@ -76,11 +79,18 @@ def read(root: Path) -> CompactHeader:
         data = json.loads((root / FILE).read_text())
         if data["format"] != FORMAT:
             raise CompactError(f"{root / FILE}: format {data['format']}; this program reads {FORMAT}")
-        loss = Loss(**{**data["loss"], "gaps": tuple(Gap(*gap) for gap in data["loss"]["gaps"]),
-                       "sentences": tuple(data["loss"]["sentences"])})
+        loss = Loss(
+            **{
+                **data["loss"],
+                "gaps": tuple(Gap(*gap) for gap in data["loss"]["gaps"]),
+                "sentences": tuple(data["loss"]["sentences"]),
+            }
+        )
         files = tuple(CompactFile(*one[:6], apis=tuple(one[6])) for one in data["files"])
-        boots = tuple((broker, int(boot, 16), tuple(ClockSample(*one) for one in samples))
-                      for broker, boot, samples in data["boots"])
+        boots = tuple(
+            (broker, int(boot, 16), tuple(ClockSample(*one) for one in samples))
+            for broker, boot, samples in data["boots"]
+        )
         return CompactHeader(files, boots, loss, data["is_sampled"], tuple(data["sources"]))
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise CompactError(f"{root / FILE} is damaged: {error!r}") from error
@@ -88,8 +98,12 @@ def read(root: Path) -> CompactHeader:
 
 def write(root: Path, header: CompactHeader) -> None:
     """Put the head in place, as the last step of a compaction."""
-    data: dict[str, Any] = {"format": FORMAT, **header._asdict(), "loss": header.loss._asdict(),
-                            "boots": [(broker, f"{boot:016x}", samples) for broker, boot, samples in header.boots]}
+    data: dict[str, Any] = {
+        "format": FORMAT,
+        **header._asdict(),
+        "loss": header.loss._asdict(),
+        "boots": [(broker, f"{boot:016x}", samples) for broker, boot, samples in header.boots],
+    }
     temporary = root / (FILE + ".new")
     with open(temporary, "w") as file:
         json.dump(data, file)
@@ -103,10 +117,12 @@ def may_hold(path: Path, root: Path, header: CompactHeader, rows: RowFilter) -> 
     one = next((file for file in header.files if (root / file.path) == path), None)
     if one is None:
         return False
-    return ((rows.to_ns is None or one.epoch_min_ns < rows.to_ns)
-            and (rows.from_ns is None or one.epoch_max_ns >= rows.from_ns)
-            and (rows.brokers is None or one.broker in rows.brokers)
-            and (rows.apis is None or bool(set(rows.apis) & set(one.apis))))
+    return (
+        (rows.to_ns is None or one.epoch_min_ns < rows.to_ns)
+        and (rows.from_ns is None or one.epoch_max_ns >= rows.from_ns)
+        and (rows.brokers is None or one.broker in rows.brokers)
+        and (rows.apis is None or bool(set(rows.apis) & set(one.apis)))
+    )
 
 
 def read_events(roots: Sequence[Path]) -> pa.Table:

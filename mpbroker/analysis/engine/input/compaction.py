@@ -1,10 +1,11 @@
-"""Turns raw segments into Parquet files: sorted by time, a quarter of the size, read by any engine. `mpbroker trace compact`.
+"""Turns raw segments into Parquet files: sorted by time, a quarter of the size, read by any engine. `mpbroker trace
+compact`.
 
     DST/run=<boot>/dt=YYYY-MM-DD/hour=HH/api_class=<class>/part-b<broker>-r<ring>-<seq>.parquet   columns.COMPACT
     DST/events.arrow, DST/dict-*.jsonl, DST/compact.json                                          everything else of a trace
 
-Everything is written into DST.partial, which becomes DST in one step at the end: a compaction that was killed leaves nothing
-that could be taken for a trace. Runs in a command's process. Memory: one slice of time, about 262,144 requests.
+Everything is written into DST.partial, which becomes DST in one step at the end: a compaction that was killed leaves
+nothing that could be taken for a trace. Runs in a command's process. Memory: one slice of time, about 262,144 requests.
 """
 
 import shutil
@@ -57,7 +58,8 @@ class _Piece(NamedTuple):
 
 
 def compact(source: TraceInput, destination: Path, slice_requests: int = SLICE_REQUESTS) -> CompactHeader:
-    """Write the trace to `destination`, which must not exist or be an empty folder. CompactError, OSError: nothing is there."""
+    """Write the trace to `destination`, which must not exist or be an empty folder. CompactError, OSError: nothing is
+    there."""
     if source.parquet:
         raise CompactError(f"{source.parquet[0]} is compacted already")
     if destination.exists() and (not destination.is_dir() or any(destination.iterdir())):
@@ -108,7 +110,8 @@ def _survey(source: TraceInput) -> tuple[Counter[int], list[_Piece]]:
 
 
 def _slices(seconds: Counter[int], most: int) -> Iterator[tuple[int, int]]:
-    """Ranges of whole seconds within an hour, each with about `most` requests (more only if a single second has more)."""
+    """Ranges of whole seconds within an hour, each with about `most` requests (more only if a single second has
+    more)."""
     begin, rows, last = None, 0, 0
     for second in sorted(seconds):
         if begin is not None and (rows + seconds[second] > most or second // 3600 != begin // 3600):
@@ -123,8 +126,9 @@ def _slices(seconds: Counter[int], most: int) -> Iterator[tuple[int, int]]:
 
 def _slice_tables(source: TraceInput, pieces: list[_Piece], from_s: int, to_s: int) -> Iterator[tuple[_Part, pa.Table]]:
     """The requests of a slice of time, sorted, by where they go."""
-    rows = source.rows._replace(from_ns=max(from_s * _NS, source.rows.from_ns or 0),
-                                to_ns=min(to_s * _NS, source.rows.to_ns or to_s * _NS))
+    rows = source.rows._replace(
+        from_ns=max(from_s * _NS, source.rows.from_ns or 0), to_ns=min(to_s * _NS, source.rows.to_ns or to_s * _NS)
+    )
     tables: dict[tuple[str, int], list[pa.Table]] = {}
     for piece in pieces:
         if piece.from_s < to_s and piece.to_s >= from_s:

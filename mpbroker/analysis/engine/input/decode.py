@@ -1,6 +1,7 @@
 """Raw trace records into columns. Pure (numpy, pyarrow); also runs in Spark's Python workers.
 
-What a record means depends on its segment's header and its boot's clock and names: the DecodeContext, which may be pickled.
+What a record means depends on its segment's header and its boot's clock and names: the DecodeContext, which may be
+pickled.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,16 @@ from mpbroker.analysis.engine.input.column_set import NONE, Bools, Codes, Column
 from mpbroker.analysis.engine.input.columns import RECORD_DTYPE
 from mpbroker.analysis.engine.input.durations import BACKWARDS, MISSING_TICKS, MOST_TICKS, SPANS
 from mpbroker.analysis.engine.mathematics.histogram import Int64s
-from mpbroker.trace.record import ACKS_MASK, HAS_SATURATED, NOT_REACHED, PURGATORY_NAMES, REQUEST, SAMPLE_SHIFT, SATURATED, STAGES
+from mpbroker.trace.record import (
+    ACKS_MASK,
+    HAS_SATURATED,
+    NOT_REACHED,
+    PURGATORY_NAMES,
+    REQUEST,
+    SAMPLE_SHIFT,
+    SATURATED,
+    STAGES,
+)
 
 Records = npt.NDArray[Any]
 PLANE_NAMES = ("data", "control")
@@ -41,7 +51,8 @@ class DecodeContext:
 
 
 class RowFilter(NamedTuple):
-    """Which requests of an input count: from_ns <= epoch_ns < to_ns, names of APIs (None: all), broker ids (None: all)."""
+    """Which requests of an input count: from_ns <= epoch_ns < to_ns, names of APIs (None: all), broker ids (None:
+    all)."""
 
     from_ns: int | None = None
     to_ns: int | None = None
@@ -49,8 +60,12 @@ class RowFilter(NamedTuple):
     brokers: tuple[int, ...] | None = None
 
 
-def decode(records: bytes | memoryview, context: DecodeContext, columns: Sequence[str] | None = None,
-           rows: RowFilter = RowFilter()) -> pa.Table:
+def decode(
+    records: bytes | memoryview,
+    context: DecodeContext,
+    columns: Sequence[str] | None = None,
+    rows: RowFilter = RowFilter(),
+) -> pa.Table:
     """The requests among whole records, as columns of FRAME (None: all)."""
     return frame_table(RawColumns(requests_of(records, context, rows), context), columns)
 
@@ -198,10 +213,16 @@ _LABELS: dict[str, tuple[str, Callable[[DecodeContext, int], str | None]]] = {
     "api": ("api_key", api_name),
     "client": ("client_hash", lambda context, value: context.clients.get(value)),
     "topic": ("topic_hash", lambda context, value: context.topics.get(value)),
-    "listener": ("listener", lambda context, value: context.listeners[value] if value < len(context.listeners)
-                 else f"listener-{value}"),
-    "plane": ("plane_prio", lambda context, value: PLANE_NAMES[value & 3] if value & 3 < len(PLANE_NAMES)
-              else f"plane-{value & 3}"),
-    "purg_kind": ("purg_kind", lambda context, value: PURGATORY_NAMES[value] if value < len(PURGATORY_NAMES)
-                  else f"kind-{value}"),
+    "listener": (
+        "listener",
+        lambda context, value: context.listeners[value] if value < len(context.listeners) else f"listener-{value}",
+    ),
+    "plane": (
+        "plane_prio",
+        lambda context, value: PLANE_NAMES[value & 3] if value & 3 < len(PLANE_NAMES) else f"plane-{value & 3}",
+    ),
+    "purg_kind": (
+        "purg_kind",
+        lambda context, value: PURGATORY_NAMES[value] if value < len(PURGATORY_NAMES) else f"kind-{value}",
+    ),
 }

@@ -1,8 +1,8 @@
 """Where a request's time goes: every duration's name and the stages it lies between, as data. Pure.
 
-Both engines, the compacted files and the documents take their names from here. Units: ticks of 64 ns in files, nanoseconds
-(ticks << 6) in frames. A duration whose stages were not both reached is missing: -1 in files, null in frames, and counted
-nowhere.
+Both engines, the compacted files and the documents take their names from here. Units: ticks of 64 ns in files,
+nanoseconds (ticks << 6) in frames. A duration whose stages were not both reached is missing: -1 in files, null in
+frames, and counted nowhere.
 """
 
 from typing import NamedTuple
@@ -10,11 +10,11 @@ from typing import NamedTuple
 from mpbroker.trace.record import STAGES
 
 MISSING_TICKS = -1
-#: Durations of 2**31 - 1 ticks (137 s) stand for "at least that": files keep signed 32-bit numbers. The request then has
-#: the flag HAS_SATURATED, and engines count it.
+#: Durations of 2**31 - 1 ticks (137 s) stand for "at least that": files keep signed 32-bit numbers. The request then
+#: has the flag HAS_SATURATED, and engines count it.
 MOST_TICKS = (1 << 31) - 1
-#: Set in the frame's `flags` (beyond the record's 16 bits) when a stage lies before its predecessor: a defect of the trace.
-#: The duration counts as 0.
+#: Set in the frame's `flags` (beyond the record's 16 bits) when a stage lies before its predecessor: a defect of the
+#: trace. The duration counts as 0.
 BACKWARDS = 1 << 16
 
 
@@ -26,16 +26,17 @@ class Span(NamedTuple):
 
 
 class Sum(NamedTuple):
-    """Sum of durations. Missing when one of `parts` is missing; `optional` ones then count as 0. `less` is taken off."""
+    """Sum of durations. Missing when one of `parts` is missing; `optional` ones then count as 0. `less` is taken
+    off."""
 
     parts: tuple[str, ...]
     optional: tuple[str, ...] = ()
     less: tuple[str, ...] = ()
 
 
-#: What is served in C has no handler_start, and its io_done only where the log was read or written: the next stage's time
-#: then begins where the handler claimed the request.
-#: Stored in compacted files as `<name>_ticks`, beside rx_wait, which is a field of the record.
+#: What is served in C has no handler_start, and its io_done only where the log was read or written: the next stage's
+#: time then begins where the handler claimed the request. Stored in compacted files as `<name>_ticks`, beside rx_wait,
+#: which is a field of the record.
 SPANS: dict[str, Span] = {
     "read": Span((None,), "frame_done"),
     "parse": Span(("frame_done",), "parsed"),
@@ -66,11 +67,30 @@ FRAME_DURATIONS = (*STORED, "true_total", "kafka_total")
 #: Stages of a rollup: everything. The rest of Kafka's view has the same numbers under our names.
 ROLLUP_STAGES = (*STORED, *SUMS)
 #: Kafka's RequestMetrics (without Ms) → rollup stage.
-KAFKA_VIEW = {"RequestQueueTime": "request_queue", "LocalTime": "local_time", "RemoteTime": "purgatory",
-              "ResponseQueueTime": "resp_queue", "ResponseSendTime": "response_send", "TotalTime": "kafka_total"}
+KAFKA_VIEW = {
+    "RequestQueueTime": "request_queue",
+    "LocalTime": "local_time",
+    "RemoteTime": "purgatory",
+    "ResponseQueueTime": "resp_queue",
+    "ResponseSendTime": "response_send",
+    "TotalTime": "kafka_total",
+}
 #: The parts that add up to true_total of an ordinary request, in its order.
-PIPELINE = ("rx_wait", "read", "parse", "ring_block", "queue", "dispatch", "io", "local", "purgatory", "resp_prep",
-            "resp_queue", "send_wait", "send")
+PIPELINE = (
+    "rx_wait",
+    "read",
+    "parse",
+    "ring_block",
+    "queue",
+    "dispatch",
+    "io",
+    "local",
+    "purgatory",
+    "resp_prep",
+    "resp_queue",
+    "send_wait",
+    "send",
+)
 #: What a handler was busy with: `handler_ns` of an activity table (purgatory is waiting, not work).
 HANDLER_TIME = Sum(("local",), optional=("dispatch", "io", "resp_prep"))
 

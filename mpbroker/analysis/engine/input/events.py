@@ -22,16 +22,54 @@ _KIND_OFFSET = 44
 _WHERE = [("run", pa.string()), ("broker", pa.int32())]
 EVENTS = pa.schema([*_WHERE, ("ring", pa.int32()), ("record", pa.binary(RECORD_BYTES))])
 #: `type` "ring": depth, capacity, peak (requests) of the ring `name`; "process": totals since the process began.
-GAUGES = pa.schema([*_WHERE, ("epoch_ns", pa.int64()), ("type", pa.string()), ("name", pa.string()), ("slot", pa.int32()),
-                    ("plane", pa.string()), ("depth", pa.int64()), ("capacity", pa.int64()), ("peak", pa.int64()),
-                    ("role", pa.string()), ("index", pa.int64()), ("pid", pa.int64()), ("incarnation", pa.int64()),
-                    ("cpu_ns", pa.int64()), ("runqueue_wait_ns", pa.int64())])
-PROCESSES = pa.schema([*_WHERE, ("epoch_ns", pa.int64()), ("event", pa.string()), ("name", pa.string()), ("role", pa.string()),
-                       ("index", pa.int64()), ("slot", pa.int32()), ("pid", pa.int64()), ("incarnation", pa.int64()),
-                       ("exit", pa.string()), ("restarts", pa.int64())])
-CONNECTIONS = pa.schema([*_WHERE, ("conn_id", pa.int64()), ("peer", pa.string()), ("software", pa.string()),
-                         ("listener", pa.int32()), ("processor", pa.int32()), ("opened_epoch_ns", pa.int64()),
-                         ("closed_epoch_ns", pa.int64()), ("requests", pa.int64()), ("close_reason", pa.int32())])
+GAUGES = pa.schema(
+    [
+        *_WHERE,
+        ("epoch_ns", pa.int64()),
+        ("type", pa.string()),
+        ("name", pa.string()),
+        ("slot", pa.int32()),
+        ("plane", pa.string()),
+        ("depth", pa.int64()),
+        ("capacity", pa.int64()),
+        ("peak", pa.int64()),
+        ("role", pa.string()),
+        ("index", pa.int64()),
+        ("pid", pa.int64()),
+        ("incarnation", pa.int64()),
+        ("cpu_ns", pa.int64()),
+        ("runqueue_wait_ns", pa.int64()),
+    ]
+)
+PROCESSES = pa.schema(
+    [
+        *_WHERE,
+        ("epoch_ns", pa.int64()),
+        ("event", pa.string()),
+        ("name", pa.string()),
+        ("role", pa.string()),
+        ("index", pa.int64()),
+        ("slot", pa.int32()),
+        ("pid", pa.int64()),
+        ("incarnation", pa.int64()),
+        ("exit", pa.string()),
+        ("restarts", pa.int64()),
+    ]
+)
+CONNECTIONS = pa.schema(
+    [
+        *_WHERE,
+        ("conn_id", pa.int64()),
+        ("peer", pa.string()),
+        ("software", pa.string()),
+        ("listener", pa.int32()),
+        ("processor", pa.int32()),
+        ("opened_epoch_ns", pa.int64()),
+        ("closed_epoch_ns", pa.int64()),
+        ("requests", pa.int64()),
+        ("close_reason", pa.int32()),
+    ]
+)
 MARKERS = pa.schema([("epoch_ns", pa.int64()), *_WHERE, ("number", pa.int64()), ("text", pa.string())])
 LOSSES = pa.schema([("epoch_ns", pa.int64()), ("broker", pa.int32()), ("dropped", pa.int64()), ("missing", pa.int64())])
 
@@ -50,7 +88,7 @@ def scan(info: segment.SegmentInfo, kinds: Collection[int] | None = None) -> Ite
         left -= len(places) if info.closed is not None else 0
         for place in places:
             if kinds is None or found[place] in kinds:
-                yield chunk[place * RECORD_BYTES:(place + 1) * RECORD_BYTES]
+                yield chunk[place * RECORD_BYTES : (place + 1) * RECORD_BYTES]
 
 
 def collect(segments: Iterable[segment.SegmentInfo]) -> pa.Table:
@@ -68,11 +106,47 @@ def gauges(events: pa.Table, clocks: Clocks) -> pa.Table:
     for run, broker, epoch_of, data in _of_kind(events, clocks, {record.GAUGE}):
         one = gauge.unpack(data)
         if isinstance(one, gauge.RingGauge):
-            rows.append((run, broker, epoch_of(one.t0_ns), "ring", one.name, one.ring, one.plane, one.depth, one.capacity,
-                         one.peak, None, None, None, None, None, None))
+            rows.append(
+                (
+                    run,
+                    broker,
+                    epoch_of(one.t0_ns),
+                    "ring",
+                    one.name,
+                    one.ring,
+                    one.plane,
+                    one.depth,
+                    one.capacity,
+                    one.peak,
+                    None,
+                    None,
+                    None,
+                    None,
+                    None,
+                    None,
+                )
+            )
         elif one is not None:
-            rows.append((run, broker, epoch_of(one.t0_ns), "process", one.name, one.slot, None, None, None, None,
-                         _role(one.role), one.index, one.pid, one.incarnation, one.cpu_ns, one.runqueue_wait_ns))
+            rows.append(
+                (
+                    run,
+                    broker,
+                    epoch_of(one.t0_ns),
+                    "process",
+                    one.name,
+                    one.slot,
+                    None,
+                    None,
+                    None,
+                    None,
+                    _role(one.role),
+                    one.index,
+                    one.pid,
+                    one.incarnation,
+                    one.cpu_ns,
+                    one.runqueue_wait_ns,
+                )
+            )
     return _table(GAUGES, rows).sort_by("epoch_ns")
 
 
@@ -81,8 +155,22 @@ def process_events(events: pa.Table, clocks: Clocks) -> pa.Table:
     rows = []
     for run, broker, epoch_of, data in _of_kind(events, clocks, {record.PROCESS_EVENT}):
         one = process_event.unpack(data)
-        rows.append((run, broker, epoch_of(one.t0_ns), process_event.EVENT_NAMES.get(one.event, str(one.event)), one.name,
-                     _role(one.role), one.index, one.slot, one.pid, one.incarnation, one.exit_text, one.restarts))
+        rows.append(
+            (
+                run,
+                broker,
+                epoch_of(one.t0_ns),
+                process_event.EVENT_NAMES.get(one.event, str(one.event)),
+                one.name,
+                _role(one.role),
+                one.index,
+                one.slot,
+                one.pid,
+                one.incarnation,
+                one.exit_text,
+                one.restarts,
+            )
+        )
     return _table(PROCESSES, rows).sort_by("epoch_ns")
 
 
@@ -93,8 +181,12 @@ def connections(events: pa.Table, names: "Dictionary", clocks: Clocks) -> pa.Tab
         for one in names.of(boot.broker, boot.boot_id).connections.values():
             software = f"{one.software} {one.version}".strip() or None
             found[boot.run, boot.broker, one.conn_id] = {
-                "peer": one.peer, "software": software, "listener": one.listener, "processor": one.processor,
-                "opened_epoch_ns": line.epoch_of(one.opened_ns)}
+                "peer": one.peer,
+                "software": software,
+                "listener": one.listener,
+                "processor": one.processor,
+                "opened_epoch_ns": line.epoch_of(one.opened_ns),
+            }
     for run, broker, epoch_of, data in _of_kind(events, clocks, {record.CONNECTION_OPEN, record.CONNECTION_CLOSE}):
         seen = record.unpack(data)
         row = found.setdefault((run, broker, seen.conn_id), {})
@@ -109,8 +201,11 @@ def connections(events: pa.Table, names: "Dictionary", clocks: Clocks) -> pa.Tab
 
 def markers(names: "Dictionary", clocks: Clocks) -> pa.Table:
     """As MARKERS, by time."""
-    rows = [(line.epoch_of(one.t0_ns), boot.run, boot.broker, one.number, one.text) for boot, line in clocks.items()
-            for one in names.of(boot.broker, boot.boot_id).markers.values()]
+    rows = [
+        (line.epoch_of(one.t0_ns), boot.run, boot.broker, one.number, one.text)
+        for boot, line in clocks.items()
+        for one in names.of(boot.broker, boot.boot_id).markers.values()
+    ]
     return _table(MARKERS, sorted(rows))
 
 
@@ -128,14 +223,18 @@ def sum_losses(table: pa.Table, window_ms: int) -> pa.Table:
     window = table.column("epoch_ns").to_numpy() // (window_ms * 1_000_000) * window_ms
     grouped = table.append_column("window_ms", pa.array(window, pa.int64())).group_by(["window_ms", "broker"])
     summed = grouped.aggregate([("dropped", "sum"), ("missing", "sum")]).rename_columns(
-        ["window_ms", "broker", "dropped", "missing"])
+        ["window_ms", "broker", "dropped", "missing"]
+    )
     return summed.sort_by([("window_ms", "ascending"), ("broker", "ascending")])
 
 
-def _of_kind(events: pa.Table, clocks: Clocks,
-             kinds: Collection[int]) -> Iterator[tuple[str, int, Callable[[int], int], bytes]]:
+def _of_kind(
+    events: pa.Table, clocks: Clocks, kinds: Collection[int]
+) -> Iterator[tuple[str, int, Callable[[int], int], bytes]]:
     by_run = {(boot.run, boot.broker): line for boot, line in clocks.items()}
-    for run, broker, data in zip(*(events.column(name).to_pylist() for name in ("run", "broker", "record")), strict=True):
+    for run, broker, data in zip(
+        *(events.column(name).to_pylist() for name in ("run", "broker", "record")), strict=True
+    ):
         if data[_KIND_OFFSET] in kinds and (run, broker) in by_run:
             yield run, broker, by_run[run, broker].epoch_of, data
 
@@ -148,11 +247,19 @@ def _table(schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
     """Rows as a table; without those whose numbers no column holds, which damage alone can write."""
     try:
         columns = list(zip(*rows, strict=True)) or [()] * len(schema)
-        return pa.table([pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)], schema=schema)
+        return pa.table(
+            [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)], schema=schema
+        )
     except (OverflowError, pa.ArrowInvalid):
         widths = [field.type.bit_width - 1 if pa.types.is_integer(field.type) else None for field in schema]
-        fitting = [row for row in rows if all(bits is None or value is None or -1 << bits <= value < 1 << bits
-                                              for bits, value in zip(widths, row, strict=True))]
+        fitting = [
+            row
+            for row in rows
+            if all(
+                bits is None or value is None or -1 << bits <= value < 1 << bits
+                for bits, value in zip(widths, row, strict=True)
+            )
+        ]
         if len(fitting) == len(rows):
             raise
         return _table(schema, fitting)

@@ -72,12 +72,19 @@ def count_segment(info: SegmentInfo) -> SegmentCounts:
     return SegmentCounts(info, records, finished, dropped, sampled_out)
 
 
-def loss_of(counts: Sequence[SegmentCounts], complaints: Sequence[str],
-            epoch_of: Callable[[SegmentInfo, int], int]) -> Loss:
+def loss_of(
+    counts: Sequence[SegmentCounts], complaints: Sequence[str], epoch_of: Callable[[SegmentInfo, int], int]
+) -> Loss:
     """Of these segments; `epoch_of` turns a monotonic stamp of a segment into time since 1970."""
     gaps = tuple(_gaps(counts, epoch_of))
-    loss = Loss(sum(one.finished for one in counts), sum(one.records for one in counts), sum(one.dropped for one in counts),
-                sum(one.sampled_out for one in counts), gaps, len(complaints))
+    loss = Loss(
+        sum(one.finished for one in counts),
+        sum(one.records for one in counts),
+        sum(one.dropped for one in counts),
+        sum(one.sampled_out for one in counts),
+        gaps,
+        len(complaints),
+    )
     return loss._replace(sentences=(*complaints, *_sentences(loss)))
 
 
@@ -85,8 +92,12 @@ def merged(losses: Iterable[Loss]) -> Loss:
     """Of several traces together."""
     each = list(losses)
     sums = [sum(one[place] for one in each) for place in range(4)]
-    return Loss(*sums, gaps=tuple(gap for one in each for gap in one.gaps), damaged_files=sum(one.damaged_files for one in each),
-                sentences=tuple(sentence for one in each for sentence in one.sentences))
+    return Loss(
+        *sums,
+        gaps=tuple(gap for one in each for gap in one.gaps),
+        damaged_files=sum(one.damaged_files for one in each),
+        sentences=tuple(sentence for one in each for sentence in one.sentences),
+    )
 
 
 def _requests(info: SegmentInfo) -> int:
@@ -113,10 +124,14 @@ def _gaps(counts: Iterable[SegmentCounts], epoch_of: Callable[[SegmentInfo, int]
 
 def _sentences(loss: Loss) -> Iterable[str]:
     if loss.dropped:
-        yield (f"{loss.dropped} of {loss.finished} requests ({100 * loss.dropped / max(1, loss.finished):.2f} %) were dropped "
-               "because a lane was full: the busiest moments are underrepresented")
+        yield (
+            f"{loss.dropped} of {loss.finished} requests ({100 * loss.dropped / max(1, loss.finished):.2f} %) were dropped "
+            "because a lane was full: the busiest moments are underrepresented"
+        )
     if loss.gaps:
-        yield (f"{loss.missing} requests are missing in {len(loss.gaps)} "
-               f"{'gap' if len(loss.gaps) == 1 else 'gaps'}: segments between others were deleted, or files were cut")
+        yield (
+            f"{loss.missing} requests are missing in {len(loss.gaps)} "
+            f"{'gap' if len(loss.gaps) == 1 else 'gaps'}: segments between others were deleted, or files were cut"
+        )
     if loss.sampled_out:
         yield f"{loss.sampled_out} of {loss.finished} requests were sampled out; counts and percentiles are weighted for them"

@@ -1,7 +1,7 @@
 """A trace as studies find it: its files, what was lost, how good its clocks are, its names and its events.
 
-Runs in a command's process; reads only. Raw segments (`*.mpt`) or compacted files, found in folders (searched downwards) or
-named one by one; several brokers and boots together, but raw and compacted not at once.
+Runs in a command's process; reads only. Raw segments (`*.mpt`) or compacted files, found in folders (searched
+downwards) or named one by one; several brokers and boots together, but raw and compacted not at once.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -57,10 +57,20 @@ class TraceInput:
     sources         names of the segments all this was made from
     """
 
-    def __init__(self, rows: RowFilter, segments: Sequence[segment.SegmentInfo] = (), parquet: Sequence[Path] = (),
-                 parquet_files: Sequence[Path] = (), *, loss: Loss, clocks: dict[Boot, ClockLine],
-                 dictionaries: Sequence[Path], sources: Sequence[str], is_sampled: bool,
-                 places: Sequence[Path] = ()) -> None:
+    def __init__(
+        self,
+        rows: RowFilter,
+        segments: Sequence[segment.SegmentInfo] = (),
+        parquet: Sequence[Path] = (),
+        parquet_files: Sequence[Path] = (),
+        *,
+        loss: Loss,
+        clocks: dict[Boot, ClockLine],
+        dictionaries: Sequence[Path],
+        sources: Sequence[str],
+        is_sampled: bool,
+        places: Sequence[Path] = (),
+    ) -> None:
         self.rows = rows
         self.segments = list(segments)
         self.places = list(places)
@@ -88,8 +98,17 @@ class TraceInput:
         opened = info.opened
         names = self.names.of(opened.broker_id, opened.boot_id)
         boot = boot_of(info)
-        return DecodeContext(boot.run, boot.broker, opened.ring, opened.first_seq, self.clocks[boot], apis_of(info),
-                             listeners_of(info), names.clients, names.topics)
+        return DecodeContext(
+            boot.run,
+            boot.broker,
+            opened.ring,
+            opened.first_seq,
+            self.clocks[boot],
+            apis_of(info),
+            listeners_of(info),
+            names.clients,
+            names.topics,
+        )
 
     def require_unsampled(self, study_name: str) -> None:
         """Raise SampledTrace when requests were left out of this trace."""
@@ -97,7 +116,8 @@ class TraceInput:
             raise SampledTrace(
                 f"the study {study_name} follows single requests in their order, and this trace is a sample "
                 f"({self.loss.sampled_out} requests left out): what stood before a request in a queue may be missing; "
-                "record with mpbroker.trace.sample.shift=0")
+                "record with mpbroker.trace.sample.shift=0"
+            )
 
     @cached_property
     def _events(self) -> pa.Table:
@@ -138,24 +158,36 @@ class TraceInput:
         return kept if window_ms is None else events.sum_losses(kept, window_ms)
 
 
-def open_input(paths: Iterable[Path | str], *, brokers: Sequence[int] | None = None, apis: Sequence[str] | None = None,
-               from_ns: int | None = None, to_ns: int | None = None) -> TraceInput:
+def open_input(
+    paths: Iterable[Path | str],
+    *,
+    brokers: Sequence[int] | None = None,
+    apis: Sequence[str] | None = None,
+    from_ns: int | None = None,
+    to_ns: int | None = None,
+) -> TraceInput:
     """The trace in these folders and files. NoTrace: there is none; damaged files are told in `loss.sentences`."""
     places = [Path(path) for path in paths]
     rows = RowFilter(from_ns, to_ns, tuple(apis) if apis else None, tuple(brokers) if brokers else None)
     for place in places:
         if not place.exists():
-            raise NoTrace(f"{place} does not exist; --in names a folder with trace segments or compacted files, or such a file")
+            raise NoTrace(
+                f"{place} does not exist; --in names a folder with trace segments or compacted files, or such a file"
+            )
     compacted = compact_header.find(places)
     segments = _segment_files(places)
     if compacted and segments:
-        raise NoTrace(f"{compacted[0][0]} is a compacted trace and {segments[0]} a raw segment: "
-                      "name one kind at a time, or every request would count twice")
+        raise NoTrace(
+            f"{compacted[0][0]} is a compacted trace and {segments[0]} a raw segment: "
+            "name one kind at a time, or every request would count twice"
+        )
     if compacted:
         return _open_compacted(compacted, rows)
     if not segments:
-        raise NoTrace(f"no trace in {', '.join(map(str, places))}: neither segments (*{segment.SUFFIX}) nor compacted files; "
-                      "a broker writes segments when requests finish and mpbroker.trace.enabled is true")
+        raise NoTrace(
+            f"no trace in {', '.join(map(str, places))}: neither segments (*{segment.SUFFIX}) nor compacted files; "
+            "a broker writes segments when requests finish and mpbroker.trace.enabled is true"
+        )
     return _open_raw(places, segments, rows)
 
 
@@ -166,7 +198,9 @@ def apis_of(info: segment.SegmentInfo) -> dict[int, str]:
 
 def listeners_of(info: segment.SegmentInfo) -> tuple[str, ...]:
     """Names of the listeners, by number."""
-    return tuple(one.get("name", f"listener-{number}") for number, one in enumerate(info.opened.extra.get("listeners", [])))
+    return tuple(
+        one.get("name", f"listener-{number}") for number, one in enumerate(info.opened.extra.get("listeners", []))
+    )
 
 
 def _segment_files(places: Iterable[Path]) -> list[Path]:
@@ -197,27 +231,49 @@ def _open_raw(places: list[Path], files: list[Path], rows: RowFilter) -> TraceIn
             found[path.name if known is None or known.opened[:4] == info.opened[:4] else str(path)] = info
     infos = [info for info in found.values() if rows.brokers is None or info.opened.broker_id in rows.brokers]
     if not infos:
-        raise NoTrace("; ".join(complaints) or "no segment of broker " + ", ".join(map(str, rows.brokers or ())) + " in " + ", ".join(map(str, places)))
+        raise NoTrace(
+            "; ".join(complaints)
+            or "no segment of broker " + ", ".join(map(str, rows.brokers or ())) + " in " + ", ".join(map(str, places))
+        )
     clocks = _clock_lines(infos)
     kept = [count_segment(info) for info in infos if _may_hold(info, clocks, rows)]
     loss = loss_of(kept, complaints, lambda info, t0_ns: clocks[boot_of(info)].epoch_of(t0_ns))
-    return TraceInput(rows, [one.info for one in kept], loss=loss, clocks=clocks, dictionaries=_dictionaries(places),
-                      sources=[one.info.path.name for one in kept], is_sampled=loss.sampled_out > 0, places=places)
+    return TraceInput(
+        rows,
+        [one.info for one in kept],
+        loss=loss,
+        clocks=clocks,
+        dictionaries=_dictionaries(places),
+        sources=[one.info.path.name for one in kept],
+        is_sampled=loss.sampled_out > 0,
+        places=places,
+    )
 
 
 def _open_compacted(found: list[tuple[Path, list[Path]]], rows: RowFilter) -> TraceInput:
     headers = [compact_header.read(root) for root, _ in found]
-    files = [path for (root, paths), header in zip(found, headers, strict=True)
-             for path in paths if compact_header.may_hold(path, root, header, rows)]
+    files = [
+        path
+        for (root, paths), header in zip(found, headers, strict=True)
+        for path in paths
+        if compact_header.may_hold(path, root, header, rows)
+    ]
     clocks: dict[Boot, ClockLine] = {}
     for header in headers:
         for broker, boot_id, samples in header.boots:
             boot = Boot(broker, boot_id)
             clocks[boot] = ClockLine([*(clocks[boot].samples if boot in clocks else ()), *samples])
     roots = [root for root, _ in found]
-    return TraceInput(rows, parquet=roots, parquet_files=files, loss=merged(one.loss for one in headers), clocks=clocks,
-                      dictionaries=_dictionaries(roots), sources=[name for one in headers for name in one.sources],
-                      is_sampled=any(one.is_sampled for one in headers))
+    return TraceInput(
+        rows,
+        parquet=roots,
+        parquet_files=files,
+        loss=merged(one.loss for one in headers),
+        clocks=clocks,
+        dictionaries=_dictionaries(roots),
+        sources=[name for one in headers for name in one.sources],
+        is_sampled=any(one.is_sampled for one in headers),
+    )
 
 
 def _dictionaries(places: Iterable[Path]) -> list[Path]:

@@ -1,8 +1,8 @@
 """How sure a figure from repeated runs is: the run is resampled, and within a run blocks of time. Pure (numpy).
 
 Requests of one run depend on each other (they queued together), so resampling requests claims intervals many times too
-narrow. Runs are independent; blocks carry what varies within one. Few runs make percentile intervals too narrow as well:
-they are expanded by sqrt(n / (n - 1)) * t / z (Hesterberg 2015).
+narrow. Runs are independent; blocks carry what varies within one. Few runs make percentile intervals too narrow as
+well: they are expanded by sqrt(n / (n - 1)) * t / z (Hesterberg 2015).
 """
 
 from collections.abc import Callable, Sequence
@@ -17,8 +17,38 @@ RESAMPLES = 2000
 BLOCK_RESAMPLES = 200
 _SEED = 20_417
 #: 97.5 % quantiles of Student's t by degrees of freedom 1 …; beyond, the normal one is near enough.
-_T = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
-      2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)
+_T = (
+    12.71,
+    4.303,
+    3.182,
+    2.776,
+    2.571,
+    2.447,
+    2.365,
+    2.306,
+    2.262,
+    2.228,
+    2.201,
+    2.179,
+    2.160,
+    2.145,
+    2.131,
+    2.120,
+    2.110,
+    2.101,
+    2.093,
+    2.086,
+    2.080,
+    2.074,
+    2.069,
+    2.064,
+    2.060,
+    2.056,
+    2.052,
+    2.048,
+    2.045,
+    2.042,
+)
 _Z = 1.960
 
 
@@ -41,14 +71,18 @@ def block_resamples(blocks: npt.NDArray[Any], statistic: Callable[[npt.NDArray[A
 
 
 def ratio(ours: Sequence[Floats], theirs: Sequence[Floats], estimate: float) -> Interval:
-    """Interval of mean(ours) / mean(theirs); one array of resampled values per run and side. Values must be positive."""
+    """Interval of mean(ours) / mean(theirs); one array of resampled values per run and side. Values must be
+    positive."""
     random = np.random.default_rng(_SEED)
     logs = np.log(_means(ours, random)) - np.log(_means(theirs, random))
     center = float(np.log(estimate))
     low, high = np.quantile(logs, [0.025, 0.975])
     factor = expansion(min(len(ours), len(theirs)))
-    return Interval(estimate, float(np.exp(min(center, center + (low - center) * factor))),
-                    float(np.exp(max(center, center + (high - center) * factor))))
+    return Interval(
+        estimate,
+        float(np.exp(min(center, center + (low - center) * factor))),
+        float(np.exp(max(center, center + (high - center) * factor))),
+    )
 
 
 def expansion(runs: int) -> float:

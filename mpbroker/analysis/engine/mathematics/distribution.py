@@ -49,7 +49,9 @@ class Distribution(NamedTuple):
 NOTHING = Distribution(np.empty(0, np.int64), np.empty(0, np.int64), 0, 0)
 
 
-def distributions(rollup: pa.Table, by: Sequence[str], stages: Sequence[str] = ()) -> dict[tuple[Any, ...], Distribution]:
+def distributions(
+    rollup: pa.Table, by: Sequence[str], stages: Sequence[str] = ()
+) -> dict[tuple[Any, ...], Distribution]:
     """Key (values of the columns `by`, in this order) → distribution, sorted by key with missing values last.
 
     `stages`: of these alone, which is quicker when a rollup is fine.
@@ -64,10 +66,17 @@ def distributions(rollup: pa.Table, by: Sequence[str], stages: Sequence[str] = (
     places: dict[tuple[Any, ...], list[int]] = {}
     for place, key in enumerate(keys):
         places.setdefault(key, []).append(place)
-    return {key: _of_rows(numbers, np.array(places[key])) for key in sorted(places, key=lambda key: [(value is None, value) for value in key])}
+    return {
+        key: _of_rows(numbers, np.array(places[key]))
+        for key in sorted(places, key=lambda key: [(value is None, value) for value in key])
+    }
 
 
 def _of_rows(numbers: dict[str, Any], places: Int64s) -> Distribution:
     order = places[np.argsort(numbers["bucket"][places])]
-    return Distribution(numbers["bucket"][order].astype(np.int64), numbers["n_sum"][order].astype(np.int64),
-                        int(numbers["sum_ns_sum"][order].sum()), int(numbers["max_ns_max"][order].max()))
+    return Distribution(
+        numbers["bucket"][order].astype(np.int64),
+        numbers["n_sum"][order].astype(np.int64),
+        int(numbers["sum_ns_sum"][order].sum()),
+        int(numbers["max_ns_max"][order].max()),
+    )

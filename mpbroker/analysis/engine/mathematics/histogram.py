@@ -3,8 +3,8 @@
     bucket = floor(32 * log2(ns + 1))
 
 A percentile is the middle of its bucket, at most 1.1 % off. The boundaries are computed in whole numbers, and a bucket
-taken from a floating-point logarithm is put right by comparing with them, so that every machine and engine finds the same.
-mpbroker.trace.statistics.bucket_of is the same for one number, without numpy.
+taken from a floating-point logarithm is put right by comparing with them, so that every machine and engine finds the
+same. mpbroker.trace.statistics.bucket_of is the same for one number, without numpy.
 """
 
 from collections.abc import Sequence
@@ -69,8 +69,9 @@ def middle_ns(bucket: float) -> float:
     return float(2 ** ((bucket + 0.5) / BUCKETS_PER_OCTAVE) - 1)
 
 
-def percentile(buckets: Sequence[int] | Int64s, counts: Sequence[int] | Int64s, q: float,
-               max_ns: int | None = None) -> float | None:
+def percentile(
+    buckets: Sequence[int] | Int64s, counts: Sequence[int] | Int64s, q: float, max_ns: int | None = None
+) -> float | None:
     """Nanoseconds that a share q (0 … 1) of the durations does not exceed: the middle of the bucket, at most `max_ns`.
 
     Buckets in any order, a bucket may come several times. None when there are no counts.

@@ -1,7 +1,7 @@
 """Time integrals of queues from the intervals of those who waited in them. Pure (numpy); exact whole numbers.
 
-All times are int64 nanoseconds of one clock. The number waiting at a moment is |begun| - |ended|, hence its integral over
-a window is a difference of sums that two sorted arrays give at once, however many intervals there are.
+All times are int64 nanoseconds of one clock. The number waiting at a moment is |begun| - |ended|, hence its integral
+over a window is a difference of sums that two sorted arrays give at once, however many intervals there are.
 """
 
 import numpy as np
@@ -28,7 +28,8 @@ def waiting_in_windows(edges: Int64s, begins: Int64s, ends: Int64s) -> Int64s:
 
 
 def found_by_arrivals(begins: Int64s, ends: Int64s) -> Int64s:
-    """How many were waiting when each of them came: begun before it, not ended by then. Of equal begins, one is before the other."""
+    """How many were waiting when each of them came: begun before it, not ended by then. Of equal begins, one is before
+    the other."""
     rank = np.empty(len(begins), np.int64)
     rank[np.argsort(begins, kind="stable")] = np.arange(len(begins))
     ended = np.searchsorted(np.sort(ends), begins, side="right") - (begins == ends)

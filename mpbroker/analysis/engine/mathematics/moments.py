@@ -14,8 +14,23 @@ import pyarrow as pa
 from mpbroker.analysis.engine.mathematics.histogram import Int64s
 
 #: What `of` needs.
-COLUMNS = ("t0_ns", "rx_wait_ns", "read_ns", "parse_ns", "ring_block_ns", "queue_ns", "dispatch_ns", "io_ns", "local_ns",
-           "purgatory_ns", "resp_prep_ns", "resp_queue_ns", "total_ns", "send_wait_ns", "send_ns")
+COLUMNS = (
+    "t0_ns",
+    "rx_wait_ns",
+    "read_ns",
+    "parse_ns",
+    "ring_block_ns",
+    "queue_ns",
+    "dispatch_ns",
+    "io_ns",
+    "local_ns",
+    "purgatory_ns",
+    "resp_prep_ns",
+    "resp_queue_ns",
+    "total_ns",
+    "send_wait_ns",
+    "send_ns",
+)
 
 
 class Moments(NamedTuple):
@@ -49,13 +64,25 @@ def of(table: pa.Table) -> Moments:
     enqueued = t0 + got["read"] + got["parse"] + got["ring_block"]
     dequeued = enqueued + got["queue"]
     local_done = dequeued + got["dispatch"] + got["io"] + got["local"]
-    send_done = np.where(present(table, "total_ns"), t0 + got["total"],
-                         local_done + got["purgatory"] + got["resp_prep"] + got["resp_queue"] + got["send_wait"] + got["send"])
+    send_done = np.where(
+        present(table, "total_ns"),
+        t0 + got["total"],
+        local_done + got["purgatory"] + got["resp_prep"] + got["resp_queue"] + got["send_wait"] + got["send"],
+    )
     resp_deq = send_done - got["send"] - got["send_wait"]
     resp_enq = resp_deq - got["resp_queue"]
     parked = present(table, "purgatory_ns")
-    return Moments(t0 - got["rx_wait"], enqueued, dequeued, local_done, resp_enq - got["resp_prep"], resp_enq, resp_deq,
-                   send_done, np.where(parked, local_done, resp_enq))
+    return Moments(
+        t0 - got["rx_wait"],
+        enqueued,
+        dequeued,
+        local_done,
+        resp_enq - got["resp_prep"],
+        resp_enq,
+        resp_deq,
+        send_done,
+        np.where(parked, local_done, resp_enq),
+    )
 
 
 def groups(table: pa.Table, by: Sequence[str]) -> list[tuple[tuple[Any, ...], Int64s]]:

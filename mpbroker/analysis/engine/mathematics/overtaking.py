@@ -24,7 +24,8 @@ class Served(NamedTuple):
 
 
 class During(NamedTuple):
-    """Per wait: requests taken within it, their handler time, and how many of them had arrived after the one that waited."""
+    """Per wait: requests taken within it, their handler time, and how many of them had arrived after the one that
+    waited."""
 
     served: Int64s
     busy: Int64s
@@ -36,8 +37,13 @@ def during(begins: Int64s, ends: Int64s, others: Served) -> During:
     first = np.searchsorted(others.dequeued, begins, side="left")
     last = np.maximum(first, np.searchsorted(others.dequeued, ends, side="left"))
     busy = np.concatenate([np.zeros(1, np.int64), np.cumsum(others.busy)])
-    overtook = np.array([np.count_nonzero(others.arrival[a:b] > begin)
-                         for a, b, begin in zip(first.tolist(), last.tolist(), begins.tolist(), strict=True)], np.int64)
+    overtook = np.array(
+        [
+            np.count_nonzero(others.arrival[a:b] > begin)
+            for a, b, begin in zip(first.tolist(), last.tolist(), begins.tolist(), strict=True)
+        ],
+        np.int64,
+    )
     return During(last - first, busy[last] - busy[first], overtook)
 
 

@@ -1,9 +1,10 @@
 """Where a load has settled: the warm-up is cut by MSER, then the rest is tested for drift. Pure (numpy).
 
-MSER (White 1997): of all cuts in the first half, the one with the least standard error of the mean of what is left, that is
-variance / number². A warm-up raises the variance more than its windows are worth. What looks like the rest, within chance, is not cut.
-Before, windows are averaged in groups so that at most 60 remain: single windows are too noisy to be told from a trend.
-A steady rate is not enough: while a queue grows, answers keep coming at the same pace, and requests in flight give it away.
+MSER (White 1997): of all cuts in the first half, the one with the least standard error of the mean of what is left,
+that is variance / number². A warm-up raises the variance more than its windows are worth. What looks like the rest,
+within chance, is not cut. Before, windows are averaged in groups so that at most 60 remain: single windows are too
+noisy to be told from a trend. A steady rate is not enough: while a queue grows, answers keep coming at the same pace,
+and requests in flight give it away.
 """
 
 from typing import Any, NamedTuple
@@ -11,8 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-METHOD = ("warm-up cut by MSER, then at most 10 % difference in the rate and 30 % in requests in flight between both halves, "
-          "or no more than three standard errors")
+METHOD = (
+    "warm-up cut by MSER, then at most 10 % difference in the rate and 30 % in requests in flight between both halves, "
+    "or no more than three standard errors"
+)
 LEAST_WINDOWS = 6
 MOST_GROUPS = 60
 DRIFT = 0.10
@@ -23,7 +26,8 @@ Floats = npt.NDArray[Any]
 
 
 class SteadyState(NamedTuple):
-    """Windows first … end - 1 are steady. `reason`: why it is none, empty otherwise. `drift`: second half against first, - 1."""
+    """Windows first … end - 1 are steady. `reason`: why it is none, empty otherwise. `drift`: second half against
+    first, - 1."""
 
     first: int
     end: int
@@ -58,7 +62,7 @@ def find(rates: Floats, levels: Floats | None = None) -> SteadyState:
 
 
 def _grouped(values: Floats, size: int) -> Floats:
-    return np.array([np.mean(values[at:at + size]) for at in range(0, len(values) - size + 1, size)], np.float64)
+    return np.array([np.mean(values[at : at + size]) for at in range(0, len(values) - size + 1, size)], np.float64)
 
 
 def _mser(groups: Floats) -> int:
@@ -70,7 +74,7 @@ def _mser(groups: Floats) -> int:
 
 def _drift(rest: Floats) -> tuple[float, bool]:
     """Second half against first, - 1; and whether that is more than what chance does (three standard errors)."""
-    halves = rest[:len(rest) // 2], rest[len(rest) // 2:]
+    halves = rest[: len(rest) // 2], rest[len(rest) // 2 :]
     before, after = float(np.mean(halves[0])), float(np.mean(halves[1]))
     error = float(np.sqrt(sum(np.var(half, ddof=1) / len(half) for half in halves if len(half) > 1)))
     return (after / before - 1 if before > 0 else float(after > 0)), abs(after - before) > 3 * error

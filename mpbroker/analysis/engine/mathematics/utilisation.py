@@ -11,18 +11,38 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 FULL_SHARE = 0.8
-UTILISATION = pa.schema([("epoch_ns", pa.int64()), ("run", pa.string()), ("broker", pa.int32()), ("process", pa.string()),
-                         ("role", pa.string()), ("seconds", pa.float64()), ("cpu_share", pa.float64()),
-                         ("runqueue_share", pa.float64())])
-SATURATION = pa.schema([("run", pa.string()), ("broker", pa.int32()), ("ring", pa.string()), ("samples", pa.int64()),
-                        ("mean_depth", pa.float64()), ("max_depth", pa.int64()), ("peak", pa.int64()), ("capacity", pa.int64()),
-                        ("full_share", pa.float64())])
+UTILISATION = pa.schema(
+    [
+        ("epoch_ns", pa.int64()),
+        ("run", pa.string()),
+        ("broker", pa.int32()),
+        ("process", pa.string()),
+        ("role", pa.string()),
+        ("seconds", pa.float64()),
+        ("cpu_share", pa.float64()),
+        ("runqueue_share", pa.float64()),
+    ]
+)
+SATURATION = pa.schema(
+    [
+        ("run", pa.string()),
+        ("broker", pa.int32()),
+        ("ring", pa.string()),
+        ("samples", pa.int64()),
+        ("mean_depth", pa.float64()),
+        ("max_depth", pa.int64()),
+        ("peak", pa.int64()),
+        ("capacity", pa.int64()),
+        ("full_share", pa.float64()),
+    ]
+)
 
 
 def of_processes(gauges: pa.Table) -> pa.Table:
     """UTILISATION: a row per process and pair of neighbouring samples, `epoch_ns` of the later one.
 
-    Differences beyond what is possible (a total that fell) are left out. runqueue_share is null where the system is silent.
+    Differences beyond what is possible (a total that fell) are left out. runqueue_share is null where the system is
+    silent.
     """
     rows, before = [], {}
     for row in gauges.filter(pc.equal(gauges["type"], "process")).sort_by("epoch_ns").to_pylist():
@@ -37,9 +57,16 @@ def _between(last: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
     elapsed_ns = row["epoch_ns"] - last["epoch_ns"]
     waits = row["runqueue_wait_ns"], last["runqueue_wait_ns"]
     waited = None if None in waits else max(0, waits[0] - waits[1]) / elapsed_ns
-    return {"epoch_ns": row["epoch_ns"], "run": row["run"], "broker": row["broker"], "process": row["name"],
-            "role": row["role"], "seconds": elapsed_ns / 1e9, "cpu_share": (row["cpu_ns"] - last["cpu_ns"]) / elapsed_ns,
-            "runqueue_share": waited}
+    return {
+        "epoch_ns": row["epoch_ns"],
+        "run": row["run"],
+        "broker": row["broker"],
+        "process": row["name"],
+        "role": row["role"],
+        "seconds": elapsed_ns / 1e9,
+        "cpu_share": (row["cpu_ns"] - last["cpu_ns"]) / elapsed_ns,
+        "runqueue_share": waited,
+    }
 
 
 def means(table: pa.Table, from_ns: int, to_ns: int, run: str | None = None) -> dict[str, tuple[float, float | None]]:
@@ -58,7 +85,8 @@ def means(table: pa.Table, from_ns: int, to_ns: int, run: str | None = None) -> 
 
 
 def of_rings(gauges: pa.Table) -> pa.Table:
-    """SATURATION: per ring its depth over all samples, and the share of samples at more than FULL_SHARE of its capacity."""
+    """SATURATION: per ring its depth over all samples, and the share of samples at more than FULL_SHARE of its
+    capacity."""
     rings: dict[tuple[str, int, str], list[dict[str, Any]]] = {}
     for row in gauges.filter(pc.equal(gauges["type"], "ring")).to_pylist():
         rings.setdefault((row["run"], row["broker"], row["name"]), []).append(row)
@@ -66,7 +94,17 @@ def of_rings(gauges: pa.Table) -> pa.Table:
     for (run, broker, name), samples in sorted(rings.items()):
         depth = [one["depth"] for one in samples]
         full = sum(one["capacity"] > 0 and one["depth"] > FULL_SHARE * one["capacity"] for one in samples)
-        rows.append({"run": run, "broker": broker, "ring": name, "samples": len(samples), "mean_depth": float(np.mean(depth)),
-                     "max_depth": max(depth), "peak": max(one["peak"] for one in samples),
-                     "capacity": samples[-1]["capacity"], "full_share": full / len(samples)})
+        rows.append(
+            {
+                "run": run,
+                "broker": broker,
+                "ring": name,
+                "samples": len(samples),
+                "mean_depth": float(np.mean(depth)),
+                "max_depth": max(depth),
+                "peak": max(one["peak"] for one in samples),
+                "capacity": samples[-1]["capacity"],
+                "full_share": full / len(samples),
+            }
+        )
     return pa.Table.from_pylist(rows, SATURATION)

@@ -27,8 +27,11 @@ def extent(activity: pa.Table) -> Extent | None:
     """Of a table that Engine.activity gave; None without a request."""
     if activity.num_rows == 0:
         return None
-    return Extent(int(activity["first_epoch_ns"].to_numpy().min()), int(activity["last_epoch_ns"].to_numpy().max()),
-                  int(activity["n"].to_numpy().sum()))
+    return Extent(
+        int(activity["first_epoch_ns"].to_numpy().min()),
+        int(activity["last_epoch_ns"].to_numpy().max()),
+        int(activity["n"].to_numpy().sum()),
+    )
 
 
 def width_ms(asked_ms: int, found: Extent, most: int = MOST_WINDOWS) -> int:

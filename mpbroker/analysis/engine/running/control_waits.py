@@ -1,8 +1,10 @@
-"""Control requests and what handlers did while they waited: the first half of the study `priority`. Pure but for the engine.
+"""Control requests and what handlers did while they waited: the first half of the study `priority`. Pure but for the
+engine.
 
-A control request is one that came over the control plane's listener, has an API of the controller, or comes from a client
-that uses the control plane in any run of the input (so that a run without such a listener can be compared with it).
-Its wait lasts from its arrival in the kernel (from its first read where the kernel does not tell) to a handler's taking it.
+A control request is one that came over the control plane's listener, has an API of the controller, or comes from a
+client that uses the control plane in any run of the input (so that a run without such a listener can be compared with
+it). Its wait lasts from its arrival in the kernel (from its first read where the kernel does not tell) to a handler's
+taking it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,24 +16,45 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mpbroker.analysis.engine.mathematics import moments, overtaking
-from mpbroker.analysis.engine.running import phases
 from mpbroker.analysis.engine.engines.engine import Engine, Where
+from mpbroker.analysis.engine.mathematics import moments, overtaking
 from mpbroker.analysis.engine.mathematics.histogram import Int64s
 from mpbroker.analysis.engine.mathematics.moments import Moments
-from mpbroker.analysis.engine.running.phases import Phase
 from mpbroker.analysis.engine.mathematics.windows import Extent, extent
+from mpbroker.analysis.engine.running import phases
+from mpbroker.analysis.engine.running.phases import Phase
 from mpbroker.trace.record import PURGATORY_TIMEOUT
 
-CONTROL_APIS = ("LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown", "AlterPartition", "BrokerHeartbeat")
+CONTROL_APIS = (
+    "LeaderAndIsr",
+    "StopReplica",
+    "UpdateMetadata",
+    "ControlledShutdown",
+    "AlterPartition",
+    "BrokerHeartbeat",
+)
 NOT_LEADER, TIMED_OUT = 6, 7
 WAITS = ("rx_wait", "read", "parse", "ring_block", "queue")
 SLICE_REQUESTS = 1_000_000
 MOST_REQUESTS = 20_000_000
 MOST_HUNG = 10_000
 _WHERE = ("run", "broker")
-COLUMNS = (*_WHERE, "epoch_ns", "plane", "api", "client", "client_hash", "corr_id", "conn_id", "topic", "error", "flags",
-           "handler", "purg_kind", *moments.COLUMNS)
+COLUMNS = (
+    *_WHERE,
+    "epoch_ns",
+    "plane",
+    "api",
+    "client",
+    "client_hash",
+    "corr_id",
+    "conn_id",
+    "topic",
+    "error",
+    "flags",
+    "handler",
+    "purg_kind",
+    *moments.COLUMNS,
+)
 
 
 @dataclass
@@ -94,8 +117,10 @@ def _bound(found: Extent) -> tuple[int, str]:
     if found.n <= MOST_REQUESTS:
         return found.last_ns + 1, ""
     upto = found.first_ns + int((found.last_ns - found.first_ns) * MOST_REQUESTS / found.n)
-    return upto, (f"Looked at the first {(upto - found.first_ns) / 1e9:.0f} s, about {MOST_REQUESTS:,} of {found.n:,} requests; "
-                  "choose another time with --from and --to.")
+    return upto, (
+        f"Looked at the first {(upto - found.first_ns) / 1e9:.0f} s, about {MOST_REQUESTS:,} of {found.n:,} requests; "
+        "choose another time with --from and --to."
+    )
 
 
 def _slices(engine: Engine, found: Extent, upto: int) -> Iterator[pa.Table]:
@@ -121,11 +146,17 @@ def _is_control(table: pa.Table, hashes: Int64s, names: set[str]) -> npt.NDArray
 
 def _control_rows(table: pa.Table, when: Moments, rows: Int64s) -> list[dict[str, Any]]:
     taken = rows[moments.present(table, "queue_ns")[rows]]
-    picked = table.select(["run", "broker", "epoch_ns", "client", "api", "plane", "corr_id", *(f"{one}_ns" for one in WAITS)])
+    picked = table.select(
+        ["run", "broker", "epoch_ns", "client", "api", "plane", "corr_id", *(f"{one}_ns" for one in WAITS)]
+    )
     found, epoch = picked.take(taken).to_pylist(), _arrival_epoch(table, when)
     for row, place in zip(found, taken.tolist(), strict=True):
-        row |= {"epoch_ns": int(epoch[place]), "arrival": int(when.arrival[place]), "dequeued": int(when.dequeued[place]),
-                "local_done": int(when.local_done[place])}
+        row |= {
+            "epoch_ns": int(epoch[place]),
+            "arrival": int(when.arrival[place]),
+            "dequeued": int(when.dequeued[place]),
+            "local_done": int(when.local_done[place]),
+        }
     return found
 
 
@@ -133,8 +164,15 @@ def _data_rows(table: pa.Table, when: Moments, rows: Int64s) -> npt.NDArray[Any]
     """Rows arrival, dequeued, busy, handler, epoch; of requests that a handler took."""
     taken = rows[moments.present(table, "queue_ns")[rows]]
     handler = table["handler"].fill_null(-1).to_numpy()[taken]
-    return np.stack([when.arrival[taken], when.dequeued[taken], when.handled[taken] - when.dequeued[taken],
-                     handler.astype(np.int64), _arrival_epoch(table, when)[taken]])
+    return np.stack(
+        [
+            when.arrival[taken],
+            when.dequeued[taken],
+            when.handled[taken] - when.dequeued[taken],
+            handler.astype(np.int64),
+            _arrival_epoch(table, when)[taken],
+        ]
+    )
 
 
 def _arrival_epoch(table: pa.Table, when: Moments) -> Int64s:
@@ -143,13 +181,16 @@ def _arrival_epoch(table: pa.Table, when: Moments) -> Int64s:
 
 
 def _add_hung(one: BrokerWaits, table: pa.Table, when: Moments, rows: Int64s) -> None:
-    """Produce requests that left the purgatory with NOT_LEADER_OR_FOLLOWER or by timeout: they waited for a leader in vain."""
+    """Produce requests that left the purgatory with NOT_LEADER_OR_FOLLOWER or by timeout: they waited for a leader in
+    vain."""
     error, flags = table["error"].to_numpy()[rows], table["flags"].to_numpy()[rows]
     parked = moments.present(table, "purgatory_ns")[rows] & pc.equal(table["api"], "Produce").to_numpy()[rows]
     hung = rows[parked & (np.isin(error, (NOT_LEADER, TIMED_OUT)) | (flags & PURGATORY_TIMEOUT != 0))]
     one.hung_left_out += max(0, len(one.hung) + len(hung) - MOST_HUNG)
-    hung = hung[:max(0, MOST_HUNG - len(one.hung))]
-    picked = table.select(["run", "broker", "epoch_ns", "client", "topic", "error", "corr_id", "purgatory_ns"]).take(hung)
+    hung = hung[: max(0, MOST_HUNG - len(one.hung))]
+    picked = table.select(["run", "broker", "epoch_ns", "client", "topic", "error", "corr_id", "purgatory_ns"]).take(
+        hung
+    )
     for row, place in zip(picked.to_pylist(), hung.tolist(), strict=True):
         leave = int(when.purg_leave[place])
         one.hung.append({**row, "purg_enter": leave - row["purgatory_ns"], "purg_leave": leave})
@@ -159,12 +200,19 @@ def _finish(one: BrokerWaits, data: npt.NDArray[Any]) -> None:
     """Order the data requests, then give every control request its share of them and of the hung ones."""
     data = data[:, np.argsort(data[1], kind="stable")]
     one.data, one.data_handler, one.data_epoch = overtaking.Served(*data[:3]), data[3], data[4]
-    begins, ends, handled = (np.array([row[name] for row in one.control], np.int64)
-                             for name in ("arrival", "dequeued", "local_done"))
+    begins, ends, handled = (
+        np.array([row[name] for row in one.control], np.int64) for name in ("arrival", "dequeued", "local_done")
+    )
     during = overtaking.during(begins, ends, one.data)
     for place, row in enumerate(one.control):
-        row |= {"wait_ns": row["dequeued"] - row["arrival"], "served": int(during.served[place]), "hung": 0, "hung_ns": 0,
-                "served_handler_ns": int(during.busy[place]), "overtook": int(during.overtook[place])}
+        row |= {
+            "wait_ns": row["dequeued"] - row["arrival"],
+            "served": int(during.served[place]),
+            "hung": 0,
+            "hung_ns": 0,
+            "served_handler_ns": int(during.busy[place]),
+            "overtook": int(during.overtook[place]),
+        }
     for row in one.hung:
         place = overtaking.first_overlapping(row["purg_enter"], row["purg_leave"], begins, handled)
         row["control_corr_id"] = None if place is None else one.control[place]["corr_id"]

@@ -1,7 +1,8 @@
-"""Pieces of figures that studies share: plotly JSON for series, axes and marks. Pure; the report adds fonts and colours.
+"""Pieces of figures that studies share: plotly JSON for series, axes and marks. Pure; the report adds fonts and
+colours.
 
-Titles of duration axes end with their unit ("wait, ms"), series carry the name of a stage, percentile, plane or API where
-they are one: the report gives each the colour that it has on the whole page. Times of day are ISO strings in UTC.
+Titles of duration axes end with their unit ("wait, ms"), series carry the name of a stage, percentile, plane or API
+where they are one: the report gives each the colour that it has on the whole page. Times of day are ISO strings in UTC.
 """
 
 from collections.abc import Iterable, Sequence
@@ -62,15 +63,37 @@ def phase_marks(phases: Sequence[Phase]) -> dict[str, Any]:
     if [phase.name for phase in phases] == [ALL]:
         return {}
     marked = [phase for phase in phases if phase.name != BEFORE and not phase.name.endswith(f", {BEFORE}")]
-    shapes = [{"type": "line", "x0": clock(phase.from_ns), "x1": clock(phase.from_ns), "y0": 0, "y1": 1, "yref": "paper",
-               "line": {"dash": "dot", "width": 1}} for phase in marked]
-    texts = [{"x": clock(phase.from_ns), "y": 1, "yref": "paper", "text": _short(phase.name), "showarrow": False,
-              "xanchor": "left", "yanchor": "top", "textangle": -90, "opacity": 0.7} for phase in marked]
+    shapes = [
+        {
+            "type": "line",
+            "x0": clock(phase.from_ns),
+            "x1": clock(phase.from_ns),
+            "y0": 0,
+            "y1": 1,
+            "yref": "paper",
+            "line": {"dash": "dot", "width": 1},
+        }
+        for phase in marked
+    ]
+    texts = [
+        {
+            "x": clock(phase.from_ns),
+            "y": 1,
+            "yref": "paper",
+            "text": _short(phase.name),
+            "showarrow": False,
+            "xanchor": "left",
+            "yanchor": "top",
+            "textangle": -90,
+            "opacity": 0.7,
+        }
+        for phase in marked
+    ]
     return {"shapes": shapes, "annotations": texts}
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= MARK_CHARS else name[:MARK_CHARS - 1] + "…"
+    return name if len(name) <= MARK_CHARS else name[: MARK_CHARS - 1] + "…"
 
 
 def broken_lines(moments: Sequence[str], parts: Sequence[Any], *columns: Sequence[Any]) -> list[list[Any]]:
@@ -80,8 +103,10 @@ def broken_lines(moments: Sequence[str], parts: Sequence[Any], *columns: Sequenc
         if place and parts[place] != parts[place - 1]:
             places.append((place, False))
         places.append((place, True))
-    return [[moments[place] for place, _ in places],
-            *([column[place] if there else None for place, there in places] for column in columns)]
+    return [
+        [moments[place] for place, _ in places],
+        *([column[place] if there else None for place, there in places] for column in columns),
+    ]
 
 
 def part_numbers(window_ms: Sequence[int], width_ms: int) -> list[int]:
@@ -96,7 +121,20 @@ def chooser(names: Sequence[str], owners: Sequence[str], shown: str) -> dict[str
     """A menu that shows the series of one owner at a time. `owners`: of each series, in order."""
     if len(names) < 2:
         return {}
-    buttons = [{"method": "restyle", "label": name, "args": [{"visible": [owner == name for owner in owners]}]}
-               for name in names]
-    return {"updatemenus": [{"buttons": buttons, "active": list(names).index(shown), "x": 1, "xanchor": "right", "y": 1.12,
-                             "yanchor": "bottom", "direction": "down"}]}
+    buttons = [
+        {"method": "restyle", "label": name, "args": [{"visible": [owner == name for owner in owners]}]}
+        for name in names
+    ]
+    return {
+        "updatemenus": [
+            {
+                "buttons": buttons,
+                "active": list(names).index(shown),
+                "x": 1,
+                "xanchor": "right",
+                "y": 1.12,
+                "yanchor": "bottom",
+                "direction": "down",
+            }
+        ]
+    }

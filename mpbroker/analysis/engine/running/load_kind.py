@@ -1,20 +1,21 @@
 """Whether clients wait for answers before they send more (closed loop), judged from the broker's side. Pure (numpy).
 
-A client that keeps at most c requests in flight sends number i only after the answer to number i - c: when that took long,
-the two are far apart. So, per connection: the rank correlation between the time from arrival i - c to arrival i and the
-latency of i - c, where c is the greatest number in flight that was seen. In models it is 0.4 to 1 for closed loops, however
-long they think, and within 0.1 of 0 for open ones, Poisson or at a fixed rate, up to 90 % of what a server can do.
+A client that keeps at most c requests in flight sends number i only after the answer to number i - c: when that took
+long, the two are far apart. So, per connection: the rank correlation between the time from arrival i - c to arrival i
+and the latency of i - c, where c is the greatest number in flight that was seen. In models it is 0.4 to 1 for closed
+loops, however long they think, and within 0.1 of 0 for open ones, Poisson or at a fixed rate, up to 90 % of what a
+server can do.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from mpbroker.analysis.engine.mathematics import moments
-from mpbroker.analysis.engine.running import wording
 from mpbroker.analysis.engine.engines.engine import Engine, Where
+from mpbroker.analysis.engine.mathematics import moments
 from mpbroker.analysis.engine.mathematics.histogram import Int64s
 from mpbroker.analysis.engine.mathematics.windows import Extent
+from mpbroker.analysis.engine.running import wording
 
 CLOSED_ABOVE = 0.2
 LEAST_REQUESTS = 20  # of a connection
@@ -23,7 +24,8 @@ _GROUP = ("run", "broker", "conn_id")
 
 
 class LoadKind(NamedTuple):
-    """`closed_share`: of the requests looked at, how many came on closed-loop connections; None when it cannot be told."""
+    """`closed_share`: of the requests looked at, how many came on closed-loop connections; None when it cannot be
+    told."""
 
     closed_share: float | None
     requests: int
@@ -77,6 +79,8 @@ def sentences(kind: LoadKind) -> list[str]:
     """What it means for the figures; nothing for an open loop, or when it cannot be told."""
     if not kind.is_closed:
         return []
-    return [f"The load looks closed-loop ({wording.share(kind.closed_share or 0)} of {wording.count(kind.requests)} requests "
-            "came on connections that wait for an answer before they send more): such clients send less while the broker is slow, so that "
-            "these latencies are better than what an independent sender would see, and the rate is what they could get."]
+    return [
+        f"The load looks closed-loop ({wording.share(kind.closed_share or 0)} of {wording.count(kind.requests)} requests "
+        "came on connections that wait for an answer before they send more): such clients send less while the broker is slow, so that "
+        "these latencies are better than what an independent sender would see, and the rate is what they could get."
+    ]

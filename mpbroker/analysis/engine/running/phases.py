@@ -1,6 +1,7 @@
 """Which part of a load a moment belongs to: markers as phases, and names for runs. Pure.
 
-`mpbroker trace mark "load step 3"` begins a phase that lasts to the next marker; a marker that begins with "end" begins none.
+`mpbroker trace mark "load step 3"` begins a phase that lasts to the next marker; a marker that begins with "end" begins
+none.
 """
 
 import re
@@ -33,8 +34,11 @@ def phases(source: "TraceInput", from_ns: int, to_ns: int, run: str | None = Non
     Markers of one text at several times are several phases of one name.
     """
     rows = source.markers().select(["epoch_ns", "run", "text"]).to_pylist()
-    marks = sorted((row["epoch_ns"], _PREFIX.sub("", row["text"], 1).strip()) for row in rows
-                   if row["epoch_ns"] < to_ns and run in (None, row["run"]))
+    marks = sorted(
+        (row["epoch_ns"], _PREFIX.sub("", row["text"], 1).strip())
+        for row in rows
+        if row["epoch_ns"] < to_ns and run in (None, row["run"])
+    )
     if not any(at >= from_ns for at, _ in marks):
         return [Phase(ALL if not marks or _is_end(marks[-1][1]) else marks[-1][1], from_ns, to_ns)]
     marks = [(from_ns, BEFORE), *marks]
@@ -47,7 +51,8 @@ def phases(source: "TraceInput", from_ns: int, to_ns: int, run: str | None = Non
 
 
 def run_labels(source: "TraceInput") -> dict[str, str]:
-    """Run (boot id, as frames have it) → a name: of its folder where every run has one of its own, else its first digits."""
+    """Run (boot id, as frames have it) → a name: of its folder where every run has one of its own, else its first
+    digits."""
     folders: dict[str, set[str]] = {}
     for info in source.segments:
         folder = info.path.parent

@@ -1,7 +1,8 @@
-"""Runs as blocks of time that can be resampled: histograms and counts per block, the warm-up cut. Pure but for the engine.
+"""Runs as blocks of time that can be resampled: histograms and counts per block, the warm-up cut. Pure but for the
+engine.
 
-A run is one boot of a broker. Blocks are a twentieth of the shortest run or the window asked for, whichever is longer; what
-is in a block depends on itself, blocks much less on each other.
+A run is one boot of a broker. Blocks are a twentieth of the shortest run or the window asked for, whichever is longer;
+what is in a block depends on itself, blocks much less on each other.
 """
 
 from collections.abc import Sequence
@@ -13,10 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mpbroker.analysis.engine.mathematics import steady_state, windows
-from mpbroker.analysis.engine.running import phases
 from mpbroker.analysis.engine.engines.engine import Engine
+from mpbroker.analysis.engine.mathematics import steady_state, windows
 from mpbroker.analysis.engine.mathematics.histogram import BUCKETS, Int64s
+from mpbroker.analysis.engine.running import phases
 from mpbroker.trace.statistics import BUCKETS_PER_OCTAVE
 
 BLOCKS = 20
@@ -44,7 +45,9 @@ def read(engine: Engine, window_ms: int, stages: Sequence[str], warmup_ms: int |
     """The runs of an input, by time. Runs shorter than two windows are left out."""
     totals = engine.activity(0, ("run",))
     extents = {run: windows.extent(totals.filter(pc.equal(totals["run"], run))) for run in totals["run"].to_pylist()}
-    known = {run: found for run, found in extents.items() if found is not None and found.seconds * 1000 >= 2 * window_ms}
+    known = {
+        run: found for run, found in extents.items() if found is not None and found.seconds * 1000 >= 2 * window_ms
+    }
     if not known:
         return []
     activity, rollup = engine.activity(window_ms, ("run",)), engine.rollup(window_ms, ("run", "api"))
@@ -52,14 +55,24 @@ def read(engine: Engine, window_ms: int, stages: Sequence[str], warmup_ms: int |
     shortest = min(found.seconds for found in known.values())
     per_block = max(1, int(shortest * 1000 / BLOCKS // window_ms))
     labels = phases.run_labels(engine.input)
-    return [_run(run, labels.get(run, run[-8:]), known[run], activity, rollup, window_ms, per_block, warmup_ms)
-            for run in sorted(known, key=lambda each: known[each].first_ns)]
+    return [
+        _run(run, labels.get(run, run[-8:]), known[run], activity, rollup, window_ms, per_block, warmup_ms)
+        for run in sorted(known, key=lambda each: known[each].first_ns)
+    ]
 
 
-def _run(name: str, label: str, found: windows.Extent, activity: pa.Table, rollup: pa.Table, window_ms: int, per_block: int,
-         warmup_ms: int | None) -> Run:
+def _run(
+    name: str,
+    label: str,
+    found: windows.Extent,
+    activity: pa.Table,
+    rollup: pa.Table,
+    window_ms: int,
+    per_block: int,
+    warmup_ms: int | None,
+) -> Run:
     at = windows.starts(found, window_ms)[:-1]  # the last window is rarely whole
-    rates = windows.series(activity.filter(pc.equal(activity["run"], name)), "n", at)[:len(at)]
+    rates = windows.series(activity.filter(pc.equal(activity["run"], name)), "n", at)[: len(at)]
     cut = steady_state.find(rates).first if warmup_ms is None else -(-warmup_ms // window_ms)
     cut = min(cut, max(0, len(at) - per_block))
     kept = at[cut:]
@@ -68,7 +81,9 @@ def _run(name: str, label: str, found: windows.Extent, activity: pa.Table, rollu
     place = (rows["window_ms"].to_numpy() - kept[0]) // window_ms
     inside = (place >= 0) & (place < len(kept))
     block, bucket, n = place[inside] // per_block, rows["bucket"].to_numpy()[inside], rows["n"].to_numpy()[inside]
-    keys = np.array([f"{api}\0{stage}" for api, stage in zip(rows["api"].to_pylist(), rows["stage"].to_pylist(), strict=True)])
+    keys = np.array(
+        [f"{api}\0{stage}" for api, stage in zip(rows["api"].to_pylist(), rows["stage"].to_pylist(), strict=True)]
+    )
     for key in np.unique(keys[inside]).tolist():
         mine = keys[inside] == key
         counts = np.zeros((one.blocks, BUCKETS), np.int64)
@@ -79,7 +94,8 @@ def _run(name: str, label: str, found: windows.Extent, activity: pa.Table, rollu
 
 
 def percentile(counts: npt.NDArray[Any], q: float) -> Floats:
-    """Percentile of each row of (rows × buckets), nanoseconds; interpolated within its bucket, so that it moves smoothly."""
+    """Percentile of each row of (rows × buckets), nanoseconds; interpolated within its bucket, so that it moves
+    smoothly."""
     sums = np.cumsum(counts, axis=1)
     wanted = q * sums[:, -1]
     place = np.argmax(sums >= np.maximum(wanted, 1e-9)[:, None], axis=1)

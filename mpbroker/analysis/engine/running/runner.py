@@ -1,7 +1,7 @@
 """Runs studies over a trace and leaves a folder behind: report.html, meta.json, results.json, tables/.
 
-Runs in a command's process (`mpbroker trace study`, the laboratory, spark-submit). Everything that can be refused is refused
-before anything is computed.
+Runs in a command's process (`mpbroker trace study`, the laboratory, spark-submit). Everything that can be refused is
+refused before anything is computed.
 """
 
 import importlib.metadata
@@ -11,7 +11,6 @@ import platform
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -23,9 +22,8 @@ import pyarrow.parquet as pq
 
 from mpbroker import __version__
 from mpbroker.analysis.engine.engines.engine import Engine
-from mpbroker.analysis.engine.engines.remembering import RememberingEngine
-from mpbroker.analysis.engine.running.study import Study, StudyParameters, StudyResult
 from mpbroker.analysis.engine.input.trace_input import TraceInput
+from mpbroker.analysis.engine.running.study import Study, StudyParameters, StudyResult
 from mpbroker.errors import MpbrokerError
 
 REPORT, META, RESULTS, TABLES = "report.html", "meta.json", "results.json", "tables"
@@ -60,9 +58,17 @@ def find_study(name: str) -> Study:
     return found
 
 
-def run_studies(names: Sequence[str], engine: Engine, out: Path, parameters: StudyParameters = StudyParameters(), *,
-                paths: Iterable[Path | str] = (), title: str | None = None, more: Mapping[str, Any] | None = None,
-                own: Sequence[StudyResult] = ()) -> Outcome:
+def run_studies(
+    names: Sequence[str],
+    engine: Engine,
+    out: Path,
+    parameters: StudyParameters = StudyParameters(),
+    *,
+    paths: Iterable[Path | str] = (),
+    title: str | None = None,
+    more: Mapping[str, Any] | None = None,
+    own: Sequence[StudyResult] = (),
+) -> Outcome:
     """Run studies in their order, write everything under `out`. `more` goes into meta.json as it is (`scenario`, …);
     `own`: results that the caller found itself, put before those of the studies.
 
@@ -103,23 +109,47 @@ def _report(out: Path, results: Sequence[StudyResult], source: Any, meta: dict[s
     return page.write(out, results, source, meta)
 
 
-def _meta(engine: Engine, parameters: StudyParameters, results: Sequence[StudyResult], seconds: Mapping[str, float],
-          paths: Sequence[str]) -> dict[str, Any]:
+def _meta(
+    engine: Engine,
+    parameters: StudyParameters,
+    results: Sequence[StudyResult],
+    seconds: Mapping[str, float],
+    paths: Sequence[str],
+) -> dict[str, Any]:
     totals, loss = _totals(engine), engine.input.loss
     sentences = [*loss.sentences, *_defects(totals)]
     return {
-        "created": datetime.now(UTC).isoformat(timespec="seconds"), "engine": engine.name,
-        "input_records": loss.records, "dropped": loss.dropped, "sampled_out": loss.sampled_out, "finished": loss.finished,
-        "gaps": [gap._asdict() for gap in loss.gaps], "missing": loss.missing, "damaged_files": loss.damaged_files,
-        "sentences": sentences, "clock": engine.input.clock._asdict(),
-        "input": {"paths": list(paths), "kind": "parquet" if engine.input.parquet else "segments", "runs": engine.input.runs,
-                  "files": len(engine.input.parquet_files or engine.input.segments), "requests": totals.get("n", 0),
-                  "is_sampled": engine.input.is_sampled},
-        "first_epoch_ns": totals.get("first_epoch_ns"), "last_epoch_ns": totals.get("last_epoch_ns"),
-        "parameters": _parameters(engine.input, parameters), "versions": versions(),
-        "studies": {result.study: {"seconds": seconds[result.study], "verdicts": result.verdicts,
-                                   "tables": {name: table.num_rows for name, table in result.tables.items()}}
-                    for result in results},
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "engine": engine.name,
+        "input_records": loss.records,
+        "dropped": loss.dropped,
+        "sampled_out": loss.sampled_out,
+        "finished": loss.finished,
+        "gaps": [gap._asdict() for gap in loss.gaps],
+        "missing": loss.missing,
+        "damaged_files": loss.damaged_files,
+        "sentences": sentences,
+        "clock": engine.input.clock._asdict(),
+        "input": {
+            "paths": list(paths),
+            "kind": "parquet" if engine.input.parquet else "segments",
+            "runs": engine.input.runs,
+            "files": len(engine.input.parquet_files or engine.input.segments),
+            "requests": totals.get("n", 0),
+            "is_sampled": engine.input.is_sampled,
+        },
+        "first_epoch_ns": totals.get("first_epoch_ns"),
+        "last_epoch_ns": totals.get("last_epoch_ns"),
+        "parameters": _parameters(engine.input, parameters),
+        "versions": versions(),
+        "studies": {
+            result.study: {
+                "seconds": seconds[result.study],
+                "verdicts": result.verdicts,
+                "tables": {name: table.num_rows for name, table in result.tables.items()},
+            }
+            for result in results
+        },
     }
 
 
@@ -134,16 +164,26 @@ def _defects(totals: Mapping[str, int]) -> list[str]:
     if totals.get("saturated"):
         said.append(f"{totals['saturated']} requests have a stage of 137 seconds or more; it counts as 137 seconds")
     if totals.get("backwards"):
-        said.append(f"{totals['backwards']} requests have a stage before its predecessor, which should not be; it counts as 0")
+        said.append(
+            f"{totals['backwards']} requests have a stage before its predecessor, which should not be; it counts as 0"
+        )
     return said
 
 
 def _parameters(source: TraceInput, parameters: StudyParameters) -> dict[str, Any]:
     base = parameters.baseline
-    return {"window_ms": parameters.window_ms, "warmup_ms": parameters.warmup_ms, "target_p99_ms": parameters.target_p99_ms,
-            "exemplars": parameters.exemplars, "options": dict(parameters.options), "from_ns": source.rows.from_ns,
-            "to_ns": source.rows.to_ns, "apis": source.rows.apis, "brokers": source.rows.brokers,
-            "baseline_runs": None if base is None else base.input.runs}
+    return {
+        "window_ms": parameters.window_ms,
+        "warmup_ms": parameters.warmup_ms,
+        "target_p99_ms": parameters.target_p99_ms,
+        "exemplars": parameters.exemplars,
+        "options": dict(parameters.options),
+        "from_ns": source.rows.from_ns,
+        "to_ns": source.rows.to_ns,
+        "apis": source.rows.apis,
+        "brokers": source.rows.brokers,
+        "baseline_runs": None if base is None else base.input.runs,
+    }
 
 
 def versions() -> dict[str, str]:
@@ -159,8 +199,13 @@ def versions() -> dict[str, str]:
 
 def _kept(result: StudyResult) -> dict[str, Any]:
     """What the page is made of, tables apart."""
-    return {"study": result.study, "summary": result.summary, "verdicts": result.verdicts,
-            "tables": list(result.tables), "figures": [figure._asdict() for figure in result.figures]}
+    return {
+        "study": result.study,
+        "summary": result.summary,
+        "verdicts": result.verdicts,
+        "tables": list(result.tables),
+        "figures": [figure._asdict() for figure in result.figures],
+    }
 
 
 def _write_json(path: Path, value: Any) -> None:
@@ -170,5 +215,3 @@ def _write_json(path: Path, value: Any) -> None:
 def _plain(value: Any) -> Any:
     """Numbers of numpy and Arrow."""
     return value.as_py() if isinstance(value, pa.Scalar) else value.item()
-
-

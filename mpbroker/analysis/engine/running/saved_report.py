@@ -1,4 +1,5 @@
-"""Reads back what a run of studies left, and writes its page anew (`mpbroker trace report`). Runs in a command's process."""
+"""Reads back what a run of studies left, and writes its page anew (`mpbroker trace report`). Runs in a command's
+process."""
 
 import json
 from pathlib import Path
@@ -26,11 +27,20 @@ def write_again(out: Path) -> Path:
     try:
         meta = json.loads((out / META).read_text())
         results = [_result(out, one) for one in json.loads((out / RESULTS).read_text())]
-        loss = Loss(meta["finished"], meta["input_records"], meta["dropped"], meta["sampled_out"],
-                    tuple(Gap(**gap) for gap in meta["gaps"]), meta["damaged_files"], tuple(meta["sentences"]))
+        loss = Loss(
+            meta["finished"],
+            meta["input_records"],
+            meta["dropped"],
+            meta["sampled_out"],
+            tuple(Gap(**gap) for gap in meta["gaps"]),
+            meta["damaged_files"],
+            tuple(meta["sentences"]),
+        )
         clock = ClockQuality(**meta["clock"])
     except FileNotFoundError as error:
-        raise NoResults(f"{error.filename} is missing: name a folder that `mpbroker trace study --out` has written") from error
+        raise NoResults(
+            f"{error.filename} is missing: name a folder that `mpbroker trace study --out` has written"
+        ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise NoResults(f"the results in {out} are damaged: {error!r}") from error
     return page.write(out, results, SimpleNamespace(loss=loss, clock=clock), meta)
@@ -38,4 +48,6 @@ def write_again(out: Path) -> Path:
 
 def _result(out: Path, data: dict) -> StudyResult:
     tables = {name: pq.read_table(out / TABLES / f"{data['study']}.{name}.parquet") for name in data["tables"]}
-    return StudyResult(tables, data["verdicts"], [Figure(**figure) for figure in data["figures"]], data["study"], data["summary"])
+    return StudyResult(
+        tables, data["verdicts"], [Figure(**figure) for figure in data["figures"]], data["study"], data["summary"]
+    )

@@ -1,7 +1,7 @@
 """What a study is: two lines that say what it answers, what it needs, and a function from an engine to a result.
 
-Studies are the modules of mpbroker/analysis/studies; each has a module-level `STUDY`. To add one: that file and its test. Runs in a
-command's process; needs no third-party package itself.
+Studies are the modules of mpbroker/analysis/studies; each has a module-level `STUDY`. To add one: that file and its
+test. Runs in a command's process; needs no third-party package itself.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +27,8 @@ class Figure(NamedTuple):
 
 @dataclass
 class StudyResult:
-    """What a study found. `verdicts`: whole sentences with numbers, the most important first. The runner sets `study`."""
+    """What a study found. `verdicts`: whole sentences with numbers, the most important first. The runner sets
+    `study`."""
 
     tables: "dict[str, pa.Table]" = field(default_factory=dict)
     verdicts: list[str] = field(default_factory=list)
@@ -38,7 +39,8 @@ class StudyResult:
 
 @dataclass(frozen=True)
 class StudyParameters:
-    """What the command line said. `baseline`: an engine of the same kind over the traces to compare with (--baseline)."""
+    """What the command line said. `baseline`: an engine of the same kind over the traces to compare with
+    (--baseline)."""
 
     window_ms: int = 1000
     warmup_ms: int | None = None  # None: the study finds the steady state itself

@@ -57,7 +57,13 @@ def counted(value: int, one: str, many: str = "") -> str:
 def megabytes(bytes_per_second: float) -> str:
     """`45.6 MB/s`, of a million bytes."""
     value = bytes_per_second / 1e6
-    return f"{value:.0f} MB/s" if value >= 99.5 else f"{value:.2g} MB/s" if value >= 0.01 else f"{bytes_per_second:.0f} B/s"
+    return (
+        f"{value:.0f} MB/s"
+        if value >= 99.5
+        else f"{value:.2g} MB/s"
+        if value >= 0.01
+        else f"{bytes_per_second:.0f} B/s"
+    )
 
 
 def percentile_name(q: float) -> str:
@@ -79,10 +85,14 @@ def caveats(source: "TraceInput") -> list[str]:
     """Sentences on loss and sampling; empty when every request has its record."""
     loss, found = source.loss, []
     if loss.dropped:
-        found.append(f"{counted(loss.dropped, 'record')} of {count(loss.finished)} finished requests "
-                     f"({share(loss.dropped / max(1, loss.finished))}) were lost by the tracer; loss is likeliest under the "
-                     "highest load, so that what is missing was probably slower than what is here.")
+        found.append(
+            f"{counted(loss.dropped, 'record')} of {count(loss.finished)} finished requests "
+            f"({share(loss.dropped / max(1, loss.finished))}) were lost by the tracer; loss is likeliest under the "
+            "highest load, so that what is missing was probably slower than what is here."
+        )
     if source.is_sampled:
-        found.append(f"The trace is sampled: {count(loss.records)} records stand for {count(loss.finished - loss.dropped)} "
-                     "requests (control, failed and slow ones are all kept); counts of the others are estimates.")
+        found.append(
+            f"The trace is sampled: {count(loss.records)} records stand for {count(loss.finished - loss.dropped)} "
+            "requests (control, failed and slow ones are all kept); counts of the others are estimates."
+        )
     return found

@@ -8,8 +8,8 @@ from mpbroker.analysis.bench import bench_run, workloads
 from mpbroker.analysis.bench.measure import _percentile, _row
 from mpbroker.analysis.bench.process_tree import Usage
 from mpbroker.analysis.bench.table import table
-from mpbroker.errors import MpbrokerError
 from mpbroker.analysis.lab.client_log import LogFile
+from mpbroker.errors import MpbrokerError
 
 MS = 1_000_000
 
@@ -17,8 +17,16 @@ MS = 1_000_000
 def _log(rows):
     """rows: (error, intended, sent, done) in ms."""
     names = ("error", "intended_ns", "sent_ns", "done_ns")
-    return LogFile({}, {name: array("h" if name == "error" else "q", [
-        row[n] if name == "error" or row[n] < 0 else row[n] * MS for row in rows]) for n, name in enumerate(names)})
+    return LogFile(
+        {},
+        {
+            name: array(
+                "h" if name == "error" else "q",
+                [row[n] if name == "error" or row[n] < 0 else row[n] * MS for row in rows],
+            )
+            for n, name in enumerate(names)
+        },
+    )
 
 
 def test_a_closed_load_counts_from_the_send():
@@ -40,7 +48,9 @@ def test_refused_and_unanswered_requests_are_errors():
         _row(workloads.W3, _log([(0, 0, 0, -1)]), 0, None)
 
 
-@pytest.mark.parametrize(("count", "share", "expected"), [(1, 0.5, 1), (100, 0.5, 50), (100, 0.99, 99), (101, 0.99, 100)])
+@pytest.mark.parametrize(
+    ("count", "share", "expected"), [(1, 0.5, 1), (100, 0.5, 50), (100, 0.99, 99), (101, 0.99, 100)]
+)
 def test_percentile(count, share, expected):
     assert _percentile(list(range(1, count + 1)), share) == expected
 

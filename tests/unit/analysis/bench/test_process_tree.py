@@ -9,7 +9,9 @@ CHILD = "import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', 'in
 
 
 def test_a_tree_has_its_children():
-    with subprocess.Popen([sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         grandchild = int(process.stdout.readline())
         assert set(process_tree.tree(process.pid)) == {process.pid, grandchild}
         assert process_tree.usage(process.pid).total_us >= 0

@@ -1,4 +1,5 @@
-"""Compacted traces: what is in the files, how they are encoded, and that a killed compaction leaves nothing to be read."""
+"""Compacted traces: what is in the files, how they are encoded, and that a killed compaction leaves nothing to be
+read."""
 
 import json
 
@@ -19,9 +20,13 @@ HOUR_NS = 3_600_000_000_000
 
 @pytest.fixture
 def raw(tmp_path):
-    write_segment(tmp_path / "raw", random_requests(900, seed=2), events=[request(kind=record.GAUGE), request(kind=record.MARKER)])
+    write_segment(
+        tmp_path / "raw", random_requests(900, seed=2), events=[request(kind=record.GAUGE), request(kind=record.MARKER)]
+    )
     write_segment(tmp_path / "raw", random_requests(300, seed=3, spread_ns=2 * HOUR_NS), Lane(ring=1))
-    (tmp_path / "raw" / file_name(1, Lane().boot_id)).write_text(json.dumps({"k": "client", "hash": 11, "name": "reader"}) + "\n")
+    (tmp_path / "raw" / file_name(1, Lane().boot_id)).write_text(
+        json.dumps({"k": "client", "hash": 11, "name": "reader"}) + "\n"
+    )
     return tmp_path / "raw"
 
 
@@ -34,9 +39,15 @@ def test_rows_are_sorted_by_time_in_folders_of_hour_and_class(raw, tmp_path):
         rows = table.select(["ts", "ts_ns", "ring", "seq", "api", "plane", "run"]).to_pylist()
         assert rows == sorted(rows, key=lambda row: (row["ts"], row["ts_ns"], row["ring"], row["seq"]))
         parts = dict(part.split("=") for part in one.path.split("/")[:-1])
-        assert {(f"{row['ts']:%Y-%m-%d}", f"{row['ts']:%H}", row["run"]) for row in rows} == {(parts["dt"], parts["hour"], parts["run"])}
+        assert {(f"{row['ts']:%Y-%m-%d}", f"{row['ts']:%H}", row["run"]) for row in rows} == {
+            (parts["dt"], parts["hour"], parts["run"])
+        }
         for row in rows:
-            name = "control" if row["plane"] == "control" else {"Produce": "produce", "Fetch": "fetch"}.get(row["api"], "other")
+            name = (
+                "control"
+                if row["plane"] == "control"
+                else {"Produce": "produce", "Fetch": "fetch"}.get(row["api"], "other")
+            )
             assert name == parts["api_class"]
     assert {one.path.split("/")[2] for one in header.files} == {"hour=22", "hour=23", "hour=00"}
 
@@ -46,18 +57,24 @@ def test_encodings_are_those_old_readers_know(raw, tmp_path):
     metadata = pq.ParquetFile(tmp_path / "out" / header.files[0].path).metadata
     group = metadata.row_group(0)
     columns = {group.column(place).path_in_schema: group.column(place) for place in range(group.num_columns)}
-    assert "DELTA_BINARY_PACKED" in columns["queue_ticks"].encodings and "DELTA_BINARY_PACKED" in columns["ts"].encodings
+    assert (
+        "DELTA_BINARY_PACKED" in columns["queue_ticks"].encodings and "DELTA_BINARY_PACKED" in columns["ts"].encodings
+    )
     assert "RLE_DICTIONARY" in columns["api"].encodings
     assert not any("BYTE_STREAM_SPLIT" in column.encodings for column in columns.values())
-    assert {column.compression for column in columns.values()} == {"ZSTD"} and all(c.is_stats_set for c in columns.values())
+    assert {column.compression for column in columns.values()} == {"ZSTD"} and all(
+        c.is_stats_set for c in columns.values()
+    )
     assert {column.physical_type for name, column in columns.items() if name.endswith("_ticks")} == {"INT32"}
     assert group.sorting_columns[0].column_index == COMPACT.get_field_index("ts")
 
 
 def test_duckdb_reads_them_without_help(raw, tmp_path):
     compaction.compact(open_input([raw]), tmp_path / "out")
-    found = duckdb.sql(f"select count(*), count(distinct api), sum(case when queue_ticks >= 0 then queue_ticks end) "
-                       f"from read_parquet('{tmp_path}/out/**/*.parquet', hive_partitioning=true) where run = '{Lane().boot_id:016x}'")
+    found = duckdb.sql(
+        f"select count(*), count(distinct api), sum(case when queue_ticks >= 0 then queue_ticks end) "
+        f"from read_parquet('{tmp_path}/out/**/*.parquet', hive_partitioning=true) where run = '{Lane().boot_id:016x}'"
+    )
     count, apis, ticks = found.fetchall()[0]
     assert (count, apis) == (1200, 4) and ticks > 0
 
@@ -115,7 +132,9 @@ def test_a_killed_compaction_leaves_no_trace_and_does_not_hinder_the_next(raw, t
         open_input([tmp_path / "dst"])
     monkeypatch.undo()
     compaction.compact(open_input([raw]), tmp_path / "dst" / "out")
-    assert open_input([tmp_path / "dst"]).loss.records == 1200 and [one.name for one in (tmp_path / "dst").iterdir()] == ["out"]
+    assert open_input([tmp_path / "dst"]).loss.records == 1200 and [
+        one.name for one in (tmp_path / "dst").iterdir()
+    ] == ["out"]
 
 
 def test_what_is_refused(raw, tmp_path):

@@ -14,10 +14,21 @@ from mpbroker.trace import record
 from tests.harness.naive_engine import durations
 from tests.harness.record_trace import OFFSET_NS, clock, random_requests, request
 
-CONTEXT = DecodeContext("00000000000000ab", 3, 2, (1 << 32) - 5, ClockLine([clock(0)]), {0: "Produce", 1: "Fetch"},
-                        ("PLAINTEXT", "CONTROL"), {11: "reader"}, {21: "orders"})
-RECORDS = [one._replace(seq_lo=(CONTEXT.first_seq + n) & 0xFFFFFFFF)
-           for n, one in enumerate(random_requests(3000, seed=4, sampled=True))]
+CONTEXT = DecodeContext(
+    "00000000000000ab",
+    3,
+    2,
+    (1 << 32) - 5,
+    ClockLine([clock(0)]),
+    {0: "Produce", 1: "Fetch"},
+    ("PLAINTEXT", "CONTROL"),
+    {11: "reader"},
+    {21: "orders"},
+)
+RECORDS = [
+    one._replace(seq_lo=(CONTEXT.first_seq + n) & 0xFFFFFFFF)
+    for n, one in enumerate(random_requests(3000, seed=4, sampled=True))
+]
 DATA = b"".join(one.pack() for one in RECORDS)
 
 
@@ -27,19 +38,43 @@ def _plain(number: int, one: record.TraceRecord) -> dict:
     epoch_ns = one.t0_ns + OFFSET_NS
     plane = one.plane_prio & 3
     return {
-        "run": CONTEXT.run, "broker": 3, "epoch_ns": epoch_ns, "t0_ns": one.t0_ns, "ring": 2, "seq": CONTEXT.first_seq + number,
-        "conn_id": one.conn_id, "client": {11: "reader"}.get(one.client_hash), "client_hash": one.client_hash,
-        "topic": {21: "orders"}.get(one.topic_hash), "topic_hash": one.topic_hash,
+        "run": CONTEXT.run,
+        "broker": 3,
+        "epoch_ns": epoch_ns,
+        "t0_ns": one.t0_ns,
+        "ring": 2,
+        "seq": CONTEXT.first_seq + number,
+        "conn_id": one.conn_id,
+        "client": {11: "reader"}.get(one.client_hash),
+        "client_hash": one.client_hash,
+        "topic": {21: "orders"}.get(one.topic_hash),
+        "topic_hash": one.topic_hash,
         "listener": {0: "PLAINTEXT", 1: "CONTROL"}.get(one.listener, f"listener-{one.listener}"),
-        "plane": {0: "data", 1: "control"}.get(plane, f"plane-{plane}"), "prio": one.plane_prio >> 2 & 7,
-        "api": {0: "Produce", 1: "Fetch"}.get(one.api_key, f"Api{one.api_key}"), "api_key": one.api_key,
-        "api_version": one.api_version, "error": one.error, "acks": (0, 1, 2, -1)[one.flags & 3], "flags": one.flags | flags,
-        "processor": one.proc_id, "handler": None if one.handler_id == 0xFFFF else one.handler_id, "req_bytes": one.req_bytes,
-        "resp_bytes": one.resp_bytes, "nparts": one.nparts, "req_q": one.req_q, "resp_q": one.resp_q, "inflight": one.inflight,
-        "attempts": one.attempts, "purg_kind": {0: "none", 1: "produce", 2: "fetch"}.get(one.purg_kind, f"kind-{one.purg_kind}"),
-        "throttle_ms": one.throttle_ms, "aux": one.aux, "corr_id": one.corr_id, "weight": one.weight,
+        "plane": {0: "data", 1: "control"}.get(plane, f"plane-{plane}"),
+        "prio": one.plane_prio >> 2 & 7,
+        "api": {0: "Produce", 1: "Fetch"}.get(one.api_key, f"Api{one.api_key}"),
+        "api_key": one.api_key,
+        "api_version": one.api_version,
+        "error": one.error,
+        "acks": (0, 1, 2, -1)[one.flags & 3],
+        "flags": one.flags | flags,
+        "processor": one.proc_id,
+        "handler": None if one.handler_id == 0xFFFF else one.handler_id,
+        "req_bytes": one.req_bytes,
+        "resp_bytes": one.resp_bytes,
+        "nparts": one.nparts,
+        "req_q": one.req_q,
+        "resp_q": one.resp_q,
+        "inflight": one.inflight,
+        "attempts": one.attempts,
+        "purg_kind": {0: "none", 1: "produce", 2: "fetch"}.get(one.purg_kind, f"kind-{one.purg_kind}"),
+        "throttle_ms": one.throttle_ms,
+        "aux": one.aux,
+        "corr_id": one.corr_id,
+        "weight": one.weight,
         "handler_cpu_ns": None if one.handler_cpu == 0 else min(one.handler_cpu, (1 << 31) - 1) * 64,
-        **{f"{name}_ns": spans[name] for name in FRAME_DURATIONS}}
+        **{f"{name}_ns": spans[name] for name in FRAME_DURATIONS},
+    }
 
 
 def test_every_column_of_every_row():
@@ -73,14 +108,25 @@ def test_only_requests_and_only_the_columns_asked_for():
         decode(data, CONTEXT, ["no_such_column"])
 
 
-@pytest.mark.parametrize("rows", [RowFilter(apis=("Fetch",)), RowFilter(apis=("Api77", "Produce")), RowFilter(brokers=(4,)),
-                                  RowFilter(from_ns=OFFSET_NS + 2_000_000_000, to_ns=OFFSET_NS + 3_000_000_000)])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        RowFilter(apis=("Fetch",)),
+        RowFilter(apis=("Api77", "Produce")),
+        RowFilter(brokers=(4,)),
+        RowFilter(from_ns=OFFSET_NS + 2_000_000_000, to_ns=OFFSET_NS + 3_000_000_000),
+    ],
+)
 def test_filter(rows):
     kept = decode(DATA, CONTEXT, ["corr_id", "api", "epoch_ns", "broker"], rows).to_pylist()
     everything = decode(DATA, CONTEXT, ["corr_id", "api", "epoch_ns", "broker"]).to_pylist()
-    assert kept == [row for row in everything if (rows.apis is None or row["api"] in rows.apis)
-                    and (rows.brokers is None or row["broker"] in rows.brokers)
-                    and (rows.from_ns is None or rows.from_ns <= row["epoch_ns"] < rows.to_ns)]
+    assert kept == [
+        row
+        for row in everything
+        if (rows.apis is None or row["api"] in rows.apis)
+        and (rows.brokers is None or row["broker"] in rows.brokers)
+        and (rows.from_ns is None or rows.from_ns <= row["epoch_ns"] < rows.to_ns)
+    ]
     assert len(kept) < len(everything)
 
 
@@ -90,11 +136,14 @@ def test_the_context_travels_to_other_processes():
 
 
 def test_numpy_reads_the_record_where_the_record_has_it():
-    assert {name: (RECORD_DTYPE.fields[name][1], RECORD_DTYPE.fields[name][0].itemsize) for name in RECORD_DTYPE.names} \
-        == record.layout()
+    assert {
+        name: (RECORD_DTYPE.fields[name][1], RECORD_DTYPE.fields[name][0].itemsize) for name in RECORD_DTYPE.names
+    } == record.layout()
 
 
 def test_nothing_is_unsigned():
     """Spark has no unsigned types."""
-    assert not [field.name for schema in (FRAME, COMPACT) for field in schema if pa.types.is_unsigned_integer(field.type)]
+    assert not [
+        field.name for schema in (FRAME, COMPACT) for field in schema if pa.types.is_unsigned_integer(field.type)
+    ]
     assert np.dtype(np.int64) == np.array(decode(DATA, CONTEXT, ["seq"]).column("seq")).dtype

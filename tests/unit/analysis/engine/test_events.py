@@ -19,20 +19,48 @@ def test_gauges(tmp_path):
     process = ProcessGauge(4_000_000, 6, 1_000, None, 4711, 3, 1, 2)
     unknown = record.TraceRecord(t0_ns=1, kind=record.GAUGE, aux=99).pack()
     rows = _input(tmp_path, ring.pack(0), process.pack(0), unknown).gauges().to_pylist()
-    empty = dict.fromkeys(("plane", "depth", "capacity", "peak", "role", "index", "pid", "incarnation", "cpu_ns", "runqueue_wait_ns"))
+    empty = dict.fromkeys(
+        ("plane", "depth", "capacity", "peak", "role", "index", "pid", "incarnation", "cpu_ns", "runqueue_wait_ns")
+    )
     assert rows == [
-        empty | {"run": RUN, "broker": 1, "epoch_ns": OFFSET_NS + 4_000_000, "type": "process", "name": "handler 1", "slot": 6,
-                 "role": "handler", "index": 1, "pid": 4711, "incarnation": 2, "cpu_ns": 1_000},
-        empty | {"run": RUN, "broker": 1, "epoch_ns": OFFSET_NS + 5_000_000, "type": "ring", "name": "data", "slot": 8,
-                 "plane": "data", "depth": 3, "capacity": 500, "peak": 20}]
+        empty
+        | {
+            "run": RUN,
+            "broker": 1,
+            "epoch_ns": OFFSET_NS + 4_000_000,
+            "type": "process",
+            "name": "handler 1",
+            "slot": 6,
+            "role": "handler",
+            "index": 1,
+            "pid": 4711,
+            "incarnation": 2,
+            "cpu_ns": 1_000,
+        },
+        empty
+        | {
+            "run": RUN,
+            "broker": 1,
+            "epoch_ns": OFFSET_NS + 5_000_000,
+            "type": "ring",
+            "name": "data",
+            "slot": 8,
+            "plane": "data",
+            "depth": 3,
+            "capacity": 500,
+            "peak": 20,
+        },
+    ]
 
 
 def test_process_events(tmp_path):
     started = ProcessEvent(2_000_000, STARTED, 6, 3, 1, 4711, 2, None, 0, None)
     died = ProcessEvent(3_000_000, DIED, 6, 3, 1, 4711, 2, 9, 1, None)
     rows = _input(tmp_path, died.pack(0), started.pack(0)).process_events().to_pylist()
-    assert [(row["epoch_ns"] - OFFSET_NS, row["event"], row["name"], row["pid"], row["exit"], row["restarts"]) for row in rows] == [
-        (2_000_000, "started", "handler 1", 4711, None, 0), (3_000_000, "died", "handler 1", 4711, "signal 9", 1)]
+    assert [
+        (row["epoch_ns"] - OFFSET_NS, row["event"], row["name"], row["pid"], row["exit"], row["restarts"])
+        for row in rows
+    ] == [(2_000_000, "started", "handler 1", 4711, None, 0), (3_000_000, "died", "handler 1", 4711, "signal 9", 1)]
 
 
 def test_only_those_of_the_time_asked_for(tmp_path):
@@ -44,7 +72,14 @@ def test_only_those_of_the_time_asked_for(tmp_path):
 
 def test_a_trace_without_events_has_empty_tables(tmp_path):
     found = _input(tmp_path)
-    for table in (found.gauges(), found.process_events(), found.connections(), found.markers(), found.raw_events(), found.losses(1000)):
+    for table in (
+        found.gauges(),
+        found.process_events(),
+        found.connections(),
+        found.markers(),
+        found.raw_events(),
+        found.losses(1000),
+    ):
         assert table.num_rows == 0 and table.column_names
 
 

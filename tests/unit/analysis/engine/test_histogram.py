@@ -66,7 +66,9 @@ def test_percentile_is_within_a_hundredth_of_the_truth():
     values = np.sort(np.random.default_rng(1).lognormal(12, 2, 100_001).astype(np.int64))
     buckets, counts = np.unique(histogram.buckets_of_ns(values), return_counts=True)
     for q in (0.5, 0.9, 0.99, 0.999):
-        assert histogram.percentile(buckets, counts, q) == pytest.approx(values[int(np.ceil(q * len(values))) - 1], rel=0.0115)
+        assert histogram.percentile(buckets, counts, q) == pytest.approx(
+            values[int(np.ceil(q * len(values))) - 1], rel=0.0115
+        )
 
 
 def test_nothing_has_no_percentile():

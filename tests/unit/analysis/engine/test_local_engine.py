@@ -5,10 +5,10 @@ import tracemalloc
 import pytest
 
 from mpbroker.analysis.engine.engines import accumulate, local_engine
-from mpbroker.analysis.engine.input.columns import FRAME
-from mpbroker.analysis.engine.input.compaction import compact
 from mpbroker.analysis.engine.engines.choose_engine import choose_engine
 from mpbroker.analysis.engine.engines.engine import EngineError, Where
+from mpbroker.analysis.engine.input.columns import FRAME
+from mpbroker.analysis.engine.input.compaction import compact
 from mpbroker.analysis.engine.input.trace_input import open_input
 from tests.harness import naive_engine
 from tests.harness.record_trace import OFFSET_NS, Lane, clock, random_requests, request, write_segment
@@ -47,12 +47,22 @@ def rows(directory):
     frame = choose_engine("local", open_input([directory])).requests(None, ORDER).to_pylist()
     by_place = {(row["broker"], row["ring"], row["corr_id"], row["t0_ns"]): row for row in frame}
     for number, (broker, ring) in enumerate(((1, 0), (1, 1), (2, 0))):
-        found += [(by_place[broker, ring, one.corr_id, one.t0_ns], one) for one in random_requests(COUNT, seed=number, sampled=True)]
+        found += [
+            (by_place[broker, ring, one.corr_id, one.t0_ns], one)
+            for one in random_requests(COUNT, seed=number, sampled=True)
+        ]
     return found
 
 
-@pytest.mark.parametrize(("window_ms", "by"), [(1000, ()), (0, ("api",)), (250, ("run", "broker", "listener", "plane")),
-                                               (5000, ("client", "handler", "processor", "error"))])
+@pytest.mark.parametrize(
+    ("window_ms", "by"),
+    [
+        (1000, ()),
+        (0, ("api",)),
+        (250, ("run", "broker", "listener", "plane")),
+        (5000, ("client", "handler", "processor", "error")),
+    ],
+)
 def test_rollup_and_activity_are_the_plain_ones(engine, rows, window_ms, by):
     assert engine.rollup(window_ms, by).to_pylist() == naive_engine.rollup(rows, window_ms, by)
     assert engine.activity(window_ms, by).to_pylist() == naive_engine.activity(rows, window_ms, by)
@@ -68,31 +78,59 @@ def test_the_frame_is_the_same_from_raw_and_compacted(directory, compacted):
     assert raw.input.clock == small.input.clock and raw.input.sources == small.input.sources
 
 
-@pytest.mark.parametrize("where", [
-    Where(apis=("Produce", "Metadata")), Where(planes=("control",)), Where(min_total_ns=200_000),
-    Where(from_ns=OFFSET_NS + 2_000_000_000, to_ns=OFFSET_NS + 3_000_000_000),
-    Where(order="-total_ns", limit=17), Where(order="client", limit=40, min_total_ns=1)])
+@pytest.mark.parametrize(
+    "where",
+    [
+        Where(apis=("Produce", "Metadata")),
+        Where(planes=("control",)),
+        Where(min_total_ns=200_000),
+        Where(from_ns=OFFSET_NS + 2_000_000_000, to_ns=OFFSET_NS + 3_000_000_000),
+        Where(order="-total_ns", limit=17),
+        Where(order="client", limit=40, min_total_ns=1),
+    ],
+)
 def test_where(engine, rows, where):
     names = ["epoch_ns", "api", "plane", "total_ns", "client"]
     found = engine.requests(names, where).to_pylist()
-    wanted = [row for row, _ in rows
-              if (where.apis is None or row["api"] in where.apis) and (where.planes is None or row["plane"] in where.planes)
-              and (where.min_total_ns is None or (row["total_ns"] or 0) >= where.min_total_ns)
-              and (where.from_ns is None or where.from_ns <= row["epoch_ns"] < where.to_ns)]
+    wanted = [
+        row
+        for row, _ in rows
+        if (where.apis is None or row["api"] in where.apis)
+        and (where.planes is None or row["plane"] in where.planes)
+        and (where.min_total_ns is None or (row["total_ns"] or 0) >= where.min_total_ns)
+        and (where.from_ns is None or where.from_ns <= row["epoch_ns"] < where.to_ns)
+    ]
     if where.order is None:
         assert sorted(row["epoch_ns"] for row in found) == sorted(row["epoch_ns"] for row in wanted)
         return
     name = where.order.removeprefix("-")
     sign = -1 if where.order != name else 1
-    wanted.sort(key=lambda row: (row[name] is None, *([sign * row[name]] if isinstance(row[name], int) else [row[name] or ""]),
-                                 row["epoch_ns"], row["run"], row["broker"], row["ring"], row["seq"]))
-    assert found == [{name: row[name] for name in names} for row in wanted[:where.limit]]
+    wanted.sort(
+        key=lambda row: (
+            row[name] is None,
+            *([sign * row[name]] if isinstance(row[name], int) else [row[name] or ""]),
+            row["epoch_ns"],
+            row["run"],
+            row["broker"],
+            row["ring"],
+            row["seq"],
+        )
+    )
+    assert found == [{name: row[name] for name in names} for row in wanted[: where.limit]]
 
 
 def test_the_inputs_own_limits_hold_everywhere(directory, compacted, rows):
-    limits = {"from_ns": OFFSET_NS + 2_000_000_000, "to_ns": OFFSET_NS + 4_000_000_000, "apis": ["Fetch"], "brokers": [2]}
-    wanted = [(row, one) for row, one in rows
-              if limits["from_ns"] <= row["epoch_ns"] < limits["to_ns"] and row["api"] == "Fetch" and row["broker"] == 2]
+    limits = {
+        "from_ns": OFFSET_NS + 2_000_000_000,
+        "to_ns": OFFSET_NS + 4_000_000_000,
+        "apis": ["Fetch"],
+        "brokers": [2],
+    }
+    wanted = [
+        (row, one)
+        for row, one in rows
+        if limits["from_ns"] <= row["epoch_ns"] < limits["to_ns"] and row["api"] == "Fetch" and row["broker"] == 2
+    ]
     assert wanted
     for place in (directory, compacted):
         engine = choose_engine("local", open_input([place], **limits))
@@ -110,7 +148,15 @@ def test_an_empty_trace_has_empty_tables(tmp_path):
     write_segment(tmp_path, [])
     engine = choose_engine("auto", open_input([tmp_path]))
     assert engine.name == "local"
-    assert engine.rollup(1000, ("api",)).column_names == ["window_ms", "api", "stage", "bucket", "n", "sum_ns", "max_ns"]
+    assert engine.rollup(1000, ("api",)).column_names == [
+        "window_ms",
+        "api",
+        "stage",
+        "bucket",
+        "n",
+        "sum_ns",
+        "max_ns",
+    ]
     assert engine.activity(1000).num_rows == engine.requests().num_rows == 0
 
 

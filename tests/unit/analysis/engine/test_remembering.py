@@ -23,7 +23,9 @@ def asked(plain, monkeypatch):
     calls = []
     for name in ("rollup", "activity"):
         original = getattr(plain, name)
-        monkeypatch.setattr(plain, name, lambda *given, name=name, original=original: calls.append((name, *given)) or original(*given))
+        monkeypatch.setattr(
+            plain, name, lambda *given, name=name, original=original: calls.append((name, *given)) or original(*given)
+        )
     return calls
 
 
@@ -33,7 +35,13 @@ def test_coarser_tables_are_sums_of_finer_ones(plain, asked, what):
     ask, truth = getattr(engine, what), getattr(plain, what)
     ask(250, ("client", "api", "handler"))
     del asked[:]
-    wanted = [(250, ("client", "api", "handler")), (1000, ("api", "client")), (250, ("handler",)), (0, ("client",)), (0, ())]
+    wanted = [
+        (250, ("client", "api", "handler")),
+        (1000, ("api", "client")),
+        (250, ("handler",)),
+        (0, ("client",)),
+        (0, ()),
+    ]
     found = [ask(*one) for one in wanted]
     assert asked == []
     assert all(table.equals(truth(*one)) for table, one in zip(found, wanted, strict=True))
@@ -62,5 +70,9 @@ def test_large_tables_and_requests_are_not_kept(plain, asked, monkeypatch):
     for _ in range(2):
         engine.rollup(1000)
     assert len(asked) == 2
-    assert engine.requests(["seq"], Where(limit=3)).num_rows == 3 and engine.name == "local" and engine.input is plain.input
+    assert (
+        engine.requests(["seq"], Where(limit=3)).num_rows == 3
+        and engine.name == "local"
+        and engine.input is plain.input
+    )
     engine.close()

@@ -4,9 +4,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from mpbroker.analysis.engine.engines import rollup_store
-from mpbroker.analysis.engine.input.compaction import compact
 from mpbroker.analysis.engine.engines.choose_engine import choose_engine
 from mpbroker.analysis.engine.engines.rollup_store import RollupError
+from mpbroker.analysis.engine.input.compaction import compact
 from mpbroker.analysis.engine.input.trace_input import open_input
 from tests.harness.record_trace import Lane, random_requests, write_segment
 
@@ -14,7 +14,9 @@ from tests.harness.record_trace import Lane, random_requests, write_segment
 @pytest.fixture
 def parts(tmp_path):
     for number in range(3):
-        write_segment(tmp_path / "all" / str(number), random_requests(500, seed=number, sampled=True), Lane(ring=number))
+        write_segment(
+            tmp_path / "all" / str(number), random_requests(500, seed=number, sampled=True), Lane(ring=number)
+        )
     return tmp_path / "all"
 
 

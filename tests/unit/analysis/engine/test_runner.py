@@ -9,14 +9,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mpbroker.analysis.engine.running import runner, saved_report
 from mpbroker.analysis.engine.engines.choose_engine import choose_engine
+from mpbroker.analysis.engine.input.trace_input import SampledTrace, open_input
+from mpbroker.analysis.engine.running import runner, saved_report
 from mpbroker.analysis.engine.running.runner import StudyError
 from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
-from mpbroker.analysis.engine.input.trace_input import SampledTrace, open_input
 from tests.harness.record_trace import OFFSET_NS, Lane, random_requests, request, write_segment
 
-FIGURE = Figure("line", "A line", "What it shows", {"data": [{"type": "scatter", "x": [1, 2], "y": [np.float64(3.5), 4]}], "layout": {}})
+FIGURE = Figure(
+    "line",
+    "A line",
+    "What it shows",
+    {"data": [{"type": "scatter", "x": [1, 2], "y": [np.float64(3.5), 4]}], "layout": {}},
+)
 
 
 def _run(engine, parameters):
@@ -33,7 +38,10 @@ def studies(monkeypatch):
         ran.append(parameters)
         return _run(engine, parameters)
 
-    own = {"plain": Study("plain", "One.\nTwo.", "rollup", run), "ordered": Study("ordered", "One.\nTwo.", "order", run)}
+    own = {
+        "plain": Study("plain", "One.\nTwo.", "rollup", run),
+        "ordered": Study("ordered", "One.\nTwo.", "order", run),
+    }
     monkeypatch.setattr(runner, "study_names", lambda: sorted(own))
     monkeypatch.setattr(runner, "import_module", lambda name: SimpleNamespace(STUDY=own[name.rpartition(".")[2]]))
     return ran
@@ -46,12 +54,29 @@ def _engine(tmp_path, **lane):
 
 def test_everything_is_left_in_the_folder(tmp_path, studies):
     out = tmp_path / "deep" / "R"
-    found = runner.run_studies(["plain", "ordered", "plain"], _engine(tmp_path, dropped=3), out, StudyParameters(window_ms=250),
-                               paths=[tmp_path / "in"], title="A title", more={"scenario": "steady"})
-    assert found.report == out / "report.html" and len(studies) == 2 and [one.study for one in found.results] == ["plain", "ordered"]
+    found = runner.run_studies(
+        ["plain", "ordered", "plain"],
+        _engine(tmp_path, dropped=3),
+        out,
+        StudyParameters(window_ms=250),
+        paths=[tmp_path / "in"],
+        title="A title",
+        more={"scenario": "steady"},
+    )
+    assert (
+        found.report == out / "report.html"
+        and len(studies) == 2
+        and [one.study for one in found.results] == ["plain", "ordered"]
+    )
     assert sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()) == [
-        "meta.json", "report.html", "results.json", "tables/ordered.rows.csv", "tables/ordered.rows.parquet",
-        "tables/plain.rows.csv", "tables/plain.rows.parquet"]
+        "meta.json",
+        "report.html",
+        "results.json",
+        "tables/ordered.rows.csv",
+        "tables/ordered.rows.parquet",
+        "tables/plain.rows.csv",
+        "tables/plain.rows.parquet",
+    ]
     assert pq.read_table(out / "tables" / "plain.rows.parquet").to_pylist() == [{"n": 200, "label": 'a "b"'}]
     with open(out / "tables" / "plain.rows.csv", newline="") as file:
         assert list(csv.reader(file)) == [["n", "label"], ["200", 'a "b"']]
@@ -59,14 +84,27 @@ def test_everything_is_left_in_the_folder(tmp_path, studies):
 
 
 def test_meta_says_what_it_was_made_from(tmp_path, studies):
-    runner.run_studies(["plain"], _engine(tmp_path, dropped=3), tmp_path / "R", StudyParameters(window_ms=250), paths=["x"])
+    runner.run_studies(
+        ["plain"], _engine(tmp_path, dropped=3), tmp_path / "R", StudyParameters(window_ms=250), paths=["x"]
+    )
     meta = json.loads((tmp_path / "R" / "meta.json").read_text())
-    assert {key: meta[key] for key in ("input_records", "dropped", "sampled_out", "finished", "gaps", "engine", "missing")} == {
-        "input_records": 200, "dropped": 3, "sampled_out": 0, "finished": 203, "gaps": [], "engine": "local", "missing": 0}
+    assert {
+        key: meta[key] for key in ("input_records", "dropped", "sampled_out", "finished", "gaps", "engine", "missing")
+    } == {
+        "input_records": 200,
+        "dropped": 3,
+        "sampled_out": 0,
+        "finished": 203,
+        "gaps": [],
+        "engine": "local",
+        "missing": 0,
+    }
     assert meta["parameters"]["window_ms"] == 250 and meta["clock"]["samples"] == 2 and meta["input"]["requests"] == 200
     assert {"mpbroker", "python", "numpy", "pyarrow"} <= set(meta["versions"])
     assert OFFSET_NS < meta["first_epoch_ns"] < meta["last_epoch_ns"]
-    assert meta["studies"]["plain"]["tables"] == {"rows": 1} and meta["studies"]["plain"]["verdicts"] == ["200 requests."]
+    assert meta["studies"]["plain"]["tables"] == {"rows": 1} and meta["studies"]["plain"]["verdicts"] == [
+        "200 requests."
+    ]
     said = " ".join(meta["sentences"])
     assert "3 of 203 requests" in said and "stage of 137 seconds or more" in said and "before its predecessor" in said
 
@@ -108,7 +146,11 @@ def test_the_studies_are_found_by_listing_their_package():
     assert set(runner.study_names()) >= {"latency", "throughput", "priority", "tail", "little", "compare"}
     for name in runner.study_names():
         study = runner.find_study(name)
-        assert study.name == name and len(study.summary.splitlines()) == 2 and study.needs in ("rollup", "requests", "order")
+        assert (
+            study.name == name
+            and len(study.summary.splitlines()) == 2
+            and study.needs in ("rollup", "requests", "order")
+        )
 
 
 def test_an_empty_trace_has_no_totals(tmp_path, studies):

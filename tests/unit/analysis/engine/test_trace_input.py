@@ -112,7 +112,7 @@ def test_damaged_bytes_of_the_header_are_noticed(tmp_path):
     path = write_segment(tmp_path, _many(2))
     whole = path.read_bytes()
     for at in (0, 8, 12, 24, 60, segment.JSON_OFFSET + 3):
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x41]) + whole[at + 1:])
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x41]) + whole[at + 1 :])
         with pytest.raises(NoTrace):
             open_input([tmp_path])
 
@@ -135,9 +135,15 @@ def test_clocks_are_those_of_all_segments_of_a_boot(tmp_path):
 
 
 def test_a_step_inside_a_segment_is_placed_by_the_samples_within(tmp_path):
-    inside = [clock(at, OFFSET_NS + jump).pack_record(0, 0) for at, jump in ((20_000_000_000, 0), (30_000_000_000, 10**12))]
-    write_segment(tmp_path, _many(3), events=inside,
-                  clocks=(clock(1_000_000, OFFSET_NS), clock(60_000_000_000, OFFSET_NS + 10**12)))
+    inside = [
+        clock(at, OFFSET_NS + jump).pack_record(0, 0) for at, jump in ((20_000_000_000, 0), (30_000_000_000, 10**12))
+    ]
+    write_segment(
+        tmp_path,
+        _many(3),
+        events=inside,
+        clocks=(clock(1_000_000, OFFSET_NS), clock(60_000_000_000, OFFSET_NS + 10**12)),
+    )
     line = next(iter(open_input([tmp_path]).clocks.values()))
     assert len(line.samples) == 4 and line.quality.steps == 1
     assert line.epoch_of(24_000_000_000) == OFFSET_NS + 24_000_000_000
@@ -148,24 +154,47 @@ def test_names_markers_and_connections(tmp_path):
     opened = request(5_000_000, kind=record.CONNECTION_OPEN, conn_id=9, listener=1, proc_id=2)
     closed = request(8_000_000, kind=record.CONNECTION_CLOSE, conn_id=9, listener=1, proc_id=2, aux=77, error=3)
     write_segment(tmp_path, [request(6_000_000, client_hash=11, topic_hash=21)], events=[opened, closed])
-    rows = [{"k": "client", "hash": 11, "name": "reader"}, {"k": "topic", "hash": 21, "name": "orders"},
-            {"k": "conn", "id": 9, "proc": 2, "peer": "127.0.0.1:5", "listener": 1, "t0_ns": 4_900_000},
-            {"k": "software", "id": 9, "name": "lib", "version": "2"}, {"k": "marker", "n": 1, "text": "step 2", "t0_ns": 7_000_000}]
+    rows = [
+        {"k": "client", "hash": 11, "name": "reader"},
+        {"k": "topic", "hash": 21, "name": "orders"},
+        {"k": "conn", "id": 9, "proc": 2, "peer": "127.0.0.1:5", "listener": 1, "t0_ns": 4_900_000},
+        {"k": "software", "id": 9, "name": "lib", "version": "2"},
+        {"k": "marker", "n": 1, "text": "step 2", "t0_ns": 7_000_000},
+    ]
     (tmp_path / file_name(1, BOOT)).write_text("".join(json.dumps(row) + "\n" for row in rows))
     found = open_input([tmp_path])
     context = found.context(found.segments[0])
     assert (context.clients, context.topics, context.listeners[1]) == ({11: "reader"}, {21: "orders"}, "CONTROL")
     assert found.markers().to_pylist() == [
-        {"epoch_ns": OFFSET_NS + 7_000_000, "run": RUN, "broker": 1, "number": 1, "text": "step 2"}]
+        {"epoch_ns": OFFSET_NS + 7_000_000, "run": RUN, "broker": 1, "number": 1, "text": "step 2"}
+    ]
     assert found.connections().to_pylist() == [
-        {"run": RUN, "broker": 1, "conn_id": 9, "peer": "127.0.0.1:5", "software": "lib 2", "listener": 1, "processor": 2,
-         "opened_epoch_ns": OFFSET_NS + 5_000_000, "closed_epoch_ns": OFFSET_NS + 8_000_000, "requests": 77, "close_reason": 3}]
+        {
+            "run": RUN,
+            "broker": 1,
+            "conn_id": 9,
+            "peer": "127.0.0.1:5",
+            "software": "lib 2",
+            "listener": 1,
+            "processor": 2,
+            "opened_epoch_ns": OFFSET_NS + 5_000_000,
+            "closed_epoch_ns": OFFSET_NS + 8_000_000,
+            "requests": 77,
+            "close_reason": 3,
+        }
+    ]
     assert open_input([tmp_path], from_ns=OFFSET_NS + 7_000_001).markers().num_rows == 0
 
 
 def test_drop_notices_are_losses_in_their_window(tmp_path):
-    notices = [request(at, kind=record.DROP_NOTICE, aux=number) for at, number in ((1_000_000, 5), (2_000_000, 6), (3_000_000_000, 1))]
+    notices = [
+        request(at, kind=record.DROP_NOTICE, aux=number)
+        for at, number in ((1_000_000, 5), (2_000_000, 6), (3_000_000_000, 1))
+    ]
     write_segment(tmp_path, _many(2), Lane(dropped=12), events=notices)
     found = open_input([tmp_path])
-    assert [(row["window_ms"] - OFFSET_NS // 1_000_000, row["dropped"]) for row in found.losses(1000).to_pylist()] == [(0, 11), (3000, 1)]
+    assert [(row["window_ms"] - OFFSET_NS // 1_000_000, row["dropped"]) for row in found.losses(1000).to_pylist()] == [
+        (0, 11),
+        (3000, 1),
+    ]
     assert found.raw_events().num_rows == 3

@@ -2,12 +2,22 @@
 
 import pytest
 
-from mpbroker.analysis.engine.running import wording
 from mpbroker.analysis.engine.input.durations import PIPELINE
+from mpbroker.analysis.engine.running import wording
 
 
-@pytest.mark.parametrize("nanoseconds,words", [(0, "0 ns"), (640, "640 ns"), (4_200, "4.2 µs"), (4_200_000, "4.2 ms"),
-                                               (123_456_789, "123 ms"), (999_999, "1 ms"), (61e9, "61 s")])
+@pytest.mark.parametrize(
+    "nanoseconds,words",
+    [
+        (0, "0 ns"),
+        (640, "640 ns"),
+        (4_200, "4.2 µs"),
+        (4_200_000, "4.2 ms"),
+        (123_456_789, "123 ms"),
+        (999_999, "1 ms"),
+        (61e9, "61 s"),
+    ],
+)
 def test_durations(nanoseconds, words):
     assert wording.duration(nanoseconds) == words
 

@@ -12,7 +12,9 @@ from mpbroker.analysis.lab.findings import findings, milliseconds
 from mpbroker.analysis.lab.latency_table import client_latency, percentile, where_it_waits
 
 MS = 1_000_000
-TWO_VARIANTS = scenario.parse("two", tomllib.loads("""
+TWO_VARIANTS = scenario.parse(
+    "two",
+    tomllib.loads("""
 question = "Which is quicker?"
 seconds = 2
 measured = "light"
@@ -29,24 +31,44 @@ name = "light"
 clients = 1
 api = "api_versions"
 rate_per_s = 100
-"""))
+"""),
+)
 
 
 def _rows(variant, phase, begin_ms, latencies_ms, **known):
     """Requests every 10 ms, sent at once; rx_wait 1/2, queue 1/4 of the latency, the rest of the broker 1/8."""
     for number, latency in enumerate(latencies_ms):
         intended = (begin_ms + 10 * number) * MS
-        yield {"variant": variant, "phase": phase, "group": "light", "loop": "open", "connection": 0, "port": 1,
-               "corr_id": number, "error": 0, "intended_ns": intended, "ready_ns": intended, "sent_ns": intended,
-               "arrived_ns": intended + int(latency * MS), "done_ns": intended + int(latency * MS), "answered": True, "latency_ns": int(latency * MS),
-               "net_ns": int(latency * MS),
-               "rx_wait_ns": int(latency * MS) // 2, "queue_ns": int(latency * MS) // 4,
-               "total_ns": int(latency * MS) // 4 + int(latency * MS) // 8} | known
+        yield {
+            "variant": variant,
+            "phase": phase,
+            "group": "light",
+            "loop": "open",
+            "connection": 0,
+            "port": 1,
+            "corr_id": number,
+            "error": 0,
+            "intended_ns": intended,
+            "ready_ns": intended,
+            "sent_ns": intended,
+            "arrived_ns": intended + int(latency * MS),
+            "done_ns": intended + int(latency * MS),
+            "answered": True,
+            "latency_ns": int(latency * MS),
+            "net_ns": int(latency * MS),
+            "rx_wait_ns": int(latency * MS) // 2,
+            "queue_ns": int(latency * MS) // 4,
+            "total_ns": int(latency * MS) // 4 + int(latency * MS) // 8,
+        } | known
 
 
 def _clients():
-    rows = [*_rows("slow", "idle", 0, [1.0] * 100), *_rows("slow", "flood", 1000, [2.0] * 98 + [40.0, 80.0]),
-            *_rows("quick", "idle", 0, [1.0] * 100), *_rows("quick", "flood", 1000, [1.0] * 98 + [4.0, 8.0])]
+    rows = [
+        *_rows("slow", "idle", 0, [1.0] * 100),
+        *_rows("slow", "flood", 1000, [2.0] * 98 + [40.0, 80.0]),
+        *_rows("quick", "idle", 0, [1.0] * 100),
+        *_rows("quick", "flood", 1000, [1.0] * 98 + [4.0, 8.0]),
+    ]
     return pa.Table.from_pylist(rows)
 
 
@@ -62,7 +84,20 @@ def test_latency_per_variant_phase_and_group():
 
 
 def test_what_was_never_answered_counts_with_its_time_until_the_end():
-    never = list(_rows("slow", "idle", 0, [500.0], answered=False, done_ns=None, arrived_ns=None, total_ns=None, sent_ns=None, ready_ns=None))
+    never = list(
+        _rows(
+            "slow",
+            "idle",
+            0,
+            [500.0],
+            answered=False,
+            done_ns=None,
+            arrived_ns=None,
+            total_ns=None,
+            sent_ns=None,
+            ready_ns=None,
+        )
+    )
     table = pa.Table.from_pylist([*_rows("slow", "idle", 0, [1.0] * 3), *never])
     (row,) = client_latency(table).to_pylist()
     assert (row["requests"], row["unsent"], row["unanswered"], row["max_us"]) == (4, 1, 0, 500_000)
@@ -77,7 +112,10 @@ def test_a_late_generator_is_charged_and_shown():
     (row,) = client_latency(table).to_pylist()
     assert (row["p99_us"], row["sent_p99_us"], row["net_p99_us"]) == (9000, 1000, 1000)
     assert where_it_waits(table).to_pylist()[0]["own_wait_us"] == 8000
-    rows[0] |= {"ready_ns": rows[0]["sent_ns"], "net_ns": 9 * MS}  # now it was the in-flight limit that held it back: the broker's doing
+    rows[0] |= {
+        "ready_ns": rows[0]["sent_ns"],
+        "net_ns": 9 * MS,
+    }  # now it was the in-flight limit that held it back: the broker's doing
     table = pa.Table.from_pylist(rows)
     assert client_latency(table).to_pylist()[0]["net_p99_us"] == 9000
     assert where_it_waits(table).to_pylist()[0]["held_back_us"] == 8000
@@ -85,15 +123,23 @@ def test_a_late_generator_is_charged_and_shown():
 
 def test_where_a_request_waited_adds_up():
     for row in where_it_waits(_clients()).to_pylist():
-        parts = sum(row[name] for name in ("held_back_us", "rx_wait_us", "queue_us", "rest_of_broker_us", "on_the_way_us"))
+        parts = sum(
+            row[name] for name in ("held_back_us", "rx_wait_us", "queue_us", "rest_of_broker_us", "on_the_way_us")
+        )
         assert parts == pytest.approx(row["net_us"])
         assert row["rx_wait_and_queue_share"] == pytest.approx(0.75)
 
 
 def test_sentences_compare_variants_and_phases():
     result = findings(TWO_VARIANTS, _clients())
-    assert "4.00 ms (4.00 ms net) with “quick” and 40 ms (40 ms net) with “slow”; net, a ratio of 0.10." in result.verdicts[0]
-    assert any(sentence.startswith("slow: light: p99 1.00 ms (1.00 ms net) in phase “idle”, 40 ms (40 ms net) in") for sentence in result.verdicts)
+    assert (
+        "4.00 ms (4.00 ms net) with “quick” and 40 ms (40 ms net) with “slow”; net, a ratio of 0.10."
+        in result.verdicts[0]
+    )
+    assert any(
+        sentence.startswith("slow: light: p99 1.00 ms (1.00 ms net) in phase “idle”, 40 ms (40 ms net) in")
+        for sentence in result.verdicts
+    )
     assert any("75% was spent before a handler" in sentence for sentence in result.verdicts)
     assert any("coordinated omission" in sentence for sentence in result.verdicts)
 

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from mpbroker.client import prepared_request
 from mpbroker.analysis.lab.client_log import COLUMNS, NEVER, ClientLog, read
 from mpbroker.analysis.lab.load_connection import LoadConnection
+from mpbroker.client import prepared_request
 
 
 @pytest.fixture
@@ -20,7 +20,9 @@ def pair():
 
         def connect(log, **limits):
             request = prepared_request.produce("t", 0, [b"x"], 1, "me")
-            made.append(LoadConnection(3, listener.getsockname(), request, limits.pop("in_flight", 2), None, 100, log, **limits))
+            made.append(
+                LoadConnection(3, listener.getsockname(), request, limits.pop("in_flight", 2), None, 100, log, **limits)
+            )
             peer, _ = listener.accept()
             peer.settimeout(10)
             made.append(peer)
@@ -83,8 +85,10 @@ def test_a_full_pipeline_is_not_the_generators_fault(pair, tmp_path):
     peer.sendall(_answer(101))
     assert _receive(connection, 1) == 1
     first, second = _rows(log, tmp_path)
-    intended, ready, done = (next(n for n, (name, _) in enumerate(COLUMNS) if name == wanted)
-                             for wanted in ("intended_ns", "ready_ns", "done_ns"))
+    intended, ready, done = (
+        next(n for n, (name, _) in enumerate(COLUMNS) if name == wanted)
+        for wanted in ("intended_ns", "ready_ns", "done_ns")
+    )
     assert first[ready] == first[intended] == 5
     assert second[intended] == 6 and second[ready] == first[done]
 

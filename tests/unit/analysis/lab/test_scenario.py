@@ -70,25 +70,28 @@ def test_a_rate_per_phase_is_silence_elsewhere():
     assert read.groups[0].rates == (0.0, 7.0)
 
 
-@pytest.mark.parametrize(("document", "word"), [
-    (_changed("question"), "question is missing"),
-    (_changed("speed", value=3), "there is no key 'speed'"),
-    (_changed("seconds", value="long"), "seconds must be a number"),
-    (_changed("seconds", value=0.1), "0.5 to 120"),
-    (_changed("seconds", value=110), "200 for all variants"),
-    (_changed("group", value=[]), "at least one [[group]]"),
-    (_changed("group", 0, "api", value="teleport"), "group 1: api=teleport: allowed is produce"),
-    (_changed("group", 0, "clients", value=0), "group 1: clients=0"),
-    (_changed("group", 0, "clients", value=True), "clients must be a whole number"),
-    (_changed("group", 0, "rate_per_s", value=-1), "more than 0"),
-    (_changed("group", 0, "rate_per_s"), "rate_per_s is more than 0"),
-    (_changed("group", 1, "rate_per_s", value=5), "belongs to loop"),
-    (_changed("group", 1, "phases", value=["storm"]), "there is no phase 'storm'"),
-    (_changed("seconds", value=100) | {"group": [{**GOOD["group"][0], "rate_per_s": 90_000}]}, "at most 3000000"),
-    (_changed("measured", value="nobody"), "there is no group 'nobody'"),
-    (_changed("variant", 1, "name", value="plain"), "two of the variants"),
-    (_changed("variant", 0, "broker", value=3), "broker must be a table"),
-])
+@pytest.mark.parametrize(
+    ("document", "word"),
+    [
+        (_changed("question"), "question is missing"),
+        (_changed("speed", value=3), "there is no key 'speed'"),
+        (_changed("seconds", value="long"), "seconds must be a number"),
+        (_changed("seconds", value=0.1), "0.5 to 120"),
+        (_changed("seconds", value=110), "200 for all variants"),
+        (_changed("group", value=[]), "at least one [[group]]"),
+        (_changed("group", 0, "api", value="teleport"), "group 1: api=teleport: allowed is produce"),
+        (_changed("group", 0, "clients", value=0), "group 1: clients=0"),
+        (_changed("group", 0, "clients", value=True), "clients must be a whole number"),
+        (_changed("group", 0, "rate_per_s", value=-1), "more than 0"),
+        (_changed("group", 0, "rate_per_s"), "rate_per_s is more than 0"),
+        (_changed("group", 1, "rate_per_s", value=5), "belongs to loop"),
+        (_changed("group", 1, "phases", value=["storm"]), "there is no phase 'storm'"),
+        (_changed("seconds", value=100) | {"group": [{**GOOD["group"][0], "rate_per_s": 90_000}]}, "at most 3000000"),
+        (_changed("measured", value="nobody"), "there is no group 'nobody'"),
+        (_changed("variant", 1, "name", value="plain"), "two of the variants"),
+        (_changed("variant", 0, "broker", value=3), "broker must be a table"),
+    ],
+)
 def test_what_is_wrong_is_one_sentence(document, word):
     with pytest.raises(ScenarioError) as raised:
         scenario.parse("bad", document)

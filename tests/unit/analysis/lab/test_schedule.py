@@ -1,5 +1,5 @@
-"""Intended times are a matter of the plan alone: a slow broker or generator changes when requests are sent, not when they
-were meant to be."""
+"""Intended times are a matter of the plan alone: a slow broker or generator changes when requests are sent, not when
+they were meant to be."""
 
 import random
 
@@ -15,7 +15,9 @@ def _all(schedule):
 def test_phases_follow_each_other():
     phases = spans(5 * NS, [1.0, 0.5], [10.0, 0.0])
     assert [(phase.begin_ns, phase.end_ns, phase.rate_per_s) for phase in phases] == [
-        (5 * NS, 6 * NS, 10.0), (6 * NS, 6 * NS + NS // 2, 0.0)]
+        (5 * NS, 6 * NS, 10.0),
+        (6 * NS, 6 * NS + NS // 2, 0.0),
+    ]
 
 
 def test_a_regular_grid_does_not_drift():
@@ -48,7 +50,11 @@ def test_what_is_late_keeps_its_intended_time():
 def test_random_arrivals_have_the_rate_and_repeat_with_the_seed():
     phases = spans(0, [100.0], [50.0])
     times = _all(OpenLoop(phases, generator=random.Random("a")))
-    assert times == _all(OpenLoop(phases, generator=random.Random("a"))) != _all(OpenLoop(phases, generator=random.Random("b")))
+    assert (
+        times
+        == _all(OpenLoop(phases, generator=random.Random("a")))
+        != _all(OpenLoop(phases, generator=random.Random("b")))
+    )
     assert 4_600 < len(times) < 5_400 and times == sorted(times) and times[-1] < 100 * NS
 
 

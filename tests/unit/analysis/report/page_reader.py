@@ -1,4 +1,5 @@
-"""What stands in a report: elements, texts of scripts, figure specs. A test's own reader, on the standard library's parser."""
+"""What stands in a report: elements, texts of scripts, figure specs. A test's own reader, on the standard library's
+parser."""
 
 import json
 from html.parser import HTMLParser
@@ -41,4 +42,8 @@ class PageReader(HTMLParser):
 
     def specs(self) -> dict[str, dict]:
         """Figure specs by the id of their script."""
-        return {attributes["id"]: json.loads(text) for attributes, text in self.scripts if attributes.get("id", "").endswith("-spec")}
+        return {
+            attributes["id"]: json.loads(text)
+            for attributes, text in self.scripts
+            if attributes.get("id", "").endswith("-spec")
+        }

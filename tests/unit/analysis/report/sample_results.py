@@ -1,4 +1,5 @@
-"""Results as studies give them, made by hand: every kind of figure once, with names that try to break out of the page."""
+"""Results as studies give them, made by hand: every kind of figure once, with names that try to break out of the
+page."""
 
 import math
 import random

@@ -14,7 +14,10 @@ def _axis(title: str, values: list[float], **more) -> dict:
 @pytest.mark.parametrize("title", ["wait (µs)", "wait, us", "wait [μs]", "wait µs"])
 def test_decades_get_their_units(title):
     axis = _axis(title, [3.0, 0.0, None, 4_000_000.0])
-    assert axis["ticktext"] == ["1 µs", "10 µs", "100 µs", "1 ms", "10 ms", "100 ms", "1 s", "10 s"] and axis["tickvals"][0] == 1
+    assert (
+        axis["ticktext"] == ["1 µs", "10 µs", "100 µs", "1 ms", "10 ms", "100 ms", "1 s", "10 s"]
+        and axis["tickvals"][0] == 1
+    )
     assert axis["title"] == {"text": "wait"}
 
 

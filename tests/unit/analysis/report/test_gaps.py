@@ -17,7 +17,12 @@ def test_bands_fall_to_zero_at_the_same_places():
 
 
 def test_everything_else_stays():
-    for trace in ({"type": "scatter", "mode": "lines", "x": [0, 1, 9], "y": [1, 1, 1]}, {"type": "heatmap", "x": TIMES[:2], "z": [[1, 2]]},
-                  {"type": "heatmap", "x": ["a", "b", "c"], "z": [[1, 2, 3]]}, {"type": "heatmap", "z": [[1, 2, 3]]}, {"type": "heatmap", "x": [], "z": []},
-                  {"type": "scatter", "stackgroup": "one", "x": [3, 2, 1], "y": [1, 1, 1]}):
+    for trace in (
+        {"type": "scatter", "mode": "lines", "x": [0, 1, 9], "y": [1, 1, 1]},
+        {"type": "heatmap", "x": TIMES[:2], "z": [[1, 2]]},
+        {"type": "heatmap", "x": ["a", "b", "c"], "z": [[1, 2, 3]]},
+        {"type": "heatmap", "z": [[1, 2, 3]]},
+        {"type": "heatmap", "x": [], "z": []},
+        {"type": "scatter", "stackgroup": "one", "x": [3, 2, 1], "y": [1, 1, 1]},
+    ):
         assert keep_gaps(trace) == trace

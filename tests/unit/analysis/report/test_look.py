@@ -10,9 +10,11 @@ def _dress(*data, **layout):
 
 def test_a_stage_has_its_colour_in_every_kind_of_figure():
     queue = palette.STAGES["queue"][0].light
-    line, band, bar = _dress({"type": "scatter", "mode": "lines", "name": "queue", "x": [1], "y": [1]},
-                             {"type": "scatter", "name": "queue", "stackgroup": "one", "x": [1], "y": [1]},
-                             {"type": "bar", "name": "queue", "x": [1], "y": [1]})["data"]
+    line, band, bar = _dress(
+        {"type": "scatter", "mode": "lines", "name": "queue", "x": [1], "y": [1]},
+        {"type": "scatter", "name": "queue", "stackgroup": "one", "x": [1], "y": [1]},
+        {"type": "bar", "name": "queue", "x": [1], "y": [1]},
+    )["data"]
     assert line["line"]["color"] == band["fillcolor"] == bar["marker"]["color"] == queue
 
 
@@ -27,47 +29,85 @@ def test_names_without_a_colour_get_different_ones_and_keep_them():
 
 
 def test_when_colours_run_out_dashes_tell_series_apart():
-    data = _dress(*({"type": "scatter", "mode": "lines+markers", "name": f"client {i}", "x": [1], "y": [1]} for i in range(20)))["data"]
+    data = _dress(
+        *({"type": "scatter", "mode": "lines+markers", "name": f"client {i}", "x": [1], "y": [1]} for i in range(20))
+    )["data"]
     looks = {(trace["line"]["color"], trace["line"].get("dash"), trace["marker"].get("symbol")) for trace in data}
     assert len(looks) == 20
 
 
 def test_a_category_never_has_the_colour_of_a_named_series():
-    named, other = _dress(*({"type": "bar", "name": name, "x": [1], "y": [1]} for name in ("local", "something")))["data"]
+    named, other = _dress(*({"type": "bar", "name": name, "x": [1], "y": [1]} for name in ("local", "something")))[
+        "data"
+    ]
     assert named["marker"]["color"] != other["marker"]["color"]
 
 
 def test_a_study_may_choose_its_colour():
-    assert _dress({"type": "scatter", "name": "queue", "line": {"color": "#123456"}, "x": [1], "y": [1]})["data"][0]["line"]["color"] == "#123456"
+    assert (
+        _dress({"type": "scatter", "name": "queue", "line": {"color": "#123456"}, "x": [1], "y": [1]})["data"][0][
+            "line"
+        ]["color"]
+        == "#123456"
+    )
 
 
 def test_menus_become_choices_of_the_page():
-    spec = _dress({"type": "scatter", "x": [1], "y": [1]}, updatemenus=[{"active": 1, "buttons": [
-        {"label": "all", "method": "restyle", "args": [{"visible": [True]}]}, {"label": "bad", "method": "animate", "args": []}]}])
+    spec = _dress(
+        {"type": "scatter", "x": [1], "y": [1]},
+        updatemenus=[
+            {
+                "active": 1,
+                "buttons": [
+                    {"label": "all", "method": "restyle", "args": [{"visible": [True]}]},
+                    {"label": "bad", "method": "animate", "args": []},
+                ],
+            }
+        ],
+    )
     assert "updatemenus" not in spec["layout"]
-    assert spec["choices"] == [{"active": 1, "buttons": [{"label": "all", "method": "restyle", "args": [{"visible": [True]}]}]}]
+    assert spec["choices"] == [
+        {"active": 1, "buttons": [{"label": "all", "method": "restyle", "args": [{"visible": [True]}]}]}
+    ]
 
 
 def test_pictures_templates_and_webgl_are_left_out():
-    spec = _dress({"type": "scattergl", "x": [1], "y": [1]}, template={}, images=[{"source": "https://example.com/x.png"}], title="twice")
+    spec = _dress(
+        {"type": "scattergl", "x": [1], "y": [1]},
+        template={},
+        images=[{"source": "https://example.com/x.png"}],
+        title="twice",
+    )
     assert spec["data"][0]["type"] == "scatter" and not {"template", "images", "title"} & set(spec["layout"])
 
 
 def test_rows_of_names_have_room_and_a_grid_along_x():
-    layout = _dress({"type": "bar", "orientation": "h", "y": [f"client {i}" for i in range(30)], "x": [1] * 30})["layout"]
+    layout = _dress({"type": "bar", "orientation": "h", "y": [f"client {i}" for i in range(30)], "x": [1] * 30})[
+        "layout"
+    ]
     assert layout["height"] > 900 and layout["xaxis"]["showgrid"] and not layout["yaxis"]["showgrid"]
 
 
 def test_one_label_for_all_lines_over_time():
-    assert _dress({"type": "scatter", "mode": "lines", "x": ["2026-09-21T13:46:00"], "y": [1]})["layout"]["hovermode"] == "x unified"
+    assert (
+        _dress({"type": "scatter", "mode": "lines", "x": ["2026-09-21T13:46:00"], "y": [1]})["layout"]["hovermode"]
+        == "x unified"
+    )
 
 
 def test_the_study_s_own_spec_is_not_touched():
-    spec = {"data": [{"type": "scatter", "name": "queue", "x": [1], "y": [1]}], "layout": {"yaxis": {"type": "log", "title": {"text": "wait, ms"}}}}
+    spec = {
+        "data": [{"type": "scatter", "name": "queue", "x": [1], "y": [1]}],
+        "layout": {"yaxis": {"type": "log", "title": {"text": "wait, ms"}}},
+    }
     before = repr(spec)
     dress(spec)
     assert repr(spec) == before
 
 
 def test_emptiness():
-    assert is_empty({"data": []}) and is_empty({"data": [{"x": [], "y": [None]}]}) and not is_empty({"data": [{"z": [[1]]}]})
+    assert (
+        is_empty({"data": []})
+        and is_empty({"data": [{"x": [], "y": [None]}]})
+        and not is_empty({"data": [{"z": [[1]]}]})
+    )

@@ -34,7 +34,10 @@ def test_labels_keep_simple_formatting_alone():
 
 
 def test_figures_in_sentences_are_emphasised():
-    assert markup.sentence("p99 is 1.9 ms, 61 % of it <waiting>.") == "p99 is <b>1.9 ms</b>, <b>61 %</b> of it &lt;waiting&gt;."
+    assert (
+        markup.sentence("p99 is 1.9 ms, 61 % of it <waiting>.")
+        == "p99 is <b>1.9 ms</b>, <b>61 %</b> of it &lt;waiting&gt;."
+    )
     assert markup.sentence("&#39; b1-x7 p99.9") == "&amp;#39; b1-x7 p99.9"
     assert markup.sentence("processor 0 with 9 %") == "processor 0 with <b>9 %</b>"
     assert markup.sentence("“listener-1, 2 of 3” in run-7: -5 %") == "“listener-1, 2 of 3” in run-7: <b>-5 %</b>"

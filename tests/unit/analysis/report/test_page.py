@@ -25,7 +25,12 @@ def read(source):
 
 
 def test_it_loads_nothing(read):
-    links = [value for _, attributes in read.elements for name, value in attributes.items() if name in ("src", "href", "srcset", "data", "action")]
+    links = [
+        value
+        for _, attributes in read.elements
+        for name, value in attributes.items()
+        if name in ("src", "href", "srcset", "data", "action")
+    ]
     assert links and not [link for link in links if re.match(r"[a-z]+:|//", link)]
     assert not {"link", "iframe", "img", "object", "embed", "form", "base"} & {tag for tag, _ in read.elements}
 
@@ -46,14 +51,25 @@ def test_every_figure_is_what_plotly_takes(read):
 
 
 def test_names_stay_names(read, source):
-    assert read.words.count(NASTY) >= 3 and "owned" not in [title for title in re.findall(r"<title>(.*?)</title>", source)]
-    assert source.count("<script") - source.count("<script>") == 8 and "onerror" not in {name for _, attributes in read.elements for name in attributes}
+    assert read.words.count(NASTY) >= 3 and "owned" not in [
+        title for title in re.findall(r"<title>(.*?)</title>", source)
+    ]
+    assert source.count("<script") - source.count("<script>") == 8 and "onerror" not in {
+        name for _, attributes in read.elements for name in attributes
+    }
     (points,) = [spec for name, spec in read.specs().items() if name == "tail-clients-spec"]
-    assert "<" not in points["data"][0]["name"] and set(points["data"][1]["text"]) == {LINK.replace("<", "&lt;").replace(">", "&gt;")}
+    assert "<" not in points["data"][0]["name"] and set(points["data"][1]["text"]) == {
+        LINK.replace("<", "&lt;").replace(">", "&gt;")
+    }
 
 
 def test_findings_come_first_with_their_numbers(source):
-    assert source.index('id="trust"') < source.index('id="findings"') < source.index('id="study-latency"') < source.index('id="made-with"')
+    assert (
+        source.index('id="trust"')
+        < source.index('id="findings"')
+        < source.index('id="study-latency"')
+        < source.index('id="made-with"')
+    )
     assert "Produce: p99 is <b>1.90 ms</b>; <b>61 %</b> of it" in source
 
 

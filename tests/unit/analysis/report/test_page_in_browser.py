@@ -6,7 +6,9 @@ from mpbroker.analysis.report import page, palette
 from tests.harness import browser
 from tests.unit.analysis.report.sample_results import sample_input, sample_meta, sample_results
 
-pytestmark = pytest.mark.skipif(browser.find() is None, reason=f"no browser on PATH: looked for {', '.join(browser.NAMES)}")
+pytestmark = pytest.mark.skipif(
+    browser.find() is None, reason=f"no browser on PATH: looked for {', '.join(browser.NAMES)}"
+)
 
 #: Every chart that plotly has drawn has marks of its series.
 DRAWN = """[...document.querySelectorAll('.chart[data-spec]')].map(chart =>
@@ -41,24 +43,35 @@ def test_figures_stand_on_the_ground_of_the_page(tab, path, dark):
     tab.open(path, dark=dark)
     paper = palette.SURFACE["paper"].dark if dark else palette.SURFACE["paper"].light
     queue = palette.STAGES["queue"][0].dark if dark else palette.STAGES["queue"][0].light
-    for color, expression in ((paper, "document.querySelector('figure').querySelector('.chart')._fullLayout.paper_bgcolor"),
-                              (queue, "document.querySelector('#latency-stages-over-time .chart')._fullData.find(t => t.name === 'queue').fillcolor")):
+    for color, expression in (
+        (paper, "document.querySelector('figure').querySelector('.chart')._fullLayout.paper_bgcolor"),
+        (
+            queue,
+            "document.querySelector('#latency-stages-over-time .chart')._fullData.find(t => t.name === 'queue').fillcolor",
+        ),
+    ):
         assert tab.evaluate(expression) == color
     shown = tab.evaluate("getComputedStyle(document.querySelector('figure')).backgroundColor")
-    assert shown == "rgb({}, {}, {})".format(*(int(paper[i:i + 2], 16) for i in (1, 3, 5)))
+    assert shown == "rgb({}, {}, {})".format(*(int(paper[i : i + 2], 16) for i in (1, 3, 5)))
 
 
 def test_names_do_nothing(tab, path):
     tab.open(path)
     assert tab.evaluate("document.title").startswith("Where requests spent their time")
     assert tab.evaluate("document.querySelectorAll('img, svg a').length") == 0
-    assert "<script>document.title='owned'</script>" in tab.evaluate("document.querySelector('#tail-clients .legend').textContent")
+    assert "<script>document.title='owned'</script>" in tab.evaluate(
+        "document.querySelector('#tail-clients .legend').textContent"
+    )
 
 
 def test_a_choice_changes_its_figure(tab, path):
     tab.open(path)
-    tab.evaluate("(() => { const menu = document.querySelector('select[data-of]'); menu.value = '1'; menu.dispatchEvent(new Event('change')); })()")
-    hidden = tab.evaluate("document.querySelector('#latency-percentiles .chart').data.filter(trace => trace.visible === false).length")
+    tab.evaluate(
+        "(() => { const menu = document.querySelector('select[data-of]'); menu.value = '1'; menu.dispatchEvent(new Event('change')); })()"
+    )
+    hidden = tab.evaluate(
+        "document.querySelector('#latency-percentiles .chart').data.filter(trace => trace.visible === false).length"
+    )
     assert hidden == 2
 
 

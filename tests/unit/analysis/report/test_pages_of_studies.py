@@ -6,10 +6,10 @@ import plotly.graph_objects as go
 import pytest
 
 from mpbroker.analysis.engine.engines.choose_engine import choose_engine
+from mpbroker.analysis.engine.input.trace_input import open_input
 from mpbroker.analysis.engine.running.runner import run_studies, study_names
 from mpbroker.analysis.engine.running.saved_report import write_again
 from mpbroker.analysis.engine.running.study import StudyParameters
-from mpbroker.analysis.engine.input.trace_input import open_input
 from mpbroker.analysis.report.look import is_empty
 from tests.harness import browser, gauges
 from tests.harness.event_model import simulate
@@ -62,7 +62,10 @@ def test_a_browser_draws_them_all(outcome):
     with browser.Browser(browser.find()) as tab:
         for width, dark in ((1280, True), (420, False)):
             tab.open(outcome.report, width=width, dark=dark)
-            assert tab.messages == [] and tab.evaluate("document.documentElement.dataset.drawn") == f"{expected}/{expected}"
+            assert (
+                tab.messages == []
+                and tab.evaluate("document.documentElement.dataset.drawn") == f"{expected}/{expected}"
+            )
             assert tab.evaluate("document.documentElement.scrollWidth") <= width
             bare = tab.evaluate("""[...document.querySelectorAll('.chart[data-spec]')].filter(chart => !chart.querySelector(
                 '.main-svg .trace path, .main-svg .hm image, .main-svg .point, .main-svg .bars path')).map(chart => chart.dataset.spec)""")

@@ -7,7 +7,7 @@ from mpbroker.analysis.report import palette
 
 
 def _linear(color: str) -> tuple[float, ...]:
-    values = [int(color[i:i + 2], 16) / 255 for i in (1, 3, 5)]
+    values = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     return tuple(value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in values)
 
 

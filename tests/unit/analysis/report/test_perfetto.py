@@ -40,9 +40,17 @@ def _by_phase(document):
 
 def test_every_event_has_what_its_phase_needs(exported):
     written, document, _ = exported
-    assert set(document) == {"traceEvents", "displayTimeUnit", "otherData"} and len(document["traceEvents"]) == written.events
+    assert (
+        set(document) == {"traceEvents", "displayTimeUnit", "otherData"}
+        and len(document["traceEvents"]) == written.events
+    )
     for event in document["traceEvents"]:
-        assert event["ph"] in "beXCiM" and isinstance(event["name"], str) and isinstance(event["pid"], int) and isinstance(event["tid"], int)
+        assert (
+            event["ph"] in "beXCiM"
+            and isinstance(event["name"], str)
+            and isinstance(event["pid"], int)
+            and isinstance(event["tid"], int)
+        )
         assert event["ph"] == "M" or event["ts"] >= 0
     phases = _by_phase(document)
     assert all(event["dur"] > 0 for event in phases["X"]) and all(event["s"] == "g" for event in phases["i"])
@@ -68,8 +76,11 @@ def test_requests_are_nested_and_as_long_as_in_the_model(exported):
 
 def test_a_handler_does_one_thing_at_a_time_and_is_as_busy_as_in_the_model(exported):
     _, document, outcome = exported
-    handlers = {(event["pid"], event["tid"]): event["args"]["name"] for event in document["traceEvents"]
-                if event["ph"] == "M" and event["name"] == "thread_name" and event["args"]["name"].startswith("handler")}
+    handlers = {
+        (event["pid"], event["tid"]): event["args"]["name"]
+        for event in document["traceEvents"]
+        if event["ph"] == "M" and event["name"] == "thread_name" and event["args"]["name"].startswith("handler")
+    }
     assert sorted(handlers.values()) == ["handler 0", "handler 1"]
     tracks = defaultdict(list)
     for event in _by_phase(document)["X"]:
@@ -101,7 +112,9 @@ def test_it_is_cut_and_says_so(tmp_path):
         written = perfetto.export(engine, tmp_path / "slice.json.gz", most_events=1000)
     assert written.events <= 1000 and 0 < written.requests < len(outcome.requests)
     assert len(_read(written.path)["traceEvents"]) == written.events
-    assert written.sentences[0].startswith(f"Cut after the first {written.requests} of {len(outcome.requests)} requests")
+    assert written.sentences[0].startswith(
+        f"Cut after the first {written.requests} of {len(outcome.requests)} requests"
+    )
 
 
 def test_too_little_room_is_refused(tmp_path):

@@ -4,8 +4,12 @@ from mpbroker.analysis.report import palette
 from mpbroker.analysis.report.look import dress
 from mpbroker.analysis.report.waterfall import as_bars
 
-WATERFALL = {"type": "waterfall", "x": ["mean", "queue", "io", "tail"], "y": [10.0, 30.0, -5.0, None],
-             "measure": ["absolute", "relative", "relative", "total"]}
+WATERFALL = {
+    "type": "waterfall",
+    "x": ["mean", "queue", "io", "tail"],
+    "y": [10.0, 30.0, -5.0, None],
+    "measure": ["absolute", "relative", "relative", "total"],
+}
 
 
 def test_steps_float_where_the_last_one_ended():
@@ -20,4 +24,7 @@ def test_the_page_draws_bars():
 
 
 def test_others_are_left_alone():
-    assert as_bars({"type": "bar", "x": [1], "y": [1]})["type"] == "bar" and as_bars({"type": "waterfall", "y": [1]})["type"] == "waterfall"
+    assert (
+        as_bars({"type": "bar", "x": [1], "y": [1]})["type"] == "bar"
+        and as_bars({"type": "waterfall", "y": [1]})["type"] == "waterfall"
+    )

@@ -15,18 +15,23 @@ def test_every_column_has_a_type_in_spark():
 
 
 def test_a_schema_of_some_columns():
-    wanted = StructType([StructField("ts", TimestampType()), StructField("total_ns", LongType()), StructField("run", StringType())])
+    wanted = StructType(
+        [StructField("ts", TimestampType()), StructField("total_ns", LongType()), StructField("run", StringType())]
+    )
     found = arrow_of(wanted, REQUEST_COLUMNS)
     assert found.names == ["ts", "total_ns", "run"] and found.field("ts").type == pa.timestamp("us", "UTC")
     assert all(field.nullable for field in found), "a schema written by hand says so, and the batches must agree"
     assert narrow(["run"]).fields[0].nullable is False
 
 
-@pytest.mark.parametrize(("field", "sentence"), [
-    (StructField("latency", LongType()), "no column latency; there are: run, broker, "),
-    (StructField("total_ns", IntegerType()), "total_ns has the type bigint, not int"),
-    (StructField("total_ns", LongType(), nullable=False), "column total_ns may be null"),
-])
+@pytest.mark.parametrize(
+    ("field", "sentence"),
+    [
+        (StructField("latency", LongType()), "no column latency; there are: run, broker, "),
+        (StructField("total_ns", IntegerType()), "total_ns has the type bigint, not int"),
+        (StructField("total_ns", LongType(), nullable=False), "column total_ns may be null"),
+    ],
+)
 def test_what_a_trace_cannot_give(field, sentence):
     with pytest.raises(ColumnError, match=sentence):
         arrow_of(StructType([field]), REQUEST_COLUMNS)

@@ -28,7 +28,14 @@ def test_an_unknown_column_is_said(columns, where):
 
 
 def test_ties_follow_the_order():
-    assert engine._order_of(["api"], Where(order="-total_ns")) == ["total_ns", "epoch_ns", "run", "broker", "ring", "seq"]
+    assert engine._order_of(["api"], Where(order="-total_ns")) == [
+        "total_ns",
+        "epoch_ns",
+        "run",
+        "broker",
+        "ring",
+        "seq",
+    ]
     assert engine._order_of(["api"], Where(order="seq")) == ["seq", "epoch_ns", "run", "broker", "ring"]
     assert engine._order_of(["api"], Where()) == []
 
@@ -39,7 +46,10 @@ def test_windows_are_whole_numbers():
 
 def test_conditions():
     assert engine._conditions(Where(apis=("Produce",), planes=("control",), min_total_ns=5)) == [
-        "api IN ('Produce')", "plane IN ('control')", "total_ticks >= 0 AND total_ticks * 64L >= 5"]
+        "api IN ('Produce')",
+        "plane IN ('control')",
+        "total_ticks >= 0 AND total_ticks * 64L >= 5",
+    ]
 
 
 def test_what_spark_says_becomes_a_sentence(spark, trace, tmp_path):

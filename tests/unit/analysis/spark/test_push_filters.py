@@ -1,4 +1,5 @@
-"""Why the data source has no pushFilters: in today's Spark a pushed filter stays with the DataFrame, and rows go missing.
+"""Why the data source has no pushFilters: in today's Spark a pushed filter stays with the DataFrame, and rows go
+missing.
 
 The expected failure is strict. On the day it passes, Spark is mended, and mpbtrace may take filters from it.
 """

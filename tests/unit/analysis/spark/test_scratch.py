@@ -29,8 +29,13 @@ def test_it_is_private_and_goes(temporary):
 
 
 def test_what_a_killed_process_left_is_swept_when_it_has_settled(temporary):
-    holder = subprocess.Popen([sys.executable, "-c", HOLDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                              env={**os.environ, "TMPDIR": str(temporary)})
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDS],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(temporary)},
+    )
     left = holder.stdout.readline().strip()
     os.utime(left, (1, 1))
     scratch.sweep(temporary)

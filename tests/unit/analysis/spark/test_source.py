@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
-from mpbroker.analysis.engine.input.columns import FRAME
 from mpbroker.analysis.engine.engines.local_engine import LocalEngine
+from mpbroker.analysis.engine.input.columns import FRAME
 from mpbroker.analysis.engine.input.trace_input import open_input
 from mpbroker.analysis.spark import source
 from mpbroker.analysis.spark.arrow_types import EVENT, narrow
@@ -20,8 +20,11 @@ from mpbroker.trace.clock_sample import ClockSample, take
 def read_all(reader, tasks=None):
     """As Spark does it: the reader goes to workers by pickle, each reads its task."""
     sent = pickle.loads(pickle.dumps(reader))
-    return [batch for task in (reader.partitions() if tasks is None else tasks)
-            for batch in sent.read(pickle.loads(pickle.dumps(task)))]
+    return [
+        batch
+        for task in (reader.partitions() if tasks is None else tasks)
+        for batch in sent.read(pickle.loads(pickle.dumps(task)))
+    ]
 
 
 def sorted_frame(table):
@@ -120,10 +123,14 @@ def test_a_stream_waits_for_a_first_segment(tmp_path):
 
 def test_in_spark_with_a_narrow_schema(spark, trace, monkeypatch):
     spark.dataSource.register(MpbTraceSource)
-    frame = spark.read.format(source.FORMAT).option("brokers", "2").schema("api string, total_ns bigint").load(str(trace))
+    frame = (
+        spark.read.format(source.FORMAT).option("brokers", "2").schema("api string, total_ns bigint").load(str(trace))
+    )
     ours = LocalEngine(open_input([trace], brokers=[2])).requests(["api", "total_ns"])
-    theirs = {row["api"]: (row["n"], row["s"]) for row in
-              frame.groupBy("api").agg(F.count("*").alias("n"), F.sum("total_ns").alias("s")).collect()}
+    theirs = {
+        row["api"]: (row["n"], row["s"])
+        for row in frame.groupBy("api").agg(F.count("*").alias("n"), F.sum("total_ns").alias("s")).collect()
+    }
     sums = ours.group_by("api").aggregate([([], "count_all"), ("total_ns", "sum")]).to_pylist()
     assert theirs == {row["api"]: (row["count_all"], row["total_ns_sum"]) for row in sums} and len(theirs) == 3
 
@@ -138,15 +145,28 @@ def test_in_spark_a_wrong_type_is_said(spark, trace):
 def test_in_spark_as_a_stream_with_a_watermark(spark, trace, tmp_path):
     """All there is now, in batches of a limited size; windows come out, which needs SupportsTriggerAvailableNow."""
     spark.dataSource.register(MpbTraceSource)
-    frame = (spark.readStream.format(source.FORMAT).option("maxRecordsPerTrigger", "700").schema("ts timestamp")
-             .load(str(trace)).withWatermark("ts", "2 seconds").groupBy(F.window("ts", "1 second")).count())
-    query = (frame.writeStream.format("memory").queryName("windows").outputMode("append")
-             .option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start())
+    frame = (
+        spark.readStream.format(source.FORMAT)
+        .option("maxRecordsPerTrigger", "700")
+        .schema("ts timestamp")
+        .load(str(trace))
+        .withWatermark("ts", "2 seconds")
+        .groupBy(F.window("ts", "1 second"))
+        .count()
+    )
+    query = (
+        frame.writeStream.format("memory")
+        .queryName("windows")
+        .outputMode("append")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
     assert query.awaitTermination(90)
-    counted = {row["window_ms"]: row["count"] for row in
-               spark.table("windows").selectExpr("unix_millis(window.start) AS window_ms", "count").collect()}
+    counted = {
+        row["window_ms"]: row["count"]
+        for row in spark.table("windows").selectExpr("unix_millis(window.start) AS window_ms", "count").collect()
+    }
     wanted = {row["window_ms"]: row["n"] for row in LocalEngine(open_input([trace])).activity(1000).to_pylist()}
     assert counted and counted.items() <= wanted.items()
     assert len([one for one in query.recentProgress if one["numInputRows"]]) >= 3
-
-

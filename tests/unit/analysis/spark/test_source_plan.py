@@ -9,11 +9,23 @@ from mpbroker.trace.record import MARKER, REQUEST
 
 
 def test_options_become_values():
-    options = parse_options({"path": "/t", "from": "2026-01-31T12:00:00.000001Z", "to": "1769860800000000007",
-                             "apis": "Produce, Fetch", "brokers": "1,2", "kinds": "marker,request", "maxrecordspertrigger": "10"})
+    options = parse_options(
+        {
+            "path": "/t",
+            "from": "2026-01-31T12:00:00.000001Z",
+            "to": "1769860800000000007",
+            "apis": "Produce, Fetch",
+            "brokers": "1,2",
+            "kinds": "marker,request",
+            "maxrecordspertrigger": "10",
+        }
+    )
     assert options == source_plan.SourceOptions(
-        ("/t",), RowFilter(1_769_860_800_000_001_000, 1_769_860_800_000_000_007, ("Produce", "Fetch"), (1, 2)),
-        (REQUEST, MARKER), 10)
+        ("/t",),
+        RowFilter(1_769_860_800_000_001_000, 1_769_860_800_000_000_007, ("Produce", "Fetch"), (1, 2)),
+        (REQUEST, MARKER),
+        10,
+    )
 
 
 def test_what_is_not_named_is_not_limited():
@@ -22,14 +34,17 @@ def test_what_is_not_named_is_not_limited():
     assert parse_options({"paths": '["/a", "/b"]'}).paths == ("/a", "/b")
 
 
-@pytest.mark.parametrize(("options", "sentence"), [
-    ({}, "needs a path"),
-    ({"path": "t", "api": "Fetch"}, "no option api; there are: path, "),
-    ({"path": "t", "from": "yesterday"}, "from is a time as .* not 'yesterday'"),
-    ({"path": "t", "brokers": "one"}, "brokers are ids such as 1,2, not 'one'"),
-    ({"path": "t", "kinds": "answer"}, "no kind answer; there are: request, "),
-    ({"path": "t", "maxrecordspertrigger": "0"}, "from 1 on, not '0'"),
-])
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({}, "needs a path"),
+        ({"path": "t", "api": "Fetch"}, "no option api; there are: path, "),
+        ({"path": "t", "from": "yesterday"}, "from is a time as .* not 'yesterday'"),
+        ({"path": "t", "brokers": "one"}, "brokers are ids such as 1,2, not 'one'"),
+        ({"path": "t", "kinds": "answer"}, "no kind answer; there are: request, "),
+        ({"path": "t", "maxrecordspertrigger": "0"}, "from 1 on, not '0'"),
+    ],
+)
 def test_a_wrong_option_is_named(options, sentence):
     with pytest.raises(OptionError, match=sentence):
         parse_options(options)

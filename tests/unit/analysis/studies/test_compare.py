@@ -5,8 +5,8 @@ import json
 import pytest
 
 from mpbroker.analysis.engine.engines.choose_engine import choose_engine
-from mpbroker.analysis.engine.running.study import StudyParameters
 from mpbroker.analysis.engine.input.trace_input import open_input
+from mpbroker.analysis.engine.running.study import StudyParameters
 from mpbroker.analysis.studies.compare import STUDY
 from tests.harness.event_model import Scenario, simulate
 from tests.harness.event_trace import TraceOptions, write_trace
@@ -17,15 +17,21 @@ LOAD = Scenario(rate=300, duration_ms=4500, service_ms=3.0, sigma=0.5)
 def _runs(directory, number, first_seed, **changes):
     for run in range(number):
         outcome = simulate(LOAD._replace(seed=first_seed + run, **changes))
-        write_trace(directory / f"run-{run}", outcome, TraceOptions(boot_id=first_seed * 100 + run, delay_ms=20_000 * run))
+        write_trace(
+            directory / f"run-{run}", outcome, TraceOptions(boot_id=first_seed * 100 + run, delay_ms=20_000 * run)
+        )
     return choose_engine("local", open_input([directory]))
 
 
 @pytest.fixture(scope="module")
 def sides(tmp_path_factory):
     base = tmp_path_factory.mktemp("runs")
-    return {"baseline": _runs(base / "b", 6, 100), "same": _runs(base / "s", 6, 200),
-            "slower": _runs(base / "w", 6, 300, service_ms=3.9), "one": _runs(base / "o", 1, 400, service_ms=3.9)}
+    return {
+        "baseline": _runs(base / "b", 6, 100),
+        "same": _runs(base / "s", 6, 200),
+        "slower": _runs(base / "w", 6, 300, service_ms=3.9),
+        "one": _runs(base / "o", 1, 400, service_ms=3.9),
+    }
 
 
 def _differences(result):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mpbroker.analysis.engine.engines.choose_engine import choose_engine
-from mpbroker.analysis.engine.running.study import StudyParameters
 from mpbroker.analysis.engine.input.trace_input import open_input
+from mpbroker.analysis.engine.running.study import StudyParameters
 from mpbroker.analysis.studies.latency import STUDY
 from mpbroker.trace.record import TICK_NS
 from tests.harness.event_model import AT, PRODUCE
@@ -28,14 +28,25 @@ def _rows(table, **wanted):
     return [row for row in table.to_pylist() if all(row[key] == value for key, value in wanted.items())]
 
 
-@pytest.mark.parametrize("stage,begin,end", [("queue", "enqueued", "dequeued"), ("local_time", "dequeued", "local_done"),
-                                             ("true_total", None, "send_done")])
+@pytest.mark.parametrize(
+    "stage,begin,end",
+    [("queue", "enqueued", "dequeued"), ("local_time", "dequeued", "local_done"), ("true_total", None, "send_done")],
+)
 def test_percentiles_are_those_of_the_requests(found, stage, begin, end):
     result, outcome = found
     table = result.tables["stage_percentiles"]
     assert table.column_names == COLUMNS
-    spans = np.array([one.stage[AT[end]] - (one.stage[AT[begin]] if begin else one.arrival)
-                      for one in outcome.requests if one.api_key == PRODUCE]) * TICK_NS / 1000
+    spans = (
+        np.array(
+            [
+                one.stage[AT[end]] - (one.stage[AT[begin]] if begin else one.arrival)
+                for one in outcome.requests
+                if one.api_key == PRODUCE
+            ]
+        )
+        * TICK_NS
+        / 1000
+    )
     [row] = _rows(table, api="Produce", stage=stage)
     assert row["n"] == len(spans) and row["max_us"] == pytest.approx(spans.max())
     for q, column in ((0.5, "p50_us"), (0.9, "p90_us"), (0.99, "p99_us"), (0.999, "p999_us")):

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from mpbroker.analysis.engine.engines.choose_engine import choose_engine
-from mpbroker.analysis.engine.running.study import StudyParameters
 from mpbroker.analysis.engine.input.trace_input import SampledTrace, open_input
+from mpbroker.analysis.engine.running.study import StudyParameters
 from mpbroker.analysis.studies.little import MISMATCH, STUDY
 from tests.harness.event_model import TICKS_PER_MS, Scenario
 from tests.harness.event_trace import BASE_NS, EPOCH_OFFSET_NS, Marker, TraceOptions
@@ -17,8 +17,9 @@ WINDOW_TICKS = 1000 * TICKS_PER_MS
 FIRST_MS = (BASE_NS + EPOCH_OFFSET_NS) // 1_000_000
 
 
-@pytest.mark.parametrize("scenario", [BUSY, FLOOD, FLOOD._replace(discipline="plane", blocking=False)],
-                         ids=["busy", "flood", "plane"])
+@pytest.mark.parametrize(
+    "scenario", [BUSY, FLOOD, FLOOD._replace(discipline="plane", blocking=False)], ids=["busy", "flood", "plane"]
+)
 def test_depths_are_the_models_integrals(tmp_path, scenario):
     with golden(tmp_path, scenario) as (engine, outcome):
         result = STUDY.run(engine, StudyParameters())

@@ -1,20 +1,23 @@
-"""No study falls over a trace that no broker should write: missing stages, one request, requests that never got anywhere."""
+"""No study falls over a trace that no broker should write: missing stages, one request, requests that never got
+anywhere."""
 
 import json
 
 import pytest
 
-from mpbroker.analysis.engine.running import runner
 from mpbroker.analysis.engine.engines.choose_engine import choose_engine
-from mpbroker.analysis.engine.running.study import StudyParameters
 from mpbroker.analysis.engine.input.trace_input import open_input
+from mpbroker.analysis.engine.running import runner
+from mpbroker.analysis.engine.running.study import StudyParameters
 from mpbroker.trace.record import NOT_REACHED, STAGES
 from tests.harness.record_trace import random_requests, request, write_segment
 
 TRACES = {
     "one request": [request()],
     "one that got nowhere": [request(missing=STAGES, rx_wait=NOT_REACHED)],
-    "never answered": [request(1_000_000 * n, missing=STAGES[4:], conn_id=n % 3, plane_prio=n % 2) for n in range(1, 300)],
+    "never answered": [
+        request(1_000_000 * n, missing=STAGES[4:], conn_id=n % 3, plane_prio=n % 2) for n in range(1, 300)
+    ],
     "never taken": [request(1_000_000 * n, missing=STAGES[3:], rx_wait=NOT_REACHED) for n in range(1, 300)],
     "all at one moment": [request(1_000_000, corr_id=n) for n in range(300)],
     "no kernel times": [request(500_000 * n, rx_wait=NOT_REACHED, handler_id=n % 4) for n in range(1, 3000)],

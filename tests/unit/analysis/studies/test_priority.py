@@ -3,25 +3,31 @@
 import pytest
 
 from mpbroker.analysis.engine.engines.choose_engine import choose_engine
-from mpbroker.analysis.engine.running.study import StudyParameters
 from mpbroker.analysis.engine.input.trace_input import SampledTrace, open_input
+from mpbroker.analysis.engine.running.study import StudyParameters
 from mpbroker.analysis.studies.priority import STUDY
 from mpbroker.trace.record import TICK_NS
-from tests.harness.event_model import Scenario, simulate
+from tests.harness.event_model import simulate
 from tests.harness.event_trace import Marker, TraceOptions, write_trace
 from tests.harness.golden_trace import CALM, FLOOD, golden
 
-VARIANTS = {"fifo": FLOOD._replace(discipline="fifo"), "blocking": FLOOD._replace(discipline="priority"),
-            "priority": FLOOD._replace(discipline="priority", blocking=False),
-            "plane": FLOOD._replace(discipline="plane", blocking=False)}
+VARIANTS = {
+    "fifo": FLOOD._replace(discipline="fifo"),
+    "blocking": FLOOD._replace(discipline="priority"),
+    "priority": FLOOD._replace(discipline="priority", blocking=False),
+    "plane": FLOOD._replace(discipline="plane", blocking=False),
+}
 
 
 #: Data requests served and overtaking, produce requests hung, for each of the two elections.
 GOLDEN = [(636, 208, 129), (1455, 243, 320)]
 
 
-@pytest.mark.parametrize("scenario", [*VARIANTS.values(), FLOOD._replace(discipline="fifo", produce_timeout_ms=900)],
-                         ids=[*VARIANTS, "timeouts"])
+@pytest.mark.parametrize(
+    "scenario",
+    [*VARIANTS.values(), FLOOD._replace(discipline="fifo", produce_timeout_ms=900)],
+    ids=[*VARIANTS, "timeouts"],
+)
 def test_it_finds_what_the_model_knows(tmp_path, scenario):
     with golden(tmp_path, scenario) as (engine, outcome):
         result = STUDY.run(engine, StudyParameters())
@@ -55,7 +61,13 @@ def test_variants_are_compared_across_runs(tmp_path):
     result = STUDY.run(choose_engine("local", open_input([tmp_path])), StudyParameters())
     compared = {row["variant"]: row for row in result.tables["variant_compare"].to_pylist()}
     assert list(compared) == list(VARIANTS)
-    assert compared["fifo"]["wait_max_us"] > 1e6 > 20_000 > compared["priority"]["wait_max_us"] > compared["plane"]["wait_max_us"]
+    assert (
+        compared["fifo"]["wait_max_us"]
+        > 1e6
+        > 20_000
+        > compared["priority"]["wait_max_us"]
+        > compared["plane"]["wait_max_us"]
+    )
     assert compared["fifo"]["served"] > 1000 and compared["plane"]["served"] <= 1
     assert "“fifo”" in result.verdicts[0] or "“blocking”" in result.verdicts[0]
     assert "“plane”" in result.verdicts[0] and "times less" in result.verdicts[0]
@@ -79,7 +91,8 @@ def test_no_control_request_is_a_sentence(tmp_path):
         assert "No control request" in STUDY.run(engine, StudyParameters()).verdicts[0]
         named = STUDY.run(engine, StudyParameters(options={"control_clients": "client-11, nobody"}))
     assert named.tables["variant_compare"]["control_requests"].to_pylist() == [
-        sum(one.client == 11 for one in outcome.requests)]
+        sum(one.client == 11 for one in outcome.requests)
+    ]
 
 
 def test_an_empty_trace_is_a_sentence(tmp_path):
@@ -87,4 +100,3 @@ def test_an_empty_trace_is_a_sentence(tmp_path):
         pass
     nothing = choose_engine("local", open_input([tmp_path], to_ns=1))
     assert "nothing to say" in STUDY.run(nothing, StudyParameters()).verdicts[0]
-

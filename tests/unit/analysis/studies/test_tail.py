@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from mpbroker.analysis.engine.input.durations import PIPELINE
 from mpbroker.analysis.engine.engines.choose_engine import choose_engine
-from mpbroker.analysis.engine.running.study import StudyParameters
+from mpbroker.analysis.engine.input.durations import PIPELINE
 from mpbroker.analysis.engine.input.trace_input import open_input
+from mpbroker.analysis.engine.running.study import StudyParameters
 from mpbroker.analysis.studies.tail import STUDY
 from mpbroker.trace.record import TICK_NS
 from tests.harness.event_model import PRODUCE, Scenario
@@ -30,7 +30,7 @@ def test_parts_add_up_to_the_excess_of_the_model(found):
     rows = [row for row in result.tables["tail_attribution"].to_pylist() if row["api"] == "Produce"]
     whole = np.sort([(one.stage[-1] - one.arrival) * TICK_NS for one in outcome.requests if one.api_key == PRODUCE])
     number = int(np.ceil(len(whole) * 0.01))
-    tail = whole[-number:] if rows[0]["requests"] == number else whole[-rows[0]["requests"]:]
+    tail = whole[-number:] if rows[0]["requests"] == number else whole[-rows[0]["requests"] :]
     assert abs(rows[0]["requests"] - number) <= 1
     assert sum(row["excess_us"] for row in rows) * 1000 == pytest.approx(tail.mean() - whole.mean(), rel=1e-6)
     assert sum(row["excess_share"] for row in rows) == pytest.approx(1)
@@ -61,10 +61,15 @@ def test_the_waterfall_ends_at_the_tails_mean(found):
     figures = {figure.name: figure for figure in result.figures}
     assert set(figures) == {"tail_attribution", "waterfall", "exemplars"}
     [steps] = figures["waterfall"].spec["data"]
-    rows = [row for row in result.tables["tail_attribution"].to_pylist() if (row["api"], row["percentile"]) == ("Produce", "p99")]
+    rows = [
+        row
+        for row in result.tables["tail_attribution"].to_pylist()
+        if (row["api"], row["percentile"]) == ("Produce", "p99")
+    ]
     mean_ms = sum(row["mean_us"] for row in rows) / 1000
     assert sum(value for value in steps["y"] if value is not None) == pytest.approx(
-        mean_ms + sum(row["excess_us"] for row in rows) / 1000, rel=0.02)
+        mean_ms + sum(row["excess_us"] for row in rows) / 1000, rel=0.02
+    )
     json.dumps([figure.spec for figure in result.figures], allow_nan=False)
 
 

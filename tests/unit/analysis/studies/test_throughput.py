@@ -5,8 +5,8 @@ import json
 import pytest
 
 from mpbroker.analysis.engine.engines.choose_engine import choose_engine
-from mpbroker.analysis.engine.running.study import StudyParameters
 from mpbroker.analysis.engine.input.trace_input import TraceInput, open_input
+from mpbroker.analysis.engine.running.study import StudyParameters
 from mpbroker.analysis.studies.throughput import STUDY
 from tests.harness import gauges
 from tests.harness.event_model import Scenario
@@ -53,7 +53,9 @@ def test_a_warm_up_is_cut(tmp_path):
 
 
 def test_gauges_give_utilisation_and_full_rings(tmp_path, monkeypatch):
-    monkeypatch.setattr(TraceInput, "gauges", lambda self: gauges.table(seconds=5, cpu_share=0.85, depth=450, capacity=500))
+    monkeypatch.setattr(
+        TraceInput, "gauges", lambda self: gauges.table(seconds=5, cpu_share=0.85, depth=450, capacity=500)
+    )
     with golden(tmp_path, CALM) as (engine, _):
         result = STUDY.run(engine, StudyParameters())
     assert result.tables["utilisation"]["cpu_share"].to_pylist() == pytest.approx([0.85] * 5)

@@ -21,14 +21,22 @@ def describe(kind, name, keys=None, synonyms=True):
     return result
 
 
-@pytest.mark.parametrize(("kind", "name", "code", "sentence"), [
-    (2, "nosuchtopic", 3, ""),
-    (2, "", 17, "Topic name is invalid: the empty string is not allowed"),
-    (2, "bad name", 17, "Topic name is invalid: 'bad name' contains one or more characters other than ASCII alphanumerics, "
-                        "'.', '_' and '-'"),
-    (4, "9", 42, "Unexpected broker id, expected 1 or empty string, but received 9"),
-    (4, "x", 42, "Broker id must be an integer, but it is: x"),
-])
+@pytest.mark.parametrize(
+    ("kind", "name", "code", "sentence"),
+    [
+        (2, "nosuchtopic", 3, ""),
+        (2, "", 17, "Topic name is invalid: the empty string is not allowed"),
+        (
+            2,
+            "bad name",
+            17,
+            "Topic name is invalid: 'bad name' contains one or more characters other than ASCII alphanumerics, "
+            "'.', '_' and '-'",
+        ),
+        (4, "9", 42, "Unexpected broker id, expected 1 or empty string, but received 9"),
+        (4, "x", 42, "Broker id must be an integer, but it is: x"),
+    ],
+)
 def test_refusals(kind, name, code, sentence):
     result = describe(kind, name)
     assert (result.error_code, result.error_message, result.configs) == (code, sentence, [])
@@ -40,7 +48,13 @@ def test_a_topics_override():
     (row,) = result.configs
     assert (result.error_code, result.error_message) == (0, "")
     assert (row.name, row.value, row.config_source, row.read_only, row.is_default, row.is_sensitive) == (
-        "retention.ms", "5", 1, False, False, False)
+        "retention.ms",
+        "5",
+        1,
+        False,
+        False,
+        False,
+    )
     assert [(s.name, s.value, s.source) for s in row.synonyms] == [("retention.ms", "5", 1)]
 
 
