@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import Any
 
 INT_LEAST, INT_MOST = -(2**31), 2**31 - 1
-LONG_LEAST, LONG_MOST = -(2**63), 2**63 - 1
+LONG_LEAST, LONG_MAX = -(2**63), 2**63 - 1
 MAX_NUMBER_CHARACTERS = 400  # int() is quadratic, and a topic setting comes from any client
 
 _WHOLE = re.compile(r"[+-]?\d+\Z")
@@ -44,7 +44,7 @@ class Kind(IntEnum):
 _WHOLE_BOUNDS = {
     Kind.SHORT: (-(2**15), 2**15 - 1),
     Kind.INT: (INT_LEAST, INT_MOST),
-    Kind.LONG: (LONG_LEAST, LONG_MOST),
+    Kind.LONG: (LONG_LEAST, LONG_MAX),
 }
 
 

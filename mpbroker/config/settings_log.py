@@ -1,6 +1,6 @@
 """Rows of the settings table: data directory, log segments, retention, flush, cleaning, record formats. Pure data."""
 
-from mpbroker.config.kinds import LONG_MOST, Kind
+from mpbroker.config.kinds import LONG_MAX, Kind
 from mpbroker.config.setting import Change, Setting
 
 CLUSTER_WIDE = Change.CLUSTER_WIDE
@@ -57,12 +57,12 @@ RETENTION = (
 )
 
 FLUSH = (
-    Setting("log.flush.interval.messages", LONG, LONG_MOST, "Records after which a partition is synced to disk.", least=1,
+    Setting("log.flush.interval.messages", LONG, LONG_MAX, "Records after which a partition is synced to disk.", least=1,
             change=CLUSTER_WIDE),
     Setting("log.flush.interval.ms", LONG, None,
             "Longest time records stay unsynced; `log.flush.scheduler.interval.ms` when not set.", least=0,
             change=CLUSTER_WIDE),
-    Setting("log.flush.scheduler.interval.ms", LONG, LONG_MOST, "How often partitions are looked at for syncing.",
+    Setting("log.flush.scheduler.interval.ms", LONG, LONG_MAX, "How often partitions are looked at for syncing.",
             least=1),
     Setting("log.flush.offset.checkpoint.interval.ms", INT, 60000, "How often the recovery points are written down.",
             least=0),
@@ -91,7 +91,7 @@ CLEANER = (
             least=0, change=CLUSTER_WIDE, later=True),
     Setting("log.cleaner.min.compaction.lag.ms", LONG, 0, "Records younger than this are not compacted.", least=0,
             change=CLUSTER_WIDE, later=True),
-    Setting("log.cleaner.max.compaction.lag.ms", LONG, LONG_MOST, "A log with older uncompacted records is compacted.",
+    Setting("log.cleaner.max.compaction.lag.ms", LONG, LONG_MAX, "A log with older uncompacted records is compacted.",
             least=1, change=CLUSTER_WIDE, later=True),
 )
 
@@ -108,11 +108,11 @@ RECORDS = (
             change=CLUSTER_WIDE, later=True),
     Setting("log.message.timestamp.type", STRING, "CreateTime", "Whose clock stamps records: the producer's or the log's.",
             allowed=("CreateTime", "LogAppendTime"), change=CLUSTER_WIDE),
-    Setting("log.message.timestamp.before.max.ms", LONG, LONG_MOST,
+    Setting("log.message.timestamp.before.max.ms", LONG, LONG_MAX,
             "How far before the broker's clock a producer's timestamp may lie.", least=0, change=CLUSTER_WIDE),
-    Setting("log.message.timestamp.after.max.ms", LONG, LONG_MOST,
+    Setting("log.message.timestamp.after.max.ms", LONG, LONG_MAX,
             "How far after the broker's clock a producer's timestamp may lie.", least=0, change=CLUSTER_WIDE),
-    Setting("log.message.timestamp.difference.max.ms", LONG, LONG_MOST,
+    Setting("log.message.timestamp.difference.max.ms", LONG, LONG_MAX,
             "The older form of both; holds where they are not set.", least=0, change=CLUSTER_WIDE),
     Setting("log.message.format.version", STRING, "3.0-IV1", "Kafka's older record formats; only the newest is written.",
             later=True),

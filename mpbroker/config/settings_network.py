@@ -1,6 +1,6 @@
 """Rows of the settings table: identity, listeners, sockets, connections, request queues. Pure data."""
 
-from mpbroker.config.kinds import INT_MOST, LONG_MOST, Kind
+from mpbroker.config.kinds import INT_MOST, LONG_MAX, Kind
 from mpbroker.config.setting import Change, Setting
 
 PER_BROKER, CLUSTER_WIDE = Change.PER_BROKER, Change.CLUSTER_WIDE
@@ -93,7 +93,7 @@ QUOTAS = (
     Setting("quota.window.num", INT, 11, "Samples kept for each rate that a quota bounds.", least=1),
     Setting("quota.window.size.seconds", INT, 1, "Length of one such sample.", least=1),
     Setting("metrics.num.samples", INT, 2, "Samples kept for each measured rate.", least=1, later=True),
-    Setting("metrics.sample.window.ms", LONG, 30000, "Length of one such sample.", least=1, most=LONG_MOST, later=True),
+    Setting("metrics.sample.window.ms", LONG, 30000, "Length of one such sample.", least=1, most=LONG_MAX, later=True),
 )
 
 GROUPS = (

@@ -5,7 +5,7 @@ from typing import Any
 
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.config.frozen import FrozenSettings
-from mpbroker.config.kinds import LONG_MOST, BadValue
+from mpbroker.config.kinds import LONG_MAX, BadValue
 from mpbroker.config.topic_table import TOPIC_SETTINGS
 
 
@@ -56,7 +56,7 @@ def parse_topic_configs(configs: Mapping[str, str]) -> dict[str, Any]:
 
 def _conflict(values: dict[str, Any]) -> str | None:
     """Rules between settings of one request; what it leaves out counts with Kafka's built-in default."""
-    least, most = values.get("min.compaction.lag.ms", 0), values.get("max.compaction.lag.ms", LONG_MOST)
+    least, most = values.get("min.compaction.lag.ms", 0), values.get("max.compaction.lag.ms", LONG_MAX)
     if least > most:
         return f"conflict topic config setting min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({most})"
     if values.get("remote.storage.enable"):
@@ -76,5 +76,5 @@ def _apply_timestamp_difference(values: dict[str, Any]) -> None:
     """The older setting holds where the newer ones still have their default."""
     difference = values["message.timestamp.difference.max.ms"]
     for name in ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"):
-        if values[name] == LONG_MOST:
+        if values[name] == LONG_MAX:
             values[name] = difference

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from mpbroker.config.broker_config import BrokerConfig
-from mpbroker.config.kinds import LONG_MOST, BadValue, Kind, parse, render
+from mpbroker.config.kinds import LONG_MAX, BadValue, Kind, parse, render
 from mpbroker.config.message_format import is_message_format_version
 from mpbroker.config.setting import attribute_name, check_allowed, check_bounds
 from mpbroker.config.table import SETTINGS
@@ -86,7 +86,7 @@ def _timestamp_after_ms(config: BrokerConfig) -> int:
 
 def _unless_default(value: int, config: BrokerConfig) -> int:
     """The older setting holds where the newer one still has its default."""
-    return int(config.log_message_timestamp_difference_max_ms if value == LONG_MOST else value)
+    return int(config.log_message_timestamp_difference_max_ms if value == LONG_MAX else value)
 
 
 def _check_gzip_level(level: int) -> None:

@@ -9,7 +9,7 @@ VERSION = 0
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK = "replication-offset-checkpoint"
 LOG_START = "log-start-offset-checkpoint"
-MOST_BYTES = 64 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
 
 Offsets = dict[tuple[str, int], int]  # (topic, partition) → offset
 
@@ -32,7 +32,7 @@ def read_checkpoint(path: str) -> Offsets:
 def parse_checkpoint(path: str) -> Offsets:
     """The offsets. FileNotFoundError; ValueError when the content is no checkpoint."""
     with open(path, "rb") as file:
-        text = file.read(MOST_BYTES).decode()
+        text = file.read(MAX_BYTES).decode()
     version, count, *rows = text.splitlines()
     if int(version) != VERSION or int(count) != len(rows):
         raise ValueError(f"version {version} with {len(rows)} of {count} lines")

@@ -21,7 +21,7 @@ from mpbroker.log.recent_producers import producer_rows, recent_batches
 
 PROGRESS_S: Final = 5.0
 EXISTS, ONLINE = 1, 2  # enum mpb_partition_flags
-_MOST_EPOCH_BYTES: Final = 1 << 20
+_MAX_EPOCH_BYTES: Final = 1 << 20
 _WITHOUT: Final = {
     RECOVERY_POINT: "every log is taken as not flushed",
     LOG_START: "every log begins at its first segment: records deleted before may be back",
@@ -212,7 +212,7 @@ def latest_epoch(directory: str) -> int:
     """The last leader epoch in Kafka's leader-epoch-checkpoint; 0 if there is none that can be read."""
     try:
         with open(os.path.join(directory, EPOCH_FILE), encoding="ascii") as file:
-            lines = file.read(_MOST_EPOCH_BYTES).split("\n")
+            lines = file.read(_MAX_EPOCH_BYTES).split("\n")
         return max((int(line.split(" ")[0]) for line in lines[2:] if line), default=0)
     except (FileNotFoundError, ValueError):
         return 0

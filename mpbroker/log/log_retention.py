@@ -12,7 +12,7 @@ from mpbroker.log.keeper_context import KeeperContext, PartitionRound
 from mpbroker.log.kept_partitions import KeptPartition
 
 NO_LIMIT: Final = -1
-MOST_A_CALL: Final = 1024  # MPB_RETAIN_MAX_REMOVED
+MAX_A_CALL: Final = 1024  # MPB_RETAIN_MAX_REMOVED
 DELETE: Final = "delete"
 
 
@@ -53,7 +53,7 @@ class LogRetention:
             self._keeper.crash_point("keeper.retain.renamed")
             self._told(partition, error, bases)
             total += len(bases)
-            if error or len(bases) < MOST_A_CALL:
+            if error or len(bases) < MAX_A_CALL:
                 return total
 
     def _told(self, partition: KeptPartition, error: int, bases: list[int]) -> None:

@@ -18,7 +18,7 @@ SUFFIX = ".snapshot"
 _HEADER = struct.Struct(">hI")
 _COUNT = struct.Struct(">i")
 _ENTRY = struct.Struct(">qhiqiqiq")
-MOST_BYTES = 256 * 1024 * 1024
+MAX_BYTES = 256 * 1024 * 1024
 
 
 class ProducerEntry(NamedTuple):
@@ -54,7 +54,7 @@ def write_snapshot(directory: str, offset: int, producers: list[ProducerEntry], 
 def read_snapshot(path: str) -> list[ProducerEntry] | None:
     """The entries, or None when the file is damaged: recovery then takes an older one or the log itself."""
     with open(path, "rb") as file:
-        content = file.read(MOST_BYTES)
+        content = file.read(MAX_BYTES)
     if len(content) < _HEADER.size + _COUNT.size:
         return None
     version, checksum = _HEADER.unpack_from(content)

@@ -16,8 +16,8 @@ DELETED: Final = ".deleted"
 SUFFIXES: Final = (".timeindex", ".index", ".log")
 SEARCH_INTERVAL_MS: Final = 300_000
 DIRECTORY_INTERVAL_MS: Final = 5_000
-MOST_A_TURN: Final = 256
-MOST_WAITING: Final = 100_000  # what is beyond is found by the next search
+MAX_A_TURN: Final = 256
+MAX_WAITING: Final = 100_000  # what is beyond is found by the next search
 
 
 class SegmentDeletion:
@@ -61,7 +61,7 @@ class SegmentDeletion:
 
     def _wait(self, partition: KeptPartition, name: str) -> None:
         path = f"{self._keeper.directory(partition)}/{name}"
-        if path not in self._paths and len(self._paths) < MOST_WAITING:
+        if path not in self._paths and len(self._paths) < MAX_WAITING:
             self._paths.add(path)
             heappush(self._queue, (self._keeper.clock.monotonic_ms() + partition.settings.file_delete_delay_ms, path))
 
@@ -77,7 +77,7 @@ class SegmentDeletion:
     def _unlink_due(self) -> None:
         now_ms = self._keeper.clock.monotonic_ms()
         due = 0
-        while self._queue and self._queue[0][0] <= now_ms and due < MOST_A_TURN:
+        while self._queue and self._queue[0][0] <= now_ms and due < MAX_A_TURN:
             _, path = heappop(self._queue)
             self._paths.discard(path)
             self._unlink(path)

@@ -74,7 +74,7 @@ class Acceptor:
             answers = handover.read_answers(self._quotas)
             self._pending.extendleft(self._refused(answers.refused))
             if answers.strange:
-                self._count(Counter.HANDOVER_STRANGE, answers.strange)
+                self._count(Counter.HANDOVER_UNEXPECTED, answers.strange)
             self._pending.extendleft(reversed(handover.follow(self._living(handover.processor), self._quotas)))
         self._dispatch()
         if self._may_accept():

@@ -17,7 +17,7 @@ from mpbroker.protocol.codec import decode
 from mpbroker.protocol.headers import decode_request_header, encode_response_frame
 from mpbroker.server.request_trace import HANDLER_START
 
-MOST_ATTEMPTS = 2
+MAX_ATTEMPTS = 2
 LOGGED_FRAME_BYTES = 256
 
 #: What a handler returns instead of a response message.
@@ -80,7 +80,7 @@ def dispatch(context, request) -> None:
 
 def is_poison(context, request) -> bool:
     """A request that killed its handler twice is not run again, unless all its effects are recorded already."""
-    if request.attempts < MOST_ATTEMPTS:
+    if request.attempts < MAX_ATTEMPTS:
         return False
     cells = request.cell_count
     return not cells or any(context.port.cell(request, number) is None for number in range(cells))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from mpbroker.metadata.commands import CommandTooLarge, CreateTopics, NewTopic
 from mpbroker.server.controller_commands import encode_in_parts
 
-MOST_UNDER_WAY = 1000  # names; beyond it the client's next try sends the command
+MAX_UNDER_WAY = 1000  # names; beyond it the client's next try sends the command
 NOBODY_ASKS_AGAIN = 0  # operation id
 
 
@@ -22,7 +22,7 @@ class AutoCreation:
 
     def create(self, names: list[str]) -> bool:
         """Asks for topics with the broker's default partitions and replication. False: some could not be sent."""
-        wanted = [name for name in names if name not in self._under_way][: MOST_UNDER_WAY - len(self._under_way)]
+        wanted = [name for name in names if name not in self._under_way][: MAX_UNDER_WAY - len(self._under_way)]
         if not wanted:
             return True
         try:

@@ -14,7 +14,7 @@ from mpbroker.metadata.commands import CommandTooLarge, decode_answer, encode_co
 from mpbroker.purgatory.delayed_operation import DelayedOperation
 from mpbroker.server.apis import fail_parked
 
-MOST_PARTS = COMMAND_PARTS  # commands one request may need
+MAX_PARTS = COMMAND_PARTS  # commands one request may need
 
 
 class ControllerCommands:
@@ -103,8 +103,8 @@ def encode_in_parts(items: Sequence, make: Callable) -> list[tuple[Sequence, byt
             raise
     middle = len(items) // 2
     parts = encode_in_parts(items[:middle], make) + encode_in_parts(items[middle:], make)
-    if len(parts) > MOST_PARTS:
-        raise CommandTooLarge(f"one request would take {len(parts)} controller commands, allowed are {MOST_PARTS}")
+    if len(parts) > MAX_PARTS:
+        raise CommandTooLarge(f"one request would take {len(parts)} controller commands, allowed are {MAX_PARTS}")
     return parts
 
 
@@ -113,7 +113,7 @@ def park_for_controller(context, request, parts: Sequence[bytes], timeout_ms: in
     deadline_ms = context.clock.monotonic_ms() + max(timeout_ms, 1)
     delayed = DelayedCommand(context, request, deadline_ms, build, len(parts))
     sent = [
-        context.commands.send(encoded, request.fill_number * MOST_PARTS + number, delayed.receiver(number))
+        context.commands.send(encoded, request.fill_number * MAX_PARTS + number, delayed.receiver(number))
         for number, encoded in enumerate(parts)
     ]
     if not any(sent):

@@ -70,7 +70,7 @@ class Counter(IntEnum):
     HANDOVERS_TRUNCATED = 137
     HANDOVERS_STALE = 138
     HANDOVER_REFUSED = 139
-    HANDOVER_STRANGE = 140
+    HANDOVER_UNEXPECTED = 140
     ANSWERS_WITHOUT_CONNECTION = 141
     REQUESTS_REFUSED = 142
     HANDLER_EXCEPTIONS = 143
@@ -161,7 +161,7 @@ COUNTERS: Final = {
     Counter.HANDOVERS_STALE: CounterInfo("handovers_stale", "messages",
         "Handed-over sockets that were dead on arrival."),
     Counter.HANDOVER_REFUSED: CounterInfo("handover_refused", "messages", "Hand-overs a processor refused."),
-    Counter.HANDOVER_STRANGE: CounterInfo("handover_strange", "messages", "Hand-over messages nobody expected."),
+    Counter.HANDOVER_UNEXPECTED: CounterInfo("handover_strange", "messages", "Hand-over messages nobody expected."),
     Counter.ANSWERS_WITHOUT_CONNECTION: CounterInfo("answers_without_connection", "answers",
         "Answers whose connection was gone."),
     Counter.REQUESTS_REFUSED: CounterInfo("requests_refused", "requests",

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from typing import Any
 
-from mpbroker.analysis.engine.input.durations import BACKWARDS, MOST_TICKS, SPANS, SUMS
+from mpbroker.analysis.engine.input.durations import BACKWARDS, MAX_TICKS, SPANS, SUMS
 from mpbroker.trace import record
 from mpbroker.trace.record import NOT_REACHED, SATURATED, STAGES, TraceRecord
 from mpbroker.trace.statistics import bucket_of
@@ -27,9 +27,9 @@ def durations(one: TraceRecord) -> tuple[dict[str, int | None], int]:
             flags |= BACKWARDS if finish < begin else 0
             ticks[name] = max(0, finish - begin)
     ticks["rx_wait"] = None if one.rx_wait == NOT_REACHED else one.rx_wait
-    if any(value is not None and value > MOST_TICKS for value in ticks.values()):
+    if any(value is not None and value > MAX_TICKS for value in ticks.values()):
         flags |= record.HAS_SATURATED
-    stored = {name: None if value is None else min(value, MOST_TICKS) for name, value in ticks.items()}
+    stored = {name: None if value is None else min(value, MAX_TICKS) for name, value in ticks.items()}
     for name, (parts, optional, less) in SUMS.items():
         needed = [stored[part] for part in (*parts, *less)]
         stored[name] = (

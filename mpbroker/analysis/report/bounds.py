@@ -7,9 +7,9 @@ visible; points keep every k-th; heat maps keep the greatest value of every bloc
 
 from typing import Any
 
-MOST_POINTS_PER_FIGURE = 20_000
-MOST_TRACES_PER_FIGURE = 60
-MOST_CELLS_PER_HEATMAP = 60_000
+MAX_POINTS_PER_FIGURE = 20_000
+MAX_TRACES_PER_FIGURE = 60
+MAX_CELLS_PER_HEATMAP = 60_000
 _MATRIX_TYPES = ("heatmap", "contour", "surface")
 _PER_POINT = ("text", "customdata", "hovertext", "ids", "base", "width", "offset")
 
@@ -17,11 +17,11 @@ _PER_POINT = ("text", "customdata", "hovertext", "ids", "base", "width", "offset
 def bound(data: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
     """The traces of a figure within bounds, and sentences that say what is not drawn."""
     notes: list[str] = []
-    if len(data) > MOST_TRACES_PER_FIGURE:
-        notes.append(f"Drawn are the first {MOST_TRACES_PER_FIGURE} of {len(data)} series; the table has all.")
-        data = data[:MOST_TRACES_PER_FIGURE]
+    if len(data) > MAX_TRACES_PER_FIGURE:
+        notes.append(f"Drawn are the first {MAX_TRACES_PER_FIGURE} of {len(data)} series; the table has all.")
+        data = data[:MAX_TRACES_PER_FIGURE]
     total = sum(_points(trace) for trace in data if trace.get("type") not in _MATRIX_TYPES)
-    keep_one_in = -(-total // MOST_POINTS_PER_FIGURE)
+    keep_one_in = -(-total // MAX_POINTS_PER_FIGURE)
     if keep_one_in > 1:
         notes.append(
             f"Drawn from {total:,} points, thinned {keep_one_in} to 1 (lines keep their least and greatest values)."
@@ -86,7 +86,7 @@ def _coarser(trace: dict[str, Any], notes: list[str]) -> dict[str, Any]:
     rows = trace.get("z") or [[]]
     columns = max(map(len, rows), default=0)
     step = 1
-    while -(-len(rows) // step) * -(-columns // step) > MOST_CELLS_PER_HEATMAP:
+    while -(-len(rows) // step) * -(-columns // step) > MAX_CELLS_PER_HEATMAP:
         step += 1
     if step == 1:
         return trace

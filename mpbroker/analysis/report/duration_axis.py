@@ -12,7 +12,7 @@ from typing import Any
 _UNIT_NS = {"ns": 1, "µs": 1_000, "us": 1_000, "μs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _TITLE = re.compile(r"^(?P<what>.*?)[\s,]*[(\[]?\b(?P<unit>ns|µs|μs|us|ms|s)[)\]]?$")
 _STEPS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
-_MOST_TICKS = 10
+_MAX_TICKS = 10
 #: Greatest over least value drawn → what is labelled in each decade.
 _FINER = ((8, (1, 1.5, 2, 3, 4, 5, 7)), (100, (1, 2, 5)), (math.inf, (1,)))
 
@@ -50,7 +50,7 @@ def _unit_of(axis: dict[str, Any]) -> int | None:
 def _set_ticks(axis: dict[str, Any], unit_ns: int, span: tuple[float, float]) -> None:
     """A tick per decade, and more where the values span little."""
     first, last = math.floor(math.log10(span[0])), math.ceil(math.log10(span[1]))
-    every = max(1, -(-(last - first + 1) // _MOST_TICKS))
+    every = max(1, -(-(last - first + 1) // _MAX_TICKS))
     steps = next(steps for below, steps in _FINER if span[1] / span[0] < below)
     values = [step * 10.0**power for power in range(first, last + 1, every) for step in steps]
     axis["tickmode"] = "array"

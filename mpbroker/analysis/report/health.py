@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 #: Above this share of lost requests percentiles are not to be trusted (and of the clock: brokers cannot be compared).
 DOUBTFUL_LOSS, DOUBTFUL_CLOCK_NS = 0.01, 1_000_000
-_MOST_SENTENCES = 20
+_MAX_SENTENCES = 20
 
 
 class Card(NamedTuple):
@@ -36,9 +36,9 @@ def health_html(loss: "Loss", clock: "ClockQuality", sentences: Sequence[str]) -
         f"<dd>{text(card.meaning)}</dd></div>"
         for card in cards
     )
-    said = "".join(f"<li>{sentence(one)}</li>" for one in sentences[:_MOST_SENTENCES])
-    if len(sentences) > _MOST_SENTENCES:
-        said += f"<li>{len(sentences) - _MOST_SENTENCES} more stand in meta.json.</li>"
+    said = "".join(f"<li>{sentence(one)}</li>" for one in sentences[:_MAX_SENTENCES])
+    if len(sentences) > _MAX_SENTENCES:
+        said += f"<li>{len(sentences) - _MAX_SENTENCES} more stand in meta.json.</li>"
     return f'<dl class="cards">{body}</dl>' + (f'<ul class="sentences">{said}</ul>' if said else "")
 
 

@@ -15,7 +15,7 @@ from mpbroker.analysis.report.gaps import keep_gaps
 from mpbroker.analysis.report.waterfall import as_bars
 
 FONT = "Inter, 'Segoe UI', system-ui, -apple-system, 'Helvetica Neue', 'Liberation Sans', Arial, sans-serif"
-BAR_PX, LEAST_HEIGHT_PX, HEIGHT_PX = 30, 220, 400
+BAR_PX, MIN_HEIGHT_PX, HEIGHT_PX = 30, 220, 400
 _LINE_TYPES = ("scatter", "scattergl")
 _DASHES, _SYMBOLS = ("solid", "dash", "dot", "dashdot"), ("circle", "diamond", "square", "cross")
 _METHODS = ("restyle", "relayout", "update")
@@ -160,7 +160,7 @@ def _height(data: list[dict[str, Any]], layout: dict[str, Any]) -> int:
     """Horizontal bars need a line each; several panels more than one."""
     if _names_on_y(data):
         rows = len({str(value) for trace in data for value in trace["y"]})
-        return max(LEAST_HEIGHT_PX, 110 + BAR_PX * min(rows, 60))
+        return max(MIN_HEIGHT_PX, 110 + BAR_PX * min(rows, 60))
     panels = sum(1 for key in layout if re.fullmatch(r"yaxis\d*", key) and not layout[key].get("overlaying"))
     return HEIGHT_PX + 160 * max(0, panels - 1)
 

@@ -3,7 +3,7 @@
 Runs in the process of a command. Per broker four groups of tracks: processors and handlers with a slice for everything
 they did, requests with their stages one after the other, and the rings' depths and processes' use of a core as
 counters. Markers and process events are instants. Times are microseconds since the first event
-(`otherData.zero_epoch_ns` says when that was). At most MOST_EVENTS events are written; the rest is counted and said.
+(`otherData.zero_epoch_ns` says when that was). At most MAX_EVENTS events are written; the rest is counted and said.
 """
 
 import gzip
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from mpbroker.analysis.engine.engines.engine import Engine
 
 #: About what the viewer holds without effort.
-MOST_EVENTS = 1_000_000
+MAX_EVENTS = 1_000_000
 #: Kept back for counters, markers and names of tracks.
 _RESERVED_EVENTS = 100_000
-_LEAST_EVENTS_PER_REQUEST = 4
+_MIN_EVENTS_PER_REQUEST = 4
 _BATCH_ROWS = 4096
 
 
@@ -36,7 +36,7 @@ class Export(NamedTuple):
     sentences: list[str]
 
 
-def export(engine: "Engine", out: Path, where: Where = Where(), most_events: int = MOST_EVENTS) -> Export:
+def export(engine: "Engine", out: Path, where: Where = Where(), most_events: int = MAX_EVENTS) -> Export:
     """Write the requests that `where` allows, the earliest first, to `out` (compressed if its name ends with .gz).
 
     OSError: `out` cannot be written. ValueError: `most_events` leaves no room for requests.
@@ -44,7 +44,7 @@ def export(engine: "Engine", out: Path, where: Where = Where(), most_events: int
     room = most_events - min(_RESERVED_EVENTS, most_events // 2)
     if room < 100:
         raise ValueError(f"{most_events} events are too few for a trace")
-    table = engine.requests(COLUMNS, where._replace(order="epoch_ns", limit=room // _LEAST_EVENTS_PER_REQUEST))
+    table = engine.requests(COLUMNS, where._replace(order="epoch_ns", limit=room // _MIN_EVENTS_PER_REQUEST))
     rows = (row for batch in table.to_batches(max_chunksize=_BATCH_ROWS) for row in batch.to_pylist())
     with _opened(out) as file:
         writer = _Writer(file)
@@ -53,7 +53,7 @@ def export(engine: "Engine", out: Path, where: Where = Where(), most_events: int
         for event in (*busy.names(), *busy.events(zero_ns), *around):
             writer.write(event)
         writer.close(zero_ns)
-    is_cut = shown < table.num_rows or table.num_rows == room // _LEAST_EVENTS_PER_REQUEST
+    is_cut = shown < table.num_rows or table.num_rows == room // _MIN_EVENTS_PER_REQUEST
     return Export(out, writer.events, shown, [*_sentences(engine, where, shown, is_cut, most_events), *said])
 
 
@@ -91,7 +91,7 @@ def _requests(writer: _Writer, rows: Iterator[dict[str, Any]], room: int) -> tup
         if not shown:
             zero_ns = row["epoch_ns"] - (row["rx_wait_ns"] or 0)
         events = perfetto_tracks.request_events(row, shown, zero_ns, busy)
-        if writer.events + len(events) + (shown + 1) * perfetto_tracks.MOST_SLICES_PER_REQUEST > room:
+        if writer.events + len(events) + (shown + 1) * perfetto_tracks.MAX_SLICES_PER_REQUEST > room:
             break
         for event in events:
             writer.write(event)

@@ -44,7 +44,7 @@ _GROUP_NAMES = {PROCESSORS: "processors", HANDLERS: "handlers", REQUESTS: "reque
 _DOING = ("", "receives", "sends")
 _LONGEST_TEXT = 200
 #: What one request adds to Busy.
-MOST_SLICES_PER_REQUEST = 3
+MAX_SLICES_PER_REQUEST = 3
 
 
 class Span(NamedTuple):

@@ -12,7 +12,7 @@ from mpbroker.analysis.report.look import dress, is_empty
 from mpbroker.analysis.report.markup import script_json, sentence, slug, text
 from mpbroker.analysis.report.table_view import counted_rows, moment_text, swatch_class, table_html, value_text
 
-_MOST_META_ROWS = 400
+_MAX_META_ROWS = 400
 
 
 def verdicts_html(results: Iterable[Any]) -> str:
@@ -116,11 +116,9 @@ def made_with_html(meta: Mapping[str, Any]) -> str:
     """Inputs, parameters and versions: everything meta.json says, one row a value."""
     rows = list(_flat(meta))
     body = "".join(
-        f'<tr><th scope="row">{text(name)}</th><td>{text(value)}</td></tr>' for name, value in rows[:_MOST_META_ROWS]
+        f'<tr><th scope="row">{text(name)}</th><td>{text(value)}</td></tr>' for name, value in rows[:_MAX_META_ROWS]
     )
-    more = (
-        f"<p>{len(rows) - _MOST_META_ROWS} more values stand in meta.json.</p>" if len(rows) > _MOST_META_ROWS else ""
-    )
+    more = f"<p>{len(rows) - _MAX_META_ROWS} more values stand in meta.json.</p>" if len(rows) > _MAX_META_ROWS else ""
     return (
         f'<div class="scroll wrap"><table><caption>The same as <a href="meta.json">meta.json</a></caption>'
         f"<tbody>{body}</tbody></table></div>{more}"

@@ -30,7 +30,7 @@ LOOPBACK = "127.0.0.1"
 SUBMITTED = "PYSPARK_GATEWAY_PORT"  # spark-submit has started the JVM already
 JVM_ENDS_S = 20
 TEST_HEAP_MIB = 768
-MOST_HEAP_MIB, LEAST_HEAP_MIB = 8192, 1024
+MAX_HEAP_MIB, MIN_HEAP_MIB = 8192, 1024
 
 #: What answers depend on, in every profile.
 MEANING = {
@@ -146,7 +146,7 @@ def _heap_mib(profile: Profile) -> int:
     if profile == "test":
         return TEST_HEAP_MIB
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
-    return max(LEAST_HEAP_MIB, min(MOST_HEAP_MIB, memory // 4))
+    return max(MIN_HEAP_MIB, min(MAX_HEAP_MIB, memory // 4))
 
 
 def _import_spark() -> "type[SparkSession]":

@@ -13,14 +13,14 @@ import pyarrow as pa
 
 from mpbroker.analysis.engine.engines.engine import Engine
 from mpbroker.analysis.engine.mathematics import bootstrap
-from mpbroker.analysis.engine.mathematics.bootstrap import LEAST_RUNS, Interval
+from mpbroker.analysis.engine.mathematics.bootstrap import MIN_RUNS, Interval
 from mpbroker.analysis.engine.running import figure_specs, run_blocks, wording
 from mpbroker.analysis.engine.running.run_blocks import Run
 from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
 
 STAGES = ("true_total", "queue", "rx_wait", "local_time")
 SHIFT = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999)
-MOST_APIS = 4
+MAX_APIS = 4
 HIGHER, LOWER, NOTHING_FOUND, DESCRIPTIVE = "higher", "lower", "no difference found", "descriptive only"
 
 
@@ -72,9 +72,7 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
 def _common_apis(ours: list[Run], theirs: list[Run]) -> list[str]:
     """APIs that every run has, the most frequent first."""
     common = set.intersection(*({api for api, _ in one.counts} for one in ours + theirs))
-    return sorted(common, key=lambda api: (-sum(int(one.requests(api).sum()) for one in ours + theirs), api))[
-        :MOST_APIS
-    ]
+    return sorted(common, key=lambda api: (-sum(int(one.requests(api).sum()) for one in ours + theirs), api))[:MAX_APIS]
 
 
 def _metrics(api: str, runs: list[Run]) -> list[Metric]:
@@ -87,7 +85,7 @@ def _metrics(api: str, runs: list[Run]) -> list[Metric]:
                 api,
                 name,
                 "µs",
-                round(wording.LEAST_BEYOND / (1 - q)),
+                round(wording.MIN_BEYOND / (1 - q)),
                 lambda one, stage=stage, q=q: _percentile(one, api, stage, q),
             )
         )
@@ -170,7 +168,7 @@ def _interval(metric: Metric, ours: list[Run], theirs: list[Run]) -> tuple[float
     """Mean over runs of each side; the interval of their ratio where there are runs enough."""
     sides = [[metric.of(one) for one in side] for side in (ours, theirs)]
     candidate, baseline = (float(np.mean([value for value, _ in side])) for side in sides)
-    if min(len(ours), len(theirs)) < LEAST_RUNS or candidate <= 0 or baseline <= 0:
+    if min(len(ours), len(theirs)) < MIN_RUNS or candidate <= 0 or baseline <= 0:
         return candidate, baseline, None
     resampled = [[values for _, values in side] for side in sides]
     return candidate, baseline, bootstrap.ratio(resampled[0], resampled[1], candidate / baseline)
@@ -182,7 +180,7 @@ def _shift(api: str, ours: list[Run], theirs: list[Run]) -> list[dict[str, Any]]
     rows = []
     for q in SHIFT:
         metric = Metric(
-            api, "", "µs", round(wording.LEAST_BEYOND / (1 - q)), lambda one, q=q: _percentile(one, api, whole, q)
+            api, "", "µs", round(wording.MIN_BEYOND / (1 - q)), lambda one, q=q: _percentile(one, api, whole, q)
         )
         if _enough(metric, ours + theirs):
             candidate, baseline, interval = _interval(metric, ours, theirs)
@@ -222,10 +220,10 @@ def _verdicts(rows: list[dict[str, Any]], ours: int, theirs: int) -> list[str]:
     if not rows:
         return ["The two sides have no API with requests enough in common."]
     number = f"{wording.counted(ours, 'run')} against {wording.counted(theirs, 'run')} of the baseline"
-    if min(ours, theirs) < LEAST_RUNS:
+    if min(ours, theirs) < MIN_RUNS:
         told = [row for row in rows if row["metric"] in ("requests/s", "p50", "p99")]
         return [
-            f"Descriptive only ({number}): a verdict needs at least {LEAST_RUNS} runs a side, because the requests of one "
+            f"Descriptive only ({number}): a verdict needs at least {MIN_RUNS} runs a side, because the requests of one "
             "run depend on each other and two runs of the same broker differ, too.",
             *(_told(row) for row in told[:6]),
         ]
@@ -254,7 +252,7 @@ def _left_out(apis: list[str], rows: list[dict[str, Any]]) -> list[str]:
     there = {(row["api"], row["metric"]) for row in rows}
     missing = [f"{api} {name}" for api in apis[:2] for name in ("p99", "p99.9") if (api, name) not in there]
     return (
-        [f"Not compared: {wording.listed(missing)}; some run has fewer than {wording.LEAST_BEYOND} requests beyond."]
+        [f"Not compared: {wording.listed(missing)}; some run has fewer than {wording.MIN_BEYOND} requests beyond."]
         if missing
         else []
     )

@@ -232,14 +232,14 @@ def _api_verdict(parts: Parts, api: str) -> str:
         words += f"; of the rest, {wording.share(others[0][1] / working)} is {wording.DOING[others[0][0]]}"
     elif others and others[0][1] >= 0.15:
         words += f", {wording.share(others[0][1])} {wording.DOING[others[0][0]]}"
-    if one.beyond(0.99) < wording.LEAST_BEYOND:
+    if one.beyond(0.99) < wording.MIN_BEYOND:
         return (
             f"{words}. With so few requests the p99 rests on {wording.counted(max(1, round(one.beyond(0.99))), 'request')}: "
             "take it as an example, not as a figure."
         )
-    if one.beyond(0.999) < wording.LEAST_BEYOND:
+    if one.beyond(0.999) < wording.MIN_BEYOND:
         return f"{words}. There are too few requests for a p99.9 (the slowest took {wording.duration(one.max_ns)})."
-    last = 0.9999 if one.beyond(0.9999) >= wording.LEAST_BEYOND else 0.999
+    last = 0.9999 if one.beyond(0.9999) >= wording.MIN_BEYOND else 0.999
     return (
         f"{words}. {wording.percentile_name(last)} is {wording.duration(one.percentile(last))}, the slowest took "
         f"{wording.duration(one.max_ns)}."

@@ -22,12 +22,12 @@ from mpbroker.analysis.engine.mathematics.windows import Extent
 from mpbroker.analysis.engine.running import figure_specs, wording
 from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
 
-MOST_REQUESTS = 5_000_000
+MAX_REQUESTS = 5_000_000
 MISMATCH = 0.10
-LEAST_ARRIVALS = 50  # in a window, to say anything
+MIN_ARRIVALS = 50  # in a window, to say anything
 #: A ring this empty on average says nothing in percent: one request is in it or not. Nor do depths that differ by less:
 #: a handler stamps a request a moment after it took it.
-LEAST_DEPTH = 0.5
+MIN_DEPTH = 0.5
 _COLUMNS = ("run", "broker", "processor", "plane", "epoch_ns", "req_q", "resp_q", *moments.COLUMNS)
 OK, UNSTEADY, DEFECT, EMPTY, FEW = "ok", "not stationary", "trace defect", "nearly empty", "too few"
 
@@ -70,12 +70,12 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
 
 
 def _read(engine: Engine, extent: Extent) -> tuple[pa.Table, list[str]]:
-    """Columns of every request, or of the first MOST_REQUESTS in time with a sentence that says so."""
-    if extent.n <= MOST_REQUESTS:
+    """Columns of every request, or of the first MAX_REQUESTS in time with a sentence that says so."""
+    if extent.n <= MAX_REQUESTS:
         return engine.requests(_COLUMNS), []
-    upto = extent.first_ns + int((extent.last_ns - extent.first_ns) * MOST_REQUESTS / extent.n)
+    upto = extent.first_ns + int((extent.last_ns - extent.first_ns) * MAX_REQUESTS / extent.n)
     return engine.requests(_COLUMNS, Where(None, upto)), [
-        f"Checked were the first {(upto - extent.first_ns) / 1e9:.0f} s, about {MOST_REQUESTS:,} of {extent.n:,} requests."
+        f"Checked were the first {(upto - extent.first_ns) / 1e9:.0f} s, about {MAX_REQUESTS:,} of {extent.n:,} requests."
     ]
 
 
@@ -173,11 +173,11 @@ def _mismatch(one: float, other: float) -> float:
 
 
 def _judge(row: dict[str, Any]) -> str:
-    if row["arrivals"] < LEAST_ARRIVALS:
+    if row["arrivals"] < MIN_ARRIVALS:
         return FEW
-    if row["depth_mismatch"] > MISMATCH and abs(row["depth_found"] - row["depth_replayed"]) >= LEAST_DEPTH:
+    if row["depth_mismatch"] > MISMATCH and abs(row["depth_found"] - row["depth_replayed"]) >= MIN_DEPTH:
         return DEFECT
-    if max(row["depth"], row["lambda_w"]) < LEAST_DEPTH:
+    if max(row["depth"], row["lambda_w"]) < MIN_DEPTH:
         return EMPTY
     return UNSTEADY if row["little_mismatch"] > MISMATCH else OK
 
@@ -212,8 +212,8 @@ def _verdicts(summary: list[dict[str, Any]], rows: list[dict[str, Any]], window_
     telling = total[OK] + total[UNSTEADY] + total[DEFECT]
     if not telling:
         return [
-            f"No window of {window_ms} ms tells anything: the rings were nearly empty (mean depth below {LEAST_DEPTH:g}), "
-            f"or a window had fewer than {LEAST_ARRIVALS} arrivals."
+            f"No window of {window_ms} ms tells anything: the rings were nearly empty (mean depth below {MIN_DEPTH:g}), "
+            f"or a window had fewer than {MIN_ARRIVALS} arrivals."
         ]
     found = [
         f"Little's law holds within 10 % in {total[OK]} of {wording.counted(telling, 'window')} that had something to "

@@ -18,11 +18,11 @@ from mpbroker.analysis.engine.running.control_waits import WAITS, BrokerWaits
 from mpbroker.analysis.engine.running.phases import ALL, BEFORE
 from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
 
-MOST_ROWS = 50_000
+MAX_ROWS = 50_000
 TIMELINE_REQUESTS = 1500
 CURVE_POINTS = 120
 FEW_FOR_A_CURVE = 5
-MOST_VARIANTS = 4  # with a sentence of their own
+MAX_VARIANTS = 4  # with a sentence of their own
 
 Row = dict[str, Any]
 Durations = npt.NDArray[Any]
@@ -163,7 +163,7 @@ _HUNG = pa.schema(
 
 def _request_tables(brokers: list[BrokerWaits], control: list[Row]) -> dict[str, pa.Table]:
     """Single requests: the longest waits first; inversions are those behind whose back data was served."""
-    worst = sorted(control, key=lambda row: -row["wait_ns"])[:MOST_ROWS]
+    worst = sorted(control, key=lambda row: -row["wait_ns"])[:MAX_ROWS]
     hung = sorted((row for one in brokers for row in one.hung), key=lambda row: -row["purgatory_ns"])
     return {
         "control_requests": pa.Table.from_pylist(worst, _REQUEST),
@@ -177,7 +177,7 @@ def _request_tables(brokers: list[BrokerWaits], control: list[Row]) -> dict[str,
 
 def _verdicts(compared: list[Row]) -> list[str]:
     rows = [row for row in compared if row["phase"] != BEFORE] or compared
-    told = [_variant_verdict(row) for row in sorted(rows, key=lambda row: -row["wait_p99_us"])[:MOST_VARIANTS]]
+    told = [_variant_verdict(row) for row in sorted(rows, key=lambda row: -row["wait_p99_us"])[:MAX_VARIANTS]]
     return [*_runs_compared(rows), *_phases_compared(rows), *told]
 
 
@@ -257,9 +257,9 @@ def _hung_verdict(brokers: list[BrokerWaits]) -> list[str]:
 
 
 def _cut_verdict(control: list[Row]) -> list[str]:
-    if len(control) <= MOST_ROWS:
+    if len(control) <= MAX_ROWS:
         return []
-    return [f"The tables of single requests hold the {MOST_ROWS:,} longest waits of {len(control):,}."]
+    return [f"The tables of single requests hold the {MAX_ROWS:,} longest waits of {len(control):,}."]
 
 
 # Figures

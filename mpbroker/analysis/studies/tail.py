@@ -19,14 +19,14 @@ from mpbroker.analysis.engine.running import figure_specs, wording
 from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
 
 QUANTILES = (0.99, 0.999)
-MOST_APIS = 6
-LEAST_TAIL = 10  # requests; below, a tail is a handful of stories
-LEAST_EXCESS = 1.1  # of the mean; a tail nearer to it is none
-MOST_TAIL = 500_000
-MOST_BASELINE = 5_000_000  # requests whose topics are counted
+MAX_APIS = 6
+MIN_TAIL = 10  # requests; below, a tail is a handful of stories
+MIN_EXCESS = 1.1  # of the mean; a tail nearer to it is none
+MAX_TAIL = 500_000
+MAX_BASELINE = 5_000_000  # requests whose topics are counted
 #: When a companion is worth a sentence. High, because slow requests come in bursts: a burst's companions are no
 #: coincidence, but neither a cause.
-LEAST_SCORE, LEAST_LIFT, LEAST_SHARE = 6.0, 2.0, 0.2
+MIN_SCORE, MIN_LIFT, MIN_SHARE = 6.0, 2.0, 0.2
 APIS_IN_VERDICTS = 4
 COMPANIONS = ("processor", "handler", "client", "topic")
 _KEYS = (
@@ -80,7 +80,7 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
     measured = _measured(parts)
     tails: list[Tail] = []
     too_few: list[str] = []
-    for api in sorted(sizes, key=lambda name: -sizes[name])[:MOST_APIS]:
+    for api in sorted(sizes, key=lambda name: -sizes[name])[:MAX_APIS]:
         found = _tails(engine, api, parts, measured)
         tails += found
         too_few += [] if found else [api]
@@ -89,7 +89,7 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
         return StudyResult(
             {"exemplars": exemplars},
             [
-                f"No API has the {LEAST_TAIL * 100:,} requests that a p99 needs; the slowest ones are in the table exemplars.",
+                f"No API has the {MIN_TAIL * 100:,} requests that a p99 needs; the slowest ones are in the table exemplars.",
                 *wording.caveats(engine.input),
             ],
         )
@@ -114,10 +114,10 @@ def _measured(parts: dict[tuple[Any, ...], Distribution]) -> str:
 def _tails(engine: Engine, api: str, parts: dict[tuple[Any, ...], Distribution], measured: str) -> list[Tail]:
     """One per quantile that has enough requests beyond it."""
     whole = parts.get((api, measured), NOTHING)
-    quantiles = [q for q in QUANTILES if whole.beyond(q) >= LEAST_TAIL]
+    quantiles = [q for q in QUANTILES if whole.beyond(q) >= MIN_TAIL]
     if not quantiles:
         return []
-    limit = min(MOST_TAIL, int(np.ceil(whole.beyond(quantiles[0]))))
+    limit = min(MAX_TAIL, int(np.ceil(whole.beyond(quantiles[0]))))
     table = engine.requests(
         [*_KEYS, f"{measured}_ns", *(f"{stage}_ns" for stage in PIPELINE)],
         Where(apis=(api,), order=f"-{measured}_ns", limit=limit),
@@ -182,7 +182,7 @@ def _companions(engine: Engine, tails: list[Tail], sizes: dict[str, int]) -> lis
             overall.setdefault((api, dimension), {})[str(value)] = n
     rows = []
     for tail in tails:
-        if (tail.api, "topic") not in overall and sizes[tail.api] <= MOST_BASELINE:
+        if (tail.api, "topic") not in overall and sizes[tail.api] <= MAX_BASELINE:
             overall[tail.api, "topic"] = _counts(engine.requests(["topic", "weight"], Where(apis=(tail.api,))), "topic")
         for dimension in COMPANIONS:
             if (tail.api, dimension) in overall:
@@ -250,17 +250,17 @@ def _verdicts(tails: list[Tail], attribution: pa.Table, companions: pa.Table) ->
 
 def _stands_out(row: dict[str, Any]) -> bool:
     return bool(
-        row["lift"] >= LEAST_LIFT
-        and row["score"] >= LEAST_SCORE
-        and row["tail_share"] >= LEAST_SHARE
-        and row["tail_requests"] >= LEAST_TAIL
+        row["lift"] >= MIN_LIFT
+        and row["score"] >= MIN_SCORE
+        and row["tail_share"] >= MIN_SHARE
+        and row["tail_requests"] >= MIN_TAIL
     )
 
 
 def _tail_verdict(tails: list[Tail], rows: list[dict[str, Any]]) -> str:
     """Of one API: what makes its p99; and its p99.9, where there is one."""
     first = tails[0]
-    if float(first.whole.min()) < LEAST_EXCESS * first.mean_ns:
+    if float(first.whole.min()) < MIN_EXCESS * first.mean_ns:
         return (
             f"{first.api} has no tail to speak of: the slowest {wording.share(1 - first.q)} took "
             f"{wording.duration(float(first.whole.min()))} or more, the mean is {wording.duration(first.mean_ns)}."
@@ -277,7 +277,7 @@ def _tail_verdict(tails: list[Tail], rows: list[dict[str, Any]]) -> str:
     if first.api == "Fetch" and _parts(first, rows)[0]["stage"] == "purgatory":
         words += "; a fetch that finds nothing new waits as long as its client asked it to"
     few = int(tails[-1].weights.sum())
-    return f"{words}." + (f" The last figure rests on {few} requests." if few < 5 * LEAST_TAIL else "")
+    return f"{words}." + (f" The last figure rests on {few} requests." if few < 5 * MIN_TAIL else "")
 
 
 def _parts(tail: Tail, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -299,7 +299,7 @@ def _causes(tail: Tail, rows: list[dict[str, Any]]) -> str:
 def _few_verdict(apis: list[str]) -> list[str]:
     if not apis:
         return []
-    return [f"Too few requests for a p99 of {wording.listed(apis)}: {LEAST_TAIL} must lie beyond it."]
+    return [f"Too few requests for a p99 of {wording.listed(apis)}: {MIN_TAIL} must lie beyond it."]
 
 
 # Figures

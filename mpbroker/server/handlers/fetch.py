@@ -27,7 +27,7 @@ from mpbroker.server.request_trace import IO_DONE, describe_error, describe_fetc
 
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 FRAME_OVERHEAD_BYTES = 16  # length, correlation id, and room for a flexible header
-MOST_READ_ATTEMPTS = 3  # a log truncated between plan and read is planned again, then answered empty
+MAX_READ_ATTEMPTS = 3  # a log truncated between plan and read is planned again, then answered empty
 
 
 def handle(context, request, message: FetchRequest):
@@ -64,7 +64,7 @@ def send(context, request, message: FetchRequest, plan: FetchPlan, until_ms: int
     memory if there is none (`until_ms`: how long still)."""
     if plan.has_error:
         describe_error(request, (read.error for read in plan.reads()))
-    for _ in range(MOST_READ_ATTEMPTS):
+    for _ in range(MAX_READ_ATTEMPTS):
         sent = _send_once(context, request, plan)
         if sent is None and _wait_for_memory(context, request, message, plan, until_ms):
             return PARKED

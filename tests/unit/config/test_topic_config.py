@@ -2,7 +2,7 @@
 
 import pytest
 
-from mpbroker.config.kinds import LONG_MOST
+from mpbroker.config.kinds import LONG_MAX
 from mpbroker.config.topic_config import InvalidTopicConfig, effective, validate_topic_configs
 
 FORMAT = (
@@ -148,7 +148,7 @@ def test_roll_jitter_and_flush_precedence(configure):
 @pytest.mark.parametrize(
     ("broker", "topic", "before", "after"),
     [
-        ([], {}, LONG_MOST, LONG_MOST),
+        ([], {}, LONG_MAX, LONG_MAX),
         (["log.message.timestamp.difference.max.ms=5"], {}, 5, 5),
         (["log.message.timestamp.difference.max.ms=5", "log.message.timestamp.after.max.ms=6"], {}, 5, 6),
         ([], {"message.timestamp.difference.max.ms": "7"}, 7, 7),

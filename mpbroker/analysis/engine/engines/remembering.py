@@ -13,7 +13,7 @@ from mpbroker.analysis.engine.engines.accumulate import ACTIVITY_SUMS
 from mpbroker.analysis.engine.engines.engine import Engine, Where, check_groups
 from mpbroker.analysis.engine.input.column_set import sorted_table
 
-MOST_ROWS = 1_000_000
+MAX_ROWS = 1_000_000
 _ROLLUP = (("n", "sum"), ("sum_ns", "sum"), ("max_ns", "max"))
 _ACTIVITY = (*((name, "sum") for name in ACTIVITY_SUMS), ("first_epoch_ns", "min"), ("last_epoch_ns", "max"))
 
@@ -65,7 +65,7 @@ def _remembered(
             table for (width, groups), table in known.items() if set(by) <= set(groups) and _contains(window_ms, width)
         ]
         table = merge(min(finer, key=len), window_ms, by) if finer else compute(window_ms, by)
-        if table.num_rows > MOST_ROWS:
+        if table.num_rows > MAX_ROWS:
             return table
         known[window_ms, by] = table
     return known[window_ms, by]

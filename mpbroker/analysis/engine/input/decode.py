@@ -16,7 +16,7 @@ import pyarrow as pa
 from mpbroker.analysis.engine.input.clock_line import ClockLine
 from mpbroker.analysis.engine.input.column_set import NONE, Bools, Codes, ColumnSet, frame_table
 from mpbroker.analysis.engine.input.columns import RECORD_DTYPE
-from mpbroker.analysis.engine.input.durations import BACKWARDS, MISSING_TICKS, MOST_TICKS, SPANS
+from mpbroker.analysis.engine.input.durations import BACKWARDS, MAX_TICKS, MISSING_TICKS, SPANS
 from mpbroker.analysis.engine.mathematics.histogram import Int64s
 from mpbroker.trace.record import (
     ACKS_MASK,
@@ -170,8 +170,8 @@ def _first_reached(stages: Int64s, names: Sequence[str | None]) -> Int64s:
 def _clipped(ticks: Int64s, flags: Int64s) -> Int64s:
     """Into signed 32 bits; NOT_REACHED becomes missing, what is too long sets the flag."""
     missing = ticks == NOT_REACHED
-    flags |= np.where(~missing & (ticks > MOST_TICKS), HAS_SATURATED, 0)
-    return np.where(missing, MISSING_TICKS, np.minimum(ticks, MOST_TICKS))
+    flags |= np.where(~missing & (ticks > MAX_TICKS), HAS_SATURATED, 0)
+    return np.where(missing, MISSING_TICKS, np.minimum(ticks, MAX_TICKS))
 
 
 def _sequence(one: RawColumns) -> Int64s:
@@ -191,7 +191,7 @@ def _handler(one: RawColumns) -> Int64s:
 
 def _handler_cpu(one: RawColumns) -> Int64s:
     cpu = one._records["handler_cpu"].astype(np.int64)
-    return np.where(cpu == 0, MISSING_TICKS, np.minimum(cpu, MOST_TICKS))
+    return np.where(cpu == 0, MISSING_TICKS, np.minimum(cpu, MAX_TICKS))
 
 
 _CONSTANT = {"broker", "ring"}

@@ -12,7 +12,7 @@ from mpbroker.trace.record import STAGES
 MISSING_TICKS = -1
 #: Durations of 2**31 - 1 ticks (137 s) stand for "at least that": files keep signed 32-bit numbers. The request then
 #: has the flag HAS_SATURATED, and engines count it.
-MOST_TICKS = (1 << 31) - 1
+MAX_TICKS = (1 << 31) - 1
 #: Set in the frame's `flags` (beyond the record's 16 bits) when a stage lies before its predecessor: a defect of the
 #: trace. The duration counts as 0.
 BACKWARDS = 1 << 16

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
-LEAST_RUNS = 5
+MIN_RUNS = 5
 RESAMPLES = 2000
 BLOCK_RESAMPLES = 200
 _SEED = 20_417

@@ -16,8 +16,8 @@ METHOD = (
     "warm-up cut by MSER, then at most 10 % difference in the rate and 30 % in requests in flight between both halves, "
     "or no more than three standard errors"
 )
-LEAST_WINDOWS = 6
-MOST_GROUPS = 60
+MIN_WINDOWS = 6
+MAX_GROUPS = 60
 DRIFT = 0.10
 LEVEL_DRIFT = 0.30
 BUSIER = 1.5
@@ -43,9 +43,9 @@ class SteadyState(NamedTuple):
 def find(rates: Floats, levels: Floats | None = None) -> SteadyState:
     """The steady part of a series of equally long windows: a rate in each and, if given, how many were in flight."""
     count = len(rates)
-    if count < LEAST_WINDOWS:
-        return SteadyState(0, count, 0.0, f"only {count} whole windows, {LEAST_WINDOWS} are needed")
-    size = -(-count // MOST_GROUPS)
+    if count < MIN_WINDOWS:
+        return SteadyState(0, count, 0.0, f"only {count} whole windows, {MIN_WINDOWS} are needed")
+    size = -(-count // MAX_GROUPS)
     groups = _grouped(rates, size)
     cut = _mser(groups)
     drift, certain = _drift(groups[cut:])

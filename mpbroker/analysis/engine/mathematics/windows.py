@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from mpbroker.analysis.engine.mathematics.histogram import Int64s
 
-MOST_WINDOWS = 400
+MAX_WINDOWS = 400
 
 
 class Extent(NamedTuple):
@@ -34,7 +34,7 @@ def extent(activity: pa.Table) -> Extent | None:
     )
 
 
-def width_ms(asked_ms: int, found: Extent, most: int = MOST_WINDOWS) -> int:
+def width_ms(asked_ms: int, found: Extent, most: int = MAX_WINDOWS) -> int:
     """The width asked for, or the least multiple of it that makes at most `most` windows."""
     windows = (found.last_ns - found.first_ns) // 1_000_000 // asked_ms + 1
     return asked_ms * -(-windows // most)

@@ -36,8 +36,8 @@ CONTROL_APIS = (
 NOT_LEADER, TIMED_OUT = 6, 7
 WAITS = ("rx_wait", "read", "parse", "ring_block", "queue")
 SLICE_REQUESTS = 1_000_000
-MOST_REQUESTS = 20_000_000
-MOST_HUNG = 10_000
+MAX_REQUESTS = 20_000_000
+MAX_HUNG = 10_000
 _WHERE = ("run", "broker")
 COLUMNS = (
     *_WHERE,
@@ -63,7 +63,7 @@ class BrokerWaits:
 
     control         a row per control request
     data, data_*    of data requests, by the time of taking
-    hung            produce requests that waited in vain for a leader, at most MOST_HUNG
+    hung            produce requests that waited in vain for a leader, at most MAX_HUNG
     phases, variants    the phases of the run, and what each is called beside other runs
     """
 
@@ -114,17 +114,17 @@ def read(engine: Engine, named_clients: Sequence[str] = ()) -> tuple[list[Broker
 
 
 def _bound(found: Extent) -> tuple[int, str]:
-    if found.n <= MOST_REQUESTS:
+    if found.n <= MAX_REQUESTS:
         return found.last_ns + 1, ""
-    upto = found.first_ns + int((found.last_ns - found.first_ns) * MOST_REQUESTS / found.n)
+    upto = found.first_ns + int((found.last_ns - found.first_ns) * MAX_REQUESTS / found.n)
     return upto, (
-        f"Looked at the first {(upto - found.first_ns) / 1e9:.0f} s, about {MOST_REQUESTS:,} of {found.n:,} requests; "
+        f"Looked at the first {(upto - found.first_ns) / 1e9:.0f} s, about {MAX_REQUESTS:,} of {found.n:,} requests; "
         "choose another time with --from and --to."
     )
 
 
 def _slices(engine: Engine, found: Extent, upto: int) -> Iterator[pa.Table]:
-    number = -(-min(found.n, MOST_REQUESTS) // SLICE_REQUESTS)
+    number = -(-min(found.n, MAX_REQUESTS) // SLICE_REQUESTS)
     edges = np.linspace(found.first_ns, upto, number + 1).astype(np.int64)
     edges[0], edges[-1] = found.first_ns, upto
     for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
@@ -186,8 +186,8 @@ def _add_hung(one: BrokerWaits, table: pa.Table, when: Moments, rows: Int64s) ->
     error, flags = table["error"].to_numpy()[rows], table["flags"].to_numpy()[rows]
     parked = moments.present(table, "purgatory_ns")[rows] & pc.equal(table["api"], "Produce").to_numpy()[rows]
     hung = rows[parked & (np.isin(error, (NOT_LEADER, TIMED_OUT)) | (flags & PURGATORY_TIMEOUT != 0))]
-    one.hung_left_out += max(0, len(one.hung) + len(hung) - MOST_HUNG)
-    hung = hung[: max(0, MOST_HUNG - len(one.hung))]
+    one.hung_left_out += max(0, len(one.hung) + len(hung) - MAX_HUNG)
+    hung = hung[: max(0, MAX_HUNG - len(one.hung))]
     picked = table.select(["run", "broker", "epoch_ns", "client", "topic", "error", "corr_id", "purgatory_ns"]).take(
         hung
     )

@@ -14,7 +14,7 @@ from mpbroker.analysis.engine.running.phases import ALL, BEFORE, Phase
 
 Trace = dict[str, Any]
 MARK_CHARS = 34
-MOST_GAP_WINDOWS = 3
+MAX_GAP_WINDOWS = 3
 PERCENTILE_AXIS = {"tickvals": [2, 10, 100, 1000, 10_000], "ticktext": ["p50", "p90", "p99", "p99.9", "p99.99"]}
 
 
@@ -110,10 +110,10 @@ def broken_lines(moments: Sequence[str], parts: Sequence[Any], *columns: Sequenc
 
 
 def part_numbers(window_ms: Sequence[int], width_ms: int) -> list[int]:
-    """A number per window that goes up where more than MOST_GAP_WINDOWS windows are missing before it."""
+    """A number per window that goes up where more than MAX_GAP_WINDOWS windows are missing before it."""
     numbers = [0] * min(1, len(window_ms))
     for before, at in pairwise(window_ms):
-        numbers.append(numbers[-1] + (at - before > MOST_GAP_WINDOWS * width_ms))
+        numbers.append(numbers[-1] + (at - before > MAX_GAP_WINDOWS * width_ms))
     return numbers
 
 

@@ -18,7 +18,7 @@ from mpbroker.analysis.engine.mathematics.windows import Extent
 from mpbroker.analysis.engine.running import wording
 
 CLOSED_ABOVE = 0.2
-LEAST_REQUESTS = 20  # of a connection
+MIN_REQUESTS = 20  # of a connection
 SAMPLE_REQUESTS = 20_000
 _GROUP = ("run", "broker", "conn_id")
 
@@ -38,7 +38,7 @@ class LoadKind(NamedTuple):
 
 def judge(engine: Engine, extent: Extent) -> LoadKind:
     """From a bounded slice out of the middle of the trace; sampled traces cannot be judged."""
-    if engine.input.is_sampled or extent.n < 2 * LEAST_REQUESTS:
+    if engine.input.is_sampled or extent.n < 2 * MIN_REQUESTS:
         return LoadKind(None, 0)
     length = max(1, extent.last_ns - extent.first_ns)
     half = int(min(length, length * SAMPLE_REQUESTS / extent.n)) // 2 + 1
@@ -47,7 +47,7 @@ def judge(engine: Engine, extent: Extent) -> LoadKind:
     when = moments.of(table)
     closed = total = 0
     for _, rows in moments.groups(table, _GROUP):
-        if len(rows) >= LEAST_REQUESTS:
+        if len(rows) >= MIN_REQUESTS:
             total += len(rows)
             closed += len(rows) if waits_for_answers(when.arrival[rows], when.send_done[rows]) else 0
     return LoadKind(closed / total if total else None, total)

@@ -23,7 +23,7 @@ DOING = {
     "unattributed": "between two stages",
 }
 #: Fewer durations than this beyond a percentile, and it says little.
-LEAST_BEYOND = 10
+MIN_BEYOND = 10
 
 
 def duration(nanoseconds: float) -> str:

@@ -65,7 +65,7 @@ def test_a_single_window_is_no_part_of_others(plain, asked):
 
 
 def test_large_tables_and_requests_are_not_kept(plain, asked, monkeypatch):
-    monkeypatch.setattr(remembering, "MOST_ROWS", 0)
+    monkeypatch.setattr(remembering, "MAX_ROWS", 0)
     engine = RememberingEngine(plain)
     for _ in range(2):
         engine.rollup(1000)

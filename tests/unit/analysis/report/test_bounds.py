@@ -26,7 +26,7 @@ def test_lines_keep_a_single_spike_and_their_lists_stay_together():
     )
     place = trace["y"].index(99.0)
     assert trace["x"][place] == spike and trace["text"][place] == str(spike) and trace["marker"]["size"][place] == spike
-    assert len(trace["x"]) == len(trace["y"]) <= bounds.MOST_POINTS_PER_FIGURE
+    assert len(trace["x"]) == len(trace["y"]) <= bounds.MAX_POINTS_PER_FIGURE
     assert "300,000 points" in note and trace["marker"]["symbol"] == "circle"
 
 
@@ -48,7 +48,7 @@ def test_heat_maps_keep_the_greatest_of_a_block():
     )
     assert trace["z"][-1][-1] == 7 and len(trace["x"]) == len(trace["z"][0]) and len(trace["y"]) == len(trace["z"])
     assert (
-        len(trace["z"]) * len(trace["z"][0]) <= bounds.MOST_CELLS_PER_HEATMAP
+        len(trace["z"]) * len(trace["z"][0]) <= bounds.MAX_CELLS_PER_HEATMAP
         and "customdata" not in trace
         and "3 × 3" in note
     )
@@ -56,4 +56,4 @@ def test_heat_maps_keep_the_greatest_of_a_block():
 
 def test_so_many_series_and_no_more():
     shown, (note,) = bounds.bound([{"type": "bar", "x": [1]}] * 200)
-    assert len(shown) == bounds.MOST_TRACES_PER_FIGURE and "200 series" in note
+    assert len(shown) == bounds.MAX_TRACES_PER_FIGURE and "200 series" in note
