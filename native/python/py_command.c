@@ -93,8 +93,10 @@ static PyObject *command_claim(PyObject *object, PyObject *arg)
     int64_t index = mpb_command_claim(CORE(object));
     if (index < 0) {
         mpb_store_relaxed(&row->wait, MPB_WAIT_COMMAND);
-        Py_BEGIN_ALLOW_THREADS mpb_service_wait(CORE(object), MPB_SLOT_CONTROLLER, (int64_t)(wait_ms * 1e6));
-        Py_END_ALLOW_THREADS mpb_store_relaxed(&row->wait, MPB_WAIT_NONE);
+        Py_BEGIN_ALLOW_THREADS
+            mpb_service_wait(CORE(object), MPB_SLOT_CONTROLLER, (int64_t)(wait_ms * 1e6));
+        Py_END_ALLOW_THREADS
+        mpb_store_relaxed(&row->wait, MPB_WAIT_NONE);
         mpb_store_relaxed(&row->heartbeat_ns, mpb_trace_clock_ns());
         index = mpb_command_claim(CORE(object));
     }

@@ -144,8 +144,10 @@ static PyObject *core_wait_service(PyObject *object, PyObject *args)
     mpb_store_relaxed(&row->heartbeat_ns, mpb_trace_clock_ns());
     if (mpb_load_relaxed(&row->wait) == MPB_WAIT_NONE)
         mpb_store_relaxed(&row->wait, MPB_WAIT_SERVICE);
-    Py_BEGIN_ALLOW_THREADS rung = mpb_service_wait(CORE(object), slot, (int64_t)(wait_ms * 1e6));
-    Py_END_ALLOW_THREADS mpb_store_relaxed(&row->wait, MPB_WAIT_NONE);
+    Py_BEGIN_ALLOW_THREADS
+        rung = mpb_service_wait(CORE(object), slot, (int64_t)(wait_ms * 1e6));
+    Py_END_ALLOW_THREADS
+    mpb_store_relaxed(&row->wait, MPB_WAIT_NONE);
     mpb_store_relaxed(&row->heartbeat_ns, mpb_trace_clock_ns());
     if (PyErr_CheckSignals() < 0)
         return NULL;

@@ -320,8 +320,10 @@ static PyObject *handler_claim(PyObject *object, PyObject *args, PyObject *kwarg
         }
         if (index == MPB_TAKE_POKED || slept != MPB_SLEPT_WORK || (wait_ms >= 0 && left <= 0))
             break;
-        Py_BEGIN_ALLOW_THREADS slept = mpb_handler_wait(port, control_only, wait_ms < 0 ? -1 : left);
-        Py_END_ALLOW_THREADS now = mpb_trace_clock_ns();
+        Py_BEGIN_ALLOW_THREADS
+            slept = mpb_handler_wait(port, control_only, wait_ms < 0 ? -1 : left);
+        Py_END_ALLOW_THREADS
+        now = mpb_trace_clock_ns();
     }
     mpb_handler_pass_on(port); /* a wake meant for a request may end here */
     if (PyErr_CheckSignals() < 0)

@@ -262,19 +262,19 @@ static PyObject *log_set_flags(PyObject *object, PyObject *args)
     return PyLong_FromLong(mpb_partition_set_flags(&self->log, ordinal, set, clear));
 }
 
-#define OFFSET_METHOD(name, function)                                                          \
-    static PyObject *name(PyObject *object, PyObject *args)                                    \
-    {                                                                                          \
-        LogObject *self = (LogObject *)object;                                                 \
-        unsigned int ordinal;                                                                  \
-        long long value;                                                                       \
-        if (!PyArg_ParseTuple(args, "IL", &ordinal, &value) || !mpb_py_ordinal(self, ordinal)) \
-            return NULL;                                                                       \
-        return PyLong_FromLong(function(&self->log, ordinal, value));                          \
+#define SET_METHOD(name, function, type, letter)                                                     \
+    static PyObject *name(PyObject *object, PyObject *args)                                          \
+    {                                                                                                \
+        LogObject *self = (LogObject *)object;                                                       \
+        unsigned int ordinal;                                                                        \
+        type value;                                                                                  \
+        if (!PyArg_ParseTuple(args, "I" letter, &ordinal, &value) || !mpb_py_ordinal(self, ordinal)) \
+            return NULL;                                                                             \
+        return PyLong_FromLong(function(&self->log, ordinal, value));                                \
     }
-OFFSET_METHOD(log_set_high_watermark, mpb_partition_set_high_watermark)
-OFFSET_METHOD(log_set_log_start, mpb_partition_set_log_start)
-OFFSET_METHOD(log_set_leader_epoch, mpb_partition_set_leader_epoch)
+SET_METHOD(log_set_high_watermark, mpb_partition_set_high_watermark, long long, "L")
+SET_METHOD(log_set_log_start, mpb_partition_set_log_start, long long, "L")
+SET_METHOD(log_set_leader_epoch, mpb_partition_set_leader_epoch, int, "i")
 
 static PyObject *log_repair_slot(PyObject *object, PyObject *argument)
 {

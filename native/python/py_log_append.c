@@ -93,7 +93,8 @@ static void append_checked(LogObject *self, const struct mpb_append_options *opt
         mpb_append(&self->log, options, request, out);
         return;
     }
-    Py_BEGIN_ALLOW_THREADS mpb_append(&self->log, options, request, out);
+    Py_BEGIN_ALLOW_THREADS
+        mpb_append(&self->log, options, request, out);
     Py_END_ALLOW_THREADS
 }
 

@@ -16,8 +16,10 @@ static PyObject *log_truncate(PyObject *object, PyObject *args)
     int error;
     if (!PyArg_ParseTuple(args, "IL:truncate", &ordinal, &offset) || !mpb_py_ordinal(self, ordinal))
         return NULL;
-    Py_BEGIN_ALLOW_THREADS error = mpb_truncate(&self->log, ordinal, offset);
-    Py_END_ALLOW_THREADS return PyLong_FromLong(error);
+    Py_BEGIN_ALLOW_THREADS
+        error = mpb_truncate(&self->log, ordinal, offset);
+    Py_END_ALLOW_THREADS
+    return PyLong_FromLong(error);
 }
 
 static PyObject *log_retain(PyObject *object, PyObject *args, PyObject *kwargs)
@@ -37,8 +39,10 @@ static PyObject *log_retain(PyObject *object, PyObject *args, PyObject *kwargs)
         !mpb_py_ordinal(self, ordinal) || !mpb_py_topic_id(topic, id, &topic_id))
         return NULL;
     struct mpb_retain_rules rules = {retention_ms, retention_bytes, now_ms, topic_id};
-    Py_BEGIN_ALLOW_THREADS error = mpb_retain(&self->log, ordinal, &rules, removed, &count);
-    Py_END_ALLOW_THREADS PyObject *list = PyList_New(count);
+    Py_BEGIN_ALLOW_THREADS
+        error = mpb_retain(&self->log, ordinal, &rules, removed, &count);
+    Py_END_ALLOW_THREADS
+    PyObject *list = PyList_New(count);
     for (uint32_t i = 0; list != NULL && i < count; i++) {
         PyObject *base = PyLong_FromLongLong(removed[i]);
         if (base == NULL)
@@ -57,8 +61,10 @@ static PyObject *log_flush(PyObject *object, PyObject *argument)
     int error;
     if (PyErr_Occurred() || !mpb_py_ordinal(self, (unsigned int)ordinal))
         return NULL;
-    Py_BEGIN_ALLOW_THREADS error = mpb_log_flush(&self->log, (uint32_t)ordinal, &flushed);
-    Py_END_ALLOW_THREADS return Py_BuildValue("(iL)", error, (long long)flushed);
+    Py_BEGIN_ALLOW_THREADS
+        error = mpb_log_flush(&self->log, (uint32_t)ordinal, &flushed);
+    Py_END_ALLOW_THREADS
+    return Py_BuildValue("(iL)", error, (long long)flushed);
 }
 
 static PyObject *log_unflushed(PyObject *object, PyObject *argument)

@@ -63,7 +63,8 @@ static PyObject *log_find_time(PyObject *object, PyObject *args, PyObject *kwarg
     int error;
     Py_BEGIN_ALLOW_THREADS /* may read headers of a whole segment */
         error = mpb_log_find_time(&self->log, ordinal, topic_id, timestamp, from_offset, &plan->plan);
-    Py_END_ALLOW_THREADS return error_and_plan(error, plan);
+    Py_END_ALLOW_THREADS
+    return error_and_plan(error, plan);
 }
 
 static PyObject *log_read_into(PyObject *object, PyObject *args)
@@ -84,7 +85,8 @@ static PyObject *log_read_into(PyObject *object, PyObject *args)
     if (plan->plan.length < MPB_RELEASE_GIL_BYTES) {
         error = mpb_log_read(&self->log, &plan->plan, out.buf, &length);
     } else {
-        Py_BEGIN_ALLOW_THREADS error = mpb_log_read(&self->log, &plan->plan, out.buf, &length);
+        Py_BEGIN_ALLOW_THREADS
+            error = mpb_log_read(&self->log, &plan->plan, out.buf, &length);
         Py_END_ALLOW_THREADS
     }
     PyBuffer_Release(&out);

@@ -342,7 +342,8 @@ static PyObject *turn_poll(PyObject *object, PyObject *const *args, Py_ssize_t n
     if (PyErr_Occurred())
         return NULL;
     if (timeout_ms > 0 && mpb_processor_prepare_sleep(turn->port)) {
-        Py_BEGIN_ALLOW_THREADS mpb_turn_sleep(turn, (int)timeout_ms);
+        Py_BEGIN_ALLOW_THREADS
+            mpb_turn_sleep(turn, (int)timeout_ms);
         Py_END_ALLOW_THREADS
     } else {
         mpb_turn_poll(turn, 0);

@@ -83,9 +83,9 @@ static void run(const struct scenario *scenario, bool all)
     film_first();
     die_everywhere();
     die_really(all ? 200 : 2 + REAL_STEPS / here.instructions);
-    uint32_t films = all ? here.worlds : 1 + (uint32_t)(SECOND_STEPS / here.instructions);
-    films = films < here.worlds ? films : (uint32_t)here.worlds;
-    for (uint32_t i = 0; i < films; i++)
+    long films = all ? here.worlds : 1 + SECOND_STEPS / here.instructions;
+    films = films < here.worlds ? films : here.worlds;
+    for (long i = 0; i < films; i++)
         die_twice((uint32_t)((2 * i + 1) * here.worlds / (2 * films)), all ? 0 : SECOND_STILLS);
     trial_end(&trial);
     printf(

@@ -236,7 +236,8 @@ static void play_hear(struct play *p, int client, uint32_t bytes)
             play_answered(p, at + 4, length);
         at += 4 + length;
     }
-    p->torn += at < end;
+    if (at < end)
+        p->torn++;
 }
 
 /* A handler's loop; what the native path leaves to Python, which is a request that somebody died with before, is served

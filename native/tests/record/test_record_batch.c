@@ -128,8 +128,9 @@ static void test_scan(void)
     uint8_t log[400];
     struct mpb_batch_info info;
     size_t len = good_batch(log), need;
-    for (int i = 1; i < 3; i++)
-        mpb_batch_patch_header(memcpy(log + i * len, log, len), len, log + i * len, 2 * i, 0, MPB_NO_TIMESTAMP);
+    for (size_t i = 1; i < 3; i++)
+        mpb_batch_patch_header(memcpy(log + i * len, log, len), len, log + i * len, (int64_t)(2 * i), 0,
+                               MPB_NO_TIMESTAMP);
     struct mpb_batch_scan scan = {log, 3 * len, 0, true};
     for (int i = 0; i < 3; i++) {
         CHECK_EQ(mpb_batch_scan_next(&scan, &info, &need), MPB_SCAN_BATCH);
