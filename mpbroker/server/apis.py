@@ -74,7 +74,7 @@ def dispatch(context, request) -> None:
         message = decode(api.request, request.api_version, request.payload, header.body_offset)
     except ProtocolError as error:
         return context.refuse(request, "malformed_body", error)
-    context.client_id = header.client_id
+    request.client_id = header.client_id
     _execute(context, request, api, message)
 
 

@@ -13,6 +13,7 @@ from mpbroker.channel.handler_port import COMMAND_PARTS
 from mpbroker.metadata.commands import CommandTooLarge, decode_answer, encode_command
 from mpbroker.purgatory.delayed_operation import DelayedOperation
 from mpbroker.server.apis import fail_parked
+from mpbroker.shm.layout import ParkedKind
 
 MAX_PARTS = COMMAND_PARTS  # commands one request may need
 
@@ -52,7 +53,7 @@ class DelayedCommand(DelayedOperation):
     `build(answers)` makes the response; a command not answered in time has None in its place.
     """
 
-    PARKED_KIND = 3
+    PARKED_KIND = ParkedKind.CONTROLLER
     __slots__ = ("answers", "build", "context", "missing", "request")
 
     def __init__(self, context, request, deadline_ms: int, build: Callable, parts: int) -> None:

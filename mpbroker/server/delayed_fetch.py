@@ -10,12 +10,13 @@ from __future__ import annotations
 from mpbroker.purgatory.delayed_operation import DelayedOperation
 from mpbroker.server.apis import fail_parked
 from mpbroker.server.replica_read import FetchPlan, plan_fetch
+from mpbroker.shm.layout import ParkedKind
 
 
 class DelayedFetch(DelayedOperation):
     """`complete(context, request, message, plan)` builds and sends the answer."""
 
-    PARKED_KIND = 2
+    PARKED_KIND = ParkedKind.FETCH
     __slots__ = ("context", "message", "plan", "request", "send")
 
     def __init__(self, context, request, message, plan: FetchPlan, send) -> None:

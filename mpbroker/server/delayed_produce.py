@@ -11,8 +11,7 @@ from mpbroker.errors import ErrorCode
 from mpbroker.purgatory.delayed_operation import DelayedOperation
 from mpbroker.server.apis import fail_parked
 from mpbroker.server.request_trace import describe_error
-
-END_OFFSET, LEADER_EPOCH, ORDINAL = 2, 5, 6  # of a result cell
+from mpbroker.shm.layout import ParkedKind
 
 
 class _Pending:
@@ -30,7 +29,7 @@ class _Pending:
 class DelayedProduce(DelayedOperation):
     """Completes when every pending partition is acknowledged or failed; at the deadline the rest is timed out."""
 
-    PARKED_KIND = 1
+    PARKED_KIND = ParkedKind.PRODUCE
     __slots__ = ("acks", "appended", "context", "pending", "request", "response")
 
     def __init__(self, context, request, deadline_ms: int, acks: int, pending: list[_Pending], response) -> None:
@@ -49,7 +48,7 @@ class DelayedProduce(DelayedOperation):
         for number, result in enumerate(results):
             cell = None if result.error_code else context.port.cell(request, number)
             if cell is not None:
-                pending.append(_Pending(cell[ORDINAL], cell[END_OFFSET], result, cell[LEADER_EPOCH]))
+                pending.append(_Pending(cell.ordinal, cell.end_offset, result, cell.leader_epoch))
         deadline_ms = context.clock.monotonic_ms() + max(message.timeout_ms, 0)
         operation = cls(context, request, deadline_ms, message.acks, pending, response)
         if operation.try_complete():

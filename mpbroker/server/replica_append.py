@@ -25,7 +25,7 @@ def append_partition(context, request, topic, data, checked, cell: int, acks: in
         return refused(data.index, checked.code)
     if acks not in LEGAL_ACKS:
         return refused(data.index, ErrorCode.INVALID_REQUIRED_ACKS)
-    if topic.internal and context.client_id != ADMIN_CLIENT_ID:
+    if topic.internal and request.client_id != ADMIN_CLIENT_ID:
         return refused(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION)
     if checked.transactional:
         return refused(data.index, ErrorCode.INVALID_TXN_STATE)
@@ -47,13 +47,12 @@ def recorded_result(context, request, index: int, cell: int) -> PartitionProduce
     filled = context.port.cell(request, cell)
     if filled is None:
         return None
-    error, base_offset, _, append_time_ms, log_start, _, _ = filled
     return PartitionProduceResponse(
         index=index,
-        error_code=error,
-        base_offset=base_offset,
-        log_append_time_ms=append_time_ms,
-        log_start_offset=log_start,
+        error_code=filled.error,
+        base_offset=filled.base_offset,
+        log_append_time_ms=filled.append_time_ms,
+        log_start_offset=filled.log_start,
     )
 
 

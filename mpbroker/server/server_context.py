@@ -19,7 +19,7 @@ class ServerContext:
 
     config: BrokerConfig · port: the native HandlerPort · log_manager: LogManager (append and read) · metadata:
     MetadataCache · commands: ControllerCommands · listeners: BoundListener by the index a request carries ·
-    purgatory: operations this process has parked · clock · log: EventLog · client_id: of the request in hand.
+    purgatory: operations this process has parked · clock · log: EventLog.
     """
 
     def __init__(
@@ -37,7 +37,6 @@ class ServerContext:
         self.apis = apis
         self.cluster_id = cluster_id
         self.node_id = config.node_id
-        self.client_id = ""
         self.is_ending: Callable[[], bool] = lambda: False  # the broker is about to stop: long polls end now
         self.producer_ids = ProducerIds()
         self.auto_creation = AutoCreation(commands)

@@ -6,6 +6,7 @@ nobody changes a size.
 """
 
 import struct
+from enum import IntEnum
 from typing import Final, NamedTuple
 
 from mpbroker.config.cross_checks import HANDLER_ARENA_BYTES
@@ -44,6 +45,16 @@ PROCESS: Final = struct.Struct("<IIBBBBIIIIIQQQQQI")
 """pid, incarnation, role, index, listener, -, state, wait, restarts, last exit, -, heartbeat, request, request since,
 busy, idle, connections."""
 RING_HEAD, RING_PEAK, RING_CAPACITY, RING_SLOTS_FIRST = 128, 256, 264, 272
+
+
+class ParkedKind(IntEnum):
+    """What a request waits for in its handler's purgatory (enum mpb_parked_kind). Stands in its entry, so that whoever
+    runs it again after a death knows."""
+
+    NOT = 0
+    PRODUCE = 1  # to be acknowledged
+    FETCH = 2  # for records, or for memory to send them
+    CONTROLLER = 3  # for the controller's answers
 
 
 class MemoryPlan(NamedTuple):

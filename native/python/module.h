@@ -19,6 +19,7 @@ int mpb_add_core(PyObject *module);
 int mpb_add_processor(PyObject *module);
 int mpb_add_network(PyObject *module);
 int mpb_add_handler(PyObject *module);
+int mpb_add_request(PyObject *module);
 int mpb_add_command(PyObject *module);
 int mpb_add_metadata(PyObject *module);
 

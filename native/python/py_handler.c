@@ -1,245 +1,16 @@
-/* HandlerPort and Request: a handler's end of the request path (handler.h). */
-#include "python/py_shm.h"
+/* HandlerPort: a handler's end of the request path (handler.h). */
+#include "python/py_request.h"
 #include "shm/arena.h"
 #include "shm/counters.h"
 #include "shm/doorbell.h"
-#include "request/handler.h"
 #include "request/recover.h"
 #include "trace/trace_record.h"
 
-static PyTypeObject *handler_type, *request_type;
-
-typedef struct {
-    PyObject_HEAD CoreObject *core;
-    struct mpb_handler port;
-} HandlerObject;
-
-typedef struct {
-    PyObject_HEAD HandlerObject *handler;
-    uint32_t entry, generation;
-} RequestObject;
+static PyTypeObject *handler_type;
 
 #define SELF(object) ((HandlerObject *)(object))
 #define PORT(object) (&SELF(object)->port)
 
-/* ------------------------------------------------------------------ Request */
-static struct mpb_entry *entry_of(RequestObject *request)
-{
-    return &request->handler->port.core->entries[request->entry];
-}
-
-/* The entry if this process still holds the claim, else NULL and ValueError. */
-static struct mpb_entry *held(RequestObject *request)
-{
-    if (mpb_handler_owns(&request->handler->port, request->entry, request->generation))
-        return entry_of(request);
-    PyErr_Format(PyExc_ValueError, "request %u is answered already", request->entry);
-    return NULL;
-}
-
-static void request_dealloc(PyObject *object)
-{
-    PyTypeObject *type = Py_TYPE(object);
-    Py_DECREF(((RequestObject *)object)->handler);
-    type->tp_free(object);
-    Py_DECREF(type);
-}
-
-static int request_getbuffer(PyObject *object, Py_buffer *view, int flags)
-{
-    RequestObject *request = (RequestObject *)object;
-    const struct mpb_entry *entry = held(request);
-    if (entry == NULL) {
-        view->obj = NULL;
-        return -1;
-    }
-    return PyBuffer_FillInfo(view, object, (void *)(uintptr_t)mpb_payload(request->handler->port.core, entry),
-                             (Py_ssize_t)entry->payload_length, 1, flags);
-}
-
-static PyObject *request_payload(PyObject *object, void *unused)
-{
-    (void)unused;
-    return PyMemoryView_FromObject(object);
-}
-
-enum field {
-    F_ENTRY,
-    F_FILL_NUMBER,
-    F_API_KEY,
-    F_API_VERSION,
-    F_CORRELATION_ID,
-    F_LISTENER,
-    F_PLANE,
-    F_ATTEMPTS,
-    F_CONNECTION,
-    F_CONNECTION_GENERATION,
-    F_PROCESSOR,
-    F_PARKED_KIND,
-    F_PHASE,
-    F_CELL_COUNT,
-    F_GENERATION
-};
-
-static PyObject *request_get(PyObject *object, void *which)
-{
-    RequestObject *request = (RequestObject *)object;
-    if ((intptr_t)which == F_ENTRY)
-        return PyLong_FromUnsignedLong(request->entry);
-    const struct mpb_entry *entry = held(request);
-    if (entry == NULL)
-        return NULL;
-    switch ((enum field)(intptr_t)which) {
-    case F_FILL_NUMBER:
-        return PyLong_FromUnsignedLongLong(entry->fill_number);
-    case F_API_KEY:
-        return PyLong_FromLong(entry->api_key);
-    case F_API_VERSION:
-        return PyLong_FromLong(entry->api_version);
-    case F_CORRELATION_ID:
-        return PyLong_FromLong(entry->correlation_id);
-    case F_LISTENER:
-        return PyLong_FromLong(entry->listener);
-    case F_PLANE:
-        return PyLong_FromLong(entry->plane);
-    case F_ATTEMPTS:
-        return PyLong_FromUnsignedLong(mpb_attempts(entry));
-    case F_CONNECTION:
-        return PyLong_FromUnsignedLong(entry->connection);
-    case F_CONNECTION_GENERATION:
-        return PyLong_FromUnsignedLong(entry->connection_generation);
-    case F_PROCESSOR:
-        return PyLong_FromUnsignedLong(request->entry / request->handler->port.core->header->entries_per_processor);
-    case F_PARKED_KIND:
-        return PyLong_FromUnsignedLong(entry->parked_kind);
-    case F_PHASE:
-        return PyLong_FromUnsignedLong(mpb_load_relaxed(&entry_of(request)->phase));
-    case F_CELL_COUNT:
-        return PyLong_FromUnsignedLong(entry->cell_count);
-    default:
-        return PyLong_FromUnsignedLong(request->generation);
-    }
-}
-
-static PyObject *request_stamp(PyObject *object, PyObject *arg)
-{
-    long stage = PyLong_AsLong(arg);
-    if (PyErr_Occurred())
-        return NULL;
-    struct mpb_entry *entry = held((RequestObject *)object);
-    if (entry == NULL)
-        return NULL;
-    if (stage < 0 || stage >= MPB_TRACE_STAGES)
-        return PyErr_Format(PyExc_IndexError, "no trace stage %ld", stage);
-    if (stage > MPB_STAGE_LOCAL_DONE ||
-        mpb_trace_of(entry->trace)->stage[MPB_STAGE_LOCAL_DONE] == MPB_TRACE_NOT_REACHED)
-        mpb_trace_mark(entry->trace,
-                       (int)stage); /* stages never go backwards: what is read after a wait is part of that */
-    Py_RETURN_NONE;
-}
-
-static PyObject *request_set_trace(PyObject *object, PyObject *args)
-{
-    unsigned int partitions, topic_hash, aux, flags;
-    if (!PyArg_ParseTuple(args, "IIII", &partitions, &topic_hash, &aux, &flags))
-        return NULL;
-    struct mpb_entry *entry = held((RequestObject *)object);
-    if (entry == NULL)
-        return NULL;
-    struct mpb_trace *trace = mpb_trace_of(entry->trace);
-    trace->nparts = (uint16_t)(partitions > UINT16_MAX ? UINT16_MAX : partitions);
-    trace->topic_hash = topic_hash;
-    trace->aux = aux;
-    trace->flags |= (uint16_t)flags;
-    Py_RETURN_NONE;
-}
-
-static PyObject *request_set_error(PyObject *object, PyObject *arg)
-{
-    long code = PyLong_AsLong(arg);
-    struct mpb_entry *entry = PyErr_Occurred() ? NULL : held((RequestObject *)object);
-    if (entry == NULL)
-        return NULL;
-    if (entry->error == 0)
-        entry->error = (int32_t)code;
-    Py_RETURN_NONE;
-}
-
-static PyObject *request_flag_timed_out(PyObject *object, PyObject *unused)
-{
-    (void)unused;
-    struct mpb_entry *entry = held((RequestObject *)object);
-    if (entry == NULL)
-        return NULL;
-    mpb_trace_of(entry->trace)->flags |= MPB_TF_PURG_TIMEOUT;
-    Py_RETURN_NONE;
-}
-
-static PyMethodDef request_methods[] = {
-    {"stamp", request_stamp, METH_O, "stamp(stage): the time of a trace stage is now"},
-    {"set_trace", request_set_trace, METH_VARARGS, "set_trace(nparts, topic_hash, aux, flags)"},
-    {"flag_timed_out", request_flag_timed_out, METH_NOARGS, "flag_timed_out(): its purgatory time ran out (trace)"},
-    {"set_error", request_set_error, METH_O, "set_error(code): kept for the trace if it is the first that is not 0"},
-    {NULL, NULL, 0, NULL},
-};
-
-#define GET(name, field, doc) {name, request_get, NULL, doc, (void *)(intptr_t)(field)}
-static PyGetSetDef request_getset[] = {
-    GET("entry", F_ENTRY, "row of the entry table"),
-    GET("generation", F_GENERATION, NULL),
-    GET("fill_number", F_FILL_NUMBER, "unique within a boot; the same when another handler runs the request again"),
-    GET("api_key", F_API_KEY, NULL),
-    GET("api_version", F_API_VERSION, NULL),
-    GET("correlation_id", F_CORRELATION_ID, NULL),
-    GET("listener", F_LISTENER, NULL),
-    GET("plane", F_PLANE, "0 data, 1 control"),
-    GET("attempts", F_ATTEMPTS, "handlers that died executing it; at 2 answer an error and close, do not execute"),
-    GET("connection", F_CONNECTION, NULL),
-    GET("connection_generation", F_CONNECTION_GENERATION, NULL),
-    GET("processor", F_PROCESSOR, NULL),
-    GET("parked_kind", F_PARKED_KIND, "0, or how an earlier run (perhaps of a dead handler) parked it"),
-    GET("phase", F_PHASE, "0 nothing, 1 effect begun, 2 effect done"),
-    GET("cell_count", F_CELL_COUNT, "result cells made, 0: none"),
-    {"payload", request_payload, NULL, "memoryview of the frame without its length; use it before answering", NULL},
-    {NULL, NULL, NULL, NULL, NULL},
-};
-
-static PyType_Slot request_slots[] = {
-    {Py_tp_dealloc, request_dealloc},
-    {Py_tp_methods, request_methods},
-    {Py_tp_getset, request_getset},
-    {Py_bf_getbuffer, request_getbuffer},
-    {Py_tp_doc, "A claimed request. Attributes raise ValueError once it is answered (entry excepted)."},
-    {0, NULL},
-};
-static PyType_Spec request_spec = {"mpbroker._native.Request", sizeof(RequestObject), 0,
-                                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, request_slots};
-
-/* A request of this handler that is still claimed, or NULL with an exception. */
-static RequestObject *request_arg(PyObject *handler, PyObject *object)
-{
-    if (!Py_IS_TYPE(object, request_type) || ((RequestObject *)object)->handler != SELF(handler)) {
-        PyErr_SetString(PyExc_TypeError, "a Request of this handler is needed");
-        return NULL;
-    }
-    return held((RequestObject *)object) ? (RequestObject *)object : NULL;
-}
-
-bool mpb_request_of(PyObject *object, struct mpb_handler **handler, uint32_t *entry)
-{
-    RequestObject *request = (RequestObject *)object;
-    if (!Py_IS_TYPE(object, request_type)) {
-        PyErr_SetString(PyExc_TypeError, "a Request is needed");
-        return false;
-    }
-    if (held(request) == NULL)
-        return false;
-    *handler = &request->handler->port;
-    *entry = request->entry;
-    return true;
-}
-
-/* ------------------------------------------------------------------ HandlerPort */
 struct mpb_handler *mpb_handler_of(PyObject *port)
 {
     if (PyObject_TypeCheck(port, handler_type))
@@ -281,17 +52,6 @@ static void handler_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-static PyObject *new_request(HandlerObject *self, int64_t index)
-{
-    RequestObject *request = PyObject_New(RequestObject, request_type);
-    if (request == NULL)
-        return NULL;
-    request->handler = (HandlerObject *)Py_NewRef(self);
-    request->entry = (uint32_t)index;
-    request->generation = (uint32_t)(mpb_load_relaxed(&self->port.core->entries[index].state) >> 32);
-    return (PyObject *)request;
-}
-
 #define SLICE_NS 5000000ll /* so long requests are served without the interpreter */
 
 static PyObject *handler_claim(PyObject *object, PyObject *args, PyObject *kwargs)
@@ -312,7 +72,7 @@ static PyObject *handler_claim(PyObject *object, PyObject *args, PyObject *kwarg
                                                            : left > SLICE_NS ? SLICE_NS
                                                                              : left));
         if (index >= 0)
-            return new_request(SELF(object), index);
+            return mpb_py_new_request(SELF(object), index);
         if (index == MPB_TAKE_ENOUGH) {
             if (PyErr_CheckSignals() < 0)
                 return NULL;
@@ -339,7 +99,7 @@ static PyObject *handler_answer(PyObject *object, PyObject *args)
     Py_buffer bytes;
     if (!PyArg_ParseTuple(args, "Oy*", &target, &bytes))
         return NULL;
-    RequestObject *request = request_arg(object, target);
+    RequestObject *request = mpb_py_request_arg(object, target);
     PyObject *result = NULL;
     if (request != NULL && bytes.len > 0 && bytes.len <= INT32_MAX)
         result = answered(
@@ -381,7 +141,7 @@ static PyObject *handler_answer_extent(PyObject *object, PyObject *args)
     unsigned int token, length;
     if (!PyArg_ParseTuple(args, "OII", &target, &token, &length))
         return NULL;
-    RequestObject *request = request_arg(object, target);
+    RequestObject *request = mpb_py_request_arg(object, target);
     if (request == NULL)
         return NULL;
     if (length == 0 || length > mpb_extent_bytes(token) ||
@@ -392,7 +152,7 @@ static PyObject *handler_answer_extent(PyObject *object, PyObject *args)
 
 static PyObject *handler_answer_none(PyObject *object, PyObject *target)
 {
-    RequestObject *request = request_arg(object, target);
+    RequestObject *request = mpb_py_request_arg(object, target);
     if (request == NULL)
         return NULL;
     mpb_answer_nothing(PORT(object), request->entry, MPB_ANSWER_NONE);
@@ -406,7 +166,7 @@ static PyObject *handler_answer_close(PyObject *object, PyObject *args)
     Py_buffer bytes = {0};
     if (!PyArg_ParseTuple(args, "O|iy*", &target, &error, &bytes))
         return NULL;
-    RequestObject *request = request_arg(object, target);
+    RequestObject *request = mpb_py_request_arg(object, target);
     if (request != NULL) {
         entry_of(request)->error = error;
         if (bytes.len == 0 || bytes.len > INT32_MAX ||
@@ -424,7 +184,7 @@ static PyObject *handler_set_phase(PyObject *object, PyObject *args)
     unsigned int phase;
     if (!PyArg_ParseTuple(args, "OI", &target, &phase))
         return NULL;
-    RequestObject *request = request_arg(object, target);
+    RequestObject *request = mpb_py_request_arg(object, target);
     if (request == NULL)
         return NULL;
     mpb_store_release(&entry_of(request)->phase, phase);
@@ -437,7 +197,7 @@ static PyObject *handler_ensure_cells(PyObject *object, PyObject *args)
     unsigned int n;
     if (!PyArg_ParseTuple(args, "OI", &target, &n))
         return NULL;
-    RequestObject *request = request_arg(object, target);
+    RequestObject *request = mpb_py_request_arg(object, target);
     return request ? PyBool_FromLong(mpb_cells_ensure(PORT(object), request->entry, n)) : NULL;
 }
 
@@ -447,15 +207,13 @@ static PyObject *handler_cell(PyObject *object, PyObject *args)
     unsigned int i;
     if (!PyArg_ParseTuple(args, "OI", &target, &i))
         return NULL;
-    RequestObject *request = request_arg(object, target);
+    RequestObject *request = mpb_py_request_arg(object, target);
     if (request == NULL)
         return NULL;
     struct mpb_cell *cell = mpb_cell(PORT(object)->core, request->entry, i);
     if (cell == NULL || mpb_load_acquire(&cell->tag) != entry_of(request)->fill_number)
         Py_RETURN_NONE;
-    return Py_BuildValue("(iLLLLiI)", cell->error, (long long)cell->base_offset, (long long)cell->end_offset,
-                         (long long)cell->append_time_ms, (long long)cell->log_start, cell->leader_epoch,
-                         cell->ordinal);
+    return mpb_py_cell(cell);
 }
 
 static PyObject *handler_park(PyObject *object, PyObject *args)
@@ -464,16 +222,18 @@ static PyObject *handler_park(PyObject *object, PyObject *args)
     unsigned int kind;
     if (!PyArg_ParseTuple(args, "OI", &target, &kind))
         return NULL;
-    RequestObject *request = request_arg(object, target);
+    RequestObject *request = mpb_py_request_arg(object, target);
     if (request == NULL)
         return NULL;
-    mpb_park(PORT(object), request->entry, kind);
+    if (kind < MPB_PARKED_PRODUCE || kind > MPB_PARKED_CONTROLLER)
+        return PyErr_Format(PyExc_ValueError, "no parked kind %u", kind);
+    mpb_park(PORT(object), request->entry, (enum mpb_parked_kind)kind);
     Py_RETURN_NONE;
 }
 
 static PyObject *handler_resume(PyObject *object, PyObject *target)
 {
-    RequestObject *request = request_arg(object, target);
+    RequestObject *request = mpb_py_request_arg(object, target);
     if (request == NULL)
         return NULL;
     mpb_resume(PORT(object), request->entry);
@@ -545,10 +305,8 @@ static PyMethodDef handler_methods[] = {
      "answer_close(request, error=-1, frame=b''): sends the frame if given (and room is found), then closes"},
     {"set_phase", handler_set_phase, METH_VARARGS, "set_phase(request, phase)"},
     {"ensure_cells", handler_ensure_cells, METH_VARARGS, "ensure_cells(request, n) -> False: no room"},
-    {"cell", handler_cell, METH_VARARGS,
-     "cell(request, i) -> (error, base_offset, end_offset, append_time_ms, log_start, leader_epoch, ordinal), or None:"
-     " not filled"},
-    {"park", handler_park, METH_VARARGS, "park(request, kind): 1 produce, 2 fetch, 3 controller; it stays claimed"},
+    {"cell", handler_cell, METH_VARARGS, "cell(request, i) -> Cell, or None: not filled"},
+    {"park", handler_park, METH_VARARGS, "park(request, kind): kind as in shm.layout.ParkedKind; it stays claimed"},
     {"resume", handler_resume, METH_O, "resume(request): a parked request is in hand again (before answering it)"},
     {"watch", handler_watch, METH_O, "watch(ordinal): ring me when this partition's end moves; then look once more"},
     {"take_dirty", handler_take_dirty, METH_NOARGS,
@@ -571,9 +329,4 @@ static PyType_Slot handler_slots[] = {
 static PyType_Spec handler_spec = {"mpbroker._native.HandlerPort", sizeof(HandlerObject), 0,
                                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, handler_slots};
 
-int mpb_add_handler(PyObject *module)
-{
-    if ((request_type = mpb_add_type(module, &request_spec)) == NULL)
-        return -1;
-    return (handler_type = mpb_add_type(module, &handler_spec)) == NULL ? -1 : 0;
-}
+int mpb_add_handler(PyObject *module) { return (handler_type = mpb_add_type(module, &handler_spec)) == NULL ? -1 : 0; }

@@ -58,6 +58,10 @@ static const struct {
     {"inject_rows", MPB_INJECT_ROWS},
     {"max_counters", MPB_MAX_COUNTERS},
     {"index_bits", MPB_INDEX_BITS},
+    {"parked_not", MPB_PARKED_NOT},
+    {"parked_produce", MPB_PARKED_PRODUCE},
+    {"parked_fetch", MPB_PARKED_FETCH},
+    {"parked_controller", MPB_PARKED_CONTROLLER},
 };
 
 int mpb_add_layout(PyObject *module)

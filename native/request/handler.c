@@ -266,7 +266,23 @@ struct mpb_cell *mpb_cell(struct mpb_core *core, uint32_t index, uint32_t i)
     return i == 0 ? &entry->cell : (struct mpb_cell *)(void *)(core->arena + entry->cells_offset) + (i - 1);
 }
 
-void mpb_park(struct mpb_handler *h, uint32_t index, uint32_t kind)
+/* How the trace names it. */
+static uint8_t purgatory_of(enum mpb_parked_kind kind)
+{
+    switch (kind) {
+    case MPB_PARKED_PRODUCE:
+        return MPB_PURG_PRODUCE;
+    case MPB_PARKED_FETCH:
+        return MPB_PURG_FETCH;
+    case MPB_PARKED_CONTROLLER:
+        return MPB_PURG_CONTROLLER;
+    case MPB_PARKED_NOT:
+        break;
+    }
+    return MPB_PURG_NONE;
+}
+
+void mpb_park(struct mpb_handler *h, uint32_t index, enum mpb_parked_kind kind)
 {
     struct mpb_entry *entry = &h->core->entries[index];
     struct mpb_trace *trace = mpb_trace_of(entry->trace);
@@ -275,7 +291,7 @@ void mpb_park(struct mpb_handler *h, uint32_t index, uint32_t kind)
         uint64_t now = mpb_trace_clock_ns();
         mpb_trace_stamp(entry->trace, MPB_STAGE_LOCAL_DONE, now);
         mpb_trace_stamp(entry->trace, MPB_STAGE_PURG_ENTER, now);
-        trace->purg_kind = (uint8_t)(kind == 3 ? MPB_PURG_CONTROLLER : kind);
+        trace->purg_kind = purgatory_of(kind);
     }
     mpb_count(h->core, h->slot, MPB_C_REQUESTS_PARKED, 1);
     MPB_CRASH(h->core, "handler.parked");

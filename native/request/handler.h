@@ -55,7 +55,7 @@ bool mpb_cells_ensure(struct mpb_handler *h, uint32_t entry, uint32_t n);
 struct mpb_cell *mpb_cell(struct mpb_core *core, uint32_t entry, uint32_t i);
 
 /* Parks the request: it stays claimed, but is no longer the one in hand. _resume takes it in hand again. */
-void mpb_park(struct mpb_handler *h, uint32_t entry, uint32_t kind);
+void mpb_park(struct mpb_handler *h, uint32_t entry, enum mpb_parked_kind kind);
 void mpb_resume(struct mpb_handler *h, uint32_t entry);
 
 static inline uint32_t mpb_attempts(const struct mpb_entry *entry) { return mpb_load_relaxed(&entry->attempts) & 0xff; }

@@ -176,6 +176,13 @@ enum mpb_answer_kind {
     MPB_ANSWER_CLOSE = 3   /* send the answer bytes, if there are any, then close the connection */
 };
 
+enum mpb_parked_kind { /* what a request waits for in its handler's purgatory, and what a re-run must expect */
+                       MPB_PARKED_NOT = 0,
+                       MPB_PARKED_PRODUCE = 1,    /* acknowledgement */
+                       MPB_PARKED_FETCH = 2,      /* records, or memory to send them */
+                       MPB_PARKED_CONTROLLER = 3, /* the controller's answers */
+};
+
 struct mpb_cell {     /* the result of one partition of a request; filled under that partition's lock, tag last */
     mpb_atomic64 tag; /* the entry's fill number: filled; anything else: not filled (append rule 1) */
     int64_t base_offset;
@@ -223,7 +230,7 @@ struct mpb_entry { /* 768 bytes = 12 cache lines */
     uint64_t cells_offset;  /* arena offset of cell 1 */
     uint32_t cell_count;    /* cells of this request, the inline one included; 0: none yet */
     int32_t error;          /* first non-zero code, for the trace */
-    uint32_t parked_kind;   /* 0 no, 1 produce, 2 fetch, 3 controller: what a re-run must expect */
+    uint32_t parked_kind;   /* enum mpb_parked_kind */
     uint32_t unused1;
     uint64_t unused_line1;
     /* lines 2-3: the trace record's working copy (trace_record.h) */

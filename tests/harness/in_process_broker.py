@@ -67,7 +67,7 @@ class InProcessBroker:
             cluster_id=CLUSTER_ID,
         )
 
-    def create_topic(self, name: str, partitions: int = 1, **overrides: str) -> list[int]:
+    def create_topic(self, name: str, partitions: int = 1, *, internal: bool = False, **overrides: str) -> list[int]:
         """Makes partitions and shows the topic, as the controller would; returns the partitions' rows."""
         row, topic_id = self.snapshot.reserve(), os.urandom(16)
         ordinals = list(range(self._ordinals, self._ordinals + partitions))
@@ -88,7 +88,7 @@ class InProcessBroker:
         for ordinal in ordinals[:-1]:
             partition_link(self.core, ordinal, ordinal + 2)  # one more than the next row
         encoded = encode_overrides({key.replace("_", "."): value for key, value in overrides.items()})
-        self.snapshot.publish(row, TopicImage(topic_id, name, partitions, ordinals[0], False, encoded, 1))
+        self.snapshot.publish(row, TopicImage(topic_id, name, partitions, ordinals[0], internal, encoded, 1))
         return ordinals
 
     def send(self, message, version: int, client_id: str = "test") -> int:

@@ -142,7 +142,7 @@ static void do_execute(void *a)
 static void do_park(void *a)
 {
     struct drama *d = a;
-    mpb_park(&d->h[0], (uint32_t)d->kept[0], 2);
+    mpb_park(&d->h[0], (uint32_t)d->kept[0], MPB_PARKED_FETCH);
     mpb_watch_partition(&d->w.core, 3, 0);
     mpb_resume(&d->h[0], (uint32_t)d->kept[0]);
     execute(d, &d->h[0], d->kept[0]);

@@ -97,6 +97,30 @@ static void test_sleeps_while_requests_are_in_flight(void)
 
 /* A handler that dies three times over one request; at the second it should no more be executed, at the third it is
  * closed without anybody. What is parked is not counted. */
+/* What a request waits for stands in its entry, and by the trace's own number in its record. */
+static void test_parked_kinds(void)
+{
+    static const struct {
+        enum mpb_parked_kind kind;
+        uint8_t traced;
+    } kinds[] = {{MPB_PARKED_PRODUCE, MPB_PURG_PRODUCE},
+                 {MPB_PARKED_FETCH, MPB_PURG_FETCH},
+                 {MPB_PARKED_CONTROLLER, MPB_PURG_CONTROLLER}};
+    drama_open(&d);
+    d.scene = "parked kinds";
+    ask(&d, 0, MPB_PLANE_DATA, 4, 100);
+    int64_t entry = mpb_handler_take(&d.h[0], false);
+    struct mpb_entry *e = &d.w.core.entries[entry];
+    mpb_trace_of(e->trace)->t0_ns = 1; /* traced */
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        mpb_park(&d.h[0], (uint32_t)entry, kinds[i].kind);
+        CHECK_EQ(e->parked_kind, kinds[i].kind);
+        CHECK_EQ(mpb_trace_of(e->trace)->purg_kind, kinds[i].traced);
+        mpb_resume(&d.h[0], (uint32_t)entry);
+    }
+    drama_close(&d);
+}
+
 static void test_poison(void)
 {
     struct mpb_recovery done;
@@ -105,7 +129,7 @@ static void test_poison(void)
     ask(&d, 0, MPB_PLANE_DATA, 4, 100);
     ask(&d, 1, MPB_PLANE_DATA, 5, 100);
     int64_t parked = mpb_handler_take(&d.h[0], false);
-    mpb_park(&d.h[0], (uint32_t)parked, 2);
+    mpb_park(&d.h[0], (uint32_t)parked, MPB_PARKED_FETCH);
     int64_t entry = mpb_handler_take(&d.h[0], false);
     CHECK_EQ(id_of(&d, entry), 5);
     for (uint32_t deaths = 1; deaths <= 2; deaths++) {
@@ -116,7 +140,7 @@ static void test_poison(void)
         CHECK_EQ(done.requeued + done.hinted + done.closed, 0);
         CHECK_EQ(mpb_attempts(&d.w.core.entries[entry]), deaths);
         CHECK_EQ(mpb_attempts(&d.w.core.entries[parked]), 0);
-        CHECK_EQ(d.w.core.entries[parked].parked_kind, 2);
+        CHECK_EQ(d.w.core.entries[parked].parked_kind, MPB_PARKED_FETCH);
         atomic_exchange(&d.w.core.doorbells->poke[0], 0);
         if (deaths == 1)
             execute(&d, &d.h[1], (atomic_exchange(&d.w.core.doorbells->poke[1], 0), mpb_handler_take(&d.h[1], false)));
@@ -325,6 +349,7 @@ int main(void)
     test_a_stale_head_is_no_bound();
     test_entries_and_arena_run_out();
     test_sleeps_while_requests_are_in_flight();
+    test_parked_kinds();
     test_poison();
     test_answers_of_a_dead_processor_are_dropped();
     test_extents_run_out_and_come_back();

@@ -23,7 +23,7 @@ from mpbroker.channel.processor_port import (
     REFUSED,
     ProcessorPort,
 )
-from mpbroker.shm.layout import MemoryPlan
+from mpbroker.shm.layout import MemoryPlan, ParkedKind
 from tests.harness.small_core import small_core
 
 
@@ -269,12 +269,32 @@ def test_parked_requests_stay_claimed_and_are_answered_later(pair):
     pair.submit(frame())
     handler = pair.handlers[0]
     request = handler.claim()
-    handler.park(request, 2)
-    assert request.parked_kind == 2
+    for unknown in (ParkedKind.NOT, max(ParkedKind) + 1):
+        with pytest.raises(ValueError, match="parked kind"):
+            handler.park(request, unknown)
+    handler.park(request, ParkedKind.FETCH)
+    assert request.parked_kind == ParkedKind.FETCH
     assert handler.claim() is None
     handler.resume(request)
     handler.answer(request, b"1234")
     assert len(pair.processor.collect(9)) == 1
+
+
+def test_each_request_keeps_its_own_client_id(pair):
+    for correlation_id in (1, 2):
+        pair.submit(frame(correlation_id=correlation_id))
+    handler = pair.handlers[0]
+    first, second = handler.claim(), handler.claim()
+    assert (first.client_id, second.client_id) == ("", "")
+    first.client_id, second.client_id = "application", "__admin_client"
+    handler.park(first, ParkedKind.FETCH)
+    handler.answer(second, b"1234")
+    assert (first.client_id, second.client_id) == ("application", "__admin_client")
+    for wrong in (None, b"bytes", 1):
+        with pytest.raises(TypeError):
+            first.client_id = wrong
+    with pytest.raises(TypeError):
+        del first.client_id
 
 
 def test_cells_are_made_once_and_read_when_filled(pair):
@@ -295,7 +315,7 @@ def test_a_dead_handlers_requests_go_to_another(pair):
     pair.submit(frame(correlation_id=2))
     dead = pair.handlers[0]
     parked = dead.claim()
-    dead.park(parked, 1)
+    dead.park(parked, ParkedKind.PRODUCE)
     number = parked.fill_number
     dead.claim()
     successor = HandlerPort(pair.core, 0)
@@ -304,8 +324,8 @@ def test_a_dead_handlers_requests_go_to_another(pair):
     assert pair.handlers[1].take_dirty() == (True, [])
     again = [pair.handlers[1].claim(), pair.handlers[1].claim()]
     assert [(request.correlation_id, request.attempts, request.parked_kind) for request in again] == [
-        (1, 0, 1),
-        (2, 1, 0),
+        (1, 0, ParkedKind.PRODUCE),
+        (2, 1, ParkedKind.NOT),
     ]
     assert again[0].fill_number == number
     with pytest.raises(ValueError, match="answered already"):

@@ -7,6 +7,7 @@ from mpbroker.protocol.messages.fetch import FetchPartition, FetchRequest, Fetch
 from mpbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from mpbroker.record.batch_builder import encode_batch
 from mpbroker.record.record_batch import iterate_records
+from mpbroker.server.apis import dispatch
 from mpbroker.server.request_handler import RequestHandler
 from mpbroker.shm.counters import Counter
 from tests.harness.in_process_broker import InProcessBroker
@@ -178,6 +179,30 @@ def test_a_rerun_answers_what_was_appended_although_the_topic_may_refuse_it_now(
     assert part(broker.decode(message, 7, frame)).base_offset == 0
     broker.handler = RequestHandler(broker._context())
     assert part(broker.call(fetch(), 11)).high_watermark == 1
+
+
+def test_a_cell_names_what_an_append_came_to(broker):
+    ordinals = broker.create_topic("t", partitions=3)
+    for values in ((b"a",), (b"b", b"c")):
+        broker.send(produce(records=batch(*values, codec=1), partition=2, acks=-1), 7)
+        request = broker.handler.port.claim()
+        dispatch(broker.handler.context, request)
+    assert len(broker.collect()) == 2
+    broker.send(produce(records=batch(b"d", b"e", codec=1), partition=2), 7)
+    request = broker.handler.port.claim()
+    broker.handler.context.port.answer = lambda request, frame: True  # so that it stays claimed
+    dispatch(broker.handler.context, request)
+    cell = broker.handler.port.cell(request, 0)
+    assert (cell.error, cell.base_offset, cell.end_offset, cell.append_time_ms) == (0, 3, 5, -1)
+    assert (cell.log_start, cell.leader_epoch, cell.ordinal) == (0, 0, ordinals[2])
+
+
+def test_an_internal_topic_takes_records_of_the_admin_client_only(broker):
+    """The client id is the request's own: who asked before makes no difference."""
+    broker.create_topic("__consumer_offsets", internal=True)
+    message = produce(topic="__consumer_offsets", records=batch(b"a"))
+    codes = [part(broker.call(message, 7, client_id)).error_code for client_id in ("any", "__admin_client", "any")]
+    assert codes == [ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.NONE, ErrorCode.INVALID_TOPIC_EXCEPTION]
 
 
 def exhaust(broker) -> list[int]:

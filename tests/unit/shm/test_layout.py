@@ -43,12 +43,14 @@ def test_numbers_are_the_headers():
         "inject_rows": layout.INJECT_ROWS,
         "max_counters": layout.MAX_COUNTERS,
         "index_bits": layout.INDEX_BITS,
+        **{f"parked_{kind.name.lower()}": kind for kind in layout.ParkedKind},
         "ring.head": layout.RING_HEAD,
         "ring.peak": layout.RING_PEAK,
         "ring.capacity": layout.RING_CAPACITY,
         "ring.slots_first": layout.RING_SLOTS_FIRST,
     }
     assert {name: c[name] for name in same} == same
+    assert {name for name in c if name.startswith("parked_")} <= set(same)
 
 
 def test_header_fields_stand_where_the_struct_has_them():
