@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     from mpbroker.analysis.engine.engines.choose_engine import choose_engine
     from mpbroker.analysis.engine.input.trace_input import open_input
-    from mpbroker.analysis.engine.running import runner
+    from mpbroker.analysis.engine.running import output_folder, runner
 
     if not arguments.names:
         print(listing())
@@ -95,6 +95,7 @@ def _run(arguments: argparse.Namespace) -> int:
         raise BadOption("--master and --remote are Spark's: leave out --engine local, or them")
     for name in arguments.names:
         runner.find_study(name)
+    output_folder.require_own(Path(arguments.out), output_folder.STUDY)
     paths, part = trace_arguments.paths_of(arguments), trace_arguments.slice_of(arguments)
     trace_arguments.require_traces(arguments)
     source = open_input(paths, **part)

@@ -98,7 +98,35 @@ def test_a_small_scenario_with_two_variants(lab, tmp_path):
         ("control plane", "light"): "control",
         ("control plane", "busy"): "data",
     }
+    _folders_of_others_stay_as_they_are(place)
     _finish(lab("run", "small.toml", "--out", "R", "--seconds", "1"))  # an earlier run's output is replaced
+
+
+def _folders_of_others_stay_as_they_are(place):
+    """`trace study` reads the laboratory's traces and writes over nothing of the laboratory's, nor the other way
+    round."""
+    before, own = _contents(place), place.parent / "own"
+    study = ["trace", "study", "latency", "--in", str(place / "traces" / "plain"), "--out"]
+    for refused in (place, place / "traces", place / "variants" / "plain"):
+        result = _mpbroker(*study, str(refused))
+        assert result.returncode == 2 and "with --out" in result.stderr and result.stderr.count("\n") == 1
+    assert _contents(place) == before
+    for _ in range(2):  # its own output it replaces
+        assert _mpbroker(*study, str(own)).returncode == 0
+    made = _contents(own)
+    result = _mpbroker("lab", "run", "small.toml", "--out", str(own), cwd=place.parent)
+    assert result.returncode == 2 and "holds the output of `mpbroker trace study`" in result.stderr
+    assert _contents(own) == made
+
+
+def _contents(place):
+    return {str(path): path.stat().st_mtime_ns for path in place.rglob("*")}
+
+
+def _mpbroker(*words, **more):
+    return subprocess.run(
+        [sys.executable, "-m", "mpbroker", *words], capture_output=True, text=True, timeout=60, **more
+    )
 
 
 def _agrees_with_the_trace(rows, source, variant):

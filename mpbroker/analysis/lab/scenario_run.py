@@ -19,13 +19,12 @@ import pyarrow.parquet as pq
 
 from mpbroker.analysis.engine.engines.choose_engine import choose_engine
 from mpbroker.analysis.engine.input.trace_input import open_input
-from mpbroker.analysis.engine.running import runner
+from mpbroker.analysis.engine.running import output_folder, runner
 from mpbroker.analysis.engine.running.study import StudyParameters, StudyResult
 from mpbroker.analysis.lab.client_table import client_table
 from mpbroker.analysis.lab.findings import findings
 from mpbroker.analysis.lab.scenario import Scenario, check_seconds
 from mpbroker.analysis.lab.variant_run import VariantResult, run_variant, slug
-from mpbroker.errors import MpbrokerError
 
 CLIENT_FILE = "client.parquet"
 #: With several variants these study all runs together, so that variants are compared; the others each run for itself.
@@ -33,17 +32,11 @@ COMPARING_STUDIES = ("priority",)
 WINDOW_MS = 500
 
 
-class OutInUse(MpbrokerError):
-    """The output directory holds something that is not an earlier run's."""
-
-    exit_code = 2
-
-
 def run_scenario(scenario: Scenario, out: Path, seconds: float | None, engine: str, say: Callable[[str], None]) -> Path:
     """Run, study, write; the report's path."""
     seconds = scenario.seconds if seconds is None else seconds
     check_seconds(scenario, seconds)
-    _refuse_foreign(out)
+    output_folder.require_own(out, output_folder.LAB)
     for name in scenario.studies:
         runner.find_study(name)
     _make_room(out, scenario)
@@ -60,24 +53,13 @@ def run_scenario(scenario: Scenario, out: Path, seconds: float | None, engine: s
     return _report(scenario, out, engine, results, findings(scenario, clients), about)
 
 
-def _refuse_foreign(out: Path) -> None:
-    """Only an empty directory, or an earlier run's output, is written into."""
-    if not out.exists() or not any(out.iterdir()):
-        return
-    try:
-        ours = "scenario" in json.loads((out / runner.META).read_text())
-    except (OSError, ValueError):
-        ours = False
-    if not ours:
-        raise OutInUse(f"{out} is not empty and not an earlier run's output; --out names another directory")
-
-
 def _make_room(out: Path, scenario: Scenario) -> None:
     """Also leaves word of whose directory this is, should the run not come to its end."""
-    for name in ("traces", "variants", runner.TABLES):
+    for name in ("traces", "variants", output_folder.TABLES):
         shutil.rmtree(out / name, ignore_errors=True)
     out.mkdir(parents=True, exist_ok=True)
-    (out / runner.META).write_text(json.dumps({"scenario": scenario.name, "unfinished": True}) + "\n")
+    mark = {output_folder.MADE_BY: output_folder.LAB, "scenario": scenario.name, "unfinished": True}
+    (out / output_folder.META).write_text(json.dumps(mark) + "\n")
 
 
 def _about(scenario: Scenario, seconds: float, results: list[VariantResult], run_s: float) -> dict[str, Any]:
@@ -138,7 +120,15 @@ def _study(
     parameters = StudyParameters(window_ms=WINDOW_MS, options=scenario.options)
     try:
         return runner.run_studies(
-            names, chosen, out, parameters, paths=traces, more=about, own=own, title=about.get("title", scenario.name)
+            names,
+            chosen,
+            out,
+            parameters,
+            paths=traces,
+            more=about,
+            own=own,
+            title=about.get("title", scenario.name),
+            maker=output_folder.LAB,
         ).report
     finally:
         chosen.close()

@@ -23,10 +23,11 @@ import pyarrow.parquet as pq
 from mpbroker import __version__
 from mpbroker.analysis.engine.engines.engine import Engine
 from mpbroker.analysis.engine.input.trace_input import TraceInput
+from mpbroker.analysis.engine.running import output_folder
+from mpbroker.analysis.engine.running.output_folder import META, RESULTS, TABLES
 from mpbroker.analysis.engine.running.study import Study, StudyParameters, StudyResult
 from mpbroker.errors import MpbrokerError
 
-REPORT, META, RESULTS, TABLES = "report.html", "meta.json", "results.json", "tables"
 _VERSIONS = ("numpy", "pyarrow", "plotly", "pyspark", "pandas")
 
 
@@ -68,17 +69,19 @@ def run_studies(
     title: str | None = None,
     more: Mapping[str, Any] | None = None,
     own: Sequence[StudyResult] = (),
+    maker: str = output_folder.STUDY,
 ) -> Outcome:
     """Run studies in their order, write everything under `out`. `more` goes into meta.json as it is (`scenario`, …);
     `own`: results that the caller found itself, put before those of the studies.
 
-    SampledTrace, StudyError: before anything is computed. OSError: `out` cannot be written.
+    SampledTrace, StudyError, OutInUse (`out` is not `maker`'s): before anything is computed or touched. OSError: `out`
+    cannot be written.
     """
     studies = [find_study(name) for name in dict.fromkeys(names)]
     for study in studies:
         if study.needs == "order":
             engine.input.require_unsampled(study.name)
-    (out / TABLES).mkdir(parents=True, exist_ok=True)
+    output_folder.claim(out, maker)
     results, seconds = list(own), {result.study: 0.0 for result in own}
     for study in studies:
         begun = time.monotonic()
@@ -86,10 +89,12 @@ def run_studies(
         result.study, result.summary = study.name, study.summary
         seconds[study.name] = round(time.monotonic() - begun, 3)
         results.append(result)
+    output_folder.clear_tables(out)
     for result in results:
         for name, table in result.tables.items():
             write_table(out, f"{result.study}.{name}", table)
-    meta = _meta(engine, parameters, results, seconds, [str(path) for path in paths]) | dict(more or {})
+    meta = {output_folder.MADE_BY: maker, **_meta(engine, parameters, results, seconds, [str(path) for path in paths])}
+    meta |= dict(more or {})
     if title:
         meta["title"] = title
     _write_json(out / META, meta)

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from mpbroker.analysis.engine.input.clock_line import ClockQuality
 from mpbroker.analysis.engine.input.losses import Gap, Loss
-from mpbroker.analysis.engine.running.runner import META, RESULTS, TABLES
+from mpbroker.analysis.engine.running.output_folder import META, RESULTS, TABLES
 from mpbroker.analysis.engine.running.study import Figure, StudyResult
 from mpbroker.errors import MpbrokerError
 

@@ -8,6 +8,7 @@ import pytest
 from mpbroker.analysis.engine.engines.choose_engine import choose_engine
 from mpbroker.analysis.engine.input.trace_input import open_input
 from mpbroker.analysis.engine.running import runner
+from mpbroker.analysis.engine.running.output_folder import TABLES
 from mpbroker.analysis.engine.running.study import StudyParameters
 from mpbroker.trace.record import NOT_REACHED, STAGES
 from tests.harness.record_trace import random_requests, request, write_segment
@@ -33,7 +34,7 @@ def test_it_says_something_that_can_be_written(tmp_path, study, trace):
     result = runner.find_study(study).run(engine, StudyParameters(baseline=engine))
     assert result.verdicts and all(words.strip() for words in result.verdicts)
     assert not any("nan" in words.split() or "None" in words for words in result.verdicts), result.verdicts
-    (tmp_path / runner.TABLES).mkdir()
+    (tmp_path / TABLES).mkdir()
     for name, table in result.tables.items():
         runner.write_table(tmp_path, f"{study}.{name}", table)
     for figure in result.figures:
