@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mpbroker.analysis.engine.engines.engine import Engine
-from mpbroker.analysis.engine.engines.remembering import merge_rollup
+from mpbroker.analysis.engine.engines.reusing_engine import merge_rollup
 from mpbroker.errors import MpbrokerError
 
 METADATA = b"mpbroker.rollup"

@@ -4,19 +4,18 @@ They are few, so they are read one by one by the trace package's own readers. Ti
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from mpbroker.analysis.engine.input.boot import Boot
 from mpbroker.analysis.engine.input.clock_line import ClockLine
+from mpbroker.analysis.engine.input.losses import Gap
 from mpbroker.trace import gauge, process_event, record, segment
+from mpbroker.trace.dictionary import Dictionary
 from mpbroker.trace.record import RECORD_BYTES
 
-if TYPE_CHECKING:
-    from mpbroker.analysis.engine.input.losses import Gap
-    from mpbroker.analysis.engine.input.trace_input import Boot
-    from mpbroker.trace.dictionary import Dictionary
 
 _KIND_OFFSET = 44
 _WHERE = [("run", pa.string()), ("broker", pa.int32())]
@@ -73,7 +72,7 @@ CONNECTIONS = pa.schema(
 MARKERS = pa.schema([("epoch_ns", pa.int64()), *_WHERE, ("number", pa.int64()), ("text", pa.string())])
 LOSSES = pa.schema([("epoch_ns", pa.int64()), ("broker", pa.int32()), ("dropped", pa.int64()), ("missing", pa.int64())])
 
-Clocks = Mapping["Boot", ClockLine]
+Clocks = Mapping[Boot, ClockLine]
 
 
 def scan(info: segment.SegmentInfo, kinds: Collection[int] | None = None) -> Iterator[bytes]:
@@ -174,7 +173,7 @@ def process_events(events: pa.Table, clocks: Clocks) -> pa.Table:
     return _table(PROCESSES, rows).sort_by("epoch_ns")
 
 
-def connections(events: pa.Table, names: "Dictionary", clocks: Clocks) -> pa.Table:
+def connections(events: pa.Table, names: Dictionary, clocks: Clocks) -> pa.Table:
     """As CONNECTIONS, by connection: from the dictionary and from records of opening and closing."""
     found: dict[tuple[str, int, int], dict[str, Any]] = {}
     for boot, line in clocks.items():
@@ -199,7 +198,7 @@ def connections(events: pa.Table, names: "Dictionary", clocks: Clocks) -> pa.Tab
     return _table(CONNECTIONS, [(*key, *(found[key].get(name) for name in columns)) for key in sorted(found)])
 
 
-def markers(names: "Dictionary", clocks: Clocks) -> pa.Table:
+def markers(names: Dictionary, clocks: Clocks) -> pa.Table:
     """As MARKERS, by time."""
     rows = [
         (line.epoch_of(one.t0_ns), boot.run, boot.broker, one.number, one.text)
@@ -209,7 +208,7 @@ def markers(names: "Dictionary", clocks: Clocks) -> pa.Table:
     return _table(MARKERS, sorted(rows))
 
 
-def losses(events: pa.Table, gaps: "Iterable[Gap]", clocks: Clocks) -> pa.Table:
+def losses(events: pa.Table, gaps: Iterable[Gap], clocks: Clocks) -> pa.Table:
     """As LOSSES, by time: notices of dropped requests, and gaps."""
     rows = [(gap.epoch_ns, gap.broker, 0, gap.missing) for gap in gaps]
     for _, broker, epoch_of, data in _of_kind(events, clocks, {record.DROP_NOTICE}):

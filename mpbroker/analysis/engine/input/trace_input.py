@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from mpbroker.analysis.engine.input import compact_header, events
+from mpbroker.analysis.engine.input.boot import Boot
 from mpbroker.analysis.engine.input.clock_line import ClockLine, ClockQuality, quality_of
 from mpbroker.analysis.engine.input.decode import DecodeContext, RowFilter
 from mpbroker.analysis.engine.input.losses import Loss, SegmentCounts, count_segment, loss_of, merged
@@ -33,18 +34,6 @@ class SampledTrace(MpbrokerError):
     """The study needs every request in its order, and this trace is a sample."""
 
     exit_code = 2
-
-
-class Boot(NamedTuple):
-    """One boot of one broker: one run. `run` is the boot id in hexadecimal."""
-
-    broker: int
-    boot_id: int
-
-    @property
-    def run(self) -> str:
-        """How frames name it."""
-        return f"{self.boot_id:016x}"
 
 
 class TraceInput:

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from mpbroker import __version__
 from mpbroker.analysis.engine.engines.engine import Engine
+from mpbroker.analysis.engine.engines.reusing_engine import ReusingEngine
 from mpbroker.analysis.engine.input.trace_input import TraceInput
 from mpbroker.analysis.engine.running import output_folder
 from mpbroker.analysis.engine.running.output_folder import META, RESULTS, TABLES
@@ -82,6 +83,7 @@ def run_studies(
         if study.needs == "order":
             engine.input.require_unsampled(study.name)
     output_folder.claim(out, maker)
+    engine = ReusingEngine(engine)
     results, seconds = list(own), {result.study: 0.0 for result in own}
     for study in studies:
         begun = time.monotonic()

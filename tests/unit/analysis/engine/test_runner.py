@@ -83,6 +83,14 @@ def test_everything_is_left_in_the_folder(tmp_path, studies):
     assert "A title" in (out / "report.html").read_text()
 
 
+def test_studies_share_their_tables(tmp_path, studies, monkeypatch):
+    engine, asked = _engine(tmp_path), []
+    activity = engine.activity
+    monkeypatch.setattr(engine, "activity", lambda *words: asked.append(words) or activity(*words))
+    runner.run_studies(["plain", "ordered"], engine, tmp_path / "R")
+    assert len(studies) == 2 and asked == [(0, ())], "both studies and the runner ask for the same sums"
+
+
 def test_meta_says_what_it_was_made_from(tmp_path, studies):
     runner.run_studies(
         ["plain"], _engine(tmp_path, dropped=3), tmp_path / "R", StudyParameters(window_ms=250), paths=["x"]

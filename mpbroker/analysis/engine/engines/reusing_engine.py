@@ -1,8 +1,8 @@
-"""An engine that asks another one as seldom as it can: what follows from a table it has is not computed again.
+"""An engine that scans the trace as seldom as it can: a table that follows from one it has is derived, not read again.
 
 Tables of several studies often are sums of each other: a rollup per second and API contains the one per API, or of the
-whole. Sums are exact, so they are the same integers. Used by the runner around either engine; single requests are never
-kept.
+whole. Sums are exact, so they are the same integers. The runner puts one around either engine for the time of a run: the
+studies latency, throughput and tail then scan the trace 14 times and not 17. Single requests are never kept.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ _ROLLUP = (("n", "sum"), ("sum_ns", "sum"), ("max_ns", "max"))
 _ACTIVITY = (*((name, "sum") for name in ACTIVITY_SUMS), ("first_epoch_ns", "min"), ("last_epoch_ns", "max"))
 
 
-class RememberingEngine(Engine):
+class ReusingEngine(Engine):
     """Keeps the tables of the engine it was given, those of up to a million rows."""
 
     def __init__(self, inner: Engine) -> None:
@@ -30,11 +30,11 @@ class RememberingEngine(Engine):
 
     def rollup(self, window_ms: int, by: Sequence[str] = ()) -> pa.Table:
         groups = check_groups(by)
-        return _remembered(self._rollups, window_ms, groups, self._inner.rollup, merge_rollup)
+        return _reused(self._rollups, window_ms, groups, self._inner.rollup, merge_rollup)
 
     def activity(self, window_ms: int, by: Sequence[str] = ()) -> pa.Table:
         groups = check_groups(by)
-        return _remembered(self._activities, window_ms, groups, self._inner.activity, merge_activity)
+        return _reused(self._activities, window_ms, groups, self._inner.activity, merge_activity)
 
     def requests(self, columns: Sequence[str] | None = None, where: Where = Where()) -> pa.Table:
         return self._inner.requests(columns, where)
@@ -53,7 +53,7 @@ def merge_activity(table: pa.Table, window_ms: int | None, by: Sequence[str]) ->
     return _folded(table, window_ms, tuple(by), _ACTIVITY)
 
 
-def _remembered(
+def _reused(
     known: dict[tuple[int, tuple[str, ...]], pa.Table],
     window_ms: int,
     by: tuple[str, ...],

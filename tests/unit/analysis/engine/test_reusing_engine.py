@@ -2,10 +2,10 @@
 
 import pytest
 
-from mpbroker.analysis.engine.engines import remembering
+from mpbroker.analysis.engine.engines import reusing_engine
 from mpbroker.analysis.engine.engines.choose_engine import choose_engine
 from mpbroker.analysis.engine.engines.engine import Where
-from mpbroker.analysis.engine.engines.remembering import RememberingEngine
+from mpbroker.analysis.engine.engines.reusing_engine import ReusingEngine
 from mpbroker.analysis.engine.input.trace_input import open_input
 from tests.harness.record_trace import Lane, random_requests, write_segment
 
@@ -31,7 +31,7 @@ def asked(plain, monkeypatch):
 
 @pytest.mark.parametrize("what", ["rollup", "activity"])
 def test_coarser_tables_are_sums_of_finer_ones(plain, asked, what):
-    engine = RememberingEngine(plain)
+    engine = ReusingEngine(plain)
     ask, truth = getattr(engine, what), getattr(plain, what)
     ask(250, ("client", "api", "handler"))
     del asked[:]
@@ -48,7 +48,7 @@ def test_coarser_tables_are_sums_of_finer_ones(plain, asked, what):
 
 
 def test_what_does_not_follow_is_computed(plain, asked):
-    engine = RememberingEngine(plain)
+    engine = ReusingEngine(plain)
     engine.activity(1000, ("api",))
     del asked[:]
     wanted = [(400, ("api",)), (1500, ()), (1000, ("broker",)), (2000, ("api", "broker"))]
@@ -58,15 +58,15 @@ def test_what_does_not_follow_is_computed(plain, asked):
 
 
 def test_a_single_window_is_no_part_of_others(plain, asked):
-    engine = RememberingEngine(plain)
+    engine = ReusingEngine(plain)
     engine.rollup(0, ("api",))
     assert engine.rollup(1000, ("api",)).equals(plain.rollup(1000, ("api",)))
     assert ("rollup", 1000, ("api",)) in asked
 
 
 def test_large_tables_and_requests_are_not_kept(plain, asked, monkeypatch):
-    monkeypatch.setattr(remembering, "MAX_ROWS", 0)
-    engine = RememberingEngine(plain)
+    monkeypatch.setattr(reusing_engine, "MAX_ROWS", 0)
+    engine = ReusingEngine(plain)
     for _ in range(2):
         engine.rollup(1000)
     assert len(asked) == 2
