@@ -270,9 +270,9 @@ static PyObject *handler_take_dirty(PyObject *object, PyObject *unused)
     return bits ? Py_BuildValue("(NN)", PyBool_FromLong(poke & MPB_POKE_SCAN), bits) : NULL;
 }
 
-static PyObject *handler_recover(PyObject *object, PyObject *args)
+static PyObject *handler_recover(PyObject *object, PyObject *unused)
 {
-    (void)args;
+    (void)unused;
     struct mpb_recovery done;
     mpb_recover_handler(PORT(object), &done);
     return Py_BuildValue("{s:I,s:I,s:I}", "requeued", done.requeued, "hinted", done.hinted, "closed", done.closed);
@@ -311,7 +311,7 @@ static PyMethodDef handler_methods[] = {
     {"watch", handler_watch, METH_O, "watch(ordinal): ring me when this partition's end moves; then look once more"},
     {"take_dirty", handler_take_dirty, METH_NOARGS,
      "take_dirty() -> (look at everything, [partition ordinal modulo 4096, ...])"},
-    {"recover", handler_recover, METH_VARARGS, "recover() -> counts; before the loop of a successor begins"},
+    {"recover", handler_recover, METH_NOARGS, "recover() -> counts; before the loop of a successor begins"},
     {"idle", handler_idle, METH_NOARGS, "idle() -> bytes given back to the kernel; call about once a second"},
     {NULL, NULL, 0, NULL},
 };
