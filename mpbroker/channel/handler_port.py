@@ -1,7 +1,8 @@
 """The request handler's end of the request path; one per handler process, which alone uses it.
 
-`claim` takes a request (control plane first), `answer*` ends it, `park` keeps it for later. Beside the requests the
-port carries the handler's commands to the controller and the bells that say which parked requests to look at again.
+`serve_or_claim` serves what the native path can and returns the first other request (control plane first); `answer*`
+ends it, `park` keeps it for later. Beside the requests the port carries the handler's commands to the controller and
+the bells that say which parked requests to look at again.
 """
 
 from typing import Final
@@ -17,7 +18,7 @@ MAX_ATTEMPTS: Final = 2
 
 
 class HandlerPort(_native.HandlerPort):
-    """All of a handler's shared memory. What it inherits: claim, answer, allocate, answer_extent, answer_none,
+    """All of a handler's shared memory. What it inherits: serve_or_claim, answer, allocate, answer_extent, answer_none,
     answer_close, set_phase, ensure_cells, cell, park, resume, watch, take_dirty, recover, idle."""
 
     def __init__(self, core: _native.Core, index: int) -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mpbroker._native import READ_TO_END, READ_TO_HIGH_WATERMARK, READ_TO_STABLE, Log, LogOptions, PlainProduce
+from mpbroker._native import READ_TO_END, READ_TO_HIGH_WATERMARK, READ_TO_STABLE, Log, LogOptions, NativeProduce
 from mpbroker.errors import ErrorCode
 from mpbroker.log.append_settings import log_options, produce_rules
 from mpbroker.record.compression import Decompressor
 from mpbroker.record.record_batch import BatchUnreadableError, find_timestamp, iterate_batches
 from mpbroker.record.validation import ProduceRules, check_append_records
+from mpbroker.shm.counters import Counter
 
 __all__ = ["READ_TO_END", "READ_TO_HIGH_WATERMARK", "READ_TO_STABLE", "LogManager", "Refused"]
 
@@ -63,9 +64,9 @@ class LogManager:
             return Refused(ErrorCode.KAFKA_STORAGE_ERROR)
         return result
 
-    def plain_produce(self, port) -> PlainProduce:
-        """The native path for plain Produce requests over this log; one per handler process."""
-        return PlainProduce(port, self.log)
+    def serve_natively(self, port) -> NativeProduce:
+        """From now on the port serves Produce requests over this log natively, for the topics the result is told."""
+        return NativeProduce(port, self.log, Counter.PRODUCE_PARTITION_ERRORS)
 
     def options_of(self, topic) -> tuple[LogOptions, ProduceRules]:
         """The topic's settings as an append takes them."""

@@ -81,7 +81,7 @@ class Processor:
         self._max_request_bytes = ctx.config.socket_request_max_bytes
         plane = PLANE_CONTROL if self._listener.control else PLANE_DATA
         self._epoll = select.epoll()
-        self._turn = _native.NetworkTurn(
+        self._native_turn = _native.NetworkTurn(
             self._port,
             self._epoll.fileno(),
             plane,
@@ -91,7 +91,14 @@ class Processor:
             ctx.api_versions,
         )
         self._reader = RequestReader(
-            self._port, self._turn, plane, ctx.listener, ctx.api_versions, self._close, self._refuse, self._take_events
+            self._port,
+            self._native_turn,
+            plane,
+            ctx.listener,
+            ctx.api_versions,
+            self._close,
+            self._refuse,
+            self._take_events,
         )
         self._connections = ConnectionTable()
         self._notices = ConnectionNotices(ctx.trace_notices_fd, ctx.index, ctx.listener, ctx.process_row)
@@ -116,7 +123,7 @@ class Processor:
 
     def turn(self, timeout_ms: int, more_turns: int = 0) -> None:
         """One turn of the loop, then a wait, then at most `more_turns` that need nothing of what is done here."""
-        reader, native = self._reader, self._turn
+        reader, native = self._reader, self._native_turn
         reader.retry_parked()
         answered = native.answer(MAX_ANSWERS_PER_TURN)
         self._take_events()
@@ -149,12 +156,12 @@ class Processor:
         deadline_ns = _now_ns() + timeout_ms * 1_000_000
         while self._in_flight() and _now_ns() < deadline_ns:
             self._reader.retry_parked()
-            idle = not self._turn.answer(MAX_ANSWERS_PER_TURN)
+            idle = not self._native_turn.answer(MAX_ANSWERS_PER_TURN)
             self._take_events()
-            self._turn.end(True)
+            self._native_turn.end(True)
             self._port.ring()
             if idle:
-                self._turn.poll(20, 0, 0, 0)
+                self._native_turn.poll(20, 0, 0, 0)
             self._take_events()
             self._row.beat()
         for channel in list(self._by_fd.values()):
@@ -166,7 +173,7 @@ class Processor:
     # ---- what the native turn leaves to us
 
     def _take_events(self) -> None:
-        for kind, channel, first, second in self._turn.events():
+        for kind, channel, first, second in self._native_turn.events():
             if channel is None:
                 self._on_own_event(kind, first)
             elif not channel.closed:
@@ -185,7 +192,7 @@ class Processor:
             self._reader.wait_for_room(channel)
         elif kind == _native.EVENT_ANSWERED:
             channel.mute_state = after_unmute(next_state(MuteState(channel.mute_state), MuteEvent.RESPONSE_SENT))
-            self._turn.schedule(channel)
+            self._native_turn.schedule(channel)
         elif kind == _native.EVENT_INVALID:
             self._refuse(
                 channel,
@@ -232,7 +239,7 @@ class Processor:
     def _add(self, connection: socket.socket, new: Received, now_ns: int) -> None:
         self._count(Counter.CONNECTIONS_TAKEN)
         channel = self._connections.add(connection, self._row.counter(Counter.CONNECTIONS_TAKEN), new.address, now_ns)
-        self._turn.add(channel)
+        self._native_turn.add(channel)
         self._notices.opened(channel, new.port, accepted_ns(new.accepted, now_ns))
 
     def _register(self, new: Received) -> socket.socket | None:
@@ -264,7 +271,7 @@ class Processor:
         if channel.closed:
             return
         self._connections.remove(channel)
-        self._turn.forget(channel)
+        self._native_turn.forget(channel)
         if channel.large_view is not None:
             self._port.release_reserved(channel.end_large())
         try:

@@ -44,7 +44,7 @@ class RequestReader:
         take_events: Callable[[], None],
     ) -> None:
         self._port = port
-        self._turn = turn
+        self._native_turn = turn
         self._plane = plane
         self._listener = listener
         self._versions = versions
@@ -113,7 +113,7 @@ class RequestReader:
             self._submit_large(channel)
         elif wanted_bytes := channel.wants_arena_bytes():
             self._begin_large(channel, wanted_bytes)
-        elif not self._turn.submit(channel):
+        elif not self._native_turn.submit(channel):
             self._take_events()
 
     def read_large(self, channel: KafkaChannel, wanted_bytes: int) -> None:
@@ -127,7 +127,7 @@ class RequestReader:
             self._close(channel)
 
     def _begin_large(self, channel: KafkaChannel, length: int) -> None:
-        reserved = None if self._turn.over_limit() else self._port.reserve(length)
+        reserved = None if self._native_turn.over_limit() else self._port.reserve(length)
         if reserved is None:
             channel.waits = True
             self._want_arena.append(channel)
@@ -140,7 +140,7 @@ class RequestReader:
         if channel.receive_large():
             self._submit_large(channel)
         elif channel.readable:
-            self._turn.schedule(channel)
+            self._native_turn.schedule(channel)
 
     def _serves(self, key: int, version: int) -> bool:
         """ApiVersions of any version is answered, so that a client newer than us can find out what we know."""
@@ -168,7 +168,7 @@ class RequestReader:
             self._listener,
             channel.large_offset,
             len(view),
-            channel.first_ns if self._turn.traced else 0,
+            channel.first_ns if self._native_turn.traced else 0,
             now_ns,
             arrival_ns=channel.first_arrival_ns,
             inflight=channel.out_count,
@@ -179,7 +179,7 @@ class RequestReader:
         if entry in (REFUSED, POISON):
             self.refuse_poison(channel)
             return
-        self._turn.introduce(channel, view)
+        self._native_turn.introduce(channel, view)
         channel.end_large()  # the bytes belong to the entry now
         channel.frame_started_ns = 0
         channel.last_active_ns = channel.first_ns = channel.later_ns = now_ns

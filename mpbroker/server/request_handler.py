@@ -26,7 +26,7 @@ DIRTY_BITS = 4096  # a handler's set of moved partitions is kept modulo this (na
 
 
 class RequestHandler:
-    """One handler: `do_work` is one turn, so a test can step it. `control_only`: reserved for the control plane."""
+    """One handler: `do_work` is one round, so a test can step it. `control_only`: reserved for the control plane."""
 
     def __init__(self, context: ServerContext, control_only: bool = False) -> None:
         self.context = context
@@ -35,21 +35,21 @@ class RequestHandler:
         self._idle_due_ms = 0
 
     def do_work(self) -> bool:
-        """Waits for a request or a bell, works it off. Returns whether there was a request."""
-        return self._turn(self._wait_ms())
+        """Waits for a request or a bell, works it off. Returns whether there was a request for Python."""
+        return self._serve_one(self._wait_ms())
 
     def do_work_now(self) -> bool:
         """As `do_work`, but never waits."""
-        return self._turn(0)
+        return self._serve_one(0)
 
-    def _turn(self, wait_ms: int) -> bool:
-        """A handler that was poked gets None instead of a request, so bells need no look after each request."""
-        request = self.port.claim(wait_ms, self.control_only)
+    def _serve_one(self, wait_ms: int) -> bool:
+        """Most Produce requests are answered within `serve_or_claim`; what comes out of it is dispatched here. A
+        handler that was poked gets None instead of a request, so bells need no look after each request."""
+        request = self.port.serve_or_claim(wait_ms, self.control_only)
         if request is None:
             self._deliver()
             return False
-        if not self.context.plain_produce.run(request):
-            dispatch(self.context, request)
+        dispatch(self.context, request)
         if self.context.purgatory.has_deadlines:
             self._deliver()
         return True
@@ -90,7 +90,7 @@ class RequestHandler:
         """The configuration was read again (SIGHUP)."""
         self.context.config = config
         self.context.metadata.use_config(config)
-        self.context.plain_produce.forget()
+        self.context.native_topics.forget()
 
 
 def main(ctx: ProcessContext) -> None:
@@ -100,7 +100,6 @@ def main(ctx: ProcessContext) -> None:
     handler = RequestHandler(build_context(ctx), ctx.index < ctx.config.reserved_handlers)
     handler.context.log_manager.recover_slot(ctx.slot)
     handler.port.recover()
-    handler.context.plain_produce.serve()
     ctx.running()
     while not ctx.stop_requested():
         work(ctx, handler)

@@ -8,7 +8,7 @@ from mpbroker.protocol.headers import encode_response_frame
 from mpbroker.purgatory.delayed_operation import DelayedOperation, DelayedOperationPurgatory
 from mpbroker.server.apis import fail_parked
 from mpbroker.server.auto_creation import AutoCreation
-from mpbroker.server.plain_produce import PlainProduce
+from mpbroker.server.native_topics import NativeTopics
 from mpbroker.server.producer_ids import ProducerIds
 
 ANSWER_RETRY_MS, ANSWER_PATIENCE_MS = 20, 30_000
@@ -40,7 +40,7 @@ class ServerContext:
         self.is_ending: Callable[[], bool] = lambda: False  # the broker is about to stop: long polls end now
         self.producer_ids = ProducerIds()
         self.auto_creation = AutoCreation(commands)
-        self.plain_produce = PlainProduce(self)
+        self.native_topics = NativeTopics(self)
         self.purgatory = DelayedOperationPurgatory(clock.monotonic_ms(), port.watch)
 
     def answer(self, request, message, version: int | None = None) -> None:

@@ -28,7 +28,7 @@ void mpb_turn_close(struct mpb_turn *turn)
     free(turn->by_fd.at);
     free(turn->by_number.at);
     free(turn->scheduled.at);
-    free(turn->turn.at);
+    free(turn->current.at);
     free(turn->holding.at);
     memset(turn, 0, sizeof *turn);
 }
@@ -64,7 +64,7 @@ int mpb_turn_add(struct mpb_turn *turn, struct mpb_connection *c)
         return -1;
     /* The lists below hold each connection once: room made here means that none of them fails later. */
     uint32_t all = turn->by_fd.count + 1;
-    if (!reach(&turn->scheduled, all) || !reach(&turn->turn, all) || !reach(&turn->holding, all))
+    if (!reach(&turn->scheduled, all) || !reach(&turn->current, all) || !reach(&turn->holding, all))
         return -1;
     turn->by_fd.at[fd] = c;
     turn->by_number.at[c->number] = c;
@@ -81,7 +81,7 @@ void mpb_turn_forget(struct mpb_turn *turn, struct mpb_connection *c)
     turn->by_number.at[c->number] = NULL;
     turn->by_fd.count--;
     drop(&turn->scheduled, c);
-    drop(&turn->turn, c);
+    drop(&turn->current, c);
     drop(&turn->holding, c);
     for (uint32_t i = 0; i < turn->event_count; i++) /* nobody may hear of it any more */
         if (turn->events[i].connection == c)
@@ -339,11 +339,11 @@ static void read_one(struct mpb_turn *turn, struct mpb_connection *c)
 void mpb_turn_receive(struct mpb_turn *turn, bool may_read)
 {
     struct mpb_connections all = turn->scheduled;
-    turn->scheduled = turn->turn;
+    turn->scheduled = turn->current;
     turn->scheduled.count = 0;
-    turn->turn = all;
-    for (uint32_t i = 0; i < turn->turn.count; i++) {
-        struct mpb_connection *c = turn->turn.at[i];
+    turn->current = all;
+    for (uint32_t i = 0; i < turn->current.count; i++) {
+        struct mpb_connection *c = turn->current.at[i];
         c->scheduled = false;
         if (!may_read && !c->large) {
             mpb_turn_schedule(turn, c); /* no room for more: it stays as it is */
@@ -359,7 +359,7 @@ void mpb_turn_receive(struct mpb_turn *turn, bool may_read)
         for (; before < turn->event_count; before++)
             may_read &= turn->events[before].kind != MPB_EVENT_NO_ROOM && turn->events[before].kind != MPB_EVENT_PARKED;
     }
-    turn->turn.count = 0;
+    turn->current.count = 0;
 }
 
 bool mpb_turn_has_work(const struct mpb_turn *turn, bool may_read)

@@ -57,7 +57,7 @@ struct mpb_turn {
     struct mpb_api_range apis[MPB_API_KEYS];
     struct mpb_connections by_fd, by_number; /* places may be NULL */
     struct mpb_connections scheduled;        /* may have a frame, each once */
-    struct mpb_connections turn;             /* those of the turn under way */
+    struct mpb_connections current;          /* those of the turn under way */
     struct mpb_connections holding;          /* have held answers */
     uint32_t held_turns;
     uint64_t awake_since_ns;

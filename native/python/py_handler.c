@@ -54,7 +54,7 @@ static void handler_dealloc(PyObject *object)
 
 #define SLICE_NS 5000000ll /* so long requests are served without the interpreter */
 
-static PyObject *handler_claim(PyObject *object, PyObject *args, PyObject *kwargs)
+static PyObject *handler_serve_or_claim(PyObject *object, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"wait_ms", "control_only", NULL};
     double wait_ms = 0;
@@ -67,18 +67,18 @@ static PyObject *handler_claim(PyObject *object, PyObject *args, PyObject *kwarg
     mpb_store_relaxed(&port->core->processes[port->slot].heartbeat_ns, begin);
     for (;;) {
         int64_t left = wait_ms < 0 ? SLICE_NS : (int64_t)(wait_ms * 1e6) - (int64_t)(now - begin);
-        int64_t index = mpb_handler_serve(port, control_only,
-                                          now + (uint64_t)(left < 0          ? 0
-                                                           : left > SLICE_NS ? SLICE_NS
-                                                                             : left));
+        int64_t index = mpb_handler_serve_or_claim(port, control_only,
+                                                   now + (uint64_t)(left < 0          ? 0
+                                                                    : left > SLICE_NS ? SLICE_NS
+                                                                                      : left));
         if (index >= 0)
             return mpb_py_new_request(SELF(object), index);
-        if (index == MPB_TAKE_ENOUGH) {
+        if (index == MPB_CLAIM_ENOUGH) {
             if (PyErr_CheckSignals() < 0)
                 return NULL;
             Py_RETURN_NONE; /* the caller looks after its own affairs and is back at once */
         }
-        if (index == MPB_TAKE_POKED || slept != MPB_SLEPT_WORK || (wait_ms >= 0 && left <= 0))
+        if (index == MPB_CLAIM_POKED || slept != MPB_SLEPT_WORK || (wait_ms >= 0 && left <= 0))
             break;
         Py_BEGIN_ALLOW_THREADS
             slept = mpb_handler_wait(port, control_only, wait_ms < 0 ? -1 : left);
@@ -293,9 +293,12 @@ static PyObject *handler_index(PyObject *object, void *unused)
 }
 
 static PyMethodDef handler_methods[] = {
-    {"claim", (PyCFunction)(void (*)(void))handler_claim, METH_VARARGS | METH_KEYWORDS,
-     "claim(wait_ms=0, control_only=False) -> Request, or None: time over, a signal, or poked (see take_dirty).\n"
-     "Control requests first. Sleeps without the GIL; negative wait_ms: for ever."},
+    {"serve_or_claim", (PyCFunction)(void (*)(void))handler_serve_or_claim, METH_VARARGS | METH_KEYWORDS,
+     "serve_or_claim(wait_ms=0, control_only=False) -> Request, or None: time over, a signal, or poked (see "
+     "take_dirty).\n"
+     "Control requests first. What NativeProduce serves is answered in here, any number of requests, for at most 5 "
+     "ms;\n"
+     "the first other one is claimed and returned. Sleeps without the GIL; negative wait_ms: for ever."},
     {"answer", handler_answer, METH_VARARGS, "answer(request, frame with its 4-byte length) -> False: no room now"},
     {"allocate", handler_allocate, METH_O, "allocate(nbytes) -> (writable memoryview, token) or None: no room"},
     {"release", handler_release, METH_O, "release(token): of an extent that is not used for an answer after all"},

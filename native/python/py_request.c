@@ -223,20 +223,6 @@ RequestObject *mpb_py_request_arg(PyObject *handler, PyObject *object)
     return held((RequestObject *)object) ? (RequestObject *)object : NULL;
 }
 
-bool mpb_request_of(PyObject *object, struct mpb_handler **handler, uint32_t *entry)
-{
-    RequestObject *request = (RequestObject *)object;
-    if (!Py_IS_TYPE(object, request_type)) {
-        PyErr_SetString(PyExc_TypeError, "a Request is needed");
-        return false;
-    }
-    if (held(request) == NULL)
-        return false;
-    *handler = &request->handler->port;
-    *entry = request->entry;
-    return true;
-}
-
 PyObject *mpb_py_new_request(HandlerObject *self, int64_t index)
 {
     RequestObject *request = PyObject_New(RequestObject, request_type);

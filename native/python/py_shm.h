@@ -19,10 +19,8 @@ struct mpb_core *mpb_core_of(PyObject *object);
 CoreObject *mpb_core_object(PyObject *object);
 /* arena[offset : offset + length] as a memoryview. */
 PyObject *mpb_arena_slice(CoreObject *core, uint64_t offset, uint64_t length);
-/* The handler of a HandlerPort, or the one of a claimed Request with its entry. Borrowed; NULL or false with an
- * exception for anything else. */
+/* The handler of a HandlerPort, borrowed; NULL with an exception for anything else. */
 struct mpb_handler *mpb_handler_of(PyObject *port);
-bool mpb_request_of(PyObject *request, struct mpb_handler **handler, uint32_t *entry);
 /* The processor of a ProcessorPort. Borrowed; NULL with an exception for anything else. */
 struct mpb_processor;
 struct mpb_processor *mpb_processor_of(PyObject *port);

@@ -48,7 +48,7 @@ static int64_t take_plane(struct mpb_handler *h, uint32_t plane)
 {
     int64_t taken = mpb_plane_take(h->core, plane, h->slot);
     if (taken < 0)
-        return MPB_TAKE_NOTHING;
+        return MPB_CLAIM_NOTHING;
     uint32_t index = (uint32_t)taken;
     struct mpb_entry *entry = &h->core->entries[index];
     take_in_hand(h, index);
@@ -60,14 +60,14 @@ static int64_t take_plane(struct mpb_handler *h, uint32_t plane)
     return taken;
 }
 
-int64_t mpb_handler_take(struct mpb_handler *h, bool control_only)
+int64_t mpb_handler_claim(struct mpb_handler *h, bool control_only)
 {
     int64_t index = take_plane(h, MPB_PLANE_CONTROL);
     if (index >= 0)
         return index;
     if (mpb_load_acquire(&h->core->doorbells->poke[h->index]) != 0)
-        return MPB_TAKE_POKED;
-    return control_only || h->reserved ? MPB_TAKE_NOTHING : take_plane(h, MPB_PLANE_DATA);
+        return MPB_CLAIM_POKED;
+    return control_only || h->reserved ? MPB_CLAIM_NOTHING : take_plane(h, MPB_PLANE_DATA);
 }
 
 static void ring_processors(struct mpb_handler *h)
@@ -77,20 +77,20 @@ static void ring_processors(struct mpb_handler *h)
     h->unrung_answers = 0;
 }
 
-int64_t mpb_handler_serve(struct mpb_handler *h, bool control_only, uint64_t until_ns)
+int64_t mpb_handler_serve_or_claim(struct mpb_handler *h, bool control_only, uint64_t until_ns)
 {
     int64_t index;
     for (;;) {
-        index = mpb_handler_take(h, control_only);
+        index = mpb_handler_claim(h, control_only);
         if (index < 0 || h->serve == NULL)
             break;
         h->serving = true;
-        bool done = h->serve(h->serve_path, (uint32_t)index);
+        bool done = h->serve(h->serve_with, (uint32_t)index);
         h->serving = false;
         if (!done)
             break;
         if (h->taken_ns >= until_ns) {
-            index = MPB_TAKE_ENOUGH;
+            index = MPB_CLAIM_ENOUGH;
             break;
         }
     }
@@ -185,7 +185,8 @@ void mpb_answer_nothing(struct mpb_handler *h, uint32_t index, uint32_t kind)
     finish(h, index);
 }
 
-bool mpb_answer_token(struct mpb_handler *h, uint32_t index, uint32_t kind, uint32_t token, uint32_t length)
+/* Ties room to the entry that will be answered with it; false, with nothing changed: no word is free. */
+static bool link_answer(struct mpb_handler *h, uint32_t index, uint32_t token)
 {
     struct mpb_entry *entry = &h->core->entries[index];
     uint32_t generation = mpb_state_generation(mpb_load_relaxed(&entry->state));
@@ -194,33 +195,55 @@ bool mpb_answer_token(struct mpb_handler *h, uint32_t index, uint32_t kind, uint
         return false;
     entry->answer_extent = number;
     MPB_CRASH(h->core, "extent.linked");
+    entry->answer_offset = mpb_extent_offset(&h->extents, token);
+    return true;
+}
+
+bool mpb_answer_token(struct mpb_handler *h, uint32_t index, uint32_t kind, uint32_t token, uint32_t length)
+{
+    struct mpb_entry *entry = &h->core->entries[index];
+    if (!link_answer(h, index, token))
+        return false;
     entry->answer_kind = kind == MPB_ANSWER_INLINE ? MPB_ANSWER_EXTENT : kind;
     entry->answer_length = length;
-    entry->answer_offset = mpb_extent_offset(&h->extents, token);
     finish(h, index);
     return true;
+}
+
+uint8_t *mpb_answer_reserve(struct mpb_handler *h, uint32_t index, uint32_t bytes)
+{
+    struct mpb_entry *entry = &h->core->entries[index];
+    entry->answer_offset = 0;
+    if (bytes <= MPB_INLINE_ANSWER)
+        return entry->answer_bytes;
+    int64_t token = mpb_extent_take(&h->extents, bytes);
+    if (token >= 0 && link_answer(h, index, (uint32_t)token))
+        return h->core->arena + entry->answer_offset;
+    if (token >= 0)
+        mpb_extent_release(&h->extents, (uint32_t)token);
+    mpb_count(h->core, h->slot, MPB_C_NO_ANSWER_SPACE, 1);
+    return NULL;
+}
+
+void mpb_answer_reserved(struct mpb_handler *h, uint32_t index, uint32_t length)
+{
+    struct mpb_entry *entry = &h->core->entries[index];
+    entry->answer_kind = entry->answer_extent != MPB_NO_EXTENT ? MPB_ANSWER_EXTENT : MPB_ANSWER_INLINE;
+    entry->answer_length = length;
+    finish(h, index);
 }
 
 bool mpb_answer_bytes(struct mpb_handler *h, uint32_t index, uint32_t kind, const void *bytes, uint32_t length)
 {
     struct mpb_entry *entry = &h->core->entries[index];
-    if (length <= MPB_INLINE_ANSWER) {
-        memcpy(entry->answer_bytes, bytes, length);
-        entry->answer_kind = kind;
-        entry->answer_length = length;
-        entry->answer_offset = 0;
-        finish(h, index);
-        return true;
-    }
-    int64_t token = mpb_extent_take(&h->extents, length);
-    if (token >= 0) {
-        memcpy(h->core->arena + mpb_extent_offset(&h->extents, (uint32_t)token), bytes, length);
-        if (mpb_answer_token(h, index, kind, (uint32_t)token, length))
-            return true;
-        mpb_extent_release(&h->extents, (uint32_t)token);
-    }
-    mpb_count(h->core, h->slot, MPB_C_NO_ANSWER_SPACE, 1);
-    return false;
+    uint8_t *room = mpb_answer_reserve(h, index, length);
+    if (room == NULL)
+        return false;
+    memcpy(room, bytes, length);
+    entry->answer_kind = kind == MPB_ANSWER_INLINE && room != entry->answer_bytes ? MPB_ANSWER_EXTENT : kind;
+    entry->answer_length = length;
+    finish(h, index);
+    return true;
 }
 
 bool mpb_cells_ensure(struct mpb_handler *h, uint32_t index, uint32_t n)

@@ -15,9 +15,9 @@ struct mpb_handler { /* private */
     uint64_t awake_since_ns;
     uint64_t taken_ns;   /* when the last request was taken */
     uint64_t io_done_ns; /* when it had written its log, if it is about to be answered at once; else 0 */
-    /* Serves a request that needs nothing of Python (true), or leaves it untouched; NULL: there is no such path. */
-    bool (*serve)(void *path, uint32_t entry);
-    void *serve_path;
+    /* Serves a request that needs nothing of Python (true), or leaves it untouched; NULL: nobody does that. */
+    bool (*serve)(void *with, uint32_t entry);
+    void *serve_with;
     bool serving;    /* in there: processors are rung for some answers together */
     uint32_t unrung; /* processors with answers they were not rung for, one bit each */
     uint32_t unrung_answers;
@@ -25,17 +25,18 @@ struct mpb_handler { /* private */
 
 #define MPB_UNRUNG_ANSWERS 4u
 
-enum { MPB_TAKE_NOTHING = -1, MPB_TAKE_POKED = -2, MPB_TAKE_ENOUGH = -3 };
+enum { MPB_CLAIM_NOTHING = -1, MPB_CLAIM_POKED = -2, MPB_CLAIM_ENOUGH = -3 };
 enum mpb_slept { MPB_SLEPT_WORK = 0, MPB_SLEPT_TIMEOUT = 1, MPB_SLEPT_SIGNAL = 2 };
 
 int mpb_handler_open(struct mpb_handler *h, struct mpb_core *core, uint32_t index);
 void mpb_handler_close(struct mpb_handler *h);
 
-/* Takes a request without waiting: control first; then MPB_TAKE_POKED if this handler was poked; then data, unless
+/* Claims a request without waiting: control first; then MPB_CLAIM_POKED if this handler was poked; then data, unless
  * control_only. */
-int64_t mpb_handler_take(struct mpb_handler *h, bool control_only);
-/* The same, but serves what it can by itself (`serve`) until something else comes, or MPB_TAKE_ENOUGH after `until_ns`. */
-int64_t mpb_handler_serve(struct mpb_handler *h, bool control_only, uint64_t until_ns);
+int64_t mpb_handler_claim(struct mpb_handler *h, bool control_only);
+/* The same, but what it claims is first offered to `serve`: returns the first request that `serve` leaves alone, or
+ * MPB_CLAIM_ENOUGH when it has served until `until_ns`. */
+int64_t mpb_handler_serve_or_claim(struct mpb_handler *h, bool control_only, uint64_t until_ns);
 /* Sleeps until there may be something to take. */
 enum mpb_slept mpb_handler_wait(struct mpb_handler *h, bool control_only, int64_t timeout_ns);
 /* When leaving without having taken data although there is some: wakes another handler for it. */
@@ -47,6 +48,10 @@ bool mpb_handler_owns(const struct mpb_handler *h, uint32_t entry, uint32_t gene
 /* Answers; `kind`: MPB_ANSWER_INLINE (becomes EXTENT where the bytes lie there) or MPB_ANSWER_CLOSE. _bytes and _token return false, with nothing changed, if there is no room for the bytes. */
 bool mpb_answer_bytes(struct mpb_handler *h, uint32_t entry, uint32_t kind, const void *bytes, uint32_t length);
 bool mpb_answer_token(struct mpb_handler *h, uint32_t entry, uint32_t kind, uint32_t token, uint32_t length);
+/* The same in two steps, for an answer that must not fail once its request has had an effect: room for at most `bytes`,
+ * NULL with nothing changed if there is none; then the answer, written there. */
+uint8_t *mpb_answer_reserve(struct mpb_handler *h, uint32_t entry, uint32_t bytes);
+void mpb_answer_reserved(struct mpb_handler *h, uint32_t entry, uint32_t length);
 void mpb_answer_nothing(struct mpb_handler *h, uint32_t entry, uint32_t kind);
 
 /* Result cells: makes room for n (1 to 65,536) once per request; false: no room. A re-run finds the first run's. */

@@ -100,7 +100,8 @@ class InProcessBroker:
         return entry
 
     def step(self) -> None:
-        """One turn of the handler that does not wait."""
+        """One round of the handler that does not wait."""
+        self.handler.context.native_topics.native.now_ms = self.clock.wall_ms()
         self.handler.do_work_now()
 
     def collect(self) -> list[tuple[int, int, bytes | None]]:

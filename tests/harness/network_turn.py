@@ -65,7 +65,7 @@ class TurnSetting:
         return self.turn.events()
 
     def claim(self):
-        while (request := self.handler.claim(0)) is None:
+        while (request := self.handler.serve_or_claim(0)) is None:
             everything, ordinals = self.handler.take_dirty()
             if not everything and not ordinals:
                 return None

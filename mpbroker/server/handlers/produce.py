@@ -92,7 +92,7 @@ def _append_all(context, request, message: ProduceRequest, checks) -> list[Parti
     for topic_data in message.topic_data:
         topic = context.metadata.topic(topic_data.name)
         if topic is not None:
-            context.plain_produce.learn(topic)
+            context.native_topics.learn(topic)
         for data in topic_data.partition_data:
             cell = len(results)
             recorded = recorded_result(context, request, data.index, cell) if run_before else None

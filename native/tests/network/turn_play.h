@@ -11,7 +11,7 @@
 #include "tests/stepping/film.h"
 #include "network/network_turn.h"
 #include "tests/produce/produce_frames.h"
-#include "produce/produce_path.h"
+#include "produce/serve_produce.h"
 #include "log/repair.h"
 #include "tests/request/request_scenes.h"
 #include "tests/request/request_stills.h"
@@ -22,7 +22,7 @@ struct play {
     struct drama d;
     struct fixture f; /* log directory, and a handle of nobody's */
     struct mpb_log log[3];
-    struct mpb_produce_path path[3];
+    struct mpb_native_produce native[3];
     struct mpb_lane lane[2];
     void *lane_base[2];
     struct film_set set;
@@ -60,12 +60,13 @@ static void play_open_log(struct play *p)
         fixture_partition(&p->f, i);
     for (uint32_t h = 0; h < 3; h++) {
         CHECK_EQ(mpb_log_open(&p->log[h], &p->d.w.core, MPB_SLOT_HANDLERS + h, dirs, 1, 16, &bad), 0);
-        p->path[h].handler = &p->d.h[h];
-        p->path[h].log = &p->log[h];
+        p->native[h].handler = &p->d.h[h];
+        p->native[h].log = &p->log[h];
+        p->native[h].now_ms = -1;
         for (int name = 0; name < 2; name++)
-            CHECK(mpb_produce_path_add(&p->path[h], (const uint8_t *)ask_topic(name == 1),
-                                       (uint32_t)strlen(ask_topic(name == 1)), id, ordinals, ASK_PARTITIONS,
-                                       &FIX_OPTIONS, &PLAY_RULES));
+            CHECK(mpb_native_add(&p->native[h], (const uint8_t *)ask_topic(name == 1),
+                                 (uint32_t)strlen(ask_topic(name == 1)), id, ordinals, ASK_PARTITIONS, &FIX_OPTIONS,
+                                 &PLAY_RULES));
     }
 }
 
@@ -98,7 +99,7 @@ static void play_open(struct play *p)
 static void play_close(struct play *p)
 {
     for (int h = 0; h < 3; h++) {
-        mpb_produce_path_clear(&p->path[h]);
+        mpb_native_forget(&p->native[h]);
         mpb_log_close(&p->log[h]);
     }
     mpb_log_close(&p->f.log);
@@ -115,9 +116,8 @@ static void play_attach(struct play *p)
         p->d.p[i].lane = &p->lane[i];
     }
     for (uint32_t h = 0; h < 3; h++) {
-        p->d.h[h].serve = mpb_produce_serve;
-        p->d.h[h].serve_path = &p->path[h];
-        p->path[h].frame_entry = UINT32_MAX;
+        p->d.h[h].serve = mpb_serve_produce;
+        p->d.h[h].serve_with = &p->native[h];
     }
 }
 
@@ -248,15 +248,15 @@ static bool play_serve(struct play *p, int index)
     struct mpb_handler *h = &d->h[index];
     bool moved = false;
     int64_t entry;
-    while ((entry = mpb_handler_serve(h, false, UINT64_MAX)) != MPB_TAKE_NOTHING) {
+    while ((entry = mpb_handler_serve_or_claim(h, false, UINT64_MAX)) != MPB_CLAIM_NOTHING) {
         moved = true;
-        if (entry == MPB_TAKE_POKED) {
+        if (entry == MPB_CLAIM_POKED) {
             atomic_exchange(&d->w.core.doorbells->poke[index], 0);
             continue;
         }
         HOLD(d, entry >= 0 && mpb_attempts(&d->w.core.entries[entry]) > 0);
         mpb_store_relaxed(&d->w.core.entries[entry].attempts, 0);
-        HOLD(d, mpb_produce_serve(&p->path[index], (uint32_t)entry));
+        HOLD(d, mpb_serve_produce(&p->native[index], (uint32_t)entry));
     }
     return moved;
 }

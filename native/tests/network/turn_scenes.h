@@ -134,7 +134,7 @@ static void set_socket_full(struct play *p)
     mpb_put_be16(frame + 12, -1);
     CHECK_EQ(write(p->set.client[0], frame, sizeof frame), sizeof frame);
     one_turn(p);
-    int64_t entry = mpb_handler_take(&p->d.h[1], false);
+    int64_t entry = mpb_handler_claim(&p->d.h[1], false);
     mpb_put_be32(answer, BIG_ANSWER - 4);
     mpb_put_be32(answer + 4, NO_ONE);
     HOLD(&p->d, entry >= 0 && mpb_answer_bytes(&p->d.h[1], (uint32_t)entry, MPB_ANSWER_INLINE, answer, BIG_ANSWER));
@@ -144,7 +144,7 @@ static void set_socket_full(struct play *p)
 static void do_serve(void *a)
 {
     struct play *p = a;
-    mpb_handler_serve(&p->d.h[0], false, UINT64_MAX);
+    mpb_handler_serve_or_claim(&p->d.h[0], false, UINT64_MAX);
     mpb_handler_wait(&p->d.h[0], false, 20000);
 }
 
@@ -196,11 +196,12 @@ static void do_serve_without_room(void *a)
 {
     struct play *p = a;
     struct mpb_handler *h = &p->d.h[0];
-    int64_t entry = mpb_handler_serve(h, false, UINT64_MAX);
-    if (entry < 0 || p->path[0].frame_entry != (uint32_t)entry)
+    int64_t entry = mpb_handler_serve_or_claim(h, false, UINT64_MAX);
+    if (entry < 0)
         return;
-    mpb_extent_release(&h->extents, (uint32_t)hoard); /* the purgatory, later */
-    mpb_answer_bytes(h, (uint32_t)entry, MPB_ANSWER_INLINE, p->path[0].frame, p->path[0].frame_length);
+    mpb_extent_release(&h->extents, (uint32_t)hoard);
+    HOLD(&p->d,
+         mpb_serve_produce(&p->native[0], (uint32_t)entry)); /* as Python would, later: nothing was done before */
 }
 
 static const struct act ACTS[] = {

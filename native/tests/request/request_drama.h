@@ -98,8 +98,8 @@ static bool work_handler(struct drama *d, int index)
 {
     bool moved = false;
     int64_t entry;
-    while ((entry = mpb_handler_take(&d->h[index], false)) != MPB_TAKE_NOTHING) {
-        if (entry == MPB_TAKE_POKED)
+    while ((entry = mpb_handler_claim(&d->h[index], false)) != MPB_CLAIM_NOTHING) {
+        if (entry == MPB_CLAIM_POKED)
             atomic_exchange(&d->w.core.doorbells->poke[index], 0);
         else
             execute(d, &d->h[index], entry);

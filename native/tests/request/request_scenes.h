@@ -40,13 +40,13 @@ static void set_waiting_for_room(struct drama *d)
 static void set_parked_submission(struct drama *d)
 {
     set_waiting_for_room(d);
-    execute(d, &d->h[1], mpb_handler_take(&d->h[1], false));
+    execute(d, &d->h[1], mpb_handler_claim(&d->h[1], false));
 }
 
 static void claim_id(struct drama *d, uint32_t id)
 {
     ask(d, (int)id % 2, MPB_PLANE_DATA, id, id % 4 == 2 ? 2000 : 100);
-    d->kept[0] = mpb_handler_take(&d->h[0], false);
+    d->kept[0] = mpb_handler_claim(&d->h[0], false);
     HOLD(d, d->kept[0] >= 0);
 }
 static void set_claimed_inline(struct drama *d) { claim_id(d, 4); }
@@ -57,7 +57,7 @@ static void set_claimed_none(struct drama *d) { claim_id(d, 7); }
 static void answered_id(struct drama *d, uint32_t id)
 {
     ask(d, (int)id % 2, MPB_PLANE_DATA, id, id % 4 == 2 ? 2000 : 100);
-    execute(d, &d->h[1], mpb_handler_take(&d->h[1], false));
+    execute(d, &d->h[1], mpb_handler_claim(&d->h[1], false));
 }
 static void set_answered_inline(struct drama *d) { answered_id(d, 4); }
 static void set_answered_extent(struct drama *d) { answered_id(d, 6); }
@@ -67,14 +67,14 @@ static void set_answered_cells(struct drama *d) { answered_id(d, 5); }
 static void set_answered_and_more(struct drama *d)
 {
     ask(d, 0, MPB_PLANE_DATA, 6, 100);
-    execute(d, &d->h[0], mpb_handler_take(&d->h[0], false));
+    execute(d, &d->h[0], mpb_handler_claim(&d->h[0], false));
     ask(d, 1, MPB_PLANE_DATA, 5, 100);
     ask(d, 1, MPB_PLANE_DATA, 9, 100);
 }
 static void set_answered_and_claimed(struct drama *d)
 {
     ask(d, 0, MPB_PLANE_DATA, 6, 100);
-    execute(d, &d->h[0], mpb_handler_take(&d->h[0], false));
+    execute(d, &d->h[0], mpb_handler_claim(&d->h[0], false));
     claim_id(d, 10);
 }
 
@@ -126,7 +126,7 @@ static void do_submit_full(void *a)
 
 static void take_as(struct drama *d, int handler)
 {
-    int64_t entry = mpb_handler_take(&d->h[handler], false);
+    int64_t entry = mpb_handler_claim(&d->h[handler], false);
     if (entry >= 0)
         execute(d, &d->h[handler], entry);
 }

@@ -24,7 +24,7 @@ static void test_bounds_of_planes(void)
     uint32_t parked = d.p[0].parked;
     ask(&d, 0, MPB_PLANE_DATA, 4, 100); /* the other plane is not concerned */
     CHECK_EQ(mpb_retry(&d.p[0], parked), MPB_PLANE_FULL);
-    execute(&d, &d.h[0], mpb_handler_take(&d.h[0], true));
+    execute(&d, &d.h[0], mpb_handler_claim(&d.h[0], true));
     CHECK_EQ(mpb_load_relaxed(&d.w.core.doorbells->want_space), 0); /* down to half: whoever waits is rung */
     CHECK_EQ(mpb_retry(&d.p[0], parked), parked);
     CHECK_EQ(mpb_retry(&d.p[0], parked), MPB_REFUSED);
@@ -109,7 +109,7 @@ static void test_parked_kinds(void)
     drama_open(&d);
     d.scene = "parked kinds";
     ask(&d, 0, MPB_PLANE_DATA, 4, 100);
-    int64_t entry = mpb_handler_take(&d.h[0], false);
+    int64_t entry = mpb_handler_claim(&d.h[0], false);
     struct mpb_entry *e = &d.w.core.entries[entry];
     mpb_trace_of(e->trace)->t0_ns = 1; /* traced */
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -128,9 +128,9 @@ static void test_poison(void)
     d.scene = "poison";
     ask(&d, 0, MPB_PLANE_DATA, 4, 100);
     ask(&d, 1, MPB_PLANE_DATA, 5, 100);
-    int64_t parked = mpb_handler_take(&d.h[0], false);
+    int64_t parked = mpb_handler_claim(&d.h[0], false);
     mpb_park(&d.h[0], (uint32_t)parked, MPB_PARKED_FETCH);
-    int64_t entry = mpb_handler_take(&d.h[0], false);
+    int64_t entry = mpb_handler_claim(&d.h[0], false);
     CHECK_EQ(id_of(&d, entry), 5);
     for (uint32_t deaths = 1; deaths <= 2; deaths++) {
         replace_handler(&d, 0);
@@ -143,8 +143,8 @@ static void test_poison(void)
         CHECK_EQ(d.w.core.entries[parked].parked_kind, MPB_PARKED_FETCH);
         atomic_exchange(&d.w.core.doorbells->poke[0], 0);
         if (deaths == 1)
-            execute(&d, &d.h[1], (atomic_exchange(&d.w.core.doorbells->poke[1], 0), mpb_handler_take(&d.h[1], false)));
-        CHECK_EQ(mpb_handler_take(&d.h[0], false), entry);
+            execute(&d, &d.h[1], (atomic_exchange(&d.w.core.doorbells->poke[1], 0), mpb_handler_claim(&d.h[1], false)));
+        CHECK_EQ(mpb_handler_claim(&d.h[0], false), entry);
     }
     CHECK(mpb_killer_known(&d.w.core, d.w.core.entries[entry].payload_bytes, 100));
     CHECK_EQ(submit(&d.p[1], MPB_PLANE_DATA, 5, 100), MPB_POISON);
@@ -163,7 +163,7 @@ static void test_answers_of_a_dead_processor_are_dropped(void)
     drama_open(&d);
     d.scene = "dropped";
     ask(&d, 0, MPB_PLANE_DATA, 6, 2000);
-    int64_t entry = mpb_handler_take(&d.h[0], false);
+    int64_t entry = mpb_handler_claim(&d.h[0], false);
     replace_processor(&d, 0);
     mpb_recover_processor(&d.p[0], &done);
     CHECK_EQ(d.p[0].queued_bytes, 2000); /* still held by the handler */
@@ -270,12 +270,12 @@ static void *handler_thread(void *argument)
     struct mpb_handler *h = argument;
     static const uint8_t bytes[300];
     while (mpb_load_acquire(&stop) == 0) {
-        int64_t entry = mpb_handler_take(h, false);
-        if (entry == MPB_TAKE_POKED) {
+        int64_t entry = mpb_handler_claim(h, false);
+        if (entry == MPB_CLAIM_POKED) {
             atomic_exchange(&h->core->doorbells->poke[h->index], 0);
             continue;
         }
-        if (entry == MPB_TAKE_NOTHING) {
+        if (entry == MPB_CLAIM_NOTHING) {
             mpb_handler_wait(h, false, -1);
             continue;
         }

@@ -38,10 +38,10 @@ static void work_as_handler(uint32_t index)
         _exit(3);
     mpb_recover_handler(&h, &done);
     while (mpb_load_acquire(&shared->stop) < 2) {
-        int64_t entry = mpb_handler_take(&h, false);
-        if (entry == MPB_TAKE_POKED) {
+        int64_t entry = mpb_handler_claim(&h, false);
+        if (entry == MPB_CLAIM_POKED) {
             atomic_exchange(&w.core.doorbells->poke[index], 0);
-        } else if (entry == MPB_TAKE_NOTHING) {
+        } else if (entry == MPB_CLAIM_NOTHING) {
             mpb_handler_wait(&h, false, -1);
         } else {
             struct mpb_entry *e = &w.core.entries[entry];

@@ -51,10 +51,10 @@ static void rerun_command(struct drama *d, const struct scene *s)
 {
     if (s->operation != do_send_command)
         return;
-    int64_t entry = mpb_handler_take(&d->h[1], false);
-    while (entry == MPB_TAKE_POKED) {
+    int64_t entry = mpb_handler_claim(&d->h[1], false);
+    while (entry == MPB_CLAIM_POKED) {
         atomic_exchange(&d->w.core.doorbells->poke[1], 0);
-        entry = mpb_handler_take(&d->h[1], false);
+        entry = mpb_handler_claim(&d->h[1], false);
     }
     if (entry < 0) {
         HOLD(d, d->again > 0); /* the repair that was killed had put it back, and another handler ran it */

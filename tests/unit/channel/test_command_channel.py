@@ -24,7 +24,7 @@ def test_a_command_and_its_answer(core):
     assert handler.answers() == []
     assert controller.complete(number, b"done", 3)
     assert not controller.complete(number, b"done", 3)
-    assert handler.claim() is None  # rung for the answer
+    assert handler.serve_or_claim() is None  # rung for the answer
     assert handler.take_dirty() == (False, [])
     assert handler.answers() == [(number, b"done")]
     assert handler.answers() == []
@@ -61,7 +61,7 @@ def test_a_finished_command_is_found_too(core):
     controller.claim(0)
     controller.complete(number, b"done", 1)
     assert other.send(b"x", 5) == number
-    assert other.claim() is None
+    assert other.serve_or_claim() is None
     assert other.answers() == [(number, b"done")]
 
 
@@ -116,7 +116,7 @@ def test_commands_nobody_asks_for_again_are_each_sent(core):
 def test_a_full_table_keeps_the_answers_that_somebody_will_read(core):
     handler, controller = HandlerPort(core, 0), CommandChannel(core)
     assert ProcessorPort(core, 0).submit(0, 1, 1, 0, bytes(8), 0) >= 0
-    request = handler.claim()
+    request = handler.serve_or_claim()
     operations = [request.fill_number * COMMAND_PARTS, request.fill_number * COMMAND_PARTS + 1, 0]
     numbers = [handler.send(b"x", operation) for operation in operations]
     gone = handler.send(b"x", (request.fill_number + 1) * COMMAND_PARTS)

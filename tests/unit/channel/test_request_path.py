@@ -60,13 +60,13 @@ def test_a_request_arrives_as_it_was_sent(pair, body):
     data = frame(3, 8, -2, os.urandom(body))
     entry = pair.submit(data)
     assert entry >= 0
-    request = pair.handlers[0].claim()
+    request = pair.handlers[0].serve_or_claim()
     assert request.payload == data
     assert request.payload.readonly
     assert (request.entry, request.api_key, request.api_version, request.correlation_id) == (entry, 3, 8, -2)
     assert (request.listener, request.plane, request.connection, request.connection_generation) == (1, DATA, 5, 2)
     assert (request.attempts, request.parked_kind, request.cell_count, request.processor) == (0, 0, 0, 0)
-    assert pair.handlers[1].claim() is None
+    assert pair.handlers[1].serve_or_claim() is None
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_request_arrives_as_it_was_sent(pair, body):
 def test_an_answer_arrives_as_it_was_given(pair, length, kind):
     answer = os.urandom(length)
     entry = pair.submit(frame())
-    request = pair.handlers[0].claim()
+    request = pair.handlers[0].serve_or_claim()
     assert pair.handlers[0].answer(request, answer)
     [(got, connection, generation, got_kind, view)] = pair.processor.collect(10)
     assert (got, connection, generation, got_kind, bytes(view)) == (entry, 5, 2, kind, answer)
@@ -88,7 +88,7 @@ def test_an_answer_arrives_as_it_was_given(pair, length, kind):
 
 def test_an_answer_written_into_the_arena(pair):
     pair.submit(frame())
-    request = pair.handlers[0].claim()
+    request = pair.handlers[0].serve_or_claim()
     view, token = pair.handlers[0].allocate(40_000)
     view[:3] = b"abc"
     assert pair.handlers[0].answer_extent(request, token, 3)
@@ -101,9 +101,9 @@ def test_answers_without_bytes_and_with_a_closed_connection(pair):
     for _ in range(3):
         pair.submit(frame())
     handler = pair.handlers[0]
-    handler.answer_none(handler.claim())
-    handler.answer_close(handler.claim(), 42)
-    handler.answer_close(handler.claim(), 42, b"x" * 300)
+    handler.answer_none(handler.serve_or_claim())
+    handler.answer_close(handler.serve_or_claim(), 42)
+    handler.answer_close(handler.serve_or_claim(), 42, b"x" * 300)
     answers = [(kind, view if view is None else bytes(view)) for _, _, _, kind, view in pair.processor.collect(9)]
     assert answers == [(ANSWER_NONE, None), (ANSWER_CLOSE, None), (ANSWER_CLOSE, b"x" * 300)]
 
@@ -111,7 +111,7 @@ def test_answers_without_bytes_and_with_a_closed_connection(pair):
 def test_an_answered_request_is_gone(pair):
     pair.submit(frame())
     handler = pair.handlers[0]
-    request = handler.claim()
+    request = handler.serve_or_claim()
     entry = request.entry
     handler.answer(request, b"1234")
     assert request.entry == entry
@@ -129,7 +129,7 @@ def test_an_answered_request_is_gone(pair):
 
 def test_a_request_belongs_to_its_handler(pair):
     pair.submit(frame())
-    request = pair.handlers[0].claim()
+    request = pair.handlers[0].serve_or_claim()
     with pytest.raises(TypeError):
         pair.handlers[1].answer(request, b"1234")
     with pytest.raises(TypeError):
@@ -150,9 +150,9 @@ def test_the_planes_hold_exactly_their_bounds():
         assert pair.submit(frame(), CONTROL) == PLANE_FULL
         assert pair.processor.abandon(pair.processor.parked_entry)
         assert pair.processor.retry(parked) == PLANE_FULL
-        claimed = [pair.handlers[0].claim() for _ in range(20)]
+        claimed = [pair.handlers[0].serve_or_claim() for _ in range(20)]
         assert {request.plane for request in claimed} == {CONTROL}
-        assert pair.handlers[0].claim().plane == DATA
+        assert pair.handlers[0].serve_or_claim().plane == DATA
         assert pair.processor.retry(parked) == parked
         assert pair.processor.in_flight() == 521
     finally:
@@ -166,7 +166,7 @@ def test_a_parked_processor_is_rung_when_there_is_room():
             pair.submit(frame())
         assert pair.submit(frame()) == PLANE_FULL
         assert pair.processor.prepare_sleep()
-        pair.handlers[0].claim()
+        pair.handlers[0].serve_or_claim()
         assert select.select([pair.eventfd], [], [], 0)[0]
         assert pair.processor.retry(pair.processor.parked_entry) >= 0
     finally:
@@ -188,7 +188,7 @@ def test_a_large_frame_is_received_in_place(pair):
     offset, view = pair.processor.reserve(len(data) + 5000)
     view[: len(data)] = data
     assert pair.processor.submit_reserved(DATA, 1, 1, 0, offset, len(data), 1) >= 0
-    assert pair.handlers[0].claim().payload == data
+    assert pair.handlers[0].serve_or_claim().payload == data
     with pytest.raises(ValueError, match="reserved"):
         pair.processor.release_reserved(offset)
     other, _ = pair.processor.reserve(1 << 18)
@@ -200,7 +200,7 @@ def test_queued_bytes_are_held_until_the_answer_is_sent(pair):
     data = frame(body=bytes(1000))
     entry = pair.submit(data)
     assert pair.processor.queued_bytes() == len(data)
-    pair.handlers[0].answer(pair.handlers[0].claim(), b"1234")
+    pair.handlers[0].answer(pair.handlers[0].serve_or_claim(), b"1234")
     pair.processor.collect(1)
     assert pair.processor.queued_bytes() == len(data)
     pair.processor.sent(entry, 0, True)
@@ -213,18 +213,18 @@ def test_control_comes_first_and_reserved_handlers_take_nothing_else():
         pair.submit(frame(correlation_id=1))
         pair.submit(frame(correlation_id=2), CONTROL)
         pair.submit(frame(correlation_id=3), CONTROL)
-        assert pair.handlers[1].claim().correlation_id == 2
-        assert pair.handlers[0].claim().correlation_id == 3
-        assert pair.handlers[0].claim() is None
-        assert pair.handlers[1].claim(control_only=True) is None
-        assert pair.handlers[1].claim().correlation_id == 1
+        assert pair.handlers[1].serve_or_claim().correlation_id == 2
+        assert pair.handlers[0].serve_or_claim().correlation_id == 3
+        assert pair.handlers[0].serve_or_claim() is None
+        assert pair.handlers[1].serve_or_claim(control_only=True) is None
+        assert pair.handlers[1].serve_or_claim().correlation_id == 1
     finally:
         pair.close()
 
 
 def test_a_push_wakes_a_sleeping_handler(pair):
     claimed = []
-    thread = threading.Thread(target=lambda: claimed.append(pair.handlers[0].claim(60_000)))
+    thread = threading.Thread(target=lambda: claimed.append(pair.handlers[0].serve_or_claim(60_000)))
     thread.start()
     while not pair.core.sleepers:
         time.sleep(0.001)
@@ -240,7 +240,7 @@ def test_a_signal_ends_the_wait_early(pair):
     timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))
     timer.start()
     try:
-        assert pair.handlers[0].claim(60_000) is None
+        assert pair.handlers[0].serve_or_claim(60_000) is None
         assert seen == [signal.SIGUSR1]
     finally:
         timer.join()
@@ -254,7 +254,7 @@ def test_watching_handlers_are_told_which_partition_moved(pair):
     watcher.watch(9)
     pair.core.notify_partition(7)
     pair.core.notify_partition(7)
-    assert watcher.claim(60_000) is None
+    assert watcher.serve_or_claim(60_000) is None
     assert watcher.take_dirty() == (False, [7])
     assert other.take_dirty() == (False, [])
     pair.core.notify_partition(7)
@@ -268,13 +268,13 @@ def test_watching_handlers_are_told_which_partition_moved(pair):
 def test_parked_requests_stay_claimed_and_are_answered_later(pair):
     pair.submit(frame())
     handler = pair.handlers[0]
-    request = handler.claim()
+    request = handler.serve_or_claim()
     for unknown in (ParkedKind.NOT, max(ParkedKind) + 1):
         with pytest.raises(ValueError, match="parked kind"):
             handler.park(request, unknown)
     handler.park(request, ParkedKind.FETCH)
     assert request.parked_kind == ParkedKind.FETCH
-    assert handler.claim() is None
+    assert handler.serve_or_claim() is None
     handler.resume(request)
     handler.answer(request, b"1234")
     assert len(pair.processor.collect(9)) == 1
@@ -284,7 +284,7 @@ def test_each_request_keeps_its_own_client_id(pair):
     for correlation_id in (1, 2):
         pair.submit(frame(correlation_id=correlation_id))
     handler = pair.handlers[0]
-    first, second = handler.claim(), handler.claim()
+    first, second = handler.serve_or_claim(), handler.serve_or_claim()
     assert (first.client_id, second.client_id) == ("", "")
     first.client_id, second.client_id = "application", "__admin_client"
     handler.park(first, ParkedKind.FETCH)
@@ -300,7 +300,7 @@ def test_each_request_keeps_its_own_client_id(pair):
 def test_cells_are_made_once_and_read_when_filled(pair):
     pair.submit(frame())
     handler = pair.handlers[0]
-    request = handler.claim()
+    request = handler.serve_or_claim()
     assert handler.ensure_cells(request, 300)
     assert request.cell_count == 300
     assert handler.ensure_cells(request, 300)
@@ -314,15 +314,15 @@ def test_a_dead_handlers_requests_go_to_another(pair):
     pair.submit(frame(correlation_id=1))
     pair.submit(frame(correlation_id=2))
     dead = pair.handlers[0]
-    parked = dead.claim()
+    parked = dead.serve_or_claim()
     dead.park(parked, ParkedKind.PRODUCE)
     number = parked.fill_number
-    dead.claim()
+    dead.serve_or_claim()
     successor = HandlerPort(pair.core, 0)
     assert successor.recover() == {"requeued": 2, "hinted": 0, "closed": 0}
-    assert pair.handlers[1].claim() is None  # rung: look at everything that is parked
+    assert pair.handlers[1].serve_or_claim() is None  # rung: look at everything that is parked
     assert pair.handlers[1].take_dirty() == (True, [])
-    again = [pair.handlers[1].claim(), pair.handlers[1].claim()]
+    again = [pair.handlers[1].serve_or_claim(), pair.handlers[1].serve_or_claim()]
     assert [(request.correlation_id, request.attempts, request.parked_kind) for request in again] == [
         (1, 0, ParkedKind.PRODUCE),
         (2, 1, ParkedKind.NOT),
@@ -339,7 +339,7 @@ def test_a_request_that_kills_three_handlers_is_closed_and_then_refused(pair):
         handler = HandlerPort(pair.core, 0)
         handler.recover()
         handler.take_dirty()
-        assert handler.claim().attempts == attempts
+        assert handler.serve_or_claim().attempts == attempts
     digest, in_hand = pair.core.frame_in_hand(0)
     assert in_hand == poison
     handler = HandlerPort(pair.core, 0)
@@ -355,13 +355,13 @@ def test_a_dead_processors_answers_are_dropped():
     try:
         pair.submit(frame())
         pair.submit(frame())
-        request = pair.handlers[0].claim()
+        request = pair.handlers[0].serve_or_claim()
         pair.core.row(16).begin(1, 2, 0, 0)
         successor = ProcessorPort(pair.core, 0, pair.eventfd)
         successor.recover()
         pair.handlers[0].take_dirty()
         pair.handlers[0].answer(request, b"1234")
-        pair.handlers[0].answer(pair.handlers[0].claim(), b"1234")
+        pair.handlers[0].answer(pair.handlers[0].serve_or_claim(), b"1234")
         assert successor.collect(9) == []
         assert successor.in_flight() == 0
         assert pair.core.entry_states() == []
@@ -374,7 +374,7 @@ def test_answers_run_out_of_room_and_come_back():
     try:
         pair.submit(frame())
         handler = pair.handlers[0]
-        request = handler.claim()
+        request = handler.serve_or_claim()
         view, token = handler.allocate(64 << 10)
         assert handler.allocate(1) is None
         handler.release(token)

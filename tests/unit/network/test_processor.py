@@ -94,7 +94,7 @@ class Setting:
             self.processor.turn(0)
 
     def claim(self):
-        while (request := self.handler.claim(0)) is None:
+        while (request := self.handler.serve_or_claim(0)) is None:
             everything, ordinals = self.handler.take_dirty()
             if not everything and not ordinals:
                 return None
@@ -292,7 +292,7 @@ def test_large_frames_without_room_wait_for_it(make):
 
 def test_the_request_bytes_of_all_processors_are_bounded(make):
     setting = make("queued.max.request.bytes=104857600")
-    setting.processor._turn.queued_bytes_limit = 100
+    setting.processor._native_turn.queued_bytes_limit = 100
     clients = [setting.connect() for _ in range(3)]
     for n, client in enumerate(clients):
         client.send(frame(API, 5, n, bytes(90)))

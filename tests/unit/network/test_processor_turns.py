@@ -118,7 +118,7 @@ def test_a_turn_goes_answers_new_connections_receives_poll(world):
     """Kafka's order: answers leave before anything new is read."""
     order, processor = [], world.processor
     configure = processor._configure_new_connections
-    processor._turn = Recorded(processor._turn, order)
+    processor._native_turn = Recorded(processor._native_turn, order)
     processor._configure_new_connections = lambda: (order.append("new connections"), configure())
     (client,) = world.connect()
     client.sendall(api_versions(1))
@@ -173,7 +173,7 @@ def test_what_cannot_be_registered_is_closed_once_and_leaves_the_quota(world, re
     world.turns(2)
     client.sendall(api_versions(5))
     world.turns(3)
-    assert world.handler.claim(0).correlation_id == 5
+    assert world.handler.serve_or_claim(0).correlation_id == 5
 
 
 def test_one_request_of_a_connection_is_in_flight(world):
@@ -181,13 +181,13 @@ def test_one_request_of_a_connection_is_in_flight(world):
     world.turns()
     client.sendall(api_versions(1) + api_versions(2))
     world.turns(4)
-    first = world.handler.claim(0)
-    assert first.correlation_id == 1 and world.handler.claim(0) is None
+    first = world.handler.serve_or_claim(0)
+    assert first.correlation_id == 1 and world.handler.serve_or_claim(0) is None
     answer = b"\0\0\0\x04\0\0\0\x01"
     world.handler.answer(first, answer)
     world.turns(4)
     assert client.recv(100) == answer
-    assert world.handler.claim(0).correlation_id == 2
+    assert world.handler.serve_or_claim(0).correlation_id == 2
 
 
 @pytest.mark.parametrize("how", ["nothing", "close"])
@@ -196,16 +196,16 @@ def test_an_answer_may_be_nothing_or_a_close(world, how):
     world.turns()
     client.sendall(api_versions(1) + api_versions(2))
     world.turns(4)
-    request = world.handler.claim(0)
+    request = world.handler.serve_or_claim(0)
     if how == "nothing":
         world.handler.answer_none(request)
     else:
         world.handler.answer_close(request, 0)
     world.turns(4)
     if how == "nothing":
-        assert world.handler.claim(0).correlation_id == 2 and not select.select([client], [], [], 0)[0]
+        assert world.handler.serve_or_claim(0).correlation_id == 2 and not select.select([client], [], [], 0)[0]
     else:
-        assert client.recv(1) == b"" and world.handler.claim(0) is None and world.row.connections == 0
+        assert client.recv(1) == b"" and world.handler.serve_or_claim(0) is None and world.row.connections == 0
 
 
 def test_an_answer_for_a_connection_that_is_gone_is_dropped(world):
@@ -213,7 +213,7 @@ def test_an_answer_for_a_connection_that_is_gone_is_dropped(world):
     world.turns()
     client.sendall(api_versions(1))
     world.turns(3)
-    request = world.handler.claim(0)
+    request = world.handler.serve_or_claim(0)
     (channel,) = world.processor._by_fd.values()
     world.processor._close(channel)  # as the limits on idle time and on connections do
     assert world.row.connections == 0 and client.recv(1) == b""
@@ -224,7 +224,7 @@ def test_an_answer_for_a_connection_that_is_gone_is_dropped(world):
     assert not select.select([again], [], [], 0)[0], "the number is the same, the generation is not"
     again.sendall(api_versions(9))
     world.turns(3)
-    assert world.handler.claim(0).correlation_id == 9
+    assert world.handler.serve_or_claim(0).correlation_id == 9
 
 
 def test_a_request_that_is_not_served_closes_only_its_connection(world):
@@ -233,7 +233,7 @@ def test_a_request_that_is_not_served_closes_only_its_connection(world):
     bad.sendall(frame(3, 0, 1))
     good.sendall(api_versions(2))
     world.turns(4)
-    assert bad.recv(1) == b"" and world.handler.claim(0).correlation_id == 2
+    assert bad.recv(1) == b"" and world.handler.serve_or_claim(0).correlation_id == 2
     assert world.row.connections == 1
 
 
@@ -242,7 +242,7 @@ def test_a_client_that_left_is_noticed_with_the_answer_of_its_request(world):
     world.turns()
     client.sendall(api_versions(1))
     world.turns(3)
-    request = world.handler.claim(0)
+    request = world.handler.serve_or_claim(0)
     client.close()
     world.turns(2)
     assert world.row.connections == 1, "nobody reads a mute connection"

@@ -185,11 +185,11 @@ def test_a_cell_names_what_an_append_came_to(broker):
     ordinals = broker.create_topic("t", partitions=3)
     for values in ((b"a",), (b"b", b"c")):
         broker.send(produce(records=batch(*values, codec=1), partition=2, acks=-1), 7)
-        request = broker.handler.port.claim()
+        request = broker.handler.port.serve_or_claim()
         dispatch(broker.handler.context, request)
     assert len(broker.collect()) == 2
     broker.send(produce(records=batch(b"d", b"e", codec=1), partition=2), 7)
-    request = broker.handler.port.claim()
+    request = broker.handler.port.serve_or_claim()
     broker.handler.context.port.answer = lambda request, frame: True  # so that it stays claimed
     dispatch(broker.handler.context, request)
     cell = broker.handler.port.cell(request, 0)

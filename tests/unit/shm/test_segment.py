@@ -119,7 +119,7 @@ def test_a_frame_is_refused_after_its_second_fault(memory):
     for kills in (1, 2):
         processor, handler = ProcessorPort(memory.core, 0), HandlerPort(memory.core, 1)
         assert processor.submit(DATA, 1, 1, 0, data, 0) >= 0
-        assert handler.claim() is not None
+        assert handler.serve_or_claim() is not None
         memory.remember_killer(0)
         memory.remember_killer(1)
         memory.reset(())

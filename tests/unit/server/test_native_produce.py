@@ -22,19 +22,6 @@ def request(*parts, acks=1, topic="t", transactional_id=None) -> ProduceRequest:
     )
 
 
-class CountingPath:
-    """Counts how many requests the native path served."""
-
-    def __init__(self, broker) -> None:
-        self.served, self._run = 0, broker.handler.context.plain_produce._run
-        broker.handler.context.plain_produce._run = self
-
-    def __call__(self, *arguments):
-        done = self._run(*arguments)
-        self.served += done is not None
-        return done
-
-
 @pytest.fixture
 def pair(tmp_path):
     """Two brokers with the same topics: one with the native path warmed up, one without it."""
@@ -46,11 +33,11 @@ def pair(tmp_path):
         broker.create_topic("t", partitions=3)
         broker.create_topic("stamped", message_timestamp_type="LogAppendTime")
         brokers.append(broker)
-    brokers[1].handler.context.plain_produce._enabled = False
+    brokers[1].handler.context.native_topics._enabled = False
     for broker in brokers:
         for topic in ("t", "stamped"):
             broker.call(request((0, batch(b"first")), topic=topic), 7)
-    return brokers[0], CountingPath(brokers[0]), brokers[1]
+    return brokers[0], brokers[0].handler.context.native_topics.native, brokers[1]
 
 
 def both(pair, message, version=7, client_id="test"):
@@ -129,10 +116,8 @@ def test_truncated_and_garbled_frames_never_crash_it(pair):
     assert native.call(request((0, batch(b"after"))), 7).responses[0].partition_responses[0].error_code == 0
 
 
-def test_a_claim_serves_plain_requests_by_itself_and_returns_the_others(pair):
+def test_one_call_serves_what_it_can_and_returns_the_first_other_request(pair):
     native, path, _ = pair
-    handler, serving = native.handler, native.handler.context.plain_produce
-    serving.serve()
     messages = [
         request((0, batch(b"a"))),
         request((1, batch(b"b")), acks=0),
@@ -141,18 +126,15 @@ def test_a_claim_serves_plain_requests_by_itself_and_returns_the_others(pair):
     ]
     for message in messages:
         native.send(message, 7, "test")
-    left = handler.port.claim(0)
-    while left is None:
-        left = handler.port.claim(0)
+    left = native.handler.port.serve_or_claim(60_000)
     assert bytes(left.payload).endswith(messages[2].topic_data[0].partition_data[0].records)
-    assert len(native.collect()) == 2 and path.served == 0
-    while handler.port.claim(0) is None and not (answers := native.collect()):
-        pass
-    assert len(answers) == 1
+    assert len(native.collect()) == 2 and path.served == 2
+    assert native.handler.port.serve_or_claim(0) is None
+    assert len(native.collect()) == 1 and path.served == 3
     assert native.handler.context.row.counter(Counter.PRODUCE_PARTITION_ERRORS) == 1
 
 
-def test_an_answer_without_memory_is_kept_for_later_and_appended_once(pair):
+def test_without_memory_for_the_answer_python_serves_it_and_appends_once(pair):
     native, path, python = pair
     port = native.handler.port
     message = ProduceRequest(
@@ -166,15 +148,13 @@ def test_an_answer_without_memory_is_kept_for_later_and_appended_once(pair):
             for name, count in (("t", 3), ("stamped", 1))
         ],
     )
-    native.handler.context.plain_produce.serve()
     tokens = []
     while (room := port.allocate(16384)) is not None:
         tokens.append(room[1])
     port.release(tokens.pop())  # for the result cells; nothing is left for the answer
     native.send(message, 7, "test")
-    while path.served == 0:
-        native.step()
-    assert native.collect() == []
+    native.step()
+    assert path.served == 0 and native.collect() == []
     for token in tokens:
         port.release(token)
     for _ in range(50):

@@ -1,0 +1,41 @@
+"""The topics whose Produce requests the native path serves without this interpreter. One per request handler process.
+
+The native path (native/produce/serve_produce.c) makes the checks of docs/produce-checks.md and the append as
+handlers/produce.py does, and leaves alone, before any effect, whatever it does not know. It gets to know a topic after
+the Python handler has served a request for it once; any change of metadata makes it forget all of them.
+"""
+
+from __future__ import annotations
+
+NO_GENERATION = 2**64 - 1
+
+
+class NativeTopics:
+    """Adds topics to the native path and removes them. Nothing is kept that another process would miss."""
+
+    def __init__(self, context) -> None:
+        self._context = context
+        self._enabled = not context.log_manager.flush_on_commit  # a sync to wait for is Python's business
+        self.native = context.log_manager.serve_natively(context.port)
+        self._generation = -1
+        self._known: set[str] = set()
+
+    def forget(self) -> None:
+        """The settings of all topics may have changed without a change of metadata."""
+        self.native.reset(NO_GENERATION)
+        self._generation = -1
+        self._known.clear()
+
+    def learn(self, topic) -> None:
+        """Lets the native path serve a topic of the metadata in force, if its settings allow that."""
+        generation = self._context.metadata.generation
+        if generation != self._generation:
+            self.native.reset(generation)
+            self._generation = generation
+            self._known.clear()
+        if topic.name in self._known or not self._enabled:
+            return
+        self._known.add(topic.name)
+        options, rules = self._context.log_manager.options_of(topic)
+        if not topic.internal and rules.target_codec is None:
+            self.native.add(topic.name, topic.id, topic.partitions, options)
