@@ -186,7 +186,8 @@ static bool read_request(const struct mpb_native_produce *native, const uint8_t 
     if (head == NULL || mpb_be16(head) != 0)
         return false;
     asked->version = mpb_be16(head + 2);
-    asked->count = asked->records = 0;
+    asked->count = 0;
+    asked->records = 0;
     if (asked->version < FIRST_VERSION || asked->version > LAST_VERSION || !take16(&c, &client_length) ||
         (client_length > 0 && take(&c, (size_t)client_length) == NULL))
         return false;
