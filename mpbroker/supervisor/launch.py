@@ -14,7 +14,7 @@ from importlib.util import find_spec, module_from_spec
 from mpbroker.errors import ConfigError
 from mpbroker.shm.parent_death import set_parent_death_signal
 from mpbroker.shm.process_context import ProcessContext
-from mpbroker.supervisor import signals
+from mpbroker.supervisor import signals, stacks
 
 EXIT_CLEAN = 0
 EXIT_FAILURE = 1
@@ -93,6 +93,7 @@ def _child(
         _leave_group(context)
         os.dup2(2, 1)  # stdout is the supervisor's: one line, for scripts
         signals.reset_for_child()
+        stacks.register()
         context.install_signals()
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         setproctitle(title)

@@ -5,7 +5,7 @@ import os
 import signal
 
 _STOP = (signal.SIGTERM, signal.SIGINT)
-CATCHABLE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGUSR1, signal.SIGUSR2)
+CATCHABLE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGUSR1)
 
 
 class SupervisorSignals:
@@ -38,7 +38,8 @@ class SupervisorSignals:
 
 
 def reset_for_child() -> None:
-    """In a freshly forked child: no wakeup pipe of the supervisor, every handler back to its default."""
+    """In a freshly forked child: no wakeup pipe of the supervisor, every handler back to its default but that of
+    stacks.py, which the child registers again."""
     signal.set_wakeup_fd(-1)
     for number in CATCHABLE:
         signal.signal(number, signal.SIG_DFL)

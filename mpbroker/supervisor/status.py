@@ -15,6 +15,7 @@ from mpbroker.shm import segment
 from mpbroker.shm.counters import COUNTERS
 from mpbroker.shm.page_view import PageView
 from mpbroker.shm.process_table import ProcessInfo, ProcessState
+from mpbroker.supervisor import stacks
 from mpbroker.supervisor.process_types import PROCESS_TYPES
 from mpbroker.supervisor.status_file import read_status_file
 
@@ -43,6 +44,23 @@ def read_status(path: str) -> dict[str, Any]:
         return _document(page, found.node_id, list(found.listeners))
     finally:
         page.close()
+
+
+def read_stacks(status: dict[str, Any]) -> list[dict[str, Any]]:
+    """The Python stack of every process in a status document, or the reason why one did not answer; this asks them, and
+    waits at most stacks.TIMEOUT_S."""
+    rows = [row for row in status["processes"] if row["pid"]]
+    return [
+        {
+            "role": row["role"],
+            "index": row["index"],
+            "pid": row["pid"],
+            "doing": "working" if row["wait"] == "none" else f"in its wait `{row['wait']}`",
+            "frames": list(stack.frames),
+            "no_answer": stack.reason or None,
+        }
+        for row, stack in zip(rows, stacks.ask(row["pid"] for row in rows), strict=True)
+    ]
 
 
 def sweep_leftovers(path: str) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.metrics.event_log import EventLog
 from mpbroker.shm.process_table import BrokerState, ProcessState
-from mpbroker.supervisor import launch, reload
+from mpbroker.supervisor import launch, reload, stacks
 from mpbroker.supervisor.probes import Probes
 from mpbroker.supervisor.process_types import START_STAGES, Main, plan_processes, resolve_mains, served_versions
 from mpbroker.supervisor.ready import clear_ready_file, ready_document, ready_line, write_atomically, write_ready_line
@@ -85,6 +85,7 @@ class Supervisor:
     def run(self) -> int:
         """Fork the workers, watch them until the last one has ended."""
         self._signals = SupervisorSignals()
+        stacks.register()
         self._mains: dict[str, Main] = {}
         self._api_versions: dict[int, tuple[int, int]] = {}
         self._import_stage(0)

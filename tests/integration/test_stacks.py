@@ -1,0 +1,98 @@
+"""`mpbroker status --stacks` of a real broker: every process answers, and for those that do not the reason is said."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from mpbroker.supervisor import stacks
+from tests.harness.broker import Broker, wait_until
+from tests.harness.raw_client import RawConnection, api_versions
+from tests.tidy.source_tree import ROOT
+
+
+def _cli(*words):
+    return subprocess.run([sys.executable, "-m", "mpbroker", *words], capture_output=True, text=True, timeout=30)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    with Broker(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+def test_every_process_shows_where_it_is(broker):
+    for _ in range(2):  # what the first one wrote is not in the second one's answer
+        found = _cli("status", "--stacks", "--json", "--data-dir", str(broker.data_dir))
+        assert found.returncode == 0, found.stderr
+        by_role = {(one["role"], one["index"]): one for one in json.loads(found.stdout)["stacks"]}
+        assert {one["pid"] for one in by_role.values()} == set(broker.processes())
+        assert all(one["frames"] and one["no_answer"] is None for one in by_role.values())
+        innermost = {who: one["frames"][0].rpartition("/")[2] for who, one in by_role.items()}
+        assert innermost["handler", 0].startswith("request_handler.py")  # waits in C, in the call that this line makes
+        assert innermost["supervisor", 0].startswith("supervisor.py")
+        assert len(by_role["handler", 0]["frames"]) <= 6, "the frames of the parent that forked it are left out"
+    text = _cli("status", "--stacks", "--data-dir", str(broker.data_dir)).stdout
+    assert f"handler 0, pid {broker.row('handler')['pid']}, in its wait `request`\n    File " in text
+
+
+def test_a_stopped_process_is_named_and_the_others_answer(broker):
+    pid = broker.kill("handler", 0, signal.SIGSTOP)
+    try:
+        wait_until(lambda: _state(pid) == "T", "the handler to stop")
+        found = _cli("status", "--stacks", "--data-dir", str(broker.data_dir))
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert f"handler 0, pid {pid}," in found.stdout and "no answer: it is stopped: by SIGSTOP" in found.stdout
+    assert found.stdout.count("no answer") == 1
+
+
+def _state(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0]
+
+
+def test_asking_disturbs_nobody(broker):
+    before = {row["pid"] for row in broker.status()["processes"]}
+    with RawConnection(broker.port()) as connection:
+        for n in range(20):
+            stacks.ask(before, timeout_s=1.0)
+            assert connection.ask(api_versions(n))[0] == n
+    assert {row["pid"] for row in broker.status()["processes"]} == before
+
+
+def test_a_process_that_has_ended_is_a_reason_and_no_error():
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    (stack,) = stacks.ask([ended.pid])
+    assert (stack.frames, stack.reason) == ((), "it has ended")
+
+
+def test_a_process_that_has_not_registered_is_not_killed_by_the_question():
+    with subprocess.Popen(["sleep", "30"]) as other:
+        (stack,) = stacks.ask([other.pid])
+        assert "cannot answer yet" in stack.reason and other.poll() is None
+        other.kill()
+
+
+def test_a_fault_leaves_its_stack_in_the_log(tmp_path):
+    with Broker(tmp_path) as broker:
+        pid = broker.kill("handler", 0, signal.SIGSEGV)
+        broker.wait_restarted("handler", 0, pid)
+        assert "Fatal Python error: Segmentation fault" in broker.log() and "in do_work" in broker.log()
+
+
+@pytest.mark.skipif(shutil.which("gdb") is None, reason="gdb is not installed")
+def test_the_recipe_with_gdb_shows_the_native_frames(broker):
+    """The command in docs/operations.md, as it stands there."""
+    page = (ROOT / "docs" / "operations.md").read_text()
+    (line,) = [line.strip() for line in page.splitlines() if line.strip().startswith("gdb ")]
+    words = line.replace("PID", str(broker.row("handler")["pid"]))
+    found = subprocess.run(["bash", "-c", words], capture_output=True, text=True, timeout=60)
+    if "ptrace: Operation not permitted" in found.stderr:
+        pytest.skip("this system does not let gdb attach")
+    assert "mpb_handler_sleep" in found.stdout and "mpb_handler_wait" in found.stdout, found.stdout + found.stderr
