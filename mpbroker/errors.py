@@ -5,7 +5,10 @@ try again, one sentence) stands in `ERRORS`. Errors a client caused travel as th
 code and for frames that cannot be read.
 """
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class ErrorInfo(NamedTuple):
@@ -197,15 +200,53 @@ class BufferTooSmall(MpbrokerError):
 
 
 class ConfigError(MpbrokerError):
-    """A setting that cannot be used; the message names the key, the value and what is allowed."""
+    """A setting, or an argument, that cannot be used.
+
+    `allowed` ends the sentence "KEY=VALUE: must be …"; `problem` is a whole sentence instead, where that one would read
+    badly. `origin`: the place in a file, or the variable, that gave the value; the message begins with it.
+    """
 
     exit_code = 2
 
-    def __init__(self, key: str, value: object, allowed: str) -> None:
-        super().__init__(f"{key}={value}: allowed is {allowed}")
+    def __init__(self, key: str, value: object, allowed: str = "", *, problem: str = "", origin: str = "") -> None:
+        sentence = problem or f"{key}={value}: must be {allowed}"
+        super().__init__(f"{origin}: {sentence}" if origin else sentence)
         self.key = key
         self.value = value
         self.allowed = allowed
+        self.problem = problem
+
+    @property
+    def errors(self) -> "tuple[ConfigError, ...]":
+        """The single errors that this one stands for."""
+        return (self,)
+
+    def at(self, origin: str) -> "ConfigError":
+        """The same error with the place that its value came from."""
+        return ConfigError(self.key, self.value, self.allowed, problem=self.problem, origin=origin)
+
+
+class ConfigErrors(ConfigError):
+    """Everything that is wrong with one configuration: at least two errors, so that a file is corrected in one go."""
+
+    def __init__(self, errors: "Sequence[ConfigError]") -> None:
+        first = errors[0]
+        super().__init__(first.key, first.value, first.allowed, problem="; ".join(map(str, errors)))
+        self._errors = tuple(errors)
+
+    @property
+    def errors(self) -> tuple[ConfigError, ...]:
+        """The single errors that this one stands for."""
+        return self._errors
+
+
+def raise_all(errors: "Sequence[ConfigError]") -> None:
+    """Raises one ConfigError for all of them; returns where there is none."""
+    single = [one for error in errors for one in error.errors]
+    if len(single) == 1:
+        raise single[0]
+    if single:
+        raise ConfigErrors(single)
 
 
 class DataDirectoryInUse(MpbrokerError):

@@ -40,11 +40,11 @@ def run(arguments: argparse.Namespace) -> int:
     from mpbroker.cli.main import UsageError
 
     if arguments.pid is not None and not arguments.bootstrap:
-        raise UsageError("--pid belongs to --bootstrap")
+        raise UsageError("--pid can only be used with --bootstrap")
     if arguments.sweep and arguments.bootstrap:
         raise UsageError("--sweep starts brokers of our own and cannot sweep that of --bootstrap")
     if arguments.seconds is not None and not 0 < arguments.seconds <= SECONDS_MAX:
-        raise UsageError(f"--seconds {arguments.seconds:g}: allowed is more than 0, at most {SECONDS_MAX:g}")
+        raise UsageError(f"--seconds {arguments.seconds:g}: must be more than 0, at most {SECONDS_MAX:g}")
     words = arguments.workload or ("" if arguments.sweep else ",".join(bench_run.NAMES))
     names = bench_run.chosen(words) if words else []
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as after Ctrl-C: nothing is left behind

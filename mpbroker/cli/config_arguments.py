@@ -2,7 +2,8 @@
 
 import argparse
 
-from mpbroker.config.broker_config import BrokerConfig, load_broker_config
+from mpbroker.config.broker_config import BrokerConfig
+from mpbroker.config.load_config import load_broker_config
 from mpbroker.errors import ConfigError
 
 
@@ -47,4 +48,5 @@ def _refuse_two_places(arguments: argparse.Namespace) -> None:
     for pair in arguments.override:
         key, _, value = pair.partition("=")
         if arguments.data_dir is not None and key.strip() in ("log.dir", "log.dirs") and value != arguments.data_dir:
-            raise ConfigError("--override", pair, "not beside --data-dir, which is the same setting")
+            problem = f"{key.strip()} and --data-dir are the same setting; give only one"
+            raise ConfigError("--override", pair, problem=problem)

@@ -39,12 +39,11 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         existing = data_dir.read_meta(config.data_dir)
         if existing is not None and not arguments.ignore_formatted:
-            raise ConfigError(
-                "log.dirs",
-                config.data_dir,
-                f"a directory without {data_dir.META_FILE} (this one belongs to node {existing.node_id} of "
-                f"cluster {existing.cluster_id}; --ignore-formatted accepts that)",
+            problem = (
+                f"{config.data_dir} is formatted already, for node {existing.node_id} of cluster "
+                f"{existing.cluster_id}; --ignore-formatted accepts that"
             )
+            raise ConfigError("log.dirs", config.data_dir, problem=problem)
         meta = data_dir.prepare(config.data_dir, config.node_id, arguments.cluster_id)
     finally:
         lock.close()

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from mpbroker.errors import MpbrokerError
+from mpbroker.errors import ConfigError, MpbrokerError
 
 if TYPE_CHECKING:
     import argparse
@@ -56,6 +56,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:  # started with stdout closed
             sys.stdout.flush()
         return code
+    except ConfigError as error:
+        for one in error.errors:
+            _complain(str(one), error.exit_code)
+        return error.exit_code
     except MpbrokerError as error:
         return _complain(str(error), error.exit_code)
     except BrokenPipeError:

@@ -1,20 +1,15 @@
-"""The frozen BrokerConfig: the settings table with the values in force. Built by the supervisor before it forks.
+"""The frozen BrokerConfig: the settings table with the values in force. Built by load_config.py, in the
+supervisor before it forks.
 
 Workers inherit it and never change it; SIGHUP makes the supervisor build a new one and compare (`compare`).
 """
 
-import os
-from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from mpbroker.config.cores import available_cores
-from mpbroker.config.cross_checks import MAX_PROCESSORS, check_together
 from mpbroker.config.frozen import FrozenSettings
-from mpbroker.config.listeners import Listeners, ListenerSettings, build_listeners
-from mpbroker.config.sources import Given, gather
+from mpbroker.config.listeners import Listeners
 from mpbroker.config.table import SETTINGS, locate, scoped_name
-from mpbroker.errors import ConfigError
 
 
 class ConfigSource(IntEnum):
@@ -82,100 +77,6 @@ class BrokerConfig(FrozenSettings):
     def reserved_handlers(self) -> int:
         """Handlers that take control requests only; 0 without a control plane."""
         return int(self.value("mpbroker.control.reserved.handlers")) if self.end_points.control else 0
-
-
-def load_broker_config(
-    path: str | None = None,
-    *,
-    overrides: Iterable[str] = (),
-    environ: Mapping[str, str] | None = None,
-    cores: int | None = None,
-) -> BrokerConfig:
-    """The configuration from a properties file, the environment and `key=value` overrides. ConfigError when it is
-    wrong."""
-    given = gather(path, os.environ if environ is None else environ, overrides)
-    return build_broker_config(given, available_cores() if cores is None else cores)
-
-
-def build_broker_config(given: Given, cores: int) -> BrokerConfig:
-    """Parse every text, fill in defaults, check settings against each other."""
-    values = {name: row.default_for(cores) for name, row in SETTINGS.items()}
-    for name, text in given.texts.items():
-        located = locate(name)
-        assert located is not None, name  # the sources let no unknown name through
-        values[name] = located.setting.parse(text, name)
-    texts = dict(given.texts)
-    _join_node_id(values, texts)
-    end_points = build_listeners(_listener_settings(values, texts))
-    if "num.network.threads" not in texts:
-        values["num.network.threads"] = _processors_that_fit(values["num.network.threads"], end_points)
-    derived = {
-        "end_points": end_points,
-        "data_dir": _data_dir(values),
-        "cores": cores,
-        "warnings": (*given.warnings, *_no_effect(texts)),
-        "_values": values,
-        "_texts": texts,
-        "connection_overrides": parse_connection_overrides(values["max.connections.per.ip.overrides"]),
-    }
-    derived["trace_dir"] = os.path.abspath(values["mpbroker.trace.dir"] or os.path.join(derived["data_dir"], "traces"))
-    attributes = {SETTINGS[name].attribute: value for name, value in values.items() if name in SETTINGS}
-    config = BrokerConfig(attributes | derived)
-    check_together(config)
-    return config
-
-
-def _join_node_id(values: dict[str, Any], texts: dict[str, str]) -> None:
-    """`node.id` and `broker.id` are one setting: either gives both."""
-    node, broker = "node.id", "broker.id"
-    if node in texts and broker in texts and values[node] != values[broker]:
-        raise ConfigError(broker, values[broker], f"the same number as node.id ({values[node]}), or only one of them")
-    for one, other in ((node, broker), (broker, node)):
-        if one in texts:
-            values[other], texts[other] = values[one], texts[one]
-
-
-def _listener_settings(values: dict[str, Any], texts: dict[str, str]) -> ListenerSettings:
-    return ListenerSettings(
-        listeners=values["listeners"],
-        advertised=values["advertised.listeners"],
-        protocol_map=values["listener.security.protocol.map"],
-        control_plane=values["control.plane.listener.name"],
-        inter_broker=values["inter.broker.listener.name"],
-        inter_broker_protocol=texts.get("security.inter.broker.protocol"),
-    )
-
-
-def _processors_that_fit(wanted: int, end_points: Listeners) -> int:
-    """The default number of processors must not exceed the slots, however many cores and listeners there are."""
-    slots = MAX_PROCESSORS - (1 if end_points.control else 0)
-    return max(1, min(wanted, slots // len(end_points.data)))
-
-
-def _data_dir(values: dict[str, Any]) -> str:
-    """The one data directory, absolute."""
-    text = values["log.dirs"] or values["log.dir"]
-    directories = [item for part in text.split(",") if (item := part.strip())]
-    if len(directories) != 1:
-        raise ConfigError("log.dirs", text, "one directory; several are not supported yet")
-    return os.path.abspath(directories[0])
-
-
-def _no_effect(texts: dict[str, str]) -> list[str]:
-    """A sentence for each setting that was given although nothing reads it yet."""
-    located = ((name, found) for name in texts if (found := locate(name)))
-    return [f"{name} is accepted but has no effect yet" for name, found in located if found.setting.later]
-
-
-def parse_connection_overrides(text: str) -> dict[str, int]:
-    """`HOST:COUNT,…` as a dict; an IPv6 host may stand in brackets."""
-    key, overrides = "max.connections.per.ip.overrides", {}
-    for item in (item for part in text.split(",") if (item := part.strip())):
-        host, colon, count = item.rpartition(":")
-        if not (colon and host.strip() and count.strip().isdecimal() and len(count) <= 10):
-            raise ConfigError(key, text, "HOST:COUNT, separated by commas")
-        overrides[host.strip().strip("[]")] = int(count)
-    return overrides
 
 
 class Changes(NamedTuple):

@@ -1,123 +1,122 @@
-"""Rules between settings: what no single row of the table can say. Pure; run once when a BrokerConfig is built."""
+"""Rules between settings: what no single row of the table can say. Pure; run once when a BrokerConfig is built.
 
-from typing import TYPE_CHECKING
+Each rule yields a ConfigError for everything that breaks it, so that one start names them all.
+"""
 
+from collections.abc import Iterator
+
+from mpbroker.config.broker_config import BrokerConfig
+from mpbroker.config.limits import LARGEST_ANSWER_BYTES, MAX_ENTRIES, MAX_HANDLERS, MAX_PROCESSORS
 from mpbroker.config.message_format import is_message_format_version
 from mpbroker.config.table import locate
 from mpbroker.errors import ConfigError
 
-if TYPE_CHECKING:
-    from mpbroker.config.broker_config import BrokerConfig
 
-MAX_PROCESSORS = 32  # slots of the process table (native/shm/layout.h)
-MAX_HANDLERS = 64
-MAX_ENTRIES = 2**17  # an entry's index has 17 bits in a hint
-HANDLER_ARENA_BYTES = 256 << 20  # memory for answers of one request handler (shm.layout)
-LARGEST_ANSWER_BYTES = HANDLER_ARENA_BYTES - (1 << 20)  # records of one; the rest is for what stands around them
+def check_together(config: BrokerConfig, listeners_known: bool = True) -> list[ConfigError]:
+    """Every rule that does not hold; without those on listeners when theirs could not be read."""
+    rules = (*_LISTENER_RULES, *_RULES) if listeners_known else _RULES
+    return [error for rule in rules for error in rule(config)]
 
 
-def check_together(config: "BrokerConfig") -> None:
-    """ConfigError for the first rule that does not hold."""
-    for rule in _RULES:
-        rule(config)
-
-
-def _listener_prefixes(config: "BrokerConfig") -> None:
+def _listener_prefixes(config: BrokerConfig) -> Iterator[ConfigError]:
     names = [end_point.listener_name for end_point in config.end_points.all]
-    for name, text in config._texts.items():
+    for name, text in config.texts.items():
         located = locate(name)
         if located is None or not located.listener:
             continue
         if located.listener not in names:
-            raise ConfigError(name, text, f"the name of a listener there is: {', '.join(names)}")
-        if config.value(name) < 1:
-            raise ConfigError(name, text, "a whole number, at least 1")
+            problem = f"{name}: there is no listener {located.listener}; the listeners are {', '.join(names)}"
+            yield ConfigError(name, text, problem=problem)
+        elif config.value(name) < 1:
+            yield ConfigError(name, text, "a whole number, at least 1")
 
 
-def _slots(config: "BrokerConfig") -> None:
+def _slots(config: BrokerConfig) -> Iterator[ConfigError]:
     processors = sum(config.processors(end_point.listener_name) for end_point in config.end_points.all)
     if processors > MAX_PROCESSORS:
-        raise ConfigError(
+        yield ConfigError(
             "num.network.threads",
             config.num_network_threads,
-            f"at most {MAX_PROCESSORS} processors over all listeners (this makes {processors})",
+            problem=f"num.network.threads={config.num_network_threads} makes {processors} processors over all "
+            f"listeners; {MAX_PROCESSORS} are possible",
         )
     if config.num_io_threads + config.reserved_handlers > MAX_HANDLERS:
-        raise ConfigError(
+        yield ConfigError(
             "num.io.threads",
             config.num_io_threads,
-            f"at most {MAX_HANDLERS} together with mpbroker.control.reserved.handlers",
+            f"at most {MAX_HANDLERS} together with mpbroker.control.reserved.handlers ({config.reserved_handlers})",
         )
     if processors * config.mpbroker_entries_per_processor > MAX_ENTRIES:
-        raise ConfigError(
+        yield ConfigError(
             "mpbroker.entries.per.processor",
             config.mpbroker_entries_per_processor,
             f"at most {MAX_ENTRIES // processors} with {processors} processors",
         )
 
 
-def _request_memory(config: "BrokerConfig") -> None:
+def _request_memory(config: BrokerConfig) -> Iterator[ConfigError]:
     largest = config.socket_request_max_bytes
     if 0 < config.queued_max_request_bytes < largest:
-        raise ConfigError(
+        yield ConfigError(
             "queued.max.request.bytes",
             config.queued_max_request_bytes,
             f"-1, or at least socket.request.max.bytes ({largest})",
         )
     if config.mpbroker_arena_bytes_per_processor < largest:
-        raise ConfigError(
+        yield ConfigError(
             "mpbroker.arena.bytes.per.processor",
             config.mpbroker_arena_bytes_per_processor,
             f"at least socket.request.max.bytes ({largest})",
         )
     for name, size in (("socket.request.max.bytes", largest), ("fetch.max.bytes", config.fetch_max_bytes)):
         if size > LARGEST_ANSWER_BYTES:  # what could be written could never be read back
-            raise ConfigError(name, size, f"at most {LARGEST_ANSWER_BYTES}, what one answer can hold")
+            yield ConfigError(name, size, f"at most {LARGEST_ANSWER_BYTES}: one response holds no more")
 
 
-def _connections(config: "BrokerConfig") -> None:
+def _connections(config: BrokerConfig) -> Iterator[ConfigError]:
     if config.max_connections_per_ip == 0 and not config.connection_overrides:
-        raise ConfigError(
-            "max.connections.per.ip", 0, "at least 1 unless max.connections.per.ip.overrides has addresses"
+        yield ConfigError(
+            "max.connections.per.ip", 0, "at least 1, unless max.connections.per.ip.overrides names addresses"
         )
     if config.connection_failed_authentication_delay_ms >= config.connections_max_idle_ms:
-        raise ConfigError(
+        yield ConfigError(
             "connection.failed.authentication.delay.ms",
             config.connection_failed_authentication_delay_ms,
             f"less than connections.max.idle.ms ({config.connections_max_idle_ms})",
         )
 
 
-def _retention(config: "BrokerConfig") -> None:
+def _retention(config: BrokerConfig) -> Iterator[ConfigError]:
     for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
         if config.value(name) == 0:
-            raise ConfigError(name, 0, "-1 (never delete), or at least 1")
+            yield ConfigError(name, 0, "-1 (never delete), or at least 1")
 
 
-def _compaction(config: "BrokerConfig") -> None:
+def _compaction(config: BrokerConfig) -> Iterator[ConfigError]:
     least, most = config.log_cleaner_min_compaction_lag_ms, config.log_cleaner_max_compaction_lag_ms
     if least > most:
-        raise ConfigError(
+        yield ConfigError(
             "log.cleaner.min.compaction.lag.ms", least, f"at most log.cleaner.max.compaction.lag.ms ({most})"
         )
 
 
-def _formats(config: "BrokerConfig") -> None:
+def _formats(config: BrokerConfig) -> Iterator[ConfigError]:
     if config.compression_gzip_level == 0:
-        raise ConfigError("compression.gzip.level", 0, "-1, or 1 to 9")
+        yield ConfigError("compression.gzip.level", 0, "-1, or 1 to 9")
     if not is_message_format_version(config.log_message_format_version):
-        raise ConfigError(
+        yield ConfigError(
             "log.message.format.version",
             config.log_message_format_version,
             "a version of Kafka up to 3.9, such as 2.8 or 3.0-IV1",
         )
 
 
-def _replication(config: "BrokerConfig") -> None:
+def _replication(config: BrokerConfig) -> Iterator[ConfigError]:
     wait = config.replica_fetch_wait_max_ms
     for name in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):
         if wait > config.value(name):
-            raise ConfigError("replica.fetch.wait.max.ms", wait, f"at most {name} ({config.value(name)})")
+            yield ConfigError("replica.fetch.wait.max.ms", wait, f"at most {name} ({config.value(name)})")
 
 
-_RULES = (_listener_prefixes, _slots, _request_memory, _connections, _retention, _compaction, _formats, _replication)
+_LISTENER_RULES = (_listener_prefixes, _slots)
+_RULES = (_request_memory, _connections, _retention, _compaction, _formats, _replication)

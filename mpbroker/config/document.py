@@ -27,7 +27,13 @@ later one wins:
 4. the command line: `--override num.io.threads=4` (also `--data-dir`, `--listener`).
 
 An unknown key in the file or an override, an unknown `MPBROKER_` variable, or a value that is not allowed stops the start
-with one sentence and exit code 2. An unknown `KAFKA_` variable is named in one warning and ignored.
+with exit code 2; everything that is wrong is listed, a line each. An unknown `KAFKA_` variable is named in one warning and
+ignored.
+
+Kafka's own files start a broker, those for ZooKeeper and for KRaft alike: Kafka's settings that mean nothing here
+(`process.roles`, `controller.quorum.*`, `zookeeper.*`, `ssl.*`, …; the whole list is in `mpbroker/config/kafka_only.py`) get
+one warning each and are ignored, and listeners that `controller.listener.names` names are left out. `authorizer.class.name`
+stops the start: without access control the broker would let everybody in.
 
 *Changes*: `read-only` settings are read at the start. The others are per-broker or cluster-wide, as Kafka calls them;
 a running broker reads the file again on SIGHUP and takes them on. "(at restart)" marks those that Kafka changes at run time

@@ -8,9 +8,10 @@ import re
 from enum import IntEnum
 from typing import NamedTuple
 
-from mpbroker.errors import ConfigError
+from mpbroker.errors import ConfigError, raise_all
 
 MAX_LISTENERS = 15  # acceptor slots in the process table
+DEFAULT_LISTENERS = "PLAINTEXT://127.0.0.1:9092"
 
 _END_POINT = re.compile(r"([A-Za-z0-9._-]+)://(?:\[([0-9A-Za-z:.%-]+)\]|([0-9A-Za-z._%-]*)):(\d{1,5})\Z")
 _MAP_ENTRY = re.compile(r"([A-Za-z0-9._-]+)\s*:\s*([A-Za-z0-9_]+)\Z")
@@ -68,10 +69,21 @@ class ListenerSettings(NamedTuple):
     control_plane: str | None
     inter_broker: str | None
     inter_broker_protocol: str | None
+    kraft_controllers: str | None = None
+
+    def without_controllers(self) -> "ListenerSettings":
+        """The same without the listeners of KRaft controllers; where nothing is left, the default holds."""
+        names = _controller_names(self)
+        if not names:
+            return self
+        listeners = ",".join(item for item in _items(self.listeners) if _name_of(item) not in names)
+        advertised = ",".join(item for item in _items(self.advertised or "") if _name_of(item) not in names)
+        return self._replace(listeners=listeners or DEFAULT_LISTENERS, advertised=advertised or None)
 
 
 def build_listeners(given: ListenerSettings) -> Listeners:
     """Parse and check all of them. ConfigError names the setting that is wrong."""
+    given = given.without_controllers()
     protocols = parse_protocol_map(given.protocol_map)
     listeners = parse_end_points("listeners", given.listeners, protocols)
     _check_distinct_ports(listeners, given.listeners)
@@ -83,7 +95,8 @@ def build_listeners(given: ListenerSettings) -> Listeners:
         raise ConfigError(
             "control.plane.listener.name",
             control_name,
-            "a listener other than the one brokers use among each other (inter.broker.listener.name)",
+            problem=f"control.plane.listener.name and inter.broker.listener.name are both {control_name}; "
+            "the control plane needs a listener of its own",
         )
     data = tuple(end_point for end_point in listeners if end_point.listener_name != control_name)
     control = next((end_point for end_point in listeners if end_point.listener_name == control_name), None)
@@ -99,23 +112,30 @@ def parse_protocol_map(text: str) -> dict[str, SecurityProtocol]:
             raise ConfigError(key, text, "NAME:PROTOCOL, separated by commas")
         name, protocol = match[1].upper(), match[2].upper()
         if protocol not in SecurityProtocol.__members__:
-            raise ConfigError(key, item, f"for listener {name} one of {', '.join(SecurityProtocol.__members__)}")
+            known = ", ".join(SecurityProtocol.__members__)
+            raise ConfigError(key, item, problem=f"{key}: {protocol} is no protocol; the protocols are {known}")
         if name in protocols:
-            raise ConfigError(key, text, f"each listener name once ({name} stands there twice)")
+            raise ConfigError(key, text, problem=f"{key} names the listener {name} twice")
         protocols[name] = SecurityProtocol[protocol]
     return protocols
 
 
 def parse_end_points(key: str, text: str, protocols: dict[str, SecurityProtocol]) -> tuple[EndPoint, ...]:
     """`NAME://HOST:PORT,…` with distinct names that all have a protocol."""
-    end_points = tuple(parse_end_point(key, item, protocols) for item in _items(text))
-    if not 0 < len(end_points) <= MAX_LISTENERS:
+    items, end_points, errors = _items(text), [], []
+    if not 0 < len(items) <= MAX_LISTENERS:
         raise ConfigError(key, text, f"1 to {MAX_LISTENERS} listeners, NAME://HOST:PORT, separated by commas")
+    for item in items:
+        try:
+            end_points.append(parse_end_point(key, item, protocols))
+        except ConfigError as error:
+            errors.append(error)
+    raise_all(errors)
     names = [end_point.listener_name for end_point in end_points]
     for name in names:
         if names.count(name) > 1:
-            raise ConfigError(key, text, f"a different name for every listener ({name} stands there twice)")
-    return end_points
+            raise ConfigError(key, text, problem=f"{key} names {name} twice; every listener needs a name of its own")
+    return tuple(end_points)
 
 
 def parse_end_point(key: str, text: str, protocols: dict[str, SecurityProtocol]) -> EndPoint:
@@ -132,10 +152,34 @@ def parse_end_point(key: str, text: str, protocols: dict[str, SecurityProtocol])
         raise ConfigError(
             key,
             text,
-            f"a listener with a security protocol; listener.security.protocol.map has none for "
-            f"{name} (add {name}:PLAINTEXT to it)",
+            problem=f"{key}={text}: {name} has no security protocol; "
+            f"add {name}:PLAINTEXT to listener.security.protocol.map",
         )
     return EndPoint(match[2] or match[3] or "", int(match[4]), name, protocols[name])
+
+
+def left_out(given: ListenerSettings) -> list[str]:
+    """One sentence on the listeners of KRaft controllers, when `controller.listener.names` is given."""
+    names = _controller_names(given)
+    if not names:
+        return []
+    key, found = "controller.listener.names", [item for item in _items(given.listeners) if _name_of(item) in names]
+    if not found:
+        return [f"{key} is ignored: mpbroker needs no KRaft controller"]
+    sentence = f"{key}: {', '.join(found)} is left out of the listeners; mpbroker needs no KRaft controller"
+    if len(found) == len(_items(given.listeners)):
+        sentence += f"; none is left, so the broker listens on {DEFAULT_LISTENERS}"
+    return [sentence]
+
+
+def _controller_names(given: ListenerSettings) -> set[str]:
+    """Names in capitals, without the one that is to be our control plane."""
+    names = {item.upper() for item in _items(given.kraft_controllers or "")}
+    return names - {(given.control_plane or "").upper()}
+
+
+def _name_of(item: str) -> str:
+    return item.partition("://")[0].upper()
 
 
 def _items(text: str) -> list[str]:
@@ -154,8 +198,8 @@ def _check_distinct_ports(end_points: tuple[EndPoint, ...], text: str) -> None:
             raise ConfigError(
                 "listeners",
                 text,
-                f"a different port for every listener ({port} stands there "
-                f"{len(hosts)} times; only an IPv4 and an IPv6 address may share one)",
+                problem=f"listeners names port {port} {len(hosts)} times; every listener needs a port of its own "
+                "(only an IPv4 and an IPv6 address may share one)",
             )
 
 
@@ -172,7 +216,8 @@ def _check_served(end_points: tuple[EndPoint, ...]) -> None:
             raise ConfigError(
                 "listeners",
                 end_point.connection_string,
-                f"a PLAINTEXT listener; {end_point.security_protocol.name} is not supported yet",
+                problem=f"listeners={end_point.connection_string}: {end_point.security_protocol.name} is not supported "
+                "yet; use PLAINTEXT",
             )
 
 
@@ -185,11 +230,15 @@ def _advertised(
     names = [end_point.listener_name for end_point in listeners]
     for end_point in end_points:
         if end_point.host == "0.0.0.0":
-            raise ConfigError(
-                key, end_point.connection_string, "an address clients can connect to; 0.0.0.0 is none, name the host"
+            problem = (
+                "advertised.listeners must name a host that clients can connect to, not 0.0.0.0; without it, "
+                "`listeners` is advertised"
             )
+            raise ConfigError(key, end_point.connection_string, problem=problem)
         if end_point.listener_name not in names:
-            raise ConfigError(key, end_point.connection_string, f"only names that `listeners` has: {', '.join(names)}")
+            shown = f"{key}={end_point.connection_string}"
+            problem = f"{shown}: `listeners` has no {end_point.listener_name}, only {', '.join(names)}"
+            raise ConfigError(key, end_point.connection_string, problem=problem)
     return end_points
 
 
@@ -205,7 +254,8 @@ def _control_name(
     key, name = "control.plane.listener.name", given.upper()
     _check_name(key, name, protocols, advertised)
     if len(listeners) < 2:
-        raise ConfigError(key, given, "a listener beside at least one other that carries data")
+        problem = f"{key}={given}: the only listener cannot be the control plane's; add one for data to `listeners`"
+        raise ConfigError(key, given, problem=problem)
     return name
 
 
@@ -217,23 +267,27 @@ def _inter_broker_name(
 ) -> str:
     key = "inter.broker.listener.name"
     if given.inter_broker and given.inter_broker_protocol:
-        raise ConfigError(key, given.inter_broker, "only one of it and security.inter.broker.protocol")
+        problem = f"{key} and security.inter.broker.protocol are the same setting; give only one"
+        raise ConfigError(key, given.inter_broker, problem=problem)
     if given.inter_broker or given.inter_broker_protocol:
         name = (given.inter_broker or given.inter_broker_protocol or "").upper()
         _check_name(key if given.inter_broker else "security.inter.broker.protocol", name, protocols, advertised)
         return name
     names = [end_point.listener_name for end_point in advertised if end_point.listener_name != control_name]
     if not names:
-        raise ConfigError("advertised.listeners", given.advertised, "at least one listener that carries data")
+        problem = "advertised.listeners names the control plane only; add a listener for data"
+        raise ConfigError("advertised.listeners", given.advertised, problem=problem)
     return "PLAINTEXT" if "PLAINTEXT" in names else names[0]
 
 
 def _check_name(key: str, name: str, protocols: dict[str, SecurityProtocol], advertised: tuple[EndPoint, ...]) -> None:
     if name not in protocols:
-        raise ConfigError(key, name, f"a listener that listener.security.protocol.map has: {', '.join(protocols)}")
+        problem = f"{key}={name}: listener.security.protocol.map has no {name}, only {', '.join(protocols)}"
+        raise ConfigError(key, name, problem=problem)
     names = [end_point.listener_name for end_point in advertised]
     if name not in names:
-        raise ConfigError(key, name, f"a listener that advertised.listeners has: {', '.join(names)}")
+        problem = f"{key}={name}: advertised.listeners has no {name}, only {', '.join(names)}"
+        raise ConfigError(key, name, problem=problem)
 
 
 def advertise(advertised: EndPoint, bound_port: int, host_name: str) -> EndPoint:

@@ -77,5 +77,6 @@ def _escaped(text: str, at: int, where: str) -> tuple[str, int]:
         return _ESCAPES.get(text[at], text[at]), at + 1
     digits = text[at + 1 : at + 5]
     if not re.fullmatch(r"[0-9A-Fa-f]{4}", digits):
-        raise ConfigError(where, f"\\u{digits}", "\\u followed by four hexadecimal digits")
+        problem = f"{where}: \\u{digits}: \\u needs four hexadecimal digits"
+        raise ConfigError(where, f"\\u{digits}", problem=problem)
     return chr(int(digits, 16)), at + 5

@@ -63,7 +63,7 @@ class Setting(NamedTuple):
         return self.from_cores(cores) if self.from_cores else self.default
 
     def allowed_text(self) -> str:
-        """What is allowed, as the end of the sentence 'allowed is …'."""
+        """What is allowed, as the end of the sentence "must be …"."""
         if self.allowed:
             many = ", separated by commas" if self.kind is Kind.LIST else ""
             return f"one of {', '.join(self.allowed)}{many}" if len(self.allowed) > 1 else f"{self.allowed[0]}{many}"

@@ -1,6 +1,7 @@
 """Rows of the settings table: identity, listeners, sockets, connections, request queues. Pure data."""
 
 from mpbroker.config.kinds import INT_MOST, LONG_MAX, Kind
+from mpbroker.config.listeners import DEFAULT_LISTENERS
 from mpbroker.config.setting import Change, Setting
 
 PER_BROKER, CLUSTER_WIDE = Change.PER_BROKER, Change.CLUSTER_WIDE
@@ -13,7 +14,7 @@ IDENTITY = (
 )
 
 LISTENERS = (
-    Setting("listeners", STRING, "PLAINTEXT://127.0.0.1:9092",
+    Setting("listeners", STRING, DEFAULT_LISTENERS,
             "Where the broker listens: NAME://HOST:PORT, separated by commas. An empty host means every interface, port 0 "
             "any free port. (Kafka's default is every interface; ours is loopback only.)",
             change=PER_BROKER, restart=True),
@@ -27,6 +28,9 @@ LISTENERS = (
     Setting("control.plane.listener.name", STRING, None,
             "The listener whose requests have their own acceptor, processor, queue and handler, so that they never wait "
             "behind data (KIP-291). Not set: no control plane."),
+    Setting("controller.listener.names", STRING, None,
+            "Listeners of Kafka's KRaft controllers, separated by commas: `listeners` and `advertised.listeners` are read "
+            "without them, because mpbroker needs none. (A listener that `control.plane.listener.name` names stays.)"),
     Setting("inter.broker.listener.name", STRING, None,
             "The listener brokers use among each other. Not set: the one that `security.inter.broker.protocol` names, or "
             "the first data listener when that is not set either."),

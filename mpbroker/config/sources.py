@@ -1,5 +1,7 @@
 """Where settings come from: file, environment, overrides; the later one wins. Run by the supervisor and the CLI.
 
+Nothing stops at the first mistake: what is wrong is collected in `Given.errors`, for one answer that names it all.
+
 Environment names: `KAFKA_` or `MPBROKER_`, then the setting in capitals with `_` for each dot, `__` for an underscore
 and `___` for a dash (the rule of Kafka's container images): `KAFKA_NUM_IO_THREADS` is `num.io.threads`. For our own
 settings the prefix may stand for their first word: `MPBROKER_TRACE_ENABLED` is `mpbroker.trace.enabled`.
@@ -9,8 +11,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from mpbroker.config.kafka_only import REFUSED, why_ignored
 from mpbroker.config.properties import parse_properties
-from mpbroker.config.table import locate, unknown_hint
+from mpbroker.config.table import locate, unknown_setting
 from mpbroker.errors import ConfigError
 
 MAX_FILE_BYTES = 1024 * 1024
@@ -20,34 +23,63 @@ _UNDERSCORES = {"_": ".", "__": "_", "___": "-"}
 
 
 class Given(NamedTuple):
-    """What was given: texts by setting name, where each came from, and sentences to log."""
+    """What was given: texts by setting name, where each came from (empty: the command line), sentences to log, and
+    what is wrong."""
 
     texts: dict[str, str]
     origins: dict[str, str]
     warnings: tuple[str, ...]
+    errors: tuple[ConfigError, ...] = ()
+
+
+class _Gathering:
+    """Collects the sources in their order; a later text of a setting replaces an earlier one."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        self.origins: dict[str, str] = {}
+        self.warnings: dict[str, str] = {}  # by name, so that there is one for each
+        self.errors: list[ConfigError] = []
+
+    def take(self, name: str, text: str, origin: str) -> None:
+        """A setting as it is written in a file or an override; `origin`: where, empty when the text itself says it."""
+        located = locate(name)
+        if located is not None:
+            self.set(located.name, text, origin)
+        elif reason := why_ignored(name):
+            self.warnings[name] = f"{name} is ignored: {reason}"
+        elif name in REFUSED:
+            problem = f"{name} cannot be used: {REFUSED[name]}; remove it"
+            self.errors.append(ConfigError(name, text, problem=problem, origin=origin))
+        else:
+            self.errors.append(ConfigError(name, text, problem=unknown_setting(name), origin=origin))
+
+    def set(self, name: str, text: str, origin: str) -> None:
+        """A setting by its one name."""
+        self.texts[name], self.origins[name] = text, origin
+
+    def given(self) -> Given:
+        """All that was taken."""
+        return Given(self.texts, self.origins, tuple(self.warnings.values()), tuple(self.errors))
 
 
 def gather(path: str | None, environ: Mapping[str, str], overrides: Iterable[str]) -> Given:
-    """All sources in their order. ConfigError for an unreadable file, an unknown name, or an override without '='."""
-    texts: dict[str, str] = {}
-    origins: dict[str, str] = {}
-    found, warnings = from_environment(environ)
-    layers = [from_file(path) if path else {}, found, from_overrides(overrides)]
-    for layer in layers:
-        for name, (text, origin) in layer.items():
-            texts[name], origins[name] = text, origin
-    return Given(texts, origins, tuple(warnings))
+    """All sources in their order. What is unknown, unreadable or malformed is in `errors`; nothing is raised."""
+    into = _Gathering()
+    if path:
+        _take_file(path, into)
+    _take_environment(environ, into)
+    _take_overrides(overrides, into)
+    return into.given()
 
 
-def from_file(path: str) -> dict[str, tuple[str, str]]:
-    """Settings of a properties file: name → (text, origin). Every key must be a setting."""
-    found = {}
-    for key, value, line in parse_properties(read_file(path), path):
-        located = locate(key)
-        if located is None:
-            raise ConfigError(f"{key} ({path}, line {line})", value, unknown_hint(key))
-        found[located.name] = (value, f"{path}, line {line}")
-    return found
+def _take_file(path: str, into: _Gathering) -> None:
+    """A properties file, whose every key must be a setting, or one of Kafka's that mean nothing here."""
+    try:
+        for key, value, line in parse_properties(read_file(path), path):
+            into.take(key, value, f"{path}, line {line}")
+    except ConfigError as error:
+        into.errors.append(error)
 
 
 def read_file(path: str) -> str:
@@ -56,30 +88,36 @@ def read_file(path: str) -> str:
         with open(path, "rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise ConfigError("configuration file", path, f"a file that can be read ({error.strerror})") from None
+        raise _unusable(path, f"cannot be read: {error.strerror}") from None
     if len(content) > MAX_FILE_BYTES:
-        raise ConfigError("configuration file", path, f"a file of at most {MAX_FILE_BYTES} bytes")
+        raise _unusable(path, f"is larger than {MAX_FILE_BYTES} bytes")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ConfigError("configuration file", path, f"UTF-8 text (byte {error.start} is not)") from None
+        raise _unusable(path, f"is not UTF-8 text (byte {error.start})") from None
 
 
-def from_environment(environ: Mapping[str, str]) -> tuple[dict[str, tuple[str, str]], list[str]]:
-    """Settings of the environment, and one warning for each unknown KAFKA_ variable. MPBROKER_ wins over KAFKA_."""
-    found: dict[str, tuple[str, str]] = {}
-    warnings = []
+def _unusable(path: str, why: str) -> ConfigError:
+    return ConfigError("configuration file", path, problem=f"configuration file {path} {why}")
+
+
+def _take_environment(environ: Mapping[str, str], into: _Gathering) -> None:
+    """Variables; an unknown KAFKA_ variable gets one warning. MPBROKER_ wins over KAFKA_."""
     for variable in sorted(environ):  # KAFKA_ sorts before MPBROKER_
         if not variable.startswith(("KAFKA_", "MPBROKER_")) or variable in RESERVED_VARIABLES:
             continue
-        name = setting_of_variable(variable)
+        name, text = setting_of_variable(variable), environ[variable]
+        written = _dotted(variable.partition("_")[2])
         if name is not None:
-            found[name] = (environ[variable], variable)
+            into.set(name, text, variable)
+        elif reason := why_ignored(written):
+            into.warnings[variable] = f"{variable} is ignored: {reason}"
+        elif written in REFUSED:
+            into.take(written, text, variable)
         elif variable.startswith("KAFKA_"):
-            warnings.append(f"{variable} is not a setting of this broker and is ignored")
+            into.warnings[variable] = f"{variable} is ignored: it is not a setting of this broker"
         else:
-            raise ConfigError(variable, environ[variable], unknown_hint(_dotted(variable.removeprefix("MPBROKER_"))))
-    return found, warnings
+            into.errors.append(ConfigError(variable, text, problem=unknown_setting(written), origin=variable))
 
 
 def setting_of_variable(variable: str) -> str | None:
@@ -94,16 +132,13 @@ def _dotted(rest: str) -> str:
     return re.sub("_{1,3}", lambda match: _UNDERSCORES[match[0]], rest).lower()
 
 
-def from_overrides(overrides: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Settings of `key=value` texts."""
-    found = {}
+def _take_overrides(overrides: Iterable[str], into: _Gathering) -> None:
+    """`key=value` texts."""
     for override in overrides:
         key, equals, value = override.partition("=")
         key = key.strip()
-        if not equals or not key:
-            raise ConfigError("--override", override, "key=value")
-        located = locate(key)
-        if located is None:
-            raise ConfigError(key, value, unknown_hint(key))
-        found[located.name] = (value, "--override")
-    return found
+        if equals and key:
+            into.take(key, value, "")
+        else:
+            problem = f"--override {override}: must be KEY=VALUE"
+            into.errors.append(ConfigError("--override", override, problem=problem))

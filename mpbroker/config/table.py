@@ -17,17 +17,6 @@ GROUPS: tuple[tuple[str, tuple[Setting, ...]], ...] = (
 
 SETTINGS: dict[str, Setting] = {row.name: row for _, rows in GROUPS for row in rows}
 
-# Names Kafka knows that would mean something else here than what their writer expects.
-NOT_OURS: dict[str, str] = {
-    "zookeeper.connect": "mpbroker needs no ZooKeeper; remove the line",
-    "zookeeper.connection.timeout.ms": "mpbroker needs no ZooKeeper; remove the line",
-    "zookeeper.session.timeout.ms": "mpbroker needs no ZooKeeper; remove the line",
-    "process.roles": "every mpbroker is broker and controller; remove the line",
-    "controller.quorum.voters": "mpbroker has no KRaft quorum; remove the line",
-    "controller.quorum.bootstrap.servers": "mpbroker has no KRaft quorum; remove the line",
-    "controller.listener.names": "the listener for control requests is `control.plane.listener.name`",
-}
-
 
 class Located(NamedTuple):
     """A name as found in the table; `listener` is the normalised listener name of `listener.name.<l>.<key>`, or ''."""
@@ -69,12 +58,10 @@ def scoped_name(listener_name: str, name: str) -> str:
     return f"listener.name.{listener_name.lower()}.{name}"
 
 
-def unknown_hint(name: str) -> str:
-    """What is allowed instead of an unknown name, as the end of the sentence 'allowed is …'."""
-    if name in NOT_OURS:
-        return f"nothing of this name ({NOT_OURS[name]})"
+def unknown_setting(name: str) -> str:
+    """The sentence for a name that is no setting, with the one that was probably meant."""
     from difflib import get_close_matches  # only on the way to an error
 
     close = get_close_matches(name, SETTINGS, n=1, cutoff=0.75)
-    meant = f"; did you mean {close[0]}?" if close else ""
-    return f"a setting of docs/configuration.md, and this is none{meant}"
+    meant = f"did you mean {close[0]}?" if close else "docs/configuration.md lists them all"
+    return f"unknown setting {name}; {meant}"

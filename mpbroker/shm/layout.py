@@ -9,7 +9,7 @@ import struct
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from mpbroker.config.cross_checks import HANDLER_ARENA_BYTES
+from mpbroker.config.limits import HANDLER_ARENA_BYTES
 
 VERSION: Final = 1
 MAGIC_CORE: Final = 0x65726F6362706D

@@ -10,7 +10,8 @@ import signal
 import socket
 from typing import Any, NamedTuple
 
-from mpbroker.config.broker_config import BrokerConfig, build_broker_config
+from mpbroker.config.broker_config import BrokerConfig
+from mpbroker.config.load_config import build_broker_config
 from mpbroker.config.sources import Given
 
 MAX_CONFIG_BYTES = 1 << 20

@@ -140,8 +140,9 @@ def _test_locks() -> None:
     except OSError as error:
         raise ConfigError(
             "robust locks",
-            f"not inherited ({error.strerror})",
-            "a system that frees the locks of a killed process: Linux with glibc 2.25 or later",
+            "",
+            problem=f"this system does not free the locks of a killed process ({error.strerror}); mpbroker needs Linux "
+            "with glibc 2.25 or later",
         ) from error
 
 
@@ -172,14 +173,16 @@ def _reserve(name: str, size: int) -> int:
         segment = posix_ipc.SharedMemory(name, posix_ipc.O_CREX, mode=0o600)
     except (OSError, posix_ipc.Error) as error:
         reason = getattr(error, "strerror", None) or error
-        raise ConfigError(SHM_DIR, name, f"a directory in which shared memory can be created ({reason})") from None
+        problem = f"shared memory cannot be created in {SHM_DIR} ({reason})"
+        raise ConfigError(SHM_DIR, name, problem=problem) from None
     try:
         os.posix_fallocate(segment.fd, 0, size)
     except OSError as error:
         segment.close_fd()
         unlink_names([name])
         if error.errno in (errno.ENOSPC, errno.ENOMEM):
-            raise ConfigError(SHM_DIR, "too small", f"at least {size} free bytes for {name}; make it larger") from None
+            problem = f"{SHM_DIR} is too small: {name} needs {size} free bytes; make it larger"
+            raise ConfigError(SHM_DIR, "too small", problem=problem) from None
         raise
     return segment.fd
 

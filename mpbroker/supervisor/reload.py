@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from mpbroker.config.broker_config import BrokerConfig, build_broker_config, compare
+from mpbroker.config.broker_config import BrokerConfig, compare
+from mpbroker.config.load_config import build_broker_config
 from mpbroker.config.sources import Given
 from mpbroker.errors import ConfigError
 from mpbroker.metrics.event_log import EventLog

@@ -53,7 +53,7 @@ def _resolve(end_point: EndPoint) -> tuple[socket.AddressFamily, Any]:
         found = socket.getaddrinfo(end_point.host, end_point.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise ConfigError(
-            "listeners", end_point.connection_string, f"a host this machine can resolve ({error.strerror})"
+            "listeners", end_point.connection_string, problem=f"{_cannot(end_point)}: no such host ({error.strerror})"
         ) from None
     found.sort(key=lambda entry: entry[0] != socket.AF_INET)  # of a name with both, the IPv4 address
     return found[0][0], found[0][4]
@@ -61,14 +61,18 @@ def _resolve(end_point: EndPoint) -> tuple[socket.AddressFamily, Any]:
 
 def _refusal(end_point: EndPoint, error: OSError) -> ConfigError:
     if error.errno == errno.EADDRINUSE:
-        allowed = f"a free port; port {end_point.port} is in use by another program (port 0 picks a free one)"
+        reason = f"port {end_point.port} is in use by another program (port 0 picks a free one)"
     elif error.errno == errno.EACCES:
-        allowed = f"a port this user may open; port {end_point.port} needs more rights (ports from 1024 on do not)"
+        reason = f"this user may not open port {end_point.port}; ports from 1024 on need no rights"
     elif error.errno == errno.EADDRNOTAVAIL:
-        allowed = f"an address of this machine; {end_point.host} is none (an empty host listens on all)"
+        reason = f"{end_point.host} is no address of this machine (an empty host listens on all)"
     else:
-        allowed = f"an address that can be listened on ({error.strerror})"
-    return ConfigError("listeners", end_point.connection_string, allowed)
+        reason = error.strerror or str(error)
+    return ConfigError("listeners", end_point.connection_string, problem=f"{_cannot(end_point)}: {reason}")
+
+
+def _cannot(end_point: EndPoint) -> str:
+    return f"cannot listen on {end_point.connection_string}"
 
 
 def _bound(index: int, end_point: EndPoint, opened: socket.socket, advertised: EndPoint, config: Any) -> BoundListener:

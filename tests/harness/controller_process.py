@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from mpbroker import _native
-from mpbroker.config.broker_config import load_broker_config
+from mpbroker.config.load_config import load_broker_config
 from mpbroker.metadata.commands import Answer, Command, decode_answer, encode_command
 from mpbroker.metadata.metadata_cache import MetadataCache
 from mpbroker.shm import layout

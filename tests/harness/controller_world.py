@@ -10,7 +10,7 @@ import os
 from collections import Counter
 from pathlib import Path
 
-from mpbroker.config.broker_config import load_broker_config
+from mpbroker.config.load_config import load_broker_config
 from mpbroker.controller.controller import Controller
 from mpbroker.controller.controller_store import ControllerStore
 from mpbroker.controller.partition_logs import PartitionLogs, PartitionToLoad

@@ -11,7 +11,7 @@ import struct
 
 from mpbroker.channel.handler_port import HandlerPort
 from mpbroker.channel.processor_port import ProcessorPort
-from mpbroker.config.broker_config import load_broker_config
+from mpbroker.config.load_config import load_broker_config
 from mpbroker.log.log_manager import Log, LogManager
 from mpbroker.metadata.metadata_cache import MetadataCache
 from mpbroker.metadata.metadata_snapshot import MetadataSnapshot, TopicImage, encode_overrides

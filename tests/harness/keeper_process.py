@@ -18,7 +18,7 @@ from typing import Any
 from mpbroker._native import NO_REQUEST, Log, LogOptions
 
 from mpbroker import _native
-from mpbroker.config.broker_config import load_broker_config
+from mpbroker.config.load_config import load_broker_config
 from mpbroker.log.partition_directory import prepare
 from mpbroker.record.batch_builder import encode_batch
 from mpbroker.shm import layout

@@ -69,16 +69,16 @@ def test_a_metadata_store_that_is_none_stops_the_start(broker):
     (broker.data_dir / "metadata.db").write_bytes(b"no database" * 1000)
     code, told = _refused(broker)
     assert code == 2
-    assert f"log.dirs={broker.data_dir}/metadata.db: allowed is a metadata store that can be read" in told
+    assert f"log.dirs={broker.data_dir}/metadata.db: must be a metadata store that can be read" in told
     assert told.count("worker_died") == 1
 
 
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("", "version=: allowed is 0 or 1"),
-        ("garbage", "version=: allowed is 0 or 1"),
-        ("version=1\nnode.id=x\ncluster.id=c\n", "node.id=x: allowed is 0 to 2147483647, the number of the node,"),
+        ("", "version=: must be 0 or 1"),
+        ("garbage", "version=: must be 0 or 1"),
+        ("version=1\nnode.id=x\ncluster.id=c\n", "node.id=x: must be 0 to 2147483647, the number of the node,"),
     ],
 )
 def test_meta_properties_without_an_identity_stop_the_start(broker, content, sentence):

@@ -69,14 +69,14 @@ def test_consume_ends_when_its_reader_has_gone(at, broker):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["consume", "t", "--count", "-1"], "--count=-1: allowed is 0 or more"),
+        (["consume", "t", "--count", "-1"], "--count=-1: must be 0 or more"),
         (
             ["consume", "known", "--from", "noon"],
-            "--from=noon: allowed is earliest, latest, an offset, or @ and milliseconds",
+            "--from=noon: must be earliest, latest, an offset, or @ and milliseconds",
         ),
-        (["consume", "known", "--partition", "5"], "--partition=5: allowed is 0 to 0"),
-        (["produce", "known", "--partition", "5"], "--partition=5: allowed is 0 to 0"),
-        (["topic", "create", "t", "--config", "x"], "--config=x: allowed is KEY=VALUE"),
+        (["consume", "known", "--partition", "5"], "--partition=5: must be 0 to 0"),
+        (["produce", "known", "--partition", "5"], "--partition=5: must be 0 to 0"),
+        (["topic", "create", "t", "--config", "x"], "--config=x: must be KEY=VALUE"),
     ],
 )
 def test_what_cannot_be_meant_is_a_usage_error(at, words, sentence):
@@ -107,7 +107,7 @@ def test_a_ready_file_that_cannot_be_written_stops_the_start(tmp_path):
         found = _start(tmp_path, "--ready-file", str(path))
         assert (found.returncode, found.stdout) == (2, "")
         assert found.stderr.splitlines()[-1].startswith(
-            f"mpbroker: --ready-file={path}: allowed is a file that can be written"
+            f"mpbroker: --ready-file={path}: must be a file that can be written"
         )
 
 

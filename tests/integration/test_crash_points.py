@@ -71,4 +71,4 @@ def test_a_text_that_names_no_points_stops_the_start(tmp_path):
         broker.command(), env={**os.environ, **broker.env}, capture_output=True, text=True, timeout=20
     )
     assert (found.returncode, found.stdout) == (2, "")
-    assert found.stderr.splitlines()[-1].startswith("mpbroker: MPBROKER_CRASH=append.locked:x: allowed is name[:nth]")
+    assert found.stderr.splitlines()[-1].startswith("mpbroker: MPBROKER_CRASH=append.locked:x: must be name[:nth]")

@@ -56,9 +56,9 @@ def _value(prefix: str, field: Field, table: dict[str, Any]) -> Any:
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         raise ScenarioError(f"{prefix}{field.name} must be {' or '.join(_TYPE_NAMES[kind] for kind in kinds)}")
     if field.allowed and value not in field.allowed:
-        raise ScenarioError(f"{prefix}{field.name}={value}: allowed is {', '.join(map(str, field.allowed))}")
+        raise ScenarioError(f"{prefix}{field.name}={value}: must be one of {', '.join(map(str, field.allowed))}")
     if isinstance(value, int | float) and not _within(value, field):
-        raise ScenarioError(f"{prefix}{field.name}={value:g}: allowed is {field.least:g} to {field.most:g}")
+        raise ScenarioError(f"{prefix}{field.name}={value:g}: must be {field.least:g} to {field.most:g}")
     return value
 
 

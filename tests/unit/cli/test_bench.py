@@ -9,7 +9,7 @@ from mpbroker.cli.main import main
     ("words", "sentence"),
     [
         (["--workload", "W7"], "there is no workload 'W7'"),
-        (["--pid", "1"], "--pid belongs to --bootstrap"),
+        (["--pid", "1"], "--pid can only be used with --bootstrap"),
         (["--sweep", "--bootstrap", "h:1"], "cannot sweep"),
         (["--seconds", "0"], "--seconds 0"),
         (["--seconds", "90"], "at most 20"),

@@ -35,7 +35,7 @@ def test_a_formatted_directory(run, tmp_path):
     run("--cluster-id", CLUSTER)
     code, out, error = run()
     assert (code, out) == (2, "")
-    assert f"this one belongs to node 0 of cluster {CLUSTER}; --ignore-formatted accepts that" in error
+    assert f"is formatted already, for node 0 of cluster {CLUSTER}; --ignore-formatted accepts that" in error
     code, out, error = run("--ignore-formatted")
     assert (code, error) == (0, "")
     assert out.endswith(f"d was formatted already: node 0, cluster {CLUSTER}\n")
@@ -45,7 +45,7 @@ def test_ignoring_is_no_changing(run):
     run("--cluster-id", CLUSTER)
     code, _, error = run("--ignore-formatted", "--override", "node.id=1")
     assert code == 2
-    assert error.startswith("mpbroker: node.id=1: allowed is 0, the node that data directory")
+    assert error.startswith("mpbroker: node.id=1: must be 0, the node that data directory")
 
 
 def test_a_directory_in_use(run, tmp_path):
@@ -60,7 +60,7 @@ def test_a_directory_in_use(run, tmp_path):
 def test_a_cluster_id_that_is_none(run, tmp_path):
     code, _, error = run("--cluster-id", "mine")
     assert code == 2
-    assert error.startswith("mpbroker: --cluster-id=mine: allowed is 22 characters of URL-safe base64")
+    assert error.startswith("mpbroker: --cluster-id=mine: must be 22 characters of URL-safe base64")
     assert not (tmp_path / "d").exists()
 
 

@@ -75,7 +75,7 @@ def test_abbreviated_options_are_not_guessed(capsys):
 @pytest.mark.parametrize(
     ("error", "code", "sentence"),
     [
-        (ConfigError("a.b", "x", "a number"), 2, "mpbroker: a.b=x: allowed is a number\n"),
+        (ConfigError("a.b", "x", "a number"), 2, "mpbroker: a.b=x: must be a number\n"),
         (DataDirectoryInUse("/d", 7), 3, "mpbroker: data directory /d is in use by pid 7\n"),
         (NothingRuns("/d"), 3, "mpbroker: no broker runs on data directory /d\n"),
         (

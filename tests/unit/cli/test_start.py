@@ -30,7 +30,7 @@ def test_start_hands_the_configuration_to_the_supervisor(supervised, capsys, tmp
     assert captured.out == ""
     assert captured.err.splitlines() == [
         f"mpbroker: data directory {tmp_path}",
-        "mpbroker: KAFKA_HEAP_OPTS is not a setting of this broker and is ignored",
+        "mpbroker: KAFKA_HEAP_OPTS is ignored: it is not a setting of this broker",
     ]
 
 
@@ -39,12 +39,12 @@ def test_start_hands_the_configuration_to_the_supervisor(supervised, capsys, tmp
     [
         (
             ["--listener", "INTERNAL://127.0.0.1:0"],
-            "listeners=INTERNAL://127.0.0.1:0: allowed is a listener with a security "
-            "protocol; listener.security.protocol.map has none for INTERNAL",
+            "listeners=INTERNAL://127.0.0.1:0: INTERNAL has no security protocol; "
+            "add INTERNAL:PLAINTEXT to listener.security.protocol.map",
         ),
         (["--override", "num.io.thread=4"], "did you mean num.io.threads?"),
-        (["--override", "num.io.threads=none"], "num.io.threads=none: allowed is a whole number from 1 to 64"),
-        (["no-such-file"], "configuration file=no-such-file: allowed is a file that can be read"),
+        (["--override", "num.io.threads=none"], "num.io.threads=none: must be a whole number from 1 to 64"),
+        (["no-such-file"], "configuration file no-such-file cannot be read: No such file or directory"),
     ],
 )
 def test_a_wrong_configuration_is_one_sentence_and_exit_code_2(supervised, capsys, words, sentence):
@@ -58,7 +58,7 @@ def test_a_wrong_configuration_is_one_sentence_and_exit_code_2(supervised, capsy
 def test_the_way_to_the_supervisor_imports_little():
     """Slow modules have no place before the first fork; dataclasses alone imports inspect, ast and tokenize."""
     script = (
-        "import sys, mpbroker.cli.start, mpbroker.config.broker_config as b; b.load_broker_config(environ={}); "
+        "import sys, mpbroker.cli.start, mpbroker.config.load_config as b; b.load_broker_config(environ={}); "
         "print(' '.join(sys.modules))"
     )
     found = set(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mpbroker.config.broker_config import load_broker_config
+from mpbroker.config.load_config import load_broker_config
 
 
 @pytest.fixture

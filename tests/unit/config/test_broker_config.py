@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from mpbroker.config.broker_config import ConfigSource, compare, parse_connection_overrides
+from mpbroker.config.broker_config import ConfigSource, compare
+from mpbroker.config.load_config import parse_connection_overrides
 from mpbroker.config.table import SETTINGS
 from mpbroker.errors import ConfigError
 
@@ -57,7 +58,7 @@ def test_node_id_and_broker_id_are_one(configure, name):
 
 def test_two_different_node_ids(configure):
     assert configure("node.id=7", "broker.id=7").node_id == 7
-    with pytest.raises(ConfigError, match="the same number as node.id"):
+    with pytest.raises(ConfigError, match="broker.id=8 and node.id=7 differ; they are one setting"):
         configure("node.id=7", "broker.id=8")
 
 
@@ -68,7 +69,7 @@ def test_log_dirs_wins_over_log_dir(configure):
 
 
 def test_several_data_directories_are_not_supported(configure):
-    with pytest.raises(ConfigError, match="log.dirs=/a,/b: allowed is one directory"):
+    with pytest.raises(ConfigError, match="log.dirs=/a,/b: several data directories are not supported yet; name one"):
         configure("log.dirs=/a,/b")
 
 
@@ -105,7 +106,7 @@ def test_large_machines_start_with_defaults(configure):
 def test_a_setting_without_effect_is_named(configure):
     config = configure("group.max.size=5", environ={"KAFKA_HEAP_OPTS": "-Xmx1g"})
     assert config.warnings == (
-        "KAFKA_HEAP_OPTS is not a setting of this broker and is ignored",
+        "KAFKA_HEAP_OPTS is ignored: it is not a setting of this broker",
         "group.max.size is accepted but has no effect yet",
     )
 

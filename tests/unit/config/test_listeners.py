@@ -65,7 +65,7 @@ def test_end_point(text, host, port, name, printed):
     ],
 )
 def test_what_is_no_end_point(text):
-    assert "NAME://HOST:PORT" in refused(text).allowed
+    assert "NAME://HOST:PORT" in str(refused(text))
 
 
 def test_no_listener_at_all():
@@ -77,7 +77,7 @@ def test_more_listeners_than_acceptors():
     error = refused(
         ",".join(f"{n}://h:{i + 1}" for i, n in enumerate(names_)), ",".join(f"{n}:PLAINTEXT" for n in names_)
     )
-    assert "1 to 15 listeners" in error.allowed
+    assert "1 to 15 listeners" in str(error)
 
 
 def test_protocol_map_is_read_in_any_case():
@@ -93,13 +93,13 @@ def test_protocol_map_is_read_in_any_case():
     [
         ("INTERNAL", "NAME:PROTOCOL"),
         ("A:B:C", "NAME:PROTOCOL"),
-        ("A:TLS", "for listener A one of PLAINTEXT, SSL"),
-        ("A:SSL,a:SSL", "each listener name once"),
+        ("A:TLS", "TLS is no protocol; the protocols are PLAINTEXT, SSL"),
+        ("A:SSL,a:SSL", "names the listener A twice"),
     ],
 )
 def test_wrong_protocol_maps(text, why):
     error = refused("A://h:1", text)
-    assert (error.key, why in error.allowed) == ("listener.security.protocol.map", True)
+    assert (error.key, why in str(error)) == ("listener.security.protocol.map", True)
 
 
 def test_three_listeners_make_one_control_and_two_data():
@@ -126,11 +126,11 @@ def test_no_control_plane_by_default():
 
 def test_a_listener_without_a_protocol():
     error = refused("INTERNAL://h:1")
-    assert "listener.security.protocol.map has none for INTERNAL (add INTERNAL:PLAINTEXT to it)" in error.allowed
+    assert "INTERNAL has no security protocol; add INTERNAL:PLAINTEXT to listener.security.protocol.map" in str(error)
 
 
 def test_a_name_twice():
-    assert "a different name for every listener" in refused("PLAINTEXT://h:1,plaintext://h:2").allowed
+    assert "needs a name of its own" in str(refused("PLAINTEXT://h:1,plaintext://h:2"))
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_name_twice():
 )
 def test_a_port_twice(hosts):
     listeners = ",".join(f"{name}://{host}:9" for name, host in zip(("CONTROLLER", "INTERNAL", "EXTERNAL"), hosts))
-    assert "a different port for every listener" in refused(listeners, THREE).allowed
+    assert "needs a port of its own" in str(refused(listeners, THREE))
 
 
 def test_a_port_twice_is_right_for_an_ipv4_and_an_ipv6_address_and_for_port_0():
@@ -163,16 +163,16 @@ def test_advertised_listeners():
 @pytest.mark.parametrize(
     ("listeners", "advertised", "why"),
     [
-        ("PLAINTEXT://:1", "PLAINTEXT://0.0.0.0:1", "0.0.0.0 is none"),
-        ("PLAINTEXT://0.0.0.0:1", None, "0.0.0.0 is none"),
-        ("PLAINTEXT://:1", "SSL://h:1", "only names that `listeners` has: PLAINTEXT"),
+        ("PLAINTEXT://:1", "PLAINTEXT://0.0.0.0:1", "not 0.0.0.0"),
+        ("PLAINTEXT://0.0.0.0:1", None, "not 0.0.0.0"),
+        ("PLAINTEXT://:1", "SSL://h:1", "`listeners` has no SSL, only PLAINTEXT"),
         ("PLAINTEXT://:1", "PLAINTEXT:1", "NAME://HOST:PORT"),
-        ("PLAINTEXT://:1", "PLAINTEXT://a:1,PLAINTEXT://b:2", "a different name"),
+        ("PLAINTEXT://:1", "PLAINTEXT://a:1,PLAINTEXT://b:2", "a name of its own"),
     ],
 )
 def test_wrong_advertised_listeners(listeners, advertised, why):
     error = refused(listeners, advertised=advertised)
-    assert (error.key, why in error.allowed) == ("advertised.listeners", True)
+    assert (error.key, why in str(error)) == ("advertised.listeners", True)
 
 
 def test_port_0_and_an_empty_host_are_filled_in_when_told_to_clients():
@@ -184,26 +184,26 @@ def test_port_0_and_an_empty_host_are_filled_in_when_told_to_clients():
 @pytest.mark.parametrize(
     ("more", "key", "why"),
     [
-        ({"control": "X"}, "control.plane.listener.name", "listener.security.protocol.map has"),
-        ({"control": "SPARE"}, "control.plane.listener.name", "advertised.listeners has"),
+        ({"control": "X"}, "control.plane.listener.name", "listener.security.protocol.map has no X"),
+        ({"control": "SPARE"}, "control.plane.listener.name", "advertised.listeners has no SPARE"),
         (
             {"control": "INTERNAL", "inter_broker": "INTERNAL"},
             "control.plane.listener.name",
-            "other than the one brokers use",
+            "needs a listener of its own",
         ),
-        ({"inter_broker": "X"}, "inter.broker.listener.name", "listener.security.protocol.map has"),
-        ({"inter_broker": "SPARE"}, "inter.broker.listener.name", "advertised.listeners has"),
-        ({"protocol": "SSL"}, "security.inter.broker.protocol", "listener.security.protocol.map has"),
+        ({"inter_broker": "X"}, "inter.broker.listener.name", "listener.security.protocol.map has no X"),
+        ({"inter_broker": "SPARE"}, "inter.broker.listener.name", "advertised.listeners has no SPARE"),
+        ({"protocol": "SSL"}, "security.inter.broker.protocol", "listener.security.protocol.map has no SSL"),
         (
             {"inter_broker": "INTERNAL", "protocol": "PLAINTEXT"},
             "inter.broker.listener.name",
-            "only one of it and security.inter.broker.protocol",
+            "the same setting; give only one",
         ),
     ],
 )
 def test_names_that_point_nowhere(more, key, why):
     error = refused(THREE_LISTENERS, THREE + ",SPARE:PLAINTEXT", **more)
-    assert (error.key, why in error.allowed) == (key, True)
+    assert (error.key, why in str(error)) == (key, True)
 
 
 def test_a_control_plane_needs_a_data_listener():
@@ -220,4 +220,4 @@ def test_brokers_use_the_first_data_listener_when_nothing_says_otherwise():
 def test_encrypted_listeners_are_not_supported_yet(protocol):
     error = refused(f"PLAINTEXT://h:1,{protocol}://h:2")
     assert error.value == f"{protocol}://h:2"
-    assert f"{protocol} is not supported yet" in error.allowed
+    assert f"{protocol} is not supported yet" in str(error)

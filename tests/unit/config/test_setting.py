@@ -26,7 +26,7 @@ def test_a_wrong_value_names_key_value_and_what_is_allowed(row, text, allowed):
     with pytest.raises(ConfigError) as caught:
         row.parse(text)
     assert (caught.value.key, caught.value.value, caught.value.allowed) == (row.name, text, allowed)
-    assert str(caught.value) == f"{row.name}={text}: allowed is {allowed}"
+    assert str(caught.value) == f"{row.name}={text}: must be {allowed}"
 
 
 def test_right_values():

@@ -8,7 +8,7 @@ import shlex
 import pytest
 
 from mpbroker.cli.main import COMMANDS, NOT_AVAILABLE, USAGE, load, parser_for
-from mpbroker.config.broker_config import load_broker_config
+from mpbroker.config.load_config import load_broker_config
 from tests.tidy.source_tree import ROOT
 
 DEPLOY = ROOT / "deploy"

@@ -5,7 +5,7 @@ from typing import Any
 from mpbroker._native import NO_REQUEST, Log, LogOptions
 
 from mpbroker import _native
-from mpbroker.config.broker_config import load_broker_config
+from mpbroker.config.load_config import load_broker_config
 from mpbroker.config.topic_config import effective
 from mpbroker.log.keeper_context import KeeperContext
 from mpbroker.log.kept_partitions import KeptPartition

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from mpbroker.config.broker_config import load_broker_config
+from mpbroker.config.load_config import load_broker_config
 from mpbroker.metadata import metadata_cache
 from mpbroker.metadata.metadata_cache import MetadataCache
 from mpbroker.metadata.metadata_snapshot import MetadataSnapshot, TopicImage, encode_overrides

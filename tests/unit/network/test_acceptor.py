@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from mpbroker.config.broker_config import load_broker_config
+from mpbroker.config.load_config import load_broker_config
 from mpbroker.network.acceptor import Acceptor
 from mpbroker.network.fd_passing import handover_pair
 from mpbroker.network.handover import WINDOW_SOCKETS

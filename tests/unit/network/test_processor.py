@@ -8,7 +8,7 @@ import time
 import pytest
 
 from mpbroker.channel.handler_port import HandlerPort
-from mpbroker.config.broker_config import load_broker_config
+from mpbroker.config.load_config import load_broker_config
 from mpbroker.network.fd_passing import HANDOVER, HELLO, Message, Peer, address_bytes, handover_pair, send_message
 from mpbroker.network.processor import Processor
 from mpbroker.shm import segment

@@ -8,7 +8,7 @@ import tempfile
 import pytest
 
 from mpbroker.channel.handler_port import HandlerPort
-from mpbroker.config.broker_config import load_broker_config
+from mpbroker.config.load_config import load_broker_config
 from mpbroker.network.connection_quotas import ConnectionQuotas, Limits
 from mpbroker.network.fd_passing import address_bytes, handover_pair
 from mpbroker.network.handover import Accepted, Handover

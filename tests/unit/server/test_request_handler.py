@@ -2,7 +2,7 @@
 
 import pytest
 
-from mpbroker.config.broker_config import load_broker_config
+from mpbroker.config.load_config import load_broker_config
 from mpbroker.errors import ErrorCode
 from mpbroker.server.request_handler import work
 from mpbroker.shm.process_context import ProcessContext

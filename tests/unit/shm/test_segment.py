@@ -54,7 +54,7 @@ def test_a_small_dev_shm_is_one_sentence(monkeypatch, data_dir):
         raise OSError(errno.ENOSPC, "no space")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(ConfigError, match="/dev/shm=too small: allowed is at least [0-9]+ free bytes"):
+    with pytest.raises(ConfigError, match="/dev/shm is too small: .* needs [0-9]+ free bytes"):
         segment.create(small_plan(), data_dir, 1)
     assert segment.names_of(data_dir) == []
 
@@ -186,7 +186,5 @@ def test_a_dev_shm_that_takes_no_names_is_one_sentence(monkeypatch, data_dir):
         raise OSError(errno.EROFS, "Read-only file system")
 
     monkeypatch.setattr(segment.posix_ipc, "SharedMemory", read_only)
-    with pytest.raises(
-        ConfigError, match="/dev/shm=.*: allowed is a directory in which .* [(]Read-only file system[)]"
-    ):
+    with pytest.raises(ConfigError, match="shared memory cannot be created in /dev/shm [(]Read-only file system[)]"):
         segment.create(small_plan(), data_dir, 1)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mpbroker.config.broker_config import load_broker_config
+from mpbroker.config.load_config import load_broker_config
 from mpbroker.shm.process_context import BoundListener
 from mpbroker.supervisor.process_types import PROCESS_TYPES, START_STAGES, STOP_STAGES, plan_processes
 

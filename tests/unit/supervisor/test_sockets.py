@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from mpbroker.config.broker_config import load_broker_config
+from mpbroker.config.load_config import load_broker_config
 from mpbroker.errors import ConfigError
 from mpbroker.supervisor.sockets import open_listeners
 
@@ -56,12 +56,12 @@ def test_a_port_in_use_is_one_sentence_and_nothing_stays_open():
 
 
 def test_an_address_of_another_machine_is_refused():
-    with pytest.raises(ConfigError, match="is none"):
+    with pytest.raises(ConfigError, match="192.0.2.1 is no address of this machine"):
         _open("listeners=PLAINTEXT://192.0.2.1:0")
 
 
 def test_a_host_nobody_knows_is_refused():
-    with pytest.raises(ConfigError, match="resolve"):
+    with pytest.raises(ConfigError, match="cannot listen on .*no such host"):
         _open("listeners=PLAINTEXT://no-such-host.invalid:0")
 
 

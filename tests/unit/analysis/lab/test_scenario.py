@@ -79,7 +79,7 @@ def test_a_rate_per_phase_is_silence_elsewhere():
         (_changed("seconds", value=0.1), "0.5 to 120"),
         (_changed("seconds", value=110), "200 for all variants"),
         (_changed("group", value=[]), "at least one [[group]]"),
-        (_changed("group", 0, "api", value="teleport"), "group 1: api=teleport: allowed is produce"),
+        (_changed("group", 0, "api", value="teleport"), "group 1: api=teleport: must be one of produce"),
         (_changed("group", 0, "clients", value=0), "group 1: clients=0"),
         (_changed("group", 0, "clients", value=True), "clients must be a whole number"),
         (_changed("group", 0, "rate_per_s", value=-1), "more than 0"),

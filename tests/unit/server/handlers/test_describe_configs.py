@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mpbroker.config.broker_config import load_broker_config
+from mpbroker.config.load_config import load_broker_config
 from mpbroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from mpbroker.server.handlers.describe_configs import handle
 
