@@ -2,69 +2,15 @@
 
 #include <string.h>
 
+#include "log/append_finish.h"
 #include "log/log_io.h"
-#include "log/partition.h"
+#include "log/partition_lock.h"
 #include "log/producer.h"
 #include "log/repair.h"
 #include "log/roll.h"
 #include "log/segment.h"
 
 #define ONE_WRITE_BYTES 8192 /* up to here a copy costs less than the second part of a gather write */
-
-uint64_t mpb_entry_fill_number(const struct mpb_core *core, uint32_t entry)
-{
-    return entry < core->entry_count ? mpb_load_acquire((const mpb_atomic64 *)&core->entries[entry].fill_number) : 0;
-}
-
-struct mpb_cell *mpb_cell_find(struct mpb_core *core, uint32_t entry, uint32_t cell, uint64_t fill_number)
-{
-    if (entry >= core->entry_count || mpb_entry_fill_number(core, entry) != fill_number)
-        return NULL;
-    struct mpb_entry *e = &core->entries[entry];
-    if (cell == 0)
-        return &e->cell;
-    uint64_t offset = e->cells_offset + (uint64_t)(cell - 1) * sizeof(struct mpb_cell);
-    if (cell >= e->cell_count || offset + sizeof(struct mpb_cell) > core->header->arena_bytes)
-        return NULL;
-    return (struct mpb_cell *)(core->arena + offset);
-}
-
-/* Rule 1: the tag last. A filled cell stays as it is. */
-static void fill_cell(struct mpb_core *core, uint32_t ordinal, uint32_t entry, uint32_t index, uint64_t fill_number,
-                      const struct mpb_append_result *result)
-{
-    struct mpb_cell *cell = mpb_cell_find(core, entry, index, fill_number);
-    if (cell == NULL || mpb_load_acquire(&cell->tag) == fill_number)
-        return;
-    cell->base_offset = result->base_offset;
-    cell->end_offset = result->end_offset;
-    cell->append_time_ms = result->append_time_ms;
-    mpb_step();
-    MPB_CRASH(core, "append.cell_half");
-    cell->log_start = result->log_start;
-    cell->leader_epoch = result->leader_epoch;
-    cell->ordinal = ordinal;
-    cell->error = result->error;
-    mpb_step();
-    mpb_store_release(&cell->tag, fill_number);
-    mpb_step();
-}
-
-static bool read_cell(struct mpb_core *core, uint32_t entry, uint32_t index, uint64_t fill_number,
-                      struct mpb_append_result *out)
-{
-    struct mpb_cell *cell = mpb_cell_find(core, entry, index, fill_number);
-    if (cell == NULL || mpb_load_acquire(&cell->tag) != fill_number)
-        return false;
-    out->error = cell->error;
-    out->base_offset = cell->base_offset;
-    out->end_offset = cell->end_offset;
-    out->append_time_ms = cell->append_time_ms;
-    out->log_start = cell->log_start;
-    out->leader_epoch = cell->leader_epoch;
-    out->replayed = true;
-    return true;
-}
 
 static void write_intent(struct mpb_log *log, struct mpb_partition *row, const struct mpb_append_request *request,
                          const struct mpb_append_result *result, uint64_t fill_number, uint32_t producer_row,
@@ -91,37 +37,6 @@ static void write_intent(struct mpb_log *log, struct mpb_partition *row, const s
     intent->append_time_ms = result->append_time_ms;
     mpb_intent_set(log, row, MPB_INTENT_APPEND);
     MPB_CRASH(log->core, "append.intent");
-}
-
-void mpb_append_finish(struct mpb_log *log, struct mpb_partition *row)
-{
-    const struct mpb_intent *intent = &row->intent;
-    const struct mpb_partition_copy *now = mpb_partition_in_force(row);
-    if (intent->producer_row != 0) {
-        struct mpb_producer_batch batch = {
-            .base_offset = intent->base_offset,
-            .timestamp_ms = intent->timestamp_ms,
-            .first_sequence = intent->first_sequence,
-            .last_sequence = intent->last_sequence,
-            .last_offset_delta = (int32_t)(intent->last_offset - intent->base_offset),
-            .epoch = intent->producer_epoch,
-        };
-        mpb_producer_keep(log->core, intent->producer_row, &batch);
-        MPB_CRASH(log->core, "append.producer");
-    }
-    struct mpb_append_result result = {
-        .base_offset = intent->base_offset,
-        .end_offset = intent->last_offset + 1,
-        .append_time_ms = intent->append_time_ms,
-        .log_start = now->log_start,
-        .leader_epoch = now->leader_epoch,
-    };
-    mpb_step();
-    fill_cell(log->core, (uint32_t)(row - log->core->partitions), intent->entry, intent->cell, intent->fill_number,
-              &result);
-    MPB_CRASH(log->core, "append.cell");
-    mpb_intent_clear(row);
-    MPB_CRASH(log->core, "append.cleared");
 }
 
 /* Rule 8: base offset and leader epoch go into a copy of the header, never into the request's bytes. */
@@ -269,8 +184,8 @@ void mpb_append_refuse(struct mpb_log *log, uint32_t ordinal, uint32_t entry, ui
         return;
     if (tells_log_start(error))
         out->log_start = mpb_partition_in_force(&log->core->partitions[ordinal])->log_start;
-    if (!read_cell(log->core, entry, cell, fill_number, out))
-        fill_cell(log->core, ordinal, entry, cell, fill_number, out);
+    if (!mpb_cell_read(log->core, entry, cell, fill_number, out))
+        mpb_cell_fill(log->core, ordinal, entry, cell, fill_number, out);
     mpb_partition_unlock(log, ordinal);
 }
 
@@ -292,7 +207,7 @@ void mpb_append(struct mpb_log *log, const struct mpb_append_options *options, c
     if (out->error != 0)
         return;
     MPB_CRASH(core, "append.locked");
-    if (read_cell(core, request->entry, request->cell, fill_number, out)) { /* rule 2: only after lock and repair */
+    if (mpb_cell_read(core, request->entry, request->cell, fill_number, out)) { /* rule 2: only after lock and repair */
         mpb_log_count(log, MPB_C_LOG_REPLAYS, 1);
         mpb_partition_unlock(log, request->ordinal);
         return;
@@ -305,7 +220,7 @@ void mpb_append(struct mpb_log *log, const struct mpb_append_options *options, c
     if (!tells_log_start(out->error))
         out->log_start = -1;
     if (decided || out->error != 0)
-        fill_cell(core, request->ordinal, request->entry, request->cell, fill_number, out);
+        mpb_cell_fill(core, request->ordinal, request->entry, request->cell, fill_number, out);
     mpb_partition_unlock(log, request->ordinal);
     MPB_CRASH(core, "append.unlocked");
     if (!decided && out->error == 0)

@@ -1,6 +1,6 @@
 /* One process's way to the logs: descriptors of the log directories, the cache of open segments, the lists of segment
- * bases. Made by each worker after its fork; holds nothing that must survive it. All truth is in the partition rows
- * and the files. Functions return 0 or a Kafka error code unless they say otherwise. */
+ * bases. Made by each worker after its fork (log_open.h); holds nothing that must survive it. All truth is in the
+ * partition rows and the files. Functions return 0 or a Kafka error code unless they say otherwise. */
 #ifndef MPB_LOG_H
 #define MPB_LOG_H
 
@@ -48,11 +48,6 @@ struct mpb_log {
     struct mpb_segment_list **lists; /* by ordinal, made at first use */
     uint32_t producer_hint;
 };
-
-/* Opens the log directories. Returns 0 or a negative errno, with *bad_dir the number of the one that failed. */
-int mpb_log_open(struct mpb_log *log, struct mpb_core *core, uint32_t slot, const char *const *dirs, uint32_t dir_count,
-                 uint32_t open_segments, uint32_t *bad_dir);
-void mpb_log_close(struct mpb_log *log);
 
 /* What an I/O error means: everything but a full disk takes the log directory offline for good, because what the
  * kernel could not write or sync once may be lost although a second try succeeds. Takes a negative errno; returns

@@ -3,12 +3,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "log/log_io.h"
 #include "shm/metadata.h"
-#include "log/partition.h"
+#include "log/partition_lock.h"
 #include "log/segment.h"
+#include "log/segment_list.h"
 
 static int sync_segment(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *copy,
                         int64_t base)
@@ -36,7 +36,7 @@ static int sync_directory(struct mpb_log *log, const struct mpb_partition *row)
     if (fd < 0)
         return fd;
     int error = mpb_io_sync(fd, false);
-    close(fd);
+    mpb_io_close(fd);
     return error;
 }
 
@@ -45,13 +45,14 @@ static int sync_from(struct mpb_log *log, const struct mpb_partition *row, const
 {
     if (flushed > copy->active_base)
         return sync_segment(log, row, copy, copy->active_base);
-    const struct mpb_segment_list *list = mpb_segment_list_get(log, row, copy);
-    if (list == NULL)
-        return -EIO;
+    const struct mpb_segment_list *list;
+    int error = mpb_segment_list_get(log, row, copy, &list);
+    if (error != 0)
+        return error;
     /* From the segment that holds the last flushed offset: when it was synced it may have been the active one, of which
      * the indexes are left out. */
     for (uint32_t i = mpb_segment_list_find(list, flushed > 0 ? flushed - 1 : 0); i < list->count; i++) {
-        int error = sync_segment(log, row, copy, list->bases[i]);
+        error = sync_segment(log, row, copy, list->bases[i]);
         if (error != 0)
             return error;
     }

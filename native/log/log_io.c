@@ -1,9 +1,11 @@
 #include "log/log_io.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -25,6 +27,14 @@ static void torn(int fd, const void *head, size_t head_length, const void *tail,
 #define fault(call, limit) ((void)(limit), 0)
 #define torn(...) ((void)0)
 #endif
+
+/* Of a call that is no write: a positive errno if it has to fail. */
+static int refused(enum mpb_io_call call)
+{
+    size_t none = 0;
+    (void)call;
+    return fault(call, &none);
+}
 
 int mpb_io_write(int fd, const void *bytes, size_t length, uint64_t position)
 {
@@ -78,8 +88,7 @@ int mpb_io_write_two(int fd, const void *head, size_t head_length, const void *t
 
 int mpb_io_truncate(int fd, uint64_t length)
 {
-    size_t none = 0;
-    int error = fault(MPB_IO_TRUNCATE, &none);
+    int error = refused(MPB_IO_TRUNCATE);
     if (error != 0)
         return -error;
     while (ftruncate(fd, (off_t)length) != 0)
@@ -90,8 +99,7 @@ int mpb_io_truncate(int fd, uint64_t length)
 
 int mpb_io_open(int dir_fd, const char *path, int flags)
 {
-    size_t none = 0;
-    int error = fault(MPB_IO_OPEN, &none);
+    int error = refused(MPB_IO_OPEN);
     if (error != 0)
         return -error;
     for (;;) {
@@ -105,8 +113,7 @@ int mpb_io_open(int dir_fd, const char *path, int flags)
 
 int mpb_io_unlink(int dir_fd, const char *path)
 {
-    size_t none = 0;
-    int error = fault(MPB_IO_UNLINK, &none);
+    int error = refused(MPB_IO_UNLINK);
     if (error != 0)
         return -error;
     return unlinkat(dir_fd, path, 0) == 0 || errno == ENOENT ? 0 : -errno;
@@ -114,8 +121,7 @@ int mpb_io_unlink(int dir_fd, const char *path)
 
 int mpb_io_rename(int dir_fd, const char *from, const char *to)
 {
-    size_t none = 0;
-    int error = fault(MPB_IO_RENAME, &none);
+    int error = refused(MPB_IO_RENAME);
     if (error != 0)
         return -error;
     return renameat(dir_fd, from, dir_fd, to) == 0 || errno == ENOENT ? 0 : -errno;
@@ -123,8 +129,7 @@ int mpb_io_rename(int dir_fd, const char *from, const char *to)
 
 int mpb_io_sync(int fd, bool data_only)
 {
-    size_t none = 0;
-    int error = fault(MPB_IO_SYNC, &none);
+    int error = refused(MPB_IO_SYNC);
     if (error != 0)
         return -error;
     return (data_only ? fdatasync(fd) : fsync(fd)) == 0 ? 0 : -errno;
@@ -133,6 +138,9 @@ int mpb_io_sync(int fd, bool data_only)
 int64_t mpb_io_read(int fd, void *bytes, size_t length, uint64_t position)
 {
     size_t done = 0;
+    int error = refused(MPB_IO_READ);
+    if (error != 0)
+        return -error;
     while (done < length) {
         ssize_t n = pread(fd, (uint8_t *)bytes + done, length - done, (off_t)(position + done));
         if (n < 0 && errno == EINTR)
@@ -144,4 +152,59 @@ int64_t mpb_io_read(int fd, void *bytes, size_t length, uint64_t position)
         done += (size_t)n;
     }
     return (int64_t)done;
+}
+
+void mpb_io_close(int fd) { close(fd); }
+
+int mpb_io_status(int fd, struct mpb_io_status *out)
+{
+    struct stat status;
+    int error = refused(MPB_IO_STATUS);
+    if (error != 0)
+        return -error;
+    if (fstat(fd, &status) != 0)
+        return -errno;
+    out->bytes = (uint64_t)status.st_size;
+    out->modified_ms = (int64_t)status.st_mtim.tv_sec * 1000 + status.st_mtim.tv_nsec / 1000000;
+    return 0;
+}
+
+int mpb_io_make_dir(int dir_fd, const char *path)
+{
+    int error = refused(MPB_IO_MAKE_DIR);
+    if (error != 0)
+        return -error;
+    return mkdirat(dir_fd, path, 0755) == 0 || errno == EEXIST ? 0 : -errno;
+}
+
+static int visit_names(DIR *dir, int (*visit)(void *context, const char *name), void *context)
+{
+    int result = refused(MPB_IO_LIST);
+    if (result != 0)
+        return -result;
+    for (;;) {
+        errno = 0;
+        const struct dirent *entry = readdir(dir);
+        if (entry == NULL)
+            return -errno;
+        result = visit(context, entry->d_name);
+        if (result != 0)
+            return result;
+    }
+}
+
+int mpb_io_list(int dir_fd, const char *path, int (*visit)(void *context, const char *name), void *context)
+{
+    int fd = mpb_io_open(dir_fd, path, O_RDONLY | O_DIRECTORY);
+    if (fd < 0)
+        return fd;
+    DIR *dir = fdopendir(fd);
+    if (dir == NULL) {
+        int error = -errno;
+        close(fd);
+        return error;
+    }
+    int result = visit_names(dir, visit, context);
+    closedir(dir);
+    return result;
 }

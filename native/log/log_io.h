@@ -1,6 +1,7 @@
-/* Whole writes at a position, and the few other calls an append makes on files. Returns 0 or a negative errno. In test
- * builds a fault hook sees every call first: it can fail it, or let a write stop after some bytes and kill the process
- * (the crash point append.log_torn(n)). The thread that holds the partition's lock makes these calls itself (rule 16). */
+/* The only way from the log to the kernel: every file call of native/log is made here. Returns 0 or a negative errno. In
+ * test builds a fault hook sees every call first: it can fail it, or let a write stop after some bytes and kill the
+ * process (the crash point append.log_torn(n)). The thread that holds the partition's lock makes these calls itself
+ * (append rule 16). */
 #ifndef MPB_LOG_IO_H
 #define MPB_LOG_IO_H
 
@@ -8,7 +9,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum mpb_io_call { MPB_IO_WRITE, MPB_IO_TRUNCATE, MPB_IO_OPEN, MPB_IO_UNLINK, MPB_IO_RENAME, MPB_IO_SYNC };
+enum mpb_io_call {
+    MPB_IO_READ,
+    MPB_IO_WRITE,
+    MPB_IO_TRUNCATE,
+    MPB_IO_OPEN,
+    MPB_IO_UNLINK,
+    MPB_IO_RENAME,
+    MPB_IO_SYNC,
+    MPB_IO_STATUS,
+    MPB_IO_LIST,
+    MPB_IO_MAKE_DIR
+};
+
+struct mpb_io_status {
+    uint64_t bytes;
+    int64_t modified_ms; /* since 1970 */
+};
 
 int mpb_io_write(int fd, const void *bytes, size_t length, uint64_t position);
 /* Writes `head` and then `tail`, both whole. */
@@ -17,6 +34,12 @@ int mpb_io_write_two(int fd, const void *head, size_t head_length, const void *t
 int mpb_io_truncate(int fd, uint64_t length);
 /* Returns a descriptor or a negative errno. */
 int mpb_io_open(int dir_fd, const char *path, int flags);
+void mpb_io_close(int fd);
+int mpb_io_status(int fd, struct mpb_io_status *out);
+/* A directory that is there counts as made. */
+int mpb_io_make_dir(int dir_fd, const char *path);
+/* Calls `visit` for every name in a directory until it returns something else than 0, which is then returned. */
+int mpb_io_list(int dir_fd, const char *path, int (*visit)(void *context, const char *name), void *context);
 /* A file that is not there counts as removed. */
 int mpb_io_unlink(int dir_fd, const char *path);
 /* Likewise: a file that is not there counts as renamed. */

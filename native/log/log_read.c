@@ -3,79 +3,12 @@
 #include <errno.h>
 #include <string.h>
 
+#include "log/header_scan.h"
 #include "log/log_io.h"
 #include "log/offset_index.h"
-#include "log/partition.h"
+#include "log/partition_lock.h"
 #include "log/segment.h"
-
-void mpb_header_scan_begin(struct mpb_header_scan *scan, int fd, uint64_t position, uint64_t end)
-{
-    scan->fd = fd;
-    scan->position = scan->next = position;
-    scan->end = end;
-    scan->held_at = scan->held = 0;
-}
-
-int mpb_header_scan_next(struct mpb_header_scan *scan, struct mpb_batch_info *out)
-{
-    scan->position = scan->next;
-    if (scan->position >= scan->end)
-        return 0;
-    if (scan->end - scan->position < MPB_BATCH_HEADER_BYTES)
-        return -EBADMSG;
-    if (scan->position < scan->held_at || scan->position + MPB_BATCH_HEADER_BYTES > scan->held_at + scan->held) {
-        uint64_t wanted = scan->end - scan->position;
-        int64_t n = mpb_io_read(scan->fd, scan->bytes, wanted < sizeof scan->bytes ? wanted : sizeof scan->bytes,
-                                scan->position);
-        if (n < MPB_BATCH_HEADER_BYTES)
-            return n < 0 ? (int)n : -EBADMSG;
-        scan->held_at = scan->position;
-        scan->held = (uint32_t)n;
-    }
-    const uint8_t *header = scan->bytes + (scan->position - scan->held_at);
-    int64_t length = mpb_be32(header + MPB_BATCH_LENGTH);
-    if (header[MPB_BATCH_MAGIC] != 2 || length < MPB_BATCH_HEADER_BYTES - MPB_BATCH_OVERHEAD_BYTES ||
-        (uint64_t)length + MPB_BATCH_OVERHEAD_BYTES > scan->end - scan->position)
-        return -EBADMSG;
-    mpb_batch_read(header, out);
-    scan->next = scan->position + out->batch_bytes;
-    return 1;
-}
-
-int mpb_segment_find(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *copy,
-                     int64_t base, int64_t offset, uint64_t *position, struct mpb_batch_info *batch)
-{
-    struct mpb_index_hit hit = {0};
-    struct mpb_header_scan scan;
-    struct mpb_batch_info info;
-    int64_t end = mpb_segment_bytes(log, row, copy, base, MPB_FILE_LOG);
-    int64_t index_bytes = mpb_segment_bytes(log, row, copy, base, MPB_FILE_INDEX);
-    if (end < 0 || index_bytes < 0)
-        return (int)(end < 0 ? end : index_bytes);
-    if (index_bytes > 0 && offset > base) { /* an entry names the last offset of the set that begins there */
-        int index_fd = mpb_segment_fd(log, row, copy, base, MPB_FILE_INDEX);
-        int64_t relative = offset - base > UINT32_MAX ? UINT32_MAX : offset - base;
-        int error = index_fd < 0 ? index_fd
-                                 : mpb_offset_index_find(index_fd, (uint64_t)index_bytes, (uint32_t)relative, &hit);
-        if (error != 0)
-            return error;
-    }
-    int fd = mpb_segment_fd(log, row, copy, base, MPB_FILE_LOG);
-    if (fd < 0)
-        return fd;
-    mpb_header_scan_begin(&scan, fd, hit.found ? hit.position : 0, (uint64_t)end);
-    int more;
-    while ((more = mpb_header_scan_next(&scan, &info)) == 1 && info.base_offset + info.last_offset_delta < offset)
-        ;
-    if (more < 0)
-        return more;
-    *position = scan.position;
-    if (batch != NULL) {
-        info.batch_bytes = more == 1 ? info.batch_bytes : 0;
-        *batch = info;
-    }
-    return 0;
-}
+#include "log/segment_list.h"
 
 /* A reader condemns a log directory for an I/O error only: a file may be gone because retention overtook the plan. */
 static int read_error(struct mpb_log *log, const struct mpb_partition *row, int64_t base, int error)
@@ -129,14 +62,15 @@ static int64_t log_start_now(struct mpb_log *log, uint32_t ordinal)
     return mpb_partition_snapshot(log, ordinal, &now) == 0 ? now.log_start : INT64_MAX;
 }
 
-/* Base of the segment that holds `offset`, or -1. */
+/* Base of the segment that holds `offset`, or a negative errno. */
 static int64_t base_for(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *copy,
                         int64_t offset)
 {
     if (offset >= copy->active_base)
         return copy->active_base;
-    const struct mpb_segment_list *list = mpb_segment_list_get(log, row, copy);
-    return list == NULL ? -1 : list->bases[mpb_segment_list_find(list, offset)];
+    const struct mpb_segment_list *list;
+    int error = mpb_segment_list_get(log, row, copy, &list);
+    return error != 0 ? error : list->bases[mpb_segment_list_find(list, offset)];
 }
 
 /* From the batch that holds `offset` in the segment at out->base. A segment may end before its successor's base (a
@@ -174,16 +108,19 @@ int mpb_log_find(struct mpb_log *log, uint32_t ordinal, const uint8_t *topic_id,
     for (int64_t from = offset; from < limit;) {
         out->base = base_for(log, row, &copy, from);
         if (out->base < 0)
-            return read_error(log, row, offset, -ENOENT);
+            return read_error(log, row, offset, (int)out->base);
         error = plan_in_segment(log, row, &copy, from, limit, out, &end);
         if (error != 0)
             return gone(log, ordinal, copy.truncations) ? MPB_ERR_NOT_LEADER_OR_FOLLOWER
                                                         : read_error(log, row, out->base, error);
         if (out->first_batch_bytes != 0 || out->base == copy.active_base)
             break;
-        const struct mpb_segment_list *list = mpb_segment_list_get(log, row, &copy);
-        uint32_t at = list != NULL ? mpb_segment_list_find(list, out->base) + 1 : 0;
-        if (list == NULL || at >= list->count)
+        const struct mpb_segment_list *list;
+        error = mpb_segment_list_get(log, row, &copy, &list);
+        if (error != 0)
+            return read_error(log, row, out->base, error);
+        uint32_t at = mpb_segment_list_find(list, out->base) + 1;
+        if (at >= list->count)
             break;
         from = list->bases[at];
     }
@@ -288,9 +225,10 @@ int mpb_log_find_time(struct mpb_log *log, uint32_t ordinal, const uint8_t *topi
     if (error != 0)
         return error;
     int64_t from = from_offset > copy.log_start ? from_offset : copy.log_start;
-    const struct mpb_segment_list *list = mpb_segment_list_get(log, row, &copy);
-    if (list == NULL)
-        return read_error(log, row, from, -ENOENT);
+    const struct mpb_segment_list *list;
+    error = mpb_segment_list_get(log, row, &copy, &list);
+    if (error != 0)
+        return read_error(log, row, from, error);
     for (uint32_t i = mpb_segment_list_find(list, from); i < list->count && out->length == 0; i++) {
         int64_t largest;
         out->base = list->bases[i];

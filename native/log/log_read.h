@@ -4,22 +4,6 @@
 #define MPB_LOG_READ_H
 
 #include "log/log.h"
-#include "record/record_batch.h"
-
-/* Batch headers of one segment, forward from a position. */
-struct mpb_header_scan {
-    int fd;
-    uint64_t position; /* of the batch last returned */
-    uint64_t next;
-    uint64_t end;
-    uint64_t held_at;
-    uint32_t held;
-    uint8_t bytes[4096];
-};
-
-void mpb_header_scan_begin(struct mpb_header_scan *scan, int fd, uint64_t position, uint64_t end);
-/* 1: `out` is filled; 0: the end; or a negative errno, EBADMSG for bytes that are no batch. */
-int mpb_header_scan_next(struct mpb_header_scan *scan, struct mpb_batch_info *out);
 
 /* Instead of an offset to stop before: the one in force when the plan is made. */
 #define MPB_READ_TO_HIGH_WATERMARK (-1)
@@ -57,10 +41,5 @@ int mpb_log_read(struct mpb_log *log, const struct mpb_read_plan *plan, uint8_t 
  * start. The plan covers exactly that batch (length 0: there is none); the exact record is for who can decompress. */
 int mpb_log_find_time(struct mpb_log *log, uint32_t ordinal, const uint8_t *topic_id, int64_t timestamp,
                       int64_t from_offset, struct mpb_read_plan *out);
-
-/* Position of the first batch whose last offset is at least `offset`, in the segment at `base`; the file's end if
- * there is none. `batch` (may be NULL) gets its header, batch_bytes 0 at the end. 0 or a negative errno. */
-int mpb_segment_find(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *copy,
-                     int64_t base, int64_t offset, uint64_t *position, struct mpb_batch_info *batch);
 
 #endif

@@ -2,12 +2,11 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
+
+#include "log/log.h"
+#include "log/log_io.h"
 
 #define WINDOW_BYTES (1u << 20)
-#define INDEX_ENTRY_BYTES 8
-#define TIME_INDEX_ENTRY_BYTES 12
 
 struct window { /* a moving piece of the file; grows to hold one batch, which the file's size bounds */
     int fd;
@@ -35,26 +34,18 @@ static int window_load(struct window *w, uint64_t position, size_t need)
     int status = window_reserve(w, need > WINDOW_BYTES ? need : WINDOW_BYTES);
     if (status < 0)
         return status;
-    w->start = position;
-    w->filled = 0;
-    while (w->filled < w->capacity) {
-        ssize_t n = pread(w->fd, w->bytes + w->filled, w->capacity - w->filled, (off_t)(position + w->filled));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
-        if (n == 0)
-            break;
-        w->filled += (size_t)n;
-    }
+    int64_t n = mpb_io_read(w->fd, w->bytes, w->capacity, position);
+    if (n < 0)
+        return (int)n;
+    w->filled = (size_t)n;
     return 0;
 }
 
 static int append_entry(int fd, const uint8_t *entry, size_t length, uint32_t *written)
 {
-    ssize_t n = pwrite(fd, entry, length, *written);
-    if (n != (ssize_t)length)
-        return n < 0 ? -errno : -EIO;
+    int error = mpb_io_write(fd, entry, length, *written);
+    if (error != 0)
+        return error;
     *written += (uint32_t)length;
     return 0;
 }
@@ -62,19 +53,19 @@ static int append_entry(int fd, const uint8_t *entry, size_t length, uint32_t *w
 /* Entries point at the batch's start and carry its last offset, as a produce append writes them. */
 static int index_batch(int index_fd, int time_index_fd, struct mpb_segment_scan *scan, int64_t last_offset)
 {
-    uint8_t entry[TIME_INDEX_ENTRY_BYTES];
+    uint8_t entry[MPB_TIME_INDEX_ENTRY_BYTES];
     int status;
     if (scan->bytes_since_index <= scan->index_interval_bytes)
         return 0;
     mpb_put_be32(entry, (int32_t)(last_offset - scan->base_offset));
     mpb_put_be32(entry + 4, (int32_t)scan->valid_bytes);
-    if (index_fd >= 0 && (status = append_entry(index_fd, entry, INDEX_ENTRY_BYTES, &scan->index_bytes)) < 0)
+    if (index_fd >= 0 && (status = append_entry(index_fd, entry, MPB_INDEX_ENTRY_BYTES, &scan->index_bytes)) < 0)
         return status;
     if (scan->max_timestamp > scan->indexed_timestamp) {
         mpb_put_be64(entry, scan->max_timestamp);
         mpb_put_be32(entry + 8, (int32_t)(scan->max_timestamp_offset - scan->base_offset));
         if (time_index_fd >= 0 &&
-            (status = append_entry(time_index_fd, entry, TIME_INDEX_ENTRY_BYTES, &scan->time_index_bytes)) < 0)
+            (status = append_entry(time_index_fd, entry, MPB_TIME_INDEX_ENTRY_BYTES, &scan->time_index_bytes)) < 0)
             return status;
         scan->indexed_timestamp = scan->max_timestamp;
     }
@@ -174,14 +165,17 @@ static int scan_file(struct window *w, int index_fd, int time_index_fd, struct m
 int mpb_segment_scan(int log_fd, int index_fd, int time_index_fd, struct mpb_segment_scan *scan, mpb_scan_visit visit,
                      void *context)
 {
-    struct stat file;
-    if (fstat(log_fd, &file) < 0)
-        return -errno;
-    if ((index_fd >= 0 && ftruncate(index_fd, 0) < 0) || (time_index_fd >= 0 && ftruncate(time_index_fd, 0) < 0))
-        return -errno;
-    begin(scan, (uint64_t)file.st_size);
+    struct mpb_io_status file;
     struct window w = {.fd = log_fd};
-    int status = scan_file(&w, index_fd, time_index_fd, scan, visit, context);
+    int status = mpb_io_status(log_fd, &file);
+    if (status == 0 && index_fd >= 0)
+        status = mpb_io_truncate(index_fd, 0);
+    if (status == 0 && time_index_fd >= 0)
+        status = mpb_io_truncate(time_index_fd, 0);
+    if (status != 0)
+        return status;
+    begin(scan, file.bytes);
+    status = scan_file(&w, index_fd, time_index_fd, scan, visit, context);
     free(w.bytes);
     return status;
 }

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "shm/inject.h"
-#include "log/partition.h"
 
 int32_t mpb_last_sequence(int32_t first_sequence, int32_t record_count)
 {
@@ -260,19 +259,11 @@ static bool is_chained(struct mpb_core *core, uint32_t row_plus_one, uint32_t or
     return false;
 }
 
-uint32_t mpb_producers_sweep(struct mpb_log *log)
+bool mpb_producer_free_lost(struct mpb_core *core, uint32_t index, uint32_t ordinal)
 {
-    struct mpb_core *core = log->core;
-    uint32_t freed = 0, high = mpb_load_acquire(&core->header->producers_high);
-    for (uint32_t i = 0; i < high && i < core->producer_count; i++) {
-        uint64_t owner = mpb_load_acquire(&core->producers[i].owner);
-        if (owner == 0 || owner > core->partition_count || mpb_partition_lock(log, (uint32_t)owner - 1) != 0)
-            continue;
-        if (mpb_load_acquire(&core->producers[i].owner) == owner && !is_chained(core, i + 1, (uint32_t)owner - 1)) {
-            free_row(&core->producers[i]);
-            freed++;
-        }
-        mpb_partition_unlock(log, (uint32_t)owner - 1);
-    }
-    return freed;
+    struct mpb_producer *producer = &core->producers[index];
+    if (mpb_load_acquire(&producer->owner) != (uint64_t)ordinal + 1 || is_chained(core, index + 1, ordinal))
+        return false;
+    free_row(producer);
+    return true;
 }

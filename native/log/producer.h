@@ -60,7 +60,8 @@ static inline const struct mpb_producer_batch *mpb_producer_newest(const struct 
 struct mpb_producer *mpb_producer_next(struct mpb_core *core, const struct mpb_partition *row, uint32_t *chain,
                                        uint32_t *row_plus_one);
 
-/* Frees rows that a dead process took but never chained. Takes each owner's lock in turn, so the caller holds none. */
-uint32_t mpb_producers_sweep(struct mpb_log *log);
+/* Frees row `index` if it belongs to partition `ordinal` and is not in its chains: a dead process took it, or took it
+ * out, and got no further. */
+bool mpb_producer_free_lost(struct mpb_core *core, uint32_t index, uint32_t ordinal);
 
 #endif

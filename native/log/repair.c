@@ -2,11 +2,11 @@
 
 #include <errno.h>
 
-#include "log/append.h"
+#include "log/append_finish.h"
 #include "log/log_io.h"
-#include "log/partition.h"
+#include "log/partition_row.h"
 #include "log/segment.h"
-#include "log/truncate.h"
+#include "log/truncate_finish.h"
 
 /* Cuts one file of the active segment to its committed length. */
 static int cut(struct mpb_log *log, struct mpb_partition *row, enum mpb_segment_file file)
@@ -30,7 +30,7 @@ static int undo_append(struct mpb_log *log, struct mpb_partition *row)
 static int undo_roll(struct mpb_log *log, struct mpb_partition *row)
 {
     int error = 0;
-    if (row->intent.base_offset != mpb_partition_in_force(row)->active_base) /* rule 9 */
+    if (row->intent.base_offset != mpb_partition_in_force(row)->active_base) /* append rule 9 */
         error = mpb_segment_unlink(log, row, row->intent.base_offset);
     MPB_CRASH(log->core, "repair.middle");
     return error != 0 ? error : cut(log, row, MPB_FILE_TIME_INDEX);
@@ -65,18 +65,4 @@ int mpb_repair(struct mpb_log *log, struct mpb_partition *row)
     mpb_intent_clear(row);
     mpb_log_count(log, MPB_C_LOG_REPAIRS, 1);
     return 0;
-}
-
-uint32_t mpb_repair_slot(struct mpb_log *log, uint32_t slot)
-{
-    uint32_t found = 0;
-    for (uint32_t i = 0; i < mpb_load_acquire(&log->core->header->partitions_high); i++) {
-        uint64_t word = mpb_load_acquire(&log->core->partitions[i].intent.word);
-        if (word == 0 || (word & 0xffffff) != slot)
-            continue;
-        found++;
-        if (mpb_partition_lock(log, i) == 0)
-            mpb_partition_unlock(log, i);
-    }
-    return found;
 }

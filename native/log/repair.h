@@ -6,11 +6,7 @@
 #include "log/log.h"
 
 /* The caller holds the lock and the row's intent word is not zero. 0 with the intent cleared; or KAFKA_STORAGE_ERROR
- * with the intent left for the next one who locks (rule 3). */
+ * with the intent left for the next one who locks (append rule 3). */
 int mpb_repair(struct mpb_log *log, struct mpb_partition *row);
-
-/* Locks, and thereby repairs, every partition on which process slot `slot` left an intent. A successor calls it before
- * it re-queues or answers anything. Returns how many it found. */
-uint32_t mpb_repair_slot(struct mpb_log *log, uint32_t slot);
 
 #endif

@@ -1,25 +1,26 @@
 #include "log/retain.h"
 
 #include <errno.h>
-#include <sys/stat.h>
 
-#include "log/log_read.h"
+#include "log/log_io.h"
 #include "log/offset_index.h"
-#include "log/partition.h"
+#include "log/partition_lock.h"
 #include "log/roll.h"
 #include "log/segment.h"
+#include "log/segment_list.h"
 
 /* Largest timestamp of a segment; of one whose batches have none, the time its log file was last written. */
 static int segment_time(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *now,
                         int64_t base, int64_t *out)
 {
     struct mpb_index_hit hit = {0};
-    struct stat status;
+    struct mpb_io_status status;
     int64_t bytes = mpb_segment_bytes(log, row, now, base, MPB_FILE_TIME_INDEX);
-    int fd = mpb_segment_fd(log, row, now, base, MPB_FILE_LOG);
-    if (bytes < 0 || fd < 0 || fstat(fd, &status) != 0)
-        return bytes < 0 ? (int)bytes : fd < 0 ? fd : -errno;
-    *out = (int64_t)status.st_mtim.tv_sec * 1000 + status.st_mtim.tv_nsec / 1000000;
+    int fd = bytes < 0 ? (int)bytes : mpb_segment_fd(log, row, now, base, MPB_FILE_LOG);
+    int error = fd < 0 ? fd : mpb_io_status(fd, &status);
+    if (error != 0)
+        return error;
+    *out = status.modified_ms;
     if (base == now->active_base) {
         *out = now->max_timestamp >= 0 ? now->max_timestamp : *out;
         return 0;
@@ -27,7 +28,7 @@ static int segment_time(struct mpb_log *log, const struct mpb_partition *row, co
     if (bytes == 0)
         return 0;
     int time_fd = mpb_segment_fd(log, row, now, base, MPB_FILE_TIME_INDEX);
-    int error = time_fd < 0 ? time_fd : mpb_time_index_find(time_fd, (uint64_t)bytes, INT64_MAX, &hit);
+    error = time_fd < 0 ? time_fd : mpb_time_index_find(time_fd, (uint64_t)bytes, INT64_MAX, &hit);
     if (error == 0 && hit.found && hit.timestamp >= 0)
         *out = hit.timestamp;
     return error;
@@ -90,17 +91,20 @@ static int retain_locked(struct mpb_log *log, struct mpb_partition *row, const s
                          int64_t *removed, uint32_t *removed_count)
 {
     struct mpb_partition_copy next = *mpb_partition_in_force(row);
-    const struct mpb_segment_list *list = mpb_segment_list_get(log, row, &next);
+    const struct mpb_segment_list *list;
     uint32_t count = 0;
     bool all = false;
-    int error = list == NULL ? -ENOENT : choose(log, row, rules, list, &next, &count, &all);
+    int error = mpb_segment_list_get(log, row, &next, &list);
+    if (error == 0)
+        error = choose(log, row, rules, list, &next, &count, &all);
     if (error == 0 && all) { /* the active segment goes too: give the log a new one first */
         error = mpb_roll_locked(log, row, rules->now_ms);
         if (error != 0)
             return error;
         next = *mpb_partition_in_force(row);
-        list = mpb_segment_list_get(log, row, &next);
-        error = list == NULL ? -ENOENT : choose(log, row, rules, list, &next, &count, &all);
+        error = mpb_segment_list_get(log, row, &next, &list);
+        if (error == 0)
+            error = choose(log, row, rules, list, &next, &count, &all);
     }
     if (error != 0)
         return mpb_log_io_error(log, row, error);
@@ -123,12 +127,10 @@ int mpb_retain(struct mpb_log *log, uint32_t ordinal, const struct mpb_retain_ru
 {
     struct mpb_partition *row = &log->core->partitions[ordinal];
     *removed_count = 0;
-    int error = mpb_partition_lock(log, ordinal);
+    int error = mpb_partition_lock_usable(log, ordinal, rules->topic_id);
     if (error != 0)
         return error;
-    error = mpb_partition_usable(log->core, row, rules->topic_id);
-    if (error == 0)
-        error = retain_locked(log, row, rules, removed, removed_count);
+    error = retain_locked(log, row, rules, removed, removed_count);
     if (log->lists[ordinal] != NULL)
         log->lists[ordinal]->valid = false;
     mpb_partition_unlock(log, ordinal);

@@ -1,7 +1,7 @@
 #include "log/roll.h"
 
 #include "log/log_io.h"
-#include "log/partition.h"
+#include "log/partition_lock.h"
 #include "log/repair.h"
 #include "log/segment.h"
 
@@ -63,7 +63,7 @@ int mpb_roll_locked(struct mpb_log *log, struct mpb_partition *row, int64_t now_
 {
     struct mpb_partition_copy next = *mpb_partition_in_force(row);
     struct mpb_intent *intent = &row->intent;
-    if (next.position == 0) /* rule 9 */
+    if (next.position == 0) /* append rule 9 */
         return 0;
     intent->target = mpb_load_relaxed(&row->selector) + 1;
     intent->base_offset = next.leo;
@@ -95,12 +95,10 @@ int mpb_roll_locked(struct mpb_log *log, struct mpb_partition *row, int64_t now_
 int mpb_roll(struct mpb_log *log, uint32_t ordinal, int64_t now_ms)
 {
     struct mpb_partition *row = &log->core->partitions[ordinal];
-    int error = mpb_partition_lock(log, ordinal);
+    int error = mpb_partition_lock_usable(log, ordinal, NULL);
     if (error != 0)
         return error;
-    error = mpb_partition_usable(log->core, row, NULL);
-    if (error == 0)
-        error = mpb_roll_locked(log, row, now_ms);
+    error = mpb_roll_locked(log, row, now_ms);
     mpb_partition_unlock(log, ordinal);
     return error;
 }

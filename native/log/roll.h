@@ -2,7 +2,9 @@
 #ifndef MPB_ROLL_H
 #define MPB_ROLL_H
 
-#include "log/append.h"
+#include "log/append_options.h"
+#include "log/log.h"
+#include "record/record_batch.h"
 
 /* Kafka's rules: full by size or by the batch's time, an index full, an offset too far from the base. Never for an
  * empty segment. */

@@ -3,11 +3,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "log/log_io.h"
-#include "log/partition.h"
+#include "log/partition_row.h"
+#include "log/segment_list.h"
 
 static const char *const SUFFIX[MPB_SEGMENT_FILES] = {".log", ".index", ".timeindex"};
 static const enum mpb_segment_file INDEX_FIRST[MPB_SEGMENT_FILES] = {MPB_FILE_INDEX, MPB_FILE_TIME_INDEX, MPB_FILE_LOG};
@@ -44,7 +43,7 @@ static void close_segment(struct mpb_segment *segment)
 {
     for (int file = 0; file < MPB_SEGMENT_FILES; file++)
         if (segment->fd[file] >= 0)
-            close(segment->fd[file]);
+            mpb_io_close(segment->fd[file]);
     segment->used = 0;
 }
 
@@ -136,7 +135,7 @@ int mpb_segment_create(struct mpb_log *log, const struct mpb_partition *row, int
         }
         if (fd < 0)
             return fd;
-        close(fd); /* cached only once the segment is committed: a repair may unlink it first */
+        mpb_io_close(fd); /* cached only once the segment is committed: a repair may unlink it first */
         if (i == 0)
             MPB_CRASH(log->core, "roll.log_created");
     }
@@ -183,12 +182,13 @@ int64_t mpb_segment_bytes(struct mpb_log *log, const struct mpb_partition *row, 
         return (int64_t)committed[file];
     }
     int fd = mpb_segment_fd(log, row, copy, base, file);
-    struct stat status;
+    struct mpb_io_status status;
     if (fd == -ENOENT && file != MPB_FILE_LOG)
         return 0;
     if (fd < 0)
         return fd;
-    return fstat(fd, &status) == 0 ? status.st_size - status.st_size % ENTRY[file] : -errno;
+    int error = mpb_io_status(fd, &status);
+    return error != 0 ? error : (int64_t)(status.bytes - status.bytes % ENTRY[file]);
 }
 
 void mpb_segment_close_partition(struct mpb_log *log, uint32_t ordinal)
@@ -206,15 +206,17 @@ static bool is_stale(struct mpb_log *log, const struct mpb_segment *segment)
 {
     const struct mpb_partition *row = &log->core->partitions[segment->ordinal];
     struct mpb_partition_copy copy;
-    if (mpb_partition_snapshot(log, segment->ordinal, &copy) != 0)
-        return true;
+    if (!mpb_partition_try_snapshot(row, &copy))
+        return false; /* somebody changes it again and again: later */
     if (!is_segment(segment, row, segment->base, mpb_segment_id(&copy, segment->base)))
         return true;
     if (segment->base >= copy.log_start || segment->base == copy.active_base)
         return false;
-    const struct mpb_segment_list *list = mpb_segment_list_get(log, row, &copy);
-    uint32_t at = list != NULL ? mpb_segment_list_find(list, segment->base) : 0;
-    return list == NULL || (at + 1 < list->count && list->bases[at + 1] <= copy.log_start);
+    const struct mpb_segment_list *list;
+    if (mpb_segment_list_get(log, row, &copy, &list) != 0)
+        return true;
+    uint32_t at = mpb_segment_list_find(list, segment->base);
+    return at + 1 < list->count && list->bases[at + 1] <= copy.log_start;
 }
 
 uint32_t mpb_segment_close_stale(struct mpb_log *log)

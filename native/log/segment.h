@@ -41,16 +41,4 @@ void mpb_segment_close_all(struct mpb_log *log);
  * called now and then by a process that caches. Returns how many places it emptied. */
 uint32_t mpb_segment_close_stale(struct mpb_log *log);
 
-/* Bases of the partition's segments, ascending, the active one last; NULL if the directory cannot be read. Scanned
- * again after a roll or a truncation. May begin with segments wholly below log start. */
-const struct mpb_segment_list *mpb_segment_list_get(struct mpb_log *log, const struct mpb_partition *row,
-                                                    const struct mpb_partition_copy *copy);
-
-/* Every base that has a log file, committed or not, from a fresh scan; replaces the cached list, which is then scanned
- * again at its next use. NULL if the directory cannot be read. */
-const struct mpb_segment_list *mpb_segment_list_all(struct mpb_log *log, const struct mpb_partition *row);
-
-/* Index in the list of the segment that holds `offset`: greatest base at or below it, 0 if there is none. */
-uint32_t mpb_segment_list_find(const struct mpb_segment_list *list, int64_t offset);
-
 #endif

@@ -1,10 +1,10 @@
-#include "log/segment.h"
+#include "log/segment_list.h"
 
-#include <dirent.h>
-#include <fcntl.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "log/log_io.h"
 
 #define NAME_DIGITS 20
 
@@ -40,32 +40,32 @@ static int by_base(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Log files whose base is below `below`. */
-static bool scan(struct mpb_log *log, const struct mpb_partition *row, struct mpb_segment_list *list, int64_t below)
+struct bases_below {
+    struct mpb_segment_list *list;
+    int64_t below;
+};
+
+static int take_name(void *context, const char *name)
+{
+    struct bases_below *wanted = context;
+    int64_t base = base_of(name);
+    return base < 0 || base >= wanted->below || append_base(wanted->list, base) ? 0 : -ENOMEM;
+}
+
+/* Log files whose base is below `below`. 0 or a negative errno. */
+static int scan(struct mpb_log *log, const struct mpb_partition *row, struct mpb_segment_list *list, int64_t below)
 {
     char path[sizeof row->dir];
+    struct bases_below wanted = {list, below};
     if (row->log_dir >= log->dir_count)
-        return false;
+        return -ENOENT;
     memcpy(path, row->dir, sizeof path);
     path[sizeof path - 1] = '\0';
-    int fd = openat(log->dir_fd[row->log_dir], path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
-    if (dir == NULL) {
-        if (fd >= 0)
-            close(fd);
-        return false;
-    }
-    bool good = true;
     list->count = 0;
-    for (struct dirent *entry; good && (entry = readdir(dir)) != NULL;) {
-        int64_t base = base_of(entry->d_name);
-        if (base >= 0 && base < below)
-            good = append_base(list, base);
-    }
-    closedir(dir);
-    if (good && list->count > 0)
+    int error = mpb_io_list(log->dir_fd[row->log_dir], path, take_name, &wanted);
+    if (error == 0 && list->count > 0)
         qsort(list->bases, list->count, sizeof *list->bases, by_base);
-    return good;
+    return error;
 }
 
 static struct mpb_segment_list *list_of(struct mpb_log *log, const struct mpb_partition *row)
@@ -76,30 +76,35 @@ static struct mpb_segment_list *list_of(struct mpb_log *log, const struct mpb_pa
     return log->lists[ordinal];
 }
 
-const struct mpb_segment_list *mpb_segment_list_all(struct mpb_log *log, const struct mpb_partition *row)
+int mpb_segment_list_all(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_segment_list **out)
 {
     struct mpb_segment_list *list = list_of(log, row);
+    *out = list;
     if (list == NULL)
-        return NULL;
+        return -ENOMEM;
     list->valid = false;
-    return scan(log, row, list, INT64_MAX) ? list : NULL;
+    return scan(log, row, list, INT64_MAX);
 }
 
-const struct mpb_segment_list *mpb_segment_list_get(struct mpb_log *log, const struct mpb_partition *row,
-                                                    const struct mpb_partition_copy *copy)
+int mpb_segment_list_get(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *copy,
+                         const struct mpb_segment_list **out)
 {
     struct mpb_segment_list *list = list_of(log, row);
+    *out = list;
     if (list == NULL)
-        return NULL;
+        return -ENOMEM;
     if (list->valid && list->active_base == copy->active_base && list->truncations == copy->truncations &&
         memcmp(list->topic_id, row->topic_id, sizeof list->topic_id) == 0)
-        return list;
+        return 0;
     memcpy(list->topic_id, row->topic_id, sizeof list->topic_id);
     list->active_base = copy->active_base;
     list->truncations = copy->truncations;
-    /* A file above the active base was never committed (rule 12). */
-    list->valid = scan(log, row, list, copy->active_base) && append_base(list, copy->active_base);
-    return list->valid ? list : NULL;
+    /* A file above the active base was never committed (append rule 12). */
+    int error = scan(log, row, list, copy->active_base);
+    if (error == 0 && !append_base(list, copy->active_base))
+        error = -ENOMEM;
+    list->valid = error == 0;
+    return error;
 }
 
 uint32_t mpb_segment_list_find(const struct mpb_segment_list *list, int64_t offset)

@@ -1,85 +1,11 @@
 #include "log/truncate.h"
 
-#include <errno.h>
-
-#include "log/log_io.h"
-#include "log/log_read.h"
+#include "log/header_scan.h"
 #include "log/offset_index.h"
-#include "log/partition.h"
-#include "log/producer.h"
-#include "log/repair.h"
+#include "log/partition_lock.h"
 #include "log/segment.h"
-
-static int unlink_above(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *now,
-                        const struct mpb_segment_list *list)
-{
-    for (uint32_t i = list->count; i > 0 && list->bases[i - 1] > now->active_base; i--) {
-        int error = mpb_segment_unlink(log, row, list->bases[i - 1]);
-        if (error != 0)
-            return error;
-        MPB_CRASH(log->core, "truncate.segment_unlinked");
-    }
-    return 0;
-}
-
-/* Feeds the rows that the truncation emptied with what is left of the log. A second run skips what is kept already. */
-static int rebuild_from(struct mpb_log *log, struct mpb_partition *row, const struct mpb_partition_copy *now,
-                        int64_t base)
-{
-    struct mpb_header_scan scan;
-    struct mpb_batch_info info;
-    int64_t end = mpb_segment_bytes(log, row, now, base, MPB_FILE_LOG);
-    int fd = mpb_segment_fd(log, row, now, base, MPB_FILE_LOG), more;
-    if (end < 0 || fd < 0)
-        return end < 0 ? (int)end : fd;
-    mpb_header_scan_begin(&scan, fd, 0, (uint64_t)end);
-    while ((more = mpb_header_scan_next(&scan, &info)) == 1) {
-        uint32_t at = info.producer_id >= 0 ? mpb_producer_rebuilding(log->core, row, info.producer_id) : 0;
-        struct mpb_producer_batch batch = {
-            .base_offset = info.base_offset,
-            .timestamp_ms = info.max_timestamp,
-            .first_sequence = info.base_sequence,
-            .last_sequence = mpb_last_sequence(info.base_sequence, info.record_count),
-            .last_offset_delta = info.last_offset_delta,
-            .epoch = info.producer_epoch,
-        };
-        if (at != 0)
-            mpb_producer_keep(log->core, at, &batch);
-    }
-    return more;
-}
-
-static int rebuild_producers(struct mpb_log *log, struct mpb_partition *row, const struct mpb_partition_copy *now)
-{
-    if (mpb_producers_truncate(log->core, row, now->leo) == 0)
-        return 0;
-    MPB_CRASH(log->core, "truncate.producers_half");
-    const struct mpb_segment_list *list = mpb_segment_list_get(log, row, now);
-    if (list == NULL)
-        return -EIO;
-    for (uint32_t i = mpb_segment_list_find(list, now->log_start); i < list->count; i++) {
-        int error = rebuild_from(log, row, now, list->bases[i]);
-        if (error != 0)
-            return error;
-    }
-    mpb_producers_rebuilt(log->core, row);
-    return 0;
-}
-
-int mpb_truncate_finish(struct mpb_log *log, struct mpb_partition *row)
-{
-    const struct mpb_partition_copy *now = mpb_partition_in_force(row);
-    const uint64_t lengths[] = {now->position, now->index_bytes, now->time_index_bytes};
-    const struct mpb_segment_list *list = mpb_segment_list_all(log, row);
-    int error = list == NULL ? -EIO : unlink_above(log, row, now, list);
-    for (int file = 0; error == 0 && file < MPB_SEGMENT_FILES; file++) {
-        int fd = mpb_segment_fd(log, row, now, now->active_base, (enum mpb_segment_file)file);
-        error = fd < 0 ? fd : mpb_io_truncate(fd, lengths[file]);
-        if (file == MPB_FILE_LOG)
-            MPB_CRASH(log->core, "truncate.log_cut");
-    }
-    return error != 0 ? error : rebuild_producers(log, row, now);
-}
+#include "log/segment_list.h"
+#include "log/truncate_finish.h"
 
 /* Largest timestamp, its offset and the first batch's, of what is left of a segment. Reads headers from the batch that
  * the newest time index entry left in it names; only that far is the index to be trusted. */
@@ -152,14 +78,15 @@ static int recount_indexes(struct mpb_log *log, const struct mpb_partition *row,
 static int plan(struct mpb_log *log, const struct mpb_partition *row, int64_t offset, struct mpb_partition_copy *next)
 {
     const struct mpb_partition_copy was = *next;
-    const struct mpb_segment_list *list = mpb_segment_list_get(log, row, &was);
-    if (list == NULL)
-        return -EIO;
+    const struct mpb_segment_list *list;
+    int error = mpb_segment_list_get(log, row, &was, &list);
+    if (error != 0)
+        return error;
     uint32_t at = mpb_segment_list_find(list, offset);
     next->active_base = list->bases[at];
     int64_t before = mpb_segment_bytes(log, row, &was, next->active_base, MPB_FILE_LOG);
-    int error = before < 0 ? (int)before
-                           : mpb_segment_find(log, row, &was, next->active_base, offset, &next->position, NULL);
+    error = before < 0 ? (int)before
+                       : mpb_segment_find(log, row, &was, next->active_base, offset, &next->position, NULL);
     if (error != 0)
         return error;
     next->log_bytes -= before - (int64_t)next->position;
@@ -207,12 +134,10 @@ static int truncate_locked(struct mpb_log *log, struct mpb_partition *row, int64
 int mpb_truncate(struct mpb_log *log, uint32_t ordinal, int64_t offset)
 {
     struct mpb_partition *row = &log->core->partitions[ordinal];
-    int error = mpb_partition_lock(log, ordinal);
+    int error = mpb_partition_lock_usable(log, ordinal, NULL);
     if (error != 0)
         return error;
-    error = mpb_partition_usable(log->core, row, NULL);
-    if (error == 0)
-        error = truncate_locked(log, row, offset);
+    error = truncate_locked(log, row, offset);
     mpb_partition_unlock(log, ordinal);
     mpb_partition_moved(log, ordinal);
     return error;

@@ -1,14 +1,14 @@
-/* Binds log.h and partition.h: the type Log, its making, partitions' making and state. The append is in
+/* Binds log_open.h and partition_life.h: the type Log, its making, partitions' making and state. The append is in
  * py_log_append.c, reading in py_log_read.c, retention and producers in py_log_keep.c. */
 #include "python/py_log.h"
 
 #include <stddef.h>
 #include <string.h>
 
-#include "log/partition.h"
-#include "log/repair.h"
+#include "log/log_open.h"
+#include "log/partition_life.h"
+#include "log/partition_lock.h"
 #include "shm/robust_lock.h"
-#include "log/segment.h"
 #include "python/py_shm.h"
 
 struct field {

@@ -2,10 +2,12 @@
 #include "python/py_log.h"
 
 #include "log/log_flush.h"
-#include "log/partition.h"
+#include "log/partition_lock.h"
 #include "log/producer.h"
+#include "log/producer_sweep.h"
 #include "log/retain.h"
 #include "log/segment.h"
+#include "log/segment_list.h"
 #include "log/truncate.h"
 
 static PyObject *log_truncate(PyObject *object, PyObject *args)
@@ -248,10 +250,10 @@ static PyObject *log_segments(PyObject *object, PyObject *argument)
         return NULL;
     if (mpb_partition_snapshot(&self->log, (uint32_t)ordinal, &copy) != 0)
         return PyList_New(0);
-    const struct mpb_segment_list *found = mpb_segment_list_get(&self->log, &self->log.core->partitions[ordinal],
-                                                                &copy);
+    const struct mpb_segment_list *found;
+    int error = mpb_segment_list_get(&self->log, &self->log.core->partitions[ordinal], &copy, &found);
     PyObject *list = PyList_New(0);
-    for (uint32_t i = 0; found != NULL && list != NULL && i < found->count; i++) {
+    for (uint32_t i = 0; error == 0 && list != NULL && i < found->count; i++) {
         PyObject *base = PyLong_FromLongLong(found->bases[i]);
         if (base == NULL || PyList_Append(list, base) < 0)
             Py_CLEAR(list);

@@ -18,10 +18,14 @@
 #include "log/append.h"
 #include "tests/stepping/check.h"
 #include "record/crc32c.h"
+#include "log/header_scan.h"
+#include "log/log_open.h"
 #include "log/log_read.h"
-#include "log/partition.h"
+#include "log/partition_life.h"
+#include "log/partition_lock.h"
 #include "log/producer.h"
 #include "log/segment.h"
+#include "log/segment_list.h"
 
 enum { FIX_PARTITIONS = 8, FIX_PRODUCERS = 64, FIX_ENTRIES = 8, FIX_ARENA = 1 << 20 };
 

@@ -155,8 +155,9 @@ static void world_is_whole(struct fixture *f)
             CHECK_EQ(fstatat(f->log.dir_fd[0], path, &status, 0), 0);
             CHECK_EQ(status.st_size, lengths[file]);
         }
-        const struct mpb_segment_list *all = mpb_segment_list_all(&f->log, row);
-        CHECK(all != NULL && all->bases[all->count - 1] == now->active_base);
+        const struct mpb_segment_list *all;
+        CHECK_EQ(mpb_segment_list_all(&f->log, row, &all), 0);
+        CHECK(all->count > 0 && all->bases[all->count - 1] == now->active_base);
     }
 }
 

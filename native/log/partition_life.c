@@ -1,114 +1,12 @@
-#include "log/partition.h"
+#include "log/partition_life.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
+#include "log/log_io.h"
+#include "log/partition_lock.h"
 #include "log/producer.h"
-#include "log/repair.h"
-#include "shm/robust_lock.h"
 #include "log/segment.h"
-
-#define SNAPSHOT_TRIES 8
-#define COPY_WORDS (sizeof(struct mpb_partition_copy) / 8)
-
-int mpb_partition_lock(struct mpb_log *log, uint32_t ordinal)
-{
-    struct mpb_partition *row = &log->core->partitions[ordinal];
-    if (mpb_load_acquire(&row->lock_made) == 0)
-        return MPB_ERR_UNKNOWN_TOPIC_OR_PARTITION;
-    enum mpb_lock_result result = mpb_robust_lock_take(log->core, &row->lock);
-    if (result == MPB_LOCK_LOST)
-        abort();
-    if (result == MPB_LOCK_BUSY)
-        return MPB_ERR_REQUEST_TIMED_OUT;
-    if (result == MPB_LOCK_INHERITED)
-        mpb_log_count(log, MPB_C_LOG_LOCKS_INHERITED, 1);
-    if (mpb_load_acquire(&row->intent.word) == 0)
-        return 0;
-    int error = mpb_repair(log, row); /* whatever the lock said (rule 3) */
-    if (error != 0)
-        mpb_robust_lock_release(&row->lock);
-    return error;
-}
-
-void mpb_partition_unlock(struct mpb_log *log, uint32_t ordinal)
-{
-    mpb_robust_lock_release(&log->core->partitions[ordinal].lock);
-}
-
-int mpb_partition_usable(const struct mpb_core *core, const struct mpb_partition *row, const uint8_t *topic_id)
-{
-    uint32_t flags = mpb_load_acquire(&row->flags);
-    if ((flags & MPB_PART_EXISTS) == 0 || (flags & MPB_PART_DELETED) != 0)
-        return MPB_ERR_UNKNOWN_TOPIC_OR_PARTITION;
-    if (topic_id != NULL && memcmp(topic_id, row->topic_id, sizeof row->topic_id) != 0)
-        return MPB_ERR_UNKNOWN_TOPIC_OR_PARTITION;
-    if ((flags & MPB_PART_ONLINE) == 0 || !mpb_log_dir_online(core, row->log_dir))
-        return MPB_ERR_KAFKA_STORAGE_ERROR;
-    return 0;
-}
-
-static void copy_words(struct mpb_partition_copy *to, const struct mpb_partition_copy *from, size_t first, size_t last)
-{
-    mpb_atomic64 *out = (mpb_atomic64 *)to;
-    const mpb_atomic64 *in = (const mpb_atomic64 *)from;
-    for (size_t i = first; i < last; i++)
-        mpb_store_relaxed(&out[i], mpb_load_relaxed(&in[i]));
-}
-
-int mpb_partition_snapshot(struct mpb_log *log, uint32_t ordinal, struct mpb_partition_copy *out)
-{
-    struct mpb_partition *row = &log->core->partitions[ordinal];
-    for (int i = 0; i < SNAPSHOT_TRIES; i++) {
-        uint64_t selector = mpb_load_acquire(&row->selector);
-        copy_words(out, &row->copy[selector & 1], 0, COPY_WORDS);
-        atomic_thread_fence(memory_order_acquire);
-        if (mpb_load_relaxed(&row->selector) == selector)
-            return 0;
-    }
-    mpb_log_count(log, MPB_C_LOG_SNAPSHOTS_LOCKED, 1);
-    int error = mpb_partition_lock(log, ordinal);
-    if (error != 0)
-        return error;
-    *out = *mpb_partition_in_force(row);
-    mpb_partition_unlock(log, ordinal);
-    return 0;
-}
-
-void mpb_partition_write_idle(struct mpb_core *core, struct mpb_partition *row, const struct mpb_partition_copy *next)
-{
-    (void)core;
-    struct mpb_partition_copy *idle = &row->copy[(mpb_load_relaxed(&row->selector) + 1) & 1];
-    atomic_thread_fence(memory_order_release); /* the last commit stays before the first store here (rule 13) */
-    copy_words(idle, next, 0, COPY_WORDS / 2);
-    mpb_step();
-    MPB_CRASH(core, "append.copy_half");
-    copy_words(idle, next, COPY_WORDS / 2, COPY_WORDS);
-    mpb_step();
-}
-
-void mpb_partition_commit(struct mpb_partition *row)
-{
-    mpb_step();
-    mpb_store_release(&row->selector, mpb_load_relaxed(&row->selector) + 1);
-    mpb_step();
-}
-
-void mpb_intent_set(struct mpb_log *log, struct mpb_partition *row, enum mpb_intent_kind kind)
-{
-    mpb_step();
-    mpb_store_release(&row->intent.word, (uint64_t)kind << 24 | (log->slot & 0xffffff));
-    mpb_step();
-}
-
-void mpb_intent_clear(struct mpb_partition *row)
-{
-    mpb_step();
-    mpb_store_release(&row->intent.word, 0);
-    mpb_step();
-}
+#include "shm/robust_lock.h"
 
 /* Locks are made at a row's first use: a table of thousands of rows costs nothing before. A maker that dies between the
  * two steps is followed by one that makes the lock anew, which nobody can have used. */
@@ -165,7 +63,7 @@ int mpb_partition_create(struct mpb_log *log, uint32_t ordinal, const struct mpb
     if (paths.dir_length >= sizeof paths.dir || identity->log_dir >= log->dir_count)
         return MPB_ERR_UNKNOWN_SERVER_ERROR;
     memcpy(paths.dir, identity->dir, paths.dir_length + 1);
-    int error = mkdirat(log->dir_fd[identity->log_dir], identity->dir, 0755) == 0 || errno == EEXIST ? 0 : -errno;
+    int error = mpb_io_make_dir(log->dir_fd[identity->log_dir], identity->dir);
     if (error == 0)
         error = mpb_segment_create(log, &paths, 0);
     if (error != 0)
@@ -206,13 +104,8 @@ int mpb_partition_set_flags(struct mpb_log *log, uint32_t ordinal, uint32_t set,
 static int begin_change(struct mpb_log *log, uint32_t ordinal, struct mpb_partition_copy *next)
 {
     struct mpb_partition *row = &log->core->partitions[ordinal];
-    int error = mpb_partition_lock(log, ordinal);
-    if (error != 0)
-        return error;
-    error = mpb_partition_usable(log->core, row, NULL);
-    if (error != 0)
-        mpb_partition_unlock(log, ordinal);
-    else
+    int error = mpb_partition_lock_usable(log, ordinal, NULL);
+    if (error == 0)
         *next = *mpb_partition_in_force(row);
     return error;
 }
@@ -263,12 +156,4 @@ int mpb_partition_set_leader_epoch(struct mpb_log *log, uint32_t ordinal, int32_
     next.leader_epoch = leader_epoch;
     end_change(log, ordinal, &next);
     return 0;
-}
-
-__attribute__((weak)) void mpb_notify_partition(struct mpb_core *core, uint32_t ordinal, uint32_t self);
-
-void mpb_partition_moved(struct mpb_log *log, uint32_t ordinal)
-{
-    if (mpb_notify_partition != NULL)
-        mpb_notify_partition(log->core, ordinal, log->slot);
 }
