@@ -91,6 +91,7 @@ class Controller:
             settings_of=lambda configs: effective(configs, self._config),
             log=self._log,
             crash_point=self._crash_point,
+            count=self._count,
         )
         self._topics = TopicManager(
             context=recovery.run(),
@@ -185,7 +186,7 @@ def build_controller(ctx: ProcessContext) -> Controller:
     )
     log = open_log(ctx)
     log.repair_slot(ctx.slot)  # a predecessor may have died with a partition's lock
-    loader = LogLoader(log, data_dir, ctx.log, clock, ctx.core.crash_point)
+    loader = LogLoader(log, data_dir, ctx.log, clock, ctx.core.crash_point, row.count)
     logs = PartitionLogs(log, data_dir, loader, clock.wall_ms, ctx.core.crash_point)
     return Controller(
         core=ctx.core,

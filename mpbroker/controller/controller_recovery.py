@@ -17,7 +17,7 @@ from mpbroker.controller.partition_rows import PartitionRows
 from mpbroker.controller.topic_deletion import TopicDeletions
 from mpbroker.errors import KafkaError, MpbrokerError
 from mpbroker.log import partition_directory
-from mpbroker.log.partition_directory import STRAY_SUFFIX, FoundDirectory
+from mpbroker.log.partition_directory import FoundDirectory
 from mpbroker.metadata.metadata_snapshot import MetadataSnapshot
 
 Live = dict[bytes, dict[int, int]]  # topic id → partition → ordinal
@@ -41,7 +41,9 @@ class ControllerRecovery:
         settings_of: Callable[[dict[str, str]], TopicSettings],
         log: Any,
         crash_point: Callable[[str], Any],
+        count: Callable[[str], Any],
     ) -> None:
+        self._count = count
         self._store = store
         self._snapshot = snapshot
         self._rows = rows
@@ -63,7 +65,7 @@ class ControllerRecovery:
             self._snapshot.retire(row)
             self._snapshot.release(row)
         self._throw_away_unknown(context, live)
-        self._set_strays_aside(context)
+        self._look_for_strays(context)
         self._fill_in(context, live)
         for topic in context.by_id.values():
             self._rows.link(topic.ordinals)
@@ -104,25 +106,35 @@ class ControllerRecovery:
                 self._logs.retire(name, topic_id)
                 self._rows.release([ordinal])
 
-    def _set_strays_aside(self, context: ControllerContext) -> None:
-        """Directories that belong to no partition of the store: never thrown away unless they hold no record."""
+    def _look_for_strays(self, context: ControllerContext) -> None:
+        """Directories that belong to no partition of the store. They are left as they are, with a line; only what a
+        creation left that was never committed, logs without a byte and files of our own, goes."""
         for found in partition_directory.find_all(self._logs.data_dir):
             topic = context.by_name.get(found.topic)
             if topic and found.partition < len(topic.replicas) and found.topic_id in (topic.id, None):
                 continue
-            if found.topic not in self._deletions.pending:
-                self._set_aside(found)
+            if found.topic in self._deletions.pending:
+                continue
+            if partition_directory.is_unused(self._logs.data_dir, found.name):
+                self._throw_away(found)
+            else:
+                self._count("stray_directories")
+                self._log.warning(
+                    "stray_directory",
+                    directory=found.name,
+                    left="as it is",
+                    remedy="`mpbroker adopt` takes it in as a topic; otherwise move it away",
+                )
 
-    def _set_aside(self, found: FoundDirectory) -> None:
-        empty = not partition_directory.log_bytes(self._logs.data_dir, found.name)
-        suffix = partition_directory.DELETE_SUFFIX if empty else STRAY_SUFFIX
+    def _throw_away(self, found: FoundDirectory) -> None:
         unique = found.topic_id or bytes(16)
+        suffix = partition_directory.DELETE_SUFFIX
         new_name = partition_directory.retire(self._logs.data_dir, found.name, unique, suffix)
         self._crash_point("controller.stray_renamed")
-        self._log.warning("stray_directory", directory=found.name, renamed=new_name)
+        self._log.info("unused_directory", directory=found.name, renamed=new_name)
 
     def _fill_in(self, context: ControllerContext, live: Live) -> None:
-        """Rows for partitions that have none: loaded from their segments, or created where there are none."""
+        """Rows for partitions that have none: loaded from their segments, or created where there never were any."""
         to_load: list[PartitionToLoad] = []
         for topic in context.by_id.values():
             mine = live.get(topic.id, {})
@@ -134,7 +146,7 @@ class ControllerRecovery:
                 if ordinal is None:
                     ordinal = self._allocate()
                     if self._logs.has_log(topic.name, partition):
-                        partition_directory.prepare(self._logs.data_dir, name, topic.id)
+                        self._logs.prepare_found(name, topic.id)
                         assert settings is not None
                         to_load.append(
                             PartitionToLoad(

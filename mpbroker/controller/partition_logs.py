@@ -3,6 +3,7 @@
 The native Log does what needs the partition's lock; this module adds the directory's own files and knows their names.
 """
 
+import os
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -52,8 +53,16 @@ class PartitionToLoad(NamedTuple):
     settings: TopicSettings
 
 
-LogLoader = Callable[[list[PartitionToLoad]], None]
-"""Recovers and publishes every partition given; raises OSError if the data directory cannot be used."""
+class LogLoader(Protocol):
+    """Start-up recovery of logs."""
+
+    def __call__(self, partitions: list[PartitionToLoad], /) -> None:
+        """Recover and publish every partition given; OSError if the data directory cannot be used."""
+        ...
+
+    def written_up_to(self, topic: str, partition: int) -> int:
+        """The highest offset that a checkpoint names for a partition; 0: none."""
+        ...
 
 
 class PartitionLogs:
@@ -74,13 +83,30 @@ class PartitionLogs:
         self._crash_point = crash_point
 
     def has_log(self, topic: str, partition: int) -> bool:
-        """Whether there are segments to load."""
+        """Whether there are segments to load, or were when the checkpoints were written."""
         name = partition_directory.directory_name(topic, partition)
-        return partition_directory.log_bytes(self.data_dir, name) is not None
+        there = partition_directory.log_bytes(self.data_dir, name) is not None
+        return there or self.load.written_up_to(topic, partition) > 0
+
+    def is_foreign(self, name: str, topic_id: bytes) -> bool:
+        """Whether a directory of that name holds records of another topic, or nobody knows whose."""
+        if not partition_directory.log_bytes(self.data_dir, name):
+            return False
+        return partition_directory.read_topic_id(f"{self.data_dir}/{name}") != topic_id
+
+    def prepare_found(self, name: str, topic_id: bytes) -> None:
+        """Complete the files of a directory that is there; one that is missing, or a stranger's, is left to the loader,
+        which shows the partition offline. OSError passes."""
+        path = f"{self.data_dir}/{name}"
+        if os.path.isdir(path) and partition_directory.read_topic_id(path) in (topic_id, None):
+            partition_directory.prepare(self.data_dir, name, topic_id)
 
     def create(self, topic: TopicState, partition: int, ordinal: int) -> int:
-        """A new, empty partition in a row; returns a Kafka error code."""
+        """A new, empty partition in a row; returns a Kafka error code: KAFKA_STORAGE_ERROR also if records of somebody
+        else lie where it would be."""
         name = partition_directory.directory_name(topic.name, partition)
+        if self.is_foreign(name, topic.id):
+            return ErrorCode.KAFKA_STORAGE_ERROR
         try:
             partition_directory.prepare(self.data_dir, name, topic.id)
         except OSError:
@@ -104,11 +130,12 @@ class PartitionLogs:
         gone = PartitionFlags.EXISTS | PartitionFlags.ONLINE
         return self._log.set_flags(ordinal, int(PartitionFlags.DELETED), int(gone))
 
-    def retire(self, name: str, topic_id: bytes, suffix: str = partition_directory.DELETE_SUFFIX) -> str | None:
+    def retire(self, name: str, topic_id: bytes) -> str | None:
         """Rename a directory out of the way if it is that topic's; returns its new name. OSError passes."""
-        if partition_directory.read_topic_id(f"{self.data_dir}/{name}") not in (topic_id, None):
+        owner = partition_directory.read_topic_id(f"{self.data_dir}/{name}")
+        if owner not in (topic_id, None) or (owner is None and self.is_foreign(name, topic_id)):
             return None
-        return partition_directory.retire(self.data_dir, name, topic_id, suffix)
+        return partition_directory.retire(self.data_dir, name, topic_id, partition_directory.DELETE_SUFFIX)
 
     def sync(self) -> None:
         """Make creations and renames in the data directory durable. OSError passes."""

@@ -1,7 +1,8 @@
 """Writing the checkpoints: recovery points, high watermarks, log starts, at Kafka's intervals. A job of the log keeper.
 
 A file is written only when it would say something new. Of partitions that are offline or not loaded yet it keeps what
-it said: forgetting a log start would bring deleted records back.
+it said: forgetting a log start would bring deleted records back, and forgetting that a log was written would have it
+made anew, empty, when its directory is missing.
 """
 
 import os
@@ -65,11 +66,12 @@ class CheckpointWriter:
         return all([self._write_one(name, states) for name in names])
 
     def _write_one(self, name: str, states: list[tuple[tuple[str, int], Any]]) -> bool:
+        listed = {who for who, _ in states}
         known = {who for who, state in states if state is not None}
         offsets = {
             who: offset
             for who, offset in self._written[name].items()
-            if who not in known and os.path.isdir(self._path(directory_name(*who)))
+            if who not in known and (who in listed or os.path.isdir(self._path(directory_name(*who))))
         }
         offsets |= {who: getattr(state, FIELDS[name]) for who, state in states if state is not None}
         if offsets == self._written[name]:

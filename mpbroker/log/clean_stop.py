@@ -50,8 +50,12 @@ def _damaged(keeper: KeeperContext) -> str:
 
 
 def _not_loaded(keeper: KeeperContext) -> str:
-    """A directory whose log was never loaded, or is offline: nobody knows in what state it is."""
+    """A directory whose log was never loaded, or is offline: nobody knows in what state it is, or in which it will be
+    when somebody puts it back."""
     online = {partition.dir for partition in keeper.partitions.all if keeper.state(partition) is not None}
+    for partition in keeper.partitions.all:
+        if partition.dir not in online:
+            return f"{partition.dir} is not online"
     for found in find_all(keeper.data_dir):
         if found.name not in online:
             return f"{found.name} is not online"

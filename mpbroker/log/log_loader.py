@@ -5,6 +5,7 @@ the mere restart of the controller. Damage is cut away with a line saying what; 
 its partition offline, and the broker starts without it.
 """
 
+import errno
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -14,9 +15,16 @@ from mpbroker._native import Log
 from mpbroker.config.topic_config import TopicSettings
 from mpbroker.errors import KafkaError
 from mpbroker.log import clean_shutdown
-from mpbroker.log.checkpoint_file import LOG_START, RECOVERY_POINT, Offsets, parse_checkpoint, sync_directory
+from mpbroker.log.checkpoint_file import (
+    HIGH_WATERMARK,
+    LOG_START,
+    RECOVERY_POINT,
+    Offsets,
+    parse_checkpoint,
+    sync_directory,
+)
 from mpbroker.log.log_recovery import LogRecovery, RecoveredLog
-from mpbroker.log.partition_directory import EPOCH_FILE, METADATA_FILE
+from mpbroker.log.partition_directory import EPOCH_FILE, METADATA_FILE, id_text, read_topic_id
 from mpbroker.log.recent_producers import producer_rows, recent_batches
 
 PROGRESS_S: Final = 5.0
@@ -25,6 +33,7 @@ _MAX_EPOCH_BYTES: Final = 1 << 20
 _WITHOUT: Final = {
     RECOVERY_POINT: "every log is taken as not flushed",
     LOG_START: "every log begins at its first segment: records deleted before may be back",
+    HIGH_WATERMARK: "a log that is missing is taken for one that never held a record",
 }
 
 
@@ -48,8 +57,15 @@ class LogLoader:
     """
 
     def __init__(
-        self, log: Log, data_dir: str, events: Any, clock: Any, crash_point: Callable[[str], None] = lambda name: None
+        self,
+        log: Log,
+        data_dir: str,
+        events: Any,
+        clock: Any,
+        crash_point: Callable[[str], None] = lambda name: None,
+        count: Callable[[str], object] = lambda name: None,
     ) -> None:
+        self._count = count
         self._crash_point = crash_point
         self._log = log
         self._data_dir = data_dir
@@ -58,6 +74,7 @@ class LogLoader:
         self.clean = clean_shutdown.take_marker(data_dir)
         self._recovery_points = Checkpointed(data_dir, RECOVERY_POINT, events)
         self._log_starts = Checkpointed(data_dir, LOG_START, events)
+        self._high_watermarks = Checkpointed(data_dir, HIGH_WATERMARK, events)
         self._unsound: list[str] = []  # index files
 
     def __call__(self, partitions: Sequence[Loadable]) -> None:
@@ -86,22 +103,29 @@ class LogLoader:
             ms=int((time.monotonic() - began) * 1000),
         )
 
+    def written_up_to(self, topic: str, partition: int) -> int:
+        """The highest offset that a checkpoint names for a partition, whatever is in its directory; 0: none."""
+        who = (topic, partition)
+        return max(self._high_watermarks.written(who), self._recovery_points.written(who))
+
     def _load(self, partition: Loadable) -> bool:
         """False: the partition is there, but offline."""
         directory = os.path.join(self._data_dir, partition.dir)
         try:
+            check_owner(directory, partition.topic_id)
             recovered = self._recovery(partition, directory).run()
             rows = self._producers(recovered, directory)
             epoch = latest_epoch(directory)
             if recovered.cut:
-                sync_directory(directory)  # a removed segment must not come back when the log has grown up to it again
+                sync_directory(directory)  # what was set aside must not come back when the log has grown up to it again
         except OSError as error:
-            self._events.error("partition_offline", partition=partition.dir, error=error)
+            self._say_offline(partition, directory, error)
             self._publish(partition, {})
             self._check(partition, self._log.set_flags(partition.ordinal, EXISTS, 0))
             return False
         self._unsound += recovered.unsound
         for sentence in recovered.cut:
+            self._count("recovery_doubts")
             self._events.warning("log_cut", partition=partition.dir, what=sentence)
         self._publish(partition, self._state(recovered, epoch))
         self._check(partition, self._log.set_flushed(partition.ordinal, self._flushed(partition, directory, recovered)))
@@ -110,6 +134,13 @@ class LogLoader:
         self._crash_point("loader.hidden")
         self._check(partition, self._log.set_flags(partition.ordinal, EXISTS | ONLINE, 0))
         return True
+
+    def _say_offline(self, partition: Loadable, directory: str, error: OSError) -> None:
+        remedy = "look at the error, then start the broker again"
+        if not os.path.isdir(directory):
+            remedy = "put the directory back and start again, or delete the topic"
+        self._count("partitions_offline_at_start")
+        self._events.error("partition_offline", partition=partition.dir, error=error, remedy=remedy)
 
     def _recovery(self, partition: Loadable, directory: str) -> LogRecovery:
         who = (partition.topic, partition.partition)
@@ -182,7 +213,8 @@ class LogLoader:
 
 class Checkpointed:
     """One checkpoint file, read once. It is not believed about a directory made after it was written: that is a younger
-    topic of the same name. One that cannot be understood says nothing, with a line."""
+    topic of the same name. (Two files are made with a directory; one of them may have been lost and written anew.) One
+    that cannot be understood says nothing, with a line."""
 
     def __init__(self, data_dir: str, name: str, events: Any) -> None:
         path = os.path.join(data_dir, name)
@@ -198,14 +230,28 @@ class Checkpointed:
 
     def offset(self, who: tuple[str, int], directory: str) -> int:
         """The offset written down for (topic, partition), 0 if there is none."""
-        offset = self._offsets.get(who, 0)
+        offset = self.written(who)
         if offset == 0:
             return 0
-        try:
-            made_ns = os.stat(os.path.join(directory, METADATA_FILE)).st_mtime_ns
-        except FileNotFoundError:
-            return 0
-        return max(offset, 0) if made_ns < self._written_ns else 0
+        made = [
+            os.stat(path).st_mtime_ns
+            for path in (os.path.join(directory, name) for name in (METADATA_FILE, EPOCH_FILE))
+            if os.path.exists(path)
+        ]
+        return offset if made and min(made) < self._written_ns else 0
+
+    def written(self, who: tuple[str, int]) -> int:
+        """The offset as it stands in the file, whoever it was written for; 0 if there is none."""
+        return max(self._offsets.get(who, 0), 0)
+
+
+def check_owner(directory: str, topic_id: bytes) -> None:
+    """OSError when a directory says that it belongs to another topic."""
+    owner = read_topic_id(directory)
+    if owner not in (topic_id, None):
+        raise OSError(
+            errno.EEXIST, f"holds records of a topic with another id ({id_text(owner)}); move it away", directory
+        )
 
 
 def latest_epoch(directory: str) -> int:

@@ -2,47 +2,40 @@
 
 Runs in the controller at start and after a reset, before the partition is shown to anybody; nobody else writes these
 files then. After a clean stop only sizes are checked and the tail behind the last index entry is read. Otherwise every
-segment from the recovery point on is read with checksums and its indexes are written anew; at the first byte that is
-no whole batch the log is cut and all later segments go, with a line saying what was cut. Doing it twice does no harm.
+segment from the recovery point on is read with checksums and its indexes are written anew. Doing it twice does no harm.
+
+Recovery never destroys (Kafka's recoverLog is the model for what is served):
+- what lies behind *corruption* after an unclean stop is no part of the log any more, but stays beside it as `.cut`;
+- a gap, damage in a segment that was synced, a segment that overlaps another: what is sound is served, with a line;
+- a checkpoint that says more than the files hold is not believed; a log whose synced segments are all gone is not
+  begun anew: LogMissing, and its partition stays offline until somebody has looked.
 """
 
 from __future__ import annotations
 
 import os
-import struct
+from typing import Final
 
 from msgspec import Struct, field
 
 from mpbroker._native import scan_segment
-from mpbroker.log.producer_snapshot import ProducerEntry, newest_snapshot, remove_snapshots, snapshot_offsets
+from mpbroker.log.producer_snapshot import SUFFIX as SNAPSHOT
+from mpbroker.log.producer_snapshot import ProducerEntry, newest_snapshot, snapshot_offsets, snapshot_path
+from mpbroker.log.segment_recovery import INDEX, LOG, SUFFIXES, TIME_INDEX, SegmentRecovery, SegmentState
+from mpbroker.log.set_aside import set_aside
 
-LOG, INDEX, TIME_INDEX = ".log", ".index", ".timeindex"
-INDEX_ENTRY, TIME_INDEX_ENTRY = struct.Struct(">ii"), struct.Struct(">qi")
-FIRST_TIMESTAMP = struct.Struct(">q")
-FIRST_TIMESTAMP_AT = 35  # of a batch header: its largest timestamp
-CUT_OFF, CORRUPT = 1, 2
-LEFTOVERS = (".deleted", ".cleaned", ".swap", ".tmp")
-NO_TIMESTAMP = -1
+DELETED: Final = ".deleted"
+OWN_TEMPORARY: Final = (f"{SNAPSHOT}.tmp", "partition.metadata.tmp", "leader-epoch-checkpoint.tmp")
 
 
-class SegmentState(Struct):
-    """The active segment as the partition row needs it; bytes, offsets, milliseconds."""
-
-    base: int
-    next_offset: int
-    position: int
-    index_bytes: int
-    time_index_bytes: int
-    max_timestamp: int
-    max_timestamp_offset: int
-    first_timestamp: int
-    indexed_timestamp: int
-    bytes_since_index: int
+class LogMissing(OSError):
+    """The files of a log that was written and synced are not there. Nothing was made in their place."""
 
 
 class RecoveredLog(Struct):
-    """A partition after recovery. `cut` lists what was removed, one sentence each; `producers` by id; `unsound`: index
-    files of a clean stop that could not be believed and were written anew from the log."""
+    """A partition after recovery. `cut`: what is no longer part of the log, or is doubtful, one sentence each;
+    `producers` by id; `unsound`: index files of a clean stop that could not be
+    believed and were written anew from the log."""
 
     active: SegmentState
     log_start: int
@@ -56,7 +49,7 @@ class RecoveredLog(Struct):
 class LogRecovery:
     """Recovers one directory. `clean`: the broker that last wrote here stopped cleanly. Offsets below
     `recovery_point` are known to be on disk; `log_start` is the checkpointed log start (0: none). Compacted logs have
-    gaps between segments; elsewhere a gap means that records are lost, and what follows it goes too."""
+    gaps between segments; elsewhere a gap is worth a line."""
 
     def __init__(
         self,
@@ -68,198 +61,142 @@ class LogRecovery:
         log_start: int = 0,
         gaps_allowed: bool = False,
     ) -> None:
-        self.gaps_allowed = gaps_allowed
+        self._gaps_allowed = gaps_allowed
         self.directory = directory
-        self.index_interval_bytes = index_interval_bytes
-        self.clean = clean
-        self.recovery_point = recovery_point
-        self.checkpointed_log_start = log_start
-        self.cut: list[str] = []
-        self.unsound: list[str] = []
+        self._index_interval_bytes = index_interval_bytes
+        self._clean = clean
+        self._recovery_point = recovery_point
+        self._log_start = log_start
+        self._cut: list[str] = []
+        self._unsound: list[str] = []
+        self._segments = SegmentRecovery(directory, index_interval_bytes, self._cut.append, self._unsound.append)
 
     def run(self) -> RecoveredLog:
-        """Repairs the files and returns the state they stand for. OSError: the directory cannot be used."""
-        self._remove_leftovers()
-        bases = self._bases() or [self._create_first()]
-        last = self._sound_segments(bases)
-        bases = bases[: bases.index(last.base) + 1]
-        log_start = min(max(self.checkpointed_log_start, bases[0]), last.next_offset)
+        """Repairs the files and returns the state they stand for. OSError: the directory cannot be used, LogMissing:
+        because its segments are not there."""
+        self._put_away_leftovers()
+        found = self._bases() or [self._create_first()]
+        bases, last = self._walk(self._above_log_start(found))
+        if self._log_start > last.next_offset:
+            self._cut.append(
+                f"{self._name()}: the log-start checkpoint says {self._log_start}, but the log ends at "
+                f"{last.next_offset}: the checkpoint is not believed, records deleted before may be back"
+            )
+            self._log_start = 0
+            bases, last = self._walk(self._bases())
+        if self._recovery_point > last.next_offset:
+            self._cut.append(
+                f"{self._name()}: the log ends at {last.next_offset}, but records up to {self._recovery_point} were "
+                "synced: put the missing files back before producers write on"
+            )
+        log_start = max(self._log_start, bases[0])
         producers = self._producers(bases, last.next_offset)
-        log_bytes = sum(os.path.getsize(self._path(base, LOG)) for base in bases)
-        return RecoveredLog(last, log_start, len(bases), log_bytes, producers, self.cut, self.unsound)
+        log_bytes = sum(os.path.getsize(self._segments.path(base, LOG)) for base in bases)
+        return RecoveredLog(last, log_start, len(bases), log_bytes, producers, self._cut, self._unsound)
 
-    def _path(self, base: int, suffix: str) -> str:
-        return os.path.join(self.directory, f"{base:020d}{suffix}")
+    def _name(self) -> str:
+        return os.path.basename(self.directory)
 
     def _bases(self) -> list[int]:
         stems = (name[: -len(LOG)] for name in os.listdir(self.directory) if name.endswith(LOG))
-        return sorted(int(stem) for stem in stems if len(stem) == 20 and stem.isdecimal())
+        return sorted(int(stem) for stem in stems if len(stem) == 20 and stem.isdecimal() and int(stem) < 2**63)
 
-    def _remove_leftovers(self) -> None:
-        """Files that a deletion or a rewriting left half done, and indexes without a log."""
+    def _above_log_start(self, bases: list[int]) -> list[int]:
+        """Without segments wholly below the log start: deleted before, back by whatever way. Retention takes them."""
+        below = sum(following <= self._log_start for following in bases[1:])
+        return bases[below:]
+
+    def _put_away_leftovers(self) -> None:
+        """What retention gave up goes for good, so do our own half-written files. An index without a log is of no use
+        to us, but may be the trace of a log that was lost: it is kept aside. Everything else is left alone."""
         names = set(os.listdir(self.directory))
         for name in sorted(names):
             stem, suffix = os.path.splitext(name)
-            orphan = suffix in (INDEX, TIME_INDEX) and stem + LOG not in names
-            if name.endswith(LEFTOVERS) or orphan:
-                os.unlink(os.path.join(self.directory, name))
+            path = os.path.join(self.directory, name)
+            if name.endswith((DELETED, *OWN_TEMPORARY)):
+                os.unlink(path)
+            elif suffix in (INDEX, TIME_INDEX) and len(stem) == 20 and stem.isdecimal() and stem + LOG not in names:
+                set_aside(path)
 
     def _create_first(self) -> int:
-        base = self.checkpointed_log_start
-        for suffix in (LOG, INDEX, TIME_INDEX):
-            os.close(os.open(self._path(base, suffix), os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o644))
+        """An empty log, where nothing says that there was one."""
+        if self._recovery_point > 0:
+            raise LogMissing(
+                f"{self._name()} has no segment, but records up to offset {self._recovery_point} were synced; put its "
+                "files back and start again, or delete the topic"
+            )
+        base = self._log_start
+        for suffix in SUFFIXES:
+            flags = os.O_CREAT | os.O_WRONLY | os.O_EXCL | os.O_CLOEXEC
+            os.close(os.open(self._segments.path(base, suffix), flags, 0o644))
         return base
 
-    def _sound_segments(self, bases: list[int]) -> SegmentState:
-        """Goes through the segments in order, stops at the first that had to be cut, returns the active one."""
-        state = None
+    def _walk(self, bases: list[int]) -> tuple[list[int], SegmentState]:
+        """Goes through the segments in order; (bases of those that are the log, state of the last)."""
+        state: SegmentState | None = None
+        kept: list[int] = []
         for number, base in enumerate(bases):
             following = bases[number + 1] if number + 1 < len(bases) else None
             if state is not None and base < state.next_offset:
-                self._remove_from(bases[number:], f"segment {base} begins before the one below it ends")
-                break
-            settled = following is not None and (self.clean or following <= self.recovery_point)
-            if settled and self._indexes_sound(base):
+                self._set_segment_aside(base, f"it begins before offset {state.next_offset}, where the one below ends")
                 continue
-            state, damage = self._scan(base, active=following is None, settled=settled)
-            if not damage and following is not None and state.next_offset < following and not self.gaps_allowed:
-                damage = f"offsets {state.next_offset} to {following - 1} are missing before it"
-            if damage:
-                self._remove_from(bases[number + 1 :], damage)
+            kept.append(base)
+            settled = following is not None and (self._clean or following <= self._recovery_point)
+            if settled and self._segments.indexes_sound(base):
+                continue
+            state, cut = self._recover(base, active=following is None, settled=settled)
+            if cut and not settled and following is not None:
+                for later in bases[number + 1 :]:
+                    self._set_segment_aside(later, f"it lies behind the damage in segment {base}")
                 break
-        if state is None:
-            state, _ = self._scan(bases[-1], active=True, settled=False)
-        return state
+            self._look_for_gap(state.next_offset, following)
+        if state is None or state.base != kept[-1]:
+            state, _ = self._recover(kept[-1], active=True, settled=False)
+        return kept, state
 
-    def _scan(self, base: int, active: bool, settled: bool) -> tuple[SegmentState, str]:
-        if self.clean and active and self._indexes_sound(base):
-            return self._read_tail(base), ""
-        if self.clean:
-            self._say_unsound(base)
-        return self._rebuild(base, sync=settled)
+    def _recover(self, base: int, *, active: bool, settled: bool) -> tuple[SegmentState, bool]:
+        if self._clean and active and self._segments.indexes_sound(base):
+            return self._segments.read_tail(base), False
+        if self._clean:
+            self._unsound.append(f"{self._name()}/{base:020d}{INDEX}")
+        return self._segments.rebuild(base, settled=settled)
 
-    def _say_unsound(self, base: int) -> None:
-        self.unsound.append(f"{os.path.basename(self.directory)}/{base:020d}{INDEX}")
-
-    def _indexes_sound(self, base: int) -> bool:
-        """Both indexes exist, hold whole entries, and the last one lies inside the log."""
-        try:
-            log_bytes = os.path.getsize(self._path(base, LOG))
-            index, time_index = os.path.getsize(self._path(base, INDEX)), os.path.getsize(self._path(base, TIME_INDEX))
-        except FileNotFoundError:
-            return False
-        if index % INDEX_ENTRY.size or time_index % TIME_INDEX_ENTRY.size:
-            return False
-        offset, position = self._last_entry(base, INDEX, INDEX_ENTRY) or (0, 0)
-        return offset >= 0 and 0 <= position <= log_bytes and (index == 0 or position < log_bytes)
-
-    def _last_entry(self, base: int, suffix: str, entry: struct.Struct) -> tuple[int, int] | None:
-        with open(self._path(base, suffix), "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            return entry.unpack(os.pread(file.fileno(), entry.size, size - entry.size)) if size else None
-
-    def _read_tail(self, base: int) -> SegmentState:
-        """After a clean stop: reads from the last index entry on, with checksums; falls back to a rebuild."""
-        last_set = self._last_entry(base, INDEX, INDEX_ENTRY)
-        last_time = self._last_entry(base, TIME_INDEX, TIME_INDEX_ENTRY) or (NO_TIMESTAMP, 0)
-        if last_set is None:
-            return self._rebuild(base, sync=False)[0]
-        with open(self._path(base, LOG), "rb") as log:
-            scan = scan_segment(
-                log.fileno(),
-                -1,
-                -1,
-                base,
-                self.index_interval_bytes,
-                True,
-                None,
-                last_set[1],
-                base,
-                last_time[0],
-                base + last_time[1],
+    def _look_for_gap(self, next_offset: int, following: int | None) -> None:
+        if following is not None and next_offset < following and not self._gaps_allowed:
+            self._cut.append(
+                f"{self._name()}: offsets {next_offset} to {following - 1} are missing; the rest is served"
             )
-            first = FIRST_TIMESTAMP.unpack(os.pread(log.fileno(), FIRST_TIMESTAMP.size, FIRST_TIMESTAMP_AT))[0]
-        if scan.end or scan.batches == 0:
-            self._say_unsound(base)
-            return self._rebuild(base, sync=False)[0]
-        return SegmentState(
-            base,
-            scan.next_offset,
-            scan.valid_bytes,
-            os.path.getsize(self._path(base, INDEX)),
-            os.path.getsize(self._path(base, TIME_INDEX)),
-            scan.max_timestamp,
-            scan.max_timestamp_offset,
-            first,
-            last_time[0],
-            scan.valid_bytes - last_set[1],
-        )
 
-    def _rebuild(self, base: int, sync: bool) -> tuple[SegmentState, str]:
-        """Reads the whole segment, writes its indexes anew, cuts what is not whole. Returns what was wrong, too.
-
-        `sync` is for segments that count as flushed; what is above them the log keeper syncs with its next flush."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        opened = [os.open(self._path(base, suffix), flags, 0o644) for suffix in (LOG, INDEX, TIME_INDEX)]
-        try:
-            scan = scan_segment(*opened, base, self.index_interval_bytes, True, None)
-            damage = ""
-            if scan.valid_bytes < scan.file_bytes:
-                damage = self._describe(base, scan)
-                self.cut.append(damage)
-                os.ftruncate(opened[0], scan.valid_bytes)
-            for descriptor in opened if sync else ():
-                os.fsync(descriptor)
-        finally:
-            for descriptor in opened:
-                os.close(descriptor)
-        state = SegmentState(
-            base,
-            scan.next_offset,
-            scan.valid_bytes,
-            scan.index_bytes,
-            scan.time_index_bytes,
-            scan.max_timestamp,
-            scan.max_timestamp_offset,
-            scan.first_timestamp,
-            scan.indexed_timestamp,
-            scan.bytes_since_index,
-        )
-        return state, damage
-
-    def _describe(self, base: int, scan) -> str:
-        what = "its last batch is cut off" if scan.end == CUT_OFF else "what follows is no sound batch"
-        return (
-            f"{os.path.basename(self.directory)}/{base:020d}.log: cut from {scan.file_bytes} to "
-            f"{scan.valid_bytes} bytes (offset {scan.next_offset}): {what}"
-        )
-
-    def _remove_from(self, bases: list[int], reason: str) -> None:
-        """Highest first, indexes before logs: dying in between leaves a log without a gap."""
-        for base in reversed(bases):
-            self.cut.append(f"{os.path.basename(self.directory)}/{base:020d}.log: removed: {reason}")
-            for suffix in (TIME_INDEX, INDEX, LOG):
-                if os.path.exists(self._path(base, suffix)):
-                    os.unlink(self._path(base, suffix))
+    def _set_segment_aside(self, base: int, reason: str) -> None:
+        """Indexes before the log: dying in between leaves a log that is set aside again."""
+        for suffix in (TIME_INDEX, INDEX, LOG):
+            path = self._segments.path(base, suffix)
+            if os.path.lexists(path):
+                set_aside(path)
+        self._cut.append(f"{self._segments.name(base)}: set aside as .cut: {reason}")
 
     def _producers(self, bases: list[int], end_offset: int) -> dict[int, ProducerEntry]:
-        """Newest snapshot at or below the end, then every batch behind it."""
-        keep = {offset for offset in snapshot_offsets(self.directory) if offset <= end_offset}
-        remove_snapshots(self.directory, keep)
+        """Newest snapshot at or below the end, then every batch behind it. Snapshots of what is not there any more
+        would be believed once the log has grown up to them: they are set aside."""
+        for offset in snapshot_offsets(self.directory):
+            if offset > end_offset:
+                set_aside(snapshot_path(self.directory, offset))
         start, entries = newest_snapshot(self.directory, end_offset)
         producers = {entry.producer_id: entry for entry in entries}
         if start >= end_offset:
             return producers
 
-        def visit(first, last, timestamp_ms, producer_id, epoch, sequence, count):
+        def visit(
+            first: int, last: int, timestamp_ms: int, producer_id: int, epoch: int, sequence: int, count: int
+        ) -> None:
             if first >= start:
-                producers[producer_id] = ProducerEntry(
-                    producer_id, epoch, (sequence + count - 1) % 2**31, last, last - first, timestamp_ms
-                )
+                last_sequence = (sequence + count - 1) % 2**31
+                entry = ProducerEntry(producer_id, epoch, last_sequence, last, last - first, timestamp_ms)
+                producers[producer_id] = entry
 
         for number, base in enumerate(bases):
             if number + 1 < len(bases) and bases[number + 1] <= start:
                 continue
-            with open(self._path(base, LOG), "rb") as log:
-                scan_segment(log.fileno(), -1, -1, base, self.index_interval_bytes, False, visit)
+            with open(self._segments.path(base, LOG), "rb") as log:
+                scan_segment(log.fileno(), -1, -1, base, self._index_interval_bytes, False, visit)
         return producers

@@ -17,6 +17,7 @@ METADATA_FILE: Final = "partition.metadata"
 EPOCH_FILE: Final = "leader-epoch-checkpoint"
 DELETE_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"
+_SEGMENT: Final = (".log", ".index", ".timeindex", ".tmp")
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})")
 _MAX_METADATA_BYTES: Final = 4096
 
@@ -92,6 +93,14 @@ def log_bytes(data_dir: str, name: str) -> int | None:
     except FileNotFoundError:
         return None
     return sum(logs) if logs else None
+
+
+def is_unused(data_dir: str, name: str) -> bool:
+    """Whether a directory holds nothing but what the making of a partition leaves: empty segments, our own files."""
+    return all(
+        entry.name in (METADATA_FILE, EPOCH_FILE) or (entry.name.endswith(_SEGMENT) and not entry.stat().st_size)
+        for entry in os.scandir(os.path.join(data_dir, name))
+    )
 
 
 def retire(data_dir: str, name: str, topic_id: bytes, suffix: str) -> str | None:

@@ -90,6 +90,9 @@ class Counter(IntEnum):
     LOG_KEEPER_FAILURES = 157
     CONNECTIONS_TAKEN = 158
     TRACE_NOTICES_DROPPED = 159
+    RECOVERY_DOUBTS = 160
+    PARTITIONS_OFFLINE_AT_START = 161
+    STRAY_DIRECTORIES = 162
 
 
 NATIVE_COUNTERS: Final = 36
@@ -195,6 +198,12 @@ COUNTERS: Final = {
         "Connections a processor took from its acceptor; also the number of the last one, in its trace records."),
     Counter.TRACE_NOTICES_DROPPED: CounterInfo("trace_notices_dropped", "lines",
         "Notices of connections and clients that found no room on their way to the tracer."),
+    Counter.RECOVERY_DOUBTS: CounterInfo("recovery_doubts", "findings",
+                                         "What recovery cut, set aside or did not believe; a `log_cut` line each."),
+    Counter.PARTITIONS_OFFLINE_AT_START: CounterInfo("partitions_offline_at_start", "partitions",
+                                                     "Partitions whose directory could not be used at start."),
+    Counter.STRAY_DIRECTORIES: CounterInfo("stray_directories", "directories",
+                                           "Partition directories that belong to no topic; left as they are."),
 }
 
 IDS: Final = {info.name: counter for counter, info in COUNTERS.items()}

@@ -37,6 +37,7 @@ class EmptyLogs:
         self.data_dir = data_dir
         self.errors: dict[int, int] = {}
         self.loaded: list[PartitionToLoad] = []
+        self.written: dict[tuple[str, int], int] = {}
 
     def create(self, ordinal, topic_id, topic_row, partition, log_dir, dir, leader_epoch, now_ms):
         if ordinal in self.errors:
@@ -53,7 +54,10 @@ class EmptyLogs:
         self.memory.set_flags(ordinal, (who.flags | set) & ~clear)
         return 0
 
-    def load(self, partitions: list[PartitionToLoad]) -> None:
+    def written_up_to(self, topic: str, partition: int) -> int:
+        return self.written.get((topic, partition), 0)
+
+    def __call__(self, partitions: list[PartitionToLoad]) -> None:
         for p in partitions:
             self.loaded.append(p)
             self.memory.partition(p.ordinal, p.topic_id, p.partition, 3, p.topic_row, p.dir)
@@ -98,6 +102,7 @@ class World:
         self.passed: Counter[str] = Counter()
         self.armed: tuple[str, int] | None = None
         self.boot_id = 0
+        self.written: dict[tuple[str, int], int] = {}  # what the checkpoints say
         self.boot()
 
     def boot(self) -> None:
@@ -112,8 +117,9 @@ class World:
     def successor(self) -> Controller:
         """Start the controller process anew."""
         self.logs = EmptyLogs(self.memory, self.data_dir)
+        self.logs.written = self.written
         self.lines = Lines()
-        logs = PartitionLogs(self.logs, str(self.data_dir), self.logs.load, self.clock.wall_ms, self.crash_point)
+        logs = PartitionLogs(self.logs, str(self.data_dir), self.logs, self.clock.wall_ms, self.crash_point)
         store = ControllerStore(self.store, Keys("c"), self.boot_id)
         self.controller = Controller(
             core=self.core,

@@ -274,33 +274,68 @@ def test_a_directory_without_metadata_is_taken_as_the_topics(world):
     world.check()
 
 
-@pytest.mark.parametrize(("records", "suffix"), [(b"records", "-stray"), (b"", "-delete")])
-def test_stray_directories_are_set_aside_with_a_line(world, records, suffix):
+def test_a_missing_directory_of_a_log_that_was_written_is_not_made_anew(world):
+    world.run(create(NewTopic("orders", 2)))
+    for path in (world.data_dir / "orders-1").iterdir():
+        path.unlink()
+    (world.data_dir / "orders-1").rmdir()
+    world.written["orders", 1] = 200
+    world.boot()
+    assert [p.dir for p in world.logs.loaded] == ["orders-0", "orders-1"], "the loader shows it offline"
+    assert world.directories() == ["orders-0"]
+    assert world.lines.named("log_directory_missing") == []
+
+
+def stray(world, name: str, records: bytes) -> None:
+    (world.data_dir / name).mkdir()
+    (world.data_dir / name / FIRST_SEGMENT).write_bytes(records)
+
+
+def test_directories_of_no_topic_are_left_as_they_are_with_a_line(world):
     world.run(create(NewTopic("orders", 1)))
-    stranger, too_many = world.data_dir / "stranger-0", world.data_dir / "orders-7"
-    for path in (stranger, too_many):
-        path.mkdir()
-        (path / FIRST_SEGMENT).write_bytes(records)
+    stray(world, "stranger-0", b"records")
+    stray(world, "orders-7", b"records")
+    stray(world, "odd-0", b"")
+    (world.data_dir / "odd-0" / "notes.txt").write_bytes(b"somebody's")
     (world.data_dir / "traces").mkdir()
     world.boot()
     lines = world.lines.named("stray_directory")
-    assert [line["directory"] for line in lines] == ["orders-7", "stranger-0"]
-    assert all(line["renamed"].endswith(suffix) for line in lines)
-    assert "traces" in world.directories()
-    (world.data_dir / "traces").rmdir()
-    world.check()
+    assert [line["directory"] for line in lines] == ["odd-0", "orders-7", "stranger-0"]
+    assert all("mpbroker adopt" in line["remedy"] for line in lines)
+    assert world.counters["stray_directories"] == 3
+    assert world.directories() == ["odd-0", "orders-0", "orders-7", "stranger-0", "traces"]
 
 
-def test_a_directory_of_an_older_topic_of_the_same_name_is_not_loaded(world):
+def test_what_an_uncommitted_creation_left_goes(world):
+    stray(world, "stranger-0", b"")
+    world.boot()
+    assert world.lines.named("stray_directory") == []
+    (name,) = world.directories()
+    assert name.endswith("-delete")
+
+
+@pytest.mark.parametrize("owner", ["version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw", None])
+def test_a_topic_is_not_created_over_the_records_of_another(world, owner):
+    stray(world, "orders-0", b"records")
+    if owner:
+        (world.data_dir / "orders-0/partition.metadata").write_text(owner)
+    before = {path.name: path.read_bytes() for path in (world.data_dir / "orders-0").iterdir()}
+    world.boot()
+    assert world.codes(create(NewTopic("orders", 1))) == {"orders": 56}
+    assert {path.name: path.read_bytes() for path in (world.data_dir / "orders-0").iterdir()} == before
+    assert world.codes(create(NewTopic("others", 1))) == {"others": 0}
+
+
+def test_a_directory_of_an_older_topic_of_the_same_name_is_left_and_its_partition_offline(world):
     world.run(create(NewTopic("orders", 1)))
     (world.data_dir / "orders-0" / FIRST_SEGMENT).write_bytes(b"old records")
     metadata = world.data_dir / "orders-0/partition.metadata"
     metadata.write_text("version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw")
     world.boot()
-    assert world.logs.loaded == []
+    assert [p.dir for p in world.logs.loaded] == ["orders-0"], "the loader looks whose it is"
     assert [line["directory"] for line in world.lines.named("stray_directory")] == ["orders-0"]
-    assert (world.data_dir / "orders-0" / FIRST_SEGMENT).read_bytes() == b""
-    world.check()
+    assert (world.data_dir / "orders-0" / FIRST_SEGMENT).read_bytes() == b"old records"
+    assert metadata.read_text().endswith("AAECAwQFBgcICQoLDA0ODw")
 
 
 def test_tables_smaller_than_the_store_end_the_start(world):

@@ -116,11 +116,11 @@ def test_the_whole_broker_stops_at_every_point(tmp_path, command):
         world.check()
 
 
-def test_a_kill_while_strays_are_set_aside(tmp_path):
+def test_a_kill_while_what_an_uncommitted_creation_left_is_put_away(tmp_path):
     world = prepared(tmp_path)
     for name in ("stranger-0", "stranger-1"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "00000000000000000000.log").write_bytes(b"records")
+        (tmp_path / name / "00000000000000000000.log").write_bytes(b"")
     for nth in (1, 1):
         world.armed = ("controller.stray_renamed", nth)
         world.passed.clear()
@@ -128,4 +128,4 @@ def test_a_kill_while_strays_are_set_aside(tmp_path):
             world.boot()
     world.boot()
     world.check()
-    assert sum(name.endswith("-stray") for name in world.directories()) == 2
+    assert sum(name.startswith("stranger-") and name.endswith("-delete") for name in world.directories()) == 2

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from mpbroker._native import NO_REQUEST, Log, LogOptions
-
 from mpbroker import _native
+from mpbroker._native import NO_REQUEST, Log, LogOptions
 from mpbroker.config.load_config import load_broker_config
 from mpbroker.config.topic_config import effective
 from mpbroker.log.keeper_context import KeeperContext

@@ -3,8 +3,8 @@
 import signal
 
 import pytest
-from mpbroker._native import Log
 
+from mpbroker._native import Log
 from mpbroker.channel.handler_port import HandlerPort
 from mpbroker.config.topic_config import effective
 from mpbroker.log.clean_shutdown import MARKER

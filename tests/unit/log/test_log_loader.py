@@ -12,6 +12,7 @@ from mpbroker.log.clean_shutdown import MARKER
 from mpbroker.log.log_keeper import LogKeeper
 from mpbroker.log.log_loader import LogLoader, latest_epoch
 from mpbroker.log.log_recovery import LogRecovery
+from mpbroker.log.partition_directory import prepare
 from tests.unit.log.log_world import LoadedPartition
 
 ONLINE = 2
@@ -124,7 +125,8 @@ def test_a_damaged_segment_is_cut_with_a_line(world):
     state = world.state(partition)
     assert 21 < state.leo < 41 and state.active_base == 21
     lines = world.events.named("log_cut")
-    assert len(lines) == 2 and "cut from" in lines[0]["what"] and "removed" in lines[1]["what"]
+    assert len(lines) == 2 and "cut from" in lines[0]["what"] and "set aside as .cut" in lines[1]["what"]
+    assert (world.path / partition.dir / f"{41:020d}.log.cut").exists(), "nothing is unlinked"
     assert world.append(partition, producer_id=99, producer_epoch=0, base_sequence=0).base_offset == state.leo
 
 
@@ -275,3 +277,48 @@ def test_a_row_is_shown_only_when_its_producers_are_loaded(world):
     assert seen == [("loader.hidden", 0, True)]
     LogLoader(world.log, str(world.path), world.events, world.clock)([LoadedPartition(*partition)])
     assert world.append(partition, producer_id=7, producer_epoch=0, base_sequence=29).duplicate
+
+
+def test_a_directory_of_another_topic_makes_its_partition_offline(world):
+    partition = filled(world)
+    path = world.path / partition.dir
+    (path / "partition.metadata").write_text("version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw")
+    before = {name: (path / name).read_bytes() for name in world.files(partition)}
+    world.reboot()
+    assert not world.state(partition).flags & ONLINE
+    assert "another id (AAECAwQFBgcICQoLDA0ODw)" in str(world.events.named("partition_offline")[0]["error"])
+    assert {name: (path / name).read_bytes() for name in world.files(partition)} == before
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_directory_that_is_gone_stays_expected_until_it_is_back(world, tmp_path_factory, clean):
+    """Start, stop and start again without it: its partition is offline each time, and nothing is made in its place."""
+    partition = filled(world)
+    other = filled(world, ordinal=1, partition=1)
+    before = compared(world, partition)
+    assert LogKeeper(world.keeper()).stop()
+    away = tmp_path_factory.mktemp("away") / "it"
+    (world.path / partition.dir).rename(away)
+    if not clean:
+        (world.path / MARKER).unlink()
+    for _ in range(2):
+        loader = world.reboot()
+        assert not world.state(partition).flags & ONLINE and world.state(other).flags & ONLINE
+        assert loader.written_up_to("t", 0) == 60
+        assert "put the directory back" in world.events.named("partition_offline")[-1]["remedy"]
+        assert not (world.path / partition.dir).exists()
+        assert not LogKeeper(world.keeper()).stop(), "the marker would speak of a directory that is not there"
+    away.rename(world.path / partition.dir)
+    world.reboot()
+    assert compared(world, partition) == before
+
+
+def test_a_lost_partition_metadata_file_costs_no_checkpoint(world):
+    partition = filled(world)
+    assert world.log.set_log_start(partition.ordinal, 25) == 0
+    assert LogKeeper(world.keeper()).stop()
+    path = world.path / partition.dir / "partition.metadata"
+    path.unlink()
+    prepare(str(world.path), partition.dir, partition.topic_id)  # as the controller does at start
+    world.reboot()
+    assert world.state(partition).log_start == 25

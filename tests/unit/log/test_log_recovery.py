@@ -94,7 +94,7 @@ def test_indexes_are_the_same_whether_written_once_or_twice(tmp_path):
     assert [t for t, _ in struct.iter_unpack(">qi", times)] == sorted(t for t, _ in struct.iter_unpack(">qi", times))
 
 
-def test_damage_in_an_older_segment_removes_all_later_ones(tmp_path):
+def test_behind_damage_above_the_recovery_point_later_segments_are_set_aside(tmp_path):
     write_log(tmp_path, 0, make_batches(0, 5))
     write_log(tmp_path, 15, make_batches(15, 5))
     write_log(tmp_path, 30, make_batches(30, 5))
@@ -103,14 +103,8 @@ def test_damage_in_an_older_segment_removes_all_later_ones(tmp_path):
     found = recover(tmp_path)
     assert (found.active.base, found.active.next_offset, found.segment_count) == (15, 27, 2)
     assert not (tmp_path / f"{30:020d}.log").exists()
+    assert (tmp_path / f"{30:020d}.log.cut").read_bytes() == b"".join(make_batches(30, 5))
     assert len(found.cut) == 2
-
-
-def test_a_gap_between_segments_is_lost_data_unless_the_log_is_compacted(tmp_path):
-    write_log(tmp_path, 0, make_batches(0, 4))
-    write_log(tmp_path, 15, make_batches(15, 5))
-    assert recover(tmp_path, gaps_allowed=True).active.next_offset == 30
-    assert recover(tmp_path).active.next_offset == 12
 
 
 def test_below_the_recovery_point_nothing_is_read(tmp_path):

@@ -1,0 +1,152 @@
+"""Recovery of one segment's files: its indexes are believed, or written anew from the log; what is no batch is kept.
+
+Part of start-up recovery (log_recovery.py), in the controller's process. A log file is shortened only after its tail
+has been copied beside it.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec import Struct
+
+from mpbroker._native import scan_segment
+from mpbroker.log.set_aside import keep_tail
+
+LOG, INDEX, TIME_INDEX = ".log", ".index", ".timeindex"
+SUFFIXES: Final = (LOG, INDEX, TIME_INDEX)
+INDEX_ENTRY, TIME_INDEX_ENTRY = struct.Struct(">ii"), struct.Struct(">qi")
+FIRST_TIMESTAMP = struct.Struct(">q")
+FIRST_TIMESTAMP_AT: Final = 35  # of a batch header: its largest timestamp
+CUT_OFF, CORRUPT = 1, 2
+NO_TIMESTAMP: Final = -1
+
+
+class SegmentState(Struct):
+    """The active segment as the partition row needs it; bytes, offsets, milliseconds."""
+
+    base: int
+    next_offset: int
+    position: int
+    index_bytes: int
+    time_index_bytes: int
+    max_timestamp: int
+    max_timestamp_offset: int
+    first_timestamp: int
+    indexed_timestamp: int
+    bytes_since_index: int
+
+
+class SegmentRecovery:
+    """Recovers segments of one directory. `say(sentence)` is told what was set aside, `unsound(file)` of index files
+    that could not be believed although the broker stopped cleanly. OSError passes: the directory cannot be used."""
+
+    def __init__(
+        self, directory: str, index_interval_bytes: int, say: Callable[[str], None], unsound: Callable[[str], None]
+    ) -> None:
+        self._directory = directory
+        self._index_interval_bytes = index_interval_bytes
+        self._say = say
+        self._unsound = unsound
+
+    def path(self, base: int, suffix: str) -> str:
+        """Path of one file of a segment."""
+        return os.path.join(self._directory, f"{base:020d}{suffix}")
+
+    def name(self, base: int) -> str:
+        """A segment as log lines name it."""
+        return f"{os.path.basename(self._directory)}/{base:020d}{LOG}"
+
+    def indexes_sound(self, base: int) -> bool:
+        """Both indexes exist, hold whole entries, and the last one lies inside the log."""
+        try:
+            log_bytes = os.path.getsize(self.path(base, LOG))
+            index, time_index = os.path.getsize(self.path(base, INDEX)), os.path.getsize(self.path(base, TIME_INDEX))
+        except FileNotFoundError:
+            return False
+        if index % INDEX_ENTRY.size or time_index % TIME_INDEX_ENTRY.size:
+            return False
+        offset, position = self._last_entry(base, INDEX, INDEX_ENTRY) or (0, 0)
+        return offset >= 0 and 0 <= position <= log_bytes and (index == 0 or position < log_bytes)
+
+    def _last_entry(self, base: int, suffix: str, entry: struct.Struct) -> tuple[int, ...] | None:
+        with open(self.path(base, suffix), "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            return entry.unpack(os.pread(file.fileno(), entry.size, size - entry.size)) if size else None
+
+    def read_tail(self, base: int) -> SegmentState:
+        """The active segment after a clean stop: reads from the last index entry on, with checksums; falls back to a
+        rebuild."""
+        last_set = self._last_entry(base, INDEX, INDEX_ENTRY)
+        last_time = self._last_entry(base, TIME_INDEX, TIME_INDEX_ENTRY) or (NO_TIMESTAMP, 0)
+        if last_set is None:
+            return self.rebuild(base)[0]
+        start = (last_set[1], base, last_time[0], base + last_time[1])
+        with open(self.path(base, LOG), "rb") as log:
+            scan = scan_segment(log.fileno(), -1, -1, base, self._index_interval_bytes, True, None, *start)
+            first = FIRST_TIMESTAMP.unpack(os.pread(log.fileno(), FIRST_TIMESTAMP.size, FIRST_TIMESTAMP_AT))[0]
+        if scan.end or scan.batches == 0:
+            self._unsound(f"{self.name(base)[: -len(LOG)]}{INDEX}")
+            return self.rebuild(base)[0]
+        return SegmentState(
+            base,
+            scan.next_offset,
+            scan.valid_bytes,
+            os.path.getsize(self.path(base, INDEX)),
+            os.path.getsize(self.path(base, TIME_INDEX)),
+            scan.max_timestamp,
+            scan.max_timestamp_offset,
+            first,
+            last_time[0],
+            scan.valid_bytes - last_set[1],
+        )
+
+    def rebuild(self, base: int, *, settled: bool = False) -> tuple[SegmentState, bool]:
+        """Reads the whole segment and writes its indexes anew; (state, whether the log had to be cut).
+
+        `settled`: its records were synced before, so they are not given up for a wrong checksum: as in Kafka, the
+        consumer finds that. What cannot even be walked, batch by batch, is cut off and kept beside the log. The files
+        of settled segments are synced here; what is above them the log keeper syncs with its next flush."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        opened = [os.open(self.path(base, suffix), flags, 0o644) for suffix in SUFFIXES]
+        try:
+            scan = scan_segment(*opened, base, self._index_interval_bytes, True, None)
+            if settled and scan.valid_bytes < scan.file_bytes:
+                self._say(f"{self.name(base)}: damaged at byte {scan.valid_bytes} (offset {scan.next_offset}); kept")
+                scan = scan_segment(*opened, base, self._index_interval_bytes, False, None)
+            cut = scan.valid_bytes < scan.file_bytes
+            if cut:
+                self._cut(opened[0], base, scan)
+            for descriptor in opened if settled else ():
+                os.fsync(descriptor)
+        finally:
+            for descriptor in opened:
+                os.close(descriptor)
+        return _state(base, scan), cut
+
+    def _cut(self, descriptor: int, base: int, scan: Any) -> None:
+        kept = keep_tail(descriptor, self.path(base, LOG), scan.valid_bytes, scan.file_bytes)
+        os.ftruncate(descriptor, scan.valid_bytes)
+        what = "its last batch is cut off" if scan.end == CUT_OFF else "what follows is no sound batch"
+        self._say(
+            f"{self.name(base)}: cut from {scan.file_bytes} to {scan.valid_bytes} bytes "
+            f"(offset {scan.next_offset}): {what}; set aside as {os.path.basename(kept)}"
+        )
+
+
+def _state(base: int, scan: Any) -> SegmentState:
+    return SegmentState(
+        base,
+        scan.next_offset,
+        scan.valid_bytes,
+        scan.index_bytes,
+        scan.time_index_bytes,
+        scan.max_timestamp,
+        scan.max_timestamp_offset,
+        scan.first_timestamp,
+        scan.indexed_timestamp,
+        scan.bytes_since_index,
+    )

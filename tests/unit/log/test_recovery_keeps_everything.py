@@ -1,0 +1,178 @@
+"""Recovery never destroys: after any damage every byte that was there is there, and what is sound is served."""
+
+import os
+
+import pytest
+
+from mpbroker.log.log_recovery import LogMissing
+from mpbroker.log.producer_snapshot import ProducerEntry, snapshot_path, write_snapshot
+from mpbroker.log.segment_recovery import SegmentRecovery
+from mpbroker.log.set_aside import free_name, keep_tail, set_aside
+from tests.unit.log.test_log_recovery import make_batches, recover, write_log
+
+
+def contents(directory) -> dict[str, bytes]:
+    return {name: (directory / name).read_bytes() for name in sorted(os.listdir(directory))}
+
+
+def log_contents(directory) -> list[bytes]:
+    """Everything that logs hold, wherever it lies by now."""
+    return [data for name, data in contents(directory).items() if ".log" in name]
+
+
+def segments(directory, *bases: int, count: int = 5) -> None:
+    """Segments of `count` batches of three records each."""
+    for base in bases:
+        write_log(directory, base, make_batches(base, count))
+
+
+def name_of(base: int, suffix: str = ".log") -> str:
+    return f"{base:020d}{suffix}"
+
+
+def test_a_gap_is_told_and_everything_behind_it_is_served(tmp_path):
+    segments(tmp_path, 0, 15, 30)
+    (tmp_path / name_of(15)).unlink()
+    found = recover(tmp_path)
+    assert (found.log_start, found.active.next_offset, found.segment_count) == (0, 45, 2)
+    assert found.cut == [f"{tmp_path.name}: offsets 15 to 29 are missing; the rest is served"]
+    assert recover(tmp_path, gaps_allowed=True).cut == []
+
+
+def test_a_segment_that_retention_deleted_and_something_brought_back_takes_nothing_with_it(tmp_path):
+    segments(tmp_path, 0, 216, 231)
+    found = recover(tmp_path, log_start=216)
+    assert (found.log_start, found.active.next_offset, found.segment_count) == (216, 246, 2)
+    assert found.cut == []
+    assert (tmp_path / name_of(0)).exists(), "retention removes it, not recovery"
+
+
+@pytest.mark.parametrize("where", ["checksum", "length"])
+def test_damage_in_a_synced_segment_costs_at_most_that_segment(tmp_path, where):
+    segments(tmp_path, 0, 15, 30)
+    path = tmp_path / name_of(15)
+    damaged = bytearray(path.read_bytes())
+    one = len(damaged) // 5
+    damaged[2 * one + (70 if where == "checksum" else 8)] ^= 0xFF
+    path.write_bytes(damaged)
+    found = recover(tmp_path, recovery_point=45)
+    assert (found.active.base, found.active.next_offset, found.segment_count) == (30, 45, 3)
+    if where == "checksum":
+        assert path.read_bytes() == damaged, "the consumer finds it, as with Kafka"
+        assert len(found.cut) == 1 and "kept" in found.cut[0]
+    else:
+        assert path.read_bytes() == damaged[: 2 * one]
+        assert (tmp_path / f"{name_of(15)}.{2 * one}.cut").read_bytes() == damaged[2 * one :]
+
+
+def test_what_is_cut_from_the_active_segment_lies_beside_it(tmp_path):
+    write_log(tmp_path, 0, [*make_batches(0, 4), b"torn"])
+    whole = (tmp_path / name_of(0)).read_bytes()
+    found = recover(tmp_path)
+    assert found.active.next_offset == 12
+    assert (tmp_path / name_of(0)).read_bytes() == whole[:-4]
+    assert (tmp_path / f"{name_of(0)}.{len(whole) - 4}.cut").read_bytes() == b"torn"
+    assert recover(tmp_path).cut == [], "once"
+
+
+def test_a_tail_that_cannot_be_kept_is_not_cut(tmp_path, monkeypatch):
+    write_log(tmp_path, 0, [*make_batches(0, 4), b"torn"])
+    before = (tmp_path / name_of(0)).read_bytes()
+
+    def full(descriptor, data):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OSError, match="No space"):
+        recover(tmp_path)
+    monkeypatch.undo()
+    assert log_contents(tmp_path) == [before]
+    assert recover(tmp_path).active.next_offset == 12
+
+
+def test_of_two_segments_that_overlap_the_lower_one_is_served_and_the_rest_behind_them(tmp_path):
+    segments(tmp_path, 0, 15, 30)
+    (tmp_path / name_of(9)).write_bytes((tmp_path / name_of(15)).read_bytes())
+    before = sorted(log_contents(tmp_path))
+    found = recover(tmp_path)
+    assert (found.log_start, found.active.next_offset) == (0, 45)
+    assert sorted(log_contents(tmp_path)) == before
+    assert (tmp_path / f"{name_of(9)}.cut").exists()
+    assert recover(tmp_path).active == found.active
+
+
+def test_a_log_start_beyond_the_end_is_not_believed(tmp_path):
+    segments(tmp_path, 0, 15)
+    found = recover(tmp_path, log_start=900)
+    assert (found.log_start, found.active.next_offset, found.segment_count) == (0, 30, 2)
+    assert len(found.cut) == 1 and "says 900, but the log ends at 30" in found.cut[0]
+
+
+def test_a_log_start_at_the_end_is_the_log_start(tmp_path):
+    segments(tmp_path, 0, 15)
+    found = recover(tmp_path, log_start=30)
+    assert (found.log_start, found.active.next_offset, found.cut) == (30, 30, [])
+
+
+def test_a_log_shorter_than_what_was_synced_is_told(tmp_path):
+    segments(tmp_path, 0)
+    found = recover(tmp_path, clean=True, recovery_point=30)
+    assert found.active.next_offset == 15
+    assert len(found.cut) == 1 and "records up to 30 were synced" in found.cut[0]
+
+
+def test_no_log_is_made_where_a_synced_one_is_missing(tmp_path):
+    (tmp_path / "partition.metadata").write_text("version: 0\n")
+    with pytest.raises(LogMissing, match="up to offset 30 were synced; put its files back"):
+        recover(tmp_path, recovery_point=30)
+    assert os.listdir(tmp_path) == ["partition.metadata"]
+
+
+def test_only_what_was_given_up_is_unlinked(tmp_path):
+    segments(tmp_path, 0)
+    gone = [f"{name_of(0)}.deleted", f"{name_of(3, '.snapshot')}.tmp"]
+    kept = ["notes.txt", f"{name_of(60)}.swap", f"{name_of(60)}.cleaned", "anything.tmp", f"{name_of(0)}.5.cut"]
+    for name in gone + kept:
+        (tmp_path / name).write_bytes(b"something")
+    (tmp_path / name_of(90, ".index")).write_bytes(b"x" * 8)
+    recover(tmp_path)
+    names = os.listdir(tmp_path)
+    assert not set(gone) & set(names) and set(kept) <= set(names)
+    assert f"{name_of(90, '.index')}.cut" in names, "an index without its log is kept aside"
+
+
+def test_snapshots_of_what_is_missing_are_set_aside(tmp_path):
+    segments(tmp_path, 0)
+    for offset in (15, 500):
+        write_snapshot(str(tmp_path), offset, [ProducerEntry(9, 0, 4, 5, 0, 123)])
+    recover(tmp_path)
+    assert os.path.exists(snapshot_path(str(tmp_path), 15))
+    assert os.path.exists(snapshot_path(str(tmp_path), 500) + ".cut")
+
+
+def test_names_of_set_aside_files_are_never_reused(tmp_path):
+    for number in range(3):
+        (tmp_path / "a").write_bytes(b"%d" % number)
+        set_aside(str(tmp_path / "a"))
+    assert contents(tmp_path) == {"a.cut": b"0", "a.cut.1": b"1", "a.cut.2": b"2"}
+    assert free_name(str(tmp_path / "a.cut")) == str(tmp_path / "a.cut.3")
+
+
+def test_a_kept_tail_is_all_of_it(tmp_path, monkeypatch):
+    (tmp_path / "a").write_bytes(bytes(range(256)) * 20)
+    monkeypatch.setattr("mpbroker.log.set_aside.COPY_BYTES", 1000)
+    with open(tmp_path / "a", "rb") as file:
+        kept = keep_tail(file.fileno(), str(tmp_path / "a"), 100, 5120)
+    with open(kept, "rb") as file:
+        assert file.read() == (bytes(range(256)) * 20)[100:]
+
+
+def test_a_rebuild_syncs_segments_that_count_as_synced(tmp_path, monkeypatch):
+    segments(tmp_path, 0)
+    synced = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    recovery = SegmentRecovery(str(tmp_path), 4096, print, print)
+    recovery.rebuild(0)
+    assert synced == []
+    recovery.rebuild(0, settled=True)
+    assert len(synced) == 3
