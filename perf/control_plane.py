@@ -89,7 +89,8 @@ def comparison(result: dict[str, float], runs: int) -> str:
     lines = [
         f"median of {runs} runs, flood of {result['flood_requests_per_s']:.0f} requests of 16 kB a second",
         "",
-        f"{'p99, ms':22}{'idle':>9}{'flood':>9}{'seen':>9}   of the slowest 5 %, ms: {'rx_wait':>8}{'queue':>8}{'broker':>8}"
+        f"{'p99, ms':22}{'idle':>9}{'flood':>9}{'seen':>9}   of the slowest 5 %, ms: "
+        f"{'rx_wait':>8}{'queue':>8}{'broker':>8}"
         f"{'way':>8}   rx_wait and queue",
     ]
     for name in ("data", "control"):
@@ -105,7 +106,8 @@ def comparison(result: dict[str, float], runs: int) -> str:
         f"control p99 {result['control_p99_ms']:.2f} ms against {result['limit_beside_data_ms']:.2f} ms, the larger of "
         f"{SHARE_OF_DATA} × the data listener's p99 and {TIMES_IDLE:.0f} × its own idle p99 of the run: "
         + _verdict(result["of_limit_beside_data"]),
-        f"control p99 {result['control_p99_ms']:.2f} ms against {result['limit_ms']:.2f} ms, the larger of {MAX_MS:.0f} ms "
+        f"control p99 {result['control_p99_ms']:.2f} ms against {result['limit_ms']:.2f} ms, the larger of "
+        f"{MAX_MS:.0f} ms "
         f"and {TIMES_IDLE:.0f} × its own idle p99 of the run (aim: {AIM_MS:.0f} ms): " + _verdict(result["of_limit"]),
     ]
     return "\n".join(lines)

@@ -99,7 +99,8 @@ def duckdb_query(files: str) -> str:
                       FROM read_parquet({files})),
              single AS (UNPIVOT wide ON {names} INTO NAME stage VALUE ticks)
         SELECT window_ms, api, stage, CAST(floor(log2(ticks * 64 + 1) * 32) AS INTEGER) AS bucket,
-               CAST(sum(weight) AS BIGINT) AS n, CAST(sum(ticks * weight) * 64 AS BIGINT) AS sum_ns, max(ticks) * 64 AS max_ns
+               CAST(sum(weight) AS BIGINT) AS n, CAST(sum(ticks * weight) * 64 AS BIGINT) AS sum_ns,
+               max(ticks) * 64 AS max_ns
         FROM single WHERE ticks >= 0 GROUP BY ALL"""
 
 
@@ -173,7 +174,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="mpbroker-rollup-") as name:
         found = measure(arguments, Path(name))
     print(
-        f"the same integers: {found['equal']}; Spark needs {found['ratio']:.2f} times DuckDB's CPU (at most {TARGET_RATIO:.0f})"
+        f"the same integers: {found['equal']}; Spark needs {found['ratio']:.2f} times DuckDB's CPU (at most "
+        f"{TARGET_RATIO:.0f})"
     )
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(found, indent=1) + "\n")

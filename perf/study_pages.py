@@ -96,9 +96,10 @@ def measured(scenario: str, place: Path, figures: list[str]) -> str:
         for name, begin, end in variant["phases"]
     }
     lines = [
-        f"Measured {meta['created'][:10]} on {about['cpu']}, {about['cores']} cores, Linux {about['kernel'].split('-')[0]}, "
-        f"Python {about['python']}; {load:g} s of load for each variant, {meta['input_records']:,} requests in the traces, "
-        f"{meta['dropped']} records lost.",
+        f"Measured {meta['created'][:10]} on {about['cpu']}, {about['cores']} cores, Linux "
+        f"{about['kernel'].split('-')[0]}, "
+        f"Python {about['python']}; {load:g} s of load for each variant, {meta['input_records']:,} requests in the "
+        f"traces, {meta['dropped']} records lost.",
         "",
     ]
     if flood:

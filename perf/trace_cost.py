@@ -161,7 +161,8 @@ def table(pairs: list[tuple[Run, Run]], found: dict[str, float]) -> str:
         )
     for name, least in LEAST.items():
         lines.append(
-            f"{name:28}{found[name] / 1e6:8.1f} M{'':26}{f'≥ {least / 1e6:.0f} M':>10}{'  missed' if name in wrong else ''}"
+            f"{name:28}{found[name] / 1e6:8.1f} "
+            f"M{'':26}{f'≥ {least / 1e6:.0f} M':>10}{'  missed' if name in wrong else ''}"
         )
     return "\n".join(lines)
 

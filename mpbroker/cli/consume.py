@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import select
 import sys
@@ -84,10 +85,8 @@ def _print_records(consumer: Consumer, args) -> None:
 def _reader() -> select.poll:
     """Says when whoever read our output has gone; never where output is no pipe."""
     reader = select.poll()
-    try:
+    with contextlib.suppress(OSError, AttributeError):  # output that is no descriptor
         reader.register(sys.stdout.fileno(), 0)  # POLLERR is always reported
-    except (OSError, AttributeError):  # output that is no descriptor
-        pass
     return reader
 
 

@@ -118,7 +118,10 @@ def why_no_traces(arguments: argparse.Namespace) -> str:
         return f"the broker on {arguments.data_dir} does not trace: mpbroker.trace.enabled is false"
     compacted = [path for path in paths_of(arguments) if os.path.exists(os.path.join(path, "compact.json"))]
     if compacted:
-        return f"{compacted[0]} was made by trace compact; trace study, rollup and export read it, ls, stats and tail read segments"
+        return (
+            f"{compacted[0]} was made by trace compact; trace study, rollup and export read it, ls, stats and "
+            "tail read segments"
+        )
     return (
         f"no trace segments in {', '.join(paths_of(arguments))}; the broker writes them when requests finish "
         "and mpbroker.trace.enabled is true"

@@ -65,7 +65,8 @@ def _loss_lines(result: statistics.TraceStatistics, lost_notices: int) -> list[s
             "files between others are gone, cut or damaged"
         )
         lines += [
-            f"  broker {gap.broker} boot {gap.boot} processor {gap.processor}: {gap.missing} from number {gap.first_seq} on"
+            f"  broker {gap.broker} boot {gap.boot} processor {gap.processor}: {gap.missing} from number "
+            f"{gap.first_seq} on"
             for gap in gaps[:MAX_GAPS_SHOWN]
         ]
     if result.damage:
@@ -137,7 +138,8 @@ def record_line(
         f"{what} {text!r} " for what, text in (("client", client), ("topic", topic)) if text
     )  # repr: no control characters
     return (
-        f"{_moment(epoch_ns)} {name} v{one.api_version} c{one.conn_id}#{one.corr_id} {known}{one.req_bytes}→{one.resp_bytes} B  "
+        f"{_moment(epoch_ns)} {name} v{one.api_version} c{one.conn_id}#{one.corr_id} "
+        f"{known}{one.req_bytes}→{one.resp_bytes} B  "
         f"{', '.join(parts)} µs{'  [' + ', '.join(notes) + ']' if notes else ''}"
     )
 

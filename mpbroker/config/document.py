@@ -21,24 +21,24 @@ later one wins:
 
 1. the default,
 2. the file given to `mpbroker start server.properties` (Java's `.properties` syntax, UTF-8, at most 1 MiB),
-3. environment variables: `KAFKA_` or `MPBROKER_` and the name in capitals, `_` for a dot, `__` for an underscore, `___` for
-   a dash. `KAFKA_NUM_IO_THREADS=4` is `num.io.threads=4`. Our own settings may leave out their first word:
+3. environment variables: `KAFKA_` or `MPBROKER_` and the name in capitals, `_` for a dot, `__` for an underscore, `___`
+   for a dash. `KAFKA_NUM_IO_THREADS=4` is `num.io.threads=4`. Our own settings may leave out their first word:
    `MPBROKER_TRACE_ENABLED=false` is `mpbroker.trace.enabled=false`. Where both prefixes are given, `MPBROKER_` wins,
 4. the command line: `--override num.io.threads=4` (also `--data-dir`, `--listener`).
 
-An unknown key in the file or an override, an unknown `MPBROKER_` variable, or a value that is not allowed stops the start
-with exit code 2; everything that is wrong is listed, a line each. An unknown `KAFKA_` variable is named in one warning and
-ignored.
+An unknown key in the file or an override, an unknown `MPBROKER_` variable, or a value that is not allowed stops the
+start with exit code 2; everything that is wrong is listed, a line each. An unknown `KAFKA_` variable is named in one
+warning and ignored.
 
 Kafka's own files start a broker, those for ZooKeeper and for KRaft alike: Kafka's settings that mean nothing here
-(`process.roles`, `controller.quorum.*`, `zookeeper.*`, `ssl.*`, …; the whole list is in `mpbroker/config/kafka_only.py`) get
-one warning each and are ignored, and listeners that `controller.listener.names` names are left out. `authorizer.class.name`
-stops the start: without access control the broker would let everybody in.
+(`process.roles`, `controller.quorum.*`, `zookeeper.*`, `ssl.*`, …; the whole list is in `mpbroker/config/kafka_only.py`)
+get one warning each and are ignored, and listeners that `controller.listener.names` names are left out.
+`authorizer.class.name` stops the start: without access control the broker would let everybody in.
 
 *Changes*: `read-only` settings are read at the start. The others are per-broker or cluster-wide, as Kafka calls them;
-a running broker reads the file again on SIGHUP and takes them on. "(at restart)" marks those that Kafka changes at run time
-and mpbroker at its next start. *No effect yet* marks settings that are accepted, so that Kafka's files start, and that
-nothing reads so far; the broker says so when one is given. *Per listener* marks settings that
+a running broker reads the file again on SIGHUP and takes them on. "(at restart)" marks those that Kafka changes at run
+time and mpbroker at its next start. *No effect yet* marks settings that are accepted, so that Kafka's files start, and
+that nothing reads so far; the broker says so when one is given. *Per listener* marks settings that
 `listener.name.<listener in small letters>.<name>` sets for one listener.
 """
 

@@ -60,7 +60,10 @@ def _conflict(values: dict[str, Any]) -> str | None:
     if least > most:
         return f"conflict topic config setting min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({most})"
     if values.get("remote.storage.enable"):
-        return "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
+        return (
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log "
+            "storage."
+        )
     return None
 
 

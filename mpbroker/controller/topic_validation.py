@@ -60,10 +60,7 @@ def plan_topic(new: NewTopic, brokers: list[int], defaults: Defaults) -> TopicPl
     configs, sentence = validate_topic_configs(new.configs)
     if sentence:
         return Refusal(ErrorCode.INVALID_CONFIG, sentence)
-    if new.assignments:
-        replicas = _assigned(new, brokers)
-    else:
-        replicas = _spread(new, brokers, defaults)
+    replicas = _assigned(new, brokers) if new.assignments else _spread(new, brokers, defaults)
     return replicas if isinstance(replicas, Refusal) else TopicPlan(new.name, replicas, configs)
 
 

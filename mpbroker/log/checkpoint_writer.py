@@ -63,7 +63,8 @@ class CheckpointWriter:
     def write(self, names: Iterable[str] = tuple(FIELDS)) -> bool:
         """Write these files where they would say something new; False if one could not be written."""
         states = [(partition.who, self._keeper.state(partition)) for partition in self._keeper.partitions.all]
-        return all([self._write_one(name, states) for name in names])
+        written = [self._write_one(name, states) for name in names]  # each of them, whatever became of the others
+        return all(written)
 
     def _write_one(self, name: str, states: list[tuple[tuple[str, int], Any]]) -> bool:
         listed = {who for who, _ in states}

@@ -21,7 +21,8 @@ def stop_cleanly(
     if not flusher.flush_everything():
         why_not = why_not or "a log could not be synced"
     keeper.crash_point("keeper.stop.flushed")
-    if not all([snapshots.take(partition, even_empty=True) for partition in keeper.partitions.all]):
+    taken = [snapshots.take(partition, even_empty=True) for partition in keeper.partitions.all]
+    if not all(taken):
         why_not = why_not or "a producer snapshot could not be written"
     if not checkpoints.write():
         why_not = why_not or "a checkpoint could not be written"

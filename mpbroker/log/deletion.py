@@ -4,6 +4,7 @@ The delay lets readers that still hold open files finish. Removing twice, or hal
 directory keeps its name until it is empty.
 """
 
+import contextlib
 import os
 
 from mpbroker.log.partition_directory import DELETE_SUFFIX
@@ -29,11 +30,7 @@ def remove_deleted(data_dir: str, *, now_ms: int, delay_ms: int, most: int = 100
 def _remove(path: str) -> None:
     """The files of one partition directory, then itself; what is gone already is fine."""
     for entry in list(os.scandir(path)):
-        try:
+        with contextlib.suppress(FileNotFoundError):
             os.unlink(entry.path)
-        except FileNotFoundError:
-            pass
-    try:
+    with contextlib.suppress(FileNotFoundError):
         os.rmdir(path)
-    except FileNotFoundError:
-        pass

@@ -71,7 +71,8 @@ class LogFlusher:
             self._last_ms[key] = since_ms
 
     def _flush_all(self, ordinals: list[int]) -> bool:
-        return all([self._flush(ordinal) for ordinal in ordinals])
+        flushed = [self._flush(ordinal) for ordinal in ordinals]  # each of them, whatever became of the others
+        return all(flushed)
 
     def _flush(self, ordinal: int) -> bool:
         keeper = self._keeper

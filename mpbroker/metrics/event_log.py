@@ -4,6 +4,7 @@ A line is one write() of less than a pipe's atomic size, so lines of different p
 clients too: they are cut at 256 characters, and whatever could forge a line or reach a terminal is escaped.
 """
 
+import contextlib
 import os
 import re
 import time
@@ -68,10 +69,8 @@ class EventLog:
         words = [f"{stamp}.{int(now * 1000) % 1000:03d}Z", level, self.process, event]
         words += [f"{key}={escape(value)}" for key, value in fields.items()]
         line = " ".join(words).encode("utf-8", "backslashreplace")[:MAX_LINE_BYTES] + b"\n"
-        try:
+        with contextlib.suppress(OSError):  # nobody reads the log: not a reason to stop serving
             os.write(self._fd, line)
-        except OSError:
-            pass  # nobody reads the log: not a reason to stop serving
 
     def _may_write(self) -> bool:
         now = time.monotonic()

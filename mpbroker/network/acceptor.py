@@ -4,6 +4,7 @@ It alone writes its ConnectionQuotas and the windows of its processors. Whatever
 both ends of every socketpair stay open in the supervisor: the kernel keeps new connections in the backlog meanwhile.
 """
 
+import contextlib
 import os
 import select
 import socket
@@ -247,7 +248,5 @@ def stamp_arrivals(listening: socket.socket) -> None:
     """Let the kernel note when bytes arrive, for `rx_wait` of trace records. Accepted sockets inherit it, so that even
     a request which is there before its processor knows the connection has its stamp. A platform without it: no
     rx_wait."""
-    try:
+    with contextlib.suppress(OSError):
         listening.setsockopt(socket.SOL_SOCKET, _native.SO_TIMESTAMPNS, 1)
-    except OSError:
-        pass

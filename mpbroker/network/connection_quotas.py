@@ -7,7 +7,9 @@ acceptor wait.
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from enum import Enum
+from types import MappingProxyType
 from typing import NamedTuple
 
 UNLIMITED = 2**31 - 1
@@ -26,7 +28,7 @@ class Limits(NamedTuple):
     """The limits in force for one listener; numbers of connections, rates per second, window in seconds."""
 
     per_ip: int = UNLIMITED
-    per_ip_overrides: dict[bytes, int] = {}
+    per_ip_overrides: Mapping[bytes, int] = MappingProxyType({})
     listener: int = UNLIMITED
     broker: int = UNLIMITED
     listener_rate: int = UNLIMITED

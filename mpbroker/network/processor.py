@@ -8,6 +8,7 @@ answers go on. It alone touches its sockets, its part of the arena and its entri
 The control plane's listener has a processor of its own (KIP-291).
 """
 
+import contextlib
 import os
 import select
 import socket
@@ -274,10 +275,8 @@ class Processor:
         self._native_turn.forget(channel)
         if channel.large_view is not None:
             self._port.release_reserved(channel.end_large())
-        try:
+        with contextlib.suppress(OSError):
             self._epoll.unregister(channel.fd)
-        except OSError:
-            pass
         channel.socket.close()
         self._handover.closed(channel.address)
         self._notices.closed(channel, reason, _now_ns())
@@ -325,7 +324,5 @@ class Processor:
 
 def drain_eventfd(fd: int) -> None:
     """Reset an eventfd's count."""
-    try:
+    with contextlib.suppress(BlockingIOError):
         os.eventfd_read(fd)
-    except BlockingIOError:
-        pass

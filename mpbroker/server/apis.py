@@ -62,18 +62,23 @@ def dispatch(context, request) -> None:
     """Executes one claimed request and sends, parks or closes. Never raises for what a client sent."""
     api = context.apis.by_key.get(request.api_key)
     if is_poison(context, request):
-        return _answer_poison(context, request, api)
+        _answer_poison(context, request, api)
+        return
     if api is None:
-        return context.refuse(request, "unknown_api_key")
+        context.refuse(request, "unknown_api_key")
+        return
     if not api.versions[0] <= request.api_version <= api.versions[1]:
-        return _unsupported_version(context, request, api)
+        _unsupported_version(context, request, api)
+        return
     if request.api_version < api.served_from:
-        return context.refuse(request, "version_not_served")
+        context.refuse(request, "version_not_served")
+        return
     try:
         header = decode_request_header(request.payload)
         message = decode(api.request, request.api_version, request.payload, header.body_offset)
     except ProtocolError as error:
-        return context.refuse(request, "malformed_body", error)
+        context.refuse(request, "malformed_body", error)
+        return
     request.client_id = header.client_id
     _execute(context, request, api, message)
 
@@ -108,7 +113,8 @@ def _answer_poison(context, request, api: Api | None) -> None:
 
 def _unsupported_version(context, request, api: Api) -> None:
     if api.key != _API_VERSIONS_KEY:
-        return context.refuse(request, "unsupported_version")
+        context.refuse(request, "unsupported_version")
+        return
     context.answer(request, api.failed(None, 0, ErrorCode.UNSUPPORTED_VERSION), version=0)
 
 

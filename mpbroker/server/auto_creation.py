@@ -29,7 +29,8 @@ class AutoCreation:
             parts = encode_in_parts(wanted, lambda part: CreateTopics(topics=[NewTopic(name=name) for name in part]))
         except CommandTooLarge:
             return False
-        return all([self._send(part, encoded) for part, encoded in parts])
+        sent = [self._send(part, encoded) for part, encoded in parts]  # each of them, whatever became of the others
+        return all(sent)
 
     def _send(self, names, encoded: bytes) -> bool:
         self._under_way.update(names)

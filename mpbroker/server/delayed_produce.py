@@ -72,8 +72,7 @@ class DelayedProduce(DelayedOperation):
             return True
         if self.acks == -1 and state.hw < entry.required_offset:
             return False
-        flushed = not self.context.log_manager.flush_on_commit or state.flushed_offset >= entry.required_offset
-        return flushed
+        return not self.context.log_manager.flush_on_commit or state.flushed_offset >= entry.required_offset
 
     def on_expiration(self) -> None:
         self.request.flag_timed_out()

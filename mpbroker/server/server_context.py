@@ -49,7 +49,8 @@ class ServerContext:
         try:
             frame = encode_response_frame(request.api_key, used, request.correlation_id, message)
         except ValueError as error:  # a name that got longer when it was read (see read_text in py_codec_decode.c)
-            return self.refuse(request, "unanswerable", error)
+            self.refuse(request, "unanswerable", error)
+            return
         if not self.port.answer(request, frame):
             self.answer_later(request, frame)
 

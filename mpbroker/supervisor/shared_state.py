@@ -4,6 +4,7 @@ sockets.
 Made by the supervisor before the first fork and held by it to the end; a death of any worker takes none of it away.
 """
 
+import contextlib
 import fcntl
 import json
 import os
@@ -173,10 +174,8 @@ class SharedState:
 
     def drain_notices(self) -> None:
         """Workers told that they serve."""
-        try:
+        with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self.notice_fd)
-        except BlockingIOError:
-            pass
 
     def publish_config(self, config: BrokerConfig) -> None:
         """Put the configuration where workers read it after SIGHUP."""
@@ -195,10 +194,8 @@ class SharedState:
             while (message := receive_message(sending)) is not None:
                 close_all(message.sockets)
         for descriptor in self._eventfds:
-            try:
+            with contextlib.suppress(BlockingIOError):
                 os.eventfd_read(descriptor)
-            except BlockingIOError:
-                pass
         self._memory.reset(self._eventfds)
         self._rows = {slot: self._memory.row(slot) for slot in self._rows}
 
@@ -222,10 +219,8 @@ def trace_notices_pipe() -> tuple[int, int]:
     """Reading end, writing end; neither ever waits. The supervisor holds both, so that no death of a worker closes
     it."""
     reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
+    with contextlib.suppress(PermissionError):  # the system allows less: what finds no room is counted by its writer
         fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, TRACE_NOTICES_BYTES)
-    except PermissionError:
-        pass  # the system allows less: what finds no room is counted by its writer
     return reading, writing
 
 

@@ -3,6 +3,7 @@
 Left behind by a broker that was killed it does no harm: who holds the directory's lock decides whether a broker runs.
 """
 
+import contextlib
 import json
 import os
 from typing import Any, NamedTuple
@@ -71,7 +72,5 @@ def read_status_file(data_dir: str) -> StatusFile | None:
 
 def remove_status_file(data_dir: str) -> None:
     """Nothing runs here any more."""
-    try:
+    with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(data_dir, STATUS_FILE))
-    except FileNotFoundError:
-        pass

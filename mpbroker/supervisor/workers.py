@@ -4,6 +4,7 @@ A death is looked at before it is reaped (waitid with WNOWAIT), so that the pid 
 table still names it. Only pidfds are ever signalled or waited for.
 """
 
+import contextlib
 import os
 import signal
 import time
@@ -96,10 +97,8 @@ class Worker:
     def kill(self, number: int) -> None:
         """Send a signal; nothing happens if it is dead already."""
         if self.pidfd >= 0:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self.pidfd, number)
-            except ProcessLookupError:
-                pass
 
 
 class Workers:

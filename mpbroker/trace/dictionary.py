@@ -6,10 +6,10 @@ line:
 
     {"k":"boot","broker":1,"boot":"00c0ffee00c0ffee"}                                 once, first
     {"k":"client","hash":H,"name":"..."}   {"k":"topic","hash":H,"name":"..."}        H: CRC-32C of the name
-    {"k":"conn","id":C,"proc":P,"peer":"127.0.0.1:4711","listener":0,"t0_ns":T}       C: conn_id of its records, P: processor
+    {"k":"conn","id":C,"proc":P,"peer":"127.0.0.1:4711","listener":0,"t0_ns":T}       C: conn_id of its records
     {"k":"software","id":C,"name":"librdkafka","version":"2.3"}                       of that connection (KIP-511)
     {"k":"marker","n":N,"text":"...","t0_ns":T}
-    {"k":"lost","n":N}                                                                notices the tracer never got, in all
+    {"k":"lost","n":N}                                                                notices the tracer never got
 
 A later row about the same thing wins; kinds not known here are passed over, so is a line that a crash has torn. Only
 the newest MAX_OF_A_KIND rows of each kind are kept in memory, whatever the file holds.
@@ -159,7 +159,7 @@ def read_into(names: BootNames, path: Path) -> None:
 def rows(path: Path) -> Iterator[dict[str, Any]]:
     """Every whole line that is a JSON object, in order; never more than MAX_LINE_BYTES of the file in memory."""
     try:
-        file = open(path, "rb")
+        file = open(path, "rb")  # noqa: SIM115 (closed below; only a missing file is nothing)
     except FileNotFoundError:
         return
     with file:

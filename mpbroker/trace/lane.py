@@ -4,6 +4,7 @@ The supervisor creates the lanes before it forks and unlinks them at its end; pr
 Accounting, in native/trace/trace_lane.h: finished requests = written + dropped + sampled out.
 """
 
+import contextlib
 import errno
 import mmap
 import os
@@ -124,7 +125,5 @@ def attach(name: str) -> Lane:
 
 def unlink(name: str) -> None:
     """Remove the name; processes that have it mapped keep their memory. No error when it is gone already."""
-    try:
+    with contextlib.suppress(posix_ipc.ExistentialError):
         posix_ipc.unlink_shared_memory(name)
-    except posix_ipc.ExistentialError:
-        pass

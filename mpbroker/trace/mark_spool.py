@@ -5,6 +5,7 @@ A file is `<monotonic ns>-<pid>-<number>.mark` with one JSON object {"t0_ns", "t
 Directory and files belong to one user alone; the tracer takes nothing else, and removes what it does not take.
 """
 
+import contextlib
 import errno
 import fcntl
 import itertools
@@ -139,10 +140,8 @@ class MarkSpool:
         if not self._complained:
             self._complained = True
             self._complain(f"{path.name}: {error}")
-        try:
+        with contextlib.suppress(OSError):  # a directory: it stays and is passed over
             path.unlink(missing_ok=True)
-        except OSError:
-            pass  # a directory: it stays and is passed over
 
 
 def _parse(path: Path) -> Mark:

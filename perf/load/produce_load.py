@@ -144,7 +144,7 @@ class ProduceLoad:
     def run(self, seconds: float) -> LoadResult:
         """Keep the load up for some time, then let what is in flight come back."""
         poll = select.epoll()
-        for number, connection in enumerate(self._connections):
+        for connection in self._connections:
             connection.latencies, connection.answered, connection.errors = [], 0, 0
             poll.register(connection.socket.fileno(), select.EPOLLIN | select.EPOLLOUT | select.EPOLLET)
         by_descriptor = {connection.socket.fileno(): connection for connection in self._connections}

@@ -11,6 +11,7 @@ It runs in a session of its own, so every process it ever forked can be found ag
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import signal
@@ -234,10 +235,8 @@ class Broker:
         """Kill whatever is alive; for tests that failed already, and for those that kill everything."""
         assert self.process is not None
         for pid in self.processes():
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         self.process.wait()
         for name in self.names:
             (SHM / name.lstrip("/")).unlink(missing_ok=True)

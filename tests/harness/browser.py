@@ -5,6 +5,7 @@ writes answers to 4, each ended by a zero byte. `find()` says where a browser is
 """
 
 import base64
+import contextlib
 import json
 import os
 import select
@@ -98,10 +99,8 @@ class Browser:
 
     def close(self) -> None:
         """End the browser and everything it started."""
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self._process.wait()
         os.close(self._write)
         os.close(self._read)

@@ -6,6 +6,7 @@ a clean history and sees that it is found under its name.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -128,7 +129,7 @@ def _contents(history: History, allow_duplicates: bool) -> Iterator[Anomaly]:
 def _log_shape(logs: dict[int, list[tuple[int, Value]]]) -> Iterator[Anomaly]:
     """hole: offsets of a log without compaction and transactions follow each other."""
     for partition, records in logs.items():
-        for (before, _), (offset, _) in zip(records, records[1:], strict=False):
+        for (before, _), (offset, _) in itertools.pairwise(records):
             if offset > before + 1:
                 yield Anomaly("hole", partition, f"offset {before} is followed by {offset}")
 
@@ -200,9 +201,7 @@ def _vanished(reads: list[Read], logs: dict[int, list[tuple[int, Value]]], start
     told: set[tuple[int, int]] = set()
     for read in reads:
         for offset, value in read.records:
-            if offset >= starts.get(read.partition, 0) and offset not in at.get(read.partition, ()):
-                if (read.partition, offset) not in told:
-                    told.add((read.partition, offset))
-                    yield Anomaly(
-                        "vanished", read.partition, f"{value} was read at {offset}, which the log has no more"
-                    )
+            kept = offset < starts.get(read.partition, 0) or offset in at.get(read.partition, ())
+            if not kept and (read.partition, offset) not in told:
+                told.add((read.partition, offset))
+                yield Anomaly("vanished", read.partition, f"{value} was read at {offset}, which the log has no more")

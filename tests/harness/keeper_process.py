@@ -15,9 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from mpbroker._native import NO_REQUEST, Log, LogOptions
-
 from mpbroker import _native
+from mpbroker._native import NO_REQUEST, Log, LogOptions
 from mpbroker.config.load_config import load_broker_config
 from mpbroker.log.partition_directory import prepare
 from mpbroker.record.batch_builder import encode_batch

@@ -13,17 +13,17 @@ DIR_OFFSET = layout.STRIDES["partitions"] - 288 - 256
 
 def small_plan(**changes: int) -> MemoryPlan:
     """A plan of a few megabytes; `changes` by MemoryPlan's names."""
-    small = dict(
-        processors=1,
-        handlers=2,
-        entries_per_processor=64,
-        topics=8,
-        partitions=16,
-        producers=64,
-        commands=8,
-        arena_processor_bytes=1 << 20,
-        arena_handler_bytes=1 << 20,
-    )
+    small = {
+        "processors": 1,
+        "handlers": 2,
+        "entries_per_processor": 64,
+        "topics": 8,
+        "partitions": 16,
+        "producers": 64,
+        "commands": 8,
+        "arena_processor_bytes": 1 << 20,
+        "arena_handler_bytes": 1 << 20,
+    }
     return MemoryPlan(**small | changes)
 
 

@@ -149,7 +149,7 @@ def test_an_interrupted_run_leaves_nothing(lab, tmp_path, number):
     started = psutil.Process(process.pid).children(recursive=True)
     assert len(started) > 5
     process.send_signal(number)
-    out, err = process.communicate(timeout=40)
+    _out, err = process.communicate(timeout=40)
     assert process.returncode == 1 and "interrupted" in err and "Traceback" not in err
     deadline = time.monotonic() + 5
     while any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in started):

@@ -42,7 +42,7 @@ def test_imports_go_downwards():
 
 def _room_of(module: str) -> str:
     """`mpbroker.analysis.lab.scenario` → `lab`; empty for the package itself."""
-    return (module.split(".") + [""])[2]
+    return [*module.split("."), ""][2]
 
 
 def test_every_room_of_the_analysis_is_known():

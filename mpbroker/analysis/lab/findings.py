@@ -116,8 +116,8 @@ def _trust(scenario: Scenario, rows: list[dict[str, Any]]) -> list[str]:
     closed = sorted({row["group"] for row in rows if row["loop"] == "closed"})
     found = [
         "Latency counts from the moment a request was meant to be sent, not from when it was: a stall is charged to "
-        "every request it kept back (no coordinated omission). Net is without the client's own wait for a core, which it "
-        "has because it shares this machine with the broker."
+        "every request it kept back (no coordinated omission). Net is without the client's own wait for a core, "
+        "which it has because it shares this machine with the broker."
     ]
     if closed:
         found.append(

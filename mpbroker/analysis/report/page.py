@@ -44,8 +44,10 @@ def page_html(results: "Sequence[StudyResult]", input: Any, meta: dict[str, Any]
         [
             '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">',
             _policy(plotly, own),
-            '<meta name="viewport" content="width=device-width,initial-scale=1"><meta name="color-scheme" content="light dark">',
-            f"<title>{text(title)} – mpbroker</title><style>{_colors_css()}{_resource('page.css')}{sections.stage_colors_css()}</style></head><body>",
+            '<meta name="viewport" content="width=device-width,initial-scale=1"><meta name="color-scheme" '
+            'content="light dark">',
+            f"<title>{text(title)} – "
+            f"mpbroker</title><style>{_colors_css()}{_resource('page.css')}{sections.stage_colors_css()}</style></head><body>",
             '<a class="skip" href="#findings">Skip to the findings</a><div class="frame">',
             _head(title, results, input, meta),
             sections.contents_html(results),
@@ -65,8 +67,8 @@ def page_html(results: "Sequence[StudyResult]", input: Any, meta: dict[str, Any]
 def _policy(*scripts: str) -> str:
     allowed = " ".join(script_hash(source) for source in scripts)
     return (
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; base-uri 'none'; form-action 'none'; "
-        f"script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; font-src data:\">"
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; base-uri 'none'; form-action "
+        f"'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; font-src data:\">"
     )
 
 
@@ -114,8 +116,10 @@ def _findings(results: "Sequence[StudyResult]") -> str:
 
 def _closing(meta: dict[str, Any]) -> str:
     return (
-        f'<section id="stages" aria-labelledby="stages-h"><h2 id="stages-h">The stages of a request</h2>{sections.stages_html()}</section>'
-        f'<section id="made-with" aria-labelledby="made-h"><h2 id="made-h">Made with</h2>{sections.made_with_html(meta)}</section>'
+        '<section id="stages" aria-labelledby="stages-h"><h2 id="stages-h">The stages of a '
+        f"request</h2>{sections.stages_html()}</section>"
+        '<section id="made-with" aria-labelledby="made-h"><h2 id="made-h">Made '
+        f"with</h2>{sections.made_with_html(meta)}</section>"
     )
 
 

@@ -35,7 +35,8 @@ def study_html(result: Any) -> str:
     if not figures and not tables:
         figures = '<p class="lead">This trace has nothing to show here.</p>'
     return (
-        f'<section class="study" id="{anchor}" aria-labelledby="{anchor}-h"><h2 id="{anchor}-h">{text(_title(result))}</h2>'
+        f'<section class="study" id="{anchor}" aria-labelledby="{anchor}-h"><h2 '
+        f'id="{anchor}-h">{text(_title(result))}</h2>'
         f'<p class="lead">{text(" ".join(result.summary.split()))}</p>{figures}{tables}</section>'
     )
 
@@ -57,9 +58,12 @@ def figure_html(study: str, figure: Any) -> str:
         if trace.get("name") and trace.get("showlegend", True) and trace.get("visible", True) is True
     ]
     return (
-        f'<figure id="{name}" aria-labelledby="{name}-h"><div class="over">{heading}{_choices_html(name, figure.title, spec["choices"])}'
-        f'</div><figcaption id="{name}-c">{text(caption)}</figcaption><div class="chart" role="img" aria-labelledby="{name}-h" aria-describedby="{name}-c" data-spec="{name}-spec" '
-        f'data-series="{len(names)}" data-longest="{max(map(len, names), default=0)}" style="min-height:{int(spec["layout"]["height"])}px"></div>'
+        f'<figure id="{name}" aria-labelledby="{name}-h"><div '
+        f'class="over">{heading}{_choices_html(name, figure.title, spec["choices"])}'
+        f'</div><figcaption id="{name}-c">{text(caption)}</figcaption><div class="chart" role="img" '
+        f'aria-labelledby="{name}-h" aria-describedby="{name}-c" data-spec="{name}-spec" '
+        f'data-series="{len(names)}" data-longest="{max(map(len, names), default=0)}" '
+        f'style="min-height:{int(spec["layout"]["height"])}px"></div>'
         f'<script type="application/json" id="{name}-spec">{script_json(spec)}</script></figure>'
     )
 
@@ -69,7 +73,8 @@ def _choices_html(name: str, title: str, choices: list[dict[str, Any]]) -> str:
     menus = []
     for choice in choices:
         options = "".join(
-            f'<option value="{place}"{" selected" if place == choice["active"] else ""}>{text(html.unescape(button["label"]))}</option>'
+            f'<option value="{place}"{" selected" if place == choice["active"] else ""}>'
+            f"{text(html.unescape(button['label']))}</option>"
             for place, button in enumerate(choice["buttons"])
         )
         menus.append(f'<select data-of="{name}-spec" aria-label="Shown in: {text(title)}">{options}</select>')
@@ -85,7 +90,8 @@ def contents_html(results: Iterable[Any]) -> str:
             for figure in result.figures
         )
         items.append(
-            f'<li><a class="name" href="#{_anchor(result)}">{text(_title(result))}</a>{f"<ol>{inner}</ol>" if inner else ""}</li>'
+            '<li><a class="name" '
+            f'href="#{_anchor(result)}">{text(_title(result))}</a>{f"<ol>{inner}</ol>" if inner else ""}</li>'
         )
     items += ['<li><a href="#stages">Stages</a></li>', '<li><a href="#made-with">Made with</a></li>']
     return f'<nav class="toc" aria-label="Contents"><div><h2>Contents</h2><ol>{"".join(items)}</ol></div></nav>'
@@ -98,8 +104,8 @@ def stages_html() -> str:
         for name, (_, meaning) in palette.STAGES.items()
     )
     return (
-        '<p class="lead">The way of a request through the broker. Warm colours are waiting, cool colours are work: teal in '
-        "a processor, blue in a handler. Grey-violet is waiting that the client asked for.</p>"
+        '<p class="lead">The way of a request through the broker. Warm colours are waiting, cool colours are work: '
+        "teal in a processor, blue in a handler. Grey-violet is waiting that the client asked for.</p>"
         f'<dl class="way">{rows}</dl>'
     )
 
@@ -143,7 +149,8 @@ def _table_html(study: str, name: str, table: Any, first: bool) -> str:
     stem = f"tables/{study}.{name}"
     title = name.replace("_", " ")
     return (
-        f"<details{' open' if first else ''}><summary>Table: {text(title)}<span>{counted_rows(table.num_rows)}</span></summary>"
+        f"<details{' open' if first else ''}><summary>Table: "
+        f"{text(title)}<span>{counted_rows(table.num_rows)}</span></summary>"
         f'<div class="inside">{table_html(title, stem, table)}</div></details>'
     )
 

@@ -49,9 +49,11 @@ def table_html(name: str, stem: str, table: "pa.Table") -> str:
         else counted_rows(table.num_rows)
     )
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{text(name)}, table"><table><caption>{shown}</caption>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{text(name)}, '
+        f'table"><table><caption>{shown}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-        f'<p class="files">The whole table: <a href="{text(stem)}.parquet">Parquet</a><a href="{text(stem)}.csv">CSV</a></p>'
+        f'<p class="files">The whole table: <a href="{text(stem)}.parquet">Parquet</a><a '
+        f'href="{text(stem)}.csv">CSV</a></p>'
     )
 
 

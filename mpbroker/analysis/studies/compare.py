@@ -223,8 +223,8 @@ def _verdicts(rows: list[dict[str, Any]], ours: int, theirs: int) -> list[str]:
     if min(ours, theirs) < MIN_RUNS:
         told = [row for row in rows if row["metric"] in ("requests/s", "p50", "p99")]
         return [
-            f"Descriptive only ({number}): a verdict needs at least {MIN_RUNS} runs a side, because the requests of one "
-            "run depend on each other and two runs of the same broker differ, too.",
+            f"Descriptive only ({number}): a verdict needs at least {MIN_RUNS} runs a side, because the requests of "
+            "one run depend on each other and two runs of the same broker differ, too.",
             *(_told(row) for row in told[:6]),
         ]
     changed = sorted(

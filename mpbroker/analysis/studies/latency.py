@@ -234,7 +234,8 @@ def _api_verdict(parts: Parts, api: str) -> str:
         words += f", {wording.share(others[0][1])} {wording.DOING[others[0][0]]}"
     if one.beyond(0.99) < wording.MIN_BEYOND:
         return (
-            f"{words}. With so few requests the p99 rests on {wording.counted(max(1, round(one.beyond(0.99))), 'request')}: "
+            f"{words}. With so few requests the p99 rests on "
+            f"{wording.counted(max(1, round(one.beyond(0.99))), 'request')}: "
             "take it as an example, not as a figure."
         )
     if one.beyond(0.999) < wording.MIN_BEYOND:
@@ -248,8 +249,8 @@ def _api_verdict(parts: Parts, api: str) -> str:
 
 def _unanswered_verdict(number: int) -> str:
     return (
-        f"{wording.counted(number, 'request')} got no answer (the connection or a process ended first): no percentile of "
-        "whole requests counts them."
+        f"{wording.counted(number, 'request')} got no answer (the connection or a process ended first): no "
+        "percentile of whole requests counts them."
     )
 
 
@@ -263,8 +264,8 @@ def _slowest_client(by_client: pa.Table, apis: list[str]) -> list[str]:
     if worst["p99_us"] < 2 * middle:
         return []
     return [
-        f"Client {worst['client']} has the worst {apis[0]} p99: {wording.duration(worst['p99_us'] * 1000)}, the middle of "
-        f"{len(rows)} clients is {wording.duration(middle * 1000)}."
+        f"Client {worst['client']} has the worst {apis[0]} p99: {wording.duration(worst['p99_us'] * 1000)}, the "
+        f"middle of {len(rows)} clients is {wording.duration(middle * 1000)}."
     ]
 
 

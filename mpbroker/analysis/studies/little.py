@@ -5,8 +5,8 @@ average of a ring's depth: L, the overlap of all waits with the window, by the w
 the window times their mean wait; and the depth that arrivals found, which the ring itself counted. Two comparisons:
 
     L against lambda W              differ when the ring fills or empties within a window: the load is not stationary
-    depth found against the depth   differ only when records are missing or clocks are wrong: a defect of the trace. It is
-    that the records give           taken at the same moments, so it holds for any load
+    depth found against the depth   differ only when records are missing or clocks are wrong: a defect of the trace.
+    that the records give           It is taken at the same moments, so it holds for any load
 """
 
 from collections.abc import Iterator
@@ -75,7 +75,8 @@ def _read(engine: Engine, extent: Extent) -> tuple[pa.Table, list[str]]:
         return engine.requests(_COLUMNS), []
     upto = extent.first_ns + int((extent.last_ns - extent.first_ns) * MAX_REQUESTS / extent.n)
     return engine.requests(_COLUMNS, Where(None, upto)), [
-        f"Checked were the first {(upto - extent.first_ns) / 1e9:.0f} s, about {MAX_REQUESTS:,} of {extent.n:,} requests."
+        f"Checked were the first {(upto - extent.first_ns) / 1e9:.0f} s, about {MAX_REQUESTS:,} of {extent.n:,} "
+        "requests."
     ]
 
 
@@ -212,8 +213,8 @@ def _verdicts(summary: list[dict[str, Any]], rows: list[dict[str, Any]], window_
     telling = total[OK] + total[UNSTEADY] + total[DEFECT]
     if not telling:
         return [
-            f"No window of {window_ms} ms tells anything: the rings were nearly empty (mean depth below {MIN_DEPTH:g}), "
-            f"or a window had fewer than {MIN_ARRIVALS} arrivals."
+            f"No window of {window_ms} ms tells anything: the rings were nearly empty (mean depth below "
+            f"{MIN_DEPTH:g}), or a window had fewer than {MIN_ARRIVALS} arrivals."
         ]
     found = [
         f"Little's law holds within 10 % in {total[OK]} of {wording.counted(telling, 'window')} that had something to "
@@ -225,7 +226,8 @@ def _verdicts(summary: list[dict[str, Any]], rows: list[dict[str, Any]], window_
 def _defect_verdict(summary: list[dict[str, Any]], number: int, lost: bool) -> list[str]:
     if not number:
         return [
-            "The depths that the rings counted agree with those that the records give: no sign of lost records or wrong clocks."
+            "The depths that the rings counted agree with those that the records give: no sign of lost records or "
+            "wrong clocks."
         ]
     worst = max((row for row in summary if row["trace_defect"]), key=lambda row: row["depth_mismatch"])
     cause = (

@@ -39,8 +39,8 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
     if not control:
         return StudyResult(
             verdicts=[
-                "No control request in this trace: none came over a control plane's listener and none has an API of the "
-                "controller; --set control_clients=NAME counts a client's requests as control."
+                "No control request in this trace: none came over a control plane's listener and none has an API of "
+                "the controller; --set control_clients=NAME counts a client's requests as control."
             ]
         )
     data = _data_waits(brokers)
@@ -195,8 +195,8 @@ def _runs_compared(rows: list[Row]) -> list[str]:
             f"{wording.duration(best['wait_p99_us'] * 1000)} and {wording.duration(worst['wait_p99_us'] * 1000)}."
         ]
     return [
-        f"The p99 of the wait of control requests is {wording.duration(worst['wait_p99_us'] * 1000)} in “{worst['variant']}” "
-        f"and {wording.duration(best['wait_p99_us'] * 1000)} in “{best['variant']}”, "
+        f"The p99 of the wait of control requests is {wording.duration(worst['wait_p99_us'] * 1000)} in "
+        f"“{worst['variant']}” and {wording.duration(best['wait_p99_us'] * 1000)} in “{best['variant']}”, "
         + (f"{ratio:.0f} times less" if ratio >= 1.95 else f"{ratio:.1f} times less")
         + "; one run each describes, it does not prove (see the study compare)."
     ]
@@ -218,8 +218,8 @@ def _phases_compared(rows: list[Row]) -> list[str]:
 def _variant_verdict(row: Row) -> str:
     where = "" if row["variant"] == ALL else f"“{row['variant']}”: "
     words = (
-        f"{where}{wording.counted(row['control_requests'], 'control request')} waited for a handler ({_wait_words(row)}); "
-        f"{wording.share(row['main_share'])} of that was {wording.DOING[row['main_stage']]}"
+        f"{where}{wording.counted(row['control_requests'], 'control request')} waited for a handler "
+        f"({_wait_words(row)}); {wording.share(row['main_share'])} of that was {wording.DOING[row['main_stage']]}"
     )
     if row["data_requests"]:
         words += f"; data requests beside them waited {wording.duration(row['data_wait_p99_us'] * 1000)} (p99)"
@@ -251,7 +251,8 @@ def _hung_verdict(brokers: list[BrokerWaits]) -> list[str]:
         f"{wording.counted(len(hung) + left_out, 'produce request')} hung for want of a leader, "
         f"{sum(row['purgatory_ns'] for row in hung) / 1e9:.3g} s in all"
         + (f" (of the first {len(hung):,})" if left_out else "")
-        + f"; {wording.count(len(caused))} of them while a control request waited, {wording.count(timed_out)} until their "
+        + f"; {wording.count(len(caused))} of them while a control request waited, {wording.count(timed_out)} until "
+        "their "
         "timeout."
     ]
 

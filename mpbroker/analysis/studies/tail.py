@@ -89,7 +89,8 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
         return StudyResult(
             {"exemplars": exemplars},
             [
-                f"No API has the {MIN_TAIL * 100:,} requests that a p99 needs; the slowest ones are in the table exemplars.",
+                f"No API has the {MIN_TAIL * 100:,} requests that a p99 needs; the slowest ones are in the table "
+                "exemplars.",
                 *wording.caveats(engine.input),
             ],
         )
@@ -266,7 +267,8 @@ def _tail_verdict(tails: list[Tail], rows: list[dict[str, Any]]) -> str:
             f"{wording.duration(float(first.whole.min()))} or more, the mean is {wording.duration(first.mean_ns)}."
         )
     words = (
-        f"{first.api} requests beyond {wording.percentile_name(first.q)} took {wording.duration(float(first.whole.min()))} "
+        f"{first.api} requests beyond {wording.percentile_name(first.q)} took "
+        f"{wording.duration(float(first.whole.min()))} "
         f"or more (mean of all {wording.duration(first.mean_ns)}); {_causes(first, rows)}"
     )
     for tail in tails[1:]:

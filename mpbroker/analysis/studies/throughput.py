@@ -210,7 +210,8 @@ def _verdicts(stretches: list[Stretch], tables: dict[str, pa.Table]) -> list[str
     ]
     if unsteady:
         found.append(
-            f"No steady state in {wording.listed(unsteady[:6])}: {'its' if len(unsteady) == 1 else 'their'} figures are means over everything."
+            f"No steady state in {wording.listed(unsteady[:6])}: {'its' if len(unsteady) == 1 else 'their'} figures "
+            "are means over everything."
         )
     chosen = stretches[rows.index(best)]
     return [*found, *_busiest(tables["utilisation"], chosen), *_full_rings(tables["saturation"]), *_failures(rows)]
@@ -270,16 +271,16 @@ def _busiest(used: pa.Table, one: Stretch) -> list[str]:
     name, wait = max(((name, wait or 0.0) for name, (_, wait) in means.items()), key=lambda item: item[1])
     if wait > 0.1 and name != process:
         found.append(
-            f"{name[:1].upper()}{name[1:]} was ready but without a core for {wording.share(wait)} of the time: the machine had too few"
-            " cores for all that ran on it."
+            f"{name[:1].upper()}{name[1:]} was ready but without a core for {wording.share(wait)} of the time: the "
+            "machine had too few cores for all that ran on it."
         )
     return found
 
 
 def _full_rings(saturation: pa.Table) -> list[str]:
     return [
-        f"The {row['ring']} ring was more than 80 % full in {wording.share(row['full_share'])} of {row['samples']} samples "
-        f"(capacity {row['capacity']}): the handlers, not the network, set the rate."
+        f"The {row['ring']} ring was more than 80 % full in {wording.share(row['full_share'])} of {row['samples']} "
+        f"samples (capacity {row['capacity']}): the handlers, not the network, set the rate."
         for row in saturation.to_pylist()
         if row["full_share"] > 0.05
     ]

@@ -49,9 +49,9 @@ def _named(context, request, message: MetadataRequest) -> list[MetadataResponseT
         request.api_version < 4 or message.allow_auto_topic_creation
     )
     missing = [name for name in names if context.metadata.topic(name) is None]
-    if missing and may_create:
-        if not context.auto_creation.create([name for name in missing if is_legal_topic_name(name)]):
-            context.count("controller_commands_refused")
+    wanted = [name for name in missing if is_legal_topic_name(name)] if may_create else []
+    if missing and may_create and not context.auto_creation.create(wanted):
+        context.count("controller_commands_refused")
     return [
         _existing(context, context.metadata.topic(name), request.api_version) if name not in missing else _missing(name)
         for name in names

@@ -123,7 +123,10 @@ def test_a_reader_that_goes_away_is_no_error():
 
 
 def test_the_frame_imports_no_command_and_no_parser():
-    script = "import sys, mpbroker.cli.main; print(sorted(m for m in sys.modules if m.startswith('mpbroker') or m == 'argparse'))"
+    script = (
+        "import sys, mpbroker.cli.main; "
+        "print(sorted(m for m in sys.modules if m.startswith('mpbroker') or m == 'argparse'))"
+    )
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     assert found.strip() == "['mpbroker', 'mpbroker.cli', 'mpbroker.cli.main', 'mpbroker.errors']"
 

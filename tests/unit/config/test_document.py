@@ -19,7 +19,7 @@ def test_generated_files_are_fresh(path, text):
 
 def test_every_setting_is_documented():
     page = dict(outputs(ROOT))[ROOT / "docs" / "configuration.md"]
-    assert set(re.findall(r"^\| `([a-z0-9._]+)` ", page, re.M)) == set(SETTINGS) | set(TOPIC_SETTINGS)
+    assert set(re.findall(r"^\| `([a-z0-9._]+)` ", page, re.MULTILINE)) == set(SETTINGS) | set(TOPIC_SETTINGS)
 
 
 def test_the_sample_starts_a_broker_with_defaults(configure):

@@ -13,5 +13,5 @@ def test_attributes_are_read_and_never_written():
     with pytest.raises(AttributeError):
         del record.log_segment_bytes
     with pytest.raises(AttributeError, match="has no setting nope"):
-        record.nope
+        _ = record.nope
     assert repr(record) == "FrozenSettings(log_segment_bytes=14)"

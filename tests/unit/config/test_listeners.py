@@ -145,7 +145,8 @@ def test_a_name_twice():
     ],
 )
 def test_a_port_twice(hosts):
-    listeners = ",".join(f"{name}://{host}:9" for name, host in zip(("CONTROLLER", "INTERNAL", "EXTERNAL"), hosts))
+    names = ("CONTROLLER", "INTERNAL", "EXTERNAL")[: len(hosts)]
+    listeners = ",".join(f"{name}://{host}:9" for name, host in zip(names, hosts, strict=True))
     assert "needs a port of its own" in str(refused(listeners, THREE))
 
 

@@ -73,7 +73,8 @@ def test_wrong_values(name, text, sentence):
         ),
         (
             {"leader.replication.throttled.replicas": "x"},
-            f"Invalid value [x] for configuration leader.replication.throttled.replicas: leader.replication.throttled.replicas "
+            "Invalid value [x] for configuration leader.replication.throttled.replicas: "
+            "leader.replication.throttled.replicas "
             f"{FORMAT}",
         ),
     ],

@@ -104,7 +104,7 @@ def test_killed_while_it_recovers(controller):
         controller.start(wait=False)
         if controller.core.hits("controller.topic_recovered") and controller.core.hits("metadata.journal_written") >= 2:
             break
-    assert set(result.error_code for result in controller.answer().results) == {0}
+    assert {result.error_code for result in controller.answer().results} == {0}
     check(controller, after)
     assert deaths == 3
 

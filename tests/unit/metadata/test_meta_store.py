@@ -117,7 +117,7 @@ def test_delete_prefix_takes_exactly_what_begins_with_it(store):
     ],
 )
 def test_what_no_driver_could_do_is_refused(store, ops):
-    with pytest.raises(ValueError, match="key|bytes"):
+    with pytest.raises(ValueError, match=r"key|bytes"):
         store.txn([], ops, tag="t")
     assert store.revision() == 0
 

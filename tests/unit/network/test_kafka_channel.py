@@ -1,11 +1,12 @@
 """Framing over a real socket: every cut of the stream, hostile lengths, large frames that reserve little."""
 
+import contextlib
 import socket
 import struct
 
 import pytest
-from mpbroker._native import EVENT_CLOSE, EVENT_INVALID, EVENT_LARGE, EVENT_UNSUPPORTED
 
+from mpbroker._native import EVENT_CLOSE, EVENT_INVALID, EVENT_LARGE, EVENT_UNSUPPORTED
 from mpbroker.network.kafka_channel import SMALL_FRAME_BYTES
 from tests.harness.network_turn import API, MAX_BYTES, TurnSetting
 from tests.harness.raw_client import frame
@@ -103,10 +104,8 @@ def test_the_arena_is_wanted_when_enough_has_arrived(setting, length, needed):
     far.setblocking(False)
     sent, events = 0, []
     while sent < len(stream) - 1:
-        try:
+        with contextlib.suppress(BlockingIOError):
             sent += far.send(stream[sent:-1])
-        except BlockingIOError:
-            pass
         events += setting.read()
     while channel.buffered() < len(stream) - 1:
         events += setting.read()
@@ -155,10 +154,8 @@ def test_a_large_frame_takes_turns(setting):
     while not channel.receive_large():
         assert channel.large_filled <= (calls + 1) << 20
         calls += 1
-        try:
+        with contextlib.suppress(BlockingIOError):
             sent += far.send(chunk[: length - sent])
-        except BlockingIOError:
-            pass
     assert channel.large_filled == length
     channel.end_large()
 

@@ -3,8 +3,8 @@
 import struct
 
 import pytest
-from mpbroker._native import EVENT_CLOSE, EVENT_NO_ROOM, EVENT_PARKED, EVENT_STRAY, MAX_HELD_ANSWERS, MAX_HELD_TURNS
 
+from mpbroker._native import EVENT_CLOSE, EVENT_NO_ROOM, EVENT_PARKED, EVENT_STRAY, MAX_HELD_ANSWERS, MAX_HELD_TURNS
 from tests.harness.network_turn import API, TurnSetting
 from tests.harness.raw_client import frame
 

@@ -160,7 +160,7 @@ def test_unknown_tags_are_skipped_and_known_ones_checked():
     assert decode(ApiVersionsResponse, 3, unknown).finalized_features_epoch == 9
     with pytest.raises(ProtocolError, match="bytes left over"):
         decode(ApiVersionsResponse, 3, raw[:-11] + bytes.fromhex("01 01 09 000000000000000900"))
-    with pytest.raises(ProtocolError, match="finalized_features_epoch .* ends inside"):
+    with pytest.raises(ProtocolError, match=r"finalized_features_epoch .* ends inside"):
         decode(ApiVersionsResponse, 3, raw[:-11] + bytes.fromhex("01 01 07 00000000000009"))
 
 

@@ -69,7 +69,7 @@ def test_a_type_without_wire_form_is_refused():
     class Odd(Struct):
         number: int = 0
 
-    with pytest.raises(TypeError, match="Odd.number: .* has no wire type"):
+    with pytest.raises(TypeError, match=r"Odd.number: .* has no wire type"):
         fields_of(Odd)
 
 

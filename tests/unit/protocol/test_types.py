@@ -10,7 +10,7 @@ HEADER = (Path(__file__).resolve().parents[3] / "native" / "python" / "py_codec.
 
 
 def test_kinds_have_the_numbers_of_the_c_enum():
-    body = re.search(r"enum mpb_kind \{(.*?)\};", HEADER, re.S).group(1)
+    body = re.search(r"enum mpb_kind \{(.*?)\};", HEADER, re.DOTALL).group(1)
     names = re.findall(r"MPB_(\w+),?", body)
     assert tuple(name.lower() for name in names) == (*KINDS, "kinds")
 

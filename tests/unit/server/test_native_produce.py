@@ -41,7 +41,7 @@ def pair(tmp_path):
 
 
 def both(pair, message, version=7, client_id="test"):
-    native, path, python = pair
+    native, _path, python = pair
     answers = []
     for broker in (native, python):
         broker.send(message, version, client_id)
@@ -100,11 +100,11 @@ def test_change_of_metadata_makes_it_forget(pair):
 def test_truncated_and_garbled_frames_never_crash_it(pair):
     import random
 
-    native, path, _ = pair
+    native, _path, _ = pair
     from mpbroker.protocol.headers import encode_request_frame
 
     whole, rng = encode_request_frame(request((0, batch(b"a")), (1, batch(b"b"))), 7, 1, "c")[4:], random.Random(5)
-    for number in range(3000):
+    for _ in range(3000):
         frame = bytearray(whole[: rng.randrange(10, len(whole) + 1)])
         for _ in range(rng.randrange(3)):
             frame[rng.randrange(8, len(frame))] = rng.randrange(256)
@@ -135,7 +135,7 @@ def test_one_call_serves_what_it_can_and_returns_the_first_other_request(pair):
 
 
 def test_without_memory_for_the_answer_python_serves_it_and_appends_once(pair):
-    native, path, python = pair
+    native, path, _python = pair
     port = native.handler.port
     message = ProduceRequest(
         acks=1,

@@ -68,7 +68,7 @@ class Engine(ABC):
     def requests(self, columns: Sequence[str] | None = None, where: Where = Where()) -> "pa.Table":
         """Single requests with columns of columns.FRAME (None: all)."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 (most engines hold nothing)
         """Give back what the engine holds (a Spark session that it started)."""
 
 

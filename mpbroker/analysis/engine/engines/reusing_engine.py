@@ -1,8 +1,8 @@
 """An engine that scans the trace as seldom as it can: a table that follows from one it has is derived, not read again.
 
 Tables of several studies often are sums of each other: a rollup per second and API contains the one per API, or of the
-whole. Sums are exact, so they are the same integers. The runner puts one around either engine for the time of a run: the
-studies latency, throughput and tail then scan the trace 14 times and not 17. Single requests are never kept.
+whole. Sums are exact, so they are the same integers. The runner puts one around either engine for the time of a run:
+the studies latency, throughput and tail then scan the trace 14 times and not 17. Single requests are never kept.
 """
 
 from collections.abc import Callable, Sequence

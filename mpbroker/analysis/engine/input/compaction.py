@@ -2,7 +2,7 @@
 compact`.
 
     DST/run=<boot>/dt=YYYY-MM-DD/hour=HH/api_class=<class>/part-b<broker>-r<ring>-<seq>.parquet   columns.COMPACT
-    DST/events.arrow, DST/dict-*.jsonl, DST/compact.json                                          everything else of a trace
+    DST/events.arrow, DST/dict-*.jsonl, DST/compact.json                                          everything else
 
 Everything is written into DST.partial, which becomes DST in one step at the end: a compaction that was killed leaves
 nothing that could be taken for a trace. Runs in a command's process. Memory: one slice of time, about 262,144 requests.

@@ -16,7 +16,6 @@ from mpbroker.trace import gauge, process_event, record, segment
 from mpbroker.trace.dictionary import Dictionary
 from mpbroker.trace.record import RECORD_BYTES
 
-
 _KIND_OFFSET = 44
 _WHERE = [("run", pa.string()), ("broker", pa.int32())]
 EVENTS = pa.schema([*_WHERE, ("ring", pa.int32()), ("record", pa.binary(RECORD_BYTES))])

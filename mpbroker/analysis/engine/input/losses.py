@@ -65,10 +65,8 @@ def count_segment(info: SegmentInfo) -> SegmentCounts:
     if info.closed is not None:
         return SegmentCounts(info, info.closed.next_seq - info.opened.first_seq, finished, dropped, sampled_out)
     records = _requests(info)
-    if not info.damage:  # of a file that was cut, what is missing is a gap
-        finished = max(finished, records + dropped + sampled_out)
-    else:
-        finished = records + dropped + sampled_out
+    here = records + dropped + sampled_out
+    finished = here if info.damage else max(finished, here)  # of a file that was cut, what is missing is a gap
     return SegmentCounts(info, records, finished, dropped, sampled_out)
 
 
@@ -125,8 +123,8 @@ def _gaps(counts: Iterable[SegmentCounts], epoch_of: Callable[[SegmentInfo, int]
 def _sentences(loss: Loss) -> Iterable[str]:
     if loss.dropped:
         yield (
-            f"{loss.dropped} of {loss.finished} requests ({100 * loss.dropped / max(1, loss.finished):.2f} %) were dropped "
-            "because a lane was full: the busiest moments are underrepresented"
+            f"{loss.dropped} of {loss.finished} requests ({100 * loss.dropped / max(1, loss.finished):.2f} %) were "
+            "dropped because a lane was full: the busiest moments are underrepresented"
         )
     if loss.gaps:
         yield (
@@ -134,4 +132,7 @@ def _sentences(loss: Loss) -> Iterable[str]:
             f"{'gap' if len(loss.gaps) == 1 else 'gaps'}: segments between others were deleted, or files were cut"
         )
     if loss.sampled_out:
-        yield f"{loss.sampled_out} of {loss.finished} requests were sampled out; counts and percentiles are weighted for them"
+        yield (
+            f"{loss.sampled_out} of {loss.finished} requests were sampled out; counts and percentiles are weighted "
+            "for them"
+        )

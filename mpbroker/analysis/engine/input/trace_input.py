@@ -7,7 +7,6 @@ downwards) or named one by one; several brokers and boots together, but raw and 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa

@@ -70,7 +70,7 @@ class BrokerWaits:
     run: str
     broker: int
     control: list[dict[str, Any]] = field(default_factory=list)
-    data: overtaking.Served = overtaking.Served(*(np.empty(0, np.int64),) * 3)
+    data: overtaking.Served = field(default_factory=lambda: overtaking.Served(*(np.empty(0, np.int64),) * 3))
     data_handler: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     data_epoch: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     hung: list[dict[str, Any]] = field(default_factory=list)

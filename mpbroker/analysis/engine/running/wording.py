@@ -78,7 +78,10 @@ def listed(words: list[str]) -> str:
 
 def nothing(study: str) -> str:
     """The verdict on a trace without requests."""
-    return f"There is nothing to say about {study}: the trace holds no finished request in the time, APIs and brokers asked for."
+    return (
+        f"There is nothing to say about {study}: the trace holds no finished request in the time, APIs and "
+        "brokers asked for."
+    )
 
 
 def caveats(source: "TraceInput") -> list[str]:

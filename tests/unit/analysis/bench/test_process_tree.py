@@ -5,7 +5,12 @@ import sys
 
 from mpbroker.analysis.bench import process_tree
 
-CHILD = "import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=sys.stdin); print(p.pid, flush=True); p.wait()"
+CHILD = """
+import subprocess, sys
+p = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=sys.stdin)
+print(p.pid, flush=True)
+p.wait()
+"""
 
 
 def test_a_tree_has_its_children():

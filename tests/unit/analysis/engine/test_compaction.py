@@ -155,7 +155,7 @@ def test_what_is_refused(raw, tmp_path):
 def test_a_damaged_head_is_told(raw, tmp_path, text):
     compaction.compact(open_input([raw]), tmp_path / "out")
     (tmp_path / "out" / compact_header.FILE).write_text(text)
-    with pytest.raises(CompactError, match="compact.json"):
+    with pytest.raises(CompactError, match=r"compact.json"):
         open_input([tmp_path / "out"])
 
 

@@ -29,7 +29,9 @@ def test_a_folder_of_others_is_refused_and_left_as_it_is(tmp_path, meta):
         (tmp_path / "meta.json").write_text(meta)
     before = _content(tmp_path)
     for maker in (STUDY, LAB):
-        with pytest.raises(OutInUse, match="is not empty and .* did not make it; name a new folder with --out") as said:
+        with pytest.raises(
+            OutInUse, match=r"is not empty and .* did not make it; name a new folder with --out"
+        ) as said:
             output_folder.claim(tmp_path, maker)
         assert said.value.exit_code == 2
     assert _content(tmp_path) == before

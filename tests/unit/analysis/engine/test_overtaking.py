@@ -14,7 +14,7 @@ def test_against_counting_one_by_one():
     begins = random.integers(0, 6000, 30)
     ends = begins + random.integers(0, 1500, 30)
     found = overtaking.during(begins, ends, Served(arrival, dequeued, busy).in_order())
-    for place, (begin, end) in enumerate(zip(begins, ends)):
+    for place, (begin, end) in enumerate(zip(begins, ends, strict=True)):
         inside = (dequeued >= begin) & (dequeued < end)
         assert found.served[place] == inside.sum()
         assert found.busy[place] == busy[inside].sum()

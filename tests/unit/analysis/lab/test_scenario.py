@@ -101,10 +101,10 @@ def test_what_is_wrong_is_one_sentence(document, word):
 def test_a_file_names_itself_in_its_mistakes(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text("question = ")
-    with pytest.raises(ScenarioError, match="mine.toml"):
+    with pytest.raises(ScenarioError, match=r"mine.toml"):
         scenario.load(str(path))
     path.write_text("question = 'What?'")
-    with pytest.raises(ScenarioError, match="mine.toml: seconds is missing"):
+    with pytest.raises(ScenarioError, match=r"mine.toml: seconds is missing"):
         scenario.load(str(path))
 
 

@@ -51,9 +51,7 @@ def test_every_figure_is_what_plotly_takes(read):
 
 
 def test_names_stay_names(read, source):
-    assert read.words.count(NASTY) >= 3 and "owned" not in [
-        title for title in re.findall(r"<title>(.*?)</title>", source)
-    ]
+    assert read.words.count(NASTY) >= 3 and "owned" not in re.findall(r"<title>(.*?)</title>", source)
     assert source.count("<script") - source.count("<script>") == 8 and "onerror" not in {
         name for _, attributes in read.elements for name in attributes
     }

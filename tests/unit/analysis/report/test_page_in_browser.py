@@ -12,7 +12,8 @@ pytestmark = pytest.mark.skipif(
 
 #: Every chart that plotly has drawn has marks of its series.
 DRAWN = """[...document.querySelectorAll('.chart[data-spec]')].map(chart =>
-    [chart.dataset.spec, chart.querySelectorAll('.main-svg .trace path, .main-svg .trace image, .main-svg .hm image, .main-svg .point').length])"""
+    [chart.dataset.spec, chart.querySelectorAll(
+        '.main-svg .trace path, .main-svg .trace image, .main-svg .hm image, .main-svg .point').length])"""
 SHAPES = [(1440, False), (1440, True), (420, False), (420, True)]
 
 
@@ -47,7 +48,8 @@ def test_figures_stand_on_the_ground_of_the_page(tab, path, dark):
         (paper, "document.querySelector('figure').querySelector('.chart')._fullLayout.paper_bgcolor"),
         (
             queue,
-            "document.querySelector('#latency-stages-over-time .chart')._fullData.find(t => t.name === 'queue').fillcolor",
+            "document.querySelector('#latency-stages-over-time .chart')._fullData.find(t => t.name === "
+            "'queue').fillcolor",
         ),
     ):
         assert tab.evaluate(expression) == color
@@ -67,7 +69,8 @@ def test_names_do_nothing(tab, path):
 def test_a_choice_changes_its_figure(tab, path):
     tab.open(path)
     tab.evaluate(
-        "(() => { const menu = document.querySelector('select[data-of]'); menu.value = '1'; menu.dispatchEvent(new Event('change')); })()"
+        "(() => { const menu = document.querySelector('select[data-of]'); menu.value = '1'; menu.dispatchEvent(new "
+        "Event('change')); })()"
     )
     hidden = tab.evaluate(
         "document.querySelector('#latency-percentiles .chart').data.filter(trace => trace.visible === false).length"

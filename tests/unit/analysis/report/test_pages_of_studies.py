@@ -18,6 +18,9 @@ from tests.harness.golden_trace import FLOOD
 from tests.unit.analysis.report.page_reader import PageReader
 
 SCENARIO = FLOOD._replace(duration_ms=3000)
+BARE = """[...document.querySelectorAll('.chart[data-spec]')].filter(chart => !chart.querySelector(
+    '.main-svg .trace path, .main-svg .hm image, .main-svg .point, .main-svg .bars path')
+).map(chart => chart.dataset.spec)"""
 MARKERS = (Marker("phase calm", 0), Marker("phase <b>flood</b>", 1000), Marker("end", 3000))
 
 
@@ -67,6 +70,5 @@ def test_a_browser_draws_them_all(outcome):
                 and tab.evaluate("document.documentElement.dataset.drawn") == f"{expected}/{expected}"
             )
             assert tab.evaluate("document.documentElement.scrollWidth") <= width
-            bare = tab.evaluate("""[...document.querySelectorAll('.chart[data-spec]')].filter(chart => !chart.querySelector(
-                '.main-svg .trace path, .main-svg .hm image, .main-svg .point, .main-svg .bars path')).map(chart => chart.dataset.spec)""")
+            bare = tab.evaluate(BARE)
             assert bare == []

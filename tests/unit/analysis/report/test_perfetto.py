@@ -1,6 +1,7 @@
 """The export is what the trace-event format asks for, and says of the model's requests what the model did."""
 
 import gzip
+import itertools
 import json
 from collections import defaultdict
 
@@ -87,7 +88,7 @@ def test_a_handler_does_one_thing_at_a_time_and_is_as_busy_as_in_the_model(expor
         tracks[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
     for spans in tracks.values():
         spans.sort()
-        assert all(before[1] <= after[0] + 1e-6 for before, after in zip(spans, spans[1:], strict=False))
+        assert all(before[1] <= after[0] + 1e-6 for before, after in itertools.pairwise(spans))
     busy_us = sum(end - start for track in handlers for start, end in tracks[track])
     assert busy_us == pytest.approx(sum(outcome.busy_ticks) * 0.064, rel=0.02)
 

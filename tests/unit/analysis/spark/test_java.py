@@ -73,7 +73,7 @@ def test_a_chosen_java_of_another_version_is_an_error(pretend, version, number):
 
 
 def test_a_java_home_without_java_is_an_error(tmp_path):
-    with pytest.raises(java.JavaError, match="JAVA_HOME gives .*/empty/bin/java, which cannot be run"):
+    with pytest.raises(java.JavaError, match=r"JAVA_HOME gives .*/empty/bin/java, which cannot be run"):
         java.find({"JAVA_HOME": str(tmp_path / "empty")})
 
 

@@ -160,5 +160,5 @@ def test_an_unreachable_remote_is_said(monkeypatch):
     class Session:
         builder = Builder()
 
-    with pytest.raises(SparkError, match="^Spark Connect at sc://nowhere cannot be reached: no route$"):
+    with pytest.raises(SparkError, match=r"^Spark Connect at sc://nowhere cannot be reached: no route$"):
         session._connect(Session, "sc://nowhere")

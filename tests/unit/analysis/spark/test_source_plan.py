@@ -68,7 +68,9 @@ def test_a_compacted_trace_is_not_for_this_source(trace, monkeypatch):
         parquet = (trace,)
 
     monkeypatch.setattr(source_plan, "open_input", lambda *paths, **limits: Compacted())
-    with pytest.raises(OptionError, match="is a compacted trace: read it with mpbroker.analysis.spark.frames.requests"):
+    with pytest.raises(
+        OptionError, match=r"is a compacted trace: read it with mpbroker.analysis.spark.frames.requests"
+    ):
         open_paths(parse_options({"path": str(trace)}))
 
 

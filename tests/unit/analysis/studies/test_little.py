@@ -60,9 +60,11 @@ def test_a_filling_ring_is_not_stationary(tmp_path):
 
 
 def test_a_sample_is_refused(tmp_path):
-    with golden(tmp_path, CALM, TraceOptions(sample_shift=1)) as (engine, _):
-        with pytest.raises(SampledTrace, match="little"):
-            STUDY.run(engine, StudyParameters())
+    with (
+        golden(tmp_path, CALM, TraceOptions(sample_shift=1)) as (engine, _),
+        pytest.raises(SampledTrace, match="little"),
+    ):
+        STUDY.run(engine, StudyParameters())
 
 
 def test_empty_rings_and_empty_traces_are_sentences(tmp_path):

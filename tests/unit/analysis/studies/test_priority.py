@@ -81,9 +81,11 @@ def test_phases_are_variants_too(tmp_path):
 
 
 def test_a_sample_is_refused(tmp_path):
-    with golden(tmp_path, FLOOD, TraceOptions(sample_shift=2)) as (engine, _):
-        with pytest.raises(SampledTrace, match="priority .* sample"):
-            STUDY.run(engine, StudyParameters())
+    with (
+        golden(tmp_path, FLOOD, TraceOptions(sample_shift=2)) as (engine, _),
+        pytest.raises(SampledTrace, match=r"priority .* sample"),
+    ):
+        STUDY.run(engine, StudyParameters())
 
 
 def test_no_control_request_is_a_sentence(tmp_path):
@@ -96,7 +98,7 @@ def test_no_control_request_is_a_sentence(tmp_path):
 
 
 def test_an_empty_trace_is_a_sentence(tmp_path):
-    with golden(tmp_path, CALM._replace(duration_ms=200)) as (engine, _):
+    with golden(tmp_path, CALM._replace(duration_ms=200)) as (_engine, _):
         pass
     nothing = choose_engine("local", open_input([tmp_path], to_ns=1))
     assert "nothing to say" in STUDY.run(nothing, StudyParameters()).verdicts[0]
