@@ -4,6 +4,7 @@ import sys
 import time
 from typing import Any
 
+from mpbroker.errors import error_name
 from mpbroker.trace import record, segment, statistics
 
 _HEADINGS = {
@@ -45,7 +46,18 @@ def statistics_table(result: statistics.TraceStatistics, names: dict[int, str], 
     rows = [("api", "stage", "count", "p50 µs", "p90 µs", "p99 µs", "max µs")]
     for key in sorted(result.apis):
         rows += _api_rows(names.get(key, f"api {key}"), result.apis[key])
-    return "\n".join([*_loss_lines(result, lost_notices), ""]) + _align(rows, left=2)
+    parts = ["\n".join(_loss_lines(result, lost_notices)), _align(rows, left=2), *_error_table(result, names)]
+    return "\n\n".join(parts)
+
+
+def _error_table(result: statistics.TraceStatistics, names: dict[int, str]) -> list[str]:
+    """Error codes of every API, most frequent first; nothing when there was no error."""
+    rows = [
+        (names.get(key, f"api {key}"), f"{error_name(code)} ({code})", str(count))
+        for key in sorted(result.apis)
+        for code, count in result.apis[key].errors_by_code.most_common()
+    ]
+    return [_align([("api", "error", "requests"), *rows], left=2)] if rows else []
 
 
 def _loss_lines(result: statistics.TraceStatistics, lost_notices: int) -> list[str]:
@@ -106,6 +118,7 @@ def record_json(one: record.TraceRecord, epoch_ns: int, names: dict[int, str]) -
         "correlation_id": one.corr_id,
         "connection": one.conn_id,
         "error": one.error,
+        "error_name": error_name(one.error),
         "listener": one.listener,
         "plane": one.plane,
         "processor": one.proc_id,
@@ -132,7 +145,7 @@ def record_line(
         begin, end = times[first], times[last]
         if record.NOT_REACHED not in (begin, end):
             parts.append(f"{_HEADINGS[name]} {max(0, end - begin) * record.TICK_NS / 1000:.1f}")
-    notes = [f"error {one.error}"] * (one.error != 0) + one.flag_names()
+    notes = [f"error {one.error} {error_name(one.error)}"] * (one.error != 0) + one.flag_names()
     name = names.get(one.api_key, f"api {one.api_key}")
     known = "".join(
         f"{what} {text!r} " for what, text in (("client", client), ("topic", topic)) if text

@@ -14,8 +14,9 @@ from msgspec import Struct
 from mpbroker.errors import ErrorCode, ProtocolError
 from mpbroker.protocol.api_keys import API_NAMES
 from mpbroker.protocol.codec import decode
-from mpbroker.protocol.headers import decode_request_header, encode_response_frame
+from mpbroker.protocol.headers import decode_request_header
 from mpbroker.server.request_trace import HANDLER_START
+from mpbroker.server.response_frame import encode_answer
 
 MAX_ATTEMPTS = 2
 LOGGED_FRAME_BYTES = 256
@@ -65,19 +66,19 @@ def dispatch(context, request) -> None:
         _answer_poison(context, request, api)
         return
     if api is None:
-        context.refuse(request, "unknown_api_key")
+        context.refuse(request, "unknown_api_key", code=ErrorCode.UNSUPPORTED_VERSION)
         return
     if not api.versions[0] <= request.api_version <= api.versions[1]:
         _unsupported_version(context, request, api)
         return
     if request.api_version < api.served_from:
-        context.refuse(request, "version_not_served")
+        context.refuse(request, "version_not_served", code=ErrorCode.UNSUPPORTED_VERSION)
         return
     try:
         header = decode_request_header(request.payload)
         message = decode(api.request, request.api_version, request.payload, header.body_offset)
     except ProtocolError as error:
-        context.refuse(request, "malformed_body", error)
+        context.refuse(request, "malformed_body", error, ErrorCode.INVALID_REQUEST)
         return
     request.client_id = header.client_id
     _execute(context, request, api, message)
@@ -105,7 +106,7 @@ def _answer_poison(context, request, api: Api | None) -> None:
         header = decode_request_header(request.payload)
         message = decode(api.request, request.api_version, request.payload, header.body_offset)
         failure = api.failed(message, request.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
-        frame = encode_response_frame(request.api_key, request.api_version, request.correlation_id, failure)
+        frame = encode_answer(request, failure)
     except (ProtocolError, AttributeError, ValueError, TypeError, OverflowError):
         pass  # nothing readable to answer: the close alone tells the client
     context.port.answer_close(request, ErrorCode.UNKNOWN_SERVER_ERROR, frame)
@@ -113,7 +114,7 @@ def _answer_poison(context, request, api: Api | None) -> None:
 
 def _unsupported_version(context, request, api: Api) -> None:
     if api.key != _API_VERSIONS_KEY:
-        context.refuse(request, "unsupported_version")
+        context.refuse(request, "unsupported_version", code=ErrorCode.UNSUPPORTED_VERSION)
         return
     context.answer(request, api.failed(None, 0, ErrorCode.UNSUPPORTED_VERSION), version=0)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from mpbroker.errors import ErrorCode
 from mpbroker.purgatory.delayed_operation import DelayedOperation
 from mpbroker.server.apis import fail_parked
-from mpbroker.server.request_trace import describe_error
 from mpbroker.shm.layout import ParkedKind
 
 
@@ -52,7 +51,7 @@ class DelayedProduce(DelayedOperation):
         deadline_ms = context.clock.monotonic_ms() + max(message.timeout_ms, 0)
         operation = cls(context, request, deadline_ms, message.acks, pending, response)
         if operation.try_complete():
-            operation.tell_errors()
+            operation.count_errors()
             return None
         if context.log_manager.flush_on_commit:
             context.log_manager.request_flush()
@@ -80,16 +79,15 @@ class DelayedProduce(DelayedOperation):
             entry.result.error_code = ErrorCode.REQUEST_TIMED_OUT
             entry.result.base_offset = -1
 
-    def tell_errors(self) -> None:
-        """In counters and the trace: partitions that were appended, and are in error all the same."""
-        codes = [entry.result.error_code for entry in self.appended if entry.result.error_code]
-        if codes:
-            describe_error(self.request, codes)
-            self.context.count("produce_partition_errors", len(codes))
+    def count_errors(self) -> None:
+        """Partitions that were appended, and are in error all the same."""
+        errors = sum(1 for entry in self.appended if entry.result.error_code)
+        if errors:
+            self.context.count("produce_partition_errors", errors)
 
     def on_complete(self) -> None:
         self.context.resume(self.request)
-        self.tell_errors()
+        self.count_errors()
         self.context.answer(self.request, self.response)
 
     def on_failure(self, error: Exception) -> None:

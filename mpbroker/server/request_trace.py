@@ -43,11 +43,3 @@ def describe_fetch(request, message, partitions: int) -> None:
     """Partitions and how long the client is ready to wait, in ms."""
     topics = message.topics
     request.set_trace(partitions, topic_hash(topics[0].topic) if topics else 0, max(0, message.max_wait_ms), 0)
-
-
-def describe_error(request, codes) -> None:
-    """The first code that is an error, if any."""
-    for code in codes:
-        if code:
-            request.set_error(code)
-            return

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mpbroker.protocol.headers import encode_response_frame
+from mpbroker.errors import ErrorCode
 from mpbroker.purgatory.delayed_operation import DelayedOperation, DelayedOperationPurgatory
 from mpbroker.server.apis import fail_parked
 from mpbroker.server.auto_creation import AutoCreation
 from mpbroker.server.native_topics import NativeTopics
 from mpbroker.server.producer_ids import ProducerIds
+from mpbroker.server.response_frame import encode_answer
 
 ANSWER_RETRY_MS, ANSWER_PATIENCE_MS = 20, 30_000
 
@@ -45,9 +46,8 @@ class ServerContext:
 
     def answer(self, request, message, version: int | None = None) -> None:
         """Encodes the response in the request's version (or the one given) and hands it to the processor."""
-        used = request.api_version if version is None else version
         try:
-            frame = encode_response_frame(request.api_key, used, request.correlation_id, message)
+            frame = encode_answer(request, message, version)
         except ValueError as error:  # a name that got longer when it was read (see read_text in py_codec_decode.c)
             self.refuse(request, "unanswerable", error)
             return
@@ -62,8 +62,11 @@ class ServerContext:
         """A parked request is in hand again; to be called before it is answered."""
         self.port.resume(request)
 
-    def refuse(self, request, reason: str, error: Exception | None = None) -> None:
-        """Closes the connection of a request that cannot be answered: a counter and one log line."""
+    def refuse(
+        self, request, reason: str, error: Exception | None = None, code: int = ErrorCode.UNKNOWN_SERVER_ERROR
+    ) -> None:
+        """Closes the connection of a request that cannot be answered: a counter, one log line, and `code` in its
+        trace record."""
         self.count("requests_refused")
         self.log.warning(
             "request_refused",
@@ -72,7 +75,7 @@ class ServerContext:
             version=request.api_version,
             detail=str(error) if error else "",
         )
-        self.port.answer_close(request, 0)
+        self.port.answer_close(request, code)
 
     def count(self, counter: str, n: int = 1) -> None:
         self.row.count(counter, n)

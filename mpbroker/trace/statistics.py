@@ -8,8 +8,10 @@ import struct
 from collections import Counter
 from collections.abc import Iterable
 from math import log2
+from operator import itemgetter
 from typing import Any, NamedTuple
 
+from mpbroker.errors import error_name
 from mpbroker.trace import segment
 from mpbroker.trace.record import NOT_REACHED, RECORD_BYTES, REQUEST, SAMPLE_SHIFT, STAGES, TICK_SHIFT
 
@@ -27,6 +29,7 @@ SPANS: dict[str, tuple[str | None, str]] = {
 }
 _NARROW = struct.Struct("<44xBxh2xh14xH4x13I4x")  # a row: kind, api key, error, flags, 13 stages
 _KIND, _API_KEY, _ERROR, _FLAGS, _FIRST_STAGE = range(5)
+_ERROR_OF = itemgetter(_ERROR)
 _T0 = _KIND  # 0 in every request: the distance of t0 from itself
 _AT = {name: index + _FIRST_STAGE for index, name in enumerate(STAGES)}
 _SPAN_PLACES = [(_AT[first] if first else _T0, _AT[last]) for first, last in SPANS.values()]
@@ -66,17 +69,24 @@ class Histogram:
 
 
 class ApiStatistics:
-    """One API's requests: their number, how many failed, and a histogram for each span."""
+    """One API's requests: their number, how many ended with each error code, and a histogram for each span."""
 
     def __init__(self) -> None:
         self.count = 0
-        self.errors = 0
+        self.errors_by_code: Counter[int] = Counter()
         self.spans = {name: Histogram() for name in SPANS}
+
+    @property
+    def errors(self) -> int:
+        """How many ended with an error, whichever."""
+        return self.errors_by_code.total()
 
     def add(self, weight: int, rows: list[tuple[int, ...]]) -> None:
         """Requests of one weight; rows as _NARROW unpacks them."""
         self.count += weight * len(rows)
-        self.errors += weight * sum(row[_ERROR] != 0 for row in rows)
+        for code, number in Counter(map(_ERROR_OF, rows)).items():
+            if code:
+                self.errors_by_code[code] += weight * number
         for (first, last), histogram in zip(_SPAN_PLACES, self.spans.values(), strict=True):
             # Equal durations are counted before they are put into buckets: this loop sees every record of a trace.
             counted = Counter(
@@ -189,7 +199,10 @@ def _api_json(api: ApiStatistics) -> dict[str, Any]:
                 "max_us": histogram.greatest_ns / 1000,
                 **{f"p{percent}_us": round(histogram.percentile(percent) / 1000, 3) for percent in PERCENTILES},
             }
-    return {"count": api.count, "errors": api.errors, "stages": stages}
+    errors = [
+        {"code": code, "name": error_name(code), "count": count} for code, count in api.errors_by_code.most_common()
+    ]
+    return {"count": api.count, "errors": api.errors, "errors_by_code": errors, "stages": stages}
 
 
 def collect(infos: Iterable[segment.SegmentInfo]) -> TraceStatistics:

@@ -168,7 +168,8 @@ static PyObject *handler_answer_close(PyObject *object, PyObject *args)
         return NULL;
     RequestObject *request = mpb_py_request_arg(object, target);
     if (request != NULL) {
-        entry_of(request)->error = error;
+        if (entry_of(request)->error == 0) /* what the answer would have said counts first */
+            entry_of(request)->error = error;
         if (bytes.len == 0 || bytes.len > INT32_MAX ||
             !mpb_answer_bytes(PORT(object), request->entry, MPB_ANSWER_CLOSE, bytes.buf, (uint32_t)bytes.len))
             mpb_answer_nothing(PORT(object), request->entry, MPB_ANSWER_CLOSE);

@@ -12,7 +12,6 @@ from itertools import groupby
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.codec import encoded_size
-from mpbroker.protocol.headers import encode_response_frame_into
 from mpbroker.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -23,7 +22,8 @@ from mpbroker.protocol.messages.fetch import (
 from mpbroker.server.apis import PARKED, Api
 from mpbroker.server.delayed_fetch import DelayedFetch, FetchWithoutMemory
 from mpbroker.server.replica_read import ISOLATION_LEVELS, FetchPlan, fill, plan_fetch
-from mpbroker.server.request_trace import IO_DONE, describe_error, describe_fetch
+from mpbroker.server.request_trace import IO_DONE, describe_fetch
+from mpbroker.server.response_frame import encode_answer_into
 
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 FRAME_OVERHEAD_BYTES = 16  # length, correlation id, and room for a flexible header
@@ -62,8 +62,6 @@ def merge_repeated(message: FetchRequest) -> None:
 def send(context, request, message: FetchRequest, plan: FetchPlan, until_ms: int | None = None):
     """Reads the planned ranges straight into the answer's memory and hands it over. Always answers, but waits for
     memory if there is none (`until_ms`: how long still)."""
-    if plan.has_error:
-        describe_error(request, (read.error for read in plan.reads()))
     for _ in range(MAX_READ_ATTEMPTS):
         sent = _send_once(context, request, plan)
         if sent is None and _wait_for_memory(context, request, message, plan, until_ms):
@@ -92,9 +90,7 @@ def _send_once(context, request, plan: FetchPlan) -> bool | None:
     view, token = allocated
     sent = False
     try:
-        end, holes = encode_response_frame_into(
-            request.api_key, request.api_version, request.correlation_id, response, view
-        )
+        end, holes = encode_answer_into(request, response, view)
         filled = fill(context, plan, view, holes)
         request.stamp(IO_DONE)
         sent = filled and context.port.answer_extent(request, token, end)

@@ -24,7 +24,8 @@ from mpbroker.record.validation import check_request_records
 from mpbroker.server.apis import CLOSE, NO_ANSWER, PARKED, Api
 from mpbroker.server.delayed_produce import DelayedProduce
 from mpbroker.server.replica_append import append_partition, recorded_result, refused
-from mpbroker.server.request_trace import IO_DONE, describe_error, describe_produce
+from mpbroker.server.request_trace import IO_DONE, describe_produce
+from mpbroker.server.response_frame import note_error
 
 BEFORE_AUTHORIZATION, AFTER_AUTHORIZATION = 1, 2
 
@@ -39,18 +40,26 @@ def handle(context, request, message: ProduceRequest):
     ]
     code = _whole_request_code(message, checks)
     if code:
-        describe_error(request, (code,))
-        return CLOSE if message.acks == 0 else failed(message, request.api_version, code)
+        return _tell_errors(request, message, failed(message, request.api_version, code))
     results = _append_all(context, request, message, checks)
     request.stamp(IO_DONE)
     response = _response(message, results)
     errors = sum(1 for result in results if result.error_code)
     if errors:
-        describe_error(request, (result.error_code for result in results))
         context.count("produce_partition_errors", errors)
+    if message.acks == 0 and not errors:
+        return NO_ANSWER
     if message.acks == 0:
-        return CLOSE if errors else NO_ANSWER
+        return _tell_errors(request, message, response)
     return _answer_or_park(context, request, message, results, response)
+
+
+def _tell_errors(request, message: ProduceRequest, response: ProduceResponse):
+    """An answer with errors: a producer with acks=0 hears of them by a closed connection."""
+    if message.acks != 0:
+        return response
+    note_error(request, response)
+    return CLOSE
 
 
 def merge_repeated(message: ProduceRequest) -> None:

@@ -51,7 +51,19 @@ def test_apis_errors_and_weights():
     found.add_records(weighted.pack() + failed.pack() + clock.pack())
     assert found.records == 2
     assert (found.apis[3].count, found.apis[3].errors, found.apis[3].spans["total"].count) == (4, 0, 4)
-    assert (found.apis[0].count, found.apis[0].errors) == (1, 1)
+    assert (found.apis[0].count, found.apis[0].errors, found.apis[0].errors_by_code) == (1, 1, {6: 1})
+
+
+def test_errors_are_counted_by_code_and_weight():
+    found = TraceStatistics()
+    for number, (error, shift) in enumerate([(3, 0), (3, 2), (-1, 0), (0, 3)]):
+        found.add_records(full_request(number, api_key=10, error=error, flags=shift << SAMPLE_SHIFT).pack())
+    (api,) = found.to_json({10: "FindCoordinator"})["apis"]
+    assert api["errors"] == 6
+    assert api["errors_by_code"] == [
+        {"code": 3, "name": "UNKNOWN_TOPIC_OR_PARTITION", "count": 5},
+        {"code": -1, "name": "UNKNOWN_SERVER_ERROR", "count": 1},
+    ]
 
 
 def test_accounts_over_segments_balance(tmp_path):

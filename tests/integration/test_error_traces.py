@@ -1,0 +1,175 @@
+"""Every API that can answer an error does so once; its trace record, and `trace stats`, say that code."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+
+import msgspec
+import pytest
+
+from mpbroker.errors import error_name
+from mpbroker.protocol.api_keys import API_NAMES
+from mpbroker.protocol.codec import decode
+from mpbroker.protocol.headers import decode_response_header, encode_request_frame
+from mpbroker.protocol.messages import RESPONSES
+from mpbroker.protocol.messages.api_versions import ApiVersionsRequest
+from mpbroker.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from mpbroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from mpbroker.protocol.messages.delete_topics import DeleteTopicsRequest
+from mpbroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from mpbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from mpbroker.protocol.messages.find_coordinator import FindCoordinatorRequest
+from mpbroker.protocol.messages.init_producer_id import InitProducerIdRequest
+from mpbroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from mpbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from mpbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from mpbroker.protocol.schema import schema_of
+from mpbroker.server.api_table import API_TABLE
+from tests.harness.broker import Broker, wait_until
+from tests.harness.raw_client import RawConnection
+from tests.harness.raw_records import batch, create_by_metadata
+from tests.harness.trace_records import requests_of
+
+KNOWN = "known"
+DAMAGED = batch([b"x"])[:-1] + b"!"
+
+
+def produce(topic, records, acks=1):
+    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=records)])
+    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[data])
+
+
+def fetch(topic, offset, max_wait_ms=0):
+    asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1000)
+    topics = [FetchTopic(topic=topic, partitions=[asked])]
+    return FetchRequest(replica_id=-1, max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=1000, topics=topics)
+
+
+def offsets(topic):
+    asked = [ListOffsetsPartition(partition_index=0, timestamp=-1)]
+    return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=asked)])
+
+
+#: Requests that end with an error, by API key, and the code: more than one where there is more than one way.
+REFUSED = {
+    0: [(produce("unknown", batch([b"x"])), 3), (produce(KNOWN, DAMAGED), 2)],
+    1: [(fetch("unknown", 0), 3), (fetch(KNOWN, 10**9), 1), (fetch("unknown", 0, 500), 3)],
+    2: [(offsets("unknown"), 3)],
+    3: [(MetadataRequest(topics=[MetadataRequestTopic(name="not legal")]), 17)],
+    10: [(FindCoordinatorRequest(key="g"), 15)],
+    18: [(ApiVersionsRequest(client_software_name="-", client_software_version="1"), 42)],
+    19: [(CreateTopicsRequest(topics=[CreatableTopic(name="not legal", num_partitions=1, replication_factor=1)]), 17)],
+    20: [(DeleteTopicsRequest(topic_names=["unknown"], timeout_ms=5000), 3)],
+    22: [(InitProducerIdRequest(transactional_id=""), 42)],
+    32: [(DescribeConfigsRequest(resources=[DescribeConfigsResource(resource_type=2, resource_name="unknown")]), 3)],
+    37: [(CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="unknown", count=9)], timeout_ms=5000), 3)],
+}
+#: Versions in which the request above is no error.
+WITHOUT_ERROR = {(18, 0), (18, 1), (18, 2)}
+
+
+def codes_in(value):
+    """All error codes of a decoded answer, wherever they are."""
+    if isinstance(value, dict):
+        own = [code for name, code in value.items() if name == "error_code" and code]
+        return own + [code for inner in value.values() for code in codes_in(inner)]
+    return [code for inner in value for code in codes_in(inner)] if isinstance(value, list) else []
+
+
+class Asker:
+    """One connection; remembers which code each correlation id was answered with."""
+
+    def __init__(self, port):
+        self._port = port
+        self._connection = RawConnection(port)
+        self._number = 1000  # others begin at 1
+        self.codes = {}
+
+    def ask(self, message, version):
+        """Send a request; the first error code of its answer, 0 for none."""
+        self._number += 1
+        key = schema_of(type(message)).key
+        answer = self._connection.ask(encode_request_frame(message, version, self._number, "asker"))
+        assert answer is not None, (API_NAMES[key], version)
+        payload = answer[0].to_bytes(4, "big") + answer[1]
+        _, offset = decode_response_header(key, version, payload)
+        found = codes_in(msgspec.to_builtins(decode(RESPONSES[key], version, payload, offset)))
+        self.codes[self._number] = found[0] if found else 0
+        return self.codes[self._number]
+
+    def ask_in_vain(self, message, version):
+        """Send a request that closes the connection; its correlation id."""
+        self._number += 1
+        self._connection.send(encode_request_frame(message, version, self._number, "asker"))
+        assert self._connection.is_closed()
+        self._connection.close()
+        self._connection = RawConnection(self._port)
+        return self._number
+
+    def close(self):
+        self._connection.close()
+
+
+def versions_of(key):
+    api = API_TABLE.by_key[key]
+    return [v for v in range(max(api.versions[0], api.served_from), api.versions[1] + 1)]
+
+
+@pytest.fixture
+def broker(tmp_path):
+    with Broker(tmp_path) as broker:
+        yield broker
+
+
+def test_every_api_of_the_table_has_a_refused_request():
+    assert set(REFUSED) == set(API_TABLE.by_key), "a new API needs its row here: a request that ends with an error"
+
+
+def test_the_code_of_every_api_and_version_is_in_its_trace_record(broker):
+    create_by_metadata("127.0.0.1", broker.port(), KNOWN)
+    asker = Asker(broker.port())
+    wait_until(lambda: asker.ask(produce(KNOWN, batch([b"first"])), 7) == 0, "the topic")
+    for key, requests in REFUSED.items():
+        for version in versions_of(key):
+            for message, code in requests:
+                wanted = 0 if (key, version) in WITHOUT_ERROR else code
+                assert asker.ask(message, version) == wanted, (API_NAMES[key], version)
+    closed = {
+        asker.ask_in_vain(produce("unknown", batch([b"x"]), acks=0), 7): 3,
+        asker.ask_in_vain(produce(KNOWN, DAMAGED, acks=0), 7): 2,
+    }
+    asker.close()
+    stats = _stats(broker, "--json")
+    table = _stats(broker)
+    broker.stop()
+    requests = requests_of(broker)
+    traced = {one.corr_id: one for one in requests if one.corr_id in asker.codes | closed}
+    assert {number: one.error for number, one in traced.items()} == asker.codes | closed
+    by_api = {}
+    for one in requests:
+        by_api.setdefault(API_NAMES[one.api_key], Counter()).update([one.error] if one.error else [])
+    for api in json.loads(stats)["apis"]:
+        counted = {error["code"]: error["count"] for error in api["errors_by_code"]}
+        assert counted == by_api.get(api["api"], {}), api["api"]
+        for code in counted:
+            assert any(
+                line.split()[:3] == [api["api"], error_name(code), f"({code})"] for line in table.splitlines()
+            ), (api["api"], code)
+
+
+def _stats(broker, *more):
+    """What `trace stats` prints once the tracer has drained all that was finished."""
+    command = [sys.executable, "-m", "mpbroker", "trace", "stats", "--data-dir", str(broker.data_dir), *more]
+    wait_until(lambda: broker.status()["counters"]["requests_finished"] <= len(requests_of(broker)), "the tracer")
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_a_request_whose_connection_is_closed_says_why(broker):
+    connection = RawConnection(broker.port())
+    connection.send(b"\0\0\0\x0c" + b"\0\x03\0\x01" + b"\0\0\0\x07" + b"\xff\xff" + b"\0\0")  # Metadata: cut off
+    assert connection.is_closed()
+    connection.close()
+    broker.stop()
+    (found,) = [one for one in requests_of(broker) if one.corr_id == 7 and one.api_key == 3]
+    assert found.error == 42
