@@ -31,8 +31,8 @@ start with exit code 2; everything that is wrong is listed, a line each. An unkn
 warning and ignored.
 
 Kafka's own files start a broker, those for ZooKeeper and for KRaft alike: Kafka's settings that mean nothing here
-(`process.roles`, `controller.quorum.*`, `zookeeper.*`, `ssl.*`, …; the whole list is in `mpbroker/config/kafka_only.py`)
-get one warning each and are ignored, and listeners that `controller.listener.names` names are left out.
+(`process.roles`, `controller.quorum.*`, `zookeeper.*`, `ssl.*`, …; all are in `mpbroker/config/kafka_only.py`) get one
+warning each and are ignored, and listeners that `controller.listener.names` names are left out.
 `authorizer.class.name` stops the start: without access control the broker would let everybody in.
 
 *Changes*: `read-only` settings are read at the start. The others are per-broker or cluster-wide, as Kafka calls them;

@@ -15,7 +15,7 @@ from tests.harness.small_core import small_core
 from tests.harness.stub_file import Call, read_stub
 
 STUB = read_stub()
-BINDERS = Path(__file__).parents[3] / "native/python"
+BINDERS = Path(__file__).parents[2] / "native/python"
 SUBCLASSABLE, NOT_MADE = 1 << 10, 1 << 7  # Py_TPFLAGS_BASETYPE, Py_TPFLAGS_DISALLOW_INSTANTIATION
 COUNTED = re.compile(r"argument.*\(\d+ given\)|takes .*argument|^\w+\([\w, =]*\)$")
 NO_NAMES = re.compile(r"takes no (keyword )?arguments")
@@ -52,12 +52,12 @@ def samples(tmp_path_factory):
         "Core": core,
         "ProcessRow": core.row(0),
         "HandlerPort": handler,
-        "Request": handler.claim(0),
+        "Request": handler.serve_or_claim(0),
         "ProcessorPort": processor,
         "CommandPort": _native.CommandPort(core, _native.LAYOUT["slot_handlers"]),
         "Connection": _native.Connection(0, 1, 1, 1),
         "NetworkTurn": _native.NetworkTurn(processor, epoll.fileno(), 0, 0, 1 << 20, -1, {18: (0, 3)}),
-        "PlainProduce": _native.PlainProduce(handler, log),
+        "NativeProduce": _native.NativeProduce(handler, log, 0),
         "LogOptions": options,
         "Log": log,
         "AppendResult": log.append(0, _native.NO_REQUEST, 0, bytes(61), options, 0),
