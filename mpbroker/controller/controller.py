@@ -7,11 +7,12 @@ error -1 and everything is read again from the store; if even that fails the pro
 
 import os
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from mpbroker.channel.command_channel import CommandChannel
+from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.config.topic_config import effective
 from mpbroker.controller.controller_recovery import ControllerRecovery
 from mpbroker.controller.controller_store import ControllerStore
@@ -42,6 +43,8 @@ from mpbroker.metadata.meta_store import StoreError
 from mpbroker.metadata.metadata_snapshot import MetadataSnapshot
 from mpbroker.metadata.sqlite_store import SqliteStore
 from mpbroker.shm.clock import SystemClock
+from mpbroker.shm.core import Core
+from mpbroker.shm.events import Events
 from mpbroker.shm.process_context import ProcessContext
 from mpbroker.shm.process_table import ProcessState, WaitName
 
@@ -58,15 +61,15 @@ class Controller:
     def __init__(
         self,
         *,
-        core: Any,
-        config: Any,
+        core: Core,
+        config: BrokerConfig,
         store: ControllerStore,
         logs: PartitionLogs,
         now_ms: Callable[[], int],
         new_id: Callable[[], bytes],
-        log: Any,
-        count: Callable[[str], Any],
-        crash_point: Callable[[str], Any],
+        log: Events,
+        count: Callable[[str], object],
+        crash_point: Callable[[str], object],
     ) -> None:
         self._crash_point = crash_point
         self._config = config
@@ -108,7 +111,7 @@ class Controller:
             log=self._log,
         )
 
-    def use_config(self, config: Any) -> None:
+    def use_config(self, config: BrokerConfig) -> None:
         """The broker's settings were read again."""
         self._config = config
 
@@ -160,7 +163,11 @@ def _failure(command: Command) -> Answer:
 
 
 def serve_one(
-    controller: Controller, channel: Any, generation: Callable[[], int], wait_ms: int, crash_point: Callable[[str], Any]
+    controller: Controller,
+    channel: CommandChannel,
+    generation: Callable[[], int],
+    wait_ms: int,
+    crash_point: Callable[[str], object],
 ) -> bool:
     """Wait for a command and answer it; False: none came. The snapshot shows the change before the answer is given."""
     claimed = channel.claim(wait_ms)

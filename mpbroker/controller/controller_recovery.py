@@ -7,18 +7,19 @@ here may be done again after any interruption.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from mpbroker.config.topic_config import TopicSettings
 from mpbroker.controller.controller_context import ControllerContext, TopicState
 from mpbroker.controller.controller_store import ControllerStore
-from mpbroker.controller.partition_logs import LOG_DIR, PartitionLogs, PartitionToLoad, names_of
+from mpbroker.controller.partition_logs import LOG_DIR, PartitionLogs, names_of
 from mpbroker.controller.partition_rows import PartitionRows
 from mpbroker.controller.topic_deletion import TopicDeletions
 from mpbroker.errors import KafkaError, MpbrokerError
 from mpbroker.log import partition_directory
+from mpbroker.log.log_loader import PartitionToLoad
 from mpbroker.log.partition_directory import FoundDirectory
 from mpbroker.metadata.metadata_snapshot import MetadataSnapshot
+from mpbroker.shm.events import Events
 
 Live = dict[bytes, dict[int, int]]  # topic id → partition → ordinal
 
@@ -39,9 +40,9 @@ class ControllerRecovery:
         logs: PartitionLogs,
         deletions: TopicDeletions,
         settings_of: Callable[[dict[str, str]], TopicSettings],
-        log: Any,
-        crash_point: Callable[[str], Any],
-        count: Callable[[str], Any],
+        log: Events,
+        crash_point: Callable[[str], object],
+        count: Callable[[str], object],
     ) -> None:
         self._count = count
         self._store = store

@@ -6,7 +6,7 @@ controller has to start over (StoreChanged). The answer to a command is written 
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from mpbroker.controller.controller_context import TopicState
 from mpbroker.errors import MpbrokerError
@@ -47,7 +47,7 @@ class ControllerStore:
     `waiting(True)` is called before, `waiting(False)` after the store may take its time."""
 
     def __init__(
-        self, store: MetaStore, keys: Keys, boot_id: int, waiting: Callable[[bool], Any] = lambda begins: None
+        self, store: MetaStore, keys: Keys, boot_id: int, waiting: Callable[[bool], object] = lambda begins: None
     ) -> None:
         self._waiting = waiting
         self._store = store

@@ -5,13 +5,13 @@ The native Log does what needs the partition's lock; this module adds the direct
 
 import os
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
-from mpbroker.config.topic_config import TopicSettings
 from mpbroker.controller.controller_context import TopicState
 from mpbroker.errors import ErrorCode
 from mpbroker.log import partition_directory
 from mpbroker.log.checkpoint_file import sync_directory
+from mpbroker.log.log_loader import LogLoader
 from mpbroker.shm.topic_table import PartitionFlags
 
 LOG_DIR: Final = 0  # one data directory so far
@@ -40,31 +40,6 @@ class PartitionLog(Protocol):
         ...
 
 
-class PartitionToLoad(NamedTuple):
-    """A partition whose files exist and whose row is free for it: recovery reads the log and publishes the row."""
-
-    ordinal: int
-    topic_id: bytes
-    topic_row: int
-    topic: str
-    partition: int
-    log_dir: int
-    dir: str
-    settings: TopicSettings
-
-
-class LogLoader(Protocol):
-    """Start-up recovery of logs."""
-
-    def __call__(self, partitions: list[PartitionToLoad], /) -> None:
-        """Recover and publish every partition given; OSError if the data directory cannot be used."""
-        ...
-
-    def written_up_to(self, topic: str, partition: int) -> int:
-        """The highest offset that a checkpoint names for a partition; 0: none."""
-        ...
-
-
 class PartitionLogs:
     """The logs in one data directory. `crash_point(name)`: where tests kill the controller."""
 
@@ -74,7 +49,7 @@ class PartitionLogs:
         data_dir: str,
         loader: LogLoader,
         now_ms: Callable[[], int],
-        crash_point: Callable[[str], Any],
+        crash_point: Callable[[str], object],
     ) -> None:
         self._log = log
         self.data_dir = data_dir

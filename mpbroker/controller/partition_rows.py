@@ -6,15 +6,15 @@ whoever appends or reads names the topic id it means, and that is compared under
 """
 
 from collections import deque
-from typing import Any
 
+from mpbroker.shm.core import Core
 from mpbroker.shm.topic_table import PartitionFlags, PartitionWho, partition_link, partition_who, rows_high, rows_raise
 
 
 class PartitionRows:
     """The allocation of the partition table."""
 
-    def __init__(self, core: Any) -> None:
+    def __init__(self, core: Core) -> None:
         self._core = core
         self._free: deque[int] = deque()
 
@@ -33,11 +33,11 @@ class PartitionRows:
     @property
     def free(self) -> int:
         """How many partitions there is room for."""
-        return len(self._free) + self._core.partition_count - int(rows_high(self._core)[1])
+        return len(self._free) + self._core.partition_count - rows_high(self._core)[1]
 
     def allocate(self) -> int:
         """Take a row, never used ones first; IndexError when the table is full."""
-        ordinal: int = rows_high(self._core)[1]
+        ordinal = rows_high(self._core)[1]
         if ordinal == self._core.partition_count:
             return self._free.popleft()
         rows_raise(self._core, 0, ordinal + 1)

@@ -5,7 +5,6 @@ successor too: the deletion stands in the store until all of it is done.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from mpbroker.controller.controller_context import NO_ROW
 from mpbroker.controller.controller_store import ControllerStore
@@ -13,6 +12,7 @@ from mpbroker.controller.partition_logs import PartitionLogs, names_of
 from mpbroker.controller.partition_rows import PartitionRows
 from mpbroker.metadata.metadata_snapshot import MetadataSnapshot
 from mpbroker.metadata.topic_record import TopicDeletion
+from mpbroker.shm.events import Events
 
 
 class PendingDeletion:
@@ -34,8 +34,8 @@ class TopicDeletions:
         snapshot: MetadataSnapshot,
         rows: PartitionRows,
         logs: PartitionLogs,
-        crash_point: Callable[[str], Any],
-        log: Any,
+        crash_point: Callable[[str], object],
+        log: Events,
     ) -> None:
         self._store = store
         self._snapshot = snapshot

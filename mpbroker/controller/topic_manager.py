@@ -12,7 +12,6 @@ Killed before 3: the successor throws the prepared parts away. Killed after 3: i
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from mpbroker.controller import topic_validation
 from mpbroker.controller.controller_context import ControllerContext, TopicState
@@ -33,6 +32,7 @@ from mpbroker.metadata.commands import (
     encode_answer,
 )
 from mpbroker.metadata.metadata_snapshot import MetadataSnapshot, encode_overrides
+from mpbroker.shm.events import Events
 
 DUPLICATE = "Duplicate topic name."
 
@@ -53,9 +53,9 @@ class TopicManager:
         brokers: list[int],
         new_id: Callable[[], bytes],
         now_ms: Callable[[], int],
-        crash_point: Callable[[str], Any],
-        count: Callable[[str], Any],
-        log: Any,
+        crash_point: Callable[[str], object],
+        count: Callable[[str], object],
+        log: Events,
     ) -> None:
         self._log = log
         self._context = context

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mpbroker._native import LogOptions
+from mpbroker.config.topic_config import TopicSettings
 from mpbroker.record.compression import CODEC_NAMES
 from mpbroker.record.validation import ProduceRules
 
@@ -10,7 +11,7 @@ KEEP_CODEC = "producer"
 UNCOMPRESSED = "uncompressed"
 
 
-def log_options(settings) -> LogOptions:
+def log_options(settings: TopicSettings) -> LogOptions:
     """TopicSettings → the native append options."""
     return LogOptions(
         segment_bytes=settings.segment_bytes,
@@ -27,7 +28,7 @@ def log_options(settings) -> LogOptions:
     )
 
 
-def produce_rules(settings) -> ProduceRules:
+def produce_rules(settings: TopicSettings) -> ProduceRules:
     """TopicSettings → what the check of compressed records needs; `target_codec` None keeps the producer's."""
     return ProduceRules(
         max_message_bytes=settings.max_message_bytes,

@@ -7,8 +7,9 @@ made anew, empty, when its directory is missing.
 
 import os
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
+from mpbroker._native import PartitionState
 from mpbroker.log.checkpoint_file import (
     HIGH_WATERMARK,
     LOG_START,
@@ -66,7 +67,7 @@ class CheckpointWriter:
         written = [self._write_one(name, states) for name in names]  # each of them, whatever became of the others
         return all(written)
 
-    def _write_one(self, name: str, states: list[tuple[tuple[str, int], Any]]) -> bool:
+    def _write_one(self, name: str, states: list[tuple[tuple[str, int], PartitionState | None]]) -> bool:
         listed = {who for who, _ in states}
         known = {who for who, state in states if state is not None}
         offsets = {

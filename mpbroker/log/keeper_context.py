@@ -5,12 +5,15 @@ Log keeper only.
 
 import errno
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
-from mpbroker._native import Log
+from mpbroker._native import Log, PartitionState
+from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.log.kept_partitions import KeptPartition, Partitions
+from mpbroker.shm.clock import Clock
+from mpbroker.shm.events import Events
 from mpbroker.shm.process_table import WaitName
 
 NEVER_MS: Final = 2**63 - 1
@@ -37,10 +40,10 @@ class KeeperContext(Struct):
 
     log: Log
     partitions: Partitions
-    clock: Any
-    config: Any
+    clock: Clock
+    config: BrokerConfig
     data_dir: str
-    events: Any
+    events: Events
     notify: Callable[[int], None] = _nothing
     waiting: Callable[[WaitName], None] = _nothing
     crash_point: Callable[[str], None] = _nothing
@@ -52,7 +55,7 @@ class KeeperContext(Struct):
         """Path of a partition's directory."""
         return f"{self.data_dir}/{partition.dir}"
 
-    def state(self, partition: KeptPartition) -> Any | None:
+    def state(self, partition: KeptPartition) -> PartitionState | None:
         """The row's state; None when it is offline, cannot be read, or belongs to another partition by now."""
         try:
             state = self.log.state(partition.ordinal)
@@ -70,7 +73,7 @@ class KeeperContext(Struct):
 class Interval:
     """Something that is due every so often; the first time after `first_delay_ms`."""
 
-    def __init__(self, clock: Any, interval_ms: int, first_delay_ms: int = 0) -> None:
+    def __init__(self, clock: Clock, interval_ms: int, first_delay_ms: int = 0) -> None:
         self._clock = clock
         self.interval_ms = interval_ms
         self._next_ms = clock.monotonic_ms() + first_delay_ms
@@ -96,7 +99,7 @@ class PartitionRound:
     """All partitions once per interval, a bounded number each turn, so that no job holds up the others."""
 
     def __init__(
-        self, clock: Any, partitions: Partitions, interval_ms: int, first_delay_ms: int = 0, most_a_turn: int = 64
+        self, clock: Clock, partitions: Partitions, interval_ms: int, first_delay_ms: int = 0, most_a_turn: int = 64
     ) -> None:
         self.interval = Interval(clock, interval_ms, first_delay_ms)
         self._partitions = partitions

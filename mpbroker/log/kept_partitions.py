@@ -5,12 +5,14 @@ logs were loaded, and go when it is being deleted.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
+from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.config.topic_config import TopicSettings, effective
 from mpbroker.log.partition_directory import directory_name
+from mpbroker.shm.core import Core
 from mpbroker.shm.topic_table import (
     TopicFlags,
     metadata_generation,
@@ -52,12 +54,19 @@ class Partitions(Protocol):
         """Take over what changed; True if anything did. `all` is replaced then, never changed."""
         ...
 
+    def use_config(self, config: BrokerConfig) -> None:
+        """The broker's own settings changed: work out every topic's anew."""
+        ...
+
 
 class KeptPartitions:
     """Partitions of every topic in the snapshot."""
 
     def __init__(
-        self, core: Any, config: Any, settings: Callable[[dict[str, str], Any], TopicSettings] = effective
+        self,
+        core: Core,
+        config: BrokerConfig,
+        settings: Callable[[dict[str, str], BrokerConfig], TopicSettings] = effective,
     ) -> None:
         self._core = core
         self._config = config
@@ -79,7 +88,7 @@ class KeptPartitions:
         self._join()
         return True
 
-    def use_config(self, config: Any) -> None:
+    def use_config(self, config: BrokerConfig) -> None:
         """The broker's own settings changed: work out every topic's anew."""
         self._config = config
         for row, partitions in self._by_row.items():

@@ -5,9 +5,10 @@ never far away. It writes no record and holds a partition's lock only within sin
 successor finds all it needs in shared memory and in the directories.
 """
 
-from typing import Any, Final
+from typing import Final, Protocol
 
 from mpbroker._native import Log
+from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.log.checkpoint_writer import CheckpointWriter
 from mpbroker.log.clean_stop import stop_cleanly
 from mpbroker.log.failed_calls import FailedCalls
@@ -73,6 +74,18 @@ def context_of(ctx: ProcessContext, log: Log) -> KeeperContext:
     )
 
 
+class Job(Protocol):
+    """What the log keeper does in turn."""
+
+    def do_work(self) -> None:
+        """One turn, bounded."""
+        ...
+
+    def remaining_ms(self) -> int:
+        """Until it has something to do, as far as it knows by itself."""
+        ...
+
+
 class LogKeeper:
     """All jobs of one data directory."""
 
@@ -87,7 +100,7 @@ class LogKeeper:
         self.expiration = ProducerExpiration(keeper)
         self.checkpoints = CheckpointWriter(keeper)
         self.offline = OfflineDirectory(keeper)
-        self._jobs: tuple[Any, ...] = (
+        self._jobs: tuple[Job, ...] = (
             FailedCalls(keeper),
             self.retention,
             self.deletion,
@@ -110,7 +123,7 @@ class LogKeeper:
             self.flusher.do_work()
             self._attempt(job)
 
-    def _attempt(self, job: Any) -> None:
+    def _attempt(self, job: Job) -> None:
         """A job that fails must not take the flush with it."""
         try:
             job.do_work()
@@ -124,7 +137,7 @@ class LogKeeper:
             return WAIT_MS
         return min(job.remaining_ms() for job in (*self._jobs, self.flusher))
 
-    def use_config(self, config: Any) -> None:
+    def use_config(self, config: BrokerConfig) -> None:
         """The broker's settings were read again."""
         self._keeper.config = config
         self._keeper.partitions.use_config(config)

@@ -9,7 +9,7 @@ import errno
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Final, NamedTuple
 
 from mpbroker._native import Log
 from mpbroker.config.topic_config import TopicSettings
@@ -26,6 +26,8 @@ from mpbroker.log.checkpoint_file import (
 from mpbroker.log.log_recovery import LogRecovery, RecoveredLog
 from mpbroker.log.partition_directory import EPOCH_FILE, METADATA_FILE, id_text, read_topic_id
 from mpbroker.log.recent_producers import producer_rows, recent_batches
+from mpbroker.shm.clock import Clock
+from mpbroker.shm.events import Events
 
 PROGRESS_S: Final = 5.0
 EXISTS, ONLINE = 1, 2  # enum mpb_partition_flags
@@ -37,8 +39,8 @@ _WITHOUT: Final = {
 }
 
 
-class Loadable(Protocol):
-    """A partition to load; `dir` is relative to the data directory."""
+class PartitionToLoad(NamedTuple):
+    """A partition whose files exist and whose row is free for it. `dir` is relative to the data directory."""
 
     ordinal: int
     topic_id: bytes
@@ -60,8 +62,8 @@ class LogLoader:
         self,
         log: Log,
         data_dir: str,
-        events: Any,
-        clock: Any,
+        events: Events,
+        clock: Clock,
         crash_point: Callable[[str], None] = lambda name: None,
         count: Callable[[str], object] = lambda name: None,
     ) -> None:
@@ -77,7 +79,7 @@ class LogLoader:
         self._high_watermarks = Checkpointed(data_dir, HIGH_WATERMARK, events)
         self._unsound: list[str] = []  # index files
 
-    def __call__(self, partitions: Sequence[Loadable]) -> None:
+    def __call__(self, partitions: Sequence[PartitionToLoad]) -> None:
         """Recover and publish each of them. KafkaError: a row could not be written."""
         offline = 0
         began = said = time.monotonic()
@@ -108,7 +110,7 @@ class LogLoader:
         who = (topic, partition)
         return max(self._high_watermarks.written(who), self._recovery_points.written(who))
 
-    def _load(self, partition: Loadable) -> bool:
+    def _load(self, partition: PartitionToLoad) -> bool:
         """False: the partition is there, but offline."""
         directory = os.path.join(self._data_dir, partition.dir)
         try:
@@ -135,14 +137,14 @@ class LogLoader:
         self._check(partition, self._log.set_flags(partition.ordinal, EXISTS | ONLINE, 0))
         return True
 
-    def _say_offline(self, partition: Loadable, directory: str, error: OSError) -> None:
+    def _say_offline(self, partition: PartitionToLoad, directory: str, error: OSError) -> None:
         remedy = "look at the error, then start the broker again"
         if not os.path.isdir(directory):
             remedy = "put the directory back and start again, or delete the topic"
         self._count("partitions_offline_at_start")
         self._events.error("partition_offline", partition=partition.dir, error=error, remedy=remedy)
 
-    def _recovery(self, partition: Loadable, directory: str) -> LogRecovery:
+    def _recovery(self, partition: PartitionToLoad, directory: str) -> LogRecovery:
         who = (partition.topic, partition.partition)
         return LogRecovery(
             directory,
@@ -153,7 +155,7 @@ class LogLoader:
             gaps_allowed="compact" in partition.settings.cleanup_policy,
         )
 
-    def _flushed(self, partition: Loadable, directory: str, recovered: RecoveredLog) -> int:
+    def _flushed(self, partition: PartitionToLoad, directory: str, recovered: RecoveredLog) -> int:
         """Everything below is on disk. The rest was read from the page cache: the log keeper syncs it."""
         end = recovered.active.next_offset
         return (
@@ -162,7 +164,7 @@ class LogLoader:
             else min(end, self._recovery_points.offset((partition.topic, partition.partition), directory))
         )
 
-    def _producers(self, recovered: RecoveredLog, directory: str) -> list:
+    def _producers(self, recovered: RecoveredLog, directory: str) -> list[tuple[int, int, int, int, int, int, int]]:
         recent = {} if self.clean or not recovered.producers else recent_batches(directory, recovered.active.base)
         return producer_rows(recovered.producers, recent)
 
@@ -190,7 +192,7 @@ class LogLoader:
             "segment_count": recovered.segment_count,
         }
 
-    def _publish(self, partition: Loadable, state: dict[str, int]) -> None:
+    def _publish(self, partition: PartitionToLoad, state: dict[str, int]) -> None:
         """The row stays free in the eyes of a successor until its producers are there: else they would never be."""
         self._check(
             partition,
@@ -206,7 +208,7 @@ class LogLoader:
             ),
         )
 
-    def _check(self, partition: Loadable, error: int) -> None:
+    def _check(self, partition: PartitionToLoad, error: int) -> None:
         if error:
             raise KafkaError(error, f"the row of {partition.dir} cannot be written")
 
@@ -216,7 +218,7 @@ class Checkpointed:
     topic of the same name. (Two files are made with a directory; one of them may have been lost and written anew.) One
     that cannot be understood says nothing, with a line."""
 
-    def __init__(self, data_dir: str, name: str, events: Any) -> None:
+    def __init__(self, data_dir: str, name: str, events: Events) -> None:
         path = os.path.join(data_dir, name)
         self._offsets: Offsets = {}
         self._written_ns = 0

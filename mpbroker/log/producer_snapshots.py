@@ -4,8 +4,9 @@ A snapshot is taken when a log has rolled, and now and then when records came in
 one that a power loss damaged fails its checksum, and recovery takes the older one or reads the log.
 """
 
-from typing import Any, Final
+from typing import Final
 
+from mpbroker._native import PartitionState
 from mpbroker.log.keeper_context import KeeperContext, PartitionRound
 from mpbroker.log.kept_partitions import KeptPartition
 from mpbroker.log.producer_snapshot import ProducerEntry, remove_snapshots, snapshot_offsets, write_snapshot
@@ -73,7 +74,7 @@ class ProducerSnapshots:
         self._keeper.count("producer_snapshots")
         return True
 
-    def _newest(self, partition: KeptPartition, state: Any) -> int:
+    def _newest(self, partition: KeptPartition, state: PartitionState) -> int:
         """Offset of the newest snapshot, -1 for none. Those of a time before a truncation are taken away."""
         key = partition.topic_id, partition.partition
         if self._truncations.get(key, state.truncations) != state.truncations:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
-from mpbroker._native import scan_segment
+from mpbroker._native import SegmentScan, scan_segment
 from mpbroker.log.set_aside import keep_tail
 
 LOG, INDEX, TIME_INDEX = ".log", ".index", ".timeindex"
@@ -113,13 +113,15 @@ class SegmentRecovery:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         opened = [os.open(self.path(base, suffix), flags, 0o644) for suffix in SUFFIXES]
         try:
-            scan = scan_segment(*opened, base, self._index_interval_bytes, True, None)
+            log, index, time_index = opened
+            interval = self._index_interval_bytes
+            scan = scan_segment(log, index, time_index, base, interval, True, None)
             if settled and scan.valid_bytes < scan.file_bytes:
                 self._say(f"{self.name(base)}: damaged at byte {scan.valid_bytes} (offset {scan.next_offset}); kept")
-                scan = scan_segment(*opened, base, self._index_interval_bytes, False, None)
+                scan = scan_segment(log, index, time_index, base, interval, False, None)
             cut = scan.valid_bytes < scan.file_bytes
             if cut:
-                self._cut(opened[0], base, scan)
+                self._cut(log, base, scan)
             for descriptor in opened if settled else ():
                 os.fsync(descriptor)
         finally:
@@ -127,7 +129,7 @@ class SegmentRecovery:
                 os.close(descriptor)
         return _state(base, scan), cut
 
-    def _cut(self, descriptor: int, base: int, scan: Any) -> None:
+    def _cut(self, descriptor: int, base: int, scan: SegmentScan) -> None:
         kept = keep_tail(descriptor, self.path(base, LOG), scan.valid_bytes, scan.file_bytes)
         os.ftruncate(descriptor, scan.valid_bytes)
         what = "its last batch is cut off" if scan.end == CUT_OFF else "what follows is no sound batch"
@@ -137,7 +139,7 @@ class SegmentRecovery:
         )
 
 
-def _state(base: int, scan: Any) -> SegmentState:
+def _state(base: int, scan: SegmentScan) -> SegmentState:
     return SegmentState(
         base,
         scan.next_offset,

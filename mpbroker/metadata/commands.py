@@ -112,8 +112,8 @@ class Failed(msgspec.Struct, frozen=True, tag="failed", omit_defaults=True):
 Command = CreateTopics | DeleteTopics | CreatePartitions | AllocateProducerIds
 Answer = TopicResults | ProducerIds | Failed
 
-_command_decoder = msgspec.msgpack.Decoder(Command)
-_answer_decoder = msgspec.msgpack.Decoder(Answer)
+_command_decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
+_answer_decoder: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
 
 
 def encode_command(command: Command) -> bytes:

@@ -5,13 +5,13 @@ written to shared memory.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import msgspec
 
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.config.topic_config import TopicSettings, effective
 from mpbroker.errors import MpbrokerError
+from mpbroker.shm.core import Core
 from mpbroker.shm.topic_table import (
     TopicFlags,
     TopicRow,
@@ -25,6 +25,7 @@ from mpbroker.shm.topic_table import (
 MAX_ROUNDS = 10_000
 MAX_DERIVED = 1000
 _overrides_decoder = msgspec.json.Decoder(dict[str, str])
+SettingsOf = Callable[[dict[str, str], BrokerConfig], TopicSettings]  # overrides, the broker's settings
 
 
 class Topic(msgspec.Struct, frozen=True, eq=False):
@@ -49,9 +50,7 @@ class Topic(msgspec.Struct, frozen=True, eq=False):
 class MetadataCache:
     """Topics by name and by id. Call `refresh` before relying on it for a request."""
 
-    def __init__(
-        self, core: Any, config: BrokerConfig, settings: Callable[[dict[str, str], Any], TopicSettings] = effective
-    ) -> None:
+    def __init__(self, core: Core, config: BrokerConfig, settings: SettingsOf = effective) -> None:
         self._core = core
         self._config = config
         self._settings = settings

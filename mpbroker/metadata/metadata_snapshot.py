@@ -6,10 +6,10 @@ there, the caller publishes what its store says, and `announce_all` makes every 
 """
 
 from collections import deque
-from typing import Any
 
 import msgspec
 
+from mpbroker.shm.core import Core
 from mpbroker.shm.topic_table import (
     MAX_OVERRIDES_BYTES,
     TopicFlags,
@@ -50,7 +50,7 @@ def encode_overrides(configs: dict[str, str]) -> bytes | None:
 class MetadataSnapshot:
     """All topic rows, from the writer's point of view."""
 
-    def __init__(self, core: Any) -> None:
+    def __init__(self, core: Core) -> None:
         self._core = core
         self._rows = topic_count(core)
         self._free: deque[int] = deque()
@@ -113,7 +113,7 @@ def _shows_topic(found: TopicRow) -> bool:
     return found.flags & (TopicFlags.EXISTS | TopicFlags.DELETING) == TopicFlags.EXISTS
 
 
-def _row_values(image: TopicImage) -> tuple[Any, ...]:
+def _row_values(image: TopicImage) -> tuple[int, bytes, str, int, int, bytes, int]:
     return (
         int(image.flags),
         image.id,

@@ -10,9 +10,9 @@ import select
 import socket
 import time
 from collections import deque
-from typing import Any
 
 from mpbroker import _native
+from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.network.connection_quotas import UNLIMITED, ConnectionQuotas, Limits, Verdict
 from mpbroker.network.fd_passing import accept_stamp, address_bytes, address_text
 from mpbroker.network.handover import MAX_REFUSALS, Accepted, Handover
@@ -134,7 +134,7 @@ class Acceptor:
                 return
             self._admit(connection, address, now_ms)
 
-    def _admit(self, connection: socket.socket, address: Any, now_ms: int) -> None:
+    def _admit(self, connection: socket.socket, address: tuple[str, int], now_ms: int) -> None:
         peer = address_bytes(address[0])
         if self._quotas.admit(peer, now_ms) is Verdict.CLOSE:
             self._count(Counter.CONNECTIONS_REFUSED_PER_IP)
@@ -208,7 +208,7 @@ class Acceptor:
             self._quotas.limits = limits_of(config, self._listener.name)
 
 
-def limits_of(config: Any, listener: str) -> Limits:
+def limits_of(config: BrokerConfig, listener: str) -> Limits:
     """The limits of a configuration for one listener."""
     listeners = config.end_points.all
     own = f"listener.name.{listener.lower()}."
@@ -224,7 +224,7 @@ def limits_of(config: Any, listener: str) -> Limits:
     )
 
 
-def _own(config: Any, name: str) -> int:
+def _own(config: BrokerConfig, name: str) -> int:
     try:
         return int(config.value(name))
     except KeyError:

@@ -20,6 +20,9 @@ from mpbroker.errors import ProtocolError
 from mpbroker.protocol.schema import MAX_DEPTH, Field, fields_of, schema_of
 from mpbroker.protocol.types import KINDS, Struct
 
+#: name, index in KINDS, flags, plan of a struct, tag, default
+Row = tuple[str, int, int, _native.Plan | None, int, object]
+
 ARRAY, NULLABLE, COMPACT = 1, 2, 4  # MPB_ARRAY … in native/python/py_codec.h
 
 _PLANS: dict[type, list[_native.Plan | None]] = {}
@@ -74,16 +77,20 @@ def _new_plan(cls: type[Struct], version: int, flexible: bool, depth: int) -> _n
             tagged.append(row)
         else:
             raise TypeError(f"{cls.__name__}.{field.name} is tagged, but version {version} is not flexible")
-    tagged.sort(key=lambda row: row[4])
+    tagged.sort(key=_tag)
     return _native.Plan(cls, flexible, tuple(carried), tuple(tagged), tuple(absent))
 
 
-def _row(field: Field, version: int, flexible: bool, depth: int) -> tuple[object, ...]:
+def _row(field: Field, version: int, flexible: bool, depth: int) -> Row:
     flags = ARRAY * field.array | NULLABLE * field.nullable(version) | COMPACT * flexible
     sub = None
     if field.struct is not None:
         sub = _struct_plan(field.struct, version, flexible, depth - 1)
     return (field.name, KINDS.index(field.kind), flags, sub, field.tag or 0, field.default)
+
+
+def _tag(row: Row) -> int:
+    return row[4]
 
 
 _native.codec_connect_plans(_PLANS, _build)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_ori
 
 import msgspec
 
-from mpbroker.protocol.types import KINDS, NullableSince, Since, Struct, Tagged, Until, Wire
+from mpbroker.protocol.types import KINDS, Mark, NullableSince, Since, Struct, Tagged, Until, Wire
 
 NEVER = 0x7FFF + 1
 """A version no message reaches."""
@@ -135,7 +135,7 @@ def _kind(cls: type[Struct], name: str, inner: Any, marks: tuple[Any, ...]) -> t
     raise TypeError(f"{cls.__name__}.{name}: {inner!r} has no wire type")
 
 
-def _mark(marks: tuple[Any, ...], kind: type, otherwise: Any) -> Any:
+def _mark(marks: tuple[Any, ...], kind: type[Mark], otherwise: Any) -> Any:
     found = [mark.number for mark in marks if isinstance(mark, kind)]
     return found[0] if found else otherwise
 

@@ -6,7 +6,7 @@ memory, so no other process completes it. Keys are small integers; the caller sa
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from mpbroker.purgatory.timing_wheel import TimerEntry, TimingWheel
 
@@ -58,7 +58,7 @@ class DelayedOperationPurgatory:
     first try and the wait would be missed.
     """
 
-    def __init__(self, now_ms: int, arm=lambda key: None) -> None:
+    def __init__(self, now_ms: int, arm: Callable[[int], None] = lambda key: None) -> None:
         self._wheel = TimingWheel(now_ms)
         self._watchers: dict[int, dict[int, DelayedOperation]] = {}
         self._arm = arm
@@ -89,7 +89,7 @@ class DelayedOperationPurgatory:
         return False
 
     def check(self, keys: Iterable[int]) -> int:
-        """Tries the operations watching these keys; what stays is armed again. Returns how many completed."""
+        """Retries the operations watching these keys; those still incomplete watch again. Returns how many finished."""
         completed = 0
         for key in keys:
             for operation in list(self._watchers.get(key, {}).values()):
@@ -97,12 +97,12 @@ class DelayedOperationPurgatory:
         return completed
 
     def check_hashed(self, hashes: Iterable[int], modulus: int) -> int:
-        """As `check`, for callers that know the moved keys only modulo a number; a needless try does no harm."""
+        """As `check`, for callers that know the moved keys only modulo a number; a needless retry does no harm."""
         moved = set(hashes)
         return self.check([key for key in list(self._watchers) if key % modulus in moved])
 
     def check_all(self) -> int:
-        """Tries everything: after a recovery, or when the set of moved keys overflowed."""
+        """Retries every operation: after a recovery, or when the set of moved keys overflowed."""
         return self.check(list(self._watchers))
 
     def _retry(self, operation: DelayedOperation) -> bool:

@@ -45,7 +45,7 @@ class _Wheel:
 
     def take_due(self, now_ms: int) -> list[TimerEntry]:
         due = sorted(start for start in self.buckets if start <= now_ms)
-        found = []
+        found: list[TimerEntry] = []
         for start in due:
             bucket = self.buckets.pop(start)
             found += bucket

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Iterable
+from typing import TypeAlias, TypedDict, Unpack
 
 from mpbroker import _native
 from mpbroker.record import compression
@@ -141,8 +142,30 @@ def assemble_batch(
     return b"".join((_BEFORE_CRC.pack(base_offset, length, leader_epoch, MAGIC), _CRC.pack(crc), checked, records))
 
 
-def encode_batch(records: Iterable[tuple], **settings: object) -> bytes:
-    """A batch out of (key, value[, timestamp_ms[, headers]]) tuples; `settings` as RecordBatchBuilder takes them."""
+class BatchSettings(TypedDict, total=False):
+    """What RecordBatchBuilder takes."""
+
+    codec: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    base_offset: int
+    leader_epoch: int
+    transactional: bool
+    control: bool
+    log_append_time: bool
+
+
+#: (key, value[, timestamp_ms[, headers]])
+RecordFields: TypeAlias = (
+    tuple[bytes | None, bytes | None]
+    | tuple[bytes | None, bytes | None, int]
+    | tuple[bytes | None, bytes | None, int, Headers]
+)
+
+
+def encode_batch(records: Iterable[RecordFields], **settings: Unpack[BatchSettings]) -> bytes:
+    """A batch out of records; `settings` as RecordBatchBuilder takes them."""
     builder = RecordBatchBuilder(**settings)
     for record in records:
         builder.append(*record)

@@ -36,7 +36,7 @@ def _descriptor_checksum(descriptor: bytes) -> int:
 def _read_word(data: memoryview, position: int) -> int:
     if position + 4 > len(data):
         raise CorruptInputError
-    return _WORD.unpack_from(data, position)[0]
+    return int.from_bytes(data[position : position + 4], "little")
 
 
 def _read_descriptor(data: memoryview) -> tuple[int, int, int]:

@@ -6,6 +6,23 @@ Plain and stateless; any process. Deadlines use the monotonic clock, record time
 from __future__ import annotations
 
 import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What a process reads the time from."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the epoch, as record timestamps are."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds of a clock that is never set, for deadlines."""
+        ...
+
+    def monotonic_ns(self) -> int:
+        """The same in nanoseconds."""
+        ...
 
 
 class SystemClock:

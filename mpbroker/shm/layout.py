@@ -117,7 +117,7 @@ class Region(NamedTuple):
     name: str
     offset: int
     stride: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls
 
 
 def _place(counts: dict[str, int]) -> tuple[list[Region], int]:

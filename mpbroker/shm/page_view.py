@@ -84,7 +84,8 @@ class PageView:
     @property
     def boot_id(self) -> int:
         """Of the start that made the page."""
-        return layout.HEADER.unpack_from(self._view)[4]
+        boot_id: int = layout.HEADER.unpack_from(self._view)[4]
+        return boot_id
 
     @property
     def state(self) -> BrokerState:

@@ -13,15 +13,19 @@ from typing import Any, NamedTuple
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.config.load_config import build_broker_config
 from mpbroker.config.sources import Given
+from mpbroker.shm.core import Core
+from mpbroker.shm.events import Events
+from mpbroker.shm.process_table import ProcessRow
 
 MAX_CONFIG_BYTES = 1 << 20
 _ONE = (1).to_bytes(8, "little")
+_GIVEN = frozenset({"core", "config", "process_row", "log"})  # attributes without a default
 
 
 class BoundListener(NamedTuple):
     """A listener with the ports it really has. `control`: it is the control plane's."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls
     name: str
     protocol: str
     host: str
@@ -40,7 +44,7 @@ class BoundListener(NamedTuple):
 class ProcessContext:
     """One worker's surroundings.
 
-    core         mpbroker.shm Core: all shared memory
+    core         all shared memory
     config       BrokerConfig in force when this process was forked
     role, index  what it is, e.g. ("handler", 1); `slot` its number in the process table, `process_row` that row
     incarnation  how often this slot was forked; 1 for the first process
@@ -53,16 +57,18 @@ class ProcessContext:
     trace_notices_fd  the pipe of trace/notice.py: its writing end (processors), its reading end (tracer), or -1
     names        every name in /dev/shm of this broker, for the tracer to unlink when the supervisor is gone
     data_dirs    log.dirs as absolute paths
-    log          EventLog of this process
+    log          this process's lines
     """
 
+    core: Core
+    config: BrokerConfig
+    process_row: ProcessRow
+    log: Events
+
     def __init__(self, **fields: Any) -> None:
-        self.core: Any = None
-        self.config: Any = None
         self.role = ""
         self.index = 0
         self.slot = 0
-        self.process_row: Any = None
         self.incarnation = 0
         self.boot_id = 0
         self.cluster_id = ""
@@ -76,7 +82,6 @@ class ProcessContext:
         self.trace_notices_fd = -1
         self.names: tuple[str, ...] = ()
         self.data_dirs: tuple[str, ...] = ()
-        self.log: Any = None
         self.api_versions: dict[int, tuple[int, int]] = {}  # api key → oldest and newest version served
         self.supervisor_pid = 0
         self.notice_fd = -1
@@ -86,7 +91,7 @@ class ProcessContext:
         self.stopping = False
         self.reloading = False
         for name, value in fields.items():
-            if name not in self.__dict__:
+            if name not in self.__dict__ and name not in _GIVEN:
                 raise AttributeError(f"a process context has no {name}")
             setattr(self, name, value)
 

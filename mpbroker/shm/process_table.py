@@ -67,7 +67,7 @@ class ProcessInfo(NamedTuple):
     pid: int
     incarnation: int
     role: int
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls
     listener: int | None
     state: ProcessState
     wait: str

@@ -6,9 +6,10 @@ Any process may read. Only the controller calls `topic_write`, `journal_append`,
 """
 
 from enum import IntFlag
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from mpbroker import _native
+from mpbroker.shm.core import Core
 
 MAX_OVERRIDES_BYTES: Final = 3584
 """Most bytes of a topic's settings as JSON (MPB_TOPIC_BLOB)."""
@@ -66,12 +67,12 @@ class PartitionWho(NamedTuple):
     dir: str
 
 
-def topic_read(core: Any, row: int) -> TopicRow | None:
+def topic_read(core: Core, row: int) -> TopicRow | None:
     """The row as it is now, None if it was never written."""
     found = _native.topic_read(core, row)
     return None if found is None else TopicRow._make(found)
 
 
-def partition_who(core: Any, ordinal: int) -> PartitionWho:
+def partition_who(core: Core, ordinal: int) -> PartitionWho:
     """The identity in a partition row; only the controller may rely on all of it fitting together."""
     return PartitionWho._make(_native.partition_who(core, ordinal))

@@ -70,7 +70,7 @@ class ProcessGauge(NamedTuple):
     runqueue_wait_ns: int | None
     pid: int
     role: int
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls
     incarnation: int
 
     @property

@@ -15,7 +15,7 @@ import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mpbroker.errors import MpbrokerError
 
@@ -85,7 +85,7 @@ def is_watched(traces: Path) -> bool:
 class MarkSpool:
     """The tracer's side. `complain(reason)` is called once for what it refuses, until it has taken a good one again."""
 
-    def __init__(self, traces: Path, complain: Callable[[str], Any]) -> None:
+    def __init__(self, traces: Path, complain: Callable[[str], object]) -> None:
         self._directory = traces / DIRECTORY
         self._complain = complain
         self._complained = False
@@ -110,7 +110,7 @@ class MarkSpool:
         with os.scandir(self._directory) as entries:
             for entry, _ in zip(entries, range(MAX_LOOKED_AT), strict=False):
                 names.append(entry.name)
-        found = []
+        found: list[Mark] = []
         for name in sorted(names):
             if len(found) >= MAX_AT_ONCE:
                 break

@@ -19,7 +19,7 @@ top five bits).
 import json
 import os
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 PIPE_BUF = 4096
 MAX_CLIENT_ID, MAX_SOFTWARE, MAX_PEER = 255, 100, 64  # characters; each becomes at most 12 bytes
@@ -89,13 +89,13 @@ class NoticesLost(NamedTuple):
     """Lines a processor could not write since its last such notice."""
 
     processor: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls
 
 
 Notice = ProcessorBegan | ConnectionOpened | ConnectionClosed | ClientNamed | SoftwareNamed | NoticesLost
 
 #: kind → (class, key and bound of each field in its order: the largest number, or minus the characters of a text)
-_KINDS: dict[str, tuple[type, tuple[tuple[str, int], ...]]] = {
+_KINDS: dict[str, tuple[type[Notice], tuple[tuple[str, int], ...]]] = {
     "begin": (ProcessorBegan, (("t0", _U64), ("proc", 0xFFFF))),
     "open": (
         ConnectionOpened,
@@ -115,8 +115,9 @@ _NAMES = {kind: name for name, (kind, _) in _KINDS.items()}
 def encode(notice: Notice) -> bytes:
     """One line with its newline, at most PIPE_BUF bytes: texts are cut, everything beyond ASCII is escaped."""
     name = _NAMES[type(notice)]
-    row: dict[str, Any] = {"k": name}
-    for (key, bound), value in zip(_KINDS[name][1], notice, strict=True):
+    row: dict[str, str | int] = {"k": name}
+    values: tuple[str | int, ...] = notice
+    for (key, bound), value in zip(_KINDS[name][1], values, strict=True):
         row[key] = str(value)[:-bound] if bound < 0 else min(int(value), bound)
     return json.dumps(row, separators=(",", ":")).encode() + b"\n"
 

@@ -6,10 +6,10 @@ those about the whole broker into the first lane's.
 """
 
 from pathlib import Path
-from typing import Any
 
 from mpbroker.record.checksum import crc32c
 from mpbroker.shm.page_view import PageView
+from mpbroker.shm.process_context import ProcessContext
 from mpbroker.trace import record
 from mpbroker.trace.dictionary_writer import DictionaryWriter
 from mpbroker.trace.gauge import Gauge, RingGauge
@@ -29,7 +29,7 @@ _NS_PER_MS = 1_000_000
 class OwnRecords:
     """`take` looks around, `write` puts what it saw onto the disk. Times are monotonic nanoseconds."""
 
-    def __init__(self, ctx: Any, directory: Path, drains: list[LaneDrain]) -> None:
+    def __init__(self, ctx: ProcessContext, directory: Path, drains: list[LaneDrain]) -> None:
         self.gauge_ms = ctx.config.mpbroker_trace_gauge_interval_ms
         self._log = ctx.log
         self._drains = drains

@@ -39,7 +39,7 @@ class ProcessEvent(NamedTuple):
     event: int
     slot: int
     role: int
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls
     pid: int
     incarnation: int
     wait_status: int | None

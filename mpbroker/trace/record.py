@@ -116,4 +116,4 @@ def unpack(data: bytes | memoryview, offset: int = 0) -> TraceRecord:
     """The record at `offset` of a buffer with at least RECORD_BYTES from there."""
     values = RECORD.unpack_from(data, offset)
     end = _STAGE_INDEX + len(STAGES)
-    return TraceRecord(*values[:_STAGE_INDEX], values[_STAGE_INDEX:end], *values[end:])
+    return TraceRecord._make((*values[:_STAGE_INDEX], values[_STAGE_INDEX:end], *values[end:]))

@@ -270,7 +270,7 @@ def _parse_closed(page: bytes) -> Closed | None:
     if crc == 0 or crc != (zlib.crc32(body) or 1):
         return None  # never closed, or the closing write was torn: the size decides
     values = CLOSE.unpack(body)
-    return Closed(*values[:6], ClockSample(*values[6:11]), values[11:])
+    return Closed._make((*values[:6], ClockSample(*values[6:11]), values[11:]))
 
 
 def _parse_progress(page: bytes) -> Progress | None:

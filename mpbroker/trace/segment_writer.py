@@ -140,7 +140,7 @@ def recover(info: segment.SegmentInfo) -> segment.SegmentInfo:
         writer.abandon()
 
 
-def _write_all(file: int, data: bytes | memoryview, position: int) -> None:
+def _write_all(file: int, data: bytes | bytearray | memoryview, position: int) -> None:
     view = memoryview(data)
     while len(view):
         written = os.pwrite(file, view, position)

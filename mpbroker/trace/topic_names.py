@@ -1,8 +1,8 @@
 """Follows the names of topics in shared memory, for the tracer's dictionary. Reads only, and only what has changed."""
 
 from collections.abc import Callable
-from typing import Any
 
+from mpbroker.shm.core import Core
 from mpbroker.shm.topic_table import journal_since, metadata_generation, topic_read, topics_changed
 
 MAX_ROUNDS = 4  # of one call; topics that change faster than that are read by the next one
@@ -11,7 +11,7 @@ MAX_ROUNDS = 4  # of one call; topics that change faster than that are read by t
 class TopicNames:
     """What changed since the last look. `core`: shared memory."""
 
-    def __init__(self, core: Any) -> None:
+    def __init__(self, core: Core) -> None:
         self._core = core
         self._generation = 0
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from mpbroker import __version__
 from mpbroker.protocol.api_keys import API_NAMES
+from mpbroker.shm.process_context import ProcessContext
 from mpbroker.shm.process_table import ProcessState
 from mpbroker.shm.waits import WaitName
 from mpbroker.trace import lane, manifest, retention
@@ -27,8 +28,8 @@ _NS_PER_MS = 1_000_000
 LAST_NAMED_API = 66  # names of the APIs a broker may serve; they and fifteen listeners fit into a segment's header
 
 
-def main(ctx: Any) -> None:
-    """Trace until told to stop. `ctx`: ProcessContext with `lanes`, `names`, `config`, `process_row`, `log`."""
+def main(ctx: ProcessContext) -> None:
+    """Trace until told to stop."""
     tracer = Tracer(ctx)
     ctx.running()
     try:
@@ -45,7 +46,7 @@ def main(ctx: Any) -> None:
 class Tracer:
     """All lanes of a broker. `turn` drains each once."""
 
-    def __init__(self, ctx: Any) -> None:
+    def __init__(self, ctx: ProcessContext) -> None:
         self._ctx = ctx
         self._row = ctx.process_row
         self._directory = Path(ctx.config.trace_dir)

@@ -13,7 +13,8 @@ from pathlib import Path
 from mpbroker.config.load_config import load_broker_config
 from mpbroker.controller.controller import Controller
 from mpbroker.controller.controller_store import ControllerStore
-from mpbroker.controller.partition_logs import PartitionLogs, PartitionToLoad
+from mpbroker.controller.partition_logs import PartitionLogs
+from mpbroker.log.log_loader import PartitionToLoad
 from mpbroker.metadata.commands import Answer, Command, decode_answer, encode_command
 from mpbroker.metadata.keys import Keys
 from mpbroker.metadata.metadata_cache import MetadataCache

@@ -8,7 +8,7 @@ from mpbroker.config.load_config import load_broker_config
 from mpbroker.config.topic_config import effective
 from mpbroker.log.keeper_context import KeeperContext
 from mpbroker.log.kept_partitions import KeptPartition
-from mpbroker.log.log_loader import LogLoader
+from mpbroker.log.log_loader import LogLoader, PartitionToLoad
 from mpbroker.log.partition_directory import prepare
 from mpbroker.record.batch_builder import encode_batch
 from mpbroker.shm.clock import ManualClock
@@ -56,11 +56,18 @@ class PlainPartitions:
         """Settings stay what the test made them."""
 
 
-class LoadedPartition(KeptPartition):
-    """What the loader is given: KeptPartition and its place."""
-
-    topic_row = 0
-    log_dir = 0
+def to_load(partition: KeptPartition) -> PartitionToLoad:
+    """What the loader is given."""
+    return PartitionToLoad(
+        partition.ordinal,
+        partition.topic_id,
+        0,
+        partition.topic,
+        partition.partition,
+        0,
+        partition.dir,
+        partition.settings,
+    )
 
 
 def config_of(*overrides: str) -> Any:
@@ -93,7 +100,7 @@ class LogWorld:
         self.close()
         self.boot()
         loader = LogLoader(self.log, str(self.path), self.events, self.clock)
-        loader([LoadedPartition(*partition) for partition in self.partitions.all])
+        loader([to_load(partition) for partition in self.partitions.all])
         return loader
 
     def create(self, topic: str = "t", partition: int = 0, ordinal: int = 0, **settings: str) -> KeptPartition:

@@ -8,12 +8,13 @@ from mpbroker._native import Log
 from mpbroker.channel.handler_port import HandlerPort
 from mpbroker.config.topic_config import effective
 from mpbroker.log.clean_shutdown import MARKER
+from mpbroker.log.kept_partitions import KeptPartition
 from mpbroker.log.log_loader import LogLoader
 from mpbroker.log.producer_snapshot import snapshot_offsets
 from mpbroker.shm.clock import SystemClock
 from tests.harness.keeper_process import TOPIC_ID, KeeperProcess
 from tests.harness.small_core import small_core
-from tests.unit.log.log_world import Events, LoadedPartition, config_of
+from tests.unit.log.log_world import Events, config_of, to_load
 
 QUICK = (
     "mpbroker.log.flush=commit",
@@ -58,7 +59,7 @@ def arm(keeper: KeeperProcess, points: str) -> None:
 def loaded(keeper: KeeperProcess):
     """The state the next start of the broker finds: (log, events)."""
     events, log = Events(), Log(small_core().core, [str(keeper.data_dir)], 1)
-    partition = LoadedPartition(0, TOPIC_ID, "t", 0, effective({}, config_of()))
+    partition = to_load(KeptPartition(0, TOPIC_ID, "t", 0, effective({}, config_of())))
     LogLoader(log, str(keeper.data_dir), events, SystemClock())([partition])
     return log, events
 

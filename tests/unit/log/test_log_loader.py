@@ -13,7 +13,7 @@ from mpbroker.log.log_keeper import LogKeeper
 from mpbroker.log.log_loader import LogLoader, latest_epoch
 from mpbroker.log.log_recovery import LogRecovery
 from mpbroker.log.partition_directory import prepare
-from tests.unit.log.log_world import LoadedPartition
+from tests.unit.log.log_world import to_load
 
 ONLINE = 2
 COMPARED = (
@@ -273,9 +273,9 @@ def test_a_row_is_shown_only_when_its_producers_are_loaded(world):
         raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        LogLoader(world.log, str(world.path), world.events, world.clock, crash_point)([LoadedPartition(*partition)])
+        LogLoader(world.log, str(world.path), world.events, world.clock, crash_point)([to_load(partition)])
     assert seen == [("loader.hidden", 0, True)]
-    LogLoader(world.log, str(world.path), world.events, world.clock)([LoadedPartition(*partition)])
+    LogLoader(world.log, str(world.path), world.events, world.clock)([to_load(partition)])
     assert world.append(partition, producer_id=7, producer_epoch=0, base_sequence=29).duplicate
 
 
