@@ -31,6 +31,7 @@ COMMANDS = {
     "produce": "write the lines of standard input to a topic",
     "consume": "print the records of a topic",
     "format": "prepare a data directory without starting a broker",
+    "adopt": "make topics of partition directories that belong to none",
     "trace": "show where requests spent their time",
     "lab": "run an experiment: scenarios, open-loop load, studies, a report",
     "bench": "measure a broker: throughput, CPU per request, latency",

@@ -42,6 +42,7 @@ from mpbroker.metadata.keys import Keys
 from mpbroker.metadata.meta_store import StoreError
 from mpbroker.metadata.metadata_snapshot import MetadataSnapshot
 from mpbroker.metadata.sqlite_store import SqliteStore
+from mpbroker.metadata.store_peek import STORE_FILE
 from mpbroker.shm.clock import SystemClock
 from mpbroker.shm.core import Core
 from mpbroker.shm.events import Events
@@ -49,7 +50,6 @@ from mpbroker.shm.process_context import ProcessContext
 from mpbroker.shm.process_table import ProcessState, WaitName
 
 WAIT_MS: Final = 500
-STORE_FILE: Final = "metadata.db"
 
 
 class Controller:
@@ -110,6 +110,10 @@ class Controller:
             count=self._count,
             log=self._log,
         )
+
+    def close(self) -> None:
+        """The orderly end: the store is left in one file."""
+        self._store.close()
 
     def use_config(self, config: BrokerConfig) -> None:
         """The broker's settings were read again."""
@@ -233,6 +237,7 @@ def main(ctx: ProcessContext) -> None:
         config = ctx.take_reload()
         if config is not None:
             controller.use_config(config)
+    controller.close()
 
 
 def new_topic_id() -> bytes:

@@ -156,6 +156,10 @@ class ControllerStore:
         self._commit([check], [Put(key, block)], "allocate producer ids")
         return first
 
+    def close(self) -> None:
+        """Close the store."""
+        self._store.close()
+
     def _commit(
         self, checks: Sequence[Check], ops: Sequence[Op], tag: str, operation: int = 0, answer: bytes = b""
     ) -> int:

@@ -1,31 +1,64 @@
 """The file that says the last stop was a clean one (`.kafka_cleanshutdown`, as Kafka's).
 
 The log keeper writes it as the very last thing of a clean stop; the controller takes it away at start, before anything
-is written, so that it never speaks of a later state than the one it was written for.
+is written, so that it never speaks of a later state than the one it was written for. It names the partition directories
+that it does not speak for: those that were offline, or belonged to no topic, and may be put back or taken in later.
 """
 
 import json
 import os
-from typing import Final
+from collections.abc import Collection
+from typing import Final, NamedTuple
 
 from mpbroker.log.checkpoint_file import replace_durably, sync_directory
 
 MARKER: Final = ".kafka_cleanshutdown"
 VERSION: Final = 0
 NO_BROKER_EPOCH: Final = -1
+MAX_BYTES: Final = 64 * 1024 * 1024
 
 
-def write_marker(data_dir: str, broker_epoch: int = NO_BROKER_EPOCH) -> None:
-    """Everything in the directory is on disk and whole. OSError passes."""
-    content = json.dumps({"version": VERSION, "brokerEpoch": broker_epoch})
-    replace_durably(os.path.join(data_dir, MARKER), content.encode())
+class CleanStop(NamedTuple):
+    """What the last stop says. `unknown`: partition directories it says nothing about."""
+
+    clean: bool
+    unknown: frozenset[str] = frozenset()
+
+    def of(self, directory: str) -> bool:
+        """Whether a partition's directory (its name) was left by a clean stop."""
+        return self.clean and directory not in self.unknown
 
 
-def take_marker(data_dir: str) -> bool:
-    """Whether the last stop was clean; the file is gone afterwards, durably. OSError passes."""
+def write_marker(data_dir: str, broker_epoch: int = NO_BROKER_EPOCH, unknown: Collection[str] = ()) -> None:
+    """Everything in the directory but `unknown` is on disk and whole. OSError passes."""
+    content: dict[str, object] = {"version": VERSION, "brokerEpoch": broker_epoch}
+    if unknown:
+        content["unknown"] = sorted(unknown)
+    replace_durably(os.path.join(data_dir, MARKER), json.dumps(content).encode())
+
+
+def take_marker(data_dir: str) -> CleanStop:
+    """What the last stop says; the file is gone afterwards, durably. One that cannot be understood says that it was not
+    clean. OSError passes."""
+    path = os.path.join(data_dir, MARKER)
     try:
-        os.unlink(os.path.join(data_dir, MARKER))
+        with open(path, "rb") as file:
+            found = _parse(file.read(MAX_BYTES))
     except FileNotFoundError:
-        return False
+        return CleanStop(False)
+    os.unlink(path)
     sync_directory(data_dir)
-    return True
+    return found
+
+
+def remove_marker(data_dir: str) -> None:
+    """The directory was changed by somebody else than a broker: the next start reads the logs."""
+    take_marker(data_dir)
+
+
+def _parse(content: bytes) -> CleanStop:
+    try:
+        unknown = json.loads(content).get("unknown", [])
+        return CleanStop(True, frozenset(map(str, unknown)))
+    except (ValueError, AttributeError, TypeError):
+        return CleanStop(False)

@@ -21,20 +21,25 @@ def stop_cleanly(
     if not flusher.flush_everything():
         why_not = why_not or "a log could not be synced"
     keeper.crash_point("keeper.stop.flushed")
-    taken = [snapshots.take(partition, even_empty=True) for partition in keeper.partitions.all]
+    online = [partition for partition in keeper.partitions.all if keeper.state(partition) is not None]
+    taken = [snapshots.take(partition, even_empty=True) for partition in online]
     if not all(taken):
         why_not = why_not or "a producer snapshot could not be written"
     if not checkpoints.write():
         why_not = why_not or "a checkpoint could not be written"
     keeper.crash_point("keeper.stop.checkpointed")
-    why_not = why_not or _not_loaded(keeper)
     if not keeper.log.log_dir_online(LOG_DIR):
         why_not = "the log directory is offline"
     if why_not:
         keeper.events.warning("not_stopped_cleanly", why=why_not, next_start="reads the logs")
         return False
+    unknown = _not_loaded(keeper)
+    if unknown:
+        keeper.events.warning(
+            "not_all_logs_stopped", directories=len(unknown), first=min(unknown), next_start="reads them"
+        )
     try:
-        write_marker(keeper.data_dir)
+        write_marker(keeper.data_dir, unknown=unknown)
     except OSError as error:
         keeper.io_failed("marker_not_written", error)
         return False
@@ -50,14 +55,9 @@ def _damaged(keeper: KeeperContext) -> str:
     return ""
 
 
-def _not_loaded(keeper: KeeperContext) -> str:
-    """A directory whose log was never loaded, or is offline: nobody knows in what state it is, or in which it will be
-    when somebody puts it back."""
+def _not_loaded(keeper: KeeperContext) -> set[str]:
+    """Directories whose logs were never loaded, are offline, or belong to no topic: nobody knows in what state they are,
+    or in which they will be when somebody puts them back."""
     online = {partition.dir for partition in keeper.partitions.all if keeper.state(partition) is not None}
-    for partition in keeper.partitions.all:
-        if partition.dir not in online:
-            return f"{partition.dir} is not online"
-    for found in find_all(keeper.data_dir):
-        if found.name not in online:
-            return f"{found.name} is not online"
-    return ""
+    expected = {partition.dir for partition in keeper.partitions.all}
+    return (expected | {found.name for found in find_all(keeper.data_dir)}) - online

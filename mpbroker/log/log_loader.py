@@ -55,7 +55,7 @@ class PartitionToLoad(NamedTuple):
 class LogLoader:
     """Loads partitions of one data directory. Made once per controller process, before anything is written.
 
-    `clean`: whether the broker that last wrote here stopped cleanly. OSError: the data directory cannot be used at all.
+    `last_stop`: whether the broker that last wrote here stopped cleanly. OSError: the directory cannot be used at all.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class LogLoader:
         self._data_dir = data_dir
         self._events = events
         self._clock = clock
-        self.clean = clean_shutdown.take_marker(data_dir)
+        self.last_stop = clean_shutdown.take_marker(data_dir)
         self._recovery_points = Checkpointed(data_dir, RECOVERY_POINT, events)
         self._log_starts = Checkpointed(data_dir, LOG_START, events)
         self._high_watermarks = Checkpointed(data_dir, HIGH_WATERMARK, events)
@@ -101,7 +101,7 @@ class LogLoader:
             "logs_loaded",
             partitions=len(partitions),
             offline=offline,
-            clean=self.clean,
+            clean=self.last_stop.clean,
             ms=int((time.monotonic() - began) * 1000),
         )
 
@@ -116,7 +116,7 @@ class LogLoader:
         try:
             check_owner(directory, partition.topic_id)
             recovered = self._recovery(partition, directory).run()
-            rows = self._producers(recovered, directory)
+            rows = self._producers(partition, recovered, directory)
             epoch = latest_epoch(directory)
             if recovered.cut:
                 sync_directory(directory)  # what was set aside must not come back when the log has grown up to it again
@@ -149,7 +149,7 @@ class LogLoader:
         return LogRecovery(
             directory,
             index_interval_bytes=partition.settings.index_interval_bytes,
-            clean=self.clean,
+            clean=self.last_stop.of(partition.dir),
             recovery_point=self._recovery_points.offset(who, directory),
             log_start=self._log_starts.offset(who, directory),
             gaps_allowed="compact" in partition.settings.cleanup_policy,
@@ -160,12 +160,13 @@ class LogLoader:
         end = recovered.active.next_offset
         return (
             end
-            if self.clean
+            if self.last_stop.of(partition.dir)
             else min(end, self._recovery_points.offset((partition.topic, partition.partition), directory))
         )
 
-    def _producers(self, recovered: RecoveredLog, directory: str) -> list[tuple[int, int, int, int, int, int, int]]:
-        recent = {} if self.clean or not recovered.producers else recent_batches(directory, recovered.active.base)
+    def _producers(self, partition: Loadable, recovered: RecoveredLog, directory: str) -> list[tuple[int, int, int, int, int, int, int]]:
+        clean = self.last_stop.of(partition.dir)
+        recent = {} if clean or not recovered.producers else recent_batches(directory, recovered.active.base)
         return producer_rows(recovered.producers, recent)
 
     def _state(self, recovered: RecoveredLog, leader_epoch: int) -> dict[str, int]:

@@ -9,7 +9,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
@@ -235,8 +235,11 @@ class SqliteStore:
         return Health("sqlite", 0, sqlite3.sqlite_version, 0)
 
     def close(self) -> None:
-        """Close the file (in the owning process; elsewhere the handle is simply forgotten)."""
+        """Close the file (in the owning process; elsewhere the handle is simply forgotten). The write-ahead log is
+        taken into it, so that a copy of the one file is a copy of the store."""
         if os.getpid() == self._pid:
+            with suppress(sqlite3.Error):  # a full disk, say: the log stays beside the file and nothing is lost
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             self._db.close()
 
 

@@ -6,6 +6,7 @@ import time
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.errors import DataDirectoryInUse
 from mpbroker.log import data_dir
+from mpbroker.supervisor import data_dir_check
 
 PATIENCE_S = 3.0
 
@@ -15,6 +16,7 @@ def claim_data_dir(config: BrokerConfig) -> tuple[data_dir.DataDirLock, str]:
 
     A broker killed a moment ago may have workers that still hold the lock: while the one that took it is dead, wait.
     """
+    data_dir_check.check(config.data_dir)
     data_dir.create(config.data_dir)
     deadline = time.monotonic() + PATIENCE_S
     while True:

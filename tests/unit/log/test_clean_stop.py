@@ -14,11 +14,25 @@ ONLINE = 2
 
 
 def test_the_marker_is_kafkas_and_can_be_taken_once(tmp_path):
-    assert take_marker(str(tmp_path)) is False
+    assert take_marker(str(tmp_path)).clean is False
     write_marker(str(tmp_path))
     assert json.loads((tmp_path / MARKER).read_text()) == {"version": 0, "brokerEpoch": -1}
-    assert take_marker(str(tmp_path)) is True
-    assert take_marker(str(tmp_path)) is False
+    assert take_marker(str(tmp_path)).clean is True
+    assert take_marker(str(tmp_path)).clean is False
+
+
+def test_the_marker_speaks_for_the_directories_that_were_stopped(tmp_path):
+    write_marker(str(tmp_path), unknown={"b-0", "a-1"})
+    assert json.loads((tmp_path / MARKER).read_text())["unknown"] == ["a-1", "b-0"]
+    found = take_marker(str(tmp_path))
+    assert [found.of(name) for name in ("a-0", "a-1", "b-0")] == [True, False, False]
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{", b'{"unknown": 5}', b"\xff"])
+def test_a_marker_that_cannot_be_understood_is_none(tmp_path, content):
+    (tmp_path / MARKER).write_bytes(content)
+    assert not take_marker(str(tmp_path)).clean
+    assert not (tmp_path / MARKER).exists()
 
 
 def test_everything_is_synced_and_written_down_first(world):
@@ -38,15 +52,28 @@ def test_a_second_stop_changes_nothing(world):
     assert snapshot_offsets(str(world.path / partition.dir)) == [4]
 
 
-@pytest.mark.parametrize("damage", ["offline", "not loaded", "not synced", "snapshot", "checkpoint"])
+@pytest.mark.parametrize("damage", ["offline", "not loaded", "missing"])
+def test_the_marker_names_what_it_does_not_speak_for(world, damage):
+    sound, partition = world.create(), world.create(partition=1, ordinal=1)
+    world.append(sound, 4)
+    if damage == "not loaded":
+        (world.path / "unknown-0").mkdir()
+    else:
+        world.log.set_flags(partition.ordinal, 0, ONLINE)
+    if damage == "missing":
+        (world.path / partition.dir).rename(world.path / "elsewhere")
+    assert LogKeeper(world.keeper()).stop() is True
+    unknown = "unknown-0" if damage == "not loaded" else partition.dir
+    assert world.events.named("not_all_logs_stopped")[0]["first"] == unknown
+    found = take_marker(str(world.path))
+    assert found == (True, {unknown}) and found.of(sound.dir)
+
+
+@pytest.mark.parametrize("damage", ["not synced", "snapshot", "checkpoint"])
 def test_no_marker_when_anything_is_not_as_it_should_be(world, damage):
     partition = world.create()
     world.append(partition, 4, producer_id=3, producer_epoch=0, base_sequence=0)
-    if damage == "offline":
-        world.log.set_flags(partition.ordinal, 0, ONLINE)
-    elif damage == "not loaded":
-        (world.path / "unknown-0").mkdir()
-    elif damage == "not synced":
+    if damage == "not synced":
         world.log.fail_log_dir(0)
     elif damage == "snapshot":
         (world.path / partition.dir / f"{4:020d}.snapshot.tmp").mkdir()

@@ -60,7 +60,7 @@ def test_the_rows_and_the_records_come_back_as_they_were(world, clean):
     if clean:
         assert LogKeeper(world.keeper()).stop()
     loader = world.reboot()
-    assert loader.clean is clean
+    assert loader.last_stop.clean is clean
     assert compared(world, partition) == before
     assert world.records(partition) == records
     assert world.state(partition).flushed_offset == (before["leo"] if clean else 0), "read back is not on disk"
@@ -88,9 +88,9 @@ def test_the_marker_is_gone_before_anything_is_loaded(world):
     filled(world)
     assert LogKeeper(world.keeper()).stop()
     assert (world.path / MARKER).exists()
-    assert world.reboot().clean is True
+    assert world.reboot().last_stop.clean is True
     assert not (world.path / MARKER).exists()
-    assert world.reboot().clean is False, "it was not stopped cleanly a second time"
+    assert world.reboot().last_stop.clean is False, "it was not stopped cleanly a second time"
 
 
 def test_repeated_batches_are_recognised_after_a_crash(world):
@@ -180,7 +180,8 @@ def test_a_directory_that_cannot_be_read_makes_its_partition_offline(world, monk
     assert world.append(broken).error == 56
     assert world.append(sound).base_offset == 60
     assert world.events.named("partition_offline")[0]["partition"] == broken.dir
-    assert not LogKeeper(world.keeper()).stop(), "nobody knows what stands there"
+    assert LogKeeper(world.keeper()).stop()
+    assert world.events.named("not_all_logs_stopped")[0]["first"] == broken.dir, "nobody knows what stands there"
     monkeypatch.undo()
     world.reboot()
     assert world.state(broken).leo == 60, "nothing of it was lost"
@@ -307,7 +308,8 @@ def test_a_directory_that_is_gone_stays_expected_until_it_is_back(world, tmp_pat
         assert loader.written_up_to("t", 0) == 60
         assert "put the directory back" in world.events.named("partition_offline")[-1]["remedy"]
         assert not (world.path / partition.dir).exists()
-        assert not LogKeeper(world.keeper()).stop(), "the marker would speak of a directory that is not there"
+        assert LogKeeper(world.keeper()).stop()
+        assert world.events.named("not_all_logs_stopped")[-1]["first"] == partition.dir
     away.rename(world.path / partition.dir)
     world.reboot()
     assert compared(world, partition) == before

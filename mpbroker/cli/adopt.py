@@ -1,0 +1,41 @@
+"""`mpbroker adopt`: makes topics of the partition directories that lie in a data directory."""
+
+import argparse
+import os
+
+from mpbroker.errors import ConfigError
+from mpbroker.log import data_dir
+
+DESCRIPTION = """\
+Take in partition directories that belong to no topic: after metadata.db or meta.properties was
+lost, directories restored from a backup or set aside as `-stray`, or a directory that Apache
+Kafka wrote. Topics keep their ids and records; settings of their own have to be given again. No
+broker may run on the directory. Internal topics, and what is in doubt, stay as they are."""
+EXAMPLES = (
+    ("mpbroker adopt /var/lib/mpbroker", "after its metadata was lost"),
+    ("mpbroker adopt /tmp/kraft-combined-logs", "a directory of Apache Kafka, which must not run"),
+)
+
+
+def define(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `adopt`."""
+    parser.add_argument("directory", metavar="D", help="the data directory")
+    parser.add_argument(
+        "--node-id", type=int, metavar="N", help="node id for a directory without meta.properties (default 0)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Adopt and say what was taken in and what was left."""
+    from mpbroker.controller import adoption
+
+    path = os.path.abspath(arguments.directory)
+    if not os.path.isdir(path):
+        raise ConfigError("D", path, problem=f"there is no directory {path}")
+    lock = data_dir.lock(path)
+    try:
+        done = adoption.adopt(path, arguments.node_id)
+    finally:
+        lock.close()
+    adoption.say(done, path, print)
+    return 0

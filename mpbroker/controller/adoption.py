@@ -1,0 +1,177 @@
+"""`mpbroker adopt`: topics are taken in by their directories, and directories set aside as strays brought back.
+
+Runs in the command's process, with the data directory locked: no broker runs there. What a store says stays; topics
+that it does not name are added to it, with the id of their `partition.metadata` (Apache Kafka's own too) and without
+settings of their own, which stood in the store that is lost. What is in doubt is left where it is, with a sentence.
+"""
+
+import os
+import re
+import time
+import uuid
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from mpbroker.controller.controller_context import ControllerContext, TopicState
+from mpbroker.controller.controller_store import ControllerStore
+from mpbroker.errors import ConfigError
+from mpbroker.log import data_dir, partition_directory
+from mpbroker.log.checkpoint_file import sync_directory
+from mpbroker.log.clean_shutdown import remove_marker
+from mpbroker.log.partition_directory import STRAY_SUFFIX, FoundDirectory
+from mpbroker.metadata.keys import Keys
+from mpbroker.metadata.sqlite_store import SqliteStore
+from mpbroker.metadata.store_peek import STORE_FILE, UnreadableStore, peek
+from mpbroker.metadata.topic_names import CLUSTER_METADATA_TOPIC, is_internal_topic, is_legal_topic_name
+
+MAX_PARTITIONS: Final = 100_000
+_STRAY = re.compile(r"(.{1,249})-(0|[1-9][0-9]{0,9})\.[0-9a-f-]{32,36}" + re.escape(STRAY_SUFFIX))
+Topics = dict[str, dict[int, FoundDirectory]]
+
+
+class Adoption(NamedTuple):
+    """What was done: sentences for people."""
+
+    taken: list[str]
+    left: list[str]
+
+
+def adopt(path: str, node_id: int | None = None) -> Adoption:
+    """Take in what can be taken in. ConfigError when the directory's identity contradicts itself. Safe to run again."""
+    meta = identity(path, node_id)
+    store = SqliteStore(os.path.join(path, STORE_FILE))
+    try:
+        return _Adopter(path, meta.node_id, ControllerStore(store, Keys(meta.cluster_id), boot_id=0)).run()
+    finally:
+        store.close()
+
+
+def identity(path: str, node_id: int | None) -> data_dir.MetaProperties:
+    """meta.properties, or one written anew for the cluster of the store, or for a new cluster."""
+    try:
+        clusters = peek(os.path.join(path, STORE_FILE)).clusters
+    except UnreadableStore as error:
+        raise ConfigError(
+            "log.dirs", path, problem=f"{error}; put a copy back, or move {STORE_FILE}* away to begin a new store"
+        ) from None
+    meta = data_dir.read_meta(path)
+    if meta is None:
+        if len(clusters) > 1:
+            names = ", ".join(sorted(clusters))
+            raise ConfigError("log.dirs", path, problem=f"{path} holds topics of several clusters ({names})")
+        return data_dir.prepare(path, 0 if node_id is None else node_id, min(clusters, default=None))
+    if clusters and meta.cluster_id not in clusters:
+        raise ConfigError(
+            "cluster.id",
+            meta.cluster_id,
+            problem=f"{path}: the store belongs to cluster {', '.join(sorted(clusters))}, {data_dir.META_FILE} says "
+            f"{meta.cluster_id}; remove {data_dir.META_FILE} to have it written anew for the store",
+        )
+    if node_id not in (None, meta.node_id):
+        raise ConfigError("node.id", node_id, f"{meta.node_id}, the node that {path} belongs to")
+    return meta
+
+
+class _Adopter:
+    def __init__(self, path: str, node_id: int, store: ControllerStore) -> None:
+        self._path = path
+        self._node_id = node_id
+        self._store = store
+        self._context = ControllerContext(store.load_topics())
+        self._deleted = {record.name for record in store.load_deletions()}
+        self._done = Adoption([], [])
+
+    def run(self) -> Adoption:
+        """Directories first, then the store: after a kill in between, the next run finds them again."""
+        remove_marker(self._path)
+        new: list[TopicState] = []
+        for name, partitions in sorted(self._found().items()):
+            topic = self._context.by_name.get(name)
+            if topic:
+                self._bring_back(topic, partitions)
+            elif (why := self._why_not(name, partitions)) is not None:
+                self._leave(partitions, why)
+            else:
+                new.append(self._take_in(name, partitions))
+        if new:
+            sync_directory(self._path)
+            self._store.create_topics(new, operation=0, answer=b"")
+        return self._done
+
+    def _found(self) -> Topics:
+        """Directories with records, by topic and partition; those in their place come before strays."""
+        found: Topics = {}
+        for each in partition_directory.find_all(self._path):
+            if each.topic != CLUSTER_METADATA_TOPIC:
+                found.setdefault(each.topic, {})[each.partition] = each
+        for name in sorted(os.listdir(self._path)):
+            stray = _STRAY.fullmatch(name)
+            if not stray or not partition_directory.log_bytes(self._path, name):
+                continue
+            topic_id = partition_directory.read_topic_id(os.path.join(self._path, name))
+            each = FoundDirectory(name, stray[1], int(stray[2]), topic_id)
+            if each.partition in found.setdefault(each.topic, {}):
+                self._leave({each.partition: each}, f"{found[each.topic][each.partition].name} is in its place")
+            else:
+                found[each.topic][each.partition] = each
+        return found
+
+    def _why_not(self, name: str, partitions: dict[int, FoundDirectory]) -> str | None:
+        ids = {each.topic_id for each in partitions.values()} - {None}
+        other = self._context.colliding(name)
+        conditions: list[tuple[bool, str]] = [
+            (is_internal_topic(name), "internal topics are made anew by the broker"),
+            (not is_legal_topic_name(name), "no topic may have that name"),
+            (name in self._deleted, "its topic was deleted"),
+            (len(ids) > 1, "its partitions have different topic ids"),
+            (bool(ids) and min(i for i in ids if i) in self._context.by_id, "its topic id belongs to another topic"),
+            (other is not None, f"topic {other} has the same metric name"),
+            (max(partitions) >= MAX_PARTITIONS, f"a topic has at most {MAX_PARTITIONS} partitions"),
+        ]
+        return next((why for is_so, why in conditions if is_so), None)
+
+    def _take_in(self, name: str, partitions: dict[int, FoundDirectory]) -> TopicState:
+        topic_id = next((each.topic_id for each in partitions.values() if each.topic_id), uuid.uuid4().bytes)
+        count = max(partitions) + 1
+        for each in partitions.values():
+            self._put_in_place(each)
+        missing = count - len(partitions)
+        told = f"; {missing} of them missing, made empty at the next start" if missing else ""
+        self._done.taken.append(f"{name}: {count} partitions, {self._bytes(name, partitions)} bytes{told}")
+        topic = TopicState(topic_id, name, [[self._node_id]] * count, {}, time.time_ns() // 1_000_000)
+        self._context.add(topic)
+        return topic
+
+    def _bring_back(self, topic: TopicState, partitions: dict[int, FoundDirectory]) -> None:
+        """A topic that the store names: its strays go back to their places."""
+        for number, each in partitions.items():
+            in_place = each.name == partition_directory.directory_name(topic.name, number)
+            if each.topic_id not in (topic.id, None):
+                self._leave({number: each}, f"topic {topic.name} has another id")
+            elif number >= len(topic.replicas):
+                self._leave({number: each}, f"topic {topic.name} has {len(topic.replicas)} partitions")
+            elif not in_place:
+                self._put_in_place(each)
+                self._done.taken.append(f"{topic.name}: partition {number}, from {each.name}")
+
+    def _put_in_place(self, each: FoundDirectory) -> None:
+        place = partition_directory.directory_name(each.topic, each.partition)
+        if each.name != place:
+            os.rename(os.path.join(self._path, each.name), os.path.join(self._path, place))
+
+    def _bytes(self, topic: str, partitions: dict[int, FoundDirectory]) -> int:
+        names = (partition_directory.directory_name(topic, number) for number in partitions)
+        return sum(partition_directory.log_bytes(self._path, name) or 0 for name in names)
+
+    def _leave(self, partitions: dict[int, FoundDirectory], why: str) -> None:
+        self._done.left.extend(f"{each.name}: {why}" for each in partitions.values())
+
+
+def say(done: Adoption, path: str, write: Callable[[str], object]) -> None:
+    """The result for people."""
+    for sentence in done.taken:
+        write(f"taken in  {sentence}")
+    for sentence in done.left:
+        write(f"left      {sentence}")
+    if not done.taken and not done.left:
+        write(f"{path}: every partition directory belongs to a topic already")

@@ -1,0 +1,77 @@
+"""Is this data directory ours, and whole? Asked by the supervisor before anything in it is touched.
+
+A broker that starts on a directory whose metadata is missing, foreign or another cluster's sees records of no topic. It
+would serve nothing and write beside them; so it does not start, and says what to do. Everything here only reads.
+"""
+
+import os
+from typing import Final
+
+from mpbroker.errors import ConfigError
+from mpbroker.log import data_dir, partition_directory
+from mpbroker.metadata.store_peek import STORE_FILE, UnreadableStore, peek
+from mpbroker.metadata.topic_names import CLUSTER_METADATA_TOPIC
+
+KEY: Final = "log.dirs"
+_ADOPT: Final = "`mpbroker adopt {path}` takes its topics in; or name another directory"
+
+
+def check(path: str) -> None:
+    """ConfigError, with the remedy, if a broker must not start on this directory."""
+    if not os.path.isdir(path):
+        return
+    has_store = os.path.exists(os.path.join(path, STORE_FILE))
+    if not has_store and os.path.isdir(os.path.join(path, f"{CLUSTER_METADATA_TOPIC}-0")):
+        raise _refusal(path, "is a data directory of Apache Kafka", _ADOPT)
+    records = first_with_records(path)
+    if not os.path.exists(os.path.join(path, data_dir.META_FILE)) and (has_store or records):
+        raise _refusal(
+            path,
+            f"holds {records or STORE_FILE} but no {data_dir.META_FILE}",
+            f"put a copy of {data_dir.META_FILE} back; or `mpbroker adopt {{path}}` writes it anew",
+        )
+    if records and not has_store:
+        raise _refusal(
+            path,
+            f"holds {records} but no {STORE_FILE}, which names the topics",
+            f"put a copy of {STORE_FILE} (and of {STORE_FILE}-wal, if there is one) back; or {_ADOPT}",
+        )
+    if records:
+        _check_store(path, records)
+
+
+def _check_store(path: str, records: str) -> None:
+    meta = data_dir.read_meta(path)
+    try:
+        found = peek(os.path.join(path, STORE_FILE))
+    except UnreadableStore as error:
+        raise _refusal(
+            path,
+            f"has a damaged store ({error})",
+            f"put a copy of {STORE_FILE} back; or move {STORE_FILE}* away, and `mpbroker adopt {{path}}` takes the "
+            "topics in by their directories, without their settings",
+        ) from None
+    cluster_id = meta.cluster_id if meta else ""
+    if cluster_id in found.clusters:
+        return
+    if found.clusters:
+        raise _refusal(
+            path,
+            f"holds topics of cluster {', '.join(sorted(found.clusters))}, but its {data_dir.META_FILE} says "
+            f"{cluster_id}",
+            f"put the right {data_dir.META_FILE} back; or remove it, and `mpbroker adopt {{path}}` writes it anew",
+        )
+    raise _refusal(path, f"holds {records}, but its {STORE_FILE} names no topic", f"put a copy of it back; or {_ADOPT}")
+
+
+def first_with_records(path: str) -> str:
+    """Name of a partition directory that holds records; empty if there is none."""
+    for name in sorted(entry.name for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False)):
+        parsed = partition_directory.parse_name(name)
+        if parsed and parsed[0] != CLUSTER_METADATA_TOPIC and partition_directory.log_bytes(path, name):
+            return name
+    return ""
+
+
+def _refusal(path: str, what: str, remedy: str) -> ConfigError:
+    return ConfigError(KEY, path, problem=f"{path} {what}: {remedy.format(path=path)}. Nothing was changed")

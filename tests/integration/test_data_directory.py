@@ -1,0 +1,191 @@
+"""Starts on directories that are not whole, or not ours: refused with the remedy, untouched; `adopt` takes them in."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.harness.broker import Broker
+from tests.integration.test_log_keeping import create, read
+
+RECORDS = 60
+
+
+def tree(directory: Path) -> dict[str, bytes]:
+    """Every file and its content; the lock, which a start that gets that far takes, excepted."""
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+        and path.name not in (".lock", "metadata.db-shm", "metadata.db-wal")
+        and "traces" not in path.parts
+    }
+
+
+def fill(broker: Broker, topic: str) -> None:
+    create(broker, topic, **{"segment.bytes": "1048576", "retention.ms": "-1"})
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all"})
+    for number in range(RECORDS):
+        producer.produce(topic, b"%d" % number, partition=0)
+    assert producer.flush(15) == 0
+
+
+@pytest.fixture
+def filled(tmp_path):
+    """A broker's directory after a clean stop, with two topics."""
+    broker = Broker(tmp_path)
+    with broker:
+        fill(broker, "orders")
+        fill(broker, "payments")
+    return broker
+
+
+def refused(broker: Broker) -> str:
+    """Start it: exit code 2 and nothing changed; returns the sentence."""
+    before = tree(broker.data_dir)
+    done = subprocess.run(broker.command(), capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert tree(broker.data_dir) == before
+    return done.stderr.splitlines()[-1]
+
+
+def adopt(broker: Broker, *words: str) -> str:
+    command = [sys.executable, "-m", "mpbroker", "adopt", str(broker.data_dir), *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout
+
+
+def everything(broker: Broker, *topics: str) -> None:
+    for topic in topics:
+        assert read(broker, topic, RECORDS) == {number: b"%d" % number for number in range(RECORDS)}
+
+
+def test_a_clean_stop_leaves_the_store_in_one_file(filled):
+    assert (filled.data_dir / "metadata.db").stat().st_size > 4096
+    assert not (filled.data_dir / "metadata.db-wal").exists()
+    copy = (filled.data_dir / "metadata.db").read_bytes()
+    os.unlink(filled.data_dir / "metadata.db")
+    (filled.data_dir / "metadata.db").write_bytes(copy)
+    with filled:
+        everything(filled, "orders", "payments")
+
+
+def test_without_meta_properties_it_is_refused_and_served_when_it_is_back(filled, tmp_path):
+    shutil.move(filled.data_dir / "meta.properties", tmp_path / "meta")
+    assert "no meta.properties" in refused(filled) and "adopt" in refused(filled)
+    shutil.move(tmp_path / "meta", filled.data_dir / "meta.properties")
+    with filled:
+        everything(filled, "orders", "payments")
+
+
+def test_adopt_writes_meta_properties_anew_for_the_cluster_of_the_store(filled):
+    before = (filled.data_dir / "meta.properties").read_text()
+    (filled.data_dir / "meta.properties").unlink()
+    assert "belongs to a topic already" in adopt(filled)
+    cluster = [line for line in before.splitlines() if line.startswith("cluster.id")]
+    assert cluster[0] in (filled.data_dir / "meta.properties").read_text()
+    with filled:
+        everything(filled, "orders", "payments")
+
+
+def test_without_a_store_it_is_refused_and_adopt_takes_the_topics_in(filled):
+    ids = {name: (filled.data_dir / name / "partition.metadata").read_text() for name in ("orders-0", "payments-0")}
+    (filled.data_dir / "metadata.db").unlink()
+    assert "no metadata.db" in refused(filled)
+    assert "taken in  orders: 1 partitions" in adopt(filled)
+    with filled:
+        everything(filled, "orders", "payments")
+    assert ids == {name: (filled.data_dir / name / "partition.metadata").read_text() for name in ids}
+
+
+def test_a_store_of_another_cluster_is_refused(filled):
+    meta = filled.data_dir / "meta.properties"
+    text = meta.read_text()
+    meta.write_text(
+        "\n".join("cluster.id=AAAAAAAAQACAAAAAAAAAAA" if "cluster.id" in line else line for line in text.split("\n"))
+    )
+    sentence = refused(filled)
+    assert "says AAAAAAAAQACAAAAAAAAAAA" in sentence and "put the right meta.properties back" in sentence
+    meta.write_text(text)
+    with filled:
+        everything(filled, "orders", "payments")
+
+
+def test_a_damaged_store_is_refused_with_a_remedy(filled):
+    store = filled.data_dir / "metadata.db"
+    whole = store.read_bytes()
+    store.write_bytes(b"\xff" * len(whole))
+    assert "put a copy of metadata.db back" in refused(filled)
+    store.write_bytes(whole)
+    with filled:
+        everything(filled, "orders", "payments")
+
+
+@pytest.mark.parametrize("kind", ["kraft", "zookeeper"])
+def test_a_directory_of_apache_kafka_is_refused_untouched_and_can_be_adopted(filled, kind):
+    """As Kafka leaves it: the same record format, partition.metadata and checkpoints, but no store of ours."""
+    (filled.data_dir / "metadata.db").unlink()
+    meta = (
+        "version=0\nbroker.id={0}\ncluster.id=ZF7CwAAXRvaWnKtFCRe1Gg\n"
+        if kind == "zookeeper"
+        else ("version=1\nnode.id={0}\ncluster.id=ZF7CwAAXRvaWnKtFCRe1Gg\ndirectory.id=AAAAAAAAQACAAAAAAAAAAA\n")
+    )
+    node = next(
+        line.partition("=")[2]
+        for line in (filled.data_dir / "meta.properties").read_text().splitlines()
+        if "node.id" in line
+    )
+    (filled.data_dir / "meta.properties").write_text(meta.format(node))
+    if kind == "kraft":
+        (filled.data_dir / "__cluster_metadata-0").mkdir()
+        (filled.data_dir / "__cluster_metadata-0" / f"{0:020d}.log").write_bytes(b"Kafka's")
+    (filled.data_dir / "__consumer_offsets-3").mkdir()
+    (filled.data_dir / "__consumer_offsets-3" / f"{0:020d}.log").write_bytes(b"offsets")
+    assert ("Apache Kafka" in refused(filled)) == (kind == "kraft")
+    said = adopt(filled)
+    assert "taken in  orders" in said and "left      __consumer_offsets-3: internal topics" in said
+    with filled:
+        everything(filled, "orders", "payments")
+    if kind == "kraft":
+        assert (filled.data_dir / "__cluster_metadata-0" / f"{0:020d}.log").read_bytes() == b"Kafka's"
+
+
+def test_adopt_brings_strays_back(filled):
+    """As an older version of mpbroker left them."""
+    os.rename(filled.data_dir / "orders-0", filled.data_dir / f"orders-0.{'0' * 32}-stray")
+    with filled:
+        assert "partition_offline" in filled.log(), "it is known to have had records"
+    assert f"orders: partition 0, from orders-0.{'0' * 32}-stray" in adopt(filled)
+    with filled:
+        everything(filled, "orders", "payments")
+
+
+def test_a_missing_partition_directory_is_offline_until_it_is_back(filled, tmp_path):
+    shutil.move(filled.data_dir / "orders-0", tmp_path / "away")
+    for _ in range(2):
+        with filled:
+            everything(filled, "payments")
+        assert not (filled.data_dir / "orders-0").exists()
+    shutil.move(tmp_path / "away", filled.data_dir / "orders-0")
+    with filled:
+        everything(filled, "orders", "payments")
+
+
+def test_adopt_runs_beside_no_broker(filled):
+    with filled:
+        command = [sys.executable, "-m", "mpbroker", "adopt", str(filled.data_dir)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 3 and "in use" in done.stderr
+
+
+def test_a_new_or_an_empty_directory_is_no_doubt(tmp_path):
+    broker = Broker(tmp_path)
+    broker.data_dir.mkdir()
+    for _ in range(2):
+        with broker:
+            fill(broker, f"t{len(os.listdir(broker.data_dir))}")

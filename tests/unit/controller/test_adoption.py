@@ -1,0 +1,107 @@
+"""`mpbroker adopt` on made directories: what is in doubt stays where it is, with the reason."""
+
+import os
+
+import pytest
+
+from mpbroker.controller.adoption import adopt, identity
+from mpbroker.errors import ConfigError
+from mpbroker.log import data_dir
+from mpbroker.log.clean_shutdown import MARKER, write_marker
+from mpbroker.log.partition_directory import id_text
+from mpbroker.metadata.store_peek import STORE_FILE, UnreadableStore, peek
+
+ONE, TWO = bytes(15) + b"\x01", bytes(15) + b"\x02"
+
+
+def partition(path, name: str, topic_id: bytes | None = ONE, records: bytes = b"records") -> None:
+    (path / name).mkdir()
+    (path / name / f"{0:020d}.log").write_bytes(records)
+    if topic_id:
+        (path / name / "partition.metadata").write_text(f"version: 0\ntopic_id: {id_text(topic_id)}")
+
+
+def topics(path) -> set[str]:
+    return set().union(*peek(str(path / STORE_FILE)).topics.values())
+
+
+def test_topics_are_taken_in_with_their_ids_once(tmp_path):
+    partition(tmp_path, "a-0")
+    partition(tmp_path, "a-2")
+    partition(tmp_path, "b.c-0", None)
+    write_marker(str(tmp_path))
+    done = adopt(str(tmp_path), 4)
+    assert done.taken == [
+        "a: 3 partitions, 14 bytes; 1 of them missing, made empty at the next start",
+        "b.c: 1 partitions, 7 bytes",
+    ]
+    assert done.left == [] and topics(tmp_path) == {"a", "b.c"}
+    assert data_dir.read_meta(str(tmp_path)).node_id == 4
+    assert not (tmp_path / MARKER).exists(), "the next start reads what it has never seen"
+    again = adopt(str(tmp_path))
+    assert again == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("names", "why"),
+    [
+        ({"__consumer_offsets-0": ONE}, "internal topics"),
+        ({"a-0": ONE, "a-1": TWO}, "different topic ids"),
+        ({"a-4000000000": ONE}, "at most"),
+        ({"a..-0": ONE, "a__-0": TWO}, "same metric name"),
+    ],
+)
+def test_what_is_in_doubt_is_left_as_it_is(tmp_path, names, why):
+    for name, topic_id in names.items():
+        partition(tmp_path, name, topic_id)
+    before = sorted(os.listdir(tmp_path))
+    done = adopt(str(tmp_path))
+    assert done.left and all(why in sentence for sentence in done.left)
+    assert set(before) <= set(os.listdir(tmp_path))
+
+
+def test_strays_come_back_where_their_place_is_free(tmp_path):
+    partition(tmp_path, "a-0")
+    adopt(str(tmp_path))
+    partition(tmp_path, f"a-0.{ONE.hex()}-stray", records=b"older")
+    partition(tmp_path, f"b-0.{TWO.hex()}-stray", TWO)
+    partition(tmp_path, f"c-0.{TWO.hex()}-delete", TWO)
+    done = adopt(str(tmp_path))
+    assert done.taken == ["b: 1 partitions, 7 bytes"]
+    assert done.left == [f"a-0.{ONE.hex()}-stray: a-0 is in its place"]
+    assert sorted(name for name in os.listdir(tmp_path) if name[1:2] == "-") == [
+        "a-0",
+        f"a-0.{ONE.hex()}-stray",
+        "b-0",
+        f"c-0.{TWO.hex()}-delete",
+    ]
+
+
+def test_a_stray_of_a_topic_with_another_id_is_left(tmp_path):
+    partition(tmp_path, "a-0")
+    adopt(str(tmp_path))
+    partition(tmp_path, f"a-1.{TWO.hex()}-stray", TWO)
+    assert adopt(str(tmp_path)).left == [f"a-1.{TWO.hex()}-stray: topic a has another id"]
+
+
+def test_identities_that_contradict_each_other_are_refused(tmp_path):
+    partition(tmp_path, "a-0")
+    adopt(str(tmp_path), 1)
+    meta = tmp_path / "meta.properties"
+    text = meta.read_text()
+    with pytest.raises(ConfigError, match="node that"):
+        identity(str(tmp_path), 2)
+    meta.write_text(text.replace("cluster.id=", "cluster.id=x"))
+    with pytest.raises(ConfigError, match="remove meta.properties"):
+        identity(str(tmp_path), None)
+    meta.unlink()
+    assert identity(str(tmp_path), 1).cluster_id in text
+
+
+def test_a_store_that_is_none_is_said_to_be(tmp_path):
+    (tmp_path / STORE_FILE).write_bytes(b"x" * 5000)
+    with pytest.raises(UnreadableStore):
+        peek(str(tmp_path / STORE_FILE))
+    with pytest.raises(ConfigError, match="put a copy back"):
+        adopt(str(tmp_path))
+    assert peek(str(tmp_path / "none.db")).clusters == set()
