@@ -164,7 +164,9 @@ class LogLoader:
             else min(end, self._recovery_points.offset((partition.topic, partition.partition), directory))
         )
 
-    def _producers(self, partition: Loadable, recovered: RecoveredLog, directory: str) -> list[tuple[int, int, int, int, int, int, int]]:
+    def _producers(
+        self, partition: PartitionToLoad, recovered: RecoveredLog, directory: str
+    ) -> list[tuple[int, int, int, int, int, int, int]]:
         clean = self.last_stop.of(partition.dir)
         recent = {} if clean or not recovered.producers else recent_batches(directory, recovered.active.base)
         return producer_rows(recovered.producers, recent)
