@@ -130,6 +130,9 @@ class ProcessRow:
     request_since_ns: int
     busy_ns: int
     idle_ns: int
+    troubles: int
+    troubled_since_ns: int
+    unsteady_since_ns: int
     @property
     def slot(self) -> int: ...
     def begin(self, pid: int, role: int, index: int, listener: int, /) -> None: ...

@@ -39,11 +39,12 @@ processor, reserved handlers."""
 REGION: Final = struct.Struct("<16sQQQ")
 PLANES: Final = struct.Struct("<IIII")
 STATE_OFFSET, PLANES_OFFSET, REGIONS_OFFSET = 96, 104, 120
+DATA_DIR_OFFSET, DATA_DIR_BYTES = 2048, 2048
 METADATA_GENERATION_OFFSET: Final = 72
 
-PROCESS: Final = struct.Struct("<IIBBBBIIIIIQQQQQI")
+PROCESS: Final = struct.Struct("<IIBBBBIIIIIQQQQQIIQQ")
 """pid, incarnation, role, index, listener, -, state, wait, restarts, last exit, -, heartbeat, request, request since,
-busy, idle, connections."""
+busy, idle, connections, troubles, troubled since, unsteady since."""
 RING_HEAD, RING_PEAK, RING_CAPACITY, RING_SLOTS_FIRST = 128, 256, 264, 272
 
 

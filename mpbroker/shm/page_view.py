@@ -88,6 +88,17 @@ class PageView:
         return boot_id
 
     @property
+    def data_dir(self) -> str:
+        """The broker's data directory, its real path; empty when that is too long for the page."""
+        at = layout.DATA_DIR_OFFSET
+        return os.fsdecode(bytes(self._view[at : at + layout.DATA_DIR_BYTES]).partition(b"\0")[0])
+
+    @property
+    def reserved_handlers(self) -> int:
+        """Handlers 0 .. n - 1 take requests of the control plane only."""
+        return int(layout.HEADER.unpack_from(self._view)[11])
+
+    @property
     def state(self) -> BrokerState:
         """State of the broker when its supervisor last wrote it."""
         return BrokerState(int.from_bytes(self._view[layout.STATE_OFFSET : layout.STATE_OFFSET + 4], "little"))

@@ -1,15 +1,17 @@
 """The process table: who runs in which slot, in which state, waiting for what.
 
-One row per slot on the named page. Its process writes the row, except `restarts` and `last_exit` (supervisor);
-everybody, also `status` from outside, reads it. Times are CLOCK_MONOTONIC nanoseconds.
+One row per slot on the named page. Its process writes the row, except `restarts`, `last_exit` and
+`unsteady_since_ns` (supervisor); everybody, also `status` from outside, reads it. Times are CLOCK_MONOTONIC nanoseconds.
 """
 
+import time
 from enum import IntEnum
 from typing import Final, NamedTuple
 
 from mpbroker import _native
 from mpbroker.shm.counters import counter_id
 from mpbroker.shm.layout import PROCESS
+from mpbroker.shm.troubles import Trouble
 from mpbroker.shm.waits import WaitName, wait_name
 
 __all__ = ["NEVER_DIED", "BrokerState", "ProcessInfo", "ProcessRow", "ProcessState", "WaitName", "unpack_process"]
@@ -54,6 +56,14 @@ class ProcessRow(_native.ProcessRow):
         self.state = state
         self.beat()
 
+    def set_trouble(self, trouble: Trouble, there: bool) -> None:
+        """Say that something cannot be done although this process runs, or that it can again (shm.troubles)."""
+        before = self.troubles
+        after = before | trouble if there else before & ~trouble
+        if after and not before:
+            self.troubled_since_ns = time.monotonic_ns()
+        self.troubles = after
+
     def set_wait(self, wait: WaitName) -> None:
         """Name what this process is about to wait for, NONE afterwards; the heartbeat goes with it."""
         self.wait = wait
@@ -81,6 +91,9 @@ class ProcessInfo(NamedTuple):
     busy_ns: int
     idle_ns: int
     connections: int
+    troubles: int
+    troubled_since_ns: int
+    unsteady_since_ns: int
 
 
 def unpack_process(slot: int, row: bytes | memoryview) -> ProcessInfo:
@@ -103,6 +116,9 @@ def unpack_process(slot: int, row: bytes | memoryview) -> ProcessInfo:
         busy,
         idle,
         connections,
+        troubles,
+        troubled_since,
+        unsteady_since,
     ) = PROCESS.unpack_from(row)
     known = state in ProcessState._value2member_map_
     return ProcessInfo(
@@ -124,4 +140,7 @@ def unpack_process(slot: int, row: bytes | memoryview) -> ProcessInfo:
         busy,
         idle,
         connections,
+        troubles,
+        troubled_since,
+        unsteady_since,
     )

@@ -21,6 +21,7 @@ from mpbroker.shm.layout import MemoryPlan
 from mpbroker.shm.process_table import NEVER_DIED, BrokerState, ProcessRow
 
 SHM_DIR = "/dev/shm"
+CORE_MEMFD = "mpbroker-core"
 CRASH_VARIABLE = "MPBROKER_CRASH"
 
 
@@ -126,7 +127,7 @@ def create(plan: MemoryPlan, data_dir: str, boot_id: int, eventfds: tuple[int, .
     layout.check_plan(plan)
     _test_locks()
     name = page_name(data_dir, boot_id)
-    page = _create_page(plan, name, boot_id)
+    page = _create_page(plan, name, boot_id, data_dir)
     try:
         return SharedMemory(plan, _create_core(plan, boot_id), page, _create_arena(plan), name, boot_id, eventfds)
     except BaseException:
@@ -147,6 +148,8 @@ def _test_locks() -> None:
 
 
 def _memfd(name: str, size: int) -> mmap.mmap:
+    """New memory without a name in any directory. The mapping keeps a descriptor of its own: in the supervisor `status`
+    finds it under /proc (shm.core_view), workers close it."""
     descriptor = os.memfd_create(name, os.MFD_CLOEXEC)
     try:
         os.ftruncate(descriptor, size)
@@ -157,7 +160,7 @@ def _memfd(name: str, size: int) -> mmap.mmap:
 
 def _create_core(plan: MemoryPlan, boot_id: int) -> mmap.mmap:
     regions, size = layout.core_regions(plan)
-    core = _memfd("mpbroker-core", size)
+    core = _memfd(CORE_MEMFD, size)
     core[: layout.PAGE_BYTES] = layout.header_bytes(layout.MAGIC_CORE, plan, regions, size, boot_id)
     return core
 
@@ -198,7 +201,7 @@ def write_page_rings(page: mmap.mmap, plan: MemoryPlan) -> None:
         page[at + layout.RING_SLOTS_FIRST : at + layout.RING_SLOTS_FIRST + 8] = ring.slots_first.to_bytes(8, "little")
 
 
-def _create_page(plan: MemoryPlan, name: str, boot_id: int) -> mmap.mmap:
+def _create_page(plan: MemoryPlan, name: str, boot_id: int, data_dir: str) -> mmap.mmap:
     regions, size = layout.page_regions()
     descriptor = _reserve(name, size)
     try:
@@ -207,8 +210,11 @@ def _create_page(plan: MemoryPlan, name: str, boot_id: int) -> mmap.mmap:
         os.close(descriptor)
     page[: layout.PAGE_BYTES] = layout.header_bytes(layout.MAGIC_PAGE, plan, regions, size, boot_id)
     write_page_rings(page, plan)
+    path = os.fsencode(os.path.realpath(data_dir))
+    if len(path) < layout.DATA_DIR_BYTES:  # a longer one must be named: looking for brokers does not find it
+        page[layout.DATA_DIR_OFFSET : layout.DATA_DIR_OFFSET + len(path)] = path
     base = regions[0].offset
     for slot in range(layout.MAX_SLOTS):
         at = base + slot * layout.STRIDES["processes"]
-        layout.PROCESS.pack_into(page, at, *(0,) * 9, NEVER_DIED, *(0,) * 7)
+        layout.PROCESS.pack_into(page, at, *(0,) * 9, NEVER_DIED, *(0,) * 10)
     return page

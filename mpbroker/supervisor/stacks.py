@@ -17,14 +17,16 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from mpbroker.shm import memfd
+
 MEMFD_NAME = "mpbroker-stack"
 SIGNAL = signal.SIGUSR2
 TIMEOUT_S = 2.0
 MAX_BYTES = 1 << 20  # of one process's stacks: 100 frames a thread, and there is one thread
 _PAUSE_S = 0.02
 _STOPPED = "it is stopped: by SIGSTOP (then SIGCONT lets it go on), or a debugger holds it"
+_ENDED = "it has ended"
 _CHILD = '/supervisor/launch.py", line ', " in _child"  # where a forked process begins; what follows is its parent's
-_LINK = f"/memfd:{MEMFD_NAME} (deleted)"
 
 
 class Stack(NamedTuple):
@@ -56,9 +58,10 @@ def ask(pids: Iterable[int], timeout_s: float = TIMEOUT_S) -> list[Stack]:
 def _signal(pid: int, opened: contextlib.ExitStack) -> tuple[int, str]:
     """Ask one process: the descriptor its answer comes to, or -1 and the reason why it was not asked."""
     try:
-        if _state(pid) in ("T", "t"):
-            return -1, _STOPPED
-        path = _memfd_of(pid)
+        state = _state(pid)
+        if state in ("", "Z", "T", "t"):
+            return -1, _STOPPED if state in ("T", "t") else _ENDED
+        path = memfd.find(pid, MEMFD_NAME)
         if path is None or not _catches(pid):
             return -1, "it has just been started and cannot answer yet; ask again"
         pidfd = os.pidfd_open(pid)
@@ -68,7 +71,7 @@ def _signal(pid: int, opened: contextlib.ExitStack) -> tuple[int, str]:
         os.ftruncate(descriptor, 0)
         signal.pidfd_send_signal(pidfd, SIGNAL)
     except (FileNotFoundError, ProcessLookupError):
-        return -1, "it has ended"
+        return -1, _ENDED
     return descriptor, ""
 
 
@@ -106,16 +109,6 @@ def _why_silent(pid: int) -> str:
     if state == "D":
         return f"it waits in the kernel and takes no signal (state D, {_kernel_wait(pid)}): look at the disk"
     return f"it did not answer in time (state {state or 'gone'})"
-
-
-def _memfd_of(pid: int) -> str | None:
-    """Where its memfd can be opened. It is among its oldest descriptors: connections come later."""
-    directory = f"/proc/{pid}/fd"
-    for number in sorted(map(int, os.listdir(directory))):
-        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
-            if os.readlink(f"{directory}/{number}") == _LINK:
-                return f"{directory}/{number}"
-    return None
 
 
 def _state(pid: int) -> str:

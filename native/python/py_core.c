@@ -416,6 +416,7 @@ static PyObject *row_begin(PyObject *object, PyObject *args)
     mpb_store_relaxed(&row->wait, MPB_WAIT_NONE);
     mpb_store_relaxed(&row->request, 0);
     mpb_store_relaxed(&row->connections, 0);
+    mpb_store_relaxed(&row->troubles, 0);
     mpb_store_relaxed(&row->heartbeat_ns, mpb_trace_clock_ns());
     row->role = (uint8_t)role;
     row->index = (uint8_t)index;
@@ -516,6 +517,9 @@ static PyGetSetDef row_getset[] = {
     {"request_since_ns", row_get64, row_set64, NULL, AT(request_since_ns)},
     {"busy_ns", row_get64, row_set64, NULL, AT(busy_ns)},
     {"idle_ns", row_get64, row_set64, NULL, AT(idle_ns)},
+    {"troubles", row_get32, row_set32, "bits of shm/troubles.py", AT(troubles)},
+    {"troubled_since_ns", row_get64, row_set64, NULL, AT(troubled_since_ns)},
+    {"unsteady_since_ns", row_get64, row_set64, "0: its processes do not die young", AT(unsteady_since_ns)},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

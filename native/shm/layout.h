@@ -48,6 +48,7 @@
 
 /* ------------------------------------------------------------------ segment header */
 #define MPB_MAX_REGIONS 24
+#define MPB_DATA_DIR_BYTES 2048
 
 struct mpb_region {
     char name[16];
@@ -81,14 +82,15 @@ struct mpb_segment_header { /* one page */
     mpb_atomic32 partitions_high;
     mpb_atomic32 producers_high; /* the same for `producers` */
     uint32_t unused0;
-    uint8_t unused[MPB_PAGE_BYTES - 136 - MPB_MAX_REGIONS * 40];
+    uint8_t unused[MPB_PAGE_BYTES - 136 - MPB_MAX_REGIONS * 40 - MPB_DATA_DIR_BYTES];
+    char data_dir[MPB_DATA_DIR_BYTES]; /* page: the data directory's path, for who looks for brokers; empty: too long */
 };
 _Static_assert(sizeof(struct mpb_segment_header) == MPB_PAGE_BYTES, "header is one page");
 
 enum mpb_broker_state { MPB_STARTING = 0, MPB_RUNNING = 1, MPB_DRAINING = 2, MPB_RESETTING = 3 };
 
 /* ------------------------------------------------------------------ process table (page) */
-struct mpb_process { /* 256 bytes; written by its process, except last_exit and restarts (supervisor) */
+struct mpb_process { /* 256 bytes; written by its process, except last_exit, restarts, unsteady_since (supervisor) */
     mpb_atomic32 pid;
     mpb_atomic32 incarnation; /* counts forks of this slot */
     uint8_t role;             /* mpbroker/supervisor/process_types.py numbers the roles */
@@ -106,7 +108,10 @@ struct mpb_process { /* 256 bytes; written by its process, except last_exit and 
     mpb_atomic64 busy_ns;
     mpb_atomic64 idle_ns;
     mpb_atomic32 connections;
-    uint8_t unused[256 - 76];
+    mpb_atomic32 troubles;          /* bits of mpbroker/shm/troubles.py: what it cannot do although it runs */
+    mpb_atomic64 troubled_since_ns; /* when the first of them began */
+    mpb_atomic64 unsteady_since_ns; /* the slot's processes have died young since then, 0: they do not */
+    uint8_t unused[256 - 96];
 };
 _Static_assert(sizeof(struct mpb_process) == 256, "process row");
 

@@ -24,6 +24,8 @@ def test_numbers_are_the_headers():
         "header.regions": layout.REGIONS_OFFSET,
         "header.state": layout.STATE_OFFSET,
         "header.plane_bound": layout.PLANES_OFFSET,
+        "header.data_dir": layout.DATA_DIR_OFFSET,
+        "data_dir_bytes": layout.DATA_DIR_BYTES,
         "header.metadata_generation": layout.METADATA_GENERATION_OFFSET,
         "slot_processors": layout.SLOT_PROCESSORS,
         "slot_handlers": layout.SLOT_HANDLERS,
@@ -65,9 +67,9 @@ def test_header_fields_stand_where_the_struct_has_them():
 
 
 def test_process_fields_stand_where_the_struct_has_them():
-    assert layout.PROCESS.size == _native.LAYOUT["process.connections"] + 4
+    assert layout.PROCESS.size == _native.LAYOUT["process.unsteady_since_ns"] + 8
     row = bytearray(256)
-    layout.PROCESS.pack_into(row, 0, *range(1, 18))
+    layout.PROCESS.pack_into(row, 0, *range(1, 21))
     at = _native.LAYOUT["process.heartbeat_ns"]
     assert int.from_bytes(row[at : at + 8], "little") == 12
 

@@ -1,0 +1,72 @@
+"""The core segment read from outside: offsets are the compiler's; topics, sizes and held requests of a real broker."""
+
+import os
+
+import pytest
+
+from mpbroker import _native
+from mpbroker.client.network_client import connect
+from mpbroker.client.topic_admin import create_topic
+from mpbroker.shm import core_view, memfd
+from mpbroker.shm.core_view import CoreError, CoreView
+from mpbroker.shm.layout import SLOT_HANDLERS
+from tests.harness.broker import Broker, wait_until
+from tests.harness.raw_client import RawConnection
+from tests.harness.raw_records import batch, fetch_request, produce_request
+
+
+def test_offsets_are_the_headers():
+    c = _native.LAYOUT
+    assert {
+        "header.topics_high": core_view.TOPICS_HIGH_OFFSET,
+        "header.partitions_high": core_view.PARTITIONS_HIGH_OFFSET,
+        "topic.copy": core_view.TOPIC_COPY_OFFSET,
+        "topic_copy": core_view.TOPIC_COPY_BYTES,
+        "topic_copy.name": core_view._TOPIC.size - 256,
+        "partition.flags": 0,
+        "partition.topic_row": 4,
+        "partition.selector": core_view.SELECTOR_OFFSET,
+        "partition.copy": core_view.PARTITION_COPY_OFFSET,
+        "partition_copy": core_view.PARTITION_COPY_BYTES,
+        "partition_copy.log_bytes": core_view.LOG_BYTES_OFFSET,
+        "doorbells.entries_high": core_view.ENTRIES_HIGH_OFFSET,
+        "entry.claimed": core_view.CLAIMED,
+    }.items() <= c.items()
+
+
+def test_topics_and_their_bytes(tmp_path):
+    with Broker(tmp_path) as broker:
+        with connect(broker.bootstrap) as client:
+            create_topic(client, "a", 3, {})
+            create_topic(client, "empty", 2, {})
+        records = batch([b"x" * 1000] * 10)
+        with RawConnection(broker.port()) as connection:
+            connection.ask(produce_request(1, "a", 1, records))
+        view = CoreView(broker.pid)
+        try:
+            found = {one.name: one for one in view.topics()}
+        finally:
+            view.close()
+        assert (found["a"].partitions, found["a"].offline) == (3, 0)
+        on_disk = sum(path.stat().st_size for path in (tmp_path / "data").glob("a-*/*.log"))
+        assert found["a"].log_bytes == on_disk > 10_000
+        assert found["empty"][1:] == (2, 0, 0)
+
+
+def test_a_parked_request_is_held_by_its_handler(tmp_path):
+    with Broker(tmp_path, overrides={"num.io.threads": 1}) as broker:
+        with connect(broker.bootstrap) as client:
+            create_topic(client, "a", 1, {})
+        with RawConnection(broker.port()) as connection:
+            connection.send(fetch_request(1, "a", 0, 0, max_wait_ms=2000))
+            view = CoreView(broker.pid)
+            try:
+                wait_until(lambda: view.held_requests() == {SLOT_HANDLERS: 1}, "the fetch to be parked")
+            finally:
+                view.close()
+
+
+def test_a_process_without_a_core():
+    with pytest.raises(CoreError):
+        CoreView(os.getpid())
+    assert memfd.find(2**22 - 1, "x") is None
