@@ -270,6 +270,21 @@ class NothingRuns(MpbrokerError):
         self.path = path
 
 
+class NoBrokerOfYours(NothingRuns):
+    """No data directory was named, and this user runs no broker on this machine."""
+
+    def __init__(self, looked_in: str, others: str) -> None:
+        MpbrokerError.__init__(self, f"no broker of yours runs here: none on {looked_in}, none elsewhere{others}")
+        self.path = looked_in
+
+
+class BelongsToAnother(MpbrokerError):
+    """A broker, or its files, that only another user may look at."""
+
+    def __init__(self, what: str, owner: str) -> None:
+        super().__init__(f"{what} belongs to {owner}; run this as that user, or as root")
+
+
 class KafkaError(MpbrokerError):
     """An error code as an exception, for code that cannot hand it back as a value (clients, CLI, controller)."""
 

@@ -6,7 +6,7 @@ A command is a module of this package with `DESCRIPTION`, `EXAMPLES` (pairs of c
 else is imported before the command is known, so that `mpbroker start` answers its first request soon.
 
 Exit codes: 0 clean, 1 failure while running, 2 configuration or usage, 3 data directory in use (for commands that reach
-a running broker: nothing runs there).
+a running broker: nothing runs there), 130 after Ctrl-C, without a word, in every command but `start`, which it stops.
 """
 
 import os
@@ -20,7 +20,7 @@ from mpbroker.errors import ConfigError, MpbrokerError
 if TYPE_CHECKING:
     import argparse
 
-OK, FAILED, USAGE, NOT_AVAILABLE = 0, 1, 2, 3
+OK, FAILED, USAGE, NOT_AVAILABLE, INTERRUPTED = 0, 1, 2, 3, 130
 
 COMMANDS = {
     "start": "run a broker in the foreground",
@@ -69,11 +69,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return OK
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        return _complain(f"{where}{error.strerror or error}", FAILED)
+        return _complain(f"{where}{error.strerror or error}{_whose(error)}", FAILED)
     except SystemExit as ended:  # argparse has printed the help
         return int(ended.code or OK)
-    except KeyboardInterrupt:
-        return _complain("interrupted", FAILED)
+    except KeyboardInterrupt:  # whoever pressed Ctrl-C knows; the code is the one a shell gives such a command
+        return INTERRUPTED
+
+
+def _whose(error: OSError) -> str:
+    """Whose the file is that this user may not touch."""
+    if not isinstance(error, PermissionError) or not isinstance(error.filename, str):
+        return ""
+    from mpbroker.shm.owner import owner_of, user_name
+
+    uid = owner_of(os.path.abspath(error.filename))
+    return "" if uid is None or uid == os.geteuid() else f"; it belongs to {user_name(uid)}"
 
 
 def _dispatch(words: list[str]) -> int:

@@ -10,6 +10,7 @@ import time
 from mpbroker.cli import broker_arguments
 from mpbroker.errors import MpbrokerError, NothingRuns
 from mpbroker.log import data_dir
+from mpbroker.shm.owner import refusal
 from mpbroker.supervisor.status import read_status
 
 DESCRIPTION = """\
@@ -17,7 +18,7 @@ Stop the broker that runs on a data directory: SIGTERM, then wait until its proc
 Requests in hand are finished first (mpbroker.drain.timeout.ms). A wait of more than a second
 is shown on stderr, with the processes that are left."""
 EXAMPLES = (
-    ("mpbroker stop", "the broker on ./mpbroker-data"),
+    ("mpbroker stop", "the broker on ./mpbroker-data, else the only one that you run"),
     ("mpbroker stop --data-dir /var/lib/mpbroker --timeout 30", "wait at most 30 seconds"),
 )
 PROGRESS_S = 1.0
@@ -35,6 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
     pid = data_dir.holder(path)
     if not pid:
         raise NothingRuns(path)
+    if arguments.data_dir is None:
+        print(f"mpbroker: stopping the broker on {path} (pid {pid})", file=sys.stderr)
     try:
         pidfd = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -46,6 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
         ended = _wait(pidfd, pid, path, arguments.timeout)
     except ProcessLookupError:
         ended = True
+    except PermissionError:
+        raise refusal(f"the broker on {path} (pid {pid})", f"/proc/{pid}") from None
     finally:
         os.close(pidfd)
     if not ended:

@@ -3,15 +3,17 @@
 import argparse
 import difflib
 import os
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from mpbroker.errors import MpbrokerError
+from mpbroker.errors import MpbrokerError, NoBrokerOfYours
 
 _LAST_NS = 1 << 62  # in the year 2116
+DEFAULT_DIRECTORY = "mpbroker-data"  # where `start` keeps records when nothing says otherwise
 STATUS_FILE = ".mpbroker-status.json"  # mpbroker.supervisor.status_file, which reading a copied trace does not need
 
 
@@ -57,9 +59,10 @@ def define_input(parser: argparse.ArgumentParser) -> None:
     place.add_argument(
         "--data-dir",
         metavar="D",
-        default="mpbroker-data",
-        help="without --in: the broker's data directory, whose traces folder is read (default: %(default)s)",
+        help="without --in: the broker's data directory, whose traces folder is read (default: ./mpbroker-data if it "
+        "has traces, else that of your running broker)",
     )
+    parser.set_defaults(command=parser.prog)
 
 
 def define_slice(parser: argparse.ArgumentParser) -> None:
@@ -91,7 +94,23 @@ def define_slice(parser: argparse.ArgumentParser) -> None:
 
 def paths_of(arguments: argparse.Namespace) -> list[str]:
     """Where to read: the places named, or where the broker of the data directory writes its traces."""
-    return list(arguments.paths or [str(traces_of(arguments.data_dir))])
+    return list(arguments.paths or [str(traces_of(broker_directory(arguments)))])
+
+
+def broker_directory(arguments: argparse.Namespace) -> str:
+    """The data directory meant: the one named, else ./mpbroker-data if it has traces, else that of this user's one
+    running broker, which is said once."""
+    if arguments.data_dir is None:
+        arguments.data_dir = DEFAULT_DIRECTORY
+        if not os.path.isdir(os.path.join(DEFAULT_DIRECTORY, "traces")) and not _running(DEFAULT_DIRECTORY):
+            from mpbroker.cli import broker_arguments
+
+            try:
+                arguments.data_dir = broker_arguments.find(os.path.abspath(DEFAULT_DIRECTORY), arguments.command)
+            except NoBrokerOfYours:
+                return DEFAULT_DIRECTORY  # what is missing there is said where it is looked for
+            print(f"mpbroker: traces of the broker on {arguments.data_dir}", file=sys.stderr)
+    return str(arguments.data_dir)
 
 
 def traces_of(data_dir: str) -> Path:
@@ -108,13 +127,13 @@ def tracing_is_off(data_dir: str) -> bool:
 
 def require_traces(arguments: argparse.Namespace) -> None:
     """NoTraces when none are named and the broker of the data directory has none."""
-    if not arguments.paths and not traces_of(arguments.data_dir).is_dir():
+    if not arguments.paths and not traces_of(broker_directory(arguments)).is_dir():
         raise NoTraces(why_no_traces(arguments))
 
 
 def why_no_traces(arguments: argparse.Namespace) -> str:
     """One sentence for somebody who found none."""
-    if not arguments.paths and tracing_is_off(arguments.data_dir):
+    if not arguments.paths and tracing_is_off(broker_directory(arguments)):
         return f"the broker on {arguments.data_dir} does not trace: mpbroker.trace.enabled is false"
     compacted = [path for path in paths_of(arguments) if os.path.exists(os.path.join(path, "compact.json"))]
     if compacted:

@@ -45,7 +45,7 @@ def define(parser: argparse.ArgumentParser, part: str) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """List, sum up or tail."""
     places = [Path(path) for path in trace_arguments.paths_of(arguments)]
-    if not arguments.paths and trace_arguments.tracing_is_off(arguments.data_dir):
+    if not arguments.paths and trace_arguments.tracing_is_off(trace_arguments.broker_directory(arguments)):
         if not places[0].is_dir():
             raise trace_arguments.NoTraces(trace_arguments.why_no_traces(arguments))
         trace_text.warn(f"{trace_arguments.why_no_traces(arguments)}; these are traces of earlier starts")

@@ -43,8 +43,11 @@ def define(parser: argparse.ArgumentParser, _: str = "mark") -> None:
     )
     place = parser.add_mutually_exclusive_group()
     place.add_argument(
-        "--data-dir", metavar="D", default="mpbroker-data", help="the broker's data directory (default: %(default)s)"
+        "--data-dir",
+        metavar="D",
+        help="the broker's data directory (default: ./mpbroker-data if one runs there, else that of your running broker)",
     )
+    parser.set_defaults(command=parser.prog)
     place.add_argument("--in", dest="traces", metavar="T", help="its trace directory instead")
     parser.add_argument("--json", action="store_true", help="print text and time as JSON")
 
@@ -53,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Leave the marker, wait until it is taken."""
     t0_ns, epoch_ns = time.monotonic_ns(), time.time_ns()
     text = " ".join(arguments.text)
-    traces = Path(arguments.traces) if arguments.traces else _traces_of_running(arguments.data_dir)
+    traces = Path(arguments.traces) if arguments.traces else _traces_of_running(arguments)
     if arguments.traces and not mark_spool.is_watched(traces):
         raise NobodyTraces(f"no broker traces into {traces}")
     path = mark_spool.put(traces, text, t0_ns)
@@ -67,9 +70,11 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _traces_of_running(data_dir: str) -> Path:
+def _traces_of_running(arguments: argparse.Namespace) -> Path:
+    from mpbroker.cli import broker_arguments
     from mpbroker.log import data_dir as locks
 
+    data_dir = broker_arguments.directory(arguments)
     if locks.holder(data_dir) is None:
         raise NothingRuns(data_dir)
     if trace_arguments.tracing_is_off(data_dir):

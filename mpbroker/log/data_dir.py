@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from mpbroker.config.properties import parse_properties
 from mpbroker.errors import ConfigError, DataDirectoryInUse
+from mpbroker.shm.owner import refusal
 
 LOCK_FILE = ".lock"
 META_FILE = "meta.properties"
@@ -82,9 +83,13 @@ def lock(path: str) -> DataDirLock:
 
 
 def holder(path: str) -> int | None:
-    """The pid of the broker that holds the directory (0 when it is not written down), None when nobody does."""
+    """The pid of the broker that holds the directory (0 when it is not written down), None when nobody does.
+
+    BelongsToAnother when this user may not look."""
     try:
         descriptor = os.open(os.path.join(path, LOCK_FILE), os.O_RDONLY | os.O_CLOEXEC)
+    except PermissionError:
+        raise refusal(f"data directory {path}", path) from None
     except OSError:
         return None
     try:

@@ -13,6 +13,7 @@ import posix_ipc
 
 from mpbroker.errors import MpbrokerError
 from mpbroker.shm import layout
+from mpbroker.shm.owner import refusal
 from mpbroker.shm.process_table import BrokerState, ProcessInfo, ProcessState, unpack_process
 from mpbroker.shm.segment import names_of
 
@@ -53,6 +54,8 @@ class PageView:
             segment = posix_ipc.SharedMemory(name, read_only=True)
         except posix_ipc.ExistentialError:
             raise PageError(f"there is no {name} in /dev/shm") from None
+        except posix_ipc.PermissionsError:
+            raise refusal(f"the broker of /dev/shm{name}", f"/dev/shm{name}") from None
         try:
             self._map = mmap.mmap(segment.fd, os.fstat(segment.fd).st_size, prot=mmap.PROT_READ)
         except ValueError:

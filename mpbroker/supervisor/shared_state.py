@@ -9,7 +9,9 @@ import fcntl
 import json
 import os
 import socket
+import time
 
+from mpbroker import __version__
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.network.fd_passing import close_all, handover_pair, receive_message
 from mpbroker.shm import segment
@@ -18,6 +20,8 @@ from mpbroker.shm.process_context import MAX_CONFIG_BYTES, BoundListener, Proces
 from mpbroker.shm.process_table import NO_LISTENER, BrokerState, ProcessState
 from mpbroker.shm.waits import WaitName
 from mpbroker.supervisor.process_types import SUPERVISOR_SLOT, ProcessPlan
+from mpbroker.supervisor.ready import listener_document
+from mpbroker.supervisor.status_file import StatusFile
 from mpbroker.trace import lane
 
 TRACE_NOTICES_BYTES = 1 << 20
@@ -91,6 +95,22 @@ class SharedState:
     def names(self) -> tuple[str, ...]:
         """Every name of this broker in /dev/shm."""
         return (self.page_name, *self._lanes)
+
+    def status_file(self, config: BrokerConfig) -> StatusFile:
+        """What `status` and `stop` are told, from outside."""
+        return StatusFile(
+            pid=os.getpid(),
+            version=__version__,
+            node_id=config.node_id,
+            cluster_id=self._cluster_id,
+            boot_id=self.boot_id,
+            started_ms=time.time_ns() // 1_000_000,
+            started_ns=time.monotonic_ns(),
+            page=self.page_name,
+            names=self.names,
+            listeners=tuple(listener_document(listener) for listener in self.listeners),
+            trace_dir=config.trace_dir if config.mpbroker_trace_enabled else "",
+        )
 
     # ---- processes
 

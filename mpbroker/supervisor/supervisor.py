@@ -90,15 +90,7 @@ class Supervisor:
         self._api_versions: dict[int, tuple[int, int]] = {}
         self._import_stage(0)
         shared = self._shared
-        write_status_file(
-            self._config.data_dir,
-            self._config.node_id,
-            shared.boot_id,
-            shared.page_name,
-            shared.names,
-            shared.listeners,
-            self._config.trace_dir if self._config.mpbroker_trace_enabled else "",
-        )
+        write_status_file(self._config.data_dir, shared.status_file(self._config))
         self._epoll.register(self._signals.fd, select.EPOLLIN)
         self._epoll.register(shared.notice_fd, select.EPOLLIN)
         try:

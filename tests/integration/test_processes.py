@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+import mpbroker
 from mpbroker.client.network_client import connect
 from mpbroker.client.topic_admin import create_topic
 from tests.harness.broker import SHM, Broker, wait_until
@@ -95,8 +96,30 @@ def test_status_prints_its_schema_as_json(broker):
     found = _cli("status", "--data-dir", str(broker.data_dir), "--json")
     assert found.returncode == 0
     status = json.loads(found.stdout)
-    assert list(status) == ["schema", "node_id", "state", "listeners", "processes", "rings", "counters"]
-    assert (status["schema"], status["node_id"], status["state"]) == (1, 0, "running")
+    assert list(status) == [
+        "schema",
+        "version",
+        "data_dir",
+        "pid",
+        "node_id",
+        "cluster_id",
+        "state",
+        "health",
+        "started_ms",
+        "uptime_s",
+        "listeners",
+        "topics",
+        "disks",
+        "processes",
+        "rings",
+        "counters",
+    ]
+    assert (status["schema"], status["node_id"], status["state"]) == (2, 0, "running")
+    assert (status["version"], status["pid"]) == (mpbroker.__version__, broker.pid)
+    assert f"cluster.id={status['cluster_id']}" in (broker.data_dir / "meta.properties").read_text()
+    assert abs(time.time() * 1000 - status["started_ms"] - status["uptime_s"] * 1000) < 5000
+    assert [disk["for"] for disk in status["disks"]] == ["records", "traces"]
+    assert all(0 < disk["free_bytes"] < disk["total_bytes"] for disk in status["disks"])
     assert status["listeners"] == broker.ready["listeners"]
     for row in status["processes"]:
         assert list(row) == [
@@ -118,7 +141,7 @@ def test_status_prints_its_schema_as_json(broker):
     assert rings["data"]["capacity"] == 500 and rings["control"]["capacity"] == 20
     assert status["counters"]["requests_finished"] >= 1
     assert _cli("status", "--data-dir", str(broker.data_dir)).stdout.startswith(
-        "node 0  running  PLAINTEXT://127.0.0.1:"
+        f"broker         mpbroker {mpbroker.__version__}, node 0, cluster "
     )
 
 

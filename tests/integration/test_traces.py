@@ -143,6 +143,16 @@ def test_sampling_follows_the_configuration_of_a_running_broker(tmp_path):
         wait_until(lambda: _produce(broker, 5) and _stats(broker)["sampled_out"] > 0, "sampling")
 
 
+def test_ctrl_c_ends_following_without_a_word(tmp_path):
+    with Broker(tmp_path, overrides={"num.partitions": 1}) as broker:
+        follow = [sys.executable, "-m", "mpbroker", "trace", "tail", "--follow", "--data-dir", str(broker.data_dir)]
+        with subprocess.Popen(follow, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert "ApiVersions" in process.stdout.readline()  # the supervisor's own question at start
+            process.send_signal(signal.SIGINT)
+            _, error = process.communicate(timeout=10)
+    assert (process.returncode, error) == (130, "")
+
+
 def test_tracing_can_be_turned_off(tmp_path):
     with Broker(tmp_path, overrides={"num.partitions": 1, "mpbroker.trace.enabled": "false"}) as broker:
         create_by_metadata("127.0.0.1", broker.port(), TOPIC)

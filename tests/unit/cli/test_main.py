@@ -85,7 +85,7 @@ def test_abbreviated_options_are_not_guessed(capsys):
         ),
         (ConnectionRefusedError(111, "Connection refused"), 1, "mpbroker: Connection refused\n"),
         (FileNotFoundError(2, "No such file or directory", "f"), 1, "mpbroker: f: No such file or directory\n"),
-        (KeyboardInterrupt(), 1, "mpbroker: interrupted\n"),
+        (KeyboardInterrupt(), 130, ""),
     ],
 )
 def test_errors_become_a_sentence_and_an_exit_code(command, capsys, error, code, sentence):
