@@ -158,6 +158,8 @@ static int scan_file(struct window *w, int index_fd, int time_index_fd, struct m
             scan->end = MPB_END_TRUNCATED; /* all that is left lies in the window and is no whole batch */
             return 0;
         }
+        if (scan->valid_bytes == before && w->filled < w->capacity)
+            return -EIO; /* the file is shorter than a moment ago */
     }
     return 0;
 }
