@@ -143,6 +143,23 @@ class ProcessRow:
 
 # ---------------------------------------------------------------- request path (py_handler.c, py_processor.c)
 @final
+class Cell(structseq[int], tuple[int, int, int, int, int, int, int]):
+    @property
+    def error(self) -> int: ...
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def end_offset(self) -> int: ...
+    @property
+    def append_time_ms(self) -> int: ...
+    @property
+    def log_start(self) -> int: ...
+    @property
+    def leader_epoch(self) -> int: ...
+    @property
+    def ordinal(self) -> int: ...
+
+@final
 class Request:
     client_id: str
     @property
