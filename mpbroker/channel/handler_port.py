@@ -8,10 +8,10 @@ the bells that say which parked requests to look at again.
 from typing import Final
 
 from mpbroker import _native
-from mpbroker._native import COMMAND_FULL, COMMAND_PARTS, COMMAND_TOO_LONG, Request
+from mpbroker._native import COMMAND_FULL, COMMAND_PARTS, COMMAND_TOO_LONG, Cell, Request
 from mpbroker.shm.layout import SLOT_HANDLERS
 
-__all__ = ["COMMAND_FULL", "COMMAND_PARTS", "COMMAND_TOO_LONG", "MAX_ATTEMPTS", "HandlerPort", "Request"]
+__all__ = ["COMMAND_FULL", "COMMAND_PARTS", "COMMAND_TOO_LONG", "MAX_ATTEMPTS", "Cell", "HandlerPort", "Request"]
 
 MAX_ATTEMPTS: Final = 2
 """A request with so many `attempts` killed two handlers while they executed it: answer an error and close."""

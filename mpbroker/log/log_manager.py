@@ -8,19 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mpbroker._native import READ_TO_END, READ_TO_HIGH_WATERMARK, READ_TO_STABLE, Log, LogOptions, NativeProduce
+from mpbroker._native import (
+    READ_TO_END,
+    READ_TO_HIGH_WATERMARK,
+    READ_TO_STABLE,
+    AppendResult,
+    Log,
+    LogOptions,
+    NativeProduce,
+)
 from mpbroker.errors import ErrorCode
 from mpbroker.log.append_settings import log_options, produce_rules
 from mpbroker.record.compression import Decompressor
-from mpbroker.record.record_batch import BatchUnreadableError, find_timestamp, iterate_batches
+from mpbroker.record.record_batch import BatchUnreadableError, codec_of, find_timestamp, iterate_batches
 from mpbroker.record.validation import ProduceRules, check_append_records
 from mpbroker.shm.counters import Counter
 
-__all__ = ["READ_TO_END", "READ_TO_HIGH_WATERMARK", "READ_TO_STABLE", "LogManager", "Refused"]
+__all__ = ["READ_TO_END", "READ_TO_HIGH_WATERMARK", "READ_TO_STABLE", "AppendResult", "LogManager"]
 
-CODEC_BITS = 0x07
-ATTRIBUTES_LOW_BYTE = 22  # of a batch: the codec is in its low bits
-LOG_START_NOT_TOLD = frozenset((ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE))  # see native/log/append.c
+NO_FLUSH = 2**63 - 1  # flush.messages: the default
 ONLINE = 2  # enum mpb_partition_flags
 
 
@@ -42,27 +48,39 @@ class LogManager:
         self.find = log.find
         self.read_into = log.read_into
 
-    def append(self, topic, index: int, request, cell: int, records, version: int):
-        """Appends the one batch in `records`; returns the native AppendResult (error, base_offset, …).
+    def append(self, topic, index: int, request, cell: int, records, version: int) -> AppendResult:
+        """Appends the one batch in `records`, or refuses it.
 
-        The result also fills cell `cell` of the request, so a second run reads it instead of appending again.
+        The result, errors too, also fills cell `cell` of the request, so a second run reads it instead of appending
+        again.
         """
         options, rules = self.options_of(topic)
+        ordinal = topic.partitions[index]
         now_ms = self._clock.wall_ms()
         max_timestamp = None
-        if rules.target_codec is not None or records[ATTRIBUTES_LOW_BYTE] & CODEC_BITS:
+        if rules.target_codec is not None or codec_of(records):
             checked = check_append_records(records, rules, now_ms, self._decompressor)
             if checked.code:
-                silent = checked.code in LOG_START_NOT_TOLD
-                return Refused(checked.code, -1 if silent else self.log.state(topic.partitions[index]).log_start)
+                return self.log.refuse(ordinal, request.entry, cell, checked.code, topic.id)
             records, max_timestamp = checked.batch, checked.max_timestamp
-        ordinal = topic.partitions[index]
         result = self.log.append(
             ordinal, request.entry, cell, records, options, now_ms, version, -1, max_timestamp, topic.id
         )
-        if result.flush_due and not result.error and self.log.flush(ordinal)[0]:
-            return Refused(ErrorCode.KAFKA_STORAGE_ERROR)
+        if result.flush_due and not result.error:
+            return self._synced(ordinal, request, cell) or result
         return result
+
+    def sync_recorded(self, topic, ordinal: int, request, cell: int) -> AppendResult | None:
+        """For an append that an earlier run of the request made: that run may have died before the sync that
+        flush.messages asks for. The error that takes the place of its result, or None."""
+        if topic.settings.flush_messages == NO_FLUSH:
+            return None
+        return self._synced(ordinal, request, cell)
+
+    def _synced(self, ordinal: int, request, cell: int) -> AppendResult | None:
+        """Syncs the partition; None, or what is answered because that failed."""
+        error, _ = self.log.flush(ordinal)
+        return self.log.not_synced(ordinal, request.entry, cell, ErrorCode.KAFKA_STORAGE_ERROR) if error else None
 
     def serve_natively(self, port) -> NativeProduce:
         """From now on the port serves Produce requests over this log natively, for the topics the result is told."""
@@ -129,15 +147,3 @@ class LogManager:
 def open_log(ctx) -> Log:
     """The native log of a process, from its ProcessContext; opened after the fork."""
     return Log(ctx.core, list(ctx.data_dirs), ctx.slot)
-
-
-class Refused:
-    """An append that never reached the log, in the shape of the native AppendResult."""
-
-    __slots__ = ("error", "log_start")
-    base_offset = end_offset = append_time_ms = -1
-    duplicate = replayed = flush_due = False
-
-    def __init__(self, error: int, log_start: int = -1) -> None:
-        self.error = error
-        self.log_start = log_start

@@ -5,6 +5,7 @@ batch is any contiguous bytes; nothing here copies more than the record it retur
 """
 
 from collections.abc import Iterator
+from struct import Struct
 
 from mpbroker import _native
 from mpbroker._native import BatchInfo, Record
@@ -15,6 +16,9 @@ HEADER_BYTES = 61
 #: What the length field at byte 8 does not count: itself and the base offset before it.
 OVERHEAD_BYTES = 12
 
+#: Bits of a batch's attributes, two bytes at 21; all that are in use are in the second one.
+ATTRIBUTES_AT = 21
+CODEC_MASK = 0x07
 ATTRIBUTE_LOG_APPEND_TIME = 0x08
 ATTRIBUTE_TRANSACTIONAL = 0x10
 ATTRIBUTE_CONTROL = 0x20
@@ -24,8 +28,23 @@ ATTRIBUTE_DELETE_HORIZON = 0x40
 READER_LIMIT_BYTES = decompressed_limit_bytes(1 << 24)
 
 
+_last_offset_delta = Struct(">23xi")
+
+
 class BatchUnreadableError(ValueError):
     """Bytes that should be a record batch are none; the message says where."""
+
+
+def codec_of(batch: bytes | memoryview) -> int:
+    """Return the codec's number that the header of a batch names, 0: not compressed."""
+    return batch[ATTRIBUTES_AT + 1] & CODEC_MASK
+
+
+def claimed_records(batch: bytes | memoryview) -> int:
+    """Return how many records the header of a batch says it holds, checked by nobody; 0 if there are too few bytes."""
+    if len(batch) < _last_offset_delta.size:
+        return 0
+    return max(0, _last_offset_delta.unpack_from(batch)[0] + 1)
 
 
 def iterate_batches(data: bytes | memoryview, check_crc: bool = True) -> Iterator[tuple[BatchInfo, memoryview]]:

@@ -12,10 +12,9 @@ from mpbroker.errors import ErrorCode
 from mpbroker.record import compression
 from mpbroker.record.batch_builder import assemble_batch
 from mpbroker.record.compression import Decompressor, decompressed_limit_bytes
-from mpbroker.record.record_batch import ATTRIBUTE_LOG_APPEND_TIME, HEADER_BYTES
+from mpbroker.record.record_batch import ATTRIBUTE_LOG_APPEND_TIME, ATTRIBUTES_AT, CODEC_MASK, HEADER_BYTES
 
 NO_LIMIT_MS = 2**63 - 1
-_CODEC_MASK = 0x07
 
 
 class ProduceRules(NamedTuple):
@@ -88,12 +87,12 @@ def _check_by_records(
 
 def _with_codec_none(batch: bytes | memoryview) -> bytes:
     header = bytearray(batch[:HEADER_BYTES])
-    header[22] &= ~_CODEC_MASK
+    header[ATTRIBUTES_AT + 1] &= ~CODEC_MASK
     return bytes(header)
 
 
 def _recompress(records: memoryview, info: BatchInfo, rules: ProduceRules, max_timestamp: int) -> bytes:
-    attributes = (info.attributes & ~(_CODEC_MASK | ATTRIBUTE_LOG_APPEND_TIME)) | rules.target_codec
+    attributes = (info.attributes & ~(CODEC_MASK | ATTRIBUTE_LOG_APPEND_TIME)) | rules.target_codec
     packed = compression.compress(rules.target_codec, records)
     return assemble_batch(
         packed,

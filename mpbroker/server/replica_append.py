@@ -6,7 +6,9 @@ is which partition, which settings and which of Kafka's error codes, in Kafka's 
 
 from __future__ import annotations
 
+from mpbroker.channel.handler_port import Cell
 from mpbroker.errors import ErrorCode
+from mpbroker.log.log_manager import AppendResult
 from mpbroker.protocol.messages.produce import PartitionProduceResponse
 
 ADMIN_CLIENT_ID = "__admin_client"
@@ -32,27 +34,27 @@ def append_partition(context, request, topic, data, checked, cell: int, acks: in
     result = context.log_manager.append(
         topic, data.index, request, cell, data.records[: checked.batch_bytes], request.api_version
     )
-    return PartitionProduceResponse(
-        index=data.index,
-        error_code=result.error,
-        base_offset=result.base_offset,
-        log_append_time_ms=result.append_time_ms,
-        log_start_offset=result.log_start,
-    )
+    return _response(data.index, result)
 
 
-def recorded_result(context, request, index: int, cell: int) -> PartitionProduceResponse | None:
+def recorded_result(context, request, topic, index: int, cell: int) -> PartitionProduceResponse | None:
     """What an earlier run of this request came to for a partition, whatever became of its topic since; None:
     nothing."""
     filled = context.port.cell(request, cell)
     if filled is None:
         return None
+    if topic is None or filled.error or filled.ordinal not in topic.partitions:
+        return _response(index, filled)
+    return _response(index, context.log_manager.sync_recorded(topic, filled.ordinal, request, cell) or filled)
+
+
+def _response(index: int, result: AppendResult | Cell) -> PartitionProduceResponse:
     return PartitionProduceResponse(
         index=index,
-        error_code=filled.error,
-        base_offset=filled.base_offset,
-        log_append_time_ms=filled.append_time_ms,
-        log_start_offset=filled.log_start,
+        error_code=result.error,
+        base_offset=result.base_offset,
+        log_append_time_ms=result.append_time_ms,
+        log_start_offset=result.log_start,
     )
 
 

@@ -7,16 +7,14 @@ The record's working copy is part of the request entry; everything else in it is
 from __future__ import annotations
 
 from functools import lru_cache
-from struct import Struct
 
 from mpbroker.record.checksum import crc32c
+from mpbroker.record.record_batch import claimed_records
 from mpbroker.trace.record import STAGES
 
 HANDLER_START, IO_DONE = STAGES.index("handler_start"), STAGES.index("io_done")
 ACKS_MASK = 3
 LARGEST = 2**32 - 1
-_last_offset_delta = Struct(">23xi").unpack_from  # of a record batch
-_SHORTEST_BYTES = 27
 
 
 @lru_cache(maxsize=4096)
@@ -32,8 +30,8 @@ def describe_produce(request, message) -> None:
     for topic in topics:
         for data in topic.partition_data:
             partitions += 1
-            if data.records is not None and len(data.records) >= _SHORTEST_BYTES:
-                records += max(0, _last_offset_delta(data.records)[0] + 1)
+            if data.records is not None:
+                records += claimed_records(data.records)
     request.set_trace(
         partitions, topic_hash(topics[0].name) if topics else 0, min(records, LARGEST), message.acks & ACKS_MASK
     )

@@ -163,30 +163,43 @@ static bool decide_without_writing(struct mpb_log *log, struct mpb_partition *ro
 
 static void no_offsets(struct mpb_append_result *out) { out->base_offset = out->end_offset = out->append_time_ms = -1; }
 
-/* Kafka tells where the log starts with the errors of a batch's contents, not with those of its place or size. */
-static bool tells_log_start(int error)
+static void no_result(struct mpb_append_result *out)
 {
-    return error != MPB_ERR_CORRUPT_MESSAGE && error != MPB_ERR_UNKNOWN_TOPIC_OR_PARTITION &&
-           error != MPB_ERR_NOT_LEADER_OR_FOLLOWER && error != MPB_ERR_MESSAGE_TOO_LARGE &&
-           error != MPB_ERR_RECORD_LIST_TOO_LARGE && error != MPB_ERR_KAFKA_STORAGE_ERROR;
-}
-
-void mpb_append_refuse(struct mpb_log *log, uint32_t ordinal, uint32_t entry, uint32_t cell, int error,
-                       struct mpb_append_result *out)
-{
-    uint64_t fill_number = mpb_entry_fill_number(log->core, entry);
     memset(out, 0, sizeof *out);
     no_offsets(out);
     out->log_start = out->leader_epoch = -1;
-    int unlocked = mpb_partition_lock(log, ordinal);
-    out->error = (int16_t)(unlocked != 0 ? unlocked : error);
+}
+
+void mpb_append_refuse(struct mpb_log *log, const struct mpb_append_request *request, int error,
+                       struct mpb_append_result *out)
+{
+    struct mpb_core *core = log->core;
+    const struct mpb_partition *row = &core->partitions[request->ordinal];
+    uint64_t fill_number = mpb_entry_fill_number(core, request->entry);
+    no_result(out);
+    int unlocked = mpb_partition_lock(log, request->ordinal);
+    out->error = (int16_t)unlocked;
     if (unlocked != 0)
         return;
-    if (tells_log_start(error))
-        out->log_start = mpb_partition_in_force(&log->core->partitions[ordinal])->log_start;
-    if (!mpb_cell_read(log->core, entry, cell, fill_number, out))
-        mpb_cell_fill(log->core, ordinal, entry, cell, fill_number, out);
-    mpb_partition_unlock(log, ordinal);
+    if (!mpb_cell_read(core, request->entry, request->cell, fill_number, out)) {
+        int unusable = mpb_partition_usable(core, row, request->topic_id); /* Kafka looks for the partition first */
+        out->error = (int16_t)(unusable != 0 ? unusable : error);
+        if (mpb_error_tells_log_start(out->error))
+            out->log_start = mpb_partition_in_force(row)->log_start;
+        mpb_cell_fill(core, request->ordinal, request->entry, request->cell, fill_number, out);
+    }
+    mpb_partition_unlock(log, request->ordinal);
+}
+
+void mpb_append_not_synced(struct mpb_log *log, const struct mpb_append_request *request, int error,
+                           struct mpb_append_result *out)
+{
+    no_result(out);
+    out->error = (int16_t)error;
+    if (mpb_partition_lock(log, request->ordinal) != 0)
+        return;
+    mpb_cell_fail(log->core, request->entry, request->cell, mpb_entry_fill_number(log->core, request->entry), error);
+    mpb_partition_unlock(log, request->ordinal);
 }
 
 void mpb_append(struct mpb_log *log, const struct mpb_append_options *options, const struct mpb_append_request *request,
@@ -196,9 +209,7 @@ void mpb_append(struct mpb_log *log, const struct mpb_append_options *options, c
     struct mpb_partition *row = &core->partitions[request->ordinal];
     uint8_t header[MPB_BATCH_HEADER_BYTES];
     uint64_t fill_number = mpb_entry_fill_number(core, request->entry);
-    memset(out, 0, sizeof *out);
-    no_offsets(out);
-    out->log_start = out->leader_epoch = -1;
+    no_result(out);
     out->append_time_ms = options->log_append_time ? request->now_ms : -1;
     mpb_batch_patch_header(request->batch, request->info->batch_bytes, header, 0, 0, out->append_time_ms);
     if (!options->log_append_time && request->max_timestamp >= 0)
@@ -217,7 +228,7 @@ void mpb_append(struct mpb_log *log, const struct mpb_append_options *options, c
         out->error = (int16_t)append_locked(log, row, options, request, fill_number, header, out);
     if (out->error != 0)
         no_offsets(out);
-    if (!tells_log_start(out->error))
+    if (!mpb_error_tells_log_start(out->error))
         out->log_start = -1;
     if (decided || out->error != 0)
         mpb_cell_fill(core, request->ordinal, request->entry, request->cell, fill_number, out);

@@ -28,9 +28,14 @@ struct mpb_append_request {
 void mpb_append(struct mpb_log *log, const struct mpb_append_options *options, const struct mpb_append_request *request,
                 struct mpb_append_result *out);
 
-/* Records that a batch was refused by its checks: the error in `out` and, under the lock, in the result cell. A cell
- * that an earlier run filled wins. */
-void mpb_append_refuse(struct mpb_log *log, uint32_t ordinal, uint32_t entry, uint32_t cell, int error,
+/* Instead of an append whose batch was refused by its checks: the error in `out` and, under the lock, in the result
+ * cell. A cell that an earlier run filled wins; then an error of the partition. Of the request only ordinal, entry, cell
+ * and topic id are read. */
+void mpb_append_refuse(struct mpb_log *log, const struct mpb_append_request *request, int error,
                        struct mpb_append_result *out);
+/* After an append with `flush_due` whose sync failed: the records stay, as in Kafka, but the answer is the error, in the
+ * result cell too, for a later run. The same fields are read, without the topic id. */
+void mpb_append_not_synced(struct mpb_log *log, const struct mpb_append_request *request, int error,
+                           struct mpb_append_result *out);
 
 #endif

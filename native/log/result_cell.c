@@ -1,5 +1,6 @@
 #include "log/result_cell.h"
 
+#include "record/kafka_errors.h"
 #include "shm/inject.h"
 
 uint64_t mpb_entry_fill_number(const struct mpb_core *core, uint32_t entry)
@@ -47,12 +48,28 @@ bool mpb_cell_read(struct mpb_core *core, uint32_t entry, uint32_t index, uint64
     struct mpb_cell *cell = mpb_cell_find(core, entry, index, fill_number);
     if (cell == NULL || mpb_load_acquire(&cell->tag) != fill_number)
         return false;
+    out->replayed = true;
     out->error = cell->error;
+    if (out->error != 0) { /* offsets beside an error are those of an append that was not synced */
+        out->base_offset = out->end_offset = out->append_time_ms = -1;
+        out->log_start = mpb_error_tells_log_start(out->error) ? cell->log_start : -1;
+        return true;
+    }
     out->base_offset = cell->base_offset;
     out->end_offset = cell->end_offset;
     out->append_time_ms = cell->append_time_ms;
     out->log_start = cell->log_start;
     out->leader_epoch = cell->leader_epoch;
-    out->replayed = true;
     return true;
+}
+
+void mpb_cell_fail(struct mpb_core *core, uint32_t entry, uint32_t index, uint64_t fill_number, int error)
+{
+    struct mpb_cell *cell = mpb_cell_find(core, entry, index, fill_number);
+    if (cell == NULL || mpb_load_acquire(&cell->tag) != fill_number)
+        return;
+    cell->error = (int16_t)error;
+    mpb_step();
+    cell->base_offset = cell->end_offset = cell->append_time_ms = cell->log_start = -1;
+    mpb_step();
 }

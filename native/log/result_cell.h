@@ -28,4 +28,8 @@ void mpb_cell_fill(struct mpb_core *core, uint32_t ordinal, uint32_t entry, uint
 bool mpb_cell_read(struct mpb_core *core, uint32_t entry, uint32_t index, uint64_t fill_number,
                    struct mpb_append_result *out);
 
+/* A filled cell keeps this error from now on. It is stored first and alone: a kill leaves the result or the error, and
+ * beside an error nothing else is read. */
+void mpb_cell_fail(struct mpb_core *core, uint32_t entry, uint32_t index, uint64_t fill_number, int error);
+
 #endif

@@ -209,26 +209,24 @@ static void append_part(struct mpb_native_produce *native, uint32_t entry, uint3
     struct mpb_batch_rules rules = topic->rules;
     struct mpb_batch_info info;
     struct mpb_records_info found = {.max_timestamp = MPB_NO_TIMESTAMP};
-    uint32_t ordinal = topic->ordinals[part->index];
+    struct mpb_append_request request = {.ordinal = topic->ordinals[part->index],
+                                         .entry = entry,
+                                         .cell = cell,
+                                         .batch = part->records,
+                                         .info = &info,
+                                         .now_ms = now_ms,
+                                         .leader_epoch = -1,
+                                         .topic_id = topic->id};
     rules.produce_version = asked->version;
     rules.now_ms = now_ms;
     int error = mpb_batch_check_append(part->records, part->batch_len, &rules, &info);
     if (error == 0)
         error = mpb_records_check(info.records, info.records_len, &info, &rules, &found);
-    if (error != 0) {
-        mpb_append_refuse(native->log, ordinal, entry, cell, error, &part->result);
-        return;
-    }
-    struct mpb_append_request request = {.ordinal = ordinal,
-                                         .entry = entry,
-                                         .cell = cell,
-                                         .batch = part->records,
-                                         .info = &info,
-                                         .max_timestamp = found.max_timestamp,
-                                         .now_ms = now_ms,
-                                         .leader_epoch = -1,
-                                         .topic_id = topic->id};
-    mpb_append(native->log, &topic->append, &request, &part->result);
+    request.max_timestamp = found.max_timestamp;
+    if (error == 0)
+        mpb_append(native->log, &topic->append, &request, &part->result);
+    else
+        mpb_append_refuse(native->log, &request, error, &part->result);
 }
 
 static uint8_t *put16(uint8_t *p, int16_t v)

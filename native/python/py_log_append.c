@@ -133,10 +133,38 @@ static PyObject *log_append(PyObject *object, PyObject *args, PyObject *kwargs)
     if (error == 0)
         append_checked(self, &options->append, &request, &result->result);
     else
-        mpb_append_refuse(&self->log, request.ordinal, request.entry, request.cell, error, &result->result);
+        mpb_append_refuse(&self->log, &request, error, &result->result);
 done:
     PyBuffer_Release(&records);
     return (PyObject *)result;
+}
+
+static PyObject *refused(PyObject *object, PyObject *args, const char *format,
+                         void (*refuse)(struct mpb_log *, const struct mpb_append_request *, int,
+                                        struct mpb_append_result *))
+{
+    LogObject *self = (LogObject *)object;
+    struct mpb_append_request request = {.leader_epoch = -1};
+    PyObject *topic_id = Py_None;
+    uint8_t id[16];
+    int error;
+    if (!PyArg_ParseTuple(args, format, &request.ordinal, &request.entry, &request.cell, &error, &topic_id) ||
+        !mpb_py_ordinal(self, request.ordinal) || !mpb_py_topic_id(topic_id, id, &request.topic_id))
+        return NULL;
+    AppendResultObject *result = (AppendResultObject *)append_result_type->tp_alloc(append_result_type, 0);
+    if (result != NULL)
+        refuse(&self->log, &request, error, &result->result);
+    return (PyObject *)result;
+}
+
+static PyObject *log_refuse(PyObject *object, PyObject *args)
+{
+    return refused(object, args, "IIIiO:refuse", mpb_append_refuse);
+}
+
+static PyObject *log_not_synced(PyObject *object, PyObject *args)
+{
+    return refused(object, args, "IIIi:not_synced", mpb_append_not_synced);
 }
 
 static PyObject *log_roll(PyObject *object, PyObject *args)
@@ -154,8 +182,16 @@ PyMethodDef mpb_log_append_methods[] = {
      "append(ordinal, entry, cell, records, options, now_ms, produce_version=7, leader_epoch=-1, max_timestamp=None,\n"
      "       topic_id=None) -> AppendResult\n\n"
      "Checks the one batch in `records` and appends it; the result, errors too, also goes into cell `cell` of request\n"
-     "entry `entry` (NO_ENTRY: nowhere). A second call for the same cell and fill number only reads it. Compressed\n"
+     "entry `entry` (NO_REQUEST: nowhere). A second call for the same cell and fill number only reads it. Compressed\n"
      "records must have been walked by the caller, who gives the largest timestamp it found (-1: none)."},
+    {"refuse", log_refuse, METH_VARARGS,
+     "refuse(ordinal, entry, cell, error, topic id) -> AppendResult: instead of an append, for a batch that the "
+     "caller\n"
+     "found bad; the cell gets the error"},
+    {"not_synced", log_not_synced, METH_VARARGS,
+     "not_synced(ordinal, entry, cell, error) -> AppendResult: after an append whose flush_due sync failed; the "
+     "records\n"
+     "stay, the cell gets the error"},
     {"roll", log_roll, METH_VARARGS, "roll(ordinal, now_ms) -> error; an empty active segment stays"},
     {NULL, NULL, 0, NULL},
 };

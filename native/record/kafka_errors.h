@@ -2,6 +2,8 @@
 #ifndef MPB_KAFKA_ERRORS_H
 #define MPB_KAFKA_ERRORS_H
 
+#include <stdbool.h>
+
 enum mpb_error {
     MPB_ERR_UNKNOWN_SERVER_ERROR = -1,
     MPB_ERR_NONE = 0,
@@ -20,5 +22,15 @@ enum mpb_error {
     MPB_ERR_INVALID_RECORD = 87,
     MPB_ERR_THROTTLING_QUOTA_EXCEEDED = 89,
 };
+
+/* Whether an answer to Produce with this error says where the log starts. Not with the exceptions that Kafka's
+ * ReplicaManager.appendToLocalLog answers with LogAppendInfo.UnknownLogAppendInfo: those of a batch's place and size, and
+ * a batch that is damaged. */
+static inline bool mpb_error_tells_log_start(int error)
+{
+    return error != MPB_ERR_CORRUPT_MESSAGE && error != MPB_ERR_UNKNOWN_TOPIC_OR_PARTITION &&
+           error != MPB_ERR_NOT_LEADER_OR_FOLLOWER && error != MPB_ERR_MESSAGE_TOO_LARGE &&
+           error != MPB_ERR_RECORD_LIST_TOO_LARGE && error != MPB_ERR_KAFKA_STORAGE_ERROR;
+}
 
 #endif

@@ -104,7 +104,7 @@ def _append_all(context, request, message: ProduceRequest, checks) -> list[Parti
             context.native_topics.learn(topic)
         for data in topic_data.partition_data:
             cell = len(results)
-            recorded = recorded_result(context, request, data.index, cell) if run_before else None
+            recorded = recorded_result(context, request, topic, data.index, cell) if run_before else None
             results.append(
                 recorded or append_partition(context, request, topic, data, checks[cell], cell, message.acks)
             )
