@@ -249,12 +249,14 @@ static uint8_t *put64(uint8_t *p, int64_t v)
 
 #define RESPONSE_BYTES 16u  /* length, correlation id, number of topics, throttle time */
 #define TOPIC_BYTES 6u      /* length of the name, number of partitions */
-#define PARTITION_BYTES 30u /* at most: versions below 5 leave the log start out */
+#define PARTITION_BYTES 22u /* without the log start */
+#define LOG_START_BYTES 8u
 
-/* Room that the response frame takes at most. */
+/* The length of the response frame. */
 static uint32_t response_bytes(const struct produce *asked)
 {
-    uint32_t bytes = RESPONSE_BYTES + asked->count * PARTITION_BYTES;
+    uint32_t log_start = asked->version >= VERSION_WITH_LOG_START ? LOG_START_BYTES : 0;
+    uint32_t bytes = RESPONSE_BYTES + asked->count * (PARTITION_BYTES + log_start);
     for (uint32_t i = 0; i < asked->count; i++)
         bytes += asked->parts[i].first_of_topic ? TOPIC_BYTES + asked->parts[i].topic->name_length : 0;
     return bytes;

@@ -199,7 +199,12 @@ static PyObject *handler_ensure_cells(PyObject *object, PyObject *args)
     if (!PyArg_ParseTuple(args, "OI", &target, &n))
         return NULL;
     RequestObject *request = mpb_py_request_arg(object, target);
-    return request ? PyBool_FromLong(mpb_cells_ensure(PORT(object), request->entry, n)) : NULL;
+    if (request == NULL)
+        return NULL;
+    bool room = mpb_cells_ensure(PORT(object), request->entry, n);
+    if (!room)
+        mpb_count(PORT(object)->core, PORT(object)->slot, MPB_C_NO_ANSWER_SPACE, 1);
+    return PyBool_FromLong(room);
 }
 
 static PyObject *handler_cell(PyObject *object, PyObject *args)
@@ -306,7 +311,9 @@ static PyMethodDef handler_methods[] = {
     {"answer_extent", handler_answer_extent, METH_VARARGS, "answer_extent(request, token, length) -> False: no room"},
     {"answer_none", handler_answer_none, METH_O, "answer_none(request): nothing is sent, the connection goes on"},
     {"answer_close", handler_answer_close, METH_VARARGS,
-     "answer_close(request, error=-1, frame=b''): sends the frame if given (and room is found), then closes"},
+     "answer_close(request, error=-1, frame=b''): sends the frame if given (and room is found), then closes; the error "
+     "is\n"
+     "for the trace, if none was set before"},
     {"set_phase", handler_set_phase, METH_VARARGS, "set_phase(request, phase)"},
     {"ensure_cells", handler_ensure_cells, METH_VARARGS, "ensure_cells(request, n) -> False: no room"},
     {"cell", handler_cell, METH_VARARGS, "cell(request, i) -> Cell, or None: not filled"},

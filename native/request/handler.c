@@ -221,7 +221,6 @@ uint8_t *mpb_answer_reserve(struct mpb_handler *h, uint32_t index, uint32_t byte
         return h->core->arena + entry->answer_offset;
     if (token >= 0)
         mpb_extent_release(&h->extents, (uint32_t)token);
-    mpb_count(h->core, h->slot, MPB_C_NO_ANSWER_SPACE, 1);
     return NULL;
 }
 
@@ -237,8 +236,10 @@ bool mpb_answer_bytes(struct mpb_handler *h, uint32_t index, uint32_t kind, cons
 {
     struct mpb_entry *entry = &h->core->entries[index];
     uint8_t *room = mpb_answer_reserve(h, index, length);
-    if (room == NULL)
+    if (room == NULL) {
+        mpb_count(h->core, h->slot, MPB_C_NO_ANSWER_SPACE, 1);
         return false;
+    }
     memcpy(room, bytes, length);
     entry->answer_kind = kind == MPB_ANSWER_INLINE && room != entry->answer_bytes ? MPB_ANSWER_EXTENT : kind;
     entry->answer_length = length;
@@ -269,7 +270,6 @@ bool mpb_cells_ensure(struct mpb_handler *h, uint32_t index, uint32_t n)
         if (number == MPB_NO_EXTENT) {
             if (token >= 0)
                 mpb_extent_release(&h->extents, (uint32_t)token);
-            mpb_count(h->core, h->slot, MPB_C_NO_ANSWER_SPACE, 1);
             return false;
         }
         mpb_step();

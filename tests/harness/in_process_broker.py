@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import struct
 
+from mpbroker import _native
 from mpbroker.channel.handler_port import HandlerPort
 from mpbroker.channel.processor_port import ProcessorPort
 from mpbroker.config.load_config import load_broker_config
@@ -29,22 +30,27 @@ from mpbroker.shm.layout import SLOT_HANDLERS
 from mpbroker.shm.process_context import BoundListener
 from mpbroker.shm.process_table import ProcessRow
 from mpbroker.shm.topic_table import partition_link, rows_raise
+from mpbroker.trace.record import RECORD_BYTES, TraceRecord, unpack
 from tests.harness.small_core import small_core
 
+LANE_RECORDS = 64
 CLUSTER_ID = "in-process-cluster-id"
 
 
 class InProcessBroker:
     """`call` sends one request and steps the handler until its answer is there; `send` and `collect` are its halves."""
 
-    def __init__(self, directory, **overrides: str) -> None:
+    def __init__(self, directory, *, is_traced: bool = False, **overrides: str) -> None:
         settings = [f"{key}={value}" for key, value in {"log.dirs": str(directory), **overrides}.items()]
         self.config = load_broker_config(overrides=settings, environ={})
-        self.shared = small_core(arena_handler_bytes=64 << 20, arena_processor_bytes=64 << 20)
+        self.shared = small_core(arena_handler_bytes=64 << 20, arena_processor_bytes=64 << 20, topics=16)
         self.core = self.shared.core
         self.clock = ManualClock()
         self.log = Log(self.core, [str(directory)], SLOT_HANDLERS)
-        self.processor = ProcessorPort(self.core, 0, os.eventfd(0))
+        self.lane_memory = bytearray(_native.TRACE_LANE_HEADER_BYTES + LANE_RECORDS * RECORD_BYTES)
+        _native.trace_lane_format(self.lane_memory, LANE_RECORDS, 0, 1)
+        self.lane = _native.TraceLane(self.lane_memory) if is_traced else None
+        self.processor = ProcessorPort(self.core, 0, os.eventfd(0), self.lane)
         self.handler = RequestHandler(self._context())
         self.snapshot = MetadataSnapshot(self.core)
         self._ordinals = 0
@@ -90,6 +96,13 @@ class InProcessBroker:
         encoded = encode_overrides({key.replace("_", "."): value for key, value in overrides.items()})
         self.snapshot.publish(row, TopicImage(topic_id, name, partitions, ordinals[0], internal, encoded, 1))
         return ordinals
+
+    def traced(self) -> list[TraceRecord]:
+        """The trace records of the requests that ended since the last call."""
+        at, size = self.lane.peek(LANE_RECORDS)
+        records = [unpack(self.lane_memory, at + n) for n in range(0, size, RECORD_BYTES)]
+        self.lane.release(len(records))
+        return records
 
     def send(self, message, version: int, client_id: str = "test") -> int:
         """Queues a request; returns its entry."""
