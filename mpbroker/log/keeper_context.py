@@ -15,6 +15,7 @@ from mpbroker.log.kept_partitions import KeptPartition, Partitions
 from mpbroker.shm.clock import Clock
 from mpbroker.shm.events import Events
 from mpbroker.shm.process_table import WaitName
+from mpbroker.shm.troubles import Trouble
 
 NEVER_MS: Final = 2**63 - 1
 LOG_DIR: Final = 0  # one data directory so far
@@ -32,6 +33,7 @@ class KeeperContext(Struct):
     config        BrokerConfig in force (a reload replaces it)
     notify        rings the handlers that wait for a partition's row
     waiting       names what the process waits for in the process table
+    trouble       says there what cannot be done, or can again (shm.troubles)
     crash_point   where tests kill the process
     count         counters by name
     io_errors     how many calls on log files have failed, in all processes
@@ -46,6 +48,7 @@ class KeeperContext(Struct):
     events: Events
     notify: Callable[[int], None] = _nothing
     waiting: Callable[[WaitName], None] = _nothing
+    trouble: Callable[[Trouble, bool], None] = _nothing
     crash_point: Callable[[str], None] = _nothing
     count: Callable[..., None] = _nothing
     io_errors: Callable[[], int] = int

@@ -67,6 +67,7 @@ def context_of(ctx: ProcessContext, log: Log) -> KeeperContext:
         events=ctx.log,
         notify=lambda ordinal: ctx.core.notify_partition(ordinal, ctx.slot),
         waiting=ctx.process_row.set_wait,
+        trouble=ctx.process_row.set_trouble,
         crash_point=ctx.core.crash_point,
         count=ctx.process_row.count,
         io_errors=lambda: sum(row.counter(Counter.LOG_IO_ERRORS) for row in rows),

@@ -7,6 +7,7 @@ moment every append and read answers KAFKA_STORAGE_ERROR; the bit stays until th
 from typing import Final
 
 from mpbroker.log.keeper_context import LOG_DIR, ONLINE, Interval, KeeperContext
+from mpbroker.shm.troubles import Trouble
 
 RETRY_MS: Final = 1000
 
@@ -34,6 +35,7 @@ class OfflineDirectory:
                 directory=self._keeper.data_dir,
                 remedy="look at the disk, then start the broker again",
             )
+            self._keeper.trouble(Trouble.LOG_DIRECTORY_OFFLINE, True)
             self._said = True
         for partition in self._keeper.partitions.all:
             if self._keeper.state(partition) is not None:

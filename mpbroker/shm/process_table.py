@@ -1,7 +1,8 @@
 """The process table: who runs in which slot, in which state, waiting for what.
 
 One row per slot on the named page. Its process writes the row, except `restarts`, `last_exit` and
-`unsteady_since_ns` (supervisor); everybody, also `status` from outside, reads it. Times are CLOCK_MONOTONIC nanoseconds.
+`unsteady_since_ns` (supervisor); everybody, also `status` from outside, reads it. Times are nanoseconds of
+CLOCK_MONOTONIC.
 """
 
 import time

@@ -17,9 +17,13 @@ class Trouble(IntFlag):
 
 
 SENTENCES: Final = {
-    Trouble.LOG_DIRECTORY_OFFLINE: "the log directory is offline after an I/O error: look at the disk, then start the broker again",
+    Trouble.LOG_DIRECTORY_OFFLINE: (
+        "the log directory is offline after an I/O error: look at the disk, then start the broker again"
+    ),
     Trouble.LOG_CALLS_FAIL: "writes to log files fail: look for free space on the disk; the log says where and why",
     Trouble.TRACES_NOT_WRITTEN: "traces cannot be written: look for free space in the trace directory",
-    Trouble.MANY_RESETS: "workers died of faults again and again; after one or two more within a minute the broker ends",
+    Trouble.MANY_RESETS: (
+        "workers died of faults again and again; after one or two more within a minute the broker ends"
+    ),
 }
 """Worst first."""

@@ -10,14 +10,17 @@ import json
 import os
 import socket
 import time
+from collections import Counter
 
 from mpbroker import __version__
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.network.fd_passing import close_all, handover_pair, receive_message
 from mpbroker.shm import segment
+from mpbroker.shm.core_view import CLAIMED
 from mpbroker.shm.layout import INDEX_BITS, MemoryPlan
 from mpbroker.shm.process_context import MAX_CONFIG_BYTES, BoundListener, ProcessContext
 from mpbroker.shm.process_table import NO_LISTENER, BrokerState, ProcessState
+from mpbroker.shm.troubles import Trouble
 from mpbroker.shm.waits import WaitName
 from mpbroker.supervisor.process_types import SUPERVISOR_SLOT, ProcessPlan
 from mpbroker.supervisor.ready import listener_document
@@ -175,6 +178,22 @@ class SharedState:
         row.wait = WaitName.NONE
         row.connections = 0
         row.state = ProcessState.DEAD
+
+    def set_unsteady(self, plan: ProcessPlan, unsteady: bool) -> None:
+        """The slot's processes die young; while none lives its wait is for the next fork."""
+        row = self._rows[plan.slot]
+        if unsteady and row.state == ProcessState.DEAD:
+            row.wait = WaitName.SUCCESSOR_DELAY
+        if not unsteady or not row.unsteady_since_ns:
+            row.unsteady_since_ns = time.monotonic_ns() if unsteady else 0
+
+    def set_trouble(self, trouble: Trouble, there: bool) -> None:
+        """What is wrong with the broker as a whole stands in the supervisor's row."""
+        self._rows[SUPERVISOR_SLOT].set_trouble(trouble, there)
+
+    def held_requests(self) -> Counter[int]:
+        """Requests by the slot of the handler that executes or has parked them."""
+        return Counter(owner for _, _, state, owner in self._memory.core.entry_states() if state == CLAIMED)
 
     def process_state(self, slot: int) -> ProcessState:
         """State of a slot."""

@@ -18,7 +18,9 @@ from collections.abc import Callable
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.metrics.event_log import EventLog
 from mpbroker.shm.process_table import BrokerState, ProcessState
+from mpbroker.shm.troubles import Trouble
 from mpbroker.supervisor import launch, reload, stacks
+from mpbroker.supervisor.health_watch import HealthWatch
 from mpbroker.supervisor.probes import Probes
 from mpbroker.supervisor.process_types import START_STAGES, Main, plan_processes, resolve_mains, served_versions
 from mpbroker.supervisor.ready import clear_ready_file, ready_document, ready_line, write_atomically, write_ready_line
@@ -33,6 +35,7 @@ from mpbroker.supervisor.workers import Death, Worker, Workers
 EXIT_CLEAN, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
 MAX_RESETS, RESET_WINDOW_S = 5, 60.0
 STARTUP_DEATHS = 5
+STEADY_S = 5.0  # a slot whose process has lived so long is well again
 HEARTBEAT_S = 1.0
 KEEPERS_OF_DATA = frozenset({"controller", "log-keeper"})  # killed or failed at the end, the next start has to repair
 
@@ -75,6 +78,7 @@ class Supervisor:
         self._workers = Workers(shared.plans)
         self._epoll = select.epoll()
         self._probes = Probes(self._epoll, shared.listeners)
+        self._health = HealthWatch(shared.page_name, shared.held_requests, self._log)
         self._started_stages = 0
         self._ready = False
         self._stopping: Stopping | None = None
@@ -139,7 +143,18 @@ class Supervisor:
             self._fork(worker)
         if not self._ready and self._probes.step():
             self._announce()
+        if self._health.look():
+            self._note_what_is_over()
         return False
+
+    def _note_what_is_over(self) -> None:
+        """Once a second: which slots have settled, whether resets are long ago."""
+        for worker in self._workers.alive():
+            if worker.unsteady and worker.age_s >= STEADY_S:
+                worker.settled()
+                self._shared.set_unsteady(worker.plan, False)
+        recent = sum(time.monotonic() - reset < RESET_WINDOW_S for reset in self._resets)
+        self._shared.set_trouble(Trouble.MANY_RESETS, recent >= MAX_RESETS - 2)
 
     # ---- starting
 
@@ -230,6 +245,8 @@ class Supervisor:
             self._reset()
             return
         delay_s = worker.plan_restart(killed=death.signal != 0)
+        if worker.unsteady:
+            self._shared.set_unsteady(death.plan, True)
         self._log.warning("worker_died", **told, successor_in_ms=int(delay_s * 1000))
         if (
             not self._ready

@@ -62,6 +62,20 @@ class Worker:
         """Whether its process has not been reaped."""
         return self.pidfd >= 0
 
+    @property
+    def unsteady(self) -> bool:
+        """Whether its processes die so young that successors are delayed."""
+        return self.short_lives > FREE_SHORT_LIVES
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since its last process was forked."""
+        return time.monotonic() - self._started
+
+    def settled(self) -> None:
+        """Its process lives long: earlier deaths do not delay a successor any more."""
+        self.short_lives = 0
+
     def started(self, pid: int, pidfd: int) -> None:
         """A process was forked for this slot."""
         self.pid, self.pidfd = pid, pidfd

@@ -17,6 +17,7 @@ from mpbroker import __version__
 from mpbroker.protocol.api_keys import API_NAMES
 from mpbroker.shm.process_context import ProcessContext
 from mpbroker.shm.process_table import ProcessState
+from mpbroker.shm.troubles import Trouble
 from mpbroker.shm.waits import WaitName
 from mpbroker.trace import lane, manifest, retention
 from mpbroker.trace.lane_drain import LaneDrain, Limits, Origin, recover_directory
@@ -134,7 +135,9 @@ class Tracer:
             self._ctx.log.error("trace_write_failed", directory=str(self._directory), reason=str(failure))
         if failure is None and self._failing:
             self._ctx.log.info("trace_writing_again")
-        self._failing = failure is not None
+        if self._failing != (failure is not None):
+            self._failing = failure is not None
+            self._row.set_trouble(Trouble.TRACES_NOT_WRITTEN, self._failing)
         losses = self._own.losses() if self._own is not None and failure is None else self._losses
         if losses != self._losses:
             self._ctx.log.warning("trace_events_lost", **losses)

@@ -9,6 +9,7 @@ import pytest
 
 from mpbroker.cli.main import COMMANDS, NOT_AVAILABLE, USAGE, load, parser_for
 from mpbroker.config.load_config import load_broker_config
+from mpbroker.supervisor.status import SECOND_LOOK_S
 from tests.tidy.source_tree import ROOT
 
 DEPLOY = ROOT / "deploy"
@@ -66,6 +67,9 @@ def test_the_image_asks_the_broker_it_starts_how_it_is():
     (check,) = _all("HEALTHCHECK")
     arguments = _parse(json.loads(check.partition("CMD")[2]))
     assert arguments.data_dir == _settings()["KAFKA_LOG_DIRS"] == _all("VOLUME")[-1]
+    assert arguments.check, "exit code 1 when a process hangs; without it `status` succeeds as long as something runs"
+    timeout_s, start_s = (int(re.search(rf"--{name}=(\d+)s", check)[1]) for name in ("timeout", "start-period"))
+    assert timeout_s > SECOND_LOOK_S and start_s >= 60
 
 
 def test_the_images_environment_is_a_configuration():

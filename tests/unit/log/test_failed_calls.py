@@ -2,14 +2,18 @@
 
 from types import SimpleNamespace
 
-from mpbroker.log.failed_calls import LOOK_EVERY_MS, FailedCalls
+from mpbroker.log.failed_calls import LOOK_EVERY_MS, WELL_AFTER_MS, FailedCalls
 from mpbroker.shm.clock import ManualClock
+from mpbroker.shm.troubles import Trouble
 from tests.harness.controller_world import Lines
 
 
 def test_a_growing_number_of_failed_calls_is_said():
     clock, lines, failed = ManualClock(), Lines(), 5
-    job = FailedCalls(SimpleNamespace(clock=clock, events=lines, data_dir="/data", io_errors=lambda: failed))
+    troubles = []
+    keeper = SimpleNamespace(clock=clock, events=lines, data_dir="/data", io_errors=lambda: failed)
+    keeper.trouble = lambda bit, there: troubles.append((bit, there))
+    job = FailedCalls(keeper)
     job.do_work()
     assert lines.events == []  # those were there before
     failed = 7
@@ -22,3 +26,7 @@ def test_a_growing_number_of_failed_calls_is_said():
     clock.advance(LOOK_EVERY_MS)
     job.do_work()
     assert len(lines.events) == 1
+    assert troubles == [(Trouble.LOG_CALLS_FAIL, there) for there in (False, True, True)]
+    clock.advance(WELL_AFTER_MS)
+    job.do_work()
+    assert troubles[-1] == (Trouble.LOG_CALLS_FAIL, False)

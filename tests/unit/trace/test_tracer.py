@@ -25,7 +25,8 @@ class Context:
             mpbroker_trace_retention_ms=-1,
             mpbroker_trace_gauge_interval_ms=1000,
         )
-        self.process_row = SimpleNamespace(state=0, wait=0, beats=0)
+        self.process_row = SimpleNamespace(state=0, wait=0, beats=0, troubles=0)
+        self.process_row.set_trouble = lambda bit, there: setattr(self.process_row, "troubles", bit if there else 0)
         self.process_row.beat = lambda: setattr(self.process_row, "beats", self.process_row.beats + 1)
         if memory is not None:
             self.core = memory.core

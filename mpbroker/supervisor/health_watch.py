@@ -1,0 +1,79 @@
+"""The supervisor looks at the others' heartbeats: one WARN line when a process hangs, one line when that is over.
+
+State of the supervisor alone; health.py has the rules. A process counts only when two looks a second apart found the
+same old heartbeat: after the whole machine or container was frozen, everybody's is old for a moment.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+
+from mpbroker.metrics.event_log import EventLog
+from mpbroker.shm.page_view import PageView
+from mpbroker.shm.process_table import BrokerState
+from mpbroker.supervisor import health
+from mpbroker.supervisor.health import Facts, Finding
+from mpbroker.supervisor.process_types import SUPERVISOR_SLOT
+
+LOOK_EVERY_NS = 1_000_000_000
+
+
+class HealthWatch:
+    """`look` is called in every turn of the supervisor's loop and does something once a second."""
+
+    def __init__(self, page_name: str, held: Callable[[], Mapping[int, int]], log: EventLog) -> None:
+        self._page_name = page_name
+        self._page: PageView | None = None  # mapped at the first look: after the first forks
+        self._held = held
+        self._log = log
+        self._due_ns = time.monotonic_ns() + LOOK_EVERY_NS
+        self._seen: dict[int, Finding] = {}  # slot → what the last look found
+        self._told: dict[int, Finding] = {}  # slot → what has been logged and is not over
+
+    def look(self) -> bool:
+        """Say what began and what ended since the last time. True when it was time to look."""
+        now_ns = time.monotonic_ns()
+        if now_ns < self._due_ns:
+            return False
+        self._due_ns = now_ns + LOOK_EVERY_NS
+        found = self._find(now_ns)
+        for slot, told in list(self._told.items()):
+            now = found.get(slot)
+            if now is None or now.since_ns != told.since_ns:
+                del self._told[slot]
+                self._say_over(told, now_ns)
+        for slot, now in found.items():
+            before, told_one = self._seen.get(slot), self._told.get(slot)
+            confirmed = before is not None and before.since_ns == now.since_ns
+            if confirmed and (told_one is None or (now.level == health.HUNG and told_one.level != health.HUNG)):
+                self._told[slot] = now
+                self._say(now, now_ns)
+        self._seen = found
+        return True
+
+    def _find(self, now_ns: int) -> dict[int, Finding]:
+        if self._page is None:
+            self._page = PageView(self._page_name)
+        page = self._page
+        if page.state is not BrokerState.RUNNING:
+            return {}
+        facts = Facts(page.state, now_ns, page.processes(), page.rings(), page.reserved_handlers, self._held)
+        silent = (one for one in health.judge(facts, now_ns) if one.level in (health.HUNG, health.SILENT))
+        return {one.slot: one for one in silent if one.slot != SUPERVISOR_SLOT}
+
+    def _say(self, one: Finding, now_ns: int) -> None:
+        self._log.warning(
+            f"process_{one.level}",
+            process=one.process,
+            pid=one.pid,
+            for_s=(now_ns - one.since_ns) // 1_000_000_000,
+            reason=one.sentence,
+            remedy="see where it is: mpbroker status --stacks",
+        )
+
+    def _say_over(self, told: Finding, now_ns: int) -> None:
+        self._log.info(
+            f"process_no_longer_{told.level}",
+            process=told.process,
+            pid=told.pid,
+            after_s=(now_ns - told.since_ns) // 1_000_000_000,
+        )
