@@ -10,6 +10,7 @@ from typing import Final
 from mpbroker import _native
 from mpbroker._native import COMMAND_FULL, COMMAND_PARTS, COMMAND_TOO_LONG, Cell, Request
 from mpbroker.shm.layout import SLOT_HANDLERS
+from mpbroker.shm.process_context import ProcessContext
 
 __all__ = ["COMMAND_FULL", "COMMAND_PARTS", "COMMAND_TOO_LONG", "MAX_ATTEMPTS", "Cell", "HandlerPort", "Request"]
 
@@ -39,6 +40,6 @@ class HandlerPort(_native.HandlerPort):
         return arrived
 
 
-def open_handler_port(ctx) -> HandlerPort:
+def open_handler_port(ctx: ProcessContext) -> HandlerPort:
     """The port of a handler process, from its ProcessContext."""
     return HandlerPort(ctx.core, ctx.index)

@@ -6,28 +6,73 @@ that another process would miss: truth stands in the partition rows and the file
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
 from mpbroker._native import (
     READ_TO_END,
     READ_TO_HIGH_WATERMARK,
     READ_TO_STABLE,
     AppendResult,
+    HandlerPort,
     Log,
     LogOptions,
     NativeProduce,
+    PartitionState,
+    ReadPlan,
+    Request,
 )
+from mpbroker.config.topic_config import TopicSettings
 from mpbroker.errors import ErrorCode
 from mpbroker.log.append_settings import log_options, produce_rules
 from mpbroker.record.compression import Decompressor
-from mpbroker.record.record_batch import BatchUnreadableError, codec_of, find_timestamp, iterate_batches
+from mpbroker.record.record_batch import BatchBytes, BatchUnreadableError, codec_of, find_timestamp, iterate_batches
 from mpbroker.record.validation import ProduceRules, check_append_records
+from mpbroker.shm.clock import Clock
 from mpbroker.shm.counters import Counter
+from mpbroker.shm.process_context import ProcessContext
 
-__all__ = ["READ_TO_END", "READ_TO_HIGH_WATERMARK", "READ_TO_STABLE", "AppendResult", "LogManager"]
+__all__ = [
+    "READ_TO_END",
+    "READ_TO_HIGH_WATERMARK",
+    "READ_TO_STABLE",
+    "AppendResult",
+    "FoundOffset",
+    "Log",
+    "LogManager",
+    "PartitionState",
+    "ReadPlan",
+]
 
 NO_FLUSH = 2**63 - 1  # flush.messages: the default
 ONLINE = 2  # enum mpb_partition_flags
+
+
+class TopicOfLog(Protocol):
+    """What is needed of metadata's Topic."""
+
+    @property
+    def id(self) -> bytes:
+        """16 bytes."""
+        ...
+
+    @property
+    def partitions(self) -> Sequence[int]:
+        """Row of each partition in the partition table."""
+        ...
+
+    @property
+    def settings(self) -> TopicSettings:
+        """Those in force."""
+        ...
+
+
+class FoundOffset(NamedTuple):
+    """The first record at or after a time."""
+
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int
 
 
 class LogManager:
@@ -37,7 +82,7 @@ class LogManager:
     """
 
     def __init__(
-        self, log: Log, clock, flush_on_commit: bool, request_flush: Callable[[], None] = lambda: None
+        self, log: Log, clock: Clock, flush_on_commit: bool, request_flush: Callable[[], None] = lambda: None
     ) -> None:
         self.log = log
         self.flush_on_commit = flush_on_commit
@@ -48,7 +93,9 @@ class LogManager:
         self.find = log.find
         self.read_into = log.read_into
 
-    def append(self, topic, index: int, request, cell: int, records, version: int) -> AppendResult:
+    def append(
+        self, topic: TopicOfLog, index: int, request: Request, cell: int, records: BatchBytes, version: int
+    ) -> AppendResult:
         """Appends the one batch in `records`, or refuses it.
 
         The result, errors too, also fills cell `cell` of the request, so a second run reads it instead of appending
@@ -70,30 +117,30 @@ class LogManager:
             return self._synced(ordinal, request, cell) or result
         return result
 
-    def sync_recorded(self, topic, ordinal: int, request, cell: int) -> AppendResult | None:
+    def sync_recorded(self, topic: TopicOfLog, ordinal: int, request: Request, cell: int) -> AppendResult | None:
         """For an append that an earlier run of the request made: that run may have died before the sync that
         flush.messages asks for. The error that takes the place of its result, or None."""
         if topic.settings.flush_messages == NO_FLUSH:
             return None
         return self._synced(ordinal, request, cell)
 
-    def _synced(self, ordinal: int, request, cell: int) -> AppendResult | None:
+    def _synced(self, ordinal: int, request: Request, cell: int) -> AppendResult | None:
         """Syncs the partition; None, or what is answered because that failed."""
         error, _ = self.log.flush(ordinal)
         return self.log.not_synced(ordinal, request.entry, cell, ErrorCode.KAFKA_STORAGE_ERROR) if error else None
 
-    def serve_natively(self, port) -> NativeProduce:
+    def serve_natively(self, port: HandlerPort) -> NativeProduce:
         """From now on the port serves Produce requests over this log natively, for the topics the result is told."""
         return NativeProduce(port, self.log, Counter.PRODUCE_PARTITION_ERRORS)
 
-    def options_of(self, topic) -> tuple[LogOptions, ProduceRules]:
+    def options_of(self, topic: TopicOfLog) -> tuple[LogOptions, ProduceRules]:
         """The topic's settings as an append takes them."""
         kept = self._settings.get(topic.id)
         if kept is None or kept[0] is not topic.settings:
             kept = self._remember(topic)
         return kept[1], kept[2]
 
-    def _remember(self, topic) -> tuple[object, LogOptions, ProduceRules]:
+    def _remember(self, topic: TopicOfLog) -> tuple[object, LogOptions, ProduceRules]:
         if len(self._settings) > 2 * 4096:
             self._settings.clear()  # ids of deleted topics must not pile up
         kept = (topic.settings, log_options(topic.settings), produce_rules(topic.settings))
@@ -108,8 +155,8 @@ class LogManager:
         """Closes descriptors of files that were removed meanwhile, so that their space is freed."""
         self.log.close_stale()
 
-    def state(self, ordinal: int):
-        """PartitionState, or None when the partition cannot be read (its log directory is offline)."""
+    def state(self, ordinal: int) -> PartitionState | None:
+        """The row's state; None when the partition cannot be read (its log directory is offline)."""
         state = self.log.state(ordinal)
         return state if state.flags & ONLINE else None
 
@@ -119,8 +166,10 @@ class LogManager:
     def is_offline(self, ordinal: int) -> bool:
         return not self.log.state(ordinal).flags & ONLINE
 
-    def offset_for_timestamp(self, topic, ordinal: int, timestamp_ms: int) -> tuple[int, tuple[int, int, int] | None]:
-        """(error code, (timestamp, offset, leader epoch) of the first record at or after the time, or None)."""
+    def offset_for_timestamp(
+        self, topic: TopicOfLog, ordinal: int, timestamp_ms: int
+    ) -> tuple[int, FoundOffset | None]:
+        """(error code, the first record at or after the time or None)."""
         from_offset = 0
         while True:
             error, plan = self.log.find_time(ordinal, timestamp_ms, from_offset, topic.id)
@@ -132,7 +181,7 @@ class LogManager:
                 return error, None
             found, from_offset = self._first_record(batch, timestamp_ms)
             if found is not None:
-                return ErrorCode.NONE, (found[1], found[0], plan.leader_epoch)
+                return ErrorCode.NONE, FoundOffset(found[1], found[0], plan.leader_epoch)
 
     def _first_record(self, stored: bytearray, timestamp_ms: int) -> tuple[tuple[int, int] | None, int]:
         """((offset, timestamp) of the first match in a stored batch or None, offset after the batch)."""
@@ -144,6 +193,6 @@ class LogManager:
             return None, following
 
 
-def open_log(ctx) -> Log:
+def open_log(ctx: ProcessContext) -> Log:
     """The native log of a process, from its ProcessContext; opened after the fork."""
     return Log(ctx.core, list(ctx.data_dirs), ctx.slot)

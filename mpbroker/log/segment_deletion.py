@@ -57,7 +57,7 @@ class SegmentDeletion:
         return max(0, min(first_ms, self._search.remaining_ms(), self._directories.remaining_ms()))
 
     def _directory_interval_ms(self) -> int:
-        return max(100, min(DIRECTORY_INTERVAL_MS, self._keeper.config.log_segment_delete_delay_ms))
+        return max(100, min(DIRECTORY_INTERVAL_MS, int(self._keeper.config.log_segment_delete_delay_ms)))
 
     def _wait(self, partition: KeptPartition, name: str) -> None:
         path = f"{self._keeper.directory(partition)}/{name}"

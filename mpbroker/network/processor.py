@@ -82,7 +82,7 @@ class Processor:
         self._max_request_bytes = ctx.config.socket_request_max_bytes
         plane = PLANE_CONTROL if self._listener.control else PLANE_DATA
         self._epoll = select.epoll()
-        self._native_turn = _native.NetworkTurn(
+        self._native_turn: _native.NetworkTurn[KafkaChannel] = _native.NetworkTurn(
             self._port,
             self._epoll.fileno(),
             plane,

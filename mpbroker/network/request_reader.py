@@ -35,7 +35,7 @@ class RequestReader:
     def __init__(
         self,
         port: ProcessorPort,
-        turn: NetworkTurn,
+        turn: "NetworkTurn[KafkaChannel]",
         plane: int,
         listener: int,
         versions: dict[int, tuple[int, int]],

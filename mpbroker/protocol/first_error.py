@@ -25,8 +25,10 @@ def first_error(message: Struct) -> int:
 def finder_of(cls: type[Struct]) -> Finder | None:
     """The function that finds the first code in a struct of this class; None when it can hold none."""
     fields = fields_of(cls)
-    codes = [attrgetter(field.name) for field in fields if field.kind == "int16" and field.name.endswith("error_code")]
-    nested = [
+    codes: list[Finder] = [
+        attrgetter(field.name) for field in fields if field.kind == "int16" and field.name.endswith("error_code")
+    ]
+    nested: list[tuple[Callable[[Any], Any], bool, Finder]] = [
         (attrgetter(field.name), field.array, find)
         for field in fields
         if field.struct is not None and (find := finder_of(field.struct))

@@ -71,9 +71,12 @@ Float64: TypeAlias = Annotated[float, Wire("float64")]
 Uuid: TypeAlias = Annotated[bytes, Wire("uuid")]
 """16 bytes; `ZERO_UUID` stands for none."""
 
-Records: TypeAlias = Annotated[memoryview | bytes | bytearray | int | None, Wire("records")]
-"""Record batches. Decoded: a memoryview window on the input, never a copy, or None. Encoded: any buffer, None, or an
-int n, with which `encode_reserving` leaves n bytes free to be filled in later."""
+Records: TypeAlias = Annotated[memoryview | bytes | bytearray | None, Wire("records")]
+"""Record batches. Decoded: a memoryview window on the input, never a copy, or None. Encoded: any buffer, or None."""
+
+ReservedRecords: TypeAlias = Annotated[memoryview | bytes | bytearray | int | None, Wire("records")]
+"""Records of a response that is encoded before they are read: also an int n, with which `encode_reserving` leaves n
+bytes free to be filled in later."""
 
 ZERO_UUID = bytes(16)
 

@@ -6,11 +6,14 @@ batch is any contiguous bytes; nothing here copies more than the record it retur
 
 from collections.abc import Iterator
 from struct import Struct
+from typing import TypeAlias
 
 from mpbroker import _native
 from mpbroker._native import BatchInfo, Record
 from mpbroker.errors import ErrorCode
 from mpbroker.record.compression import Decompressor, decompressed_limit_bytes
+
+BatchBytes: TypeAlias = bytes | bytearray | memoryview
 
 HEADER_BYTES = 61
 #: What the length field at byte 8 does not count: itself and the base offset before it.
@@ -35,19 +38,20 @@ class BatchUnreadableError(ValueError):
     """Bytes that should be a record batch are none; the message says where."""
 
 
-def codec_of(batch: bytes | memoryview) -> int:
+def codec_of(batch: BatchBytes) -> int:
     """Return the codec's number that the header of a batch names, 0: not compressed."""
     return batch[ATTRIBUTES_AT + 1] & CODEC_MASK
 
 
-def claimed_records(batch: bytes | memoryview) -> int:
+def claimed_records(batch: BatchBytes) -> int:
     """Return how many records the header of a batch says it holds, checked by nobody; 0 if there are too few bytes."""
     if len(batch) < _last_offset_delta.size:
         return 0
-    return max(0, _last_offset_delta.unpack_from(batch)[0] + 1)
+    delta: int = _last_offset_delta.unpack_from(batch)[0]
+    return max(0, delta + 1)
 
 
-def iterate_batches(data: bytes | memoryview, check_crc: bool = True) -> Iterator[tuple[BatchInfo, memoryview]]:
+def iterate_batches(data: BatchBytes, check_crc: bool = True) -> Iterator[tuple[BatchInfo, memoryview]]:
     """Yield (header, bytes) of each whole batch in `data`; what is cut off at the end, as Fetch does, is left out.
 
     Raises BatchUnreadableError at bytes that are no batch of format 2, or whose checksum is wrong.
@@ -64,7 +68,7 @@ def iterate_batches(data: bytes | memoryview, check_crc: bool = True) -> Iterato
 
 
 def uncompressed_records(
-    batch: bytes | memoryview, info: BatchInfo, decompressor: Decompressor, max_bytes: int = READER_LIMIT_BYTES
+    batch: BatchBytes, info: BatchInfo, decompressor: Decompressor, max_bytes: int = READER_LIMIT_BYTES
 ) -> memoryview:
     """Return the batch's records decompressed, valid until `decompressor` is used again; BatchUnreadableError."""
     code, records = decompressor.decompress(info.codec, memoryview(batch)[HEADER_BYTES:], max_bytes)
@@ -74,7 +78,7 @@ def uncompressed_records(
     raise BatchUnreadableError(f"the batch at offset {info.base_offset} holds {reason}")
 
 
-def batch_records(batch: bytes | memoryview, info: BatchInfo, decompressor: Decompressor) -> list[Record]:
+def batch_records(batch: BatchBytes, info: BatchInfo, decompressor: Decompressor) -> list[Record]:
     """Return the batch's records with their offsets and timestamps; BatchUnreadableError."""
     try:
         return _native.records_decode(uncompressed_records(batch, info, decompressor), batch)
@@ -84,7 +88,7 @@ def batch_records(batch: bytes | memoryview, info: BatchInfo, decompressor: Deco
         raise BatchUnreadableError(f"the batch at offset {info.base_offset}: {error}") from None
 
 
-def iterate_records(data: bytes | memoryview, from_offset: int = 0, control: bool = False) -> Iterator[Record]:
+def iterate_records(data: BatchBytes, from_offset: int = 0, control: bool = False) -> Iterator[Record]:
     """Yield the records of all batches in `data` from an offset on; control records only if asked for."""
     decompressor = Decompressor()
     for info, batch in iterate_batches(data):
@@ -98,7 +102,7 @@ def iterate_records(data: bytes | memoryview, from_offset: int = 0, control: boo
 
 
 def find_timestamp(
-    batch: bytes | memoryview, info: BatchInfo, target_ms: int, decompressor: Decompressor
+    batch: BatchBytes, info: BatchInfo, target_ms: int, decompressor: Decompressor
 ) -> tuple[int, int] | None:
     """Return (offset, timestamp) of the batch's first record at or after `target_ms`, or None."""
     records = uncompressed_records(batch, info, decompressor)

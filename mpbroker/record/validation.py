@@ -12,7 +12,9 @@ from mpbroker.errors import ErrorCode
 from mpbroker.record import compression
 from mpbroker.record.batch_builder import assemble_batch
 from mpbroker.record.compression import Decompressor, decompressed_limit_bytes
-from mpbroker.record.record_batch import ATTRIBUTE_LOG_APPEND_TIME, ATTRIBUTES_AT, CODEC_MASK, HEADER_BYTES
+from mpbroker.record.record_batch import ATTRIBUTE_LOG_APPEND_TIME, ATTRIBUTES_AT, CODEC_MASK, HEADER_BYTES, BatchBytes
+
+__all__ = ["NO_LIMIT_MS", "ProduceRules", "RequestCheck", "check_append_records", "check_request_records"]
 
 NO_LIMIT_MS = 2**63 - 1
 
@@ -28,7 +30,7 @@ class ProduceRules(NamedTuple):
     target_codec: int | None = None
 
 
-def check_request_records(records: bytes | memoryview | None, produce_version: int) -> RequestCheck:
+def check_request_records(records: BatchBytes | None, produce_version: int) -> RequestCheck:
     """Before the partition is looked up: exactly one batch of format 2 with a codec this version may use.
 
     In the result, whole_request says whom the code is for: 0 this partition; 1 every partition of the request, given
@@ -39,7 +41,7 @@ def check_request_records(records: bytes | memoryview | None, produce_version: i
 
 
 def check_append_records(
-    batch: bytes | memoryview, rules: ProduceRules, now_ms: int, decompressor: Decompressor, from_client: bool = True
+    batch: BatchBytes, rules: ProduceRules, now_ms: int, decompressor: Decompressor, from_client: bool = True
 ) -> AppendCheck:
     """At the append: header, checksum, then every record. `batch` is cut to the `batch_bytes` of the first step.
 
@@ -50,24 +52,25 @@ def check_append_records(
     check = _native.batch_check_append(
         batch, max_message_bytes, compacted, log_append_time, now_ms, before_max_ms, after_max_ms, from_client
     )
-    if check.code or (not check.info.codec and not target_codec):
+    info = check.info
+    if info is None or check.code or (not info.codec and not target_codec):
         return check
     try:
-        return _check_by_records(batch, check.info, rules, now_ms, decompressor)
+        return _check_by_records(batch, info, rules, now_ms, decompressor)
     finally:
         decompressor.release()
 
 
 def _check_by_records(
-    batch: bytes | memoryview, info: BatchInfo, rules: ProduceRules, now_ms: int, decompressor: Decompressor
+    batch: BatchBytes, info: BatchInfo, rules: ProduceRules, now_ms: int, decompressor: Decompressor
 ) -> AppendCheck:
     limit = decompressed_limit_bytes(rules.max_message_bytes)
     code, records = decompressor.decompress(info.codec, memoryview(batch)[HEADER_BYTES : info.batch_bytes], limit)
     if code:
         return AppendCheck((code, batch, None, -1, -1, -1))
-    recompress = rules.target_codec is not None and rules.target_codec != info.codec
+    target = rules.target_codec if rules.target_codec != info.codec else None
     # A batch that is rewritten is read as closely as an uncompressed one: its records get new neighbours.
-    header = _with_codec_none(batch) if recompress else batch
+    header = batch if target is None else _with_codec_none(batch)
     code, *found = _native.records_check(
         records,
         header,
@@ -77,23 +80,23 @@ def _check_by_records(
         rules.timestamp_before_max_ms,
         rules.timestamp_after_max_ms,
     )
-    if code or not recompress:
+    if code or target is None:
         return AppendCheck((code, batch, info, *found))
-    rewritten = _recompress(records, info, rules, found[0])
+    rewritten = _recompress(records, info, target, found[0])
     if len(rewritten) > rules.max_message_bytes:
         return AppendCheck((ErrorCode.MESSAGE_TOO_LARGE, batch, None, -1, -1, -1))
     return AppendCheck((code, rewritten, _native.batch_scan(rewritten, 0, False)[1], *found))
 
 
-def _with_codec_none(batch: bytes | memoryview) -> bytes:
+def _with_codec_none(batch: BatchBytes) -> bytes:
     header = bytearray(batch[:HEADER_BYTES])
     header[ATTRIBUTES_AT + 1] &= ~CODEC_MASK
     return bytes(header)
 
 
-def _recompress(records: memoryview, info: BatchInfo, rules: ProduceRules, max_timestamp: int) -> bytes:
-    attributes = (info.attributes & ~(CODEC_MASK | ATTRIBUTE_LOG_APPEND_TIME)) | rules.target_codec
-    packed = compression.compress(rules.target_codec, records)
+def _recompress(records: memoryview, info: BatchInfo, codec: int, max_timestamp: int) -> bytes:
+    attributes = (info.attributes & ~(CODEC_MASK | ATTRIBUTE_LOG_APPEND_TIME)) | codec
+    packed = compression.compress(codec, records)
     return assemble_batch(
         packed,
         attributes,

@@ -4,6 +4,7 @@ Run by developers in the repository (`make docs`); a test checks that the table 
 """
 
 from pathlib import Path
+from typing import Any
 
 from mpbroker.protocol.api_keys import API_NAMES
 from mpbroker.server.api_table import API_TABLE
@@ -18,7 +19,7 @@ def table() -> str:
     return "\n".join(["| key | API | versions | |", "|---|---|---|---|", *rows])
 
 
-def _row(api: Api) -> str:
+def _row(api: Api[Any]) -> str:
     lowest, highest = api.versions
     remark = f"{lowest} to {api.served_from - 1} in name only" if api.served_from > lowest else ""
     return f"| {api.key} | {API_NAMES[api.key]} | {lowest} to {highest} | {remark} |"

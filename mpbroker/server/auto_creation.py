@@ -6,8 +6,10 @@ again. Names already under way in this process are not sent a second time; the c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mpbroker.metadata.commands import CommandTooLarge, CreateTopics, NewTopic
-from mpbroker.server.controller_commands import encode_in_parts
+from mpbroker.server.controller_commands import ControllerCommands, encode_in_parts
 
 MAX_UNDER_WAY = 1000  # names; beyond it the client's next try sends the command
 NOBODY_ASKS_AGAIN = 0  # operation id
@@ -16,7 +18,7 @@ NOBODY_ASKS_AGAIN = 0  # operation id
 class AutoCreation:
     """The names this handler process has asked the controller for."""
 
-    def __init__(self, commands) -> None:
+    def __init__(self, commands: ControllerCommands) -> None:
         self._commands = commands
         self._under_way: set[str] = set()
 
@@ -32,7 +34,7 @@ class AutoCreation:
         sent = [self._send(part, encoded) for part, encoded in parts]  # each of them, whatever became of the others
         return all(sent)
 
-    def _send(self, names, encoded: bytes) -> bool:
+    def _send(self, names: Sequence[str], encoded: bytes) -> bool:
         self._under_way.update(names)
         if self._commands.send(encoded, NOBODY_ASKS_AGAIN, lambda answer: self._under_way.difference_update(names)):
             return True

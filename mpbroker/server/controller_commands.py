@@ -8,25 +8,26 @@ first run's result. Answers arrive through the command table; the doorbell's pok
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias, TypeVar
 
-from mpbroker.channel.handler_port import COMMAND_PARTS
-from mpbroker.metadata.commands import CommandTooLarge, decode_answer, encode_command
-from mpbroker.purgatory.delayed_operation import DelayedOperation
-from mpbroker.server.apis import fail_parked
-from mpbroker.shm.layout import ParkedKind
+from mpbroker.channel.handler_port import COMMAND_PARTS, HandlerPort
+from mpbroker.metadata.commands import Answer, Command, CommandTooLarge, decode_answer, encode_command
+from mpbroker.metadata.metadata_cache import MetadataCache
 
 MAX_PARTS = COMMAND_PARTS  # commands one request may need
+OnAnswer: TypeAlias = Callable[[Answer], None]
+T = TypeVar("T")
 
 
 class ControllerCommands:
     """Commands this handler process has under way: command number → what to do with its answer."""
 
-    def __init__(self, port, metadata) -> None:
+    def __init__(self, port: HandlerPort, metadata: MetadataCache) -> None:
         self._port = port
         self._metadata = metadata
-        self._waiting: dict[int, Callable] = {}
+        self._waiting: dict[int, OnAnswer] = {}
 
-    def send(self, encoded: bytes, operation: int, on_answer: Callable) -> bool:
+    def send(self, encoded: bytes, operation: int, on_answer: OnAnswer) -> bool:
         """Queues an encoded command. False: the command table is full (it is bounded; the caller answers)."""
         number = self._port.send(encoded, operation)
         if number < 0:
@@ -47,52 +48,7 @@ class ControllerCommands:
         return len(answers)
 
 
-class DelayedCommand(DelayedOperation):
-    """A request parked until the controller answered all its commands.
-
-    `build(answers)` makes the response; a command not answered in time has None in its place.
-    """
-
-    PARKED_KIND = ParkedKind.CONTROLLER
-    __slots__ = ("answers", "build", "context", "missing", "request")
-
-    def __init__(self, context, request, deadline_ms: int, build: Callable, parts: int) -> None:
-        super().__init__(deadline_ms, ())
-        self.context = context
-        self.request = request
-        self.build = build
-        self.answers: list = [None] * parts
-        self.missing = parts
-
-    def try_complete(self) -> bool:
-        return self.missing == 0
-
-    def receiver(self, part: int) -> Callable:
-        """What to call with the answer of one part."""
-
-        def deliver(answer) -> None:
-            self.answers[part] = answer
-            self.missing -= 1
-            if self.missing == 0:
-                try:
-                    self.force_complete()
-                except Exception as error:
-                    self.on_failure(error)
-
-        return deliver
-
-    def on_expiration(self) -> None:
-        self.request.flag_timed_out()
-
-    def on_complete(self) -> None:
-        self.context.resume(self.request)
-        self.context.answer(self.request, self.build(self.answers))
-
-    def on_failure(self, error: Exception) -> None:
-        fail_parked(self.context, self.request, error)
-
-
-def encode_in_parts(items: Sequence, make: Callable) -> list[tuple[Sequence, bytes]]:
+def encode_in_parts(items: Sequence[T], make: Callable[[Sequence[T]], Command]) -> list[tuple[Sequence[T], bytes]]:
     """Encodes `make(items)`, halved until every part fits its slot: [(items of the part, bytes), …].
 
     Raises CommandTooLarge when a single item is too large or there are too many parts.
@@ -107,20 +63,3 @@ def encode_in_parts(items: Sequence, make: Callable) -> list[tuple[Sequence, byt
     if len(parts) > MAX_PARTS:
         raise CommandTooLarge(f"one request would take {len(parts)} controller commands, allowed are {MAX_PARTS}")
     return parts
-
-
-def park_for_controller(context, request, parts: Sequence[bytes], timeout_ms: int, build: Callable) -> bool:
-    """Sends the encoded commands of a request and parks it. False: none could be sent, nothing is parked."""
-    deadline_ms = context.clock.monotonic_ms() + max(timeout_ms, 1)
-    delayed = DelayedCommand(context, request, deadline_ms, build, len(parts))
-    sent = [
-        context.commands.send(encoded, request.fill_number * MAX_PARTS + number, delayed.receiver(number))
-        for number, encoded in enumerate(parts)
-    ]
-    if not any(sent):
-        context.count("controller_commands_refused")
-        return False
-    delayed.missing = sum(sent)
-    context.port.park(request, DelayedCommand.PARKED_KIND)
-    context.purgatory.try_complete_else_watch(delayed)
-    return True

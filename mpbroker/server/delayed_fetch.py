@@ -7,26 +7,45 @@ FetchWithoutMemory waits for something else: for room for records that are there
 
 from __future__ import annotations
 
-from mpbroker.purgatory.delayed_operation import DelayedOperation
-from mpbroker.server.apis import fail_parked
+from typing import Protocol
+
+from mpbroker.channel.handler_port import Request
+from mpbroker.protocol.messages.fetch import FetchRequest
+from mpbroker.server.apis import NoResponse
 from mpbroker.server.replica_read import FetchPlan, plan_fetch
+from mpbroker.server.server_context import ParkedRequest, ServerContext
 from mpbroker.shm.layout import ParkedKind
 
 
-class DelayedFetch(DelayedOperation):
-    """`complete(context, request, message, plan)` builds and sends the answer."""
+class Send(Protocol):
+    """Reads what is planned and answers, or waits for memory until `until_ms` (None: as long as it is worth it)."""
+
+    def __call__(
+        self,
+        context: ServerContext,
+        request: Request,
+        message: FetchRequest,
+        plan: FetchPlan,
+        until_ms: int | None = None,
+    ) -> NoResponse:
+        """What became of the request."""
+        ...
+
+
+class DelayedFetch(ParkedRequest):
+    """`send` builds and sends the answer."""
 
     PARKED_KIND = ParkedKind.FETCH
-    __slots__ = ("context", "message", "plan", "request", "send")
+    __slots__ = ("message", "plan", "send")
 
-    def __init__(self, context, request, message, plan: FetchPlan, send) -> None:
+    def __init__(
+        self, context: ServerContext, request: Request, message: FetchRequest, plan: FetchPlan, send: Send
+    ) -> None:
         deadline_ms = context.clock.monotonic_ms() + message.max_wait_ms
-        super().__init__(deadline_ms, {read.ordinal for read in plan.reads()})
-        self.context = context
-        self.request = request
+        super().__init__(context, request, deadline_ms, {read.ordinal for read in plan.reads()})
         self.message = message
         self.send = send
-        self.plan: FetchPlan | None = None
+        self.plan = FetchPlan([])  # until it completes
 
     def try_complete(self) -> bool:
         self.context.metadata.refresh()
@@ -44,22 +63,25 @@ class DelayedFetch(DelayedOperation):
         self.context.resume(self.request)
         self.send(self.context, self.request, self.message, self.plan)
 
-    def on_failure(self, error: Exception) -> None:
-        fail_parked(self.context, self.request, error)
 
-
-class FetchWithoutMemory(DelayedOperation):
+class FetchWithoutMemory(ParkedRequest):
     """Records whose answer finds no memory, because consumers that do not read hold it: tried again every few
     milliseconds until `until_ms`, then answered without records. A client that asks again at once still asks rarely."""
 
     RETRY_MS, PATIENCE_MS = 20, 500
-    __slots__ = ("context", "message", "plan", "request", "send", "until_ms")
+    __slots__ = ("message", "plan", "send", "until_ms")
 
-    def __init__(self, context, request, message, plan: FetchPlan, send, until_ms: int | None) -> None:
+    def __init__(
+        self,
+        context: ServerContext,
+        request: Request,
+        message: FetchRequest,
+        plan: FetchPlan,
+        send: Send,
+        until_ms: int | None,
+    ) -> None:
         now_ms = context.clock.monotonic_ms()
-        super().__init__(now_ms + self.RETRY_MS, ())
-        self.context = context
-        self.request = request
+        super().__init__(context, request, now_ms + self.RETRY_MS)
         self.message = message
         self.plan = plan
         self.send = send
@@ -75,6 +97,3 @@ class FetchWithoutMemory(DelayedOperation):
     def on_complete(self) -> None:
         self.context.resume(self.request)
         self.send(self.context, self.request, self.message, self.plan, self.until_ms)
-
-    def on_failure(self, error: Exception) -> None:
-        fail_parked(self.context, self.request, error)

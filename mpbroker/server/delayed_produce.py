@@ -7,9 +7,12 @@ parks again with the same offsets.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from mpbroker.channel.handler_port import Request
 from mpbroker.errors import ErrorCode
-from mpbroker.purgatory.delayed_operation import DelayedOperation
-from mpbroker.server.apis import fail_parked
+from mpbroker.protocol.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse
+from mpbroker.server.server_context import ParkedRequest, ServerContext
 from mpbroker.shm.layout import ParkedKind
 
 
@@ -18,30 +21,43 @@ class _Pending:
 
     __slots__ = ("leader_epoch", "ordinal", "required_offset", "result")
 
-    def __init__(self, ordinal: int, required_offset: int, result, leader_epoch: int) -> None:
+    def __init__(self, ordinal: int, required_offset: int, result: PartitionProduceResponse, leader_epoch: int) -> None:
         self.ordinal = ordinal
         self.required_offset = required_offset
         self.result = result
         self.leader_epoch = leader_epoch
 
 
-class DelayedProduce(DelayedOperation):
+class DelayedProduce(ParkedRequest):
     """Completes when every pending partition is acknowledged or failed; at the deadline the rest is timed out."""
 
     PARKED_KIND = ParkedKind.PRODUCE
-    __slots__ = ("acks", "appended", "context", "pending", "request", "response")
+    __slots__ = ("acks", "appended", "pending", "response")
 
-    def __init__(self, context, request, deadline_ms: int, acks: int, pending: list[_Pending], response) -> None:
-        super().__init__(deadline_ms, {entry.ordinal for entry in pending})
-        self.context = context
-        self.request = request
+    def __init__(
+        self,
+        context: ServerContext,
+        request: Request,
+        deadline_ms: int,
+        acks: int,
+        pending: list[_Pending],
+        response: ProduceResponse,
+    ) -> None:
+        super().__init__(context, request, deadline_ms, {entry.ordinal for entry in pending})
         self.response = response
         self.appended = pending
         self.pending = pending
         self.acks = acks
 
     @classmethod
-    def of(cls, context, request, message, results, response) -> DelayedProduce | None:
+    def of(
+        cls,
+        context: ServerContext,
+        request: Request,
+        message: ProduceRequest,
+        results: Sequence[PartitionProduceResponse],
+        response: ProduceResponse,
+    ) -> DelayedProduce | None:
         """The operation for the partitions still waiting; None when all may be acknowledged now."""
         pending = []
         for number, result in enumerate(results):
@@ -89,6 +105,3 @@ class DelayedProduce(DelayedOperation):
         self.context.resume(self.request)
         self.count_errors()
         self.context.answer(self.request, self.response)
-
-    def on_failure(self, error: Exception) -> None:
-        fail_parked(self.context, self.request, error)

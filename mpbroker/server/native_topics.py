@@ -7,16 +7,21 @@ the Python handler has served a request for it once; any change of metadata make
 
 from __future__ import annotations
 
+from mpbroker.channel.handler_port import HandlerPort
+from mpbroker.log.log_manager import LogManager
+from mpbroker.metadata.metadata_cache import MetadataCache, Topic
+
 NO_GENERATION = 2**64 - 1
 
 
 class NativeTopics:
     """Adds topics to the native path and removes them. Nothing is kept that another process would miss."""
 
-    def __init__(self, context) -> None:
-        self._context = context
-        self._enabled = not context.log_manager.flush_on_commit  # a sync to wait for is Python's business
-        self.native = context.log_manager.serve_natively(context.port)
+    def __init__(self, log_manager: LogManager, port: HandlerPort, metadata: MetadataCache) -> None:
+        self._log_manager = log_manager
+        self._metadata = metadata
+        self._enabled = not log_manager.flush_on_commit  # a sync to wait for is Python's business
+        self.native = log_manager.serve_natively(port)
         self._generation = -1
         self._known: set[str] = set()
 
@@ -26,9 +31,9 @@ class NativeTopics:
         self._generation = -1
         self._known.clear()
 
-    def learn(self, topic) -> None:
+    def learn(self, topic: Topic) -> None:
         """Lets the native path serve a topic of the metadata in force, if its settings allow that."""
-        generation = self._context.metadata.generation
+        generation = self._metadata.generation
         if generation != self._generation:
             self.native.reset(generation)
             self._generation = generation
@@ -36,6 +41,6 @@ class NativeTopics:
         if topic.name in self._known or not self._enabled:
             return
         self._known.add(topic.name)
-        options, rules = self._context.log_manager.options_of(topic)
+        options, rules = self._log_manager.options_of(topic)
         if not topic.internal and rules.target_codec is None:
             self.native.add(topic.name, topic.id, topic.partitions, options)

@@ -6,17 +6,28 @@ is which partition, which settings and which of Kafka's error codes, in Kafka's 
 
 from __future__ import annotations
 
-from mpbroker.channel.handler_port import Cell
+from mpbroker.channel.handler_port import Cell, Request
 from mpbroker.errors import ErrorCode
 from mpbroker.log.log_manager import AppendResult
-from mpbroker.protocol.messages.produce import PartitionProduceResponse
+from mpbroker.metadata.metadata_cache import Topic
+from mpbroker.protocol.messages.produce import PartitionProduceData, PartitionProduceResponse
+from mpbroker.record.validation import RequestCheck
+from mpbroker.server.server_context import ServerContext
 
 ADMIN_CLIENT_ID = "__admin_client"
 LEGAL_ACKS = (-1, 0, 1)
 UNKNOWN = -1
 
 
-def append_partition(context, request, topic, data, checked, cell: int, acks: int) -> PartitionProduceResponse:
+def append_partition(
+    context: ServerContext,
+    request: Request,
+    topic: Topic | None,
+    data: PartitionProduceData,
+    checked: RequestCheck,
+    cell: int,
+    acks: int,
+) -> PartitionProduceResponse:
     """Appends one partition's records; returns its part of the response, with an error code or the offsets.
 
     `checked` is the RequestCheck of its records, `cell` the number of its result cell.
@@ -31,13 +42,14 @@ def append_partition(context, request, topic, data, checked, cell: int, acks: in
         return refused(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION)
     if checked.transactional:
         return refused(data.index, ErrorCode.INVALID_TXN_STATE)
-    result = context.log_manager.append(
-        topic, data.index, request, cell, data.records[: checked.batch_bytes], request.api_version
-    )
+    records = memoryview(data.records or b"")[: checked.batch_bytes]
+    result = context.log_manager.append(topic, data.index, request, cell, records, request.api_version)
     return _response(data.index, result)
 
 
-def recorded_result(context, request, topic, index: int, cell: int) -> PartitionProduceResponse | None:
+def recorded_result(
+    context: ServerContext, request: Request, topic: Topic | None, index: int, cell: int
+) -> PartitionProduceResponse | None:
     """What an earlier run of this request came to for a partition, whatever became of its topic since; None:
     nothing."""
     filled = context.port.cell(request, cell)

@@ -7,14 +7,17 @@ partition with data may exceed every limit by one whole batch.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter
 
 from msgspec import Struct
 
 from mpbroker.errors import ErrorCode
-from mpbroker.log.log_manager import READ_TO_END, READ_TO_HIGH_WATERMARK, READ_TO_STABLE
-from mpbroker.protocol.messages.fetch import FetchRequest, PartitionData
+from mpbroker.log.log_manager import READ_TO_END, READ_TO_HIGH_WATERMARK, READ_TO_STABLE, ReadPlan
+from mpbroker.metadata.metadata_cache import Topic
+from mpbroker.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
+from mpbroker.server.server_context import ServerContext
 
 CONSUMER = -1
 READ_UNCOMMITTED, READ_COMMITTED = ISOLATION_LEVELS = 0, 1
@@ -31,7 +34,7 @@ class PartitionRead(Struct):
     high_watermark: int = UNKNOWN_OFFSET
     last_stable_offset: int = UNKNOWN_OFFSET
     log_start: int = UNKNOWN_OFFSET
-    plan: object = None
+    plan: ReadPlan | None = None
     length: int = 0
     committed_only: bool = False
 
@@ -69,27 +72,29 @@ class FetchPlan(Struct):
     total_bytes: int = 0
     has_error: bool = False
 
-    def reads(self):
+    def reads(self) -> Iterator[PartitionRead]:
         """Every partition, in order."""
         for _, reads in self.topics:
             yield from reads
 
 
-def plan_fetch(context, message: FetchRequest, version: int) -> FetchPlan:
+def plan_fetch(context: ServerContext, message: FetchRequest, version: int) -> FetchPlan:
     """Reads the state of every partition asked for and divides the byte budget over them in order.
 
     Partitions that are not here come last in the answer, as Kafka's do. `version` is the request's.
     """
     left = min(message.max_bytes, context.config.fetch_max_bytes)  # a negative one is an error, for the first only
     bound = _bound(message)
-    plan, found, unknown = FetchPlan([]), [], []
+    plan = FetchPlan([])
+    found: list[tuple[str, PartitionRead]] = []
+    unknown: list[tuple[str, PartitionRead]] = []
     for asked_topic in message.topics:
         topic = context.metadata.topic(asked_topic.topic)
         zstd_refused = version < FIRST_WITH_ZSTD and topic is not None and topic.settings.compression_type == "zstd"
         for asked in asked_topic.partitions:
             read = _find(topic, asked)
             (found if read.ordinal >= 0 else unknown).append((asked_topic.topic, read))
-            if read.ordinal >= 0:
+            if topic is not None and read.ordinal >= 0:
                 _read(
                     context,
                     topic,
@@ -115,14 +120,21 @@ def _bound(message: FetchRequest) -> int:
     return READ_TO_STABLE if message.isolation_level == READ_COMMITTED else READ_TO_HIGH_WATERMARK
 
 
-def _find(topic, asked) -> PartitionRead:
+def _find(topic: Topic | None, asked: FetchPartition) -> PartitionRead:
     if topic is None or not 0 <= asked.partition < len(topic.partitions):
         return PartitionRead(asked.partition, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return PartitionRead(asked.partition, topic.partitions[asked.partition])
 
 
 def _read(
-    context, topic, asked, message: FetchRequest, read: PartitionRead, bound: int, limit_bytes: int, oversized: bool
+    context: ServerContext,
+    topic: Topic,
+    asked: FetchPartition,
+    message: FetchRequest,
+    read: PartitionRead,
+    bound: int,
+    limit_bytes: int,
+    oversized: bool,
 ) -> None:
     """Finds one partition's byte range; the result carries Kafka's code on failure."""
     read.committed_only = message.isolation_level == READ_COMMITTED
@@ -139,7 +151,7 @@ def _read(
         read.plan = plan if plan.length else None
 
 
-def _refusal(asked, message: FetchRequest, plan) -> int:
+def _refusal(asked: FetchPartition, message: FetchRequest, plan: ReadPlan) -> int:
     asked_epoch = max(asked.current_leader_epoch, -1)  # Fetch takes every negative epoch for −1, ListOffsets does not
     code = check_leader_epoch(asked_epoch, plan.leader_epoch)
     if code == ErrorCode.NONE and message.replica_id >= 0:
@@ -154,7 +166,7 @@ def check_leader_epoch(asked_epoch: int, leader_epoch: int) -> int:
     return ErrorCode.FENCED_LEADER_EPOCH if asked_epoch < leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def fill(context, plan: FetchPlan, answer, holes: list[tuple[int, int]]) -> bool:
+def fill(context: ServerContext, plan: FetchPlan, answer: memoryview, holes: list[tuple[int, int]]) -> bool:
     """Copies every planned range into its place in the answer. False: a log changed underneath, plan again."""
     position_of = iter(holes)
     for read in plan.reads():

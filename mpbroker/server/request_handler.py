@@ -8,11 +8,12 @@ outlive it stands in the request entries.
 from __future__ import annotations
 
 from mpbroker.channel.handler_port import HandlerPort, open_handler_port
+from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.log.log_manager import LogManager, open_log
 from mpbroker.metadata.metadata_cache import MetadataCache
 from mpbroker.server.api_table import API_TABLE
-from mpbroker.server.apis import dispatch
 from mpbroker.server.controller_commands import ControllerCommands
+from mpbroker.server.dispatch import dispatch
 from mpbroker.server.server_context import ServerContext
 from mpbroker.shm.clock import SystemClock
 from mpbroker.shm.layout import SLOT_LOG_KEEPER
@@ -86,7 +87,7 @@ class RequestHandler:
             self.port.idle()
             self.context.log_manager.close_stale()
 
-    def use_config(self, config) -> None:
+    def use_config(self, config: BrokerConfig) -> None:
         """The configuration was read again (SIGHUP)."""
         self.context.config = config
         self.context.metadata.use_config(config)

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from mpbroker.channel.handler_port import Request
+from mpbroker.protocol.messages.fetch import FetchRequest
+from mpbroker.protocol.messages.produce import ProduceRequest
 from mpbroker.record.checksum import crc32c
 from mpbroker.record.record_batch import claimed_records
 from mpbroker.trace.record import STAGES
@@ -23,7 +26,7 @@ def topic_hash(name: str) -> int:
     return crc32c(name.encode())
 
 
-def describe_produce(request, message) -> None:
+def describe_produce(request: Request, message: ProduceRequest) -> None:
     """Partitions, acks and the number of records sent (as the batches say; they are not checked yet)."""
     topics = message.topic_data
     partitions = records = 0
@@ -37,7 +40,7 @@ def describe_produce(request, message) -> None:
     )
 
 
-def describe_fetch(request, message, partitions: int) -> None:
+def describe_fetch(request: Request, message: FetchRequest, partitions: int) -> None:
     """Partitions and how long the client is ready to wait, in ms."""
     topics = message.topics
     request.set_trace(partitions, topic_hash(topics[0].topic) if topics else 0, max(0, message.max_wait_ms), 0)

@@ -1,30 +1,67 @@
-"""What every API handler of one request handler process works with. Made once per process, after the fork."""
+"""What every API handler of one request handler process works with. Made once per process, after the fork.
+
+Nothing of a single request is kept here: that stands in its Request, and in the operation that holds it while it waits.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
+from mpbroker.channel.handler_port import HandlerPort, Request
+from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.errors import ErrorCode
+from mpbroker.log.log_manager import LogManager
+from mpbroker.metadata.metadata_cache import MetadataCache
+from mpbroker.protocol.api_keys import API_NAMES
+from mpbroker.protocol.types import Struct
 from mpbroker.purgatory.delayed_operation import DelayedOperation, DelayedOperationPurgatory
-from mpbroker.server.apis import fail_parked
 from mpbroker.server.auto_creation import AutoCreation
+from mpbroker.server.controller_commands import ControllerCommands
 from mpbroker.server.native_topics import NativeTopics
 from mpbroker.server.producer_ids import ProducerIds
 from mpbroker.server.response_frame import encode_answer
+from mpbroker.shm.clock import Clock
+from mpbroker.shm.events import Events
+from mpbroker.shm.process_context import BoundListener
+from mpbroker.shm.process_table import ProcessRow
 
 ANSWER_RETRY_MS, ANSWER_PATIENCE_MS = 20, 30_000
+
+
+class ServedApis(Protocol):
+    """The table of APIs (apis.ApiTable) as the code below it needs it."""
+
+    def versions(self) -> dict[int, tuple[int, int]]:
+        """Key → (lowest, highest) advertised version, in key order."""
+        ...
+
+    def failure(self, request: Request, code: int, message: Struct | None = None) -> Struct:
+        """The response when all of a request fails with one code. ProtocolError: the request cannot be read."""
+        ...
 
 
 class ServerContext:
     """The handler process's collaborators, by name.
 
-    config: BrokerConfig · port: the native HandlerPort · log_manager: LogManager (append and read) · metadata:
-    MetadataCache · commands: ControllerCommands · listeners: BoundListener by the index a request carries ·
-    purgatory: operations this process has parked · clock · log: EventLog.
+    log_manager appends and reads · commands go to the controller · listeners: by the index a request carries ·
+    purgatory: operations this process has parked · row: this process's row of the process table.
     """
 
     def __init__(
-        self, *, config, port, log_manager, metadata, commands, listeners, clock, log, row, apis, cluster_id: str
+        self,
+        *,
+        config: BrokerConfig,
+        port: HandlerPort,
+        log_manager: LogManager,
+        metadata: MetadataCache,
+        commands: ControllerCommands,
+        listeners: Sequence[BoundListener],
+        clock: Clock,
+        log: Events,
+        row: ProcessRow,
+        apis: ServedApis,
+        cluster_id: str,
     ) -> None:
         self.config = config
         self.port = port
@@ -37,14 +74,14 @@ class ServerContext:
         self.row = row
         self.apis = apis
         self.cluster_id = cluster_id
-        self.node_id = config.node_id
+        self.node_id: int = config.node_id
         self.is_ending: Callable[[], bool] = lambda: False  # the broker is about to stop: long polls end now
         self.producer_ids = ProducerIds()
         self.auto_creation = AutoCreation(commands)
-        self.native_topics = NativeTopics(self)
+        self.native_topics = NativeTopics(log_manager, port, metadata)
         self.purgatory = DelayedOperationPurgatory(clock.monotonic_ms(), port.watch)
 
-    def answer(self, request, message, version: int | None = None) -> None:
+    def answer(self, request: Request, message: Struct, version: int | None = None) -> None:
         """Encodes the response in the request's version (or the one given) and hands it to the processor."""
         try:
             frame = encode_answer(request, message, version)
@@ -54,16 +91,20 @@ class ServerContext:
         if not self.port.answer(request, frame):
             self.answer_later(request, frame)
 
-    def answer_later(self, request, frame: bytes) -> None:
+    def answer_later(self, request: Request, frame: bytes) -> None:
         """No memory for answers now: clients that do not read hold it. The frame waits here for room."""
         self.purgatory.try_complete_else_watch(DelayedAnswer(self, request, frame, ANSWER_PATIENCE_MS))
 
-    def resume(self, request) -> None:
+    def resume(self, request: Request) -> None:
         """A parked request is in hand again; to be called before it is answered."""
         self.port.resume(request)
 
     def refuse(
-        self, request, reason: str, error: Exception | None = None, code: int = ErrorCode.UNKNOWN_SERVER_ERROR
+        self,
+        request: Request,
+        reason: str,
+        error: Exception | None = None,
+        code: int = ErrorCode.UNKNOWN_SERVER_ERROR,
     ) -> None:
         """Closes the connection of a request that cannot be answered: a counter, one log line, and `code` in its
         trace record."""
@@ -77,19 +118,57 @@ class ServerContext:
         )
         self.port.answer_close(request, code)
 
+    def fail(self, request: Request, error: Exception, message: Struct | None = None) -> None:
+        """A handler or a delayed operation raised: error −1 for the request, unless it is answered already.
+
+        `message`: the request's body if it is at hand. Where not even the error can be written (a name that grew too
+        long for the wire), the connection is closed.
+        """
+        held = _is_held(request)
+        name = API_NAMES.get(request.api_key, str(request.api_key)) if held else "answered"
+        self.log.exception("request_failed", error, api=name)
+        self.count("handler_exceptions")
+        if not held:
+            return
+        try:
+            self.answer(request, self.apis.failure(request, ErrorCode.UNKNOWN_SERVER_ERROR, message))
+        except Exception as unanswerable:
+            self.refuse(request, "unanswerable", unanswerable)
+
     def count(self, counter: str, n: int = 1) -> None:
         self.row.count(counter, n)
 
 
-class DelayedAnswer(DelayedOperation):
-    """A finished answer that waits for memory; tried again every few milliseconds, then the connection is closed."""
+def _is_held(request: Request) -> bool:
+    """Whether this process still has to answer it."""
+    try:
+        return request.generation is not None
+    except ValueError:
+        return False
 
-    __slots__ = ("context", "frame", "patience_ms", "request")
 
-    def __init__(self, context: ServerContext, request, frame: bytes, patience_ms: int) -> None:
-        super().__init__(context.clock.monotonic_ms() + ANSWER_RETRY_MS, ())
+class ParkedRequest(DelayedOperation):
+    """A delayed operation that holds a claimed request; base of all those of this package. One that raises fails its
+    request."""
+
+    __slots__ = ("context", "request")
+
+    def __init__(self, context: ServerContext, request: Request, deadline_ms: int, keys: Iterable[int] = ()) -> None:
+        super().__init__(deadline_ms, keys)
         self.context = context
         self.request = request
+
+    def on_failure(self, error: Exception) -> None:
+        self.context.fail(self.request, error)
+
+
+class DelayedAnswer(ParkedRequest):
+    """A finished answer that waits for memory; tried again every few milliseconds, then the connection is closed."""
+
+    __slots__ = ("frame", "patience_ms")
+
+    def __init__(self, context: ServerContext, request: Request, frame: bytes, patience_ms: int) -> None:
+        super().__init__(context, request, context.clock.monotonic_ms() + ANSWER_RETRY_MS)
         self.frame = frame
         self.patience_ms = patience_ms
 
@@ -104,6 +183,3 @@ class DelayedAnswer(DelayedOperation):
             context.purgatory.try_complete_else_watch(DelayedAnswer(context, self.request, self.frame, left_ms))
         else:
             context.refuse(self.request, "no_answer_memory")
-
-    def on_failure(self, error: Exception) -> None:
-        fail_parked(self.context, self.request, error)

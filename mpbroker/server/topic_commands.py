@@ -4,20 +4,32 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import TypeAlias, TypeVar
 
+from mpbroker.channel.handler_port import Request
 from mpbroker.errors import ErrorCode
-from mpbroker.metadata.commands import CommandTooLarge
-from mpbroker.server.apis import PARKED
-from mpbroker.server.controller_commands import encode_in_parts, park_for_controller
+from mpbroker.metadata.commands import Answer, Command, CommandTooLarge, ProducerIds
+from mpbroker.protocol.types import Struct
+from mpbroker.server.apis import PARKED, Outcome
+from mpbroker.server.controller_commands import encode_in_parts
+from mpbroker.server.delayed_command import park_for_controller
+from mpbroker.server.server_context import ServerContext
 
 #: (name, error code, sentence for the client or None)
-Result = tuple[str, int, str | None]
+Result: TypeAlias = tuple[str, int, str | None]
+T = TypeVar("T")
 TWICE = "Duplicate topic name."  # Kafka's words
 
 
 def run_topic_command(
-    context, request, items: Sequence, name_of: Callable, make: Callable, timeout_ms: int, build: Callable
-):
+    context: ServerContext,
+    request: Request,
+    items: Sequence[T],
+    name_of: Callable[[T], str],
+    make: Callable[[Sequence[T]], Command],
+    timeout_ms: int,
+    build: Callable[[list[Result]], Struct],
+) -> Outcome:
     """Sends the items to the controller in as few commands as they need; returns PARKED or the response.
 
     `make(items)` builds a command, `build(results)` a response. A name given twice is refused once, at the end.
@@ -34,7 +46,7 @@ def run_topic_command(
     except CommandTooLarge as error:
         return build([(name_of(item), ErrorCode.INVALID_REQUEST, str(error)) for item in wanted] + twice)
 
-    def on_answers(answers):
+    def on_answers(answers: Sequence[Answer | None]) -> Struct:
         results: list[Result] = []
         for (part, _), answer in zip(parts, answers, strict=True):
             results += _results([name_of(item) for item in part], answer)
@@ -45,9 +57,9 @@ def run_topic_command(
     return on_answers([None] * len(parts))
 
 
-def _results(names: list[str], answer) -> list[Result]:
+def _results(names: list[str], answer: Answer | None) -> list[Result]:
     """One result per name; a command that failed as a whole, or was not answered in time, fails each."""
-    if answer is None:
+    if answer is None or isinstance(answer, ProducerIds):  # the latter never answers such a command
         return [(name, ErrorCode.REQUEST_TIMED_OUT, None) for name in names]
     if answer.error_code:
         return [(name, answer.error_code, getattr(answer, "error_message", None) or None) for name in names]

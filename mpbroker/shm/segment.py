@@ -187,7 +187,8 @@ def _reserve(name: str, size: int) -> int:
             problem = f"{SHM_DIR} is too small: {name} needs {size} free bytes; make it larger"
             raise ConfigError(SHM_DIR, "too small", problem=problem) from None
         raise
-    return segment.fd
+    descriptor: int = segment.fd
+    return descriptor
 
 
 def write_page_rings(page: mmap.mmap, plan: MemoryPlan) -> None:

@@ -8,7 +8,19 @@ state · 16 node endpoints (KIP-951) · 17 directory id · 18 high watermark of 
 from typing import Annotated
 
 from mpbroker.protocol.schema import request, response
-from mpbroker.protocol.types import ZERO_UUID, Int8, Int16, Int32, Int64, Records, Struct, Uuid, since, tagged, until
+from mpbroker.protocol.types import (
+    ZERO_UUID,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    ReservedRecords,
+    Struct,
+    Uuid,
+    since,
+    tagged,
+    until,
+)
 
 
 class ReplicaState(Struct):
@@ -106,7 +118,7 @@ class PartitionData(Struct):
     snapshot_id: Annotated[SnapshotId | None, since(12), tagged(2)] = None
     aborted_transactions: list[AbortedTransaction] | None = []
     preferred_read_replica: Annotated[Int32, since(11)] = -1
-    records: Records = None
+    records: ReservedRecords = None
 
 
 class FetchableTopicResponse(Struct):

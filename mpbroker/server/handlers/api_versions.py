@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import re
 
+from mpbroker.channel.handler_port import Request
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from mpbroker.server.apis import Api
+from mpbroker.server.server_context import ServerContext
 
 VERSIONS = (0, 3)
 _SOFTWARE_TEXT = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def _advertised(context) -> list[ApiVersion]:
+def _advertised(context: ServerContext) -> list[ApiVersion]:
     return [
         ApiVersion(api_key=key, min_version=low, max_version=high)
         for key, (low, high) in context.apis.versions().items()
@@ -32,13 +34,13 @@ def _names_software(message: ApiVersionsRequest) -> bool:
     )
 
 
-def handle(context, request, message: ApiVersionsRequest):
+def handle(context: ServerContext, request: Request, message: ApiVersionsRequest) -> ApiVersionsResponse:
     if request.api_version >= 3 and not _names_software(message):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     return ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=_advertised(context))
 
 
-def failed(message, version: int, code: int) -> ApiVersionsResponse:
+def failed(message: ApiVersionsRequest | None, version: int, code: int) -> ApiVersionsResponse:
     keys = []
     if code == ErrorCode.UNSUPPORTED_VERSION:
         keys = [ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=VERSIONS[0], max_version=VERSIONS[1])]

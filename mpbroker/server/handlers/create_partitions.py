@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from mpbroker.channel.handler_port import Request
 from mpbroker.metadata.commands import CreatePartitions, PartitionCount
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
+    CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-from mpbroker.server.apis import Api
+from mpbroker.server.apis import Api, Outcome
+from mpbroker.server.server_context import ServerContext
 from mpbroker.server.topic_commands import Result, run_topic_command
 
 
-def handle(context, request, message: CreatePartitionsRequest):
+def handle(context: ServerContext, request: Request, message: CreatePartitionsRequest) -> Outcome:
     return run_topic_command(
         context,
         request,
@@ -27,7 +30,7 @@ def handle(context, request, message: CreatePartitionsRequest):
     )
 
 
-def _count(topic) -> PartitionCount:
+def _count(topic: CreatePartitionsTopic) -> PartitionCount:
     assignments = None if topic.assignments is None else [list(a.broker_ids) for a in topic.assignments]
     return PartitionCount(name=topic.name, count=topic.count, assignments=assignments)
 

@@ -7,14 +7,21 @@ REQUEST_TIMED_OUT.
 
 from __future__ import annotations
 
+from mpbroker.channel.handler_port import Request
 from mpbroker.metadata.commands import CreateTopics, NewTopic
 from mpbroker.protocol.api_keys import ApiKey
-from mpbroker.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
-from mpbroker.server.apis import Api
+from mpbroker.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from mpbroker.server.apis import Api, Outcome
+from mpbroker.server.server_context import ServerContext
 from mpbroker.server.topic_commands import Result, run_topic_command
 
 
-def handle(context, request, message: CreateTopicsRequest):
+def handle(context: ServerContext, request: Request, message: CreateTopicsRequest) -> Outcome:
     return run_topic_command(
         context,
         request,
@@ -28,7 +35,7 @@ def handle(context, request, message: CreateTopicsRequest):
     )
 
 
-def _new_topic(topic) -> NewTopic:
+def _new_topic(topic: CreatableTopic) -> NewTopic:
     return NewTopic(
         name=topic.name,
         num_partitions=topic.num_partitions,

@@ -6,17 +6,19 @@ Files are renamed at once and removed by the log keeper later; a topic created a
 
 from __future__ import annotations
 
+from mpbroker.channel.handler_port import Request
 from mpbroker.errors import ErrorCode
 from mpbroker.metadata.commands import DeleteTopics
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
-from mpbroker.server.apis import Api
+from mpbroker.server.apis import Api, Outcome
+from mpbroker.server.server_context import ServerContext
 from mpbroker.server.topic_commands import Result, run_topic_command
 
 DISABLED_SINCE = 3  # the version that knows TOPIC_DELETION_DISABLED
 
 
-def handle(context, request, message: DeleteTopicsRequest):
+def handle(context: ServerContext, request: Request, message: DeleteTopicsRequest) -> Outcome:
     if not context.config.delete_topic_enable:
         known = request.api_version >= DISABLED_SINCE
         code = ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST

@@ -6,33 +6,39 @@ Not done: broker loggers and the cluster-wide dynamic defaults of an unnamed bro
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from mpbroker.config.describe import describe_broker, describe_topic
+from mpbroker.channel.handler_port import Request
+from mpbroker.config.describe import ConfigEntry, describe_broker, describe_topic
 from mpbroker.errors import ERRORS, ErrorCode
 from mpbroker.metadata.topic_names import illegal_name_sentence
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
+    DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
 from mpbroker.server.apis import Api
+from mpbroker.server.server_context import ServerContext
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
 KNOWN_TYPES = frozenset((TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS))
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 
 
-def handle(context, request, message: DescribeConfigsRequest):
+def handle(context: ServerContext, request: Request, message: DescribeConfigsRequest) -> DescribeConfigsResponse:
     if any(resource.resource_type not in KNOWN_TYPES for resource in message.resources):
         return failed(message, request.api_version, ErrorCode.INVALID_REQUEST)  # all of them, as in Kafka
     context.metadata.refresh()
     return DescribeConfigsResponse(results=[_describe(context, message, resource) for resource in message.resources])
 
 
-def _describe(context, message, resource) -> DescribeConfigsResult:
+def _describe(
+    context: ServerContext, message: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
     if resource.resource_type == TOPIC:
         return _describe_topic(context, message, resource)
     if resource.resource_type == BROKER:
@@ -40,7 +46,9 @@ def _describe(context, message, resource) -> DescribeConfigsResult:
     return _describe_nothing(context, message, resource)
 
 
-def _describe_topic(context, message, resource) -> DescribeConfigsResult:
+def _describe_topic(
+    context: ServerContext, message: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
     name = resource.resource_name
     illegal = illegal_name_sentence(name)
     if illegal is not None:
@@ -51,7 +59,9 @@ def _describe_topic(context, message, resource) -> DescribeConfigsResult:
     return _result(message, resource, describe_topic(topic.overrides, context.config, resource.configuration_keys))
 
 
-def _describe_broker(context, message, resource) -> DescribeConfigsResult:
+def _describe_broker(
+    context: ServerContext, message: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
     if resource.resource_name == "":
         return _result(message, resource, [])
     sentence = _not_this_broker(context, resource.resource_name, f"{context.node_id} or empty string,")
@@ -60,14 +70,16 @@ def _describe_broker(context, message, resource) -> DescribeConfigsResult:
     return _result(message, resource, describe_broker(context.config, resource.configuration_keys))
 
 
-def _not_this_broker(context, name: str, expected: str) -> str:
+def _not_this_broker(context: ServerContext, name: str, expected: str) -> str:
     """Why a name is not this broker's id; empty when it is."""
     if not _INTEGER.fullmatch(name):
         return f"Broker id must be an integer, but it is: {name}"
     return "" if int(name) == context.node_id else f"Unexpected broker id, expected {expected} but received {name}"
 
 
-def _describe_nothing(context, message, resource) -> DescribeConfigsResult:
+def _describe_nothing(
+    context: ServerContext, message: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
     """Loggers of a broker and client metrics: there are none of either, but names are checked."""
     loggers = resource.resource_type == BROKER_LOGGER
     if not resource.resource_name:
@@ -79,7 +91,9 @@ def _describe_nothing(context, message, resource) -> DescribeConfigsResult:
     return _result(message, resource, [])
 
 
-def _result(message, resource, entries) -> DescribeConfigsResult:
+def _result(
+    message: DescribeConfigsRequest, resource: DescribeConfigsResource, entries: Sequence[ConfigEntry]
+) -> DescribeConfigsResult:
     # Kafka says "" where there is no error, not null.
     return DescribeConfigsResult(
         error_code=ErrorCode.NONE,
@@ -90,7 +104,7 @@ def _result(message, resource, entries) -> DescribeConfigsResult:
     )
 
 
-def _row(message, row) -> DescribeConfigsResourceResult:
+def _row(message: DescribeConfigsRequest, row: ConfigEntry) -> DescribeConfigsResourceResult:
     synonyms = []
     # Version 0 has is_default in place of the source; Kafka 3.9 leaves it false for every setting, and so do we.
     if message.include_synonyms:
@@ -106,7 +120,7 @@ def _row(message, row) -> DescribeConfigsResourceResult:
     )
 
 
-def _refused(resource, code: int, text: str | None) -> DescribeConfigsResult:
+def _refused(resource: DescribeConfigsResource, code: int, text: str | None) -> DescribeConfigsResult:
     return DescribeConfigsResult(
         error_code=code,
         error_message=text,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
+from mpbroker.channel.handler_port import Request
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.codec import encoded_size
@@ -19,18 +20,19 @@ from mpbroker.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from mpbroker.server.apis import PARKED, Api
+from mpbroker.server.apis import PARKED, Api, NoResponse, Outcome
 from mpbroker.server.delayed_fetch import DelayedFetch, FetchWithoutMemory
 from mpbroker.server.replica_read import ISOLATION_LEVELS, FetchPlan, fill, plan_fetch
 from mpbroker.server.request_trace import IO_DONE, describe_fetch
 from mpbroker.server.response_frame import encode_answer_into
+from mpbroker.server.server_context import ServerContext
 
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 FRAME_OVERHEAD_BYTES = 16  # length, correlation id, and room for a flexible header
 MAX_READ_ATTEMPTS = 3  # a log truncated between plan and read is planned again, then answered empty
 
 
-def handle(context, request, message: FetchRequest):
+def handle(context: ServerContext, request: Request, message: FetchRequest) -> Outcome:
     if request.api_version >= 7 and message.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     if message.isolation_level not in ISOLATION_LEVELS:
@@ -59,7 +61,9 @@ def merge_repeated(message: FetchRequest) -> None:
     ]
 
 
-def send(context, request, message: FetchRequest, plan: FetchPlan, until_ms: int | None = None):
+def send(
+    context: ServerContext, request: Request, message: FetchRequest, plan: FetchPlan, until_ms: int | None = None
+) -> NoResponse:
     """Reads the planned ranges straight into the answer's memory and hands it over. Always answers, but waits for
     memory if there is none (`until_ms`: how long still)."""
     for _ in range(MAX_READ_ATTEMPTS):
@@ -77,7 +81,7 @@ def send(context, request, message: FetchRequest, plan: FetchPlan, until_ms: int
     return PARKED
 
 
-def _send_once(context, request, plan: FetchPlan) -> bool | None:
+def _send_once(context: ServerContext, request: Request, plan: FetchPlan) -> bool | None:
     """False: the log changed under the plan. None: there is no memory for the answer."""
     response = _response(plan)
     if plan.total_bytes == 0:
@@ -100,7 +104,9 @@ def _send_once(context, request, plan: FetchPlan) -> bool | None:
     return sent
 
 
-def _wait_for_memory(context, request, message: FetchRequest, plan: FetchPlan, until_ms: int | None) -> bool:
+def _wait_for_memory(
+    context: ServerContext, request: Request, message: FetchRequest, plan: FetchPlan, until_ms: int | None
+) -> bool:
     """Parks a request whose records found no memory; False: it has waited for long enough."""
     if until_ms is None:
         context.count("answer_memory_exhausted")

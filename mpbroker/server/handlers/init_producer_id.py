@@ -6,16 +6,21 @@ answered COORDINATOR_NOT_AVAILABLE (there is no transaction coordinator yet), an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from mpbroker.channel.handler_port import Request
 from mpbroker.errors import ErrorCode
+from mpbroker.metadata.commands import Answer, ProducerIds
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from mpbroker.server.apis import PARKED, Api
-from mpbroker.server.controller_commands import park_for_controller
+from mpbroker.server.apis import PARKED, Api, Outcome
+from mpbroker.server.delayed_command import park_for_controller
+from mpbroker.server.server_context import ServerContext
 
 BLOCK_TIMEOUT_MS = 10_000
 
 
-def handle(context, request, message: InitProducerIdRequest):
+def handle(context: ServerContext, request: Request, message: InitProducerIdRequest) -> Outcome:
     if message.transactional_id is not None:
         legal = message.transactional_id != ""
         return failed(
@@ -26,13 +31,15 @@ def handle(context, request, message: InitProducerIdRequest):
     if producer_id is not None:
         return _granted(producer_id)
 
-    def build(answers):
+    def build(answers: Sequence[Answer | None]) -> InitProducerIdResponse:
         answer = answers[0]
-        if answer is None or answer.error_code:
-            code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if answer is None else answer.error_code
-            return failed(message, request.api_version, code)
-        ids.add_block(answer.first_id, answer.count)
-        return _granted(ids.take())
+        if isinstance(answer, ProducerIds) and not answer.error_code:
+            ids.add_block(answer.first_id, answer.count)
+            granted = ids.take()
+            if granted is not None:
+                return _granted(granted)
+        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if answer is None else answer.error_code
+        return failed(message, request.api_version, code)
 
     if park_for_controller(context, request, [ids.command()], BLOCK_TIMEOUT_MS, build):
         return PARKED
@@ -43,7 +50,7 @@ def _granted(producer_id: int) -> InitProducerIdResponse:
     return InitProducerIdResponse(error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0)
 
 
-def failed(message, version: int, code: int) -> InitProducerIdResponse:
+def failed(message: InitProducerIdRequest, version: int, code: int) -> InitProducerIdResponse:
     return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
 
 

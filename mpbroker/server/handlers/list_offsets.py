@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 
+from mpbroker.channel.handler_port import Request
 from mpbroker.errors import ErrorCode
+from mpbroker.log.log_manager import PartitionState
+from mpbroker.metadata.metadata_cache import Topic
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -19,11 +23,12 @@ from mpbroker.protocol.messages.list_offsets import (
 )
 from mpbroker.server.apis import Api
 from mpbroker.server.replica_read import CONSUMER, ISOLATION_LEVELS, READ_COMMITTED, check_leader_epoch
+from mpbroker.server.server_context import ServerContext
 
 LATEST, EARLIEST = -1, -2
 
 
-def handle(context, request, message: ListOffsetsRequest):
+def handle(context: ServerContext, request: Request, message: ListOffsetsRequest) -> ListOffsetsResponse:
     if message.isolation_level not in ISOLATION_LEVELS:
         return failed(message, request.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka, which knows no better
     context.metadata.refresh()
@@ -41,11 +46,13 @@ def handle(context, request, message: ListOffsetsRequest):
     return ListOffsetsResponse(topics=topics)
 
 
-def _refused(asked, code: int) -> ListOffsetsPartitionResponse:
+def _refused(asked: ListOffsetsPartition, code: int) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=code)
 
 
-def _answer(context, message, topic, asked) -> ListOffsetsPartitionResponse:
+def _answer(
+    context: ServerContext, message: ListOffsetsRequest, topic: Topic | None, asked: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
     if asked.timestamp < EARLIEST:
         return _refused(asked, ErrorCode.UNSUPPORTED_VERSION)
     if topic is None or not 0 <= asked.partition_index < len(topic.partitions):
@@ -60,7 +67,14 @@ def _answer(context, message, topic, asked) -> ListOffsetsPartitionResponse:
     return _found(context, message, topic, ordinal, state, asked)
 
 
-def _found(context, message, topic, ordinal: int, state, asked) -> ListOffsetsPartitionResponse:
+def _found(
+    context: ServerContext,
+    message: ListOffsetsRequest,
+    topic: Topic,
+    ordinal: int,
+    state: PartitionState,
+    asked: ListOffsetsPartition,
+) -> ListOffsetsPartitionResponse:
     if asked.timestamp == EARLIEST:
         return _at(asked, -1, state.log_start, state.leader_epoch)
     end = _visible_end(message, state)
@@ -69,19 +83,18 @@ def _found(context, message, topic, ordinal: int, state, asked) -> ListOffsetsPa
     code, found = context.log_manager.offset_for_timestamp(topic, ordinal, asked.timestamp)
     if code:
         return _refused(asked, code)
-    if found is None or found[1] >= end:
+    if found is None or found.offset >= end:
         return _at(asked, -1, -1, -1)
-    timestamp, offset, epoch = found
-    return _at(asked, timestamp, offset, epoch)
+    return _at(asked, found.timestamp_ms, found.offset, found.leader_epoch)
 
 
-def _visible_end(message: ListOffsetsRequest, state) -> int:
+def _visible_end(message: ListOffsetsRequest, state: PartitionState) -> int:
     if message.replica_id != CONSUMER:
         return state.leo
     return state.lso if message.isolation_level == READ_COMMITTED else state.hw
 
 
-def _at(asked, timestamp: int, offset: int, epoch: int) -> ListOffsetsPartitionResponse:
+def _at(asked: ListOffsetsPartition, timestamp: int, offset: int, epoch: int) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(
         partition_index=asked.partition_index,
         error_code=ErrorCode.NONE,

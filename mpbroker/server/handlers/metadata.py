@@ -7,7 +7,9 @@ exists, as Kafka does: clients ask again. Authorized operations, when asked for 
 
 from __future__ import annotations
 
+from mpbroker.channel.handler_port import Request
 from mpbroker.errors import ErrorCode
+from mpbroker.metadata.metadata_cache import Topic
 from mpbroker.metadata.topic_names import is_legal_topic_name
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.messages.metadata import (
@@ -18,6 +20,7 @@ from mpbroker.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from mpbroker.server.apis import Api
+from mpbroker.server.server_context import ServerContext
 
 OPERATIONS_UNKNOWN = -(2**31)
 # Bits by Kafka's numbers of operations: read 3, write 4, create 5, delete 6, alter 7, describe 8, cluster action 9,
@@ -26,10 +29,10 @@ TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 
 
-def handle(context, request, message: MetadataRequest):
+def handle(context: ServerContext, request: Request, message: MetadataRequest) -> MetadataResponse:
     context.metadata.refresh()
     if _wants_all(request, message):
-        topics = [_existing(context, topic, request.api_version) for topic in context.metadata.topics()]
+        topics = [_existing(context, topic) for topic in context.metadata.topics()]
     else:
         topics = _named(context, request, message)
     if message.include_topic_authorized_operations:
@@ -39,12 +42,12 @@ def handle(context, request, message: MetadataRequest):
     return _response(context, request, topics, CLUSTER_OPERATIONS if wanted else OPERATIONS_UNKNOWN)
 
 
-def _wants_all(request, message: MetadataRequest) -> bool:
+def _wants_all(request: Request, message: MetadataRequest) -> bool:
     return message.topics is None or (request.api_version == 0 and not message.topics)
 
 
-def _named(context, request, message: MetadataRequest) -> list[MetadataResponseTopic]:
-    names = list(dict.fromkeys(topic.name for topic in message.topics))
+def _named(context: ServerContext, request: Request, message: MetadataRequest) -> list[MetadataResponseTopic]:
+    names = list(dict.fromkeys(topic.name for topic in message.topics or () if topic.name is not None))
     may_create = context.config.auto_create_topics_enable and (
         request.api_version < 4 or message.allow_auto_topic_creation
     )
@@ -52,10 +55,8 @@ def _named(context, request, message: MetadataRequest) -> list[MetadataResponseT
     wanted = [name for name in missing if is_legal_topic_name(name)] if may_create else []
     if missing and may_create and not context.auto_creation.create(wanted):
         context.count("controller_commands_refused")
-    return [
-        _existing(context, context.metadata.topic(name), request.api_version) if name not in missing else _missing(name)
-        for name in names
-    ]
+    found = [(name, context.metadata.topic(name)) for name in names]
+    return [_missing(name) if topic is None else _existing(context, topic) for name, topic in found]
 
 
 def _missing(name: str) -> MetadataResponseTopic:
@@ -66,7 +67,7 @@ def _missing(name: str) -> MetadataResponseTopic:
     )
 
 
-def _existing(context, topic, version: int) -> MetadataResponseTopic:
+def _existing(context: ServerContext, topic: Topic) -> MetadataResponseTopic:
     partitions = [_partition(context, number, ordinal) for number, ordinal in enumerate(topic.partitions)]
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
@@ -77,7 +78,7 @@ def _existing(context, topic, version: int) -> MetadataResponseTopic:
     )
 
 
-def _partition(context, number: int, ordinal: int) -> MetadataResponsePartition:
+def _partition(context: ServerContext, number: int, ordinal: int) -> MetadataResponsePartition:
     here = [context.node_id]
     return MetadataResponsePartition(
         error_code=ErrorCode.NONE,
@@ -90,7 +91,9 @@ def _partition(context, number: int, ordinal: int) -> MetadataResponsePartition:
     )
 
 
-def _response(context, request, topics: list[MetadataResponseTopic], operations: int) -> MetadataResponse:
+def _response(
+    context: ServerContext, request: Request, topics: list[MetadataResponseTopic], operations: int
+) -> MetadataResponse:
     listener = context.listeners[request.listener]
     broker = MetadataResponseBroker(
         node_id=context.node_id,

@@ -10,6 +10,9 @@ Not done: transactions.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from mpbroker.channel.handler_port import Request
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.messages.produce import (
@@ -20,17 +23,18 @@ from mpbroker.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from mpbroker.record.validation import check_request_records
-from mpbroker.server.apis import CLOSE, NO_ANSWER, PARKED, Api
+from mpbroker.record.validation import RequestCheck, check_request_records
+from mpbroker.server.apis import CLOSE, NO_ANSWER, PARKED, Api, Outcome
 from mpbroker.server.delayed_produce import DelayedProduce
 from mpbroker.server.replica_append import append_partition, recorded_result, refused
 from mpbroker.server.request_trace import IO_DONE, describe_produce
 from mpbroker.server.response_frame import note_error
+from mpbroker.server.server_context import ServerContext
 
 BEFORE_AUTHORIZATION, AFTER_AUTHORIZATION = 1, 2
 
 
-def handle(context, request, message: ProduceRequest):
+def handle(context: ServerContext, request: Request, message: ProduceRequest) -> Outcome:
     describe_produce(request, message)
     merge_repeated(message)
     checks = [
@@ -54,7 +58,7 @@ def handle(context, request, message: ProduceRequest):
     return _answer_or_park(context, request, message, results, response)
 
 
-def _tell_errors(request, message: ProduceRequest, response: ProduceResponse):
+def _tell_errors(request: Request, message: ProduceRequest, response: ProduceResponse) -> Outcome:
     """An answer with errors: a producer with acks=0 hears of them by a closed connection."""
     if message.acks != 0:
         return response
@@ -76,7 +80,7 @@ def merge_repeated(message: ProduceRequest) -> None:
     ]
 
 
-def _whole_request_code(message: ProduceRequest, checks) -> int:
+def _whole_request_code(message: ProduceRequest, checks: Sequence[RequestCheck]) -> int:
     """A batch that cannot be read at all, or is transactional without an id, fails every partition of its request."""
     for check in checks:
         if check.whole_request == BEFORE_AUTHORIZATION:
@@ -86,7 +90,9 @@ def _whole_request_code(message: ProduceRequest, checks) -> int:
     return next((check.code for check in checks if check.whole_request == AFTER_AUTHORIZATION), ErrorCode.NONE)
 
 
-def _append_all(context, request, message: ProduceRequest, checks) -> list[PartitionProduceResponse]:
+def _append_all(
+    context: ServerContext, request: Request, message: ProduceRequest, checks: Sequence[RequestCheck]
+) -> list[PartitionProduceResponse]:
     """One result per partition, in the order of the request: the order is also the number of its result cell."""
     run_before = request.cell_count > 0  # by a handler that died: what it appended stands in the cells
     if not context.port.ensure_cells(request, len(checks)):
@@ -97,7 +103,7 @@ def _append_all(context, request, message: ProduceRequest, checks) -> list[Parti
             for data in topic.partition_data
         ]
     context.metadata.refresh()
-    results = []
+    results: list[PartitionProduceResponse] = []
     for topic_data in message.topic_data:
         topic = context.metadata.topic(topic_data.name)
         if topic is not None:
@@ -120,7 +126,13 @@ def _response(message: ProduceRequest, results: list[PartitionProduceResponse]) 
     return ProduceResponse(responses=topics)
 
 
-def _answer_or_park(context, request, message, results, response):
+def _answer_or_park(
+    context: ServerContext,
+    request: Request,
+    message: ProduceRequest,
+    results: Sequence[PartitionProduceResponse],
+    response: ProduceResponse,
+) -> Outcome:
     """acks=1 without a flush demand is answered now; the rest waits for what it was promised."""
     waits = context.log_manager.flush_on_commit or message.acks == -1
     if not waits or all(result.error_code for result in results):

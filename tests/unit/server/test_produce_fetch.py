@@ -7,7 +7,7 @@ from mpbroker.protocol.messages.fetch import FetchPartition, FetchRequest, Fetch
 from mpbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from mpbroker.record.batch_builder import encode_batch
 from mpbroker.record.record_batch import iterate_records
-from mpbroker.server.apis import dispatch
+from mpbroker.server.dispatch import dispatch
 from mpbroker.server.request_handler import RequestHandler
 from mpbroker.shm.counters import Counter
 from tests.harness.in_process_broker import InProcessBroker
