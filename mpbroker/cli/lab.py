@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from mpbroker.cli.extras import extras, require
+from mpbroker.cli.study_text import outcome_text
 
 DESCRIPTION = """\
 Run an experiment: start brokers, drive a load with intended send times, mark its phases, join what
@@ -36,7 +37,7 @@ def define(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """List, or run and say where the report is."""
+    """List, or run; say what was found and where the report is."""
     from mpbroker.analysis.lab import scenario
 
     if arguments.action == "ls":
@@ -51,10 +52,10 @@ def run(arguments: argparse.Namespace) -> int:
         from mpbroker.analysis.lab.scenario_run import run_scenario
 
         say = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731
-        report = run_scenario(
+        outcome = run_scenario(
             wanted, Path(arguments.out or f"lab-{wanted.name}"), arguments.seconds, arguments.engine, say
         )
-    print(f"report: {report}")
+    print(outcome_text(outcome, sentences=False))
     return 0
 
 

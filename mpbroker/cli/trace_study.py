@@ -12,11 +12,13 @@ from typing import Any
 
 from mpbroker.cli import trace_arguments
 from mpbroker.cli.extras import extras
+from mpbroker.cli.study_text import outcome_text
 from mpbroker.errors import MpbrokerError
 
 DESCRIPTION = """\
-Run studies over traces: verdicts, figures and tables in one page, R/report.html, with every table
-beside it (R/tables/*.parquet, *.csv) and what it was made from in R/meta.json.
+Run studies over traces: what costs most time and what to change, figures and tables in one page,
+R/report.html, with every table beside it (R/tables/*.parquet, *.csv) and what it was made from in
+R/meta.json. R is a new folder, an empty one, or one of an earlier `trace study`.
 Without a name: lists the studies there are."""
 EXAMPLES = (
     ("mpbroker trace study", "what studies there are, and what each answers"),
@@ -113,7 +115,7 @@ def _run(arguments: argparse.Namespace) -> int:
         )
     finally:
         engine.close()
-    _say(outcome)
+    print(outcome_text(outcome))
     return 0
 
 
@@ -146,12 +148,3 @@ def listing() -> str:
     for name in runner.study_names():
         lines += [name, *("    " + line for line in runner.find_study(name).summary.splitlines())]
     return "\n".join(lines)
-
-
-def _say(outcome: Any) -> None:
-    for sentence in outcome.meta["sentences"]:
-        print(f"note: {sentence}")
-    for result in outcome.results:
-        for verdict in result.verdicts:
-            print(f"{result.study}: {verdict}")
-    print(f"report: {outcome.report}")

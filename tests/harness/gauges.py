@@ -6,7 +6,14 @@ from mpbroker.analysis.engine.input.events import GAUGES
 from tests.harness.event_trace import BASE_NS, EPOCH_OFFSET_NS
 
 
-def table(seconds: int, cpu_share: float, depth: int, capacity: int, run: str = f"{0xB007:016x}") -> pa.Table:
+def table(
+    seconds: int,
+    cpu_share: float,
+    depth: int,
+    capacity: int,
+    run: str = f"{0xB007:016x}",
+    runqueue_share: float = 0.01,
+) -> pa.Table:
     """One handler and the data ring, sampled every second of the event model's time."""
     rows = []
     for second in range(seconds + 1):
@@ -34,7 +41,7 @@ def table(seconds: int, cpu_share: float, depth: int, capacity: int, run: str = 
                 "pid": 77,
                 "incarnation": 1,
                 "cpu_ns": int(second * cpu_share * 10**9),
-                "runqueue_wait_ns": second * 10**7,
+                "runqueue_wait_ns": int(second * runqueue_share * 10**9),
             }
         )
     return pa.Table.from_pylist(rows, GAUGES)

@@ -30,7 +30,8 @@ def durations(one: TraceRecord) -> tuple[dict[str, int | None], int]:
     if any(value is not None and value > MAX_TICKS for value in ticks.values()):
         flags |= record.HAS_SATURATED
     stored = {name: None if value is None else min(value, MAX_TICKS) for name, value in ticks.items()}
-    for name, (parts, optional, less) in SUMS.items():
+    stored["asked_wait"] = stored["purgatory"] if one.purg_kind in (2, 3) else None  # fetch, join
+    for name, (parts, optional, less, less_optional) in SUMS.items():
         needed = [stored[part] for part in (*parts, *less)]
         stored[name] = (
             None
@@ -39,7 +40,8 @@ def durations(one: TraceRecord) -> tuple[dict[str, int | None], int]:
                 0,
                 sum(stored[part] for part in parts)
                 + sum(stored[part] or 0 for part in optional)
-                - sum(stored[part] for part in less),
+                - sum(stored[part] for part in less)
+                - sum(stored[part] or 0 for part in less_optional),
             )
         )
     return {name: None if value is None else value * 64 for name, value in stored.items()}, flags

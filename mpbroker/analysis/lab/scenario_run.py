@@ -12,6 +12,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ import pyarrow.parquet as pq
 
 from mpbroker.analysis.engine.engines.choose_engine import choose_engine
 from mpbroker.analysis.engine.input.trace_input import open_input
-from mpbroker.analysis.engine.running import output_folder, runner
+from mpbroker.analysis.engine.running import finding, output_folder, runner
+from mpbroker.analysis.engine.running.runner import Outcome
 from mpbroker.analysis.engine.running.study import StudyParameters, StudyResult
 from mpbroker.analysis.lab.client_table import client_table
 from mpbroker.analysis.lab.findings import findings
@@ -32,8 +34,10 @@ COMPARING_STUDIES = ("priority",)
 WINDOW_MS = 500
 
 
-def run_scenario(scenario: Scenario, out: Path, seconds: float | None, engine: str, say: Callable[[str], None]) -> Path:
-    """Run, study, write; the report's path."""
+def run_scenario(
+    scenario: Scenario, out: Path, seconds: float | None, engine: str, say: Callable[[str], None]
+) -> Outcome:
+    """Run, study, write."""
     seconds = scenario.seconds if seconds is None else seconds
     check_seconds(scenario, seconds)
     output_folder.require_own(out, output_folder.LAB)
@@ -94,15 +98,16 @@ def _report(
     results: list[VariantResult],
     clients: StudyResult,
     about: dict[str, Any],
-) -> Path:
+) -> Outcome:
     if len(results) == 1:
         return _study(scenario, scenario.studies, engine, out, [results[0].trace_dir], about, [clients])
     alone = [name for name in scenario.studies if name not in COMPARING_STUDIES]
     for result in results:
-        place = out / "variants" / slug(result.variant.name)
-        _study(
-            scenario, alone, engine, place, [result.trace_dir], {"title": f"{scenario.name}: {result.variant.name}"}, []
-        )
+        place, name = out / "variants" / slug(result.variant.name), result.variant.name
+        outcome = _study(scenario, alone, engine, place, [result.trace_dir], {"title": f"{scenario.name}: {name}"}, [])
+        clients.findings += [
+            replace(one, sentence=f"“{name}”: {one.sentence}") for one in finding.leading(outcome.results)
+        ]
     together = [name for name in scenario.studies if name in COMPARING_STUDIES]
     return _study(scenario, together, engine, out, [result.trace_dir for result in results], about, [clients])
 
@@ -115,7 +120,7 @@ def _study(
     traces: list[Path],
     about: dict[str, Any],
     own: list[StudyResult],
-) -> Path:
+) -> Outcome:
     chosen = choose_engine(engine, open_input(traces))
     parameters = StudyParameters(window_ms=WINDOW_MS, options=scenario.options)
     try:
@@ -129,6 +134,6 @@ def _study(
             own=own,
             title=about.get("title", scenario.name),
             maker=output_folder.LAB,
-        ).report
+        )
     finally:
         chosen.close()

@@ -42,6 +42,15 @@ def health_html(loss: "Loss", clock: "ClockQuality", sentences: Sequence[str]) -
     return f'<dl class="cards">{body}</dl>' + (f'<ul class="sentences">{said}</ul>' if said else "")
 
 
+def doubts(loss: "Loss", clock: "ClockQuality") -> list[str]:
+    """Sentences for the head of the page: why its figures are not to be trusted. Empty when they are."""
+    return [
+        f"{card.name}: {card.value} ({card.meaning}). See “What the trace holds”."
+        for card in (*_loss_cards(loss), *_clock_cards(clock))
+        if card.warns
+    ]
+
+
 def _loss_cards(loss: "Loss") -> list[Card]:
     share, lost = loss.dropped_share, loss.dropped + loss.missing
     damaged, gaps = loss.damaged_files, len(loss.gaps)

@@ -1,14 +1,17 @@
 """How all figures look: a plotly template for light and dark ground, and the colour that each name has everywhere.
 
 Runs in the process of a command. Studies give data and axes; `dress` adds the rest. A series whose name is a stage, a
-percentile, a plane or a well-known API gets the colour that stands for it on the whole page (palette.py).
+percentile, a plane or a well-known API gets the colour that stands for it on the whole page (palette.py). One with
+`meta` {"phase": number, "variant": number} has the colour of that phase and the dash (points: the symbol) of that
+variant, in every figure; {"shade": name, "variant": number} the colour of a name. Stages go by plain names.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
+from mpbroker.analysis.engine.running.wording import STAGE_NAMES
 from mpbroker.analysis.report import bounds, markup, palette
 from mpbroker.analysis.report.duration_axis import humane_axes
 from mpbroker.analysis.report.gaps import keep_gaps
@@ -23,8 +26,10 @@ _METHODS = ("restyle", "relayout", "update")
 _SVG_TYPE = {"scattergl": "scatter", "heatmapgl": "heatmap"}
 
 
-def dress(spec: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def dress(spec: dict[str, Any], time_range: Sequence[str] = ()) -> tuple[dict[str, Any], list[str]]:
     """A study's spec as the page draws it, in the light colours; and sentences for the caption about what was left out.
+
+    `time_range`: from and to of all time axes (times of day) of the page; empty: each as its data.
 
     The result is plain JSON {data, layout, choices} without a template: the page has one per ground for all figures.
     `choices` are plotly's updatemenus, taken out of the layout.
@@ -37,7 +42,10 @@ def dress(spec: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
         if key not in ("template", "title", "width", "images", "paper_bgcolor", "plot_bgcolor", "font", "autosize")
     }
     data = [keep_gaps(trace) for trace in data]
+    _style(data)
     _color(data)
+    _name_stages(data)
+    _share_time(layout, time_range)
     humane_axes(data, layout)
     if _names_on_y(data):
         layout["xaxis"] = {"showgrid": True, "showline": False, "ticks": "", **layout.get("xaxis", {})}
@@ -83,13 +91,51 @@ def is_empty(spec: dict[str, Any]) -> bool:
     return not any(filled(trace.get(key)) for trace in spec.get("data", []) for key in ("x", "y", "z", "values", "r"))
 
 
+def is_over_time(spec: dict[str, Any]) -> bool:
+    """Whether the figure's x axis is the time of day, which all such figures of a page share."""
+    return bool(spec.get("layout", {}).get("xaxis", {}).get("type") == "date")
+
+
+def _share_time(layout: dict[str, Any], time_range: Sequence[str]) -> None:
+    if time_range and is_over_time({"layout": layout}):
+        layout["xaxis"] = {"range": list(time_range), **layout["xaxis"]}
+
+
+def _style(data: list[dict[str, Any]]) -> None:
+    """Colours and dashes of series that belong to a phase, a variant or a shade."""
+    for trace in data:
+        meta = trace.pop("meta", None)
+        if not isinstance(meta, dict):
+            continue
+        if "phase" in meta:
+            color: str | None = palette.CATEGORIES[meta["phase"] % len(palette.CATEGORIES)].light
+        else:
+            shade = palette.named_shade(str(meta.get("shade", "")))
+            color = shade.light if shade else None
+        style = int(meta.get("variant", 0))
+        style += meta.get("phase", 0) // len(palette.CATEGORIES)  # more phases than colours
+        if color is not None:
+            _paint(trace, color, style)
+            trace["painted"] = True
+
+
+def _name_stages(data: list[dict[str, Any]]) -> None:
+    """Legends and axes of names say "waiting in the socket", not rx_wait."""
+    for trace in data:
+        if trace.get("name") in STAGE_NAMES:
+            trace["name"] = STAGE_NAMES[trace["name"]]
+        for key in ("x", "y"):
+            if isinstance(trace.get(key), list) and trace["type"] == "bar":
+                trace[key] = [STAGE_NAMES.get(one, one) if isinstance(one, str) else one for one in trace[key]]
+
+
 def _color(data: list[dict[str, Any]]) -> None:
     """Colours by name; what has no colour of its own takes the next of the categories, the same name always the
     same."""
     given: dict[str, tuple[str, int]] = {}
     free = _free_styles([trace for trace in data if "name" in trace])
     for trace in data:
-        if trace["type"] in ("heatmap", "contour"):
+        if trace["type"] in ("heatmap", "contour") or trace.pop("painted", False):
             continue
         key = str(trace.get("legendgroup") or trace.get("name") or "")
         shade = palette.named_shade(str(trace.get("name") or "")) or palette.named_shade(key)

@@ -48,6 +48,7 @@
       const [data, layout] = picture(chart);
       await Plotly.react(chart, data, layout, { ...options, toImageButtonOptions: { ...options.toImageButtonOptions, filename: chart.dataset.spec } });
       for (const menu of menusOf(chart)) await choose(menu, chart);
+      if ("time" in chart.dataset && !chart.dataset.state) chart.on("plotly_relayout", (event) => follow(chart, event));
       chart.dataset.state = "drawn";
     } catch (error) {
       chart.dataset.state = "failed";
@@ -62,6 +63,19 @@
       await new Promise((later) => setTimeout(later));
     }
     root.dataset.drawn = charts.filter((chart) => chart.dataset.state === "drawn").length + "/" + charts.length;
+  }
+
+  // Time axes follow each other: a zoom in one figure is a zoom in all that show the time of day.
+  const timed = charts.filter((chart) => "time" in chart.dataset);
+  let following = false;
+  async function follow(from, event) {
+    const range = event["xaxis.range"] || (event["xaxis.range[0]"] !== undefined && [event["xaxis.range[0]"], event["xaxis.range[1]"]]);
+    if (following || !(range || event["xaxis.autorange"])) return;
+    following = true;
+    try {
+      for (const chart of timed) if (chart !== from && chart.dataset.state === "drawn")
+        await Plotly.relayout(chart, { "xaxis.range": [...(range || chart.mpbSpec.layout.xaxis.range || [])] });
+    } finally { following = false; }
   }
 
   const errors = [];

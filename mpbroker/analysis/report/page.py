@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mpbroker.analysis.report import palette, sections
+from mpbroker.analysis.report import health, palette, sections
 from mpbroker.analysis.report.health import health_html
 from mpbroker.analysis.report.look import FONT
 from mpbroker.analysis.report.markup import script_hash, script_json, text
@@ -52,9 +52,10 @@ def page_html(results: "Sequence[StudyResult]", input: Any, meta: dict[str, Any]
             _head(title, results, input, meta),
             sections.contents_html(results),
             "<main>",
+            _findings(results, meta, input),
             _trust(input, meta),
-            _findings(results),
-            *(sections.study_html(result) for result in results),
+            _sentences(results),
+            *(sections.study_html(result, _time_range(meta)) for result in results),
             _closing(meta),
             "</main>",
             _foot(),
@@ -102,16 +103,35 @@ def _length(seconds: float) -> str:
 def _trust(input: Any, meta: dict[str, Any]) -> str:
     return (
         '<section id="trust" aria-labelledby="trust-h"><h2 id="trust-h">What the trace holds</h2>'
-        '<p class="lead">Read this first: no figure below is better than the records it was made from.</p>'
+        '<p class="lead">No figure on this page is better than the records it was made from.</p>'
         f"{health_html(input.loss, input.clock, list(meta.get('sentences', input.loss.sentences)))}</section>"
     )
 
 
-def _findings(results: "Sequence[StudyResult]") -> str:
+def _findings(results: "Sequence[StudyResult]", meta: dict[str, Any], input: Any) -> str:
+    """The first thing on the page: the answer, the dearest findings with what to change, and whether to believe them."""
+    doubts = "".join(f'<p class="doubt">{text(one)}</p>' for one in health.doubts(input.loss, input.clock))
     return (
-        '<section id="findings" aria-labelledby="findings-h"><h2 id="findings-h">Findings</h2>'
+        '<section id="findings" aria-labelledby="findings-h"><h2 id="findings-h">What costs most time, and what to change</h2>'
+        f"{doubts}{sections.leading_html(results, str(meta.get('question', '')))}</section>"
+    )
+
+
+def _sentences(results: "Sequence[StudyResult]") -> str:
+    return (
+        '<section id="sentences" aria-labelledby="sentences-h"><h2 id="sentences-h">What the studies say</h2>'
         f"{sections.verdicts_html(results)}</section>"
     )
+
+
+def _time_range(meta: dict[str, Any]) -> list[str]:
+    """From the first request to the last, as time axes have it: all of the page show the same time."""
+    ends = [meta.get("first_epoch_ns"), meta.get("last_epoch_ns")]
+    if not all(isinstance(one, int) for one in ends):
+        return []
+    first, last = (int(one or 0) / 1e9 for one in ends)
+    seconds = [first - (last - first) / 100, last + (last - first) / 100]
+    return [datetime.fromtimestamp(one, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] for one in seconds]
 
 
 def _closing(meta: dict[str, Any]) -> str:
@@ -126,7 +146,7 @@ def _closing(meta: dict[str, Any]) -> str:
 def _foot() -> str:
     return (
         "<footer><noscript><p>The figures need scripts; findings and tables do not.</p></noscript>"
-        "<p>This page is complete in itself and loads nothing. Drag over a figure to zoom, double-click to go back, "
+        "<p>This page is complete in itself and loads nothing. Drag over a figure to zoom (all figures over time follow), double-click to go back, "
         "click a name in a legend to hide its series.</p></footer>"
     )
 

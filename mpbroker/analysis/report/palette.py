@@ -7,6 +7,8 @@ with lightness alternating along a request's way, keeps the stages apart for rea
 import re
 from typing import NamedTuple
 
+from mpbroker.analysis.engine.running.wording import STAGE_NAMES
+
 
 class Shade(NamedTuple):
     """One colour on light and on dark ground, `#rrggbb`."""
@@ -114,15 +116,15 @@ HEAT = (
 DIVERGING = (Shade("#2a63a3", "#6aa5ea"), Shade("#e8ecf1", "#252f3c"), Shade("#b5470f", "#e0702f"))
 
 
+_OF_PLAIN_NAME = {plain: stage for stage, plain in STAGE_NAMES.items() if stage in STAGES}
+
+
 def named_shade(name: str) -> Shade | None:
     """The colour that a stage, percentile, plane or well-known API has in every figure; None for other names."""
     key = (
         re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_").removesuffix("_ns").removesuffix("_us").removesuffix("_ms")
     )
-    in_brackets = re.search(r"\((\w+)\)$", name)
-    if in_brackets and in_brackets[1] in STAGES:  # "unread in the socket (rx_wait)"
-        key = in_brackets[1]
-    key = STAGE_ALIASES.get(key, key)
+    key = _OF_PLAIN_NAME.get(name, STAGE_ALIASES.get(key, key))
     if key in STAGES:
         return STAGES[key][0]
     if re.fullmatch(r"p\d\d_9+", key):

@@ -4,15 +4,35 @@ Runs in the process of a command. Every function returns HTML in which all text 
 """
 
 import html
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from mpbroker.analysis.engine.running import finding
+from mpbroker.analysis.engine.running.wording import STAGE_NAMES
 from mpbroker.analysis.report import palette
-from mpbroker.analysis.report.look import dress, is_empty
+from mpbroker.analysis.report.look import dress, is_empty, is_over_time
 from mpbroker.analysis.report.markup import script_json, sentence, slug, text
 from mpbroker.analysis.report.table_view import counted_rows, moment_text, swatch_class, table_html, value_text
 
 _MAX_META_ROWS = 400
+_NO_COST = "No study on this page looked at what request time is spent on; their sentences stand below."
+
+
+def leading_html(results: Sequence[Any], question: str = "") -> str:
+    """What a reader came for: the answer to the scenario's question, and the ranked list of what to change."""
+    answer = "".join(f"<p>{sentence(one)}</p>" for result in results for one in result.answer)
+    asked = f"<h3>{text(question)}</h3>" if question and answer else ""
+    rows = "".join(
+        f'<li><p>{sentence(one.sentence)} <span class="cost">{sentence(_capital(one.cost))}.</span></p>'
+        f'<p class="change">{text(one.change)}</p></li>'
+        for one in finding.leading(results)
+    )
+    listed = f'<ol class="leading">{rows}</ol>' if rows else f'<p class="lead">{_NO_COST}</p>'
+    return (f'<div class="answer">{asked}{answer}</div>' if answer else "") + listed
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 def verdicts_html(results: Iterable[Any]) -> str:
@@ -24,10 +44,10 @@ def verdicts_html(results: Iterable[Any]) -> str:
     return f'<ol class="verdicts">{"".join(parts)}</ol>'
 
 
-def study_html(result: Any) -> str:
-    """A study: what it answers, its figures, its tables."""
+def study_html(result: Any, time_range: Sequence[str] = ()) -> str:
+    """A study: what it answers, its figures (those with something to see), its tables."""
     anchor = _anchor(result)
-    figures = "".join(figure_html(result.study, figure) for figure in result.figures)
+    figures = "".join(figure_html(result.study, figure, time_range) for figure in _seen(result))
     tables = "".join(
         _table_html(result.study, name, table, first=place == 0)
         for place, (name, table) in enumerate(result.tables.items())
@@ -41,16 +61,16 @@ def study_html(result: Any) -> str:
     )
 
 
-def figure_html(study: str, figure: Any) -> str:
+def _seen(result: Any) -> list[Any]:
+    return [figure for figure in result.figures if not is_empty(figure.spec)]
+
+
+def figure_html(study: str, figure: Any, time_range: Sequence[str] = ()) -> str:
     """A figure with its heading, how to read it, and its spec as inert JSON for the page's script."""
     name = slug(f"{study}-{figure.name}")
     heading = f'<h3 id="{name}-h">{text(figure.title)}</h3>'
-    if is_empty(figure.spec):
-        return (
-            f'<figure id="{name}" aria-labelledby="{name}-h">{heading}<figcaption>{text(figure.caption)}</figcaption>'
-            '<div class="chart nothing">This trace has nothing to show here.</div></figure>'
-        )
-    spec, notes = dress(figure.spec)
+    spec, notes = dress(figure.spec, time_range)
+    over_time = " data-time" if is_over_time(spec) else ""
     caption = " ".join([figure.caption, *notes])
     names = [
         str(trace["name"])
@@ -58,12 +78,9 @@ def figure_html(study: str, figure: Any) -> str:
         if trace.get("name") and trace.get("showlegend", True) and trace.get("visible", True) is True
     ]
     return (
-        f'<figure id="{name}" aria-labelledby="{name}-h"><div '
-        f'class="over">{heading}{_choices_html(name, figure.title, spec["choices"])}'
-        f'</div><figcaption id="{name}-c">{text(caption)}</figcaption><div class="chart" role="img" '
-        f'aria-labelledby="{name}-h" aria-describedby="{name}-c" data-spec="{name}-spec" '
-        f'data-series="{len(names)}" data-longest="{max(map(len, names), default=0)}" '
-        f'style="min-height:{int(spec["layout"]["height"])}px"></div>'
+        f'<figure id="{name}" aria-labelledby="{name}-h"><div class="over">{heading}{_choices_html(name, figure.title, spec["choices"])}'
+        f'</div><figcaption id="{name}-c">{text(caption)}</figcaption><div class="chart" role="img" aria-labelledby="{name}-h" aria-describedby="{name}-c" data-spec="{name}-spec"{over_time} '
+        f'data-series="{len(names)}" data-longest="{max(map(len, names), default=0)}" style="min-height:{int(spec["layout"]["height"])}px"></div>'
         f'<script type="application/json" id="{name}-spec">{script_json(spec)}</script></figure>'
     )
 
@@ -83,11 +100,15 @@ def _choices_html(name: str, title: str, choices: list[dict[str, Any]]) -> str:
 
 def contents_html(results: Iterable[Any]) -> str:
     """The table of contents: the page's parts, and the figures of each study."""
-    items = ['<li><a href="#trust">The trace</a></li>', '<li><a href="#findings">Findings</a></li>']
+    items = [
+        '<li><a href="#findings">What to change</a></li>',
+        '<li><a href="#trust">The trace</a></li>',
+        '<li><a href="#sentences">What the studies say</a></li>',
+    ]
     for result in results:
         inner = "".join(
             f'<li><a href="#{slug(f"{result.study}-{figure.name}")}">{text(figure.title)}</a></li>'
-            for figure in result.figures
+            for figure in _seen(result)
         )
         items.append(
             '<li><a class="name" '
@@ -100,7 +121,8 @@ def contents_html(results: Iterable[Any]) -> str:
 def stages_html() -> str:
     """The stages of a request in their order, with the colour that each has in all figures."""
     rows = "".join(
-        f'<div><dt><span class="swatch {swatch_class(name)}"></span>{name}</dt><dd>{text(meaning)}</dd></div>'
+        f'<div><dt><span class="swatch {swatch_class(name)}"></span>{text(STAGE_NAMES[name])}</dt>'
+        f"<dd>{text(meaning)} <code>{name}</code></dd></div>"
         for name, (_, meaning) in palette.STAGES.items()
     )
     return (

@@ -8,6 +8,7 @@ import datetime
 import math
 from typing import TYPE_CHECKING, Any
 
+from mpbroker.analysis.engine.running.wording import STAGE_NAMES
 from mpbroker.analysis.report import palette
 from mpbroker.analysis.report.markup import text
 
@@ -128,7 +129,8 @@ def _cell(column: str, value: Any, number: bool) -> str:
     ):
         return f'<td class="number">{value}</td>'  # an identity: no separators
     if isinstance(value, str) and column in ("stage", "slowest_stage", "percentile") and palette.named_shade(value):
-        return f'<td><span class="swatch {swatch_class(value)}"></span>{text(value)}</td>'
+        plain = STAGE_NAMES.get(value, value)
+        return f'<td title="{text(value)}"><span class="swatch {swatch_class(value)}"></span>{text(plain)}</td>'
     shown = _percent(value) if _is_share(column) and isinstance(value, float) else value_text(value)
     title = f' title="{text(shown)}"' if len(shown) > 40 else ""
     return f"<td{_class(number)}{title}>{text(shown)}</td>"

@@ -18,7 +18,7 @@ from mpbroker.analysis.engine.input import compact_header
 from mpbroker.analysis.engine.input.column_set import needed_compact
 from mpbroker.analysis.engine.input.columns import COMPACT, FRAME
 from mpbroker.analysis.engine.input.decode import RowFilter
-from mpbroker.analysis.engine.input.durations import FRAME_DURATIONS, SUMS, Sum
+from mpbroker.analysis.engine.input.durations import ASKED_KINDS, ASKED_WAIT, FRAME_DURATIONS, SUMS, Sum
 from mpbroker.analysis.spark.arrow_types import narrow
 from mpbroker.analysis.spark.source import FORMAT, MpbTraceSource
 from mpbroker.trace.record import TICK_NS
@@ -71,6 +71,9 @@ def ticks_of(duration: str) -> str:
     """A duration's ticks (bigint) as SQL over the columns of COMPACT; -1 when it is missing."""
     if duration in SUMS:
         return sum_of(SUMS[duration])
+    if duration == ASKED_WAIT:
+        kinds = ", ".join(f"'{kind}'" for kind in ASKED_KINDS)
+        return f"CASE WHEN purg_kind IN ({kinds}) THEN CAST(purgatory_ticks AS BIGINT) ELSE -1L END"
     return f"CAST({duration}_ticks AS BIGINT)"
 
 
@@ -80,10 +83,15 @@ def sum_of(wanted: Sum) -> str:
     plus = " + ".join(
         [
             *(f"CAST({part}_ticks AS BIGINT)" for part in wanted.parts),
-            *(f"greatest({part}_ticks, 0)" for part in wanted.optional),
+            *(f"greatest({ticks_of(part)}, 0L)" for part in wanted.optional),
         ]
     )
-    minus = "".join(f" - {part}_ticks" for part in wanted.less)
+    minus = "".join(
+        [
+            *(f" - {part}_ticks" for part in wanted.less),
+            *(f" - greatest({ticks_of(part)}, 0L)" for part in wanted.less_optional),
+        ]
+    )
     return f"CASE WHEN {there} THEN greatest({plus}{minus}, 0L) ELSE -1L END"
 
 

@@ -14,8 +14,9 @@ import pyarrow as pa
 from mpbroker.analysis.engine.engines.engine import Engine
 from mpbroker.analysis.engine.mathematics import bootstrap
 from mpbroker.analysis.engine.mathematics.bootstrap import MIN_RUNS, Interval
-from mpbroker.analysis.engine.running import figure_specs, run_blocks, wording
-from mpbroker.analysis.engine.running.run_blocks import Run
+from mpbroker.analysis.engine.measures import run_blocks
+from mpbroker.analysis.engine.running import figure_specs, wording
+from mpbroker.analysis.engine.measures.run_blocks import Run
 from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
 
 STAGES = ("true_total", "queue", "rx_wait", "local_time")

@@ -10,16 +10,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mpbroker.analysis.engine.engines.engine import Engine
-from mpbroker.analysis.engine.input.durations import KAFKA_VIEW, PIPELINE, ROLLUP_STAGES
+from mpbroker.analysis.engine.input.durations import ASKED_WAIT, KAFKA_VIEW, PIPELINE, ROLLUP_STAGES
 from mpbroker.analysis.engine.mathematics import windows
 from mpbroker.analysis.engine.mathematics.distribution import NOTHING, Distribution, distributions
 from mpbroker.analysis.engine.mathematics.histogram import middle_ns
+from mpbroker.analysis.engine.measures import time_costs
 from mpbroker.analysis.engine.running import figure_specs, phases, wording
 from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
 
 CURVE = (0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999)
 APIS_IN_FIGURES = 4
 FEW_REQUESTS = 100
+_LEAST = "A window shows " + ", ".join(
+    f"{name} from {least:,} requests on" for name, least in wording.MIN_IN_WINDOW.items()
+)
+_LEAST += "; else there is a gap."
 _HEAT_BUCKETS = 8  # of the rollup in one row of the heat map: four rows to an octave
 
 Parts = dict[tuple[str, str], Distribution]
@@ -35,7 +40,7 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
     by_client = engine.rollup(0, ("api", "listener", "client"))
     parts: Parts = {(key[0], key[1]): one for key, one in distributions(over_time, ("api", "stage")).items()}
     apis = sorted({api for api, _ in parts if whole(parts, api).n}, key=lambda api: (-whole(parts, api).n, api))
-    unanswered = extent.n - sum(parts.get((api, "total"), NOTHING).n for api in apis)
+    unanswered = extent.n - sum(whole(parts, api).n for api in apis)
     if not apis:
         return StudyResult(
             {"stage_percentiles": _stage_percentiles(parts, sorted({api for api, _ in parts}))},
@@ -53,14 +58,17 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
     marks = phases.phases(engine.input, extent.first_ns, extent.last_ns + 1)
     verdicts = _verdicts(parts, apis, tables) + ([_unanswered_verdict(unanswered)] if unanswered else [])
     return StudyResult(
-        tables, [*verdicts, *wording.caveats(engine.input)], _figures(tables, over_time, apis, window_ms, marks)
+        tables,
+        [*verdicts, *wording.caveats(engine.input)],
+        _figures(tables, over_time, apis, window_ms, marks),
+        findings=time_costs.findings(engine, extent, over_time, window_ms),
     )
 
 
 def whole(parts: Parts, api: str) -> Distribution:
-    """Of a request from its arrival in the kernel to its answer; from its first read where the kernel does not tell."""
-    total, true_total = parts.get((api, "total"), NOTHING), parts.get((api, "true_total"), NOTHING)
-    return true_total if true_total.n * 10 >= total.n * 9 and true_total.n else total
+    """Of requests from their arrival in the kernel (from their first read where the kernel does not tell) to their
+    answer, without waiting that their clients asked for."""
+    return parts.get((api, "active_total"), NOTHING)
 
 
 _STAGE_PERCENTILES = pa.schema(
@@ -101,7 +109,7 @@ def _curve(parts: Parts, apis: list[str]) -> pa.Table:
                 "requests_beyond": one.beyond(q),
             }
             for api in apis
-            for stage in ("true_total", "total", "queue", "rx_wait", "local_time")
+            for stage in ("active_total", "true_total", "total", "queue", "rx_wait", "local_time")
             if (one := parts.get((api, stage))) is not None
             for q in CURVE
             if one.beyond(q) >= 1
@@ -111,18 +119,17 @@ def _curve(parts: Parts, apis: list[str]) -> pa.Table:
 
 def _by(rollup: pa.Table, column: str, apis: list[str]) -> pa.Table:
     """A row per API and client or listener: of whole requests, and of the wait in the ring."""
-    found = distributions(rollup, ("api", column, "stage"), ("total", "true_total", "queue"))
+    found = distributions(rollup, ("api", column, "stage"), ("active_total", "queue"))
     rows: list[dict[str, Any]] = []
     for api, name in sorted(
         {key[:2] for key in found if key[0] in apis}, key=lambda key: (apis.index(key[0]), key[1] is None, key[1])
     ):
-        parts = {(api, stage): found.get((api, name, stage), NOTHING) for stage in ("total", "true_total")}
         queue = found.get((api, name, "queue"), NOTHING)
         rows.append(
             {
                 "api": api,
                 column: name,
-                **_row(whole(parts, api)),
+                **_row(found.get((api, name, "active_total"), NOTHING)),
                 "queue_p50_us": queue.percentile_us(0.5),
                 "queue_p99_us": queue.percentile_us(0.99),
             }
@@ -131,10 +138,10 @@ def _by(rollup: pa.Table, column: str, apis: list[str]) -> pa.Table:
 
 
 def _over_time(rollup: pa.Table) -> pa.Table:
-    found = distributions(rollup, ("window_ms", "api", "stage"), ("total", "true_total", "queue"))
+    found = distributions(rollup, ("window_ms", "api", "stage"), ("active_total", "queue"))
     rows = []
     for window, api in sorted({key[:2] for key in found}):
-        one = whole({(api, stage): found.get((window, api, stage), NOTHING) for stage in ("total", "true_total")}, api)
+        one = found.get((window, api, "active_total"), NOTHING)
         queue = found.get((window, api, "queue"), NOTHING)
         rows.append(
             {
@@ -171,15 +178,17 @@ def _kafka_view(parts: Parts, apis: list[str]) -> pa.Table:
 
 
 def _stage_share(rollup: pa.Table) -> pa.Table:
-    """Per window and API: mean time of a request in each stage, and its share of all stages."""
+    """Per window and API: mean time of a request in each stage, and its share of all stages; what clients asked for is
+    left out."""
     summed = rollup.group_by(["window_ms", "api", "stage"]).aggregate([("sum_ns", "sum"), ("n", "sum")])
     times = {
         (row["window_ms"], row["api"], row["stage"]): (row["sum_ns_sum"], row["n_sum"]) for row in summed.to_pylist()
     }
     rows = []
     for window, api in sorted({key[:2] for key in times}):
-        requests = max(1, times.get((window, api, "total"), (0, 0))[1])
+        requests = max(1, times.get((window, api, "active_total"), (0, 0))[1])
         spent = {stage: times[window, api, stage][0] for stage in PIPELINE if (window, api, stage) in times}
+        _take_off(spent, times.get((window, api, ASKED_WAIT), (0, 0))[0])
         everything = max(1, sum(spent.values()))
         rows += [
             {
@@ -195,22 +204,34 @@ def _stage_share(rollup: pa.Table) -> pa.Table:
 
 
 def shares(parts: Parts, api: str) -> list[tuple[str, float]]:
-    """Stages of an API with their share of all the time its requests took, the largest first."""
+    """Stages of an API with their share of all the time its requests took, the largest first; what clients asked for is
+    left out."""
     spent = {stage: parts[api, stage].sum_ns for stage in PIPELINE if (api, stage) in parts}
+    _take_off(spent, parts.get((api, ASKED_WAIT), NOTHING).sum_ns)
     everything = max(1, sum(spent.values()))
     return sorted(((stage, ns / everything) for stage, ns in spent.items()), key=lambda item: -item[1])
+
+
+def _take_off(spent: dict[str, int], asked_ns: int) -> None:
+    if asked_ns:
+        spent["purgatory"] -= asked_ns
+        if not spent["purgatory"]:
+            del spent["purgatory"]
 
 
 # Verdicts
 
 
 def _verdicts(parts: Parts, apis: list[str], tables: dict[str, pa.Table]) -> list[str]:
-    found = [_api_verdict(parts, api) for api in apis[:APIS_IN_FIGURES]]
+    many = [api for api in apis if whole(parts, api).n >= FEW_REQUESTS] or apis[:1]
+    few = [f"{api} ({wording.count(whole(parts, api).n)})" for api in apis if api not in many]
+    found = [_api_verdict(parts, api) for api in many[:APIS_IN_FIGURES]]
+    found += _asked_verdicts(parts, apis)
     found += _slowest_client(tables["by_client"], apis)
-    if len(apis) > APIS_IN_FIGURES:
-        found.append(
-            f"{wording.counted(len(apis) - APIS_IN_FIGURES, 'more API')} with fewer requests: see stage_percentiles."
-        )
+    if len(many) > APIS_IN_FIGURES:
+        found.append(f"{wording.counted(len(many) - APIS_IN_FIGURES, 'more API')}: see the table stage percentiles.")
+    if few:
+        found.append(f"Too few requests for percentiles: {wording.listed(few)}.")
     return found
 
 
@@ -227,10 +248,7 @@ def _api_verdict(parts: Parts, api: str) -> str:
         f"{api} p99 is {wording.duration(one.percentile(0.99))} (p50 {wording.duration(one.percentile(0.5))}, "
         f"{wording.counted(one.n, 'request')}); {wording.share(share)} of all its time is {wording.DOING[stage]}"
     )
-    if stage == "purgatory" and others and others[0][1] > 0:
-        working = sum(part for _, part in others)
-        words += f"; of the rest, {wording.share(others[0][1] / working)} is {wording.DOING[others[0][0]]}"
-    elif others and others[0][1] >= 0.15:
+    if others and others[0][1] >= 0.15:
         words += f", {wording.share(others[0][1])} {wording.DOING[others[0][0]]}"
     if one.beyond(0.99) < wording.MIN_BEYOND:
         return (
@@ -245,6 +263,20 @@ def _api_verdict(parts: Parts, api: str) -> str:
         f"{words}. {wording.percentile_name(last)} is {wording.duration(one.percentile(last))}, the slowest took "
         f"{wording.duration(one.max_ns)}."
     )
+
+
+def _asked_verdicts(parts: Parts, apis: list[str]) -> list[str]:
+    """What is kept apart from latency: waiting that clients asked for."""
+    found = []
+    for api in apis:
+        waited = parts.get((api, ASKED_WAIT), NOTHING)
+        if waited.n:
+            reason = "for new data (fetch.min.bytes, fetch.max.wait.ms)" if api == "Fetch" else "for their group"
+            found.append(
+                f"{wording.count(waited.n)} of {wording.count(whole(parts, api).n)} {api} requests also waited {reason}, "
+                f"{wording.duration(waited.mean_ns)} on average: their clients asked for that, and no latency here counts it."
+            )
+    return found
 
 
 def _unanswered_verdict(number: int) -> str:
@@ -275,7 +307,10 @@ def _slowest_client(by_client: pa.Table, apis: list[str]) -> list[str]:
 def _figures(
     tables: dict[str, pa.Table], rollup: pa.Table, apis: list[str], window_ms: int, marks: list[phases.Phase]
 ) -> list[Figure]:
-    shown = apis[:APIS_IN_FIGURES]
+    numbers = {
+        row["api"]: row["n"] for row in tables["stage_percentiles"].to_pylist() if row["stage"] == "active_total"
+    }
+    shown = [api for api in apis if numbers[api] >= FEW_REQUESTS][:APIS_IN_FIGURES] or apis[:1]
     return [
         _curves_figure(tables["percentile_curve"], shown),
         _over_time_figure(tables["over_time"], shown, window_ms, marks),
@@ -287,9 +322,7 @@ def _figures(
 def _curves_figure(curve: pa.Table, apis: list[str]) -> Figure:
     data = []
     for api in apis:
-        rows = [row for row in curve.to_pylist() if row["api"] == api]
-        measured = "true_total" if any(row["stage"] == "true_total" for row in rows) else "total"
-        rows = [row for row in rows if row["stage"] == measured]
+        rows = [row for row in curve.to_pylist() if row["api"] == api and row["stage"] == "active_total"]
         data.append(
             figure_specs.line(
                 api,
@@ -305,7 +338,8 @@ def _curves_figure(curve: pa.Table, apis: list[str]) -> Figure:
     return Figure(
         "percentile_curve",
         "Percentiles of the whole request",
-        "From arrival in the kernel to the last byte of the answer; a curve ends where a request is beyond it.",
+        "From arrival in the kernel to the last byte of the answer, without waiting that clients asked for; a curve ends "
+        "where a request is beyond it.",
         {"data": data, "layout": layout},
     )
 
@@ -319,7 +353,11 @@ def _over_time_figure(table: pa.Table, apis: list[str], window_ms: int, marks: l
             at, values = figure_specs.broken_lines(
                 figure_specs.clocks(windows_ms),
                 figure_specs.part_numbers(windows_ms, window_ms),
-                [row[column] / 1000 for row in rows],
+                figure_specs.enough(
+                    [row[column] / 1000 for row in rows],
+                    [row["n"] for row in rows],
+                    wording.MIN_IN_WINDOW.get(name, 1),
+                ),
             )
             data.append(figure_specs.line(name, at, values, visible=api == apis[0]))
             owners.append(api)
@@ -332,38 +370,42 @@ def _over_time_figure(table: pa.Table, apis: list[str], window_ms: int, marks: l
     return Figure(
         "over_time",
         "Latency over time",
-        f"Whole requests by arrival, in windows of {window_ms} ms.",
+        f"Whole requests by arrival, without waiting that clients asked for, in windows of {window_ms} ms. {_LEAST}",
         {"data": data, "layout": layout},
     )
 
 
 def _share_figure(table: pa.Table, apis: list[str], window_ms: int) -> Figure:
+    """Bars, because a window without a request is empty."""
     data, owners = [], []
     for api in apis:
         rows = [row for row in table.to_pylist() if row["api"] == api]
-        at = _all_windows([row["window_ms"] for row in rows], window_ms)
         for stage in PIPELINE:
-            share = {row["window_ms"]: row["share"] for row in rows if row["stage"] == stage}
-            if share:
+            mine = [row for row in rows if row["stage"] == stage]
+            if any(row["share"] for row in mine):
                 data.append(
-                    figure_specs.line(
-                        stage,
-                        figure_specs.clocks(at),
-                        [share.get(window, 0) * 100 for window in at],
-                        stackgroup="one",
-                        visible=api == apis[0],
-                    )
+                    {
+                        "type": "bar",
+                        "name": stage,
+                        "x": figure_specs.clocks(row["window_ms"] + window_ms // 2 for row in mine),
+                        "y": [row["share"] * 100 for row in mine],
+                        "width": window_ms,
+                        "visible": api == apis[0],
+                    }
                 )
                 owners.append(api)
     layout = figure_specs.layout(
         figure_specs.axis("time (UTC)", type="date"),
         figure_specs.axis("share of the time, %", range=[0, 100]),
+        barmode="stack",
+        bargap=0,
         **figure_specs.chooser(apis, owners, apis[0]),
     )
     return Figure(
         "stage_share",
         f"Where {apis[0]} spends its time" if len(apis) == 1 else "Where requests spend their time",
-        f"Share of each stage in all the time of an API's requests, in windows of {window_ms} ms.",
+        f"Share of each stage in all the time of an API's requests, without waiting that clients asked for, in windows of "
+        f"{window_ms} ms.",
         {"data": data, "layout": layout},
     )
 
@@ -375,15 +417,8 @@ def _all_windows(seen: list[int], window_ms: int) -> list[int]:
 
 def _heat_figure(rollup: pa.Table, api: str, window_ms: int) -> Figure:
     """Number of requests by window and latency; colour by the logarithm, or the common case would hide the rest."""
-    found = distributions(
-        rollup.filter(pc.equal(rollup["api"], api)), ("window_ms", "api", "stage"), ("total", "true_total")
-    )
-    chosen = {
-        window: whole(
-            {(api, stage): found.get((window, api, stage), NOTHING) for stage in ("total", "true_total")}, api
-        )
-        for window, *_ in found
-    }
+    found = distributions(rollup.filter(pc.equal(rollup["api"], api)), ("window_ms", "stage"), ("active_total",))
+    chosen = {window: one for (window, _), one in found.items()}
     at, lows = _all_windows(list(chosen), window_ms), [int(one.buckets.min()) for one in chosen.values() if one.n]
     low, high = (
         min(lows) // _HEAT_BUCKETS,

@@ -6,15 +6,18 @@ too.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mpbroker.analysis.engine.engines.engine import Engine
-from mpbroker.analysis.engine.running import control_waits, figure_specs, wording
-from mpbroker.analysis.engine.running.control_waits import WAITS, BrokerWaits
+from mpbroker.analysis.engine.measures import control_waits
+from mpbroker.analysis.engine.running import figure_specs, wording
+from mpbroker.analysis.engine.measures.control_waits import WAITS, BrokerWaits
+from mpbroker.analysis.engine.running.finding import Finding
 from mpbroker.analysis.engine.running.phases import ALL, BEFORE
 from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
 
@@ -26,6 +29,26 @@ MAX_VARIANTS = 4  # with a sentence of their own
 
 Row = dict[str, Any]
 Durations = npt.NDArray[Any]
+
+
+class Subject(NamedTuple):
+    """How sentences and figures call what is looked at: control requests, or a client's where only such were named."""
+
+    one: str
+    many: str
+    short: str
+    others: str
+
+    @classmethod
+    def of(cls, brokers: list[BrokerWaits], names: Sequence[str]) -> "Subject":
+        """Requests are control requests only where they are; those of a client that was named go by its name."""
+        named, every = sum(one.named for one in brokers), sum(len(one.control) for one in brokers)
+        who = wording.listed(list(names))
+        if named == every:
+            return cls(f"request of {who}", f"requests of {who}", who, "others")
+        if named:
+            return cls(f"control request (or one of {who})", f"control requests and those of {who}", "control", "data")
+        return cls("control request", "control requests", "control", "data")
 
 
 def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
@@ -43,6 +66,7 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
                 "the controller; --set control_clients=NAME counts a client's requests as control."
             ]
         )
+    subject = Subject.of(brokers, named)
     data = _data_waits(brokers)
     names = {name: phase.name for one in brokers for name, phase in zip(one.variants, one.phases, strict=True)}
     compared = _variant_compare(control, data, names)
@@ -52,13 +76,38 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
         **_request_tables(brokers, control),
     }
     verdicts = [
-        *_verdicts(compared),
-        *_hung_verdict(brokers),
+        *_verdicts(compared, subject),
+        *_hung_verdict(brokers, subject),
         *([left_out] if left_out else []),
         *_cut_verdict(control),
         *wording.caveats(engine.input),
     ]
-    return StudyResult(tables, verdicts, _figures(brokers, compared, control, data, tables["control_waits"]))
+    figures = _figures(brokers, compared, control, data, tables["control_waits"], subject)
+    return StudyResult(tables, verdicts, figures, findings=_findings(engine, brokers, subject))
+
+
+def _findings(engine: Engine, brokers: list[BrokerWaits], subject: Subject) -> list[Finding]:
+    """Time that was spent behind data, and in vain for a leader."""
+    whole = engine.rollup(0, ())
+    of_s = sum(whole.filter(pc.equal(whole["stage"], "active_total"))["sum_ns"].to_pylist()) / 1e9
+    behind = [row for one in brokers for row in one.control if row["served"]]
+    waited_s = sum(row["wait_ns"] for row in behind) / 1e9
+    hung = [row for one in brokers for row in one.hung]
+    found = []
+    if behind:
+        sentence = (
+            f"{wording.counted(len(behind), subject.one, subject.many)} waited while handlers served "
+            f"{'data requests' if subject.others == 'data' else 'requests of others'}, "
+            f"{wording.duration(waited_s * 1e9 / len(behind))} each."
+        )
+        kind = "control_behind_data" if subject.others == "data" else "named_behind_data"
+        found.append(Finding(kind, sentence, waited_s, of_s))
+    if hung:
+        hung_s = sum(row["purgatory_ns"] for row in hung) / 1e9
+        found.append(
+            Finding("hung", f"{wording.counted(len(hung), 'produce request')} waited for a leader.", hung_s, of_s)
+        )
+    return found
 
 
 def percentile(values: Sequence[int] | Durations, q: float) -> float:
@@ -175,13 +224,13 @@ def _request_tables(brokers: list[BrokerWaits], control: list[Row]) -> dict[str,
 # Verdicts
 
 
-def _verdicts(compared: list[Row]) -> list[str]:
+def _verdicts(compared: list[Row], subject: Subject) -> list[str]:
     rows = [row for row in compared if row["phase"] != BEFORE] or compared
-    told = [_variant_verdict(row) for row in sorted(rows, key=lambda row: -row["wait_p99_us"])[:MAX_VARIANTS]]
-    return [*_runs_compared(rows), *_phases_compared(rows), *told]
+    told = [_variant_verdict(row, subject) for row in sorted(rows, key=lambda row: -row["wait_p99_us"])[:MAX_VARIANTS]]
+    return [*_runs_compared(rows, subject), *_phases_compared(rows, subject), *told]
 
 
-def _runs_compared(rows: list[Row]) -> list[str]:
+def _runs_compared(rows: list[Row], subject: Subject) -> list[str]:
     """The phase that was worst anywhere, in the runs that have it: best against worst."""
     worst = max(rows, key=lambda row: row["wait_p99_us"])
     rivals = [row for row in rows if row["phase"] == worst["phase"]]
@@ -191,18 +240,18 @@ def _runs_compared(rows: list[Row]) -> list[str]:
     ratio = worst["wait_p99_us"] / max(best["wait_p99_us"], 0.064)
     if ratio < 1.2:
         return [
-            f"Control requests wait about equally long in all {len(rivals)} variants: p99 between "
+            f"{_capital(subject.many)} wait about equally long in all {len(rivals)} variants: p99 between "
             f"{wording.duration(best['wait_p99_us'] * 1000)} and {wording.duration(worst['wait_p99_us'] * 1000)}."
         ]
     return [
-        f"The p99 of the wait of control requests is {wording.duration(worst['wait_p99_us'] * 1000)} in "
-        f"“{worst['variant']}” and {wording.duration(best['wait_p99_us'] * 1000)} in “{best['variant']}”, "
+        f"The p99 of the wait of {subject.many} is {wording.duration(worst['wait_p99_us'] * 1000)} in “{worst['variant']}” "
+        f"and {wording.duration(best['wait_p99_us'] * 1000)} in “{best['variant']}”, "
         + (f"{ratio:.0f} times less" if ratio >= 1.95 else f"{ratio:.1f} times less")
         + "; one run each describes, it does not prove (see the study compare)."
     ]
 
 
-def _phases_compared(rows: list[Row]) -> list[str]:
+def _phases_compared(rows: list[Row], subject: Subject) -> list[str]:
     """Phases of one run: the worst beside the first. Only where there are no other runs to compare with."""
     if len({row["phase"] for row in rows}) < len(rows) or len(rows) < 2:
         return []
@@ -210,25 +259,33 @@ def _phases_compared(rows: list[Row]) -> list[str]:
     if worst is first or worst["wait_p99_us"] < 1.2 * first["wait_p99_us"]:
         return []
     return [
-        f"The p99 of the wait of control requests goes from {wording.duration(first['wait_p99_us'] * 1000)} in "
+        f"The p99 of the wait of {subject.many} goes from {wording.duration(first['wait_p99_us'] * 1000)} in "
         f"“{first['variant']}” to {wording.duration(worst['wait_p99_us'] * 1000)} in “{worst['variant']}”."
     ]
 
 
-def _variant_verdict(row: Row) -> str:
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def _variant_verdict(row: Row, subject: Subject) -> str:
     where = "" if row["variant"] == ALL else f"“{row['variant']}”: "
     words = (
-        f"{where}{wording.counted(row['control_requests'], 'control request')} waited for a handler "
-        f"({_wait_words(row)}); {wording.share(row['main_share'])} of that was {wording.DOING[row['main_stage']]}"
+        f"{where}{wording.counted(row['control_requests'], subject.one, subject.many)} waited for a handler ({_wait_words(row)}); "
+        f"{wording.share(row['main_share'])} of that was {wording.DOING[row['main_stage']]}"
     )
     if row["data_requests"]:
-        words += f"; data requests beside them waited {wording.duration(row['data_wait_p99_us'] * 1000)} (p99)"
+        words += f"; {_others(subject)} beside them waited {wording.duration(row['data_wait_p99_us'] * 1000)} (p99)"
     if not row["served"]:
-        return f"{words}. No data request was served meanwhile."
+        return f"{words}. Meanwhile handlers served none of those."
     return (
-        f"{words}. Meanwhile handlers served {wording.counted(row['served'], 'data request')} "
+        f"{words}. Meanwhile handlers served {wording.count(row['served'])} of those "
         f"({row['served_handler_s']:.3g} handler-seconds), {wording.count(row['overtook'])} of which had arrived later."
     )
+
+
+def _others(subject: Subject) -> str:
+    return "data requests" if subject.others == "data" else "requests of others"
 
 
 def _wait_words(row: Row) -> str:
@@ -240,7 +297,7 @@ def _wait_words(row: Row) -> str:
     return f"{half} and {longest}" if row["control_requests"] == 2 else longest
 
 
-def _hung_verdict(brokers: list[BrokerWaits]) -> list[str]:
+def _hung_verdict(brokers: list[BrokerWaits], subject: Subject) -> list[str]:
     hung = [row for one in brokers for row in one.hung]
     left_out = sum(one.hung_left_out for one in brokers)
     if not hung:
@@ -251,8 +308,7 @@ def _hung_verdict(brokers: list[BrokerWaits]) -> list[str]:
         f"{wording.counted(len(hung) + left_out, 'produce request')} hung for want of a leader, "
         f"{sum(row['purgatory_ns'] for row in hung) / 1e9:.3g} s in all"
         + (f" (of the first {len(hung):,})" if left_out else "")
-        + f"; {wording.count(len(caused))} of them while a control request waited, {wording.count(timed_out)} until "
-        "their "
+        + f"; {wording.count(len(caused))} of them while a {subject.one} waited, {wording.count(timed_out)} until their "
         "timeout."
     ]
 
@@ -267,38 +323,56 @@ def _cut_verdict(control: list[Row]) -> list[str]:
 
 
 def _figures(
-    brokers: list[BrokerWaits], compared: list[Row], control: list[Row], data: dict[str, Durations], stages: pa.Table
+    brokers: list[BrokerWaits],
+    compared: list[Row],
+    control: list[Row],
+    data: dict[str, Durations],
+    stages: pa.Table,
+    subject: Subject,
 ) -> list[Figure]:
-    shown = [row for row in compared if row["phase"] != BEFORE] or compared
-    return [
-        _waits_figure(shown, control, data),
-        _stages_figure(stages, [row["variant"] for row in shown]),
-        _timeline_figure(brokers),
-        _over_time_figure(control, [row["variant"] for row in shown]),
+    shown = _phase_by_phase([row for row in compared if row["phase"] != BEFORE] or compared)
+    found = [
+        _waits_figure(shown, control, data, subject),
+        _stages_figure(stages, [row["variant"] for row in shown], subject),
+        _timeline_figure(brokers, subject),
+        _over_time_figure(control, shown, subject),
     ]
+    return [figure for figure in found if figure.spec["data"]]
 
 
-def _waits_figure(shown: list[Row], control: list[Row], data: dict[str, Durations]) -> Figure:
-    """All runs of one phase at a time, the worst phase first."""
-    by_variant, lines, owners = _by_variant(control), [], []
+def _run_of(row: Row) -> str:
+    """The run's name within the name of a variant; empty where there is one run."""
+    return str(row["variant"]).removesuffix(row["phase"]).removesuffix(", ")
+
+
+def _phase_by_phase(rows: list[Row]) -> list[Row]:
+    """Runs of one phase next to each other, in the order of time."""
+    names, runs = (list(dict.fromkeys(map(key, rows))) for key in (lambda row: row["phase"], _run_of))
+    return sorted(rows, key=lambda row: (names.index(row["phase"]), runs.index(_run_of(row))))
+
+
+def _styles(rows: list[Row]) -> dict[str, tuple[int, int]]:
+    """Variant → place of its phase and of its run: colour and dash."""
+    names, runs = (list(dict.fromkeys(map(key, rows))) for key in (lambda row: row["phase"], _run_of))
+    return {row["variant"]: (names.index(row["phase"]), runs.index(_run_of(row))) for row in rows}
+
+
+def _waits_figure(shown: list[Row], control: list[Row], data: dict[str, Durations], subject: Subject) -> Figure:
+    """All runs of one phase at a time, the worst phase first. A dash is a run."""
+    by_variant, lines, owners, styles = _by_variant(control), [], [], _styles(shown)
     names = list(dict.fromkeys(row["phase"] for row in shown))
     first = max(shown, key=lambda row: row["wait_p99_us"])["phase"]
     for row in shown:
-        name, more = row["variant"], {"visible": row["phase"] == first, "legendgroup": row["variant"]}
+        name, more = row["variant"], {"visible": row["phase"] == first}
+        label = "" if len(shown) == len(names) else f": {_run_of(row)}"
         waits = np.array([each["wait_ns"] for each in by_variant[name]])
         if len(waits) < FEW_FOR_A_CURVE and len(shown) > 1:
             continue
-        lines.append(_curve("control" if len(shown) == 1 else f"control: {name}", waits, **more))
-        if len(data.get(name, ())):
-            more = {"visible": more["visible"]} if len(shown) == 1 else more
-            lines.append(
-                _curve(
-                    "data" if len(shown) == 1 else f"data: {name}",
-                    data[name],
-                    line={"dash": "dot", "width": 1.5},
-                    **more,
-                )
-            )
+        for who, shade, values in ((subject.short, "control", waits), (subject.others, "data", data.get(name, ()))):
+            if len(values):
+                width = {"line": {"width": 2.5 if shade == "control" else 1.5}}
+                style = {"meta": {"shade": shade, "variant": styles[name][1]}}
+                lines.append(_curve(f"{who}{label}", np.asarray(values), **width, **style, **more))
         owners += [row["phase"]] * (len(lines) - len(owners))
     layout = figure_specs.layout(
         figure_specs.axis("wait for a handler, ms", type="log"),
@@ -307,9 +381,9 @@ def _waits_figure(shown: list[Row], control: list[Row], data: dict[str, Duration
     )
     return Figure(
         "wait_cdf",
-        "Waiting for a handler: control beside data",
+        f"Waiting for a handler: {subject.short} beside {subject.others}",
         "Share of requests that waited at most so long, from arrival in the kernel to a handler's taking it. "
-        "Whole lines are control requests, dotted ones the data requests beside them.",
+        f"Strong lines are {subject.many}, thin ones {_others(subject)} beside them; each run has its own dash.",
         {"data": lines, "layout": layout},
     )
 
@@ -322,24 +396,24 @@ def _curve(name: str, waits: Durations, **more: Any) -> dict[str, Any]:
     )
 
 
-def _stages_figure(stages: pa.Table, names: list[str]) -> Figure:
+def _stages_figure(stages: pa.Table, names: list[str], subject: Subject) -> Figure:
     means = {(row["variant"], row["stage"]): row["mean_us"] / 1000 for row in stages.to_pylist()}
     bars = [figure_specs.bars(stage, [round(means[name, stage], 5) for name in names], names) for stage in WAITS]
     layout = figure_specs.layout(
-        figure_specs.axis("mean wait of control requests, ms"),
+        figure_specs.axis(f"mean wait of {subject.many}, ms"),
         {"autorange": "reversed", "automargin": True},
         barmode="stack",
     )
     return Figure(
         "where_control_waits",
-        "Where control requests wait",
+        f"Where {subject.many} wait",
         "Mean time of each stage before a handler takes them.",
         {"data": bars, "layout": layout},
     )
 
 
-def _timeline_figure(brokers: list[BrokerWaits]) -> Figure:
-    """What the handlers of a broker did while the control request that most data was served before waited."""
+def _timeline_figure(brokers: list[BrokerWaits], subject: Subject) -> Figure:
+    """What the handlers of a broker did while the request that most others were served before waited."""
     one = max((each for each in brokers if each.control), key=lambda each: max(row["served"] for row in each.control))
     worst = max(one.control, key=lambda row: (row["served"], row["wait_ns"]))
     begin = worst["arrival"]
@@ -351,50 +425,50 @@ def _timeline_figure(brokers: list[BrokerWaits]) -> Figure:
     order = sorted(set(handlers), key=lambda name: (len(name), name))
     data = [
         figure_specs.bars(
-            "data",
+            subject.others,
             length,
             handlers,
             base=start,
             opacity=0.75,
+            meta={"shade": "data"},
             hovertemplate="%{y}: %{base} ms, for %{x} ms<extra></extra>",
         )
     ]
     waited = figure_specs.milliseconds([worst["wait_ns"]])
-    data.append(figure_specs.bars("control", waited, ["control request"], base=[0]))
+    data.append(figure_specs.bars(subject.short, waited, [subject.one], base=[0], meta={"shade": "control"}))
     layout = figure_specs.layout(
-        figure_specs.axis("since the control request arrived, ms"),
-        {"categoryorder": "array", "categoryarray": [*reversed(order), "control request"], "automargin": True},
+        figure_specs.axis("since it arrived, ms"),
+        {"categoryorder": "array", "categoryarray": [*reversed(order), subject.one], "automargin": True},
         barmode="overlay",
         showlegend=True,
     )
     cut = f" Drawn are the first {TIMELINE_REQUESTS:,} of {len(chosen):,}." if len(chosen) > len(shown) else ""
     return Figure(
         "timeline",
-        "The control request with most data served before it",
+        f"The {subject.one} with most {subject.others} served before it",
         f"{worst['api']} of {worst['client'] or 'an unnamed client'} in “{worst['variant']}”: it waited "
-        f"{wording.duration(worst['wait_ns'])}; each bar on a handler is a data request.{cut}",
+        f"{wording.duration(worst['wait_ns'])}; each bar on a handler is one of the {_others(subject)}.{cut}",
         {"data": data, "layout": layout},
     )
 
 
-def _over_time_figure(control: list[Row], names: list[str]) -> Figure:
-    data = [
-        figure_specs.points(
+def _over_time_figure(control: list[Row], shown: list[Row], subject: Subject) -> Figure:
+    by_variant, styles, data = _by_variant(control), _styles(shown), []
+    for name in (row["variant"] for row in shown):
+        series = figure_specs.points(
             name,
-            [figure_specs.clock(row["epoch_ns"]) for row in mine],
-            figure_specs.milliseconds(max(1, row["wait_ns"]) for row in mine),
+            [figure_specs.clock(row["epoch_ns"]) for row in by_variant[name]],
+            figure_specs.milliseconds(max(1, row["wait_ns"]) for row in by_variant[name]),
             opacity=0.6,
         )
-        for name, mine in _by_variant(control).items()
-        if name in names
-    ]
+        data.append(figure_specs.styled(series, *styles[name]))
     layout = figure_specs.layout(
         figure_specs.axis("time (UTC)", type="date"), figure_specs.axis("wait for a handler, ms", type="log")
     )
     return Figure(
         "waits_over_time",
-        "Waits of control requests over time",
-        "A point is a control request.",
+        f"Waits of {subject.many} over time",
+        "A point is a request.",
         {"data": data, "layout": layout},
     )
 

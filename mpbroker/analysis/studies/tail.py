@@ -2,7 +2,8 @@
 
 Runs in a command's process: means from a rollup, the tail itself as single requests. A stage's part in the tail is the
 sum of (its time - its mean over all requests), over all requests of the tail, by the sum of the same for whole
-requests: parts add up to 1, and a stage that is always slow explains nothing.
+requests: parts add up to 1, and a stage that is always slow explains nothing. A request's time is that without waiting
+that its client asked for (durations.ASKED_WAIT).
 """
 
 from typing import Any, NamedTuple
@@ -12,12 +13,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from mpbroker.analysis.engine.engines.engine import Engine, Where
-from mpbroker.analysis.engine.input.durations import PIPELINE
+from mpbroker.analysis.engine.input.durations import ASKED_WAIT, PIPELINE
 from mpbroker.analysis.engine.mathematics import moments, windows
 from mpbroker.analysis.engine.mathematics.distribution import NOTHING, Distribution, distributions
+from mpbroker.analysis.engine.mathematics.histogram import Int64s
+from mpbroker.analysis.engine.measures import time_costs
 from mpbroker.analysis.engine.running import figure_specs, wording
+from mpbroker.analysis.engine.running.finding import Finding
 from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
 
+MEASURED = "active_total"
 QUANTILES = (0.99, 0.999)
 MAX_APIS = 6
 MIN_TAIL = 10  # requests; below, a tail is a handful of stories
@@ -66,8 +71,14 @@ class Tail(NamedTuple):
 
     def stage_excess_ns(self, stage: str) -> float:
         """The part of one stage in it."""
-        spent = moments.column(self.table, f"{stage}_ns")
+        spent = _spent(self.table, stage)
         return float((self.weights * (spent - self.baseline.get(stage, 0.0))).sum())
+
+
+def _spent(table: pa.Table, stage: str) -> Int64s:
+    """Of each request, in a stage; waiting that its client asked for is left out."""
+    found = moments.column(table, f"{stage}_ns")
+    return found - moments.column(table, f"{ASKED_WAIT}_ns") if stage == "purgatory" else found
 
 
 def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
@@ -77,14 +88,13 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
         return StudyResult(verdicts=[wording.nothing("tail")])
     sizes = dict(zip(activity["api"].to_pylist(), activity["n"].to_pylist(), strict=True))
     parts = distributions(engine.rollup(0, ("api",)), ("api", "stage"))
-    measured = _measured(parts)
     tails: list[Tail] = []
     too_few: list[str] = []
     for api in sorted(sizes, key=lambda name: -sizes[name])[:MAX_APIS]:
-        found = _tails(engine, api, parts, measured)
+        found = _tails(engine, api, parts)
         tails += found
         too_few += [] if found else [api]
-    exemplars = _exemplars(engine, measured, parameters.exemplars)
+    exemplars = _exemplars(engine, parameters.exemplars)
     if not tails:
         return StudyResult(
             {"exemplars": exemplars},
@@ -101,32 +111,27 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
         {"tail_attribution": attribution, "co_occurrence": companions, "exemplars": exemplars},
         verdicts,
         _figures(tails, attribution, exemplars),
+        findings=_findings(tails, companions, parts),
     )
 
 
-def _measured(parts: dict[tuple[Any, ...], Distribution]) -> str:
-    """What a whole request is: from its arrival in the kernel, where at least nine in ten have that stamp."""
-    known, everything = (
-        sum(one.n for (_, stage), one in parts.items() if stage == name) for name in ("true_total", "total")
-    )
-    return "true_total" if known and known * 10 >= everything * 9 else "total"
-
-
-def _tails(engine: Engine, api: str, parts: dict[tuple[Any, ...], Distribution], measured: str) -> list[Tail]:
+def _tails(engine: Engine, api: str, parts: dict[tuple[Any, ...], Distribution]) -> list[Tail]:
     """One per quantile that has enough requests beyond it."""
-    whole = parts.get((api, measured), NOTHING)
+    whole = parts.get((api, MEASURED), NOTHING)
     quantiles = [q for q in QUANTILES if whole.beyond(q) >= MIN_TAIL]
     if not quantiles:
         return []
     limit = min(MAX_TAIL, int(np.ceil(whole.beyond(quantiles[0]))))
     table = engine.requests(
-        [*_KEYS, f"{measured}_ns", *(f"{stage}_ns" for stage in PIPELINE)],
-        Where(apis=(api,), order=f"-{measured}_ns", limit=limit),
+        [*_KEYS, f"{MEASURED}_ns", f"{ASKED_WAIT}_ns", *(f"{stage}_ns" for stage in PIPELINE)],
+        Where(apis=(api,), order=f"-{MEASURED}_ns", limit=limit),
     )
-    requests = max(1, parts.get((api, "total"), whole).n)
-    baseline = {stage: parts[api, stage].sum_ns / requests for stage in PIPELINE if (api, stage) in parts}
+    spent = {stage: parts[api, stage].sum_ns for stage in PIPELINE if (api, stage) in parts}
+    if asked := parts.get((api, ASKED_WAIT), NOTHING).sum_ns:
+        spent["purgatory"] -= asked
+    baseline = {stage: ns / max(1, whole.n) for stage, ns in spent.items()}
     weights = np.asarray(table["weight"].to_numpy(), np.int64)
-    slow = moments.column(table, f"{measured}_ns")
+    slow = moments.column(table, f"{MEASURED}_ns")
     upto = np.cumsum(weights)
     found = []
     for q in quantiles:
@@ -220,11 +225,11 @@ def _lifts(tail: Tail, dimension: str, overall: dict[str, int]) -> list[dict[str
     return sorted(rows, key=lambda row: -row["score"])[:20]
 
 
-def _exemplars(engine: Engine, measured: str, number: int) -> pa.Table:
+def _exemplars(engine: Engine, number: int) -> pa.Table:
     """The slowest requests of all APIs, with all their stages."""
-    columns = ["api", *_KEYS, f"{measured}_ns", *(f"{stage}_ns" for stage in PIPELINE)]
-    table = engine.requests(columns, Where(order=f"-{measured}_ns", limit=number))
-    spent = np.stack([moments.column(table, f"{stage}_ns") for stage in PIPELINE])
+    columns = ["api", *_KEYS, f"{MEASURED}_ns", f"{ASKED_WAIT}_ns", *(f"{stage}_ns" for stage in PIPELINE)]
+    table = engine.requests(columns, Where(order=f"-{MEASURED}_ns", limit=number))
+    spent = np.stack([_spent(table, stage) for stage in PIPELINE])
     slowest = [PIPELINE[place] for place in (spent.argmax(axis=0) if table.num_rows else [])]
     return table.append_column("slowest_stage", pa.array(slowest, pa.string()))
 
@@ -236,16 +241,49 @@ def _verdicts(tails: list[Tail], attribution: pa.Table, companions: pa.Table) ->
     rows = attribution.to_pylist()
     apis = list(dict.fromkeys(tail.api for tail in tails))[:APIS_IN_VERDICTS]
     found = [_tail_verdict([tail for tail in tails if tail.api == api], rows) for api in apis]
-    seen = set()
+    return [*found, *(_companion_sentence(row) for row in _outstanding(companions))]
+
+
+def _outstanding(companions: pa.Table) -> list[dict[str, Any]]:
+    """The companions that are worth a sentence: the clearest of each API and dimension."""
+    best: dict[tuple[str, str], dict[str, Any]] = {}
     for row in sorted(companions.to_pylist(), key=lambda each: -each["score"]):
-        key = (row["api"], row["dimension"])
-        if key not in seen and _stands_out(row):
-            seen.add(key)
-            found.append(
-                f"{row['dimension'].capitalize()} {row['value']} has {wording.share(row['tail_share'])} of the slow "
-                f"{row['api']} requests ({row['percentile']}), but only {wording.share(row['overall_share'])} of all: "
-                f"{row['lift']:.1f} times its share."
+        if _stands_out(row):
+            best.setdefault((row["api"], row["dimension"]), row)
+    return list(best.values())
+
+
+def _companion_sentence(row: dict[str, Any]) -> str:
+    return (
+        f"{row['dimension'].capitalize()} {row['value']} has {wording.share(row['tail_share'])} of the slow "
+        f"{row['api']} requests ({row['percentile']}), but only {wording.share(row['overall_share'])} of all: "
+        f"{row['lift']:.1f} times its share."
+    )
+
+
+def _findings(tails: list[Tail], companions: pa.Table, parts: dict[tuple[Any, ...], Distribution]) -> list[Finding]:
+    """What slow requests took beyond the mean: by stage, and by who has them."""
+    of_s = sum(one.sum_ns for (_, stage), one in parts.items() if stage == MEASURED) / 1e9
+    firsts = {tail.api: tail for tail in reversed(tails)}
+    found = []
+    for tail in firsts.values():
+        for kind in dict.fromkeys(time_costs.KINDS.values()):
+            stages = [stage for stage in tail.baseline if time_costs.KINDS[stage] == kind]
+            ns = sum(tail.stage_excess_ns(stage) for stage in stages)
+            sentence = (
+                f"{tail.api} requests beyond {wording.percentile_name(tail.q)} spend {wording.share(ns / tail.excess_ns)} "
+                f"of what they take too long {time_costs.DOING[kind]}."
+                if tail.excess_ns
+                else ""
             )
+            if ns > 0 and sentence:
+                found.append(Finding(kind, sentence, ns / 1e9, of_s))
+    for row in _outstanding(companions):
+        tail = firsts[row["api"]]
+        mine = np.array([str(value) == row["value"] for value in tail.table[row["dimension"]].to_pylist()], np.bool_)
+        ns = float((tail.weights * (tail.whole - tail.mean_ns))[mine].sum())
+        subject = f"{row['api']} {row['value']}"
+        found.append(Finding(f"slow_{row['dimension']}", _companion_sentence(row), ns / 1e9, of_s, subject))
     return found
 
 
@@ -276,8 +314,6 @@ def _tail_verdict(tails: list[Tail], rows: list[dict[str, Any]]) -> str:
             f"; beyond {wording.percentile_name(tail.q)} ({wording.duration(float(tail.whole.min()))} or more) "
             f"{_causes(tail, rows)}"
         )
-    if first.api == "Fetch" and _parts(first, rows)[0]["stage"] == "purgatory":
-        words += "; a fetch that finds nothing new waits as long as its client asked it to"
     few = int(tails[-1].weights.sum())
     return f"{words}." + (f" The last figure rests on {few} requests." if few < 5 * MIN_TAIL else "")
 
@@ -364,10 +400,11 @@ def _exemplar_figure(exemplars: pa.Table) -> Figure:
     """The slowest requests, stage after stage."""
     rows = exemplars.slice(0, 20).to_pylist()
     labels = [f"{place + 1}. {row['api']} {row['corr_id']}" for place, row in enumerate(rows)]
+    spent = {stage: _spent(exemplars.slice(0, 20), stage).tolist() for stage in PIPELINE}
     data = [
-        figure_specs.bars(stage, figure_specs.milliseconds((row[f"{stage}_ns"] or 0) for row in rows), labels)
+        figure_specs.bars(stage, figure_specs.milliseconds(spent[stage]), labels)
         for stage in PIPELINE
-        if any(row[f"{stage}_ns"] for row in rows)
+        if any(spent[stage])
     ]
     layout = figure_specs.layout(
         figure_specs.axis("time, ms"), {"autorange": "reversed", "automargin": True}, barmode="stack"

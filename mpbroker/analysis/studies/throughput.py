@@ -12,23 +12,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mpbroker.analysis.engine.engines.engine import Engine
+from mpbroker.analysis.engine.input.durations import ASKED_WAIT
 from mpbroker.analysis.engine.mathematics import steady_state, utilisation, windows
 from mpbroker.analysis.engine.mathematics.distribution import NOTHING, Distribution, distributions
 from mpbroker.analysis.engine.mathematics.histogram import Int64s, merge
 from mpbroker.analysis.engine.mathematics.steady_state import SteadyState
-from mpbroker.analysis.engine.running import figure_specs, load_kind, phases, wording
+from mpbroker.analysis.engine.measures import errors_over_time, load_kind, time_costs
+from mpbroker.analysis.engine.running import figure_specs, phases, wording
+from mpbroker.analysis.engine.running.finding import Finding
 from mpbroker.analysis.engine.running.phases import Phase
 from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
 
 WINDOWS_PER_PHASE = 20
 KNEE_FACTOR = 10
 WIDTHS_MS = (20, 50, 100, 200, 500, 1000)
+_LATENCY = ("active_total", ASKED_WAIT)
 _SUMS = ("n", "errors", "req_bytes", "resp_bytes", "throttled", "handler_ns")
 
 
 class Stretch(NamedTuple):
-    """A phase of a run. `at`: its whole windows; `sums`: columns of activity by window; `steady`: places within
-    `at`."""
+    """A phase of a run. `at`: its whole windows; `sums`: columns of activity by window; `asked_ns`: time that requests
+    waited because their clients asked for it, which no latency counts; `steady`: places within `at`."""
 
     run: str
     label: str
@@ -36,6 +40,7 @@ class Stretch(NamedTuple):
     at: Int64s
     sums: dict[str, Int64s]
     latency: list[Distribution]
+    asked_ns: Int64s
     steady: SteadyState
 
     @property
@@ -54,7 +59,7 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
         return StudyResult(verdicts=[wording.nothing("throughput")])
     marked = _marked(engine, totals)
     window_ms = _window_ms(parameters.window_ms, extent, [phase for _, _, phase in marked])
-    activity, rollup = engine.activity(window_ms, ("run",)), engine.rollup(window_ms, ("run",))
+    activity, rollup = engine.activity(window_ms, ("run",)), engine.rollup(window_ms, ("run", "api"))
     stretches = [
         _stretch(run_id, label, phase, activity, rollup, window_ms, parameters) for run_id, label, phase in marked
     ]
@@ -67,13 +72,33 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
         "utilisation": used,
         "saturation": utilisation.of_rings(gauges),
         "handlers": _handlers(engine, max(1000, window_ms)),
+        "errors": errors_over_time.table(engine, window_ms),
     }
     kind = load_kind.judge(engine, extent)
     return StudyResult(
         tables,
-        [*_verdicts(stretches, tables), *load_kind.sentences(kind), *wording.caveats(engine.input)],
+        [
+            *_verdicts(stretches, tables),
+            *errors_over_time.sentences(tables["errors"], extent.n),
+            *load_kind.sentences(kind),
+            *wording.caveats(engine.input),
+        ],
         _figures(tables, stretches, window_ms),
+        findings=_findings(engine, extent, rollup, window_ms, tables),
     )
+
+
+def _findings(
+    engine: Engine, extent: windows.Extent, rollup: pa.Table, window_ms: int, tables: dict[str, pa.Table]
+) -> list[Finding]:
+    found = time_costs.findings(engine, extent, rollup, window_ms)
+    of_s = found[0].of_s if found else 0.0
+    rows = tables["phases"].to_pylist()
+    throttled = sum(row["throttled_share"] * row["requests"] for row in rows) / max(1, extent.n)
+    if throttled:
+        sentence = f"A quota throttled {wording.share(throttled)} of the requests."
+        found.append(Finding("throttled", sentence, of_s * throttled, of_s))
+    return found + errors_over_time.findings(tables["errors"], extent.n, of_s)
 
 
 def _marked(engine: Engine, totals: pa.Table) -> list[tuple[str, str, Phase]]:
@@ -111,25 +136,28 @@ def _stretch(
     at = np.arange(first, phase.to_ns // 1_000_000 - window_ms + 1, window_ms, dtype=np.int64)
     activity = activity.filter(pc.equal(activity["run"], run_id))
     sums = {name: windows.series(activity, name, at)[: len(at)] for name in _SUMS}
-    found = distributions(
-        rollup.filter(pc.equal(rollup["run"], run_id)), ("window_ms", "stage"), ("total", "true_total")
-    )
-    latency = [found.get((window, "true_total"), found.get((window, "total"), NOTHING)) for window in at.tolist()]
+    found = distributions(rollup.filter(pc.equal(rollup["run"], run_id)), ("window_ms", "stage"), _LATENCY)
+    asked = np.array([found.get((window, ASKED_WAIT), NOTHING).sum_ns for window in at.tolist()], np.int64)
+    latency = [found.get((window, "active_total"), NOTHING) for window in at.tolist()]
     steady = steady_state.find(sums["n"], np.array([one.sum_ns for one in latency]))
     if parameters.warmup_ms is not None:
         steady = SteadyState(min(len(at), -(-parameters.warmup_ms // window_ms)), len(at), 0.0, "")
-    return Stretch(run_id, label, phase, at, sums, latency, steady)
+    return Stretch(run_id, label, phase, at, sums, latency, asked, steady)
 
 
 def _steady_part(one: Stretch) -> tuple[dict[str, int], Distribution, float]:
     """Sums, latencies and length in windows of the steady part; of all whole windows when there is none."""
-    part = slice(one.steady.first, one.steady.end) if one.steady.found else slice(0, len(one.at))
+    part = _steady_slice(one)
     chosen = [each for each in one.latency[part] if each.n]
     buckets, counts = merge(*((each.buckets, each.counts) for each in chosen))
     latency = Distribution(
         buckets, counts, sum(each.sum_ns for each in chosen), max((each.max_ns for each in chosen), default=0)
     )
     return {name: int(values[part].sum()) for name, values in one.sums.items()}, latency, len(one.at[part])
+
+
+def _steady_slice(one: Stretch) -> slice:
+    return slice(one.steady.first, one.steady.end) if one.steady.found else slice(0, len(one.at))
 
 
 def _phase_row(one: Stretch, window_ms: int) -> dict[str, Any]:
@@ -151,6 +179,7 @@ def _phase_row(one: Stretch, window_ms: int) -> dict[str, Any]:
         "mb_in_per_s": per_s["req_bytes"] / 1e6,
         "mb_out_per_s": per_s["resp_bytes"] / 1e6,
         "in_flight": latency.sum_ns / 1e9 / seconds if seconds else 0.0,
+        "waiting_on_purpose": float(one.asked_ns[_steady_slice(one)].sum()) / 1e9 / seconds if seconds else 0.0,
         "handlers_busy": per_s["handler_ns"] / 1e9,
         "p50_us": latency.percentile_us(0.5),
         "p99_us": latency.percentile_us(0.99),
@@ -214,7 +243,7 @@ def _verdicts(stretches: list[Stretch], tables: dict[str, pa.Table]) -> list[str
             "are means over everything."
         )
     chosen = stretches[rows.index(best)]
-    return [*found, *_busiest(tables["utilisation"], chosen), *_full_rings(tables["saturation"]), *_failures(rows)]
+    return [*found, *_busiest(tables["utilisation"], chosen), *_full_rings(tables["saturation"]), *_throttled(rows)]
 
 
 def _phase_verdict(row: dict[str, Any]) -> str:
@@ -224,6 +253,10 @@ def _phase_verdict(row: dict[str, Any]) -> str:
         f"{wording.megabytes(row['mb_out_per_s'] * 1e6)} out, {wording.count(round(row['in_flight'], 1))} in flight, "
         f"p99 {wording.duration(row['p99_us'] * 1000)})"
     )
+    if row["waiting_on_purpose"] >= 0.05:
+        rates += (
+            f", not counting {wording.count(round(row['waiting_on_purpose'], 1))} that waited as their clients asked,"
+        )
     if not row["seconds"]:
         return f"The load{where} is too short for a rate: it has no whole window of time."
     if row["steady"]:
@@ -286,14 +319,10 @@ def _full_rings(saturation: pa.Table) -> list[str]:
     ]
 
 
-def _failures(rows: list[dict[str, Any]]) -> list[str]:
+def _throttled(rows: list[dict[str, Any]]) -> list[str]:
     requests = sum(row["requests"] for row in rows)
-    errors = sum(row["error_share"] * row["requests"] for row in rows)
     throttled = sum(row["throttled_share"] * row["requests"] for row in rows)
-    found = [f"{wording.share(errors / requests)} of the requests ended with an error."] if errors else []
-    return found + (
-        [f"{wording.share(throttled / requests)} of the requests were throttled by a quota."] if throttled else []
-    )
+    return [f"{wording.share(throttled / requests)} of the requests were throttled by a quota."] if throttled else []
 
 
 # Figures
@@ -303,13 +332,14 @@ def _figures(tables: dict[str, pa.Table], stretches: list[Stretch], window_ms: i
     rows = tables["throughput_ts"].to_pylist()
     marks = [
         one.phase._replace(name=f"{one.phase.name} · {one.label}" if one.label else one.phase.name)
-        for one in stretches
-        if one.phase.name != phases.BEFORE
+        for one in _marked_stretches(stretches)
     ]
-    found = [_rate_figure(rows, marks, window_ms), _bytes_figure(rows, marks), _load_figure(rows)]
+    load = _load_figure(rows, stretches, window_ms)
+    found = [_rate_figure(rows, marks, window_ms), _bytes_figure(rows, marks), *([load] if load.spec["data"] else [])]
     if tables["utilisation"].num_rows:
         found.append(_utilisation_figure(tables["utilisation"].to_pylist(), marks))
-    return found
+    errors = errors_over_time.figure(tables["errors"], window_ms, marks)
+    return [*found, *([errors] if errors else [])]
 
 
 def _rate_figure(rows: list[dict[str, Any]], marks: list[Phase], window_ms: int) -> Figure:
@@ -358,25 +388,33 @@ def _bytes_figure(rows: list[dict[str, Any]], marks: list[Phase]) -> Figure:
     return Figure("bytes", "Bytes a second", "Whole frames of requests and answers.", {"data": data, "layout": layout})
 
 
-def _load_figure(rows: list[dict[str, Any]]) -> Figure:
-    """Latency against throughput: one point per window, coloured by phase."""
-    data = []
-    for name in dict.fromkeys(row["phase"] for row in rows if not row["phase"].endswith(phases.BEFORE)):
-        mine = [row for row in rows if row["phase"] == name and row["p99_us"]]
-        data.append(
-            figure_specs.points(
-                name, [row["requests_per_s"] for row in mine], [row["p99_us"] / 1000 for row in mine], opacity=0.6
-            )
+def _load_figure(rows: list[dict[str, Any]], stretches: list[Stretch], window_ms: int) -> Figure:
+    """Latency against throughput: one point per window; colour is the phase, symbol the run."""
+    names, labels = ([getattr(one, key) for one in _marked_stretches(stretches)] for key in ("phase", "label"))
+    phase_names, runs = list(dict.fromkeys(one.name for one in names)), list(dict.fromkeys(labels))
+    least, data = wording.MIN_IN_WINDOW["p99"], []
+    for one in _marked_stretches(stretches):
+        mine = [row for row in rows if row["phase"] == one.name and row["run"] == one.run]
+        mine = [row for row in mine if row["requests_per_s"] * window_ms >= least * 1000]
+        series = figure_specs.points(
+            one.name, [row["requests_per_s"] for row in mine], [row["p99_us"] / 1000 for row in mine], opacity=0.6
         )
+        if mine:
+            data.append(figure_specs.styled(series, phase_names.index(one.phase.name), runs.index(one.label)))
     layout = figure_specs.layout(
         figure_specs.axis("requests/s", rangemode="tozero"), figure_specs.axis("p99 of a window, ms", type="log")
     )
     return Figure(
         "latency_against_throughput",
         "Latency against throughput",
-        "A point is a window. Where points rise steeply without moving right, something is saturated.",
+        f"A point is a window of {window_ms} ms with at least {least} requests. Where points rise steeply without moving "
+        "right, something is saturated.",
         {"data": data, "layout": layout},
     )
+
+
+def _marked_stretches(stretches: list[Stretch]) -> list[Stretch]:
+    return [one for one in stretches if one.phase.name != phases.BEFORE]
 
 
 def _utilisation_figure(rows: list[dict[str, Any]], marks: list[Phase]) -> Figure:
@@ -408,7 +446,7 @@ def _utilisation_figure(rows: list[dict[str, Any]], marks: list[Phase]) -> Figur
 STUDY = Study(
     "throughput",
     "How much does the broker do in a steady state, and what limits it?\n"
-    "Rates, bytes, requests in flight, busy processes, full rings, errors; the warm-up is cut, phases are told apart.",
+    "Rates, bytes, requests in flight, busy processes, full rings, errors over time; the warm-up is cut, phases kept apart.",
     "rollup",
     run,
 )

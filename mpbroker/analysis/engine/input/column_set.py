@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mpbroker.analysis.engine.input.columns import COMPACT, FRAME, SHARED, TIMESTAMP
-from mpbroker.analysis.engine.input.durations import MISSING_TICKS, SPANS, STORED, SUMS, Sum
+from mpbroker.analysis.engine.input.durations import ASKED_KINDS, ASKED_WAIT, MISSING_TICKS, SPANS, STORED, SUMS, Sum
 from mpbroker.analysis.engine.mathematics.histogram import Int64s
 from mpbroker.trace.record import TICK_SHIFT
 
@@ -41,9 +41,13 @@ class ColumnSet(ABC):
         """Some of the rows, by mask or by place."""
 
     def ticks(self, name: str) -> Int64s:
-        """A stored duration or a sum of such, in ticks; -1 when missing."""
+        """A stored duration or one derived from such, in ticks; -1 when missing."""
         if name in SUMS:
             return self.sum_of(SUMS[name])
+        if name == ASKED_WAIT:
+            codes, kinds = self.labels("purg_kind")
+            asked = np.array([kind in ASKED_KINDS for kind in kinds], np.bool_)
+            return np.where(asked[codes], self.ticks("purgatory"), MISSING_TICKS)
         return self.numbers(f"{name}_ticks").astype(np.int64, copy=False)
 
     def sum_of(self, wanted: Sum) -> Int64s:
@@ -55,8 +59,9 @@ class ColumnSet(ABC):
                 part = self.ticks(name)
                 there &= part >= 0
                 total += sign * part
-        for name in wanted.optional:
-            total += np.maximum(self.ticks(name), 0)
+        for sign, names in ((1, wanted.optional), (-1, wanted.less_optional)):
+            for name in names:
+                total += sign * np.maximum(self.ticks(name), 0)
         # `less` is a part of the whole, unless a stage lies before its predecessor (flag BACKWARDS).
         return np.where(there, np.maximum(total, 0), MISSING_TICKS)
 
@@ -127,12 +132,16 @@ def needed_compact(frame_columns: Sequence[str]) -> list[str]:
 
 def stored_of(duration: str) -> set[str]:
     """The columns of COMPACT that a duration is made from."""
+    if duration == ASKED_WAIT:
+        return {"purgatory_ticks", "purg_kind"}
     parts = SUMS.get(duration)
-    return {f"{duration}_ticks"} if parts is None else {f"{part}_ticks" for group in parts for part in group}
+    return (
+        {f"{duration}_ticks"} if parts is None else set().union(*(stored_of(part) for each in parts for part in each))
+    )
 
 
 _NEEDED = {"epoch_ns": {"ts", "ts_ns"}, "t0_ns": {"ts", "ts_ns", "clock_offset_ns"}}
-_DURATIONS = {f"{name}_ns": name for name in (*STORED, *SUMS)}
+_DURATIONS = {f"{name}_ns": name for name in (*STORED, ASKED_WAIT, *SUMS)}
 assert set(SPANS) < set(STORED)
 
 

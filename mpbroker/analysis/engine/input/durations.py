@@ -26,12 +26,13 @@ class Span(NamedTuple):
 
 
 class Sum(NamedTuple):
-    """Sum of durations. Missing when one of `parts` is missing; `optional` ones then count as 0. `less` is taken
-    off."""
+    """Sum of durations. Missing when one of `parts` or `less` is missing; `optional` and `less_optional` ones then count
+    as 0. `less` and `less_optional` are taken off."""
 
     parts: tuple[str, ...]
     optional: tuple[str, ...] = ()
     less: tuple[str, ...] = ()
+    less_optional: tuple[str, ...] = ()
 
 
 #: What is served in C has no handler_start, and its io_done only where the log was read or written: the next stage's
@@ -54,18 +55,26 @@ SPANS: dict[str, Span] = {
 }
 STORED = ("rx_wait", *SPANS)
 
-#: Derived from stored ones. true_total begins when the kernel received the request; the others are Kafka's own metrics.
+#: Purgatories in which a request waits because its client asked for that: a fetch for data (`fetch.min.bytes`,
+#: `fetch.max.wait.ms`), a member for its group. A produce request with acks=all waits for replicas: that is latency.
+ASKED_KINDS = ("fetch", "join")
+#: Time in such a purgatory; missing for requests that were in none.
+ASKED_WAIT = "asked_wait"
+
+#: Derived from stored ones. true_total begins when the kernel received the request; active_total is that without the
+#: time in a purgatory that the client asked for, and what studies mean by latency; the others are Kafka's own metrics.
 SUMS: dict[str, Sum] = {
     "true_total": Sum(("rx_wait", "total")),
+    "active_total": Sum(("total",), optional=("rx_wait",), less_optional=(ASKED_WAIT,)),
     "kafka_total": Sum(("total",), less=("read",)),
     "request_queue": Sum(("parse", "ring_block", "queue")),
     "local_time": Sum(("local",), optional=("dispatch", "io")),
     "response_send": Sum(("send_wait", "send")),
 }
 #: Columns `<name>_ns` of the requests frame.
-FRAME_DURATIONS = (*STORED, "true_total", "kafka_total")
+FRAME_DURATIONS = (*STORED, ASKED_WAIT, "true_total", "active_total", "kafka_total")
 #: Stages of a rollup: everything. The rest of Kafka's view has the same numbers under our names.
-ROLLUP_STAGES = (*STORED, *SUMS)
+ROLLUP_STAGES = (*STORED, ASKED_WAIT, *SUMS)
 #: Kafka's RequestMetrics (without Ms) → rollup stage.
 KAFKA_VIEW = {
     "RequestQueueTime": "request_queue",

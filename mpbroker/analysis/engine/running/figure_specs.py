@@ -18,6 +18,17 @@ MAX_GAP_WINDOWS = 3
 PERCENTILE_AXIS = {"tickvals": [2, 10, 100, 1000, 10_000], "ticktext": ["p50", "p90", "p99", "p99.9", "p99.99"]}
 
 
+def styled(trace: Trace, phase: int, variant: int = 0) -> Trace:
+    """A series of one phase and one variant: the page gives colours by phase and dashes (or symbols) by variant, the
+    same ones in all its figures."""
+    return {**trace, "meta": {"phase": phase, "variant": variant}}
+
+
+def enough(values: Iterable[Any], counts: Iterable[int], least: int) -> list[Any]:
+    """Values by window; nothing where a window has fewer requests than a figure of them needs."""
+    return [value if count >= least else None for value, count in zip(values, counts, strict=True)]
+
+
 def axis(title: str, **more: Any) -> dict[str, Any]:
     """An axis with a title."""
     return {"title": {"text": title}, **more}
@@ -29,7 +40,13 @@ def layout(x: dict[str, Any], y: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def line(name: str, x: Sequence[Any], y: Sequence[Any], **more: Any) -> Trace:
-    """A line."""
+    """A line. A point between two gaps shows as a dot."""
+    alone = any(
+        value is not None and not any(near is not None for near in (*y[max(0, at - 1) : at], *y[at + 1 : at + 2]))
+        for at, value in enumerate(y)
+    )
+    if alone and "mode" not in more:
+        more = {"mode": "lines+markers", "marker": {"size": 4}, **more}
     return {"type": "scatter", "mode": "lines", "name": name, "x": list(x), "y": list(y), **more}
 
 

@@ -24,7 +24,7 @@ from mpbroker import __version__
 from mpbroker.analysis.engine.engines.engine import Engine
 from mpbroker.analysis.engine.engines.reusing_engine import ReusingEngine
 from mpbroker.analysis.engine.input.trace_input import TraceInput
-from mpbroker.analysis.engine.running import output_folder
+from mpbroker.analysis.engine.running import finding, output_folder
 from mpbroker.analysis.engine.running.output_folder import META, RESULTS, TABLES
 from mpbroker.analysis.engine.running.study import Study, StudyParameters, StudyResult
 from mpbroker.errors import MpbrokerError
@@ -148,6 +148,7 @@ def _meta(
         "first_epoch_ns": totals.get("first_epoch_ns"),
         "last_epoch_ns": totals.get("last_epoch_ns"),
         "parameters": _parameters(engine.input, parameters),
+        "findings": [one.to_json() for one in finding.leading(results)],
         "versions": versions(),
         "studies": {
             result.study: {
@@ -209,6 +210,8 @@ def _kept(result: StudyResult) -> dict[str, Any]:
     return {
         "study": result.study,
         "summary": result.summary,
+        "answer": result.answer,
+        "findings": [one.to_json() for one in result.findings],
         "verdicts": result.verdicts,
         "tables": list(result.tables),
         "figures": [figure._asdict() for figure in result.figures],

@@ -4,11 +4,13 @@ process."""
 import json
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pyarrow.parquet as pq
 
 from mpbroker.analysis.engine.input.clock_line import ClockQuality
 from mpbroker.analysis.engine.input.losses import Gap, Loss
+from mpbroker.analysis.engine.running import finding
 from mpbroker.analysis.engine.running.output_folder import META, RESULTS, TABLES
 from mpbroker.analysis.engine.running.study import Figure, StudyResult
 from mpbroker.errors import MpbrokerError
@@ -46,8 +48,14 @@ def write_again(out: Path) -> Path:
     return page.write(out, results, SimpleNamespace(loss=loss, clock=clock), meta)
 
 
-def _result(out: Path, data: dict) -> StudyResult:
+def _result(out: Path, data: dict[str, Any]) -> StudyResult:
     tables = {name: pq.read_table(out / TABLES / f"{data['study']}.{name}.parquet") for name in data["tables"]}
     return StudyResult(
-        tables, data["verdicts"], [Figure(**figure) for figure in data["figures"]], data["study"], data["summary"]
+        tables,
+        data["verdicts"],
+        [Figure(**figure) for figure in data["figures"]],
+        data["study"],
+        data["summary"],
+        [finding.from_json(one) for one in data["findings"]],
+        data["answer"],
     )

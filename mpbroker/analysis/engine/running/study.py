@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from mpbroker.analysis.engine.engines.engine import Engine
+    from mpbroker.analysis.engine.running.finding import Finding
 
 Needs = Literal["rollup", "requests", "order"]
 
@@ -27,14 +28,21 @@ class Figure(NamedTuple):
 
 @dataclass
 class StudyResult:
-    """What a study found. `verdicts`: whole sentences with numbers, the most important first. The runner sets
-    `study`."""
+    """What a study found.
+
+    findings    causes with the request time they explain; the run's list takes the dearest of all studies
+    verdicts    whole sentences with numbers, the most important first
+    answer      of a scenario: sentences that answer the question it asks
+    study       set by the runner
+    """
 
     tables: "dict[str, pa.Table]" = field(default_factory=dict)
     verdicts: list[str] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     study: str = ""
     summary: str = ""
+    findings: "list[Finding]" = field(default_factory=list)
+    answer: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,33 @@ DOING = {
     "send": "sending the answer",
     "unattributed": "between two stages",
 }
+#: Stages as legends and tables call them.
+STAGE_NAMES = {
+    "rx_wait": "waiting in the socket",
+    "read": "behind own earlier requests",
+    "parse": "parsing",
+    "ring_block": "request ring full",
+    "queue": "waiting in the request ring",
+    "dispatch": "handing over to the handler",
+    "io": "reading or writing the log",
+    "local": "handler's own work",
+    "purgatory": "in purgatory",
+    "asked_wait": "waiting as its client asked",
+    "resp_prep": "preparing the answer",
+    "resp_queue": "waiting in the response ring",
+    "send_wait": "waiting for the socket",
+    "send": "sending",
+    "unattributed": "between two stages",
+    "total": "whole request, from its first read",
+    "true_total": "whole request, with all waiting",
+    "active_total": "whole request",
+    "kafka_total": "Kafka's TotalTime",
+    "request_queue": "Kafka's RequestQueueTime",
+    "local_time": "Kafka's LocalTime",
+    "response_send": "Kafka's ResponseSendTime",
+}
+#: Fewer requests than this in a window, and it has no such percentile: it would be the slowest one or two of them.
+MIN_IN_WINDOW = {"p50": 10, "p99": 100, "p99.9": 1000}
 #: Fewer durations than this beyond a percentile, and it says little.
 MIN_BEYOND = 10
 

@@ -99,6 +99,24 @@ def test_a_request_has_kafkas_view_as_differences_of_stages(also_missing):
     assert spans["true_total"] == 64 * (at["send_done"] + 7)
 
 
+@pytest.mark.parametrize(("kind", "asked"), [(0, False), (1, False), (2, True), (3, True), (4, False)])
+def test_waiting_that_a_client_asked_for_is_kept_apart(kind, asked):
+    """A fetch that waits for data, a member that waits for its group; not a produce request that waits for replicas."""
+    one = request(step=10, purg_kind=kind)
+    table = decode(one.pack(), CONTEXT, ["purgatory_ns", "asked_wait_ns", "true_total_ns", "active_total_ns"])
+    [row] = table.to_pylist()
+    assert row["purgatory_ns"] > 0
+    assert row["asked_wait_ns"] == (row["purgatory_ns"] if asked else None)
+    assert row["active_total_ns"] == row["true_total_ns"] - (row["purgatory_ns"] if asked else 0)
+
+
+def test_active_total_begins_at_the_first_read_where_the_kernel_does_not_tell():
+    [row] = decode(
+        request(rx_wait=record.NOT_REACHED).pack(), CONTEXT, ["true_total_ns", "active_total_ns", "total_ns"]
+    ).to_pylist()
+    assert row["true_total_ns"] is None and row["active_total_ns"] == row["total_ns"]
+
+
 def test_only_requests_and_only_the_columns_asked_for():
     data = b"".join(request(kind=kind, corr_id=kind).pack() for kind in range(8))
     table = decode(data, CONTEXT, ["corr_id", "api"])

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from mpbroker.analysis.engine.mathematics import windows
-from mpbroker.analysis.engine.running import load_kind
-from mpbroker.analysis.engine.running.load_kind import LoadKind
+from mpbroker.analysis.engine.measures import load_kind
+from mpbroker.analysis.engine.measures.load_kind import LoadKind
 from tests.harness.golden_trace import CALM, golden
 
 

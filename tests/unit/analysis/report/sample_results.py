@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from mpbroker.analysis.engine.input.clock_line import ClockQuality
 from mpbroker.analysis.engine.input.losses import Loss
+from mpbroker.analysis.engine.running.finding import Finding
 from mpbroker.analysis.engine.running.study import Figure, StudyResult
 
 NASTY = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)>&amp;\u2028"
@@ -25,7 +26,7 @@ def sample_input(dropped: int = 0):
 
 def sample_meta():
     """A meta.json."""
-    return {"engine": "local", "first_epoch_ns": 1_790_000_000_000_000_000, "last_epoch_ns": 1_790_000_060_500_000_000,
+    return {"engine": "local", "question": "What do quiet clients notice?", "first_epoch_ns": 1789998360_000_000_000, "last_epoch_ns": 1789998420_500_000_000,
             "input": {"records": 1_284_500, "dropped": 0, "paths": ["traces", NASTY]}, "parameters": {"window_ms": 1000},
             "versions": {"mpbroker": "0.1.0", "python": "3.11", "nothing": None}}
 
@@ -57,9 +58,12 @@ def _latency() -> StudyResult:
                    "layout": {"xaxis": {"type": "date"}, "yaxis": {"type": "log", "title": {"text": "total (µs)"}}}})
     table = pa.table({"api": ["Produce"] * 13 + ["Fetch"] * 13, "stage": list(STAGES) * 2, "n": [600_000 + i for i in range(26)],
                       **{f"{p}_us": [weight[s] * k for s in STAGES * 2] for p, k in (("p50", 1.0), ("p90", 2.2), ("p99", 9.1), ("p999", 44.0), ("max", 210.5))}})
+    found = [Finding("queue", f"Client {NASTY} waits in the request ring 41 % of its time.", 12.5, 30.0),
+             Finding("no_core", "Handler 0 had no core for 28 % of the time.", 3.0, 30.0), Finding("send", "Too little to show.", 0.1, 30.0)]
     return StudyResult({"stage_percentiles": table}, ["Produce: p99 is 1.90 ms; 61 % of it is waiting in the request queue (p99 1.18 ms).",
                                                       f"Client {NASTY} sent 12,400 requests (41 % of all) and saw p99.9 = 8.2 ms."],
-                       [area, percentiles, heat], "latency", "Where each API's requests spend their time, stage by stage,\nand how it changes.")
+                       [area, percentiles, heat], "latency", "Where each API's requests spend their time, stage by stage,\nand how it changes.",
+                       found, ["p99 of quiet is 0.54 ms alone and 9.5 ms under “flood”: 18 times."])
 
 
 def _tail() -> StudyResult:

@@ -61,10 +61,29 @@ def test_names_stay_names(read, source):
     }
 
 
-def test_findings_come_first_with_their_numbers(source):
+def test_findings_come_first_with_what_to_change(source, read):
+    """The answer, then causes by the time they cost, each with its action; what costs next to nothing is left out."""
+    places = [
+        source.index(words)
+        for words in (
+            "What do quiet clients notice?",
+            "<b>18 times</b>",
+            "waits in the request ring 41 %",
+            "raise num.io.threads",
+            "Handler 0 had no core",
+            "the machine has no free core",
+            'id="trust"',
+        )
+    ]
+    assert places == sorted(places) and "Too little to show" not in read.words
+    assert "Explains <b>42 %</b> of all request time (<b>12 s</b>)." in source
+
+
+def test_sentences_of_the_studies_follow_with_their_numbers(source):
     assert (
-        source.index('id="trust"')
-        < source.index('id="findings"')
+        source.index('id="findings"')
+        < source.index('id="trust"')
+        < source.index('id="sentences"')
         < source.index('id="study-latency"')
         < source.index('id="made-with"')
     )
@@ -91,8 +110,31 @@ def test_tables_stand_beside_the_page(read):
     assert {"tables/latency.stage_percentiles.parquet", "tables/tail.exemplars.csv", "meta.json"} <= set(links)
 
 
-def test_nothing_to_show_is_said(read):
-    assert "This trace has nothing to show here." in read.words and "No finding." in read.words
+def test_a_figure_without_data_is_left_out(read):
+    """Also from the contents; a study without sentences says so."""
+    assert "Requests that hung" not in read.words and "No finding." in read.words
+
+
+def test_doubtful_traces_are_said_to_be_so_at_the_top(read):
+    doubtful = page.page_html(sample_results(), sample_input(dropped=300_000), sample_meta())
+    said = "Records lost: 19 % (more than 1 %: do not trust its percentiles)"
+    assert doubtful.index(said) < doubtful.index("raise num.io.threads") and said not in read.words
+
+
+def test_time_axes_show_the_same_time(read):
+    specs = read.specs().values()
+    ranges = [
+        spec["layout"]["xaxis"].get("range") for spec in specs if spec["layout"].get("xaxis", {}).get("type") == "date"
+    ]
+    assert len(ranges) >= 3 and ranges[0] and all(one == ranges[0] for one in ranges)
+
+
+def test_stages_have_plain_names(read):
+    [spec] = [spec for name, spec in read.specs().items() if name.startswith("latency-stages")]
+    names = [trace["name"] for trace in spec["data"]]
+    assert "waiting in the socket" in names and not {"rx_wait", "queue", "io"} & set(names)
+    bars = read.specs()["tail-attribution-spec"]["data"][0]
+    assert "waiting in the request ring" in bars["y"]
 
 
 def test_large_figures_are_bounded(read, source):

@@ -48,8 +48,7 @@ def test_figures_stand_on_the_ground_of_the_page(tab, path, dark):
         (paper, "document.querySelector('figure').querySelector('.chart')._fullLayout.paper_bgcolor"),
         (
             queue,
-            "document.querySelector('#latency-stages-over-time .chart')._fullData.find(t => t.name === "
-            "'queue').fillcolor",
+            "document.querySelector('#latency-stages-over-time .chart')._fullData.find(t => t.name === 'waiting in the request ring').fillcolor",
         ),
     ):
         assert tab.evaluate(expression) == color
@@ -76,6 +75,20 @@ def test_a_choice_changes_its_figure(tab, path):
         "document.querySelector('#latency-percentiles .chart').data.filter(trace => trace.visible === false).length"
     )
     assert hidden == 2
+
+
+def test_a_zoom_in_time_is_one_of_all_figures_over_time(tab, path):
+    tab.open(path)
+    ranges = "[...document.querySelectorAll('.chart[data-time]')].map(c => c.layout.xaxis.range.map(x => String(x).slice(11, 19)).join())"
+    assert len(tab.evaluate(ranges)) >= 3 and len(set(tab.evaluate(ranges))) == 1
+    tab.evaluate(
+        "(async () => { await Plotly.relayout(document.querySelector('.chart[data-time]'), "
+        "{'xaxis.range[0]': '2026-09-21 13:46:10', 'xaxis.range[1]': '2026-09-21 13:46:20'}); })()"
+    )
+    for _ in range(50):
+        if set(tab.evaluate(ranges)) == {"13:46:10,13:46:20"}:
+            break
+    assert set(tab.evaluate(ranges)) == {"13:46:10,13:46:20"} and tab.messages == []
 
 
 def test_it_prints(tab, path):

@@ -54,5 +54,5 @@ def test_names_are_found_however_they_are_written():
     assert palette.named_shade("queue_ns") == palette.named_shade("Queue") == palette.STAGES["queue"][0]
     assert palette.named_shade("p99.9") == palette.PERCENTILES["p999"] == palette.named_shade("p999_us")
     assert palette.named_shade("remote") == palette.STAGES["purgatory"][0]
-    assert palette.named_shade("unread in the socket (rx_wait)") == palette.STAGES["rx_wait"][0]
+    assert palette.named_shade("waiting in the socket") == palette.STAGES["rx_wait"][0]
     assert palette.named_shade("my-client") is None

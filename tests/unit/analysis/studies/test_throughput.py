@@ -23,7 +23,10 @@ def test_rates_of_a_calm_load(tmp_path):
     assert result.verdicts[0].startswith("In the steady state the broker served")
     handled = sum(result.tables["by_api"]["handler_ns"].to_pylist()) / 64
     assert handled == pytest.approx(sum(outcome.busy_ticks), rel=0.01)
-    assert phase["in_flight"] == pytest.approx(phase["requests_per_s"] * _mean_total_s(outcome), rel=0.15)
+    everything = phase["in_flight"] + phase["waiting_on_purpose"]
+    assert everything == pytest.approx(phase["requests_per_s"] * _mean_total_s(outcome), rel=0.15)
+    assert phase["waiting_on_purpose"] > 0.5, "long polls of the model"
+    assert "that waited as their clients asked" in result.verdicts[0] and phase["p99_us"] < 50_000
 
 
 def _mean_total_s(outcome):
@@ -40,6 +43,26 @@ def test_markers_are_phases_and_a_growing_queue_is_not_steady(tmp_path):
     assert not flood["steady"] and "in flight" in flood["reason"]
     assert flood["requests_per_s"] == pytest.approx(1200, rel=0.1)
     assert any("From “calm” to “flood” the rate goes from" in words for words in result.verdicts)
+
+
+def test_errors_are_told_by_api_and_code_over_time(tmp_path):
+    with golden(tmp_path, FLOOD) as (engine, outcome):
+        result = STUDY.run(engine, StudyParameters(window_ms=100))
+    failed = [one for one in outcome.requests if one.error]
+    table = result.tables["errors"].to_pylist()
+    assert failed and sum(row["n"] for row in table) == len(failed)
+    assert {row["name"] for row in table} == {"NOT_LEADER_OR_FOLLOWER"} and {row["api"] for row in table} == {"Produce"}
+    [figure] = [one for one in result.figures if one.name == "errors"]
+    assert [trace["name"] for trace in figure.spec["data"]] == ["Produce: NOT_LEADER_OR_FOLLOWER"]
+    assert any("ended with an error: Produce: NOT_LEADER_OR_FOLLOWER" in words for words in result.verdicts)
+    [finding] = [one for one in result.findings if one.kind == "errors"]
+    assert finding.share == pytest.approx(len(failed) / len(outcome.requests))
+
+
+def test_without_errors_there_is_no_figure_of_them(tmp_path):
+    with golden(tmp_path, CALM) as (engine, _):
+        result = STUDY.run(engine, StudyParameters())
+    assert "errors" not in {figure.name for figure in result.figures}
 
 
 def test_a_warm_up_is_cut(tmp_path):

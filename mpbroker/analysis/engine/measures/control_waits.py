@@ -61,7 +61,8 @@ COLUMNS = (
 class BrokerWaits:
     """Of one broker in one run.
 
-    control         a row per control request
+    control         a row per control request, and per request of a client that was named to be looked at like one
+    named           how many of them are no control requests: only their client was named
     data, data_*    of data requests, by the time of taking
     hung            produce requests that waited in vain for a leader, at most MAX_HUNG
     phases, variants    the phases of the run, and what each is called beside other runs
@@ -70,6 +71,7 @@ class BrokerWaits:
     run: str
     broker: int
     control: list[dict[str, Any]] = field(default_factory=list)
+    named: int = 0
     data: overtaking.Served = field(default_factory=lambda: overtaking.Served(*(np.empty(0, np.int64),) * 3))
     data_handler: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     data_epoch: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
@@ -100,12 +102,15 @@ def read(engine: Engine, named_clients: Sequence[str] = ()) -> tuple[list[Broker
     pieces: dict[tuple[str, int], list[npt.NDArray[Any]]] = {}
     upto, left_out = _bound(found)
     for table in _slices(engine, found, upto):
-        when, is_control = moments.of(table), _is_control(table, hashes, names)
+        when, is_control = moments.of(table), _is_control(table, hashes)
+        is_named = _is_named(table, names) & ~is_control
         for key, rows in moments.groups(table, _WHERE):
             one = brokers.setdefault(key, BrokerWaits(*key))
-            one.control += _control_rows(table, when, rows[is_control[rows]])
-            pieces.setdefault(key, []).append(_data_rows(table, when, rows[~is_control[rows]]))
-            _add_hung(one, table, when, rows[~is_control[rows]])
+            one.named += int(is_named[rows].sum())
+            first = is_control | is_named
+            one.control += _control_rows(table, when, rows[first[rows]])
+            pieces.setdefault(key, []).append(_data_rows(table, when, rows[~first[rows]]))
+            _add_hung(one, table, when, rows[~first[rows]])
     for key, one in brokers.items():
         _finish(one, np.concatenate(pieces[key], axis=1))
     found_brokers = [one for _, one in sorted(brokers.items()) if one.control or len(one.data_epoch)]
@@ -136,12 +141,15 @@ def _control_clients(engine: Engine) -> Int64s:
     return np.unique(np.asarray(seen.to_numpy(), np.int64))
 
 
-def _is_control(table: pa.Table, hashes: Int64s, names: set[str]) -> npt.NDArray[np.bool_]:
+def _is_control(table: pa.Table, hashes: Int64s) -> npt.NDArray[np.bool_]:
     plane = pc.equal(table["plane"], "control").to_numpy()
     api = pc.is_in(table["api"], pa.array(CONTROL_APIS)).to_numpy()
     client = np.isin(table["client_hash"].to_numpy(), hashes[hashes != 0])
-    named = pc.is_in(table["client"], pa.array(sorted(names), pa.string())).to_numpy()
-    return np.asarray(plane | api | client | named, np.bool_)
+    return np.asarray(plane | api | client, np.bool_)
+
+
+def _is_named(table: pa.Table, names: set[str]) -> npt.NDArray[np.bool_]:
+    return np.asarray(pc.is_in(table["client"], pa.array(sorted(names), pa.string())).to_numpy(), np.bool_)
 
 
 def _control_rows(table: pa.Table, when: Moments, rows: Int64s) -> list[dict[str, Any]]:
