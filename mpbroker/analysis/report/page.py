@@ -109,10 +109,12 @@ def _trust(input: Any, meta: dict[str, Any]) -> str:
 
 
 def _findings(results: "Sequence[StudyResult]", meta: dict[str, Any], input: Any) -> str:
-    """The first thing on the page: the answer, the dearest findings with what to change, and whether to believe them."""
+    """The first thing on the page: the answer, the dearest findings with what to change, and whether to believe "
+    "them."""
     doubts = "".join(f'<p class="doubt">{text(one)}</p>' for one in health.doubts(input.loss, input.clock))
     return (
-        '<section id="findings" aria-labelledby="findings-h"><h2 id="findings-h">What costs most time, and what to change</h2>'
+        '<section id="findings" aria-labelledby="findings-h"><h2 id="findings-h">What costs most time, and what to '
+        "change</h2>"
         f"{doubts}{sections.leading_html(results, str(meta.get('question', '')))}</section>"
     )
 
@@ -146,7 +148,8 @@ def _closing(meta: dict[str, Any]) -> str:
 def _foot() -> str:
     return (
         "<footer><noscript><p>The figures need scripts; findings and tables do not.</p></noscript>"
-        "<p>This page is complete in itself and loads nothing. Drag over a figure to zoom (all figures over time follow), double-click to go back, "
+        "<p>This page is complete in itself and loads nothing. Drag over a figure to zoom (all figures over time "
+        "follow), double-click to go back, "
         "click a name in a legend to hide its series.</p></footer>"
     )
 

@@ -78,9 +78,12 @@ def figure_html(study: str, figure: Any, time_range: Sequence[str] = ()) -> str:
         if trace.get("name") and trace.get("showlegend", True) and trace.get("visible", True) is True
     ]
     return (
-        f'<figure id="{name}" aria-labelledby="{name}-h"><div class="over">{heading}{_choices_html(name, figure.title, spec["choices"])}'
-        f'</div><figcaption id="{name}-c">{text(caption)}</figcaption><div class="chart" role="img" aria-labelledby="{name}-h" aria-describedby="{name}-c" data-spec="{name}-spec"{over_time} '
-        f'data-series="{len(names)}" data-longest="{max(map(len, names), default=0)}" style="min-height:{int(spec["layout"]["height"])}px"></div>'
+        f'<figure id="{name}" aria-labelledby="{name}-h"><div '
+        f'class="over">{heading}{_choices_html(name, figure.title, spec["choices"])}'
+        f'</div><figcaption id="{name}-c">{text(caption)}</figcaption><div class="chart" role="img" '
+        f'aria-labelledby="{name}-h" aria-describedby="{name}-c" data-spec="{name}-spec"{over_time} '
+        f'data-series="{len(names)}" data-longest="{max(map(len, names), default=0)}" '
+        f'style="min-height:{int(spec["layout"]["height"])}px"></div>'
         f'<script type="application/json" id="{name}-spec">{script_json(spec)}</script></figure>'
     )
 

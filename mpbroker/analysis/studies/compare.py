@@ -15,8 +15,8 @@ from mpbroker.analysis.engine.engines.engine import Engine
 from mpbroker.analysis.engine.mathematics import bootstrap
 from mpbroker.analysis.engine.mathematics.bootstrap import MIN_RUNS, Interval
 from mpbroker.analysis.engine.measures import run_blocks
-from mpbroker.analysis.engine.running import figure_specs, wording
 from mpbroker.analysis.engine.measures.run_blocks import Run
+from mpbroker.analysis.engine.running import figure_specs, wording
 from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
 
 STAGES = ("true_total", "queue", "rx_wait", "local_time")

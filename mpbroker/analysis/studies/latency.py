@@ -273,8 +273,10 @@ def _asked_verdicts(parts: Parts, apis: list[str]) -> list[str]:
         if waited.n:
             reason = "for new data (fetch.min.bytes, fetch.max.wait.ms)" if api == "Fetch" else "for their group"
             found.append(
-                f"{wording.count(waited.n)} of {wording.count(whole(parts, api).n)} {api} requests also waited {reason}, "
-                f"{wording.duration(waited.mean_ns)} on average: their clients asked for that, and no latency here counts it."
+                f"{wording.count(waited.n)} of {wording.count(whole(parts, api).n)} {api} requests also waited "
+                f"{reason}, "
+                f"{wording.duration(waited.mean_ns)} on average: their clients asked for that, and no latency here "
+                f"counts it."
             )
     return found
 
@@ -338,7 +340,8 @@ def _curves_figure(curve: pa.Table, apis: list[str]) -> Figure:
     return Figure(
         "percentile_curve",
         "Percentiles of the whole request",
-        "From arrival in the kernel to the last byte of the answer, without waiting that clients asked for; a curve ends "
+        "From arrival in the kernel to the last byte of the answer, without waiting that clients asked for; a curve "
+        "ends "
         "where a request is beyond it.",
         {"data": data, "layout": layout},
     )
@@ -404,7 +407,8 @@ def _share_figure(table: pa.Table, apis: list[str], window_ms: int) -> Figure:
     return Figure(
         "stage_share",
         f"Where {apis[0]} spends its time" if len(apis) == 1 else "Where requests spend their time",
-        f"Share of each stage in all the time of an API's requests, without waiting that clients asked for, in windows of "
+        f"Share of each stage in all the time of an API's requests, without waiting that clients asked for, in "
+        f"windows of "
         f"{window_ms} ms.",
         {"data": data, "layout": layout},
     )

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from mpbroker.analysis.engine.engines.engine import Engine
 from mpbroker.analysis.engine.measures import control_waits
-from mpbroker.analysis.engine.running import figure_specs, wording
 from mpbroker.analysis.engine.measures.control_waits import WAITS, BrokerWaits
+from mpbroker.analysis.engine.running import figure_specs, wording
 from mpbroker.analysis.engine.running.finding import Finding
 from mpbroker.analysis.engine.running.phases import ALL, BEFORE
 from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
@@ -244,7 +244,8 @@ def _runs_compared(rows: list[Row], subject: Subject) -> list[str]:
             f"{wording.duration(best['wait_p99_us'] * 1000)} and {wording.duration(worst['wait_p99_us'] * 1000)}."
         ]
     return [
-        f"The p99 of the wait of {subject.many} is {wording.duration(worst['wait_p99_us'] * 1000)} in “{worst['variant']}” "
+        f"The p99 of the wait of {subject.many} is {wording.duration(worst['wait_p99_us'] * 1000)} in "
+        f"“{worst['variant']}” "
         f"and {wording.duration(best['wait_p99_us'] * 1000)} in “{best['variant']}”, "
         + (f"{ratio:.0f} times less" if ratio >= 1.95 else f"{ratio:.1f} times less")
         + "; one run each describes, it does not prove (see the study compare)."
@@ -271,7 +272,8 @@ def _capital(words: str) -> str:
 def _variant_verdict(row: Row, subject: Subject) -> str:
     where = "" if row["variant"] == ALL else f"“{row['variant']}”: "
     words = (
-        f"{where}{wording.counted(row['control_requests'], subject.one, subject.many)} waited for a handler ({_wait_words(row)}); "
+        f"{where}{wording.counted(row['control_requests'], subject.one, subject.many)} waited for a handler "
+        f"({_wait_words(row)}); "
         f"{wording.share(row['main_share'])} of that was {wording.DOING[row['main_stage']]}"
     )
     if row["data_requests"]:
@@ -308,7 +310,8 @@ def _hung_verdict(brokers: list[BrokerWaits], subject: Subject) -> list[str]:
         f"{wording.counted(len(hung) + left_out, 'produce request')} hung for want of a leader, "
         f"{sum(row['purgatory_ns'] for row in hung) / 1e9:.3g} s in all"
         + (f" (of the first {len(hung):,})" if left_out else "")
-        + f"; {wording.count(len(caused))} of them while a {subject.one} waited, {wording.count(timed_out)} until their "
+        + f"; {wording.count(len(caused))} of them while a {subject.one} waited, "
+        f"{wording.count(timed_out)} until their "
         "timeout."
     ]
 

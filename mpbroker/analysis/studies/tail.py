@@ -271,7 +271,8 @@ def _findings(tails: list[Tail], companions: pa.Table, parts: dict[tuple[Any, ..
             stages = [stage for stage in tail.baseline if time_costs.KINDS[stage] == kind]
             ns = sum(tail.stage_excess_ns(stage) for stage in stages)
             sentence = (
-                f"{tail.api} requests beyond {wording.percentile_name(tail.q)} spend {wording.share(ns / tail.excess_ns)} "
+                f"{tail.api} requests beyond {wording.percentile_name(tail.q)} spend "
+                f"{wording.share(ns / tail.excess_ns)} "
                 f"of what they take too long {time_costs.DOING[kind]}."
                 if tail.excess_ns
                 else ""

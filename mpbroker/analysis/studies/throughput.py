@@ -407,7 +407,8 @@ def _load_figure(rows: list[dict[str, Any]], stretches: list[Stretch], window_ms
     return Figure(
         "latency_against_throughput",
         "Latency against throughput",
-        f"A point is a window of {window_ms} ms with at least {least} requests. Where points rise steeply without moving "
+        f"A point is a window of {window_ms} ms with at least {least} requests. Where points rise steeply without "
+        f"moving "
         "right, something is saturated.",
         {"data": data, "layout": layout},
     )
@@ -446,7 +447,8 @@ def _utilisation_figure(rows: list[dict[str, Any]], marks: list[Phase]) -> Figur
 STUDY = Study(
     "throughput",
     "How much does the broker do in a steady state, and what limits it?\n"
-    "Rates, bytes, requests in flight, busy processes, full rings, errors over time; the warm-up is cut, phases kept apart.",
+    "Rates, bytes, requests in flight, busy processes, full rings, errors over time; the warm-up is cut, phases kept "
+    "apart.",
     "rollup",
     run,
 )

@@ -26,8 +26,8 @@ class Span(NamedTuple):
 
 
 class Sum(NamedTuple):
-    """Sum of durations. Missing when one of `parts` or `less` is missing; `optional` and `less_optional` ones then count
-    as 0. `less` and `less_optional` are taken off."""
+    """Sum of durations. Missing when one of `parts` or `less` is missing; `optional` and `less_optional` ones then
+    count as 0. `less` and `less_optional` are taken off."""
 
     parts: tuple[str, ...]
     optional: tuple[str, ...] = ()

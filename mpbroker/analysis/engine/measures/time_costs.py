@@ -209,6 +209,7 @@ def _no_core_sentence(used: pa.Table, found: Extent) -> str:
         key=lambda item: item[1][1] or 0.0,
     )
     return (
-        f"{name[:1].upper()}{name[1:]} was ready to run but had no core for {wording.share(waited or 0.0)} of the time (it ran "
+        f"{name[:1].upper()}{name[1:]} was ready to run but had no core for {wording.share(waited or 0.0)} of the "
+        f"time (it ran "
         f"{wording.share(cpu)}); requests waited meanwhile."
     )

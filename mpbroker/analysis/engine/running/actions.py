@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 
 class Action(NamedTuple):
-    """`names`: how the table of docs/traces.md names the kind. `change`: one or two sentences in the imperative, or that
-    nothing helps. `settings`: the broker's settings in it; `client_settings`: those of clients."""
+    """`names`: how the table of docs/traces.md names the kind. `change`: sentences in the imperative, or that nothing
+    helps. `settings`: the broker's settings in it; `client_settings`: those of clients."""
 
     names: str
     change: str
@@ -19,7 +19,8 @@ class Action(NamedTuple):
 ACTIONS: dict[str, Action] = {
     "no_core": Action(
         "ready, but without a core",
-        "No setting of the broker helps: the machine has no free core. Stop what else runs on it, or give it more cores.",
+        "No setting of the broker helps: the machine has no free core. Stop what else runs on it, or give it more "
+        "cores.",
     ),
     "rx_wait": Action(
         "waiting in the socket",
@@ -60,7 +61,8 @@ ACTIONS: dict[str, Action] = {
     ),
     "work": Action(
         "the broker's own work",
-        "This is what a request costs. Fewer, larger requests cost less for each record (linger.ms and batch.size of the "
+        "This is what a request costs. Fewer, larger requests cost less for each record (linger.ms and batch.size of "
+        "the "
         "producers, fetch.min.bytes of the consumers).",
         (),
         ("linger.ms", "batch.size", "fetch.min.bytes"),
@@ -74,7 +76,8 @@ ACTIONS: dict[str, Action] = {
     ),
     "answer": Action(
         "waiting in the response ring or for the socket",
-        "Processors are the bottleneck, or a client does not read its answers: raise num.network.threads while cores are "
+        "Processors are the bottleneck, or a client does not read its answers: raise num.network.threads while cores "
+        "are "
         "free, and look at the clients that the study tail names.",
         ("num.network.threads",),
     ),
@@ -110,7 +113,8 @@ ACTIONS: dict[str, Action] = {
     ),
     "slow_processor": Action(
         "one processor has more than its share of slow requests",
-        "Connections are dealt out to processors in turn: look for one busy connection on this processor, and spread its "
+        "Connections are dealt out to processors in turn: look for one busy connection on this processor, and spread "
+        "its "
         "load over more connections.",
     ),
     "slow_handler": Action(

@@ -1,7 +1,7 @@
 """What a study found, as a reader acts on it: a sentence, the request time it explains, and what to change. Pure.
 
-Findings of all studies of a run make one list, the dearest first (`leading`). What is named by the same kind and subject
-is one finding, however many studies saw it. What to change stands in actions.py, by kind.
+Findings of all studies of a run make one list, the dearest first (`leading`). What has the same kind and subject is
+one finding, however many studies saw it. What to change stands in actions.py, by kind.
 """
 
 from collections.abc import Iterable, Sequence

@@ -48,7 +48,8 @@ def test_figures_stand_on_the_ground_of_the_page(tab, path, dark):
         (paper, "document.querySelector('figure').querySelector('.chart')._fullLayout.paper_bgcolor"),
         (
             queue,
-            "document.querySelector('#latency-stages-over-time .chart')._fullData.find(t => t.name === 'waiting in the request ring').fillcolor",
+            "document.querySelector('#latency-stages-over-time .chart')._fullData.find(t => t.name === 'waiting in "
+            "the request ring').fillcolor",
         ),
     ):
         assert tab.evaluate(expression) == color
@@ -79,7 +80,10 @@ def test_a_choice_changes_its_figure(tab, path):
 
 def test_a_zoom_in_time_is_one_of_all_figures_over_time(tab, path):
     tab.open(path)
-    ranges = "[...document.querySelectorAll('.chart[data-time]')].map(c => c.layout.xaxis.range.map(x => String(x).slice(11, 19)).join())"
+    ranges = (
+        "[...document.querySelectorAll('.chart[data-time]')].map(c => "
+        "c.layout.xaxis.range.map(x => String(x).slice(11, 19)).join())"
+    )
     assert len(tab.evaluate(ranges)) >= 3 and len(set(tab.evaluate(ranges))) == 1
     tab.evaluate(
         "(async () => { await Plotly.relayout(document.querySelector('.chart[data-time]'), "
