@@ -55,6 +55,14 @@ def _import_msgspec() -> None:
 
 def announce(config: BrokerConfig) -> None:
     """The first lines of the log: where records are kept, and what in the configuration deserves a word."""
+    if config.mpbroker_log_format == "json":
+        from mpbroker.metrics.event_log import EventLog
+
+        log = EventLog("start").use_config(config)
+        log.info("data_directory", path=config.data_dir)
+        for warning in config.warnings:
+            log.warning("configuration", text=warning)
+        return
     print(f"mpbroker: data directory {config.data_dir}", file=sys.stderr)
     for warning in config.warnings:
         print(f"mpbroker: {warning}", file=sys.stderr, flush=True)

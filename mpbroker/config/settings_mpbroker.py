@@ -13,6 +13,14 @@ DURABILITY = (
             "the system, as Kafka does.", allowed=("none", "commit")),
 )
 
+LOGGING = (
+    Setting("mpbroker.log.level", STRING, "INFO", "Log lines below this level are not written.",
+            allowed=("ERROR", "WARN", "INFO", "DEBUG"), change=CLUSTER_WIDE),
+    Setting("mpbroker.log.format", STRING, "text",
+            "How a log line on stderr looks: `text`, or `json` for one object a line (ts, level, process, pid, event, "
+            "fields).", allowed=("text", "json"), change=CLUSTER_WIDE),
+)
+
 TRACES = (
     Setting("mpbroker.trace.enabled", BOOLEAN, True, "Write one trace record for every request."),
     Setting("mpbroker.trace.dir", STRING, None, "Where trace segments go; `traces` in the data directory when not set."),
@@ -73,6 +81,7 @@ STOPPING = (
 
 GROUPS = (
     ("mpbroker: durability", DURABILITY),
+    ("mpbroker: log lines", LOGGING),
     ("mpbroker: traces", TRACES),
     ("mpbroker: queues", QUEUES),
     ("mpbroker: tables", TABLES),

@@ -1,9 +1,11 @@
 """Says that calls on log files fail: a full disk refuses appends, and nobody but the client would hear of it.
 
-A job of the log keeper. Every process counts its failed calls in shared memory; here the sum is looked at, and one line
-a second at most is written while it grows.
+A job of the log keeper. Every process counts its failed calls in shared memory and leaves errno and partition of the
+last one there; here they are looked at once a second.
 """
 
+import errno
+import os
 from typing import Final
 
 from mpbroker.log.keeper_context import Interval, KeeperContext
@@ -12,34 +14,63 @@ from mpbroker.shm.troubles import Trouble
 LOOK_EVERY_MS: Final = 1000
 WELL_AFTER_MS: Final = 30_000
 """`status` shows the trouble until no call has failed for so long: longer than a health check's interval."""
+_SPACE: Final = "free space on the disk; appends succeed again as soon as there is some"
+_DESCRIPTORS: Final = "raise the limit on open files (ulimit -n, LimitNOFILE)"
+REMEDIES: Final = {
+    errno.ENOSPC: _SPACE,
+    errno.EDQUOT: _SPACE,
+    errno.EMFILE: _DESCRIPTORS,
+    errno.ENFILE: _DESCRIPTORS,
+    errno.ENOMEM: "free memory",
+    errno.ENOENT: "a file of the log is gone: put it back, or delete the topic",
+}
+OTHER_REMEDY: Final = "look at the disk; the directory stays offline until the broker is started again"
 
 
 class FailedCalls:
-    """Looks at the sum of all processes. What failed before this process began was said by its predecessor."""
+    """Looks at the failures of all processes. What failed before this process began was said by its predecessor."""
 
     def __init__(self, keeper: KeeperContext) -> None:
         self._keeper = keeper
-        self._seen = keeper.io_errors()
+        self._seen = [failures.calls for failures in keeper.io_failures()]
         self._interval = Interval(keeper.clock, LOOK_EVERY_MS)
         self._failed_at_ms: int | None = None
 
     def do_work(self) -> None:
-        """One turn."""
+        """One turn: a line for each error and partition that is new."""
         if not self._interval.due():
             return
-        count = self._keeper.io_errors()
+        found: dict[tuple[int, int], int] = {}
+        for slot, failures in enumerate(self._keeper.io_failures()):
+            calls = failures.calls - self._seen[slot]
+            self._seen[slot] = failures.calls
+            if calls > 0:
+                key = (failures.errno, failures.ordinal)
+                found[key] = found.get(key, 0) + calls
+        for (number, ordinal), calls in found.items():
+            self._say(number, ordinal, calls)
         now_ms = self._keeper.clock.monotonic_ms()
-        if count > self._seen:
+        if found:
             self._failed_at_ms = now_ms
-            self._keeper.events.error(
-                "log_calls_failed",
-                directory=self._keeper.data_dir,
-                calls=count - self._seen,
-                remedy="look for free space on the disk, and for free file descriptors",
-            )
-        self._seen = count
         failing = self._failed_at_ms is not None and now_ms - self._failed_at_ms < WELL_AFTER_MS
         self._keeper.trouble(Trouble.LOG_CALLS_FAIL, failing)
+
+    def _say(self, number: int, ordinal: int, calls: int) -> None:
+        name, partition = errno.errorcode.get(number, "unknown"), self._partition(ordinal)
+        self._keeper.events.error(
+            "log_calls_failed",
+            f"{name} {partition}",
+            directory=self._keeper.data_dir,
+            partition=partition,
+            errno=number,
+            error=f"{name}: {os.strerror(number)}",
+            calls=calls,
+            remedy=REMEDIES.get(number, OTHER_REMEDY),
+        )
+
+    def _partition(self, ordinal: int) -> str:
+        """Its directory's name; `unknown` when the row has none or belongs to nobody any more."""
+        return next((kept.dir for kept in self._keeper.partitions.all if kept.ordinal == ordinal), "unknown")
 
     def remaining_ms(self) -> int:
         """Until the next look."""

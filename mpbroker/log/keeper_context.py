@@ -5,7 +5,7 @@ Log keeper only.
 
 import errno
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
@@ -27,6 +27,15 @@ def _nothing(*_: object) -> None:
     """Stands where a test is not interested."""
 
 
+class IoFailures(NamedTuple):
+    """Failed calls of one process on log files: how many since its slot was begun, and of the last one errno and
+    partition (its row in the partition table; -1: not known)."""
+
+    calls: int
+    errno: int
+    ordinal: int
+
+
 class KeeperContext(Struct):
     """The log keeper's surroundings.
 
@@ -36,7 +45,7 @@ class KeeperContext(Struct):
     trouble       says there what cannot be done, or can again (shm.troubles)
     crash_point   where tests kill the process
     count         counters by name
-    io_errors     how many calls on log files have failed, in all processes
+    io_failures   which calls on log files have failed, a row for each process
     first_delay_ms  pause before the first round of every job
     """
 
@@ -51,7 +60,7 @@ class KeeperContext(Struct):
     trouble: Callable[[Trouble, bool], None] = _nothing
     crash_point: Callable[[str], None] = _nothing
     count: Callable[..., None] = _nothing
-    io_errors: Callable[[], int] = int
+    io_failures: Callable[[], Sequence[IoFailures]] = tuple
     first_delay_ms: int = 0
 
     def directory(self, partition: KeptPartition) -> str:

@@ -12,7 +12,7 @@ from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.log.checkpoint_writer import CheckpointWriter
 from mpbroker.log.clean_stop import stop_cleanly
 from mpbroker.log.failed_calls import FailedCalls
-from mpbroker.log.keeper_context import KeeperContext
+from mpbroker.log.keeper_context import IoFailures, KeeperContext
 from mpbroker.log.kept_partitions import KeptPartition, KeptPartitions
 from mpbroker.log.log_flusher import LogFlusher
 from mpbroker.log.log_retention import LogRetention
@@ -70,7 +70,9 @@ def context_of(ctx: ProcessContext, log: Log) -> KeeperContext:
         trouble=ctx.process_row.set_trouble,
         crash_point=ctx.core.crash_point,
         count=ctx.process_row.count,
-        io_errors=lambda: sum(row.counter(Counter.LOG_IO_ERRORS) for row in rows),
+        io_failures=lambda: [
+            IoFailures(row.counter(Counter.LOG_IO_ERRORS), row.log_errno, row.log_errno_row - 1) for row in rows
+        ],
         first_delay_ms=ctx.config.log_initial_task_delay_ms if ctx.incarnation <= 1 else 0,
     )
 

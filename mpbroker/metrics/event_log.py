@@ -1,82 +1,125 @@
-"""Log lines on stderr: one event each, `time LEVEL process event key=value …`; used by every process.
+"""The log of a process, on stderr: one event a line, as text or as a JSON object; used by every process.
 
-A line is one write() of less than a pipe's atomic size, so lines of different processes never mix. Values come from
-clients too: they are cut at 256 characters, and whatever could forge a line or reach a terminal is escaped.
+Text: `time LEVEL process event key=value …`. JSON (`mpbroker.log.format=json`): `{"ts", "level", "process", "pid",
+"event", "fields"}`. A line is one write() of less than a pipe's atomic size, so lines of different processes never mix.
+Values come from clients too: they are cut at 256 characters, and whatever could forge a line or reach a terminal is
+escaped. Floods are counted instead of written (line_limits.py).
 """
 
 import contextlib
 import os
 import re
 import time
+from typing import Any, Final
 
-MAX_VALUE_CHARACTERS = 256
-MAX_LINE_BYTES = 4000
-LINES_PER_SECOND = 50
-LINES_BURST = 200
+from mpbroker.metrics.line_limits import LineLimits
+
+MAX_VALUE_CHARACTERS: Final = 256
+MAX_LINE_BYTES: Final = 4000
+LEVELS: Final = {"ERROR": 40, "WARN": 30, "INFO": 20, "DEBUG": 10}
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/,+@%\[\]()-]+\Z")
 
 
 def escape(value: object) -> str:
-    """A value as it stands in a line: bare when harmless, else quoted with everything unusual escaped."""
-    text = str(value)
-    if len(text) > MAX_VALUE_CHARACTERS:
-        text = text[:MAX_VALUE_CHARACTERS] + "…"
+    """A value as a text line has it: bare when harmless, else quoted with everything unusual escaped."""
+    text = _cut(str(value))
     if _PLAIN.match(text):
         return text
     return '"' + text.encode("unicode_escape").decode("ascii").replace('"', '\\"') + '"'
 
 
-class EventLog:
-    """The log of one process. `process` stands in every line. Lines beyond the rate are counted, then reported."""
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_VALUE_CHARACTERS else text[:MAX_VALUE_CHARACTERS] + "…"
 
-    def __init__(self, process: str, fd: int = 2) -> None:
+
+class EventLog:
+    """The log of one process. `process` is in every line; `level`: lines below it are not written.
+
+    `about` of a line names its peer (an address, a client): of one kind and peer there is at most a line in ten
+    seconds, and the next says how many were held back (`suppressed`). Call `tick` about once a second: it says so of
+    floods that are over.
+    """
+
+    def __init__(self, process: str, fd: int = 2, level: str = "INFO", as_json: bool = False) -> None:
         self.process = process
         self._fd = fd
-        self._allowance = float(LINES_BURST)
-        self._refilled = time.monotonic()
-        self._suppressed = 0
+        self._least = LEVELS[level]
+        self._as_json = as_json
+        self._limits = LineLimits(time.monotonic())
 
-    def info(self, event: str, **fields: object) -> None:
+    def use_config(self, config: Any) -> "EventLog":
+        """Take level and format from a BrokerConfig; the log itself, for whoever has just made it."""
+        self._least = LEVELS[config.mpbroker_log_level]
+        self._as_json = config.mpbroker_log_format == "json"
+        return self
+
+    def debug(self, event: str, about: str | None = None, **fields: object) -> None:
+        """Something to follow a fault with; not written unless asked for."""
+        self._line("DEBUG", event, about, fields)
+
+    def info(self, event: str, about: str | None = None, **fields: object) -> None:
         """Something worth knowing happened."""
-        self._line("INFO", event, fields)
+        self._line("INFO", event, about, fields)
 
-    def warning(self, event: str, **fields: object) -> None:
+    def warning(self, event: str, about: str | None = None, **fields: object) -> None:
         """Something went wrong that the broker dealt with."""
-        self._line("WARN", event, fields)
+        self._line("WARN", event, about, fields)
 
-    def error(self, event: str, **fields: object) -> None:
+    def error(self, event: str, about: str | None = None, **fields: object) -> None:
         """Something went wrong that an operator should look at."""
-        self._line("ERROR", event, fields)
+        self._line("ERROR", event, about, fields)
 
-    def exception(self, event: str, exception: BaseException, **fields: object) -> None:
+    def exception(self, event: str, exception: BaseException, about: str | None = None, **fields: object) -> None:
         """An exception nobody expected, with the innermost places it came through."""
         import traceback
 
         frames = traceback.extract_tb(exception.__traceback__)[-4:]
         places = " < ".join(f"{os.path.basename(f.filename)}:{f.lineno}:{f.name}" for f in reversed(frames))
-        self._line("ERROR", event, fields | {"exception": type(exception).__name__, "text": exception, "at": places})
+        told = {"exception": type(exception).__name__, "text": exception, "at": places}
+        self._line("ERROR", event, about, fields | told)
 
-    def _line(self, level: str, event: str, fields: dict[str, object]) -> None:
-        if not self._may_write():
-            self._suppressed += 1
+    def tick(self) -> None:
+        """One line for each flood that is over."""
+        for held in self._limits.ended(time.monotonic()):
+            self._write(held.level, held.kind, {"about": held.peer, "suppressed": held.count})
+
+    def _line(self, level: str, event: str, about: str | None, fields: dict[str, object]) -> None:
+        if LEVELS[level] < self._least:
             return
-        if self._suppressed:
-            fields = fields | {"suppressed_before": self._suppressed}
-            self._suppressed = 0
-        now = time.time()
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
-        words = [f"{stamp}.{int(now * 1000) % 1000:03d}Z", level, self.process, event]
-        words += [f"{key}={escape(value)}" for key, value in fields.items()]
-        line = " ".join(words).encode("utf-8", "backslashreplace")[:MAX_LINE_BYTES] + b"\n"
-        with contextlib.suppress(OSError):  # nobody reads the log: not a reason to stop serving
-            os.write(self._fd, line)
+        suppressed = self._limits.allow(event, about, level, time.monotonic())
+        if suppressed is None:
+            return
+        if suppressed:
+            fields = fields | {"suppressed": suppressed}
+        if self._limits.held_over_all:
+            fields = fields | {"suppressed_before": self._limits.held_over_all}
+            self._limits.held_over_all = 0
+        self._write(level, event, fields)
 
-    def _may_write(self) -> bool:
-        now = time.monotonic()
-        self._allowance = min(LINES_BURST, self._allowance + (now - self._refilled) * LINES_PER_SECOND)
-        self._refilled = now
-        if self._allowance < 1:
-            return False
-        self._allowance -= 1
-        return True
+    def _write(self, level: str, event: str, fields: dict[str, object]) -> None:
+        now = time.time()
+        stamp = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(now))}.{int(now * 1000) % 1000:03d}Z"
+        make = _json_line if self._as_json else _text_line
+        with contextlib.suppress(OSError):  # nobody reads the log: not a reason to stop serving
+            os.write(self._fd, make(stamp, level, self.process, event, fields) + b"\n")
+
+
+def _text_line(stamp: str, level: str, process: str, event: str, fields: dict[str, object]) -> bytes:
+    words = [stamp, level, process, event, *(f"{key}={escape(value)}" for key, value in fields.items())]
+    return " ".join(words).encode("utf-8", "backslashreplace")[:MAX_LINE_BYTES]
+
+
+def _json_line(stamp: str, level: str, process: str, event: str, fields: dict[str, object]) -> bytes:
+    """One object, ASCII only. Fields that make it too long are left out, and named so."""
+    import json
+
+    line = {"ts": stamp, "level": level, "process": process, "pid": os.getpid(), "event": event}
+    told = {key: value if isinstance(value, int) else _cut(str(value)) for key, value in fields.items()}
+    encoded = json.dumps(line | {"fields": told})
+    while len(encoded) > MAX_LINE_BYTES:
+        told.pop("truncated", None)
+        told.popitem()
+        told["truncated"] = True
+        encoded = json.dumps(line | {"fields": told})
+    return encoded.encode()

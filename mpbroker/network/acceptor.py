@@ -74,8 +74,8 @@ class Acceptor:
         for handover in self._handovers:
             answers = handover.read_answers(self._quotas)
             self._pending.extendleft(self._refused(answers.refused))
-            if answers.strange:
-                self._count(Counter.HANDOVER_UNEXPECTED, answers.strange)
+            if answers.unexpected:
+                self._count(Counter.HANDOVER_UNEXPECTED, answers.unexpected)
             self._pending.extendleft(reversed(handover.follow(self._living(handover.processor), self._quotas)))
         self._dispatch()
         if self._may_accept():
@@ -129,7 +129,7 @@ class Acceptor:
             except BlockingIOError:
                 return
             except OSError as error:  # the peer gave up, or we are out of descriptors
-                self._ctx.log.warning("accept_failed", listener=self._listener.name, error=error.strerror)
+                self._ctx.log.warning("accept_failed", self._listener.name, listener=self._listener.name, error=error)
                 self._paused_until_ms = now_ms + 10
                 return
             self._admit(connection, address, now_ms)
@@ -138,7 +138,9 @@ class Acceptor:
         peer = address_bytes(address[0])
         if self._quotas.admit(peer, now_ms) is Verdict.CLOSE:
             self._count(Counter.CONNECTIONS_REFUSED_PER_IP)
-            self._ctx.log.warning("too_many_connections_from_address", listener=self._listener.name, address=address[0])
+            self._ctx.log.warning(
+                "too_many_connections_from_address", address[0], listener=self._listener.name, peer=address[0]
+            )
             connection.close()
             return
         self._count(Counter.CONNECTIONS_ACCEPTED)
@@ -172,10 +174,12 @@ class Acceptor:
             if accepted.refusals < MAX_REFUSALS:
                 again.append(accepted)
                 continue
+            peer = address_text(accepted.address)
             self._ctx.log.error(
                 "connection_refused_by_processors",
+                peer,
                 listener=self._listener.name,
-                address=address_text(accepted.address),
+                peer=peer,
                 reason="descriptor tables full",
             )
             os.close(accepted.fd)

@@ -49,7 +49,7 @@ class Answers(NamedTuple):
 
     taken: int
     refused: list[Accepted]
-    strange: int
+    unexpected: int
 
 
 class Handover:
@@ -113,7 +113,7 @@ class Handover:
 
     def read_answers(self, quotas: ConnectionQuotas) -> Answers:
         """Take every message that is here; acknowledged copies are closed, quotas follow."""
-        taken, refused, strange = 0, [], 0
+        taken, refused, unexpected = 0, [], 0
         while (message := receive_message(self.channel)) is not None:
             if message.processor_incarnation != self.incarnation:
                 continue  # of a dead one, whose connections no longer count
@@ -127,8 +127,8 @@ class Handover:
             elif message.kind in (CLOSED, CONNECTIONS, CONNECTIONS_END):
                 self._count(message, quotas)
             else:
-                strange += 1
-        return Answers(taken, refused, strange)
+                unexpected += 1
+        return Answers(taken, refused, unexpected)
 
     def _take(self, message: Message) -> list[Accepted]:
         if message.acceptor_incarnation != self._acceptor_incarnation:

@@ -37,6 +37,11 @@ class KafkaChannel(Connection):
         self.large_view: memoryview | None = None
         self.large_filled = 0
 
+    def beginning(self, most: int) -> bytes:
+        """The first bytes, at most so many, of the frame in hand (after its length), wherever it is kept."""
+        view = self.large_view
+        return bytes(view[: min(self.large_filled, most)]) if view is not None else self.peek(most + 4)[4:]
+
     def begin_large(self, offset: int, view: memoryview) -> None:
         """Move the unfinished frame from the buffer into `view`, the reserved arena bytes at `offset`."""
         self.large_filled = self.move_to(view)

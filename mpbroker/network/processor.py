@@ -26,6 +26,7 @@ from mpbroker.network.fd_passing import accepted_ns, address_text
 from mpbroker.network.handover_receiver import HandoverReceiver, Received
 from mpbroker.network.kafka_channel import MIN_FRAME_BYTES, KafkaChannel
 from mpbroker.network.mute_state import MuteEvent, MuteState, after_unmute, next_state
+from mpbroker.network.refusals import invalid_frame
 from mpbroker.network.request_reader import RequestReader
 from mpbroker.shm.counters import Counter
 from mpbroker.shm.layout import SLOT_PROCESSORS
@@ -199,12 +200,10 @@ class Processor:
                 channel,
                 Counter.BAD_FRAMES,
                 "invalid_frame",
-                f"frame of {first} bytes; allowed are {MIN_FRAME_BYTES} to {self._max_request_bytes}",
+                invalid_frame(first, MIN_FRAME_BYTES, self._max_request_bytes),
             )
         elif kind == _native.EVENT_UNSUPPORTED:
-            self._refuse(
-                channel, Counter.REQUESTS_UNSUPPORTED, "unsupported_request", f"api key {first} version {second}"
-            )
+            self._reader.refuse_unsupported(channel, first, second)
         else:
             self._reader.refuse_poison(channel)
 
@@ -255,22 +254,26 @@ class Processor:
             else:
                 connection.close()  # once: a second close could hit a descriptor that is somebody else's by then
             self._handover.closed(new.address)
-            self._ctx.log.warning("connection_not_registered", error=error.strerror)
+            self._ctx.log.warning("connection_not_registered", self._listener.name, error=error)
             return None
         return connection
 
     # ---- closing
 
-    def _refuse(self, channel: KafkaChannel, counter: int, event: str, reason: object) -> None:
-        """Close a connection that sent what nobody can answer: a counter, and one line."""
+    def _refuse(self, channel: KafkaChannel, counter: int, event: str, reason: object, **named: object) -> None:
+        """Close a connection that sent what nobody can answer: a counter, and one line (of one kind and peer, and of
+        one API, at most one in ten seconds)."""
         self._count(counter)
-        self._ctx.log.warning(event, listener=self._listener.name, peer=address_text(channel.address), reason=reason)
+        peer = address_text(channel.address)
+        about = f"{peer} {named['api']}" if "api" in named else peer
+        self._ctx.log.warning(event, about, listener=self._listener.name, peer=peer, **named, reason=reason)
         self._close(channel, CloseReason.STUCK if counter == Counter.ANSWERS_STUCK else CloseReason.REFUSED)
 
     def _close(self, channel: KafkaChannel, reason: CloseReason = CloseReason.CLIENT) -> None:
         """Close a connection now; what is in flight for it is dropped when its answer comes."""
         if channel.closed:
             return
+        self._count(Counter.CONNECTIONS_CLOSED)
         self._connections.remove(channel)
         self._native_turn.forget(channel)
         if channel.large_view is not None:
@@ -288,6 +291,7 @@ class Processor:
         self._housekeeping_ns = now_ns + HOUSEKEEPING_NS
         config = self._ctx.take_reload() or self._ctx.config
         self._sample(config)
+        self._ctx.log.tick()
         if self._ctx.serves_control_plane:
             prefer_latency(config.mpbroker_control_plane_scheduling)
         self._port.idle()  # arena memory that large requests needed a while ago
@@ -299,7 +303,8 @@ class Processor:
             channel.frame_started_ns = now_ns if channel.frame_started_ns else 0
         for channel, reason in self._connections.overdue(now_ns, config.connections_max_idle_ms * 1_000_000, frame_ns):
             self._count(Counter.CONNECTIONS_IDLE if reason == "idle" else Counter.FRAMES_TIMED_OUT)
-            self._ctx.log.info("connection_closed", peer=address_text(channel.address), reason=reason)
+            peer = address_text(channel.address)
+            self._ctx.log.info("connection_closed", peer, peer=peer, reason=reason)
             self._close(channel, CloseReason.IDLE if reason == "idle" else CloseReason.FRAME_TIMEOUT)
         if self._reader.waits_for_room():
             self._close_stuck(now_ns)

@@ -10,11 +10,15 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from struct import Struct
 from time import monotonic_ns
+from typing import Protocol
 
 from mpbroker._native import NetworkTurn
 from mpbroker.channel.processor_port import NO_ENTRY, PLANE_FULL, POISON, REFUSED, ProcessorPort
+from mpbroker.network.connection_notices import names_in
 from mpbroker.network.kafka_channel import ConnectionLost, KafkaChannel
 from mpbroker.network.mute_state import MuteEvent, MuteState, after_mute, next_state
+from mpbroker.network.refusals import unsupported
+from mpbroker.protocol.api_keys import api_name
 from mpbroker.shm.counters import Counter
 
 API_VERSIONS_KEY = 18
@@ -22,7 +26,15 @@ IN_FLIGHT = next_state(after_mute(MuteState.NOT_MUTED), MuteEvent.REQUEST_RECEIV
 
 _unpack_api = Struct(">hh").unpack_from
 
-Refuse = Callable[[KafkaChannel, Counter, str, object], None]
+MAX_HEADER_BYTES = 512  # of a frame, to read the client's name from
+
+
+class Refuse(Protocol):
+    """Closes a connection: counter, event, reason, and fields that name the request."""
+
+    def __call__(
+        self, channel: KafkaChannel, counter: Counter, event: str, reason: object, **named: object
+    ) -> None: ...
 
 
 class RequestReader:
@@ -153,9 +165,7 @@ class RequestReader:
         assert view is not None
         key, version = _unpack_api(view)
         if not self._serves(key, version):
-            self._refuse(
-                channel, Counter.REQUESTS_UNSUPPORTED, "unsupported_request", f"api key {key} version {version}"
-            )
+            self.refuse_unsupported(channel, key, version)
             return
         if self._parked:
             self.wait_for_room(channel)
@@ -187,6 +197,19 @@ class RequestReader:
         channel.requests += 1
         if entry == PLANE_FULL:
             self.park(self._port.parked_entry)
+
+    def refuse_unsupported(self, channel: KafkaChannel, key: int, version: int) -> None:
+        """An API or a version that nobody serves: the whole frame is here, and says who asks."""
+        client_id, _ = names_in(channel.beginning(MAX_HEADER_BYTES))
+        self._refuse(
+            channel,
+            Counter.REQUESTS_UNSUPPORTED,
+            "unsupported_request",
+            unsupported(key, version, self._versions.get(key)),
+            api=api_name(key),
+            version=version,
+            client_id=client_id,
+        )
 
     def refuse_poison(self, channel: KafkaChannel) -> None:
         """A frame that killed a worker before: nobody looks at it again."""

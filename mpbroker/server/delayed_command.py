@@ -51,6 +51,7 @@ class DelayedCommand(ParkedRequest):
 
     def on_expiration(self) -> None:
         self.request.flag_timed_out()
+        self.context.count("purgatory_expired")
 
     def on_complete(self) -> None:
         self.context.resume(self.request)

@@ -57,6 +57,7 @@ class DelayedFetch(ParkedRequest):
 
     def on_expiration(self) -> None:
         self.request.flag_timed_out()
+        self.context.count("purgatory_expired")
         self.plan = plan_fetch(self.context, self.message, self.request.api_version)
 
     def on_complete(self) -> None:

@@ -91,6 +91,7 @@ class DelayedProduce(ParkedRequest):
 
     def on_expiration(self) -> None:
         self.request.flag_timed_out()
+        self.context.count("purgatory_expired")
         for entry in self.pending:
             entry.result.error_code = ErrorCode.REQUEST_TIMED_OUT
             entry.result.base_offset = -1

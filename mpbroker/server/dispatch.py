@@ -16,6 +16,7 @@ from mpbroker.protocol.headers import decode_request_header
 from mpbroker.protocol.types import Struct
 from mpbroker.server.api_table import API_TABLE
 from mpbroker.server.apis import CLOSE, NO_ANSWER, PARKED, Api, Outcome
+from mpbroker.server.request_log import naming
 from mpbroker.server.request_trace import HANDLER_START
 from mpbroker.server.response_frame import encode_answer
 from mpbroker.server.server_context import ServerContext
@@ -59,12 +60,8 @@ def is_poison(context: ServerContext, request: Request) -> bool:
 def _answer_poison(context: ServerContext, request: Request) -> None:
     """Error −1 where the request can still be read, then the connection is closed; the frame goes to the log."""
     context.count("poison_requests")
-    context.log.error(
-        "poison_request",
-        api=request.api_key,
-        version=request.api_version,
-        frame=bytes(request.payload[:LOGGED_FRAME_BYTES]).hex(),
-    )
+    frame_hex = bytes(request.payload[:LOGGED_FRAME_BYTES]).hex()
+    context.log.error("poison_request", **naming(request), frame=frame_hex)
     frame = b""
     with suppress(ProtocolError, KeyError, ValueError, TypeError, OverflowError):  # unreadable: the close alone tells
         frame = encode_answer(request, context.apis.failure(request, ErrorCode.UNKNOWN_SERVER_ERROR))

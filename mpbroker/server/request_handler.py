@@ -82,6 +82,7 @@ class RequestHandler:
         now_ms = self.context.clock.monotonic_ms()
         if now_ms >= self._idle_due_ms:
             self._idle_due_ms = now_ms + IDLE_EVERY_MS
+            self.context.log.tick()
             if self.control_only:
                 prefer_latency(self.context.config.mpbroker_control_plane_scheduling)
             self.port.idle()

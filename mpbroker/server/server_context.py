@@ -13,13 +13,13 @@ from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.errors import ErrorCode
 from mpbroker.log.log_manager import LogManager
 from mpbroker.metadata.metadata_cache import MetadataCache
-from mpbroker.protocol.api_keys import API_NAMES
 from mpbroker.protocol.types import Struct
 from mpbroker.purgatory.delayed_operation import DelayedOperation, DelayedOperationPurgatory
 from mpbroker.server.auto_creation import AutoCreation
 from mpbroker.server.controller_commands import ControllerCommands
 from mpbroker.server.native_topics import NativeTopics
 from mpbroker.server.producer_ids import ProducerIds
+from mpbroker.server.request_log import naming
 from mpbroker.server.response_frame import encode_answer
 from mpbroker.shm.clock import Clock
 from mpbroker.shm.events import Events
@@ -109,13 +109,9 @@ class ServerContext:
         """Closes the connection of a request that cannot be answered: a counter, one log line, and `code` in its
         trace record."""
         self.count("requests_refused")
-        self.log.warning(
-            "request_refused",
-            reason=reason,
-            api=request.api_key,
-            version=request.api_version,
-            detail=str(error) if error else "",
-        )
+        named = naming(request)
+        about = f"{named['client_id']} {named['api']} {reason}"
+        self.log.warning("request_refused", about, reason=reason, **named, detail=str(error) if error else "")
         self.port.answer_close(request, code)
 
     def fail(self, request: Request, error: Exception, message: Struct | None = None) -> None:
@@ -125,8 +121,8 @@ class ServerContext:
         long for the wire), the connection is closed.
         """
         held = _is_held(request)
-        name = API_NAMES.get(request.api_key, str(request.api_key)) if held else "answered"
-        self.log.exception("request_failed", error, api=name)
+        named = naming(request) if held else {"api": "answered"}
+        self.log.exception("request_failed", error, f"{named['api']} {type(error).__name__}", **named)
         self.count("handler_exceptions")
         if not held:
             return

@@ -5,7 +5,7 @@ Plain data, any process. A counter row has one writer, its process; a reader sum
 `status` of another version reads by number.
 """
 
-from enum import IntEnum
+from enum import IntEnum, unique
 from typing import Final, NamedTuple
 
 
@@ -18,6 +18,7 @@ class CounterInfo(NamedTuple):
     gauge: bool = False
 
 
+@unique
 class Counter(IntEnum):
     """Position in a counter row."""
 
@@ -80,7 +81,7 @@ class Counter(IntEnum):
     ANSWER_MEMORY_EXHAUSTED = 147
     CONTROLLER_COMMANDS_REFUSED = 148
     CONTROLLER_TABLE_FULL = 149
-    FILES_MISSING = 150
+    # 150 was never counted: it named something that is not done.
     REQUESTS_UNSUPPORTED = 151
     ANSWERS_STUCK = 152
     LOG_FLUSHES = 153
@@ -93,6 +94,7 @@ class Counter(IntEnum):
     RECOVERY_DOUBTS = 160
     PARTITIONS_OFFLINE_AT_START = 161
     STRAY_DIRECTORIES = 162
+    COORDINATORS_REFUSED = 163
 
 
 NATIVE_COUNTERS: Final = 36
@@ -164,7 +166,8 @@ COUNTERS: Final = {
     Counter.HANDOVERS_STALE: CounterInfo("handovers_stale", "messages",
         "Handed-over sockets that were dead on arrival."),
     Counter.HANDOVER_REFUSED: CounterInfo("handover_refused", "messages", "Hand-overs a processor refused."),
-    Counter.HANDOVER_UNEXPECTED: CounterInfo("handover_strange", "messages", "Hand-over messages nobody expected."),
+    Counter.HANDOVER_UNEXPECTED: CounterInfo("handover_unexpected", "messages",
+        "Hand-over messages with an unknown type or sequence."),
     Counter.ANSWERS_WITHOUT_CONNECTION: CounterInfo("answers_without_connection", "answers",
         "Answers whose connection was gone."),
     Counter.REQUESTS_REFUSED: CounterInfo("requests_refused", "requests",
@@ -182,7 +185,6 @@ COUNTERS: Final = {
         "Commands that found the controller's table full."),
     Counter.CONTROLLER_TABLE_FULL: CounterInfo("controller_table_full", "times",
         "A table of the broker (topics, partitions) was full."),
-    Counter.FILES_MISSING: CounterInfo("files_missing", "times", "A file to send from was gone."),
     Counter.REQUESTS_UNSUPPORTED: CounterInfo("requests_unsupported", "requests",
         "Requests of an API or version that is not served; the connection is closed."),
     Counter.ANSWERS_STUCK: CounterInfo("answers_stuck", "answers",
@@ -198,6 +200,8 @@ COUNTERS: Final = {
         "Connections a processor took from its acceptor; also the number of the last one, in its trace records."),
     Counter.TRACE_NOTICES_DROPPED: CounterInfo("trace_notices_dropped", "lines",
         "Notices of connections and clients that found no room on their way to the tracer."),
+    Counter.COORDINATORS_REFUSED: CounterInfo("coordinators_refused", "requests",
+        "Requests for the coordinator of a group or a transaction, which are not served yet."),
     Counter.RECOVERY_DOUBTS: CounterInfo("recovery_doubts", "findings",
                                          "What recovery cut, set aside or did not believe; a `log_cut` line each."),
     Counter.PARTITIONS_OFFLINE_AT_START: CounterInfo("partitions_offline_at_start", "partitions",

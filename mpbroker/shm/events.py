@@ -3,24 +3,35 @@
 One per process, in its ProcessContext. Every call writes one line and never fails.
 """
 
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Events(Protocol):
-    """`event` names what happened; the fields follow it as key=value. Values may come from clients."""
+    """`event` names what happened; the fields follow it as key=value. Values may come from clients.
 
-    def info(self, event: str, **fields: object) -> None:
+    `about`: whom a line is about (a peer, a group); of one event and peer few lines are written, the rest is counted.
+    """
+
+    def info(self, event: str, about: str | None = None, **fields: object) -> None:
         """Something worth knowing happened."""
         ...
 
-    def warning(self, event: str, **fields: object) -> None:
+    def warning(self, event: str, about: str | None = None, **fields: object) -> None:
         """Something went wrong that the broker dealt with."""
         ...
 
-    def error(self, event: str, **fields: object) -> None:
+    def error(self, event: str, about: str | None = None, **fields: object) -> None:
         """Something went wrong that an operator should look at."""
         ...
 
-    def exception(self, event: str, exception: BaseException, **fields: object) -> None:
+    def exception(self, event: str, exception: BaseException, about: str | None = None, **fields: object) -> None:
         """An exception nobody expected, with the innermost places it came through."""
+        ...
+
+    def tick(self) -> None:
+        """About once a second: says what was held back of floods that are over."""
+        ...
+
+    def use_config(self, config: Any) -> object:
+        """Take on level and format of a BrokerConfig."""
         ...

@@ -1,6 +1,6 @@
 """The named page as seen from outside: process table, ring depths and counters, read-only, without the broker's help.
 
-Used by `status` and `top`; works while the broker hangs, because nothing here waits for anybody.
+Used by `status`; works while the broker hangs, because nothing here waits for anybody.
 """
 
 import mmap

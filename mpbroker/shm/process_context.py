@@ -138,6 +138,8 @@ class ProcessContext:
             return None
         self.reloading = False
         self.config = self._read_config()
+        if self.log is not None:  # tests that step a process have none
+            self.log.use_config(self.config)
         return self.config
 
     def _read_config(self) -> BrokerConfig:

@@ -1,7 +1,7 @@
 """Creating, attaching and removing the shared segments.
 
 The supervisor creates all three before it forks: core and arena as memfd (a named segment would die by SIGBUS in a
-64 MiB container /dev/shm), the page as named memory `/mpbroker-<data directory>-<boot>-page` for `status` and `top`.
+64 MiB container /dev/shm), the page as named memory `/mpbroker-<data directory>-<boot>-page` for `status`.
 Named memory is reserved before it is mapped, so that too small a /dev/shm is an error at start and never a SIGBUS.
 Workers inherit the mappings; unrelated processes attach to the page read-only (shm.page_view).
 """

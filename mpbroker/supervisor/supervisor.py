@@ -74,7 +74,7 @@ class Supervisor:
         self._shared = shared
         self._ready_file = ready_file
         self._read_config = read_config
-        self._log = EventLog("supervisor")
+        self._log = EventLog("supervisor").use_config(config)
         self._workers = Workers(shared.plans)
         self._epoll = select.epoll()
         self._probes = Probes(self._epoll, shared.listeners)
@@ -192,7 +192,7 @@ class Supervisor:
         plan = worker.plan
         context = self._shared.context_for(plan, self._config)
         context.api_versions = self._api_versions
-        context.log = EventLog(plan.name.replace(" ", "-"))
+        context.log = EventLog(plan.name.replace(" ", "-")).use_config(self._config)
         title = f"mpbroker: {plan.name}"
         if plan.listener is not None:
             title += f" {self._shared.listeners[plan.listener].name}"
@@ -212,7 +212,7 @@ class Supervisor:
         try:
             write_ready_line(ready_line(*told))
         except OSError as error:
-            self._log.error("ready_line_not_written", reason=error.strerror)
+            self._log.error("ready_line_not_written", error=error)
             self._stop(EXIT_FAILED)
             return
         self._log.info("ready", listeners=",".join(listener.url for listener in self._shared.listeners))
@@ -329,5 +329,6 @@ class Supervisor:
         config = reload.read_again(self._config, self._read_config, self._log)
         if config is not None:
             self._config = config
+            self._log.use_config(config)
             self._shared.publish_config(config)
             self._workers.kill(signal.SIGHUP)

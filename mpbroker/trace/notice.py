@@ -3,7 +3,8 @@
 Encoding and decoding are pure; a NoticeWriter belongs to one processor. The supervisor makes the pipe, non-blocking at
 both ends: `ctx.trace_notices_fd` is its writing end in a processor and its reading end in the tracer, -1 while tracing
 is off. A line is no longer than PIPE_BUF, so lines of several writers never mix, and one that finds the pipe full is
-dropped and counted: the next line that fits is followed by a NoticesLost. Nothing is told per request.
+dropped and counted: after a loss, the next notice written is followed by a NoticesLost that says how many. Nothing is
+told per request.
 
     {"k":"begin","t0":ns,"proc":index}                  a processor begins: whatever its predecessor had open is gone
     {"k":"open","t0":ns,"conn":id,"proc":index,"listener":index,"peer":"host:port"}

@@ -2,9 +2,20 @@
 
 #include <errno.h>
 
+void mpb_log_note_error(struct mpb_log *log, const struct mpb_partition *row, int error)
+{
+    struct mpb_process *self = &log->core->processes[log->slot];
+    uintptr_t at = (uintptr_t)row, first = (uintptr_t)log->core->partitions;
+    uintptr_t index = (at - first) / sizeof *row; /* a row that is not of the table is a copy: nobody can name it */
+    bool known = at >= first && index < log->core->partition_count;
+    mpb_store_relaxed(&self->log_errno, (uint32_t)-error);
+    mpb_store_relaxed(&self->log_errno_row, known ? (uint32_t)index + 1 : 0);
+    mpb_log_count(log, MPB_C_LOG_IO_ERRORS, 1);
+}
+
 int mpb_log_io_error(struct mpb_log *log, const struct mpb_partition *row, int error)
 {
-    mpb_log_count(log, MPB_C_LOG_IO_ERRORS, 1);
+    mpb_log_note_error(log, row, error);
     if (error != -ENOSPC && error != -EDQUOT && error != -EMFILE && error != -ENFILE && error != -ENOMEM &&
         error != -EBADMSG)
         mpb_log_dir_fail(log->core, row->log_dir);

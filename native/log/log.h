@@ -53,6 +53,8 @@ struct mpb_log {
  * kernel could not write or sync once may be lost although a second try succeeds. Takes a negative errno; returns
  * KAFKA_STORAGE_ERROR. */
 int mpb_log_io_error(struct mpb_log *log, const struct mpb_partition *row, int error);
+/* Counts a failed call and leaves its negative errno and partition in the process table, for the log keeper's line. */
+void mpb_log_note_error(struct mpb_log *log, const struct mpb_partition *row, int error);
 static inline void mpb_log_count(struct mpb_log *log, enum mpb_counter counter, uint64_t n)
 {
     mpb_count(log->core, log->slot, counter, n);

@@ -21,7 +21,7 @@ static int read_error(struct mpb_log *log, const struct mpb_partition *row, int6
     if (error == -ENOENT && mpb_partition_snapshot(log, (uint32_t)(row - log->core->partitions), &now) == 0 &&
         now.log_start > base)
         return MPB_ERR_OFFSET_OUT_OF_RANGE;
-    mpb_log_count(log, MPB_C_LOG_IO_ERRORS, 1);
+    mpb_log_note_error(log, row, error);
     return MPB_ERR_KAFKA_STORAGE_ERROR;
 }
 

@@ -512,6 +512,8 @@ static PyGetSetDef row_getset[] = {
     {"restarts", row_get32, row_set32, NULL, AT(restarts)},
     {"last_exit", row_get32, row_set32, NULL, AT(last_exit)},
     {"connections", row_get32, row_set32, NULL, AT(connections)},
+    {"log_errno", row_get32, row_set32, "errno of its last failed call on a log file, 0: none", AT(log_errno)},
+    {"log_errno_row", row_get32, row_set32, "row of that partition + 1, 0: not known", AT(log_errno_row)},
     {"heartbeat_ns", row_get64, row_set64, NULL, AT(heartbeat_ns)},
     {"request", row_get64, row_set64, NULL, AT(request)},
     {"request_since_ns", row_get64, row_set64, NULL, AT(request_since_ns)},

@@ -75,6 +75,18 @@ static PyObject *connection_buffered(PyObject *object, PyObject *unused)
     return PyLong_FromUnsignedLong(mpb_connection_buffered(CONNECTION(object)));
 }
 
+static PyObject *connection_peek(PyObject *object, PyObject *arg)
+{
+    const struct mpb_connection *c = CONNECTION(object);
+    uint32_t have = mpb_connection_buffered(c);
+    unsigned long most = PyLong_AsUnsignedLong(arg);
+    if (PyErr_Occurred())
+        return NULL;
+    if (have == 0)
+        return PyBytes_FromStringAndSize(NULL, 0);
+    return PyBytes_FromStringAndSize((const char *)c->buffer + c->start, most < have ? (Py_ssize_t)most : have);
+}
+
 static PyObject *connection_wants_arena_bytes(PyObject *object, PyObject *unused)
 {
     (void)unused;
@@ -112,6 +124,7 @@ static PyMethodDef connection_methods[] = {
     {"take_introduction", connection_take_introduction, METH_NOARGS,
      "take_introduction() -> beginning of the last request that said who the client is; empty: told already"},
     {"buffered", connection_buffered, METH_NOARGS, "buffered() -> bytes received and not yet taken"},
+    {"peek", connection_peek, METH_O, "peek(most) -> the first of those bytes, at most so many; they stay"},
     {"wants_arena_bytes", connection_wants_arena_bytes, METH_NOARGS,
      "wants_arena_bytes() -> length of the unfinished frame if it should now move to the arena, else 0"},
     {"move_to", connection_move_to, METH_O,

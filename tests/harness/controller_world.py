@@ -70,7 +70,7 @@ class Lines:
     def __init__(self) -> None:
         self.events: list[tuple[str, dict]] = []
 
-    def warning(self, event: str, **fields) -> None:
+    def warning(self, event: str, about: str | None = None, **fields) -> None:
         self.events.append((event, fields))
 
     info = error = warning

@@ -113,7 +113,7 @@ class Asker:
 
 def versions_of(key):
     api = API_TABLE.by_key[key]
-    return [v for v in range(max(api.versions[0], api.served_from), api.versions[1] + 1)]
+    return range(max(api.versions[0], api.served_from), api.versions[1] + 1)
 
 
 @pytest.fixture

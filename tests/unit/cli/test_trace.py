@@ -59,8 +59,8 @@ def test_tail_shows_the_last_in_order(directory, capsys):
     assert rows[0]["stages_us"]["send_done"] == 6.4 and rows[0]["time_us"] == 1_700_000_000_000_005
     assert main(["trace", "tail", "--in", str(directory), "--count", "1"]) == 0
     assert (
-        "api 3 v7 c0#3 0→0 B  queue 0.6, local 1.3, response queue 0.3, send 1.0, total 6.4 µs  [error 6 NOT_LEADER_OR_FOLLOWER]"
-        in capsys.readouterr().out
+        "api 3 v7 c0#3 0→0 B  queue 0.6, local 1.3, response queue 0.3, send 1.0, total 6.4 µs  "
+        "[error 6 NOT_LEADER_OR_FOLLOWER]" in capsys.readouterr().out
     )
 
 

@@ -1,32 +1,72 @@
-"""Failed calls on log files are said, once a second at most, and only the new ones."""
+"""Failed calls on log files are said with errno and partition, once a second at most, and only the new ones."""
 
+import errno
 from types import SimpleNamespace
 
 from mpbroker.log.failed_calls import LOOK_EVERY_MS, WELL_AFTER_MS, FailedCalls
+from mpbroker.log.keeper_context import IoFailures
 from mpbroker.shm.clock import ManualClock
 from mpbroker.shm.troubles import Trouble
 from tests.harness.controller_world import Lines
 
+PARTITIONS = SimpleNamespace(all=[SimpleNamespace(ordinal=3, dir="orders-0"), SimpleNamespace(ordinal=4, dir="b-1")])
 
-def test_a_growing_number_of_failed_calls_is_said():
-    clock, lines, failed = ManualClock(), Lines(), 5
-    troubles = []
-    keeper = SimpleNamespace(clock=clock, events=lines, data_dir="/data", io_errors=lambda: failed)
-    keeper.trouble = lambda bit, there: troubles.append((bit, there))
-    job = FailedCalls(keeper)
-    job.do_work()
-    assert lines.events == []  # those were there before
-    failed = 7
-    job.do_work()
-    assert lines.events == [] and 0 < job.remaining_ms() <= LOOK_EVERY_MS
-    clock.advance(LOOK_EVERY_MS)
-    job.do_work()
-    (said,) = lines.named("log_calls_failed")
-    assert (said["directory"], said["calls"]) == ("/data", 2)
-    clock.advance(LOOK_EVERY_MS)
-    job.do_work()
-    assert len(lines.events) == 1
-    assert troubles == [(Trouble.LOG_CALLS_FAIL, there) for there in (False, True, True)]
-    clock.advance(WELL_AFTER_MS)
-    job.do_work()
-    assert troubles[-1] == (Trouble.LOG_CALLS_FAIL, False)
+
+class World:
+    def __init__(self, *failures):
+        self.clock, self.lines, self.failures = ManualClock(), Lines(), list(failures)
+        self.troubles = []
+        keeper = SimpleNamespace(
+            clock=self.clock,
+            events=self.lines,
+            data_dir="/data",
+            partitions=PARTITIONS,
+            io_failures=lambda: self.failures,
+            trouble=lambda bit, there: self.troubles.append((bit, there)),
+        )
+        self.job = FailedCalls(keeper)
+
+    def look(self):
+        self.clock.advance(LOOK_EVERY_MS)
+        self.lines.events.clear()
+        self.job.do_work()
+        return self.lines.named("log_calls_failed")
+
+
+def test_new_failures_are_said_with_errno_and_partition():
+    world = World(IoFailures(5, errno.EIO, 4), IoFailures(0, 0, -1))
+    assert world.look() == []  # those were there before
+    world.failures[1] = IoFailures(2, errno.ENOSPC, 3)
+    (said,) = world.look()
+    assert (said["directory"], said["partition"], said["calls"]) == ("/data", "orders-0", 2)
+    assert (said["errno"], said["error"]) == (errno.ENOSPC, "ENOSPC: No space left on device")
+    assert "free space" in said["remedy"]
+    assert world.look() == []
+
+
+def test_processes_with_the_same_failure_are_one_line():
+    world = World(*[IoFailures(0, 0, -1)] * 3)
+    world.failures[:] = [IoFailures(1, errno.EIO, 4), IoFailures(2, errno.EIO, 4), IoFailures(1, errno.EMFILE, 9)]
+    said = world.look()
+    assert [(line["partition"], line["calls"]) for line in said] == [("b-1", 3), ("unknown", 1)]
+    assert "offline" in said[0]["remedy"] and "open files" in said[1]["remedy"]
+
+
+def test_it_looks_once_a_second_at_most():
+    world = World(IoFailures(0, 0, -1))
+    assert world.look() == []
+    world.failures[0] = IoFailures(1, errno.EIO, 3)
+    world.job.do_work()
+    assert world.lines.events == [] and 0 < world.job.remaining_ms() <= LOOK_EVERY_MS
+
+
+def test_status_shows_the_trouble_until_no_call_has_failed_for_a_while():
+    world = World(IoFailures(0, 0, -1))
+    world.look()
+    world.failures[0] = IoFailures(1, errno.ENOSPC, 3)
+    world.look()
+    world.look()
+    assert world.troubles == [(Trouble.LOG_CALLS_FAIL, there) for there in (False, True, True)]
+    world.clock.advance(WELL_AFTER_MS)
+    world.look()
+    assert world.troubles[-1] == (Trouble.LOG_CALLS_FAIL, False)

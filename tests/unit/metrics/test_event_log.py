@@ -1,10 +1,13 @@
 """Log lines: one per event, and nothing a client sends can forge or colour one."""
 
+import json
 import os
+from types import SimpleNamespace
 
 import pytest
 
-from mpbroker.metrics.event_log import LINES_BURST, MAX_VALUE_CHARACTERS, EventLog, escape
+from mpbroker.metrics.event_log import LEVELS, MAX_LINE_BYTES, MAX_VALUE_CHARACTERS, EventLog, escape
+from mpbroker.metrics.line_limits import LINES_BURST
 
 
 @pytest.fixture
@@ -55,3 +58,74 @@ def test_an_exception_names_type_and_place(pipe):
         EventLog("p", pipe[1]).exception("failed", error)
     line = os.read(pipe[0], 4000).decode()
     assert "exception=ValueError" in line and "test_event_log.py" in line
+
+
+def lines_of(pipe):
+    try:
+        return os.read(pipe[0], 1 << 20).decode().splitlines()
+    except BlockingIOError:
+        return []
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_lines_below_the_level_are_not_written(pipe, level):
+    log = EventLog("p", pipe[1], level)
+    log.debug("a")
+    log.info("b")
+    log.warning("c")
+    log.error("d")
+    wanted = [name for name in ("DEBUG", "INFO", "WARN", "ERROR") if LEVELS[name] >= LEVELS[level]]
+    assert [line.split()[1] for line in lines_of(pipe)] == wanted
+
+
+def test_a_json_line_is_an_object_with_the_same_fields(pipe):
+    EventLog("handler-1", pipe[1], as_json=True).warning(
+        "refused", "peer", peer="a\nb", bytes=5, ok=True, why=OSError(28, "x")
+    )
+    (line,) = lines_of(pipe)
+    found = json.loads(line)
+    assert list(found) == ["ts", "level", "process", "pid", "event", "fields"]
+    assert (found["level"], found["process"], found["pid"], found["event"]) == (
+        "WARN",
+        "handler-1",
+        os.getpid(),
+        "refused",
+    )
+    assert found["fields"] == {"peer": "a\nb", "bytes": 5, "ok": True, "why": "[Errno 28] x"}
+
+
+def test_a_json_line_that_is_too_long_loses_fields_and_says_so(pipe):
+    fields = {f"f{number}": "\u20ac" * 1000 for number in range(20)}
+    EventLog("p", pipe[1], as_json=True).info("long", **fields)
+    (line,) = lines_of(pipe)
+    assert len(line) <= MAX_LINE_BYTES
+    told = json.loads(line)["fields"]
+    assert told.pop("truncated") is True and 0 < len(told) < 20
+
+
+def test_level_and_format_come_from_the_configuration_and_may_change(pipe):
+    log = EventLog("p", pipe[1])
+    log.use_config(SimpleNamespace(mpbroker_log_level="ERROR", mpbroker_log_format="json"))
+    log.warning("not written")
+    log.error("written")
+    (line,) = lines_of(pipe)
+    assert json.loads(line)["event"] == "written"
+
+
+def test_lines_about_one_peer_are_counted_and_said_when_the_flood_is_over(pipe, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    log = EventLog("p", pipe[1])
+    for _ in range(1000):
+        log.warning("refused", "10.0.0.1", peer="10.0.0.1")
+    log.warning("refused", "10.0.0.2", peer="10.0.0.2")
+    log.tick()
+    assert [line.split(" ", 3)[3] for line in lines_of(pipe)] == ["refused peer=10.0.0.1", "refused peer=10.0.0.2"]
+    now[0] += 10
+    log.warning("refused", "10.0.0.1", peer="10.0.0.1")
+    assert lines_of(pipe)[0].endswith("refused peer=10.0.0.1 suppressed=999")
+    log.warning("refused", "10.0.0.1", peer="10.0.0.1")
+    now[0] += 10
+    log.tick()
+    log.tick()
+    assert [line.split(" ", 1)[1] for line in lines_of(pipe)] == ["WARN p refused about=10.0.0.1 suppressed=1"]

@@ -29,7 +29,7 @@ class Log:
         self.events = []
 
     def __getattr__(self, _level):
-        return lambda event, **_fields: self.events.append(event)
+        return lambda event, _about=None, **_fields: self.events.append(event)
 
 
 class World:

@@ -28,8 +28,11 @@ class NotedLog:
     def __init__(self):
         self.lines = []
 
-    def _line(self, event, **fields):
+    def _line(self, event, about=None, **fields):
         self.lines.append((event, fields))
+
+    def tick(self):
+        """Nothing is held back here."""
 
     info = warning = error = _line
 

@@ -1,0 +1,130 @@
+"""What a broker logs: every line of a run with errors is an object, names API, client and errno; floods are counted."""
+
+import json
+import os
+import re
+import resource
+import signal
+
+import pytest
+
+from mpbroker.protocol.headers import encode_request_frame
+from mpbroker.protocol.messages.find_coordinator import FindCoordinatorRequest
+from mpbroker.protocol.messages.init_producer_id import InitProducerIdRequest
+from tests.harness.broker import Broker, wait_until
+from tests.harness.raw_client import RawConnection, frame
+from tests.harness.raw_records import RawProducer, create_by_metadata
+
+LINE = re.compile(
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (DEBUG|INFO|WARN|ERROR) [a-z-]+(-\d+)? [a-z_]+( [a-z_]+=\S.*)?\Z"
+)
+TLS_HELLO = bytes.fromhex("16030100c8010000c40303")
+
+
+def send_and_be_closed(port, data):
+    connection = RawConnection(port)
+    connection.send(data)
+    assert connection.is_closed()
+    connection.close()
+
+
+def provoke(broker):
+    """Foreign protocols, APIs and versions that are not served, a request cut off, coordinators, a dead worker."""
+    port = broker.port()
+    for data in (b"GET / HTTP/1.1\r\n\r\n", TLS_HELLO, b"SSH-2.0-x\r\n"):
+        send_and_be_closed(port, data)
+    send_and_be_closed(port, frame(11, 0, 1, b"", b"my client"))
+    send_and_be_closed(port, frame(1, 99, 1, b"", b"my\nclient \x1b[31m"))
+    send_and_be_closed(port, frame(3, 1, 1, b"\0", b"cut off"))
+    connection = RawConnection(port)
+    for number in range(50):
+        question = FindCoordinatorRequest(key="readers", key_type=0)
+        assert connection.ask(encode_request_frame(question, 1, number, "reader")) is not None
+    transaction = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1000)
+    assert connection.ask(encode_request_frame(transaction, 1, 99, "writer")) is not None
+    connection.close()
+    pid = broker.kill("handler", 0)
+    broker.wait_restarted("handler", 0, pid)
+    os.kill(broker.pid, signal.SIGHUP)
+    wait_until(lambda: "reloaded" in broker.log(), "the reload")
+
+
+def named(lines, event):
+    return [line["fields"] for line in lines if line["event"] == event]
+
+
+def test_every_line_of_a_run_with_errors_is_an_object(tmp_path):
+    overrides = {"mpbroker.log.format": "json", "mpbroker.log.level": "DEBUG", "group.max.size": 5}
+    with Broker(tmp_path, overrides=overrides) as broker:
+        provoke(broker)
+        counters = broker.status()["counters"]
+    lines = [json.loads(line) for line in broker.log().splitlines()]
+    for line in lines:
+        assert list(line) == ["ts", "level", "process", "pid", "event", "fields"], line
+        assert isinstance(line["pid"], int) and isinstance(line["fields"], dict)
+        assert line["level"] in ("DEBUG", "INFO", "WARN", "ERROR")
+    assert lines[0]["event"] == "data_directory"
+    assert named(lines, "configuration") == [{"text": "group.max.size is accepted but has no effect yet"}]
+    reasons = [fields["reason"] for fields in named(lines, "invalid_frame")]
+    assert "HTTP" in reasons[0]  # the others are the same kind from the same peer: counted
+    fetch, join = sorted(named(lines, "unsupported_request"), key=lambda fields: fields["api"])
+    assert (join["api"], join["version"], join["client_id"], join["peer"]) == ("JoinGroup", 0, "my client", "127.0.0.1")
+    assert (fetch["api"], fetch["version"], fetch["client_id"]) == ("Fetch", 99, "my\nclient \x1b[31m")
+    (cut_off,) = named(lines, "request_refused")
+    assert (cut_off["reason"], cut_off["api"], cut_off["client_id"]) == ("malformed_body", "Metadata", "cut off")
+    *groups, transaction = named(lines, "coordinator_not_served")
+    assert 1 <= len(groups) <= 3  # one from each handler that was asked; of handler 0 its successor, too
+    for group in groups:
+        assert (group["group"], group["client_id"]) == ("readers", "reader") and "assign()" in group["reason"]
+    assert (transaction["transactional_id"], transaction["client_id"]) == ("tx", "writer")
+    assert counters["coordinators_refused"] == 51
+    assert {"ready", "worker_died", "reloaded", "stopping", "stopped"} <= {line["event"] for line in lines}
+
+
+def test_text_lines_name_the_same_things_and_cannot_be_forged(tmp_path):
+    with Broker(tmp_path) as broker:
+        provoke(broker)
+    first, *lines = broker.log().splitlines()
+    assert first == f"mpbroker: data directory {broker.data_dir}"
+    assert [line for line in lines if not LINE.match(line)] == []
+    assert "\\n" in next(line for line in lines if "api=Fetch" in line) and "\x1b" not in broker.log()
+    assert any('api=JoinGroup version=0 client_id="my client"' in line for line in lines)
+    assert any("this looks like HTTP" in line for line in lines)
+
+
+def test_lines_below_the_level_are_not_written(tmp_path):
+    with Broker(tmp_path, overrides={"mpbroker.log.level": "ERROR"}) as broker:
+        send_and_be_closed(broker.port(), b"GET / HTTP/1.1\r\n\r\n")
+    assert broker.log().splitlines() == [f"mpbroker: data directory {broker.data_dir}"]
+
+
+@pytest.fixture
+def no_more_files():
+    """no_more_files(pid): the process can open none from now on; undone afterwards."""
+    before = {}
+
+    def limit(pid):
+        before[pid] = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        used = 1 + max(int(number) for number in os.listdir(f"/proc/{pid}/fd"))
+        full = [number for number in range(used) if not os.path.lexists(f"/proc/{pid}/fd/{number}")]
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(full, default=used), before[pid][1]))
+
+    yield limit
+    for pid, limits in before.items():
+        if os.path.exists(f"/proc/{pid}"):
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+
+
+def test_failed_calls_on_log_files_are_said_with_errno_and_partition(tmp_path, no_more_files):
+    with Broker(tmp_path, overrides={"mpbroker.log.format": "json"}) as broker:
+        create_by_metadata("127.0.0.1", broker.port(), "orders")
+        wait_until((broker.data_dir / "orders-0").is_dir, "the topic")
+        for number in range(2):
+            no_more_files(broker.row("handler", number)["pid"])
+        producer = RawProducer("127.0.0.1", broker.port(), "orders")
+        wait_until(lambda: (answer := producer.produce(0, [b"x"])) and answer.error == 56, "a refused append")
+        producer.close()
+        line = wait_until(lambda: next((x for x in broker.log().splitlines() if "log_calls_failed" in x), ""), "a line")
+        fields = json.loads(line)["fields"]
+        assert (fields["partition"], fields["error"]) == ("orders-0", "EMFILE: Too many open files")
+        assert "limit on open files" in fields["remedy"] and fields["calls"] >= 1
