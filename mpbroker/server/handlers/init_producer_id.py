@@ -39,8 +39,8 @@ def handle(context: ServerContext, request: Request, message: InitProducerIdRequ
             granted = ids.take()
             if granted is not None:
                 return _granted(granted)
-        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if answer is None else answer.error_code
-        return failed(message, request.api_version, code)
+        code = answer.error_code if answer is not None else ErrorCode.NONE
+        return failed(message, request.api_version, code or ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     if park_for_controller(context, request, [ids.command()], BLOCK_TIMEOUT_MS, build):
         return PARKED

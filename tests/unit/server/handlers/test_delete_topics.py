@@ -1,9 +1,13 @@
-"""DeleteTopics while deleting is switched off, as Kafka 3.9.2 with delete.topic.enable=false answers it."""
+"""DeleteTopics: the command that the controller gets; refusals while deleting is switched off, as of Kafka 3.9.2 with
+delete.topic.enable=false."""
 
 import pytest
 
+from mpbroker.errors import ErrorCode
+from mpbroker.metadata.commands import DeleteTopics, TopicResult, TopicResults
 from mpbroker.protocol.messages.delete_topics import DeleteTopicsRequest
 from tests.harness.in_process_broker import InProcessBroker
+from tests.harness.in_process_controller import InProcessController
 
 
 @pytest.mark.parametrize(("version", "code"), [(0, 42), (1, 42), (2, 42), (3, 73)])
@@ -13,3 +17,19 @@ def test_every_name_is_refused(tmp_path, version, code):
     names = ["orders", "nope", "orders"]
     answer = broker.call(DeleteTopicsRequest(topic_names=names, timeout_ms=1000), version)
     assert [(response.name, response.error_code) for response in answer.responses] == [(name, code) for name in names]
+
+
+def test_the_controller_deletes_and_a_name_given_twice_is_refused(tmp_path):
+    broker = InProcessBroker(tmp_path)
+    controller = InProcessController(broker)
+    message = DeleteTopicsRequest(topic_names=["a", "b", "nope", "b"], timeout_ms=1000)
+    broker.send(message, 3)
+    broker.step()
+    done = TopicResults([TopicResult("a"), TopicResult("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)])
+    assert controller.serve(done) == [DeleteTopics(["a", "nope"])]
+    [(_, _, frame)] = broker.collect()
+    assert [(one.name, one.error_code) for one in broker.decode(message, 3, frame).responses] == [
+        ("a", 0),
+        ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("b", ErrorCode.INVALID_REQUEST),
+    ]

@@ -1,0 +1,61 @@
+"""Every file of server/handlers is one API: its row, its messages, one signature for all, and tests of its own."""
+
+import importlib
+import inspect
+import typing
+
+import pytest
+
+from mpbroker.channel.handler_port import Request
+from mpbroker.protocol.messages import REQUESTS, RESPONSES
+from mpbroker.protocol.types import Struct
+from mpbroker.server.api_table import API_TABLE
+from mpbroker.server.apis import NoResponse
+from mpbroker.server.server_context import ServerContext
+from tests.tidy.source_tree import ROOT
+
+HANDLERS = sorted(path.stem for path in (ROOT / "mpbroker/server/handlers").glob("[!_]*.py"))
+MESSAGES = sorted(path.stem for path in (ROOT / "mpbroker/protocol/messages").glob("[!_]*.py"))
+TESTS = ROOT / "tests/unit/server"
+
+
+def module_of(name: str):
+    return importlib.import_module(f"mpbroker.server.handlers.{name}")
+
+
+def test_each_api_has_messages_a_handler_and_a_row_of_the_same_name():
+    assert HANDLERS == MESSAGES
+    assert API_TABLE.by_key == {api.key: api for api in (module_of(name).API for name in HANDLERS)}
+
+
+@pytest.mark.parametrize("name", HANDLERS)
+def test_its_messages_stand_in_the_file_of_its_name(name):
+    api = module_of(name).API
+    messages = f"mpbroker.protocol.messages.{name}"
+    assert api.request is REQUESTS[api.key]
+    assert (api.request.__module__, RESPONSES[api.key].__module__) == (messages, messages)
+
+
+def signature(function) -> dict[str, object]:
+    """Parameters in order with their types, `return` last."""
+    hints = typing.get_type_hints(function)
+    return {name: hints.get(name) for name in [*inspect.signature(function).parameters, "return"]}
+
+
+@pytest.mark.parametrize("name", HANDLERS)
+def test_all_handlers_are_called_alike(name):
+    api = module_of(name).API
+    handle, failed = signature(module_of(name).handle), signature(module_of(name).failed)
+    returned = handle.pop("return")
+    assert handle == {"context": ServerContext, "request": Request, "message": api.request}
+    outcomes = typing.get_args(returned) or (returned,)
+    assert all(outcome in (Struct, RESPONSES[api.key], NoResponse) for outcome in outcomes), returned
+    assert failed["message"] in (api.request, api.request | None)
+    assert {**failed, "message": None} == {"message": None, "version": int, "code": int, "return": RESPONSES[api.key]}
+
+
+@pytest.mark.parametrize("name", HANDLERS)
+def test_its_unit_tests_send_its_requests(name):
+    """In a file that is called after it."""
+    files = [path for path in TESTS.rglob("test_*.py") if name in path.stem]
+    assert any(f"{module_of(name).API.request.__name__}(" in path.read_text() for path in files), f"tests of {name}"

@@ -1,0 +1,99 @@
+"""CreateTopics: the command that the controller gets, and the results in Kafka's order."""
+
+import pytest
+
+from mpbroker.errors import ErrorCode
+from mpbroker.metadata.commands import CreateTopics, Failed, NewTopic, TopicResult, TopicResults
+from mpbroker.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from tests.harness.in_process_broker import InProcessBroker
+from tests.harness.in_process_controller import InProcessController
+
+
+@pytest.fixture
+def broker(tmp_path):
+    return InProcessBroker(tmp_path)
+
+
+@pytest.fixture
+def controller(broker):
+    return InProcessController(broker)
+
+
+def ask(broker, *topics: CreatableTopic, timeout_ms: int = 1000, validate_only: bool = False) -> CreateTopicsRequest:
+    message = CreateTopicsRequest(topics=list(topics), timeout_ms=timeout_ms, validate_only=validate_only)
+    broker.send(message, 4)
+    broker.step()
+    return message
+
+
+def results(broker, message) -> list[tuple[str, int, str | None]]:
+    [(_, _, frame)] = broker.collect()
+    return [(one.name, one.error_code, one.error_message) for one in broker.decode(message, 4, frame).topics]
+
+
+def test_the_command_holds_all_that_was_asked_for(broker, controller):
+    assigned = [CreatableReplicaAssignment(partition_index=0, broker_ids=[0])]
+    configs = [CreatableTopicConfig(name="retention.ms", value="5"), CreatableTopicConfig(name="x", value=None)]
+    message = ask(
+        broker,
+        CreatableTopic(name="a", num_partitions=3, replication_factor=1),
+        CreatableTopic(name="b", num_partitions=-1, replication_factor=-1, assignments=assigned, configs=configs),
+        validate_only=True,
+    )
+    done = TopicResults([TopicResult("a"), TopicResult("b", 40, "Unknown topic config name: x")])
+    assert controller.serve(done) == [
+        CreateTopics(
+            [
+                NewTopic("a", 3, 1),
+                NewTopic("b", -1, -1, assignments=[(0, [0])], configs={"retention.ms": "5", "x": None}),
+            ],
+            validate_only=True,
+        )
+    ]
+    assert results(broker, message) == [("a", 0, None), ("b", 40, "Unknown topic config name: x")]
+
+
+def test_a_name_given_twice_is_refused_once_at_the_end(broker, controller):
+    message = ask(broker, *(CreatableTopic(name=name) for name in ("a", "b", "a")))
+    [command] = controller.serve(TopicResults([TopicResult("b")]))
+    assert [topic.name for topic in command.topics] == ["b"]
+    assert results(broker, message) == [("b", 0, None), ("a", ErrorCode.INVALID_REQUEST, "Duplicate topic name.")]
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+def test_without_time_nothing_is_begun(broker, controller, timeout_ms):
+    message = ask(broker, CreatableTopic(name="a"), timeout_ms=timeout_ms)
+    assert results(broker, message) == [("a", ErrorCode.REQUEST_TIMED_OUT, None)]
+    assert controller.take() is None
+
+
+def test_a_controller_that_is_late_is_a_timeout_and_its_answer_goes_nowhere(broker, controller):
+    message = ask(broker, CreatableTopic(name="a"), timeout_ms=500)
+    number, _ = controller.take()
+    broker.clock.advance(500)
+    broker.step()
+    assert results(broker, message) == [("a", ErrorCode.REQUEST_TIMED_OUT, None)]
+    controller.answer(number, TopicResults([TopicResult("a")]))
+    assert broker.collect() == []
+
+
+def test_a_command_that_fails_as_a_whole_fails_each_topic(broker, controller):
+    message = ask(broker, CreatableTopic(name="a"), CreatableTopic(name="b"))
+    controller.serve(Failed(ErrorCode.UNKNOWN_SERVER_ERROR, "broken"))
+    assert results(broker, message) == [(name, ErrorCode.UNKNOWN_SERVER_ERROR, "broken") for name in ("a", "b")]
+
+
+def test_what_does_not_fit_one_command_takes_several(broker, controller):
+    names = [f"{number:03d}-" + "x" * 240 for number in range(200)]
+    message = ask(broker, *(CreatableTopic(name=name) for name in names))
+    commands = []
+    while (claimed := controller.take()) is not None:
+        commands.append(claimed[1])
+        controller.answer(claimed[0], TopicResults([TopicResult(topic.name) for topic in claimed[1].topics]))
+    assert len(commands) > 1
+    assert [name for name, _, _ in results(broker, message)] == names

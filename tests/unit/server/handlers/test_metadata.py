@@ -1,0 +1,85 @@
+"""Metadata: which topics are shown, how they are described, and what auto-creation asks of the controller."""
+
+import pytest
+
+from mpbroker.errors import ErrorCode
+from mpbroker.metadata.commands import CreateTopics, NewTopic
+from mpbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from mpbroker.server.handlers.metadata import CLUSTER_OPERATIONS, OPERATIONS_UNKNOWN, TOPIC_OPERATIONS
+from tests.harness.in_process_broker import CLUSTER_ID, InProcessBroker
+from tests.harness.in_process_controller import InProcessController
+
+
+@pytest.fixture
+def broker(tmp_path):
+    made = InProcessBroker(tmp_path)
+    made.create_topic("orders", partitions=2)
+    made.create_topic("__consumer_offsets", internal=True)
+    return made
+
+
+def named(*names: str, **fields) -> MetadataRequest:
+    return MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names], **fields)
+
+
+def test_a_topic_as_the_listener_that_was_asked_shows_it(broker):
+    answer = broker.call(named("orders"), 8)
+    [node] = answer.brokers
+    assert (node.host, node.port, answer.cluster_id) == ("broker.example", 19092, CLUSTER_ID)
+    assert answer.controller_id == node.node_id
+    [topic] = answer.topics
+    assert (topic.name, topic.error_code, topic.is_internal) == ("orders", 0, False)
+    here = [node.node_id]
+    assert [
+        (one.partition_index, one.leader_id, one.leader_epoch, one.replica_nodes, one.isr_nodes, one.offline_replicas)
+        for one in topic.partitions
+    ] == [(0, node.node_id, 0, here, here, []), (1, node.node_id, 0, here, here, [])]
+
+
+@pytest.mark.parametrize(
+    ("version", "topics", "shown"),
+    [
+        (0, [], {"orders", "__consumer_offsets"}),
+        (1, [], set()),
+        (1, None, {"orders", "__consumer_offsets"}),
+        (8, None, {"orders", "__consumer_offsets"}),
+    ],
+)
+def test_version_0_asks_for_all_topics_by_an_empty_list_later_ones_by_null(broker, version, topics, shown):
+    answer = broker.call(MetadataRequest(topics=topics), version)
+    assert {topic.name for topic in answer.topics} == shown
+    assert all(topic.is_internal == (topic.name != "orders") for topic in answer.topics if version > 0)
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_operations_are_shown_to_whoever_asks_for_them(broker, wanted):
+    answer = broker.call(
+        named("orders", include_cluster_authorized_operations=wanted, include_topic_authorized_operations=wanted), 8
+    )
+    assert answer.cluster_authorized_operations == (CLUSTER_OPERATIONS if wanted else OPERATIONS_UNKNOWN)
+    assert answer.topics[0].topic_authorized_operations == (TOPIC_OPERATIONS if wanted else OPERATIONS_UNKNOWN)
+
+
+def test_a_missing_topic_is_created_once_and_an_illegal_name_never(broker):
+    controller = InProcessController(broker)
+    for _ in range(2):
+        answer = broker.call(named("new", "orders", "a/b", "new"), 8)
+        assert [(topic.name, topic.error_code) for topic in answer.topics] == [
+            ("new", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            ("orders", 0),
+            ("a/b", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ]
+    assert controller.take()[1] == CreateTopics([NewTopic("new")])
+    assert controller.take() is None
+
+
+@pytest.mark.parametrize(("version", "created"), [(3, True), (4, False)])
+def test_from_version_4_on_a_client_may_forbid_creation(broker, version, created):
+    broker.call(named("new", allow_auto_topic_creation=False), version)
+    assert (InProcessController(broker).take() is not None) == created
+
+
+def test_with_auto_creation_switched_off_nothing_is_created(tmp_path):
+    broker = InProcessBroker(tmp_path, **{"auto.create.topics.enable": "false"})
+    assert broker.call(named("new"), 8).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert InProcessController(broker).take() is None
