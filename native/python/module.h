@@ -4,6 +4,13 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+/* Begins a binder function whose first argument is an object: declares `target`, the object, reads the others, and leaves
+ * with Python's exception if they do not fit. */
+#define MPB_TARGET_ARGS(format, ...)                                 \
+    PyObject *target;                                                \
+    if (!PyArg_ParseTuple(args, "O" format, &target, ##__VA_ARGS__)) \
+    return NULL
+
 typedef int (*mpb_binder)(PyObject *module);
 extern const mpb_binder mpb_binders[];
 
@@ -16,6 +23,7 @@ int mpb_add_trace(PyObject *module);
 int mpb_add_process(PyObject *module);
 int mpb_add_layout(PyObject *module);
 int mpb_add_core(PyObject *module);
+int mpb_add_process_row(PyObject *module);
 int mpb_add_processor(PyObject *module);
 int mpb_add_network(PyObject *module);
 int mpb_add_handler(PyObject *module);

@@ -91,6 +91,13 @@ static PyObject *handler_serve_or_claim(PyObject *object, PyObject *args, PyObje
     Py_RETURN_NONE;
 }
 
+/* Begins a method about a request of this handler: declares `request` and reads the other arguments. */
+#define REQUEST_ARGS(format, ...)                                \
+    MPB_TARGET_ARGS(format, ##__VA_ARGS__);                      \
+    RequestObject *request = mpb_py_request_arg(object, target); \
+    if (request == NULL)                                         \
+    return NULL
+
 static PyObject *answered(bool done) { return PyBool_FromLong(done); }
 
 static PyObject *handler_answer(PyObject *object, PyObject *args)
@@ -137,13 +144,8 @@ static PyObject *handler_release(PyObject *object, PyObject *arg)
 
 static PyObject *handler_answer_extent(PyObject *object, PyObject *args)
 {
-    PyObject *target;
     unsigned int token, length;
-    if (!PyArg_ParseTuple(args, "OII", &target, &token, &length))
-        return NULL;
-    RequestObject *request = mpb_py_request_arg(object, target);
-    if (request == NULL)
-        return NULL;
+    REQUEST_ARGS("II", &token, &length);
     if (length == 0 || length > mpb_extent_bytes(token) ||
         (token >> 16) + (token & 0xffff) > PORT(object)->extents.units.count)
         return PyErr_Format(PyExc_ValueError, "%u bytes in extent %u", length, token);
@@ -181,26 +183,16 @@ static PyObject *handler_answer_close(PyObject *object, PyObject *args)
 
 static PyObject *handler_set_phase(PyObject *object, PyObject *args)
 {
-    PyObject *target;
     unsigned int phase;
-    if (!PyArg_ParseTuple(args, "OI", &target, &phase))
-        return NULL;
-    RequestObject *request = mpb_py_request_arg(object, target);
-    if (request == NULL)
-        return NULL;
+    REQUEST_ARGS("I", &phase);
     mpb_store_release(&entry_of(request)->phase, phase);
     Py_RETURN_NONE;
 }
 
 static PyObject *handler_ensure_cells(PyObject *object, PyObject *args)
 {
-    PyObject *target;
     unsigned int n;
-    if (!PyArg_ParseTuple(args, "OI", &target, &n))
-        return NULL;
-    RequestObject *request = mpb_py_request_arg(object, target);
-    if (request == NULL)
-        return NULL;
+    REQUEST_ARGS("I", &n);
     bool room = mpb_cells_ensure(PORT(object), request->entry, n);
     if (!room)
         mpb_count(PORT(object)->core, PORT(object)->slot, MPB_C_NO_ANSWER_SPACE, 1);
@@ -209,13 +201,8 @@ static PyObject *handler_ensure_cells(PyObject *object, PyObject *args)
 
 static PyObject *handler_cell(PyObject *object, PyObject *args)
 {
-    PyObject *target;
     unsigned int i;
-    if (!PyArg_ParseTuple(args, "OI", &target, &i))
-        return NULL;
-    RequestObject *request = mpb_py_request_arg(object, target);
-    if (request == NULL)
-        return NULL;
+    REQUEST_ARGS("I", &i);
     struct mpb_cell *cell = mpb_cell(PORT(object)->core, request->entry, i);
     if (cell == NULL || mpb_load_acquire(&cell->tag) != entry_of(request)->fill_number)
         Py_RETURN_NONE;
@@ -224,13 +211,8 @@ static PyObject *handler_cell(PyObject *object, PyObject *args)
 
 static PyObject *handler_park(PyObject *object, PyObject *args)
 {
-    PyObject *target;
     unsigned int kind;
-    if (!PyArg_ParseTuple(args, "OI", &target, &kind))
-        return NULL;
-    RequestObject *request = mpb_py_request_arg(object, target);
-    if (request == NULL)
-        return NULL;
+    REQUEST_ARGS("I", &kind);
     if (kind < MPB_PARKED_PRODUCE || kind > MPB_PARKED_CONTROLLER)
         return PyErr_Format(PyExc_ValueError, "no parked kind %u", kind);
     mpb_park(PORT(object), request->entry, (enum mpb_parked_kind)kind);

@@ -57,6 +57,15 @@ bool mpb_py_ordinal(LogObject *self, unsigned int ordinal)
     return false;
 }
 
+bool mpb_py_row(LogObject *self, PyObject *number, unsigned int *ordinal)
+{
+    unsigned long value = PyLong_AsUnsignedLong(number);
+    if (PyErr_Occurred())
+        return false;
+    *ordinal = value < UINT32_MAX ? (unsigned int)value : UINT32_MAX;
+    return mpb_py_ordinal(self, *ordinal);
+}
+
 bool mpb_py_topic_id(PyObject *object, uint8_t out[16], const uint8_t **topic_id)
 {
     *topic_id = NULL;
@@ -157,15 +166,12 @@ static void log_dealloc(PyObject *object)
 
 static PyObject *log_state(PyObject *object, PyObject *argument)
 {
-    LogObject *self = (LogObject *)object;
+    MPB_ROW_ARG();
     struct mpb_partition_copy copy;
-    unsigned long ordinal = PyLong_AsUnsignedLong(argument);
-    if (PyErr_Occurred() || !mpb_py_ordinal(self, (unsigned int)ordinal))
-        return NULL;
     const struct mpb_partition *row = &self->log.core->partitions[ordinal];
-    int error = mpb_partition_snapshot(&self->log, (uint32_t)ordinal, &copy);
+    int error = mpb_partition_snapshot(&self->log, ordinal, &copy);
     if (error != 0)
-        return PyErr_Format(PyExc_RuntimeError, "partition row %lu cannot be read: error %d", ordinal, error);
+        return PyErr_Format(PyExc_RuntimeError, "partition row %u cannot be read: error %d", ordinal, error);
     PyObject *result = PyStructSequence_New(state_type);
     for (int i = 0; result != NULL && i < COPY_FIELD_COUNT; i++) {
         const char *at = (const char *)&copy + COPY_FIELDS[i].offset;
@@ -255,22 +261,17 @@ static PyObject *log_publish(PyObject *object, PyObject *args, PyObject *kwargs)
 
 static PyObject *log_set_flags(PyObject *object, PyObject *args)
 {
-    LogObject *self = (LogObject *)object;
-    unsigned int ordinal, set, clear;
-    if (!PyArg_ParseTuple(args, "III:set_flags", &ordinal, &set, &clear) || !mpb_py_ordinal(self, ordinal))
-        return NULL;
+    unsigned int set, clear;
+    MPB_ROW_ARGS("II:set_flags", &set, &clear);
     return PyLong_FromLong(mpb_partition_set_flags(&self->log, ordinal, set, clear));
 }
 
-#define SET_METHOD(name, function, type, letter)                                                     \
-    static PyObject *name(PyObject *object, PyObject *args)                                          \
-    {                                                                                                \
-        LogObject *self = (LogObject *)object;                                                       \
-        unsigned int ordinal;                                                                        \
-        type value;                                                                                  \
-        if (!PyArg_ParseTuple(args, "I" letter, &ordinal, &value) || !mpb_py_ordinal(self, ordinal)) \
-            return NULL;                                                                             \
-        return PyLong_FromLong(function(&self->log, ordinal, value));                                \
+#define SET_METHOD(name, function, type, letter)                      \
+    static PyObject *name(PyObject *object, PyObject *args)           \
+    {                                                                 \
+        type value;                                                   \
+        MPB_ROW_ARGS(letter, &value);                                 \
+        return PyLong_FromLong(function(&self->log, ordinal, value)); \
     }
 SET_METHOD(log_set_high_watermark, mpb_partition_set_high_watermark, long long, "L")
 SET_METHOD(log_set_log_start, mpb_partition_set_log_start, long long, "L")

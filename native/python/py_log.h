@@ -21,6 +21,21 @@ typedef struct {
 
 /* True if `ordinal` is a row of the partition table, else ValueError. */
 bool mpb_py_ordinal(LogObject *self, unsigned int ordinal);
+/* The same of a Python number, which may be of any size; leaves it in *ordinal. */
+bool mpb_py_row(LogObject *self, PyObject *number, unsigned int *ordinal);
+/* Begins a method of a Log whose first argument is a partition's row: declares `self` and `ordinal`, reads the others,
+ * and leaves with Python's exception if they do not fit. */
+#define MPB_ROW_ARGS(format, ...)                                                                       \
+    LogObject *self = (LogObject *)object;                                                              \
+    unsigned int ordinal;                                                                               \
+    if (!PyArg_ParseTuple(args, "I" format, &ordinal, ##__VA_ARGS__) || !mpb_py_ordinal(self, ordinal)) \
+    return NULL
+/* The same for a method that has no other argument. */
+#define MPB_ROW_ARG()                          \
+    LogObject *self = (LogObject *)object;     \
+    unsigned int ordinal;                      \
+    if (!mpb_py_row(self, argument, &ordinal)) \
+    return NULL
 /* A topic id from None or 16 bytes, else ValueError. */
 bool mpb_py_topic_id(PyObject *object, uint8_t out[16], const uint8_t **topic_id);
 

@@ -169,11 +169,8 @@ static PyObject *log_not_synced(PyObject *object, PyObject *args)
 
 static PyObject *log_roll(PyObject *object, PyObject *args)
 {
-    LogObject *self = (LogObject *)object;
-    unsigned int ordinal;
     long long now_ms;
-    if (!PyArg_ParseTuple(args, "IL:roll", &ordinal, &now_ms) || !mpb_py_ordinal(self, ordinal))
-        return NULL;
+    MPB_ROW_ARGS("L:roll", &now_ms);
     return PyLong_FromLong(mpb_roll(&self->log, ordinal, now_ms));
 }
 

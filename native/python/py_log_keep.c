@@ -12,12 +12,9 @@
 
 static PyObject *log_truncate(PyObject *object, PyObject *args)
 {
-    LogObject *self = (LogObject *)object;
-    unsigned int ordinal;
     long long offset;
     int error;
-    if (!PyArg_ParseTuple(args, "IL:truncate", &ordinal, &offset) || !mpb_py_ordinal(self, ordinal))
-        return NULL;
+    MPB_ROW_ARGS("L:truncate", &offset);
     Py_BEGIN_ALLOW_THREADS
         error = mpb_truncate(&self->log, ordinal, offset);
     Py_END_ALLOW_THREADS
@@ -57,14 +54,11 @@ static PyObject *log_retain(PyObject *object, PyObject *args, PyObject *kwargs)
 
 static PyObject *log_flush(PyObject *object, PyObject *argument)
 {
-    LogObject *self = (LogObject *)object;
-    unsigned long ordinal = PyLong_AsUnsignedLong(argument);
+    MPB_ROW_ARG();
     int64_t flushed;
     int error;
-    if (PyErr_Occurred() || !mpb_py_ordinal(self, (unsigned int)ordinal))
-        return NULL;
     Py_BEGIN_ALLOW_THREADS
-        error = mpb_log_flush(&self->log, (uint32_t)ordinal, &flushed);
+        error = mpb_log_flush(&self->log, ordinal, &flushed);
     Py_END_ALLOW_THREADS
     return Py_BuildValue("(iL)", error, (long long)flushed);
 }
@@ -89,30 +83,39 @@ static PyObject *log_unflushed(PyObject *object, PyObject *argument)
 
 static PyObject *log_set_flushed(PyObject *object, PyObject *args)
 {
-    LogObject *self = (LogObject *)object;
-    unsigned int ordinal;
     long long offset;
-    if (!PyArg_ParseTuple(args, "IL:set_flushed", &ordinal, &offset) || !mpb_py_ordinal(self, ordinal))
-        return NULL;
+    MPB_ROW_ARGS("L:set_flushed", &offset);
     return PyLong_FromLong(mpb_log_set_flushed(&self->log, ordinal, offset));
+}
+
+/* The number of one of the log's directories, else ValueError. */
+static bool dir_number(LogObject *self, PyObject *number, uint32_t *log_dir)
+{
+    unsigned long value = PyLong_AsUnsignedLong(number);
+    if (PyErr_Occurred() || !mpb_py_ordinal(self, 0))
+        return false;
+    if (value >= self->log.dir_count) {
+        PyErr_Format(PyExc_ValueError, "no log directory %lu", value);
+        return false;
+    }
+    *log_dir = (uint32_t)value;
+    return true;
 }
 
 static PyObject *log_dir_online(PyObject *object, PyObject *argument)
 {
     LogObject *self = (LogObject *)object;
-    unsigned long log_dir = PyLong_AsUnsignedLong(argument);
-    if (PyErr_Occurred() || !mpb_py_ordinal(self, 0))
-        return NULL;
-    return PyBool_FromLong(mpb_log_dir_online(self->log.core, (uint32_t)log_dir));
+    uint32_t log_dir;
+    return dir_number(self, argument, &log_dir) ? PyBool_FromLong(mpb_log_dir_online(self->log.core, log_dir)) : NULL;
 }
 
 static PyObject *log_fail_dir(PyObject *object, PyObject *argument)
 {
     LogObject *self = (LogObject *)object;
-    unsigned long log_dir = PyLong_AsUnsignedLong(argument);
-    if (PyErr_Occurred() || !mpb_py_ordinal(self, 0))
+    uint32_t log_dir;
+    if (!dir_number(self, argument, &log_dir))
         return NULL;
-    mpb_log_dir_fail(self->log.core, (uint32_t)log_dir);
+    mpb_log_dir_fail(self->log.core, log_dir);
     Py_RETURN_NONE;
 }
 
@@ -134,13 +137,10 @@ static int add_kept(PyObject *list, const struct mpb_producer *producer)
 
 static PyObject *log_producers(PyObject *object, PyObject *argument)
 {
-    LogObject *self = (LogObject *)object;
-    unsigned long ordinal = PyLong_AsUnsignedLong(argument);
-    if (PyErr_Occurred() || !mpb_py_ordinal(self, (unsigned int)ordinal))
-        return NULL;
-    int error = mpb_partition_lock(&self->log, (uint32_t)ordinal);
+    MPB_ROW_ARG();
+    int error = mpb_partition_lock(&self->log, ordinal);
     if (error != 0)
-        return PyErr_Format(PyExc_RuntimeError, "partition row %lu cannot be locked: error %d", ordinal, error);
+        return PyErr_Format(PyExc_RuntimeError, "partition row %u cannot be locked: error %d", ordinal, error);
     const struct mpb_partition *row = &self->log.core->partitions[ordinal];
     PyObject *list = PyList_New(0);
     uint32_t chain = 0, at = 0;
@@ -148,7 +148,7 @@ static PyObject *log_producers(PyObject *object, PyObject *argument)
         if (add_kept(list, p) < 0)
             Py_CLEAR(list);
     PyObject *result = list == NULL ? NULL : Py_BuildValue("(LN)", (long long)mpb_partition_in_force(row)->leo, list);
-    mpb_partition_unlock(&self->log, (uint32_t)ordinal);
+    mpb_partition_unlock(&self->log, ordinal);
     return result;
 }
 
@@ -174,12 +174,9 @@ static int load_one(LogObject *self, unsigned int ordinal, PyObject *item, int *
 
 static PyObject *log_load_producers(PyObject *object, PyObject *args)
 {
-    LogObject *self = (LogObject *)object;
-    unsigned int ordinal;
     PyObject *list;
     int error = 0;
-    if (!PyArg_ParseTuple(args, "IO!:load_producers", &ordinal, &PyList_Type, &list) || !mpb_py_ordinal(self, ordinal))
-        return NULL;
+    MPB_ROW_ARGS("O!:load_producers", &PyList_Type, &list);
     for (Py_ssize_t i = 0; error == 0 && i < PyList_GET_SIZE(list); i++)
         if (load_one(self, ordinal, PyList_GET_ITEM(list, i), &error) < 0)
             return NULL;
@@ -188,11 +185,8 @@ static PyObject *log_load_producers(PyObject *object, PyObject *args)
 
 static PyObject *log_expire_producers(PyObject *object, PyObject *args)
 {
-    LogObject *self = (LogObject *)object;
-    unsigned int ordinal;
     long long before_ms;
-    if (!PyArg_ParseTuple(args, "IL:expire_producers", &ordinal, &before_ms) || !mpb_py_ordinal(self, ordinal))
-        return NULL;
+    MPB_ROW_ARGS("L:expire_producers", &before_ms);
     if (mpb_partition_lock(&self->log, ordinal) != 0)
         return PyLong_FromLong(0);
     uint32_t freed = mpb_producers_expire(&self->log, ordinal, before_ms);
@@ -227,11 +221,8 @@ static PyObject *log_producer_times(PyObject *object, PyObject *Py_UNUSED(none))
 
 static PyObject *log_close_cached(PyObject *object, PyObject *argument)
 {
-    LogObject *self = (LogObject *)object;
-    unsigned long ordinal = PyLong_AsUnsignedLong(argument);
-    if (PyErr_Occurred() || !mpb_py_ordinal(self, (unsigned int)ordinal))
-        return NULL;
-    mpb_segment_close_partition(&self->log, (uint32_t)ordinal);
+    MPB_ROW_ARG();
+    mpb_segment_close_partition(&self->log, ordinal);
     Py_RETURN_NONE;
 }
 
@@ -243,12 +234,9 @@ static PyObject *log_close_stale(PyObject *object, PyObject *Py_UNUSED(none))
 
 static PyObject *log_segments(PyObject *object, PyObject *argument)
 {
-    LogObject *self = (LogObject *)object;
+    MPB_ROW_ARG();
     struct mpb_partition_copy copy;
-    unsigned long ordinal = PyLong_AsUnsignedLong(argument);
-    if (PyErr_Occurred() || !mpb_py_ordinal(self, (unsigned int)ordinal))
-        return NULL;
-    if (mpb_partition_snapshot(&self->log, (uint32_t)ordinal, &copy) != 0)
+    if (mpb_partition_snapshot(&self->log, ordinal, &copy) != 0)
         return PyList_New(0);
     const struct mpb_segment_list *found;
     int error = mpb_segment_list_get(&self->log, &self->log.core->partitions[ordinal], &copy, &found);

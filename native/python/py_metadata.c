@@ -40,17 +40,15 @@ static PyObject *topic_count(PyObject *module, PyObject *object)
 
 static PyObject *topic_write(PyObject *module, PyObject *args)
 {
-    PyObject *object;
     unsigned int row, flags, partitions, first;
     const char *id, *name, *overrides;
     Py_ssize_t id_length, name_length, overrides_length;
     unsigned long long version;
     struct mpb_topic_copy next;
     (void)module;
-    if (!PyArg_ParseTuple(args, "OIIy#s#IIy#K", &object, &row, &flags, &id, &id_length, &name, &name_length,
-                          &partitions, &first, &overrides, &overrides_length, &version))
-        return NULL;
-    struct mpb_core *core = core_and_row(object, row);
+    MPB_TARGET_ARGS("IIy#s#IIy#K", &row, &flags, &id, &id_length, &name, &name_length, &partitions, &first, &overrides,
+                    &overrides_length, &version);
+    struct mpb_core *core = core_and_row(target, row);
     if (core == NULL)
         return NULL;
     if (id_length != 16 || name_length >= (Py_ssize_t)sizeof next.name || overrides_length > MPB_TOPIC_BLOB)
@@ -72,14 +70,12 @@ static PyObject *topic_write(PyObject *module, PyObject *args)
 
 static PyObject *topic_read(PyObject *module, PyObject *args)
 {
-    PyObject *object;
     unsigned int row;
     uint64_t selector;
     struct mpb_topic_copy copy;
     (void)module;
-    if (!PyArg_ParseTuple(args, "OI", &object, &row))
-        return NULL;
-    struct mpb_core *core = core_and_row(object, row);
+    MPB_TARGET_ARGS("I", &row);
+    struct mpb_core *core = core_and_row(target, row);
     if (core == NULL)
         return NULL;
     if (mpb_topic_read(core, row, &copy, &selector) != 0)
@@ -96,11 +92,10 @@ static PyObject *topic_read(PyObject *module, PyObject *args)
 
 static PyObject *topics_changed(PyObject *module, PyObject *args)
 {
-    PyObject *object, *seen, *rows;
+    PyObject *seen, *rows;
     (void)module;
-    if (!PyArg_ParseTuple(args, "OO!", &object, &PyList_Type, &seen))
-        return NULL;
-    struct mpb_core *core = mpb_core_of(object);
+    MPB_TARGET_ARGS("O!", &PyList_Type, &seen);
+    struct mpb_core *core = mpb_core_of(target);
     if (core == NULL)
         return NULL;
     uint32_t high = mpb_topics_high(core);
@@ -128,12 +123,10 @@ static PyObject *rows_high(PyObject *module, PyObject *object)
 
 static PyObject *rows_raise(PyObject *module, PyObject *args)
 {
-    PyObject *object;
     unsigned int topics, partitions;
     (void)module;
-    if (!PyArg_ParseTuple(args, "OII", &object, &topics, &partitions))
-        return NULL;
-    struct mpb_core *core = mpb_core_of(object);
+    MPB_TARGET_ARGS("II", &topics, &partitions);
+    struct mpb_core *core = mpb_core_of(target);
     if (core == NULL)
         return NULL;
     if (topics > core->topic_count || partitions > core->partition_count)
@@ -145,12 +138,10 @@ static PyObject *rows_raise(PyObject *module, PyObject *args)
 
 static PyObject *journal_append(PyObject *module, PyObject *args)
 {
-    PyObject *object;
     unsigned int row;
     (void)module;
-    if (!PyArg_ParseTuple(args, "OI", &object, &row))
-        return NULL;
-    struct mpb_core *core = core_and_row(object, row);
+    MPB_TARGET_ARGS("I", &row);
+    struct mpb_core *core = core_and_row(target, row);
     return core ? PyLong_FromUnsignedLongLong(mpb_journal_append(core, row)) : NULL;
 }
 
@@ -164,14 +155,12 @@ static PyObject *journal_skip(PyObject *module, PyObject *object)
 #define ROWS_AT_ONCE 256
 static PyObject *journal_since(PyObject *module, PyObject *args)
 {
-    PyObject *object;
     unsigned long long since;
     uint32_t numbers[ROWS_AT_ONCE];
     uint64_t reached;
     (void)module;
-    if (!PyArg_ParseTuple(args, "OK", &object, &since))
-        return NULL;
-    struct mpb_core *core = mpb_core_of(object);
+    MPB_TARGET_ARGS("K", &since);
+    struct mpb_core *core = mpb_core_of(target);
     if (core == NULL)
         return NULL;
     int count = mpb_journal_since(core, since, numbers, ROWS_AT_ONCE, &reached);
@@ -185,12 +174,10 @@ static PyObject *journal_since(PyObject *module, PyObject *args)
 
 static PyObject *partition_link(PyObject *module, PyObject *args)
 {
-    PyObject *object;
     unsigned int ordinal, next_plus_one;
     (void)module;
-    if (!PyArg_ParseTuple(args, "OII", &object, &ordinal, &next_plus_one))
-        return NULL;
-    struct mpb_core *core = core_and_ordinal(object, ordinal);
+    MPB_TARGET_ARGS("II", &ordinal, &next_plus_one);
+    struct mpb_core *core = core_and_ordinal(target, ordinal);
     if (core == NULL)
         return NULL;
     mpb_partition_link(core, ordinal, next_plus_one);
@@ -199,12 +186,10 @@ static PyObject *partition_link(PyObject *module, PyObject *args)
 
 static PyObject *partition_who(PyObject *module, PyObject *args)
 {
-    PyObject *object;
     unsigned int ordinal;
     (void)module;
-    if (!PyArg_ParseTuple(args, "OI", &object, &ordinal))
-        return NULL;
-    struct mpb_core *core = core_and_ordinal(object, ordinal);
+    MPB_TARGET_ARGS("I", &ordinal);
+    struct mpb_core *core = core_and_ordinal(target, ordinal);
     if (core == NULL)
         return NULL;
     const struct mpb_partition *row = &core->partitions[ordinal];
@@ -216,14 +201,13 @@ static PyObject *partition_who(PyObject *module, PyObject *args)
 
 static PyObject *topic_partitions(PyObject *module, PyObject *args)
 {
-    PyObject *object, *list = NULL;
+    PyObject *list = NULL;
     const char *id;
     Py_ssize_t id_length;
     unsigned int first, count;
     (void)module;
-    if (!PyArg_ParseTuple(args, "Oy#II", &object, &id, &id_length, &first, &count))
-        return NULL;
-    struct mpb_core *core = mpb_core_of(object);
+    MPB_TARGET_ARGS("y#II", &id, &id_length, &first, &count);
+    struct mpb_core *core = mpb_core_of(target);
     if (core == NULL)
         return NULL;
     if (id_length != 16 || count > core->partition_count)

@@ -24,6 +24,9 @@ struct mpb_handler *mpb_handler_of(PyObject *port);
 /* The processor of a ProcessorPort. Borrowed; NULL with an exception for anything else. */
 struct mpb_processor;
 struct mpb_processor *mpb_processor_of(PyObject *port);
+/* A number below `limit`; else false with IndexError, or what Python says of a number that is none. */
+bool mpb_py_below(PyObject *number, unsigned long limit, unsigned long *value);
+extern PyTypeObject *mpb_process_row_type;
 /* Makes a heap type, adds it to the module under the last part of its name. NULL: exception set. */
 PyTypeObject *mpb_add_type(PyObject *module, PyType_Spec *spec);
 

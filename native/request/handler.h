@@ -56,7 +56,7 @@ void mpb_answer_nothing(struct mpb_handler *h, uint32_t entry, uint32_t kind);
 
 /* Result cells: makes room for n (1 to 65,536) once per request; false: no room. A re-run finds the first run's. */
 bool mpb_cells_ensure(struct mpb_handler *h, uint32_t entry, uint32_t n);
-/* Cell i of an entry (also used by append), or NULL if it has not so many. */
+/* Cell i of an entry, or NULL if it has not so many. (The append finds cells by fill number: log/result_cell.h.) */
 struct mpb_cell *mpb_cell(struct mpb_core *core, uint32_t entry, uint32_t i);
 
 /* Parks the request: it stays claimed, but is no longer the one in hand. _resume takes it in hand again. */

@@ -48,7 +48,7 @@ def test_append(benchmark, log, batch):
     options = _native.LogOptions(max_message_bytes=1 << 22, segment_bytes=1 << 26)
 
     def append():
-        return log.append(0, _native.NO_ENTRY, 0, batch, options, NOW_MS)
+        return log.append(0, _native.NO_REQUEST, 0, batch, options, NOW_MS)
 
     assert benchmark(append).error == 0
 
@@ -57,7 +57,7 @@ def test_append(benchmark, log, batch):
 def filled(log):
     options = _native.LogOptions()
     for _ in range(20_000):
-        log.append(0, _native.NO_ENTRY, 0, BATCH, options, NOW_MS)
+        log.append(0, _native.NO_REQUEST, 0, BATCH, options, NOW_MS)
     return log
 
 

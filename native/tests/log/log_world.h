@@ -135,29 +135,35 @@ static void same_cell(struct fixture *f, uint32_t entry, uint32_t index, const s
     CHECK_EQ(a->error, b->error);
 }
 
-/* After a repair and before anybody runs anything again: the files are as long as the state in force says. */
-static void world_is_whole(struct fixture *f)
+/* No change is under way, and the files of the active segment are as long as the state in force says. */
+static void partition_is_whole(struct fixture *f, const struct mpb_partition *row)
 {
     static const char *const SUFFIX[] = {"log", "index", "timeindex"};
+    CHECK_EQ(mpb_load_relaxed(&row->intent.word), 0);
+    const struct mpb_partition_copy *now = mpb_partition_in_force(row);
+    const uint64_t lengths[] = {now->position, now->index_bytes, now->time_index_bytes};
+    for (int file = 0; file < 3; file++) {
+        char path[128];
+        struct stat status;
+        snprintf(path, sizeof path, "%.64s/%020lld.%s", row->dir, (long long)now->active_base, SUFFIX[file]);
+        CHECK_EQ(fstatat(f->log.dir_fd[0], path, &status, 0), 0);
+        CHECK_EQ(status.st_size, lengths[file]);
+    }
+    const struct mpb_segment_list *all;
+    CHECK_EQ(mpb_segment_list_all(&f->log, row, &all), 0);
+    CHECK(all->count > 0 && all->bases[all->count - 1] == now->active_base);
+}
+
+/* After a repair and before anybody runs anything again. */
+static void world_is_whole(struct fixture *f)
+{
     for (uint32_t i = 0; i < FIX_PARTITIONS; i++) {
         const struct mpb_partition *row = &f->core.partitions[i];
         if (mpb_load_relaxed(&row->flags) == 0)
             continue;
         CHECK_EQ(mpb_partition_lock(&f->log, i), 0);
         mpb_partition_unlock(&f->log, i);
-        CHECK_EQ(mpb_load_relaxed(&row->intent.word), 0);
-        const struct mpb_partition_copy *now = mpb_partition_in_force(row);
-        const uint64_t lengths[] = {now->position, now->index_bytes, now->time_index_bytes};
-        for (int file = 0; file < 3; file++) {
-            char path[128];
-            struct stat status;
-            snprintf(path, sizeof path, "%.64s/%020lld.%s", row->dir, (long long)now->active_base, SUFFIX[file]);
-            CHECK_EQ(fstatat(f->log.dir_fd[0], path, &status, 0), 0);
-            CHECK_EQ(status.st_size, lengths[file]);
-        }
-        const struct mpb_segment_list *all;
-        CHECK_EQ(mpb_segment_list_all(&f->log, row, &all), 0);
-        CHECK(all->count > 0 && all->bases[all->count - 1] == now->active_base);
+        partition_is_whole(f, row);
     }
 }
 

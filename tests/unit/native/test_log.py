@@ -71,6 +71,26 @@ def test_append_wants_compressed_records_walked(log):
     assert append(log, batch, max_timestamp=NOW_MS).error == 0
 
 
+@pytest.mark.parametrize("number", [16, (1 << 32) + 3, (1 << 64) - 1])
+@pytest.mark.parametrize("method", ["state", "flush", "producers", "segments", "close_cached"])
+def test_a_row_outside_the_table_is_refused(log, method, number):
+    with pytest.raises(ValueError, match="no partition row"):
+        getattr(log, method)(number)
+
+
+@pytest.mark.parametrize("method", ["log_dir_online", "fail_log_dir"])
+def test_a_log_directory_that_is_none_is_refused(log, method):
+    with pytest.raises(ValueError, match="no log directory"):
+        getattr(log, method)((1 << 32) + 1)
+    assert log.log_dir_online(0)
+
+
+def test_an_epoch_that_is_none_is_refused(log):
+    with pytest.raises(OverflowError):
+        log.set_leader_epoch(3, 1 << 32)
+    assert log.state(3).leader_epoch == 5
+
+
 def test_rows_never_used_are_unknown(log):
     assert log.find(4, 0, _native.READ_TO_END, 10)[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     result = log.append(4, _native.NO_REQUEST, 0, make_batch([b"a"]), _native.LogOptions(), NOW_MS)
