@@ -111,8 +111,8 @@ struct mpb_process { /* 256 bytes; written by its process, except last_exit, res
     mpb_atomic32 troubles;          /* bits of mpbroker/shm/troubles.py: what it cannot do although it runs */
     mpb_atomic64 troubled_since_ns; /* when the first of them began */
     mpb_atomic64 unsteady_since_ns; /* the slot's processes have died young since then, 0: they do not */
-    mpb_atomic32 log_errno;     /* of its last failed call on a log file; 0: none failed */
-    mpb_atomic32 log_errno_row; /* the partition's row + 1; 0: not known */
+    mpb_atomic32 log_errno;         /* of its last failed call on a log file; 0: none failed */
+    mpb_atomic32 log_errno_row;     /* the partition's row + 1; 0: not known */
     uint8_t unused[256 - 104];
 };
 _Static_assert(sizeof(struct mpb_process) == 256, "process row");
