@@ -29,7 +29,14 @@ def define(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sweep", action="store_true", help="brokers of our own with other numbers of processors and handlers"
     )
-    parser.add_argument("--bootstrap", metavar="H:P", help="measure this broker instead of one of our own")
+    parser.add_argument(
+        "-b",
+        "--bootstrap-server",
+        "--bootstrap",
+        dest="bootstrap",
+        metavar="HOST:PORT",
+        help="measure this broker instead of one of our own",
+    )
     parser.add_argument("--pid", type=int, metavar="N", help="with --bootstrap: the root of the broker's process tree")
     parser.add_argument("--seconds", type=float, metavar="S", help="shorten every load to that")
 
@@ -37,7 +44,7 @@ def define(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Measure and print; 1 when a request was refused or not answered."""
     from mpbroker.analysis.bench import bench_run
-    from mpbroker.cli.main import UsageError
+    from mpbroker.cli.usage import UsageError
 
     if arguments.pid is not None and not arguments.bootstrap:
         raise UsageError("--pid can only be used with --bootstrap")

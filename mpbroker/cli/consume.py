@@ -1,85 +1,136 @@
-"""`mpbroker consume TOPIC`: print records, from the start, the end, an offset or a time."""
+"""`mpbroker consume TOPIC`: print records, from the start, the end, an offset or a time, until the end or for ever."""
 
 from __future__ import annotations
 
-import base64
+import argparse
 import contextlib
-import json
+import os
 import select
 import sys
 
-from mpbroker.cli.topic import DEFAULT_BOOTSTRAP
-from mpbroker.client.consumer import EARLIEST, LATEST, Consumer, offset_for
-from mpbroker.client.network_client import NetworkClient, connect
+from mpbroker.cli import client_arguments, record_output, start_offsets
+from mpbroker.cli.record_output import Printer
+from mpbroker.cli.usage import UsageError
+from mpbroker.client.consumer import LATEST, Consumer, offsets_for
 from mpbroker.client.topic_admin import ensure_partitions
 from mpbroker.errors import ConfigError
 
-DESCRIPTION = "Print the records of a topic."
+DESCRIPTION = """\
+Print the records of a topic. Ends with --count or --until-end; else it goes on until Ctrl-C."""
 EXAMPLES = (
     ("mpbroker consume orders --from earliest --count 10", "the first ten values"),
-    (
-        "mpbroker consume orders --partition 0 --from 4711 --json",
-        "from an offset on, with keys, headers and timestamps",
-    ),
-    ("mpbroker consume orders --from @1764000000000", "from a time on, in milliseconds since 1970"),
+    ("mpbroker consume orders -o -10 -e", "the last ten of each partition"),
+    ("mpbroker consume orders -o earliest -e -K :", "keys and values, as `produce -K :` reads them"),
+    (r"mpbroker consume orders -f '%p %o %k: %s\n'", "partition, offset, key and value of what comes from now on"),
+    ("mpbroker consume orders --partition 0 --from 4711 --format json", "from an offset on, with everything"),
+    ("mpbroker consume orders --from 2026-11-21T17:00:00", "from a time on (UTC unless it says otherwise)"),
 )
 MAX_WAIT_MS = 500
 
 
-def define(parser) -> None:
+def define(parser: argparse.ArgumentParser) -> None:
     """The arguments of this command."""
-    parser.add_argument("topic")
-    parser.add_argument("--partition", type=int, help="default: all")
-    parser.add_argument(
+    parser.add_argument("topic", metavar="TOPIC")
+    _define_what(parser)
+    _define_how(parser)
+    client_arguments.define(parser)
+
+
+def _define_what(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("which records")
+    group.add_argument(
+        "-p",
+        "--partition",
+        type=client_arguments.whole("--partition", 0),
+        action="append",
+        metavar="N",
+        help="only this one (may be repeated; default: all)",
+    )
+    group.add_argument(
+        "-o",
         "--from",
         dest="start",
+        type=start_offsets.check,
         default="latest",
-        metavar="earliest|latest|OFFSET|@MS",
-        help="default: latest; @MS is milliseconds since 1970",
+        metavar="WHERE",
+        help="earliest, latest (the default), an offset, -N for the last N of each partition, @MS or a date and time",
     )
-    parser.add_argument("--count", type=int, help="end after that many records; default: go on until interrupted")
-    parser.add_argument("--json", action="store_true", help="one JSON object per record")
-    parser.add_argument("--bootstrap", default=DEFAULT_BOOTSTRAP, metavar="H:P", help="default: %(default)s")
+    group.add_argument(
+        "-c",
+        "--count",
+        type=client_arguments.whole("--count", 0),
+        metavar="N",
+        help="end after that many records",
+    )
+    group.add_argument(
+        "-e", "--until-end", action="store_true", help="end where the partitions ended when the command began"
+    )
 
 
-def run(args) -> int:
+def _define_how(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("how they are shown (default: values, one a line)")
+    group.add_argument(
+        "-f", "--format", metavar="FORMAT", help=f"json, or text: {record_output.FIELDS_HELP}, \\n newline"
+    )
+    group.add_argument("-J", "--json", dest="format", action="store_const", const="json", help="as --format json")
+    group.add_argument("-K", "--key-separator", metavar="SEP", help="the key and SEP before each value")
+    group.add_argument("--header-separator", metavar="SEP", help="NAME=VALUE,NAME=VALUE and SEP before that")
+    group.add_argument("--null", default="", metavar="TEXT", help="how null is shown (default: as nothing)")
+    group.add_argument("-Z", dest="null", action="store_const", const="NULL", help="as --null NULL")
+
+
+def run(arguments: argparse.Namespace) -> int:
     """Runs the command; returns the exit code."""
-    if args.count is not None and args.count < 0:
-        raise ConfigError("--count", args.count, "0 or more")
-    with connect(args.bootstrap) as client:
-        partitions = ensure_partitions(client, args.topic, create=False)
-        if args.partition is not None and not 0 <= args.partition < partitions:
-            raise ConfigError("--partition", args.partition, f"0 to {partitions - 1}")
-        wanted = range(partitions) if args.partition is None else [args.partition]
-        positions = {number: _start(client, args, number) for number in wanted}
-        _print_records(Consumer(client, args.topic, positions), args)
+    write = _printer(arguments)
+    with client_arguments.open_client(arguments) as client:
+        there = ensure_partitions(client, arguments.topic, create=False)
+        wanted = sorted(set(range(there) if arguments.partition is None else arguments.partition))
+        if wanted and wanted[-1] >= there:
+            raise ConfigError("--partition", wanted[-1], f"0 to {there - 1}")
+        positions = start_offsets.start_offsets(client, arguments.topic, wanted, arguments.start)
+        ends = offsets_for(client, arguments.topic, wanted, LATEST) if arguments.until_end else {}
+        consumer = Consumer(client, arguments.topic, positions)
+        try:
+            _print_records(consumer, write, ends, arguments.count)
+        finally:
+            sys.stdout.buffer.flush()
     return 0
 
 
-def _start(client: NetworkClient, args, partition: int) -> int:
-    """The first offset to read of a partition, from the text of --from."""
-    text = args.start
-    if text in ("earliest", "latest"):
-        return offset_for(client, args.topic, partition, EARLIEST if text == "earliest" else LATEST)
-    if text.startswith("@") and text[1:].isdigit():
-        return offset_for(client, args.topic, partition, int(text[1:]))
-    if text.isdigit():
-        return int(text)
-    raise ConfigError("--from", text, "earliest, latest, an offset, or @ and milliseconds since 1970")
+def _printer(arguments: argparse.Namespace) -> Printer:
+    null = os.fsencode(arguments.null)
+    if arguments.format is None:
+        return record_output.plain(arguments.key_separator, arguments.header_separator, null)
+    if arguments.key_separator is not None or arguments.header_separator is not None:
+        raise UsageError("--key-separator and --header-separator do not go with --format, which says it all")
+    if arguments.format == "json":
+        return record_output.as_json(arguments.topic)
+    return record_output.by_format(arguments.format, arguments.topic, null)
 
 
-def _print_records(consumer: Consumer, args) -> None:
-    printed = 0
-    reader = _reader()
-    while args.count is None or printed < args.count:
+def _print_records(consumer: Consumer, write: Printer, ends: dict[int, int], count: int | None) -> None:
+    """Until `count` records are printed, or every partition of `ends` has been read up to there."""
+    out, reader, printed = sys.stdout.buffer, _reader(), 0
+    while printed != count:
+        _leave_finished(consumer, ends)
+        if not consumer.positions:
+            return
         if reader.poll(0):
             raise BrokenPipeError  # `| head` has what it wanted: do not wait for a record to find out
         for partition, record in consumer.poll(MAX_WAIT_MS):
-            _print_record(args, partition, record)
+            if record.offset >= ends.get(partition, record.offset + 1):
+                continue  # came after the command began
+            out.write(write(partition, record))
             printed += 1
-            if printed == args.count:
+            if printed == count:
                 break
-        sys.stdout.flush()
+        out.flush()
+
+
+def _leave_finished(consumer: Consumer, ends: dict[int, int]) -> None:
+    for partition, end in ends.items():
+        if consumer.positions.get(partition, -1) >= end:
+            del consumer.positions[partition]
 
 
 def _reader() -> select.poll:
@@ -88,32 +139,3 @@ def _reader() -> select.poll:
     with contextlib.suppress(OSError, AttributeError):  # output that is no descriptor
         reader.register(sys.stdout.fileno(), 0)  # POLLERR is always reported
     return reader
-
-
-def _print_record(args, partition: int, record) -> None:
-    if args.json:
-        sys.stdout.write(
-            json.dumps(
-                {
-                    "partition": partition,
-                    "offset": record.offset,
-                    "timestamp": record.timestamp,
-                    "key": _text(record.key),
-                    "value": _text(record.value),
-                    "headers": [[name.decode("utf-8", "replace"), _text(value)] for name, value in record.headers],
-                }
-            )
-            + "\n"
-        )
-        return
-    sys.stdout.buffer.write((record.value or b"") + b"\n")
-
-
-def _text(value: bytes | None):
-    """UTF-8 as a string; anything else as {"base64": …}, so that no byte is lost."""
-    if value is None:
-        return None
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(value).decode()}

@@ -13,40 +13,36 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
+from mpbroker.cli.usage import USAGE, UsageError, example_text, guess
 from mpbroker.errors import ConfigError, MpbrokerError
 
 if TYPE_CHECKING:
-    import argparse
+    from mpbroker.cli.parsers import Parser
 
-OK, FAILED, USAGE, NOT_AVAILABLE, INTERRUPTED = 0, 1, 2, 3, 130
+OK, FAILED, NOT_AVAILABLE, INTERRUPTED = 0, 1, 3, 130
 
 COMMANDS = {
     "start": "run a broker in the foreground",
     "demo": "see a broker lose a worker and nothing else",
     "status": "show what every process of a broker does",
     "stop": "end the broker of a data directory",
-    "topic": "create, list, describe and delete topics",
-    "produce": "write the lines of standard input to a topic",
+    "topic": "create, list, describe, alter and delete topics",
+    "produce": "write lines, JSON or a whole file to a topic",
     "consume": "print the records of a topic",
     "format": "prepare a data directory without starting a broker",
     "adopt": "make topics of partition directories that belong to none",
     "trace": "show where requests spent their time",
     "lab": "run an experiment: scenarios, open-loop load, studies, a report",
     "bench": "measure a broker: throughput, CPU per request, latency",
+    "completion": "print what makes a shell complete these commands",
 }
 
 _FIRST_STEPS = (
     ("mpbroker start", "a broker on 127.0.0.1:9092, its records in ./mpbroker-data"),
     ("mpbroker COMMAND --help", "what a command takes, with examples"),
 )
-
-
-class UsageError(MpbrokerError):
-    """The command line cannot be understood."""
-
-    exit_code = USAGE
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -87,6 +83,8 @@ def _whose(error: OSError) -> str:
 
 
 def _dispatch(words: list[str]) -> int:
+    if words[:1] == ["help"] and len(words) > 1:
+        words = [*words[1:], "--help"]
     if not words or words[0] in ("-h", "--help", "help"):
         print(overview())
         return OK if words else USAGE
@@ -96,34 +94,23 @@ def _dispatch(words: list[str]) -> int:
         print(f"mpbroker {__version__}")
         return OK
     command = load(words[0])
-    arguments = parser_for(words[0], command).parse_args(words[1:])
+    arguments = parser_for(words[0], command).read(words[1:])
     return int(command.run(arguments))
 
 
 def load(name: str) -> Any:
     """The module of a command; UsageError for an unknown one."""
     if name not in COMMANDS:
-        raise UsageError(f"there is no command {name!r}; there are: {', '.join(COMMANDS)}")
+        near = guess(name, COMMANDS) or f"; there are: {', '.join(COMMANDS)}"
+        raise UsageError(f"there is no command {name!r}{near}")
     return import_module(f"mpbroker.cli.{name.replace('-', '_')}")
 
 
-def parser_for(name: str, command: Any) -> "argparse.ArgumentParser":
+def parser_for(name: str, command: Any) -> "Parser":
     """The argument parser of a command; its mistakes become UsageErrors."""
-    import argparse
+    from mpbroker.cli import parsers
 
-    class Parser(argparse.ArgumentParser):
-        def error(self, message: str) -> NoReturn:
-            raise UsageError(f"{message} ({self.prog} --help shows what it takes)")
-
-    parser = Parser(
-        prog=f"mpbroker {name}",
-        description=command.DESCRIPTION,
-        epilog=example_text(command.EXAMPLES),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    command.define(parser)
-    return parser
+    return parsers.parser_for(name, command)
 
 
 def overview() -> str:
@@ -142,11 +129,6 @@ def overview() -> str:
             example_text(_FIRST_STEPS),
         ]
     )
-
-
-def example_text(examples: Sequence[tuple[str, str]]) -> str:
-    """Examples as they stand at the end of a help text."""
-    return "\n".join(["examples:", *(f"  {line}\n      {meaning}" for line, meaning in examples)])
 
 
 def _complain(sentence: str, code: int) -> int:

@@ -1,83 +1,164 @@
-"""`mpbroker produce TOPIC`: one record per line of standard input."""
+"""`mpbroker produce TOPIC`: lines, JSON or whole files as records, with keys, headers, timestamps and compression."""
 
 from __future__ import annotations
 
+import argparse
 import os
-import select
-import sys
 from collections.abc import Iterator
+from contextlib import closing
 
-from mpbroker.cli.topic import DEFAULT_BOOTSTRAP
-from mpbroker.client.network_client import connect
+from mpbroker.cli import client_arguments, moments
+from mpbroker.cli.record_batches import Batches
+from mpbroker.cli.record_input import FORMATS, JSON, LINES, Given, items, parse_header
+from mpbroker.cli.usage import UsageError
 from mpbroker.client.producer import Producer
 from mpbroker.client.topic_admin import ensure_partitions
-from mpbroker.errors import ConfigError
+from mpbroker.errors import ConfigError, MpbrokerError
+from mpbroker.record.compression import CODEC_NAMES
 
-DESCRIPTION = "Write the lines of standard input to a topic, one record each."
+DESCRIPTION = """\
+Write records to a topic: one for each line of standard input, or for each line of JSON, or one
+of all the input. A record goes to --partition, or where its key belongs (as the Java client
+decides); without a key all partitions take turns, a batch each. With acks=all a lost connection is
+made again and nothing is stored twice."""
 EXAMPLES = (
     ("seq 1000 | mpbroker produce numbers", "a thousand records, batches in turn to all partitions"),
+    ("echo 'jane:blue' | mpbroker produce colours -K :", "key jane, value blue"),
+    ("echo blue | mpbroker produce colours -k jane -H source=shop -z zstd", "one key and one header for all"),
+    (
+        "mpbroker consume orders -o earliest -e -f json | mpbroker produce copy -f json",
+        "a copy with keys, headers and timestamps",
+    ),
+    ("mpbroker produce pictures -f raw -k cat --file cat.jpg", "a file as one record"),
     ("mpbroker produce events --partition 2 --acks 1 < events.txt", "one partition, acknowledged by the leader alone"),
 )
-BATCH_RECORDS, BATCH_BYTES = 500, 256 * 1024
-READ_BYTES = 64 * 1024
+STDIN = 0
 PROGRESS_EVERY_RECORDS = 100_000
 ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
 
-def define(parser) -> None:
+class ProduceFailed(MpbrokerError):
+    """What went wrong, and how much was written before."""
+
+
+def define(parser: argparse.ArgumentParser) -> None:
     """The arguments of this command."""
-    parser.add_argument("topic", help="created with the broker's defaults if it does not exist")
-    parser.add_argument("--partition", type=int, help="default: all in turn, a batch each")
-    parser.add_argument("--acks", choices=sorted(ACKS), default="all", help="default: %(default)s")
-    parser.add_argument("--bootstrap", default=DEFAULT_BOOTSTRAP, metavar="H:P", help="default: %(default)s")
+    parser.add_argument("topic", metavar="TOPIC", help="created with the broker's defaults if it does not exist")
+    _define_records(parser)
+    _define_sending(parser)
+    client_arguments.define(parser)
 
 
-def run(args) -> int:
+def _define_records(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what becomes a record")
+    group.add_argument("-f", "--format", choices=FORMATS, default=FORMATS[0], help="default: %(default)s")
+    group.add_argument("-J", dest="format", action="store_const", const=JSON, help="as --format json")
+    group.add_argument(
+        "--file", action="append", default=[], metavar="F", help="read this instead of standard input (repeatable)"
+    )
+    group.add_argument("-k", "--key", metavar="KEY", help="the key of every record that has none of its own")
+    group.add_argument("-K", "--key-separator", metavar="SEP", help="what stands in a line before SEP is its key")
+    group.add_argument(
+        "-H",
+        "--header",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a header of every record (repeatable)",
+    )
+    group.add_argument(
+        "--header-separator", metavar="SEP", help="lines begin with their headers, NAME=VALUE,NAME=VALUE, and SEP"
+    )
+    group.add_argument("--null", metavar="TEXT", help="a value or key that is TEXT becomes null (a tombstone)")
+    group.add_argument("-Z", dest="null", action="store_const", const="", help="an empty one does, as --null ''")
+    group.add_argument("--timestamp", metavar="MS|TIME", help="of every record; default: when it is sent")
+
+
+def _define_sending(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("how it is sent")
+    group.add_argument("-p", "--partition", type=client_arguments.whole("--partition", 0), metavar="N")
+    group.add_argument("-z", "--compression", choices=CODEC_NAMES, default="none", help="default: %(default)s")
+    group.add_argument("--acks", choices=sorted(ACKS), default="all", help="default: %(default)s")
+
+
+def run(arguments: argparse.Namespace) -> int:
     """Runs the command; returns the exit code."""
-    with connect(args.bootstrap) as client:
-        partitions = ensure_partitions(client, args.topic, create=True)
-        if args.partition is not None and not 0 <= args.partition < partitions:
-            raise ConfigError("--partition", args.partition, f"0 to {partitions - 1}")
-        producer, sent = Producer(client, args.topic, ACKS[args.acks]), 0
-        for number, batch in enumerate(batches(sys.stdin.fileno())):
-            target = number % partitions if args.partition is None else args.partition
-            producer.send(target, [(None, line) for line in batch])
-            sent += len(batch)
-            if sent // PROGRESS_EVERY_RECORDS != (sent - len(batch)) // PROGRESS_EVERY_RECORDS:
-                sys.stderr.write(f"{sent} records\n")
-    sys.stderr.write(f"{sent} records written to {args.topic}\n")
+    given = _given(arguments)
+    with client_arguments.open_client(arguments) as client:
+        partitions = ensure_partitions(client, arguments.topic, create=True)
+        if arguments.partition is not None and arguments.partition >= partitions:
+            raise ConfigError("--partition", arguments.partition, f"0 to {partitions - 1}")
+        codec = CODEC_NAMES.index(arguments.compression)
+        producer = Producer(client, arguments.topic, ACKS[arguments.acks], codec)
+        try:
+            _send_all(producer, Batches(partitions, arguments.partition), arguments.file, given)
+        except KeyboardInterrupt:
+            client_arguments.say(_tally(producer, arguments.topic))
+            raise
+        except MpbrokerError as error:
+            failed = ProduceFailed(f"{error}; before that: {_tally(producer, arguments.topic)}")
+            failed.exit_code = error.exit_code
+            raise failed from error
+    client_arguments.say(_tally(producer, arguments.topic))
     return 0
 
 
-def batches(descriptor: int) -> Iterator[list[bytes]]:
-    """The lines read from a descriptor, without their newline, grouped by count and size. A source that has nothing
-    more to give at the moment (a prompt, `tail -f`) holds nothing back."""
-    batch: list[bytes] = []
-    size = 0
-    for line in _lines(descriptor):
-        if batch and (line is None or len(batch) >= BATCH_RECORDS or size + len(line) > BATCH_BYTES):
-            yield batch
-            batch, size = [], 0
-        if line is not None:
-            batch.append(line)
-            size += len(line)
-    if batch:
-        yield batch
+def _given(arguments: argparse.Namespace) -> Given:
+    """What the command line says about every record; UsageError, ConfigError."""
+    for flag, text in (("-K", arguments.key_separator), ("--header-separator", arguments.header_separator)):
+        if text == "":
+            raise UsageError(f"{flag} needs at least one character")
+        if text is not None and arguments.format != LINES:
+            raise UsageError(f"{flag} belongs to --format lines")
+    if arguments.null is not None and arguments.format == JSON:
+        raise UsageError("--null belongs to --format lines and raw; JSON has a null of its own")
+    if not all(text.partition("=")[0] for text in arguments.header):
+        raise UsageError("-H NAME=VALUE: the name is missing")
+    moment = arguments.timestamp
+    return Given(
+        arguments.format,
+        _encoded(arguments.key_separator),
+        _encoded(arguments.header_separator),
+        _encoded(arguments.null),
+        _encoded(arguments.key),
+        tuple(parse_header(os.fsencode(text)) for text in arguments.header),
+        None if moment is None else moments.epoch_ms("--timestamp", moment),
+    )
 
 
-def _lines(descriptor: int) -> Iterator[bytes | None]:
-    """Every line; None where the source pauses."""
-    source = select.poll()
-    source.register(descriptor, select.POLLIN)
-    pieces: list[bytes] = []  # of a line that has no end yet
-    while data := os.read(descriptor, READ_BYTES):
-        first, *rest = data.split(b"\n")
-        pieces.append(first)
-        if rest:
-            yield b"".join(pieces)
-            yield from rest[:-1]
-            pieces = [rest[-1]]
-        if not source.poll(0):
-            yield None
-    if pieces != [b""] and pieces:
-        yield b"".join(pieces)
+def _encoded(text: str | None) -> bytes | None:
+    return None if text is None else os.fsencode(text)
+
+
+def _send_all(producer: Producer, batches: Batches, files: list[str], given: Given) -> None:
+    with closing(items(_sources(files), given)) as source:
+        for item in source:
+            for partition, records in batches.rest() if item is None else batches.add(item):
+                before = producer.acknowledged
+                producer.send(partition, records)
+                if producer.acknowledged // PROGRESS_EVERY_RECORDS != before // PROGRESS_EVERY_RECORDS:
+                    client_arguments.say(f"{producer.acknowledged} records")
+    for partition, records in batches.rest():
+        producer.send(partition, records)
+
+
+def _sources(files: list[str]) -> Iterator[int]:
+    if not files:
+        yield STDIN
+    for path in files:
+        with open(path, "rb", buffering=0) as file:
+            yield file.fileno()
+
+
+def _tally(producer: Producer, topic: str) -> str:
+    """What is known to be stored, and what may be."""
+    text = f"{_records(producer.acknowledged)} written to {topic}"
+    if not producer.unknown:
+        return text
+    if not producer.acknowledged:
+        return f"{_records(producer.unknown)} sent to {topic}, not acknowledged"
+    return f"{text}, {producer.unknown} more sent and not acknowledged"
+
+
+def _records(count: int) -> str:
+    return f"{count} record{'' if count == 1 else 's'}"

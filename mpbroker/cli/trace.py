@@ -40,7 +40,7 @@ PARTS = {
 
 def define(parser: argparse.ArgumentParser) -> None:
     """One parser per part."""
-    from mpbroker.cli.main import example_text
+    from mpbroker.cli.usage import example_text
 
     parts = parser.add_subparsers(dest="what", required=True, metavar="PART", title="parts")
     for name, (module_name, summary) in PARTS.items():

@@ -8,19 +8,31 @@ from __future__ import annotations
 
 import socket
 import struct
+from typing import TypeVar
 
-from mpbroker.errors import ConfigError, ErrorCode, KafkaError, MpbrokerError, ProtocolError
+from mpbroker.errors import ErrorCode, KafkaError, MpbrokerError, ProtocolError
 from mpbroker.protocol.codec import decode
 from mpbroker.protocol.headers import decode_response_header, encode_request_frame
 from mpbroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from mpbroker.protocol.schema import schema_of
+from mpbroker.protocol.types import Struct
 
 RESPONSE_BYTES_MAX = 256 * 1024 * 1024
 REQUEST_TIMEOUT_MS = 30_000
+CONNECT_TIMEOUT_MS = 10_000
+
+Answer = TypeVar("Answer", bound=Struct)
 
 
 class ConnectionLost(MpbrokerError):
-    """The broker closed the connection or does not answer; says which broker and what was asked."""
+    """The broker closed the connection or does not answer; says which broker and what was asked.
+
+    `may_pass`: a broker may answer there a moment later.
+    """
+
+    def __init__(self, sentence: str, may_pass: bool = True) -> None:
+        super().__init__(sentence)
+        self.may_pass = may_pass
 
 
 class NetworkClient:
@@ -29,21 +41,41 @@ class NetworkClient:
     def __init__(
         self, host: str, port: int, client_id: str = "mpbroker-cli", timeout_ms: int = REQUEST_TIMEOUT_MS
     ) -> None:
-        self.address = f"{host}:{port}"
+        self.host, self.port = host, port
+        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self.client_id = client_id
         self.timeout_ms = timeout_ms
         self._correlation_id = 0
-        self._socket = self._connect(host, port)
         self._versions: dict[int, tuple[int, int]] = {}
-        self._negotiate()
+        self._socket = self._connect()
+        self._begin()
 
-    def _connect(self, host: str, port: int) -> socket.socket:
+    def reconnect(self) -> None:
+        """A new connection in place of the old one, whose answers nobody will read; ConnectionLost."""
+        self._socket.close()
+        self._socket = self._connect()
+        self._begin()
+
+    def _connect(self) -> socket.socket:
+        limit_s = min(self.timeout_ms, CONNECT_TIMEOUT_MS) / 1000
         try:
-            connected = socket.create_connection((host, port), timeout=self.timeout_ms / 1000)
+            connected = socket.create_connection((self.host, self.port), timeout=limit_s)
         except OSError as error:
-            raise ConnectionLost(f"no broker answers at {self.address}: {error.strerror or error}") from error
+            passing = not isinstance(error, socket.gaierror) or error.errno == socket.EAI_AGAIN
+            reason = f"no broker answers at {self.address}: {error.strerror or error}"
+            raise ConnectionLost(reason, passing) from error
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connected
+
+    def _begin(self) -> None:
+        try:
+            self._negotiate()
+        except ProtocolError as error:
+            self.close()
+            raise ProtocolError(f"{self.address} does not speak Kafka's protocol ({error})") from error
+        except MpbrokerError:
+            self.close()
+            raise
 
     def _negotiate(self) -> None:
         response = self._exchange(ApiVersionsRequest(), ApiVersionsResponse, 0)
@@ -51,7 +83,7 @@ class NetworkClient:
             raise KafkaError(response.error_code, "version negotiation failed")
         self._versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
 
-    def version_for(self, request_class: type, highest: int) -> int:
+    def version_for(self, request_class: type[Struct], highest: int) -> int:
         """The version a request of this class is sent in; KafkaError when there is none in common."""
         schema = schema_of(request_class)
         low, high = self._versions.get(schema.key, (0, -1))
@@ -60,31 +92,38 @@ class NetworkClient:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{self.address} does not serve {request_class.__name__}")
         return version
 
-    def call(self, message, response_class: type, highest: int, timeout_ms: int | None = None):
+    def call(
+        self, message: Struct, response_class: type[Answer], highest: int, timeout_ms: int | None = None
+    ) -> Answer:
         """Sends one request and returns its decoded response."""
         return self._exchange(message, response_class, self.version_for(type(message), highest), timeout_ms)
 
-    def _exchange(self, message, response_class: type, version: int, timeout_ms: int | None = None):
+    def _exchange(
+        self, message: Struct, response_class: type[Answer], version: int, timeout_ms: int | None = None
+    ) -> Answer:
         self.send_only(message, version)
         payload = self._receive_frame(timeout_ms or self.timeout_ms, type(message).__name__)
         correlation_id, offset = decode_response_header(schema_of(type(message)).key, version, payload)
         if correlation_id != self._correlation_id:
             raise ProtocolError(f"answer {correlation_id} came for request {self._correlation_id}")
-        return decode(response_class, version, payload, offset)
+        answer: Answer = decode(response_class, version, payload, offset)
+        return answer
 
-    def send_only(self, message, version: int) -> None:
+    def send_only(self, message: Struct, version: int) -> None:
         """Sends without waiting for an answer (Produce with acks=0 has none)."""
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        frame = encode_request_frame(message, version, self._correlation_id, self.client_id)
         try:
-            self._socket.sendall(encode_request_frame(message, version, self._correlation_id, self.client_id))
+            self._socket.settimeout(self.timeout_ms / 1000)
+            self._socket.sendall(frame)
         except OSError as error:
-            raise ConnectionLost(f"{self.address} closed the connection: {error}") from error
+            raise ConnectionLost(f"{self.address} did not take {type(message).__name__}: {error}") from error
 
     def _receive_frame(self, timeout_ms: int, asked: str) -> bytearray:
         self._socket.settimeout(timeout_ms / 1000)
         (length,) = struct.unpack(">i", self._receive_exactly(4, asked))
         if not 0 <= length <= RESPONSE_BYTES_MAX:
-            raise ProtocolError(f"{self.address} announces an answer of {length} bytes")
+            raise ProtocolError(f"it announces an answer of {length} bytes")
         return self._receive_exactly(length, asked)
 
     def _receive_exactly(self, length: int, asked: str) -> bytearray:
@@ -106,19 +145,5 @@ class NetworkClient:
     def __enter__(self) -> NetworkClient:
         return self
 
-    def __exit__(self, *_exc) -> None:
+    def __exit__(self, *_exc: object) -> None:
         self.close()
-
-
-def connect(bootstrap: str, client_id: str = "mpbroker-cli", timeout_ms: int = REQUEST_TIMEOUT_MS) -> NetworkClient:
-    """Connects to the first broker of `host:port[,host:port…]` that answers."""
-    problems = []
-    for address in bootstrap.split(","):
-        host, _, port = address.strip().rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 65536:
-            raise ConfigError("--bootstrap", address, "HOST:PORT, as 127.0.0.1:9092")
-        try:
-            return NetworkClient(host.strip("[]"), int(port), client_id, timeout_ms)
-        except ConnectionLost as error:
-            problems.append(str(error))
-    raise ConnectionLost("; ".join(problems) + "; `mpbroker start` starts one, --bootstrap H:P names another")

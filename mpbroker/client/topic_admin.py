@@ -1,11 +1,19 @@
-"""Topics through the protocol: create, list, describe, delete, settings. Any process; any broker."""
+"""Topics through the protocol: create, list, describe, add partitions, delete, settings. Any process; any broker."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
+from typing import TypedDict
 
 from mpbroker.client.network_client import NetworkClient
+from mpbroker.client.retries import pauses
 from mpbroker.errors import ErrorCode, KafkaError
+from mpbroker.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
 from mpbroker.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -18,27 +26,50 @@ from mpbroker.protocol.messages.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
-from mpbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from mpbroker.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 
 TOPIC_RESOURCE = 2
 ADMIN_TIMEOUT_MS = 30_000
 
 
+class PartitionDescription(TypedDict):
+    """One partition: its number, and broker ids."""
+
+    id: int
+    leader: int
+    replicas: list[int]
+    isr: list[int]
+
+
+class SettingDescription(TypedDict):
+    """One setting of a topic: its value, and where that comes from (1: the topic's own)."""
+
+    value: str | None
+    source: int
+
+
 @dataclass(frozen=True)
 class TopicDescription:
-    """One topic as metadata shows it. `partitions`: dicts with id, leader, replicas, isr."""
+    """One topic as metadata shows it, its partitions in order."""
 
     name: str
     internal: bool
-    partitions: list[dict] = field(default_factory=list)
+    partitions: list[PartitionDescription] = field(default_factory=list)
 
 
-def create_topic(client: NetworkClient, name: str, partitions: int, configs: dict[str, str]) -> None:
-    """Creates a topic; `partitions` −1 is the broker's default. Raises KafkaError with the broker's reason."""
+def create_topic(
+    client: NetworkClient, name: str, partitions: int, configs: dict[str, str], replication_factor: int = -1
+) -> None:
+    """Creates a topic; −1 is the broker's default. Raises KafkaError with the broker's reason."""
     topic = CreatableTopic(
         name=name,
         num_partitions=partitions,
-        replication_factor=1 if partitions > 0 else -1,
+        replication_factor=1 if partitions > 0 and replication_factor == -1 else replication_factor,
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
     )
     request = CreateTopicsRequest(topics=[topic], timeout_ms=ADMIN_TIMEOUT_MS)
@@ -47,7 +78,17 @@ def create_topic(client: NetworkClient, name: str, partitions: int, configs: dic
         raise KafkaError(result.error_code, result.error_message or "", name)
 
 
+def grow_topic(client: NetworkClient, name: str, partitions: int) -> None:
+    """Raises a topic's number of partitions to `partitions`; KafkaError with the broker's reason."""
+    topic = CreatePartitionsTopic(name=name, count=partitions, assignments=None)
+    request = CreatePartitionsRequest(topics=[topic], timeout_ms=ADMIN_TIMEOUT_MS)
+    result = client.call(request, CreatePartitionsResponse, 1).results[0]
+    if result.error_code:
+        raise KafkaError(result.error_code, result.error_message or "", name)
+
+
 def delete_topic(client: NetworkClient, name: str) -> None:
+    """Deletes a topic with its records; KafkaError."""
     request = DeleteTopicsRequest(topic_names=[name], timeout_ms=ADMIN_TIMEOUT_MS)
     result = client.call(request, DeleteTopicsResponse, 3).responses[0]
     if result.error_code:
@@ -55,6 +96,7 @@ def delete_topic(client: NetworkClient, name: str) -> None:
 
 
 def list_topics(client: NetworkClient) -> list[TopicDescription]:
+    """All topics, by name."""
     return sorted((_describe(topic) for topic in _metadata(client, None).topics), key=lambda topic: topic.name)
 
 
@@ -66,7 +108,7 @@ def describe_topic(client: NetworkClient, name: str) -> TopicDescription:
     return _describe(topic)
 
 
-def topic_configs(client: NetworkClient, name: str) -> dict[str, dict]:
+def topic_configs(client: NetworkClient, name: str) -> dict[str, SettingDescription]:
     """Setting → value and whether it is a default, from DescribeConfigs."""
     resource = DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None)
     result = client.call(DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse, 2).results[0]
@@ -80,20 +122,37 @@ def _metadata(client: NetworkClient, names: list[str] | None) -> MetadataRespons
     return client.call(MetadataRequest(topics=topics, allow_auto_topic_creation=False), MetadataResponse, 8)
 
 
-def _describe(topic) -> TopicDescription:
-    partitions = [
+def _describe(topic: MetadataResponseTopic) -> TopicDescription:
+    partitions: list[PartitionDescription] = [
         {"id": p.partition_index, "leader": p.leader_id, "replicas": p.replica_nodes, "isr": p.isr_nodes}
         for p in sorted(topic.partitions, key=lambda p: p.partition_index)
     ]
-    return TopicDescription(topic.name, topic.is_internal, partitions)
+    return TopicDescription(topic.name or "", topic.is_internal, partitions)
 
 
 def ensure_partitions(client: NetworkClient, name: str, create: bool) -> int:
-    """The topic's partition count; creates it with the broker's defaults if asked to and it does not exist."""
+    """The topic's number of partitions, once each has a leader (for some seconds; then whatever there is). Creates it
+    with the broker's defaults if asked to and it does not exist."""
+    if create:
+        create_if_missing(client, name)
+    for pause_s in (*pauses(), None):
+        partitions = describe_topic(client, name).partitions
+        if pause_s is None or all(partition["leader"] >= 0 for partition in partitions):
+            break
+        time.sleep(pause_s)
+    return len(partitions)
+
+
+def create_if_missing(client: NetworkClient, name: str) -> None:
+    """Creates a topic with the broker's defaults unless it exists already, whoever made it."""
     try:
-        return len(describe_topic(client, name).partitions)
+        describe_topic(client, name)
+        return
     except KafkaError as error:
-        if not create or error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
-    create_topic(client, name, -1, {})
-    return len(describe_topic(client, name).partitions)
+    try:
+        create_topic(client, name, -1, {})
+    except KafkaError as error:
+        if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:  # another client was faster
+            raise

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from mpbroker.client.network_client import connect
+from mpbroker.client.bootstrap import connect
 from mpbroker.client.topic_admin import create_topic
 from tests.harness.broker import Broker
 from tests.harness.raw_client import RawConnection

@@ -11,7 +11,7 @@ import time
 import pytest
 
 import mpbroker
-from mpbroker.client.network_client import connect
+from mpbroker.client.bootstrap import connect
 from mpbroker.client.topic_admin import create_topic
 from tests.harness.broker import SHM, Broker, wait_until
 from tests.harness.raw_client import RawConnection, api_versions, frame

@@ -19,7 +19,8 @@ from mpbroker.analysis.bench.process_tree import machine
 from mpbroker.analysis.bench.table import table
 from mpbroker.analysis.bench.workloads import NAMES, W1, W2_TITLE, W3, W3_LEADER, W4, shortened
 from mpbroker.analysis.lab.broker_process import BrokerProcess
-from mpbroker.client.network_client import NetworkClient, connect
+from mpbroker.client.bootstrap import connect
+from mpbroker.client.network_client import NetworkClient
 from mpbroker.client.topic_admin import delete_topic
 from mpbroker.errors import MpbrokerError
 
@@ -97,8 +98,8 @@ def _target(options: BenchOptions) -> Iterator[Target]:
     """A broker of ours, or the one that was named."""
     if options.bootstrap:
         with connect(options.bootstrap) as client:
-            host, _, port = client.address.rpartition(":")
-        yield Target(options.bootstrap, host, int(port), options.pid)
+            host, port = client.host, client.port
+        yield Target(options.bootstrap, host, port, options.pid)
         return
     with BrokerProcess(overrides={"num.partitions": 4}, trace_dir=options.out / "traces" / "workloads") as broker:
         yield Target("mpbroker", *broker.addresses["data"], broker.pid)

@@ -13,7 +13,8 @@ from mpbroker.cli.main import main
         (["--sweep", "--bootstrap", "h:1"], "cannot sweep"),
         (["--seconds", "0"], "--seconds 0"),
         (["--seconds", "90"], "at most 20"),
-        (["--bootstrap", "nowhere"], "HOST:PORT"),
+        (["--bootstrap", "nowhere:x"], "HOST:PORT"),
+        (["--bootstrap-server", ":1"], "HOST:PORT"),
     ],
 )
 def test_wrong_usage_is_one_sentence(words, sentence, capsys, tmp_path, monkeypatch):

@@ -56,20 +56,21 @@ def test_an_unknown_command(capsys):
     assert cli.main(["strat"]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err.startswith("mpbroker: there is no command 'strat'; there are: start,")
+    assert captured.err == "mpbroker: there is no command 'strat'; did you mean start?\n"
+    assert cli.main(["xyzzy"]) == 2
+    assert capsys.readouterr().err.startswith("mpbroker: there is no command 'xyzzy'; there are: start,")
 
 
 def test_a_wrong_argument_is_one_sentence(command, capsys):
     command(lambda arguments: 0)
     assert cli.main(["fake", "--n", "x"]) == 2
-    assert capsys.readouterr().err == (
-        "mpbroker: argument --n: invalid int value: 'x' (mpbroker fake --help shows what it takes)\n"
-    )
+    assert capsys.readouterr().err == ("mpbroker: argument --n: invalid int value: 'x' (see `mpbroker fake --help`)\n")
 
 
 def test_abbreviated_options_are_not_guessed(capsys):
     assert cli.main(["start", "--over", "a=b"]) == 2
-    assert "unrecognized arguments: --over" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "unrecognized arguments: --over; did you mean --override? (see `mpbroker start --help`)" in error
 
 
 @pytest.mark.parametrize(
@@ -95,6 +96,35 @@ def test_errors_become_a_sentence_and_an_exit_code(command, capsys, error, code,
     command(run)
     assert cli.main(["fake"]) == code
     assert capsys.readouterr().err == sentence
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["topic", "crate"], "did you mean create? (see `mpbroker topic --help`)"),
+        (["topic", "create"], "required: TOPIC (see `mpbroker topic create --help`)"),
+        (
+            ["topic", "create", "t", "--partition", "2"],
+            "did you mean --partitions? (see `mpbroker topic create --help`)",
+        ),
+        (["trace", "stats", "--jsn"], "(see `mpbroker trace stats --help`)"),
+        (["produce", "t", "-z", "gzib"], "did you mean gzip? (see `mpbroker produce --help`)"),
+    ],
+)
+def test_a_usage_error_names_the_help_of_the_subcommand_and_guesses(words, sentence, capsys):
+    assert cli.main(words) == 2
+    error = capsys.readouterr().err
+    assert sentence in error and error.count("\n") == 1
+
+
+def test_help_before_a_command_is_help_after_it(capsys):
+    assert cli.main(["help", "start"]) == 0
+    first = capsys.readouterr().out
+    assert cli.main(["start", "--help"]) == 0
+    assert capsys.readouterr().out == first
+    assert cli.main(["help", "topic", "create"]) == 0
+    text = capsys.readouterr().out
+    assert "usage: mpbroker topic create" in text and "examples:" in text
 
 
 def test_the_commands_own_exit_code_is_kept(command):
@@ -128,7 +158,7 @@ def test_the_frame_imports_no_command_and_no_parser():
         "print(sorted(m for m in sys.modules if m.startswith('mpbroker') or m == 'argparse'))"
     )
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    assert found.strip() == "['mpbroker', 'mpbroker.cli', 'mpbroker.cli.main', 'mpbroker.errors']"
+    assert found.strip() == "['mpbroker', 'mpbroker.cli', 'mpbroker.cli.main', 'mpbroker.cli.usage', 'mpbroker.errors']"
 
 
 def test_the_module_runs_as_the_command():
