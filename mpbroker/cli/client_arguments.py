@@ -1,4 +1,7 @@
-"""The arguments that name a broker to talk to as a client, and the connection they give. For topic, produce, consume."""
+"""The arguments that name a broker to talk to as a client, and the connection they give; bounds for argparse.
+
+For topic, produce and consume; runs in the command's process.
+"""
 
 from __future__ import annotations
 

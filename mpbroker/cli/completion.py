@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def places() -> Iterator[Place]:
-    """Every place of a command line where something may follow: `mpbroker`, `mpbroker topic`, `mpbroker topic create`."""
+    """Every place of a command line where something may follow: after `mpbroker`, `mpbroker topic` and so on."""
     from mpbroker.cli import main
 
     yield Place((), dict(main.COMMANDS) | {"help": "show the help of a command"}, [])

@@ -145,7 +145,7 @@ def _zsh_values(place: Place) -> str:
 
 def fish(places: list[Place]) -> str:
     """One `complete` a word and a flag."""
-    known = " ".join(_quoted(" ".join(place.path)) for place in places if place.path)
+    known = " ".join(_fish_quoted(" ".join(place.path)) for place in places if place.path)
     lines = [f"complete -c mpbroker -n {_at(place)} {rest}" for place in places for rest in _fish_rows(place)]
     return f"""\
 # fish completion of mpbroker; made by `mpbroker completion fish`
@@ -163,21 +163,26 @@ end
 
 
 def _at(place: Place) -> str:
-    return _quoted(f'__mpbroker_place "{" ".join(place.path)}"')
+    return _fish_quoted(f'__mpbroker_place "{" ".join(place.path)}"')
 
 
 def _fish_rows(place: Place) -> list[str]:
-    rows = [f"-f -a {_quoted(word)} -d {_quoted(text)}" for word, text in place.words.items()]
+    rows = [f"-f -a {_fish_quoted(word)} -d {_fish_quoted(text)}" for word, text in place.words.items()]
     for row in place.options:
         flags = " ".join(f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}" for flag in row.flags)
-        value = f" -x -a {_quoted(' '.join(row.choices))}" if row.choices else " -r" if row.takes else ""
-        rows.append(f"{flags}{value} -d {_quoted(row.help)}")
+        value = f" -x -a {_fish_quoted(' '.join(row.choices))}" if row.choices else " -r" if row.takes else ""
+        rows.append(f"{flags}{value} -d {_fish_quoted(row.help)}")
     return rows
 
 
 def _quoted(text: str) -> str:
-    """In single quotes, which every shell reads alike but for the quote itself."""
-    return "'" + text.replace("'", "’").replace("\\", "/") + "'"
+    """In single quotes, for zsh."""
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def _fish_quoted(text: str) -> str:
+    """In single quotes, for fish, where the backslash counts."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 SHELLS = {"bash": bash, "zsh": zsh, "fish": fish}

@@ -1,4 +1,7 @@
-"""What every command says the same way: examples, usage errors, guesses at what was meant. Runs in the command's process."""
+"""What every command says the same way: examples, usage errors, guesses at what was meant.
+
+Runs in the command's process.
+"""
 
 from collections.abc import Iterable, Sequence
 

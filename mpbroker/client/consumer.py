@@ -6,6 +6,7 @@ for some seconds: positions are the reader's own, so nothing is read twice.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -83,10 +84,8 @@ class Consumer:
         raise AssertionError("unreachable: the last try returns or raises")
 
     def _reconnect(self) -> None:
-        try:
+        with contextlib.suppress(ConnectionLost):  # the next try finds out
             self._client.reconnect()
-        except ConnectionLost:
-            pass  # the next try finds out
 
     def _fetch_once(self, max_wait_ms: int) -> list[PartitionData]:
         request = FetchRequest(

@@ -7,6 +7,7 @@ takes is halved until a single record is.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -139,10 +140,8 @@ class Producer:
             raise problem
         time.sleep(pause_s)
         if isinstance(problem, ConnectionLost):
-            try:
+            with contextlib.suppress(ConnectionLost):  # the next try finds out
                 self._client.reconnect()
-            except ConnectionLost:
-                pass  # the next try finds out
 
     def _send_once(self, partition: int, batch: bytes) -> PartitionProduceResponse | None:
         data = TopicProduceData(name=self._topic, partition_data=[PartitionProduceData(index=partition, records=batch)])

@@ -17,8 +17,8 @@ from mpbroker.config.table import locate, unknown_setting
 from mpbroker.errors import ConfigError
 
 MAX_FILE_BYTES = 1024 * 1024
-# Variables with our prefix that are no settings: crash points of test builds.
-RESERVED_VARIABLES = frozenset({"MPBROKER_CRASH"})
+# Variables with our prefix that are no settings: crash points of test builds, the broker that client commands talk to.
+RESERVED_VARIABLES = frozenset({"MPBROKER_CRASH", "MPBROKER_BOOTSTRAP"})
 _UNDERSCORES = {"_": ".", "__": "_", "___": "-"}
 
 

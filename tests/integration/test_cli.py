@@ -45,6 +45,59 @@ def test_topics_from_creation_to_deletion(at):
     )
 
 
+def test_a_topic_grows(at):
+    at("topic", "create", "growing", "--partitions", "2", "--replication-factor", "1")
+    assert at("topic", "alter", "growing", "--partitions", "3").stdout == "growing has 3 partitions\n"
+    assert at("topic", "add-partitions", "growing", "2").stdout == "growing has 5 partitions\n"
+    assert len(json.loads(at("topic", "describe", "growing", "--json").stdout)["partitions"]) == 5
+    fewer = at("topic", "alter", "growing", "--partitions", "4")
+    assert (fewer.returncode, fewer.stderr.count("\n")) == (1, 1)
+    assert "currently has 5 partition(s); 4 would not be an increase" in fewer.stderr
+    at("topic", "delete", "growing")
+
+
+def test_describe_says_how_far_a_topic_reaches(at):
+    at("topic", "create", "reach", "--partitions", "2", "--config", "retention.ms=60000")
+    at("produce", "reach", "--partition", "1", stdin="a\nb\n")
+    assert at("topic", "describe", "reach").stdout == (
+        "reach: 2 partitions\n"
+        "  setting retention.ms=60000\n"
+        "  partition 0: offsets 0 to 0, leader 0, replicas 0, in sync 0\n"
+        "  partition 1: offsets 0 to 2, leader 0, replicas 0, in sync 0\n"
+    )
+    rows = json.loads(at("topic", "describe", "reach", "--json").stdout)["partitions"]
+    assert [(row["id"], row["start"], row["end"]) for row in rows] == [(0, 0, 0), (1, 0, 2)]
+    at("topic", "delete", "reach")
+
+
+def test_scripts_may_create_and_delete_twice(at):
+    assert at("topic", "create", "twice", "--if-not-exists").stdout == "created twice with 1 partition\n"
+    again = at("topic", "create", "twice", "--if-not-exists")
+    assert (again.returncode, again.stdout) == (0, "twice is there already, with 1 partition\n")
+    assert at("topic", "delete", "twice", "--if-exists").stdout == "deleted twice\n"
+    assert at("topic", "delete", "twice", "--if-exists").stdout == "there is no topic twice\n"
+
+
+def test_what_one_broker_cannot_do_yet_gets_a_sentence(at):
+    copies = at("topic", "create", "copies", "--replication-factor", "3")
+    assert (copies.returncode, copies.stderr.count("\n")) == (1, 1)
+    assert "INVALID_REPLICATION_FACTOR (38)" in copies.stderr and "only 1 broker(s) are registered" in copies.stderr
+    settings = at("topic", "alter", "copies", "--config", "retention.ms=5")
+    assert (settings.returncode, settings.stderr.count("\n")) == (2, 1)
+    assert "the settings of a topic cannot be changed yet (retention.ms)" in settings.stderr
+
+
+def test_every_name_of_the_broker_is_understood(broker):
+    port = broker.port()
+    for words in (
+        ["--bootstrap-server", f"127.0.0.1:{port}"],
+        ["-b", f"localhost:{port}"],
+        ["--bootstrap", f"127.0.0.1:1,127.0.0.1:{port}"],
+    ):
+        assert _cli("topic", "list", *words).returncode == 0
+    assert _cli("topic", "list", env={"MPBROKER_BOOTSTRAP": f"127.0.0.1:{port}"}).returncode == 0
+
+
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
 def test_lines_in_records_out(at, acks):
     topic = f"lines-{acks}"
@@ -72,7 +125,7 @@ def test_consume_ends_when_its_reader_has_gone(at, broker):
         (["consume", "t", "--count", "-1"], "--count=-1: must be 0 or more"),
         (
             ["consume", "known", "--from", "noon"],
-            "--from=noon: must be earliest, latest, an offset, or @ and milliseconds",
+            "--from=noon: must be earliest, latest, an offset, -N (the last N of each partition), or a time",
         ),
         (["consume", "known", "--partition", "5"], "--partition=5: must be 0 to 0"),
         (["produce", "known", "--partition", "5"], "--partition=5: must be 0 to 0"),
@@ -87,13 +140,13 @@ def test_what_cannot_be_meant_is_a_usage_error(at, words, sentence):
 
 
 def test_a_broker_that_is_not_there():
-    found = _cli("topic", "list", "--bootstrap", "127.0.0.1:1")
+    found = _cli("topic", "list", "--bootstrap", "127.0.0.1:1", "--wait-s", "0")
     assert (found.returncode, found.stdout) == (1, "")
     assert found.stderr == (
-        "mpbroker: no broker answers at 127.0.0.1:1: Connection refused; `mpbroker start` starts one, "
-        "--bootstrap H:P names another\n"
+        "mpbroker: no broker answers at 127.0.0.1:1: Connection refused; `mpbroker start` starts a broker, "
+        "--bootstrap-server HOST:PORT names another\n"
     )
-    assert _cli("topic", "list", "--bootstrap", "nowhere").returncode == 2
+    assert _cli("topic", "list", "--bootstrap", "nowhere:x").returncode == 2
 
 
 def _start(tmp_path, *words, **options):

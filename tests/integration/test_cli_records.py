@@ -169,9 +169,8 @@ def test_a_record_that_is_too_large_is_told_with_both_numbers_and_what_was_writt
     lines = b"".join(b"%d\n" % n for n in range(300)) + b"x" * 2000 + b"\nnever\n"
     failed = run(broker, "produce", small_topic, "-p", "0", given=lines, code=1).stderr.decode()
     assert failed.startswith("mpbroker: MESSAGE_TOO_LARGE (10): small-0: a record takes 20")
-    assert failed.endswith(
-        " bytes as a batch, the topic takes at most 1000 (max.message.bytes); before that: 300 records written to small\n"
-    )
+    assert " bytes as a batch, the topic takes at most 1000 (max.message.bytes); before that" in failed
+    assert failed.endswith(": 300 records written to small\n")
     assert len(read_all(broker, small_topic)) == 300
 
 
@@ -190,11 +189,11 @@ def test_a_bad_line_is_named_and_what_was_acknowledged_is_exact(broker):
         (["produce", "t", "-K", ":", "-J"], "-K belongs to --format lines"),
         (["produce", "t", "--null", "x", "-f", "json"], "--null belongs to --format lines and raw"),
         (["produce", "t", "-H", "=x"], "the name is missing"),
-        (["produce", "t", "--timestamp", "noon"], "--timestamp=noon: allowed is milliseconds"),
-        (["consume", "t", "-f", "%x"], "--format=%x: allowed is json, or text with %t topic"),
+        (["produce", "t", "--timestamp", "noon"], "--timestamp=noon: must be milliseconds"),
+        (["consume", "t", "-f", "%x"], "--format=%x: must be json, or text with %t topic"),
         (["consume", "t", "-f", "%s", "-K", ":"], "do not go with --format"),
-        (["consume", "t", "-p", "-1"], "--partition=-1: allowed is 0 or more"),
-        (["consume", "t", "--wait-s", "1e9"], "--wait-s=1e9: allowed is 0 to 600"),
+        (["consume", "t", "-p", "-1"], "--partition=-1: must be 0 or more"),
+        (["consume", "t", "--wait-s", "1e9"], "--wait-s=1e9: must be 0 to 600"),
     ],
 )
 def test_what_does_not_fit_together_is_a_usage_error(broker, words, sentence):

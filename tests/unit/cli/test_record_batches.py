@@ -60,5 +60,5 @@ def test_a_named_partition_wins_over_the_commands_and_that_over_the_key():
 
 
 def test_a_partition_that_is_not_there_is_refused():
-    with pytest.raises(ConfigError, match="partition=5: allowed is 0 to 4"):
+    with pytest.raises(ConfigError, match="partition=5: must be 0 to 4"):
         _all(Batches(5), [Item(Outgoing(None, b"a"), 5)])

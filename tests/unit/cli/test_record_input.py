@@ -9,12 +9,14 @@ from mpbroker.cli import record_input
 from mpbroker.cli.record_input import JSON, RAW, BadInput, Given, Item, items, lines
 from mpbroker.client.producer import Outgoing
 
+LINES = Given()
+
 
 @pytest.fixture
 def read(tmp_path):
     """The items of some bytes, as from a file."""
 
-    def run(data, given=Given(), source=items):
+    def run(data, given=LINES, source=items):
         path = tmp_path / "input"
         path.write_bytes(data)
         descriptor = os.open(path, os.O_RDONLY)
@@ -76,7 +78,10 @@ def test_what_the_command_says_holds_for_every_record(read):
 
 
 def test_json_lines(read):
-    line = b'{"topic":"t","offset":9,"partition":2,"timestamp":7,"key":"k","value":{"base64":"/w=="},"headers":[["a",null]]}'
+    line = (
+        b'{"topic":"t","offset":9,"partition":2,"timestamp":7,"key":"k","value":{"base64":"/w=="},'
+        b'"headers":[["a",null]]}'
+    )
     assert read(line, Given(JSON)) == [Item(Outgoing(b"k", b"\xff", 7, ((b"a", None),)), 2)]
     defaults = Given(JSON, key=b"d", timestamp_ms=3)
     assert read(b'{"value":null}\n{"key":null,"value":"","headers":{"h":"v"}}', defaults) == [
