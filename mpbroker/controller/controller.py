@@ -22,6 +22,7 @@ from mpbroker.controller.topic_deletion import TopicDeletions
 from mpbroker.controller.topic_manager import TopicManager
 from mpbroker.controller.topic_validation import Defaults
 from mpbroker.errors import ConfigError, ErrorCode
+from mpbroker.log import unusable
 from mpbroker.log.log_loader import LogLoader
 from mpbroker.log.log_manager import open_log
 from mpbroker.metadata.commands import (
@@ -39,7 +40,7 @@ from mpbroker.metadata.commands import (
     encode_answer,
 )
 from mpbroker.metadata.keys import Keys
-from mpbroker.metadata.meta_store import StoreError
+from mpbroker.metadata.meta_store import StoreError, StoreTooNew
 from mpbroker.metadata.metadata_snapshot import MetadataSnapshot
 from mpbroker.metadata.sqlite_store import SqliteStore
 from mpbroker.metadata.store_peek import STORE_FILE
@@ -216,7 +217,11 @@ def open_store(path: str) -> SqliteStore:
     """The metadata store. ConfigError when the file is none: that ends a start, with one sentence."""
     try:
         return SqliteStore(path)
+    except StoreTooNew as error:
+        raise ConfigError("log.dirs", path, problem=str(error)) from error
     except StoreError as error:
+        if unusable.is_full(path):
+            raise unusable.no_space(path) from error
         raise ConfigError(
             "log.dirs", path, f"a metadata store that can be read ({error}); put a copy of it back"
         ) from error

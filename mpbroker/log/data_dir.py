@@ -7,6 +7,7 @@ and a Kafka on the same directory is shut out too.
 """
 
 import base64
+import contextlib
 import errno
 import fcntl
 import os
@@ -16,6 +17,7 @@ from typing import NamedTuple
 
 from mpbroker.config.properties import parse_properties
 from mpbroker.errors import ConfigError, DataDirectoryInUse
+from mpbroker.log.unusable import unusable
 from mpbroker.shm.owner import refusal
 
 LOCK_FILE = ".lock"
@@ -24,6 +26,7 @@ META_VERSION = 1
 META_VERSIONS = {"0": "broker.id", "1": "node.id"}  # version → the key of the node's number
 MAX_NODE_ID = 2**31 - 1
 MAX_META_BYTES = 64 * 1024
+MAX_LOCK_TRIES = 100
 
 _FLOCK = "hhqqi4x"  # struct flock of 64-bit Linux: type, whence, start, length, pid
 _KEY = "log.dirs"
@@ -51,24 +54,34 @@ class DataDirLock:
             self.descriptor = -1
 
 
-def create(path: str) -> None:
-    """Make the directory if it is not there and prove that files can be made in it; ConfigError otherwise."""
+def create(path: str, key: str = _KEY, mode: int = 0o777) -> None:
+    """Make the directory if it is not there and prove that files can be made in it; ConfigError, which names the
+    setting `key`, otherwise. `mode`: of a directory that is made, before the umask."""
     probe = os.path.join(path, f".writable-{os.getpid()}")
     try:
-        os.makedirs(path, exist_ok=True)
+        os.makedirs(path, mode, exist_ok=True)
         os.close(os.open(probe, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         os.unlink(probe)
     except OSError as error:
-        raise _unusable(path, error) from None
+        raise unusable(path, error, key) from None
 
 
 def lock(path: str) -> DataDirLock:
     """Take the lock and write our pid into it. DataDirectoryInUse names the pid that has it."""
+    for _ in range(MAX_LOCK_TRIES):
+        taken = _try_lock(path)
+        if taken is not None:
+            return taken
+    raise DataDirectoryInUse(path, 0)
+
+
+def _try_lock(path: str) -> DataDirLock | None:
+    """None when the file was taken away meanwhile: its holder failed to start. A lock on it keeps nobody out."""
     name = os.path.join(path, LOCK_FILE)
     try:
         descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise _unusable(path, error) from None
+        raise unusable(path, error) from None
     try:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _whole_file(fcntl.F_WRLCK))
     except OSError as error:
@@ -76,10 +89,27 @@ def lock(path: str) -> DataDirLock:
         os.close(descriptor)
         if error.errno in (errno.EAGAIN, errno.EACCES):
             raise DataDirectoryInUse(path, pid) from None
-        raise _unusable(path, error) from None
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+        raise unusable(path, error) from None
+    if not _is_still(name, descriptor):
+        os.close(descriptor)
+        return None
+    try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+    except OSError as error:  # a full disk: an empty lock file tells nobody anything
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        os.close(descriptor)
+        raise unusable(path, error) from None
     return DataDirLock(path, descriptor)
+
+
+def _is_still(name: str, descriptor: int) -> bool:
+    """Whether the open file is the one that has this name now."""
+    try:
+        return os.path.samestat(os.stat(name), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def holder(path: str) -> int | None:
@@ -143,6 +173,10 @@ def read_meta(path: str) -> MetaProperties | None:
         raise ConfigError(_KEY, name, f"a {META_FILE} that can be read ({error})") from None
     remedy = f"in {name}; correct that line, or put a copy of the file back"
     version = pairs.get("version", "")
+    if version.isdecimal() and int(version) > META_VERSION:
+        known = " and ".join(META_VERSIONS)
+        problem = f"{name} was written by a newer version of mpbroker (version={version}, this one knows {known})"
+        raise ConfigError("version", version, problem=f"{problem}: start that version")
     if version not in META_VERSIONS:
         raise ConfigError("version", version, f"{' or '.join(META_VERSIONS)} {remedy}")
     key = META_VERSIONS[version]
@@ -169,7 +203,9 @@ def write_meta(path: str, meta: MetaProperties) -> None:
         os.replace(name + ".tmp", name)
         _sync_directory(path)
     except OSError as error:
-        raise _unusable(path, error) from None
+        with contextlib.suppress(OSError):
+            os.unlink(name + ".tmp")
+        raise unusable(path, error) from None
 
 
 def _sync_directory(path: str) -> None:
@@ -197,7 +233,3 @@ def is_id(text: str) -> bool:
         return len(text) == 22 and len(base64.b64decode(text + "==", altchars=b"-_", validate=True)) == 16
     except ValueError:
         return False
-
-
-def _unusable(path: str, error: OSError) -> ConfigError:
-    return ConfigError(_KEY, path, f"a directory that can be written ({error.strerror or error})")

@@ -21,6 +21,10 @@ class StoreError(MpbrokerError):
     """The store could not do what was asked; nothing was changed."""
 
 
+class StoreTooNew(StoreError):
+    """Another version of the program made it, and this one does not know how to read it. The message has the remedy."""
+
+
 class Compacted(StoreError):
     """The history asked for has been trimmed away. Scan again, then watch from there."""
 

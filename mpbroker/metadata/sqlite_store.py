@@ -32,6 +32,7 @@ from mpbroker.metadata.meta_store import (
     Session,
     StoreError,
     StoreTimeout,
+    StoreTooNew,
     Unknown,
     check_request,
     holds,
@@ -89,7 +90,10 @@ class SqliteStore:
     def _prepare(self) -> None:
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
         if version not in (0, SCHEMA_VERSION):
-            raise StoreError(f"{self.path} has schema {version}, this program knows {SCHEMA_VERSION}")
+            raise StoreTooNew(
+                f"{self.path} was written by a newer version of mpbroker (schema {version}, this one knows "
+                f"{SCHEMA_VERSION}): start that version"
+            )
         if version == 0:
             self._db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version={SCHEMA_VERSION}; COMMIT;")
         directory = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)

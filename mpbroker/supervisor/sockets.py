@@ -5,9 +5,13 @@ import os
 import socket
 from typing import Any
 
+from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.config.listeners import EndPoint, advertise
 from mpbroker.errors import ConfigError
+from mpbroker.metrics.event_log import EventLog
 from mpbroker.shm.process_context import BoundListener
+
+_WILDCARDS = ("", "0.0.0.0", "::")
 
 
 def open_listeners(config: Any) -> tuple[list[socket.socket], tuple[BoundListener, ...]]:
@@ -26,6 +30,20 @@ def open_listeners(config: Any) -> tuple[list[socket.socket], tuple[BoundListene
         for index, (end_point, opened) in enumerate(zip(config.end_points.all, sockets, strict=True))
     )
     return sockets, bound
+
+
+def warn_of_unset_address(config: BrokerConfig, listeners: tuple[BoundListener, ...], log: EventLog) -> None:
+    """A WARN for each listener on every interface whose address for clients nobody gave: they are sent to the host's
+    name, which in a container is known to nobody."""
+    given = {end_point.listener_name for end_point in config.end_points.advertised if end_point.host not in _WILDCARDS}
+    for listener in listeners:
+        if listener.host in _WILDCARDS and listener.name not in given:
+            log.warning(
+                "advertised_listeners_not_set",
+                listener=listener.name,
+                clients_are_sent_to=f"{listener.advertised_host}:{listener.advertised_port}",
+                remedy="set advertised.listeners (KAFKA_ADVERTISED_LISTENERS) to an address that clients can reach",
+            )
 
 
 def _listen(end_point: EndPoint, config: Any) -> socket.socket:

@@ -1,30 +1,65 @@
-"""What comes before the first fork: the data directory is made, locked and given its identity; supervisor only."""
+"""What comes before the first fork, and what a start that fails takes away again; supervisor only.
+
+The data directory is made, locked and given its identity; the trace directory is made.
+"""
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.errors import DataDirectoryInUse
-from mpbroker.log import data_dir
+from mpbroker.log import data_dir, unusable
 from mpbroker.supervisor import data_dir_check
+from mpbroker.supervisor.failed_start import MadeByStart
 
 PATIENCE_S = 3.0
 
 
-def claim_data_dir(config: BrokerConfig) -> tuple[data_dir.DataDirLock, str]:
-    """Lock the data directory and check whose it is: (lock, cluster id). DataDirectoryInUse, ConfigError.
+class Claim:
+    """The data directory is ours. `served`: set once clients were let in; until then it is left as it was found."""
 
-    A broker killed a moment ago may have workers that still hold the lock: while the one that took it is dead, wait.
-    """
-    data_dir_check.check(config.data_dir)
-    data_dir.create(config.data_dir)
+    def __init__(self, lock: data_dir.DataDirLock, cluster_id: str) -> None:
+        self.lock_fd = lock.descriptor
+        self.cluster_id = cluster_id
+        self.served = False
+
+
+@contextmanager
+def claim_data_dir(config: BrokerConfig) -> Iterator[Claim]:
+    """Lock the data directory and check whose it is. DataDirectoryInUse, ConfigError; also for a disk that is full."""
+    made = MadeByStart(config.data_dir, config.trace_dir)
+    lock, claim = None, None
+    try:
+        data_dir_check.check(config.data_dir)
+        data_dir.create(config.data_dir)
+        lock = _lock(config.data_dir)
+        if config.mpbroker_trace_enabled:
+            data_dir.create(config.trace_dir, "mpbroker.trace.dir", 0o700)
+        claim = Claim(lock, data_dir.prepare(config.data_dir, config.node_id).cluster_id)
+        yield claim
+    except OSError as error:
+        if error.errno not in unusable.FULL:
+            raise
+        raise unusable.no_space(config.data_dir) from None
+    finally:
+        if lock is None:
+            made.remove_empty()
+        else:
+            if claim is None or not claim.served:
+                made.undo()
+            lock.close()
+
+
+def _lock(path: str) -> data_dir.DataDirLock:
+    """A broker killed a moment ago may have workers that still hold the lock: while the one that took it is dead,
+    wait."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
-            lock = data_dir.lock(config.data_dir)
-            break
+            return data_dir.lock(path)
         except DataDirectoryInUse as error:
             if not error.pid or os.path.exists(f"/proc/{error.pid}") or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
-    return lock, data_dir.prepare(config.data_dir, config.node_id).cluster_id

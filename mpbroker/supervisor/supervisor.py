@@ -26,7 +26,7 @@ from mpbroker.supervisor.process_types import START_STAGES, Main, plan_processes
 from mpbroker.supervisor.ready import clear_ready_file, ready_document, ready_line, write_atomically, write_ready_line
 from mpbroker.supervisor.shared_state import SharedState
 from mpbroker.supervisor.signals import SupervisorSignals
-from mpbroker.supervisor.sockets import open_listeners
+from mpbroker.supervisor.sockets import open_listeners, warn_of_unset_address
 from mpbroker.supervisor.startup import claim_data_dir
 from mpbroker.supervisor.status_file import remove_status_file, write_status_file
 from mpbroker.supervisor.stopping import Stopping
@@ -45,19 +45,20 @@ def run(
 ) -> int:
     """Run a broker until it ends; the exit code. `read_config` reads the configuration again, for SIGHUP."""
     gc.disable()  # until everything is imported; launch.freeze turns it on again
-    lock, cluster_id = claim_data_dir(config)
-    try:
+    with claim_data_dir(config) as claim:
         if ready_file:
             clear_ready_file(ready_file)
         sockets, listeners = open_listeners(config)
-        shared = SharedState(config, plan_processes(config, listeners), sockets, listeners, cluster_id, lock.descriptor)
+        warn_of_unset_address(config, listeners, EventLog("supervisor"))
+        plans = plan_processes(config, listeners)
+        shared = SharedState(config, plans, sockets, listeners, claim.cluster_id, claim.lock_fd)
+        supervisor = Supervisor(config, shared, ready_file, read_config)
         try:
-            return Supervisor(config, shared, ready_file, read_config).run()
+            return supervisor.run()
         finally:
+            claim.served = supervisor.ready
             shared.close()
             remove_status_file(config.data_dir)
-    finally:
-        lock.close()
 
 
 class Supervisor:
@@ -85,6 +86,11 @@ class Supervisor:
         self._resetting = False
         self._resets: deque[float] = deque(maxlen=MAX_RESETS)
         self._exit_code = EXIT_CLEAN
+
+    @property
+    def ready(self) -> bool:
+        """Whether every listener has answered."""
+        return self._ready
 
     def run(self) -> int:
         """Fork the workers, watch them until the last one has ended."""

@@ -18,7 +18,7 @@ for package in (mpbroker.supervisor, mpbroker.cli):
             importlib.import_module(f"{package.__name__}.{module.name}")
         except ImportError:
             pass
-import argparse, encodings.idna, json, pwd, socket, traceback
+import argparse, encodings.ascii, encodings.idna, encodings.unicode_escape, json, pwd, socket, traceback
 os.chdir(sys.argv[2])
 os.setgroups([])
 os.setresgid(*[int(sys.argv[1])] * 3)

@@ -145,7 +145,7 @@ def test_what_is_written_can_be_read(directory):
     [
         (b"", "version=: must be 0 or 1 in"),
         (b"node.id=0\ncluster.id=c\n", "version=: must be 0 or 1 in"),
-        (b"version=2\nnode.id=0\ncluster.id=c\n", "version=2: must be 0 or 1 in"),
+        (b"version=-1\nnode.id=0\ncluster.id=c\n", "version=-1: must be 0 or 1 in"),
         (b"version=1\n", "node.id=: must be 0 to 2147483647, the number of the node, in"),
         (b"version=1\nbroker.id=0\ncluster.id=c\n", "node.id=: must be"),
         (b"version=0\nnode.id=0\ncluster.id=c\n", "broker.id=: must be"),
@@ -164,6 +164,16 @@ def test_a_broken_identity_is_a_sentence_that_says_what_to_do(tmp_path, content,
         f"in {tmp_path}/meta.properties; correct that line, or put a copy of the file back"
     )
     assert (tmp_path / "meta.properties").read_bytes() == content, "no new identity"
+
+
+def test_a_newer_identity_asks_for_the_newer_version(tmp_path):
+    (tmp_path / "meta.properties").write_bytes(b"version=2\nnode.id=0\ncluster.id=c\n")
+    with pytest.raises(ConfigError) as raised:
+        data_dir.prepare(str(tmp_path), 0)
+    assert str(raised.value) == (
+        f"{tmp_path}/meta.properties was written by a newer version of mpbroker (version=2, this one knows 0 and 1): "
+        "start that version"
+    )
 
 
 def test_an_identity_that_is_no_text_is_a_sentence(tmp_path):

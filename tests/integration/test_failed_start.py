@@ -1,0 +1,119 @@
+"""A start that cannot succeed says why with the remedy that fits, and leaves nothing behind that it made."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+
+import pytest
+
+from tests.harness.broker import Broker
+from tests.harness.other_user import NOBODY, run_as
+
+
+def _start(path, *words, listener="PLAINTEXT://127.0.0.1:0"):
+    command = [sys.executable, "-m", "mpbroker", "start", "--data-dir", str(path), "--listener", listener, *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """fill(blocks): a disk of 64 KiB, of whose 16 blocks so many are taken. Skips where no disk can be mounted."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], capture_output=True).returncode:
+        pytest.skip("no file system can be mounted here")
+
+    def fill(blocks):
+        (disk / "fill").write_bytes(bytes(4096 * blocks))
+        return disk
+
+    yield fill
+    subprocess.run(["umount", "-l", disk], check=True)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--override", "mpbroker.trace.dir=/dev/null/traces"],
+        ["--ready-file", "/dev/null/ready.json"],
+        [
+            "--listener",
+            "OTHER://192.0.2.1:1",
+            "--override",
+            "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT",
+        ],
+    ],
+)
+def test_nothing_is_left(tmp_path, words):
+    found = _start(tmp_path / "a" / "b", *words)
+    assert found.returncode == 2 and "Traceback" not in found.stderr, found.stderr
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "b").mkdir()
+    assert _start(tmp_path / "b", *words).returncode == 2
+    assert list((tmp_path / "b").iterdir()) == []
+
+
+def test_a_directory_with_records_is_left_as_it_was(tmp_path):
+    with Broker(tmp_path):
+        pass
+    before = sorted(os.listdir(tmp_path / "data"))
+    assert _start(tmp_path / "data", "--ready-file", "/dev/null/x").returncode == 2
+    assert sorted(os.listdir(tmp_path / "data")) == before
+
+
+@pytest.mark.parametrize("blocks", [16, 15, 14, 12, 8])
+def test_a_full_disk_is_said_to_be_full(small_disk, blocks):
+    disk = small_disk(blocks)
+    found = _start(disk / "d")
+    assert found.returncode == 2, found.stderr
+    assert f"no space left on the disk of {disk}/d" in found.stderr and "free some" in found.stderr
+    assert "put a copy" not in found.stderr and "Traceback" not in found.stderr
+    assert os.listdir(disk) == ["fill"]
+
+
+def test_a_newer_format_asks_for_the_newer_version(tmp_path):
+    with Broker(tmp_path):
+        pass
+    meta = tmp_path / "data" / "meta.properties"
+    text = meta.read_text()
+    meta.write_text(text.replace("version=1", "version=9"))
+    found = _start(tmp_path / "data")
+    assert found.returncode == 2 and found.stderr.splitlines()[-1] == (
+        f"mpbroker: {meta} was written by a newer version of mpbroker (version=9, this one knows 0 and 1): "
+        "start that version"
+    )
+    meta.write_text(text)
+    with closing(sqlite3.connect(tmp_path / "data" / "metadata.db")) as store:
+        store.execute("PRAGMA user_version=9")
+    found = _start(tmp_path / "data")
+    assert found.returncode == 2 and "was written by a newer version of mpbroker (schema 9," in found.stderr
+    assert "start that version" in found.stderr and "put a copy" not in found.stderr
+
+
+def test_a_directory_of_another_user_names_both(tmp_path):
+    for path in (tmp_path, *tmp_path.parents):
+        if path.stat().st_uid == os.geteuid() and path.stat().st_mode & 0o005 != 0o005:
+            path.chmod(0o755)
+    found = run_as(NOBODY, "start", "--data-dir", str(tmp_path / "d"))
+    assert found.returncode == 2
+    sentence = found.stderr.splitlines()[-1]
+    assert (
+        f"{tmp_path} cannot be written by user nobody (uid {NOBODY}); it belongs to user root (uid 0), mode "
+        in sentence
+    )
+    assert "start as that user" in sentence and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("listener", "warns"), [("PLAINTEXT://:0", True), ("PLAINTEXT://127.0.0.1:0", False)])
+def test_a_listener_on_every_interface_without_an_address_for_clients(tmp_path, listener, warns):
+    with Broker(tmp_path, listeners=[listener]) as broker:
+        assert broker.log().count("WARN supervisor advertised_listeners_not_set") == warns
+        assert (f"clients_are_sent_to={os.uname().nodename}:{broker.port()}" in broker.log()) == warns
+
+
+def test_no_warning_with_an_address_for_clients(tmp_path):
+    overrides = {"advertised.listeners": "PLAINTEXT://broker.example:9092"}
+    with Broker(tmp_path, listeners=["PLAINTEXT://:0"], overrides=overrides) as broker:
+        assert "advertised_listeners_not_set" not in broker.log()
