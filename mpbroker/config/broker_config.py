@@ -56,7 +56,8 @@ class BrokerConfig(FrozenSettings):
 
     def given_text(self, name: str) -> str | None:
         """The text a setting was given, None when it has its default."""
-        return self._texts.get(name)
+        text: str | None = self._texts.get(name)
+        return text
 
     def default(self, name: str) -> Any:
         """The default of a setting on this machine; where it is in force, that value."""

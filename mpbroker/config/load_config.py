@@ -131,11 +131,11 @@ def _processors_that_fit(wanted: int, end_points: Listeners) -> int:
 def _data_dir(values: dict[str, Any]) -> str:
     """The one data directory, absolute."""
     key = "log.dirs" if values["log.dirs"] else "log.dir"
-    directories = [item for part in values[key].split(",") if (item := part.strip())]
+    directories: list[str] = [item for part in values[key].split(",") if (item := part.strip())]
     if len(directories) != 1:
         problem = f"{key}={values[key]}: several data directories are not supported yet; name one"
         raise ConfigError(key, values[key], problem=problem if directories else f"{key} names no directory")
-    return os.path.abspath(directories[0])
+    return str(os.path.abspath(directories[0]))
 
 
 def _no_effect(texts: dict[str, str]) -> list[str]:

@@ -11,8 +11,9 @@ TOPICS = (
     Setting("default.replication.factor", INT, 1, "Replicas of a topic created without a number.", least=1),
     Setting("auto.create.topics.enable", BOOLEAN, True, "Create a topic when a client first asks for it."),
     Setting("delete.topic.enable", BOOLEAN, True, "Allow topics to be deleted."),
-    Setting("min.insync.replicas", INT, 1, "In-sync replicas that a write with acks=all needs.", least=1,
-            change=CLUSTER_WIDE),
+    Setting("min.insync.replicas", INT, 1,
+            "In-sync replicas that a write with acks=all needs; a partition has one replica, which is then enough, as in Kafka.",
+            least=1, change=CLUSTER_WIDE, later=True),
     Setting("unclean.leader.election.enable", BOOLEAN, False,
             "Let a replica that is not in sync become leader, losing records.", change=CLUSTER_WIDE, later=True),
 )

@@ -45,7 +45,7 @@ TRACES = (
 
 QUEUES = (
     Setting("mpbroker.queue.discipline", STRING, "fifo", "How a handler chooses among waiting requests of the data plane.",
-            allowed=("fifo",)),
+            allowed=("fifo",), later=True),
     Setting("mpbroker.control.reserved.handlers", INT, 1,
             "Handlers that take only requests of the control plane, beside `num.io.threads`; none without a control plane.",
             least=1, most=8),

@@ -86,9 +86,11 @@ REQUESTS = (
     Setting("max.incremental.fetch.session.cache.slots", INT, 1000, "Fetch sessions remembered; none are given out yet.",
             least=0, later=True),
     Setting("fetch.purgatory.purge.interval.requests", INT, 1000,
-            "Completed waiting fetches after which their watch lists are cleaned.", least=1),
+            "Completed waiting fetches after which their watch lists are cleaned; here each is, when it completes.", least=1,
+            later=True),
     Setting("producer.purgatory.purge.interval.requests", INT, 1000,
-            "Completed waiting produces after which their watch lists are cleaned.", least=1),
+            "Completed waiting produces after which their watch lists are cleaned; here each is, when it completes.", least=1,
+            later=True),
     Setting("delete.records.purgatory.purge.interval.requests", INT, 1,
             "Completed waiting record deletions after which their watch lists are cleaned.", least=1, later=True),
 )

@@ -82,7 +82,7 @@ class EventLog:
     def tick(self) -> None:
         """One line for each flood that is over."""
         for held in self._limits.ended(time.monotonic()):
-            self._write(held.level, held.kind, {"about": held.peer, "suppressed": held.count})
+            self._write(held.level, held.kind, {"about": held.peer, "suppressed": held.lines})
 
     def _line(self, level: str, event: str, about: str | None, fields: dict[str, object]) -> None:
         if LEVELS[level] < self._least:

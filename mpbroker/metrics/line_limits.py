@@ -32,12 +32,12 @@ class Allowance:
 
 
 class Held(NamedTuple):
-    """Lines that were held back: `count` of one kind about one peer."""
+    """Lines that were held back: `lines` of one kind about one peer."""
 
     kind: str
     peer: str
     level: str
-    count: int
+    lines: int
 
 
 class LineLimits:

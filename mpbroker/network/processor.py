@@ -204,8 +204,10 @@ class Processor:
             )
         elif kind == _native.EVENT_UNSUPPORTED:
             self._reader.refuse_unsupported(channel, first, second)
-        else:
+        elif kind == _native.EVENT_REFUSED:
             self._reader.refuse_poison(channel)
+        else:
+            raise AssertionError(f"event {kind} of the native turn has no meaning here")
 
     def _on_own_event(self, kind: int, fd: int) -> None:
         if kind == _native.EVENT_STRAY:

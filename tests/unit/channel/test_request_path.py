@@ -9,7 +9,7 @@ import time
 import pytest
 
 from mpbroker.channel.handler_port import HandlerPort, open_handler_port
-from mpbroker.channel.planes import CONTROL, CONTROL_REQUESTS, DATA, DISCIPLINES
+from mpbroker.channel.planes import CONTROL, CONTROL_REQUESTS, DATA
 from mpbroker.channel.processor_port import (
     ANSWER_CLOSE,
     ANSWER_EXTENT,
@@ -138,7 +138,6 @@ def test_a_request_belongs_to_its_handler(pair):
 
 def test_the_planes_hold_exactly_their_bounds():
     assert CONTROL_REQUESTS == 20
-    assert set(DISCIPLINES) == {"fifo"}
     pair = Pair(entries_per_processor=600)
     try:
         for _ in range(500):

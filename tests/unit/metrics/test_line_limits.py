@@ -34,7 +34,7 @@ def test_nothing_held_back_is_forgotten():
             sent += 1
             allowed = limits.allow("k", str(number), "WARN", turn * 0.5)
             said += 0 if allowed is None else 1 + allowed
-    said += sum(held.count for held in limits.ended(10_000.0)) + limits.held_over_all
+    said += sum(held.lines for held in limits.ended(10_000.0)) + limits.held_over_all
     assert said == sent
     assert limits.ended(20_000.0) == []
 
