@@ -1,7 +1,9 @@
 """Forgetting idle producers: after their time, and earlier when the table of all partitions' producers fills up. Jobs
 of the log keeper.
 
-A producer that was forgotten may go on with any sequence; only the recognition of its repeated batches is lost.
+A producer that was forgotten may go on with any sequence; only the recognition of its repeated batches is lost. What
+counts is when a producer wrote by the broker's clock, not what it wrote into its batches. Where room is needed, producers
+that wrote a single batch go first: a flood of new producer ids forgets itself before it forgets anybody else.
 """
 
 from typing import Final
@@ -29,7 +31,7 @@ class ProducerExpiration:
         for partition in self._round.take():
             if self._keeper.state(partition) is not None:
                 self._keeper.count(
-                    "producers_forgotten", self._keeper.log.expire_producers(partition.ordinal, before_ms)
+                    "producers_forgotten", self._keeper.log.expire_producers(partition.ordinal, before_ms, before_ms)
                 )
 
     def remaining_ms(self) -> int:
@@ -48,19 +50,20 @@ class ProducerEviction:
         """One turn."""
         if not self._interval.due():
             return
-        rows, times_ms = self._keeper.log.producer_times()
-        if len(times_ms) < rows * FULL_SHARE:
+        rows, once_ms, often_ms = self._keeper.log.producer_times()
+        used = len(once_ms) + len(often_ms)
+        if used < rows * FULL_SHARE:
             return
-        before_ms = eviction_time_ms(times_ms, int(rows * KEPT_SHARE))
+        often_before_ms, once_before_ms = eviction_times_ms(once_ms, often_ms, int(rows * KEPT_SHARE))
         forgotten = 0
         for partition in self._keeper.partitions.all:
             if self._keeper.state(partition) is not None:
-                forgotten += self._keeper.log.expire_producers(partition.ordinal, before_ms)
+                forgotten += self._keeper.log.expire_producers(partition.ordinal, often_before_ms, once_before_ms)
         self._keeper.count("producers_forgotten", forgotten)
         self._keeper.events.warning(
             "producers_forgotten",
             count=forgotten,
-            of=len(times_ms),
+            of=used,
             why="the table is nearly full",
             setting="mpbroker.max.producers",
         )
@@ -68,6 +71,13 @@ class ProducerEviction:
     def remaining_ms(self) -> int:
         """Until the next look."""
         return self._interval.remaining_ms()
+
+
+def eviction_times_ms(once_ms: list[int], often_ms: list[int], most: int) -> tuple[int, int]:
+    """(time before which producers of several batches go, the same for those of one) so that at most `most` stay."""
+    if len(often_ms) <= most:
+        return 0, eviction_time_ms(once_ms, most - len(often_ms))
+    return eviction_time_ms(often_ms, most), max(once_ms, default=0) + 1
 
 
 def eviction_time_ms(times_ms: list[int], most: int) -> int:

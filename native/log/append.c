@@ -35,6 +35,7 @@ static void write_intent(struct mpb_log *log, struct mpb_partition *row, const s
     intent->last_offset = now->leo + request->info->last_offset_delta;
     intent->timestamp_ms = max_timestamp;
     intent->append_time_ms = result->append_time_ms;
+    intent->written_ms = request->now_ms;
     mpb_intent_set(log, row, MPB_INTENT_APPEND);
     MPB_CRASH(log->core, "append.intent");
 }
@@ -97,9 +98,9 @@ static int append_locked(struct mpb_log *log, struct mpb_partition *row, const s
 {
     const struct mpb_batch_info *info = request->info;
     uint32_t ordinal = request->ordinal, producer_row = 0;
-    int64_t max_timestamp = options->log_append_time      ? request->now_ms
-                            : request->max_timestamp >= 0 ? request->max_timestamp
-                                                          : info->max_timestamp;
+    int64_t max_timestamp = options->log_append_time                       ? request->now_ms
+                            : request->max_timestamp != MPB_RECORDS_UNSEEN ? request->max_timestamp
+                                                                           : info->max_timestamp;
     if (mpb_roll_is_due(mpb_partition_in_force(row), options, info, max_timestamp, request->now_ms)) {
         int error = mpb_roll_locked(log, row, request->now_ms);
         if (error != 0)
@@ -212,7 +213,7 @@ void mpb_append(struct mpb_log *log, const struct mpb_append_options *options, c
     no_result(out);
     out->append_time_ms = options->log_append_time ? request->now_ms : -1;
     mpb_batch_patch_header(request->batch, request->info->batch_bytes, header, 0, 0, out->append_time_ms);
-    if (!options->log_append_time && request->max_timestamp >= 0)
+    if (!options->log_append_time && request->max_timestamp != MPB_RECORDS_UNSEEN)
         mpb_batch_patch_timestamp(request->batch, request->info->batch_bytes, header, false, request->max_timestamp);
     out->error = (int16_t)mpb_partition_lock(log, request->ordinal);
     if (out->error != 0)

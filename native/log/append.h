@@ -13,13 +13,17 @@
 #include "log/result_cell.h"
 #include "record/record_batch.h"
 
+/* Nobody looked into the records: the header's claim about timestamps counts. Only for batches of our own making; what a
+ * client claims is never believed where its records say otherwise. */
+#define MPB_RECORDS_UNSEEN INT64_MIN
+
 struct mpb_append_request {
     uint32_t ordinal;
     uint32_t entry;       /* request entry that gets the result, or MPB_NO_REQUEST */
     uint32_t cell;        /* its result cell */
     const uint8_t *batch; /* checked by mpb_batch_check; read only */
     const struct mpb_batch_info *info;
-    int64_t max_timestamp; /* found in the records; -1 with no records seen: the header's claim counts */
+    int64_t max_timestamp; /* found in the records, -1: none of them has one; or MPB_RECORDS_UNSEEN */
     int64_t now_ms;
     int32_t leader_epoch;    /* the partition's must be this one; -1: any */
     const uint8_t *topic_id; /* the partition's must be this one; NULL: any */

@@ -17,7 +17,7 @@ void mpb_append_finish(struct mpb_log *log, struct mpb_partition *row)
             .last_offset_delta = (int32_t)(intent->last_offset - intent->base_offset),
             .epoch = intent->producer_epoch,
         };
-        mpb_producer_keep(log->core, intent->producer_row, &batch);
+        mpb_producer_keep(log->core, intent->producer_row, &batch, intent->written_ms);
         MPB_CRASH(log->core, "append.producer");
     }
     struct mpb_append_result result = {

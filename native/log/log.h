@@ -47,6 +47,8 @@ struct mpb_log {
     uint64_t tick;
     struct mpb_segment_list **lists; /* by ordinal, made at first use */
     uint32_t producer_hint;
+    uint32_t producers_refused; /* batches since the table of producers was found full; 0: it was not */
+    uint32_t producers_freed_seen;
 };
 
 /* What an I/O error means: everything but a full disk takes the log directory offline for good, because what the

@@ -4,6 +4,9 @@
 
 #include "shm/inject.h"
 
+#define FULL_LOOK_EVERY \
+    64 /* a full table is searched now and again even if no row was freed: the dead may not have said */
+
 int32_t mpb_last_sequence(int32_t first_sequence, int32_t record_count)
 {
     return (int32_t)(((int64_t)first_sequence + record_count - 1) & INT32_MAX);
@@ -92,6 +95,12 @@ static void raise_high(struct mpb_core *core, uint32_t rows)
 static struct mpb_producer *take_row(struct mpb_log *log, uint32_t ordinal, uint32_t *row_plus_one)
 {
     struct mpb_core *core = log->core;
+    uint32_t freed = mpb_load_acquire(&core->header->producers_freed);
+    if (log->producers_refused % FULL_LOOK_EVERY != 0 && freed == log->producers_freed_seen) {
+        log->producers_refused++; /* full a moment ago: a search under the lock costs all others */
+        return NULL;
+    }
+    log->producers_freed_seen = freed;
     for (uint32_t i = 0; i < core->producer_count; i++) {
         uint32_t at = (log->producer_hint + i) % core->producer_count;
         uint64_t nobody = 0;
@@ -102,8 +111,10 @@ static struct mpb_producer *take_row(struct mpb_log *log, uint32_t ordinal, uint
             continue;
         log->producer_hint = at + 1;
         *row_plus_one = at + 1;
+        log->producers_refused = 0;
         return &core->producers[at];
     }
+    log->producers_refused++;
     return NULL;
 }
 
@@ -122,6 +133,7 @@ uint32_t mpb_producer_row(struct mpb_log *log, uint32_t ordinal, int64_t produce
     }
     mpb_store_relaxed(&producer->count, 0);
     mpb_store_relaxed(&producer->rebuild, 0);
+    mpb_store_relaxed(&producer->written_ms, 0);
     producer->producer_id = producer_id;
     mpb_store_relaxed(&producer->next, mpb_load_relaxed(chain_of(row, producer_id)));
     mpb_step();
@@ -130,7 +142,8 @@ uint32_t mpb_producer_row(struct mpb_log *log, uint32_t ordinal, int64_t produce
     return row_plus_one;
 }
 
-void mpb_producer_keep(struct mpb_core *core, uint32_t row_plus_one, const struct mpb_producer_batch *batch)
+void mpb_producer_keep(struct mpb_core *core, uint32_t row_plus_one, const struct mpb_producer_batch *batch,
+                       int64_t written_ms)
 {
     if (row_plus_one == 0 || row_plus_one > core->producer_count)
         return;
@@ -139,6 +152,8 @@ void mpb_producer_keep(struct mpb_core *core, uint32_t row_plus_one, const struc
     if (count > 0 && mpb_producer_newest(producer)->base_offset >= batch->base_offset)
         return;
     producer->ring[count % MPB_PRODUCER_RING] = *batch;
+    if ((int64_t)mpb_load_relaxed(&producer->written_ms) < written_ms)
+        mpb_store_relaxed(&producer->written_ms, (uint64_t)written_ms);
     mpb_step();
     MPB_CRASH(core, "append.producer_half");
     mpb_store_release(&producer->count, count + 1);
@@ -162,13 +177,14 @@ struct mpb_producer *mpb_producer_next(struct mpb_core *core, const struct mpb_p
     return &core->producers[at - 1];
 }
 
-static void free_row(struct mpb_producer *producer)
+static void free_row(struct mpb_core *core, struct mpb_producer *producer)
 {
     mpb_store_relaxed(&producer->count, 0);
     mpb_store_relaxed(&producer->next, 0);
     mpb_step();
     mpb_store_release(&producer->owner, 0);
     mpb_step();
+    atomic_fetch_add(&core->header->producers_freed, 1);
 }
 
 void mpb_producers_free(struct mpb_log *log, uint32_t ordinal)
@@ -180,11 +196,18 @@ void mpb_producers_free(struct mpb_log *log, uint32_t ordinal)
             struct mpb_producer *producer = &core->producers[at - 1];
             mpb_store_release(&row->producer_chain[chain], mpb_load_relaxed(&producer->next));
             mpb_step(); /* dead here: the row is owned but not chained, and the sweep frees it */
-            free_row(producer);
+            free_row(core, producer);
         }
 }
 
-uint32_t mpb_producers_expire(struct mpb_log *log, uint32_t ordinal, int64_t before_ms)
+static bool is_expired(const struct mpb_producer *producer, int64_t before_ms, int64_t once_before_ms)
+{
+    uint64_t count = mpb_load_acquire(&producer->count);
+    int64_t written_ms = (int64_t)mpb_load_relaxed(&producer->written_ms);
+    return count == 0 || written_ms < (count == 1 ? once_before_ms : before_ms);
+}
+
+uint32_t mpb_producers_expire(struct mpb_log *log, uint32_t ordinal, int64_t before_ms, int64_t once_before_ms)
 {
     struct mpb_core *core = log->core;
     struct mpb_partition *row = &core->partitions[ordinal];
@@ -193,25 +216,27 @@ uint32_t mpb_producers_expire(struct mpb_log *log, uint32_t ordinal, int64_t bef
         mpb_atomic32 *link = &row->producer_chain[chain];
         for (uint32_t at; (at = mpb_load_acquire(link)) != 0 && at <= core->producer_count;) {
             struct mpb_producer *producer = &core->producers[at - 1];
-            if (mpb_load_acquire(&producer->count) > 0 && mpb_producer_newest(producer)->timestamp_ms >= before_ms) {
+            if (!is_expired(producer, before_ms, once_before_ms)) {
                 link = &producer->next;
                 continue;
             }
             mpb_store_release(link, mpb_load_relaxed(&producer->next));
             mpb_step();
-            free_row(producer);
+            free_row(core, producer);
             freed++;
         }
     }
     return freed;
 }
 
-bool mpb_producer_time(const struct mpb_core *core, uint32_t index, int64_t *out)
+bool mpb_producer_time(const struct mpb_core *core, uint32_t index, int64_t *out, bool *again)
 {
     const struct mpb_producer *producer = &core->producers[index];
     if (mpb_load_acquire(&producer->owner) == 0)
         return false;
-    *out = mpb_load_acquire(&producer->count) > 0 ? mpb_producer_newest(producer)->timestamp_ms : -1;
+    uint64_t count = mpb_load_acquire(&producer->count);
+    *out = count > 0 ? (int64_t)mpb_load_relaxed(&producer->written_ms) : -1;
+    *again = count > 1;
     return true;
 }
 
@@ -264,6 +289,6 @@ bool mpb_producer_free_lost(struct mpb_core *core, uint32_t index, uint32_t ordi
     struct mpb_producer *producer = &core->producers[index];
     if (mpb_load_acquire(&producer->owner) != (uint64_t)ordinal + 1 || is_chained(core, index + 1, ordinal))
         return false;
-    free_row(producer);
+    free_row(core, producer);
     return true;
 }

@@ -29,17 +29,21 @@ int mpb_producer_check(const struct mpb_core *core, const struct mpb_partition *
  * between leaves an empty row, which is as good as none. */
 uint32_t mpb_producer_row(struct mpb_log *log, uint32_t ordinal, int64_t producer_id);
 
-/* Keeps a batch in row `row_plus_one`, unless that or a later one is kept already: may be done twice. */
-void mpb_producer_keep(struct mpb_core *core, uint32_t row_plus_one, const struct mpb_producer_batch *batch);
+/* Keeps a batch in row `row_plus_one`, unless that or a later one is kept already: may be done twice. `written_ms`: the
+ * broker's clock at its append; it only goes up. */
+void mpb_producer_keep(struct mpb_core *core, uint32_t row_plus_one, const struct mpb_producer_batch *batch,
+                       int64_t written_ms);
 
 /* Frees all rows of a partition. */
 void mpb_producers_free(struct mpb_log *log, uint32_t ordinal);
 
-/* Frees rows whose newest batch is older than `before_ms`; returns how many. */
-uint32_t mpb_producers_expire(struct mpb_log *log, uint32_t ordinal, int64_t before_ms);
+/* Frees rows last written before `before_ms`, those of producers with a single batch before `once_before_ms`; returns
+ * how many. */
+uint32_t mpb_producers_expire(struct mpb_log *log, uint32_t ordinal, int64_t before_ms, int64_t once_before_ms);
 
-/* Newest timestamp of row `index` of the table, of any partition; false if the row is free. Takes no lock: a hint. */
-bool mpb_producer_time(const struct mpb_core *core, uint32_t index, int64_t *out);
+/* When row `index` of the table, of any partition, was last written, and whether more than once; false if it is free.
+ * Takes no lock: a hint. */
+bool mpb_producer_time(const struct mpb_core *core, uint32_t index, int64_t *out, bool *again);
 
 /* Takes back every batch at or above `end_offset`. Rows left with nothing get `rebuild`; returns how many have it. */
 uint32_t mpb_producers_truncate(struct mpb_core *core, struct mpb_partition *row, int64_t end_offset);

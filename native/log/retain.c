@@ -9,7 +9,8 @@
 #include "log/segment.h"
 #include "log/segment_list.h"
 
-/* Largest timestamp of a segment; of one whose batches have none, the time its log file was last written. */
+/* Largest timestamp of a segment, but never later than its log file was last written: a time in the future, or none, is
+ * no reason to keep what others wrote. */
 static int segment_time(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *now,
                         int64_t base, int64_t *out)
 {
@@ -22,14 +23,14 @@ static int segment_time(struct mpb_log *log, const struct mpb_partition *row, co
         return error;
     *out = status.modified_ms;
     if (base == now->active_base) {
-        *out = now->max_timestamp >= 0 ? now->max_timestamp : *out;
+        *out = now->max_timestamp >= 0 && now->max_timestamp < *out ? now->max_timestamp : *out;
         return 0;
     }
     if (bytes == 0)
         return 0;
     int time_fd = mpb_segment_fd(log, row, now, base, MPB_FILE_TIME_INDEX);
     error = time_fd < 0 ? time_fd : mpb_time_index_find(time_fd, (uint64_t)bytes, INT64_MAX, &hit);
-    if (error == 0 && hit.found && hit.timestamp >= 0)
+    if (error == 0 && hit.found && hit.timestamp >= 0 && hit.timestamp < *out)
         *out = hit.timestamp;
     return error;
 }

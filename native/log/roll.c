@@ -5,6 +5,16 @@
 #include "log/repair.h"
 #include "log/segment.h"
 
+/* Kafka measures the age by the batches' own clock where the first one had a time, else by the broker's. Times that lie
+ * in the future are not believed: one batch of a producer would stop the rolling, and so the retention, of a partition
+ * that others write to. */
+static int64_t age_ms(const struct mpb_partition_copy *now, int64_t max_timestamp, int64_t now_ms)
+{
+    bool believed = now->first_timestamp >= 0 && now->first_timestamp <= now->segment_created_ms;
+    int64_t until = now->first_timestamp >= 0 && max_timestamp < now_ms ? max_timestamp : now_ms;
+    return (until < 0 ? -1 : until) - (believed ? now->first_timestamp : now->segment_created_ms);
+}
+
 bool mpb_roll_is_due(const struct mpb_partition_copy *now, const struct mpb_append_options *options,
                      const struct mpb_batch_info *batch, int64_t max_timestamp, int64_t now_ms)
 {
@@ -12,10 +22,7 @@ bool mpb_roll_is_due(const struct mpb_partition_copy *now, const struct mpb_appe
         return false;
     if (now->position > (uint64_t)options->segment_bytes - batch->batch_bytes)
         return true;
-    /* Kafka measures the age by the batches' own clock where the first one had a time, else by the wall clock. */
-    int64_t age_ms = now->first_timestamp >= 0 ? max_timestamp - now->first_timestamp
-                                               : now_ms - now->segment_created_ms;
-    if (age_ms > options->segment_ms)
+    if (age_ms(now, max_timestamp, now_ms) > options->segment_ms)
         return true;
     if (now->index_bytes + MPB_INDEX_ENTRY_BYTES > (uint32_t)options->index_max_bytes)
         return true;

@@ -215,8 +215,8 @@ static bool is_stale(struct mpb_log *log, const struct mpb_segment *segment)
     const struct mpb_segment_list *list;
     if (mpb_segment_list_get(log, row, &copy, &list) != 0)
         return true;
-    uint32_t at = mpb_segment_list_find(list, segment->base);
-    return at + 1 < list->count && list->bases[at + 1] <= copy.log_start;
+    uint32_t at = mpb_segment_list_find(list, segment->base); /* renamed or unlinked meanwhile: it is not in the list */
+    return list->bases[at] != segment->base || (at + 1 < list->count && list->bases[at + 1] <= copy.log_start);
 }
 
 uint32_t mpb_segment_close_stale(struct mpb_log *log)

@@ -41,7 +41,7 @@ static int rebuild_from(struct mpb_log *log, struct mpb_partition *row, const st
             .epoch = info.producer_epoch,
         };
         if (at != 0)
-            mpb_producer_keep(log->core, at, &batch);
+            mpb_producer_keep(log->core, at, &batch, 0); /* when it was written stays known */
     }
     return more;
 }

@@ -1,6 +1,8 @@
 /* Binds what the log keeper and log recovery do: truncation, retention, flush, producer state, cached descriptors. */
 #include "python/py_log.h"
 
+#include <time.h>
+
 #include "log/log_flush.h"
 #include "log/partition_lock.h"
 #include "log/producer.h"
@@ -156,18 +158,21 @@ static int load_one(LogObject *self, unsigned int ordinal, PyObject *item, int *
 {
     struct mpb_producer_batch batch = {0};
     long long producer_id, base_offset, timestamp_ms;
+    struct timespec now;
     if (!PyArg_ParseTuple(item, "LhiiLiL", &producer_id, &batch.epoch, &batch.first_sequence, &batch.last_sequence,
                           &base_offset, &batch.last_offset_delta, &timestamp_ms))
         return -1;
     batch.base_offset = base_offset;
     batch.timestamp_ms = timestamp_ms;
+    clock_gettime(CLOCK_REALTIME, &now); /* a snapshot knows the batch's own time only: the future is not believed */
+    int64_t now_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
     *error = mpb_partition_lock(&self->log, ordinal);
     if (*error != 0)
         return 0;
     uint32_t row = mpb_producer_row(&self->log, ordinal, producer_id);
     if (row == 0)
         *error = MPB_ERR_THROTTLING_QUOTA_EXCEEDED;
-    mpb_producer_keep(self->log.core, row, &batch);
+    mpb_producer_keep(self->log.core, row, &batch, timestamp_ms < now_ms ? timestamp_ms : now_ms);
     mpb_partition_unlock(&self->log, ordinal);
     return 0;
 }
@@ -185,11 +190,11 @@ static PyObject *log_load_producers(PyObject *object, PyObject *args)
 
 static PyObject *log_expire_producers(PyObject *object, PyObject *args)
 {
-    long long before_ms;
-    MPB_ROW_ARGS("L:expire_producers", &before_ms);
+    long long before_ms, once_before_ms;
+    MPB_ROW_ARGS("LL:expire_producers", &before_ms, &once_before_ms);
     if (mpb_partition_lock(&self->log, ordinal) != 0)
         return PyLong_FromLong(0);
-    uint32_t freed = mpb_producers_expire(&self->log, ordinal, before_ms);
+    uint32_t freed = mpb_producers_expire(&self->log, ordinal, before_ms, once_before_ms);
     mpb_partition_unlock(&self->log, ordinal);
     return PyLong_FromUnsignedLong(freed);
 }
@@ -207,16 +212,22 @@ static PyObject *log_producer_times(PyObject *object, PyObject *Py_UNUSED(none))
         return NULL;
     struct mpb_core *core = self->log.core;
     uint32_t high = mpb_load_acquire(&core->header->producers_high);
-    PyObject *list = PyList_New(0);
-    for (uint32_t i = 0; list != NULL && i < high && i < core->producer_count; i++) {
+    PyObject *once = PyList_New(0), *often = PyList_New(0);
+    bool good = once != NULL && often != NULL;
+    for (uint32_t i = 0; good && i < high && i < core->producer_count; i++) {
         int64_t time_ms;
-        PyObject *number = NULL;
-        if (mpb_producer_time(core, i, &time_ms) &&
-            ((number = PyLong_FromLongLong(time_ms)) == NULL || PyList_Append(list, number) < 0))
-            Py_CLEAR(list);
+        bool again;
+        if (!mpb_producer_time(core, i, &time_ms, &again))
+            continue;
+        PyObject *number = PyLong_FromLongLong(time_ms);
+        good = number != NULL && PyList_Append(again ? often : once, number) == 0;
         Py_XDECREF(number);
     }
-    return list == NULL ? NULL : Py_BuildValue("(IN)", core->producer_count, list);
+    if (good)
+        return Py_BuildValue("(INN)", core->producer_count, once, often);
+    Py_XDECREF(once);
+    Py_XDECREF(often);
+    return NULL;
 }
 
 static PyObject *log_close_cached(PyObject *object, PyObject *argument)
@@ -270,9 +281,13 @@ PyMethodDef mpb_log_keep_methods[] = {
     {"load_producers", log_load_producers, METH_VARARGS,
      "load_producers(ordinal, rows) -> error; THROTTLING_QUOTA_EXCEEDED when the table is full"},
     {"expire_producers", log_expire_producers, METH_VARARGS,
-     "expire_producers(ordinal, before_ms) -> producers forgotten: newest batch older than before_ms"},
+     "expire_producers(ordinal, before_ms, once_before_ms) -> producers forgotten: last written before before_ms, "
+     "those\n"
+     "of a single batch before once_before_ms, by the broker's clock"},
     {"producer_times", log_producer_times, METH_NOARGS,
-     "producer_times() -> (rows of the table, newest timestamp of each row in use), of all partitions; a hint"},
+     "producer_times() -> (rows of the table, when producers of a single batch wrote, when the others wrote last), of "
+     "all\n"
+     "partitions, milliseconds of the broker's clock; a hint"},
     {"sweep_producers", log_sweep_producers, METH_NOARGS, "sweep_producers() -> rows freed that a dead process lost"},
     {"close_cached", log_close_cached, METH_O, "close_cached(ordinal): closes this process's descriptors of it"},
     {"close_stale", log_close_stale, METH_NOARGS, "close_stale() -> segments closed whose files were removed"},

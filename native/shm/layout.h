@@ -80,8 +80,8 @@ struct mpb_segment_header { /* one page */
     struct mpb_region regions[MPB_MAX_REGIONS];
     mpb_atomic32 topics_high; /* rows of `topics` and `partitions` from these on were never used */
     mpb_atomic32 partitions_high;
-    mpb_atomic32 producers_high; /* the same for `producers` */
-    uint32_t unused0;
+    mpb_atomic32 producers_high;  /* the same for `producers` */
+    mpb_atomic32 producers_freed; /* rows of `producers` ever freed: who found none knows when to look again */
     uint8_t unused[MPB_PAGE_BYTES - 136 - MPB_MAX_REGIONS * 40 - MPB_DATA_DIR_BYTES];
     char data_dir[MPB_DATA_DIR_BYTES]; /* page: the data directory's path, for who looks for brokers; empty: too long */
 };
@@ -371,13 +371,14 @@ struct mpb_intent { /* `word` = kind 8 | process slot 24, stored last and cleare
     int64_t last_offset;
     int64_t timestamp_ms;   /* largest of the batch */
     int64_t append_time_ms; /* for the answer: -1 unless the topic uses LogAppendTime */
-    uint64_t unused[5];
+    int64_t written_ms;     /* the broker's clock */
+    uint64_t unused[4];
 };
 _Static_assert(sizeof(struct mpb_intent) == 144, "intent");
 
 enum mpb_partition_flags { MPB_PART_EXISTS = 1, MPB_PART_ONLINE = 2, MPB_PART_DELETED = 4 };
 
-#define MPB_PRODUCER_CHAINS 16
+#define MPB_PRODUCER_CHAINS 64
 struct mpb_partition { /* 1,280 bytes */
     /* who: written by the controller before EXISTS is stored, never while it exists */
     mpb_atomic32 flags;
@@ -400,13 +401,13 @@ struct mpb_partition { /* 1,280 bytes */
     uint64_t unused2;
     mpb_atomic64 last_snapshot_offset;
     char dir[256]; /* "topic-0" */
-    uint8_t unused3[288];
+    uint8_t unused3[96];
 };
 _Static_assert(sizeof(struct mpb_partition) == 1280, "partition row");
 
 struct mpb_producer_batch {
     int64_t base_offset;
-    int64_t timestamp_ms; /* largest of the batch */
+    int64_t timestamp_ms; /* largest of the batch: whatever its producer says */
     int32_t first_sequence;
     int32_t last_sequence;
     int32_t last_offset_delta;
@@ -424,7 +425,8 @@ struct mpb_producer {   /* 256 bytes; owned under its partition's lock once `own
     mpb_atomic32 rebuild; /* 1: a truncation emptied it, the log is read again for it */
     mpb_atomic64 count;   /* batches ever kept, stored last (rule 7): newest is ring[(count - 1) % 6] */
     struct mpb_producer_batch ring[MPB_PRODUCER_RING];
-    uint8_t unused[256 - 32 - MPB_PRODUCER_RING * 32];
+    mpb_atomic64 written_ms; /* the broker's clock at its last append: what expiry and eviction go by */
+    uint8_t unused[256 - 40 - MPB_PRODUCER_RING * 32];
 };
 _Static_assert(sizeof(struct mpb_producer) == 256, "producer row");
 

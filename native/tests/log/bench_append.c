@@ -50,7 +50,7 @@ static void protocol(uint32_t ordinal, bool idempotent)
                                          .entry = 1,
                                          .batch = batch,
                                          .info = &info,
-                                         .max_timestamp = -1,
+                                         .max_timestamp = MPB_RECORDS_UNSEEN,
                                          .now_ms = 5000,
                                          .leader_epoch = -1};
     for (long i = 0; i < appends; i++) {

@@ -203,7 +203,7 @@ static inline struct mpb_append_result append_batch(struct mpb_log *log, const s
         .cell = cell,
         .batch = bytes,
         .info = &info,
-        .max_timestamp = -1,
+        .max_timestamp = MPB_RECORDS_UNSEEN,
         .now_ms = 5000,
         .leader_epoch = -1,
     };

@@ -65,7 +65,7 @@ static void run_request(struct mpb_log *log, uint32_t h)
                                             .cell = i,
                                             .batch = bytes,
                                             .info = &info,
-                                            .max_timestamp = -1,
+                                            .max_timestamp = MPB_RECORDS_UNSEEN,
                                             .now_ms = 1,
                                             .leader_epoch = -1};
         mpb_append(log, &o, &append, &result);

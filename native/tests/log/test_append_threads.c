@@ -30,7 +30,7 @@ static void *write_some(void *argument)
                                              .entry = worker,
                                              .batch = bytes,
                                              .info = &info,
-                                             .max_timestamp = -1,
+                                             .max_timestamp = MPB_RECORDS_UNSEEN,
                                              .now_ms = i,
                                              .leader_epoch = -1};
         mpb_append(&log, &options, &request, &result);

@@ -5,6 +5,7 @@ from mpbroker.log.producer_expiration import (
     ProducerEviction,
     ProducerExpiration,
     eviction_time_ms,
+    eviction_times_ms,
 )
 
 TABLE = 64  # rows in the test's memory
@@ -53,3 +54,56 @@ def test_producers_of_the_same_moment_do_not_keep_the_table_full():
     assert eviction_time_ms([1, 2, 3, 4], 2) == 3
     assert eviction_time_ms([1, 2], 2) == 1
     assert eviction_time_ms([], 2) == 0
+
+
+FAR_FUTURE_MS = 2**63 - 1
+
+
+def test_what_producers_write_into_their_batches_keeps_no_row(world):
+    """1,023 ids with timestamps at the end of time once locked every new producer out."""
+    partition = world.create()
+    job = ProducerEviction(world.keeper())
+    for number in range(TABLE - 1):
+        world.clock.advance(1)
+        settings = {"producer_id": number, "producer_epoch": 0, "base_sequence": 0}
+        assert world.append(partition, timestamp_ms=FAR_FUTURE_MS, **settings).error == 0
+    world.clock.advance(EVICTION_INTERVAL_MS)
+    job.do_work()
+    assert len(world.log.producers(partition.ordinal)[1]) == int(TABLE * 0.8)
+    world.clock.advance(world.config.producer_id_expiration_ms + EVICTION_INTERVAL_MS)
+    expiration = ProducerExpiration(world.keeper())
+    world.clock.advance(world.config.producer_id_expiration_check_interval_ms)
+    expiration.do_work()
+    assert world.log.producers(partition.ordinal)[1] == []
+
+
+def test_a_flood_of_new_ids_forgets_itself_first(world):
+    partition = world.create()
+    for sequence in range(3):
+        for honest in range(5):
+            assert produce(world, partition, honest, sequence).error == 0
+    job = ProducerEviction(world.keeper())
+    for number in range(1000, 1000 + 20 * TABLE):
+        world.clock.advance(1)
+        error = produce(world, partition, number, 0).error
+        if error:
+            world.clock.advance(EVICTION_INTERVAL_MS)
+            job.do_work()
+    assert {0, 1, 2, 3, 4} <= {row[0] for row in world.log.producers(partition.ordinal)[1]}
+    assert produce(world, partition, 3, 2).duplicate, "still recognised"
+
+
+def test_a_refused_batch_finds_the_row_that_was_freed(world):
+    partition = world.create()
+    for number in range(TABLE):
+        assert produce(world, partition, number, 0).error == 0
+    for _ in range(5):
+        assert produce(world, partition, 500, 0).error == 89
+    assert world.log.expire_producers(partition.ordinal, 0, world.clock.wall_ms() + 1) == TABLE
+    assert produce(world, partition, 500, 0).error == 0
+
+
+def test_producers_of_one_batch_go_before_those_of_several():
+    assert eviction_times_ms([1, 2, 3], [4, 5], 3) == (0, 3)
+    assert eviction_times_ms([9, 8], [1, 2, 3], 2) == (2, 10)
+    assert eviction_times_ms([9, 8], [1, 2, 3], 3) == (0, 10)

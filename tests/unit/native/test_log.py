@@ -118,7 +118,7 @@ def test_idempotent_duplicates_and_snapshot_rows(log):
     assert append(log, gap).error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     end_offset, rows = log.producers(3)
     assert (end_offset, rows) == (2, [(7, 0, 0, 1, 0, 1, NOW_MS)])
-    assert log.expire_producers(3, NOW_MS + 1) == 1
+    assert log.expire_producers(3, NOW_MS + 1, NOW_MS + 1) == 1
     assert log.load_producers(3, rows) == 0
     assert append(log, batch).duplicate
 
