@@ -1,20 +1,33 @@
 # Crash points are compiled in (-DMPB_INJECT) where tests run; a wheel built by pip alone has none.
-# Everything a fresh machine needs beyond Python 3.11, gcc and make is installed into .venv by `install`.
+# Everything a fresh machine needs beyond Python 3.11, gcc and make is installed into .venv: by `install`, and what
+# only `check` needs by `check`.
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
-.PHONY: install run test soak fuzz bench docs clean
+PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check
+.PHONY: install run check unit test soak fuzz bench docs clean
 install: $(VENV)/installed
 $(VENV)/installed: pyproject.toml $(wildcard native/*/*.[ch])
 	@rm -rf build
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	CFLAGS=-DMPB_INJECT=1 $(PY) -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	CFLAGS=-DMPB_INJECT=1 $(PIP_INSTALL) --editable '.[test]'
 	$(PY) -m compileall -q mpbroker
+	touch $@
+$(VENV)/check-tools: pyproject.toml $(VENV)/installed
+	$(PY) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["check"], sep="\n")' \
+		| $(PIP_INSTALL) --requirement /dev/stdin
 	touch $@
 run: install
 	$(PY) -m mpbroker demo
-test: install
-	$(PY) -m pytest
+check: $(VENV)/check-tools
+	$(PY) -m ruff check
+	$(PY) -m ruff format --check
+	$(PY) -m mypy
+	$(MAKE) -s -C native check PYTHON=$(abspath $(PY)) CLANG_FORMAT=$(abspath $(VENV)/bin/clang-format)
+unit: install
+	$(PY) -m pytest -m 'not slow' -p no:benchmark --numprocesses auto --dist loadfile $(ARGS)
+test: unit
+	$(PY) -m pytest -m slow
 fuzz: install
 	$(PY) tests/fuzz/fuzz_decode.py --frames 10000000 --seed 1
 	$(PY) -m tests.fuzz.fuzz_records --frames 300000 --seed 1
@@ -27,4 +40,4 @@ docs: install
 	$(PY) -m mpbroker.config.document
 	$(PY) -m mpbroker.server.api_document
 clean:
-	rm -rf $(VENV) build native/build *.egg-info mpbroker/_native*.so
+	rm -rf $(VENV) build native/build .mypy_cache .ruff_cache .pytest_cache *.egg-info mpbroker/_native*.so

@@ -1,8 +1,13 @@
-"""After the last test: no process, name in /dev/shm or temporary file of this session is left."""
+"""After the last test: no process, name in /dev/shm or temporary file of this session is left. Which tests are slow.
+
+A slow test needs a JVM, a browser, kills, a sanitizer's program or a whole broker; `make unit` leaves them out. Whole
+rooms of them are named here, a file of another room says it itself: `pytestmark = pytest.mark.slow`.
+"""
 
 import os
 import signal
 import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +15,8 @@ from tests.harness.broker import wait_until
 from tests.harness.leftovers import left_names, left_processes
 
 SPARK_TIMEOUT_S = 300
+TESTS = Path(__file__).parent
+SLOW_ROOMS = ("chaos", "conformance", "fuzz", "integration", "unit/analysis/spark")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a job in a script's background: what we start would inherit it,
     signal.signal(signal.SIGINT, signal.default_int_handler)  # and tests interrupt what they started
@@ -49,5 +56,8 @@ def spark():
 def pytest_collection_modifyitems(items):
     """Whichever test is first waits for Spark's JVM and its Python workers to start."""
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
+        needs_spark = "spark" in getattr(item, "fixturenames", ())
+        if needs_spark:
             item.add_marker(pytest.mark.timeout(SPARK_TIMEOUT_S))
+        if needs_spark or any(item.path.is_relative_to(TESTS / room) for room in SLOW_ROOMS):
+            item.add_marker(pytest.mark.slow)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from mpbroker.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mpbroker._native import Record
+    from mpbroker.record.record_batch import Record
 
 #: (partition, record) → what is printed of it.
 Printer = Callable[[int, "Record"], bytes]

@@ -45,7 +45,8 @@ def define(parser: argparse.ArgumentParser, _: str = "mark") -> None:
     place.add_argument(
         "--data-dir",
         metavar="D",
-        help="the broker's data directory (default: ./mpbroker-data if one runs there, else that of your running broker)",
+        help="the broker's data directory "
+        "(default: ./mpbroker-data if one runs there, else that of your running broker)",
     )
     parser.set_defaults(command=parser.prog)
     place.add_argument("--in", dest="traces", metavar="T", help="its trace directory instead")

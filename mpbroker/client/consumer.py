@@ -25,7 +25,7 @@ from mpbroker.record.compression import Decompressor
 from mpbroker.record.record_batch import ATTRIBUTE_CONTROL, batch_records, iterate_batches
 
 if TYPE_CHECKING:
-    from mpbroker._native import Record
+    from mpbroker.record.record_batch import Record
 
 EARLIEST, LATEST = -2, -1
 FETCH_VERSION, LIST_OFFSETS_VERSION = 11, 5

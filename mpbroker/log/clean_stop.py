@@ -56,8 +56,8 @@ def _damaged(keeper: KeeperContext) -> str:
 
 
 def _not_loaded(keeper: KeeperContext) -> set[str]:
-    """Directories whose logs were never loaded, are offline, or belong to no topic: nobody knows in what state they are,
-    or in which they will be when somebody puts them back."""
+    """Directories whose logs were never loaded, are offline, or belong to no topic: nobody knows in what state they
+    are, or in which they will be when somebody puts them back."""
     online = {partition.dir for partition in keeper.partitions.all if keeper.state(partition) is not None}
     expected = {partition.dir for partition in keeper.partitions.all}
     return (expected | {found.name for found in find_all(keeper.data_dir)}) - online

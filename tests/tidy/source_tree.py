@@ -25,25 +25,19 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(), str(path))
 
 
-def imports(path: Path) -> set[str]:
-    """Every mpbroker module or package a file imports, also inside functions and through import_module("…");
-    type-checking blocks excluded."""
+@cache
+def imports(path: Path) -> frozenset[str]:
+    """Every mpbroker module or package a file imports: also inside functions, for annotations only, and through
+    import_module("…")."""
     found: set[str] = set()
-    skipped = {id(node) for block in ast.walk(tree(path)) if _is_type_checking(block) for node in ast.walk(block)}
     for node in ast.walk(tree(path)):
-        if id(node) in skipped:
-            continue
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
             found |= {arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)}
-    return {name for name in found if name.split(".")[0] == "mpbroker"}
-
-
-def _is_type_checking(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+    return frozenset(name for name in found if name.split(".")[0] == "mpbroker")
 
 
 def functions(path: Path):

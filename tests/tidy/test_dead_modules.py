@@ -1,6 +1,7 @@
 """A module that nothing imports, and no table names, is dead: it is deleted, not kept for later."""
 
 import re
+from functools import cache
 from pathlib import Path
 
 from tests.tidy.source_tree import ROOT, imports, modules
@@ -12,10 +13,11 @@ ENTRY_POINTS = {"mpbroker", "mpbroker.__main__", "mpbroker.cli.main"}
 FOUND_BY_LISTING = ("mpbroker.server.handlers.", "mpbroker.cli.", "mpbroker.analysis.studies.")
 
 
-def _named_in_source(module: str) -> bool:
-    """True when a table names the module as a string, as the process and command tables do."""
-    pattern = re.compile(rf"[\"']({re.escape(module)}|{re.escape(module.removeprefix('mpbroker.'))})[:\"']")
-    return any(pattern.search(path.read_text()) for path in modules().values())
+@cache
+def _named_in_source() -> set[str]:
+    """Modules that a table names as a string, as the process and command tables do."""
+    source = "\n".join(path.read_text() for path in modules().values())
+    return {f"mpbroker.{name}" for name in re.findall(r"[\"'](?:mpbroker\.)?([a-z_.]+)[:\"']", source)}
 
 
 def test_no_dead_modules():
@@ -26,7 +28,7 @@ def test_no_dead_modules():
         for module, path in modules().items()
         if module not in used | ENTRY_POINTS
         and path.name != "__init__.py"
-        and not _named_in_source(module)
+        and module not in _named_in_source()
         and f"-m {module}" not in makefile
         and not module.startswith(FOUND_BY_LISTING)
     ]

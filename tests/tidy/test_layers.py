@@ -24,6 +24,14 @@ def test_every_package_has_a_layer():
     assert not unknown, f"add these packages to tests/tidy/layers.py, with a reason in docs/architecture.md: {unknown}"
 
 
+def test_every_layer_has_a_package():
+    """The picture in docs/architecture.md and the table here name what is there, each package once."""
+    section = (ROOT / "docs/architecture.md").read_text().partition("\n## 8. Layers\n")[2]
+    rows = re.findall(r"^ (\d)  (\w+(?: {3}\w+)*)", section.partition("\n## ")[0], re.MULTILINE)
+    assert {name: int(layer) for layer, names in rows for name in names.split()} | {"__main__": 8} == LAYERS
+    assert set(LAYERS) == {package_of(module) for module in modules()} - {ANALYSIS, ""}
+
+
 def _crossings():
     for module, path in modules().items():
         own = package_of(module)

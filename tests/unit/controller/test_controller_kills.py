@@ -10,6 +10,8 @@ from mpbroker.metadata.commands import CreatePartitions, CreateTopics, DeleteTop
 from mpbroker.metadata.keys import Keys
 from tests.harness.controller_world import Killed, World
 
+pytestmark = pytest.mark.slow
+
 COMMANDS = {
     "create": CreateTopics([NewTopic("new", 2, configs={"retention.ms": "5"}), NewTopic("also", 1)]),
     "delete": DeleteTopics(["keep-not", "gone"]),

@@ -17,6 +17,8 @@ from mpbroker.shm.topic_table import rows_high
 from tests.harness.controller_process import ControllerProcess
 from tests.harness.small_core import small_plan
 
+pytestmark = pytest.mark.slow
+
 COMMANDS = {
     "create": (CreateTopics([NewTopic("new", 2)]), {"stays": 2, "gone": 2, "new": 2}),
     "delete": (DeleteTopics(["gone"]), {"stays": 2}),

@@ -16,6 +16,8 @@ from tests.harness.keeper_process import TOPIC_ID, KeeperProcess
 from tests.harness.small_core import small_core
 from tests.unit.log.log_world import Events, config_of, to_load
 
+pytestmark = pytest.mark.slow
+
 QUICK = (
     "mpbroker.log.flush=commit",
     "log.initial.task.delay.ms=0",

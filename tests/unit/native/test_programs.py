@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 NATIVE = Path(__file__).parents[3] / "native"
 PROGRAMS = sorted(path.stem.removeprefix("test_") for path in (NATIVE / "tests").glob("*/test_*.c"))
 

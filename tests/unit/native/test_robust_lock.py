@@ -16,5 +16,5 @@ def test_a_system_without_robust_locks_is_refused_in_one_sentence(monkeypatch, t
         raise OSError(95, "not supported")
 
     monkeypatch.setattr(segment._native, "robust_lock_self_test", fail)
-    with pytest.raises(ConfigError, match="robust locks"):
+    with pytest.raises(ConfigError, match="does not free the locks of a killed process"):
         segment.create(segment.MemoryPlan(), str(tmp_path), 1)

@@ -16,6 +16,8 @@ from tests.harness.small_core import small_plan
 from tests.unit.trace.test_tracer import BOOT, Context, of_kind
 from tests.unit.trace.traces import full_request
 
+pytestmark = pytest.mark.slow
+
 CALLS = [(os, name) for name in ("pwrite", "write", "open", "fsync", "ftruncate")]
 CALLS += [(pathlib.Path, name) for name in ("unlink", "replace", "mkdir")]
 MARKS = ("first", "second")

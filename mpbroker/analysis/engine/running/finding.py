@@ -6,13 +6,10 @@ one finding, however many studies saw it. What to change stands in actions.py, b
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from mpbroker.analysis.engine.running import wording
 from mpbroker.analysis.engine.running.actions import ACTIONS
-
-if TYPE_CHECKING:
-    from mpbroker.analysis.engine.running.study import StudyResult
 
 MAX_LEADING = 5
 #: Of all request time. What explains less is not worth a reader's change; it stays in the sentences of its study.
@@ -65,7 +62,13 @@ def from_json(data: dict[str, Any]) -> Finding:
     return Finding(*(data[name] for name in ("kind", "sentence", "cost_s", "of_s", "subject")))
 
 
-def leading(results: "Iterable[StudyResult]", most: int = MAX_LEADING) -> list[Finding]:
+class HasFindings(Protocol):
+    """A StudyResult, which this file must not know: it holds what this file defines."""
+
+    findings: list[Finding]
+
+
+def leading(results: Iterable[HasFindings], most: int = MAX_LEADING) -> list[Finding]:
     """The findings that explain most request time, over all studies: at most `most`, the dearest first."""
     known: dict[tuple[str, str], Finding] = {}
     for result in results:

@@ -6,9 +6,10 @@ from mpbroker.analysis.report import page, palette
 from tests.harness import browser
 from tests.unit.analysis.report.sample_results import sample_input, sample_meta, sample_results
 
-pytestmark = pytest.mark.skipif(
-    browser.find() is None, reason=f"no browser on PATH: looked for {', '.join(browser.NAMES)}"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(browser.find() is None, reason=f"no browser on PATH: looked for {', '.join(browser.NAMES)}"),
+]
 
 #: Every chart that plotly has drawn has marks of its series.
 DRAWN = """[...document.querySelectorAll('.chart[data-spec]')].map(chart =>

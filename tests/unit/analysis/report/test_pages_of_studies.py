@@ -59,6 +59,7 @@ def test_the_page_can_be_written_again(outcome):
     assert PageReader(write_again(outcome.report.parent).read_text(encoding="utf-8")).specs() == before
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(browser.find() is None, reason=f"no browser on PATH: looked for {', '.join(browser.NAMES)}")
 def test_a_browser_draws_them_all(outcome):
     expected = len(PageReader(outcome.report.read_text(encoding="utf-8")).specs())
