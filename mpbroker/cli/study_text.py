@@ -6,7 +6,7 @@ from typing import Any
 
 def outcome_text(outcome: Any, sentences: bool = True) -> str:
     """Of a runner's Outcome. `sentences`: those of the studies, too; they stand in the report in any case."""
-    from mpbroker.analysis.engine.running import finding
+    from mpbroker.analysis.engine.running import finding, wording
 
     lines = [f"note: {sentence}" for sentence in outcome.meta["sentences"]]
     answer = [sentence for result in outcome.results for sentence in result.answer]
@@ -14,7 +14,9 @@ def outcome_text(outcome: Any, sentences: bool = True) -> str:
         lines += [outcome.meta.get("question", "answer:"), *(f"  {sentence}" for sentence in answer), ""]
     found = finding.leading(outcome.results)
     if found:
-        lines += ["What costs most time, and what to change:", *finding.lines(found)]
+        mean = wording.duration(outcome.meta["mean_request_us"] * 1000)
+        lines += [f"What costs most time (a request takes {mean} on average), and what to change:"]
+        lines += finding.lines(found)
     if sentences:
         lines += [""] * bool(found)
         lines += [f"{result.study}: {sentence}" for result in outcome.results for sentence in result.verdicts]

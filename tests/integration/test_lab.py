@@ -78,6 +78,12 @@ def test_a_small_scenario_with_two_variants(lab, tmp_path):
     out, _ = _finish(lab("run", "small.toml", "--out", "R"))
     place = tmp_path / "R"
     assert "report: R/report.html" in out and (place / "report.html").stat().st_size > 100_000
+    assert out.startswith("Does it run?\n  “plain”: p99 of light is ")
+    page = (place / "report.html").read_text()
+    assert page.index("Does it run?") < page.index("What costs most time") < page.index("What the trace holds")
+    for variant in ("plain", "control-plane"):
+        assert f'href="variants/{variant}/report.html"' in page
+        assert (place / "variants" / variant / "report.html").exists()
     meta = json.loads((place / "meta.json").read_text())
     assert meta["scenario"] == "small" and [each["name"] for each in meta["variants"]] == ["plain", "control plane"]
     assert (place / "tables" / "clients.client_latency.csv").exists()
@@ -167,7 +173,8 @@ def test_a_broker_that_does_not_start_is_told(lab, tmp_path):
 
 def test_a_scenario_of_the_package_with_its_studies(lab, tmp_path):
     out, _ = _finish(lab("run", "steady", "--seconds", "2", "--out", "R"))
-    assert "report: R/report.html" in out
+    assert "report: R/report.html" in out and "\n  A request of producers takes " in out
+    assert "What costs most time (a request takes " in out and "\n   → " in out
     meta = json.loads((tmp_path / "R" / "meta.json").read_text())
     assert list(meta["studies"]) == ["clients", "latency", "throughput", "little"] and meta["dropped"] == 0
     counted = meta["variants"][0]["clients"]

@@ -1,163 +1,155 @@
 """Pictures of what clients saw: percentile curves, latency over time with the phases, where the wait was. Pure.
 
-Figures are plotly's JSON; colours and fonts come from the report.
+Figures are plotly's JSON. Colour is the phase and dash the variant, everywhere; bars go phase by phase.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mpbroker.analysis.engine.running import figure_specs
 from mpbroker.analysis.engine.running.study import Figure
-from mpbroker.analysis.lab.latency_table import PARTS, percentile
+from mpbroker.analysis.engine.running.wording import MIN_IN_WINDOW
+from mpbroker.analysis.lab.latency_table import PART_NAMES, PARTS, percentile
 from mpbroker.analysis.lab.scenario import Scenario
 
-WINDOWS = 80  # points of the time series
+MAX_WINDOWS = 40  # of a phase in the time series
+_PER_WINDOW = 1.5 * MIN_IN_WINDOW["p99"]  # requests on average, so that hardly a window has too few
 _TICKS = (0.5, 0.9, 0.99, 0.999, 0.9999)
-_PART_NAMES = {
-    "held_back_us": "held back by requests before it",
-    "rx_wait_us": "unread in the socket (rx_wait)",
-    "queue_us": "queued",
-    "rest_of_broker_us": "rest of the broker",
-    "on_the_way_us": "on the way",
-}
+Floats = npt.NDArray[np.float64]
 
 
 def all_figures(scenario: Scenario, clients: pa.Table, waits: pa.Table) -> list[Figure]:
-    """Of the measured group."""
+    """Of the measured group; those with something to see."""
     measured = clients.filter(pc.equal(clients["group"], scenario.measured))
-    return [_over_time(scenario, measured), _percentiles(scenario, measured), _parts(scenario, waits)]
+    found = [_over_time(scenario, measured), _percentiles(scenario, measured), _parts(scenario, waits)]
+    return [figure for figure in found if figure.spec["data"]]
+
+
+def _cells(scenario: Scenario, measured: pa.Table) -> Iterator[tuple[int, int, str, pa.Table]]:
+    """(place of the phase, place of the variant, name of both, rows), phase by phase."""
+    for number, phase in enumerate(scenario.phases):
+        for place, variant in enumerate(scenario.variants):
+            there = pc.and_(pc.equal(measured["variant"], variant.name), pc.equal(measured["phase"], phase.name))
+            rows = measured.filter(there)
+            if len(rows):
+                yield number, place, _name(scenario, variant.name, phase.name), rows
+
+
+def _name(scenario: Scenario, variant: str, phase: str) -> str:
+    return phase if len(scenario.variants) == 1 else f"{phase} · {variant}"
 
 
 def _over_time(scenario: Scenario, measured: pa.Table) -> Figure:
-    data, shapes = [], []
-    for variant in scenario.variants:
-        rows = measured.filter(pc.equal(measured["variant"], variant.name))
-        if not len(rows):
-            continue
-        intended, latency = rows["intended_ns"].to_numpy(), rows["net_ns"].to_numpy() / 1e6
-        begin, end = int(intended.min()), int(intended.max()) + 1
-        window = ((intended - begin) * WINDOWS // (end - begin)).astype(int)
-        there = np.unique(window)
-        seconds = (there + 0.5) * (end - begin) / WINDOWS / 1e9
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": variant.name,
-                "x": [round(float(x), 3) for x in seconds],
-                "y": [round(percentile(latency[window == one], 0.99), 4) for one in there],
-            }
-        )
-        shapes = shapes or _phase_lines(rows, begin)
-    layout = {
-        "xaxis": {"title": {"text": "seconds since the load began"}},
-        "yaxis": {"type": "log", "title": {"text": "p99 of each window, ms"}},
-        "shapes": [line for line, _ in shapes],
-        "annotations": [text for _, text in shapes],
-    }
+    """Time of day where there is one variant, as in all figures of the page; else the runs on top of each other."""
+    data, alone, begins = [], len(scenario.variants) == 1, _begins(measured)
+    for number, place, name, rows in _cells(scenario, measured):
+        at, p99 = _p99s(rows)
+        begin = begins[rows["variant"][0].as_py()]
+        x: list[Any] = [round(float(one - begin) / 1e9, 3) for one in at]
+        if alone:
+            x = figure_specs.clocks((at + _epoch_offset_ns(measured)) // 1_000_000)
+        if any(value is not None for value in p99):
+            data.append(
+                figure_specs.styled(
+                    figure_specs.line(name, x, p99, mode="lines+markers", marker={"size": 5}), number, place
+                )
+            )
+    axis = {"type": "date"} if alone else {}
     return Figure(
         "over_time",
         f"Latency of {scenario.measured} over time",
-        "Net latency from the intended send time; the dotted lines are the begins of the phases.",
-        {"data": data, "layout": layout},
+        f"Net p99 from the intended send time, in windows of at least {MIN_IN_WINDOW['p99']} requests (else there is a "
+        "gap). Colour is the phase, dash the variant.",
+        {
+            "data": data,
+            "layout": figure_specs.layout(
+                figure_specs.axis("time (UTC)" if alone else "seconds since the load began", **axis),
+                figure_specs.axis("net p99 of each window, ms", type="log"),
+            ),
+        },
     )
 
 
-def _phase_lines(rows: pa.Table, begin: int) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    found = []
-    firsts = rows.group_by("phase").aggregate([("intended_ns", "min")]).to_pylist()
-    for row in sorted(firsts, key=lambda each: each["intended_ns_min"]):
-        x = round((row["intended_ns_min"] - begin) / 1e9, 3)
-        found.append(
-            (
-                {
-                    "type": "line",
-                    "x0": x,
-                    "x1": x,
-                    "y0": 0,
-                    "y1": 1,
-                    "yref": "paper",
-                    "line": {"dash": "dot", "width": 1},
-                },
-                {
-                    "x": x,
-                    "y": 1,
-                    "yref": "paper",
-                    "xanchor": "left",
-                    "yanchor": "bottom",
-                    "showarrow": False,
-                    "text": row["phase"],
-                },
-            )
-        )
-    return found
+def _begins(measured: pa.Table) -> dict[str, int]:
+    """When each variant's load began, monotonic ns."""
+    firsts = measured.group_by("variant").aggregate([("intended_ns", "min")]).to_pylist()
+    return {row["variant"]: row["intended_ns_min"] for row in firsts}
+
+
+def _epoch_offset_ns(measured: pa.Table) -> int:
+    """From the clients' monotonic clock to time of day, as exact as the quickest way to the broker is short."""
+    known = measured.filter(pc.and_(pc.is_valid(measured["epoch_ns"]), pc.is_valid(measured["sent_ns"])))
+    if not len(known):
+        return 0
+    arrived = pc.subtract(known["epoch_ns"], pc.fill_null(known["rx_wait_ns"], 0))
+    return int(pc.min(pc.subtract(arrived, known["sent_ns"])).as_py())
+
+
+def _p99s(rows: pa.Table) -> tuple[npt.NDArray[np.int64], list[float | None]]:
+    """Middles of equally long windows of a phase, and the p99 of each that has requests enough, ms."""
+    intended, latency = rows["intended_ns"].to_numpy(), rows["net_ns"].to_numpy() / 1e6
+    begin, end = int(intended.min()), int(intended.max()) + 1
+    count = max(1, min(MAX_WINDOWS, int(len(intended) / _PER_WINDOW)))
+    window = (intended - begin) * count // (end - begin)
+    middles = begin + (2 * np.arange(count, dtype=np.int64) + 1) * (end - begin) // (2 * count)
+    values = [latency[window == one] for one in range(count)]
+    p99s = [round(percentile(each, 0.99), 4) if len(each) else None for each in values]
+    return middles, figure_specs.enough(p99s, map(len, values), MIN_IN_WINDOW["p99"])
 
 
 def _percentiles(scenario: Scenario, measured: pa.Table) -> Figure:
-    shares = [1 - 10 ** -(step / 10) for step in range(1, 41)]
-    data = []
-    for variant in scenario.variants:
-        for phase in scenario.phases:
-            rows = measured.filter(
-                pc.and_(pc.equal(measured["variant"], variant.name), pc.equal(measured["phase"], phase.name))
-            )
-            latency = rows["net_ns"].to_numpy() / 1e6
-            seen = [share for share in shares if len(latency) * (1 - share) >= 1]
-            name = phase.name if len(scenario.variants) == 1 else f"{variant.name}, {phase.name}"
-            data.append(
-                {
-                    "type": "scatter",
-                    "mode": "lines",
-                    "name": name,
-                    "x": [round(1 / (1 - share), 4) for share in seen],
-                    "y": [round(percentile(latency, share), 4) for share in seen],
-                }
-            )
+    shares, data = [1 - 10 ** -(step / 10) for step in range(1, 41)], []
+    for number, place, name, rows in _cells(scenario, measured):
+        latency: Floats = rows["net_ns"].to_numpy() / 1e6
+        seen = [share for share in shares if len(latency) * (1 - share) >= 1]
+        x = [round(1 / (1 - share), 4) for share in seen]
+        y = [round(percentile(latency, share), 4) for share in seen]
+        if seen:
+            data.append(figure_specs.styled(figure_specs.line(name, x, y), number, place))
     ticks = {
         "tickvals": [round(1 / (1 - share)) for share in _TICKS],
         "ticktext": [f"p{share * 100:g}" for share in _TICKS],
     }
+    layout = figure_specs.layout(
+        figure_specs.axis("percentile", type="log", **ticks), figure_specs.axis("latency, ms", type="log")
+    )
     return Figure(
         "percentiles",
         f"Percentiles of {scenario.measured}",
-        "Net latency from the intended send time. Each curve ends where its last request is.",
-        {
-            "data": data,
-            "layout": {
-                "xaxis": {"type": "log", "title": {"text": "percentile"}, **ticks},
-                "yaxis": {"type": "log", "title": {"text": "latency, ms"}},
-            },
-        },
+        "Net latency from the intended send time. Each curve ends where its last request is. Colour is the phase, dash "
+        "the variant.",
+        {"data": data, "layout": layout},
     )
 
 
 def _parts(scenario: Scenario, waits: pa.Table) -> Figure:
-    rows = [row for row in waits.to_pylist() if row["group"] == scenario.measured and row["which"] != "all"]
-    names = [row["phase"] if len(scenario.variants) == 1 else f"{row['variant']}, {row['phase']}" for row in rows]
+    cells = {
+        (row["phase"], row["variant"]): row
+        for row in waits.to_pylist()
+        if row["group"] == scenario.measured and row["which"] != "all"
+    }
+    order = [(phase.name, variant.name) for phase in scenario.phases for variant in scenario.variants]
+    rows = [cells[key] for key in order if key in cells]
+    names = [_name(scenario, row["variant"], row["phase"]) for row in rows]
     data = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "name": _PART_NAMES[part],
-            "y": names,
-            "x": [round(max(row[part], 0) / 1000, 4) for row in rows],
-        }
+        figure_specs.bars(PART_NAMES[part], [round(max(row[part], 0) / 1000, 4) for row in rows], names)
         for part in PARTS
+        if rows
     ]
+    layout = figure_specs.layout(
+        figure_specs.axis("ms"), {"autorange": "reversed", "automargin": True}, barmode="stack"
+    )
     return Figure(
         "where_it_waits",
         f"Where the slowest 1 % of {scenario.measured} waited",
-        "Mean milliseconds of net latency; each client request is joined with the broker's own record of it.",
-        {
-            "data": data,
-            "layout": {
-                "barmode": "stack",
-                "xaxis": {"title": {"text": "ms"}},
-                "yaxis": {"autorange": "reversed", "automargin": True},
-            },
-        },
+        "Mean milliseconds of net latency, phase by phase; each client request is joined with the broker's own record "
+        "of it.",
+        {"data": data, "layout": layout},
     )

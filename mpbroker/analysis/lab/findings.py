@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from mpbroker.analysis.engine.running.study import StudyResult
 from mpbroker.analysis.lab import figures
+from mpbroker.analysis.lab.answers import answer
 from mpbroker.analysis.lab.latency_table import client_latency, where_it_waits
 from mpbroker.analysis.lab.scenario import Scenario
 
@@ -20,7 +21,7 @@ def findings(scenario: Scenario, clients: pa.Table) -> StudyResult:
     rows = [row for row in latency.to_pylist() if row["group"] == scenario.measured]
     verdicts = [
         *_variants_compared(scenario, rows),
-        *_phases_compared(scenario, rows),
+        *(_phases_compared(scenario, rows) if scenario.answer.how != "phases" else []),
         *_where(scenario, waits),
         *_trust(scenario, latency.to_pylist()),
     ]
@@ -30,6 +31,7 @@ def findings(scenario: Scenario, clients: pa.Table) -> StudyResult:
         figures=figures.all_figures(scenario, clients, waits),
         study=NAME,
         summary=scenario.question,
+        answer=answer(scenario, latency.to_pylist(), waits.to_pylist()),
     )
 
 
@@ -72,14 +74,14 @@ def _prefix(scenario: Scenario, variant: str) -> str:
 
 
 def _variants_compared(scenario: Scenario, rows: list[dict[str, Any]]) -> list[str]:
-    """Per phase, the last one first: the best variant against the worst."""
+    """Per phase that the question is about, the last one first: the best variant against the worst."""
     found = []
-    for phase in reversed(scenario.phases):
-        there = sorted((row for row in rows if row["phase"] == phase.name), key=lambda row: row["net_p99_us"])
+    for phase in (*reversed(scenario.answer.under), scenario.answer.alone):
+        there = sorted((row for row in rows if row["phase"] == phase), key=lambda row: row["net_p99_us"])
         if len(there) > 1:
             best, worst = there[0], there[-1]
             found.append(
-                f"Phase “{phase.name}”: the p99 of {scenario.measured} is {_p99(best)} with “{best['variant']}” and "
+                f"Phase “{phase}”: the p99 of {scenario.measured} is {_p99(best)} with “{best['variant']}” and "
                 f"{_p99(worst)} with “{worst['variant']}”; net, a ratio of "
                 f"{best['net_p99_us'] / worst['net_p99_us']:.2f}. One run each describes, it does not prove."
             )

@@ -14,6 +14,14 @@ import pyarrow.compute as pc
 
 QUANTILES = (("p50_us", 0.5), ("p90_us", 0.9), ("p99_us", 0.99), ("p999_us", 0.999), ("max_us", 1.0))
 PARTS = ("held_back_us", "rx_wait_us", "queue_us", "rest_of_broker_us", "on_the_way_us")
+#: As figures and sentences call them: "40 % of its time is …".
+PART_NAMES = {
+    "held_back_us": "held back by its own earlier requests",
+    "rx_wait_us": "waiting in the socket",
+    "queue_us": "waiting in the request ring",
+    "rest_of_broker_us": "in the rest of the broker",
+    "on_the_way_us": "on the way",
+}
 SLOWEST = 0.01
 
 

@@ -61,6 +61,15 @@ class Group(NamedTuple):
     rates: tuple[float, ...]
 
 
+class Answer(NamedTuple):
+    """How the question is answered (answers.py): the way, the phase that others are compared with (or looked at), and
+    these others."""
+
+    how: str
+    alone: str
+    under: tuple[str, ...]
+
+
 class Scenario(NamedTuple):
     """Everything a file says. `seconds` is the load of one variant; verdicts speak of the group `measured`.
     `options`: for the studies, as `trace study --set` gives them."""
@@ -75,6 +84,7 @@ class Scenario(NamedTuple):
     variants: tuple[Variant, ...]
     phases: tuple[Phase, ...]
     groups: tuple[Group, ...]
+    answer: Answer
 
     def durations_s(self, seconds: float) -> list[float]:
         """The length of each phase when the whole load takes so long."""
@@ -89,9 +99,15 @@ _SCENARIO = (
     Field("measured", str),
     Field("options", dict, default={}),
     Field("broker", dict, default={}),
+    Field("answer", dict, default={}),
     Field("variant", list),
     Field("phase", list),
     Field("group", list),
+)
+_ANSWER = (
+    Field("how", str, default="", allowed=("phases", "growth", "level")),
+    Field("alone", str, default=""),
+    Field("under", list, default=()),
 )
 _VARIANT = (Field("name", str), Field("control_listener", bool, default=False), Field("broker", dict, default={}))
 _PHASE = (Field("name", str), Field("share", float, default=1.0, least=0.001, most=1000.0))
@@ -152,9 +168,22 @@ def parse(name: str, document: dict[str, Any]) -> Scenario:
         variants,
         phases,
         groups,
+        _answer(top["answer"], [phase.name for phase in phases]),
     )
     _check(scenario)
     return scenario
+
+
+def _answer(row: dict[str, Any], phases: list[str]) -> Answer:
+    """Without a word about it: the first phase beside the others, or what the only one costs."""
+    fields = read_fields("answer", row, _ANSWER)
+    how = fields["how"] or ("phases" if len(phases) > 1 else "level")
+    alone = fields["alone"] or phases[-1 if how == "level" else 0]
+    under = tuple(fields["under"]) or tuple(name for name in phases if name != alone)
+    unknown = {alone, *under} - set(phases)
+    if unknown:
+        raise ScenarioError(f"answer: there is no phase {', '.join(sorted(map(repr, unknown)))}")
+    return Answer(how, alone, under)
 
 
 def _rows(key: str, rows: list[Any]) -> list[tuple[int, dict[str, Any]]]:

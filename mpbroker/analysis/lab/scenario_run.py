@@ -82,6 +82,7 @@ def _about(scenario: Scenario, seconds: float, results: list[VariantResult], run
                 "broker": {**scenario.broker, **result.variant.broker},
                 "control_listener": result.variant.control_listener,
                 "traces": f"traces/{slug(result.variant.name)}",
+                "report": f"variants/{slug(result.variant.name)}/report.html" if len(results) > 1 else None,
                 "run": open_input([result.trace_dir]).runs,
                 "phases": result.phases,
                 "clients": result.summaries,

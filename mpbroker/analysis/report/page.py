@@ -11,6 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mpbroker.analysis.engine.running import wording
 from mpbroker.analysis.report import health, palette, sections
 from mpbroker.analysis.report.health import health_html
 from mpbroker.analysis.report.look import FONT
@@ -52,6 +53,7 @@ def page_html(results: "Sequence[StudyResult]", input: Any, meta: dict[str, Any]
             _head(title, results, input, meta),
             sections.contents_html(results),
             "<main>",
+            sections.answer_html(results, meta),
             _findings(results, meta, input),
             _trust(input, meta),
             _sentences(results),
@@ -109,13 +111,17 @@ def _trust(input: Any, meta: dict[str, Any]) -> str:
 
 
 def _findings(results: "Sequence[StudyResult]", meta: dict[str, Any], input: Any) -> str:
-    """The first thing on the page: the answer, the dearest findings with what to change, and whether to believe "
-    "them."""
+    """The first thing on most pages: the dearest findings with what to change, and whether to believe them."""
+    mean = meta.get("mean_request_us")
+    words = (
+        f"A request takes {wording.duration((mean or 0) * 1000)} on average, without waiting that its client asked for."
+    )
+    lead = f'<p class="lead">{text(words)}</p>' if mean else ""
     doubts = "".join(f'<p class="doubt">{text(one)}</p>' for one in health.doubts(input.loss, input.clock))
     return (
         '<section id="findings" aria-labelledby="findings-h"><h2 id="findings-h">What costs most time, and what to '
         "change</h2>"
-        f"{doubts}{sections.leading_html(results, str(meta.get('question', '')))}</section>"
+        f"{lead}{doubts}{sections.leading_html(results)}</section>"
     )
 
 

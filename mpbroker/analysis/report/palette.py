@@ -58,7 +58,7 @@ STAGE_ALIASES = {
     "response_preparation": "resp_prep",
     "off_cpu": "queue",
     "queued": "queue",
-    "rest_of_the_broker": "local",
+    "in_the_rest_of_the_broker": "local",
 }
 
 #: Percentiles get darker (lighter on dark ground) the farther out they are.

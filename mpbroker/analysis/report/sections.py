@@ -18,17 +18,30 @@ _MAX_META_ROWS = 400
 _NO_COST = "No study on this page looked at what request time is spent on; their sentences stand below."
 
 
-def leading_html(results: Sequence[Any], question: str = "") -> str:
-    """What a reader came for: the answer to the scenario's question, and the ranked list of what to change."""
+def answer_html(results: Iterable[Any], meta: Mapping[str, Any]) -> str:
+    """The question that a scenario asks, its answer, and where the reports of its variants are; "" where none is
+    asked."""
     answer = "".join(f"<p>{sentence(one)}</p>" for result in results for one in result.answer)
-    asked = f"<h3>{text(question)}</h3>" if question and answer else ""
+    if not answer:
+        return ""
+    pages = [(one["name"], one["report"]) for one in meta.get("variants", ()) if one.get("report")]
+    links = ", ".join(f'<a href="{text(page)}">{text(name)}</a>' for name, page in pages)
+    more = f'<p class="files">Each variant has a report of its own: {links}.</p>' if links else ""
+    return (
+        f'<section id="answer" aria-labelledby="answer-h"><h2 '
+        f'id="answer-h">{text(meta.get("question") or "The answer")}</h2>'
+        f'<div class="answer">{answer}</div>{more}</section>'
+    )
+
+
+def leading_html(results: Sequence[Any]) -> str:
+    """The ranked list of what to change."""
     rows = "".join(
         f'<li><p>{sentence(one.sentence)} <span class="cost">{sentence(_capital(one.cost))}.</span></p>'
         f'<p class="change">{text(one.change)}</p></li>'
         for one in finding.leading(results)
     )
-    listed = f'<ol class="leading">{rows}</ol>' if rows else f'<p class="lead">{_NO_COST}</p>'
-    return (f'<div class="answer">{asked}{answer}</div>' if answer else "") + listed
+    return f'<ol class="leading">{rows}</ol>' if rows else f'<p class="lead">{_NO_COST}</p>'
 
 
 def _capital(words: str) -> str:

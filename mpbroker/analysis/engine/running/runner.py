@@ -148,6 +148,7 @@ def _meta(
         "first_epoch_ns": totals.get("first_epoch_ns"),
         "last_epoch_ns": totals.get("last_epoch_ns"),
         "parameters": _parameters(engine.input, parameters),
+        "mean_request_us": _mean_us(engine),
         "findings": [one.to_json() for one in finding.leading(results)],
         "versions": versions(),
         "studies": {
@@ -164,6 +165,13 @@ def _meta(
 def _totals(engine: Engine) -> dict[str, int]:
     rows: list[dict[str, int]] = engine.activity(0).to_pylist()
     return rows[0] if rows else {}
+
+
+def _mean_us(engine: Engine) -> float | None:
+    """Of whole requests, without waiting that their clients asked for; None when none was answered."""
+    rows = [row for row in engine.rollup(0).to_pylist() if row["stage"] == "active_total"]
+    requests = sum(row["n"] for row in rows)
+    return round(sum(row["sum_ns"] for row in rows) / requests / 1000, 3) if requests else None
 
 
 def _defects(totals: Mapping[str, int]) -> list[str]:

@@ -136,12 +136,35 @@ def test_sentences_compare_variants_and_phases():
         "4.00 ms (4.00 ms net) with “quick” and 40 ms (40 ms net) with “slow”; net, a ratio of 0.10."
         in result.verdicts[0]
     )
-    assert any(
-        sentence.startswith("slow: light: p99 1.00 ms (1.00 ms net) in phase “idle”, 40 ms (40 ms net) in")
-        for sentence in result.verdicts
-    )
+    assert result.answer == [
+        "“slow”: p99 of light is 1 ms alone (“idle”) and 40 ms under “flood”: 40 times.",
+        "“quick”: p99 of light is 1 ms alone (“idle”) and 4 ms under “flood”: 4.0 times.",
+        "It is lowest with “quick” (4 ms) and highest with “slow” (40 ms), 10 times as much. One run each describes, "
+        "it "
+        "does not prove.",
+    ]
     assert any("75% was spent before a handler" in sentence for sentence in result.verdicts)
     assert any("coordinated omission" in sentence for sentence in result.verdicts)
+
+
+def test_colour_is_the_phase_and_dash_the_variant():
+    """The same in every figure; bars go phase by phase."""
+    figures = {figure.name: figure.spec["data"] for figure in findings(TWO_VARIANTS, _clients()).figures}
+    for name in ("over_time", "percentiles"):
+        assert {trace["name"]: (trace["meta"]["phase"], trace["meta"]["variant"]) for trace in figures[name]} == {
+            "idle · slow": (0, 0),
+            "idle · quick": (0, 1),
+            "flood · slow": (1, 0),
+            "flood · quick": (1, 1),
+        }
+    assert figures["where_it_waits"][0]["y"] == ["idle · slow", "idle · quick", "flood · slow", "flood · quick"]
+
+
+def test_a_window_with_few_requests_has_no_p99():
+    few = pa.Table.from_pylist([*_rows("slow", "idle", 0, [1.0] * 60), *_rows("slow", "flood", 1000, [1.0] * 250)])
+    [over_time, *_] = findings(TWO_VARIANTS, few).figures
+    [flood] = over_time.spec["data"]
+    assert flood["name"] == "flood · slow" and flood["y"] == [1.0] and "at least 100 requests" in over_time.caption
 
 
 def test_figures_are_plain_json():

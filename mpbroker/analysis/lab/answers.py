@@ -1,0 +1,161 @@
+"""The headline of a scenario: sentences that answer its question, in the way that its table `answer` names. Pure.
+
+    phases   how much slower the measured group is in other phases than alone, in each variant
+    growth   how its latency grows from phase to phase, and what gives out first
+    level    what a request costs in one phase, and where that time goes
+
+Latencies are net p99s: from the intended send time, without the client's own wait for a core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mpbroker.analysis.engine.running import wording
+from mpbroker.analysis.lab.latency_table import PART_NAMES, PARTS
+from mpbroker.analysis.lab.scenario import Scenario
+
+Row = dict[str, Any]
+KNEE = 10.0  # times the latency of the lightest phase: from there on it is not the same service
+ALIKE = 1.2  # variants whose answers differ by less are told to be alike
+MIN_REQUESTS = 100  # for a p99
+PARTS_NAMED = 3
+
+
+def answer(scenario: Scenario, latency: Sequence[Row], waits: Sequence[Row]) -> list[str]:
+    """Sentences, the headline first. `latency`, `waits`: rows of client_latency and where_it_waits."""
+    mine = [row for row in latency if row["group"] == scenario.measured]
+    parts = [row for row in waits if row["group"] == scenario.measured]
+    return _WAYS[scenario.answer.how](scenario, mine, parts)
+
+
+def _phases(scenario: Scenario, latency: Sequence[Row], _: Sequence[Row]) -> list[str]:
+    found: list[str] = []
+    worst: dict[str, Row] = {}
+    for variant in scenario.variants:
+        rows = {row["phase"]: row for row in latency if row["variant"] == variant.name}
+        alone = rows.get(scenario.answer.alone)
+        under = [rows[name] for name in scenario.answer.under if name in rows]
+        if alone is None or not under or not alone["net_p99_us"]:
+            continue
+        under.sort(key=lambda row: -row["net_p99_us"])
+        worst[variant.name] = under[0]
+        found.append(_slowed(scenario, variant.name, alone, under))
+    return [*found, *_most_and_least(worst), *_few([row for row in latency if row["phase"] == scenario.answer.alone])]
+
+
+def _slowed(scenario: Scenario, variant: str, alone: Row, under: list[Row]) -> str:
+    """`“default”: the p99 of quiet is 0.54 ms alone and 9.5 ms under “flood”: 18 times.`"""
+    worst, *others = under
+    words = (
+        f"{_prefix(scenario, variant)}p99 of {scenario.measured} is {_ms(alone)} alone (“{alone['phase']}”) and "
+        f"{_ms(worst)} under “{worst['phase']}”: {_times(worst['net_p99_us'] / alone['net_p99_us'])}"
+    )
+    more = [f"{_ms(row)} under “{row['phase']}” ({_times(row['net_p99_us'] / alone['net_p99_us'])})" for row in others]
+    return words + (f"; {wording.listed(more)}." if more else ".")
+
+
+def _most_and_least(worst: dict[str, Row]) -> list[str]:
+    """How much the variants differ where each is worst."""
+    if len(worst) < 2:
+        return []
+    ranked = sorted(worst, key=lambda name: worst[name]["net_p99_us"])
+    least, most = ranked[0], ranked[-1]
+    ratio = worst[most]["net_p99_us"] / max(worst[least]["net_p99_us"], 0.001)
+    if ratio < ALIKE:
+        return ["The variants hardly differ in that. One run each describes, it does not prove."]
+    return [
+        f"It is lowest with “{least}” ({_ms(worst[least])}) and highest with “{most}” ({_ms(worst[most])}), "
+        f"{_times(ratio)} as much. One run each describes, it does not prove."
+    ]
+
+
+def _growth(scenario: Scenario, latency: Sequence[Row], waits: Sequence[Row]) -> list[str]:
+    found = []
+    for variant in scenario.variants:
+        rows = [row for row in latency if row["variant"] == variant.name]
+        if not rows or not rows[0]["net_p99_us"]:
+            continue
+        first, base = rows[0], rows[0]["net_p99_us"]
+        knee = next((place for place, row in enumerate(rows) if row["net_p99_us"] > KNEE * base), None)
+        prefix = _prefix(scenario, variant.name)
+        if knee is None:
+            last = rows[-1]
+            found.append(
+                f"{prefix}p99 of {scenario.measured} goes from {_ms(first)} (“{first['phase']}”) to {_ms(last)} "
+                f"(“{last['phase']}”): {_times(last['net_p99_us'] / base)}; no phase passes {KNEE:.0f} times."
+            )
+            continue
+        held = rows[knee - 1]
+        found.append(
+            f"{prefix}p99 of {scenario.measured} holds up to “{held['phase']}” ({_ms(held)}) and breaks at "
+            f"“{rows[knee]['phase']}” ({_ms(rows[knee])}, {_times(rows[knee]['net_p99_us'] / base)} that of "
+            f"“{first['phase']}”)."
+        )
+        found += _gives_out(waits, variant.name, rows[knee]["phase"])
+    return [*found, *_few(latency)]
+
+
+def _gives_out(waits: Sequence[Row], variant: str, phase: str) -> list[str]:
+    """Where the slowest requests of that phase waited."""
+    for row in waits:
+        if (row["variant"], row["phase"]) == (variant, phase) and row["which"] != "all" and row["net_us"] > 0:
+            part = max(PARTS, key=lambda name: row[name])
+            share = wording.share(row[part] / row["net_us"])
+            return [f"What gives out first there: {share} of the time of its slowest 1 % is {PART_NAMES[part]}."]
+    return []
+
+
+def _level(scenario: Scenario, latency: Sequence[Row], waits: Sequence[Row]) -> list[str]:
+    found, phase = [], scenario.answer.alone
+    for row in latency:
+        if row["phase"] != phase:
+            continue
+        words = (
+            f"{_prefix(scenario, row['variant'])}{'a' if len(scenario.variants) > 1 else 'A'} request of "
+            f"{scenario.measured} takes "
+            f"{wording.duration(row['net_p50_us'] * 1000)} (p50) and {_ms(row)} (p99) in phase “{phase}”"
+        )
+        found.append(words + _spent(waits, row["variant"], phase) + ".")
+    return [*found, *_few([row for row in latency if row["phase"] == phase])]
+
+
+def _spent(waits: Sequence[Row], variant: str, phase: str) -> str:
+    """`; of the mean of 0.5 ms, 40 % is …, 30 % …`."""
+    for row in waits:
+        if (row["variant"], row["phase"], row["which"]) == (variant, phase, "all") and row["net_us"] > 0:
+            # What requests that were read together seem to wait in the socket is missing on their way: below 0 is none.
+            spent = {part: max(0.0, row[part]) for part in PARTS}
+            largest = sorted(PARTS, key=lambda part: -spent[part])[:PARTS_NAMED]
+            named = [f"{wording.share(spent[part] / sum(spent.values()))} {PART_NAMES[part]}" for part in largest]
+            return f"; of the mean of {wording.duration(row['net_us'] * 1000)} it spends {wording.listed(named)}"
+    return ""
+
+
+def _few(rows: Sequence[Row]) -> list[str]:
+    least = min((row["requests"] for row in rows), default=MIN_REQUESTS)
+    if least >= MIN_REQUESTS:
+        return []
+    return [f"A phase has only {wording.counted(least, 'request')}: its p99 is next to its slowest one. Run it longer."]
+
+
+def _prefix(scenario: Scenario, variant: str) -> str:
+    return f"“{variant}”: " if len(scenario.variants) > 1 else ""
+
+
+def _ms(row: Row) -> str:
+    return wording.duration(row["net_p99_us"] * 1000)
+
+
+def _times(ratio: float) -> str:
+    if ratio < 1.05:
+        return "not slower"
+    return f"{ratio:.0f} times" if ratio >= 9.5 else f"{ratio:.1f} times"
+
+
+_WAYS: dict[str, Callable[[Scenario, Sequence[Row], Sequence[Row]], list[str]]] = {
+    "phases": _phases,
+    "growth": _growth,
+    "level": _level,
+}
