@@ -228,7 +228,7 @@ def open_store(path: str) -> SqliteStore:
 
 
 def main(ctx: ProcessContext) -> None:
-    """Process main: recover, say that it serves, carry out commands until told to stop."""
+    """Process main: recover, say that it serves, carry out commands until asked to stop."""
     core, row = ctx.core, ctx.process_row
     row.set_state(ProcessState.RECOVERING)
     controller = build_controller(ctx)

@@ -95,7 +95,7 @@ class ControllerStore:
             self._commit([], [DeletePrefix(prefix) for prefix in others], "forget operations")
 
     def answer_of(self, operation: int) -> bytes | None:
-        """The answer of a command that was carried out before; None: it was not, or nobody will ask again (0)."""
+        """The answer of a command that was carried out before; None: it was not, or it has no operation id (0)."""
         if operation == 0 or operation not in self._operations:
             return None
         _, entry = self._store.get(self._keys.operation(self._boot_id, operation))
@@ -124,7 +124,7 @@ class ControllerStore:
             topic.revision = revision
 
     def delete_topics(self, topics: Sequence[TopicState], operation: int, answer: bytes) -> list[TopicDeletion]:
-        """The topics are gone; what is left to do stands in the store until `finish_deletion`."""
+        """The topics are gone; what is left to do is kept in the store until `finish_deletion`."""
         checks = [Version(self._keys.topic(topic.id), topic.record_version) for topic in topics]
         deletions = [TopicDeletion(topic.id.hex(), topic.name, len(topic.replicas)) for topic in topics]
         ops: list[Op] = []
@@ -140,7 +140,7 @@ class ControllerStore:
         self._commit([], [Delete(self._keys.deletion(topic_id))], "finish deletion")
 
     def allocate_producer_ids(self) -> int | None:
-        """First id of a block of PRODUCER_ID_BLOCK that nobody else gets; None when ids are used up.
+        """First id of a block of PRODUCER_ID_BLOCK, never handed out again; None when ids are used up.
 
         A command that runs again gets another block, unlike a change of topics, whose answer is kept: the handler that
         died with the first one may have given ids of it to other clients, and an id given out twice would be fatal,

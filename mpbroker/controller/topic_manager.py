@@ -4,7 +4,7 @@ Runs in the controller process only.
 
     1 judge          Kafka's rules; nothing is touched
     2 prepare        rows taken, directories and first segments made; nobody knows the topic yet
-    3 commit         one store transaction with the answer in it: from here on it exists, whoever dies
+    3 commit         one store transaction with the answer in it: from here on it exists, whichever process dies
     4 show           partition chain, topic row, journal
 
 Killed before 3: the successor throws the prepared parts away. Killed after 3: it does 4 again.

@@ -47,7 +47,7 @@ def replace_durably(path: str, content: bytes) -> None:
 
 
 def replace_whole(path: str, content: bytes) -> None:
-    """Writes a file so that whoever dies, the old or the new content is there, whole; a power loss may damage it."""
+    """Writes a file so that after any crash the old or the new content is there, whole; a power loss may damage it."""
     os.rename(_write_temporary(path, content, sync=False), path)
 
 

@@ -24,7 +24,7 @@ PASSING_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, err
 
 
 def _nothing(*_: object) -> None:
-    """Stands where a test is not interested."""
+    """The default of callbacks that a test does not need."""
 
 
 class IoFailures(NamedTuple):
@@ -83,7 +83,7 @@ class KeeperContext(Struct):
 
 
 class Interval:
-    """Something that is due every so often; the first time after `first_delay_ms`."""
+    """Something that is due once per interval; the first time after `first_delay_ms`."""
 
     def __init__(self, clock: Clock, interval_ms: int, first_delay_ms: int = 0) -> None:
         self._clock = clock

@@ -55,7 +55,7 @@ class Partitions(Protocol):
         ...
 
     def use_config(self, config: BrokerConfig) -> None:
-        """The broker's own settings changed: work out every topic's anew."""
+        """The broker's own settings changed: work out every topic's again."""
         ...
 
 
@@ -89,7 +89,7 @@ class KeptPartitions:
         return True
 
     def use_config(self, config: BrokerConfig) -> None:
-        """The broker's own settings changed: work out every topic's anew."""
+        """The broker's own settings changed: work out every topic's again."""
         self._config = config
         for row, partitions in self._by_row.items():
             settings = self._settings(self._overrides[row], config)

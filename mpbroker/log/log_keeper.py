@@ -33,7 +33,7 @@ EXIT_NOT_CLEAN: Final = 1
 
 
 def main(ctx: ProcessContext) -> None:
-    """Run until told to stop, then stop the logs cleanly."""
+    """Run until asked to stop, then stop the logs cleanly."""
     row = ctx.process_row
     log = Log(ctx.core, list(ctx.data_dirs), ctx.slot, OPEN_SEGMENTS)
     if ctx.incarnation > 1:
@@ -52,7 +52,7 @@ def main(ctx: ProcessContext) -> None:
     clean = keeper.stop()
     log.close()
     if not clean:
-        raise SystemExit(EXIT_NOT_CLEAN)  # whoever stopped the broker shall hear of it: its exit code is 1, too
+        raise SystemExit(EXIT_NOT_CLEAN)  # the broker then exits with 1, too
 
 
 def context_of(ctx: ProcessContext, log: Log) -> KeeperContext:

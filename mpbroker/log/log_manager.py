@@ -130,7 +130,7 @@ class LogManager:
         return self.log.not_synced(ordinal, request.entry, cell, ErrorCode.KAFKA_STORAGE_ERROR) if error else None
 
     def serve_natively(self, port: HandlerPort) -> NativeProduce:
-        """From now on the port serves Produce requests over this log natively, for the topics the result is told."""
+        """From now on the port serves Produce requests over this log natively, for the topics given to the result."""
         return NativeProduce(port, self.log, Counter.PRODUCE_PARTITION_ERRORS)
 
     def options_of(self, topic: TopicOfLog) -> tuple[LogOptions, ProduceRules]:

@@ -17,7 +17,7 @@ DELETE: Final = "delete"
 
 
 class LogRetention:
-    """`removed(partition, bases)` is told of what was renamed."""
+    """`removed(partition, bases)` is called with what was renamed."""
 
     def __init__(self, keeper: KeeperContext, removed: Callable[[KeptPartition, list[int]], None]) -> None:
         self._keeper = keeper

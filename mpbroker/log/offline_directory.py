@@ -1,4 +1,5 @@
-"""What follows when the log directory fails: its partitions are marked offline and whoever waits for them is rung.
+"""What follows when the log directory fails: its partitions are marked offline and the handlers that wait for them are
+woken.
 
 A job of the log keeper. The process that met the I/O error has set the directory's bit in shared memory, from which
 moment every append and read answers KAFKA_STORAGE_ERROR; the bit stays until the broker is started again.

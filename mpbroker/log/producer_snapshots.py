@@ -17,7 +17,7 @@ Key = tuple[bytes, int]
 
 
 class ProducerSnapshots:
-    """`look` is for whoever notices that a log moved; `do_work` makes the rounds."""
+    """`look`: call it when a log moved. `do_work` makes the rounds."""
 
     def __init__(self, keeper: KeeperContext) -> None:
         self._keeper = keeper

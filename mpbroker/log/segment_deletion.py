@@ -37,7 +37,7 @@ class SegmentDeletion:
                 self._wait(partition, f"{base:020d}{suffix}{DELETED}")
 
     def do_work(self) -> None:
-        """One turn: unlink what is due, look for what nobody told us of."""
+        """One turn: unlink what is due, search for files that were not reported."""
         for partition in self._search.take():
             self._find(partition)
         self._unlink_due()

@@ -62,7 +62,7 @@ class CreatePartitions(msgspec.Struct, frozen=True, tag="create_partitions", omi
 
 
 class AllocateProducerIds(msgspec.Struct, frozen=True, tag="allocate_producer_ids"):
-    """A block of producer ids that nobody else ever gets (KIP-360). Answered by ProducerIds."""
+    """A block of producer ids, never handed out again (KIP-360). Answered by ProducerIds."""
 
 
 class TopicResult(msgspec.Struct, frozen=True, array_like=True):
@@ -129,7 +129,7 @@ def encode_command(command: Command) -> bytes:
 
 
 def _answer_bytes(command: Command) -> int:
-    """The most bytes the answer can need once its sentences are left out."""
+    """The largest number of bytes the answer can need without its sentences."""
     match command:
         case AllocateProducerIds():
             return MAX_RESULT_BYTES

@@ -160,7 +160,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """Where the store stands; `lag` in revisions behind its leader (0 for a local store)."""
+    """How far the store has come; `lag` in revisions behind its leader (0 for a local store)."""
 
     member: str
     raft_term: int

@@ -82,7 +82,7 @@ class MetadataCache:
         return self._by_name.values()
 
     def use_config(self, config: BrokerConfig) -> None:
-        """The broker's own settings changed: work out every topic's settings anew."""
+        """The broker's own settings changed: work out every topic's settings again."""
         self._config = config
         self._derived.clear()
         for row, topic in list(self._by_row.items()):

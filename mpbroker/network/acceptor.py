@@ -27,7 +27,7 @@ MAX_ACCEPTS_PER_TURN = 64
 
 
 def main(ctx: ProcessContext) -> None:
-    """Run until told to stop."""
+    """Run until asked to stop."""
     acceptor = Acceptor(ctx)
     if ctx.serves_control_plane:
         prefer_latency(ctx.config.mpbroker_control_plane_scheduling)

@@ -1,4 +1,4 @@
-"""What a processor tells the tracer about its connections: opened, closed, and who the client says it is
+"""What a processor reports to the tracer about its connections: opened, closed, and who the client says it is
 (trace/notice.py).
 
 One per processor. It is called when a connection comes or goes, and when the first request of a connection or one with
@@ -33,7 +33,7 @@ _unpack_header = Struct(">hhih").unpack_from
 
 
 class ConnectionNotices:
-    """`fd` -1: tells nobody, and everything here returns at once."""
+    """`fd` -1: nothing is reported, and every call returns at once."""
 
     def __init__(self, fd: int, processor: int, listener: int, row: ProcessRow) -> None:
         self.wanted = fd >= 0

@@ -1,7 +1,7 @@
 """How many connections, from whom, and how fast (KIP-402, KIP-612); state of one acceptor, for its listener.
 
 Kafka counts in one place for the whole broker. Here the acceptor of a listener counts connections per address by
-itself, told of their ends by its processors; the number per listener and per broker comes from the process table. What
+itself, its processors report their ends; the number per listener and per broker comes from the process table. What
 Kafka does with each limit is kept: too many from one address are closed, listener, broker and rate limits make the
 acceptor wait.
 """
@@ -43,7 +43,7 @@ class ConnectionQuotas:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self._per_ip: Counter[bytes] = Counter()
-        self._held: dict[int, Counter[bytes]] = {}  # by processor: what it told us it has
+        self._held: dict[int, Counter[bytes]] = {}  # by processor: what it reported to have
         self._accepted: list[tuple[int, int]] = []  # (second, connections accepted in it), newest last
 
     def may_accept(self, listener_count: int, broker_count: int) -> bool:
@@ -83,7 +83,7 @@ class ConnectionQuotas:
         self._held.setdefault(processor, Counter())[address] += 1
 
     def found(self, processor: int, address: bytes, count: int) -> None:
-        """A processor told a new acceptor that it has so many connections from an address."""
+        """A processor reported to a new acceptor how many connections it has from an address."""
         self._held.setdefault(processor, Counter())[address] += count
         self._per_ip[address] += count
 

@@ -58,7 +58,7 @@ class ConnectionTable:
         self._free.append(channel.number)
 
     def overdue(self, now_ns: int, idle_ns: int, frame_ns: int) -> list[Overdue]:
-        """Connections idle for too long, or whose request began and stands still. Looks at all of them."""
+        """Connections idle for too long, or whose request has begun and makes no progress. Looks at all of them."""
         found = []
         for channel in self.by_fd.values():
             if now_ns - channel.last_active_ns > idle_ns:

@@ -27,7 +27,7 @@ from mpbroker.network.fd_passing import (
 )
 
 WINDOW_SOCKETS = 20  # Kafka's new-connection queue of a processor
-MAX_REFUSALS = 8  # a socket refused so often is closed
+MAX_REFUSALS = 8  # a socket refused this many times is closed
 
 
 class Accepted:

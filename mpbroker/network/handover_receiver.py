@@ -36,7 +36,7 @@ class Received(NamedTuple):
 
 
 class HandoverReceiver:
-    """Reads the acceptor's messages. `open_connections` counts by address and is what a new acceptor is told."""
+    """Reads the acceptor's messages. `open_connections` counts by address and is what a new acceptor is sent."""
 
     def __init__(self, channel: socket.socket, incarnation: int) -> None:
         self.channel = channel
@@ -66,7 +66,7 @@ class HandoverReceiver:
         return received
 
     def closed(self, address: bytes) -> None:
-        """A connection of ours ended; the acceptor is told with the next `flush`."""
+        """A connection ended; the next `flush` reports it to the acceptor."""
         self.open_connections[address] -= 1
         if self.open_connections[address] <= 0:
             del self.open_connections[address]
@@ -94,7 +94,7 @@ class HandoverReceiver:
         return [Received(fd, *peer) for fd, peer in zip(message.sockets, message.peers, strict=True)]
 
     def _report(self, acceptor_incarnation: int) -> None:
-        """All our connections, for an acceptor that knows none of them. Ends not told yet are part of it."""
+        """All our connections, for an acceptor that knows none of them. Ends not yet reported are part of it."""
         self._acceptor_incarnation = acceptor_incarnation
         self._closed.clear()
         for message in self._messages(CONNECTIONS, self.open_connections):

@@ -8,7 +8,7 @@ from enum import IntEnum
 
 
 class MuteState(IntEnum):
-    """Where a connection stands."""
+    """What a connection waits for."""
 
     NOT_MUTED = 0
     MUTED = 1
@@ -27,7 +27,7 @@ class MuteEvent(IntEnum):
 
 
 class IllegalMuteEvent(Exception):
-    """An event that cannot happen in this state: a defect of ours; the connection is closed."""
+    """An event that cannot happen in this state: a defect of the broker; the connection is closed."""
 
 
 _S, _E = MuteState, MuteEvent

@@ -50,7 +50,7 @@ _now_ns = time.monotonic_ns
 
 
 def main(ctx: ProcessContext) -> None:
-    """Recover what a predecessor left, serve until told to stop, let requests in flight finish."""
+    """Recover what a predecessor left, serve until asked to stop, let requests in flight finish."""
     row = ctx.process_row
     row.state = ProcessState.RECOVERING
     processor = Processor(ctx)
@@ -263,7 +263,7 @@ class Processor:
     # ---- closing
 
     def _refuse(self, channel: KafkaChannel, counter: int, event: str, reason: object, **named: object) -> None:
-        """Close a connection that sent what nobody can answer: a counter, and one line (of one kind and peer, and of
+        """Close a connection that sent what cannot be answered: a counter, and one line (of one kind and peer, and of
         one API, at most one in ten seconds)."""
         self._count(counter)
         peer = address_text(channel.address)

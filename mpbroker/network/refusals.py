@@ -47,7 +47,7 @@ def _printable(first: bytes) -> str:
 
 
 def unsupported(key: int, version: int, served: tuple[int, int] | None) -> str:
-    """Why a request is not answered: an API nobody serves here, or a version of it."""
+    """Why a request is not answered: an API that is not served here, or a version of it."""
     if served is None:
         return f"{api_name(key)} (API key {key}) is not served; docs/skipped.md lists what is missing"
     return f"{api_name(key)} version {version} is not served, only {served[0]} to {served[1]}"

@@ -38,7 +38,7 @@ class Refuse(Protocol):
 
 
 class RequestReader:
-    """`close` closes a connection that is gone; `refuse` one that sent what nobody can answer (counter, event, reason).
+    """`close` closes a connection that is gone; `refuse` one that cannot be answered (counter, event, reason).
 
     turn: the native turn, which reads everything else; take_events: works off what it reports; versions: api key →
     (oldest, newest) served.

@@ -4,7 +4,7 @@ A plan is one class at one version; it is built when it is first needed (`prepar
 child inherits it) and never changes. The functions take positional arguments only:
 
 - `decode(cls, version, buffer, offset=0)` → message. Bytes after the message are ignored. Anything malformed raises
-  `ProtocolError`; records fields are memoryview windows on `buffer` and must not outlive what it stands for.
+  `ProtocolError`; records fields are memoryview windows on `buffer` and must not outlive the memory under it.
 - `decode_prefix(cls, version, buffer, offset=0)` → (message, offset of the first byte after it).
 - `encode(message, version)` → bytes. A value that does not fit its field raises TypeError or ValueError.
 - `encoded_size(message, version)` → bytes the message takes, reserved ones included.

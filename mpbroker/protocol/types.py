@@ -69,7 +69,7 @@ Int64: TypeAlias = Annotated[int, Wire("int64")]
 Float64: TypeAlias = Annotated[float, Wire("float64")]
 
 Uuid: TypeAlias = Annotated[bytes, Wire("uuid")]
-"""16 bytes; `ZERO_UUID` stands for none."""
+"""16 bytes; `ZERO_UUID` means none."""
 
 Records: TypeAlias = Annotated[memoryview | bytes | bytearray | None, Wire("records")]
 """Record batches. Decoded: a memoryview window on the input, never a copy, or None. Encoded: any buffer, or None."""

@@ -40,7 +40,7 @@ class DelayedOperation:
         raise error
 
     def force_complete(self) -> bool:
-        """Finishes the operation if nobody did; returns whether this call did it."""
+        """Finishes the operation unless it is finished; returns whether this call did it."""
         if self.completed:
             return False
         self.completed = True
@@ -54,7 +54,7 @@ class DelayedOperationPurgatory:
     """The operations one handler has parked.
 
     `arm(key)` is called whenever an operation starts, or goes on, watching a key: it must make later changes of that
-    key visible (the watcher bit of a partition) *before* the operation is tried once more, or a change between the
+    key visible (the watcher bit of a partition) *before* the operation is retried, or a change between the
     first try and the wait would be missed.
     """
 

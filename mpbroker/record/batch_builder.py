@@ -46,7 +46,7 @@ def _counted(data: bytes | None) -> bytes:
 def encode_record(
     offset_delta: int, timestamp_delta_ms: int, key: bytes | None, value: bytes | None, headers: Headers = ()
 ) -> bytes:
-    """One record as it stands in a batch before compression."""
+    """One record as it is in a batch before compression."""
     pairs = [_varint(len(name)) + name + _counted(content) for name, content in headers]
     body = b"".join(
         (

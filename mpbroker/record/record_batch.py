@@ -44,7 +44,7 @@ def codec_of(batch: BatchBytes) -> int:
 
 
 def claimed_records(batch: BatchBytes) -> int:
-    """Return how many records the header of a batch says it holds, checked by nobody; 0 if there are too few bytes."""
+    """Return how many records the header of a batch says it holds, unchecked; 0 if there are too few bytes."""
     if len(batch) < _last_offset_delta.size:
         return 0
     delta: int = _last_offset_delta.unpack_from(batch)[0]

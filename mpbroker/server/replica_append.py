@@ -1,7 +1,7 @@
 """The append path of one partition of a Produce request. Runs in request handlers.
 
-The append itself, with its commit and repair rules, is one native call under the partition's lock; what stands here
-is which partition, which settings and which of Kafka's error codes, in Kafka's order.
+The append itself, with its commit and repair rules, is one native call under the partition's lock. This module
+decides which partition, which settings and which of Kafka's error codes, in Kafka's order.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class RequestHandler:
 
 
 def main(ctx: ProcessContext) -> None:
-    """Process main: recovers what its predecessor in the slot left, then works until told to stop."""
+    """Process main: recovers what its predecessor in the slot left, then works until it is asked to stop."""
     row = ctx.process_row
     row.set_state(ProcessState.RECOVERING)
     handler = RequestHandler(build_context(ctx), ctx.index < ctx.config.reserved_handlers)

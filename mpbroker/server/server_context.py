@@ -1,6 +1,6 @@
 """What every API handler of one request handler process works with. Made once per process, after the fork.
 
-Nothing of a single request is kept here: that stands in its Request, and in the operation that holds it while it waits.
+The state of a single request is not kept here but in its Request, and in the operation that holds it while it waits.
 """
 
 from __future__ import annotations

@@ -195,7 +195,7 @@ COUNTERS: Final = {
     Counter.PRODUCERS_FORGOTTEN: CounterInfo("producers_forgotten", "producers",
         "Idle producers forgotten, after their time or because the table was nearly full."),
     Counter.LOG_KEEPER_FAILURES: CounterInfo("log_keeper_failures", "times",
-        "Jobs of the log keeper that failed for a reason nobody expected."),
+        "Jobs of the log keeper that failed for an unexpected reason."),
     Counter.CONNECTIONS_TAKEN: CounterInfo("connections_taken", "connections",
         "Connections a processor took from its acceptor; also the number of the last one, in its trace records."),
     Counter.TRACE_NOTICES_DROPPED: CounterInfo("trace_notices_dropped", "lines",
@@ -215,5 +215,5 @@ IDS: Final = {info.name: counter for counter, info in COUNTERS.items()}
 
 
 def counter_id(name: str) -> Counter:
-    """The counter of a name; KeyError for one nobody declared here."""
+    """The counter of a name; KeyError for an undeclared one."""
     return IDS[name.replace("-", "_")]

@@ -25,7 +25,7 @@ class Events(Protocol):
         ...
 
     def exception(self, event: str, exception: BaseException, about: str | None = None, **fields: object) -> None:
-        """An exception nobody expected, with the innermost places it came through."""
+        """An unexpected exception, with the innermost places it came through."""
         ...
 
     def tick(self) -> None:

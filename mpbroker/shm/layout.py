@@ -49,8 +49,8 @@ RING_HEAD, RING_PEAK, RING_CAPACITY, RING_SLOTS_FIRST = 128, 256, 264, 272
 
 
 class ParkedKind(IntEnum):
-    """What a request waits for in its handler's purgatory (enum mpb_parked_kind). Stands in its entry, so that whoever
-    runs it again after a death knows."""
+    """What a request waits for in its handler's purgatory (enum mpb_parked_kind). Kept in its entry, for the
+    handler that runs it again after a death."""
 
     NOT = 0
     PRODUCE = 1  # to be acknowledged

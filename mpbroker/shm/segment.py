@@ -36,7 +36,7 @@ def page_name(data_dir: str, boot_id: int) -> str:
 
 
 def names_of(data_dir: str) -> list[str]:
-    """Every name in /dev/shm that belongs to the data directory, whoever created it."""
+    """Every name in /dev/shm that belongs to the data directory, whichever broker created it."""
     prefix = name_prefix(data_dir)[1:]
     try:
         return sorted(f"/{name}" for name in os.listdir(SHM_DIR) if name.startswith(prefix))

@@ -47,7 +47,7 @@ SENTENCES: Final = {
 
 
 def wait_name(number: int) -> str:
-    """`control-request` for 2; a number nobody declared reads `wait-<number>`."""
+    """`control-request` for 2; an undeclared number reads `wait-<number>`."""
     try:
         return WaitName(number).name.lower().replace("_", "-")
     except ValueError:

@@ -30,7 +30,7 @@ _FILE = re.compile(r"dict-b(\d+)-([0-9a-f]{8})\.jsonl")
 
 
 class Connection(NamedTuple):
-    """One accepted connection. `software`, `version`: empty if not told."""
+    """One accepted connection. `software`, `version`: empty if the client did not say."""
 
     conn_id: int
     processor: int
@@ -66,7 +66,7 @@ class BootNames:
         self.lost_notices = 0
 
     def add(self, row: dict[str, Any]) -> None:
-        """Take one row in. ValueError, KeyError or TypeError: it is none of ours."""
+        """Take one row in. ValueError, KeyError or TypeError: it is not a row of this format."""
         kind = row["k"]
         if kind == "client":
             _keep(self.clients, _number(row["hash"]), _name(row["name"]))
@@ -167,7 +167,7 @@ def rows(path: Path) -> Iterator[dict[str, Any]]:
         while piece := file.readline(MAX_LINE_BYTES):
             begins, whole = whole, piece.endswith(b"\n")
             if not begins or not whole:
-                continue  # torn, or too long to be ours
+                continue  # torn, or too long for a row of this format
             try:
                 row = json.loads(piece)
             except (ValueError, RecursionError):

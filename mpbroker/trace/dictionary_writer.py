@@ -1,7 +1,7 @@
 """Writes the dictionary of one boot (trace/dictionary.py has its form); the tracer process alone.
 
 Rows wait in memory until `flush`, which appends them in one write; after an error they wait for the next one. The file
-is made with the first row. When it holds twice as many rows of a kind as readers keep, it is written anew with the
+is made with the first row. When it holds twice as many rows of a kind as readers keep, it is rewritten with the
 newest.
 """
 

@@ -89,7 +89,7 @@ def read(directory: Path) -> list[ManifestRow]:
 
 
 def rebuild(directory: Path) -> list[ManifestRow]:
-    """Write the manifest anew from the headers of the closed segments; returns its rows."""
+    """Rewrite the manifest from the headers of the closed segments; returns its rows."""
     rows = [row_of(info) for info in segments(directory) if info.closed is not None]
     _replace(directory, map(_line, rows))
     return rows

@@ -1,5 +1,5 @@
-"""Markers on their way into a trace: files in `marks` below the trace directory, put there by whoever marks, taken by
-the tracer.
+"""Markers on their way into a trace: files in `marks` below the trace directory, put there by `mpbroker trace mark`,
+taken by the tracer.
 
 A file is `<monotonic ns>-<pid>-<number>.mark` with one JSON object {"t0_ns", "text"}, renamed into place when complete.
 Directory and files belong to one user alone; the tracer takes nothing else, and removes what it does not take.

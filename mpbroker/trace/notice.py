@@ -1,10 +1,10 @@
-"""What processors tell the tracer about their connections: one JSON line each, through one pipe all of them share.
+"""What processors report to the tracer about their connections: one JSON line each, through one pipe all of them share.
 
 Encoding and decoding are pure; a NoticeWriter belongs to one processor. The supervisor makes the pipe, non-blocking at
 both ends: `ctx.trace_notices_fd` is its writing end in a processor and its reading end in the tracer, -1 while tracing
 is off. A line is no longer than PIPE_BUF, so lines of several writers never mix, and one that finds the pipe full is
 dropped and counted: after a loss, the next notice written is followed by a NoticesLost that says how many. Nothing is
-told per request.
+sent per request.
 
     {"k":"begin","t0":ns,"proc":index}                  a processor begins: whatever its predecessor had open is gone
     {"k":"open","t0":ns,"conn":id,"proc":index,"listener":index,"peer":"host:port"}
@@ -32,13 +32,13 @@ class CloseReason(IntEnum):
 
     CLIENT = 0  # the client closed or reset it
     ANSWERED = 1  # a handler's answer said so
-    REFUSED = 2  # it sent what nobody can answer
+    REFUSED = 2  # it sent what cannot be answered
     IDLE = 3
     FRAME_TIMEOUT = 4
     EXCESS = 5  # max.connections
     STUCK = 6  # it did not take its answers
     STOPPING = 7  # the broker stops
-    DIED = 8  # the processor died: nobody wrote a notice
+    DIED = 8  # the processor died without a notice
 
 
 class ProcessorBegan(NamedTuple):
@@ -145,7 +145,7 @@ def _fits(value: object, bound: int) -> bool:
 
 
 class NoticeWriter:
-    """One processor's end of the pipe; `fd` -1: tells nobody. `dropped` counts lines that found no room."""
+    """One processor's end of the pipe; `fd` -1: writes nothing. `dropped` counts lines that found no room."""
 
     def __init__(self, fd: int, processor: int) -> None:
         self.dropped = 0

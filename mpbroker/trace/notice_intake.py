@@ -39,7 +39,7 @@ class NoticeIntake:
         self._open: dict[int, ConnectionOpened] = {}
 
     def take(self) -> int:
-        """Everything that was told since the last call; returns the number of lines. Never waits."""
+        """Reads every notice written since the last call; returns the number of lines. Never waits."""
         taken = 0
         for _ in range(MAX_READS if self._fd >= 0 else 0):
             try:
@@ -58,55 +58,57 @@ class NoticeIntake:
         return taken
 
     def _take_line(self, line: bytes) -> None:
-        told = notice.decode(line)
-        match told:
+        received = notice.decode(line)
+        match received:
             case ProcessorBegan():
-                self._began(told)
+                self._began(received)
             case ConnectionOpened():
-                self._opened(told)
+                self._opened(received)
             case ConnectionClosed():
-                self._closed(told)
+                self._closed(received)
             case ClientNamed():
-                self._names.client(told.client_hash, told.name)
+                self._names.client(received.client_hash, received.name)
             case SoftwareNamed():
-                self._names.software(*told)
+                self._names.software(*received)
             case NoticesLost():
-                self._names.lose_notices(told.count)
+                self._names.lose_notices(received.count)
             case None:
                 self.junk += 1  # the end of a line whose beginning a killed tracer took with it, for example
 
-    def _began(self, told: ProcessorBegan) -> None:
-        """Connections that its predecessor had when it died ended with it, and nobody told of them."""
-        for one in [one for one in self._open.values() if one.processor == told.processor]:
-            self._closed(ConnectionClosed(told.t0_ns, one.conn_id, one.processor, one.listener, 0, CloseReason.DIED))
+    def _began(self, received: ProcessorBegan) -> None:
+        """Connections that its predecessor had when it died ended with it, without a notice."""
+        for one in [one for one in self._open.values() if one.processor == received.processor]:
+            self._closed(
+                ConnectionClosed(received.t0_ns, one.conn_id, one.processor, one.listener, 0, CloseReason.DIED)
+            )
 
-    def _opened(self, told: ConnectionOpened) -> None:
+    def _opened(self, received: ConnectionOpened) -> None:
         if len(self._open) >= MAX_OPEN:
             del self._open[next(iter(self._open))]
-        self._open[told.conn_id] = told
-        self._names.connection(told.conn_id, told.processor, told.peer, told.listener, told.t0_ns)
+        self._open[received.conn_id] = received
+        self._names.connection(received.conn_id, received.processor, received.peer, received.listener, received.t0_ns)
         self._add_event(
-            told.processor,
+            received.processor,
             TraceRecord(
-                t0_ns=told.t0_ns,
+                t0_ns=received.t0_ns,
                 kind=record.CONNECTION_OPEN,
-                conn_id=told.conn_id,
-                listener=told.listener,
-                proc_id=told.processor,
+                conn_id=received.conn_id,
+                listener=received.listener,
+                proc_id=received.processor,
             ).pack(),
         )
 
-    def _closed(self, told: ConnectionClosed) -> None:
-        self._open.pop(told.conn_id, None)
+    def _closed(self, received: ConnectionClosed) -> None:
+        self._open.pop(received.conn_id, None)
         self._add_event(
-            told.processor,
+            received.processor,
             TraceRecord(
-                t0_ns=told.t0_ns,
+                t0_ns=received.t0_ns,
                 kind=record.CONNECTION_CLOSE,
-                conn_id=told.conn_id,
-                listener=told.listener,
-                proc_id=told.processor,
-                error=told.reason,
-                aux=min(told.requests, 0xFFFFFFFF),
+                conn_id=received.conn_id,
+                listener=received.listener,
+                proc_id=received.processor,
+                error=received.reason,
+                aux=min(received.requests, 0xFFFFFFFF),
             ).pack(),
         )

@@ -47,7 +47,7 @@ class OwnRecords:
         self._processes_due_ns = self._gauges_due_ns = 0
 
     def take(self, now_ns: int) -> None:
-        """Everything that was told, marked, or is due to be looked at."""
+        """Takes what was reported and marked, and samples what is due."""
         self._notices.take()
         self._topics.take(self._tell_topic)
         self._take_marks()

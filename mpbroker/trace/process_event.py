@@ -2,7 +2,7 @@
 reads.
 
 Beside t0_ns (when the tracer saw it, up to a fifth of a second late): handler_id slot, conn_id incarnation, aux pid. At
-the place of the stages six u64: event, role, index, wait status, restarts, listener. A process that died is told with
+the place of the stages six u64: event, role, index, wait status, restarts, listener. A process that died has
 the incarnation and pid of the one that died, if the tracer knew them (else 0), and with the slot's last wait status.
 """
 
@@ -30,7 +30,7 @@ VALUES_OFFSET = record.layout()["stage"][0]
 
 
 class ProcessEvent(NamedTuple):
-    """`restarts` counts the deaths of the slot so far: a step of more than one means deaths nobody saw singly.
+    """`restarts` counts the deaths of the slot so far: a step of more than one means deaths not seen one by one.
 
     wait_status is wait(2)'s; None when the slot never lost a process. listener is None where the role has none.
     """

@@ -9,8 +9,8 @@ from mpbroker.trace.process_event import DIED, STARTED, ProcessEvent
 class ProcessWatch:
     """`events` compares the table with what it was at the last call.
 
-    A tracer's first look tells every process that runs, and the last death of each slot, although a predecessor may
-    have told them: the same death has the same slot and `restarts`, the same start the same slot and incarnation.
+    A tracer's first look reports every process that runs, and the last death of each slot, although a predecessor may
+    have reported them: the same death has the same slot and `restarts`, the same start the same slot and incarnation.
     """
 
     def __init__(self) -> None:

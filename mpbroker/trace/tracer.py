@@ -30,7 +30,7 @@ LAST_NAMED_API = 66  # names of the APIs a broker may serve; they and fifteen li
 
 
 def main(ctx: ProcessContext) -> None:
-    """Trace until told to stop."""
+    """Trace until asked to stop."""
     tracer = Tracer(ctx)
     ctx.running()
     try:

@@ -1,6 +1,6 @@
 """Produce (key 0): append record batches to partitions.
 
-Shapes only; any process. Versions 0 to 2 carried older record formats and stand here because they are advertised.
+Shapes only; any process. Versions 0 to 2 carried older record formats; they are here because they are advertised.
 3 transactional id · 5 log start offset · 8 errors per record · 9 flexible · 10 leader hints (KIP-951) · 13 topic ids.
 With acks=0 there is no response.
 """

@@ -50,7 +50,7 @@ def handle(context: ServerContext, request: Request, message: FetchRequest) -> O
 
 
 def merge_repeated(message: FetchRequest) -> None:
-    """Kafka reads a request into an ordered map: a partition named twice stands in its first place with its last
+    """Kafka reads a request into an ordered map: a partition named twice keeps its first place and its last
     fields, and a topic without partitions is not answered."""
     if len(message.topics) == 1 and len(message.topics[0].partitions) == 1:
         return

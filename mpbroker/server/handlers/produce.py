@@ -94,7 +94,7 @@ def _append_all(
     context: ServerContext, request: Request, message: ProduceRequest, checks: Sequence[RequestCheck]
 ) -> list[PartitionProduceResponse]:
     """One result per partition, in the order of the request: the order is also the number of its result cell."""
-    run_before = request.cell_count > 0  # by a handler that died: what it appended stands in the cells
+    run_before = request.cell_count > 0  # by a handler that died: its appends are in the cells
     if not context.port.ensure_cells(request, len(checks)):
         context.count("answer_memory_exhausted")
         return [
