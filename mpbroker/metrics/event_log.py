@@ -54,23 +54,23 @@ class EventLog:
         self._as_json = config.mpbroker_log_format == "json"
         return self
 
-    def debug(self, event: str, about: str | None = None, **fields: object) -> None:
+    def debug(self, event: str, about: str | None = None, /, **fields: object) -> None:
         """Something to follow a fault with; not written unless asked for."""
         self._line("DEBUG", event, about, fields)
 
-    def info(self, event: str, about: str | None = None, **fields: object) -> None:
+    def info(self, event: str, about: str | None = None, /, **fields: object) -> None:
         """Something worth knowing happened."""
         self._line("INFO", event, about, fields)
 
-    def warning(self, event: str, about: str | None = None, **fields: object) -> None:
+    def warning(self, event: str, about: str | None = None, /, **fields: object) -> None:
         """Something went wrong that the broker dealt with."""
         self._line("WARN", event, about, fields)
 
-    def error(self, event: str, about: str | None = None, **fields: object) -> None:
+    def error(self, event: str, about: str | None = None, /, **fields: object) -> None:
         """Something went wrong that an operator should look at."""
         self._line("ERROR", event, about, fields)
 
-    def exception(self, event: str, exception: BaseException, about: str | None = None, **fields: object) -> None:
+    def exception(self, event: str, exception: BaseException, about: str | None = None, /, **fields: object) -> None:
         """An exception nobody expected, with the innermost places it came through."""
         import traceback
 

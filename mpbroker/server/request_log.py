@@ -23,6 +23,8 @@ def naming(request: Request) -> dict[str, object]:
 
 def client_id(request: Request) -> str:
     """Who the client says it is; empty where not even that can be read."""
+    if request.client_id:  # its header is read already
+        return request.client_id
     try:
         return decode_request_header(request.payload).client_id or ""
     except ProtocolError:
