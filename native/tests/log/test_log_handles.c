@@ -1,0 +1,225 @@
+/* Two processes at one log, each with its own descriptors and lists: what one has open, or is about to read, when the
+ * other truncates, rolls or retains; and in which order files go (append rules 10 to 12). */
+#include "tests/log/log_fixture.h"
+
+#include "log/log_io.h"
+#include "log/retain.h"
+#include "log/roll.h"
+#include "log/truncate.h"
+
+enum { BATCHES_OF_A_SEGMENT = 6 };
+
+static struct fixture f;
+static struct mpb_log other; /* of the other process */
+
+static struct mpb_partition_copy state(void)
+{
+    struct mpb_partition_copy copy;
+    CHECK_EQ(mpb_partition_snapshot(&f.log, 0, &copy), 0);
+    return copy;
+}
+
+static int64_t append(struct mpb_log *log, uint8_t mark)
+{
+    struct mpb_append_options options = FIX_OPTIONS;
+    struct batch_spec spec = {.records = 1, .producer_id = -1, .timestamp = 1000, .payload = 60, .mark = mark};
+    options.segment_bytes = (int32_t)(BATCHES_OF_A_SEGMENT * (MPB_BATCH_HEADER_BYTES + spec.payload));
+    struct mpb_append_result result = append_batch(log, &options, 0, MPB_NO_REQUEST, 0, &spec);
+    CHECK_EQ(result.error, 0);
+    return result.base_offset;
+}
+
+static void append_until(struct mpb_log *log, int64_t end, uint8_t mark)
+{
+    while (append(log, mark) + 1 < end)
+        ;
+}
+
+/* The mark of the record at `offset`, as a reader gets it. */
+static uint8_t mark_at(struct mpb_log *log, int64_t offset)
+{
+    struct mpb_read_plan plan;
+    uint8_t bytes[4096];
+    uint32_t length;
+    CHECK_EQ(mpb_log_find(log, 0, NULL, offset, MPB_READ_TO_END, sizeof bytes, true, &plan), 0);
+    CHECK_EQ(plan.first_offset, offset);
+    CHECK_EQ(mpb_log_read(log, &plan, bytes, &length), 0);
+    return bytes[MPB_BATCH_HEADER_BYTES];
+}
+
+static void begin(void)
+{
+    fixture_open(&f);
+    fixture_partition(&f, 0);
+    fixture_handle(&f, &other, MPB_SLOT_HANDLERS + 1);
+}
+
+static void end(void)
+{
+    mpb_log_close(&other);
+    fixture_close(&f);
+}
+
+/* A file that is unlinked and made again under its name is another file: what is open of the first is used no more. */
+static void test_a_segment_made_again(void)
+{
+    begin();
+    append_until(&f.log, BATCHES_OF_A_SEGMENT + 2, 1);
+    CHECK_EQ(state().active_base, BATCHES_OF_A_SEGMENT);
+    append_until(&other, BATCHES_OF_A_SEGMENT + 3, 2); /* both have the second segment open */
+    CHECK_EQ(mpb_truncate(&other, 0, 2), 0);           /* and it is gone */
+    append_until(&other, BATCHES_OF_A_SEGMENT + 1, 3); /* and is there again */
+    CHECK_EQ(state().active_base, BATCHES_OF_A_SEGMENT);
+    CHECK_EQ(append(&f.log, 4), BATCHES_OF_A_SEGMENT + 1);
+    CHECK_EQ(mark_at(&other, BATCHES_OF_A_SEGMENT), 3);
+    CHECK_EQ(mark_at(&other, BATCHES_OF_A_SEGMENT + 1), 4);
+    CHECK_EQ(mark_at(&f.log, BATCHES_OF_A_SEGMENT + 1), 4);
+    end();
+}
+
+static void take_back_and_append(void)
+{
+    CHECK_EQ(mpb_truncate(&other, 0, 1), 0);
+    append_until(&other, 4, 9);
+}
+
+static int truncate_before_the_read(enum mpb_io_call call, size_t *limit)
+{
+    (void)limit;
+    if (call == MPB_IO_READ) {
+        mpb_io_fault = NULL;
+        take_back_and_append();
+    }
+    return 0;
+}
+
+/* Bytes that a truncation took back, and another append put there, are never given out under the first one's offsets. */
+static void test_a_truncation_overtakes_a_reader(bool while_reading)
+{
+    struct mpb_read_plan plan;
+    uint8_t bytes[4096];
+    uint32_t length;
+    begin();
+    append_until(&f.log, 4, 1);
+    CHECK_EQ(mpb_log_find(&f.log, 0, NULL, 2, MPB_READ_TO_END, sizeof bytes, true, &plan), 0);
+    CHECK_EQ(mpb_log_read(&f.log, &plan, bytes, &length), 0);
+    CHECK_EQ(bytes[MPB_BATCH_HEADER_BYTES], 1);
+    if (while_reading)
+        mpb_io_fault = truncate_before_the_read;
+    else
+        take_back_and_append();
+    CHECK_EQ(mpb_log_read(&f.log, &plan, bytes, &length), MPB_ERR_NOT_LEADER_OR_FOLLOWER);
+    CHECK_EQ(length, 0);
+    CHECK(mpb_io_fault == NULL);
+    CHECK_EQ(mark_at(&f.log, 2), 9);
+    end();
+}
+
+/* A file above the active base is a roll that nobody committed: it is not read, and the next roll empties it. */
+static void test_a_roll_that_was_never_committed(void)
+{
+    begin();
+    append_until(&f.log, BATCHES_OF_A_SEGMENT, 1);
+    CHECK_EQ(mpb_segment_create(&other, &f.core.partitions[0], BATCHES_OF_A_SEGMENT), 0);
+    int fd = openat(f.log.dir_fd[0], "t-0/00000000000000000006.log", O_WRONLY);
+    CHECK(fd >= 0 && pwrite(fd, "garbage", 7, 0) == 7);
+    close(fd);
+    const struct mpb_segment_list *list;
+    struct mpb_partition_copy now = state();
+    CHECK_EQ(mpb_segment_list_get(&f.log, &f.core.partitions[0], &now, &list), 0);
+    CHECK_EQ(list->count, 1);
+    CHECK_EQ(append(&f.log, 2), BATCHES_OF_A_SEGMENT);
+    CHECK_EQ(mark_at(&other, BATCHES_OF_A_SEGMENT), 2);
+    CHECK_EQ(state().position, MPB_BATCH_HEADER_BYTES + 60);
+    struct stat status;
+    CHECK_EQ(fstatat(f.log.dir_fd[0], "t-0/00000000000000000006.log", &status, 0), 0);
+    CHECK_EQ(status.st_size, state().position);
+    end();
+}
+
+enum { SEGMENTS = 4 };
+static long files_gone;
+
+static bool is_there(int segment, const char *suffix)
+{
+    char path[64];
+    snprintf(path, sizeof path, "t-0/%020d.%s", segment * BATCHES_OF_A_SEGMENT, suffix);
+    return faccessat(f.log.dir_fd[0], path, F_OK, 0) == 0;
+}
+
+/* Before each step of a removal: the logs that are there follow one another, and none of their indexes is alone. Who
+ * finds the files with nothing else left, after a machine's crash, then finds a log without a gap. */
+static int look_at_what_is_left(enum mpb_io_call call, size_t *limit)
+{
+    (void)limit;
+    if (call != MPB_IO_UNLINK && call != MPB_IO_RENAME)
+        return 0;
+    int runs = 0;
+    for (int i = 0; i < SEGMENTS; i++) {
+        bool log = is_there(i, "log");
+        runs += log && (i == 0 || !is_there(i - 1, "log"));
+        CHECK(log || (!is_there(i, "index") && !is_there(i, "timeindex")));
+    }
+    CHECK_EQ(runs, 1);
+    files_gone++;
+    return 0;
+}
+
+static void test_files_go_in_order(bool truncation)
+{
+    static int64_t removed[MPB_RETAIN_MAX_REMOVED];
+    struct mpb_retain_rules rules = {.retention_ms = -1, .retention_bytes = 0, .now_ms = 9000};
+    uint32_t count;
+    begin();
+    append_until(&f.log, (SEGMENTS - 1) * BATCHES_OF_A_SEGMENT + 1, 1);
+    CHECK_EQ(state().segment_count, SEGMENTS);
+    files_gone = 0;
+    mpb_io_fault = look_at_what_is_left;
+    CHECK_EQ(truncation ? mpb_truncate(&f.log, 0, 2) : mpb_retain(&f.log, 0, &rules, removed, &count), 0);
+    mpb_io_fault = NULL;
+    CHECK(files_gone >= 3 * (SEGMENTS - 1));
+    end();
+}
+
+static int64_t start_at_first_rename;
+
+static int note_log_start(enum mpb_io_call call, size_t *limit)
+{
+    (void)limit;
+    if (call == MPB_IO_RENAME && start_at_first_rename < 0)
+        start_at_first_rename = state().log_start;
+    return 0;
+}
+
+/* Log start has moved before the first file is taken away: nobody is sent to a file that is gone. */
+static void test_log_start_moves_first(void)
+{
+    static int64_t removed[MPB_RETAIN_MAX_REMOVED];
+    struct mpb_retain_rules rules = {.retention_ms = -1, .retention_bytes = 0, .now_ms = 9000};
+    uint32_t count;
+    begin();
+    append_until(&f.log, 3 * BATCHES_OF_A_SEGMENT, 1);
+    start_at_first_rename = -1;
+    mpb_io_fault = note_log_start;
+    CHECK_EQ(mpb_retain(&other, 0, &rules, removed, &count), 0);
+    mpb_io_fault = NULL;
+    CHECK(count >= 2 && removed[0] == 0 && removed[1] == BATCHES_OF_A_SEGMENT);
+    CHECK_EQ(start_at_first_rename, state().log_start);
+    CHECK(state().log_start >= 2 * BATCHES_OF_A_SEGMENT);
+    struct mpb_read_plan plan;
+    CHECK_EQ(mpb_log_find(&f.log, 0, NULL, 1, MPB_READ_TO_END, 100, true, &plan), MPB_ERR_OFFSET_OUT_OF_RANGE);
+    end();
+}
+
+int main(void)
+{
+    test_a_segment_made_again();
+    test_a_truncation_overtakes_a_reader(false);
+    test_a_truncation_overtakes_a_reader(true);
+    test_a_roll_that_was_never_committed();
+    test_files_go_in_order(true);
+    test_files_go_in_order(false);
+    test_log_start_moves_first();
+    printf("log handles: %lu checks\n", checks_made);
+    return 0;
+}
