@@ -26,7 +26,7 @@ _Visit: TypeAlias = Callable[[int, int, int, int, int, int, int], object]
 
 # ---------------------------------------------------------------- numbers and tables
 LAYOUT: Final[dict[str, int]]
-COUNTER_NAMES: Final[tuple[str, ...]]
+COUNTERS: Final[tuple[tuple[str, str, str], ...]]
 
 PLANE_DATA: Final[int]
 PLANE_CONTROL: Final[int]

@@ -1,5 +1,5 @@
-"""Names, units and sentences of every counter; ids below 128 mirror native/shm/counters.h, Python code counts from 128
-on.
+"""Names, units and sentences of every counter. Those below 128 the C core counts, and their units and sentences are in
+native/shm/counters.h; Python code counts from 128 on.
 
 Plain data, any process. A counter row has one writer, its process; a reader sums the rows of all slots. Append only:
 `status` of another version reads by number.
@@ -7,6 +7,8 @@ Plain data, any process. A counter row has one writer, its process; a reader sum
 
 from enum import IntEnum, unique
 from typing import Final, NamedTuple
+
+from mpbroker import _native
 
 
 class CounterInfo(NamedTuple):
@@ -97,56 +99,13 @@ class Counter(IntEnum):
     COORDINATORS_REFUSED = 163
 
 
-NATIVE_COUNTERS: Final = 36
+NATIVE_COUNTERS: Final = len(_native.COUNTERS)
 
-COUNTERS: Final = {
-    Counter.REQUESTS_RECEIVED: CounterInfo("requests_received", "requests",
-                                           "Frames taken from sockets and given an entry."),
-    Counter.REQUESTS_FINISHED: CounterInfo("requests_finished", "requests",
-                                           "Answers sent, or dropped with their connection."),
-    Counter.BYTES_RECEIVED: CounterInfo("bytes_received", "bytes", "Bytes of those frames."),
-    Counter.BYTES_SENT: CounterInfo("bytes_sent", "bytes", "Bytes of answers sent."),
-    Counter.QUEUED_BYTES: CounterInfo("queued_bytes", "bytes", "Request bytes processors hold at the moment.", True),
-    Counter.ENTRIES_IN_USE: CounterInfo("entries_in_use", "entries", "Request entries that are not free.", True),
-    Counter.NO_ENTRY: CounterInfo("no_entry", "times", "A frame found no free entry and waited in its socket."),
-    Counter.PLANE_FULL: CounterInfo("plane_full", "times", "A request was parked because its plane was full."),
-    Counter.NO_ARENA_SPACE: CounterInfo("no_arena_space", "times", "A frame found no room in the processor's arena."),
-    Counter.FRAMES_REFUSED: CounterInfo("frames_refused", "frames",
-                                        "Frames too short for a header, or known to have killed a worker."),
-    Counter.REQUESTS_CLAIMED: CounterInfo("requests_claimed", "requests", "Requests a handler took."),
-    Counter.REQUESTS_ANSWERED: CounterInfo("requests_answered", "requests", "Answers a handler gave."),
-    Counter.REQUESTS_PARKED: CounterInfo("requests_parked", "times", "Requests put into the purgatory."),
-    Counter.NO_ANSWER_SPACE: CounterInfo("no_answer_space", "times",
-                                         "An answer or its result cells found no room in the handler's arena."),
-    Counter.HANDLER_WAKES: CounterInfo("handler_wakes", "wakes", "Sleeping handlers woken."),
-    Counter.PROCESSOR_WAKES: CounterInfo("processor_wakes", "wakes", "Sleeping processors woken."),
-    Counter.PARTITION_NOTICES: CounterInfo("partition_notices", "notices", "Handlers rung because a partition moved."),
-    Counter.RECOVERIES: CounterInfo("recoveries", "recoveries", "Slots repaired after a death."),
-    Counter.REQUEUED: CounterInfo("requeued", "requests", "Requests put back after their handler died."),
-    Counter.POISONED: CounterInfo("poisoned", "requests", "Requests closed after they killed a third handler."),
-    Counter.DROPPED_ANSWERS: CounterInfo("dropped_answers", "answers",
-                                         "Answers dropped because their processor had died."),
-    Counter.COMMANDS_SENT: CounterInfo("commands_sent", "commands", "Commands sent to the controller."),
-    Counter.COMMANDS_DONE: CounterInfo("commands_done", "commands", "Commands the controller answered."),
-    Counter.COMMANDS_FULL: CounterInfo("commands_full", "times", "The command table was full."),
-    Counter.PUNCHED_BYTES: CounterInfo("punched_bytes", "bytes", "Arena bytes given back to the kernel."),
-    Counter.LOG_APPENDS: CounterInfo("log_appends", "batches", "Batches appended to logs."),
-    Counter.LOG_APPEND_BYTES: CounterInfo("log_append_bytes", "bytes", "Bytes of those batches."),
-    Counter.LOG_DUPLICATES: CounterInfo("log_duplicates", "batches",
-        "Batches of idempotent producers that were in the log already."),
-    Counter.LOG_REPLAYS: CounterInfo("log_replays", "results",
-        "Results of appends taken from a cell that an earlier run had filled."),
-    Counter.LOG_ROLLS: CounterInfo("log_rolls", "segments", "New active segments."),
-    Counter.LOG_REPAIRS: CounterInfo("log_repairs", "repairs",
-        "Unfinished changes of a partition finished or undone for a process that died or failed."),
-    Counter.LOG_LOCKS_INHERITED: CounterInfo("log_locks_inherited", "locks",
-        "Partition locks taken over from a dead process."),
-    Counter.LOG_IO_ERRORS: CounterInfo("log_io_errors", "errors", "Calls on log files that failed."),
-    Counter.LOG_PRODUCERS_FULL: CounterInfo("log_producers_full", "batches",
-        "Batches refused because the table of producer states was full."),
-    Counter.LOG_SNAPSHOTS_LOCKED: CounterInfo("log_snapshots_locked", "reads",
-        "Reads of a partition's state that needed its lock."),
-    Counter.LOG_READS_OVERTAKEN: CounterInfo("log_reads_overtaken", "reads", "Reads that a truncation overtook."),
+def _native_info(name: str, unit: str, sentence: str) -> CounterInfo:
+    return CounterInfo(name.lower(), unit.removesuffix(" now"), sentence, unit.endswith(" now"))
+
+
+COUNTERS: Final = {Counter[row[0]]: _native_info(*row) for row in _native.COUNTERS} | {
     Counter.CONNECTIONS_ACCEPTED: CounterInfo("connections_accepted", "connections", "Connections accepted."),
     Counter.CONNECTIONS_CLOSED: CounterInfo("connections_closed", "connections", "Connections closed, for any reason."),
     Counter.CONNECTIONS_REFUSED_PER_IP: CounterInfo("connections_refused_per_ip", "connections",

@@ -367,21 +367,21 @@ static PyType_Slot core_slots[] = {
 };
 static PyType_Spec core_spec = {"mpbroker._native.Core", sizeof(CoreObject), 0, Py_TPFLAGS_DEFAULT, core_slots};
 
-static int add_tables(PyObject *module)
+static int add_counters(PyObject *module)
 {
-    static const char *const counters[] = {
-#define COUNTER_NAME(name, unit, sentence) #name,
-        MPB_COUNTER_LIST(COUNTER_NAME)};
-    PyObject *names = PyTuple_New(MPB_COUNTERS_NATIVE);
-    for (int i = 0; names != NULL && i < MPB_COUNTERS_NATIVE; i++)
-        PyTuple_SET_ITEM(names, i, PyUnicode_FromString(counters[i]));
-    int status = names && !PyErr_Occurred() ? PyModule_AddObjectRef(module, "COUNTER_NAMES", names) : -1;
-    Py_XDECREF(names);
+    static const char *const counters[][3] = {
+#define COUNTER_ROW(name, unit, sentence) {#name, unit, sentence},
+        MPB_COUNTER_LIST(COUNTER_ROW)};
+    PyObject *rows = PyTuple_New(MPB_COUNTERS_NATIVE);
+    for (int i = 0; rows != NULL && i < MPB_COUNTERS_NATIVE; i++)
+        PyTuple_SET_ITEM(rows, i, Py_BuildValue("(sss)", counters[i][0], counters[i][1], counters[i][2]));
+    int status = rows && !PyErr_Occurred() ? PyModule_AddObjectRef(module, "COUNTERS", rows) : -1;
+    Py_XDECREF(rows);
     return status;
 }
 
 int mpb_add_core(PyObject *module)
 {
     core_type = mpb_add_type(module, &core_spec);
-    return core_type == NULL ? -1 : add_tables(module);
+    return core_type == NULL ? -1 : add_counters(module);
 }

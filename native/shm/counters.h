@@ -1,47 +1,47 @@
-/* Ids of the counters in a process's counter row. X(NAME, unit, sentence); mpbroker/shm/counters.py mirrors
- * the list and a test compares them. One writer per row: a reader sums over the rows. Append only: `status` of another
- * version reads by number. */
+/* Ids of the counters in a process's counter row. X(NAME, unit, sentence); mpbroker/shm/counters.py takes units and
+ * sentences from here. A unit that ends in " now" is a present amount. One writer per row: a reader sums over the rows.
+ * Append only: `status` of another version reads by number. */
 #ifndef MPB_COUNTERS_H
 #define MPB_COUNTERS_H
 
-#define MPB_COUNTER_LIST(X)                                                                                \
-    X(REQUESTS_RECEIVED, "requests", "Frames taken from sockets and given an entry")                       \
-    X(REQUESTS_FINISHED, "requests", "Answers sent, or dropped with their connection")                     \
-    X(BYTES_RECEIVED, "bytes", "Bytes of those frames")                                                    \
-    X(BYTES_SENT, "bytes", "Bytes of answers sent")                                                        \
-    X(QUEUED_BYTES, "bytes now", "Request bytes a processor holds at the moment")                          \
-    X(ENTRIES_IN_USE, "entries now", "Entries of a processor that are not free")                           \
-    X(NO_ENTRY, "times", "A frame found no free entry and waited in its socket")                           \
-    X(PLANE_FULL, "times", "A request was parked because its plane was full")                              \
-    X(NO_ARENA_SPACE, "times", "A frame found no room in the processor's arena")                           \
-    X(FRAMES_REFUSED, "frames", "Frames too short for a request header, or known to have killed a worker") \
-    X(REQUESTS_CLAIMED, "requests", "Requests a handler took")                                             \
-    X(REQUESTS_ANSWERED, "requests", "Answers a handler gave")                                             \
-    X(REQUESTS_PARKED, "times", "Requests put into the purgatory")                                         \
-    X(NO_ANSWER_SPACE, "times", "An answer or its result cells found no room in the handler's arena")      \
-    X(HANDLER_WAKES, "wakes", "Times a sleeping handler was woken by this process")                        \
-    X(PROCESSOR_WAKES, "wakes", "Times a sleeping processor was woken by this process")                    \
-    X(PARTITION_NOTICES, "notices", "Handlers rung because a partition's end moved")                       \
-    X(RECOVERIES, "recoveries", "Slots repaired after a death")                                            \
-    X(REQUEUED, "requests", "Requests put back after their handler died")                                  \
-    X(POISONED, "requests", "Requests closed after they killed a third handler")                           \
-    X(DROPPED_ANSWERS, "answers", "Answers dropped because their processor had died")                      \
-    X(COMMANDS_SENT, "commands", "Commands sent to the controller")                                        \
-    X(COMMANDS_DONE, "commands", "Commands the controller answered")                                       \
-    X(COMMANDS_FULL, "times", "The command table was full")                                                \
-    X(PUNCHED_BYTES, "bytes", "Arena bytes given back to the kernel")                                      \
-    X(LOG_APPENDS, "batches", "Batches appended to logs")                                                  \
-    X(LOG_APPEND_BYTES, "bytes", "Bytes of those batches")                                                 \
-    X(LOG_DUPLICATES, "batches", "Batches of idempotent producers that were in the log already")           \
-    X(LOG_REPLAYS, "results", "Results of appends taken from a cell that an earlier run had filled")       \
-    X(LOG_ROLLS, "segments", "New active segments")                                                        \
-    X(LOG_REPAIRS, "repairs",                                                                              \
-      "Unfinished changes of a partition finished or undone for a process that died or failed")            \
-    X(LOG_LOCKS_INHERITED, "locks", "Partition locks taken over from a dead process")                      \
-    X(LOG_IO_ERRORS, "errors", "Calls on log files that failed")                                           \
-    X(LOG_PRODUCERS_FULL, "batches", "Batches refused because the table of producer states was full")      \
-    X(LOG_SNAPSHOTS_LOCKED, "reads", "Reads of a partition's state that needed its lock")                  \
-    X(LOG_READS_OVERTAKEN, "reads", "Reads that a truncation overtook")
+#define MPB_COUNTER_LIST(X)                                                                            \
+    X(REQUESTS_RECEIVED, "requests", "Frames taken from sockets and given an entry.")                  \
+    X(REQUESTS_FINISHED, "requests", "Answers sent, or dropped with their connection.")                \
+    X(BYTES_RECEIVED, "bytes", "Bytes of those frames.")                                               \
+    X(BYTES_SENT, "bytes", "Bytes of answers sent.")                                                   \
+    X(QUEUED_BYTES, "bytes now", "Request bytes processors hold at the moment.")                       \
+    X(ENTRIES_IN_USE, "entries now", "Request entries that are not free.")                             \
+    X(NO_ENTRY, "times", "A frame found no free entry and waited in its socket.")                      \
+    X(PLANE_FULL, "times", "A request was parked because its plane was full.")                         \
+    X(NO_ARENA_SPACE, "times", "A frame found no room in the processor's arena.")                      \
+    X(FRAMES_REFUSED, "frames", "Frames too short for a header, or known to have killed a worker.")    \
+    X(REQUESTS_CLAIMED, "requests", "Requests a handler took.")                                        \
+    X(REQUESTS_ANSWERED, "requests", "Answers a handler gave.")                                        \
+    X(REQUESTS_PARKED, "times", "Requests put into the purgatory.")                                    \
+    X(NO_ANSWER_SPACE, "times", "An answer or its result cells found no room in the handler's arena.") \
+    X(HANDLER_WAKES, "wakes", "Sleeping handlers woken.")                                              \
+    X(PROCESSOR_WAKES, "wakes", "Sleeping processors woken.")                                          \
+    X(PARTITION_NOTICES, "notices", "Handlers rung because a partition moved.")                        \
+    X(RECOVERIES, "recoveries", "Slots repaired after a death.")                                       \
+    X(REQUEUED, "requests", "Requests put back after their handler died.")                             \
+    X(POISONED, "requests", "Requests closed after they killed a third handler.")                      \
+    X(DROPPED_ANSWERS, "answers", "Answers dropped because their processor had died.")                 \
+    X(COMMANDS_SENT, "commands", "Commands sent to the controller.")                                   \
+    X(COMMANDS_DONE, "commands", "Commands the controller answered.")                                  \
+    X(COMMANDS_FULL, "times", "The command table was full.")                                           \
+    X(PUNCHED_BYTES, "bytes", "Arena bytes given back to the kernel.")                                 \
+    X(LOG_APPENDS, "batches", "Batches appended to logs.")                                             \
+    X(LOG_APPEND_BYTES, "bytes", "Bytes of those batches.")                                            \
+    X(LOG_DUPLICATES, "batches", "Batches of idempotent producers that were in the log already.")      \
+    X(LOG_REPLAYS, "results", "Results of appends taken from a cell that an earlier run had filled.")  \
+    X(LOG_ROLLS, "segments", "New active segments.")                                                   \
+    X(LOG_REPAIRS, "repairs",                                                                          \
+      "Unfinished changes of a partition finished or undone for a process that died or failed.")       \
+    X(LOG_LOCKS_INHERITED, "locks", "Partition locks taken over from a dead process.")                 \
+    X(LOG_IO_ERRORS, "errors", "Calls on log files that failed.")                                      \
+    X(LOG_PRODUCERS_FULL, "batches", "Batches refused because the table of producer states was full.") \
+    X(LOG_SNAPSHOTS_LOCKED, "reads", "Reads of a partition's state that needed its lock.")             \
+    X(LOG_READS_OVERTAKEN, "reads", "Reads that a truncation overtook.")
 
 #define MPB_COUNTER_ENUM(name, unit, sentence) MPB_C_##name,
 enum mpb_counter { MPB_COUNTER_LIST(MPB_COUNTER_ENUM) MPB_COUNTERS_NATIVE };

@@ -11,7 +11,16 @@ from tests.harness.small_core import small_core
 
 
 def test_counters_are_the_c_cores():
-    assert [counter.name for counter in Counter if counter < NATIVE_COUNTERS] == list(_native.COUNTER_NAMES)
+    assert [counter.name for counter in Counter if counter < NATIVE_COUNTERS] == [row[0] for row in _native.COUNTERS]
+
+
+def test_what_the_c_core_counts_is_said_there():
+    assert COUNTERS[Counter.LOG_ROLLS] == ("log_rolls", "segments", "New active segments.", False)
+    assert COUNTERS[Counter.QUEUED_BYTES][1:] == ("bytes", "Request bytes processors hold at the moment.", True)
+    assert {counter for counter, info in COUNTERS.items() if info.gauge and counter < NATIVE_COUNTERS} == {
+        Counter.QUEUED_BYTES,
+        Counter.ENTRIES_IN_USE,
+    }
 
 
 def test_every_counter_has_a_row_of_its_own_and_fits():
