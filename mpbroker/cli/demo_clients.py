@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import Any, Protocol
 
 READ_TIMEOUT_S = 60.0
+
+
+class DemoClient(Protocol):
+    """What the demo needs of a client."""
+
+    name: str
+
+    def send(self, partition: int, value: bytes) -> None: ...
+
+    def flush(self) -> None: ...
+
+    def read_all(self, partitions: int, records: int) -> dict[int, list[bytes]]: ...
 
 
 class LibrdkafkaClient:
@@ -36,7 +49,7 @@ class LibrdkafkaClient:
             except BufferError:
                 self._producer.poll(0.1)
 
-    def _delivered(self, error, _message) -> None:
+    def _delivered(self, error: Any, _message: Any) -> None:
         if error is not None:
             self._failed.append(str(error))
 
@@ -57,65 +70,56 @@ class LibrdkafkaClient:
             messages = consumer.consume(1000, 1.0)
             silent = 0 if messages else silent + 1
             for message in messages:
-                found.setdefault(message.partition(), []).append(message.value())
+                found.setdefault(message.partition() or 0, []).append(message.value() or b"")
             count += len(messages)
         consumer.close()
         return found
 
 
 class OwnClient:
-    """mpbroker's internal client, where no other is installed: plain batches, retried by hand."""
+    """mpbroker's internal client, where no other is installed: one connection, idempotent, acks=all."""
 
     name = "mpbroker's internal client (install confluent-kafka for a real one)"
     BATCH_RECORDS = 50
 
     def __init__(self, bootstrap: str, topic: str) -> None:
-        from mpbroker.client.network_client import connect
+        from mpbroker.client.bootstrap import connect
+        from mpbroker.client.producer import Outgoing, Producer
         from mpbroker.client.topic_admin import ensure_partitions
 
-        self._bootstrap, self._topic = bootstrap, topic
-        with connect(bootstrap) as client:
-            ensure_partitions(client, topic, create=True)
-        self._waiting: dict[int, list[bytes]] = {}
+        self._client, self._topic = connect(bootstrap, "demo"), topic
+        ensure_partitions(self._client, topic, create=True)
+        self._producer = Producer(self._client, topic)
+        self._waiting: dict[int, list[Outgoing]] = {}
+        self._record = Outgoing
 
     def send(self, partition: int, value: bytes) -> None:
         waiting = self._waiting.setdefault(partition, [])
-        waiting.append(value)
+        waiting.append(self._record(None, value))
         if len(waiting) == self.BATCH_RECORDS:
-            self._send(partition)
-
-    def _send(self, partition: int) -> None:
-        """A new connection for each batch: one that a killed processor held is simply gone."""
-        from mpbroker.client.network_client import connect
-        from mpbroker.client.producer import Producer
-
-        values = self._waiting.pop(partition, [])
-        if values:
-            with connect(self._bootstrap) as client:
-                Producer(client, self._topic).send(partition, [(None, value) for value in values])
+            self._producer.send(partition, self._waiting.pop(partition))
 
     def flush(self) -> None:
         for partition in list(self._waiting):
-            self._send(partition)
+            self._producer.send(partition, self._waiting.pop(partition))
 
     def read_all(self, partitions: int, records: int) -> dict[int, list[bytes]]:
         """Values by partition, until the expected number came or nothing more comes."""
         from mpbroker.client.consumer import Consumer
-        from mpbroker.client.network_client import connect
 
         found: dict[int, list[bytes]] = {}
         count, silent = 0, 0
-        with connect(self._bootstrap) as client:
-            consumer = Consumer(client, self._topic, dict.fromkeys(range(partitions), 0))
-            while count < records and silent < 10:
-                before = count
-                for partition, record in consumer.poll(500):
-                    found.setdefault(partition, []).append(record.value)
-                    count += 1
-                silent = silent + 1 if count == before else 0
+        consumer = Consumer(self._client, self._topic, dict.fromkeys(range(partitions), 0))
+        while count < records and silent < 10:
+            before = count
+            for partition, record in consumer.poll(500):
+                found.setdefault(partition, []).append(record.value or b"")
+                count += 1
+            silent = silent + 1 if count == before else 0
+        self._client.close()
         return found
 
 
-def open_client(bootstrap: str, topic: str):
+def open_client(bootstrap: str, topic: str) -> DemoClient:
     """The best client there is."""
-    return (LibrdkafkaClient if find_spec("confluent_kafka") else OwnClient)(bootstrap, topic)
+    return LibrdkafkaClient(bootstrap, topic) if find_spec("confluent_kafka") else OwnClient(bootstrap, topic)

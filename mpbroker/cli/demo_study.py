@@ -31,12 +31,12 @@ def output_directory(named: str | None) -> str:
     return place
 
 
-def keep_traces(data_dir: str, out: str) -> str:
-    """Move the traces of a broker that has ended; where they are now."""
+def traces_directory(out: str) -> str:
+    """Where the demo's broker writes its traces, emptied of what an earlier demo left."""
     for name in (TRACES, REPORT):
         shutil.rmtree(os.path.join(out, name), ignore_errors=True)
     os.makedirs(out, exist_ok=True)
-    return shutil.move(os.path.join(data_dir, TRACES), os.path.join(out, TRACES))
+    return os.path.join(out, TRACES)
 
 
 def study(traces: str, out: str) -> int:

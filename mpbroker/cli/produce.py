@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterator
-from contextlib import closing
 
 from mpbroker.cli import client_arguments, moments
 from mpbroker.cli.record_batches import Batches
@@ -131,13 +130,12 @@ def _encoded(text: str | None) -> bytes | None:
 
 
 def _send_all(producer: Producer, batches: Batches, files: list[str], given: Given) -> None:
-    with closing(items(_sources(files), given)) as source:
-        for item in source:
-            for partition, records in batches.rest() if item is None else batches.add(item):
-                before = producer.acknowledged
-                producer.send(partition, records)
-                if producer.acknowledged // PROGRESS_EVERY_RECORDS != before // PROGRESS_EVERY_RECORDS:
-                    client_arguments.say(f"{producer.acknowledged} records")
+    for item in items(_sources(files), given):
+        for partition, records in batches.rest() if item is None else batches.add(item):
+            before = producer.acknowledged
+            producer.send(partition, records)
+            if producer.acknowledged // PROGRESS_EVERY_RECORDS != before // PROGRESS_EVERY_RECORDS:
+                client_arguments.say(f"{producer.acknowledged} records")
     for partition, records in batches.rest():
         producer.send(partition, records)
 

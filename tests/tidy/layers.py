@@ -13,6 +13,7 @@ LAYERS = {
     "metadata": 3,
     "purgatory": 4,
     "client": 4,
+    "testing": 4,
     "network": 5,
     "server": 5,
     "controller": 5,

@@ -6,15 +6,13 @@ from mpbroker.cli import demo_study
 
 
 def test_an_earlier_demos_output_is_replaced(tmp_path):
-    out, data = tmp_path / "out", tmp_path / "data"
-    for place in (out / "traces", out / "report", data / "traces"):
+    out = tmp_path / "out"
+    for place in (out / "traces", out / "report"):
         place.mkdir(parents=True)
     (out / "traces" / "old").touch()
-    (data / "traces" / "new").touch()
     assert demo_study.output_directory(str(out)) == str(out)
-    kept = demo_study.keep_traces(str(data), str(out))
-    assert [entry.name for entry in (out / "traces").iterdir()] == ["new"] and kept == str(out / "traces")
-    assert not (out / "report").exists()
+    assert demo_study.traces_directory(str(out)) == str(out / "traces")
+    assert list(out.iterdir()) == []
 
 
 def test_other_files_are_left_alone(tmp_path):
