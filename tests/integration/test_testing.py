@@ -55,9 +55,9 @@ def test_the_environments_settings_do_not_reach_it(monkeypatch):
 
 
 def test_a_broker_that_does_not_start_says_why():
-    with pytest.raises(testing.BrokerFailed, match=r"(?s)did not start:.*num.io.thread.*did you mean num.io.threads"):
-        with testing.broker({"num.io.thread": 1}):
-            pass
+    said = r"(?s)did not start:.*num.io.thread.*did you mean num.io.threads"
+    with pytest.raises(testing.BrokerFailed, match=said), testing.broker({"num.io.thread": 1}):
+        pass
 
 
 def test_it_imports_nothing_of_the_broker():
