@@ -15,7 +15,8 @@ from mpbroker.supervisor.status import read_status
 
 DESCRIPTION = """\
 Stop the broker that runs on a data directory: SIGTERM, then wait until its process has ended.
-Requests in hand are finished first (mpbroker.drain.timeout.ms). A wait of more than a second
+Requests in hand are finished first (mpbroker.drain.timeout.ms), then the logs are synced
+(mpbroker.stop.flush.timeout.ms). A wait of more than a second
 is shown on stderr, with the processes that are left."""
 EXAMPLES = (
     ("mpbroker stop", "the broker on ./mpbroker-data, else the only one that you run"),
@@ -27,7 +28,7 @@ PROGRESS_S = 1.0
 def define(parser: argparse.ArgumentParser) -> None:
     """The arguments of `stop`."""
     broker_arguments.define(parser)
-    parser.add_argument("--timeout", type=float, default=20.0, metavar="S", help="seconds to wait (default 20)")
+    parser.add_argument("--timeout", type=float, default=45.0, metavar="S", help="seconds to wait (default 45)")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -77,6 +77,9 @@ STOPPING = (
             most=INT_MOST, change=CLUSTER_WIDE),
     Setting("mpbroker.stop.timeout.ms", LONG, 1000, "How long processes may take to end after that; then they are killed.",
             least=1, most=LONG_MAX, change=CLUSTER_WIDE),
+    Setting("mpbroker.stop.flush.timeout.ms", LONG, 30000,
+            "How long a stop may take to sync the logs; after that the next start reads them.", least=1, most=LONG_MAX,
+            change=CLUSTER_WIDE),
 )
 
 GROUPS = (

@@ -12,6 +12,7 @@ from msgspec import Struct
 from mpbroker._native import Log, PartitionState
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.log.kept_partitions import KeptPartition, Partitions
+from mpbroker.log.sync_pool import InlineSyncs, Syncs
 from mpbroker.shm.clock import Clock
 from mpbroker.shm.events import Events
 from mpbroker.shm.process_table import WaitName
@@ -47,6 +48,7 @@ class KeeperContext(Struct):
     count         counters by name
     io_failures   which calls on log files have failed, a row for each process
     first_delay_ms  pause before the first round of every job
+    pool          where partitions are synced; one after the other unless given
     """
 
     log: Log
@@ -62,6 +64,16 @@ class KeeperContext(Struct):
     count: Callable[..., None] = _nothing
     io_failures: Callable[[], Sequence[IoFailures]] = tuple
     first_delay_ms: int = 0
+    pool: Syncs | None = None
+
+    def __post_init__(self) -> None:
+        self.pool = self.pool or InlineSyncs(self.log)
+
+    @property
+    def syncs(self) -> Syncs:
+        """Where partitions are synced."""
+        assert self.pool is not None
+        return self.pool
 
     def directory(self, partition: KeptPartition) -> str:
         """Path of a partition's directory."""

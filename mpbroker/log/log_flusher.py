@@ -4,18 +4,22 @@ With `mpbroker.log.flush=commit` every partition with unsynced records is synced
 whatever gathered meanwhile going with the next sync, and then the handlers that wait for it are rung. Otherwise, as
 Kafka, a log is synced behind each roll and, if `log.flush.scheduler.interval.ms` is set, when its records have waited
 for `flush.ms` (`flush.messages` is the appending handler's business). A failed sync is never repeated: the log
-directory goes offline.
+directory goes offline. Syncs run beside each other (sync_pool.py): a slow one delays no other partition.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from mpbroker.errors import ErrorCode
 from mpbroker.log.keeper_context import Interval, KeeperContext
+from mpbroker.log.sync_pool import Synced
 from mpbroker.shm.process_table import WaitName
 
 ROLLED_INTERVAL_MS: Final = 1000
 COMMIT: Final = "commit"
+SOUND: Final = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+WAIT_S: Final = 1.0
+PROGRESS_MS: Final = 5000
 
 
 class LogFlusher:
@@ -37,23 +41,44 @@ class LogFlusher:
         return int(self._keeper.config.log_flush_scheduler_interval_ms)
 
     def do_work(self) -> None:
-        """One turn: everything that is due now."""
+        """One turn: look what has been synced, begin everything that is due now."""
+        self._collect()
         log = self._keeper.log
         if self.on_commit:
-            self._flush_all(log.unflushed(False))
-            return
-        if self._rolled.due():
-            self._flush_all(log.unflushed(True))
-        self._scheduler.interval_ms = self._scheduler_ms()
-        if self._scheduler.due():
-            self._flush_old()
+            self._start(log.unflushed(False))
+        else:
+            if self._rolled.due():
+                self._start(log.unflushed(True))
+            self._scheduler.interval_ms = self._scheduler_ms()
+            if self._scheduler.due():
+                self._flush_old()
+        self._collect()
 
     def flush_everything(self) -> bool:
-        """At a clean stop; False if anything could not be synced."""
-        return self._flush_all(self._keeper.log.unflushed(False))
+        """At a clean stop: syncs all, says now and then how many are left; False if anything could not be synced."""
+        clock, syncs = self._keeper.clock, self._keeper.syncs
+        self._settle()
+        wanted = self._keeper.log.unflushed(False)
+        left, said_ms, good = len(wanted), clock.monotonic_ms(), True
+        self._start(wanted)
+        while left > 0:
+            for done in self._collect():
+                left -= 1
+                good = good and done.error in SOUND
+            if left == 0 or not syncs.wait(WAIT_S):
+                break
+            if clock.monotonic_ms() - said_ms >= PROGRESS_MS:
+                said_ms = clock.monotonic_ms()
+                self._keeper.events.info("syncing_logs", left=left, of=len(wanted))
+        return good and left == 0
+
+    def _settle(self) -> None:
+        """What is under way comes to its end first, so that what is counted afterwards is what was begun afterwards."""
+        while self._keeper.syncs.wait(WAIT_S):
+            self._collect()
 
     def remaining_ms(self) -> int:
-        """Until something may be due; in commit mode the bell says."""
+        """Until something may be due; in commit mode, and when a sync ends, the bell says."""
         if self.on_commit:
             return 1000
         return min(self._rolled.remaining_ms(), self._scheduler.remaining_ms())
@@ -66,25 +91,27 @@ class LogFlusher:
             key = partition.topic_id, partition.partition
             since_ms = last.get(key, now_ms)
             if partition.ordinal in behind and now_ms - since_ms >= partition.settings.flush_ms:
-                self._flush(partition.ordinal)
+                self._start([partition.ordinal])
                 since_ms = now_ms
             self._last_ms[key] = since_ms
 
-    def _flush_all(self, ordinals: list[int]) -> bool:
-        flushed = [self._flush(ordinal) for ordinal in ordinals]  # each of them, whatever became of the others
-        return all(flushed)
-
-    def _flush(self, ordinal: int) -> bool:
+    def _start(self, ordinals: Iterable[int]) -> None:
         keeper = self._keeper
-        keeper.waiting(WaitName.FSYNC)
-        keeper.crash_point("keeper.flush.begin")
-        error, offset = keeper.log.flush(ordinal)
-        keeper.crash_point("keeper.flush.synced")
+        for ordinal in ordinals:
+            keeper.waiting(WaitName.FSYNC)
+            keeper.crash_point("keeper.flush.begin")
+            keeper.syncs.start(ordinal)
         keeper.waiting(WaitName.NONE)
-        if error == ErrorCode.NONE:
-            keeper.count("log_flushes")
-            keeper.notify(ordinal)
-            self._flushed(ordinal)
-        elif error == ErrorCode.KAFKA_STORAGE_ERROR:
-            keeper.events.error("flush_failed", ordinal=ordinal, flushed_to=offset)
-        return error in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def _collect(self) -> list[Synced]:
+        keeper = self._keeper
+        done = keeper.syncs.finished()
+        for ordinal, error, flushed_to in done:
+            keeper.crash_point("keeper.flush.synced")
+            if error == ErrorCode.NONE:
+                keeper.count("log_flushes")
+                keeper.notify(ordinal)
+                self._flushed(ordinal)
+            elif error == ErrorCode.KAFKA_STORAGE_ERROR:
+                keeper.events.error("flush_failed", ordinal=ordinal, flushed_to=flushed_to)
+        return done

@@ -20,6 +20,8 @@ from mpbroker.log.offline_directory import OfflineDirectory
 from mpbroker.log.producer_expiration import ProducerEviction, ProducerExpiration
 from mpbroker.log.producer_snapshots import ProducerSnapshots
 from mpbroker.log.segment_deletion import SegmentDeletion
+from mpbroker.log.sync_pool import OPEN_SEGMENTS as SYNC_OPEN_SEGMENTS
+from mpbroker.log.sync_pool import SyncPool, Syncs
 from mpbroker.shm.clock import SystemClock
 from mpbroker.shm.counters import Counter
 from mpbroker.shm.layout import MAX_SLOTS
@@ -40,7 +42,11 @@ def main(ctx: ProcessContext) -> None:
         row.set_state(ProcessState.RECOVERING)
         log.repair_slot(ctx.slot)
         ctx.core.ring_everybody()  # the predecessor may have died between a sync and ringing who waited for it
-    keeper = LogKeeper(context_of(ctx, log))
+    pool = SyncPool(
+        lambda: Log(ctx.core, list(ctx.data_dirs), ctx.slot, SYNC_OPEN_SEGMENTS),
+        lambda: ctx.core.ring_service(ctx.slot),
+    )
+    keeper = LogKeeper(context_of(ctx, log, pool))
     ctx.running()
     while not ctx.stop_requested():
         row.beat()
@@ -55,11 +61,12 @@ def main(ctx: ProcessContext) -> None:
         raise SystemExit(EXIT_NOT_CLEAN)  # the broker then exits with 1, too
 
 
-def context_of(ctx: ProcessContext, log: Log) -> KeeperContext:
+def context_of(ctx: ProcessContext, log: Log, pool: Syncs | None = None) -> KeeperContext:
     """What the jobs work with in a real process. A successor does not wait before its first round."""
     rows = [ProcessRow(ctx.core, slot) for slot in range(MAX_SLOTS)]
     return KeeperContext(
         log=log,
+        pool=pool,
         partitions=KeptPartitions(ctx.core, ctx.config),
         clock=SystemClock(),
         config=ctx.config,

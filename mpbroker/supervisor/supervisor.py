@@ -308,7 +308,13 @@ class Supervisor:
         self._probes.close()
         patience = exit_code == EXIT_CLEAN and self._started_stages > START_STAGES
         drain_ms = self._config.mpbroker_drain_timeout_ms if patience else 0
-        self._stopping = Stopping(self._workers, drain_ms / 1000, self._config.mpbroker_stop_timeout_ms / 1000)
+        config = self._config
+        self._stopping = Stopping(
+            self._workers,
+            drain_ms / 1000,
+            config.mpbroker_stop_timeout_ms / 1000,
+            config.mpbroker_stop_flush_timeout_ms / 1000,
+        )
 
     def _stop_step(self, stopping: Stopping) -> bool:
         finished = stopping.step()

@@ -48,7 +48,7 @@ def _told(workers):
 
 
 def test_each_stage_waits_for_the_one_before(workers, clock):
-    stopping = Stopping(workers, 4.0, 1.0)
+    stopping = Stopping(workers, 4.0, 1.0, 3.0)
     order = [{"acceptor", "processor"}, {"handler"}, {"controller", "log-keeper"}, {"tracer"}]
     told = set()
     for stage in order:
@@ -63,7 +63,7 @@ def test_each_stage_waits_for_the_one_before(workers, clock):
 
 
 def test_who_does_not_drain_is_killed_and_the_rest_still_has_its_turn(workers, clock):
-    stopping = Stopping(workers, 4.0, 1.0)
+    stopping = Stopping(workers, 4.0, 1.0, 3.0)
     stopping.step()
     clock.now += 4.0
     stopping.step()
@@ -74,9 +74,9 @@ def test_who_does_not_drain_is_killed_and_the_rest_still_has_its_turn(workers, c
     assert _told(workers) == {"acceptor", "processor"}
 
 
-def test_everything_is_over_within_both_timeouts(workers, clock):
-    stopping = Stopping(workers, 4.0, 1.0)
-    end = clock.now + 5.0
+def test_everything_is_over_within_the_timeouts(workers, clock):
+    stopping = Stopping(workers, 4.0, 1.0, 3.0)
+    end = clock.now + 4.0 + 3.0 + 1.5
     while not stopping.step():
         for worker in workers.all:
             if signal.SIGKILL in worker.signals:
@@ -86,8 +86,29 @@ def test_everything_is_over_within_both_timeouts(workers, clock):
 
 
 def test_a_second_signal_is_at_once(workers, clock):
-    stopping = Stopping(workers, 4.0, 1.0)
+    stopping = Stopping(workers, 4.0, 1.0, 3.0)
     stopping.step()
     stopping.hurry()
     stopping.step()
     assert sorted(stopping.killed) == ["acceptor 0", "processor 0"]
+
+
+def test_the_log_keeper_has_its_own_time_counted_from_its_own_signal(workers, clock):
+    stopping = Stopping(workers, 4.0, 1.0, 30.0)
+    while stopping.stage < 2:
+        stopping.step()
+        for worker in workers.all:
+            if worker.plan.type.stop_stage < 2:
+                worker.end()
+    clock.now += 29.9
+    stopping.step()
+    assert stopping.killed == []
+    assert stopping.timeout_s() == pytest.approx(0.1)
+    clock.now += 0.2
+    stopping.step()
+    assert sorted(stopping.killed) == ["controller 0", "log-keeper 0"]
+    for worker in workers.all:
+        if worker.plan.type.stop_stage == 2:
+            worker.end()
+    stopping.step()
+    assert stopping.timeout_s() == pytest.approx(0.5), "the tracer still has time to write down what they did"

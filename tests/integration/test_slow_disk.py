@@ -1,0 +1,93 @@
+"""A disk whose every sync takes its time: stops stay clean, and nobody waits for another's partition."""
+
+import shutil
+import subprocess
+import time
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from mpbroker.log.clean_shutdown import MARKER
+from tests.harness.broker import Broker
+
+PARTITIONS = 300
+SYNC_MS = 20
+PRELOAD = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static void slow(int fd)
+{
+    char link[64], path[PATH_MAX + 1];
+    const char *part = getenv("SLOW_PART"), *ms = getenv("SLOW_MS");
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, PATH_MAX);
+    if (length <= 0 || ms == NULL || part == NULL)
+        return;
+    path[length] = 0;
+    if (strstr(path, part) != NULL)
+        usleep((useconds_t)atoi(ms) * 1000);
+}
+int fsync(int fd) { slow(fd); return ((int (*)(int))dlsym(RTLD_NEXT, "fsync"))(fd); }
+int fdatasync(int fd) { slow(fd); return ((int (*)(int))dlsym(RTLD_NEXT, "fdatasync"))(fd); }
+"""
+
+
+@pytest.fixture(scope="module")
+def preload(tmp_path_factory):
+    if not shutil.which("gcc"):
+        pytest.skip("gcc is not installed")
+    folder = tmp_path_factory.mktemp("preload")
+    (folder / "slow.c").write_text(PRELOAD)
+    command = ["gcc", "-shared", "-fPIC", "-O1", str(folder / "slow.c"), "-o", str(folder / "slow.so"), "-ldl"]
+    subprocess.run(command, check=True)
+    return folder / "slow.so"
+
+
+def slow_broker(tmp_path, preload, part: str, ms: int, **overrides) -> Broker:
+    env = {"LD_PRELOAD": str(preload), "SLOW_PART": part, "SLOW_MS": str(ms)}
+    return Broker(tmp_path, env=env, overrides=overrides)
+
+
+def create(broker: Broker, topic: str, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(60)
+
+
+def test_three_hundred_partitions_stop_cleanly(tmp_path, preload):
+    """6 s of syncs, one after the other, were once killed after 4.8 s: every planned restart was a crash recovery."""
+    broker = slow_broker(tmp_path, preload, "many-", SYNC_MS)
+    broker.start()
+    create(broker, "many", PARTITIONS)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": "1"})
+    for partition in range(PARTITIONS):
+        producer.produce("many", b"v", partition=partition)
+    assert producer.flush(60) == 0
+    broker.process.terminate()
+    assert broker.process.wait(60) == 0, broker.log()
+    assert (broker.data_dir / MARKER).exists()
+    assert "not_stopped_cleanly" not in broker.log()
+
+
+def test_a_partition_with_a_slow_disk_delays_no_acknowledgement_of_another(tmp_path, preload):
+    overrides = {"mpbroker.log.flush": "commit"}
+    with slow_broker(tmp_path, preload, "slow-0/", 3000, **overrides) as broker:
+        create(broker, "slow", 1)
+        create(broker, "quick", 1)
+        slow = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all"})
+        quick = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all", "linger.ms": 0})
+        acknowledged: list[float] = []
+        slow.produce("slow", b"v", partition=0)
+        slow.poll(0.5)  # its sync is under way
+        while len(acknowledged) < 10:
+            quick.produce(
+                "quick", b"v", partition=0, on_delivery=lambda error, _: acknowledged.append(time.monotonic())
+            )
+            assert quick.flush(10) == 0
+        assert len(slow) == 1, "the slow one is not acknowledged yet: ten of the other were, meanwhile"
+        assert slow.flush(20) == 0
