@@ -43,7 +43,7 @@ def define(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure and print; 1 when a request was refused or not answered."""
-    from mpbroker.analysis.bench import bench_run
+    from mpbroker.analysis.bench import bench_run, workloads
     from mpbroker.cli.usage import UsageError
 
     if arguments.pid is not None and not arguments.bootstrap:
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--sweep starts brokers of our own and cannot sweep that of --bootstrap")
     if arguments.seconds is not None and not 0 < arguments.seconds <= SECONDS_MAX:
         raise UsageError(f"--seconds {arguments.seconds:g}: must be more than 0, at most {SECONDS_MAX:g}")
-    words = arguments.workload or ("" if arguments.sweep else ",".join(bench_run.NAMES))
+    words = arguments.workload or ("" if arguments.sweep else ",".join(workloads.NAMES))
     names = bench_run.chosen(words) if words else []
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as after Ctrl-C: nothing is left behind
     options = bench_run.BenchOptions(

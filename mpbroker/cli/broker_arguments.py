@@ -29,13 +29,15 @@ def define(parser: argparse.ArgumentParser) -> None:
 
 def default_directory() -> str:
     """Where `start` keeps records when nothing says otherwise; absolute."""
-    return os.path.abspath(SETTINGS["log.dirs"].default or SETTINGS["log.dir"].default)
+    default: str = SETTINGS["log.dirs"].default or SETTINGS["log.dir"].default
+    return os.path.abspath(default)
 
 
 def directory(arguments: argparse.Namespace) -> str:
     """The data directory meant, absolute. SeveralBrokers, NoBrokerOfYours."""
-    if arguments.data_dir is not None:
-        return os.path.abspath(arguments.data_dir)
+    given: str | None = arguments.data_dir
+    if given is not None:
+        return os.path.abspath(given)
     default = default_directory()
     return default if broker_list.runs_on(default) else find(default, arguments.command)
 

@@ -4,9 +4,13 @@ import argparse
 import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mpbroker.cli.extras import extras, require
 from mpbroker.cli.study_text import outcome_text
+
+if TYPE_CHECKING:
+    from mpbroker.analysis.lab.scenario import Scenario
 
 DESCRIPTION = """\
 Run an experiment: start brokers, drive a load with intended send times, mark its phases, join what
@@ -59,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _size(found) -> str:
+def _size(found: "Scenario") -> str:
     variants = f"{len(found.variants)} variants, " if len(found.variants) > 1 else ""
     return (
         f"{variants}{found.seconds:g} s of load{' each' if variants else ''}: {', '.join(g.name for g in found.groups)}"

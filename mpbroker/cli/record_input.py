@@ -11,7 +11,7 @@ import binascii
 import json
 import os
 import select
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from mpbroker.client.producer import Outgoing
@@ -52,7 +52,7 @@ class BadInput(MpbrokerError):
     exit_code = 2
 
 
-def items(descriptors: Iterable[int], given: Given) -> Iterator[Item | None]:
+def items(descriptors: Iterable[int], given: Given) -> Generator[Item | None, None, None]:
     """Every record of the sources, in turn; None where one pauses. BadInput."""
     if given.format == RAW:
         for descriptor in descriptors:

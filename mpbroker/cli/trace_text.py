@@ -25,7 +25,7 @@ def warn(sentence: str) -> None:
 
 def segment_table(infos: list[segment.SegmentInfo]) -> str:
     """One line per segment. Its records are requests, connections, gauges, clocks, markers and process events."""
-    rows = [("file", "state", "opened", "all records", "dropped", "sampled out")]
+    rows: list[tuple[str, ...]] = [("file", "state", "opened", "all records", "dropped", "sampled out")]
     for info in infos:
         _, _, dropped, sampled_out = info.progress.share()
         rows.append(
@@ -43,7 +43,7 @@ def segment_table(infos: list[segment.SegmentInfo]) -> str:
 
 def statistics_table(result: statistics.TraceStatistics, names: dict[int, str], lost_notices: int = 0) -> str:
     """Losses first, then for every API a line per stage."""
-    rows = [("api", "stage", "count", "p50 µs", "p90 µs", "p99 µs", "max µs")]
+    rows: list[tuple[str, ...]] = [("api", "stage", "count", "p50 µs", "p90 µs", "p99 µs", "max µs")]
     for key in sorted(result.apis):
         rows += _api_rows(names.get(key, f"api {key}"), result.apis[key])
     parts = ["\n".join(_loss_lines(result, lost_notices)), _align(rows, left=2), *_error_table(result, names)]
@@ -139,7 +139,8 @@ def record_line(
     one: record.TraceRecord, epoch_ns: int, names: dict[int, str], client: str | None = None, topic: str | None = None
 ) -> str:
     """One request in one line; names that are not known are left out."""
-    times = {None: 0, **dict(zip(record.STAGES, one.stage, strict=True))}
+    times: dict[str | None, int] = {None: 0}
+    times.update(zip(record.STAGES, one.stage, strict=True))
     parts = [] if one.rx_wait == record.NOT_REACHED else [f"socket {one.rx_wait * record.TICK_NS / 1000:.1f}"]
     for name, (first, last) in statistics.SPANS.items():
         begin, end = times[first], times[last]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from mpbroker.client.network_client import ConnectionLost, NetworkClient
 from mpbroker.client.retries import pauses
@@ -22,10 +21,7 @@ from mpbroker.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from mpbroker.record.compression import Decompressor
-from mpbroker.record.record_batch import ATTRIBUTE_CONTROL, batch_records, iterate_batches
-
-if TYPE_CHECKING:
-    from mpbroker.record.record_batch import Record
+from mpbroker.record.record_batch import ATTRIBUTE_CONTROL, Record, batch_records, iterate_batches
 
 EARLIEST, LATEST = -2, -1
 FETCH_VERSION, LIST_OFFSETS_VERSION = 11, 5

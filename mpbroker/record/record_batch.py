@@ -9,7 +9,8 @@ from struct import Struct
 from typing import TypeAlias
 
 from mpbroker import _native
-from mpbroker._native import BatchInfo, Record
+from mpbroker._native import BatchInfo as BatchInfo
+from mpbroker._native import Record as Record
 from mpbroker.errors import ErrorCode
 from mpbroker.record.compression import Decompressor, decompressed_limit_bytes
 

@@ -1,7 +1,7 @@
 """A start that fails leaves nothing behind that it made; supervisor only.
 
-Only a directory that was empty, or was not there, is tidied, and only as long as everything in it is a file that a start
-writes before it serves: a partition's directory, or a file that nobody knows, and all stays as it is.
+Only a directory that was empty, or was not there, is tidied, and only as long as everything in it is a file that a
+start writes before it serves: a partition's directory, or a file that nobody knows, and all stays as it is.
 """
 
 import contextlib

@@ -29,7 +29,8 @@ def _native_setproctitle() -> Callable[[str], None]:
         raise ModuleNotFoundError("setproctitle")
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.setproctitle
+    function: Callable[[str], None] = module.setproctitle
+    return function
 
 
 setproctitle = _native_setproctitle()

@@ -53,7 +53,7 @@ class ProcessPlan(NamedTuple):
     """One process to run: its type, its index within the role, its slot, its listener (acceptor, processor) or None."""
 
     type: ProcessType
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks a plan for
     listener: int | None = None
 
     @property
@@ -100,4 +100,5 @@ def resolve_mains(start_stage: int, types: tuple[ProcessType, ...] = PROCESS_TYP
 
 def served_versions() -> dict[int, tuple[int, int]]:
     """Which requests processors let through: api key → (oldest, newest) version, computed from the handlers' table."""
-    return import_module("mpbroker.server.api_table").API_TABLE.versions()
+    versions: dict[int, tuple[int, int]] = import_module("mpbroker.server.api_table").API_TABLE.versions()
+    return versions

@@ -64,7 +64,7 @@ def _is_answer(received: bytes) -> bool:
     if len(received) < 10:
         return False
     length, correlation_id, error = struct.unpack_from(">iih", received)
-    return len(received) >= 4 + length and correlation_id == _CORRELATION_ID and error == 0
+    return bool(len(received) >= 4 + length and correlation_id == _CORRELATION_ID and error == 0)
 
 
 def ready_line(node_id: int, pid: int, data_dir: str, listeners: tuple[BoundListener, ...]) -> str:

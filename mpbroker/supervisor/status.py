@@ -224,12 +224,12 @@ def _seconds_since(moment_ns: int) -> int:
 
 def _process(row: ProcessInfo, listeners: list[str], now_ns: int, level: str | None) -> dict[str, Any]:
     alive = row.state not in (ProcessState.DEAD, ProcessState.EMPTY)
-    has_listener = row.listener is not None and row.listener < len(listeners)
+    listener = listeners[row.listener] if row.listener is not None and row.listener < len(listeners) else None
     return {
         "slot": row.slot,
         "role": health.ROLES.get(row.role, str(row.role)),
         "index": row.index,
-        "listener": listeners[row.listener] if has_listener else None,
+        "listener": listener,
         "pid": row.pid if alive else 0,
         "incarnation": row.incarnation,
         "state": level or row.state.name.lower(),

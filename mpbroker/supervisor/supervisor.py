@@ -14,6 +14,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.metrics.event_log import EventLog
@@ -236,7 +237,12 @@ class Supervisor:
             self._on_death(worker, death)
 
     def _on_death(self, worker: Worker, death: Death) -> None:
-        told = {"process": death.plan.name, "pid": death.pid, "signal": death.signal, "exit_code": death.exit_code}
+        told: dict[str, Any] = {
+            "process": death.plan.name,
+            "pid": death.pid,
+            "signal": death.signal,
+            "exit_code": death.exit_code,
+        }
         stopping = self._stopping
         if stopping is not None and death.plan.type.stop_stage <= stopping.stage:
             if death.status and death.plan.type.role in KEEPERS_OF_DATA and self._exit_code == EXIT_CLEAN:

@@ -11,6 +11,7 @@ import json
 import struct
 import sys
 import time
+from typing import Any
 
 from mpbroker.client.consumer import EARLIEST, LATEST, PARTITION_BYTES_MAX, offset_for
 from mpbroker.client.network_client import NetworkClient
@@ -37,7 +38,9 @@ def main() -> int:
     return 0
 
 
-def read(client: NetworkClient, topic: str, positions: dict[int, int], ends: dict[int, int], seconds: float) -> dict:
+def read(
+    client: NetworkClient, topic: str, positions: dict[int, int], ends: dict[int, int], seconds: float
+) -> dict[str, Any]:
     """records, bytes, requests, seconds, latencies_us of every request; `positions` move to where reading stopped."""
     records = size = 0
     latencies_us: list[int] = []
@@ -51,8 +54,9 @@ def read(client: NetworkClient, topic: str, positions: dict[int, int], ends: dic
         for part in (part for row in answer.responses for part in row.partitions):
             if part.error_code:
                 raise KafkaError(part.error_code, about=f"{topic}-{part.partition_index}")
-            count, next_offset = count_records(memoryview(part.records or b""))
-            records, size = records + count, size + len(part.records or b"")
+            piece = memoryview(part.records or b"")  # type: ignore[arg-type]  # never the int that reserves room
+            count, next_offset = count_records(piece)
+            records, size = records + count, size + len(piece)
             positions[part.partition_index] = max(positions[part.partition_index], next_offset)
     return {
         "records": records,

@@ -137,7 +137,7 @@ class _pinned:
         finally:
             os.sched_setaffinity(0, mine)
 
-    def __exit__(self, *exc) -> None:
+    def __exit__(self, *exc: object) -> None:
         self._process.__exit__(*exc)
 
 

@@ -114,7 +114,7 @@ class BrokerProcess:
         """HOST:PORT of the data listener."""
         return "{}:{}".format(*self.addresses["data"])
 
-    def __exit__(self, *_exc) -> None:
+    def __exit__(self, *_exc: object) -> None:
         try:
             if self._process is not None:
                 self._stop(self._process)

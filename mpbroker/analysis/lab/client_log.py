@@ -61,7 +61,7 @@ class LogFile(NamedTuple):
     """What was read: the first line, and the columns by name (array.array)."""
 
     about: dict[str, Any]
-    columns: dict[str, array]
+    columns: dict[str, array[Any]]
 
 
 def read(path: Path) -> LogFile:

@@ -76,7 +76,6 @@ def _connect(plan: GeneratorPlan, log: ClientLog) -> list[LoadConnection]:
             (plan.host, plan.port),
             request_of(plan, number),
             plan.in_flight,
-            None,
             (plan.first_connection + number) * CORR_IDS_PER_CONNECTION + 1,
             log,
             plan.requests_most,

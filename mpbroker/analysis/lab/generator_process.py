@@ -4,6 +4,7 @@ laboratory."""
 from __future__ import annotations
 
 import json
+import os
 import select
 import subprocess
 import sys
@@ -58,7 +59,8 @@ class GeneratorProcess:
         if not line:
             raise self._failure("gave no result")
         self._process.wait(END_TIMEOUT_S)
-        return json.loads(line)
+        summary: dict[str, Any] = json.loads(line)
+        return summary
 
     @property
     def alive(self) -> bool:
@@ -71,7 +73,7 @@ class GeneratorProcess:
         deadline, received = time.monotonic() + timeout_s, b""
         while not received.endswith(b"\n"):
             readable, _, _ = select.select([self._process.stdout], [], [], max(deadline - time.monotonic(), 0))
-            piece = self._process.stdout.read1(4096) if readable else b""
+            piece = os.read(self._process.stdout.fileno(), 4096) if readable else b""
             if not piece:
                 return ""
             received += piece
@@ -83,7 +85,7 @@ class GeneratorProcess:
             f"the clients of group {self.plan.group} {what}: {words[-1] if words else 'no word from them'}"
         )
 
-    def __exit__(self, *_exc) -> None:
+    def __exit__(self, *_exc: object) -> None:
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()

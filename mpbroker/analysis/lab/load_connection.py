@@ -12,6 +12,7 @@ import time
 from collections import deque
 
 from mpbroker.analysis.lab.client_log import NEVER, ClientLog
+from mpbroker.analysis.lab.schedule import ClosedLoop, OpenLoop
 from mpbroker.client.prepared_request import CORRELATION_ID, CORRELATION_ID_AT, PreparedRequest
 
 RECEIVE_BYTES = 1 << 18
@@ -34,14 +35,13 @@ class LoadConnection:
         address: tuple[str, int],
         request: PreparedRequest,
         in_flight_most: int,
-        schedule,
         first_corr_id: int,
         log: ClientLog,
         requests_most: int = 0,
         stamped: bool = False,
     ) -> None:
         self.number = number
-        self.schedule = schedule
+        self.schedule: OpenLoop | ClosedLoop  # set when the load begins
         self.socket = socket.create_connection(address, timeout=CONNECT_TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if stamped:
@@ -173,4 +173,5 @@ def _arrival_ns(ancillary: list[tuple[int, int, bytes]], now_ns: int) -> int:
     if not ancillary:
         return NEVER
     seconds, nanoseconds = _TIMESPEC.unpack(ancillary[0][2][: _TIMESPEC.size])
-    return min(now_ns, seconds * 1_000_000_000 + nanoseconds - time.time_ns() + time.monotonic_ns())
+    arrival_ns: int = seconds * 1_000_000_000 + nanoseconds - time.time_ns() + time.monotonic_ns()
+    return min(now_ns, arrival_ns)

@@ -45,4 +45,4 @@ def short_time_slice() -> bool:
     if number is None:
         return False
     wanted = _SchedulingAttributes(size=ctypes.sizeof(_SchedulingAttributes), runtime_ns=SHORT_SLICE_NS)
-    return ctypes.CDLL(None, use_errno=True).syscall(number, 0, ctypes.byref(wanted), 0) == 0
+    return bool(ctypes.CDLL(None, use_errno=True).syscall(number, 0, ctypes.byref(wanted), 0) == 0)

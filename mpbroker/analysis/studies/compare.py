@@ -6,6 +6,7 @@ two single runs differ by is what any two runs of the same broker differ by.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,7 +88,7 @@ def _metrics(api: str, runs: list[Run]) -> list[Metric]:
                 name,
                 "µs",
                 round(wording.MIN_BEYOND / (1 - q)),
-                lambda one, stage=stage, q=q: _percentile(one, api, stage, q),
+                partial(_percentile, api=api, stage=stage, q=q),
             )
         )
     return found
@@ -181,7 +182,7 @@ def _shift(api: str, ours: list[Run], theirs: list[Run]) -> list[dict[str, Any]]
     rows = []
     for q in SHIFT:
         metric = Metric(
-            api, "", "µs", round(wording.MIN_BEYOND / (1 - q)), lambda one, q=q: _percentile(one, api, whole, q)
+            api, "", "µs", round(wording.MIN_BEYOND / (1 - q)), partial(_percentile, api=api, stage=whole, q=q)
         )
         if _enough(metric, ours + theirs):
             candidate, baseline, interval = _interval(metric, ours, theirs)

@@ -362,7 +362,9 @@ def _styles(rows: list[Row]) -> dict[str, tuple[int, int]]:
 
 def _waits_figure(shown: list[Row], control: list[Row], data: dict[str, Durations], subject: Subject) -> Figure:
     """All runs of one phase at a time, the worst phase first. A dash is a run."""
-    by_variant, lines, owners, styles = _by_variant(control), [], [], _styles(shown)
+    by_variant, styles = _by_variant(control), _styles(shown)
+    lines: list[dict[str, Any]] = []
+    owners: list[str] = []
     names = list(dict.fromkeys(row["phase"] for row in shown))
     first = max(shown, key=lambda row: row["wait_p99_us"])["phase"]
     for row in shown:

@@ -205,7 +205,7 @@ def _counts(table: pa.Table, dimension: str) -> dict[str, int]:
 
 def _lifts(tail: Tail, dimension: str, overall: dict[str, int]) -> list[dict[str, Any]]:
     n, everything = int(tail.weights.sum()), max(1, sum(overall.values()))
-    rows = []
+    rows: list[dict[str, Any]] = []
     for value, count in _counts(tail.table, dimension).items():
         expected = overall.get(value, count) / everything
         deviation = np.sqrt(n * expected * (1 - expected)) or 1.0

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from mpbroker import _native
-from mpbroker.client.network_client import connect
+from mpbroker.client.bootstrap import connect
 from mpbroker.client.topic_admin import create_topic
 from mpbroker.shm import core_view, memfd
 from mpbroker.shm.core_view import CoreError, CoreView

@@ -43,7 +43,8 @@ class ClockLine:
         if len(self._at) == 0:
             return t0_ns
         if len(self._at) == 1:
-            return t0_ns + self._offset[0]
+            shifted: Int64s = t0_ns + self._offset[0]
+            return shifted
         after = np.clip(np.searchsorted(self._at, t0_ns, side="right"), 1, len(self._at) - 1)
         before = after - 1
         along = np.clip((t0_ns - self._at[before]) / self._apart[before], 0.0, 1.0)

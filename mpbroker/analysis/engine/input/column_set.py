@@ -75,9 +75,11 @@ class CompactColumns(ColumnSet):
 
     def numbers(self, name: str) -> npt.NDArray[Any]:
         if name == "epoch_ns":
-            return self.numbers("ts") * 1000 + self.numbers("ts_ns")
+            epoch_ns: npt.NDArray[Any] = self.numbers("ts") * 1000 + self.numbers("ts_ns")
+            return epoch_ns
         if name == "t0_ns":
-            return self.numbers("epoch_ns") - self.numbers("clock_offset_ns")
+            t0_ns: npt.NDArray[Any] = self.numbers("epoch_ns") - self.numbers("clock_offset_ns")
+            return t0_ns
         column = self._column(name)
         if name == "ts":
             column = column.cast(pa.int64())

@@ -86,7 +86,7 @@ def read(root: Path) -> CompactHeader:
                 "sentences": tuple(data["loss"]["sentences"]),
             }
         )
-        files = tuple(CompactFile(*one[:6], apis=tuple(one[6])) for one in data["files"])
+        files = tuple(CompactFile._make((*one[:6], tuple(one[6]))) for one in data["files"])
         boots = tuple(
             (broker, int(boot, 16), tuple(ClockSample(*one) for one in samples))
             for broker, boot, samples in data["boots"]

@@ -100,7 +100,7 @@ def collect(segments: Iterable[segment.SegmentInfo]) -> pa.Table:
 
 def gauges(events: pa.Table, clocks: Clocks) -> pa.Table:
     """As GAUGES, by time; types of a later version are left out."""
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for run, broker, epoch_of, data in _of_kind(events, clocks, {record.GAUGE}):
         one = gauge.unpack(data)
         if isinstance(one, gauge.RingGauge):

@@ -89,9 +89,11 @@ def loss_of(
 def merged(losses: Iterable[Loss]) -> Loss:
     """Of several traces together."""
     each = list(losses)
-    sums = [sum(one[place] for one in each) for place in range(4)]
     return Loss(
-        *sums,
+        finished=sum(one.finished for one in each),
+        records=sum(one.records for one in each),
+        dropped=sum(one.dropped for one in each),
+        sampled_out=sum(one.sampled_out for one in each),
         gaps=tuple(gap for one in each for gap in one.gaps),
         damaged_files=sum(one.damaged_files for one in each),
         sentences=tuple(sentence for one in each for sentence in one.sentences),

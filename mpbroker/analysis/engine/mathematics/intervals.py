@@ -19,7 +19,8 @@ def _elapsed(edges: Int64s, since: Int64s) -> Int64s:
     """Sum over all of `since` (sorted) of max(0, edge - since)."""
     sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(since)])
     passed = np.searchsorted(since, edges, side="right")
-    return passed * edges - sums[passed]
+    total: Int64s = passed * edges - sums[passed]
+    return total
 
 
 def waiting_in_windows(edges: Int64s, begins: Int64s, ends: Int64s) -> Int64s:
@@ -33,4 +34,5 @@ def found_by_arrivals(begins: Int64s, ends: Int64s) -> Int64s:
     rank = np.empty(len(begins), np.int64)
     rank[np.argsort(begins, kind="stable")] = np.arange(len(begins))
     ended = np.searchsorted(np.sort(ends), begins, side="right") - (begins == ends)
-    return np.maximum(0, rank - ended)
+    found: Int64s = np.maximum(0, rank - ended)
+    return found

@@ -44,7 +44,8 @@ def of_processes(gauges: pa.Table) -> pa.Table:
     Differences beyond what is possible (a total that fell) are left out. runqueue_share is null where the system is
     silent.
     """
-    rows, before = [], {}
+    rows: list[dict[str, Any]] = []
+    before: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in gauges.filter(pc.equal(gauges["type"], "process")).sort_by("epoch_ns").to_pylist():
         key = (row["run"], row["broker"], row["slot"], row["pid"], row["incarnation"])
         last, before[key] = before.get(key), row

@@ -157,7 +157,8 @@ def _control_rows(table: pa.Table, when: Moments, rows: Int64s) -> list[dict[str
     picked = table.select(
         ["run", "broker", "epoch_ns", "client", "api", "plane", "corr_id", *(f"{one}_ns" for one in WAITS)]
     )
-    found, epoch = picked.take(taken).to_pylist(), _arrival_epoch(table, when)
+    found: list[dict[str, Any]] = picked.take(taken).to_pylist()
+    epoch = _arrival_epoch(table, when)
     for row, place in zip(found, taken.tolist(), strict=True):
         row |= {
             "epoch_ns": int(epoch[place]),
@@ -222,11 +223,11 @@ def _finish(one: BrokerWaits, data: npt.NDArray[Any]) -> None:
             "overtook": int(during.overtook[place]),
         }
     for row in one.hung:
-        place = overtaking.first_overlapping(row["purg_enter"], row["purg_leave"], begins, handled)
-        row["control_corr_id"] = None if place is None else one.control[place]["corr_id"]
-        if place is not None:
-            one.control[place]["hung"] += 1
-            one.control[place]["hung_ns"] += row["purgatory_ns"]
+        first = overtaking.first_overlapping(row["purg_enter"], row["purg_leave"], begins, handled)
+        row["control_corr_id"] = None if first is None else one.control[first]["corr_id"]
+        if first is not None:
+            one.control[first]["hung"] += 1
+            one.control[first]["hung_ns"] += row["purgatory_ns"]
 
 
 def _name_variants(engine: Engine, brokers: Sequence[BrokerWaits]) -> None:

@@ -55,7 +55,7 @@ def judge(engine: Engine, extent: Extent) -> LoadKind:
 
 def waits_for_answers(arrivals: Int64s, answered: Int64s) -> bool:
     """Whether one connection looks like a closed loop; beyond what chance does to so few requests."""
-    return correlation(arrivals, answered) > max(CLOSED_ABOVE, 3 / np.sqrt(len(arrivals)))
+    return bool(correlation(arrivals, answered) > max(CLOSED_ABOVE, 3 / np.sqrt(len(arrivals))))
 
 
 def correlation(arrivals: Int64s, answered: Int64s) -> float:

@@ -22,7 +22,7 @@ def pair():
         def connect(log, **limits):
             request = prepared_request.produce("t", 0, [b"x"], 1, "me")
             made.append(
-                LoadConnection(3, listener.getsockname(), request, limits.pop("in_flight", 2), None, 100, log, **limits)
+                LoadConnection(3, listener.getsockname(), request, limits.pop("in_flight", 2), 100, log, **limits)
             )
             peer, _ = listener.accept()
             peer.settimeout(10)
