@@ -33,7 +33,6 @@ PLANE_CONTROL: Final[int]
 
 NO_ENTRY: Final[int]
 NO_SPACE: Final[int]
-REFUSED: Final[int]
 POISON: Final[int]
 PLANE_FULL: Final[int]
 
@@ -45,11 +44,10 @@ ANSWER_CLOSE: Final[int]
 EVENT_CLOSE: Final[int]
 EVENT_INVALID: Final[int]
 EVENT_UNSUPPORTED: Final[int]
-EVENT_REFUSED: Final[int]
+EVENT_POISON: Final[int]
 EVENT_NO_ROOM: Final[int]
 EVENT_PARKED: Final[int]
 EVENT_LARGE: Final[int]
-EVENT_ANSWERED: Final[int]
 EVENT_DESCRIPTOR: Final[int]
 EVENT_STRAY: Final[int]
 EVENT_INTRODUCED: Final[int]
@@ -288,7 +286,6 @@ class Connection:
     readable: bool
     large: bool
     waits: bool
-    mute_state: int
     requests: int
     last_active_ns: int
     first_ns: int
@@ -304,6 +301,8 @@ class Connection:
     def generation(self) -> int: ...
     @property
     def closed(self) -> bool: ...
+    @property
+    def in_flight(self) -> bool: ...
     @property
     def out_count(self) -> int: ...
     def take_introduction(self) -> bytes: ...
@@ -331,7 +330,8 @@ class NetworkTurn(Generic[_C]):  # _C: the connections it is given; generic here
     def forget(self, connection: _C, /) -> None: ...
     def schedule(self, connection: _C, /) -> None: ...
     def submit(self, connection: _C, /) -> bool: ...
-    def introduce(self, connection: _C, frame: ReadableBuffer, /) -> None: ...
+    def serves(self, connection: _C, frame: ReadableBuffer, /) -> bool: ...
+    def submitted(self, connection: _C, frame: ReadableBuffer, result: int, now_ns: int, /) -> bool: ...
     def answer(self, limit: int, /) -> int: ...
     def receive(self, may_read: bool, /) -> None: ...
     def has_work(self, may_read: bool, /) -> bool: ...

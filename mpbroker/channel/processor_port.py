@@ -6,7 +6,6 @@ into the C core that waits for nobody. Codes below 0 are reasons, not errors:
 
 NO_ENTRY    every entry of this processor is in use: stop reading, go on sending
 NO_SPACE    no room in the arena for this frame now
-REFUSED     shorter than a request header: close the connection
 POISON      this frame killed a worker before: close the connection
 PLANE_FULL  the plane holds its bound; `parked_entry` keeps the request until `retry` takes it
 """
@@ -22,7 +21,6 @@ from mpbroker._native import (
     NO_SPACE,
     PLANE_FULL,
     POISON,
-    REFUSED,
     ProcessorPort,
 )
 
@@ -36,7 +34,6 @@ __all__ = [
     "NO_SPACE",
     "PLANE_FULL",
     "POISON",
-    "REFUSED",
     "ProcessorPort",
 ]
 

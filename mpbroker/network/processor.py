@@ -13,21 +13,22 @@ import os
 import select
 import socket
 import time
+from collections.abc import Callable
 
 from mpbroker import _native
 from mpbroker.channel.planes import CONTROL as PLANE_CONTROL
 from mpbroker.channel.planes import DATA as PLANE_DATA
 from mpbroker.channel.processor_port import ProcessorPort
 from mpbroker.config.broker_config import BrokerConfig
-from mpbroker.network.connection_notices import ConnectionNotices
+from mpbroker.network.connection_notices import ConnectionNotices, names_in
 from mpbroker.network.connection_quotas import UNLIMITED
 from mpbroker.network.connection_table import ConnectionTable
 from mpbroker.network.fd_passing import accepted_ns, address_text
 from mpbroker.network.handover_receiver import HandoverReceiver, Received
-from mpbroker.network.kafka_channel import MIN_FRAME_BYTES, KafkaChannel
-from mpbroker.network.mute_state import MuteEvent, MuteState, after_unmute, next_state
-from mpbroker.network.refusals import invalid_frame
+from mpbroker.network.kafka_channel import MIN_FRAME_BYTES, ConnectionLost, KafkaChannel
+from mpbroker.network.refusals import invalid_frame, unsupported
 from mpbroker.network.request_reader import RequestReader
+from mpbroker.protocol.api_keys import api_name
 from mpbroker.shm.counters import Counter
 from mpbroker.shm.layout import SLOT_PROCESSORS
 from mpbroker.shm.process_context import ProcessContext
@@ -43,9 +44,9 @@ MAX_NEW_CONNECTIONS_PER_TURN = 20
 MAX_ANSWERS_PER_TURN = 256
 HOUSEKEEPING_NS = 1_000_000_000
 STUCK_ANSWER_NS = 30_000_000_000
+MAX_HEADER_BYTES = 512  # of a frame, to read the client's name from
 
 _EVENTS = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
-_NOT_MUTED = MuteState.NOT_MUTED
 _now_ns = time.monotonic_ns
 
 
@@ -92,16 +93,17 @@ class Processor:
             ctx.config.queued_max_request_bytes,
             ctx.api_versions,
         )
-        self._reader = RequestReader(
-            self._port,
-            self._native_turn,
-            plane,
-            ctx.listener,
-            ctx.api_versions,
-            self._close,
-            self._refuse,
-            self._take_events,
-        )
+        self._reader = RequestReader(self._port, self._native_turn, plane, ctx.listener, self._guard, self._take_events)
+        self._on_event: dict[int, Callable[[KafkaChannel, int, int], None]] = {
+            _native.EVENT_CLOSE: self._on_close,
+            _native.EVENT_INTRODUCED: lambda channel, client_hash, _: self._notices.introduced(channel, client_hash),
+            _native.EVENT_LARGE: lambda channel, wanted_bytes, _: self._reader.read_large(channel, wanted_bytes),
+            _native.EVENT_PARKED: lambda _channel, entry, _: self._reader.park(entry),
+            _native.EVENT_NO_ROOM: lambda channel, _first, _second: self._reader.wait_for_room(channel),
+            _native.EVENT_INVALID: self._on_invalid,
+            _native.EVENT_UNSUPPORTED: self._on_unsupported,
+            _native.EVENT_POISON: self._on_poison,
+        }
         self._connections = ConnectionTable()
         self._notices = ConnectionNotices(ctx.trace_notices_fd, ctx.index, ctx.listener, ctx.process_row)
         self._notices.began()
@@ -124,33 +126,56 @@ class Processor:
         drain_eventfd(self._eventfd)
 
     def turn(self, timeout_ms: int, more_turns: int = 0) -> None:
-        """One turn of the loop, then a wait, then at most `more_turns` that need nothing of what is done here."""
-        reader, native = self._reader, self._native_turn
-        reader.retry_parked()
-        answered = native.answer(MAX_ANSWERS_PER_TURN)
+        """One turn of the loop, in Kafka's order; `_wait` then makes at most `more_turns` ordinary ones natively."""
+        answered = self._send_answers()
+        self._serve_waiting()
+        self._take_new_connections()
+        self._read_requests()
+        self._keep_house()
+        self._wait(answered, timeout_ms, more_turns)
+
+    def _send_answers(self) -> bool:
+        """Whether there were any."""
+        answered = self._native_turn.answer(MAX_ANSWERS_PER_TURN) > 0
         self._take_events()
-        if reader.waits_for_room():
-            reader.admit_waiting()
+        return answered
+
+    def _serve_waiting(self) -> None:
+        """Requests that found their plane full, then frames that found no entry or no arena space."""
+        self._reader.retry_parked()
+        if self._reader.waits_for_room():
+            self._reader.admit_waiting()
+
+    def _take_new_connections(self) -> None:
         if self._new_connections:
             self._configure_new_connections()
-        native.receive(reader.may_read())
+
+    def _read_requests(self) -> None:
+        """One frame of each readable connection, unless a request waits for room."""
+        self._native_turn.receive(self._reader.may_read())
         self._take_events()
+
+    def _keep_house(self) -> None:
+        """The heartbeat; once a second everything that has a time limit; places in quotas of connections that ended."""
         now_ns = _now_ns()
         self._row.beat()
         if now_ns >= self._housekeeping_ns:
             self._housekeeping(now_ns)
-        if reader.waits_for_room():
-            timeout_ms = min(timeout_ms, REFUSED_POLL_MS)  # another processor may give room, and rings no bell for it
-        may_read = reader.may_read()
+        self._handover.flush()
+
+    def _wait(self, answered: bool, timeout_ms: int, more_turns: int) -> None:
+        """Wake handlers, then wait for sockets and bells, not at all if there is work left."""
+        native, reader = self._native_turn, self._reader
+        may_read, waits_for_room = reader.may_read(), reader.waits_for_room()
         busy = answered or self._new_connections or native.has_work(may_read)
+        if waits_for_room:
+            timeout_ms = min(timeout_ms, REFUSED_POLL_MS)  # another processor may give room, and rings no bell for it
         native.end(not busy)
-        self._handover.flush()  # connections that ended: their places in the quotas are free now
         if self._port.ring():
             timeout_ms = 1
-        ordinary = may_read and not self._new_connections and not reader.waits_for_room()
-        if native.poll(
-            0 if busy else timeout_ms, more_turns if ordinary else 0, MAX_ANSWERS_PER_TURN, self._housekeeping_ns
-        ):
+        ordinary = may_read and not self._new_connections and not waits_for_room
+        turns = more_turns if ordinary else 0
+        if native.poll(0 if busy else timeout_ms, turns, MAX_ANSWERS_PER_TURN, self._housekeeping_ns):
             self._take_events()
 
     def drain(self, timeout_ms: int) -> None:
@@ -170,7 +195,7 @@ class Processor:
             self._close(channel, CloseReason.STOPPING)
 
     def _in_flight(self) -> bool:
-        return any(channel.mute_state != _NOT_MUTED or channel.out_count for channel in self._by_fd.values())
+        return any(channel.in_flight or channel.out_count for channel in self._by_fd.values())
 
     # ---- what the native turn leaves to us
 
@@ -179,35 +204,49 @@ class Processor:
             if channel is None:
                 self._on_own_event(kind, first)
             elif not channel.closed:
-                self._on_event(kind, channel, first, second)
+                self._guard(channel, self._on_event[kind], first, second)
 
-    def _on_event(self, kind: int, channel: KafkaChannel, first: int, second: int) -> None:
-        if kind == _native.EVENT_CLOSE:
-            self._close(channel, CloseReason.ANSWERED if first else CloseReason.CLIENT)
-        elif kind == _native.EVENT_INTRODUCED:
-            self._notices.introduced(channel, first)
-        elif kind == _native.EVENT_LARGE:
-            self._reader.read_large(channel, first)
-        elif kind == _native.EVENT_PARKED:
-            self._reader.park(first)
-        elif kind == _native.EVENT_NO_ROOM:
-            self._reader.wait_for_room(channel)
-        elif kind == _native.EVENT_ANSWERED:
-            channel.mute_state = after_unmute(next_state(MuteState(channel.mute_state), MuteEvent.RESPONSE_SENT))
-            self._native_turn.schedule(channel)
-        elif kind == _native.EVENT_INVALID:
-            self._refuse(
-                channel,
-                Counter.BAD_FRAMES,
-                "invalid_frame",
-                invalid_frame(first, MIN_FRAME_BYTES, self._max_request_bytes),
-            )
-        elif kind == _native.EVENT_UNSUPPORTED:
-            self._reader.refuse_unsupported(channel, first, second)
-        elif kind == _native.EVENT_REFUSED:
-            self._reader.refuse_poison(channel)
-        else:
-            raise AssertionError(f"event {kind} of the native turn has no meaning here")
+    def _guard(self, channel: KafkaChannel, act: Callable[..., None], *arguments: object) -> None:
+        """Call act(channel, *arguments). Whatever it raises closes that one connection; this process goes on."""
+        try:
+            act(channel, *arguments)
+        except ConnectionLost:
+            self._close(channel)
+        except Exception as error:
+            self._count(Counter.CONNECTIONS_FAILED)
+            self._log_failure(channel, error)
+            try:
+                self._close(channel, CloseReason.FAILED)
+            except Exception as again:
+                self._log_failure(channel, again)
+
+    def _log_failure(self, channel: KafkaChannel, error: Exception) -> None:
+        peer = address_text(channel.address)
+        self._ctx.log.exception("connection_failed", error, listener=self._listener.name, peer=peer)
+
+    def _on_close(self, channel: KafkaChannel, answered: int, _second: int) -> None:
+        self._close(channel, CloseReason.ANSWERED if answered else CloseReason.CLIENT)
+
+    def _on_invalid(self, channel: KafkaChannel, length: int, _second: int) -> None:
+        reason = invalid_frame(length, MIN_FRAME_BYTES, self._max_request_bytes)
+        self._refuse(channel, Counter.BAD_FRAMES, "invalid_frame", reason)
+
+    def _on_unsupported(self, channel: KafkaChannel, key: int, version: int) -> None:
+        """An API or a version that nobody serves: the whole frame is here, and says who asks."""
+        client_id, _ = names_in(channel.beginning(MAX_HEADER_BYTES))
+        self._refuse(
+            channel,
+            Counter.REQUESTS_UNSUPPORTED,
+            "unsupported_request",
+            unsupported(key, version, self._ctx.api_versions.get(key)),
+            api=api_name(key),
+            version=version,
+            client_id=client_id,
+        )
+
+    def _on_poison(self, channel: KafkaChannel, _first: int, _second: int) -> None:
+        """A frame that killed a worker before: nobody looks at it again."""
+        self._refuse(channel, Counter.POISON_REQUESTS, "frame_refused", "it killed the worker that handled it")
 
     def _on_own_event(self, kind: int, fd: int) -> None:
         if kind == _native.EVENT_STRAY:
@@ -241,8 +280,12 @@ class Processor:
     def _add(self, connection: socket.socket, new: Received, now_ns: int) -> None:
         self._count(Counter.CONNECTIONS_TAKEN)
         channel = self._connections.add(connection, self._row.counter(Counter.CONNECTIONS_TAKEN), new.address, now_ns)
+        self._guard(channel, self._begin, new.port, accepted_ns(new.accepted, now_ns))
+
+    def _begin(self, channel: KafkaChannel, port: int, accepted_at_ns: int) -> None:
+        """Serve a connection from now on."""
         self._native_turn.add(channel)
-        self._notices.opened(channel, new.port, accepted_ns(new.accepted, now_ns))
+        self._notices.opened(channel, port, accepted_at_ns)
 
     def _register(self, new: Received) -> socket.socket | None:
         """The new socket in our epoll set; None, and it is closed, if that cannot be."""
@@ -277,15 +320,17 @@ class Processor:
             return
         self._count(Counter.CONNECTIONS_CLOSED)
         self._connections.remove(channel)
-        self._native_turn.forget(channel)
-        if channel.large_view is not None:
-            self._port.release_reserved(channel.end_large())
-        with contextlib.suppress(OSError):
-            self._epoll.unregister(channel.fd)
-        channel.socket.close()
-        self._handover.closed(channel.address)
+        try:
+            self._native_turn.forget(channel)
+            if channel.large_view is not None:
+                self._port.release_reserved(channel.end_large())
+        finally:
+            with contextlib.suppress(OSError):
+                self._epoll.unregister(channel.fd)
+            channel.socket.close()
+            self._handover.closed(channel.address)
+            self._row.connections = len(self._connections)
         self._notices.closed(channel, reason, _now_ns())
-        self._row.connections = len(self._connections)
 
     # ---- once a second
 
@@ -307,7 +352,7 @@ class Processor:
             self._count(Counter.CONNECTIONS_IDLE if reason == "idle" else Counter.FRAMES_TIMED_OUT)
             peer = address_text(channel.address)
             self._ctx.log.info("connection_closed", peer, peer=peer, reason=reason)
-            self._close(channel, CloseReason.IDLE if reason == "idle" else CloseReason.FRAME_TIMEOUT)
+            self._guard(channel, self._close, CloseReason.IDLE if reason == "idle" else CloseReason.FRAME_TIMEOUT)
         if self._reader.waits_for_room():
             self._close_stuck(now_ns)
         self._close_excess(config)

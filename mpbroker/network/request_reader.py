@@ -6,62 +6,40 @@ have room nothing else is read, except for large frames that fill memory they al
 room to begin waits alone.
 """
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Callable, Iterable
-from struct import Struct
 from time import monotonic_ns
-from typing import Protocol
 
 from mpbroker._native import NetworkTurn
-from mpbroker.channel.processor_port import NO_ENTRY, PLANE_FULL, POISON, REFUSED, ProcessorPort
-from mpbroker.network.connection_notices import names_in
-from mpbroker.network.kafka_channel import ConnectionLost, KafkaChannel
-from mpbroker.network.mute_state import MuteEvent, MuteState, after_mute, next_state
-from mpbroker.network.refusals import unsupported
-from mpbroker.protocol.api_keys import api_name
-from mpbroker.shm.counters import Counter
+from mpbroker.channel.processor_port import PLANE_FULL, ProcessorPort
+from mpbroker.network.kafka_channel import KafkaChannel
 
-API_VERSIONS_KEY = 18
-IN_FLIGHT = next_state(after_mute(MuteState.NOT_MUTED), MuteEvent.REQUEST_RECEIVED)
-
-_unpack_api = Struct(">hh").unpack_from
-
-MAX_HEADER_BYTES = 512  # of a frame, to read the client's name from
-
-
-class Refuse(Protocol):
-    """Closes a connection: counter, event, reason, and fields that name the request."""
-
-    def __call__(
-        self, channel: KafkaChannel, counter: Counter, event: str, reason: object, **named: object
-    ) -> None: ...
+Guard = Callable[..., None]
 
 
 class RequestReader:
-    """`close` closes a connection that is gone; `refuse` one that cannot be answered (counter, event, reason).
+    """Where requests wait for room. All calls come from the processor that owns the connections.
 
-    turn: the native turn, which reads everything else; take_events: works off what it reports; versions: api key →
-    (oldest, newest) served.
+    native_turn: reads everything else; guard(channel, act, *arguments): calls act(channel, *arguments), and closes the
+    connection if that raises; take_events: works off what the native turn reports.
     """
 
     def __init__(
         self,
         port: ProcessorPort,
-        turn: "NetworkTurn[KafkaChannel]",
+        native_turn: NetworkTurn[KafkaChannel],
         plane: int,
         listener: int,
-        versions: dict[int, tuple[int, int]],
-        close: Callable[[KafkaChannel], None],
-        refuse: Refuse,
+        guard: Guard,
         take_events: Callable[[], None],
     ) -> None:
         self._port = port
-        self._native_turn = turn
+        self._native_turn = native_turn
         self._plane = plane
         self._listener = listener
-        self._versions = versions
-        self._close = close
-        self._refuse = refuse
+        self._guard = guard
         self._take_events = take_events
         self._parked: deque[int] = deque()  # entries that wait because their plane is full; nearly always one at most
         self._refused: deque[KafkaChannel] = deque()  # hold a whole frame that found no entry or no arena space
@@ -111,10 +89,7 @@ class RequestReader:
             if channel.closed:
                 continue
             left = len(waiting)
-            try:
-                self._admit_one(channel)
-            except ConnectionLost:
-                self._close(channel)
+            self._guard(channel, self._admit_one)
             if len(waiting) > left:
                 waiting.rotate(1)  # still no room: it keeps its place
                 return
@@ -129,14 +104,12 @@ class RequestReader:
             self._take_events()
 
     def read_large(self, channel: KafkaChannel, wanted_bytes: int) -> None:
-        """A large frame makes progress: it has enough bytes to get arena space, or has that and may read on."""
-        try:
-            if wanted_bytes:
-                self._begin_large(channel, wanted_bytes)
-            else:
-                self._read_large(channel)
-        except ConnectionLost:
-            self._close(channel)
+        """A large frame makes progress: it has enough bytes to get arena space, or has that and may read on. Raises
+        ConnectionLost."""
+        if wanted_bytes:
+            self._begin_large(channel, wanted_bytes)
+        else:
+            self._read_large(channel)
 
     def _begin_large(self, channel: KafkaChannel, length: int) -> None:
         reserved = None if self._native_turn.over_limit() else self._port.reserve(length)
@@ -154,63 +127,26 @@ class RequestReader:
         elif channel.readable:
             self._native_turn.schedule(channel)
 
-    def _serves(self, key: int, version: int) -> bool:
-        """ApiVersions of any version is answered, so that a client newer than us can find out what we know."""
-        served = self._versions.get(key)
-        return served is not None and (served[0] <= version <= served[1] or key == API_VERSIONS_KEY)
-
     def _submit_large(self, channel: KafkaChannel) -> None:
         """Give a frame that lies whole in the arena to the handlers; without a free entry it waits there."""
-        view = channel.large_view
+        view, turn = channel.large_view, self._native_turn
         assert view is not None
-        key, version = _unpack_api(view)
-        if not self._serves(key, version):
-            self.refuse_unsupported(channel, key, version)
-            return
         if self._parked:
             self.wait_for_room(channel)
-            return
-        now_ns = monotonic_ns()
-        entry = self._port.submit_reserved(
-            self._plane,
-            channel.number,
-            channel.generation,
-            self._listener,
-            channel.large_offset,
-            len(view),
-            channel.first_ns if self._native_turn.traced else 0,
-            now_ns,
-            arrival_ns=channel.first_arrival_ns,
-            inflight=channel.out_count,
-        )
-        if entry == NO_ENTRY:
-            self.wait_for_room(channel)
-            return
-        if entry in (REFUSED, POISON):
-            self.refuse_poison(channel)
-            return
-        self._native_turn.introduce(channel, view)
-        channel.end_large()  # the bytes belong to the entry now
-        channel.frame_started_ns = 0
-        channel.last_active_ns = channel.first_ns = channel.later_ns = now_ns
-        channel.mute_state = IN_FLIGHT
-        channel.requests += 1
-        if entry == PLANE_FULL:
-            self.park(self._port.parked_entry)
-
-    def refuse_unsupported(self, channel: KafkaChannel, key: int, version: int) -> None:
-        """An API or a version that nobody serves: the whole frame is here, and says who asks."""
-        client_id, _ = names_in(channel.beginning(MAX_HEADER_BYTES))
-        self._refuse(
-            channel,
-            Counter.REQUESTS_UNSUPPORTED,
-            "unsupported_request",
-            unsupported(key, version, self._versions.get(key)),
-            api=api_name(key),
-            version=version,
-            client_id=client_id,
-        )
-
-    def refuse_poison(self, channel: KafkaChannel) -> None:
-        """A frame that killed a worker before: nobody looks at it again."""
-        self._refuse(channel, Counter.POISON_REQUESTS, "frame_refused", "it killed the worker that handled it")
+        elif turn.serves(channel, view):
+            now_ns = monotonic_ns()
+            entry = self._port.submit_reserved(
+                self._plane,
+                channel.number,
+                channel.generation,
+                self._listener,
+                channel.large_offset,
+                len(view),
+                channel.first_ns if turn.traced else 0,
+                now_ns,
+                arrival_ns=channel.first_arrival_ns,
+                inflight=channel.out_count,
+            )
+            if turn.submitted(channel, view, entry, now_ns):
+                channel.end_large()  # the bytes belong to the entry now
+        self._take_events()

@@ -97,6 +97,7 @@ class Counter(IntEnum):
     PARTITIONS_OFFLINE_AT_START = 161
     STRAY_DIRECTORIES = 162
     COORDINATORS_REFUSED = 163
+    CONNECTIONS_FAILED = 164
 
 
 NATIVE_COUNTERS: Final = len(_native.COUNTERS)
@@ -167,6 +168,9 @@ COUNTERS: Final = {Counter[row[0]]: _native_info(*row) for row in _native.COUNTE
                                                      "Partitions whose directory could not be used at start."),
     Counter.STRAY_DIRECTORIES: CounterInfo("stray_directories", "directories",
                                            "Partition directories that belong to no topic; left as they are."),
+    Counter.CONNECTIONS_FAILED: CounterInfo("connections_failed", "connections",
+                                            "Connections closed because serving them raised an unexpected exception; "
+                                            "a `connection_failed` line each."),
 }
 
 IDS: Final = {info.name: counter for counter, info in COUNTERS.items()}

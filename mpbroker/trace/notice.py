@@ -39,6 +39,7 @@ class CloseReason(IntEnum):
     STUCK = 6  # it did not take its answers
     STOPPING = 7  # the broker stops
     DIED = 8  # the processor died without a notice
+    FAILED = 9  # serving it raised an unexpected exception
 
 
 class ProcessorBegan(NamedTuple):

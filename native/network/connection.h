@@ -15,12 +15,8 @@
 #define MPB_INTRODUCTION_BYTES 1024u /* of a request that says who the client is: header, and ApiVersions' software */
 #define MPB_MAX_INTRODUCTIONS 16u    /* so often a connection may come up with another client id */
 #define MPB_OFFSET_SAMPLE_NS 1000000u
-#define MPB_MIN_FRAME_BYTES 8           /* api key, version, correlation id: no request header is shorter */
 #define MPB_MAX_HELD 8u                 /* answers sent with one call */
 #define MPB_MAX_OUT (MPB_MAX_HELD + 2u) /* held, and the one of a request that was in flight when they stopped going */
-
-/* Kafka's mute states as network/mute_state.py numbers them; the others are Python's business. */
-enum { MPB_NOT_MUTED = 0, MPB_IN_FLIGHT = 2 };
 
 struct mpb_connection {
     int fd;
@@ -31,9 +27,9 @@ struct mpb_connection {
     bool waits;             /* a whole frame, or the beginning of a large one, waits for room: not read meanwhile */
     bool large;             /* a frame is being received straight into the arena, by Python code */
     bool blocked;           /* the kernel took a part of the answers; the rest waits for room in the socket */
+    bool in_flight;         /* a request of it is in the broker: it is mute, that is, not read until that is answered */
     bool unmute_after_send; /* its request is answered; it is read again when the kernel has taken the answer */
     bool close_after_send;
-    uint32_t mute_state;
     uint64_t last_active_ns;
     uint64_t requests; /* frames given to the handlers */
     uint64_t first_ns,

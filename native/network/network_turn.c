@@ -114,14 +114,10 @@ static void event(struct mpb_turn *turn, enum mpb_event_kind kind, struct mpb_co
 }
 
 /* ------------------------------------------------------------------ answers */
-/* Its request is answered: read again, unless the connection is throttled. */
+/* Its request is answered: it is read again. */
 static void unmute(struct mpb_turn *turn, struct mpb_connection *c)
 {
-    if (c->mute_state != MPB_IN_FLIGHT) {
-        event(turn, MPB_EVENT_ANSWERED, c, 0, 0);
-        return;
-    }
-    c->mute_state = MPB_NOT_MUTED;
+    c->in_flight = false;
     if (c->readable || c->start < c->end)
         mpb_turn_schedule(turn, c);
 }
@@ -225,44 +221,45 @@ bool mpb_turn_over_limit(const struct mpb_turn *turn)
     return sum >= (uint64_t)turn->queued_bytes_limit;
 }
 
-/* ApiVersions of any version is answered, so that a client newer than us can find out what we know. */
-static bool serves(const struct mpb_turn *turn, int16_t key, int16_t version)
+bool mpb_turn_serves(struct mpb_turn *turn, struct mpb_connection *c, const uint8_t *frame)
 {
-    if (key < 0 || key >= MPB_API_KEYS || turn->apis[key].newest < turn->apis[key].oldest)
-        return false;
-    return key == MPB_API_VERSIONS_KEY || (version >= turn->apis[key].oldest && version <= turn->apis[key].newest);
+    int16_t key = (int16_t)mpb_get_be16(frame), version = (int16_t)mpb_get_be16(frame + 2);
+    const struct mpb_api_range *api = key >= 0 && key < MPB_API_KEYS ? &turn->apis[key] : NULL;
+    bool known = api != NULL && api->newest >= api->oldest;
+    if (known && (key == MPB_API_VERSIONS_KEY || (version >= api->oldest && version <= api->newest)))
+        return true;
+    event(turn, MPB_EVENT_UNSUPPORTED, c, key, version);
+    return false;
 }
 
-static void not_submitted(struct mpb_turn *turn, struct mpb_connection *c, int64_t code)
+bool mpb_turn_submitted(struct mpb_turn *turn, struct mpb_connection *c, const struct mpb_submission *s, int64_t code)
 {
+    if (code == MPB_NO_ENTRY || code == MPB_NO_SPACE) {
+        event(turn, MPB_EVENT_NO_ROOM, c, code, 0);
+        return false;
+    }
+    if (code == MPB_POISON) {
+        event(turn, MPB_EVENT_POISON, c, 0, 0);
+        return false;
+    }
+    if (turn->port->lane != NULL && mpb_connection_introduces(c, s->frame, s->length, s->client_hash))
+        event(turn, MPB_EVENT_INTRODUCED, c, s->client_hash, 0);
+    c->first_ns = c->later_ns;
+    c->first_arrival_ns = c->later_arrival_ns;
+    c->last_active_ns = s->frame_done_ns;
+    c->frame_started_ns = 0;
+    c->in_flight = true;
+    c->requests++;
     if (code == MPB_PLANE_FULL)
         event(turn, MPB_EVENT_PARKED, c, turn->port->parked, 0);
-    else if (code == MPB_NO_ENTRY || code == MPB_NO_SPACE)
-        event(turn, MPB_EVENT_NO_ROOM, c, code, 0);
-    else
-        event(turn, MPB_EVENT_REFUSED, c, code, 0);
-}
-
-void mpb_turn_introduce(struct mpb_turn *turn, struct mpb_connection *c, const uint8_t *frame, uint32_t length,
-                        uint32_t client_hash)
-{
-    if (turn->port->lane != NULL && mpb_connection_introduces(c, frame, length, client_hash))
-        event(turn, MPB_EVENT_INTRODUCED, c, client_hash, 0);
+    return true;
 }
 
 static bool submit(struct mpb_turn *turn, struct mpb_connection *c, const uint8_t *frame, uint32_t length)
 {
-    int16_t key = (int16_t)mpb_get_be16(frame), version = (int16_t)mpb_get_be16(frame + 2);
     c->frame_started_ns = 0;
-    if (!serves(turn, key, version)) {
-        event(turn, MPB_EVENT_UNSUPPORTED, c, key, version);
+    if (!mpb_turn_serves(turn, c, frame))
         return false;
-    }
-    if (mpb_turn_over_limit(turn)) {
-        not_submitted(turn, c, MPB_NO_SPACE);
-        return false;
-    }
-    uint64_t now_ns = mpb_trace_clock_ns();
     bool traced = turn->port->lane != NULL;
     struct mpb_submission s = {.plane = turn->plane,
                                .listener = turn->listener,
@@ -272,25 +269,15 @@ static bool submit(struct mpb_turn *turn, struct mpb_connection *c, const uint8_
                                .length = length,
                                .offset = UINT64_MAX,
                                .t0_ns = traced ? c->first_ns : 0,
-                               .frame_done_ns = now_ns,
+                               .frame_done_ns = mpb_trace_clock_ns(),
                                .arrival_ns = c->first_arrival_ns,
                                .client_hash = traced ? mpb_client_hash(frame, length) : 0,
                                .inflight = c->out_count};
-    int64_t entry = mpb_submit(turn->port, &s);
-    if (entry >= 0 || entry == MPB_PLANE_FULL) {
-        mpb_turn_introduce(turn, c, frame, length, s.client_hash);
-        c->first_ns = c->later_ns;
-        c->first_arrival_ns = c->later_arrival_ns;
-        c->mute_state = MPB_IN_FLIGHT;
-        c->requests++;
-        mpb_connection_take(c, length + 4);
-    }
-    if (entry < 0) {
-        not_submitted(turn, c, entry);
+    int64_t code = mpb_turn_over_limit(turn) ? MPB_NO_SPACE : mpb_submit(turn->port, &s);
+    if (!mpb_turn_submitted(turn, c, &s, code))
         return false;
-    }
-    c->last_active_ns = now_ns;
-    return true;
+    mpb_connection_take(c, length + 4);
+    return code >= 0;
 }
 
 bool mpb_turn_submit(struct mpb_turn *turn, struct mpb_connection *c)
@@ -349,7 +336,7 @@ void mpb_turn_receive(struct mpb_turn *turn, bool may_read)
             mpb_turn_schedule(turn, c); /* no room for more: it stays as it is */
             continue;
         }
-        if (c->mute_state != MPB_NOT_MUTED || c->waits)
+        if (c->in_flight || c->waits)
             continue;
         uint32_t before = turn->event_count;
         if (c->large)
@@ -381,7 +368,7 @@ static void socket_event(struct mpb_turn *turn, struct mpb_connection *c, uint32
     if (what & (EPOLLIN | broken)) {
         c->readable = true;
         c->hung_up |= (what & broken) != 0;
-        if (c->mute_state == MPB_NOT_MUTED)
+        if (!c->in_flight)
             mpb_turn_schedule(turn, c);
     }
 }

@@ -24,14 +24,13 @@ enum mpb_event_kind {
     MPB_EVENT_CLOSE = 0,       /* the connection is gone (0), or has all that it shall get (first value 1) */
     MPB_EVENT_INVALID = 1,     /* a frame of impossible length (first value) */
     MPB_EVENT_UNSUPPORTED = 2, /* an API key (first) or version (second) that is not served */
-    MPB_EVENT_REFUSED = 3,     /* a frame that killed a worker, or shorter than a header */
+    MPB_EVENT_POISON = 3,      /* a frame that killed a worker before */
     MPB_EVENT_NO_ROOM = 4,     /* no entry or no arena space: the frame stays in the buffer for mpb_turn_submit */
     MPB_EVENT_PARKED = 5,      /* the plane is full: entry (first value) waits for mpb_retry */
     MPB_EVENT_LARGE = 6,       /* a large frame: bytes it wants in the arena (first value), 0: it has them, read on */
-    MPB_EVENT_ANSWERED = 7,    /* answered while in another state than IN_FLIGHT: the mute table decides */
-    MPB_EVENT_DESCRIPTOR = 8,  /* a descriptor (first value) of the processor itself is readable */
-    MPB_EVENT_INTRODUCED = 10, /* traced, and a request said who the client is (hash of its id: first value) */
-    MPB_EVENT_STRAY = 9,       /* an answer whose connection is gone was dropped */
+    MPB_EVENT_DESCRIPTOR = 7,  /* a descriptor (first value) of the processor itself is readable */
+    MPB_EVENT_STRAY = 8,       /* an answer whose connection is gone was dropped */
+    MPB_EVENT_INTRODUCED = 9,  /* traced, and a request said who the client is (hash of its id: first value) */
 };
 
 struct mpb_event {
@@ -83,9 +82,12 @@ uint32_t mpb_turn_answer(struct mpb_turn *turn, uint32_t limit);
 void mpb_turn_receive(struct mpb_turn *turn, bool may_read);
 /* Gives the buffered frame of a connection to the handlers; false: an event says why not. */
 bool mpb_turn_submit(struct mpb_turn *turn, struct mpb_connection *c);
-/* A frame of this connection was given to the handlers; with tracing on it may say who the client is: an event. */
-void mpb_turn_introduce(struct mpb_turn *turn, struct mpb_connection *c, const uint8_t *frame, uint32_t length,
-                        uint32_t client_hash);
+/* The two parts of it that frames need which do not lie in the buffer. First: is the version of this API served? False:
+ * an event. ApiVersions of any version is answered, so that a client newer than us can find out what we know. */
+bool mpb_turn_serves(struct mpb_turn *turn, struct mpb_connection *c, const uint8_t *frame);
+/* Then, with the result of mpb_submit: true when the request is in the broker now, queued or, with an event, parked: its
+ * connection is mute. False, with an event: it is not, its bytes stay where they are. */
+bool mpb_turn_submitted(struct mpb_turn *turn, struct mpb_connection *c, const struct mpb_submission *s, int64_t code);
 /* Whether the request bytes of all processors are at their limit. */
 bool mpb_turn_over_limit(const struct mpb_turn *turn);
 /* Whether a scheduled connection may be read. */

@@ -142,7 +142,7 @@ static PyMemberDef connection_members[] = {
     FIELD(closed, T_BOOL, READONLY, NULL),
     FIELD(large, T_BOOL, 0, "a frame is being received straight into the arena"),
     FIELD(waits, T_BOOL, 0, "a frame waits for room: it is not read"),
-    FIELD(mute_state, T_UINT, 0, "a MuteState"),
+    FIELD(in_flight, T_BOOL, READONLY, "a request of it is in the broker: it is not read until that is answered"),
     FIELD(requests, T_ULONGLONG, 0, "frames given to the handlers"),
     FIELD(last_active_ns, T_ULONGLONG, 0, NULL),
     FIELD(first_ns, T_ULONGLONG, 0, "when the first byte of the next frame was received"),
@@ -267,19 +267,51 @@ static PyObject *turn_submit(PyObject *object, PyObject *arg)
     return c ? PyBool_FromLong(mpb_turn_submit(TURN(object), c)) : NULL;
 }
 
-static PyObject *turn_introduce(PyObject *object, PyObject *const *args, Py_ssize_t n)
+/* (connection, frame, ...) -> the connection and its frame of at least a header, which the caller releases; else NULL. */
+static struct mpb_connection *with_frame(PyObject *turn, PyObject *const *args, Py_ssize_t n, Py_ssize_t wanted,
+                                         Py_buffer *frame)
+{
+    struct mpb_connection *c = n == wanted ? known(turn, args[0]) : NULL;
+    if (c == NULL) {
+        if (!PyErr_Occurred())
+            PyErr_Format(PyExc_TypeError, "takes %zd arguments, a connection and its frame first, not %zd", wanted, n);
+        return NULL;
+    }
+    if (PyObject_GetBuffer(args[1], frame, PyBUF_SIMPLE) < 0)
+        return NULL;
+    if (frame->len >= MPB_MIN_FRAME_BYTES && frame->len <= INT32_MAX)
+        return c;
+    PyErr_Format(PyExc_ValueError, "a frame of %zd bytes", frame->len);
+    PyBuffer_Release(frame);
+    return NULL;
+}
+
+static PyObject *turn_serves(PyObject *object, PyObject *const *args, Py_ssize_t n)
 {
     Py_buffer frame;
-    struct mpb_connection *c = n == 2 ? known(object, args[0]) : NULL;
+    struct mpb_connection *c = with_frame(object, args, n, 2, &frame);
     if (c == NULL)
-        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "introduce(connection, frame)");
-    if (PyObject_GetBuffer(args[1], &frame, PyBUF_SIMPLE) < 0)
         return NULL;
-    if (frame.len >= MPB_MIN_FRAME_BYTES && frame.len <= INT32_MAX)
-        mpb_turn_introduce(TURN(object), c, frame.buf, (uint32_t)frame.len,
-                           mpb_client_hash(frame.buf, (uint32_t)frame.len));
+    bool served = mpb_turn_serves(TURN(object), c, frame.buf);
     PyBuffer_Release(&frame);
-    Py_RETURN_NONE;
+    return PyBool_FromLong(served);
+}
+
+static PyObject *turn_submitted(PyObject *object, PyObject *const *args, Py_ssize_t n)
+{
+    Py_buffer frame;
+    struct mpb_connection *c = with_frame(object, args, n, 4, &frame);
+    if (c == NULL)
+        return NULL;
+    long long code = PyLong_AsLongLong(args[2]);
+    unsigned long long now_ns = PyErr_Occurred() ? 0 : PyLong_AsUnsignedLongLong(args[3]);
+    struct mpb_submission s = {.frame = frame.buf,
+                               .length = (uint32_t)frame.len,
+                               .frame_done_ns = now_ns,
+                               .client_hash = mpb_client_hash(frame.buf, (uint32_t)frame.len)};
+    bool taken = !PyErr_Occurred() && mpb_turn_submitted(TURN(object), c, &s, code);
+    PyBuffer_Release(&frame);
+    return PyErr_Occurred() ? NULL : PyBool_FromLong(taken);
 }
 
 static PyObject *turn_answer(PyObject *object, PyObject *arg)
@@ -374,9 +406,11 @@ static PyMethodDef turn_methods[] = {
     {"schedule", turn_schedule, METH_O, "schedule(connection): looks at it in this turn or the next"},
     {"submit", turn_submit, METH_O,
      "submit(connection) -> whether its buffered frame went to the handlers; else an event"},
-    {"introduce", (PyCFunction)(void (*)(void))turn_introduce, METH_FASTCALL,
-     "introduce(connection, frame): a frame that was not given to submit went to the handlers; it may say who the "
-     "client is"},
+    {"serves", (PyCFunction)(void (*)(void))turn_serves, METH_FASTCALL,
+     "serves(connection, frame) -> whether its API and version are served; else an event"},
+    {"submitted", (PyCFunction)(void (*)(void))turn_submitted, METH_FASTCALL,
+     "submitted(connection, frame, result, now_ns): `frame` went to submit_reserved() of the port with this result\n"
+     "-> True: it is in the broker, queued or (an event) parked; False: it is not, an event says why"},
     {"answer", turn_answer, METH_O, "answer(limit) -> answers that were there; they are sent or held"},
     {"receive", turn_receive, METH_O, "receive(may_read): one frame of each scheduled connection"},
     {"has_work", turn_has_work, METH_O, "has_work(may_read) -> whether a scheduled connection may be read"},
@@ -416,11 +450,10 @@ static const struct {
     {"EVENT_CLOSE", MPB_EVENT_CLOSE},
     {"EVENT_INVALID", MPB_EVENT_INVALID},
     {"EVENT_UNSUPPORTED", MPB_EVENT_UNSUPPORTED},
-    {"EVENT_REFUSED", MPB_EVENT_REFUSED},
+    {"EVENT_POISON", MPB_EVENT_POISON},
     {"EVENT_NO_ROOM", MPB_EVENT_NO_ROOM},
     {"EVENT_PARKED", MPB_EVENT_PARKED},
     {"EVENT_LARGE", MPB_EVENT_LARGE},
-    {"EVENT_ANSWERED", MPB_EVENT_ANSWERED},
     {"EVENT_DESCRIPTOR", MPB_EVENT_DESCRIPTOR},
     {"EVENT_INTRODUCED", MPB_EVENT_INTRODUCED},
     {"SO_TIMESTAMPNS", SO_TIMESTAMPNS},

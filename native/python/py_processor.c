@@ -87,9 +87,9 @@ static PyObject *processor_submit(PyObject *object, PyObject *const *args, Py_ss
         return NULL;
     if (PyObject_GetBuffer(args[4], &frame, PyBUF_SIMPLE) < 0)
         return NULL;
-    if (route[0] > MPB_PLANE_CONTROL || frame.len > INT32_MAX) {
+    if (route[0] > MPB_PLANE_CONTROL || frame.len < MPB_MIN_FRAME_BYTES || frame.len > INT32_MAX) {
         PyBuffer_Release(&frame);
-        PyErr_SetString(PyExc_ValueError, "plane is 0 (data) or 1 (control), a frame at most 2 GiB");
+        PyErr_SetString(PyExc_ValueError, "plane is 0 (data) or 1 (control), a frame has 8 bytes to 2 GiB");
         return NULL;
     }
     s.plane = (uint32_t)route[0];
@@ -160,7 +160,7 @@ static PyObject *processor_submit_reserved(PyObject *object, PyObject *args, PyO
     struct reservation *r = find_reservation(self, offset);
     if (r == NULL)
         return NULL;
-    if (s.length == 0 || s.length > r->bytes || s.plane > MPB_PLANE_CONTROL)
+    if (s.length < MPB_MIN_FRAME_BYTES || s.length > r->bytes || s.plane > MPB_PLANE_CONTROL)
         return PyErr_Format(PyExc_ValueError, "%u bytes of the %llu reserved, plane %u", s.length, r->bytes, s.plane);
     s.offset = offset;
     s.frame = self->port.core->arena + offset;
@@ -185,7 +185,7 @@ static PyObject *processor_retry(PyObject *object, PyObject *arg)
     if (PyErr_Occurred())
         return NULL;
     int64_t result = mpb_retry(PORT(object), (uint32_t)entry);
-    if (result == MPB_REFUSED)
+    if (result == MPB_NOT_PARKED)
         return PyErr_Format(PyExc_ValueError, "entry %lu is not parked", entry);
     return PyLong_FromLongLong(result);
 }
@@ -315,12 +315,12 @@ static int processor_set_batching(PyObject *object, PyObject *value, void *unuse
 static PyMethodDef processor_methods[] = {
     {"submit", (PyCFunction)(void (*)(void))processor_submit, METH_FASTCALL,
      "submit(plane, connection, connection_generation, listener, frame, t0_ns, frame_done_ns=t0_ns, client_hash=None)"
-     " -> entry, or NO_ENTRY, NO_SPACE, REFUSED, POISON, or PLANE_FULL: then `parked_entry` waits for retry().\n"
+     " -> entry, or NO_ENTRY, NO_SPACE, POISON, or PLANE_FULL: then `parked_entry` waits for retry().\n"
      "frame: without its 4-byte length. t0_ns 0: not traced."},
     {"reserve", processor_reserve, METH_O, "reserve(nbytes) -> (offset, writable memoryview) or None: no room"},
     {"submit_reserved", (PyCFunction)(void (*)(void))processor_submit_reserved, METH_VARARGS | METH_KEYWORDS,
      "submit_reserved(plane, connection, connection_generation, listener, offset, length, t0_ns, ...): as submit;\n"
-     "on NO_ENTRY, REFUSED and POISON the reservation stays"},
+     "on NO_ENTRY and POISON the reservation stays"},
     {"release_reserved", processor_release_reserved, METH_O, "release_reserved(offset)"},
     {"retry", processor_retry, METH_O, "retry(entry) -> entry or PLANE_FULL"},
     {"abandon", processor_abandon, METH_O, "abandon(entry): gives up a parked entry; False if it is not one"},
@@ -373,7 +373,6 @@ int mpb_add_processor(PyObject *module)
         return -1;
     if (PyModule_AddIntConstant(module, "NO_ENTRY", MPB_NO_ENTRY) < 0 ||
         PyModule_AddIntConstant(module, "NO_SPACE", MPB_NO_SPACE) < 0 ||
-        PyModule_AddIntConstant(module, "REFUSED", MPB_REFUSED) < 0 ||
         PyModule_AddIntConstant(module, "POISON", MPB_POISON) < 0 ||
         PyModule_AddIntConstant(module, "PLANE_FULL", MPB_PLANE_FULL) < 0 ||
         PyModule_AddIntConstant(module, "PLANE_DATA", MPB_PLANE_DATA) < 0 ||

@@ -3,13 +3,6 @@
 
 #define WAITING (MPB_STATE_BIT(MPB_E_QUEUED) | MPB_STATE_BIT(MPB_E_REQUEUED))
 
-uint32_t mpb_plane_classify(const struct mpb_core *core, const struct mpb_entry *entry)
-{
-    (void)core;
-    (void)entry;
-    return 0;
-}
-
 uint64_t mpb_plane_depth(struct mpb_core *core, uint32_t plane)
 {
     uint64_t depth = 0;

@@ -1,5 +1,6 @@
-/* A plane is a set of class rings of one kind and a discipline: request → class, and the class served next. Class
- * MPB_CLASS_REQUEUED holds what recovery put back and is always served first. */
+/* A plane: the rings in which requests of one kind wait for a handler. It has up to seven class rings, of which the
+ * header says how many are in use (one, while `fifo` is the only discipline), taken from in their order, and the ring
+ * MPB_CLASS_REQUEUED of what recovery put back, which is always served first. Processors push, handlers take. */
 #ifndef MPB_PLANE_H
 #define MPB_PLANE_H
 
@@ -10,8 +11,6 @@ static inline uint32_t mpb_plane_ring(uint32_t plane, uint32_t ring_class)
     return (plane == MPB_PLANE_CONTROL ? MPB_RING_CONTROL : MPB_RING_DATA) + ring_class;
 }
 
-/* Class of a request about to be queued (its header fields are filled in). `fifo`: always 0. */
-uint32_t mpb_plane_classify(const struct mpb_core *core, const struct mpb_entry *entry);
 /* Requests waiting, over all classes but the re-queued. */
 uint64_t mpb_plane_depth(struct mpb_core *core, uint32_t plane);
 bool mpb_plane_empty(struct mpb_core *core, uint32_t plane);

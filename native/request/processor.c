@@ -123,7 +123,7 @@ static void fill(struct mpb_processor *p, uint32_t index, const struct mpb_submi
                                       s->frame[7]);
     entry->listener = (uint16_t)s->listener;
     entry->plane = (uint8_t)s->plane;
-    entry->ring_class = (uint8_t)mpb_plane_classify(p->core, entry);
+    entry->ring_class = 0;               /* fifo, the only discipline: one class */
     if (s->offset == MPB_PAYLOAD_INLINE) /* else it was received straight into the arena */
         memcpy(offset == MPB_PAYLOAD_INLINE ? entry->payload_bytes : p->core->arena + offset, s->frame, s->length);
     fill_trace(p, entry, s);
@@ -248,10 +248,6 @@ bool mpb_processor_ring(struct mpb_processor *p)
 int64_t mpb_submit(struct mpb_processor *p, const struct mpb_submission *s)
 {
     int64_t offset = s->offset == MPB_PAYLOAD_INLINE ? -1 : (int64_t)s->offset;
-    if (s->length < 8) {
-        mpb_count(p->core, p->slot, MPB_C_FRAMES_REFUSED, 1);
-        return MPB_REFUSED;
-    }
     if (mpb_killer_known(p->core, s->frame, s->length)) {
         mpb_count(p->core, p->slot, MPB_C_FRAMES_REFUSED, 1);
         return MPB_POISON;
@@ -285,7 +281,7 @@ static bool is_mine(const struct mpb_processor *p, uint32_t index, uint32_t stat
 
 int64_t mpb_retry(struct mpb_processor *p, uint32_t entry)
 {
-    return is_mine(p, entry, MPB_E_FILL) ? push(p, entry, 0) : MPB_REFUSED;
+    return is_mine(p, entry, MPB_E_FILL) ? push(p, entry, 0) : MPB_NOT_PARKED;
 }
 
 bool mpb_abandon(struct mpb_processor *p, uint32_t entry)

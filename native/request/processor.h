@@ -8,7 +8,7 @@
 #include "shm/ring.h"
 #include "trace/trace_lane.h"
 
-enum { MPB_NO_ENTRY = -1, MPB_NO_SPACE = -2, MPB_REFUSED = -3, MPB_POISON = -4, MPB_PLANE_FULL = -5 };
+enum { MPB_NO_ENTRY = -1, MPB_NO_SPACE = -2, MPB_NOT_PARKED = -3, MPB_POISON = -4, MPB_PLANE_FULL = -5 };
 
 struct mpb_processor { /* private */
     struct mpb_core *core;
@@ -30,9 +30,11 @@ struct mpb_processor { /* private */
     uint64_t filled_ns;    /* when the last entry was filled; 0: it is not traced */
 };
 
+#define MPB_MIN_FRAME_BYTES 8 /* api key, version, correlation id: no request header is shorter */
+
 struct mpb_submission {
     uint32_t plane, listener, connection, connection_generation;
-    const uint8_t *frame; /* without its 4-byte length */
+    const uint8_t *frame; /* without its 4-byte length; at least MPB_MIN_FRAME_BYTES */
     uint32_t length;
     uint64_t offset;               /* arena offset if the frame lies there already, else MPB_PAYLOAD_INLINE */
     uint64_t t0_ns, frame_done_ns; /* t0_ns 0: not traced */
@@ -51,6 +53,7 @@ void mpb_processor_rebuild(struct mpb_processor *p);
 
 /* Entry index, or a negative code. MPB_PLANE_FULL: the entry `p->parked` stays filled, waits for _retry. */
 int64_t mpb_submit(struct mpb_processor *p, const struct mpb_submission *s);
+/* As mpb_submit, or MPB_NOT_PARKED. */
 int64_t mpb_retry(struct mpb_processor *p, uint32_t entry);
 /* With `batching`: wakes handlers for what was pushed since the last call, but leaves some waiting requests to each
  * handler that is awake and works through its requests quickly: it looks at the ring again before it sleeps. True: call

@@ -20,7 +20,7 @@ static void handle_events(struct play *p)
         struct mpb_event event = p->turn.events[i];
         if (event.kind == MPB_EVENT_PARKED)
             mpb_abandon(&p->d.p[0], (uint32_t)event.first);
-        if (event.kind == MPB_EVENT_CLOSE || event.kind == MPB_EVENT_PARKED || event.kind == MPB_EVENT_REFUSED) {
+        if (event.kind == MPB_EVENT_CLOSE || event.kind == MPB_EVENT_PARKED || event.kind == MPB_EVENT_POISON) {
             mpb_turn_forget(&p->turn, event.connection);
             i = UINT32_MAX; /* the list has changed */
         }

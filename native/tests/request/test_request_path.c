@@ -27,10 +27,46 @@ static void test_bounds_of_planes(void)
     execute(&d, &d.h[0], mpb_handler_claim(&d.h[0], true));
     CHECK_EQ(mpb_load_relaxed(&d.w.core.doorbells->want_space), 0); /* down to half: whoever waits is rung */
     CHECK_EQ(mpb_retry(&d.p[0], parked), parked);
-    CHECK_EQ(mpb_retry(&d.p[0], parked), MPB_REFUSED);
+    CHECK_EQ(mpb_retry(&d.p[0], parked), MPB_NOT_PARKED);
     d.submitted[2] = d.must_answer[2] = 1;
     drain(&d, 7, 3);
     check_rest(&d);
+    drama_close(&d);
+}
+
+/* Two class rings: handlers empty the first one first, and the plane's bound counts over both. */
+static void test_classes_of_a_plane(void)
+{
+    struct mpb_core *core = &d.w.core;
+    struct mpb_ring_ctl *second = &core->rings[MPB_RING_DATA + 1], *controller = &core->rings[MPB_RING_CONTROLLER];
+    drama_open(&d);
+    d.scene = "classes";
+    memcpy(second, controller, sizeof *second); /* with its slots: nobody sends a command here */
+    core->header->plane_classes[MPB_PLANE_DATA] = 2;
+    uint32_t id = 4;
+    for (; mpb_plane_depth(core, MPB_PLANE_DATA) < core->header->plane_bound[MPB_PLANE_DATA]; id++)
+        ask(&d, 0, MPB_PLANE_DATA, id, 100);
+    CHECK_EQ(submit(&d.p[0], MPB_PLANE_DATA, id, 100), MPB_PLANE_FULL);
+    d.submitted[id] = d.must_answer[id] = 1;
+    uint32_t other = d.p[0].parked;
+    core->entries[other].ring_class = 1;
+    CHECK_EQ(mpb_retry(&d.p[0], other), MPB_PLANE_FULL);
+    execute(&d, &d.h[0], mpb_handler_claim(&d.h[0], false));
+    CHECK_EQ(mpb_retry(&d.p[0], other), other);
+    CHECK_EQ(mpb_plane_depth(core, MPB_PLANE_DATA), core->header->plane_bound[MPB_PLANE_DATA]);
+    for (uint32_t i = 5; i < id; i++) {
+        int64_t entry = mpb_handler_claim(&d.h[0], false);
+        CHECK(entry >= 0 && entry != other);
+        execute(&d, &d.h[0], entry);
+    }
+    CHECK(!mpb_plane_empty(core, MPB_PLANE_DATA));
+    execute(&d, &d.h[0], mpb_handler_claim(&d.h[0], false));
+    CHECK(mpb_plane_empty(core, MPB_PLANE_DATA));
+    drain(&d, 7, 3);
+    check_rest(&d);
+    core->header->plane_classes[MPB_PLANE_DATA] = 1;
+    memcpy(controller, second, sizeof *controller);
+    memset(second, 0, sizeof *second);
     drama_close(&d);
 }
 
@@ -57,7 +93,6 @@ static void test_entries_and_arena_run_out(void)
 {
     drama_open(&d);
     d.scene = "out of";
-    CHECK_EQ(submit(&d.p[0], MPB_PLANE_DATA, 2, 7), MPB_REFUSED);
     int64_t big = mpb_arena_take(&d.p[0].arena, 60 << 10);
     CHECK(big >= 0);
     CHECK_EQ(submit(&d.p[0], MPB_PLANE_DATA, 2, 5000), MPB_NO_SPACE);
@@ -346,6 +381,7 @@ int main(void)
     test_units();
     test_punching();
     test_bounds_of_planes();
+    test_classes_of_a_plane();
     test_a_stale_head_is_no_bound();
     test_entries_and_arena_run_out();
     test_sleeps_while_requests_are_in_flight();

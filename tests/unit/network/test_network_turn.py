@@ -48,7 +48,7 @@ def test_an_answer_nobody_waits_behind_goes_at_once(make):
     setting.answer(setting.claim())
     setting.turn.answer(10)
     assert _numbers(far.recv(100)) == [7] and setting.finished() == (1, ANSWER_BYTES)
-    assert channel.out_count == 0 and channel.mute_state == 0
+    assert channel.out_count == 0 and not channel.in_flight
 
 
 def test_held_answers_go_together_when_the_processor_sleeps(make):
@@ -114,7 +114,7 @@ def test_what_the_kernel_does_not_take_is_kept_and_the_connection_waits(make):
     large = bytes(range(256)) * 4096
     setting.answer(setting.claim(), large)
     setting.turn.answer(10)
-    assert setting.finished()[0] == 1 and channel.out_count == 1 and channel.mute_state != 0
+    assert setting.finished()[0] == 1 and channel.out_count == 1 and channel.in_flight
     far.send(frame(API, 5, 9))
     assert setting.read() == [] and setting.claim() is None, "not read before its answer is gone"
     received = _drain(setting, far, ANSWER_BYTES + 8 + len(large))
@@ -143,7 +143,7 @@ def test_an_answer_behind_an_unfinished_send_keeps_the_order(make):
     setting.read()
     setting.answer(setting.claim())
     setting.turn.answer(10)
-    assert channel.out_count == 2 and channel.mute_state != 0
+    assert channel.out_count == 2 and channel.in_flight
     received = _drain(setting, far, sent + 128 + ANSWER_BYTES)[sent:]
     assert struct.unpack_from(">i", received, 4) == (0,) and _numbers(received[128:]) == [1]
     assert setting.finished() == (2, 128 + ANSWER_BYTES)

@@ -36,6 +36,9 @@ class NotedLog:
 
     info = warning = error = _line
 
+    def exception(self, event, exception, **fields):
+        self._line(event, exception=exception, **fields)
+
 
 class Setting:
     """One processor, one handler, socketpairs as connections."""
