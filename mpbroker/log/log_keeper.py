@@ -52,6 +52,7 @@ def main(ctx: ProcessContext) -> None:
         row.beat()
         if ctx.take_reload() is not None:
             keeper.use_config(ctx.config)
+        ctx.log.tick()
         keeper.do_work()
         ctx.core.wait_service(ctx.slot, min(WAIT_MS, max(1, keeper.remaining_ms())))
     row.set_state(ProcessState.STOPPING)

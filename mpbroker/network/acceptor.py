@@ -70,6 +70,7 @@ class Acceptor:
         self._epoll.poll(self._timeout_ms(timeout_ms) / 1000)
         row.set_wait(WaitName.NONE)
         self._ctx.drain_wakeups()
+        self._ctx.log.tick()
         self._reload()
         for handover in self._handovers:
             answers = handover.read_answers(self._quotas)

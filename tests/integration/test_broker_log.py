@@ -98,6 +98,49 @@ def test_lines_below_the_level_are_not_written(tmp_path):
     assert broker.log().splitlines() == [f"mpbroker: data directory {broker.data_dir}"]
 
 
+def test_level_and_format_change_while_the_broker_runs(tmp_path):
+    properties = tmp_path / "server.properties"
+    properties.write_text("mpbroker.log.level=ERROR\n")
+    with Broker(tmp_path, properties=properties) as broker:
+        send_and_be_closed(broker.port(), b"GET / HTTP/1.1\r\n\r\n")
+        properties.write_text("mpbroker.log.level=INFO\nmpbroker.log.format=json\n")
+        os.kill(broker.pid, signal.SIGHUP)
+
+        def written():
+            send_and_be_closed(broker.port(), b"GET / HTTP/1.1\r\n\r\n")
+            return "invalid_frame" in broker.log()
+
+        wait_until(written, "a line of a processor with the new level")
+    first, *lines = broker.log().splitlines()
+    assert first.startswith("mpbroker: data directory")
+    assert [json.loads(line)["event"] for line in lines][0] in ("reloaded", "invalid_frame")
+
+
+def test_kafkas_own_kraft_file_starts_a_broker(tmp_path):
+    """Its keys with ports and a directory of the test's own; every key is named once, none stops the start."""
+    properties = tmp_path / "server.properties"
+    properties.write_text(
+        "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@localhost:9093\n"
+        "listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0\ninter.broker.listener.name=PLAINTEXT\n"
+        "advertised.listeners=PLAINTEXT://localhost:0,CONTROLLER://localhost:0\ncontroller.listener.names=CONTROLLER\n"
+        "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL\n"
+        f"log.dirs={tmp_path}/data\nshare.coordinator.state.topic.min.isr=1\noffsets.topic.replication.factor=1\n"
+    )
+    with Broker(tmp_path, properties=properties, listeners=()) as broker:
+        assert [listener["name"] for listener in broker.ready["listeners"]] == ["PLAINTEXT"]
+        assert broker.status()["node_id"] == 1
+        create_by_metadata("127.0.0.1", broker.port(), "orders")
+        wait_until((broker.data_dir / "orders-0").is_dir, "the topic")
+    for key in (
+        "process.roles",
+        "controller.quorum.voters",
+        "controller.listener.names",
+        "share.coordinator",
+        "offsets",
+    ):
+        assert sum(line.startswith(f"mpbroker: {key}") for line in broker.log().splitlines()) == 1, key
+
+
 @pytest.fixture
 def no_more_files():
     """no_more_files(pid): the process can open none from now on; undone afterwards."""
