@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from mpbroker.config.kafka_only import REFUSED, why_ignored
 from mpbroker.config.properties import parse_properties
 from mpbroker.config.table import locate, unknown_setting
 from mpbroker.errors import ConfigError
@@ -46,7 +45,10 @@ class _Gathering:
         located = locate(name)
         if located is not None:
             self.set(located.name, text, origin)
-        elif reason := why_ignored(name):
+            return
+        from mpbroker.config.kafka_only import REFUSED, why_ignored  # a file of ours names nothing of that
+
+        if reason := why_ignored(name):
             self.warnings[name] = f"{name} is ignored: {reason}"
         elif name in REFUSED:
             problem = f"{name} cannot be used: {REFUSED[name]}; remove it"
@@ -106,18 +108,26 @@ def _take_environment(environ: Mapping[str, str], into: _Gathering) -> None:
     for variable in sorted(environ):  # KAFKA_ sorts before MPBROKER_
         if not variable.startswith(("KAFKA_", "MPBROKER_")) or variable in RESERVED_VARIABLES:
             continue
-        name, text = setting_of_variable(variable), environ[variable]
-        written = _dotted(variable.partition("_")[2])
+        name = setting_of_variable(variable)
         if name is not None:
-            into.set(name, text, variable)
-        elif reason := why_ignored(written):
-            into.warnings[variable] = f"{variable} is ignored: {reason}"
-        elif written in REFUSED:
-            into.take(written, text, variable)
-        elif variable.startswith("KAFKA_"):
-            into.warnings[variable] = f"{variable} is ignored: it is not a setting of this broker"
+            into.set(name, environ[variable], variable)
         else:
-            into.errors.append(ConfigError(variable, text, problem=unknown_setting(written), origin=variable))
+            _take_unknown(variable, environ[variable], into)
+
+
+def _take_unknown(variable: str, text: str, into: _Gathering) -> None:
+    """A variable with a prefix of ours, or of Kafka's images, that is no setting."""
+    from mpbroker.config.kafka_only import REFUSED, why_ignored
+
+    written = _dotted(variable.partition("_")[2])
+    if reason := why_ignored(written):
+        into.warnings[variable] = f"{variable} is ignored: {reason}"
+    elif written in REFUSED:
+        into.take(written, text, variable)
+    elif variable.startswith("KAFKA_"):
+        into.warnings[variable] = f"{variable} is ignored: it is not a setting of this broker"
+    else:
+        into.errors.append(ConfigError(variable, text, problem=unknown_setting(written), origin=variable))
 
 
 def setting_of_variable(variable: str) -> str | None:
