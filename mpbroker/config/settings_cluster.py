@@ -19,7 +19,7 @@ TOPICS = (
 )
 
 REPLICATION = (
-    Setting("replica.lag.time.max.ms", LONG, 30000, "A follower behind for so long is no longer in sync.", least=1,
+    Setting("replica.lag.time.max.ms", LONG, 30000, "A follower that is behind for this long leaves the in-sync replicas.", least=1,
             later=True),
     Setting("replica.socket.timeout.ms", INT, 30000, "Timeout of a follower's requests.", least=1, later=True),
     Setting("replica.socket.receive.buffer.bytes", INT, 65536, "Receive buffer of a follower's connection.", least=-1,
@@ -35,12 +35,12 @@ REPLICATION = (
 
 CONTROLLER = (
     Setting("auto.leader.rebalance.enable", BOOLEAN, True, "Move leadership back to preferred replicas.", later=True),
-    Setting("leader.imbalance.per.broker.percentage", INT, 10, "Imbalance that starts such a move.", least=0, later=True),
-    Setting("leader.imbalance.check.interval.seconds", LONG, 300, "How often imbalance is looked at.", least=1, later=True),
+    Setting("leader.imbalance.per.broker.percentage", INT, 10, "Imbalance at which leadership is moved back.", least=0, later=True),
+    Setting("leader.imbalance.check.interval.seconds", LONG, 300, "How often imbalance is checked.", least=1, later=True),
     Setting("controller.socket.timeout.ms", INT, 30000, "Timeout of the controller's requests.", least=1, later=True),
     Setting("controlled.shutdown.enable", BOOLEAN, True, "Hand leadership over before stopping.", later=True),
-    Setting("controlled.shutdown.max.retries", INT, 3, "Attempts to do so.", least=0, later=True),
-    Setting("controlled.shutdown.retry.backoff.ms", LONG, 5000, "Pause between them.", least=0, later=True),
+    Setting("controlled.shutdown.max.retries", INT, 3, "Attempts to hand leadership over before stopping.", least=0, later=True),
+    Setting("controlled.shutdown.retry.backoff.ms", LONG, 5000, "Pause between those attempts.", least=0, later=True),
 )
 
 GROUP_COORDINATOR = (
@@ -50,8 +50,8 @@ GROUP_COORDINATOR = (
             later=True),
     Setting("group.max.session.timeout.ms", INT, 1800000, "Longest session timeout a member may ask for.", least=0,
             later=True),
-    Setting("group.max.size", INT, INT_MOST, "Most members of a group.", least=1, later=True),
-    Setting("offset.metadata.max.bytes", INT, 4096, "Longest text stored with a committed offset.", least=0, later=True),
+    Setting("group.max.size", INT, INT_MOST, "Maximum number of members of a group.", least=1, later=True),
+    Setting("offset.metadata.max.bytes", INT, 4096, "Maximum length of the metadata stored with a committed offset.", least=0, later=True),
     Setting("offsets.topic.num.partitions", INT, 50, "Partitions of `__consumer_offsets`.", least=1, later=True),
     Setting("offsets.topic.replication.factor", SHORT, 3, "Replicas of `__consumer_offsets`.", least=1, later=True),
     Setting("offsets.topic.segment.bytes", INT, 104857600, "Segment size of `__consumer_offsets`.", least=1, later=True),

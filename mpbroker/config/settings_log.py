@@ -9,7 +9,7 @@ INT, LONG, STRING, BOOLEAN, DOUBLE, LIST = Kind.INT, Kind.LONG, Kind.STRING, Kin
 DIRECTORY = (
     Setting("log.dirs", STRING, None, "The data directory (one for now); `log.dir` when not set."),
     Setting("log.dir", STRING, "mpbroker-data", "The data directory, relative to where the broker is started."),
-    Setting("num.recovery.threads.per.data.dir", INT, 1, "Processes that recover logs at the start.", least=1,
+    Setting("num.recovery.threads.per.data.dir", INT, 1, "Processes that recover logs at start.", least=1,
             change=CLUSTER_WIDE, restart=True, later=True),
     Setting("log.dir.failure.timeout.ms", LONG, 30000,
             "How long a failed directory may stay unreported to the controller before the broker ends.", least=1,
@@ -23,7 +23,7 @@ SEGMENTS = (
             change=CLUSTER_WIDE),
     Setting("log.roll.hours", INT, 168, "The same in hours.", least=1),
     Setting("log.roll.jitter.ms", LONG, None,
-            "Up to so much is taken off that age at random, so that logs do not all roll at once.", least=0,
+            "Up to this much is subtracted from that age at random, so that logs do not all roll at once.", least=0,
             change=CLUSTER_WIDE),
     Setting("log.roll.jitter.hours", INT, 0, "The same in hours.", least=0),
     Setting("log.index.size.max.bytes", INT, 10485760, "Largest offset index; a full one begins a new segment.", least=4,
@@ -61,7 +61,7 @@ FLUSH = (
     Setting("log.flush.interval.messages", LONG, LONG_MAX, "Records after which a partition is synced to disk.", least=1,
             change=CLUSTER_WIDE),
     Setting("log.flush.interval.ms", LONG, None,
-            "Longest time records stay unsynced; `log.flush.scheduler.interval.ms` when not set.", least=0,
+            "Maximum time that records stay unsynced; `log.flush.scheduler.interval.ms` when not set.", least=0,
             change=CLUSTER_WIDE),
     Setting("log.flush.scheduler.interval.ms", LONG, LONG_MAX, "How often partitions are looked at for syncing.",
             least=1),
@@ -75,8 +75,8 @@ FLUSH = (
 
 CLEANER = (
     Setting("log.cleaner.enable", BOOLEAN, True, "Whether logs with policy `compact` are compacted.", later=True),
-    Setting("log.cleaner.threads", INT, 1, "Processes that compact.", least=0, change=CLUSTER_WIDE, later=True),
-    Setting("log.cleaner.io.max.bytes.per.second", DOUBLE, 1.7976931348623157e308, "Reading and writing of the cleaner.",
+    Setting("log.cleaner.threads", INT, 1, "Processes that compact logs.", least=0, change=CLUSTER_WIDE, later=True),
+    Setting("log.cleaner.io.max.bytes.per.second", DOUBLE, 1.7976931348623157e308, "Maximum I/O of the cleaner.",
             change=CLUSTER_WIDE, later=True),
     Setting("log.cleaner.dedupe.buffer.size", LONG, 134217728, "Memory for the keys of one compaction.",
             change=CLUSTER_WIDE, later=True),
@@ -92,7 +92,7 @@ CLEANER = (
             least=0, change=CLUSTER_WIDE, later=True),
     Setting("log.cleaner.min.compaction.lag.ms", LONG, 0, "Records younger than this are not compacted.", least=0,
             change=CLUSTER_WIDE, later=True),
-    Setting("log.cleaner.max.compaction.lag.ms", LONG, LONG_MAX, "A log with older uncompacted records is compacted.",
+    Setting("log.cleaner.max.compaction.lag.ms", LONG, LONG_MAX, "A log that holds older uncompacted records is compacted.",
             least=1, change=CLUSTER_WIDE, later=True),
 )
 

@@ -36,11 +36,11 @@ TRACES = (
             "How often ring depths and the processor time of every process are written into the trace.", least=100, most=60_000,
             change=CLUSTER_WIDE),
     Setting("mpbroker.trace.sample.shift", INT, 0,
-            "Of ordinary requests one in 2^n is traced, standing for so many; 0: all. Failed, slow and control requests always are.",
+            "One in 2^n ordinary requests is traced; 0: all. Failed, slow and control requests always are.",
             least=0, most=15, change=CLUSTER_WIDE),
     Setting("mpbroker.trace.slow.ms", LONG, 100,
-            "Time from arrival to answer from which a request is traced in spite of sampling, a Fetch's wait for records not "
-            "counted; -1: none is.", least=-1, most=3_600_000, change=CLUSTER_WIDE),
+            "A request that takes at least this long from arrival to answer is traced in spite of sampling; a Fetch's wait for "
+            "records does not count. -1: none is.", least=-1, most=3_600_000, change=CLUSTER_WIDE),
 )
 
 QUEUES = (
@@ -59,7 +59,7 @@ QUEUES = (
             "Address space for received requests of one processor; memory is used only as far as requests fill it.",
             least=MIB, most=2**40),
     Setting("mpbroker.frame.timeout.ms", LONG, 60000,
-            "A connection whose request has begun but made no progress for so long is closed.", least=1),
+            "A connection whose request has begun but makes no progress for this long is closed.", least=1),
 )
 
 TABLES = (
