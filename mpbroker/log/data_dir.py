@@ -151,11 +151,11 @@ def prepare(
         write_meta(path, meta)
         return meta
     if found.node_id != node_id:
-        raise ConfigError("node.id", node_id, f"{found.node_id}, the node that data directory {path} belongs to")
+        problem = f"data directory {path} belongs to node {found.node_id}, and node.id is {node_id}"
+        raise ConfigError("node.id", node_id, problem=problem)
     if cluster_id is not None and found.cluster_id != cluster_id:
-        raise ConfigError(
-            "cluster id", cluster_id, f"{found.cluster_id}, the cluster that data directory {path} belongs to"
-        )
+        problem = f"data directory {path} belongs to cluster {found.cluster_id}, not to {cluster_id}"
+        raise ConfigError("cluster id", cluster_id, problem=problem)
     return found
 
 
@@ -170,22 +170,28 @@ def read_meta(path: str) -> MetaProperties | None:
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(_KEY, name, f"a {META_FILE} that can be read ({error})") from None
-    remedy = f"in {name}; correct that line, or put a copy of the file back"
+        raise ConfigError(_KEY, name, problem=f"{name} cannot be read: {error}") from None
     version = pairs.get("version", "")
     if version.isdecimal() and int(version) > META_VERSION:
         known = " and ".join(META_VERSIONS)
         problem = f"{name} was written by a newer version of mpbroker (version={version}, this one knows {known})"
         raise ConfigError("version", version, problem=f"{problem}: start that version")
     if version not in META_VERSIONS:
-        raise ConfigError("version", version, f"{' or '.join(META_VERSIONS)} {remedy}")
+        raise _broken(name, "version", version, " or ".join(META_VERSIONS))
     key = META_VERSIONS[version]
     node_id, cluster_id = pairs.get(key, ""), pairs.get("cluster.id", "")
     if not (node_id.isascii() and node_id.isdecimal() and len(node_id) <= 10 and int(node_id) <= MAX_NODE_ID):
-        raise ConfigError(key, node_id, f"0 to {MAX_NODE_ID}, the number of the node, {remedy}")
+        raise _broken(name, key, node_id, f"the number of the node, 0 to {MAX_NODE_ID}")
     if not cluster_id:
-        raise ConfigError("cluster.id", cluster_id, f"the id of the cluster, which `mpbroker format` made, {remedy}")
+        raise _broken(name, "cluster.id", cluster_id, "the id of the cluster, which `mpbroker format` made")
     return MetaProperties(cluster_id, int(node_id), pairs.get("directory.id", ""))
+
+
+def _broken(name: str, key: str, value: str, allowed: str) -> ConfigError:
+    """A line of meta.properties that is missing or wrong."""
+    found = f"{key}={value} must be" if value else f"{key} is missing; it must be"
+    problem = f"{name}: {found} {allowed}; correct that line, or put a copy of the file back"
+    return ConfigError(key, value, problem=problem)
 
 
 def write_meta(path: str, meta: MetaProperties) -> None:

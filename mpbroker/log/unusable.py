@@ -23,7 +23,7 @@ def unusable(path: str, error: OSError, key: str = _KEY) -> ConfigError:
     if error.errno == errno.EROFS:
         problem = f"{path} is on a read-only file system: mount it for writing, or name another directory ({key})"
         return ConfigError(key, path, problem=problem)
-    return ConfigError(key, path, f"a directory that can be written ({error.strerror or error})")
+    return ConfigError(key, path, problem=f"{path} cannot be written: {error.strerror or error} ({key})")
 
 
 def no_space(path: str, key: str = _KEY) -> ConfigError:

@@ -102,7 +102,9 @@ def clear_ready_file(path: str) -> None:
         if os.path.lexists(path):
             os.unlink(path)
     except OSError as error:
-        raise ConfigError("--ready-file", path, f"a file that can be written ({error.strerror})") from None
+        raise ConfigError(
+            "--ready-file", path, problem=f"--ready-file {path} cannot be written: {error.strerror}"
+        ) from None
 
 
 def write_ready_line(line: str) -> None:

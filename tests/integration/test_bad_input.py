@@ -76,9 +76,9 @@ def test_a_metadata_store_that_is_none_stops_the_start(broker):
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("", "version=: must be 0 or 1"),
-        ("garbage", "version=: must be 0 or 1"),
-        ("version=1\nnode.id=x\ncluster.id=c\n", "node.id=x: must be 0 to 2147483647, the number of the node,"),
+        ("", "version is missing; it must be 0 or 1"),
+        ("garbage", "version is missing; it must be 0 or 1"),
+        ("version=1\nnode.id=x\ncluster.id=c\n", "node.id=x must be the number of the node, 0 to 2147483647"),
     ],
 )
 def test_meta_properties_without_an_identity_stop_the_start(broker, content, sentence):
@@ -86,7 +86,7 @@ def test_meta_properties_without_an_identity_stop_the_start(broker, content, sen
     code, told = _refused(broker)
     assert code == 2
     assert told.splitlines()[-1] == (
-        f"mpbroker: {sentence} in {broker.data_dir}/meta.properties; correct that line, or put a copy of the file back"
+        f"mpbroker: {broker.data_dir}/meta.properties: {sentence}; correct that line, or put a copy of the file back"
     )
 
 
