@@ -6,7 +6,6 @@ start writes before it serves: a partition's directory, or a file that nobody kn
 
 import contextlib
 import os
-import shutil
 
 from mpbroker.log import checkpoint_file, clean_shutdown, data_dir
 from mpbroker.metadata.store_peek import STORE_FILE
@@ -46,6 +45,8 @@ class MadeByStart:
 
     def _remove(self) -> None:
         if self._trace_dir:
+            import shutil  # with its compressors it would cost every start a MiB
+
             shutil.rmtree(self._trace_dir, ignore_errors=True)
         for name in os.listdir(self._path):
             os.unlink(os.path.join(self._path, name))

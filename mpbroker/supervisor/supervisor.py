@@ -50,7 +50,7 @@ def run(
         if ready_file:
             clear_ready_file(ready_file)
         sockets, listeners = open_listeners(config)
-        warn_of_unset_address(config, listeners, EventLog("supervisor"))
+        warn_of_unset_address(config, listeners, EventLog("supervisor").use_config(config))
         plans = plan_processes(config, listeners)
         shared = SharedState(config, plans, sockets, listeners, claim.cluster_id, claim.lock_fd)
         supervisor = Supervisor(config, shared, ready_file, read_config)
