@@ -14,7 +14,7 @@ from importlib.util import find_spec, module_from_spec
 from mpbroker.errors import ConfigError
 from mpbroker.shm.parent_death import set_parent_death_signal
 from mpbroker.shm.process_context import ProcessContext
-from mpbroker.supervisor import signals, stacks
+from mpbroker.supervisor import process_limits, signals, stacks
 
 EXIT_CLEAN = 0
 EXIT_FAILURE = 1
@@ -52,14 +52,16 @@ def launch(
     main: Callable[[ProcessContext], None],
     keep: Iterable[int],
     parent_death: signal.Signals,
+    oom_score: int = 0,
 ) -> tuple[int, int]:
-    """Fork a worker. Returns (pid, pidfd). `keep`: the descriptors it needs beside stdin, stdout and stderr."""
+    """Fork a worker. Returns (pid, pidfd). `keep`: the descriptors it needs beside stdin, stdout and stderr;
+    `oom_score`: by how much its score lies above the supervisor's."""
     keep = sorted({0, 1, 2, *keep})
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ALL_SIGNALS)  # no handler of ours may run in the child
     try:
         pid = os.fork()
         if pid == 0:
-            _child(context, title, main, keep, parent_death)
+            _child(context, title, main, keep, parent_death, oom_score)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return pid, os.pidfd_open(pid)
@@ -83,6 +85,7 @@ def _child(
     main: Callable[[ProcessContext], None],
     keep: list[int],
     parent_death: signal.Signals,
+    oom_score: int,
 ) -> None:
     """Never returns."""
     code = EXIT_FAILURE
@@ -90,6 +93,7 @@ def _child(
         set_parent_death_signal(parent_death)
         if context.supervisor_gone():
             return
+        process_limits.step_forward(oom_score)
         _close_others(keep)
         _leave_group(context)
         os.dup2(2, 1)  # stdout is the supervisor's: one line, for scripts

@@ -20,7 +20,7 @@ from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.metrics.event_log import EventLog
 from mpbroker.shm.process_table import BrokerState, ProcessState
 from mpbroker.shm.troubles import Trouble
-from mpbroker.supervisor import launch, reload, stacks
+from mpbroker.supervisor import launch, process_limits, reload, stacks
 from mpbroker.supervisor.health_watch import HealthWatch
 from mpbroker.supervisor.probes import Probes
 from mpbroker.supervisor.process_types import START_STAGES, Main, plan_processes, resolve_mains, served_versions
@@ -45,6 +45,7 @@ def run(
     config: BrokerConfig, ready_file: str | None = None, read_config: Callable[[], BrokerConfig] | None = None
 ) -> int:
     """Run a broker until it ends; the exit code. `read_config` reads the configuration again, for SIGHUP."""
+    process_limits.raise_descriptor_limit()
     gc.disable()  # until everything is imported; launch.freeze turns it on again
     with claim_data_dir(config) as claim:
         if ready_file:
@@ -96,6 +97,7 @@ class Supervisor:
     def run(self) -> int:
         """Fork the workers, watch them until the last one has ended."""
         self._signals = SupervisorSignals()
+        self._oom_score = process_limits.outlive_workers()
         stacks.register()
         self._mains: dict[str, Main] = {}
         self._api_versions: dict[int, tuple[int, int]] = {}
@@ -204,7 +206,12 @@ class Supervisor:
         if plan.listener is not None:
             title += f" {self._shared.listeners[plan.listener].name}"
         pid, pidfd = launch.launch(
-            context, title, self._mains[plan.type.role], self._shared.keep_fds(context), plan.type.parent_death
+            context,
+            title,
+            self._mains[plan.type.role],
+            self._shared.keep_fds(context),
+            plan.type.parent_death,
+            self._oom_score,
         )
         self._shared.process_started(plan, pid)
         worker.started(pid, pidfd)

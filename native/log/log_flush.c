@@ -31,8 +31,13 @@ static int sync_directory(struct mpb_log *log, const struct mpb_partition *row)
     char path[sizeof row->dir];
     memcpy(path, row->dir, sizeof path);
     path[sizeof path - 1] = '\0';
-    int fd = row->log_dir < log->dir_count ? mpb_io_open(log->dir_fd[row->log_dir], path, O_RDONLY | O_DIRECTORY)
-                                           : -ENOENT;
+    if (row->log_dir >= log->dir_count)
+        return -ENOENT;
+    int fd = mpb_io_open(log->dir_fd[row->log_dir], path, O_RDONLY | O_DIRECTORY);
+    if (fd == -EMFILE) {
+        mpb_segment_close_all(log);
+        fd = mpb_io_open(log->dir_fd[row->log_dir], path, O_RDONLY | O_DIRECTORY);
+    }
     if (fd < 0)
         return fd;
     int error = mpb_io_sync(fd, false);

@@ -63,6 +63,11 @@ static int scan(struct mpb_log *log, const struct mpb_partition *row, struct mpb
     path[sizeof path - 1] = '\0';
     list->count = 0;
     int error = mpb_io_list(log->dir_fd[row->log_dir], path, take_name, &wanted);
+    if (error == -EMFILE) { /* our own cache may hold them all; whoever needs one of those opens it again */
+        mpb_segment_close_all(log);
+        list->count = 0;
+        error = mpb_io_list(log->dir_fd[row->log_dir], path, take_name, &wanted);
+    }
     if (error == 0 && list->count > 0)
         qsort(list->bases, list->count, sizeof *list->bases, by_base);
     return error;

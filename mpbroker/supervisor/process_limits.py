@@ -1,0 +1,41 @@
+"""Limits of the operating system that a broker needs set: by the supervisor before it forks, inherited by all.
+
+Descriptors: a log is up to three open files, a connection one; the usual soft limit of 1,024 is for programs that use
+select(). Memory: when a container runs out of it, a worker is killed and replaced; the supervisor must be the last.
+"""
+
+import resource
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+MAX_DESCRIPTORS: Final = 1 << 20
+"""Enough for anything; systems whose hard limit is in the billions make every table of descriptors as large."""
+LOWERED, RAISED, HIGHEST = 500, 100, 1000
+_SCORE: Final = Path("/proc/self/oom_score_adj")
+
+
+def raise_descriptor_limit() -> int:
+    """Raise the soft limit of open files to the hard one; returns what is in force."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(ValueError, OSError):  # a sandbox may forbid it: then with what there is
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def outlive_workers() -> int:
+    """The supervisor: killed last when memory runs out. Returns by how much `step_forward` has to raise a worker: back to
+    where the supervisor began; or, where lowering is not allowed (no CAP_SYS_RESOURCE), a little above it."""
+    try:
+        _SCORE.write_text(str(max(-HIGHEST, int(_SCORE.read_text()) - LOWERED)))
+    except (OSError, ValueError):
+        return RAISED
+    return LOWERED
+
+
+def step_forward(by: int) -> None:
+    """A worker: killed before its supervisor. Anybody may raise his own score."""
+    with suppress(OSError, ValueError):
+        _SCORE.write_text(str(min(HIGHEST, int(_SCORE.read_text()) + by)))
