@@ -5,6 +5,7 @@ at a time), takes a partition's row and does nothing but `flush` it. Everything 
 failure means, stays with the main thread. Threads are begun when there is work for them; they end with the process.
 """
 
+import contextlib
 import os
 import queue
 import threading
@@ -109,10 +110,8 @@ class SyncPool:
         """Until one ends, at most so long."""
         if not self._under_way:
             return False
-        try:
+        with contextlib.suppress(queue.Empty):
             self._waited.append(self._done.get(timeout=timeout_s))
-        except queue.Empty:
-            pass
         return True
 
     def _work(self) -> None:

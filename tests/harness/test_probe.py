@@ -1,8 +1,12 @@
 """The probe of perf.control_plane against a real broker: its own times, and the trace's of the same requests."""
 
+import pytest
+
 from perf.control_plane import IDLE_CORR_ID, comparison, figures, judged
 from perf.load.probe import ask_in_turn, percentile, share_seen, trace_of_probes
 from tests.harness.broker import Broker
+
+pytestmark = pytest.mark.slow
 
 
 def test_every_request_of_a_probe_is_in_the_trace(tmp_path):

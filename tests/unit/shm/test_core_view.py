@@ -14,6 +14,8 @@ from tests.harness.broker import Broker, wait_until
 from tests.harness.raw_client import RawConnection
 from tests.harness.raw_records import batch, fetch_request, produce_request
 
+pytestmark = pytest.mark.slow
+
 
 def test_offsets_are_the_headers():
     c = _native.LAYOUT
