@@ -11,7 +11,14 @@ from typing import Any, NamedTuple
 from mpbroker.cli import client_arguments, topic_text
 from mpbroker.cli.usage import UsageError, example_text
 from mpbroker.client.network_client import NetworkClient
-from mpbroker.client.topic_admin import create_topic, delete_topic, describe_topic, grow_topic, list_topics
+from mpbroker.client.topic_admin import (
+    await_leaders,
+    create_topic,
+    delete_topic,
+    describe_topic,
+    grow_topic,
+    list_topics,
+)
 from mpbroker.errors import ErrorCode, KafkaError
 
 DESCRIPTION = "Create, list, describe, alter and delete topics, through the protocol, on any broker."
@@ -105,7 +112,7 @@ def _create(client: NetworkClient, arguments: argparse.Namespace) -> None:
         if error.code != ErrorCode.TOPIC_ALREADY_EXISTS or not arguments.if_not_exists:
             raise
         made = False
-    topic = describe_topic(client, arguments.name)
+    topic = await_leaders(client, arguments.name)
     what = f"created {topic.name} with" if made else f"{topic.name} is there already, with"
     _print(arguments, topic_text.as_dict(topic), f"{what} {topic_text.partitions(len(topic.partitions))}")
 
@@ -171,7 +178,7 @@ def _add(client: NetworkClient, arguments: argparse.Namespace) -> None:
 
 def _grow(client: NetworkClient, arguments: argparse.Namespace, count: int) -> None:
     grow_topic(client, arguments.name, count)
-    topic = describe_topic(client, arguments.name)
+    topic = await_leaders(client, arguments.name)
     text = f"{topic.name} has {topic_text.partitions(len(topic.partitions))}"
     _print(arguments, topic_text.as_dict(topic), text)
 

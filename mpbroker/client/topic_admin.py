@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass, field
 from typing import TypedDict
 
 from mpbroker.client.network_client import NetworkClient
-from mpbroker.client.retries import pauses
-from mpbroker.errors import ErrorCode, KafkaError
+from mpbroker.errors import ErrorCode, KafkaError, MpbrokerError
 from mpbroker.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -35,6 +35,11 @@ from mpbroker.protocol.messages.metadata import (
 
 TOPIC_RESOURCE = 2
 ADMIN_TIMEOUT_MS = 30_000
+LEADERS_TIMEOUT_S, LEADERS_PAUSE_S = 10.0, 0.02
+
+
+class NoLeaders(MpbrokerError):
+    """A topic has partitions that nobody leads."""
 
 
 class PartitionDescription(TypedDict):
@@ -130,17 +135,32 @@ def _describe(topic: MetadataResponseTopic) -> TopicDescription:
     return TopicDescription(topic.name or "", topic.is_internal, partitions)
 
 
+def await_leaders(client: NetworkClient, name: str, timeout_s: float = LEADERS_TIMEOUT_S) -> TopicDescription:
+    """The topic, once every partition has a leader; NoLeaders if that takes longer. For a topic just made, which other
+    brokers need not know yet."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            topic = describe_topic(client, name)
+            if all(partition["leader"] >= 0 for partition in topic.partitions):
+                return topic
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+        if time.monotonic() > deadline:
+            raise NoLeaders(f"topic {name} has partitions without a leader after {timeout_s:g} s")
+        time.sleep(LEADERS_PAUSE_S)
+
+
 def ensure_partitions(client: NetworkClient, name: str, create: bool) -> int:
-    """The topic's number of partitions, once each has a leader (for some seconds; then whatever there is). Creates it
-    with the broker's defaults if asked to and it does not exist."""
+    """The topic's number of partitions. Creates it with the broker's defaults if asked to and it does not exist, and
+    gives leaders some seconds to come; KafkaError."""
     if create:
         create_if_missing(client, name)
-    for pause_s in (*pauses(), None):
-        partitions = describe_topic(client, name).partitions
-        if pause_s is None or all(partition["leader"] >= 0 for partition in partitions):
-            break
-        time.sleep(pause_s)
-    return len(partitions)
+    topic = describe_topic(client, name)
+    with contextlib.suppress(NoLeaders):  # those that have one can be used
+        topic = await_leaders(client, name)
+    return len(topic.partitions)
 
 
 def create_if_missing(client: NetworkClient, name: str) -> None:

@@ -22,10 +22,10 @@ from mpbroker.analysis.lab.generator_plan import GeneratorPlan
 from mpbroker.analysis.lab.generator_process import GeneratorProcess
 from mpbroker.analysis.lab.schedule import CLOSED, NS
 from mpbroker.client.network_client import NetworkClient
-from mpbroker.client.topic_admin import create_topic, describe_topic
-from mpbroker.errors import KafkaError, MpbrokerError
+from mpbroker.client.topic_admin import await_leaders, create_topic
+from mpbroker.errors import MpbrokerError
 
-LEAD_S, TOPIC_TIMEOUT_S, MARGIN_S = 0.2, 20.0, 60.0
+LEAD_S, MARGIN_S = 0.2, 60.0
 
 
 class Target(NamedTuple):
@@ -62,18 +62,9 @@ class Row(NamedTuple):
 
 def make_topic(target: Target, topic: str) -> None:
     """Create a topic and wait for its leaders."""
-    deadline = time.monotonic() + TOPIC_TIMEOUT_S
     with NetworkClient(target.host, target.port, client_id="bench") as client:
         create_topic(client, topic, PARTITIONS, {})
-        while time.monotonic() < deadline:
-            try:
-                if all(row["leader"] >= 0 for row in describe_topic(client, topic).partitions):
-                    return
-            except KafkaError as error:
-                if not error.retriable:
-                    raise
-            time.sleep(0.02)
-    raise MpbrokerError(f"topic {topic} has no leaders after {TOPIC_TIMEOUT_S:g} s")
+        await_leaders(client, topic)
 
 
 def produce(target: Target, workload: Workload, topic: str) -> Row:

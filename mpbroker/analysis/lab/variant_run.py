@@ -18,13 +18,11 @@ from mpbroker.analysis.lab.generator_process import GeneratorProcess
 from mpbroker.analysis.lab.scenario import Group, Scenario, Variant
 from mpbroker.analysis.lab.schedule import NS
 from mpbroker.client.network_client import NetworkClient
-from mpbroker.client.topic_admin import create_topic, describe_topic
-from mpbroker.errors import KafkaError, MpbrokerError
+from mpbroker.client.topic_admin import await_leaders, create_topic
 from mpbroker.trace import mark_spool
 
 PARTITIONS = 4
 LEAD_S = 0.3  # between the last generator's "ready" and the first phase
-TOPIC_TIMEOUT_S = 20.0
 TRACE_SETTLE_S = 0.5
 _TOPIC_APIS = ("produce", "fetch", "list_offsets", "metadata")
 
@@ -111,21 +109,7 @@ def _create_topics(broker: BrokerProcess, plans: list[GeneratorPlan]) -> None:
     with NetworkClient(*broker.addresses["data"], client_id="lab") as client:
         for topic in sorted({plan.topic for plan in plans if plan.api in _TOPIC_APIS}):
             create_topic(client, topic, PARTITIONS, {})
-            _await_leaders(client, topic)
-
-
-def _await_leaders(client: NetworkClient, topic: str) -> None:
-    deadline = time.monotonic() + TOPIC_TIMEOUT_S
-    while True:
-        try:
-            if all(row["leader"] >= 0 for row in describe_topic(client, topic).partitions):
-                return
-        except KafkaError as error:
-            if not error.retriable:
-                raise
-        if time.monotonic() > deadline:
-            raise MpbrokerError(f"topic {topic} has no leaders after {TOPIC_TIMEOUT_S:g} s")
-        time.sleep(0.02)
+            await_leaders(client, topic)
 
 
 def _phases(scenario: Scenario, seconds: float, start_ns: int) -> list[tuple[str, int, int]]:
