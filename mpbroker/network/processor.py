@@ -1,11 +1,15 @@
-"""The processor: frames requests of its connections into shared memory and sends their answers; N processes per
-listener.
+"""The processor: reads requests from its connections and sends the answers. Each data listener has some processor
+processes; the control plane's listener has one (KIP-291).
 
-One turn, in Kafka's order: answers first, then at most 20 new connections, then what the sockets brought, one frame per
-connection. The ordinary part of it is native (native/network/network_turn.h); this loop decides all the rest. It never
-waits for a handler: a request that finds its plane full is parked, and until it has found room no other is read, while
-answers go on. It alone touches its sockets, its part of the arena and its entries while they are FREE, FILL or SENDING.
-The control plane's listener has a processor of its own (KIP-291).
+A turn of its loop has six steps, in Kafka's order: send answers; serve what waited for room; take at most 20 new
+connections; read one request from each readable connection; housekeeping; wait. What is ordinary in that happens in
+native code (native/network/network_turn.h), which reports everything else as events for this loop to decide.
+
+A processor never waits for a handler. If a request finds its plane full, it is parked, and no other is read until it has
+found room; answers are sent all the while. If serving one connection raises an unexpected exception, that connection is
+closed and the others are served on.
+
+Only this process touches its sockets, its part of the arena, and its entries while they are FREE, FILL or SENDING.
 """
 
 import contextlib

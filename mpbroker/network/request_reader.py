@@ -1,9 +1,9 @@
-"""Requests of one processor that are not simply read and queued: no room for them, or too large to be copied.
+"""Requests that have to wait for room, and large ones. One reader per processor process, which alone uses it.
 
-The native turn (native/network/network_turn.h) takes one frame of each readable connection a turn and queues it. A
-request that finds its plane full is parked, one that finds no entry or no arena space waits with its frame: until they
-have room nothing else is read, except for large frames that fill memory they already have. A large frame that finds no
-room to begin waits alone.
+Most requests are read and queued by the native turn (native/network/network_turn.h). Three kinds come here. A request
+whose plane is full is parked in its entry. A frame that finds no entry or no arena space waits where it is. While there
+is one of either, nothing else is read. A large frame is received straight into the arena; if there is no space yet for
+its beginning, it waits alone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
-"""KafkaRequestHandler: the work loop of one handler process. Claims requests, executes any API, keeps a purgatory.
+"""The work loop of a request handler process.
 
-Control requests come first; a reserved handler takes nothing else. Between requests it delivers the controller's
-answers, tries the parked operations whose partitions moved and expires what is due. Its state is its own; what must
-outlive it stands in the request entries.
+A handler takes requests from the rings, those of the control plane first; a reserved handler takes no others. Most
+Produce requests are answered by the native path on the way; every other request is dispatched to its API. A request
+that cannot be answered yet is parked in this process. Between requests the handler takes the controller's answers,
+looks again at parked requests whose partitions have moved, and ends those whose time is over.
+
+The handler's state is its own. What a successor needs is in the request entries.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-/* One client connection of a processor: what was received and not yet taken, and the answers the kernel did not take yet.
- * Runs in processors only; the process that holds the socket alone touches it.
+/* One client connection: the bytes that were received and not taken yet, and the answers that the kernel did not take
+ * yet. Runs in processors; only the process that holds the socket touches it.
  *
- * Frames are a 4-byte big-endian length and so many bytes. Reads are edge-triggered: `readable` remembers that the kernel
- * may have more. An announced length alone allocates nothing. */
+ * A frame is a 4-byte big-endian length and as many bytes. Its announced length alone never allocates memory. Sockets are
+ * watched edge-triggered, so `readable` remembers that the kernel may have more. */
 #ifndef MPB_CONNECTION_H
 #define MPB_CONNECTION_H
 
@@ -13,7 +13,7 @@
 #define MPB_SMALL_FRAME_BYTES 16384u /* up to here a frame is copied, above it goes straight into the arena */
 #define MPB_ARRIVED_BEFORE_RESERVE (1u << 20)
 #define MPB_INTRODUCTION_BYTES 1024u /* of a request that says who the client is: header, and ApiVersions' software */
-#define MPB_MAX_INTRODUCTIONS 16u    /* so often a connection may come up with another client id */
+#define MPB_MAX_INTRODUCTIONS 16u    /* client ids of one connection that are noted */
 #define MPB_OFFSET_SAMPLE_NS 1000000u
 #define MPB_MAX_HELD 8u                 /* answers sent with one call */
 #define MPB_MAX_OUT (MPB_MAX_HELD + 2u) /* held, and the one of a request that was in flight when they stopped going */

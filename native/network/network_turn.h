@@ -1,13 +1,13 @@
-/* The ordinary part of a processor's turn: answers from the response ring to the sockets, frames from the sockets to the
- * request ring. What is not ordinary (a connection to close, a frame for the arena, no room for a request) becomes an
- * event for the Python side, which decides. Runs in processors only.
+/* The ordinary part of a processor's turn: answers go from the response ring to the sockets, frames from the sockets to
+ * the request ring. Everything else (a connection to close, a frame for the arena, no room for a request) is reported as
+ * an event, and Python decides. Runs in processors only.
  *
- * A turn keeps Kafka's order: answers first, then new connections (Python), then one frame of each connection.
+ * A turn keeps Kafka's order: answers, then new connections (which Python takes), then one frame of each connection.
  *
- * A send costs more than everything else done for a small request. While the processor is busy, the answer to a
- * connection whose next request has arrived already is therefore held back and sent with the following ones: at most
- * MPB_MAX_HELD answers and MPB_MAX_HELD_TURNS turns long, and never while the processor sleeps. A client that waits for
- * each answer is answered at once. */
+ * For a small request, sending costs more than everything else together. If the next request of a connection is here
+ * already and the processor is busy, it holds the answer back and sends it together with the following ones: at most
+ * MPB_MAX_HELD answers, for at most MPB_MAX_HELD_TURNS turns, and never while it sleeps. A client that waits for each
+ * answer gets it at once. */
 #ifndef MPB_NETWORK_TURN_H
 #define MPB_NETWORK_TURN_H
 

@@ -1,10 +1,10 @@
-/* Serves a Produce request without the interpreter: from its frame to its answer in one call. Runs in request handlers,
+/* Serves a Produce request without the interpreter, from its frame to its answer in one call. Runs in request handlers,
  * inside mpb_handler_serve_or_claim.
  *
- * Served is what nearly every producer sends: versions 3 to 7, uncompressed batches, known topics, nothing
- * transactional. Everything else is left untouched, before any effect, and handlers/produce.py serves it.
- * docs/produce-checks.md says for each check which of the two makes it; both are tested against that table. Which topics
- * are served here, and under which settings, Python decides (server/native_topics.py). */
+ * It serves what nearly every producer sends: versions 3 to 7, uncompressed batches, known topics, nothing transactional.
+ * It leaves every other request untouched, before any effect, to server/handlers/produce.py. docs/produce-checks.md says
+ * which of the two makes which check; both are tested against that table. Which topics are served here, and with which
+ * settings, Python decides (server/native_topics.py). */
 #ifndef MPB_SERVE_PRODUCE_H
 #define MPB_SERVE_PRODUCE_H
 

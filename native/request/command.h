@@ -1,7 +1,9 @@
-/* Commands from handlers to the controller: a table of 64 KiB rows, claimed through the controller's hint ring as
- * requests are. A command carries an operation: the fill number of the request it serves times MPB_COMMAND_PARTS, plus
- * its number among that request's commands, so that the re-run of a request whose handler died finds the command, or its
- * answer, instead of sending it twice. Operation 0 serves no request and is never found again. */
+/* Commands from handlers to the controller: a table of rows of 64 KiB, and a ring from which the controller takes them as
+ * handlers take requests.
+ *
+ * A command carries an operation: the fill number of the request it serves, times MPB_COMMAND_PARTS, plus its number
+ * among that request's commands. If a handler dies and its request is run again, the second run finds the command, or its
+ * answer, by the operation, and does not send it twice. Operation 0 serves no request and is never found again. */
 #ifndef MPB_COMMAND_H
 #define MPB_COMMAND_H
 

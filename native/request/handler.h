@@ -1,5 +1,5 @@
-/* A handler's end of the request path: claim, hold result cells, park, answer. Runs in request handlers only; an entry
- * is a handler's own while it is CLAIMED with the handler's slot. */
+/* A handler's end of the request path: claim a request, keep its results in cells, park it, answer it. Runs in request
+ * handlers only. An entry belongs to a handler while it is CLAIMED with the handler's slot. */
 #ifndef MPB_HANDLER_H
 #define MPB_HANDLER_H
 

@@ -1,6 +1,7 @@
-/* Digests of the last frames that killed a worker. A frame that did it twice is refused before it gets an entry; one death
- * may be chance (a signal from outside), and a client's retry must then get through. Written by recovery and, for faults
- * that reset everything, by the supervisor, which carries the table over the reset; read by processors. */
+/* Frames that killed a worker, remembered by a digest. A frame that did so twice is refused before it gets an entry. Once
+ * may be chance, say a signal from outside, and then the client's retry has to get through.
+ *
+ * Recovery writes the table. After a reset of everything the supervisor writes it again. Processors read it. */
 #ifndef MPB_KILLERS_H
 #define MPB_KILLERS_H
 

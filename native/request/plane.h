@@ -1,6 +1,8 @@
-/* A plane: the rings in which requests of one kind wait for a handler. It has up to seven class rings, of which the
- * header says how many are in use (one, while `fifo` is the only discipline), taken from in their order, and the ring
- * MPB_CLASS_REQUEUED of what recovery put back, which is always served first. Processors push, handlers take. */
+/* A plane: the rings in which requests of one kind wait for a handler. Processors push, handlers take.
+ *
+ * A plane has up to seven class rings; the header of shared memory says how many are in use, which is one as long as
+ * `fifo` is the only discipline. Handlers take from the first class ring that has something. What recovery put back is in
+ * a ring of its own, MPB_CLASS_REQUEUED, and goes first. The plane's bound counts over all class rings. */
 #ifndef MPB_PLANE_H
 #define MPB_PLANE_H
 

@@ -1,5 +1,5 @@
-/* A processor's end of the request path: take a free entry, fill it, publish it, collect the answer, free it. Runs in
- * processors only; the entries of its part of the table are its own while FREE, FILL or SENDING. */
+/* A processor's end of the request path: take a free entry, fill it, queue it; later collect the answer and free the
+ * entry. Runs in processors only. An entry in a processor's part of the table is its own while FREE, FILL or SENDING. */
 #ifndef MPB_PROCESSOR_H
 #define MPB_PROCESSOR_H
 

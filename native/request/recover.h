@@ -1,11 +1,12 @@
-/* Repair of a slot after its process died. Runs in the successor, in the same slot, before its loop; the supervisor only
- * forks it. Each repair may be killed at any instruction and run again, needs no lock and waits for nobody, and ends by
- * ringing everybody, because the dead process may have swallowed a wake. (request-rings, 3.7.)
+/* Repairs what a process left behind when it died. Runs in its successor in the same slot, before the successor's loop.
+ * A repair needs no lock, waits for nobody and can be killed at any instruction and run again. It ends by ringing
+ * everybody, because the dead process may have taken a wake with it.
  *
- *   processor   FILL, never-pushed QUEUED, SENDING → FREE (traced as aborted); the rest finishes and is dropped later
- *   handler     CLAIMED → REQUEUED and hinted, or, after it killed three handlers, answered with CLOSE;
- *               REQUEUED or DONE without a hint → hinted; extents nobody refers to → free
- *   controller  CLAIMED commands → QUEUED again; DONE ones whose handler was not rung: everybody is rung */
+ *   processor   FILL, SENDING, and QUEUED without a hint → FREE (traced as aborted); other requests finish, and their
+ *               answers are dropped
+ *   handler     CLAIMED → REQUEUED and hinted; after three dead handlers it is answered with CLOSE instead
+ *               REQUEUED or DONE without a hint → hinted; extents that nobody refers to → free
+ *   controller  CLAIMED commands → QUEUED again; handlers are rung for DONE ones with everybody else */
 #ifndef MPB_RECOVER_H
 #define MPB_RECOVER_H
 

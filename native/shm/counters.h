@@ -14,7 +14,7 @@
     X(NO_ENTRY, "times", "A frame found no free entry and waited in its socket.")                      \
     X(PLANE_FULL, "times", "A request was parked because its plane was full.")                         \
     X(NO_ARENA_SPACE, "times", "A frame found no room in the processor's arena.")                      \
-    X(FRAMES_REFUSED, "frames", "Frames too short for a header, or known to have killed a worker.")    \
+    X(FRAMES_REFUSED, "frames", "Frames known to have killed a worker.")                               \
     X(REQUESTS_CLAIMED, "requests", "Requests a handler took.")                                        \
     X(REQUESTS_ANSWERED, "requests", "Answers a handler gave.")                                        \
     X(REQUESTS_PARKED, "times", "Requests put into the purgatory.")                                    \

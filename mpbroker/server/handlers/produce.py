@@ -1,10 +1,30 @@
-"""Produce (key 0), advertised 0 to 7, served 3 to 7: append record batches to partitions.
+"""Produce (key 0): appends record batches to partitions. Runs in request handlers.
 
-Checks run in Kafka's order: topic known, exactly one batch of magic 2 per partition, acks legal, internal topic, the
-append's own validation. acks=1 is answered after the append; acks=all when every in-sync replica has it, which with
-one replica is the append itself, or, under `mpbroker.log.flush=commit`, when the log keeper has synced it. acks=0 is
-never answered: an error closes the connection. Versions 0 to 2 carry record formats that are not served and close the
-connection; they are advertised because old librdkafka compresses only when it sees them (KAFKA-18659).
+Most Produce requests never come here: the native path (native/produce/serve_produce.c) answers them. Both make the
+checks of docs/produce-checks.md and leave the same answer, trace record, counters and result cells.
+
+- acks=1 is answered after the append; acks=-1 (all) when every in-sync replica has the batch. With one replica that is
+  the append itself; with `mpbroker.log.flush=commit` it is the log keeper's sync, for acks=1 too.
+- acks=0 is never answered. An error closes the connection: the client learns it in no other way.
+- A topic or partition named twice is one, as in the map that Kafka reads a request into; the last records count.
+- The result of each partition also goes into a result cell of the request. If this handler dies, the next one takes
+  from the cells what is done and does the rest.
+
+Versions 0 to 7 are advertised, 3 to 7 are served:
+
+- 0 to 2 carry record formats 0 and 1; the connection is closed. They are advertised because old librdkafka, 2.0.2
+  for one, compresses only if it sees them (KAFKA-18659).
+- 3 brings batches of format 2 and the transactional id (KIP-98).
+- 4 may answer KAFKA_STORAGE_ERROR (KIP-112).
+- 5 answers the log start offset too (KIP-107).
+- 6 changes who waits when a client is throttled (KIP-219); nothing throttles here.
+- 7 may carry zstd (KIP-110).
+
+Rule → file: one batch, its format and codec, its header and its records → mpbroker/record/validation.py and
+native/record/record_batch.c, record_walk.c · which partition, acks, internal topics → server/replica_append.py ·
+compressed batches, recompression, flush.messages → log/log_manager.py · size, producer epochs and sequences, the
+append itself → native/log/append.c, producer.c · when it is acknowledged → server/delayed_produce.py.
+
 Not done: transactions.
 """
 
