@@ -1,13 +1,18 @@
-"""From rows of the requests frame, gauges and markers to Chrome trace events: which track, which slice, which counter.
+"""From rows of the requests frame to Chrome trace events: which track, which slice, which arrow.
 
 Runs in the process of a command; pure. A processor is busy while it checks a frame and while it sends (before the frame
 is whole it may do something else), a handler from handler start to local done. A request's durations are laid end to
 end from its beginning; what follows purgatory is laid from its end backwards, because nothing says how long it was
-between local work and purgatory.
+between local work and purgatory. A flow leads from the slice in which a processor received a request to the one in
+which a handler worked on it, and on to the one in which the answer was sent.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
+
+from mpbroker.analysis.engine.measures.errors_over_time import error_name
+from mpbroker.analysis.engine.running.wording import STAGE_NAMES
 
 Event = dict[str, Any]
 
@@ -43,8 +48,10 @@ PROCESSORS, HANDLERS, REQUESTS, COUNTERS = range(1, 5)
 _GROUP_NAMES = {PROCESSORS: "processors", HANDLERS: "handlers", REQUESTS: "requests", COUNTERS: "rings and cores"}
 _DOING = ("", "receives", "sends")
 _LONGEST_TEXT = 200
-#: What one request adds to Busy.
+#: What one request adds to Busy: slices, and the arrows between them.
 MAX_SLICES_PER_REQUEST = 3
+MAX_BUSY_EVENTS_PER_REQUEST = 2 * MAX_SLICES_PER_REQUEST
+MAX_NAMED_IN_SLICE = 10
 
 
 class Span(NamedTuple):
@@ -55,73 +62,114 @@ class Span(NamedTuple):
     end_ns: int
 
 
+class Work(NamedTuple):
+    """What a process did for one request: when, and the request's arguments."""
+
+    span: Span
+    arguments: dict[str, Any]
+
+
 class Busy:
-    """What processes did: slices per process, those that touch or overlap made one (a processor sends many answers at
-    once)."""
+    """What processes did: slices per process, those that overlap made one (a processor sends many answers at once)."""
 
     def __init__(self) -> None:
-        self._spans: dict[tuple[int, str, int], list[Span]] = {}
+        self._work: dict[tuple[int, str, int], list[Work]] = {}
         self._groups: dict[int, str] = {}
+        self._flows: dict[int, list[tuple[int, int, int]]] = {}  # request → (moment ns, group, track)
 
     def group(self, row: Mapping[str, Any], kind: int) -> int:
         """The number that stands for a broker's group of tracks."""
-        number = _group_number(row["broker"], kind)
+        number = group_number(row["broker"], kind)
         self._groups[number] = f"broker {row['broker']}: {_GROUP_NAMES[kind]}"
         return number
 
-    def add(self, group: int, doing: str, index: int, span: Span) -> None:
-        """One thing that process `index` did; `doing` is empty or what sets this track of the process apart."""
+    def add(self, group: int, doing: str, index: int, work: Work, number: int) -> None:
+        """One thing that process `index` did for request `number`; `doing` is empty or what sets this track of the
+        process apart."""
+        span = work.span
         if span.end_ns > span.start_ns:
-            self._spans.setdefault((group, doing, index), []).append(span)
+            self._work.setdefault((group, doing, index), []).append(work)
+            middle = span.start_ns + (span.end_ns - span.start_ns) // 2
+            self._flows.setdefault(number, []).append((middle, group, _track(index, doing)))
 
     def events(self, zero_ns: int) -> Iterator[Event]:
-        """Slices, track by track."""
-        for (group, doing, index), spans in sorted(self._spans.items()):
+        """Slices, track by track; then the arrows of each request."""
+        for (group, doing, index), done in sorted(self._work.items(), key=lambda item: item[0]):
             base = {"ph": "X", "cat": "process", "pid": group, "tid": _track(index, doing)}
-            for together in _touching(sorted(spans, key=lambda span: span.start_ns)):
-                start_ns, end_ns = together[0].start_ns, max(span.end_ns for span in together)
+            for together in _overlapping(sorted(done, key=lambda work: work.span.start_ns)):
+                start_ns, end_ns = together[0].span.start_ns, max(work.span.end_ns for work in together)
                 yield {
                     **base,
                     "name": _called(together),
-                    "ts": _us(start_ns, zero_ns),
+                    "ts": us(start_ns, zero_ns),
                     "dur": (end_ns - start_ns) / 1000,
+                    "args": _together(together),
                 }
+        for number, points in self._flows.items():
+            yield from _flow(number, points, zero_ns)
 
     def names(self) -> list[Event]:
         """Metadata events: what groups and tracks are called, in which order they stand."""
         events = []
         for group, name in sorted(self._groups.items()):
             events += [
-                _meta("process_name", group, 0, {"name": name}),
-                _meta("process_sort_index", group, 0, {"sort_index": group}),
+                meta("process_name", group, 0, {"name": name}),
+                meta("process_sort_index", group, 0, {"sort_index": group}),
             ]
-        for group, doing, index in sorted(self._spans):
+        for group, doing, index in sorted(self._work):
             role, track = ("processor" if doing else "handler"), _track(index, doing)
             events += [
-                _meta("thread_name", group, track, {"name": f"{role} {index} {doing}".strip()}),
-                _meta("thread_sort_index", group, track, {"sort_index": track}),
+                meta("thread_name", group, track, {"name": f"{role} {index} {doing}".strip()}),
+                meta("thread_sort_index", group, track, {"sort_index": track}),
             ]
         return events
 
 
-def _touching(spans: Iterable[Span]) -> Iterator[list[Span]]:
-    """Spans by start, in bunches without a pause between them."""
-    bunch: list[Span] = []
+def _flow(number: int, points: list[tuple[int, int, int]], zero_ns: int) -> Iterator[Event]:
+    """Arrows from slice to slice: start, steps, end, each bound to the slice around it."""
+    for place, (at_ns, group, track) in enumerate(points if len(points) > 1 else ()):
+        phase = "s" if place == 0 else "f" if place == len(points) - 1 else "t"
+        event = {"ph": phase, "cat": "flow", "name": "request", "id": number + 1, "pid": group, "tid": track}
+        yield {**event, "ts": us(at_ns, zero_ns), **({"bp": "e"} if phase == "f" else {})}
+
+
+def _overlapping(done: Iterable[Work]) -> Iterator[list[Work]]:
+    """Work by start, in bunches that overlap."""
+    bunch: list[Work] = []
     end_ns = 0
-    for span in spans:
-        if bunch and span.start_ns >= end_ns:
+    for work in done:
+        if bunch and work.span.start_ns >= end_ns:
             yield bunch
             bunch, end_ns = [], 0
-        bunch.append(span)
-        end_ns = max(end_ns, span.end_ns)
+        bunch.append(work)
+        end_ns = max(end_ns, work.span.end_ns)
     if bunch:
         yield bunch
 
 
-def _called(bunch: Sequence[Span]) -> str:
-    names = {span.name for span in bunch}
+def _called(bunch: Sequence[Work]) -> str:
+    names = {work.span.name for work in bunch}
     name = names.pop() if len(names) == 1 else "requests"
     return name if len(bunch) == 1 else f"{name} × {len(bunch)}"
+
+
+def _together(bunch: Sequence[Work]) -> dict[str, Any]:
+    """The arguments of one request; of several what they have in common and which they are."""
+    if len(bunch) == 1:
+        return bunch[0].arguments
+    clients = list(dict.fromkeys(str(work.arguments.get("client", "?")) for work in bunch))
+    named = [
+        f"connection {work.arguments['connection']}, correlation id {work.arguments['correlation_id']}"
+        for work in bunch[:MAX_NAMED_IN_SLICE]
+    ]
+    return {
+        "requests": len(bunch),
+        "errors": sum("error" in work.arguments for work in bunch),
+        "request_bytes": sum(work.arguments.get("request_bytes", 0) for work in bunch),
+        "response_bytes": sum(work.arguments.get("response_bytes", 0) for work in bunch),
+        "clients": ", ".join(clients[:MAX_NAMED_IN_SLICE]),
+        "first": "; ".join(named),
+    }
 
 
 def stages(row: Mapping[str, Any]) -> list[Span]:
@@ -146,16 +194,19 @@ def stages(row: Mapping[str, Any]) -> list[Span]:
 
 def request_events(row: Mapping[str, Any], number: int, zero_ns: int, busy: Busy) -> list[Event]:
     """A request's own track; what its processor and its handler did for it is added to `busy`."""
-    spans = stages(row)
+    spans, arguments = stages(row), _arguments(row)
     by_name = {span.name: span for span in spans}
     processors, handlers, name = busy.group(row, PROCESSORS), busy.group(row, HANDLERS), str(row["api"])
     framed_ns = row["epoch_ns"] + (row["read_ns"] or 0)
-    busy.add(processors, "receives", row["processor"], Span(name, framed_ns, framed_ns + (row["parse_ns"] or 0)))
-    if "send" in by_name:
-        busy.add(processors, "sends", row["processor"], Span(name, *by_name["send"][1:]))
+    received = Span(name, framed_ns, framed_ns + (row["parse_ns"] or 0))
+    busy.add(processors, "receives", row["processor"], Work(received, arguments), number)
     worked = [by_name[stage] for stage in ("io", "local") if stage in by_name]
     if row["handler"] is not None and worked:
-        busy.add(handlers, "", row["handler"], Span(name, worked[0].start_ns, worked[-1].end_ns))
+        handled = Span(name, worked[0].start_ns, worked[-1].end_ns)
+        busy.add(handlers, "", row["handler"], Work(handled, arguments), number)
+    if "send" in by_name:
+        sent = Span(name, *by_name["send"][1:])
+        busy.add(processors, "sends", row["processor"], Work(sent, arguments), number)
     return _async_events(row, number, zero_ns, spans, busy.group(row, REQUESTS))
 
 
@@ -163,67 +214,13 @@ def _async_events(row: Mapping[str, Any], number: int, zero_ns: int, spans: Sequ
     first = min([row["epoch_ns"], *(span.start_ns for span in spans)])
     last = max([row["epoch_ns"] + (row["total_ns"] or 0), *(span.end_ns for span in spans)])
     base = {"cat": "request", "id": f"0x{number + 1:x}", "pid": group, "tid": 0}
-    events = [{"ph": "b", "name": str(row["api"]), "ts": _us(first, zero_ns), **base, "args": _arguments(row)}]
+    events = [{"ph": "b", "name": str(row["api"]), "ts": us(first, zero_ns), **base, "args": _arguments(row)}]
     for span in spans:
         events += [
-            {"ph": "b", "name": span.name, "ts": _us(span.start_ns, zero_ns), **base},
-            {"ph": "e", "name": span.name, "ts": _us(span.end_ns, zero_ns), **base},
+            {"ph": "b", "name": STAGE_NAMES[span.name], "ts": us(span.start_ns, zero_ns), **base},
+            {"ph": "e", "name": STAGE_NAMES[span.name], "ts": us(span.end_ns, zero_ns), **base},
         ]
-    return [*events, {"ph": "e", "name": str(row["api"]), "ts": _us(last, zero_ns), **base}]
-
-
-def counter_events(gauges: Iterable[Mapping[str, Any]], first_ns: int, last_ns: int) -> Iterator[Event]:
-    """Depths of rings, and of each process the share of a core between two samples."""
-    before: dict[tuple[Any, ...], tuple[int, int]] = {}
-    for row in gauges:
-        base = {
-            "ph": "C",
-            "pid": _group_number(row["broker"], COUNTERS),
-            "tid": 0,
-            "ts": _us(row["epoch_ns"], first_ns),
-        }
-        inside = first_ns <= row["epoch_ns"] <= last_ns
-        if row["type"] == "ring" and inside:
-            yield {**base, "name": f"{row['name']} ring", "args": {"requests": row["depth"]}}
-        elif row["type"] == "process":
-            key = (row["run"], row["broker"], row["pid"], row["incarnation"])
-            at, cpu_ns = before.get(key, (0, 0))
-            before[key] = (row["epoch_ns"], row["cpu_ns"])
-            if at and inside and row["epoch_ns"] > at:
-                share = 100 * (row["cpu_ns"] - cpu_ns) / (row["epoch_ns"] - at)
-                yield {**base, "name": f"{row['name']} busy", "args": {"% of a core": round(share, 1)}}
-
-
-def marker_events(markers: Iterable[Mapping[str, Any]], first_ns: int, last_ns: int) -> Iterator[Event]:
-    """What somebody marked, across all tracks."""
-    for row in markers:
-        if first_ns <= row["epoch_ns"] <= last_ns:
-            yield {
-                "ph": "i",
-                "s": "g",
-                "cat": "marker",
-                "name": str(row["text"])[:_LONGEST_TEXT],
-                "ts": _us(row["epoch_ns"], first_ns),
-                "pid": _group_number(row["broker"], COUNTERS),
-                "tid": 0,
-            }
-
-
-def process_events(events: Iterable[Mapping[str, Any]], first_ns: int, last_ns: int) -> Iterator[Event]:
-    """Processes that began and ended."""
-    for row in events:
-        if first_ns <= row["epoch_ns"] <= last_ns:
-            words = " ".join(str(part) for part in (row["name"], row["event"], row["exit"]) if part)
-            yield {
-                "ph": "i",
-                "s": "g",
-                "cat": "process",
-                "name": words[:_LONGEST_TEXT],
-                "ts": _us(row["epoch_ns"], first_ns),
-                "pid": _group_number(row["broker"], COUNTERS),
-                "tid": 0,
-                "args": {"pid": row["pid"]},
-            }
+    return [*events, {"ph": "e", "name": str(row["api"]), "ts": us(last, zero_ns), **base}]
 
 
 def _track(index: int, doing: str) -> int:
@@ -231,36 +228,46 @@ def _track(index: int, doing: str) -> int:
     return index * len(_DOING) + _DOING.index(doing)
 
 
-def _group_number(broker: int, kind: int) -> int:
+def group_number(broker: int, kind: int) -> int:
     """Stands where the format has a process id."""
     return broker * 10 + kind
 
 
 def _arguments(row: Mapping[str, Any]) -> dict[str, Any]:
     shown = {
+        "api": row["api"],
         "client": row["client"],
         "topic": row["topic"],
         "connection": row["conn_id"],
         "correlation_id": row["corr_id"],
         "version": row["api_version"],
-        "error": row["error"],
+        "error": row["error"] and f"{row['error']} {error_name(row['error'])}",
         "plane": row["plane"],
         "request_bytes": row["req_bytes"],
         "response_bytes": row["resp_bytes"],
         "queued_ahead": row["req_q"],
         "purgatory": row["purg_kind"],
         "attempts": row["attempts"],
+        "time": wall_clock(row["epoch_ns"]),
     }
     return {
         name: value[:_LONGEST_TEXT] if isinstance(value, str) else value
         for name, value in shown.items()
-        if value not in (None, "", "none")
+        if value not in (None, "", "none") and (name, value) != ("error", 0)
     }
 
 
-def _meta(name: str, group: int, track: int, arguments: dict[str, Any]) -> Event:
+def meta(name: str, group: int, track: int, arguments: dict[str, Any]) -> Event:
+    """What a group or a track is called, or where it stands."""
     return {"ph": "M", "name": name, "pid": group, "tid": track, "args": arguments}
 
 
-def _us(epoch_ns: int, zero_ns: int) -> float:
+def wall_clock(epoch_ns: int) -> str:
+    """`2026-11-21 17:00:00.123456 UTC`."""
+    seconds, rest = divmod(epoch_ns, 1_000_000_000)
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S") + f".{rest // 1000:06d} UTC"
+
+
+def us(epoch_ns: int, zero_ns: int) -> float:
+    """Microseconds since the first event."""
     return (epoch_ns - zero_ns) / 1000
