@@ -8,7 +8,8 @@ from pathlib import Path
 DESCRIPTION = """\
 Measure a broker: W1 bulk produce, W2 bulk consume, W3 one record a request, W4 acknowledgement
 latency at a fixed rate. Throughput, CPU per request of the broker's whole process tree, and
-latency in one table; the same in bench.json, and the traces for `mpbroker trace study`.
+latency in one table ("client µs": what the load generator itself used for a request); the same in
+bench.json, and the traces for `mpbroker trace study`.
 Without --bootstrap it starts a broker of its own and removes it. Ends within five minutes."""
 EXAMPLES = (
     ("mpbroker bench", "all four loads against a broker of its own"),

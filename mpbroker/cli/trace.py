@@ -45,11 +45,12 @@ def define(parser: argparse.ArgumentParser) -> None:
     parts = parser.add_subparsers(dest="what", required=True, metavar="PART", title="parts")
     for name, (module_name, summary) in PARTS.items():
         module = part(module_name)
+        description, examples = getattr(module, "PARTS", {}).get(name, (module.DESCRIPTION, module.EXAMPLES))
         one = parts.add_parser(
             name,
             help=summary,
-            description=module.DESCRIPTION,
-            epilog=example_text(module.EXAMPLES),
+            description=description,
+            epilog=example_text(examples),
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )

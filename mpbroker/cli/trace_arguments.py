@@ -8,9 +8,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mpbroker.errors import MpbrokerError, NoBrokerOfYours
+
+if TYPE_CHECKING:
+    from mpbroker.trace.record_filter import RecordFilter
 
 _LAST_NS = 1 << 62  # in the year 2116
 DEFAULT_DIRECTORY = "mpbroker-data"  # where `start` keeps records when nothing says otherwise
@@ -92,6 +95,38 @@ def define_slice(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def define_requests(parser: argparse.ArgumentParser) -> None:
+    """--from, --to, --api, --client: for parts that look at single requests."""
+    parser.add_argument(
+        "--from",
+        dest="from_time",
+        metavar="TIME",
+        help="only requests that began at this time or later",
+    )
+    parser.add_argument("--to", dest="to_time", metavar="TIME", help="only requests that began before this time")
+    parser.add_argument(
+        "--api", dest="apis", action="append", metavar="NAME", help="only this API, as Produce (several times)"
+    )
+    parser.add_argument(
+        "--client", dest="clients", action="append", metavar="ID", help="only this client id (several times)"
+    )
+
+
+def record_filter(arguments: argparse.Namespace) -> "RecordFilter":
+    """What these arguments let through. BadTime, BadApi."""
+    from mpbroker.trace.record_filter import RecordFilter
+
+    from_ns, to_ns = time_range(arguments)
+    keys = None
+    if wanted := api_names(arguments.apis):
+        from mpbroker.protocol.api_keys import API_NAMES
+
+        keys = {key for key, name in API_NAMES.items() if name in wanted}
+        keys |= {int(name[3:]) for name in wanted if name.startswith("Api") and name[3:].isdecimal()}
+    clients = frozenset(arguments.clients) if arguments.clients else None
+    return RecordFilter(from_ns, to_ns, None if keys is None else frozenset(keys), clients)
+
+
 def paths_of(arguments: argparse.Namespace) -> list[str]:
     """Where to read: the places named, or where the broker of the data directory writes its traces."""
     return list(arguments.paths or [str(traces_of(broker_directory(arguments)))])
@@ -157,22 +192,30 @@ def _running(data_dir: str) -> Any:
     return read_status_file(data_dir) if locks.holder(data_dir) is not None else None
 
 
-def slice_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """As open_input takes it."""
+def time_range(arguments: argparse.Namespace) -> tuple[int | None, int | None]:
+    """--from and --to in nanoseconds since 1970; BadTime."""
     from_ns, to_ns = epoch_ns(arguments.from_time), epoch_ns(arguments.to_time)
     if from_ns is not None and to_ns is not None and from_ns >= to_ns:
         raise BadTime(f"--from {arguments.from_time} is not before --to {arguments.to_time}")
+    return from_ns, to_ns
+
+
+def slice_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """As open_input takes it."""
+    from_ns, to_ns = time_range(arguments)
     return {"from_ns": from_ns, "to_ns": to_ns, "apis": api_names(arguments.apis), "brokers": arguments.brokers}
 
 
 def api_names(asked: list[str] | None) -> list[str] | None:
     """APIs as traces name them, however they were written; BadApi for one that is none."""
+    if not asked:
+        return None
     from mpbroker.protocol.api_keys import API_NAMES
 
     known = {name.casefold(): name for name in API_NAMES.values()} | {
         f"api{key}": f"Api{key}" for key in range(1 << 15)
     }
-    for name in asked or ():
+    for name in asked:
         if name.casefold() not in known:
             near = difflib.get_close_matches(name.casefold(), [one.casefold() for one in API_NAMES.values()], 3, 0.5)
             raise BadApi(
@@ -183,7 +226,7 @@ def api_names(asked: list[str] | None) -> list[str] | None:
                     else "; the traces' own are what `mpbroker trace stats` shows"
                 )
             )
-    return [known[name.casefold()] for name in asked] if asked else None
+    return [known[name.casefold()] for name in asked]
 
 
 def epoch_ns(text: str | None) -> int | None:

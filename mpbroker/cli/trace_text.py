@@ -41,12 +41,17 @@ def segment_table(infos: list[segment.SegmentInfo]) -> str:
     return _align(rows, left=3)
 
 
-def statistics_table(result: statistics.TraceStatistics, names: dict[int, str], lost_notices: int = 0) -> str:
-    """Losses first, then for every API a line per stage."""
+def statistics_table(
+    result: statistics.TraceStatistics, names: dict[int, str], lost_notices: int = 0, is_chosen: bool = False
+) -> str:
+    """Losses first, then for every API a line per stage. `is_chosen`: of some of the requests."""
     rows: list[tuple[str, ...]] = [("api", "stage", "count", "p50 µs", "p90 µs", "p99 µs", "max µs")]
     for key in sorted(result.apis):
         rows += _api_rows(names.get(key, f"api {key}"), result.apis[key])
-    parts = ["\n".join(_loss_lines(result, lost_notices)), _align(rows, left=2), *_error_table(result, names)]
+    lines = _loss_lines(result, lost_notices)
+    if is_chosen:
+        lines.append(f"below are only those asked for: {result.weighted} requests")
+    parts = ["\n".join(lines), _align(rows, left=2), *_error_table(result, names)]
     return "\n\n".join(parts)
 
 

@@ -6,7 +6,7 @@ hence memory stays the same however long the trace is. Counts are weighted where
 
 import struct
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import log2
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from mpbroker.errors import error_name
 from mpbroker.trace import segment
 from mpbroker.trace.record import NOT_REACHED, RECORD_BYTES, REQUEST, SAMPLE_SHIFT, STAGES, TICK_SHIFT
 
+Choose = Callable[[bytes], bytes]
 BUCKETS_PER_OCTAVE = 32
 PERCENTILES = (50, 90, 99)
 
@@ -122,7 +123,7 @@ class TraceStatistics:
 
     @property
     def weighted(self) -> int:
-        """How many requests the records stand for."""
+        """How many requests the records of all APIs stand for (of those chosen, where some were)."""
         return sum(api.count for api in self.apis.values())
 
     def gaps(self) -> list[Gap]:
@@ -137,14 +138,21 @@ class TraceStatistics:
                 reached = max(reached or 0, next_seq, written)
         return found
 
-    def add_segment(self, info: segment.SegmentInfo) -> None:
+    def add_segment(self, info: segment.SegmentInfo, choose: Choose | None = None) -> None:
         """Count a segment's records in, and its share of the lane's counters.
 
         A segment being written may hold records newer than its counters, a damaged one fewer: what is there counts.
+        With `choose` (whole records → those wanted) the others count as records and in no API.
         """
         before, checksum = self.records, segment.RecordsChecksum(info)
         for chunk in segment.read_chunks(info):
-            self.add_records(chunk)
+            if choose is None:
+                self.add_records(chunk)
+            else:
+                requests = sum(row[_KIND] == REQUEST for row in _NARROW.iter_unpack(chunk))
+                wanted = self.records + requests
+                self.add_records(choose(chunk))
+                self.records = wanted
             checksum.add(chunk)
         records = self.records - before
         finished, written, dropped, sampled_out = info.progress.share()
@@ -205,11 +213,13 @@ def _api_json(api: ApiStatistics) -> dict[str, Any]:
     return {"count": api.count, "errors": api.errors, "errors_by_code": errors, "stages": stages}
 
 
-def collect(infos: Iterable[segment.SegmentInfo]) -> TraceStatistics:
-    """Statistics of many segments."""
+def collect(
+    infos: Iterable[segment.SegmentInfo], choose: Callable[[segment.SegmentInfo], Choose] | None = None
+) -> TraceStatistics:
+    """Statistics of many segments; with `choose`, APIs are counted of the records that it gives for each."""
     result = TraceStatistics()
     for info in infos:
-        result.add_segment(info)
+        result.add_segment(info, choose(info) if choose else None)
     return result
 
 

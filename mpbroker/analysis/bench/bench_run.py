@@ -16,7 +16,7 @@ from mpbroker import __version__
 from mpbroker.analysis.bench import core_sweep
 from mpbroker.analysis.bench.measure import Row, Target, consume, make_topic, produce
 from mpbroker.analysis.bench.process_tree import machine
-from mpbroker.analysis.bench.table import table
+from mpbroker.analysis.bench.table import LEGEND, table
 from mpbroker.analysis.bench.workloads import NAMES, W1, W2_TITLE, W3, W3_LEADER, W4, shortened
 from mpbroker.analysis.lab.broker_process import BrokerProcess
 from mpbroker.client.bootstrap import connect
@@ -78,7 +78,7 @@ def text(result: dict[str, Any]) -> str:
         rows = [(row["name"], Row(**{name: row[name] for name in Row._fields})) for row in result[key]]
         if rows:
             lines += ["", table(rows, first)]
-    lines += ["", *(f"{row['name']}: {row['title']}" for row in result["workloads"])]
+    lines += ["", *(f"{row['name']}: {row['title']}" for row in result["workloads"]), *LEGEND]
     return "\n".join([*lines, *result["notes"]])
 
 

@@ -7,6 +7,11 @@ from collections.abc import Sequence
 from mpbroker.analysis.bench.measure import Row
 
 _HEADS = ("", "requests/s", "records/s", "MB/s", "CPU µs", "user", "kernel", "p50 ms", "p99 ms", "max ms", "client µs")
+#: What the columns mean, below the table.
+LEGEND = (
+    "CPU µs: processor time of the broker's whole process tree for one request (user + kernel).",
+    "client µs: the same of the load generator, for comparison: what it uses the broker does not get on few cores.",
+)
 
 
 def table(rows: Sequence[tuple[str, Row]], first: str) -> str:

@@ -64,6 +64,66 @@ def test_tail_shows_the_last_in_order(directory, capsys):
     )
 
 
+@pytest.fixture
+def busy(tmp_path):
+    """Two clients, two APIs, a request every second from 2023-11-14 22:13:20 on."""
+    made = [
+        full_request(number, api_key=number % 2, t0_ns=number * 10**9 + 2000)._replace(client_hash=11 + number // 50)
+        for number in range(100)
+    ]
+    info = write_segment(tmp_path, made)
+    names = DictionaryWriter(tmp_path, info.opened.broker_id, info.opened.boot_id)
+    names.client(11, "shop")
+    names.client(12, "export")
+    names.flush()
+    names.close()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ([], range(100)),
+        (["--api", "fetch"], range(1, 100, 2)),
+        (["--client", "export"], range(50, 100)),
+        (["--client", "export", "--client", "shop", "--api", "Produce"], range(0, 100, 2)),
+        (["--client", "nobody"], []),
+        (["--from", "1700000010", "--to", "1700000013"], range(10, 13)),
+        (["--from", "2023-11-14T22:13:30", "--client", "shop", "--api", "api1"], range(11, 50, 2)),
+    ],
+)
+def test_stats_and_tail_look_at_the_requests_asked_for(busy, words, wanted, capsys):
+    assert main(["trace", "tail", "--in", str(busy), "--json", "--count", "1000", *words]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["correlation_id"] for row in rows] == list(wanted)
+    assert main(["trace", "stats", "--in", str(busy), "--json", *words]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert sum(api["count"] for api in found["apis"]) == len(list(wanted)) == found["weighted"]
+    assert found["finished"] == found["records"] + found["dropped"] + found["sampled_out"] == 103, "losses are of all"
+    assert main(["trace", "stats", "--in", str(busy), *words]) == 0
+    said = f"below are only those asked for: {len(list(wanted))} requests"
+    assert (said in capsys.readouterr().out) == bool(words)
+    assert main(["trace", "tail", "--in", str(busy), "--json", "--count", "2", *words]) == 0
+    last = [json.loads(line)["correlation_id"] for line in capsys.readouterr().out.splitlines()]
+    assert last == list(wanted)[-2:]
+
+
+def test_mistakes_in_what_is_asked_for_are_told(busy, capsys):
+    for words, sentence in ((["--api", "Prodce"], "near it: Produce"), (["--from", "noon"], "'noon' is no time")):
+        for part in ("stats", "tail"):
+            assert main(["trace", part, "--in", str(busy), *words]) == 2
+            assert sentence in capsys.readouterr().err
+
+
+def test_each_part_explains_itself(capsys):
+    told = []
+    for part in ("ls", "stats", "tail"):
+        assert main(["trace", part, "--help"]) == 0
+        told.append(" ".join(capsys.readouterr().out.partition("options:")[0].split()))
+    assert "List the segments" in told[0] and "percentiles of each stage" in told[1] and "--follow" in told[2]
+    assert len(set(told)) == 3
+
+
 def test_one_file_alone(directory, capsys):
     path = next(directory.glob("*-00000000000000000003.mpt"))
     assert main(["trace", "stats", "--in", str(path), "--json"]) == 0
