@@ -45,10 +45,9 @@ def _finder(codes: list[Finder], nested: list[tuple[Callable[[Any], Any], bool, 
                 return code
         for inside, is_array, find_inside in nested:
             value = inside(struct)
-            if value:  # None and an empty list hold nothing
-                for code in map(find_inside, value if is_array else (value,)):
-                    if code:
-                        return code
+            # None and an empty list hold nothing. The loop over many partitions is the interpreter's own.
+            if value and (code := next(filter(None, map(find_inside, value if is_array else (value,))), 0)):
+                return code
         return 0
 
     return find
