@@ -226,7 +226,9 @@ class Processor:
 
     def _log_failure(self, channel: KafkaChannel, error: Exception) -> None:
         peer = address_text(channel.address)
-        self._ctx.log.exception("connection_failed", error, listener=self._listener.name, peer=peer)
+        self._ctx.log.exception(
+            "connection_failed", error, f"{peer} {type(error).__name__}", listener=self._listener.name, peer=peer
+        )
 
     def _on_close(self, channel: KafkaChannel, answered: int, _second: int) -> None:
         self._close(channel, CloseReason.ANSWERED if answered else CloseReason.CLIENT)
