@@ -25,6 +25,7 @@ from mpbroker.trace.own_records import OwnRecords
 
 MIN_PAUSE_MS, BUSY_PAUSE_MS, IDLE_PAUSE_MS = 10, 50, 200
 RETENTION_MS = 60_000
+OPEN_AGAIN_MS = 2_000
 _NS_PER_MS = 1_000_000
 LAST_NAMED_API = 66  # names of the APIs a broker may serve; they and fifteen listeners fit into a segment's header
 
@@ -59,10 +60,26 @@ class Tracer:
         self._losses: dict[str, int] = {}
         self._poll = select.poll()
         self._poll.register(ctx.wakeup_fd, select.POLLIN)
-        if ctx.lanes:
-            self._open()
+        self._open_due_ns = 0
+        try:
+            self._open(time.monotonic_ns())
+        except OSError as error:
+            self._say(error)
 
-    def _open(self) -> None:
+    def _open(self, now_ns: int) -> int:
+        """Begin to write, at the first turn or, where the disk did not allow it, some time later. A trace directory that
+        cannot be written never forbids a broker's start; what finds no room in the lanes meanwhile is counted."""
+        if self._own is not None or not self._ctx.lanes or now_ns < self._open_due_ns:
+            return 0
+        self._open_due_ns = now_ns + OPEN_AGAIN_MS * _NS_PER_MS
+        try:
+            self._begin()
+        except OSError:
+            self._drains = []
+            raise
+        return 0
+
+    def _begin(self) -> None:
         config = self._ctx.config
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         left = recover_directory(self._directory, config.node_id)
@@ -87,12 +104,13 @@ class Tracer:
         self._row.beat()
         moved = 0
         failure: OSError | None = None
-        for work in (self._write_own, self._drain, self._retain):
+        for work in (self._open, self._write_own, self._drain, self._retain):
             try:
                 moved += work(now_ns)
             except OSError as error:
                 failure = failure or error
-        self._say(failure)
+        if failure is not None or self._own is not None or not self._ctx.lanes:
+            self._say(failure)  # between two tries to begin nothing is known
         self._pause_ms = BUSY_PAUSE_MS if moved else min(IDLE_PAUSE_MS, self._pause_ms + 10)
         if self._own is not None:
             self._pause_ms = min(self._pause_ms, max(MIN_PAUSE_MS, self._own.due_ms(now_ns)))

@@ -66,7 +66,12 @@ class World:
         self.tracer = self.begun()
 
     def begun(self):
-        return self.survive(lambda: tracer.Tracer(self.ctx))
+        """A tracer; one that could not begin to write tries again in its next turn."""
+        made = self.survive(lambda: tracer.Tracer(self.ctx))
+        if made._own is None:
+            made.turn()
+        assert made._own is not None
+        return made
 
     def survive(self, work):
         """Do something the trap watches; killed or failed: again, by a new tracer if it is not a tracer that is
@@ -106,6 +111,7 @@ class World:
 def play(directory, monkeypatch, at, how):
     """The world after its end; the trap says whether it was sprung."""
     with monkeypatch.context() as patch:
+        patch.setattr(tracer, "OPEN_AGAIN_MS", 0)
         trap = Trap(patch)
         trap.at, trap.how = at, how
         world = World(directory, trap, tuple(f"/mpbroker-test-{os.getpid()}-faults-{number}" for number in range(2)))
