@@ -5,9 +5,9 @@ A turn of its loop has six steps, in Kafka's order: send answers; serve what wai
 connections; read one request from each readable connection; housekeeping; wait. What is ordinary in that happens in
 native code (native/network/network_turn.h), which reports everything else as events for this loop to decide.
 
-A processor never waits for a handler. If a request finds its plane full, it is parked, and no other is read until it has
-found room; answers are sent all the while. If serving one connection raises an unexpected exception, that connection is
-closed and the others are served on.
+A processor never waits for a handler. If a request finds its plane full, it is parked, and no other is read until it
+has found room; answers are sent all the while. If serving one connection raises an unexpected exception, that
+connection is closed and the others are served on.
 
 Only this process touches its sockets, its part of the arena, and its entries while they are FREE, FILL or SENDING.
 """

@@ -51,7 +51,7 @@ def test_a_request_that_kills_its_handler_twice_gets_an_error_and_its_connection
             assert other.ask(produce_request(2, "t", 0, batch([b"three"])))  # another frame
             assert RawConnection(broker.port()).ask(produce_request(3, "t", 0, RECORDS)) is None  # the same one again
         line = next(line for line in broker.log().splitlines() if "poison_request" in line)
-        assert "api=0 version=7" in line and produce_request(1, "t", 0, RECORDS)[4:40].hex() in line
+        assert "api=Produce version=7" in line and produce_request(1, "t", 0, RECORDS)[4:40].hex() in line
         assert _values(broker.port()) == [b"three"]
 
 
