@@ -27,7 +27,8 @@ def define(parser: argparse.ArgumentParser) -> None:
         "--bootstrap",
         dest="bootstrap",
         metavar="HOST:PORT",
-        help=f"the broker; several with commas are tried in turn (default: ${VARIABLE}, else {DEFAULT_BOOTSTRAP})",
+        help="the broker; several, separated by commas, are tried in turn "
+        f"(default: ${VARIABLE}, else {DEFAULT_BOOTSTRAP})",
     )
     parser.add_argument(
         "--wait-s",

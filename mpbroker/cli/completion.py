@@ -9,8 +9,8 @@ from mpbroker.cli import completion_scripts
 from mpbroker.cli.completion_scripts import Place
 
 DESCRIPTION = """\
-Print a script that makes a shell complete mpbroker's commands, flags and choices. It is made from
-the commands as they are: print it again after an update."""
+Print a completion script for bash, zsh or fish: commands, flags and choices. It is generated from
+the commands, so print it again after an update."""
 EXAMPLES = (
     ("mpbroker completion bash > ~/.local/share/bash-completion/completions/mpbroker", "bash, from the next shell on"),
     ('eval "$(mpbroker completion bash)"', "bash, in this shell"),

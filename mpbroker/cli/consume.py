@@ -44,7 +44,7 @@ def _define_what(parser: argparse.ArgumentParser) -> None:
         type=client_arguments.whole("--partition", 0),
         action="append",
         metavar="N",
-        help="only this one (may be repeated; default: all)",
+        help="read this partition only (may be repeated; default: all)",
     )
     group.add_argument(
         "-o",
@@ -60,10 +60,13 @@ def _define_what(parser: argparse.ArgumentParser) -> None:
         "--count",
         type=client_arguments.whole("--count", 0),
         metavar="N",
-        help="end after that many records",
+        help="end after N records",
     )
     group.add_argument(
-        "-e", "--until-end", action="store_true", help="end where the partitions ended when the command began"
+        "-e",
+        "--until-end",
+        action="store_true",
+        help="end at the end of each partition, as it was when the command began",
     )
 
 

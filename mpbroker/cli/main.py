@@ -36,7 +36,7 @@ COMMANDS = {
     "trace": "show where requests spent their time",
     "lab": "run an experiment: scenarios, open-loop load, studies, a report",
     "bench": "measure a broker: throughput, CPU per request, latency",
-    "completion": "print what makes a shell complete these commands",
+    "completion": "print a completion script for bash, zsh or fish",
 }
 
 _FIRST_STEPS = (

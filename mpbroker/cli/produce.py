@@ -53,24 +53,24 @@ def _define_records(parser: argparse.ArgumentParser) -> None:
     group.add_argument("-f", "--format", choices=FORMATS, default=FORMATS[0], help="default: %(default)s")
     group.add_argument("-J", dest="format", action="store_const", const=JSON, help="as --format json")
     group.add_argument(
-        "--file", action="append", default=[], metavar="F", help="read this instead of standard input (repeatable)"
+        "--file", action="append", default=[], metavar="F", help="read F instead of standard input (may be repeated)"
     )
     group.add_argument("-k", "--key", metavar="KEY", help="the key of every record that has none of its own")
-    group.add_argument("-K", "--key-separator", metavar="SEP", help="what stands in a line before SEP is its key")
+    group.add_argument("-K", "--key-separator", metavar="SEP", help="the text of a line before SEP is its key")
     group.add_argument(
         "-H",
         "--header",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a header of every record (repeatable)",
+        help="a header of every record (may be repeated)",
     )
     group.add_argument(
-        "--header-separator", metavar="SEP", help="lines begin with their headers, NAME=VALUE,NAME=VALUE, and SEP"
+        "--header-separator", metavar="SEP", help="each line begins with its headers, NAME=VALUE,NAME=VALUE, then SEP"
     )
     group.add_argument("--null", metavar="TEXT", help="a value or key that is TEXT becomes null (a tombstone)")
     group.add_argument("-Z", dest="null", action="store_const", const="", help="an empty one does, as --null ''")
-    group.add_argument("--timestamp", metavar="MS|TIME", help="of every record; default: when it is sent")
+    group.add_argument("--timestamp", metavar="MS|TIME", help="the time of every record (default: the time it is sent)")
 
 
 def _define_sending(parser: argparse.ArgumentParser) -> None:

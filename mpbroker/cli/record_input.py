@@ -100,7 +100,7 @@ def _whole(descriptor: int) -> bytes:
         pieces.append(data)
         size += len(data)
         if size > MAX_RECORD_BYTES:
-            raise BadInput(f"the input is longer than {MAX_RECORD_BYTES} bytes, which is no record")
+            raise BadInput(f"the input is longer than {MAX_RECORD_BYTES} bytes, too long for a record")
     return b"".join(pieces)
 
 
@@ -146,7 +146,7 @@ def _from_json(line: bytes, given: Given) -> Item:
     """An object with what `consume --format json` prints; only what it names is taken, the rest from the command."""
     found = json.loads(line)
     if not isinstance(found, dict):
-        raise ValueError('a JSON object is wanted, as {"key": "k", "value": "v"}')
+        raise ValueError('must be a JSON object, as {"key": "k", "value": "v"}')
     unknown = sorted(found.keys() - JSON_FIELDS)
     if unknown:
         raise ValueError(f"unknown field {unknown[0]!r}; known are {', '.join(sorted(JSON_FIELDS))}")
@@ -171,7 +171,7 @@ def _bytes(value: Any, name: str) -> bytes | None:
             return base64.b64decode(value["base64"], validate=True)
         except binascii.Error:
             raise ValueError(f"{name} is not valid base64") from None
-    raise ValueError(f'{name} is a string, null or {{"base64": "…"}}, not {json.dumps(value)[:40]}')
+    raise ValueError(f'{name} must be a string, null or {{"base64": "…"}}, not {json.dumps(value)[:40]}')
 
 
 def _number(found: dict[str, Any], name: str, default: int | None) -> int | None:
@@ -179,7 +179,7 @@ def _number(found: dict[str, Any], name: str, default: int | None) -> int | None
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 63:
-        raise ValueError(f"{name} is a whole number, not {json.dumps(value)[:40]}")
+        raise ValueError(f"{name} must be a whole number, 0 or more, not {json.dumps(value)[:40]}")
     return value
 
 
@@ -190,5 +190,5 @@ def _json_headers(value: Any) -> tuple[Header, ...]:
     if not isinstance(pairs, list) or not all(
         isinstance(pair, (list, tuple)) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs
     ):
-        raise ValueError('headers are an object, or a list of pairs, as [["name", "value"]]')
+        raise ValueError('headers must be an object, or a list of pairs, as [["name", "value"]]')
     return tuple((name.encode(), _bytes(content, f"header {name!r}")) for name, content in pairs)

@@ -101,7 +101,7 @@ def _define_create(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="a setting of this topic, as retention.ms=60000 (may be repeated)",
     )
-    parser.add_argument("--if-not-exists", action="store_true", help="no error if the topic is there already")
+    parser.add_argument("--if-not-exists", action="store_true", help="no error if the topic already exists")
 
 
 def _create(client: NetworkClient, arguments: argparse.Namespace) -> None:
@@ -113,7 +113,7 @@ def _create(client: NetworkClient, arguments: argparse.Namespace) -> None:
             raise
         made = False
     topic = await_leaders(client, arguments.name)
-    what = f"created {topic.name} with" if made else f"{topic.name} is there already, with"
+    what = f"created {topic.name} with" if made else f"{topic.name} already exists, with"
     _print(arguments, topic_text.as_dict(topic), f"{what} {topic_text.partitions(len(topic.partitions))}")
 
 

@@ -114,7 +114,9 @@ class Consumer:
         first = offset_for(self._client, self._topic, number, EARLIEST)
         end = offset_for(self._client, self._topic, number, LATEST)
         return KafkaError(
-            data.error_code, f"offset {self.positions[number]} is outside of what there is, {first} to {end}", about
+            data.error_code,
+            f"offset {self.positions[number]} is out of range: the partition has {first} to {end}",
+            about,
         )
 
     def _records(self, data: PartitionData) -> Iterator[tuple[int, Record]]:

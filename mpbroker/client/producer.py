@@ -158,7 +158,7 @@ class Producer:
             return KafkaError(code, about=about)
         size, limit = f"a record takes {len(batch.data)} bytes as a batch", self._most_bytes()
         if limit is not None and len(batch.data) > limit:
-            return KafkaError(code, f"{size}, the topic takes at most {limit} (max.message.bytes)", about)
+            return KafkaError(code, f"{size}, the topic accepts at most {limit} (max.message.bytes)", about)
         return KafkaError(code, f"{size}, {batch.plain_bytes} uncompressed", about)
 
     def _most_bytes(self) -> int | None:

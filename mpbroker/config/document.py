@@ -28,7 +28,8 @@ later one wins:
 
 An unknown key in the file or an override, an unknown `MPBROKER_` variable, or a value that is not allowed stops the
 start with exit code 2; everything that is wrong is listed, a line each. An unknown `KAFKA_` variable is named in one
-warning and ignored.
+warning and ignored. `MPBROKER_BOOTSTRAP` is not a setting: it names the broker for `mpbroker topic`, `produce` and
+`consume`.
 
 Kafka's own files start a broker, those for ZooKeeper and for KRaft alike: Kafka's settings that mean nothing here
 (`process.roles`, `controller.quorum.*`, `zookeeper.*`, `ssl.*`, …; all are in `mpbroker/config/kafka_only.py`) get one

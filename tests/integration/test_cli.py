@@ -73,7 +73,7 @@ def test_describe_says_how_far_a_topic_reaches(at):
 def test_scripts_may_create_and_delete_twice(at):
     assert at("topic", "create", "twice", "--if-not-exists").stdout == "created twice with 1 partition\n"
     again = at("topic", "create", "twice", "--if-not-exists")
-    assert (again.returncode, again.stdout) == (0, "twice is there already, with 1 partition\n")
+    assert (again.returncode, again.stdout) == (0, "twice already exists, with 1 partition\n")
     assert at("topic", "delete", "twice", "--if-exists").stdout == "deleted twice\n"
     assert at("topic", "delete", "twice", "--if-exists").stdout == "there is no topic twice\n"
 

@@ -145,7 +145,9 @@ def test_where_reading_begins_and_ends(broker):
 def test_an_offset_that_is_not_there_is_told_with_what_is(broker):
     run(broker, "produce", "short", given=b"a\nb\n")
     failed = run(broker, "consume", "short", "-o", "99", code=1).stderr.decode()
-    assert failed == ("mpbroker: OFFSET_OUT_OF_RANGE (1): short-0: offset 99 is outside of what there is, 0 to 2\n")
+    assert failed == (
+        "mpbroker: OFFSET_OUT_OF_RANGE (1): short-0: offset 99 is out of range: the partition has 0 to 2\n"
+    )
 
 
 def test_ctrl_c_is_the_quiet_end_of_a_consumer(broker):
@@ -159,6 +161,20 @@ def test_ctrl_c_is_the_quiet_end_of_a_consumer(broker):
     assert (process.returncode, out, err) == (130, b"", b"")
 
 
+def test_a_producer_that_is_interrupted_says_what_it_wrote(broker):
+    environ = {**os.environ, "MPBROKER_BOOTSTRAP": broker.bootstrap}
+    options = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE, "env": environ}
+    with subprocess.Popen([*MPBROKER, "produce", "typed"], **options) as process:
+        process.stdin.write(b"one\ntwo\n")
+        process.stdin.flush()
+        shown = ("consume", "typed", "-o", "earliest", "-e")
+        wait_until(lambda: b"typed" in run(broker, "topic", "list").stdout, "the topic")
+        wait_until(lambda: run(broker, *shown).stdout == b"one\ntwo\n", "the records")
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.read() == b"2 records written to typed\n"
+    assert process.returncode == 130
+
+
 @pytest.fixture
 def small_topic(broker):
     run(broker, "topic", "create", "small", "--config", "max.message.bytes=1000", "--if-not-exists")
@@ -169,7 +185,7 @@ def test_a_record_that_is_too_large_is_told_with_both_numbers_and_what_was_writt
     lines = b"".join(b"%d\n" % n for n in range(300)) + b"x" * 2000 + b"\nnever\n"
     failed = run(broker, "produce", small_topic, "-p", "0", given=lines, code=1).stderr.decode()
     assert failed.startswith("mpbroker: MESSAGE_TOO_LARGE (10): small-0: a record takes 20")
-    assert " bytes as a batch, the topic takes at most 1000 (max.message.bytes); before that" in failed
+    assert " bytes as a batch, the topic accepts at most 1000 (max.message.bytes); before that" in failed
     assert failed.endswith(": 300 records written to small\n")
     assert len(read_all(broker, small_topic)) == 300
 

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -13,6 +14,14 @@ LINES = b"".join(b"%d\n" % number for number in range(500))
 def kcat(broker, *words: str, given: bytes = b"") -> bytes:
     """What it printed; it must succeed."""
     done = subprocess.run([KCAT, "-b", broker.bootstrap, *words], input=given, capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
+
+
+def mpbroker(broker, *words: str, given: bytes = b"") -> bytes:
+    """What a command of ours printed; it must succeed."""
+    command = [sys.executable, "-m", "mpbroker", *words, "-b", broker.bootstrap]
+    done = subprocess.run(command, input=given, capture_output=True, timeout=60)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout
 
@@ -41,3 +50,28 @@ def test_it_lists_and_asks_for_offsets(broker):
     listed = kcat(broker, "-L", "-t", "kcat-listed").decode()
     assert "broker 0 at " in listed and 'topic "kcat-listed" with 1 partitions' in listed
     assert kcat(broker, "-Q", "-t", "kcat-listed:0:-1").strip() == b"kcat-listed [0] offset 500"
+
+
+def test_consume_prints_what_it_prints(broker):
+    """The same letters mean the same, and what `produce` wrote with its flags is what kcat writes with them."""
+    flags = ["-K", ":", "-H", "a=1", "-H", "b=", "-Z", "-p", "0"]
+    given = b"k1:v1\nk2:\nplain\n:no key\n"
+    kcat(broker, "-P", "-t", "by-kcat", *flags, given=given)
+    mpbroker(broker, "produce", "by-us", *flags, given=given)
+    shown = []
+    for words in (
+        ["-f", r"%p %o %k %K %s %S %h %% \x41\t|\n", "-Z"],
+        ["-K", ":"],
+        ["-f", "%s", "-c", "1"],
+    ):
+        for topic in ("by-kcat", "by-us"):
+            shown.append(kcat(broker, "-C", "-t", topic, "-p", "0", "-o", "beginning", "-e", "-q", *words))
+            shown.append(mpbroker(broker, "consume", topic, "-p", "0", "-o", "beginning", "-e", *words))
+        assert len(set(shown)) == 1 and shown[0], words
+        shown.clear()
+    last = ["-p", "0", "-o", "-2", "-e"]
+    assert (
+        mpbroker(broker, "consume", "by-us", *last)
+        == kcat(broker, "-C", "-t", "by-us", "-q", *last)
+        == b"plain\nno key\n"
+    )

@@ -94,13 +94,13 @@ def test_json_lines(read):
     ("line", "sentence"),
     [
         (b"nonsense", "line 2: Expecting value"),
-        (b"[1]", "line 2: a JSON object is wanted"),
+        (b"[1]", "line 2: must be a JSON object"),
         (b'{"vaule": "x"}', "line 2: unknown field 'vaule'"),
-        (b'{"value": 5}', 'line 2: value is a string, null or {"base64": "…"}, not 5'),
+        (b'{"value": 5}', 'line 2: value must be a string, null or {"base64": "…"}, not 5'),
         (b'{"value": {"base64": "*"}}', "line 2: value is not valid base64"),
-        (b'{"value": "x", "partition": -1}', "line 2: partition is a whole number, not -1"),
-        (b'{"value": "x", "timestamp": true}', "line 2: timestamp is a whole number, not true"),
-        (b'{"value": "x", "headers": [["a"]]}', "line 2: headers are an object, or a list of pairs"),
+        (b'{"value": "x", "partition": -1}', "line 2: partition must be a whole number, 0 or more, not -1"),
+        (b'{"value": "x", "timestamp": true}', "line 2: timestamp must be a whole number, 0 or more, not true"),
+        (b'{"value": "x", "headers": [["a"]]}', "line 2: headers must be an object, or a list of pairs"),
         (b"\xff", "line 2: 'utf-8' codec can't decode"),
     ],
 )

@@ -100,6 +100,6 @@ def test_it_gives_up_after_a_bounded_number_of_tries(answer):
 
 def test_an_offset_that_is_not_there_is_told_with_what_is():
     client = Client((ErrorCode.OFFSET_OUT_OF_RANGE, b""), reach=(3, 8))
-    with pytest.raises(KafkaError, match="t-0: offset 99 is outside of what there is, 3 to 8"):
+    with pytest.raises(KafkaError, match="t-0: offset 99 is out of range: the partition has 3 to 8"):
         _values(Consumer(client, "t", {0: 99}))
     assert len(client.asked) == 1

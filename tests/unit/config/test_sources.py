@@ -61,7 +61,17 @@ def test_names_of_variables(variable, name):
 
 
 def test_unknown_kafka_variables_get_one_warning_each():
-    given = gather(None, {"KAFKA_HEAP_OPTS": "-Xmx1g", "KAFKA_OPTS": "", "HOME": "/", "MPBROKER_CRASH": "x"}, [])
+    given = gather(
+        None,
+        {
+            "KAFKA_HEAP_OPTS": "-Xmx1g",
+            "KAFKA_OPTS": "",
+            "HOME": "/",
+            "MPBROKER_CRASH": "x",
+            "MPBROKER_BOOTSTRAP": "h:1",
+        },
+        [],
+    )
     assert (given.texts, given.errors) == ({}, ())
     assert [warning.split()[0] for warning in given.warnings] == ["KAFKA_HEAP_OPTS", "KAFKA_OPTS"]
 
