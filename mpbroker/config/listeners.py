@@ -82,13 +82,10 @@ class ListenerSettings(NamedTuple):
 
 
 def build_listeners(given: ListenerSettings) -> Listeners:
-    """Parse and check all of them. ConfigError names the setting that is wrong."""
+    """Parse and check all of them. ConfigError names each listener that is wrong."""
     given = given.without_controllers()
     protocols = parse_protocol_map(given.protocol_map)
-    listeners = parse_end_points("listeners", given.listeners, protocols)
-    _check_distinct_ports(listeners, given.listeners)
-    _check_served(listeners)
-    advertised = _advertised(given.advertised, listeners, protocols)
+    listeners, advertised = _both(given, protocols)
     control_name = _control_name(given.control_plane, protocols, listeners, advertised)
     inter_broker = _inter_broker_name(given, protocols, advertised, control_name)
     if control_name == inter_broker:
@@ -101,6 +98,29 @@ def build_listeners(given: ListenerSettings) -> Listeners:
     data = tuple(end_point for end_point in listeners if end_point.listener_name != control_name)
     control = next((end_point for end_point in listeners if end_point.listener_name == control_name), None)
     return Listeners(data, control, advertised, inter_broker)
+
+
+def _both(
+    given: ListenerSettings, protocols: dict[str, SecurityProtocol]
+) -> tuple[tuple[EndPoint, ...], tuple[EndPoint, ...]]:
+    """Listeners and advertised listeners; what is wrong with either is said together."""
+    errors: list[ConfigError] = []
+    listeners: tuple[EndPoint, ...] = ()
+    try:
+        listeners = parse_end_points("listeners", given.listeners, protocols)
+        _check_distinct_ports(listeners, given.listeners)
+        _check_served(listeners)
+    except ConfigError as error:
+        errors.append(error)
+    advertised = listeners
+    try:
+        if given.advertised:
+            advertised = parse_end_points("advertised.listeners", given.advertised, protocols)
+        _check_advertised(advertised, listeners)
+    except ConfigError as error:
+        errors.append(error)
+    raise_all(errors)
+    return listeners, advertised
 
 
 def parse_protocol_map(text: str) -> dict[str, SecurityProtocol]:
@@ -211,35 +231,33 @@ def _family(host: str) -> int:
 
 
 def _check_served(end_points: tuple[EndPoint, ...]) -> None:
-    for end_point in end_points:
-        if end_point.security_protocol is not SecurityProtocol.PLAINTEXT:
-            raise ConfigError(
-                "listeners",
-                end_point.connection_string,
-                problem=f"listeners={end_point.connection_string}: {end_point.security_protocol.name} is not supported "
-                "yet; use PLAINTEXT",
+    raise_all(
+        [
+            ConfigError(
+                "listeners", shown, problem=f"listeners={shown}: {protocol.name} is not supported yet; use PLAINTEXT"
             )
+            for shown, protocol in ((each.connection_string, each.security_protocol) for each in end_points)
+            if protocol is not SecurityProtocol.PLAINTEXT
+        ]
+    )
 
 
-def _advertised(
-    text: str | None, listeners: tuple[EndPoint, ...], protocols: dict[str, SecurityProtocol]
-) -> tuple[EndPoint, ...]:
-    """advertised.listeners, or the listeners themselves."""
-    key = "advertised.listeners"
-    end_points = parse_end_points(key, text, protocols) if text else listeners
+def _check_advertised(advertised: tuple[EndPoint, ...], listeners: tuple[EndPoint, ...]) -> None:
+    """`listeners` is empty where it could not be read: then nothing is said about names."""
+    key, errors = "advertised.listeners", []
     names = [end_point.listener_name for end_point in listeners]
-    for end_point in end_points:
+    for end_point in advertised:
+        shown = end_point.connection_string
         if end_point.host == "0.0.0.0":
             problem = (
                 "advertised.listeners must name a host that clients can connect to, not 0.0.0.0; without it, "
                 "`listeners` is advertised"
             )
-            raise ConfigError(key, end_point.connection_string, problem=problem)
-        if end_point.listener_name not in names:
-            shown = f"{key}={end_point.connection_string}"
-            problem = f"{shown}: `listeners` has no {end_point.listener_name}, only {', '.join(names)}"
-            raise ConfigError(key, end_point.connection_string, problem=problem)
-    return end_points
+            errors.append(ConfigError(key, shown, problem=problem))
+        if names and end_point.listener_name not in names:
+            problem = f"{key}={shown}: `listeners` has no {end_point.listener_name}, only {', '.join(names)}"
+            errors.append(ConfigError(key, shown, problem=problem))
+    raise_all(errors)
 
 
 def _control_name(

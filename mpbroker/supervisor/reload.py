@@ -23,8 +23,9 @@ def read_again(old: BrokerConfig, read_config: Callable[[], BrokerConfig], log: 
             else:
                 texts[name] = text
         config = build_broker_config(Given(texts, {}, ()), old.cores)
-    except ConfigError as error:
-        log.error("reload_refused", reason=error)
+    except ConfigError as refused:
+        for error in refused.errors:
+            log.error("reload_refused", reason=error)
         return None
     log.info(
         "reloaded", changed=",".join(changes.taken) or "nothing", needs_restart=",".join(changes.restart) or "nothing"

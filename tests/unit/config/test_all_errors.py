@@ -56,6 +56,18 @@ def test_rules_that_do_not_look_at_what_is_wrong_are_still_checked(configure):
     assert [error.key for error in caught.value.errors] == ["listeners", "fetch.max.bytes", "compression.gzip.level"]
 
 
+def test_every_listener_that_is_wrong_is_listed(configure):
+    with pytest.raises(ConfigErrors) as caught:
+        configure(
+            "listeners=PLAINTEXT://h:1,SSL://h:2,SASL_SSL://h:3",
+            "advertised.listeners=PLAINTEXT://0.0.0.0:1,NOWHERE://h:2",
+        )
+    assert [str(error.value) for error in caught.value.errors] == ["SSL://h:2", "SASL_SSL://h:3", "NOWHERE://h:2"]
+    with pytest.raises(ConfigErrors) as caught:
+        configure("listeners=X://h:1", "advertised.listeners=PLAINTEXT://0.0.0.0:1")
+    assert [error.key for error in caught.value.errors] == ["listeners", "advertised.listeners"]
+
+
 def test_one_error_is_raised_as_itself(configure):
     with pytest.raises(ConfigError) as caught:
         configure("num.io.threads=0")
