@@ -1,4 +1,4 @@
-/* Appends, rolls and reads of the same partitions by threads, each with a log of its own, for the thread sanitizer: what
+/* Appends, rolls, reads and high watermarks of the same partitions by threads, each with a log of its own, for the thread sanitizer: what
  * the processes share is ordered by the selector, the lock and the cells alone. */
 #include "tests/log/log_fixture.h"
 #include "log/roll.h"
@@ -66,9 +66,22 @@ static void *read_some(void *argument)
     return NULL;
 }
 
+/* What a replica manager does beside the appends: every writer of the copies holds the lock (append rule 12). */
+static void *move_high_watermark(void *unused)
+{
+    struct mpb_log log;
+    (void)unused;
+    fixture_handle(&f, &log, MPB_SLOT_HANDLERS + WRITERS + READERS);
+    while (mpb_load_acquire(&running) != 0)
+        for (uint32_t p = 0; p < SHARED_PARTITIONS; p++)
+            CHECK_EQ(mpb_partition_set_high_watermark(&log, p, INT64_MAX), 0);
+    mpb_log_close(&log);
+    return NULL;
+}
+
 int main(void)
 {
-    pthread_t threads[WRITERS + READERS];
+    pthread_t threads[WRITERS + READERS], mover;
     fixture_open(&f);
     for (uint32_t p = 0; p < SHARED_PARTITIONS; p++)
         fixture_partition(&f, p);
@@ -76,6 +89,8 @@ int main(void)
         CHECK_EQ(pthread_create(&threads[i], NULL, i < WRITERS ? write_some : read_some,
                                 (void *)(i < WRITERS ? i : i - WRITERS)),
                  0);
+    CHECK_EQ(pthread_create(&mover, NULL, move_high_watermark, NULL), 0);
+    CHECK_EQ(pthread_join(mover, NULL), 0);
     for (int i = 0; i < WRITERS + READERS; i++)
         CHECK_EQ(pthread_join(threads[i], NULL), 0);
     for (uint32_t p = 0; p < SHARED_PARTITIONS; p++) {

@@ -1,4 +1,4 @@
-/* Flushing: what is synced, what counts as flushed, and what a failed sync means (rule 18). */
+/* Flushing: what is synced, what counts as flushed, and what a failed sync means (append rule 18). */
 #include "tests/log/log_fixture.h"
 
 #include <errno.h>

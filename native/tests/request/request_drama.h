@@ -160,7 +160,7 @@ static bool work_controller(struct drama *d, unsigned handlers)
 }
 
 /* Everybody alive works until nothing moves. `handlers`, `processors`: bit masks of those that may. */
-static void drain(struct drama *d, unsigned handlers, unsigned processors)
+static inline void drain(struct drama *d, unsigned handlers, unsigned processors)
 {
     bool moved = true;
     for (int turn = 0; moved; turn++) {
@@ -174,7 +174,7 @@ static void drain(struct drama *d, unsigned handlers, unsigned processors)
 }
 
 /* A successor takes a slot: private state from shared memory alone. `recover` runs afterwards. */
-static void replace_processor(struct drama *d, int index)
+static inline void replace_processor(struct drama *d, int index)
 {
     mpb_processor_close(&d->p[index]);
     uint32_t slot = MPB_SLOT_PROCESSORS + (uint32_t)index;
@@ -184,15 +184,15 @@ static void replace_processor(struct drama *d, int index)
         d->must_answer[id] &= (uint8_t)(id % 2 != (uint32_t)index);
 }
 
-static void replace_handler(struct drama *d, int index)
+static inline void replace_handler(struct drama *d, int index)
 {
     mpb_handler_close(&d->h[index]);
     mpb_add_relaxed(&d->w.core.processes[MPB_SLOT_HANDLERS + index].incarnation, 1);
     CHECK_EQ(mpb_handler_open(&d->h[index], &d->w.core, (uint32_t)index), 0);
 }
 
-/* I1 to I9 when nothing is in flight any more. */
-static void check_rest(struct drama *d)
+/* What the request rules promise when nothing is in flight any more. */
+static inline void check_rest(struct drama *d)
 {
     struct mpb_core *core = &d->w.core;
     for (uint32_t id = 0; id < MAX_IDS; id++) {
@@ -224,7 +224,7 @@ static void check_rest(struct drama *d)
 }
 
 /* After the peace: the machine still takes its full load. */
-static void refill(struct drama *d)
+static inline void refill(struct drama *d)
 {
     for (uint32_t i = 0; i < 4; i++)
         ask(d, (int)i % 2, MPB_PLANE_DATA, 32 + i, i < 2 ? 2000 : 100);

@@ -146,6 +146,8 @@ static void die_in_the_repair(const struct scene *s, int point, uint64_t nth)
             die_at(do_recover, &r, i, n);
             successor(&d, s);
             do_recover(&r);
+            for (uint32_t e = 0; e < d.w.core.entry_count; e++) /* one death, whatever the repair went through */
+                CHECK(mpb_attempts(&d.w.core.entries[e]) <= 1);
             check_bells(&d);
             settle(s);
         }

@@ -1,9 +1,10 @@
-/* The hint ring alone: capacity exact, order, stale hints, lapping; then threads that push and pop against each other
+/* The hint ring alone: capacity exact, order, stale hints, lapping; a take that stands still at every instruction; threads that push and pop against each other
  * (also under ThreadSanitizer): every row taken exactly as often as it was published. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
 #include "tests/shm/shm_world.h"
+#include "tests/stepping/stepping.h"
 
 #define QUEUED MPB_STATE_BIT(MPB_E_QUEUED)
 
@@ -57,6 +58,19 @@ static void test_stale_hints_are_dropped(void)
     CHECK_EQ(w.core.entries[1].state, mpb_state_word(5, MPB_E_CLAIMED, 9));
 }
 
+/* A ring that must never be full makes room by dropping stale hints (request rule 6). */
+static void test_a_sure_push_drops_stale_hints(void)
+{
+    struct mpb_ring ring = mpb_ring_view(&w.core, MPB_RING_DATA);
+    set_state(0, 5, MPB_E_QUEUED);
+    for (uint64_t i = 0; i < ring.capacity; i++)
+        CHECK_EQ(mpb_ring_push(&ring, mpb_hint(1, 4)), 0);
+    CHECK_EQ(mpb_ring_push(&ring, mpb_hint(0, 5)), MPB_RING_FULL);
+    mpb_ring_push_sure(&ring, mpb_hint(0, 5));
+    CHECK_EQ(mpb_ring_take(&ring, QUEUED, MPB_E_CLAIMED, 9), 0);
+    CHECK_EQ(mpb_ring_take(&ring, QUEUED, MPB_E_CLAIMED, 9), MPB_RING_EMPTY);
+}
+
 static void test_head_and_tail_that_lag_are_helped(void)
 {
     struct mpb_ring ring = mpb_ring_view(&w.core, MPB_RING_DATA);
@@ -64,7 +78,7 @@ static void test_head_and_tail_that_lag_are_helped(void)
         set_state(i, 1, MPB_E_QUEUED);
     for (uint32_t i = 0; i < 3; i++)
         CHECK_EQ(mpb_ring_push(&ring, mpb_hint(i, 1)), 0);
-    mpb_store_release(&ring.ctl->tail, ring.ctl->tail - 2); /* two pushers died before they moved it (I5) */
+    mpb_store_release(&ring.ctl->tail, ring.ctl->tail - 2); /* two pushers died before they moved it (request rule 3) */
     CHECK(!mpb_ring_empty(&ring));
     CHECK_EQ(mpb_ring_push(&ring, mpb_hint(3, 1)), 0);
     for (uint32_t i = 0; i < 3; i++)
@@ -73,6 +87,38 @@ static void test_head_and_tail_that_lag_are_helped(void)
     CHECK_EQ(mpb_ring_take(&ring, QUEUED, MPB_E_CLAIMED, 9), 3);
     CHECK_EQ(mpb_ring_take(&ring, QUEUED, MPB_E_CLAIMED, 9), MPB_RING_EMPTY);
     CHECK_EQ(ring.ctl->head, ring.ctl->tail);
+}
+
+static int64_t taken_late;
+
+static void take_late(void *ring) { taken_late = mpb_ring_take(ring, QUEUED, MPB_E_CLAIMED, 7); }
+
+/* One stands still at each instruction of a take while another takes all there is, then goes on: a row is taken once. */
+static void test_one_of_two_takes(void)
+{
+    static struct frozen frozen;
+    stepping_install();
+    for (long at = 1; STEPPING; at++) {
+        world_reset(&w);
+        struct mpb_ring ring = mpb_ring_view(&w.core, MPB_RING_DATA);
+        for (uint32_t i = 0; i < 3; i++) {
+            set_state(i, 1, MPB_E_QUEUED);
+            CHECK_EQ(mpb_ring_push(&ring, mpb_hint(i, 1)), 0);
+        }
+        uint32_t taken = 0;
+        freeze_at(&frozen, take_late, &ring, at);
+        bool ended = frozen.ended;
+        for (int64_t i; (i = mpb_ring_take(&ring, QUEUED, MPB_E_CLAIMED, 9)) >= 0;)
+            taken++;
+        thaw(&frozen);
+        taken += taken_late >= 0;
+        CHECK_EQ(taken, 3);
+        if (taken_late >= 0)
+            CHECK_EQ(w.core.entries[taken_late].state, mpb_state_word(1, MPB_E_CLAIMED, 7));
+        CHECK_EQ(mpb_ring_take(&ring, QUEUED, MPB_E_CLAIMED, 9), MPB_RING_EMPTY);
+        if (ended)
+            break;
+    }
 }
 
 /* ------------------------------------------------------------------ threads */
@@ -153,7 +199,11 @@ int main(void)
     world_reset(&w);
     test_stale_hints_are_dropped();
     world_reset(&w);
+    test_a_sure_push_drops_stale_hints();
+    world_reset(&w);
     test_head_and_tail_that_lag_are_helped();
+    world_reset(&w);
+    test_one_of_two_takes();
     world_reset(&w);
     test_threads();
     printf("ring: %lu checks, %d rows through threads\n", checks_made, PUSHERS * ROUNDS);

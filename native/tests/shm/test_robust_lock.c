@@ -30,6 +30,15 @@ static pid_t dead_process(void)
     return child;
 }
 
+/* A row that is used again keeps its lock (append rule 15): its new partition inherits it from who died with it. */
+static void a_row_used_again(struct fixture *f)
+{
+    uint64_t before = counted(f, MPB_C_LOG_LOCKS_INHERITED);
+    hold_and_die(f, true);
+    fixture_partition(f, 0);
+    CHECK_EQ(counted(f, MPB_C_LOG_LOCKS_INHERITED), before + 1);
+}
+
 int main(void)
 {
     struct fixture f;
@@ -43,6 +52,8 @@ int main(void)
     mpb_robust_lock_release(lock);
     CHECK_EQ(mpb_robust_lock_take(&f.core, lock), MPB_LOCK_TAKEN);
     mpb_robust_lock_release(lock);
+
+    a_row_used_again(&f);
 
     f.core.processes = shared_bytes(MPB_MAX_SLOTS * sizeof *f.core.processes);
     mpb_store_release(&f.core.processes[5].pid, (uint32_t)getpid());
