@@ -40,7 +40,7 @@ static void write_intent(struct mpb_log *log, struct mpb_partition *row, const s
     MPB_CRASH(log->core, "append.intent");
 }
 
-/* Rule 8: base offset and leader epoch go into a copy of the header, never into the request's bytes. */
+/* Append rule 8: base offset and leader epoch go into a copy of the header, never into the request's bytes. */
 static int write_batch(int fd, const uint8_t header[MPB_BATCH_HEADER_BYTES], const uint8_t *batch, size_t length,
                        uint64_t position)
 {
@@ -115,7 +115,7 @@ static int append_locked(struct mpb_log *log, struct mpb_partition *row, const s
     out->base_offset = next.leo;
     write_intent(log, row, request, out, fill_number, producer_row, max_timestamp);
     int error = write_files(log, row, options, request, header, max_timestamp, &next);
-    if (error != 0) { /* rule 4: the same repair as after a death */
+    if (error != 0) { /* append rule 4: the same repair as after a death */
         int answer = mpb_log_io_error(log, row, error);
         mpb_repair(log, row);
         return answer;
@@ -219,7 +219,8 @@ void mpb_append(struct mpb_log *log, const struct mpb_append_options *options, c
     if (out->error != 0)
         return;
     MPB_CRASH(core, "append.locked");
-    if (mpb_cell_read(core, request->entry, request->cell, fill_number, out)) { /* rule 2: only after lock and repair */
+    if (mpb_cell_read(core, request->entry, request->cell, fill_number,
+                      out)) { /* append rule 2: only after lock and repair */
         mpb_log_count(log, MPB_C_LOG_REPLAYS, 1);
         mpb_partition_unlock(log, request->ordinal);
         return;

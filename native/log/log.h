@@ -17,7 +17,7 @@
 
 enum mpb_segment_file { MPB_FILE_LOG = 0, MPB_FILE_INDEX = 1, MPB_FILE_TIME_INDEX = 2, MPB_SEGMENT_FILES = 3 };
 
-struct mpb_segment { /* one place of the cache; `used` 0: empty */
+struct mpb_open_segment { /* one place of the cache of descriptors; `used` 0: empty */
     uint64_t used;
     uint32_t ordinal;
     uint32_t partition;
@@ -42,7 +42,7 @@ struct mpb_log {
     uint32_t slot;
     uint32_t dir_count;
     int dir_fd[MPB_MAX_LOG_DIRS];
-    struct mpb_segment *segments; /* set-associative: MPB_SEGMENT_WAYS places a set */
+    struct mpb_open_segment *open_segments; /* set-associative: MPB_SEGMENT_WAYS places a set */
     uint32_t segment_sets;
     uint64_t tick;
     struct mpb_segment_list **lists; /* by ordinal, made at first use */

@@ -1,5 +1,5 @@
 /* Making a partition's log durable. Never under the partition's lock; the log keeper groups these calls, a handler makes
- * one when flush.messages is reached. A position counts as flushed only when everything below it is (rule 18). */
+ * one when flush.messages is reached. A position counts as flushed only when everything below it is (append rule 18). */
 #ifndef MPB_LOG_FLUSH_H
 #define MPB_LOG_FLUSH_H
 

@@ -20,9 +20,9 @@ int mpb_log_open(struct mpb_log *log, struct mpb_core *core, uint32_t slot, cons
     log->segment_sets = (open_segments + MPB_SEGMENT_WAYS - 1) / MPB_SEGMENT_WAYS;
     if (log->segment_sets == 0)
         log->segment_sets = 1;
-    log->segments = calloc((size_t)log->segment_sets * MPB_SEGMENT_WAYS, sizeof *log->segments);
+    log->open_segments = calloc((size_t)log->segment_sets * MPB_SEGMENT_WAYS, sizeof *log->open_segments);
     log->lists = calloc(core->partition_count, sizeof *log->lists);
-    if (log->segments == NULL || log->lists == NULL) {
+    if (log->open_segments == NULL || log->lists == NULL) {
         mpb_log_close(log);
         return -ENOMEM;
     }
@@ -40,7 +40,7 @@ int mpb_log_open(struct mpb_log *log, struct mpb_core *core, uint32_t slot, cons
 
 void mpb_log_close(struct mpb_log *log)
 {
-    if (log->segments != NULL)
+    if (log->open_segments != NULL)
         mpb_segment_close_all(log);
     for (uint32_t i = 0; log->lists != NULL && i < log->core->partition_count; i++)
         if (log->lists[i] != NULL) {
@@ -49,7 +49,7 @@ void mpb_log_close(struct mpb_log *log)
         }
     for (uint32_t i = 0; i < log->dir_count; i++)
         mpb_io_close(log->dir_fd[i]);
-    free(log->segments);
+    free(log->open_segments);
     free(log->lists);
     memset(log, 0, sizeof *log);
 }

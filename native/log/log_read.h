@@ -1,5 +1,5 @@
 /* Reading: where the batches of an offset stand, and their bytes. Any process; no lock unless a snapshot meets many
- * changes. A plan stays good until its partition is truncated; reading checks that afterwards (rule 11). */
+ * changes. A plan stays good until its partition is truncated; reading checks that afterwards (append rule 11). */
 #ifndef MPB_LOG_READ_H
 #define MPB_LOG_READ_H
 

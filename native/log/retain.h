@@ -1,5 +1,5 @@
 /* Deletion of old segments by time, by size and by log start. The log keeper runs it. Log start is flipped first, under
- * the lock; then the files are renamed to ".deleted", oldest segment first, indexes before log (rule 12). Whoever dies
+ * the lock; then the files are renamed to ".deleted", oldest segment first, indexes before log (append rule 12). Whoever dies
  * in between leaves segments wholly below log start, which no reader looks at and the next run takes away. The keeper
  * unlinks the ".deleted" files after file.delete.delay.ms, so that open readers are not surprised. */
 #ifndef MPB_RETAIN_H

@@ -39,7 +39,7 @@ uint64_t mpb_segment_id(const struct mpb_partition_copy *copy, int64_t base)
     return base == copy->active_base ? copy->segment_id : (uint64_t)1 << 63 | copy->truncations;
 }
 
-static void close_segment(struct mpb_segment *segment)
+static void close_segment(struct mpb_open_segment *segment)
 {
     for (int file = 0; file < MPB_SEGMENT_FILES; file++)
         if (segment->fd[file] >= 0)
@@ -47,18 +47,20 @@ static void close_segment(struct mpb_segment *segment)
     segment->used = 0;
 }
 
-static bool is_segment(const struct mpb_segment *segment, const struct mpb_partition *row, int64_t base, uint64_t id)
+static bool is_segment(const struct mpb_open_segment *segment, const struct mpb_partition *row, int64_t base,
+                       uint64_t id)
 {
     return segment->used != 0 && segment->base == base && segment->id == id && segment->partition == row->partition &&
            memcmp(segment->topic_id, row->topic_id, sizeof row->topic_id) == 0;
 }
 
-static struct mpb_segment *cache_place(struct mpb_log *log, const struct mpb_partition *row, int64_t base, uint64_t id)
+static struct mpb_open_segment *cache_place(struct mpb_log *log, const struct mpb_partition *row, int64_t base,
+                                            uint64_t id)
 {
     uint32_t ordinal = (uint32_t)(row - log->core->partitions);
     uint64_t hash = ((uint64_t)ordinal * 0x9e3779b97f4a7c15ull) ^ ((uint64_t)base * 0xbf58476d1ce4e5b9ull);
-    struct mpb_segment *set = log->segments + (hash >> 33) % log->segment_sets * MPB_SEGMENT_WAYS;
-    struct mpb_segment *oldest = set;
+    struct mpb_open_segment *set = log->open_segments + (hash >> 33) % log->segment_sets * MPB_SEGMENT_WAYS;
+    struct mpb_open_segment *oldest = set;
     for (uint32_t i = 0; i < MPB_SEGMENT_WAYS; i++) {
         if (is_segment(&set[i], row, base, id)) {
             set[i].used = ++log->tick;
@@ -81,14 +83,14 @@ static struct mpb_segment *cache_place(struct mpb_log *log, const struct mpb_par
 }
 
 /* A process at its descriptor limit gives back every cached one but those of `keep`. */
-static void close_others(struct mpb_log *log, const struct mpb_segment *keep)
+static void close_others(struct mpb_log *log, const struct mpb_open_segment *keep)
 {
     for (uint32_t i = 0; i < log->segment_sets * MPB_SEGMENT_WAYS; i++)
-        if (&log->segments[i] != keep && log->segments[i].used != 0)
-            close_segment(&log->segments[i]);
+        if (&log->open_segments[i] != keep && log->open_segments[i].used != 0)
+            close_segment(&log->open_segments[i]);
 }
 
-static int open_file(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_segment *segment,
+static int open_file(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_open_segment *segment,
                      enum mpb_segment_file file)
 {
     char path[MPB_SEGMENT_PATH_BYTES];
@@ -110,7 +112,7 @@ static int open_file(struct mpb_log *log, const struct mpb_partition *row, const
 int mpb_segment_fd(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *copy,
                    int64_t base, enum mpb_segment_file file)
 {
-    struct mpb_segment *segment = cache_place(log, row, base, mpb_segment_id(copy, base));
+    struct mpb_open_segment *segment = cache_place(log, row, base, mpb_segment_id(copy, base));
     if (segment->fd[file] < 0) {
         int fd = open_file(log, row, segment, file);
         if (fd < 0)
@@ -194,15 +196,15 @@ int64_t mpb_segment_bytes(struct mpb_log *log, const struct mpb_partition *row, 
 void mpb_segment_close_partition(struct mpb_log *log, uint32_t ordinal)
 {
     for (uint32_t i = 0; i < log->segment_sets * MPB_SEGMENT_WAYS; i++)
-        if (log->segments[i].used != 0 && log->segments[i].ordinal == ordinal)
-            close_segment(&log->segments[i]);
+        if (log->open_segments[i].used != 0 && log->open_segments[i].ordinal == ordinal)
+            close_segment(&log->open_segments[i]);
     if (log->lists[ordinal] != NULL)
         log->lists[ordinal]->valid = false;
 }
 
 void mpb_segment_close_all(struct mpb_log *log) { close_others(log, NULL); }
 
-static bool is_stale(struct mpb_log *log, const struct mpb_segment *segment)
+static bool is_stale(struct mpb_log *log, const struct mpb_open_segment *segment)
 {
     const struct mpb_partition *row = &log->core->partitions[segment->ordinal];
     struct mpb_partition_copy copy;
@@ -223,8 +225,8 @@ uint32_t mpb_segment_close_stale(struct mpb_log *log)
 {
     uint32_t closed = 0;
     for (uint32_t i = 0; i < log->segment_sets * MPB_SEGMENT_WAYS; i++)
-        if (log->segments[i].used != 0 && is_stale(log, &log->segments[i])) {
-            close_segment(&log->segments[i]);
+        if (log->open_segments[i].used != 0 && is_stale(log, &log->open_segments[i])) {
+            close_segment(&log->open_segments[i]);
             closed++;
         }
     return closed;

@@ -1,6 +1,6 @@
 /* Repairs what a process left behind when it died. Runs in its successor in the same slot, before the successor's loop.
  * A repair needs no lock, waits for nobody and can be killed at any instruction and run again. It ends by ringing
- * everybody, because the dead process may have taken a wake with it.
+ * everybody, because the dead process may have taken a wake with it (request rules 12 to 16).
  *
  *   processor   FILL, SENDING, and QUEUED without a hint → FREE (traced as aborted); other requests finish, and their
  *               answers are dropped

@@ -26,7 +26,7 @@ static mpb_atomic64 mpb_fence_word __attribute__((unused));
 #endif
 
 /* Keeps the compiler from moving a store across a commit point. A process killed between two instructions leaves
- * exactly a prefix of its program order behind only if the compiler did not reorder it (append-commit rule 6). */
+ * exactly a prefix of its program order behind only if the compiler did not reorder it (append rule 6). */
 #define mpb_step() atomic_signal_fence(memory_order_seq_cst)
 
 static inline bool mpb_cas64(mpb_atomic64 *word, uint64_t *expected, uint64_t desired)

@@ -46,7 +46,7 @@
 #define MPB_SLOT_ADMIN 116
 #define MPB_MAX_SLOTS 128
 
-/* ------------------------------------------------------------------ segment header */
+/* ------------------------------------------------------------------ header of a segment of shared memory */
 #define MPB_MAX_REGIONS 24
 #define MPB_DATA_DIR_BYTES 2048
 
@@ -212,7 +212,7 @@ _Static_assert(sizeof(struct mpb_cell) == 64, "result cell");
 struct mpb_entry { /* 768 bytes = 12 cache lines */
     /* line 0: route, written by the processor while FILL */
     mpb_atomic64 state;
-    uint64_t fill_number;           /* rule 1: new for every fill, untouched by a re-queue */
+    uint64_t fill_number;           /* append rule 1: new for every fill, untouched by a re-queue */
     uint64_t payload_offset;        /* arena offset; all ones: payload is inline */
     uint32_t payload_length;        /* bytes of the frame without its 4-byte length */
     uint32_t connection;            /* the processor's connection number ... */
@@ -325,14 +325,14 @@ struct mpb_topic {
 _Static_assert(sizeof(struct mpb_topic) == 8192, "topic row");
 #define MPB_JOURNAL_ROWS 4096 /* mpb_atomic64 each: topic row number of change g at g modulo rows */
 
-/* ------------------------------------------------------------------ partition table (append-commit.md) */
+/* ------------------------------------------------------------------ partition table (docs/append-rules.md) */
 struct mpb_partition_copy {
     int64_t log_start;
     int64_t leo; /* log end offset: of the next record */
     int64_t hw;
     int64_t lso;
     int64_t active_base; /* base offset of the active segment */
-    uint64_t segment_id; /* selector value that committed the active segment (rule 10) */
+    uint64_t segment_id; /* selector value that committed the active segment (append rule 10) */
     uint64_t position;   /* bytes in the active segment's log */
     uint32_t index_bytes;
     uint32_t time_index_bytes;
@@ -344,7 +344,7 @@ struct mpb_partition_copy {
     int64_t log_bytes;         /* bytes of all segments, for retention by size */
     uint32_t bytes_since_index;
     int32_t leader_epoch;
-    uint32_t truncations; /* rule 11 */
+    uint32_t truncations; /* append rule 11 */
     uint32_t segment_count;
     uint64_t unused[4];
 };
@@ -352,7 +352,7 @@ _Static_assert(sizeof(struct mpb_partition_copy) == 160, "partition copy");
 
 enum mpb_intent_kind { MPB_INTENT_NONE = 0, MPB_INTENT_APPEND = 1, MPB_INTENT_ROLL = 2, MPB_INTENT_TRUNCATE = 3 };
 
-struct mpb_intent { /* `word` = kind 8 | process slot 24, stored last and cleared first (rule 5) */
+struct mpb_intent { /* `word` = kind 8 | process slot 24, stored last and cleared first (append rule 5) */
     mpb_atomic64 word;
     uint64_t fill_number;
     uint64_t target; /* selector value this operation commits with */
@@ -390,7 +390,7 @@ struct mpb_partition { /* 1,280 bytes */
     uint8_t topic_id[16];
     mpb_atomic64 flushed_offset; /* everything below is on disk (log keeper) */
     mpb_atomic64 watchers;  /* handlers with a parked request on this partition; swapped to 0 by who moves an end */
-    pthread_mutex_t lock;   /* robust, process-shared; at most one held at a time (rule 15) */
+    pthread_mutex_t lock;   /* robust, process-shared; at most one held at a time (append rule 15) */
     mpb_atomic32 lock_made; /* 1 from the row's first use on: a lock is initialised once and never again */
     uint8_t unused0[28];
     mpb_atomic64 selector; /* counts up; low bit: the copy in force */
@@ -423,7 +423,7 @@ struct mpb_producer {   /* 256 bytes; owned under its partition's lock once `own
     int64_t producer_id;
     mpb_atomic32 next;    /* producer row + 1 in the chain */
     mpb_atomic32 rebuild; /* 1: a truncation emptied it, the log is read again for it */
-    mpb_atomic64 count;   /* batches ever kept, stored last (rule 7): newest is ring[(count - 1) % 6] */
+    mpb_atomic64 count;   /* batches ever kept, stored last (append rule 7): newest is ring[(count - 1) % 6] */
     struct mpb_producer_batch ring[MPB_PRODUCER_RING];
     mpb_atomic64 written_ms; /* the broker's clock at its last append: what expiry and eviction go by */
     uint8_t unused[256 - 40 - MPB_PRODUCER_RING * 32];

@@ -1,5 +1,5 @@
-/* Hint rings over a claim table (request-rings, section 3.2): many pushers, many poppers, no operation ever waits for
- * another process.
+/* Hint rings over a claim table (docs/request-rules.md): many pushers, many poppers, no operation ever waits for another
+ * process.
  *
  *   tail ──► position t ──► word at t mod capacity = lap 31 | full 1 | value 32      value = generation 15 | row 17
  *

@@ -89,7 +89,7 @@ enum mpb_lock_result mpb_robust_lock_take(struct mpb_core *core, pthread_mutex_t
     int rc = pthread_mutex_trylock(mutex); /* spares the clock when nobody holds it */
     if (rc == 0)
         return MPB_LOCK_TAKEN;
-    if (rc == EOWNERDEAD) /* consistent before any repair: a failing repair must not make it unusable (rule 3) */
+    if (rc == EOWNERDEAD) /* consistent before any repair: a failing repair must not make it unusable (append rule 3) */
         return pthread_mutex_consistent(mutex) == 0 ? MPB_LOCK_INHERITED : MPB_LOCK_LOST;
     if (rc != EBUSY)
         return MPB_LOCK_LOST;

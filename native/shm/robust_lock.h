@@ -3,7 +3,7 @@
  *
  * A holder's death hands the lock to the next one who asks, whatever it left undone: the caller looks at the intent.
  * The waits are bounded: 1 s each, then the holder is looked up, because the kernel's OOM reaper can free the list of
- * held locks before the kernel walks it, and such a lock would stay taken for ever (rule 14). */
+ * held locks before the kernel walks it, and such a lock would stay taken for ever (append rule 14). */
 #ifndef MPB_ROBUST_LOCK_H
 #define MPB_ROBUST_LOCK_H
 

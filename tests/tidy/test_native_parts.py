@@ -47,3 +47,10 @@ def test_the_log_calls_the_kernel_in_one_file():
     }
     assert len(calls.pop("log_io.c")) > 10, "the pattern finds the calls"
     assert not {name: found for name, found in calls.items() if found}
+
+
+def test_the_log_hands_no_write_to_anybody():
+    """Append rule 16: whoever holds the lock writes itself."""
+    starts = re.compile(r"\b(pthread_create|io_uring\w*|aio_\w+|lio_listio|fork|vfork|clone)\s*\(")
+    found = {path.name: starts.findall(COMMENT.sub("", path.read_text())) for path in (NATIVE / "log").glob("*.[ch]")}
+    assert not {name: calls for name, calls in found.items() if calls}
