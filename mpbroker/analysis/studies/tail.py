@@ -84,10 +84,14 @@ def _spent(table: pa.Table, stage: str) -> Int64s:
 def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
     """Tables tail_attribution, co_occurrence, exemplars."""
     activity = engine.activity(0, ("api",))
-    if windows.extent(activity) is None:
+    extent = windows.extent(activity)
+    if extent is None:
         return StudyResult(verdicts=[wording.nothing("tail")])
+    window_ms = windows.width_ms(parameters.window_ms, extent)
+    over_time = engine.rollup(window_ms, ("api",))
+    costs = time_costs.findings(engine, extent, over_time, window_ms)
     sizes = dict(zip(activity["api"].to_pylist(), activity["n"].to_pylist(), strict=True))
-    parts = distributions(engine.rollup(0, ("api",)), ("api", "stage"))
+    parts = distributions(over_time, ("api", "stage"))
     tails: list[Tail] = []
     too_few: list[str] = []
     for api in sorted(sizes, key=lambda name: -sizes[name])[:MAX_APIS]:
@@ -111,7 +115,7 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
         {"tail_attribution": attribution, "co_occurrence": companions, "exemplars": exemplars},
         verdicts,
         _figures(tails, attribution, exemplars),
-        findings=_findings(tails, companions, parts),
+        findings=[*costs, *_findings(tails, companions, costs[0].of_s if costs else 0.0)],
     )
 
 
@@ -261,24 +265,9 @@ def _companion_sentence(row: dict[str, Any]) -> str:
     )
 
 
-def _findings(tails: list[Tail], companions: pa.Table, parts: dict[tuple[Any, ...], Distribution]) -> list[Finding]:
-    """What slow requests took beyond the mean: by stage, and by who has them."""
-    of_s = sum(one.sum_ns for (_, stage), one in parts.items() if stage == MEASURED) / 1e9
-    firsts = {tail.api: tail for tail in reversed(tails)}
-    found = []
-    for tail in firsts.values():
-        for kind in dict.fromkeys(time_costs.KINDS.values()):
-            stages = [stage for stage in tail.baseline if time_costs.KINDS[stage] == kind]
-            ns = sum(tail.stage_excess_ns(stage) for stage in stages)
-            sentence = (
-                f"{tail.api} requests beyond {wording.percentile_name(tail.q)} spend "
-                f"{wording.share(ns / tail.excess_ns)} "
-                f"of what they take too long {time_costs.DOING[kind]}."
-                if tail.excess_ns
-                else ""
-            )
-            if ns > 0 and sentence:
-                found.append(Finding(kind, sentence, ns / 1e9, of_s))
+def _findings(tails: list[Tail], companions: pa.Table, of_s: float) -> list[Finding]:
+    """What slow requests took beyond the mean, by who has them."""
+    found, firsts = [], {tail.api: tail for tail in reversed(tails)}
     for row in _outstanding(companions):
         tail = firsts[row["api"]]
         mine = np.array([str(value) == row["value"] for value in tail.table[row["dimension"]].to_pylist()], np.bool_)

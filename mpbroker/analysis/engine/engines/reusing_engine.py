@@ -2,7 +2,7 @@
 
 Tables of several studies often are sums of each other: a rollup per second and API contains the one per API, or of the
 whole. Sums are exact, so they are the same integers. The runner puts one around either engine for the time of a run:
-the studies latency, throughput and tail then scan the trace 14 times and not 17. Single requests are never kept.
+the studies latency, throughput and tail then scan the trace 16 times and not 19. Single requests are never kept.
 """
 
 from collections.abc import Callable, Sequence

@@ -9,6 +9,7 @@ then. It is measured on a bounded sample.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 
 from mpbroker.analysis.engine.engines.engine import Engine, Where
 from mpbroker.analysis.engine.input.durations import ASKED_WAIT
+from mpbroker.analysis.engine.input.trace_input import TraceInput
 from mpbroker.analysis.engine.mathematics import moments, utilisation
 from mpbroker.analysis.engine.mathematics.histogram import Int64s
 from mpbroker.analysis.engine.mathematics.windows import Extent
@@ -56,6 +58,7 @@ DOING = {
     "answer": "waiting, answered already, until a processor or the socket takes the answer",
     "send": "having their answer sent",
 }
+_shares: WeakKeyDictionary[TraceInput, dict[Extent, float]] = WeakKeyDictionary()
 Costs = dict[tuple[str, str], float]  # (kind, API) → ns
 
 
@@ -95,7 +98,14 @@ def findings(engine: Engine, found: Extent, rollup: pa.Table, window_ms: int) ->
 
 def own_connection_share(engine: Engine, found: Extent) -> float:
     """Of all time in the socket: in how much an earlier request of the same connection was still being served. 0 where
-    it cannot be told (a sampled trace)."""
+    it cannot be told (a sampled trace). Several studies of one input ask; it is read once."""
+    known = _shares.setdefault(engine.input, {})
+    if found not in known:
+        known[found] = _own_connection_share(engine, found)
+    return known[found]
+
+
+def _own_connection_share(engine: Engine, found: Extent) -> float:
     if engine.input.is_sampled or found.n < 2:
         return 0.0
     half = int(min(1.0, SAMPLE_REQUESTS / found.n) * (found.last_ns - found.first_ns)) // 2 + 1

@@ -44,6 +44,8 @@ def test_the_slow_handler_stands_out(found):
     first = max(result.tables["co_occurrence"].to_pylist(), key=lambda row: row["score"])
     assert (first["dimension"], first["value"]) == ("handler", "2") and first["lift"] > 5
     assert any(words.startswith("Handler 2 has") for words in result.verdicts)
+    [slow] = [one for one in result.findings if one.kind == "slow_handler"]
+    assert slow.subject == "Produce 2" and slow.cost_s > 0 and "mpbroker status" in slow.change
     assert "reading or writing the log" in result.verdicts[0]
 
 
