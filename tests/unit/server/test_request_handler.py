@@ -1,9 +1,15 @@
 """What a handler survives: delayed operations that raise, memory for answers that was not used, new settings."""
 
+import struct
+
+import msgspec
 import pytest
 
+from mpbroker.channel.processor_port import ANSWER_INLINE
 from mpbroker.config.load_config import load_broker_config
 from mpbroker.errors import ErrorCode
+from mpbroker.protocol.api_keys import ApiKey
+from mpbroker.server.api_table import API_TABLE
 from mpbroker.server.request_handler import work
 from mpbroker.shm.process_context import ProcessContext
 from tests.harness.in_process_broker import InProcessBroker
@@ -73,3 +79,16 @@ def test_a_handler_that_is_never_idle_takes_new_settings_and_closes_old_files_al
     assert len(broker.collect()) == 5, "there was a request in every round"
     assert broker.handler.context.config is smaller
     assert len(closed) == 2
+
+
+@pytest.mark.parametrize(("name", "kept"), [(b"\xff\xff", ""), (b"\0\2\xff\n", "\ufffd\n")])
+def test_a_client_id_may_be_null_or_no_text(broker, monkeypatch, name, kept):
+    asked = []
+    api = API_TABLE.by_key[ApiKey.API_VERSIONS]
+    broken = msgspec.structs.replace(api, handle=lambda context, request, _: asked.append(request.client_id) or 1 / 0)
+    monkeypatch.setitem(API_TABLE.by_key, ApiKey.API_VERSIONS, broken)
+    assert broker.processor.submit(0, 1, 1, 0, struct.pack(">hhi", ApiKey.API_VERSIONS, 0, 5) + name, 0) >= 0
+    broker.step()
+    assert asked == [kept]
+    [(_, kind, _)] = broker.collect()
+    assert kind == ANSWER_INLINE, "error -1, not a closed connection"
