@@ -36,7 +36,7 @@ class NotedLog:
 
     info = warning = error = _line
 
-    def exception(self, event, exception, **fields):
+    def exception(self, event, exception, about=None, **fields):
         self._line(event, exception=exception, **fields)
 
 
