@@ -26,8 +26,8 @@ def raise_descriptor_limit() -> int:
 
 
 def outlive_workers() -> int:
-    """The supervisor: killed last when memory runs out. Returns by how much `step_forward` has to raise a worker: back to
-    where the supervisor began; or, where lowering is not allowed (no CAP_SYS_RESOURCE), a little above it."""
+    """The supervisor: killed last when memory runs out. Returns by how much `step_forward` has to raise a worker: back
+    to where the supervisor began; or, where lowering is not allowed (no CAP_SYS_RESOURCE), a little above it."""
     try:
         _SCORE.write_text(str(max(-HIGHEST, int(_SCORE.read_text()) - LOWERED)))
     except (OSError, ValueError):
