@@ -67,8 +67,8 @@ class Tracer:
             self._say(error)
 
     def _open(self, now_ns: int) -> int:
-        """Begin to write, at the first turn or, where the disk did not allow it, some time later. A trace directory that
-        cannot be written never forbids a broker's start; what finds no room in the lanes meanwhile is counted."""
+        """Begin to write, at the first turn or, where the disk did not allow it, some time later. A trace directory
+        that cannot be written never forbids a broker's start; what finds no room in the lanes meanwhile is counted."""
         if self._own is not None or not self._ctx.lanes or now_ns < self._open_due_ns:
             return 0
         self._open_due_ns = now_ns + OPEN_AGAIN_MS * _NS_PER_MS

@@ -25,7 +25,7 @@ def clock_events(first_ns: int, last_ns: int) -> Iterator[Event]:
     MAX_CLOCK_TICKS."""
     yield meta("process_name", _CLOCK_GROUP, 0, {"name": f"wall clock, from {wall_clock(first_ns)}"})
     yield meta("process_sort_index", _CLOCK_GROUP, 0, {"sort_index": -1})
-    step = next((one for one in _CLOCK_STEPS_NS if (last_ns - first_ns) // one < MAX_CLOCK_TICKS - 2), None)
+    step = next((one for one in _CLOCK_STEPS_NS if (last_ns - first_ns) // one < MAX_CLOCK_TICKS - 2), 0)
     for at in range(first_ns // step * step, last_ns, step) if step else ():
         begin, end = max(at, first_ns), min(at + step, last_ns)
         base = {"ph": "X", "cat": "clock", "pid": _CLOCK_GROUP, "tid": 0, "name": wall_clock(at)}
