@@ -1,6 +1,7 @@
 """Scenario files: those that come with mpbroker are right, and a wrong one is told in one sentence."""
 
 import copy
+import re
 import tomllib
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from mpbroker.analysis.lab import scenario
 from mpbroker.analysis.lab.schedule import CLOSED
 from mpbroker.analysis.lab.toml_fields import ScenarioError
+from tests.tidy.source_tree import ROOT
 
 GOOD = tomllib.loads("""
 question = "Is it right?"
@@ -121,3 +123,11 @@ def test_the_scenarios_of_the_package():
         read = scenario.load(name)
         assert read.question.endswith("?")
         assert read.seconds * len(read.variants) <= scenario.LOAD_SECONDS_MAX
+
+
+def test_the_scenario_of_the_page_is_one():
+    page = (ROOT / "docs" / "lab.md").read_text()
+    (text,) = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    found = scenario.parse("own", tomllib.loads(text))
+    scenario.check_seconds(found, found.seconds)
+    assert [group.name for group in found.groups] == ["producers", "readers"]
