@@ -6,7 +6,6 @@
 
 #include "log/log_io.h"
 #include "log/partition_row.h"
-#include "log/segment_list.h"
 
 static const char *const SUFFIX[MPB_SEGMENT_FILES] = {".log", ".index", ".timeindex"};
 static const enum mpb_segment_file INDEX_FIRST[MPB_SEGMENT_FILES] = {MPB_FILE_INDEX, MPB_FILE_TIME_INDEX, MPB_FILE_LOG};
@@ -39,11 +38,13 @@ uint64_t mpb_segment_id(const struct mpb_partition_copy *copy, int64_t base)
     return base == copy->active_base ? copy->segment_id : (uint64_t)1 << 63 | copy->truncations;
 }
 
-static void close_segment(struct mpb_open_segment *segment)
+void mpb_segment_close(struct mpb_open_segment *segment)
 {
-    for (int file = 0; file < MPB_SEGMENT_FILES; file++)
-        if (segment->fd[file] >= 0)
+    for (int file = 0; file < MPB_SEGMENT_FILES; file++) {
+        if (segment->fd[file] >= 0 && segment->used != 0)
             mpb_io_close(segment->fd[file]);
+        segment->fd[file] = -1;
+    }
     segment->used = 0;
 }
 
@@ -52,6 +53,12 @@ static bool is_segment(const struct mpb_open_segment *segment, const struct mpb_
 {
     return segment->used != 0 && segment->base == base && segment->id == id && segment->partition == row->partition &&
            memcmp(segment->topic_id, row->topic_id, sizeof row->topic_id) == 0;
+}
+
+bool mpb_segment_is_current(const struct mpb_open_segment *segment, const struct mpb_partition *row,
+                            const struct mpb_partition_copy *copy)
+{
+    return is_segment(segment, row, segment->base, mpb_segment_id(copy, segment->base));
 }
 
 static struct mpb_open_segment *cache_place(struct mpb_log *log, const struct mpb_partition *row, int64_t base,
@@ -70,7 +77,7 @@ static struct mpb_open_segment *cache_place(struct mpb_log *log, const struct mp
             oldest = &set[i];
     }
     if (oldest->used != 0)
-        close_segment(oldest);
+        mpb_segment_close(oldest);
     oldest->used = ++log->tick;
     oldest->ordinal = ordinal;
     oldest->partition = row->partition;
@@ -87,7 +94,7 @@ static void close_others(struct mpb_log *log, const struct mpb_open_segment *kee
 {
     for (uint32_t i = 0; i < log->segment_sets * MPB_SEGMENT_WAYS; i++)
         if (&log->open_segments[i] != keep && log->open_segments[i].used != 0)
-            close_segment(&log->open_segments[i]);
+            mpb_segment_close(&log->open_segments[i]);
 }
 
 static int open_file(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_open_segment *segment,
@@ -197,37 +204,9 @@ void mpb_segment_close_partition(struct mpb_log *log, uint32_t ordinal)
 {
     for (uint32_t i = 0; i < log->segment_sets * MPB_SEGMENT_WAYS; i++)
         if (log->open_segments[i].used != 0 && log->open_segments[i].ordinal == ordinal)
-            close_segment(&log->open_segments[i]);
+            mpb_segment_close(&log->open_segments[i]);
     if (log->lists[ordinal] != NULL)
         log->lists[ordinal]->valid = false;
 }
 
 void mpb_segment_close_all(struct mpb_log *log) { close_others(log, NULL); }
-
-static bool is_stale(struct mpb_log *log, const struct mpb_open_segment *segment)
-{
-    const struct mpb_partition *row = &log->core->partitions[segment->ordinal];
-    struct mpb_partition_copy copy;
-    if (!mpb_partition_try_snapshot(row, &copy))
-        return false; /* somebody changes it again and again: later */
-    if (!is_segment(segment, row, segment->base, mpb_segment_id(&copy, segment->base)))
-        return true;
-    if (segment->base >= copy.log_start || segment->base == copy.active_base)
-        return false;
-    const struct mpb_segment_list *list;
-    if (mpb_segment_list_get(log, row, &copy, &list) != 0)
-        return true;
-    uint32_t at = mpb_segment_list_find(list, segment->base); /* renamed or unlinked meanwhile: it is not in the list */
-    return list->bases[at] != segment->base || (at + 1 < list->count && list->bases[at + 1] <= copy.log_start);
-}
-
-uint32_t mpb_segment_close_stale(struct mpb_log *log)
-{
-    uint32_t closed = 0;
-    for (uint32_t i = 0; i < log->segment_sets * MPB_SEGMENT_WAYS; i++)
-        if (log->open_segments[i].used != 0 && is_stale(log, &log->open_segments[i])) {
-            close_segment(&log->open_segments[i]);
-            closed++;
-        }
-    return closed;
-}

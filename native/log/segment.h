@@ -37,8 +37,10 @@ int64_t mpb_segment_bytes(struct mpb_log *log, const struct mpb_partition *row, 
 void mpb_segment_close_partition(struct mpb_log *log, uint32_t ordinal);
 void mpb_segment_close_all(struct mpb_log *log);
 
-/* Closes descriptors of files that truncation, retention or deletion has removed, so that their space is freed. To be
- * called now and then by a process that caches. Returns how many places it emptied. */
-uint32_t mpb_segment_close_stale(struct mpb_log *log);
+/* Whether what is open is still a segment of the partition: not of one that was unlinked and made again. */
+bool mpb_segment_is_current(const struct mpb_open_segment *segment, const struct mpb_partition *row,
+                            const struct mpb_partition_copy *copy);
+/* Empties a place of the cache; an empty one stays empty. */
+void mpb_segment_close(struct mpb_open_segment *segment);
 
 #endif

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "log/log_io.h"
+#include "log/partition_row.h"
+#include "log/segment.h"
 
 #define NAME_DIGITS 20
 
@@ -123,4 +125,32 @@ uint32_t mpb_segment_list_find(const struct mpb_segment_list *list, int64_t offs
             high = middle;
     }
     return low;
+}
+
+static bool is_stale(struct mpb_log *log, const struct mpb_open_segment *segment)
+{
+    const struct mpb_partition *row = &log->core->partitions[segment->ordinal];
+    struct mpb_partition_copy copy;
+    if (!mpb_partition_try_snapshot(row, &copy))
+        return false; /* somebody changes it again and again: later */
+    if (!mpb_segment_is_current(segment, row, &copy))
+        return true;
+    if (segment->base >= copy.log_start || segment->base == copy.active_base)
+        return false;
+    const struct mpb_segment_list *list;
+    if (mpb_segment_list_get(log, row, &copy, &list) != 0)
+        return true;
+    uint32_t at = mpb_segment_list_find(list, segment->base); /* renamed or unlinked meanwhile: it is not in the list */
+    return list->bases[at] != segment->base || (at + 1 < list->count && list->bases[at + 1] <= copy.log_start);
+}
+
+uint32_t mpb_segment_close_stale(struct mpb_log *log)
+{
+    uint32_t closed = 0;
+    for (uint32_t i = 0; i < log->segment_sets * MPB_SEGMENT_WAYS; i++)
+        if (log->open_segments[i].used != 0 && is_stale(log, &log->open_segments[i])) {
+            mpb_segment_close(&log->open_segments[i]);
+            closed++;
+        }
+    return closed;
 }

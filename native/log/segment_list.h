@@ -1,4 +1,5 @@
-/* Which segments a partition has: a process's cached lists of their bases, from the log directory. */
+/* Which segments a partition has: a process's cached lists of their bases, from the log directory; and which of its open
+ * segments are no longer among them. */
 #ifndef MPB_SEGMENT_LIST_H
 #define MPB_SEGMENT_LIST_H
 
@@ -15,5 +16,9 @@ int mpb_segment_list_all(struct mpb_log *log, const struct mpb_partition *row, c
 
 /* Index in the list of the segment that holds `offset`: greatest base at or below it, 0 if there is none. */
 uint32_t mpb_segment_list_find(const struct mpb_segment_list *list, int64_t offset);
+
+/* Closes descriptors of files that truncation, retention or deletion has removed, so that their space is freed. To be
+ * called now and then by a process that caches. Returns how many places it emptied. */
+uint32_t mpb_segment_close_stale(struct mpb_log *log);
 
 #endif
