@@ -7,6 +7,7 @@ same old heartbeat: after the whole machine or container was frozen, everybody's
 import time
 from collections.abc import Callable, Mapping
 
+from mpbroker.errors import MpbrokerError
 from mpbroker.metrics.event_log import EventLog
 from mpbroker.shm.page_view import PageView
 from mpbroker.shm.process_table import BrokerState
@@ -15,6 +16,7 @@ from mpbroker.supervisor.health import Facts, Finding
 from mpbroker.supervisor.process_types import SUPERVISOR_SLOT
 
 LOOK_EVERY_NS = 1_000_000_000
+NEVER_NS = 1 << 63
 
 
 class HealthWatch:
@@ -36,23 +38,35 @@ class HealthWatch:
             return False
         self._due_ns = now_ns + LOOK_EVERY_NS
         found = self._find(now_ns)
+        self._say_what_is_over(found, now_ns)
+        self._say_what_began(found, now_ns)
+        self._seen = found
+        return True
+
+    def _say_what_is_over(self, found: dict[int, Finding], now_ns: int) -> None:
         for slot, told in list(self._told.items()):
             now = found.get(slot)
             if now is None or now.since_ns != told.since_ns:
                 del self._told[slot]
                 self._say_over(told, now_ns)
+
+    def _say_what_began(self, found: dict[int, Finding], now_ns: int) -> None:
+        """What was there at the last look, too, and has not been said; again when a silent process gets work."""
         for slot, now in found.items():
-            before, told_one = self._seen.get(slot), self._told.get(slot)
+            before, told = self._seen.get(slot), self._told.get(slot)
             confirmed = before is not None and before.since_ns == now.since_ns
-            if confirmed and (told_one is None or (now.level == health.HUNG and told_one.level != health.HUNG)):
+            if confirmed and (told is None or (now.level == health.HUNG and told.level != health.HUNG)):
                 self._told[slot] = now
                 self._say(now, now_ns)
-        self._seen = found
-        return True
 
     def _find(self, now_ns: int) -> dict[int, Finding]:
         if self._page is None:
-            self._page = PageView(self._page_name)
+            try:
+                self._page = PageView(self._page_name)
+            except MpbrokerError as error:  # somebody removed the name: requests are served all the same
+                self._log.warning("health_not_watched", reason=error)
+                self._due_ns = NEVER_NS
+                return {}
         page = self._page
         if page.state is not BrokerState.RUNNING:
             return {}

@@ -42,7 +42,8 @@ def register() -> None:
     descriptor = os.memfd_create(MEMFD_NAME, os.MFD_CLOEXEC)
     fcntl.fcntl(descriptor, fcntl.F_SETFL, os.O_APPEND)  # whoever asks empties it: the next answer begins at 0
     faulthandler.register(SIGNAL, file=descriptor, all_threads=True)
-    faulthandler.enable(file=2)
+    if not faulthandler.is_enabled():  # a fork inherits it
+        faulthandler.enable(file=2)
 
 
 def ask(pids: Iterable[int], timeout_s: float = TIMEOUT_S) -> list[Stack]:

@@ -12,9 +12,11 @@ from contextlib import contextmanager
 
 import pytest
 
+from mpbroker.client.bootstrap import connect
+from mpbroker.client.topic_admin import create_topic
 from tests.harness.broker import Broker, wait_until
 from tests.harness.raw_client import RawConnection, api_versions
-from tests.harness.raw_records import batch, create_by_metadata, fetch_request, produce_request
+from tests.harness.raw_records import batch, fetch_request, produce_request
 
 SOON_S = 20.0  # a heartbeat is old after 5 s; two looks of the supervisor; and a busy machine
 
@@ -77,7 +79,8 @@ def test_stopped_handlers_with_a_request_waiting_are_hung(broker):
 
 
 def test_a_parked_request_is_work(broker):
-    create_by_metadata("127.0.0.1", broker.port(), "t")
+    with connect(broker.bootstrap) as client:
+        create_topic(client, "t", 1, {})
     with RawConnection(broker.port(), timeout_s=60) as connection:
         connection.send(fetch_request(1, "t", 0, 0, max_wait_ms=30_000))
         wait_until(lambda: broker.status()["counters"]["requests_parked"] > 0, "the fetch to be parked")
@@ -125,6 +128,8 @@ def test_after_everything_was_frozen_nobody_is_said_to_hang(broker):
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     time.sleep(6)
+    os.kill(broker.pid, signal.SIGCONT)
+    time.sleep(0.3)  # the supervisor looks first, and sees that everybody's heartbeat is old
     for pid in pids:
         os.kill(pid, signal.SIGCONT)
     assert _check(broker).returncode == 0
@@ -174,7 +179,8 @@ def test_traces_that_cannot_be_written_degrade(tmp_path):
 def test_writes_that_fail_degrade(tmp_path):
     """A limit on the size of files stands for a disk that fails: every append beyond it does."""
     broker = Broker(tmp_path, overrides={"num.partitions": 1, "mpbroker.trace.enabled": "false"}).start()
-    create_by_metadata("127.0.0.1", broker.port(), "t")
+    with connect(broker.bootstrap) as client:
+        create_topic(client, "t", 1, {})
     for row in broker.status()["processes"]:
         if row["role"] == "handler":
             resource.prlimit(row["pid"], resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))

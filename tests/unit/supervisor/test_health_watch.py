@@ -1,0 +1,79 @@
+"""When the supervisor says that a process hangs, and that it is over: once each, and never after a single look."""
+
+import pytest
+
+from mpbroker.supervisor import health_watch
+from mpbroker.supervisor.health import HUNG, SILENT, Finding
+from mpbroker.supervisor.health_watch import LOOK_EVERY_NS, HealthWatch
+from tests.harness.controller_world import Lines
+
+
+@pytest.fixture
+def world(monkeypatch):
+    """(look, lines): `look(findings…)` a second later; what was logged."""
+    lines, now = Lines(), [0]
+    monkeypatch.setattr(health_watch.time, "monotonic_ns", lambda: now[0])
+    watch = HealthWatch("/no-page", dict, lines)
+
+    def look(*findings):
+        now[0] += LOOK_EVERY_NS
+        watch._find = lambda now_ns: {one.slot: one for one in findings}
+        assert watch.look() and not watch.look(), "once a second"
+
+    return look, lines
+
+
+def _finding(level=HUNG, since_ns=5, slot=48):
+    return Finding(level, slot, f"handler {slot - 48}", 7, since_ns, "1 request waiting for it")
+
+
+def _said(lines):
+    return [event for event, _ in lines.events]
+
+
+def test_one_line_when_it_begins_and_one_when_it_is_over(world):
+    look, lines = world
+    look()
+    look(_finding())
+    assert _said(lines) == []
+    for _ in range(3):
+        look(_finding())
+    assert _said(lines) == ["process_hung"]
+    (told,) = lines.named("process_hung")
+    assert (told["process"], told["pid"], told["reason"]) == ("handler 0", 7, "1 request waiting for it")
+    look()
+    look()
+    assert _said(lines) == ["process_hung", "process_no_longer_hung"]
+
+
+def test_a_heartbeat_that_was_old_at_one_look_only_is_nothing(world):
+    look, lines = world
+    for since_ns in (1, 2, 3, 4):  # it moves, and is old each time: a machine that is frozen again and again
+        look(_finding(since_ns=since_ns))
+    assert _said(lines) == []
+
+
+def test_a_silent_process_that_gets_work_is_said_to_hang(world):
+    look, lines = world
+    for level in (SILENT, SILENT, HUNG, HUNG, SILENT):
+        look(_finding(level))
+    assert _said(lines) == ["process_silent", "process_hung"]
+    look()
+    assert _said(lines)[2:] == ["process_no_longer_hung"]
+
+
+def test_an_episode_each(world):
+    look, lines = world
+    for since_ns in (1, 1, 9, 9):
+        look(_finding(since_ns=since_ns), _finding(slot=49))
+    assert _said(lines) == ["process_hung", "process_hung", "process_no_longer_hung", "process_hung"]
+
+
+def test_a_page_that_somebody_removed_is_said_once(monkeypatch):
+    lines, now = Lines(), [0]
+    monkeypatch.setattr(health_watch.time, "monotonic_ns", lambda: now[0])
+    watch = HealthWatch("/mpbroker-no-such-page", dict, lines)
+    for _ in range(3):
+        now[0] += LOOK_EVERY_NS
+        watch.look()
+    assert _said(lines) == ["health_not_watched"]
