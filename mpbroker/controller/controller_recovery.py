@@ -11,11 +11,12 @@ from collections.abc import Callable
 from mpbroker.config.topic_config import TopicSettings
 from mpbroker.controller.controller_context import ControllerContext, TopicState
 from mpbroker.controller.controller_store import ControllerStore
-from mpbroker.controller.partition_logs import LOG_DIR, PartitionLogs, names_of
+from mpbroker.controller.partition_logs import PartitionLogs, names_of
 from mpbroker.controller.partition_rows import PartitionRows
 from mpbroker.controller.topic_deletion import TopicDeletions
 from mpbroker.errors import KafkaError, MpbrokerError
 from mpbroker.log import partition_directory
+from mpbroker.log.data_dir import LOG_DIR
 from mpbroker.log.log_loader import PartitionToLoad
 from mpbroker.log.partition_directory import FoundDirectory
 from mpbroker.metadata.metadata_snapshot import MetadataSnapshot

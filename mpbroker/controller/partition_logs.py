@@ -11,10 +11,10 @@ from mpbroker.controller.controller_context import TopicState
 from mpbroker.errors import ErrorCode
 from mpbroker.log import partition_directory
 from mpbroker.log.checkpoint_file import sync_directory
+from mpbroker.log.data_dir import LOG_DIR
 from mpbroker.log.log_loader import LogLoader
-from mpbroker.shm.topic_table import PartitionFlags
+from mpbroker.shm.layout import PartitionFlags
 
-LOG_DIR: Final = 0  # one data directory so far
 FIRST_EPOCH: Final = 0
 
 

@@ -8,7 +8,8 @@ whoever appends or reads names the topic id it means, and that is compared under
 from collections import deque
 
 from mpbroker.shm.core import Core
-from mpbroker.shm.topic_table import PartitionFlags, PartitionWho, partition_link, partition_who, rows_high, rows_raise
+from mpbroker.shm.layout import PartitionFlags
+from mpbroker.shm.topic_table import PartitionWho, partition_link, partition_who, rows_high, rows_raise
 
 
 class PartitionRows:

@@ -6,7 +6,8 @@ anything was not as it should be: the next start then reads the logs instead of 
 
 from mpbroker.log.checkpoint_writer import CheckpointWriter
 from mpbroker.log.clean_shutdown import write_marker
-from mpbroker.log.keeper_context import LOG_DIR, KeeperContext
+from mpbroker.log.data_dir import LOG_DIR
+from mpbroker.log.keeper_context import KeeperContext
 from mpbroker.log.log_flusher import LogFlusher
 from mpbroker.log.partition_directory import find_all
 from mpbroker.log.producer_snapshots import ProducerSnapshots

@@ -20,6 +20,7 @@ from mpbroker.errors import ConfigError, DataDirectoryInUse
 from mpbroker.log.unusable import unusable
 from mpbroker.shm.owner import refusal
 
+LOG_DIR = 0  # its index in partition rows: one data directory so far
 LOCK_FILE = ".lock"
 META_FILE = "meta.properties"
 META_VERSION = 1

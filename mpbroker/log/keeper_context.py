@@ -11,16 +11,17 @@ from msgspec import Struct
 
 from mpbroker._native import Log, PartitionState
 from mpbroker.config.broker_config import BrokerConfig
+from mpbroker.log.data_dir import LOG_DIR
 from mpbroker.log.kept_partitions import KeptPartition, Partitions
 from mpbroker.log.sync_pool import InlineSyncs, Syncs
 from mpbroker.shm.clock import Clock
 from mpbroker.shm.events import Events
+from mpbroker.shm.layout import PARTITION_EXISTS, PARTITION_ONLINE
 from mpbroker.shm.process_table import WaitName
 from mpbroker.shm.troubles import Trouble
 
 NEVER_MS: Final = 2**63 - 1
-LOG_DIR: Final = 0  # one data directory so far
-EXISTS, ONLINE = 1, 2  # enum mpb_partition_flags
+SHOWN: Final = PARTITION_EXISTS | PARTITION_ONLINE
 PASSING_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOENT})
 
 
@@ -85,7 +86,7 @@ class KeeperContext(Struct):
             state = self.log.state(partition.ordinal)
         except RuntimeError:  # the lock was not to be had, or its holder's damage could not be repaired
             return None
-        return state if state.flags & EXISTS and state.flags & ONLINE and state.dir == partition.dir else None
+        return state if state.flags & SHOWN == SHOWN and state.dir == partition.dir else None
 
     def io_failed(self, what: str, error: OSError, **fields: object) -> None:
         """A file of our own could not be written. A full disk may pass; anything else takes the directory offline."""

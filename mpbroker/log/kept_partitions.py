@@ -13,8 +13,8 @@ from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.config.topic_config import TopicSettings, effective
 from mpbroker.log.partition_directory import directory_name
 from mpbroker.shm.core import Core
+from mpbroker.shm.layout import TopicFlags
 from mpbroker.shm.topic_table import (
-    TopicFlags,
     metadata_generation,
     topic_count,
     topic_partitions,

@@ -28,9 +28,9 @@ from mpbroker.log.partition_directory import EPOCH_FILE, METADATA_FILE, id_text,
 from mpbroker.log.recent_producers import producer_rows, recent_batches
 from mpbroker.shm.clock import Clock
 from mpbroker.shm.events import Events
+from mpbroker.shm.layout import PARTITION_EXISTS, PARTITION_ONLINE
 
 PROGRESS_S: Final = 5.0
-EXISTS, ONLINE = 1, 2  # enum mpb_partition_flags
 _MAX_EPOCH_BYTES: Final = 1 << 20
 _WITHOUT: Final = {
     RECOVERY_POINT: "every log is taken as not flushed",
@@ -123,7 +123,7 @@ class LogLoader:
         except OSError as error:
             self._say_offline(partition, directory, error)
             self._publish(partition, {})
-            self._check(partition, self._log.set_flags(partition.ordinal, EXISTS, 0))
+            self._check(partition, self._log.set_flags(partition.ordinal, PARTITION_EXISTS, 0))
             return False
         self._unsound += recovered.unsound
         for sentence in recovered.cut:
@@ -134,7 +134,7 @@ class LogLoader:
         if self._log.load_producers(partition.ordinal, rows):
             self._events.warning("producers_forgotten", partition=partition.dir, why="the table of producers is full")
         self._crash_point("loader.hidden")
-        self._check(partition, self._log.set_flags(partition.ordinal, EXISTS | ONLINE, 0))
+        self._check(partition, self._log.set_flags(partition.ordinal, PARTITION_EXISTS | PARTITION_ONLINE, 0))
         return True
 
     def _say_offline(self, partition: PartitionToLoad, directory: str, error: OSError) -> None:

@@ -30,6 +30,7 @@ from mpbroker.record.record_batch import BatchBytes, BatchUnreadableError, codec
 from mpbroker.record.validation import ProduceRules, check_append_records
 from mpbroker.shm.clock import Clock
 from mpbroker.shm.counters import Counter
+from mpbroker.shm.layout import PARTITION_ONLINE
 from mpbroker.shm.process_context import ProcessContext
 
 __all__ = [
@@ -45,7 +46,6 @@ __all__ = [
 ]
 
 NO_FLUSH = 2**63 - 1  # flush.messages: the default
-ONLINE = 2  # enum mpb_partition_flags
 
 
 class TopicOfLog(Protocol):
@@ -158,13 +158,13 @@ class LogManager:
     def state(self, ordinal: int) -> PartitionState | None:
         """The row's state; None when the partition cannot be read (its log directory is offline)."""
         state = self.log.state(ordinal)
-        return state if state.flags & ONLINE else None
+        return state if state.flags & PARTITION_ONLINE else None
 
     def leader_epoch(self, ordinal: int) -> int:
         return self.log.state(ordinal).leader_epoch
 
     def is_offline(self, ordinal: int) -> bool:
-        return not self.log.state(ordinal).flags & ONLINE
+        return not self.log.state(ordinal).flags & PARTITION_ONLINE
 
     def offset_for_timestamp(
         self, topic: TopicOfLog, ordinal: int, timestamp_ms: int

@@ -7,7 +7,9 @@ moment every append and read answers KAFKA_STORAGE_ERROR; the bit stays until th
 
 from typing import Final
 
-from mpbroker.log.keeper_context import LOG_DIR, ONLINE, Interval, KeeperContext
+from mpbroker.log.data_dir import LOG_DIR
+from mpbroker.log.keeper_context import Interval, KeeperContext
+from mpbroker.shm.layout import PARTITION_ONLINE
 from mpbroker.shm.troubles import Trouble
 
 RETRY_MS: Final = 1000
@@ -40,5 +42,5 @@ class OfflineDirectory:
             self._said = True
         for partition in self._keeper.partitions.all:
             if self._keeper.state(partition) is not None:
-                self._keeper.log.set_flags(partition.ordinal, 0, ONLINE)
+                self._keeper.log.set_flags(partition.ordinal, 0, PARTITION_ONLINE)
                 self._keeper.notify(partition.ordinal)

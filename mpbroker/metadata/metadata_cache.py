@@ -12,8 +12,8 @@ from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.config.topic_config import TopicSettings, effective
 from mpbroker.errors import MpbrokerError
 from mpbroker.shm.core import Core
+from mpbroker.shm.layout import TopicFlags
 from mpbroker.shm.topic_table import (
-    TopicFlags,
     TopicRow,
     journal_since,
     metadata_generation,

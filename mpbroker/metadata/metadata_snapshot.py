@@ -10,9 +10,9 @@ from collections import deque
 import msgspec
 
 from mpbroker.shm.core import Core
+from mpbroker.shm.layout import TopicFlags
 from mpbroker.shm.topic_table import (
     MAX_OVERRIDES_BYTES,
-    TopicFlags,
     TopicRow,
     journal_append,
     journal_skip,

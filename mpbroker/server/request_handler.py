@@ -19,14 +19,13 @@ from mpbroker.server.controller_commands import ControllerCommands
 from mpbroker.server.dispatch import dispatch
 from mpbroker.server.server_context import ServerContext
 from mpbroker.shm.clock import SystemClock
-from mpbroker.shm.layout import SLOT_LOG_KEEPER
+from mpbroker.shm.layout import DIRTY_BITS, SLOT_LOG_KEEPER
 from mpbroker.shm.process_context import ProcessContext
 from mpbroker.shm.process_table import BrokerState, ProcessState
 from mpbroker.shm.scheduling import prefer_latency
 
 POLL_MS = 300  # Kafka's handler poll: a safety net, every event rings a bell
 IDLE_EVERY_MS = 1000
-DIRTY_BITS = 4096  # a handler's set of moved partitions is kept modulo this (native/shm/layout.h)
 
 
 class RequestHandler:

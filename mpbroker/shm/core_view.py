@@ -11,12 +11,10 @@ from typing import Final, NamedTuple
 
 from mpbroker.errors import MpbrokerError
 from mpbroker.shm import layout, memfd
-from mpbroker.shm.layout import Region
+from mpbroker.shm.layout import PARTITION_EXISTS, PARTITION_ONLINE, TOPIC_EXISTS, Region
 from mpbroker.shm.segment import CORE_MEMFD
 
 CLAIMED: Final = 3
-TOPIC_EXISTS: Final = 1
-PARTITION_EXISTS, PARTITION_ONLINE = 1, 2
 
 TOPICS_HIGH_OFFSET, PARTITIONS_HIGH_OFFSET = 1080, 1084
 TOPIC_COPY_OFFSET, TOPIC_COPY_BYTES = 64, 3888

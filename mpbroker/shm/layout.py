@@ -6,7 +6,7 @@ nobody changes a size.
 """
 
 import struct
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from typing import Final, NamedTuple
 
 from mpbroker.config.limits import HANDLER_ARENA_BYTES
@@ -25,6 +25,8 @@ CLASS_REQUEUED: Final = 7
 RING_SLACK: Final = 128
 """Room for stale and duplicate hints in rings that must never be full."""
 INDEX_BITS: Final = 17
+DIRTY_BITS: Final = 4096
+"""A handler's set of moved partitions is kept modulo this."""
 EXTENTS_PER_HANDLER, JOURNAL_ROWS, KILLER_ROWS, INJECT_ROWS, MAX_COUNTERS = 8192, 4096, 8, 64, 240
 
 STRIDES: Final = {
@@ -46,6 +48,28 @@ PROCESS: Final = struct.Struct("<IIBBBBIIIIIQQQQQIIQQ")
 """pid, incarnation, role, index, listener, -, state, wait, restarts, last exit, -, heartbeat, request, request since,
 busy, idle, connections, troubles, troubled since, unsteady since."""
 RING_HEAD, RING_PEAK, RING_CAPACITY, RING_SLOTS_FIRST = 128, 256, 264, 272
+
+
+class TopicFlags(IntFlag):
+    """Bits of a topic row (native/shm/metadata.h)."""
+
+    EXISTS = 1
+    INTERNAL = 2
+    DELETING = 4
+
+
+class PartitionFlags(IntFlag):
+    """Bits of a partition row (enum mpb_partition_flags)."""
+
+    EXISTS = 1
+    ONLINE = 2
+    DELETED = 4
+
+
+# As plain numbers, for tests of one bit in a hot place: an IntFlag makes an object.
+TOPIC_EXISTS: Final = int(TopicFlags.EXISTS)
+PARTITION_EXISTS: Final = int(PartitionFlags.EXISTS)
+PARTITION_ONLINE: Final = int(PartitionFlags.ONLINE)
 
 
 class ParkedKind(IntEnum):

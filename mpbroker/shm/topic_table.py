@@ -5,7 +5,6 @@ Any process may read. Only the controller calls `topic_write`, `journal_append`,
 `rows_raise`.
 """
 
-from enum import IntFlag
 from typing import Final, NamedTuple
 
 from mpbroker import _native
@@ -25,22 +24,6 @@ topic_count = _native.topic_count
 topic_partitions = _native.topic_partitions
 topic_write = _native.topic_write
 topics_changed = _native.topics_changed
-
-
-class TopicFlags(IntFlag):
-    """Bits of a topic row."""
-
-    EXISTS = 1
-    INTERNAL = 2
-    DELETING = 4
-
-
-class PartitionFlags(IntFlag):
-    """Bits of a partition row (enum mpb_partition_flags)."""
-
-    EXISTS = 1
-    ONLINE = 2
-    DELETED = 4
 
 
 class TopicRow(NamedTuple):

@@ -22,11 +22,11 @@ from mpbroker.log.partition_directory import prepare
 from mpbroker.record.batch_builder import encode_batch
 from mpbroker.shm import layout
 from mpbroker.shm.clock import SystemClock
-from mpbroker.shm.layout import SLOT_HANDLERS, SLOT_LOG_KEEPER
+from mpbroker.shm.layout import SLOT_HANDLERS, SLOT_LOG_KEEPER, TopicFlags
 from mpbroker.shm.parent_death import set_parent_death_signal
 from mpbroker.shm.process_context import ProcessContext
 from mpbroker.shm.process_table import NO_LISTENER, ProcessRow
-from mpbroker.shm.topic_table import TopicFlags, journal_append, rows_raise, topic_write
+from mpbroker.shm.topic_table import journal_append, rows_raise, topic_write
 from tests.harness.small_core import small_plan, write_headers
 
 DEADLINE_S = 30

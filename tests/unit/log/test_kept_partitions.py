@@ -1,7 +1,8 @@
 """The keeper's view of topics: what the controller shows, with the settings in force, and nothing that is going."""
 
 from mpbroker.log.kept_partitions import KeptPartitions
-from mpbroker.shm.topic_table import TopicFlags, journal_append, topic_write
+from mpbroker.shm.layout import TopicFlags
+from mpbroker.shm.topic_table import journal_append, partition_link, rows_raise, topic_write
 from tests.harness.small_core import small_core
 from tests.unit.log.log_world import config_of
 
@@ -9,8 +10,6 @@ T, U = bytes([1] * 16), bytes([2] * 16)
 
 
 def show(memory, row, topic_id, name, ordinals, overrides=b"{}", flags=TopicFlags.EXISTS, version=1):
-    from mpbroker.shm.topic_table import partition_link, rows_raise
-
     rows_raise(memory.core, row + 1, max(ordinals) + 1)
     for number, ordinal in enumerate(ordinals):
         memory.partition(ordinal, topic_id, number, topic_row=row, directory=f"{name}-{number}")
