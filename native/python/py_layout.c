@@ -75,6 +75,7 @@ static const struct {
     {"max_counters", MPB_MAX_COUNTERS},
     {"index_bits", MPB_INDEX_BITS},
     {"dirty_bits", sizeof(((struct mpb_doorbells *)NULL)->dirty[0]) * 8},
+    {"partition.dir", offsetof(struct mpb_partition, dir)},
     {"partition_exists", MPB_PART_EXISTS},
     {"partition_online", MPB_PART_ONLINE},
     {"partition_deleted", MPB_PART_DELETED},

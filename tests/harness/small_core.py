@@ -8,7 +8,7 @@ from mpbroker.shm import layout, segment
 from mpbroker.shm.layout import MemoryPlan
 
 WHO = struct.Struct("<IIIIII16s")  # flags, topic_row, partition, log_dir, next_ordinal, dir_length, topic_id
-DIR_OFFSET = layout.STRIDES["partitions"] - 288 - 256
+DIR_OFFSET = _native.LAYOUT["partition.dir"]
 
 
 def small_plan(**changes: int) -> MemoryPlan:
