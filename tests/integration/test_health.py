@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 
 import pytest
 
@@ -26,115 +25,144 @@ def _check(broker, *words):
     return subprocess.run(command, capture_output=True, text=True, timeout=30)
 
 
-@contextmanager
-def _stopped(broker, *who):
-    pids = [broker.row(role, index)["pid"] for role, index in who]
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield pids
-    finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
-
-
 def _health(broker):
     return broker.status()["health"]["state"]
+
+
+class Scene:
+    """A broker in which some processes were stopped, and a connection to it. `go_on` lets them run again."""
+
+    def __init__(self, directory):
+        self.broker = Broker(directory, overrides={"num.io.threads": 2}).start()
+        self.connection = RawConnection(self.broker.port(), timeout_s=60)
+        self.pids = []
+        self.stopped_at = 0.0
+
+    def stop(self, *who):
+        self.pids = [self.broker.row(role, index)["pid"] for role, index in who]
+        for pid in self.pids:
+            os.kill(pid, signal.SIGSTOP)
+        self.stopped_at = time.time()
+
+    def go_on(self):
+        for pid in self.pids:
+            os.kill(pid, signal.SIGCONT)
+        self.pids = []
+
+    def close(self):
+        self.go_on()
+        self.connection.close()
+        self.broker.stop()
+
+
+HANDLERS = ("handler", 0), ("handler", 1)
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory):
+    """Everything that takes 5 s and more, at the same time."""
+    names = ("hung", "parked", "silent", "supervisor", "frozen", "idle")
+    scenes = {name: Scene(tmp_path_factory.mktemp(name)) for name in names}
+    try:
+        assert [_health(scene.broker) for scene in scenes.values()] == ["ok"] * len(names)
+        with connect(scenes["parked"].broker.bootstrap) as client:
+            create_topic(client, "t", 1, {})
+        scenes["parked"].connection.send(fetch_request(1, "t", 0, 0, max_wait_ms=60_000))
+        status = scenes["parked"].broker.status
+        wait_until(lambda: status()["counters"]["requests_parked"] > 0, "the fetch to be parked")
+        scenes["parked"].stop(*HANDLERS)
+        scenes["hung"].stop(*HANDLERS)
+        scenes["hung"].connection.send(api_versions(1))
+        scenes["silent"].stop(("acceptor", 0))
+        scenes["supervisor"].stop(("supervisor", 0))
+        frozen = scenes["frozen"].broker
+        scenes["frozen"].stop(*((row["role"], row["index"]) for row in frozen.status()["processes"]))
+        yield scenes
+    finally:
+        for scene in scenes.values():
+            scene.close()
+
+
+def test_stopped_handlers_with_a_request_waiting_are_hung(scenes):
+    scene, broker = scenes["hung"], scenes["hung"].broker
+    wait_until(lambda: _health(broker) == "hung", "the handlers to hang", SOON_S)
+    found = _check(broker)
+    assert (found.returncode, found.stdout.count("\n"), found.stderr) == (1, 1, "")
+    line = re.fullmatch(
+        r"hung: handler (\d) \(pid (\d+)\), since (\d\d:\d\d:\d\d) \(\d+ s\): has not moved: "
+        r"(1 request waiting for it|ApiVersions v0 is in its hand); also: handler (\d)\n",
+        found.stdout,
+    )
+    assert line is not None, found.stdout
+    assert int(line[2]) in scene.pids and {line[1], line[5]} == {"0", "1"}
+    assert line[3] in {time.strftime("%H:%M:%S", time.localtime(scene.stopped_at + late)) for late in (-2, -1, 0, 1)}
+    rows = {(row["role"], row["index"]): row["state"] for row in broker.status()["processes"]}
+    assert (rows["handler", 0], rows["handler", 1], rows["processor", 0]) == ("hung", "hung", "running")
+    wait_until(lambda: broker.log().count(" WARN supervisor process_hung ") == 2, "the broker to say so", SOON_S)
+    time.sleep(2.2)  # two more looks
+    assert broker.log().count("process_hung") == 2, "said once an episode"
+    scene.go_on()
+    wait_until(lambda: _health(broker) == "ok", "the broker to be well again")
+    assert _check(broker).returncode == 0
+    wait_until(lambda: broker.log().count("process_no_longer_hung") == 2, "the broker to say that it is over")
+    assert json.loads(_check(broker, "--json").stdout)["health"] == {"state": "ok", "findings": []}
+    assert scene.connection.receive()[0] == 1
+
+
+def test_a_parked_request_is_work(scenes):
+    broker = scenes["parked"].broker
+    wait_until(lambda: _health(broker) == "hung", "the handler to hang", SOON_S)
+    findings = broker.status()["health"]["findings"]
+    assert [one["level"] for one in findings] == ["hung", "silent"]
+    assert "1 request parked with it" in findings[0]["sentence"]
+    assert findings[0]["for_s"] >= 5 and findings[0]["since_ms"] < time.time() * 1000 - 4900
+    scenes["parked"].go_on()
+    wait_until(lambda: _health(broker) == "ok", "the broker to be well again")
+
+
+def test_a_stopped_process_without_work_is_silent(scenes):
+    broker = scenes["silent"].broker
+    wait_until(lambda: _health(broker) == "degraded", "the acceptor to be silent", SOON_S)
+    found = _check(broker)
+    assert found.returncode == 1 and found.stdout.startswith("degraded: acceptor 0 (pid ")
+    wait_until(lambda: "WARN supervisor process_silent" in broker.log(), "the broker to say so", SOON_S)
+    scenes["silent"].go_on()
+    wait_until(lambda: _health(broker) == "ok", "the broker to be well again")
+
+
+def test_a_stopped_supervisor_is_seen_from_outside(scenes):
+    broker = scenes["supervisor"].broker
+    wait_until(lambda: _health(broker) == "hung", "the supervisor to hang", SOON_S)
+    assert _check(broker).stdout.startswith(f"hung: supervisor 0 (pid {broker.pid}), since ")
+    scenes["supervisor"].go_on()
+    wait_until(lambda: _health(broker) == "ok", "the broker to be well again")
+
+
+def test_after_everything_was_frozen_nobody_is_said_to_hang(scenes):
+    scene, broker = scenes["frozen"], scenes["frozen"].broker
+    wait_until(lambda: time.time() > scene.stopped_at + 6, "all heartbeats to be old")
+    os.kill(broker.pid, signal.SIGCONT)
+    time.sleep(0.3)  # the supervisor looks first, and sees that everybody's heartbeat is old
+    scene.go_on()
+    assert _check(broker).returncode == 0
+    time.sleep(2)
+    assert "process_" not in broker.log()
+
+
+def test_an_idle_broker_is_well(scenes):
+    """Nobody asks it anything for more than 5 s: every process sleeps in its wait, and beats."""
+    broker = scenes["idle"].broker
+    wait_until(lambda: broker.status()["uptime_s"] >= 8, "the time to pass")
+    document = broker.status()
+    assert document["health"] == {"state": "ok", "findings": []}
+    assert max(row["heartbeat_age_ms"] for row in document["processes"]) < 5000
+    assert _check(broker).returncode == 0 and "process_" not in broker.log()
 
 
 @pytest.fixture
 def broker(tmp_path):
     with Broker(tmp_path, overrides={"num.io.threads": 2}) as running:
         yield running
-
-
-HANDLERS = ("handler", 0), ("handler", 1)
-
-
-def test_stopped_handlers_with_a_request_waiting_are_hung(broker):
-    assert (_check(broker).returncode, _check(broker).stderr) == (0, "")
-    with RawConnection(broker.port(), timeout_s=60) as connection, _stopped(broker, *HANDLERS) as pids:
-        stopped_at = time.time()
-        connection.send(api_versions(1))
-        wait_until(lambda: _health(broker) == "hung", "the handlers to hang", SOON_S)
-        found = _check(broker)
-        assert (found.returncode, found.stdout.count("\n"), found.stderr) == (1, 1, "")
-        line = re.fullmatch(
-            r"hung: handler (\d) \(pid (\d+)\), since (\d\d:\d\d:\d\d) \(\d+ s\): has not moved: "
-            r"(1 request waiting for it|ApiVersions v0 is in its hand); also: handler (\d)\n",
-            found.stdout,
-        )
-        assert line is not None, found.stdout
-        assert int(line[2]) in pids and {line[1], line[5]} == {"0", "1"}
-        assert line[3] in {time.strftime("%H:%M:%S", time.localtime(stopped_at + late)) for late in (-2, -1, 0, 1)}
-        rows = {(row["role"], row["index"]): row["state"] for row in broker.status()["processes"]}
-        assert (rows["handler", 0], rows["handler", 1], rows["processor", 0]) == ("hung", "hung", "running")
-        wait_until(lambda: broker.log().count(" WARN supervisor process_hung ") == 2, "the broker to say so", SOON_S)
-        time.sleep(2.5)  # more looks
-        assert broker.log().count("process_hung") == 2, "said once an episode"
-    wait_until(lambda: _health(broker) == "ok", "the broker to be well again")
-    assert _check(broker).returncode == 0
-    wait_until(lambda: broker.log().count("process_no_longer_hung") == 2, "the broker to say that it is over")
-    assert json.loads(_check(broker, "--json").stdout)["health"] == {"state": "ok", "findings": []}
-
-
-def test_a_parked_request_is_work(broker):
-    with connect(broker.bootstrap) as client:
-        create_topic(client, "t", 1, {})
-    with RawConnection(broker.port(), timeout_s=60) as connection:
-        connection.send(fetch_request(1, "t", 0, 0, max_wait_ms=30_000))
-        wait_until(lambda: broker.status()["counters"]["requests_parked"] > 0, "the fetch to be parked")
-        with _stopped(broker, *HANDLERS):
-            wait_until(lambda: _health(broker) == "hung", "the handler to hang", SOON_S)
-            findings = broker.status()["health"]["findings"]
-            assert {one["level"] for one in findings} == {"hung", "silent"}
-            assert "1 request parked with it" in findings[0]["sentence"]
-            assert findings[0]["for_s"] >= 5 and findings[0]["since_ms"] < time.time() * 1000 - 4900
-
-
-def test_an_idle_broker_is_well(broker):
-    """Nobody asks it anything for more than 5 s: every process sleeps in its wait, and beats."""
-    deadline = time.monotonic() + 7
-    while time.monotonic() < deadline:
-        document = broker.status()
-        assert document["health"] == {"state": "ok", "findings": []}
-        assert max(row["heartbeat_age_ms"] for row in document["processes"]) < 5000
-        time.sleep(0.25)
-    assert _check(broker).returncode == 0
-    assert "process_" not in broker.log()
-
-
-def test_a_stopped_process_without_work_is_silent(broker):
-    with _stopped(broker, ("acceptor", 0)):
-        wait_until(lambda: _health(broker) == "degraded", "the acceptor to be silent", SOON_S)
-        found = _check(broker)
-        assert found.returncode == 1 and found.stdout.startswith("degraded: acceptor 0 (pid ")
-        wait_until(lambda: "WARN supervisor process_silent" in broker.log(), "the broker to say so", SOON_S)
-    wait_until(lambda: _health(broker) == "ok", "the broker to be well again")
-
-
-def test_a_stopped_supervisor_is_seen_from_outside(broker):
-    os.kill(broker.pid, signal.SIGSTOP)
-    try:
-        wait_until(lambda: _health(broker) == "hung", "the supervisor to hang", SOON_S)
-        assert _check(broker).stdout.startswith(f"hung: supervisor 0 (pid {broker.pid}), since ")
-    finally:
-        os.kill(broker.pid, signal.SIGCONT)
-    wait_until(lambda: _health(broker) == "ok", "the broker to be well again")
-
-
-def test_after_everything_was_frozen_nobody_is_said_to_hang(broker):
-    pids = list(broker.processes())
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    time.sleep(6)
-    os.kill(broker.pid, signal.SIGCONT)
-    time.sleep(0.3)  # the supervisor looks first, and sees that everybody's heartbeat is old
-    for pid in pids:
-        os.kill(pid, signal.SIGCONT)
-    assert _check(broker).returncode == 0
-    time.sleep(2)
-    assert "process_" not in broker.log()
 
 
 def test_a_process_that_dies_again_and_again_degrades(broker):
