@@ -1,7 +1,7 @@
-"""Topics that come into being because somebody asked for them (auto.create.topics.enable). Request handlers.
+"""Auto-creation: topics created because a client asked for them (auto.create.topics.enable). Request handlers.
 
-The command is sent and forgotten: the request that caused it is answered at once, as Kafka does, and the client asks
-again. Names already under way in this process are not sent a second time; the controller refuses the rest.
+The request is answered at once, as Kafka does, without waiting for the controller; the client asks again. A name for
+which this process has a command under way is not sent again; the controller refuses duplicates of other processes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The handler's side of the controller: send a command, park until its answer is here and visible. Request handlers.
+"""Commands from a request handler to the controller, and their answers. Each handler process has its own table.
 
-Handlers change no topic, config or id block themselves; the controller process alone does. A command's operation id
-comes from the fill number of the request it serves, so that the re-run of a request whose handler died finds the
-first run's result. Answers arrive through the command table; the doorbell's poke word says when to look.
+Handlers change no topic, config or block of producer ids themselves; only the controller process does. Answers arrive
+through the command table in shared memory; the doorbell's poke word says when to look.
 """
 
 from __future__ import annotations

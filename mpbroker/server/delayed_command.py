@@ -1,7 +1,7 @@
-"""DelayedCommand: a request parked until the controller answered its commands. Lives in the handler that claimed it.
+"""DelayedCommand: a request parked until the controller answers its commands. Lives in the handler that claimed it.
 
-A command's operation id comes from the fill number of the request it serves, so that the re-run of a request whose
-handler died finds the first run's result.
+A command's operation id comes from the fill number of its request. When a handler dies and another runs the request
+again, the controller recognises the id and gives the first run's result.
 """
 
 from __future__ import annotations

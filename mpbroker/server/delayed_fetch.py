@@ -1,8 +1,8 @@
 """DelayedFetch: a long poll that waits for bytes. Lives in the handler that claimed the request.
 
 It completes when enough bytes are there, when any partition answers with an error, when the log rolled or was cut
-under a fetch offset, when the broker is about to stop, or at its deadline; then everything is planned and read anew.
-FetchWithoutMemory waits for something else: for room for records that are there.
+under a fetch offset, when the broker is about to stop, or at its deadline; then everything is planned and read
+again. FetchWithoutMemory waits for memory: the records are there, but there is no room for the answer.
 """
 
 from __future__ import annotations

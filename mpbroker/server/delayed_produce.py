@@ -1,8 +1,8 @@
 """DelayedProduce: an append that waits until it may be acknowledged. Lives in the handler that claimed the request.
 
 "Appended" is not "may be acknowledged": acks=all waits for the high watermark, `mpbroker.log.flush=commit` for the
-log keeper's sync. The required offsets stand in the request's result cells too, so a re-run after this handler's death
-parks again with the same offsets.
+log keeper's sync. The required offsets are also in the request's result cells: after this handler's death another one
+parks the request again with the same offsets.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The topics whose Produce requests the native path serves without this interpreter. One per request handler process.
+"""The topics whose Produce requests the native path serves without Python. One table per request handler process.
 
 The native path (native/produce/serve_produce.c) makes the checks of docs/produce-checks.md and the append as
-handlers/produce.py does, and leaves alone, before any effect, whatever it does not know. It gets to know a topic after
-the Python handler has served a request for it once; any change of metadata makes it forget all of them.
+handlers/produce.py does, and passes a request on, before any effect, when it does not know its topic. It learns a topic
+when the Python handler has served a request for it; any change of metadata makes it forget all topics.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a request handler adds to its request's trace record: the first topic, how many partitions, acks, one number
-more.
+"""What a request handler adds to a request's trace record: first topic, number of partitions, acks, one more number.
 
-The record's working copy is part of the request entry; everything else in it is stamped by who owns the entry then.
+The record's working copy is part of the request entry; its other fields are written by whichever process owns the entry
+at that moment.
 """
 
 from __future__ import annotations

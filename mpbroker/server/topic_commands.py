@@ -1,4 +1,8 @@
-"""What CreateTopics, DeleteTopics and CreatePartitions share: names given twice, parts, results in Kafka's order."""
+"""What CreateTopics, DeleteTopics and CreatePartitions share. Request handlers; nothing is kept here.
+
+Names given twice are refused, the rest goes to the controller in as many commands as needed, results come in Kafka's
+order.
+"""
 
 from __future__ import annotations
 
