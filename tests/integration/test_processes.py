@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+import zlib
 
 import pytest
 
@@ -227,14 +228,25 @@ def test_pipelined_requests_are_answered_in_order(broker):
     ],
 )
 def test_what_nobody_can_answer_closes_its_connection_with_a_counter_and_a_line(broker, data, counter):
+    """Each from an address of its own: a processor writes one line of a kind about an address in ten seconds."""
     before = broker.status()["counters"][counter]
-    lines = broker.log().count("\n")
-    with RawConnection(broker.port()) as connection:
-        connection.send(data)
-        assert connection.is_closed()
-    wait_until(lambda: broker.status()["counters"][counter] == before + 1, f"{counter} to count")
-    wait_until(lambda: broker.log().count("\n") == lines + 1, "one line in the log")
+    address = f"127.7.{zlib.crc32(data) % 250 + 1}.1"
+    for number in range(5):
+        with socket.create_connection(
+            ("127.0.0.1", broker.port()), timeout=10, source_address=(address, 0)
+        ) as connection:
+            connection.sendall(data)
+            assert _is_closed(connection)
+        wait_until(lambda: broker.status()["counters"][counter] == before + number + 1, f"{counter} to count")  # noqa: B023
+    wait_until(lambda: broker.log().count(f"peer={address} ") in (1, 2), "a line of each processor that was sent it")
     assert _answers(broker.port())
+
+
+def _is_closed(connection):
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
 
 
 def test_a_client_that_never_reads_or_finishes_its_frame_disturbs_nobody(broker):
