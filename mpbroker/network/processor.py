@@ -43,7 +43,7 @@ from mpbroker.trace.notice import CloseReason
 
 POLL_MS = 300
 ORDINARY_TURNS = 1000
-REFUSED_POLL_MS = 10
+NO_ROOM_POLL_MS = 10
 MAX_NEW_CONNECTIONS_PER_TURN = 20
 MAX_ANSWERS_PER_TURN = 256
 HOUSEKEEPING_NS = 1_000_000_000
@@ -173,7 +173,7 @@ class Processor:
         may_read, waits_for_room = reader.may_read(), reader.waits_for_room()
         busy = answered or self._new_connections or native.has_work(may_read)
         if waits_for_room:
-            timeout_ms = min(timeout_ms, REFUSED_POLL_MS)  # another processor may give room, and rings no bell for it
+            timeout_ms = min(timeout_ms, NO_ROOM_POLL_MS)  # another processor may give room, and rings no bell for it
         native.end(not busy)
         if self._port.ring():
             timeout_ms = 1

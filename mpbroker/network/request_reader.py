@@ -42,12 +42,12 @@ class RequestReader:
         self._guard = guard
         self._take_events = take_events
         self._parked: deque[int] = deque()  # entries that wait because their plane is full; nearly always one at most
-        self._refused: deque[KafkaChannel] = deque()  # hold a whole frame that found no entry or no arena space
+        self._without_room: deque[KafkaChannel] = deque()  # hold a whole frame that found no entry or no arena space
         self._want_arena: deque[KafkaChannel] = deque()  # have the beginning of a large frame; hold up nobody else
 
     def waits_for_room(self) -> bool:
         """Whether a connection waits for an entry or for arena space."""
-        return bool(self._refused or self._want_arena)
+        return bool(self._without_room or self._want_arena)
 
     def held_up(self, channels: Iterable[KafkaChannel]) -> list[KafkaChannel]:
         """Those of the connections that are not read because there is no room; a large frame that has its memory is
@@ -58,7 +58,7 @@ class RequestReader:
 
     def may_read(self) -> bool:
         """Whether there is room for another request, as far as known."""
-        return not self._parked and not self._refused
+        return not self._parked and not self._without_room
 
     def park(self, entry: int) -> None:
         """A request found its plane full. A second one can: of a large frame, in the turn of a small one."""
@@ -67,7 +67,7 @@ class RequestReader:
     def wait_for_room(self, channel: KafkaChannel) -> None:
         """A whole frame, in the connection's buffer or in the arena, found no entry or no arena space."""
         channel.waits = True
-        self._refused.append(channel)
+        self._without_room.append(channel)
 
     def retry_parked(self) -> None:
         """Try again to queue what is parked, oldest first."""
@@ -77,8 +77,8 @@ class RequestReader:
     def admit_waiting(self) -> None:
         """Entries or arena space may be back: submit whole frames in their order, then begin large ones in theirs. For
         each that does not succeed the native turn has an event, which puts it in its place again."""
-        self._admit(self._refused)
-        if not self._refused:
+        self._admit(self._without_room)
+        if not self._without_room:
             self._admit(self._want_arena)
 
     def _admit(self, waiting: deque[KafkaChannel]) -> None:

@@ -76,3 +76,38 @@ def test_a_large_frame_that_stands_still_is_given_up_although_others_wait_for_it
         setting.processor._housekeeping_ns = 0
         setting.turns()
     assert request.correlation_id == 2 and setting.counter("frames_timed_out") == 1
+
+
+@pytest.mark.parametrize("body_bytes", [10, 40_000], ids=["small", "large"])
+def test_a_request_that_is_parked_counts_as_activity_of_its_connection(make, body_bytes):
+    setting = make(data_requests=1)
+    first, second = setting.connect(), setting.connect()
+    first.send(frame(API, 5, 1))
+    setting.turns()
+    [channel] = [each for each in setting.processor._by_fd.values() if each.number == 1]
+    before_ns = channel.last_active_ns
+    second.send(frame(API, 5, 2, bytes(body_bytes)))
+    setting.turns()
+    assert setting.counter("plane_full") >= 1 and channel.in_flight and channel.requests == 1
+    assert channel.last_active_ns > before_ns
+    assert channel.frame_started_ns == 0 and channel.first_ns == channel.later_ns
+    for number in (1, 2):
+        request = setting.claim()
+        assert request.correlation_id == number
+        setting.answer(request)
+        setting.turns()
+    assert not channel.in_flight
+
+
+@pytest.mark.parametrize("body_bytes", [10, 40_000], ids=["small", "large"])
+@pytest.mark.parametrize(("key", "version"), [(77, 0), (API, 9), (-1, 0)])
+def test_what_is_not_served_closes_its_connection_however_large_it_is(make, key, version, body_bytes):
+    setting = make()
+    client, other = setting.connect(), setting.connect()
+    client.send(frame(key, version, 1, bytes(body_bytes)))
+    setting.turns(8)
+    assert client.recv(1) == b"" and setting.counter("requests_unsupported") == 1
+    assert setting.processor._port.reserve(3 << 20) is not None, "the room of its frame is free again"
+    other.send(frame(18, 99, 2, bytes(body_bytes)))
+    setting.turns()
+    assert setting.claim().correlation_id == 2, "ApiVersions of any version"
