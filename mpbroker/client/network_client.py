@@ -117,7 +117,9 @@ class NetworkClient:
             self._socket.settimeout(self.timeout_ms / 1000)
             self._socket.sendall(frame)
         except OSError as error:
-            raise ConnectionLost(f"{self.address} did not take {type(message).__name__}: {error}") from error
+            raise ConnectionLost(
+                f"{self.address} did not take {type(message).__name__}: {error.strerror or error}"
+            ) from error
 
     def _receive_frame(self, timeout_ms: int, asked: str) -> bytearray:
         self._socket.settimeout(timeout_ms / 1000)
@@ -133,7 +135,7 @@ class NetworkClient:
             try:
                 count = self._socket.recv_into(view[filled:])
             except OSError as error:
-                raise ConnectionLost(f"{self.address} did not answer {asked}: {error}") from error
+                raise ConnectionLost(f"{self.address} did not answer {asked}: {error.strerror or error}") from error
             if count == 0:
                 raise ConnectionLost(f"{self.address} closed the connection instead of answering {asked}")
             filled += count

@@ -130,7 +130,10 @@ class Producer:
                 problem = lost
                 if pause_s is None or self._id[0] == NO_PRODUCER_ID:  # again might be twice
                     self.unknown += count
-                    raise
+                    raise ConnectionLost(f"{lost} (a batch of {len(batch.data)} bytes)", lost.may_pass) from lost
+            except KeyboardInterrupt:
+                self.unknown += count
+                raise
             self._before_another_try(problem, pause_s)
         raise AssertionError("unreachable: the last try returns or raises")
 

@@ -12,7 +12,7 @@ from mpbroker.record import compression
 from mpbroker.record.record_batch import iterate_batches, iterate_records
 
 PRODUCER_ID = 4711
-LOST = "lost"
+LOST, CTRL_C = "lost", "ctrl-c"
 
 
 class Broker:
@@ -31,6 +31,8 @@ class Broker:
         code = self.codes.pop(0)
         if code == LOST:
             raise ConnectionLost("gone")
+        if code == CTRL_C:
+            raise KeyboardInterrupt
         partition = SimpleNamespace(error_code=code, base_offset=42)
         return SimpleNamespace(responses=[SimpleNamespace(partition_responses=[partition])])
 
@@ -104,9 +106,17 @@ def test_without_sequences_a_lost_answer_is_not_repeated():
     broker = Broker(ErrorCode.NONE, LOST)
     producer = Producer(broker, "t", acks=1)
     producer.send(0, _values(b"a"))
-    with pytest.raises(ConnectionLost):
+    with pytest.raises(ConnectionLost, match=r"gone \(a batch of \d+ bytes\)"):
         producer.send(0, _values(b"b", b"c"))
     assert (producer.acknowledged, producer.unknown, broker.connections) == (1, 2, 1)
+
+
+def test_what_was_under_way_when_it_is_interrupted_is_not_known():
+    producer = Producer(Broker(ErrorCode.NONE, CTRL_C), "t")
+    producer.send(0, _values(b"a"))
+    with pytest.raises(KeyboardInterrupt):
+        producer.send(0, _values(b"b", b"c"))
+    assert (producer.acknowledged, producer.unknown) == (1, 2)
 
 
 def test_a_batch_that_is_too_large_is_halved_until_a_record_is():
