@@ -1,7 +1,8 @@
 """Cost of handing a connection from acceptor to processor: `python -m pytest perf/micro/bench_handover.py`.
 
-The baseline is what plain Python reaches: 176,000 to 199,000 messages a second with one descriptor each, 0.9 to 1.3 million
-descriptors a second with sixteen. `socket.send_fds` beside it in the same run shows what our message costs on top.
+The baseline is what plain Python reaches: 176,000 to 199,000 messages a second with one descriptor each, 0.9 to 1.3
+million descriptors a second with sixteen. `socket.send_fds` beside it in the same run shows what our message costs on
+top.
 """
 
 from __future__ import annotations
