@@ -8,8 +8,8 @@ import re
 from enum import IntEnum
 from typing import Any
 
-INT_LEAST, INT_MOST = -(2**31), 2**31 - 1
-LONG_LEAST, LONG_MAX = -(2**63), 2**63 - 1
+INT_MIN, INT_MAX = -(2**31), 2**31 - 1
+LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 MAX_NUMBER_CHARACTERS = 400  # int() is quadratic, and a topic setting comes from any client
 
 _WHOLE = re.compile(r"[+-]?\d+\Z")
@@ -43,8 +43,8 @@ class Kind(IntEnum):
 
 _WHOLE_BOUNDS = {
     Kind.SHORT: (-(2**15), 2**15 - 1),
-    Kind.INT: (INT_LEAST, INT_MOST),
-    Kind.LONG: (LONG_LEAST, LONG_MAX),
+    Kind.INT: (INT_MIN, INT_MAX),
+    Kind.LONG: (LONG_MIN, LONG_MAX),
 }
 
 

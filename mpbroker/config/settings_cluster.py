@@ -1,6 +1,6 @@
 """Rows of the settings table: topics, replication, controller, groups, transactions. Pure data."""
 
-from mpbroker.config.kinds import INT_MOST, Kind
+from mpbroker.config.kinds import INT_MAX, Kind
 from mpbroker.config.setting import Change, Setting
 
 CLUSTER_WIDE = Change.CLUSTER_WIDE
@@ -50,7 +50,7 @@ GROUP_COORDINATOR = (
             later=True),
     Setting("group.max.session.timeout.ms", INT, 1800000, "Longest session timeout a member may ask for.", least=0,
             later=True),
-    Setting("group.max.size", INT, INT_MOST, "Maximum number of members of a group.", least=1, later=True),
+    Setting("group.max.size", INT, INT_MAX, "Maximum number of members of a group.", least=1, later=True),
     Setting("offset.metadata.max.bytes", INT, 4096, "Maximum length of the metadata stored with a committed offset.", least=0, later=True),
     Setting("offsets.topic.num.partitions", INT, 50, "Partitions of `__consumer_offsets`.", least=1, later=True),
     Setting("offsets.topic.replication.factor", SHORT, 3, "Replicas of `__consumer_offsets`.", least=1, later=True),

@@ -1,6 +1,6 @@
 """Rows of the settings table that Kafka does not have; their names begin with `mpbroker.`. Pure data."""
 
-from mpbroker.config.kinds import INT_MOST, LONG_MAX, Kind
+from mpbroker.config.kinds import INT_MAX, LONG_MAX, Kind
 from mpbroker.config.setting import Change, Setting
 
 CLUSTER_WIDE = Change.CLUSTER_WIDE
@@ -74,7 +74,7 @@ TABLES = (
 
 STOPPING = (
     Setting("mpbroker.drain.timeout.ms", LONG, 4000, "How long requests in hand may go on after SIGTERM.", least=0,
-            most=INT_MOST, change=CLUSTER_WIDE),
+            most=INT_MAX, change=CLUSTER_WIDE),
     Setting("mpbroker.stop.timeout.ms", LONG, 1000, "How long processes may take to end after that; then they are killed.",
             least=1, most=LONG_MAX, change=CLUSTER_WIDE),
     Setting("mpbroker.stop.flush.timeout.ms", LONG, 30000,

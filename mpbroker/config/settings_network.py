@@ -1,6 +1,6 @@
 """Rows of the settings table: identity, listeners, sockets, connections, request queues. Pure data."""
 
-from mpbroker.config.kinds import INT_MOST, LONG_MAX, Kind
+from mpbroker.config.kinds import INT_MAX, LONG_MAX, Kind
 from mpbroker.config.listeners import DEFAULT_LISTENERS
 from mpbroker.config.setting import Change, Setting
 
@@ -51,15 +51,15 @@ SOCKETS = (
     Setting("connections.max.idle.ms", LONG, 600000, "A connection that sends no request for this long is closed.", least=1),
     Setting("connection.failed.authentication.delay.ms", INT, 100,
             "Delay before a connection that failed to authenticate is closed.", least=0, later=True),
-    Setting("max.connections", INT, INT_MOST,
+    Setting("max.connections", INT, INT_MAX,
             "Maximum number of open connections; at the limit the acceptor waits.",
             least=0, change=CLUSTER_WIDE, scoped=True),
-    Setting("max.connections.per.ip", INT, INT_MOST,
+    Setting("max.connections.per.ip", INT, INT_MAX,
             "Maximum number of open connections from one address; more are closed. 0 only together with overrides.",
             least=0, change=CLUSTER_WIDE),
     Setting("max.connections.per.ip.overrides", STRING, "",
             "Other limits for single addresses: HOST:COUNT, separated by commas.", change=CLUSTER_WIDE),
-    Setting("max.connection.creation.rate", INT, INT_MOST,
+    Setting("max.connection.creation.rate", INT, INT_MAX,
             "Maximum number of new connections per second; above it the acceptor slows down.",
             least=0, change=CLUSTER_WIDE, scoped=True),
 )
