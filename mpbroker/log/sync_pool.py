@@ -5,11 +5,11 @@ at a time), takes a partition's row and does nothing but `flush` it. Everything 
 failure means, stays with the main thread. Threads are begun when there is work for them; they end with the process.
 """
 
-import contextlib
 import os
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
 
 from mpbroker.errors import ErrorCode
@@ -110,7 +110,7 @@ class SyncPool:
         """Until one ends, at most so long."""
         if not self._under_way:
             return False
-        with contextlib.suppress(queue.Empty):
+        with suppress(queue.Empty):
             self._waited.append(self._done.get(timeout=timeout_s))
         return True
 

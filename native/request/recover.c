@@ -193,6 +193,9 @@ void mpb_recover_handler(struct mpb_handler *h, struct mpb_recovery *done)
     scan_rings(core, &answered, MPB_RING_RESPONSE, core->header->processor_count, core->entry_count);
     MPB_CRASH(core, "recover.handler.scanned");
     mpb_handler_withdraw(core, h->index);
+    /* Before the requests: whoever runs one of them again must not adopt a command that nobody will ever see. */
+    mpb_commands_recover_handler(core, h->slot);
+    MPB_CRASH(core, "recover.handler.commands");
     for (uint32_t p = 0; p < core->header->processor_count; p++)
         for (uint32_t i = 0; i < rows_used(core, p); i++)
             recover_claim(h, p * core->header->entries_per_processor + i, &queued, &answered, done);
@@ -200,7 +203,6 @@ void mpb_recover_handler(struct mpb_handler *h, struct mpb_recovery *done)
     mpb_store_release(&core->doorbells->in_hand[h->index], 0);
     mpb_extents_collect(core, h->index);
     mpb_extents_rebuild(&h->extents);
-    mpb_commands_recover_handler(core, h->slot);
     finish_recovery(core, h->slot);
 }
 

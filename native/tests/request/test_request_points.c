@@ -48,6 +48,7 @@ static const char *const points[] = {
     "recover.before_ring",
     "recover.closed",
     "recover.command.requeued",
+    "recover.handler.commands",
     "recover.handler.put_back",
     "recover.handler.scanned",
     "recover.processor.scanned",

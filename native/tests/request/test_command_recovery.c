@@ -1,0 +1,84 @@
+/* A handler dies between "command QUEUED" and the hint that shows it to the controller; its successor dies, too, at every
+ * point of its repair. Whoever runs the request again, and whenever: its command reaches the controller. */
+#define _GNU_SOURCE
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "shm/inject.h"
+#include "tests/shm/shm_world.h"
+
+static void killed(struct world *w, const char *point, void (*work)(struct world *))
+{
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        mpb_inject_arm(&w->core, point);
+        work(w);
+        _exit(9);
+    }
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK(WIFSIGNALED(status));
+    mpb_inject_clear(&w->core);
+}
+
+/* A repair pokes every handler, which would be told first. */
+static int64_t claimed(struct mpb_handler *h)
+{
+    mpb_store_release(&h->core->doorbells->poke[h->index], 0);
+    return mpb_handler_claim(h, false);
+}
+
+static void send_and_die(struct world *w)
+{
+    struct mpb_handler d;
+    CHECK_EQ(mpb_handler_open(&d, &w->core, 0), 0);
+    int64_t entry = claimed(&d);
+    CHECK(entry >= 0);
+    mpb_command_send(&w->core, d.slot, w->core.entries[entry].fill_number * MPB_COMMAND_PARTS, "create", 6);
+}
+
+static void repair(struct world *w)
+{
+    struct mpb_handler successor;
+    struct mpb_recovery done;
+    CHECK_EQ(mpb_handler_open(&successor, &w->core, 0), 0);
+    mpb_recover_handler(&successor, &done);
+}
+
+static void play(const char *repair_dies_at)
+{
+    struct world w;
+    struct mpb_processor p;
+    struct mpb_handler h1;
+    world_open(&w, &small_plan);
+    world_reset(&w);
+    CHECK_EQ(mpb_processor_open(&p, &w.core, 0), 0);
+    CHECK_EQ(mpb_handler_open(&h1, &w.core, 1), 0);
+    int64_t entry = submit(&p, MPB_PLANE_DATA, 5, 40);
+    CHECK(entry >= 0);
+    uint64_t operation = w.core.entries[entry].fill_number * MPB_COMMAND_PARTS;
+    killed(&w, "command.published", send_and_die);
+    killed(&w, repair_dies_at, repair);
+    int64_t command = -1;
+    if (claimed(&h1) == entry) { /* put back already: another handler is quick */
+        command = mpb_command_send(&w.core, h1.slot, operation, "create", 6);
+        CHECK(command >= 0);
+    }
+    repair(&w); /* the next successor */
+    if (command < 0) {
+        CHECK_EQ(claimed(&h1), entry);
+        command = mpb_command_send(&w.core, h1.slot, operation, "create", 6);
+    }
+    CHECK_EQ(mpb_command_claim(&w.core), command);
+    CHECK_EQ(mpb_command_claim(&w.core), -1);
+}
+
+int main(void)
+{
+    static const char *const points[] = {"recover.handler.scanned", "recover.handler.commands", "recover.requeued",
+                                         "recover.requeue_hinted", "recover.handler.put_back"};
+    for (size_t i = 0; i < sizeof points / sizeof points[0]; i++)
+        play(points[i]);
+    printf("command recovery: %zu deaths of a repair\n", sizeof points / sizeof points[0]);
+    return 0;
+}
