@@ -1,5 +1,6 @@
-"""Mirror of native/shm/layout.h: sizes, offsets and the plan of the segments; a test compares every number with the
-compiler's.
+"""Shared memory as Python code sees it: the plan of the segments, and numbers, sizes and offsets of native/shm/layout.h,
+which are the compiler's own (`_native.LAYOUT`). Only the struct formats are written down here; a test holds them
+against the compiler's offsets.
 
 Pure arithmetic, any process. The supervisor plans and writes headers before the first fork (shm.segment); afterwards
 nobody changes a size.
@@ -9,30 +10,49 @@ import struct
 from enum import IntEnum, IntFlag
 from typing import Final, NamedTuple
 
+from mpbroker._native import LAYOUT
 from mpbroker.config.limits import HANDLER_ARENA_BYTES
 
-VERSION: Final = 1
-MAGIC_CORE: Final = 0x65726F6362706D
-MAGIC_PAGE: Final = 0x65676170627012
-PAGE_BYTES: Final = 4096
+VERSION: Final = LAYOUT["version"]
+MAGIC_CORE: Final = LAYOUT["magic_core"]
+MAGIC_PAGE: Final = LAYOUT["magic_page"]
+PAGE_BYTES: Final = LAYOUT["header"]
 
-SLOT_SUPERVISOR, SLOT_ACCEPTORS, SLOT_PROCESSORS, SLOT_HANDLERS = 0, 1, 16, 48
-SLOT_CONTROLLER, SLOT_LOG_KEEPER, SLOT_TRACER, SLOT_COORDINATOR, SLOT_ADMIN = 112, 113, 114, 115, 116
-MAX_ACCEPTORS, MAX_PROCESSORS, MAX_HANDLERS, MAX_SLOTS = 15, 32, 64, 128
+SLOT_SUPERVISOR: Final = LAYOUT["slot_supervisor"]
+SLOT_ACCEPTORS: Final = LAYOUT["slot_acceptors"]
+SLOT_PROCESSORS: Final = LAYOUT["slot_processors"]
+SLOT_HANDLERS: Final = LAYOUT["slot_handlers"]
+SLOT_CONTROLLER: Final = LAYOUT["slot_controller"]
+SLOT_LOG_KEEPER: Final = LAYOUT["slot_log_keeper"]
+SLOT_TRACER: Final = LAYOUT["slot_tracer"]
+SLOT_COORDINATOR: Final = LAYOUT["slot_coordinator"]
+SLOT_ADMIN: Final = LAYOUT["slot_admin"]
+MAX_ACCEPTORS: Final = LAYOUT["max_acceptors"]
+MAX_PROCESSORS: Final = LAYOUT["max_processors"]
+MAX_HANDLERS: Final = LAYOUT["max_handlers"]
+MAX_SLOTS: Final = LAYOUT["max_slots"]
 
-MAX_RINGS, RING_CONTROL, RING_DATA, RING_CONTROLLER, RING_RESPONSE = 64, 0, 8, 16, 32
-CLASS_REQUEUED: Final = 7
+MAX_RINGS: Final = LAYOUT["max_rings"]
+RING_CONTROL: Final = LAYOUT["ring_control"]
+RING_DATA: Final = LAYOUT["ring_data"]
+RING_CONTROLLER: Final = LAYOUT["ring_controller"]
+RING_RESPONSE: Final = LAYOUT["ring_response"]
+CLASS_REQUEUED: Final = LAYOUT["class_requeued"]
 RING_SLACK: Final = 128
 """Room for stale and duplicate hints in rings that must never be full."""
-INDEX_BITS: Final = 17
-DIRTY_BITS: Final = 4096
+INDEX_BITS: Final = LAYOUT["index_bits"]
+DIRTY_BITS: Final = LAYOUT["dirty_bits"]
 """A handler's set of moved partitions is kept modulo this."""
-EXTENTS_PER_HANDLER, JOURNAL_ROWS, KILLER_ROWS, INJECT_ROWS, MAX_COUNTERS = 8192, 4096, 8, 64, 240
+EXTENTS_PER_HANDLER: Final = LAYOUT["extents_per_handler"]
+JOURNAL_ROWS: Final = LAYOUT["journal_rows"]
+KILLER_ROWS: Final = LAYOUT["killer_rows"]
+INJECT_ROWS: Final = LAYOUT["inject_rows"]
+MAX_COUNTERS: Final = LAYOUT["max_counters"]
 
-STRIDES: Final = {
-    "topics": 8192, "journal": 8, "partitions": 1280, "producers": 256, "entries": 768, "slots": 8, "commands": 65536,
-    "extents": 8, "doorbells": 35072, "killers": 16, "inject": 64, "processes": 256, "rings": 384, "counters": 1920,
-}
+CORE_REGIONS: Final = ("topics", "journal", "partitions", "producers", "entries", "slots", "commands", "extents",
+                       "doorbells", "killers", "inject")
+PAGE_REGIONS: Final = ("processes", "rings", "counters")
+STRIDES: Final = {name: LAYOUT[name] for name in CORE_REGIONS + PAGE_REGIONS}
 """Bytes of one row of each region."""
 
 HEADER: Final = struct.Struct("<QIIQQQQQIIII")
@@ -40,14 +60,20 @@ HEADER: Final = struct.Struct("<QIIQQQQQIIII")
 processor, reserved handlers."""
 REGION: Final = struct.Struct("<16sQQQ")
 PLANES: Final = struct.Struct("<IIII")
-STATE_OFFSET, PLANES_OFFSET, REGIONS_OFFSET = 96, 104, 120
-DATA_DIR_OFFSET, DATA_DIR_BYTES = 2048, 2048
-METADATA_GENERATION_OFFSET: Final = 72
+STATE_OFFSET: Final = LAYOUT["header.state"]
+PLANES_OFFSET: Final = LAYOUT["header.plane_bound"]
+REGIONS_OFFSET: Final = LAYOUT["header.regions"]
+DATA_DIR_OFFSET: Final = LAYOUT["header.data_dir"]
+DATA_DIR_BYTES: Final = LAYOUT["data_dir_bytes"]
+METADATA_GENERATION_OFFSET: Final = LAYOUT["header.metadata_generation"]
 
 PROCESS: Final = struct.Struct("<IIBBBBIIIIIQQQQQIIQQ")
 """pid, incarnation, role, index, listener, -, state, wait, restarts, last exit, -, heartbeat, request, request since,
 busy, idle, connections, troubles, troubled since, unsteady since."""
-RING_HEAD, RING_PEAK, RING_CAPACITY, RING_SLOTS_FIRST = 128, 256, 264, 272
+RING_HEAD: Final = LAYOUT["ring.head"]
+RING_PEAK: Final = LAYOUT["ring.peak"]
+RING_CAPACITY: Final = LAYOUT["ring.capacity"]
+RING_SLOTS_FIRST: Final = LAYOUT["ring.slots_first"]
 
 
 class TopicFlags(IntFlag):
@@ -61,9 +87,9 @@ class TopicFlags(IntFlag):
 class PartitionFlags(IntFlag):
     """Bits of a partition row (enum mpb_partition_flags)."""
 
-    EXISTS = 1
-    ONLINE = 2
-    DELETED = 4
+    EXISTS = LAYOUT["partition_exists"]
+    ONLINE = LAYOUT["partition_online"]
+    DELETED = LAYOUT["partition_deleted"]
 
 
 # As plain numbers, for tests of one bit in a hot place: an IntFlag makes an object.
@@ -76,10 +102,10 @@ class ParkedKind(IntEnum):
     """What a request waits for in its handler's purgatory (enum mpb_parked_kind). Kept in its entry, for the
     handler that runs it again after a death."""
 
-    NOT = 0
-    PRODUCE = 1  # to be acknowledged
-    FETCH = 2  # for records, or for memory to send them
-    CONTROLLER = 3  # for the controller's answers
+    NOT = LAYOUT["parked_not"]
+    PRODUCE = LAYOUT["parked_produce"]  # to be acknowledged
+    FETCH = LAYOUT["parked_fetch"]  # for records, or for memory to send them
+    CONTROLLER = LAYOUT["parked_controller"]  # for the controller's answers
 
 
 class MemoryPlan(NamedTuple):
@@ -173,9 +199,9 @@ def check_plan(plan: MemoryPlan) -> None:
     """ValueError, naming the number, for a plan the layout cannot express."""
     bounds = {
         "processors": (1, MAX_PROCESSORS), "handlers": (1, MAX_HANDLERS), "reserved_handlers": (0, plan.handlers),
-        "entries_per_processor": (1, 2**INDEX_BITS - 2), "data_requests": (1, 2**31 - 1), "commands": (1, 4096),
+        "entries_per_processor": (1, 2**INDEX_BITS - 2), "data_requests": (1, 2**31 - 1), "commands": (1, LAYOUT["max_commands"]),
         "control_requests": (1, 2**31 - 1), "topics": (1, 2**24), "partitions": (1, 2**24), "producers": (1, 2**24),
-        "arena_processor_bytes": (PAGE_BYTES, 2**44), "arena_handler_bytes": (16384, 2**44),
+        "arena_processor_bytes": (PAGE_BYTES, 2**44), "arena_handler_bytes": (LAYOUT["unit_bytes"], 2**44),
     }
     for name, (least, most) in bounds.items():
         value = getattr(plan, name)
@@ -200,7 +226,7 @@ def header_bytes(magic: int, plan: MemoryPlan, regions: list[Region], size: int,
 
 def read_regions(segment: memoryview) -> dict[str, Region]:
     """The region table of a mapped segment; rows that do not lie inside it are left out."""
-    count = min(HEADER.unpack_from(segment, 0)[2], 24)
+    count = min(HEADER.unpack_from(segment, 0)[2], LAYOUT["max_regions"])
     regions = {}
     for i in range(count):
         name, offset, stride, rows = REGION.unpack_from(segment, REGIONS_OFFSET + i * REGION.size)

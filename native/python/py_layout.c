@@ -1,4 +1,4 @@
-/* LAYOUT: the sizes and numbers of layout.h as the compiler sees them, for the test that compares mpbroker/shm/layout.py. */
+/* LAYOUT: the sizes and numbers of layout.h as the compiler sees them; mpbroker/shm/layout.py takes them from here. */
 #include "python/module.h"
 #include "shm/layout.h"
 #include "shm/ring.h"
@@ -56,13 +56,22 @@ static const struct {
     {"ring.peak", offsetof(struct mpb_ring_ctl, peak)},
     {"ring.capacity", offsetof(struct mpb_ring_ctl, capacity)},
     {"ring.slots_first", offsetof(struct mpb_ring_ctl, slots_first)},
+    {"slot_supervisor", MPB_SLOT_SUPERVISOR},
+    {"slot_acceptors", MPB_SLOT_ACCEPTORS},
     {"slot_processors", MPB_SLOT_PROCESSORS},
     {"slot_handlers", MPB_SLOT_HANDLERS},
     {"slot_controller", MPB_SLOT_CONTROLLER},
+    {"slot_log_keeper", MPB_SLOT_LOG_KEEPER},
+    {"slot_tracer", MPB_SLOT_TRACER},
+    {"slot_coordinator", MPB_SLOT_COORDINATOR},
+    {"slot_admin", MPB_SLOT_ADMIN},
+    {"max_acceptors", MPB_MAX_ACCEPTORS},
     {"max_processors", MPB_MAX_PROCESSORS},
     {"max_handlers", MPB_MAX_HANDLERS},
     {"max_slots", MPB_MAX_SLOTS},
     {"max_rings", MPB_MAX_RINGS},
+    {"max_commands", MPB_MAX_COMMANDS},
+    {"unit_bytes", MPB_UNIT_BYTES},
     {"ring_control", MPB_RING_CONTROL},
     {"ring_data", MPB_RING_DATA},
     {"ring_controller", MPB_RING_CONTROLLER},

@@ -159,9 +159,9 @@ bool mpb_command_complete(struct mpb_core *core, uint32_t index, const void *byt
 void mpb_commands_recover_handler(struct mpb_core *core, uint32_t slot)
 {
     struct mpb_ring ring = mpb_ring_view(core, MPB_RING_CONTROLLER);
-    uint64_t present[MPB_COMMANDS_MOST / 64 + 1] = {0};
+    uint64_t present[MPB_MAX_COMMANDS / 64 + 1] = {0};
     mpb_ring_scan(&ring, present);
-    for (uint32_t i = 0; i < core->command_count && i < MPB_COMMANDS_MOST; i++) {
+    for (uint32_t i = 0; i < core->command_count && i < MPB_MAX_COMMANDS; i++) {
         uint64_t word = mpb_load_acquire(&core->commands[i].state);
         uint32_t state = mpb_state_of(word);
         bool unseen = state == MPB_E_FILL || (state == MPB_E_QUEUED && !(present[i / 64] >> i % 64 & 1));

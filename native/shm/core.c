@@ -37,7 +37,7 @@ static int check_plan(const struct mpb_core *core)
                      (uint64_t)h->handler_count * h->arena_handler_bytes;
     if (h->processor_count > MPB_MAX_PROCESSORS || h->handler_count > MPB_MAX_HANDLERS ||
         (uint64_t)h->processor_count * h->entries_per_processor > core->entry_count ||
-        core->entry_count >= (1u << MPB_INDEX_BITS) - 1 || core->command_count > MPB_COMMANDS_MOST ||
+        core->entry_count >= (1u << MPB_INDEX_BITS) - 1 || core->command_count > MPB_MAX_COMMANDS ||
         parts > h->arena_bytes || (uint64_t)h->handler_count * MPB_EXTENTS_PER_HANDLER > core->extent_count)
         return -5;
     for (uint32_t i = 0; i < MPB_MAX_RINGS; i++)

@@ -1,5 +1,5 @@
-/* The picture of all shared memory. Nobody else writes an offset literal; mpbroker/shm/layout.py mirrors the sizes
- * and tests/unit/shm/test_layout.py compares the two.
+/* The picture of all shared memory. Nobody else writes an offset literal: mpbroker/shm/layout.py takes numbers, sizes and
+ * offsets from the compiler (python/py_layout.c), and tests/unit/shm/test_layout.py holds its struct formats against them.
  *
  *  core  (memfd, inherited over fork)          page (named shm, attached by `status`)        
  *  +----------------------------------+        +---------------------------------+
@@ -284,7 +284,7 @@ enum mpb_poke {
 /* ------------------------------------------------------------------ controller commands
  * Same first word as an entry (state, generation, owner), so that the same ring code claims them. */
 #define MPB_COMMAND_BYTES 65536
-#define MPB_COMMANDS_MOST 4096
+#define MPB_MAX_COMMANDS 4096
 #define MPB_COMMAND_REQUEST 40960
 struct mpb_command {
     mpb_atomic64 state;        /* FREE, FILL, QUEUED, CLAIMED, DONE as above */

@@ -73,6 +73,7 @@ static inline void fixture_open(struct fixture *f)
     core->injects = shared_bytes(MPB_INJECT_ROWS * sizeof *core->injects);
     core->doorbells = shared_bytes(sizeof *core->doorbells);
     core->counters = shared_bytes(MPB_MAX_SLOTS * sizeof *core->counters);
+    core->processes = shared_bytes(MPB_MAX_SLOTS * sizeof *core->processes); /* of no live worker: any thread counts */
     fixture_make_dir(f);
     const char *dirs[] = {f->dir};
     uint32_t bad;
@@ -92,6 +93,7 @@ static inline void fixture_close(struct fixture *f)
     munmap(core->injects, MPB_INJECT_ROWS * sizeof *core->injects);
     munmap(core->doorbells, sizeof *core->doorbells);
     munmap(core->counters, MPB_MAX_SLOTS * sizeof *core->counters);
+    munmap(core->processes, MPB_MAX_SLOTS * sizeof *core->processes);
 }
 
 static inline uint64_t counted(struct fixture *f, enum mpb_counter counter)

@@ -8,58 +8,47 @@ from mpbroker.shm.layout import MemoryPlan
 from tests.harness.small_core import small_core, small_plan
 
 
-@pytest.mark.parametrize("region", sorted(layout.STRIDES))
-def test_strides_are_the_structs_sizes(region):
-    assert layout.STRIDES[region] == _native.LAYOUT[region]
+def test_the_core_has_a_row_size_for_every_region():
+    regions = [region.name for region in layout.core_regions(small_plan())[0] + layout.page_regions()[0]]
+    assert regions == list(layout.STRIDES)
+    assert all(stride > 0 for stride in layout.STRIDES.values())
 
 
-def test_numbers_are_the_headers():
-    c = _native.LAYOUT
-    same = {
-        "version": layout.VERSION,
-        "magic_core": layout.MAGIC_CORE,
-        "magic_page": layout.MAGIC_PAGE,
-        "header": layout.PAGE_BYTES,
-        "region": layout.REGION.size,
-        "header.regions": layout.REGIONS_OFFSET,
-        "header.state": layout.STATE_OFFSET,
-        "header.plane_bound": layout.PLANES_OFFSET,
-        "header.data_dir": layout.DATA_DIR_OFFSET,
-        "data_dir_bytes": layout.DATA_DIR_BYTES,
-        "header.metadata_generation": layout.METADATA_GENERATION_OFFSET,
-        "slot_processors": layout.SLOT_PROCESSORS,
-        "slot_handlers": layout.SLOT_HANDLERS,
-        "slot_controller": layout.SLOT_CONTROLLER,
-        "max_processors": layout.MAX_PROCESSORS,
-        "max_handlers": layout.MAX_HANDLERS,
-        "max_slots": layout.MAX_SLOTS,
-        "max_rings": layout.MAX_RINGS,
-        "ring_control": layout.RING_CONTROL,
-        "ring_data": layout.RING_DATA,
-        "ring_controller": layout.RING_CONTROLLER,
-        "ring_response": layout.RING_RESPONSE,
-        "class_requeued": layout.CLASS_REQUEUED,
-        "extents_per_handler": layout.EXTENTS_PER_HANDLER,
-        "journal_rows": layout.JOURNAL_ROWS,
-        "killer_rows": layout.KILLER_ROWS,
-        "inject_rows": layout.INJECT_ROWS,
-        "max_counters": layout.MAX_COUNTERS,
-        "index_bits": layout.INDEX_BITS,
-        "dirty_bits": layout.DIRTY_BITS,
-        **{f"parked_{kind.name.lower()}": kind for kind in layout.ParkedKind},
-        **{f"partition_{flag.name.lower()}": flag for flag in layout.PartitionFlags},
-        "ring.head": layout.RING_HEAD,
-        "ring.peak": layout.RING_PEAK,
-        "ring.capacity": layout.RING_CAPACITY,
-        "ring.slots_first": layout.RING_SLOTS_FIRST,
-    }
-    assert {name: c[name] for name in same} == same
-    assert {name for name in c if name.startswith("parked_")} <= set(same)
+@pytest.mark.parametrize(
+    ("prefix", "names"),
+    [("parked_", layout.ParkedKind), ("partition_", layout.PartitionFlags)],
+)
+def test_every_name_of_an_enumeration_is_the_headers(prefix, names):
+    there = {name for name in _native.LAYOUT if name.startswith(prefix) and not name.startswith("partition_copy")}
+    assert there == {f"{prefix}{one.name.lower()}" for one in names}
+
+
+def test_process_slots_of_the_roles_do_not_overlap():
+    pools = [
+        (layout.SLOT_SUPERVISOR, 1),
+        (layout.SLOT_ACCEPTORS, layout.MAX_ACCEPTORS),
+        (layout.SLOT_PROCESSORS, layout.MAX_PROCESSORS),
+        (layout.SLOT_HANDLERS, layout.MAX_HANDLERS),
+    ]
+    pools += [
+        (slot, 1)
+        for slot in (
+            layout.SLOT_CONTROLLER,
+            layout.SLOT_LOG_KEEPER,
+            layout.SLOT_TRACER,
+            layout.SLOT_COORDINATOR,
+            layout.SLOT_ADMIN,
+        )
+    ]
+    ends = [(first, first + size) for first, size in pools]
+    assert all(end <= first for (_, end), (first, _) in zip(ends, ends[1:], strict=False))
+    assert ends[-1][1] <= layout.MAX_SLOTS
 
 
 def test_header_fields_stand_where_the_struct_has_them():
     plan = small_plan()
     page = layout.header_bytes(layout.MAGIC_CORE, plan, layout.core_regions(plan)[0], 1 << 20, 0xABCDEF)
+    assert layout.REGION.size == _native.LAYOUT["region"]
     at = _native.LAYOUT["header.boot_id"]
     assert int.from_bytes(page[at : at + 8], "little") == 0xABCDEF
     at = _native.LAYOUT["header.arena_bytes"]
