@@ -81,7 +81,15 @@ def test_growth_names_where_it_breaks_and_what_gives_out():
 
 def test_growth_that_does_not_break_says_so():
     [told] = answer(_scenario("growth"), _latency(alone=1, middle=2, heavy=3), [])
-    assert told == "p99 of g goes from 1 ms (“alone”) to 3 ms (“heavy”): 3.0 times; no phase passes 10 times."
+    assert told == (
+        "p99 of g goes from 1 ms (“alone”) to at most 3 ms (“heavy”): 3.0 times; no load is too much for good."
+    )
+
+
+def test_growth_does_not_take_noise_for_the_limit():
+    """A phase that is worse than heavier ones after it."""
+    [told] = answer(_scenario("growth"), _latency(alone=1, middle=20, heavy=5), [])
+    assert told.startswith("p99 of g goes from 1 ms (“alone”) to at most 20 ms (“middle”): 20 times")
 
 
 def test_level_says_what_a_request_costs_and_where():

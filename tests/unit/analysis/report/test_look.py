@@ -52,6 +52,39 @@ def test_a_study_may_choose_its_colour():
     )
 
 
+def test_colour_is_the_phase_and_dash_the_variant():
+    """The same pair looks the same whatever else is in the figure; points have symbols where lines have dashes."""
+
+    def series(phase, variant, mode="lines"):
+        return {
+            "type": "scatter",
+            "mode": mode,
+            "name": f"{phase} {variant}",
+            "x": [1],
+            "y": [1],
+            "meta": {"phase": phase, "variant": variant},
+        }
+
+    lines = _dress(*(series(phase, variant) for phase in range(3) for variant in range(2)))["data"]
+    colors = [trace["line"]["color"] for trace in lines]
+    assert colors[0::2] == colors[1::2] and len(set(colors)) == 3
+    assert [trace["line"].get("dash") for trace in lines] == [None, "dash"] * 3
+    (alone,) = _dress(series(2, 1, "markers"))["data"]
+    assert alone["marker"]["color"] == colors[-1] and alone["marker"]["symbol"] == "diamond"
+    (control,) = _dress({**series(0, 1), "meta": {"shade": "control", "variant": 1}})["data"]
+    assert control["line"]["color"] == palette.NAMED["control"].light and control["line"]["dash"] == "dash"
+
+
+def test_time_axes_have_the_range_of_the_page():
+    figure = {
+        "data": [{"type": "scatter", "x": ["2026-01-01T00:00:01"], "y": [1]}],
+        "layout": {"xaxis": {"type": "date"}},
+    }
+    times = ["2026-01-01T00:00:00", "2026-01-01T00:01:00"]
+    assert dress(figure, times)[0]["layout"]["xaxis"]["range"] == times
+    assert "range" not in dress({**figure, "layout": {"xaxis": {"type": "log"}}}, times)[0]["layout"]["xaxis"]
+
+
 def test_menus_become_choices_of_the_page():
     spec = _dress(
         {"type": "scatter", "x": [1], "y": [1]},

@@ -10,7 +10,7 @@ from mpbroker.analysis.engine.input.trace_input import open_input
 from mpbroker.analysis.engine.running.study import StudyParameters
 from mpbroker.analysis.studies.latency import STUDY
 from mpbroker.trace.record import TICK_NS
-from tests.harness.event_model import AT, PRODUCE
+from tests.harness.event_model import AT, FETCH, IN_FETCH_PURGATORY, PRODUCE
 from tests.harness.event_trace import TraceOptions
 from tests.harness.golden_trace import CALM, FLOOD, golden
 
@@ -68,6 +68,38 @@ def test_kafkas_view(found):
     [row] = _rows(result.tables["kafka_view"], api="Fetch", metric="RemoteTimeMs")
     parked = [one for one in outcome.requests if one.purgatory]
     assert (row["n"], row["max_ms"]) == (len(parked), 50.0)
+
+
+def test_long_polls_are_no_latency(found):
+    """Fetches of the model wait 50 ms for data, as their clients asked; what they took beside that is theirs."""
+    result, outcome = found
+    fetches = [one for one in outcome.requests if one.api_key == FETCH]
+    active = np.array([one.stage[-1] - one.arrival - _asked(one) for one in fetches]) * TICK_NS / 1000
+    [row] = _rows(result.tables["stage_percentiles"], api="Fetch", stage="active_total")
+    assert row["n"] == len(fetches) and row["max_us"] == pytest.approx(active.max())
+    assert row["p99_us"] == pytest.approx(np.quantile(active, 0.99, method="inverted_cdf"), rel=HALF_BUCKET)
+    [polls] = _rows(result.tables["stage_percentiles"], api="Fetch", stage="asked_wait")
+    assert polls["max_us"] == 50_000 and polls["n"] == sum(_asked(one) > 0 for one in fetches)
+    spent = {row["stage"] for row in _rows(result.tables["stage_share"], api="Fetch")}
+    assert "io" in spent and "purgatory" not in spent
+    [said] = [words for words in result.verdicts if "their clients asked for that" in words]
+    assert said.startswith(f"{polls['n']} of {len(fetches)} Fetch requests also waited for new data")
+
+
+def _asked(one):
+    return one.stage[AT["purg_leave"]] - one.stage[AT["purg_enter"]] if one.purgatory == IN_FETCH_PURGATORY else 0
+
+
+def test_a_window_with_few_requests_has_no_percentile_that_needs_more(tmp_path):
+    with golden(tmp_path, CALM._replace(rate=60, duration_ms=4000)) as (engine, _):
+        result = STUDY.run(engine, StudyParameters(window_ms=1000))
+    counts = {(row["api"], row["window_ms"]): row["n"] for row in result.tables["over_time"].to_pylist()}
+    [figure] = [one for one in result.figures if one.name == "over_time"]
+    by_name = {trace["name"]: trace["y"] for trace in figure.spec["data"] if trace["visible"]}
+    assert 10 <= max(counts.values()) < 100 and "p99 from 100 requests on" in figure.caption
+    assert any(value is not None for value in by_name["p50"]) and not any(by_name["p99"])
+    [shares] = [one for one in result.figures if one.name == "stage_share"]
+    assert {trace["type"] for trace in shares.spec["data"]} == {"bar"}, "no slopes through windows without requests"
 
 
 def test_shares_of_a_window_add_up(found):

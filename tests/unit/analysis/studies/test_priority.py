@@ -97,6 +97,40 @@ def test_no_control_request_is_a_sentence(tmp_path):
     ]
 
 
+def test_requests_of_a_named_group_go_by_its_name(tmp_path):
+    """They are no control requests, and neither a sentence nor a figure nor a finding calls them so."""
+    with golden(tmp_path, CALM) as (engine, _):
+        result = STUDY.run(engine, StudyParameters(options={"control_clients": "client-11"}))
+    said = " ".join([*result.verdicts, *(one.sentence + one.change for one in result.findings)])
+    drawn = str([(figure.title, figure.caption, figure.spec["layout"]) for figure in result.figures])
+    assert "control request" not in said and "control request" not in drawn
+    assert "requests of client-11 waited for a handler" in said and "Where requests of client-11 wait" in drawn
+    names = {trace["name"] for figure in result.figures if figure.name == "wait_cdf" for trace in figure.spec["data"]}
+    assert names == {"client-11", "others"}
+
+
+def test_control_requests_behind_data_are_a_finding_with_a_listener_as_its_action(tmp_path):
+    with golden(tmp_path, VARIANTS["fifo"]) as (engine, outcome):
+        found = {one.kind: one for one in STUDY.run(engine, StudyParameters()).findings}
+    waited = sum(facts.wait for facts in outcome.control if facts.served) * TICK_NS / 1e9
+    assert found["control_behind_data"].cost_s == pytest.approx(waited)
+    assert "control.plane.listener.name" in found["control_behind_data"].change
+    assert found["hung"].cost_s == pytest.approx(sum(facts.hung_ticks for facts in outcome.control) * TICK_NS / 1e9)
+    assert found["hung"].of_s > found["hung"].cost_s > 0
+
+
+def test_runs_of_one_phase_stand_together_and_share_its_colour(tmp_path):
+    marks = (Marker("calm", 0), Marker("flood", 1000))
+    for number, name in enumerate(("one", "two")):
+        options = TraceOptions(boot_id=0xA0 + number, delay_ms=60_000 * number, markers=marks)
+        write_trace(tmp_path / name, simulate(VARIANTS["fifo"]._replace(elections_ms=(300, 1500))), options)
+    result = STUDY.run(choose_engine("local", open_input([tmp_path])), StudyParameters())
+    figures = {figure.name: figure.spec["data"] for figure in result.figures}
+    assert figures["where_control_waits"][0]["y"] == ["one, calm", "two, calm", "one, flood", "two, flood"]
+    styles = {trace["name"]: tuple(trace["meta"].values()) for trace in figures["waits_over_time"]}
+    assert styles == {"one, calm": (0, 0), "two, calm": (0, 1), "one, flood": (1, 0), "two, flood": (1, 1)}
+
+
 def test_an_empty_trace_is_a_sentence(tmp_path):
     with golden(tmp_path, CALM._replace(duration_ms=200)) as (_engine, _):
         pass
