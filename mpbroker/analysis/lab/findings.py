@@ -6,10 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from mpbroker.analysis.engine.running import wording
 from mpbroker.analysis.engine.running.study import StudyResult
 from mpbroker.analysis.lab import figures
 from mpbroker.analysis.lab.answers import answer
-from mpbroker.analysis.lab.latency_table import client_latency, where_it_waits
+from mpbroker.analysis.lab.latency_table import PART_NAMES, PARTS, client_latency, where_it_waits
 from mpbroker.analysis.lab.scenario import Scenario
 
 NAME = "clients"
@@ -35,14 +36,13 @@ def findings(scenario: Scenario, clients: pa.Table) -> StudyResult:
     )
 
 
-def milliseconds(us: float) -> str:
-    """A time a reader takes in at once."""
-    ms = max(us, 0.0) / 1000  # a record's last stage may be stamped after the client had the answer
-    return f"{ms:.2f} ms" if ms < 10 else f"{ms:.0f} ms"
+def duration(us: float) -> str:
+    """A time a reader takes in at once; a record's last stage may be stamped after the client had the answer."""
+    return wording.duration(max(us, 0.0) * 1000)
 
 
 def _p99(row: dict[str, Any]) -> str:
-    return f"{milliseconds(row['p99_us'])} ({milliseconds(row['net_p99_us'])} net)"
+    return f"{duration(row['p99_us'])} ({duration(row['net_p99_us'])} net)"
 
 
 def _by(rows: list[dict[str, Any]], *keys: str) -> dict[tuple[str, ...], dict[str, Any]]:
@@ -63,8 +63,8 @@ def _phases_compared(scenario: Scenario, rows: list[dict[str, Any]]) -> list[str
         if begin and worst:
             found.append(
                 f"{_prefix(scenario, variant.name)}{scenario.measured}: p99 {_p99(begin)} in phase “{first}”, "
-                f"{_p99(worst)} in phase “{worst['phase']}” (p50 {milliseconds(begin['p50_us'])} and "
-                f"{milliseconds(worst['p50_us'])})."
+                f"{_p99(worst)} in phase “{worst['phase']}” (p50 {duration(begin['p50_us'])} and "
+                f"{duration(worst['p50_us'])})."
             )
     return found
 
@@ -83,7 +83,7 @@ def _variants_compared(scenario: Scenario, rows: list[dict[str, Any]]) -> list[s
             found.append(
                 f"Phase “{phase}”: the p99 of {scenario.measured} is {_p99(best)} with “{best['variant']}” and "
                 f"{_p99(worst)} with “{worst['variant']}”; net, a ratio of "
-                f"{best['net_p99_us'] / worst['net_p99_us']:.2f}. One run each describes, it does not prove."
+                f"{best['net_p99_us'] / worst['net_p99_us']:.2f}."
             )
     return found
 
@@ -102,13 +102,12 @@ def _where(scenario: Scenario, waits: pa.Table) -> list[str]:
         ]
         if rows:
             row = max(rows, key=lambda each: each["net_us"])
+            parts = [f"{duration(row[part])} {PART_NAMES[part]}" for part in sorted(PARTS, key=lambda one: -row[one])]
             found.append(
-                f"{_prefix(scenario, variant.name)}of the slowest 1 % in phase “{row['phase']}” (net "
-                f"{milliseconds(row['net_us'])} on average) {row['rx_wait_and_queue_share']:.0%} was spent before a "
-                f"handler took them: {milliseconds(row['rx_wait_us'])} unread in the socket, "
-                f"{milliseconds(row['queue_us'])} queued; then {milliseconds(row['rest_of_broker_us'])} in the rest of "
-                f"the broker; {milliseconds(row['held_back_us'])} behind earlier requests of the same client, "
-                f"{milliseconds(row['on_the_way_us'])} on the way."
+                f"{_prefix(scenario, variant.name)}{'the' if len(scenario.variants) > 1 else 'The'} slowest 1 % in "
+                f"phase “{row['phase']}” took "
+                f"{duration(row['net_us'])} "
+                f"net on average: {wording.listed(parts)}."
             )
     return found
 
@@ -117,22 +116,22 @@ def _trust(scenario: Scenario, rows: list[dict[str, Any]]) -> list[str]:
     """What weakens the numbers: closed loops, requests without an answer, errors; and what was done about omission."""
     closed = sorted({row["group"] for row in rows if row["loop"] == "closed"})
     found = [
-        "Latency counts from the moment a request was meant to be sent, not from when it was: a stall is charged to "
-        "every request it kept back (no coordinated omission). Net is without the client's own wait for a core, "
-        "which it has because it shares this machine with the broker."
+        "Latency counts from the moment a request was meant to be sent, so a stall is charged to every request that it "
+        "kept back (no coordinated omission). Net latency is without the client's own wait for a core: it shares this "
+        "machine with the broker."
     ]
     if closed:
         found.append(
-            f"Closed loop: {', '.join(closed)}. Such clients wait for answers before they ask again; their latencies "
-            "hide the requests that a stall kept them from sending."
+            f"Closed loop: {', '.join(closed)}. These clients wait for an answer before they send more, so their "
+            "latencies hide the requests that a stall kept them from sending."
         )
     missing = sum(row["unsent"] + row["unanswered"] for row in rows)
     if missing:
         found.append(
-            f"{missing} intended requests were not sent or not answered by the end; they count with the time "
-            "until the end, which is less than the truth."
+            f"{wording.counted(missing, 'intended request')} were not sent or not answered by the end. They count with "
+            "the time until the end, which is less than the truth."
         )
     errors = sum(row["errors"] for row in rows)
     if errors:
-        found.append(f"{errors} requests were answered with an error.")
+        found.append(f"{wording.counted(errors, 'request')} ended with an error.")
     return found

@@ -295,13 +295,14 @@ def _tail_verdict(tails: list[Tail], rows: list[dict[str, Any]]) -> str:
             f"{wording.duration(float(first.whole.min()))} or more, the mean is {wording.duration(first.mean_ns)}."
         )
     words = (
-        f"{first.api} requests beyond {wording.percentile_name(first.q)} took "
-        f"{wording.duration(float(first.whole.min()))} "
-        f"or more (mean of all {wording.duration(first.mean_ns)}); {_causes(first, rows)}"
+        f"The slowest {wording.share(1 - first.q)} of {first.api} requests took "
+        f"{wording.duration(float(first.whole.min()))} or more (the mean is {wording.duration(first.mean_ns)}): of "
+        f"their "
+        f"extra time {_causes(first, rows)}"
     )
     for tail in tails[1:]:
         words += (
-            f"; beyond {wording.percentile_name(tail.q)} ({wording.duration(float(tail.whole.min()))} or more) "
+            f"; of the slowest {wording.share(1 - tail.q)} ({wording.duration(float(tail.whole.min()))} or more) "
             f"{_causes(tail, rows)}"
         )
     few = int(tails[-1].weights.sum())
@@ -313,10 +314,10 @@ def _parts(tail: Tail, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _causes(tail: Tail, rows: list[dict[str, Any]]) -> str:
-    """`80 % of what they took too long is …, 20 % …`."""
+    """`80 % is …, 20 % …`."""
     first, second = _parts(tail, rows)[:2]
     part = wording.share(first["excess_share"]) if first["excess_share"] < 0.95 else "all"
-    words = f"{part} of what they took too long is {wording.DOING[first['stage']]}"
+    words = f"{part} is {wording.DOING[first['stage']]}"
     return words + (
         f", {wording.share(second['excess_share'])} {wording.DOING[second['stage']]}"
         if second["excess_share"] >= 0.15
@@ -353,7 +354,7 @@ def _share_figure(tails: list[Tail], attribution: pa.Table) -> Figure:
     return Figure(
         "tail_attribution",
         "What makes the tail",
-        "Per stage: how much longer than on average it took in slow requests, as a share of all they took too long.",
+        "What slow requests took beyond the mean, shared out among the stages.",
         {"data": data, "layout": layout},
     )
 

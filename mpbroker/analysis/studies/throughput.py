@@ -298,14 +298,14 @@ def _busiest(used: pa.Table, one: Stretch) -> list[str]:
     process, (cpu, waited) = max(means.items(), key=lambda item: item[1][0])
     total = sum(each for each, _ in means.values())
     found = [
-        f"All processes used {total:.2f} cores, the busiest was {process} with {wording.share(cpu)} of one"
-        + (f" (it waited for a core another {wording.share(waited)} of the time)." if waited else ".")
+        f"All processes used {total:.2f} cores; the busiest, {process}, used {wording.share(cpu)} of one"
+        + (f" and waited for one for another {wording.share(waited)} of the time." if waited else ".")
     ]
     name, wait = max(((name, wait or 0.0) for name, (_, wait) in means.items()), key=lambda item: item[1])
     if wait > 0.1 and name != process:
         found.append(
-            f"{name[:1].upper()}{name[1:]} was ready but without a core for {wording.share(wait)} of the time: the "
-            "machine had too few cores for all that ran on it."
+            f"{name[:1].upper()}{name[1:]} was ready to run but had no core for {wording.share(wait)} of the time: the "
+            "machine has too few cores for all that runs on it."
         )
     return found
 

@@ -53,11 +53,11 @@ def find(rates: Floats, levels: Floats | None = None) -> SteadyState:
     if cut and float(np.mean(groups[:cut])) > BUSIER * float(np.mean(groups[cut:])):
         return SteadyState(0, count, drift, "the beginning is busier than the rest, which is no warm-up")
     if certain and abs(drift) > DRIFT:
-        reason = f"the rate still changes by {drift * 100:+.0f} % between the halves of what is left"
+        reason = f"the rate still changes by {drift * 100:+.0f} % from the first half to the second"
     elif levels is not None:
         level_drift, certain = _drift(_grouped(levels, size)[cut:])
         if certain and abs(level_drift) > LEVEL_DRIFT:
-            reason = f"requests in flight still change by {level_drift * 100:+.0f} % between the halves of what is left"
+            reason = f"requests in flight still change by {level_drift * 100:+.0f} % from the first half to the second"
     return SteadyState(cut * size, count, drift, reason)
 
 

@@ -80,9 +80,9 @@ def sentences(kind: LoadKind) -> list[str]:
     if not kind.is_closed:
         return []
     return [
-        f"The load looks closed-loop ({wording.share(kind.closed_share or 0)} of {wording.count(kind.requests)} "
-        "requests "
-        "came on connections that wait for an answer before they send more): such clients send less while the broker "
-        "is slow, so that "
-        "these latencies are better than what an independent sender would see, and the rate is what they could get."
+        f"The load is closed-loop: {wording.share(kind.closed_share or 0)} of {wording.count(kind.requests)} "
+        f"requests came "
+        "on connections that wait for an answer before they send more. Such clients send less while the broker is "
+        "slow: "
+        "the rate is what they could get, and independent senders would see higher latencies."
     ]

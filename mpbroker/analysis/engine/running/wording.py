@@ -7,12 +7,12 @@ if TYPE_CHECKING:
 
 #: What a request does in a stage, as the end of a sentence "71 % of it is …".
 DOING = {
-    "rx_wait": "waiting in the socket before the broker reads it",
-    "read": "waiting behind earlier requests of its connection, or for the rest of its frame",
+    "rx_wait": "waiting in the socket until a processor reads it",
+    "read": "waiting behind earlier requests of the same connection, or for the rest of the frame",
     "parse": "parsing the header",
     "ring_block": "waiting for room in the request ring",
     "queue": "waiting in the request ring",
-    "dispatch": "passing from the ring to the handler",
+    "dispatch": "passing from the ring to a handler",
     "io": "reading or writing the log",
     "local": "the handler's own work",
     "purgatory": "waiting in purgatory (for data, replicas or a timeout)",

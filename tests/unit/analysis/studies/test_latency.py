@@ -113,7 +113,7 @@ def test_shares_of_a_window_add_up(found):
 def test_the_verdict_names_the_stage(tmp_path):
     with golden(tmp_path, FLOOD) as (engine, _):
         verdict = STUDY.run(engine, StudyParameters()).verdicts[0]
-    assert verdict.startswith("Produce p99 is ") and "waiting in the socket before the broker reads it" in verdict
+    assert verdict.startswith("Produce p99 is ") and "waiting in the socket until a processor reads it" in verdict
     assert "too few requests for a p99.9" in verdict
 
 

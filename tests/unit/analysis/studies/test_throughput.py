@@ -83,7 +83,7 @@ def test_gauges_give_utilisation_and_full_rings(tmp_path, monkeypatch):
         result = STUDY.run(engine, StudyParameters())
     assert result.tables["utilisation"]["cpu_share"].to_pylist() == pytest.approx([0.85] * 5)
     assert result.tables["saturation"]["full_share"].to_pylist() == [1.0]
-    assert any("the busiest was handler 0 with 85 % of one" in words for words in result.verdicts)
+    assert any("the busiest, handler 0, used 85 % of one" in words for words in result.verdicts)
     assert any("data ring was more than 80 % full in 100 % of 6 samples" in words for words in result.verdicts)
 
 
