@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from mpbroker.cli.record_input import Item
 from mpbroker.client.partitioner import partition_of
@@ -28,21 +28,30 @@ class Batches:
         self._bytes: dict[int, int] = {}
         self._held_bytes = 0
 
-    def add(self, item: Item) -> Iterator[Batch]:
-        """Takes a record; yields the batches that have to go out first."""
-        record = item.record
-        size = len(record.value or b"") + len(record.key or b"")
+    def add(self, item: Item) -> Sequence[Batch]:
+        """Takes a record; returns the batches that have to go out before it."""
+        key, value, _, _ = item.record
+        size = (len(value) if value else 0) + (len(key) if key else 0)
         number = self._place(item)
         batch = self._open.get(number)
-        if batch and (len(batch) >= BATCH_RECORDS or self._bytes[number] + size > BATCH_BYTES):
-            yield self._take(number)
-            number = self._place(item)
-        elif self._held_bytes + size > MAX_HELD_BYTES:
-            yield from self.rest()
-            number = self._place(item)
-        self._open.setdefault(number, []).append(record)
+        if batch is None or len(batch) >= BATCH_RECORDS or self._bytes[number] + size > BATCH_BYTES:
+            return self._begin(item, size, [] if batch is None else [self._take(number)])
+        if self._held_bytes + size > MAX_HELD_BYTES:
+            return self._begin(item, size, [])
+        batch.append(item.record)
+        self._bytes[number] += size
+        self._held_bytes += size
+        return ()
+
+    def _begin(self, item: Item, size: int, full: list[Batch]) -> list[Batch]:
+        """Begins a batch with a record, or adds it to that of the next partition; what has to go out, `full` first."""
+        if self._held_bytes + size > MAX_HELD_BYTES:
+            full.extend(self.rest())
+        number = self._place(item)
+        self._open.setdefault(number, []).append(item.record)
         self._bytes[number] = self._bytes.get(number, 0) + size
         self._held_bytes += size
+        return full
 
     def rest(self) -> Iterator[Batch]:
         """All that is held."""
