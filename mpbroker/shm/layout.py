@@ -1,6 +1,6 @@
-"""Shared memory as Python code sees it: the plan of the segments, and numbers, sizes and offsets of native/shm/layout.h,
-which are the compiler's own (`_native.LAYOUT`). Only the struct formats are written down here; a test holds them
-against the compiler's offsets.
+"""Shared memory as Python code sees it: the plan of the segments, and numbers, sizes and offsets of layout.h, which
+are the compiler's own (`_native.LAYOUT`). Only the struct formats are written down here; a test holds them against
+the compiler's offsets.
 
 Pure arithmetic, any process. The supervisor plans and writes headers before the first fork (shm.segment); afterwards
 nobody changes a size.
@@ -199,7 +199,8 @@ def check_plan(plan: MemoryPlan) -> None:
     """ValueError, naming the number, for a plan the layout cannot express."""
     bounds = {
         "processors": (1, MAX_PROCESSORS), "handlers": (1, MAX_HANDLERS), "reserved_handlers": (0, plan.handlers),
-        "entries_per_processor": (1, 2**INDEX_BITS - 2), "data_requests": (1, 2**31 - 1), "commands": (1, LAYOUT["max_commands"]),
+        "entries_per_processor": (1, 2**INDEX_BITS - 2), "data_requests": (1, 2**31 - 1),
+        "commands": (1, LAYOUT["max_commands"]),
         "control_requests": (1, 2**31 - 1), "topics": (1, 2**24), "partitions": (1, 2**24), "producers": (1, 2**24),
         "arena_processor_bytes": (PAGE_BYTES, 2**44), "arena_handler_bytes": (LAYOUT["unit_bytes"], 2**44),
     }

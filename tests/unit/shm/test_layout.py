@@ -1,5 +1,7 @@
 """The Python picture of shared memory is the compiler's, number by number; plans fit what the core attaches to."""
 
+from itertools import pairwise
+
 import pytest
 
 from mpbroker import _native
@@ -41,7 +43,7 @@ def test_process_slots_of_the_roles_do_not_overlap():
         )
     ]
     ends = [(first, first + size) for first, size in pools]
-    assert all(end <= first for (_, end), (first, _) in zip(ends, ends[1:], strict=False))
+    assert all(end <= first for (_, end), (first, _) in pairwise(ends))
     assert ends[-1][1] <= layout.MAX_SLOTS
 
 
