@@ -7,6 +7,9 @@ import pytest
 
 from mpbroker.client.bootstrap import connect
 from mpbroker.client.topic_admin import create_topic
+from mpbroker.protocol.codec import decode
+from mpbroker.protocol.headers import encode_request_frame
+from mpbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.harness.broker import Broker, wait_until
 from tests.harness.raw_client import RawConnection
 from tests.harness.raw_records import batch, fetch_request, fetched, produce_request, produced, records_in
@@ -18,14 +21,14 @@ def _start(tmp_path, points):
     return Broker(tmp_path, overrides={"num.io.threads": 2}, env={"MPBROKER_CRASH": points})
 
 
-def _create_topic(broker):
+def _create_topic(broker, partitions=1):
     with connect(broker.bootstrap) as client:
-        create_topic(client, "t", 1, {})
+        create_topic(client, "t", partitions, {})
 
 
-def _values(port):
+def _values(port, partition=0):
     with RawConnection(port) as connection:
-        _, body = connection.ask(fetch_request(9, "t", 0, 0))
+        _, body = connection.ask(fetch_request(9, "t", partition, 0))
     return [value for _, value in records_in(fetched(body).records)]
 
 
@@ -56,12 +59,17 @@ def test_a_request_that_kills_its_handler_twice_gets_an_error_and_its_connection
 
 
 def test_a_request_whose_effects_are_recorded_is_answered_though_it_killed_two_handlers(tmp_path):
-    with _start(tmp_path, "append.unlocked,handler.answer_written") as broker:
-        _create_topic(broker)
+    """Its first run dies before the second of its two partitions, its second one when it has appended to that too."""
+    parts = [PartitionProduceData(index=number, records=RECORDS) for number in (0, 1)]
+    topic = TopicProduceData(name="t", partition_data=parts)
+    request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic], transactional_id=None)
+    with _start(tmp_path, "append.locked:2,append.unlocked:2") as broker:
+        _create_topic(broker, 2)
         with RawConnection(broker.port()) as connection:
-            _, body = connection.ask(produce_request(1, "t", 0, RECORDS))
-        assert produced(body) == (0, 0)
-        assert _values(broker.port()) == [b"one", b"two"]
+            _, body = connection.ask(encode_request_frame(request, 7, 1, "raw"))
+            [answered] = decode(ProduceResponse, 7, body).responses
+            assert [(part.error_code, part.base_offset) for part in answered.partition_responses] == [(0, 0), (0, 0)]
+        assert [_values(broker.port(), partition) for partition in (0, 1)] == [[b"one", b"two"]] * 2
         wait_until(lambda: broker.log().count("worker_died") == 2, "two deaths")
 
 
