@@ -65,3 +65,11 @@ def test_names_of_workloads():
     assert bench_run.chosen("w1, W3") == ["W1", "W3"]
     with pytest.raises(bench_run.UnknownWorkload, match="W9"):
         bench_run.chosen("W1,W9")
+
+
+def test_columns_that_do_not_explain_themselves_are_explained_below_the_table():
+    machine = {"cpu": "a cpu", "cores": 2, "kernel": "6.1", "python": "3.11", "load_average": 0.5}
+    row = _row(workloads.W3, _log([(0, 0, 0, 1), (0, 1, 1, 3)]), 4000, Usage(80, 20))._asdict()
+    shown = bench_run.text({"machine": machine, "broker": "mpbroker", "workloads": [row], "sweep": [], "notes": []})
+    assert "\nCPU µs: processor time of the broker's whole process tree for one request" in shown
+    assert "\nclient µs: the same of the load generator" in shown and shown.index("p99 ms") < shown.index("client µs:")
