@@ -102,7 +102,8 @@ def _where(scenario: Scenario, waits: pa.Table) -> list[str]:
         ]
         if rows:
             row = max(rows, key=lambda each: each["net_us"])
-            parts = [f"{duration(row[part])} {PART_NAMES[part]}" for part in sorted(PARTS, key=lambda one: -row[one])]
+            told = sorted((part for part in PARTS if row[part] >= row["net_us"] / 100), key=lambda part: -row[part])
+            parts = [f"{duration(row[part])} {PART_NAMES[part]}" for part in told]
             found.append(
                 f"{_prefix(scenario, variant.name)}{'the' if len(scenario.variants) > 1 else 'The'} slowest 1 % in "
                 f"phase “{row['phase']}” took "
