@@ -19,7 +19,11 @@ FIRST_EPOCH: Final = 0
 
 
 class PartitionLog(Protocol):
-    """What is needed of `_native.Log`; both return a Kafka error code."""
+    """What is needed of `_native.Log`; `create` and `set_flags` return a Kafka error code."""
+
+    def log_dir_online(self, log_dir: int, /) -> bool:
+        """Whether no I/O error took that log directory offline since the start."""
+        ...
 
     def create(
         self,
@@ -75,6 +79,11 @@ class PartitionLogs:
         path = f"{self.data_dir}/{name}"
         if os.path.isdir(path) and partition_directory.read_topic_id(path) in (topic_id, None):
             partition_directory.prepare(self.data_dir, name, topic_id)
+
+    @property
+    def online(self) -> bool:
+        """Whether partitions can be made: what is made in an offline directory could never be written or read."""
+        return self._log.log_dir_online(LOG_DIR)
 
     def create(self, topic: TopicState, partition: int, ordinal: int) -> int:
         """A new, empty partition in a row; returns a Kafka error code: KAFKA_STORAGE_ERROR also if records of somebody

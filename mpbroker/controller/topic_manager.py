@@ -35,6 +35,7 @@ from mpbroker.metadata.metadata_snapshot import MetadataSnapshot, encode_overrid
 from mpbroker.shm.events import Events
 
 DUPLICATE = "Duplicate topic name."
+OFFLINE = "The log directory is offline after an I/O error."
 
 
 class TopicManager:
@@ -125,6 +126,8 @@ class TopicManager:
 
     def _prepare_partitions(self, topic: TopicState, partitions: range) -> Refusal | None:
         """Make partitions and append their rows to `topic.ordinals`; all of them or, with a refusal, none."""
+        if not self._logs.online:
+            return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, OFFLINE)
         if self._rows.free < len(partitions):
             return self._no_room("more partitions", "raise mpbroker.max.partitions")
         made: list[int] = []

@@ -31,14 +31,19 @@ class Killed(BaseException):
 
 
 class EmptyLogs:
-    """Stands for `_native.Log`: a partition row, an empty segment. `errors`: ordinal → error code of its next use."""
+    """Stands for `_native.Log`: a partition row, an empty segment. `errors`: ordinal → error code of its next use;
+    `online`: of the directory."""
 
     def __init__(self, memory: SmallCore, data_dir: Path) -> None:
         self.memory = memory
         self.data_dir = data_dir
         self.errors: dict[int, int] = {}
+        self.online = True
         self.loaded: list[PartitionToLoad] = []
         self.written: dict[tuple[str, int], int] = {}
+
+    def log_dir_online(self, log_dir):
+        return self.online
 
     def create(self, ordinal, topic_id, topic_row, partition, log_dir, dir, leader_epoch, now_ms):
         if ordinal in self.errors:

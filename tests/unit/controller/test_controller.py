@@ -171,6 +171,16 @@ def test_a_topic_whose_log_cannot_be_made_leaves_nothing_behind(world):
     world.check()
 
 
+def test_nothing_is_made_in_an_offline_directory(world):
+    assert world.codes(create(NewTopic("t", 1))) == {"t": 0}
+    world.logs.online = False
+    (made,) = world.run(create(NewTopic("orders", 2))).results
+    (added,) = world.run(CreatePartitions([PartitionCount("t", 2)])).results
+    assert (made.error_code, added.error_code) == (56, 56) and "offline" in made.error_message
+    assert list(world.topics()) == ["t"] and world.directories() == ["t-0"]
+    world.check()
+
+
 def test_producer_ids_never_repeat(world):
     blocks = [world.run(AllocateProducerIds(), operation=5) for _ in range(2)]
     world.successor()
