@@ -1,7 +1,7 @@
 """After the last test: no process, name in /dev/shm or temporary file of this session is left. Which tests are slow.
 
-A slow test needs a JVM, a browser, kills, a sanitizer's program or a whole broker; `make unit` leaves them out. Whole
-rooms of them are named here, a file of another room says it itself: `pytestmark = pytest.mark.slow`.
+A slow test needs a JVM, a browser, kills, a sanitizer's program, a whole broker or many seconds; `make unit` leaves
+them out. Whole rooms of them are named here, a file of another room says it itself: `pytestmark = pytest.mark.slow`.
 """
 
 import os

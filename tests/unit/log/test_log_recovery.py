@@ -45,6 +45,7 @@ def recover(directory, **settings):
     return LogRecovery(str(directory), index_interval_bytes=INTERVAL_BYTES, **{"clean": False, **settings}).run()
 
 
+@pytest.mark.slow
 def test_every_truncation_of_the_last_4_kib_keeps_the_whole_batches(tmp_path):
     batches = make_batches(0, 40)
     whole = b"".join(batches)

@@ -91,6 +91,7 @@ print(len(data), peak() - before)
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=[CODEC_NAMES[codec] for codec in CODECS])
+@pytest.mark.slow
 def test_a_bomb_takes_at_most_twice_the_limit(codec):
     done = subprocess.run([sys.executable, "-c", BOMB, str(codec)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

@@ -83,6 +83,7 @@ def test_a_wrong_bit_in_the_counters_is_noticed(tmp_path, records):
 
 
 @pytest.mark.parametrize("close", [True, False])
+@pytest.mark.slow
 def test_any_bit_of_the_header_may_be_wrong(tmp_path, records, close):
     """Whatever it is: an error that names the file, or the five records; never others, never a crash."""
     whole = bytearray(write_segment(tmp_path, records, close=close).path.read_bytes())
