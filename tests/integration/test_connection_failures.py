@@ -1,7 +1,7 @@
 """A defect that shows only for one client's bytes: that client's connection ends, everybody else's goes on.
 
-The defect is put into a real broker from outside: Python imports a `sitecustomize` from the environment, which makes the
-reading of large frames raise for one number in them.
+The defect is put into a real broker from outside: Python imports a `sitecustomize` from the environment, which makes
+the reading of large frames raise for one number in them.
 """
 
 import os
