@@ -80,7 +80,7 @@ static void begin_fill(struct mpb_processor *p, uint32_t index)
     entry->answer_kind = MPB_ANSWER_NONE;
     entry->answer_length = entry->answer_extent = entry->cells_extent = 0;
     entry->answer_offset = entry->cells_offset = 0;
-    entry->cell_count = entry->parked_kind = 0;
+    entry->cell_count = entry->parked_kind = entry->received = 0;
     entry->error = 0;
 }
 
@@ -266,6 +266,7 @@ int64_t mpb_submit(struct mpb_processor *p, const struct mpb_submission *s)
     uint32_t index = p->free_stack[--p->free_count];
     fill(p, index, s, offset < 0 ? MPB_PAYLOAD_INLINE : (uint64_t)offset);
     mpb_count(p->core, p->slot, MPB_C_REQUESTS_RECEIVED, 1);
+    p->core->entries[index].received = 1;
     mpb_count(p->core, p->slot, MPB_C_BYTES_RECEIVED, s->length + 4u);
     publish_gauges(p);
     return push(p, index, p->filled_ns);

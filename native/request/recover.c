@@ -60,8 +60,8 @@ static void recover_own_entry(struct mpb_processor *p, uint32_t index, const str
     if (mpb_state_owner(word) != p->slot)
         return;
     switch (mpb_state_of(word)) {
-    case MPB_E_FILL:
-        drop(p, index, false, done);
+    case MPB_E_FILL: /* half filled, or parked because its plane was full: that one was received */
+        drop(p, index, p->core->entries[index].received != 0, done);
         break;
     case MPB_E_SENDING:
         drop(p, index, true, done);
