@@ -221,7 +221,9 @@ def test_an_answer_for_a_connection_that_is_gone_is_dropped(world):
     world.processor._close(channel)  # as the limits on idle time and on connections do
     assert world.row.connections == 0 and client.recv(1) == b""
     (again,) = world.connect()
-    world.turns()
+    world.turns(2)
+    (successor,) = world.processor._by_fd.values()
+    assert (successor.number, successor.generation) == (channel.number, channel.generation + 1)
     world.handler.answer(request, b"\0\0\0\x04\0\0\0\x01")
     world.turns(3)
     assert not select.select([again], [], [], 0)[0], "the number is the same, the generation is not"
