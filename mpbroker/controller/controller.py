@@ -22,7 +22,8 @@ from mpbroker.controller.topic_deletion import TopicDeletions
 from mpbroker.controller.topic_manager import TopicManager
 from mpbroker.controller.topic_validation import Defaults
 from mpbroker.errors import ConfigError, ErrorCode
-from mpbroker.log import unusable
+from mpbroker.log import reserve_file, unusable
+from mpbroker.log.data_dir import LOG_DIR
 from mpbroker.log.log_loader import LogLoader
 from mpbroker.log.log_manager import open_log
 from mpbroker.metadata.commands import (
@@ -198,6 +199,7 @@ def build_controller(ctx: ProcessContext) -> Controller:
     )
     log = open_log(ctx)
     log.repair_slot(ctx.slot)  # a predecessor may have died with a partition's lock
+    log.refuse_appends(LOG_DIR, reserve_file.was_given_up(data_dir))
     loader = LogLoader(log, data_dir, ctx.log, clock, ctx.core.crash_point, row.count)
     logs = PartitionLogs(log, data_dir, loader, clock.wall_ms, ctx.core.crash_point)
     return Controller(

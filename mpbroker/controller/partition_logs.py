@@ -25,6 +25,10 @@ class PartitionLog(Protocol):
         """Whether no I/O error took that log directory offline since the start."""
         ...
 
+    def takes_appends(self, log_dir: int, /) -> bool:
+        """Whether there is room in it, as far as the log keeper knows."""
+        ...
+
     def create(
         self,
         ordinal: int,
@@ -84,6 +88,11 @@ class PartitionLogs:
     def online(self) -> bool:
         """Whether partitions can be made: what is made in an offline directory could never be written or read."""
         return self._log.log_dir_online(LOG_DIR)
+
+    @property
+    def has_room(self) -> bool:
+        """False after a start on a full disk: what is left there is for what makes room."""
+        return self._log.takes_appends(LOG_DIR)
 
     def create(self, topic: TopicState, partition: int, ordinal: int) -> int:
         """A new, empty partition in a row; returns a Kafka error code: KAFKA_STORAGE_ERROR also if records of somebody

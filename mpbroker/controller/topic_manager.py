@@ -35,6 +35,7 @@ from mpbroker.metadata.metadata_snapshot import MetadataSnapshot, encode_overrid
 from mpbroker.shm.events import Events
 
 DUPLICATE = "Duplicate topic name."
+FULL = "The disk of the log directory was full at the start, and has no room yet."
 OFFLINE = "The log directory is offline after an I/O error."
 
 
@@ -128,6 +129,8 @@ class TopicManager:
         """Make partitions and append their rows to `topic.ordinals`; all of them or, with a refusal, none."""
         if not self._logs.online:
             return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, OFFLINE)
+        if not self._logs.has_room:
+            return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, FULL)
         if self._rows.free < len(partitions):
             return self._no_room("more partitions", "raise mpbroker.max.partitions")
         made: list[int] = []

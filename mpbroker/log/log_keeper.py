@@ -19,6 +19,7 @@ from mpbroker.log.log_retention import LogRetention
 from mpbroker.log.offline_directory import OfflineDirectory
 from mpbroker.log.producer_expiration import ProducerEviction, ProducerExpiration
 from mpbroker.log.producer_snapshots import ProducerSnapshots
+from mpbroker.log.reserve_keeper import ReserveKeeper
 from mpbroker.log.segment_deletion import SegmentDeletion
 from mpbroker.log.sync_pool import OPEN_SEGMENTS as SYNC_OPEN_SEGMENTS
 from mpbroker.log.sync_pool import SyncPool, Syncs
@@ -113,6 +114,7 @@ class LogKeeper:
         self.offline = OfflineDirectory(keeper)
         self._jobs: tuple[Job, ...] = (
             FailedCalls(keeper),
+            ReserveKeeper(keeper),
             self.retention,
             self.deletion,
             self.snapshots,

@@ -60,6 +60,7 @@ class Counter(IntEnum):
     LOG_PRODUCERS_FULL = 33
     LOG_SNAPSHOTS_LOCKED = 34
     LOG_READS_OVERTAKEN = 35
+    LOG_APPENDS_REFUSED = 36
     # Python code counts these:
     CONNECTIONS_ACCEPTED = 128
     CONNECTIONS_CLOSED = 129

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import socket
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from mpbroker.config.broker_config import BrokerConfig
@@ -57,6 +58,7 @@ class ProcessContext:
     trace_notices_fd  the pipe of trace/notice.py: its writing end (processors), its reading end (tracer), or -1
     names        every name in /dev/shm of this broker, for the tracer to unlink when the supervisor is gone
     data_dirs    log.dirs as absolute paths
+    may_trace    tracer: False while what is left on a full disk is not for traces
     log          this process's lines
     """
 
@@ -82,6 +84,7 @@ class ProcessContext:
         self.trace_notices_fd = -1
         self.names: tuple[str, ...] = ()
         self.data_dirs: tuple[str, ...] = ()
+        self.may_trace: Callable[[], bool] = lambda: True
         self.api_versions: dict[int, tuple[int, int]] = {}  # api key → oldest and newest version served
         self.supervisor_pid = 0
         self.notice_fd = -1

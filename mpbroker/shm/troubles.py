@@ -14,11 +14,15 @@ class Trouble(IntFlag):
     LOG_DIRECTORY_OFFLINE = 2
     LOG_CALLS_FAIL = 4
     MANY_RESETS = 8
+    APPENDS_REFUSED = 16
 
 
 SENTENCES: Final = {
     Trouble.LOG_DIRECTORY_OFFLINE: (
         "the log directory is offline after an I/O error: look at the disk, then start the broker again"
+    ),
+    Trouble.APPENDS_REFUSED: (
+        "appends are refused, because the disk was full at the start: free space, and they are accepted again"
     ),
     Trouble.LOG_CALLS_FAIL: "writes to log files fail: look for free space on the disk; the log says where and why",
     Trouble.TRACES_NOT_WRITTEN: "traces cannot be written: look for free space in the trace directory",

@@ -7,12 +7,12 @@ start writes before it serves: a partition's directory, or a file that nobody kn
 import contextlib
 import os
 
-from mpbroker.log import checkpoint_file, clean_shutdown, data_dir
+from mpbroker.log import checkpoint_file, clean_shutdown, data_dir, reserve_file
 from mpbroker.metadata.store_peek import STORE_FILE
 from mpbroker.supervisor.status_file import STATUS_FILE
 
 _CHECKPOINTS = checkpoint_file.RECOVERY_POINT, checkpoint_file.LOG_START, checkpoint_file.HIGH_WATERMARK
-_BEGINNINGS = (STORE_FILE, data_dir.META_FILE, STATUS_FILE, clean_shutdown.MARKER, *_CHECKPOINTS)
+_BEGINNINGS = (STORE_FILE, data_dir.META_FILE, STATUS_FILE, clean_shutdown.MARKER, reserve_file.NAME, *_CHECKPOINTS)
 
 
 class MadeByStart:

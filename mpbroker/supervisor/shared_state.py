@@ -14,6 +14,7 @@ from collections import Counter
 
 from mpbroker import __version__
 from mpbroker.config.broker_config import BrokerConfig
+from mpbroker.log import reserve_file
 from mpbroker.network.fd_passing import close_all, handover_pair, receive_message
 from mpbroker.shm import segment
 from mpbroker.shm.core_view import CLAIMED
@@ -151,6 +152,7 @@ class SharedState:
             context.trace_notices_fd = self._trace_notices[1]
         elif plan.type.role == "tracer":
             context.trace_notices_fd = self._trace_notices[0]
+            context.may_trace = lambda: not reserve_file.is_spent_by(config.trace_dir, self._data_dir)
         return context
 
     def keep_fds(self, context: ProcessContext) -> list[int]:

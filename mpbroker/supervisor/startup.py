@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.errors import DataDirectoryInUse
-from mpbroker.log import data_dir, unusable
+from mpbroker.log import data_dir, reserve_file, unusable
 from mpbroker.supervisor import data_dir_check
 from mpbroker.supervisor.failed_start import MadeByStart
 
@@ -32,6 +32,8 @@ def claim_data_dir(config: BrokerConfig) -> Iterator[Claim]:
     made = MadeByStart(config.data_dir, config.trace_dir)
     lock, claim = None, None
     try:
+        if reserve_file.is_needed(config.data_dir) and data_dir.holder(config.data_dir) is None:
+            reserve_file.give_up(config.data_dir)  # before the check: to read a store, SQLite makes a file beside it
         data_dir_check.check(config.data_dir)
         data_dir.create(config.data_dir)
         lock = _lock(config.data_dir)

@@ -8,6 +8,7 @@ It sleeps between drains and is never woken by a request: a lane holds 16,384 re
 fills.
 """
 
+import errno
 import select
 import time
 from pathlib import Path
@@ -72,6 +73,8 @@ class Tracer:
         if self._own is not None or not self._ctx.lanes or now_ns < self._open_due_ns:
             return 0
         self._open_due_ns = now_ns + OPEN_AGAIN_MS * _NS_PER_MS
+        if not self._ctx.may_trace():
+            raise OSError(errno.ENOSPC, "the disk was full at the start, and has no room yet")
         try:
             self._begin()
         except OSError:

@@ -133,6 +133,16 @@ static int append_locked(struct mpb_log *log, struct mpb_partition *row, const s
     return 0;
 }
 
+/* Last of all: what is in the log already is acknowledged on a full disk, too. */
+static bool has_no_room(struct mpb_log *log, const struct mpb_partition *row, struct mpb_append_result *out)
+{
+    if (mpb_log_dir_takes_appends(log->core, row->log_dir))
+        return false;
+    out->error = MPB_ERR_KAFKA_STORAGE_ERROR;
+    mpb_log_count(log, MPB_C_LOG_APPENDS_REFUSED, 1);
+    return true;
+}
+
 /* Everything that can refuse a batch or answer it without writing. Returns true when `out` is the answer. */
 static bool decide_without_writing(struct mpb_log *log, struct mpb_partition *row,
                                    const struct mpb_append_options *options, const struct mpb_append_request *request,
@@ -150,7 +160,7 @@ static bool decide_without_writing(struct mpb_log *log, struct mpb_partition *ro
     if (out->error != 0)
         return true;
     if (request->info->producer_id < 0)
-        return false;
+        return has_no_room(log, row, out);
     out->error = (int16_t)mpb_producer_check(log->core, row, request->info, &check);
     if (out->error == 0 && check.duplicate) {
         out->duplicate = true;
@@ -159,7 +169,7 @@ static bool decide_without_writing(struct mpb_log *log, struct mpb_partition *ro
         out->end_offset = check.original.base_offset + check.original.last_offset_delta + 1;
         mpb_log_count(log, MPB_C_LOG_DUPLICATES, 1);
     }
-    return out->error != 0 || check.duplicate;
+    return out->error != 0 || check.duplicate || has_no_room(log, row, out);
 }
 
 static void no_offsets(struct mpb_append_result *out) { out->base_offset = out->end_offset = out->append_time_ms = -1; }

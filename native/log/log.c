@@ -27,6 +27,20 @@ void mpb_log_dir_fail(struct mpb_core *core, uint32_t log_dir)
     atomic_fetch_or(&core->header->offline_log_dirs, 1u << log_dir % MPB_MAX_LOG_DIRS);
 }
 
+void mpb_log_dir_refuse_appends(struct mpb_core *core, uint32_t log_dir, bool refuse)
+{
+    uint32_t bit = 1u << log_dir % MPB_MAX_LOG_DIRS;
+    if (refuse)
+        atomic_fetch_or(&core->header->full_log_dirs, bit);
+    else
+        atomic_fetch_and(&core->header->full_log_dirs, ~bit);
+}
+
+bool mpb_log_dir_takes_appends(const struct mpb_core *core, uint32_t log_dir)
+{
+    return (mpb_load_acquire(&core->header->full_log_dirs) >> (log_dir % MPB_MAX_LOG_DIRS) & 1) == 0;
+}
+
 bool mpb_log_dir_online(const struct mpb_core *core, uint32_t log_dir)
 {
     return (mpb_load_acquire(&core->header->offline_log_dirs) >> (log_dir % MPB_MAX_LOG_DIRS) & 1) == 0;

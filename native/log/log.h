@@ -65,5 +65,9 @@ static inline void mpb_log_count(struct mpb_log *log, enum mpb_counter counter, 
 bool mpb_log_dir_online(const struct mpb_core *core, uint32_t log_dir);
 /* Takes a log directory offline until the broker is started again. */
 void mpb_log_dir_fail(struct mpb_core *core, uint32_t log_dir);
+/* A directory whose disk was full at the start is read, and retention works there; nothing is appended until the log
+ * keeper has found room. */
+void mpb_log_dir_refuse_appends(struct mpb_core *core, uint32_t log_dir, bool refuse);
+bool mpb_log_dir_takes_appends(const struct mpb_core *core, uint32_t log_dir);
 
 #endif

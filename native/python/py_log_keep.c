@@ -121,6 +121,27 @@ static PyObject *log_fail_dir(PyObject *object, PyObject *argument)
     Py_RETURN_NONE;
 }
 
+static PyObject *log_takes_appends(PyObject *object, PyObject *argument)
+{
+    LogObject *self = (LogObject *)object;
+    uint32_t log_dir;
+    if (!dir_number(self, argument, &log_dir))
+        return NULL;
+    return PyBool_FromLong(mpb_log_dir_takes_appends(self->log.core, log_dir));
+}
+
+static PyObject *log_refuse_appends(PyObject *object, PyObject *args)
+{
+    LogObject *self = (LogObject *)object;
+    PyObject *number;
+    uint32_t log_dir;
+    int refuse;
+    if (!PyArg_ParseTuple(args, "Op:refuse_appends", &number, &refuse) || !dir_number(self, number, &log_dir))
+        return NULL;
+    mpb_log_dir_refuse_appends(self->log.core, log_dir, refuse != 0);
+    Py_RETURN_NONE;
+}
+
 static int add_kept(PyObject *list, const struct mpb_producer *producer)
 {
     struct mpb_producer_batch kept[MPB_PRODUCER_KEPT];
@@ -273,6 +294,9 @@ PyMethodDef mpb_log_keep_methods[] = {
      "set_flushed(ordinal, offset) -> error; recovery knows that all below is on disk"},
     {"log_dir_online", log_dir_online, METH_O, "log_dir_online(log_dir) -> bool"},
     {"fail_log_dir", log_fail_dir, METH_O, "fail_log_dir(log_dir): takes it offline until the broker is started again"},
+    {"takes_appends", log_takes_appends, METH_O, "takes_appends(log_dir) -> bool"},
+    {"refuse_appends", log_refuse_appends, METH_VARARGS,
+     "refuse_appends(log_dir, refuse): whether appends are answered with KAFKA_STORAGE_ERROR; reads go on"},
     {"segments", log_segments, METH_O, "segments(ordinal) -> bases of the segments on disk, ascending"},
     {"producers", log_producers, METH_O,
      "producers(ordinal) -> (end offset, rows), taken together under the lock\n\n"

@@ -82,7 +82,8 @@ struct mpb_segment_header { /* one page */
     mpb_atomic32 partitions_high;
     mpb_atomic32 producers_high;  /* the same for `producers` */
     mpb_atomic32 producers_freed; /* rows of `producers` ever freed: who found none knows when to look again */
-    uint8_t unused[MPB_PAGE_BYTES - 136 - MPB_MAX_REGIONS * 40 - MPB_DATA_DIR_BYTES];
+    mpb_atomic32 full_log_dirs;   /* one bit per log.dirs entry: appends are refused until there is room on its disk */
+    uint8_t unused[MPB_PAGE_BYTES - 140 - MPB_MAX_REGIONS * 40 - MPB_DATA_DIR_BYTES];
     char data_dir[MPB_DATA_DIR_BYTES]; /* page: the data directory's path, for who looks for brokers; empty: too long */
 };
 _Static_assert(sizeof(struct mpb_segment_header) == MPB_PAGE_BYTES, "header is one page");

@@ -32,15 +32,18 @@ class Killed(BaseException):
 
 class EmptyLogs:
     """Stands for `_native.Log`: a partition row, an empty segment. `errors`: ordinal → error code of its next use;
-    `online`: of the directory."""
+    `online`, `room`: of the directory."""
 
     def __init__(self, memory: SmallCore, data_dir: Path) -> None:
         self.memory = memory
         self.data_dir = data_dir
         self.errors: dict[int, int] = {}
-        self.online = True
+        self.online = self.room = True
         self.loaded: list[PartitionToLoad] = []
         self.written: dict[tuple[str, int], int] = {}
+
+    def takes_appends(self, log_dir):
+        return self.room
 
     def log_dir_online(self, log_dir):
         return self.online

@@ -33,6 +33,7 @@ class Context:
             self.process_row = memory.row(114)
             self.process_row.begin(os.getpid(), 6, 0, 255)
             self.process_row.state = 3
+        self.may_trace = lambda: True
         self.boot_id = BOOT
         self.lanes = names
         self.names = (*((memory.name,) if memory else ()), *names, "/mpbroker-test-no-such-name")

@@ -1,0 +1,119 @@
+"""A data disk without a byte left: the broker starts on its reserve, consumers read, retention deletes, and producers
+are told; when there is room again, appends are accepted without a restart."""
+
+import shutil
+import subprocess
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.harness.broker import Broker, wait_until
+from tests.harness.raw_records import RawFetcher, RawProducer, create_by_metadata, records_in
+
+KAFKA_STORAGE_ERROR = 56
+FEW_S = 15
+SETTINGS = {"num.partitions": 1, "mpbroker.trace.enabled": "false", "log.segment.bytes": 1 << 16}
+SHORT_RETENTION = {
+    "log.retention.bytes": 1,
+    "log.retention.check.interval.ms": 100,
+    "log.segment.delete.delay.ms": 0,
+    "log.initial.task.delay.ms": 1000,
+}
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A disk of 40 MiB."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", path], capture_output=True).returncode:
+        pytest.skip("no file system can be mounted here")
+    yield path
+    subprocess.run(["umount", "-l", path], check=True)
+
+
+def fill(path):
+    """Leaves nothing."""
+    with open(path, "wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
+        while file.write(bytes(1 << 12)):
+            pass
+
+
+def reserve_bytes(broker):
+    path = broker.data_dir / ".reserve"
+    return path.stat().st_size if path.exists() else -1
+
+
+def written(broker, values):
+    """Appends each value; the last answer's error code."""
+    producer = RawProducer("127.0.0.1", broker.port(), "t")
+    errors = [producer.produce(0, [value]).error for value in values]
+    producer.close()
+    return errors[-1]
+
+
+def first_value(broker, offset=0):
+    fetcher = RawFetcher("127.0.0.1", broker.port(), "t")
+    found = fetcher.fetch(0, offset)
+    fetcher.close()
+    return next((value for _, value in records_in(found.records, offset)), None)
+
+
+def refusal(broker):
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    with pytest.raises(KafkaException) as failed:
+        admin.create_topics([NewTopic("other", 1, 1)])["other"].result(FEW_S)
+    return failed.value.args[0].code()
+
+
+def test_a_full_disk_permits_a_start_that_reads(disk):
+    broker = Broker(disk, overrides=SETTINGS)
+    with broker:
+        create_by_metadata("127.0.0.1", broker.port(), "t")
+        wait_until(lambda: written(broker, [b"first"]) == 0, "the topic")
+        wait_until(lambda: reserve_bytes(broker) == 8 << 20, "the reserve")
+    fill(disk / "fill")
+    for start in (1, 2):  # the second start has no reserve to give up, and knows why
+        with broker:
+            assert reserve_bytes(broker) == 0
+            assert first_value(broker) == b"first"
+            assert (written(broker, [b"refused"]), refusal(broker)) == (KAFKA_STORAGE_ERROR, KAFKA_STORAGE_ERROR)
+            wait_until(lambda: broker.status()["health"]["state"] == "degraded", "status to say so")
+            (found,) = broker.status()["health"]["findings"]
+            assert "appends are refused" in found["sentence"]
+            assert broker.status()["counters"]["log_appends_refused"] == 1
+            assert broker.log().count(" WARN log-keeper-0 appends_refused ") == start
+    with broker:
+        (disk / "fill").unlink()
+        wait_until(lambda: written(broker, [b"again"]) == 0, "appends to be accepted")
+        assert reserve_bytes(broker) == 8 << 20
+        wait_until(lambda: broker.status()["health"]["state"] == "ok", "status to be well")
+        assert first_value(broker, 1) == b"again"
+    with broker:
+        assert written(broker, [b"more"]) == 0 and broker.log().count("appends_refused") == 3
+
+
+def test_retention_makes_room_after_a_start_on_a_full_disk(disk):
+    with Broker(disk, overrides=SETTINGS) as broker:
+        create_by_metadata("127.0.0.1", broker.port(), "t")
+        wait_until(lambda: written(broker, [b"first"]) == 0, "the topic")
+        wait_until(lambda: reserve_bytes(broker) == 8 << 20, "the reserve")
+        assert written(broker, [bytes(60_000)] * 300) == 0
+    fill(disk / "fill")
+    traced = {"mpbroker.trace.enabled": "true"}
+    with Broker(disk, overrides=SETTINGS | SHORT_RETENTION | traced) as broker:
+        assert "trace_write_failed" in broker.log() and not list(broker.data_dir.glob("traces/*"))
+        wait_until(lambda: "appends_accepted_again" in broker.log(), "retention to make room", FEW_S)
+        wait_until(lambda: "trace_writing_again" in broker.log(), "traces", FEW_S)
+        assert "appends_refused" in broker.log() and written(broker, [b"again"]) == 0
+        assert reserve_bytes(broker) == 8 << 20
+
+
+def test_a_small_disk_has_no_reserve_and_serves(disk):
+    with open(disk / "taken", "wb") as file:
+        file.write(bytes((40 << 20) - (shutil.disk_usage(disk).used + (12 << 20))))
+    with Broker(disk, overrides=SETTINGS) as broker:
+        create_by_metadata("127.0.0.1", broker.port(), "t")
+        wait_until(lambda: written(broker, [b"first"]) == 0, "the topic")
+    assert reserve_bytes(broker) == -1
