@@ -1,6 +1,8 @@
-"""MPBROKER_CRASH on a real broker: named moments at which a process kills itself, and what clients see of them."""
+"""MPBROKER_CRASH on a real broker: named moments at which a process kills itself, and what clients see of them; and a
+record that faults whoever appends it."""
 
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -15,6 +17,30 @@ from tests.harness.raw_client import RawConnection
 from tests.harness.raw_records import batch, fetch_request, fetched, produce_request, produced, records_in
 
 RECORDS = batch([b"one", b"two"])
+FAULTS = b"whoever appends this faults"
+PRELOAD = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/uio.h>
+static void look(const void *bytes, size_t length)
+{
+    if (memmem(bytes, length, "%s", %d))
+        raise(SIGSEGV);
+}
+ssize_t pwrite(int fd, const void *bytes, size_t length, off_t at)
+{
+    look(bytes, length);
+    return ((ssize_t (*)(int, const void *, size_t, off_t))dlsym(RTLD_NEXT, "pwrite"))(fd, bytes, length, at);
+}
+ssize_t pwritev(int fd, const struct iovec *pieces, int count, off_t at)
+{
+    for (int n = 0; n < count; n++)
+        look(pieces[n].iov_base, pieces[n].iov_len);
+    return ((ssize_t (*)(int, const struct iovec *, int, off_t))dlsym(RTLD_NEXT, "pwritev"))(fd, pieces, count, at);
+}
+""" % (FAULTS.decode(), len(FAULTS))
 
 
 def _start(tmp_path, points):
@@ -80,3 +106,29 @@ def test_a_text_that_names_no_points_stops_the_start(tmp_path):
     )
     assert (found.returncode, found.stdout) == (2, "")
     assert found.stderr.splitlines()[-1].startswith("mpbroker: MPBROKER_CRASH=append.locked:x: must be name[:nth]")
+
+
+@pytest.fixture
+def preload(tmp_path):
+    if not shutil.which("gcc"):
+        pytest.skip("gcc is not installed")
+    source, library = tmp_path / "fault.c", tmp_path / "fault.so"
+    source.write_text(PRELOAD)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", str(source), "-o", str(library), "-ldl"], check=True)
+    return library
+
+
+def test_a_frame_that_faults_its_handler_is_remembered_over_the_reset(tmp_path, preload):
+    """Five resets in a minute end a broker: a client that sends it again and again must not get that far."""
+    with Broker(tmp_path, env={"LD_PRELOAD": str(preload)}) as broker:
+        _create_topic(broker)
+        faulting = batch([FAULTS])  # the same bytes each time, as a client's retry is
+        for number in range(8):
+            with RawConnection(broker.port()) as connection:
+                connection.send(produce_request(number, "t", 0, faulting))
+                assert connection.is_closed()
+            wait_until(lambda: broker.status()["state"] == "running", "the reset", 20)
+        assert 1 <= broker.log().count("worker_fault") <= 2
+        assert "frame_refused" in broker.log()
+        with RawConnection(broker.port()) as connection:
+            assert produced(connection.ask(produce_request(1, "t", 0, RECORDS))[1]) == (0, 0)

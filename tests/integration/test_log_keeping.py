@@ -66,21 +66,21 @@ def read(broker: Broker, topic: str, end: int) -> dict[int, bytes]:
 
 
 def test_nothing_is_acknowledged_while_nothing_is_synced(tmp_path):
+    """Not even the first record of a log; and each wakes its own producer."""
     with Broker(tmp_path, overrides={"mpbroker.log.flush": "commit"}) as broker:
         create(broker, "t")
         producer = Acknowledged(broker)
-        producer.send("t", b"first")
-        producer.flush()
-        assert producer.offsets == {0: b"first"}
-        broker.kill("log-keeper", number=signal.SIGSTOP)
-        producer.send("t", b"second")
         log = broker.data_dir / "t-0" / f"{0:020d}.log"
-        size = log.stat().st_size
-        wait_until(lambda: (producer.poll(), log.stat().st_size)[1] > size, "the append")
-        for _ in range(50):
-            assert producer.poll() == 1, "appended is not acknowledged: nobody has synced it"
-        broker.kill("log-keeper", number=signal.SIGCONT)
-        wait_until(lambda: producer.poll() == 2, "the acknowledgement")
+        for number in range(2):
+            broker.kill("log-keeper", number=signal.SIGSTOP)
+            size = log.stat().st_size
+            producer.send("t", b"%d" % number)
+            wait_until(lambda size=size: (producer.poll(), log.stat().st_size)[1] > size, "the append")
+            for _ in range(50):
+                assert producer.poll() == number, "appended is not acknowledged: nobody has synced it"
+            broker.kill("log-keeper", number=signal.SIGCONT)
+            wait_until(lambda number=number: producer.poll() == number + 1, "the acknowledgement")
+        assert producer.offsets == {0: b"0", 1: b"1"}
 
 
 def test_the_keeper_may_be_killed_at_any_time(tmp_path):
