@@ -246,6 +246,17 @@ def test_a_signal_ends_the_wait_early(pair):
         signal.signal(signal.SIGUSR1, before)
 
 
+@pytest.mark.parametrize(("ordinal", "told"), [(63, 63), (64, 64), (65, 65), (4095, 4095), (4096, 0), (4170, 74)])
+def test_partitions_with_high_numbers_are_told_by_number_modulo_4096(ordinal, told):
+    pair = Pair(partitions=5000)
+    try:
+        pair.handlers[0].watch(ordinal)
+        pair.core.notify_partition(ordinal)
+        assert pair.handlers[0].take_dirty() == (False, [told])
+    finally:
+        pair.close()
+
+
 def test_watching_handlers_are_told_which_partition_moved(pair):
     watcher, other = pair.handlers
     assert watcher.take_dirty() == (False, [])

@@ -46,12 +46,15 @@ def recover(directory, **settings):
 
 
 @pytest.mark.slow
-def test_every_truncation_of_the_last_4_kib_keeps_the_whole_batches(tmp_path):
+def test_truncations_of_the_last_4_kib_keep_the_whole_batches(tmp_path):
+    """Every seventh, and each that is near the beginning, the end or the header's end of a batch."""
     batches = make_batches(0, 40)
     whole = b"".join(batches)
     ends = [sum(len(b) for b in batches[:n]) for n in range(len(batches) + 1)]
     path = write_log(tmp_path, 0, batches)
-    for length in range(len(whole) - 4096, len(whole) + 1):
+    edges = {end + near for end in ends for near in (*range(-2, 3), 11, 12, 60, 61, 62)}
+    lengths = {*range(len(whole) - 4096, len(whole) + 1, 7), *edges} & {*range(len(whole) - 4096, len(whole) + 1)}
+    for length in sorted(lengths):
         with open(path, "wb") as file:
             file.write(whole[:length])
         found = recover(tmp_path)
@@ -141,6 +144,17 @@ def test_producers_come_from_the_newest_sound_snapshot_and_the_batches_behind_it
     assert (found[7].last_sequence, found[7].last_offset, found[7].first_sequence) == (11, 11, 9)
     assert found[9] == ProducerEntry(9, 0, 4, 5, 0, 123)
     assert not os.path.exists(snapshot_path(str(tmp_path), 500))
+
+
+@pytest.mark.parametrize("at", [0, 3, 6, 9, 12])
+def test_the_batch_that_begins_at_the_snapshot_is_replayed(tmp_path, at):
+    batches = [stored_batch(n * 3, 3, 50, producer_id=7, producer_epoch=1, base_sequence=n * 3) for n in range(4)]
+    write_log(tmp_path, 0, batches)
+    write_snapshot(str(tmp_path), at, [ProducerEntry(7, 1, at - 1, at - 1, 2, 123)] if at else [])
+    write_log(tmp_path, 12, [])
+    producer = recover(tmp_path).producers[7]
+    assert (producer.first_sequence, producer.last_sequence, producer.last_offset) == (9, 11, 11)
+    assert (producer.timestamp_ms == 123) == (at == 12), "only a snapshot at the end leaves nothing to replay"
 
 
 def test_snapshot_survives_its_own_format(tmp_path):

@@ -1,10 +1,14 @@
 """Answers are held only while more come, sent in order, settled exactly once, whatever the socket does."""
 
+import os
 import struct
 
 import pytest
 
 from mpbroker._native import EVENT_CLOSE, EVENT_NO_ROOM, EVENT_PARKED, EVENT_STRAY, MAX_HELD_ANSWERS, MAX_HELD_TURNS
+from mpbroker.channel.processor_port import ProcessorPort
+from mpbroker.shm.layout import SLOT_PROCESSORS
+from mpbroker.shm.process_table import ProcessRow
 from tests.harness.network_turn import API, TurnSetting
 from tests.harness.raw_client import frame
 
@@ -237,6 +241,23 @@ def test_a_full_plane_parks_the_request_that_found_it(make):
     assert setting.port.retry(event[2]) == event[2]
     assert {first.correlation_id, setting.claim().correlation_id} < {0, 1, 2} and setting.claim() is None
     assert setting.turn.has_work(True), "the third stands in line"
+
+
+def test_request_bytes_of_other_processors_count_too(make):
+    setting = make(processors=2)
+    ProcessRow(setting.memory.core, SLOT_PROCESSORS + 1).begin(os.getpid(), 2, 0, 0)
+    other = ProcessorPort(setting.memory.core, 1)
+    channel, far = setting.connect()
+    setting.turn.queued_bytes_limit = 1000
+    entry = other.submit(0, 1, 1, 0, bytes(1000), 1)
+    assert entry >= 0 and setting.turn.over_limit()
+    far.send(frame(API, 5, 1))
+    assert [event[0] for event in setting.read()] == [EVENT_NO_ROOM] and channel.buffered() > 0
+    setting.answer(setting.claim())
+    assert [each[0] for each in other.collect(1)] == [entry]
+    other.sent(entry)
+    assert not setting.turn.over_limit() and setting.turn.submit(channel)
+    assert setting.claim().correlation_id == 1
 
 
 def test_whole_turns_without_python_while_all_is_ordinary(make):
