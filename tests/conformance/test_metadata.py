@@ -9,7 +9,7 @@ from mpbroker.errors import ErrorCode
 from mpbroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from mpbroker.protocol.messages.delete_topics import DeleteTopicsRequest
 from mpbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.harness.broker import wait_until
+from tests.harness.broker import Broker, wait_until
 from tests.harness.peer import Peer, batch, create_topic, fetch, list_offset, metadata, produce
 
 
@@ -18,6 +18,26 @@ def test_the_broker_is_named_by_the_listener_that_was_asked(broker, listener):
     with Peer(broker.port(listener)) as peer:
         (named,) = metadata(peer).brokers
     assert (named.node_id, named.host, named.port) == (0, "127.0.0.1", broker.port(listener))
+
+
+def test_the_advertised_address_is_told_and_not_the_bound_one(tmp_path):
+    """As behind a container's port mapping: nobody listens where clients are sent to, by this broker's own knowledge."""
+    listeners = ["PLAINTEXT://127.0.0.1:0", "EXTERNAL://127.0.0.1:0"]
+    overrides = {
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,EXTERNAL:PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "advertised.listeners": "PLAINTEXT://inside.example:19092,EXTERNAL://outside.example:29092",
+    }
+    told = [("inside.example", 19092), ("outside.example", 29092)]
+    with Broker(tmp_path, overrides=overrides, listeners=listeners) as broker:
+        for listener, address in enumerate(told):
+            with Peer(broker.port(listener)) as peer:
+                for version in range(9):
+                    assert [(b.host, b.port) for b in metadata(peer, version=version).brokers] == [address], version
+        assert [(each["host"], each["port"]) for each in broker.ready["listeners"]] == [
+            ("127.0.0.1", broker.port(0)),
+            ("127.0.0.1", broker.port(1)),
+        ]
 
 
 def test_topics_partitions_leaders_and_replicas_are_listed(peer, topic):

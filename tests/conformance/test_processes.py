@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 
 from mpbroker.shm.page_view import PageView
 from mpbroker.supervisor.status_file import read_status_file
-from tests.harness.broker import wait_until
+from tests.harness.broker import Broker, wait_until
 from tests.harness.peer import Peer
 from tests.harness.raw_client import RawConnection, api_versions
 
@@ -105,7 +105,15 @@ def test_every_process_waits_where_its_role_waits(broker):
     assert reserved.count("control-request") == 1
 
 
-def test_an_idle_broker_sleeps(broker):
+def test_an_idle_broker_sleeps(tmp_path):
+    """A broker of its own: the others' requests, and the log keeper's first round after half a minute, wake many."""
+    with Broker(tmp_path, overrides={"log.initial.task.delay.ms": 600_000}) as broker:
+        with Peer(broker.port()) as peer:
+            assert peer.answers()
+        _assert_sleeps(broker)
+
+
+def _assert_sleeps(broker):
     def wakes() -> dict[int, int]:
         counts = {}
         for pid in broker.processes():
