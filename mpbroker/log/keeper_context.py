@@ -13,7 +13,7 @@ from mpbroker._native import Log, PartitionState
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.log.data_dir import LOG_DIR
 from mpbroker.log.kept_partitions import KeptPartition, Partitions
-from mpbroker.log.sync_pool import InlineSyncs, Syncs
+from mpbroker.log.syncs import InlineSyncs, Syncs
 from mpbroker.shm.clock import Clock
 from mpbroker.shm.events import Events
 from mpbroker.shm.layout import PARTITION_EXISTS, PARTITION_ONLINE

@@ -12,7 +12,7 @@ from typing import Final
 
 from mpbroker.errors import ErrorCode
 from mpbroker.log.keeper_context import Interval, KeeperContext
-from mpbroker.log.sync_pool import Synced
+from mpbroker.log.syncs import Synced
 from mpbroker.shm.process_table import WaitName
 
 ROLLED_INTERVAL_MS: Final = 1000

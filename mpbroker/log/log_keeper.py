@@ -21,8 +21,7 @@ from mpbroker.log.producer_expiration import ProducerEviction, ProducerExpiratio
 from mpbroker.log.producer_snapshots import ProducerSnapshots
 from mpbroker.log.reserve_keeper import ReserveKeeper
 from mpbroker.log.segment_deletion import SegmentDeletion
-from mpbroker.log.sync_pool import OPEN_SEGMENTS as SYNC_OPEN_SEGMENTS
-from mpbroker.log.sync_pool import SyncPool, Syncs
+from mpbroker.log.syncs import LateSyncs, Syncs
 from mpbroker.shm.clock import SystemClock
 from mpbroker.shm.counters import Counter
 from mpbroker.shm.layout import MAX_SLOTS
@@ -43,11 +42,7 @@ def main(ctx: ProcessContext) -> None:
         row.set_state(ProcessState.RECOVERING)
         log.repair_slot(ctx.slot)
         ctx.core.ring_everybody()  # the predecessor may have died between a sync and ringing who waited for it
-    pool = SyncPool(
-        lambda: Log(ctx.core, list(ctx.data_dirs), ctx.slot, SYNC_OPEN_SEGMENTS),
-        lambda: ctx.core.ring_service(ctx.slot),
-    )
-    keeper = LogKeeper(context_of(ctx, log, pool))
+    keeper = LogKeeper(context_of(ctx, log, LateSyncs(lambda: sync_threads(ctx))))
     ctx.running()
     while not ctx.stop_requested():
         row.beat()
@@ -61,6 +56,15 @@ def main(ctx: ProcessContext) -> None:
     log.close()
     if not clean:
         raise SystemExit(EXIT_NOT_CLEAN)  # the broker then exits with 1, too
+
+
+def sync_threads(ctx: ProcessContext) -> Syncs:
+    """Threads that sync partitions beside each other, each through a Log of its own."""
+    from mpbroker.log.sync_pool import OPEN_SEGMENTS, SyncPool
+
+    return SyncPool(
+        lambda: Log(ctx.core, list(ctx.data_dirs), ctx.slot, OPEN_SEGMENTS), lambda: ctx.core.ring_service(ctx.slot)
+    )
 
 
 def context_of(ctx: ProcessContext, log: Log, pool: Syncs | None = None) -> KeeperContext:

@@ -10,69 +10,13 @@ import queue
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 
 from mpbroker.errors import ErrorCode
+from mpbroker.log.syncs import Flushes, Synced
 
 THREADS: Final = 8
 OPEN_SEGMENTS: Final = 128  # of each thread
-
-
-class Flushes(Protocol):
-    """What is needed of `_native.Log`."""
-
-    def flush(self, ordinal: int, /) -> tuple[int, int]:
-        """(Kafka error code, offset below which all is on disk)."""
-        ...
-
-    def close_cached(self, ordinal: int, /) -> None:
-        """Give the partition's descriptors back."""
-        ...
-
-
-class Synced(NamedTuple):
-    """A sync that has ended."""
-
-    ordinal: int
-    error: int
-    flushed_to: int
-
-
-class Syncs(Protocol):
-    """Where syncs are made."""
-
-    def start(self, ordinal: int) -> None:
-        """Sync a partition, unless that is under way."""
-        ...
-
-    def finished(self) -> list[Synced]:
-        """Those that ended since the last call."""
-        ...
-
-    def wait(self, timeout_s: float) -> bool:
-        """Until one ends, or the time is over; False: none is under way."""
-        ...
-
-
-class InlineSyncs:
-    """One after the other, in the caller's thread: for tests, and for who has no threads."""
-
-    def __init__(self, log: Flushes) -> None:
-        self._log = log
-        self._done: list[Synced] = []
-
-    def start(self, ordinal: int) -> None:
-        """Sync now."""
-        self._done.append(Synced(ordinal, *self._log.flush(ordinal)))
-
-    def finished(self) -> list[Synced]:
-        """Those since the last call."""
-        done, self._done = self._done, []
-        return done
-
-    def wait(self, timeout_s: float) -> bool:
-        """None is ever under way."""
-        return False
 
 
 class SyncPool:

@@ -12,6 +12,8 @@ op/<boot>/<operation> answer of a controller command, for a request that is run 
 from typing import Final
 
 ROOT: Final = "/mpb/v1"
+STORE_FILE: Final = "metadata.db"
+"""The SQLite store's file in the data directory."""
 
 
 class Keys:

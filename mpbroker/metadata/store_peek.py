@@ -8,9 +8,10 @@ import sqlite3
 from contextlib import closing
 from typing import Final, NamedTuple
 
-from mpbroker.metadata.keys import ROOT
+from mpbroker.metadata.keys import ROOT, STORE_FILE
 
-STORE_FILE: Final = "metadata.db"
+__all__ = ["STORE_FILE", "StorePeek", "UnreadableStore", "peek"]
+
 _NAMES: Final = "SELECT key FROM kv WHERE key >= ? AND key < ?"
 
 

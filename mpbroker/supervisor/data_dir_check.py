@@ -9,7 +9,7 @@ from typing import Final
 
 from mpbroker.errors import ConfigError
 from mpbroker.log import data_dir, partition_directory
-from mpbroker.metadata.store_peek import STORE_FILE, UnreadableStore, peek
+from mpbroker.metadata.keys import STORE_FILE
 from mpbroker.metadata.topic_names import CLUSTER_METADATA_TOPIC
 
 KEY: Final = "log.dirs"
@@ -41,6 +41,8 @@ def check(path: str) -> None:
 
 
 def _check_store(path: str, records: str) -> None:
+    from mpbroker.metadata.store_peek import UnreadableStore, peek  # only here: sqlite3 is a tenth of a start
+
     meta = data_dir.read_meta(path)
     try:
         found = peek(os.path.join(path, STORE_FILE))

@@ -5,14 +5,12 @@ select(). Memory: when a container runs out of it, a worker is killed and replac
 """
 
 import resource
-from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
 MAX_DESCRIPTORS: Final = 1 << 20
 """Enough for anything; systems whose hard limit is in the billions make every table of descriptors as large."""
 LOWERED, RAISED, HIGHEST = 500, 100, 1000
-_SCORE: Final = Path("/proc/self/oom_score_adj")
+_SCORE: Final = "/proc/self/oom_score_adj"
 
 
 def raise_descriptor_limit() -> int:
@@ -20,8 +18,10 @@ def raise_descriptor_limit() -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        with suppress(ValueError, OSError):  # a sandbox may forbid it: then with what there is
+        try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (ValueError, OSError):
+            return soft  # a sandbox may forbid it: then with what there is
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
@@ -29,7 +29,7 @@ def outlive_workers() -> int:
     """The supervisor: killed last when memory runs out. Returns by how much `step_forward` has to raise a worker: back
     to where the supervisor began; or, where lowering is not allowed (no CAP_SYS_RESOURCE), a little above it."""
     try:
-        _SCORE.write_text(str(max(-HIGHEST, int(_SCORE.read_text()) - LOWERED)))
+        _move_score(-LOWERED)
     except (OSError, ValueError):
         return RAISED
     return LOWERED
@@ -37,5 +37,14 @@ def outlive_workers() -> int:
 
 def step_forward(by: int) -> None:
     """A worker: killed before its supervisor. Anybody may raise his own score."""
-    with suppress(OSError, ValueError):
-        _SCORE.write_text(str(min(HIGHEST, int(_SCORE.read_text()) + by)))
+    try:
+        _move_score(by)
+    except (OSError, ValueError):
+        return  # no such file in this container: then the kernel's own order holds
+
+
+def _move_score(by: int) -> None:
+    with open(_SCORE) as file:
+        now = int(file.read())
+    with open(_SCORE, "w") as file:
+        file.write(str(max(-HIGHEST, min(HIGHEST, now + by))))

@@ -96,11 +96,10 @@ def test_recovery_syncs_what_nobody_will_look_at_again_and_what_it_cut(disk, tmp
     size = (broker.data_dir / active).stat().st_size
     with open(broker.data_dir / active, "ab") as file:
         file.write(b"no batch")
-    with disk.broker(tmp_path, **SMALL) as again:
-        with Peer(again.port()) as peer:
-            assert fetch(peer, "t", 0).high_watermark == BATCHES
-            before = disk.all()
-            assert produce(peer, "t", batch(b"x")).base_offset == BATCHES
+    with disk.broker(tmp_path, **SMALL) as again, Peer(again.port()) as peer:
+        assert fetch(peer, "t", 0).high_watermark == BATCHES
+        before = disk.all()
+        assert produce(peer, "t", batch(b"x")).base_offset == BATCHES
     for suffix in FILES:
         rebuilt = f"t-0/{0:020d}{suffix}"
         assert place(before, "sync", rebuilt), "the log keeper never syncs below the recovery point"
