@@ -1,7 +1,7 @@
 """Makes the reserve file and, after a start on a full disk, lets appends in again once there is room.
 
-A job of the log keeper; reserve_file.py says what the reserve is for. After a start that gave it up the controller has set
-the directory's bit in shared memory: appends are answered with KAFKA_STORAGE_ERROR, reads and retention go on.
+A job of the log keeper; reserve_file.py says what the reserve is for. After a start that gave it up the controller has
+set the directory's bit in shared memory: appends are answered with KAFKA_STORAGE_ERROR, reads and retention go on.
 """
 
 from typing import Final

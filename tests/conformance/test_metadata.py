@@ -21,7 +21,7 @@ def test_the_broker_is_named_by_the_listener_that_was_asked(broker, listener):
 
 
 def test_the_advertised_address_is_told_and_not_the_bound_one(tmp_path):
-    """As behind a container's port mapping: nobody listens where clients are sent to, by this broker's own knowledge."""
+    """As behind a container's port mapping: as far as this broker knows, nobody listens where clients are sent to."""
     listeners = ["PLAINTEXT://127.0.0.1:0", "EXTERNAL://127.0.0.1:0"]
     overrides = {
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,EXTERNAL:PLAINTEXT",

@@ -26,7 +26,7 @@ PRELOAD = """
 #include <sys/uio.h>
 static void look(const void *bytes, size_t length)
 {
-    if (memmem(bytes, length, "%s", %d))
+    if (memmem(bytes, length, "FRAME", LENGTH))
         raise(SIGSEGV);
 }
 ssize_t pwrite(int fd, const void *bytes, size_t length, off_t at)
@@ -40,7 +40,7 @@ ssize_t pwritev(int fd, const struct iovec *pieces, int count, off_t at)
         look(pieces[n].iov_base, pieces[n].iov_len);
     return ((ssize_t (*)(int, const struct iovec *, int, off_t))dlsym(RTLD_NEXT, "pwritev"))(fd, pieces, count, at);
 }
-""" % (FAULTS.decode(), len(FAULTS))
+""".replace("FRAME", FAULTS.decode()).replace("LENGTH", str(len(FAULTS)))
 
 
 def _start(tmp_path, points):
