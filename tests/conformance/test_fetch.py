@@ -3,9 +3,11 @@
 import pytest
 
 from mpbroker.errors import ErrorCode
+from mpbroker.protocol.messages.delete_topics import DeleteTopicsRequest
 from mpbroker.protocol.messages.fetch import FetchRequest
 from mpbroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from mpbroker.record.record_batch import iterate_batches, iterate_records
+from tests.harness.broker import wait_until
 from tests.harness.peer import Peer, batch, fetch, fetch_request, list_offset, produce
 
 BROKER_LIMIT = 100_000  # fetch.max.bytes of these tests' broker
@@ -199,6 +201,17 @@ def test_a_partition_named_twice_is_answered_once_and_a_topic_without_partitions
     request.topics += fetch_request(topic, {0: 1}).topics + fetch_request("nothing-asked", {}).topics
     (answer,) = peer.ask(request, 11).responses
     assert [(each.partition_index, _values(each)) for each in answer.partitions] == [(0, [b"b"]), (1, [])]
+
+
+def test_a_long_poll_ends_when_its_topic_goes(broker, peer, topic):
+    """Not at its deadline, which lies behind what this client waits."""
+    begin = broker.status()["counters"]["requests_parked"]
+    peer.send(fetch_request(topic, {0: 0, 1: 0}, max_wait_ms=600_000), 11)
+    wait_until(lambda: broker.status()["counters"]["requests_parked"] > begin, "the fetch to wait")
+    with Peer(broker.port()) as other:
+        assert other.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000), 3).responses[0].error_code == 0
+    (answer,) = peer.receive().responses
+    assert {each.error_code for each in answer.partitions} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 # ---- sessions (KIP-227) are not kept

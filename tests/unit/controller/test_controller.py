@@ -17,7 +17,7 @@ from mpbroker.metadata.commands import (
 )
 from mpbroker.metadata.keys import Keys
 from mpbroker.metadata.meta_store import Unknown
-from tests.harness.controller_world import FIRST_SEGMENT, World
+from tests.harness.controller_world import FIRST_SEGMENT, Killed, World
 
 
 @pytest.fixture
@@ -356,3 +356,26 @@ def test_tables_smaller_than_the_store_end_the_start(world):
     world.plan = {"topics": 1}
     world.boot()
     assert world.codes(create(NewTopic("more", 1))) == {"more": 44}
+
+
+ROWS = 16
+
+
+def test_creations_that_fail_leak_no_partition_row(tmp_path):
+    world = World(tmp_path, partitions=ROWS)
+    for number in range(ROWS):
+        world.logs.errors = dict.fromkeys(range(1, ROWS), 56)  # the first is made, the second is not
+        assert world.codes(create(NewTopic(f"fails-{number}", 2))) == {f"fails-{number}": 56}
+    world.logs.errors.clear()
+    assert world.codes(create(NewTopic("all", ROWS))) == {"all": 0}
+
+
+def test_creations_that_were_never_committed_leak_no_partition_row(tmp_path):
+    world = World(tmp_path, partitions=ROWS)
+    for number in range(ROWS):
+        world.armed = "controller.prepared", world.passed["controller.prepared"] + 1
+        with pytest.raises(Killed):
+            world.run(create(NewTopic(f"lost-{number}", 2)))
+        world.successor()
+    assert world.codes(create(NewTopic("all", ROWS))) == {"all": 0}
+    world.check()

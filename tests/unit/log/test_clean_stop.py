@@ -5,10 +5,12 @@ import os
 
 import pytest
 
+from mpbroker.errors import ErrorCode
 from mpbroker.log.checkpoint_file import RECOVERY_POINT, read_checkpoint
 from mpbroker.log.clean_shutdown import MARKER, take_marker, write_marker
 from mpbroker.log.log_keeper import LogKeeper
 from mpbroker.log.producer_snapshot import snapshot_offsets
+from mpbroker.log.sync_pool import InlineSyncs, Synced
 
 ONLINE = 2
 
@@ -82,3 +84,21 @@ def test_no_marker_when_anything_is_not_as_it_should_be(world, damage):
     assert LogKeeper(world.keeper()).stop() is False
     assert not (world.path / MARKER).exists()
     assert world.events.named("not_stopped_cleanly")[0]["next_start"] == "reads the logs"
+
+
+class RefusedSyncs(InlineSyncs):
+    """Syncs that are not made, though the directory stays online: a lock that is not to be had, say."""
+
+    def start(self, ordinal):
+        self._done.append(Synced(ordinal, self.error, 0))
+
+
+@pytest.mark.parametrize("error", [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR])
+def test_no_marker_when_a_last_sync_was_not_made(world, error):
+    partition = world.create()
+    world.append(partition, 4)
+    syncs = RefusedSyncs(world.log)
+    syncs.error = error
+    assert LogKeeper(world.keeper(pool=syncs)).stop() is False
+    assert not (world.path / MARKER).exists()
+    assert world.events.named("not_stopped_cleanly")[0]["why"] == "a log could not be synced"

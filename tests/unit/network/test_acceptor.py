@@ -205,3 +205,20 @@ def test_a_processor_takes_at_most_what_it_asks_for(world):
         world.acceptor.turn(10)
         world.receive(most=4)
     assert len(world.taken) == 30
+
+
+def test_what_was_under_way_to_a_killed_processor_is_sent_to_its_successor(world):
+    world.connect(4)
+    world.acceptor.turn(100)  # two to each; nobody has taken any
+    ProcessRow(world.small.core, SLOT_PROCESSORS).begin(os.getpid(), PROCESSOR_ROLE, 0, 0)
+    world.receivers[0] = HandoverReceiver(world.pairs[0][1], 2)
+    for _ in range(3):
+        world.acceptor.turn(0)
+        world.receive()
+    assert world.receivers[0].stale == 2, "the copies that lay in the dead one's channel"
+    assert len(world.taken) == 4
+    for taken in world.taken:
+        taken.sendall(b"x")
+    for client in world.clients:
+        client.settimeout(5)
+        assert client.recv(1) == b"x"

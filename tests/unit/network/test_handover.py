@@ -6,7 +6,18 @@ import socket
 import pytest
 
 from mpbroker.network.connection_quotas import ConnectionQuotas, Limits
-from mpbroker.network.fd_passing import REFUSED, Message, address_bytes, handover_pair, send_message
+from mpbroker.network.fd_passing import (
+    ACK,
+    CLOSED,
+    CONNECTIONS,
+    CONNECTIONS_END,
+    REFUSED,
+    Message,
+    Peer,
+    address_bytes,
+    handover_pair,
+    send_message,
+)
 from mpbroker.network.handover import WINDOW_SOCKETS, Accepted, Handover
 from mpbroker.network.handover_receiver import HandoverReceiver
 
@@ -163,3 +174,36 @@ def test_what_a_processor_refused_just_before_its_death_is_not_lost(setting):
     for accepted, client in ((refused, first), (unanswered, second)):
         os.close(accepted.fd)
         client.close()
+
+
+@pytest.mark.parametrize(("processor", "acceptor"), [(1, 1), (2, 7)])
+def test_an_acknowledgement_of_the_dead_is_not_believed(setting, processor, acceptor):
+    """Of a processor's predecessor, or meant for another acceptor: it names a number that is somebody else's by now."""
+    pair, quotas = setting
+    handover = _started(pair, quotas)
+    handover.follow(2, quotas)
+    accepted, client = _accepted(quotas)
+    assert handover.send([accepted])
+    for kind in (ACK, REFUSED):
+        assert send_message(pair[1], Message(kind, processor, acceptor, 1))
+    assert handover.read_answers(quotas) == (0, [], 0) and handover.unacknowledged() == 1
+    os.fstat(accepted.fd)  # still ours
+    assert send_message(pair[1], Message(ACK, 2, 1, 1))
+    assert handover.read_answers(quotas).taken == 1
+    client.close()
+
+
+@pytest.mark.parametrize(("processor", "acceptor"), [(1, 1), (2, 7)])
+def test_connections_of_the_dead_are_not_counted(setting, processor, acceptor):
+    pair, quotas = setting
+    handover = _started(pair, quotas)
+    handover.follow(2, quotas)
+    for kind, peers in ((CONNECTIONS, (Peer(LOCAL, 5),)), (CONNECTIONS_END, ()), (CLOSED, (Peer(LOCAL, 1),))):
+        assert send_message(pair[1], Message(kind, processor, acceptor, 0, peers))
+    assert handover.read_answers(quotas) == (0, [], 0)
+    assert quotas.connections_from(LOCAL) == 0
+    assert send_message(pair[1], Message(CONNECTIONS, 2, 1, 0, (Peer(LOCAL, 5),)))
+    handover.read_answers(quotas)
+    assert send_message(pair[1], Message(CLOSED, 1, 1, 0, (Peer(LOCAL, 1),)))
+    handover.read_answers(quotas)
+    assert quotas.connections_from(LOCAL) == 5

@@ -142,6 +142,18 @@ def test_new_connections_of_one_turn_are_limited(world):
     assert world.row.connections == len(clients)
 
 
+def test_what_two_acceptors_sent_at_once_is_not_taken_in_one_turn(world):
+    """A window holds no more than a turn takes; two windows can: the acceptor died and its successor goes on."""
+    clients = world.connect(20)
+    world.handover = Handover(world.pair[0], 0, 2)
+    world.handover.follow(1, world.quotas)
+    clients += world.connect(15)
+    world.turns()
+    assert world.row.connections == MAX_NEW_CONNECTIONS_PER_TURN
+    world.turns()
+    assert world.row.connections == len(clients)
+
+
 class RefusingEpoll:
     """An epoll object that refuses one registration."""
 

@@ -54,6 +54,15 @@ def test_moved_key_completes_only_its_watchers_and_arms_the_rest_again():
     assert len(purgatory) == 2
 
 
+def test_change_between_a_later_try_and_the_wait_is_not_missed():
+    operation = Counting(100, [5])
+    purgatory = DelayedOperationPurgatory(0, lambda key: setattr(operation, "ready", operation.ready is None))
+    assert not purgatory.try_complete_else_watch(operation)
+    operation.ready = None  # moved, but not enough; it moves again just before the watcher bit is visible
+    assert purgatory.check([5]) == 1
+    assert (operation.done, len(purgatory)) == (1, 0)
+
+
 def test_deadline_completes_once_even_if_the_key_moves_later():
     purgatory = DelayedOperationPurgatory(0)
     operation = Counting(100, [1])

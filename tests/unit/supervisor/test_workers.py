@@ -8,7 +8,14 @@ import sys
 import pytest
 
 from mpbroker.supervisor.process_types import ProcessPlan, process_type
-from mpbroker.supervisor.workers import FREE_SHORT_LIVES, MAX_DELAY_OF_KILLED_S, MAX_DELAY_S, Worker, Workers
+from mpbroker.supervisor.workers import (
+    FREE_SHORT_LIVES,
+    MAX_DELAY_OF_KILLED_S,
+    MAX_DELAY_S,
+    SHORT_LIFE_S,
+    Worker,
+    Workers,
+)
 
 PLAN = ProcessPlan(process_type("handler"), 1)
 
@@ -67,6 +74,21 @@ def test_successors_of_short_lives_wait_longer_and_longer():
         delays.append(worker.plan_restart())
     assert delays[:FREE_SHORT_LIVES] == [0.0] * FREE_SHORT_LIVES
     assert delays[FREE_SHORT_LIVES] > 0 and delays == sorted(delays) and delays[-1] == MAX_DELAY_S
+
+
+def test_a_long_life_forgets_the_short_ones_before_it(monkeypatch):
+    now_s = [1000.0]
+    monkeypatch.setattr("mpbroker.supervisor.workers.time.monotonic", lambda: now_s[0])
+    worker = Worker(PLAN)
+    for _ in range(FREE_SHORT_LIVES + 3):
+        worker.started(0, -1)
+        delay_s = worker.plan_restart()
+    assert delay_s > 0 and worker.unsteady and worker.restart_at == now_s[0] + delay_s
+    worker.started(0, -1)
+    now_s[0] += SHORT_LIFE_S
+    assert worker.plan_restart() == 0.0 and not worker.unsteady
+    worker.started(0, -1)
+    assert worker.plan_restart() == 0.0 and worker.short_lives == 1
 
 
 def test_successors_of_killed_workers_hardly_wait():

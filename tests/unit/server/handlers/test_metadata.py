@@ -6,6 +6,7 @@ from mpbroker.errors import ErrorCode
 from mpbroker.metadata.commands import CreateTopics, NewTopic
 from mpbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from mpbroker.server.handlers.metadata import CLUSTER_OPERATIONS, OPERATIONS_UNKNOWN, TOPIC_OPERATIONS
+from mpbroker.shm.layout import PARTITION_ONLINE
 from tests.harness.in_process_broker import CLUSTER_ID, InProcessBroker
 from tests.harness.in_process_controller import InProcessController
 
@@ -83,3 +84,9 @@ def test_with_auto_creation_switched_off_nothing_is_created(tmp_path):
     broker = InProcessBroker(tmp_path, **{"auto.create.topics.enable": "false"})
     assert broker.call(named("new"), 8).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert InProcessController(broker).take() is None
+
+
+def test_a_partition_whose_log_is_offline_has_offline_replicas(broker):
+    assert broker.log.set_flags(1, 0, PARTITION_ONLINE) == 0
+    answer = broker.call(named("orders"), 8)
+    assert [one.offline_replicas for one in answer.topics[0].partitions] == [[], [answer.brokers[0].node_id]]
