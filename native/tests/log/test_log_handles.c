@@ -6,6 +6,7 @@
 #include "log/retain.h"
 #include "log/roll.h"
 #include "log/truncate.h"
+#include "log/partition_life.h"
 
 enum { BATCHES_OF_A_SEGMENT = 6 };
 
@@ -213,8 +214,72 @@ static void test_log_start_moves_first(void)
     end();
 }
 
+/* ------------------------------------------------------------------ something happens while an offset is looked for */
+static int calls_until;
+static bool by_retention;
+
+/* Takes away the segment that is looked for: the one above it stays. */
+static void take_away(void)
+{
+    static int64_t removed[MPB_RETAIN_MAX_REMOVED];
+    struct mpb_retain_rules rules = {.retention_ms = -1, .retention_bytes = -1, .now_ms = 9000};
+    uint32_t count;
+    CHECK_EQ(mpb_partition_set_log_start(&other, 0, BATCHES_OF_A_SEGMENT), 0);
+    CHECK_EQ(mpb_retain(&other, 0, &rules, removed, &count), 0);
+    CHECK_EQ(count, 1);
+}
+
+static int overtake(enum mpb_io_call call, size_t *limit)
+{
+    (void)call;
+    (void)limit;
+    if (calls_until-- > 0)
+        return 0;
+    mpb_io_fault = NULL;
+    if (by_retention)
+        take_away();
+    else
+        take_back_and_append();
+    return 0;
+}
+
+/* At each call on files that a reader with nothing open makes. It finds what it looked for, or hears that this is over:
+ * never the records of other offsets, and never that the directory is broken. */
+static void test_a_find_is_overtaken(bool retention)
+{
+    int64_t offset = retention ? 2 : BATCHES_OF_A_SEGMENT + 1;
+    bool again = true, told = false;
+    for (int at = 0; again; at++) {
+        struct mpb_read_plan plan;
+        struct mpb_log fresh;
+        uint8_t bytes[4096];
+        uint32_t length;
+        begin();
+        append_until(&f.log, 3 * BATCHES_OF_A_SEGMENT, 1);
+        fixture_handle(&f, &fresh, MPB_SLOT_HANDLERS + 2);
+        calls_until = at;
+        by_retention = retention;
+        mpb_io_fault = overtake;
+        int error = mpb_log_find(&fresh, 0, NULL, offset, MPB_READ_TO_END, 200, true, &plan);
+        again = mpb_io_fault == NULL; /* it came so far */
+        mpb_io_fault = NULL;
+        if (error == 0 && again) {
+            CHECK_EQ(plan.first_offset, offset);
+            CHECK(retention || mpb_log_read(&fresh, &plan, bytes, &length) == MPB_ERR_NOT_LEADER_OR_FOLLOWER);
+        } else if (error != 0) {
+            CHECK_EQ(error, retention ? MPB_ERR_OFFSET_OUT_OF_RANGE : MPB_ERR_NOT_LEADER_OR_FOLLOWER);
+            told = true;
+        }
+        mpb_log_close(&fresh);
+        end();
+    }
+    CHECK(told);
+}
+
 int main(void)
 {
+    test_a_find_is_overtaken(true);
+    test_a_find_is_overtaken(false);
     test_a_segment_made_again();
     test_a_truncation_overtakes_a_reader(false);
     test_a_truncation_overtakes_a_reader(true);
