@@ -6,7 +6,13 @@ Each rule yields a ConfigError for everything that breaks it, so that one start 
 from collections.abc import Iterator
 
 from mpbroker.config.broker_config import BrokerConfig
-from mpbroker.config.limits import LARGEST_ANSWER_BYTES, MAX_ENTRIES, MAX_HANDLERS, MAX_PROCESSORS
+from mpbroker.config.limits import (
+    LARGEST_ANSWER_BYTES,
+    MAX_ENTRIES,
+    MAX_HANDLERS,
+    MAX_PROCESSORS,
+    MIN_HANDLER_ARENA_BYTES,
+)
 from mpbroker.config.message_format import is_message_format_version
 from mpbroker.config.table import locate
 from mpbroker.errors import ConfigError
@@ -73,6 +79,17 @@ def _request_memory(config: BrokerConfig) -> Iterator[ConfigError]:
             yield ConfigError(name, size, f"at most {LARGEST_ANSWER_BYTES}: one response holds no more")
 
 
+def _answer_memory(config: BrokerConfig) -> Iterator[ConfigError]:
+    handlers = config.num_io_threads + config.reserved_handlers
+    least = handlers * MIN_HANDLER_ARENA_BYTES
+    if 0 <= config.mpbroker_answer_memory_bytes < least:
+        yield ConfigError(
+            "mpbroker.answer.memory.bytes",
+            config.mpbroker_answer_memory_bytes,
+            f"-1, or at least {least}: {MIN_HANDLER_ARENA_BYTES} for each of {handlers} request handlers",
+        )
+
+
 def _connections(config: BrokerConfig) -> Iterator[ConfigError]:
     if config.max_connections_per_ip == 0 and not config.connection_overrides:
         yield ConfigError(
@@ -119,4 +136,4 @@ def _replication(config: BrokerConfig) -> Iterator[ConfigError]:
 
 
 _LISTENER_RULES = (_listener_prefixes, _slots)
-_RULES = (_request_memory, _connections, _retention, _compaction, _formats, _replication)
+_RULES = (_request_memory, _answer_memory, _connections, _retention, _compaction, _formats, _replication)

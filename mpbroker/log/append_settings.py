@@ -11,8 +11,8 @@ KEEP_CODEC = "producer"
 UNCOMPRESSED = "uncompressed"
 
 
-def log_options(settings: TopicSettings) -> LogOptions:
-    """TopicSettings → the native append options."""
+def log_options(settings: TopicSettings, largest_batch_bytes: int) -> LogOptions:
+    """TopicSettings → the native append options. `largest_batch_bytes`: more could never be sent to a consumer."""
     return LogOptions(
         segment_bytes=settings.segment_bytes,
         segment_ms=settings.segment_ms - settings.segment_jitter_ms,
@@ -21,17 +21,17 @@ def log_options(settings: TopicSettings) -> LogOptions:
         flush_messages=settings.flush_messages,
         log_append_time=settings.message_timestamp_type == "LogAppendTime",
         sole_replica=True,
-        max_message_bytes=settings.max_message_bytes,
+        max_message_bytes=min(settings.max_message_bytes, largest_batch_bytes),
         compacted="compact" in settings.cleanup_policy,
         timestamp_before_max_ms=settings.message_timestamp_before_max_ms,
         timestamp_after_max_ms=settings.message_timestamp_after_max_ms,
     )
 
 
-def produce_rules(settings: TopicSettings) -> ProduceRules:
+def produce_rules(settings: TopicSettings, largest_batch_bytes: int) -> ProduceRules:
     """TopicSettings → what the check of compressed records needs; `target_codec` None keeps the producer's."""
     return ProduceRules(
-        max_message_bytes=settings.max_message_bytes,
+        max_message_bytes=min(settings.max_message_bytes, largest_batch_bytes),
         compacted="compact" in settings.cleanup_policy,
         log_append_time=settings.message_timestamp_type == "LogAppendTime",
         timestamp_before_max_ms=settings.message_timestamp_before_max_ms,

@@ -23,6 +23,7 @@ from mpbroker._native import (
     Request,
 )
 from mpbroker.config.topic_config import TopicSettings
+from mpbroker.config.limits import LARGEST_ANSWER_BYTES
 from mpbroker.errors import ErrorCode
 from mpbroker.log.append_settings import log_options, produce_rules
 from mpbroker.record.compression import Decompressor
@@ -79,11 +80,18 @@ class LogManager:
     """Appends and reads by partition row. Errors a client can cause are Kafka error codes in the results.
 
     `request_flush()` wakes the log keeper, which syncs what is not synced; for acknowledgements that wait for it.
+    `largest_batch_bytes`: a larger batch is refused whatever its topic allows, because no answer could hold it.
     """
 
     def __init__(
-        self, log: Log, clock: Clock, flush_on_commit: bool, request_flush: Callable[[], None] = lambda: None
+        self,
+        log: Log,
+        clock: Clock,
+        flush_on_commit: bool,
+        request_flush: Callable[[], None] = lambda: None,
+        largest_batch_bytes: int = LARGEST_ANSWER_BYTES,
     ) -> None:
+        self._largest_batch_bytes = largest_batch_bytes
         self.log = log
         self.flush_on_commit = flush_on_commit
         self.request_flush = request_flush
@@ -143,7 +151,8 @@ class LogManager:
     def _remember(self, topic: TopicOfLog) -> tuple[object, LogOptions, ProduceRules]:
         if len(self._settings) > 2 * 4096:
             self._settings.clear()  # ids of deleted topics must not pile up
-        kept = (topic.settings, log_options(topic.settings), produce_rules(topic.settings))
+        most = self._largest_batch_bytes
+        kept = (topic.settings, log_options(topic.settings, most), produce_rules(topic.settings, most))
         self._settings[topic.id] = kept
         return kept
 

@@ -13,6 +13,7 @@ from operator import itemgetter
 
 from msgspec import Struct
 
+from mpbroker.config.limits import LARGEST_ANSWER_BYTES
 from mpbroker.errors import ErrorCode
 from mpbroker.log.log_manager import READ_TO_END, READ_TO_HIGH_WATERMARK, READ_TO_STABLE, ReadPlan
 from mpbroker.metadata.metadata_cache import Topic
@@ -78,12 +79,15 @@ class FetchPlan(Struct):
             yield from reads
 
 
-def plan_fetch(context: ServerContext, message: FetchRequest, version: int) -> FetchPlan:
-    """Reads the state of every partition asked for and divides the byte budget over them in order.
+def plan_fetch(
+    context: ServerContext, message: FetchRequest, version: int, most_bytes: int = LARGEST_ANSWER_BYTES
+) -> FetchPlan:
+    """Reads the state of every partition asked for and divides the byte budget over them in order. `most_bytes`: the
+    budget, if the request allows more.
 
     Partitions that are not here come last in the answer, as Kafka's do. `version` is the request's.
     """
-    left = min(message.max_bytes, context.config.fetch_max_bytes)  # a negative one is an error, for the first only
+    left = min(message.max_bytes, context.config.fetch_max_bytes, most_bytes)  # a negative one is an error, for the first only
     bound = _bound(message)
     plan = FetchPlan([])
     found: list[tuple[str, PartitionRead]] = []

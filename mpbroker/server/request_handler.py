@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from mpbroker.channel.handler_port import HandlerPort, open_handler_port
 from mpbroker.config.broker_config import BrokerConfig
+from mpbroker.config.limits import largest_batch_bytes
 from mpbroker.log.log_manager import LogManager, open_log
 from mpbroker.metadata.metadata_cache import MetadataCache
 from mpbroker.server.api_table import API_TABLE
@@ -123,7 +124,11 @@ def build_context(ctx: ProcessContext) -> ServerContext:
     metadata = MetadataCache(ctx.core, ctx.config)
     port, clock = open_handler_port(ctx), SystemClock()
     log_manager = LogManager(
-        open_log(ctx), clock, ctx.config.mpbroker_log_flush == "commit", lambda: ctx.core.ring_service(SLOT_LOG_KEEPER)
+        open_log(ctx),
+        clock,
+        ctx.config.mpbroker_log_flush == "commit",
+        lambda: ctx.core.ring_service(SLOT_LOG_KEEPER),
+        largest_batch_bytes(ctx.core.arena_handler_bytes),
     )
     context = ServerContext(
         config=ctx.config,

@@ -99,6 +99,7 @@ class Counter(IntEnum):
     STRAY_DIRECTORIES = 162
     COORDINATORS_REFUSED = 163
     CONNECTIONS_FAILED = 164
+    FETCHES_SHORTENED = 165
 
 
 NATIVE_COUNTERS: Final = len(_native.COUNTERS)
@@ -172,6 +173,8 @@ COUNTERS: Final = {Counter[row[0]]: _native_info(*row) for row in _native.COUNTE
     Counter.CONNECTIONS_FAILED: CounterInfo("connections_failed", "connections",
                                             "Connections closed because serving them raised an unexpected exception; "
                                             "a `connection_failed` line each."),
+    Counter.FETCHES_SHORTENED: CounterInfo("fetches_shortened", "requests",
+        "Fetches answered with less because unread answers hold most of the memory for answers."),
 }
 
 IDS: Final = {info.name: counter for counter, info in COUNTERS.items()}

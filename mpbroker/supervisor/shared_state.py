@@ -14,11 +14,13 @@ from collections import Counter
 
 from mpbroker import __version__
 from mpbroker.config.broker_config import BrokerConfig
+from mpbroker.config.limits import HANDLER_ARENA_BYTES, MIN_HANDLER_ARENA_BYTES
+from mpbroker.config.memory import available_memory_bytes
 from mpbroker.log import reserve_file
 from mpbroker.network.fd_passing import close_all, handover_pair, receive_message
 from mpbroker.shm import segment
 from mpbroker.shm.core_view import CLAIMED
-from mpbroker.shm.layout import INDEX_BITS, MemoryPlan
+from mpbroker.shm.layout import INDEX_BITS, PAGE_BYTES, MemoryPlan
 from mpbroker.shm.process_context import MAX_CONFIG_BYTES, BoundListener, ProcessContext
 from mpbroker.shm.process_table import NO_LISTENER, BrokerState, ProcessState
 from mpbroker.shm.troubles import Trouble
@@ -265,12 +267,22 @@ def trace_notices_pipe() -> tuple[int, int]:
     return reading, writing
 
 
+def answer_bytes_of_handler(config: BrokerConfig, handlers: int) -> int:
+    """Memory for answers of one handler, in bytes: its part of what the configuration allows for all of them."""
+    total = config.mpbroker_answer_memory_bytes
+    if total < 0:
+        total = available_memory_bytes() // 4
+    part = max(MIN_HANDLER_ARENA_BYTES, min(total // handlers, HANDLER_ARENA_BYTES))
+    return part // PAGE_BYTES * PAGE_BYTES
+
+
 def memory_plan(config: BrokerConfig, plans: tuple[ProcessPlan, ...]) -> MemoryPlan:
     """How much of everything this configuration needs."""
+    handlers = sum(plan.type.role == "handler" for plan in plans)
     processors = sum(plan.type.role == "processor" for plan in plans)
     return MemoryPlan(
         processors=processors,
-        handlers=sum(plan.type.role == "handler" for plan in plans),
+        handlers=handlers,
         reserved_handlers=config.reserved_handlers,
         entries_per_processor=min(config.mpbroker_entries_per_processor, (2**INDEX_BITS - 2) // processors),
         data_requests=config.queued_max_requests,
@@ -278,4 +290,5 @@ def memory_plan(config: BrokerConfig, plans: tuple[ProcessPlan, ...]) -> MemoryP
         partitions=config.mpbroker_max_partitions,
         producers=config.mpbroker_max_producers,
         arena_processor_bytes=config.mpbroker_arena_bytes_per_processor,
+        arena_handler_bytes=answer_bytes_of_handler(config, handlers),
     )

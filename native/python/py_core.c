@@ -298,6 +298,8 @@ static PyObject *core_get(PyObject *object, void *which)
         return PyLong_FromUnsignedLongLong(mpb_load_acquire(&CORE(object)->header->metadata_generation));
     case 7:
         return PyLong_FromUnsignedLong(core->partition_count);
+    case 9:
+        return PyLong_FromUnsignedLongLong(core->header->arena_handler_bytes);
     default:
         return PyLong_FromUnsignedLongLong(mpb_load_acquire(&CORE(object)->doorbells->sleepers));
     }
@@ -352,6 +354,7 @@ static PyGetSetDef core_getset[] = {
     {"state", core_get, core_set_state, "0 starting, 1 running, 2 draining, 3 resetting", (void *)5},
     {"metadata_generation", core_get, NULL, NULL, (void *)6},
     {"partition_count", core_get, NULL, NULL, (void *)7},
+    {"arena_handler_bytes", core_get, NULL, "memory for answers of one handler", (void *)9},
     {"sleepers", core_get, NULL, "bit per handler that sleeps", (void *)8},
     {NULL, NULL, NULL, NULL, NULL},
 };

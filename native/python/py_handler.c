@@ -132,6 +132,20 @@ static PyObject *handler_allocate(PyObject *object, PyObject *arg)
     return view ? Py_BuildValue("(NL)", view, (long long)token) : NULL;
 }
 
+static PyObject *handler_room(PyObject *object, PyObject *arg)
+{
+    unsigned long long wanted = PyLong_AsUnsignedLongLong(arg);
+    if (PyErr_Occurred())
+        return NULL;
+    return PyLong_FromUnsignedLongLong(mpb_extent_room(&PORT(object)->extents, wanted));
+}
+
+static PyObject *handler_crowded(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(mpb_extents_crowded(&PORT(object)->extents));
+}
+
 static PyObject *handler_release(PyObject *object, PyObject *arg)
 {
     unsigned long token = PyLong_AsUnsignedLong(arg);
@@ -288,6 +302,8 @@ static PyMethodDef handler_methods[] = {
      "ms;\n"
      "the first other one is claimed and returned. Sleeps without the GIL; negative wait_ms: for ever."},
     {"answer", handler_answer, METH_VARARGS, "answer(request, frame with its 4-byte length) -> False: no room now"},
+    {"room", handler_room, METH_O, "room(wanted) -> bytes that one answer should take: at most a quarter of what is free"},
+    {"crowded", handler_crowded, METH_NOARGS, "crowded() -> whether answers hold more than half of the memory"},
     {"allocate", handler_allocate, METH_O, "allocate(nbytes) -> (writable memoryview, token) or None: no room"},
     {"release", handler_release, METH_O, "release(token): of an extent that is not used for an answer after all"},
     {"answer_extent", handler_answer_extent, METH_VARARGS, "answer_extent(request, token, length) -> False: no room"},

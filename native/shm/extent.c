@@ -81,6 +81,19 @@ static void sweep(struct mpb_extents *extents, uint32_t limit)
     }
 }
 
+static uint64_t quarter_of_free(const struct mpb_extents *extents)
+{
+    return (uint64_t)(extents->units.count - extents->units.used) * MPB_UNIT_BYTES / 4;
+}
+
+uint64_t mpb_extent_room(struct mpb_extents *extents, uint64_t wanted)
+{
+    if (wanted > quarter_of_free(extents))
+        sweep(extents, 2 * extents->held_count);
+    uint64_t room = quarter_of_free(extents);
+    return wanted < room ? wanted : room;
+}
+
 int64_t mpb_extent_take(struct mpb_extents *extents, uint64_t bytes)
 {
     if (bytes == 0 || bytes > (uint64_t)extents->units.count * MPB_UNIT_BYTES)

@@ -35,6 +35,14 @@ void mpb_extents_close(struct mpb_extents *extents);
 void mpb_extents_rebuild(struct mpb_extents *extents);
 /* Room for `bytes`: a token (first unit << 16 | units), or -1. It is the caller's until linked or released. */
 int64_t mpb_extent_take(struct mpb_extents *extents, uint64_t bytes);
+/* How many of `wanted` bytes one answer should take: at most a quarter of what is free, so that clients that do not
+ * read, however many, leave room for the others. */
+uint64_t mpb_extent_room(struct mpb_extents *extents, uint64_t wanted);
+/* Whether more than half of the room is in use, as far as known. */
+static inline bool mpb_extents_crowded(const struct mpb_extents *extents)
+{
+    return extents->units.used > extents->units.count / 2;
+}
 bool mpb_extent_release(struct mpb_extents *extents, uint32_t token);
 /* Ties room to an entry: stores its word, returns the extent number + 1 for the entry's field, 0: no word free. */
 uint32_t mpb_extent_link(struct mpb_extents *extents, uint32_t token, uint32_t entry, uint32_t generation);

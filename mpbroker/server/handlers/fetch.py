@@ -29,6 +29,7 @@ from mpbroker.server.server_context import ServerContext
 
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 FRAME_OVERHEAD_BYTES = 16  # length, correlation id, and room for a flexible header
+ONE_BATCH = 0  # bytes: the first partition with records still gives a whole batch
 MAX_READ_ATTEMPTS = 3  # a log truncated between plan and read is planned again, then answered empty
 
 
@@ -64,21 +65,48 @@ def merge_repeated(message: FetchRequest) -> None:
 def send(
     context: ServerContext, request: Request, message: FetchRequest, plan: FetchPlan, until_ms: int | None = None
 ) -> NoResponse:
-    """Reads the planned ranges straight into the answer's memory and hands it over. Always answers, but waits for
-    memory if there is none (`until_ms`: how long still)."""
+    """Reads the planned ranges straight into the answer's memory and hands it over. Always answers: where memory is
+    short with less than was planned, but a whole batch; if there is none for that, it waits (`until_ms`: how long
+    still), then answers an error."""
     for _ in range(MAX_READ_ATTEMPTS):
-        sent = _send_once(context, request, plan)
-        if sent is None and _wait_for_memory(context, request, message, plan, until_ms):
+        sent = _send_shortened(context, request, message, plan)
+        if sent:
             return PARKED
         if sent is None:
-            break
-        if sent:
+            if not _wait_for_memory(context, request, message, plan, until_ms):
+                _refuse(context, request, plan)
             return PARKED
         plan = plan_fetch(context, message, request.api_version)
     for read in plan.reads():
         read.drop()
     context.answer(request, _response(plan))
     return PARKED
+
+
+def _send_shortened(
+    context: ServerContext, request: Request, message: FetchRequest, plan: FetchPlan
+) -> bool | None:
+    """As _send_once, of what there is room for: nobody takes more than his part of the memory that is free."""
+    wanted_bytes = plan.total_bytes
+    room_bytes = context.port.room(wanted_bytes)
+    if room_bytes < wanted_bytes:
+        plan = plan_fetch(context, message, request.api_version, room_bytes)
+    sent = _send_once(context, request, plan)
+    if sent is None:  # in pieces, or not even enough for a batch
+        plan = plan_fetch(context, message, request.api_version, ONE_BATCH)
+        sent = _send_once(context, request, plan)
+    if sent and plan.total_bytes < wanted_bytes and context.port.crowded():
+        context.count("fetches_shortened")
+    return sent
+
+
+def _refuse(context: ServerContext, request: Request, plan: FetchPlan) -> None:
+    """No memory, and none came: a client that is told so asks again. A broker about to stop just sends no records."""
+    for read in plan.reads():
+        if read.length and not context.is_ending():
+            read.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
+        read.drop()
+    context.answer(request, _response(plan))
 
 
 def _send_once(context: ServerContext, request: Request, plan: FetchPlan) -> bool | None:

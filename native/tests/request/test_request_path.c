@@ -291,6 +291,26 @@ static void test_extents_run_out_and_come_back(void)
     drama_close(&d);
 }
 
+static void test_nobody_takes_more_than_a_quarter_of_what_is_free(void)
+{
+    drama_open(&d);
+    struct mpb_extents *e = &d.h[0].extents; /* 256 KiB: 16 units */
+    CHECK_EQ(mpb_extent_room(e, 1000), 1000);
+    CHECK_EQ(mpb_extent_room(e, 64 << 10), 64 << 10);
+    CHECK_EQ(mpb_extent_room(e, UINT64_MAX), 64 << 10);
+    int64_t half = mpb_extent_take(e, 128 << 10);
+    CHECK(!mpb_extents_crowded(e));
+    CHECK_EQ(mpb_extent_room(e, UINT64_MAX), 32 << 10);
+    int64_t rest = mpb_extent_take(e, 128 << 10);
+    CHECK(mpb_extents_crowded(e));
+    CHECK_EQ(mpb_extent_room(e, 1), 0);
+    uint32_t number = mpb_extent_link(e, (uint32_t)half, 5, 1);
+    mpb_extent_free(&d.w.core, number, 5); /* the processor has sent it; the handler has not looked yet */
+    CHECK_EQ(mpb_extent_room(e, UINT64_MAX), 32 << 10);
+    CHECK(mpb_extent_release(e, (uint32_t)rest));
+    drama_close(&d);
+}
+
 /* ------------------------------------------------------------------ nobody may miss a wake */
 #ifdef __SANITIZE_THREAD__
 #define REQUESTS 3000
@@ -389,6 +409,7 @@ int main(void)
     test_poison();
     test_answers_of_a_dead_processor_are_dropped();
     test_extents_run_out_and_come_back();
+    test_nobody_takes_more_than_a_quarter_of_what_is_free();
     for (int i = 0; i < 2; i++)
         d.w.core.eventfds[i] = eventfd(0, EFD_CLOEXEC);
     d.scene = "threads";

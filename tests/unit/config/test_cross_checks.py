@@ -19,6 +19,11 @@ from mpbroker.errors import ConfigError
             "socket.request.max.bytes",
             "at most 267386880: one response holds no more",
         ),
+        (
+            ["num.io.threads=4", "mpbroker.answer.memory.bytes=8388607"],
+            "mpbroker.answer.memory.bytes",
+            "-1, or at least 8388608: 2097152 for each of 4 request handlers",
+        ),
         (["fetch.max.bytes=2000000000"], "fetch.max.bytes", "at most 267386880"),
         (["max.connections.per.ip=0"], "max.connections.per.ip", "at least 1, unless"),
         (

@@ -231,7 +231,48 @@ def test_a_fetch_without_memory_for_its_records_waits_for_some(broker):
     assert [record.value for record in iterate_records(part(broker.decode(fetch(), 11, frame)).records)] == [b"a"]
 
 
-def test_a_fetch_that_finds_no_memory_is_answered_without_records_in_the_end(broker):
+def test_a_fetch_that_finds_little_memory_gets_less_but_a_batch(broker):
+    broker.create_topic("t")
+    for _ in range(8):
+        broker.call(produce(records=batch(bytes(100_000))), 7)
+    port, row = broker.handler.context.port, broker.handler.context.row
+
+    def batches():
+        found = part(broker.call(fetch(), 11))
+        assert (found.error_code, found.high_watermark) == (0, 8)
+        return len(bytes(found.records)) // 100_000
+
+    assert batches() == 8 and row.counter(Counter.FETCHES_SHORTENED) == 0
+    tokens = exhaust(broker)
+    port.release(tokens.pop())
+    small = [port.allocate(16384)[1] for _ in range(64 - 8)]  # 128 KiB are left
+    assert batches() == 1
+    assert row.counter(Counter.FETCHES_SHORTENED) == 1
+    for token in small:
+        port.release(token)  # 1 MiB is free, of which one may take 256 KiB
+    assert batches() == 2
+    assert row.counter(Counter.FETCHES_SHORTENED) == 2
+    for token in tokens:
+        port.release(token)
+    assert batches() == 8 and row.counter(Counter.FETCHES_SHORTENED) == 2
+
+
+def test_a_fetch_that_finds_memory_in_pieces_gets_a_batch(broker):
+    broker.create_topic("t")
+    for _ in range(8):
+        broker.call(produce(records=batch(bytes(100_000))), 7)
+    port = broker.handler.context.port
+    tokens = exhaust(broker)
+    port.release(tokens.pop())
+    port.release(tokens.pop())
+    small = [port.allocate(16384)[1] for _ in range(128)]
+    for token in small[:8] + small[9:120:2]:
+        port.release(token)  # 1 MiB in all, 128 KiB at most in one piece
+    found = part(broker.call(fetch(), 11))
+    assert found.error_code == 0 and len(bytes(found.records)) // 100_000 == 1
+
+
+def test_a_fetch_that_finds_no_memory_is_told_so_in_the_end(broker):
     broker.create_topic("t")
     broker.call(produce(records=batch(b"a")), 7)
     exhaust(broker)
@@ -242,8 +283,8 @@ def test_a_fetch_that_finds_no_memory_is_answered_without_records_in_the_end(bro
         waited_ms += 20
         broker.step()
     found = part(broker.decode(fetch(), 11, answers[0][2]))
-    assert (found.error_code, found.high_watermark, bytes(found.records or b"")) == (0, 1, b"")
-    assert 400 <= waited_ms <= 520
+    assert (found.error_code, bytes(found.records or b"")) == (ErrorCode.KAFKA_STORAGE_ERROR, b"")
+    assert 29_900 <= waited_ms <= 30_020
     assert broker.handler.context.row.counter(Counter.ANSWER_MEMORY_EXHAUSTED) == 1
 
 
