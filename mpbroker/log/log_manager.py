@@ -22,8 +22,8 @@ from mpbroker._native import (
     ReadPlan,
     Request,
 )
-from mpbroker.config.topic_config import TopicSettings
 from mpbroker.config.limits import LARGEST_ANSWER_BYTES
+from mpbroker.config.topic_config import TopicSettings
 from mpbroker.errors import ErrorCode
 from mpbroker.log.append_settings import log_options, produce_rules
 from mpbroker.record.compression import Decompressor

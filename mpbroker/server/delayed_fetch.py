@@ -67,8 +67,8 @@ class DelayedFetch(ParkedRequest):
 
 class FetchWithoutMemory(ParkedRequest):
     """Records whose answer finds no memory, because consumers that do not read hold it: tried again every few
-    milliseconds until `until_ms`, then answered with an error. By then processors have closed the connections of clients
-    that do not read."""
+    milliseconds until `until_ms`, then answered with an error. By then processors have closed connections whose clients
+    do not read."""
 
     RETRY_MS, PATIENCE_MS = 20, 30_000
     __slots__ = ("message", "plan", "send", "until_ms")

@@ -87,7 +87,8 @@ def plan_fetch(
 
     Partitions that are not here come last in the answer, as Kafka's do. `version` is the request's.
     """
-    left = min(message.max_bytes, context.config.fetch_max_bytes, most_bytes)  # a negative one is an error, for the first only
+    # a negative one is an error, for the first only
+    left = min(message.max_bytes, context.config.fetch_max_bytes, most_bytes)
     bound = _bound(message)
     plan = FetchPlan([])
     found: list[tuple[str, PartitionRead]] = []

@@ -269,7 +269,7 @@ def trace_notices_pipe() -> tuple[int, int]:
 
 def answer_bytes_of_handler(config: BrokerConfig, handlers: int) -> int:
     """Memory for answers of one handler, in bytes: its part of what the configuration allows for all of them."""
-    total = config.mpbroker_answer_memory_bytes
+    total: int = config.mpbroker_answer_memory_bytes
     if total < 0:
         total = available_memory_bytes() // 4
     part = max(MIN_HANDLER_ARENA_BYTES, min(total // handlers, HANDLER_ARENA_BYTES))

@@ -302,7 +302,8 @@ static PyMethodDef handler_methods[] = {
      "ms;\n"
      "the first other one is claimed and returned. Sleeps without the GIL; negative wait_ms: for ever."},
     {"answer", handler_answer, METH_VARARGS, "answer(request, frame with its 4-byte length) -> False: no room now"},
-    {"room", handler_room, METH_O, "room(wanted) -> bytes that one answer should take: at most a quarter of what is free"},
+    {"room", handler_room, METH_O,
+     "room(wanted) -> bytes that one answer should take: at most a quarter of what is free"},
     {"crowded", handler_crowded, METH_NOARGS, "crowded() -> whether answers hold more than half of the memory"},
     {"allocate", handler_allocate, METH_O, "allocate(nbytes) -> (writable memoryview, token) or None: no room"},
     {"release", handler_release, METH_O, "release(token): of an extent that is not used for an answer after all"},

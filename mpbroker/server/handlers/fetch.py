@@ -83,9 +83,7 @@ def send(
     return PARKED
 
 
-def _send_shortened(
-    context: ServerContext, request: Request, message: FetchRequest, plan: FetchPlan
-) -> bool | None:
+def _send_shortened(context: ServerContext, request: Request, message: FetchRequest, plan: FetchPlan) -> bool | None:
     """As _send_once, of what there is room for: nobody takes more than his part of the memory that is free."""
     wanted_bytes = plan.total_bytes
     room_bytes = context.port.room(wanted_bytes)
