@@ -71,6 +71,15 @@ def test_percentile_is_within_a_hundredth_of_the_truth():
         )
 
 
+def test_no_percentile_is_above_the_largest_duration():
+    for ns in (1, 1000, 123_456_789):
+        (bucket,) = histogram.buckets_of_ns(np.array([ns], np.int64)).tolist()
+        largest = int(histogram.middle_ns(bucket)) - 1  # below the middle of its bucket
+        for q in (0.5, 0.99, 1.0):
+            assert histogram.percentile([bucket], [10], q, largest) == largest
+            assert histogram.percentile([bucket], [10], q) > largest
+
+
 def test_nothing_has_no_percentile():
     assert histogram.percentile([], [], 0.5) is None
     assert histogram.percentile([3], [0], 0.5) is None

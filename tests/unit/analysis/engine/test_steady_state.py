@@ -25,6 +25,17 @@ def test_a_ramp_is_no_steady_state():
     assert not found.found and "still changes" in found.reason
 
 
+def test_a_falling_rate_is_no_steady_state():
+    found = steady_state.find(np.linspace(1000, 500, 60) + np.random.default_rng(3).normal(0, 5, 60))
+    assert not found.found and found.drift < 0 and "still changes by -" in found.reason
+
+
+def test_a_queue_that_empties_is_no_steady_state():
+    chance = np.random.default_rng(4)
+    levels = np.linspace(500, 100, 60) + chance.normal(0, 5, 60)
+    assert "in flight still change by -" in steady_state.find(chance.normal(1000, 20, 60), levels).reason
+
+
 def test_a_growing_queue_is_no_steady_state():
     levels = np.linspace(1, 500, 60) + RANDOM.normal(0, 5, 60)
     assert "in flight" in steady_state.find(RANDOM.normal(1000, 20, 60), levels).reason

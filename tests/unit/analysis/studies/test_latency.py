@@ -63,6 +63,19 @@ def test_clients_listeners_and_windows_cover_every_request(found):
     assert {row["listener"] for row in result.tables["by_listener"].to_pylist()} == {"CLIENTS"}
 
 
+@pytest.mark.parametrize(("q", "column"), [(0.5, "queue_p50_us"), (0.99, "queue_p99_us")])
+def test_a_clients_wait_in_the_ring_is_that_of_its_requests(found, q, column):
+    result, outcome = found
+    for row in _rows(result.tables["by_client"], api="Produce"):
+        waits = [
+            one.stage[AT["dequeued"]] - one.stage[AT["enqueued"]]
+            for one in outcome.requests
+            if one.api_key == PRODUCE and f"client-{one.client}" == row["client"]
+        ]
+        exact = np.quantile(np.array(waits) * TICK_NS / 1000, q, method="inverted_cdf")
+        assert row[column] == pytest.approx(exact, rel=HALF_BUCKET, abs=0.1), row["client"]
+
+
 def test_kafkas_view(found):
     result, outcome = found
     [row] = _rows(result.tables["kafka_view"], api="Fetch", metric="RemoteTimeMs")

@@ -7,7 +7,18 @@ import pytest
 from mpbroker.analysis.engine.engines.choose_engine import choose_engine
 from mpbroker.analysis.engine.input.trace_input import SampledTrace, open_input
 from mpbroker.analysis.engine.running.study import StudyParameters
-from mpbroker.analysis.studies.little import MISMATCH, STUDY
+from mpbroker.analysis.studies.little import (
+    DEFECT,
+    EMPTY,
+    FEW,
+    MIN_ARRIVALS,
+    MIN_DEPTH,
+    MISMATCH,
+    OK,
+    STUDY,
+    UNSTEADY,
+    _judge,
+)
 from tests.harness.event_model import TICKS_PER_MS, Scenario
 from tests.harness.event_trace import BASE_NS, EPOCH_OFFSET_NS, Marker, TraceOptions
 from tests.harness.golden_trace import CALM, FLOOD, golden
@@ -73,3 +84,29 @@ def test_empty_rings_and_empty_traces_are_sentences(tmp_path):
         assert "tells anything" in STUDY.run(engine, StudyParameters()).verdicts[0]
     nothing = choose_engine("local", open_input([tmp_path], to_ns=1))
     assert "nothing to say" in STUDY.run(nothing, StudyParameters()).verdicts[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ({}, OK),
+        ({"arrivals": MIN_ARRIVALS - 1, "depth_mismatch": 1.0, "depth_found": 9.0}, FEW),
+        ({"depth_mismatch": 1.0, "depth_found": MIN_DEPTH, "depth_replayed": 0.0}, DEFECT),
+        ({"depth_mismatch": 1.0, "depth_found": MIN_DEPTH * 0.99, "depth_replayed": 0.0}, OK),
+        ({"depth_mismatch": 1.0, "depth_found": 0.1, "depth_replayed": 0.0, "depth": 0.1, "lambda_w": 0.1}, EMPTY),
+        ({"depth": 0.1, "lambda_w": 0.0, "little_mismatch": 1.0}, EMPTY),
+        ({"depth": MIN_DEPTH, "lambda_w": 0.0, "little_mismatch": 1.0}, UNSTEADY),
+    ],
+)
+def test_a_ring_with_hardly_anybody_in_it_is_no_defect_of_the_trace(changes, verdict):
+    """A request or two make a large share of next to nothing."""
+    row = {
+        "arrivals": MIN_ARRIVALS,
+        "depth": 3.0,
+        "lambda_w": 3.0,
+        "depth_found": 3.0,
+        "depth_replayed": 3.0,
+        "little_mismatch": 0.0,
+        "depth_mismatch": 0.0,
+    }
+    assert _judge(row | changes) == verdict
