@@ -10,7 +10,7 @@ from mpbroker.log.checkpoint_file import RECOVERY_POINT, read_checkpoint
 from mpbroker.log.clean_shutdown import MARKER, take_marker, write_marker
 from mpbroker.log.log_keeper import LogKeeper
 from mpbroker.log.producer_snapshot import snapshot_offsets
-from mpbroker.log.sync_pool import InlineSyncs, Synced
+from mpbroker.log.syncs import InlineSyncs, Synced
 
 ONLINE = 2
 
