@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <unistd.h>
 #include "shm/arena.h"
+#include "shm/waits.h"
 #include "request/killers.h"
 #include "tests/request/request_drama.h"
 
@@ -395,6 +396,49 @@ static void test_no_wake_is_lost(uint32_t reserved)
     drama_close(&d);
 }
 
+/* ------------------------------------------------------------------ a wake that nobody answers */
+static bool asleep(uint32_t handler) { return mpb_load_relaxed(&d.w.core.doorbells->sleepers) >> handler & 1; }
+
+/* Who was woken for a request does not come, dead or stopped: the processor looks again and wakes another. */
+static void test_who_was_woken_and_does_not_come(uint32_t plane)
+{
+    drama_open(&d);
+    struct mpb_processor *p = &d.p[0];
+    p->batching = true;
+    mpb_handler_announce(&d.w.core, 2);
+    ask(&d, 0, plane, 4, 100);
+    CHECK(asleep(2));
+    CHECK(mpb_processor_ring(p)); /* look again */
+    CHECK(!asleep(2));
+    mpb_handler_announce(&d.w.core, 1);
+    usleep(1000); /* longer than anybody is trusted to be on its way */
+    mpb_processor_ring(p);
+    CHECK(!asleep(1));
+    p->batching = false;
+    drama_close(&d);
+}
+
+static void *wait_for_control(void *handler)
+{
+    mpb_handler_wait(handler, true, -1);
+    return NULL;
+}
+
+/* A wake for data that met a handler which waits for control requests only goes to one that takes data. */
+static void test_a_wake_that_met_the_wrong_one_is_passed_on(void)
+{
+    pthread_t thread;
+    drama_open(&d);
+    mpb_handler_announce(&d.w.core, 1);
+    pthread_create(&thread, NULL, wait_for_control, &d.h[0]);
+    while (mpb_load_acquire(&d.w.core.processes[d.h[0].slot].wait) != MPB_WAIT_CONTROL_REQUEST)
+        sched_yield();
+    ask(&d, 0, MPB_PLANE_DATA, 4, 100);
+    pthread_join(thread, NULL);
+    CHECK(!asleep(0) && !asleep(1));
+    drama_close(&d);
+}
+
 int main(void)
 {
     world_open(&d.w, &small_plan);
@@ -405,6 +449,9 @@ int main(void)
     test_a_stale_head_is_no_bound();
     test_entries_and_arena_run_out();
     test_sleeps_while_requests_are_in_flight();
+    test_who_was_woken_and_does_not_come(MPB_PLANE_DATA);
+    test_who_was_woken_and_does_not_come(MPB_PLANE_CONTROL);
+    test_a_wake_that_met_the_wrong_one_is_passed_on();
     test_parked_kinds();
     test_poison();
     test_answers_of_a_dead_processor_are_dropped();
