@@ -43,6 +43,7 @@ static void repair(struct world *w)
     struct mpb_recovery done;
     CHECK_EQ(mpb_handler_open(&successor, &w->core, 0), 0);
     mpb_recover_handler(&successor, &done);
+    mpb_handler_close(&successor);
 }
 
 static void play(const char *repair_dies_at)
@@ -71,6 +72,9 @@ static void play(const char *repair_dies_at)
     }
     CHECK_EQ(mpb_command_claim(&w.core), command);
     CHECK_EQ(mpb_command_claim(&w.core), -1);
+    mpb_handler_close(&h1);
+    mpb_processor_close(&p);
+    world_close(&w);
 }
 
 int main(void)
