@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from mpbroker.errors import ProtocolError
-from mpbroker.protocol.codec import decode
+from mpbroker.protocol.codec import decode, encoded_size
 from mpbroker.protocol.headers import decode_response_header, encode_request_frame
 from mpbroker.protocol.messages import RESPONSES
 from mpbroker.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -141,8 +141,10 @@ class Exchange:
 
     def _decoded(self, key: int, version: int, payload: bytes):
         try:
-            correlation_id, offset = decode_response_header(key, version, payload)
-            return decode(RESPONSES[key], version, payload, offset)
+            _, offset = decode_response_header(key, version, payload)
+            answer = decode(RESPONSES[key], version, payload, offset)
+            rest = len(payload) - offset - encoded_size(answer, version)
+            return answer if rest == 0 else f"{rest} bytes behind the answer: {payload.hex()}"
         except ProtocolError as error:
             return f"{error}: {payload.hex()}"
 
