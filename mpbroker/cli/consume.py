@@ -51,9 +51,9 @@ def _define_what(parser: argparse.ArgumentParser) -> None:
         "--from",
         dest="start",
         type=start_offsets.check,
-        default="latest",
         metavar="WHERE",
-        help="earliest, latest (the default), an offset, -N for the last N of each partition, @MS or a date and time",
+        help="earliest (the default with -e), latest (the default otherwise), an offset, -N for the last N of each "
+        "partition, @MS or a date and time",
     )
     group.add_argument(
         "-c",
@@ -90,7 +90,8 @@ def run(arguments: argparse.Namespace) -> int:
         wanted = sorted(set(range(there) if arguments.partition is None else arguments.partition))
         if wanted and wanted[-1] >= there:
             raise ConfigError("--partition", wanted[-1], f"0 to {there - 1}")
-        positions = start_offsets.start_offsets(client, arguments.topic, wanted, arguments.start)
+        start = arguments.start or ("earliest" if arguments.until_end else "latest")
+        positions = start_offsets.start_offsets(client, arguments.topic, wanted, start)
         ends = offsets_for(client, arguments.topic, wanted, LATEST) if arguments.until_end else {}
         consumer = Consumer(client, arguments.topic, positions)
         try:

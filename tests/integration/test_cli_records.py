@@ -138,6 +138,8 @@ def test_where_reading_begins_and_ends(broker):
     both = run(broker, "consume", "places", "-o", "19", "-p", "1", "-p", "0", "-e").stdout
     assert sorted(both.split()) == [b"0-19", b"1-19"]
     assert run(broker, "consume", "places", "-o", "latest", "-e").stdout == b""
+    whole = run(broker, "consume", "places", "-e").stdout
+    assert whole == run(broker, "consume", "places", "-o", "earliest", "-e").stdout != b"", "all there is"
     assert run(broker, "consume", "places", "-o", "1970-01-02", "-p", "0", "-c", "2").stdout == b"0-0\n0-1\n"
     assert run(broker, "consume", "places", "-o", "2100-01-01", "-e").stdout == b""
 
