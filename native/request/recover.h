@@ -2,8 +2,8 @@
  * A repair needs no lock, waits for nobody and can be killed at any instruction and run again. It ends by ringing
  * everybody, because the dead process may have taken a wake with it (request rules 12 to 16).
  *
- *   processor   FILL, SENDING, and QUEUED without a hint → FREE (traced as aborted); other requests finish, and their
- *               answers are dropped
+ *   processor   FILL, SENDING, and QUEUED without a hint → FREE (traced as aborted if it was received); other requests
+ *               finish, and their answers are dropped
  *   handler     CLAIMED → REQUEUED and hinted; after three dead handlers it is answered with CLOSE instead
  *               REQUEUED or DONE without a hint → hinted; extents that nobody refers to → free
  *   controller  CLAIMED commands → QUEUED again; handlers are rung for DONE ones with everybody else */
