@@ -4,7 +4,6 @@ Used inside the annotations of `mpbroker/protocol/messages/*.py`; read by `schem
 encodes first. Nothing here has state. Alias names are CapWords so that no field name can hide one.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, NamedTuple, TypeAlias
 
 import msgspec
@@ -32,12 +31,22 @@ class Wire(NamedTuple):
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
 class Mark:
     """One number about a field. Marks of different kinds are never equal: `Annotated` keeps the types it made and, in
-    early releases of Python 3.11, finds them by equality: `until(3)` would become a `since(3)` written before it."""
+    early releases of Python 3.11, finds them by equality: `until(3)` would become a `since(3)` written before it.
 
-    number: int
+    No dataclass: `dataclasses` imports inspect and ast, half a megabyte that every process of a broker would hold."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and isinstance(other, Mark) and other.number == self.number
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.number))
 
 
 class Since(Mark):

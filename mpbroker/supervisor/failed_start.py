@@ -8,7 +8,7 @@ import contextlib
 import os
 
 from mpbroker.log import checkpoint_file, clean_shutdown, data_dir, reserve_file
-from mpbroker.metadata.store_peek import STORE_FILE
+from mpbroker.metadata.keys import STORE_FILE
 from mpbroker.supervisor.status_file import STATUS_FILE
 
 _CHECKPOINTS = checkpoint_file.RECOVERY_POINT, checkpoint_file.LOG_START, checkpoint_file.HIGH_WATERMARK

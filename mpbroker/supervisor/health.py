@@ -17,7 +17,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from mpbroker.protocol.api_keys import API_NAMES
 from mpbroker.shm import layout
 from mpbroker.shm.page_view import RingInfo
 from mpbroker.shm.process_table import BrokerState, ProcessInfo, ProcessState
@@ -121,6 +120,8 @@ def work_waiting(row: ProcessInfo, facts: Facts) -> str:
     """What waits for a process that does not move, in words; empty when nothing is known to."""
     role = ROLES.get(row.role, "")
     if row.api_key is not None:
+        from mpbroker.protocol.api_keys import API_NAMES  # only here: the supervisor, and what it forks, needs it never
+
         return f"{API_NAMES.get(row.api_key, f'API {row.api_key}')} v{row.api_version} is in its hand"
     if row.wait not in _IDLE_WAITS:
         return "it is in the middle of its work" if row.wait == _WORKING else f"it is in its wait `{row.wait}`"
