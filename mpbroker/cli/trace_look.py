@@ -79,6 +79,9 @@ def run(arguments: argparse.Namespace) -> int:
     infos, complaints = read_segments(places)
     for sentence in complaints:
         trace_text.warn(sentence)
+    while arguments.what == "tail" and arguments.follow and not infos:  # a broker that has just started has none yet
+        time.sleep(_FOLLOW_PAUSE_S)
+        infos, _ = read_segments(places)
     if not infos:
         raise trace_arguments.NoTraces(trace_arguments.why_no_traces(arguments))
     if arguments.what == "ls":

@@ -113,7 +113,8 @@ def test_a_parked_request_is_work(scenes):
     broker = scenes["parked"].broker
     wait_until(lambda: _health(broker) == "hung", "the handler to hang", SOON_S)
     findings = broker.status()["health"]["findings"]
-    assert [one["level"] for one in findings] == ["hung", "silent"]
+    assert findings[0]["level"] == "hung" and len(findings) == 2
+    assert findings[1]["level"] in ("silent", "hung"), "the log keeper: stopped between two turns, or within one"
     assert "1 request parked with it" in findings[0]["sentence"]
     assert findings[0]["for_s"] >= 5 and findings[0]["since_ms"] < time.time() * 1000 - 4900
     scenes["parked"].go_on()
