@@ -61,9 +61,10 @@ def launch(
     try:
         pid = os.fork()
         if pid == 0:
-            _child(context, title, main, keep, parent_death, oom_score)
+            _child(context, title, main, keep, parent_death)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    process_limits.step_forward(pid, oom_score)
     return pid, os.pidfd_open(pid)
 
 
@@ -85,7 +86,6 @@ def _child(
     main: Callable[[ProcessContext], None],
     keep: list[int],
     parent_death: signal.Signals,
-    oom_score: int,
 ) -> None:
     """Never returns."""
     code = EXIT_FAILURE
@@ -93,7 +93,6 @@ def _child(
         set_parent_death_signal(parent_death)
         if context.supervisor_gone():
             return
-        process_limits.step_forward(oom_score)
         _close_others(keep)
         _leave_group(context)
         os.dup2(2, 1)  # stdout is the supervisor's: one line, for scripts

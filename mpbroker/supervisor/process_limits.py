@@ -11,7 +11,6 @@ from typing import Final
 MAX_DESCRIPTORS: Final = 1 << 20
 """Enough for anything; systems whose hard limit is in the billions make every table of descriptors as large."""
 LOWERED, RAISED, HIGHEST = 500, 100, 1000
-_SCORE: Final = "/proc/self/oom_score_adj"
 
 
 def raise_descriptor_limit() -> int:
@@ -30,23 +29,23 @@ def outlive_workers() -> int:
     """The supervisor: killed last when memory runs out. Returns by how much `step_forward` has to raise a worker: back
     to where the supervisor began; or, where lowering is not allowed (no CAP_SYS_RESOURCE), a little above it."""
     try:
-        _move_score(-LOWERED)
+        _move_score("self", -LOWERED)
     except (OSError, ValueError):
         return RAISED
     return LOWERED
 
 
-def step_forward(by: int) -> None:
-    """A worker: killed before its supervisor. Anybody may raise his own score."""
+def step_forward(pid: int, by: int) -> None:
+    """A worker is killed before its supervisor, which raises its score: the worker itself would make pages its own for
+    that, which it shares otherwise. Anybody may raise the score of his own processes."""
     try:
-        _move_score(by)
+        _move_score(str(pid), by)
     except (OSError, ValueError):
-        return  # no such file in this container: then the kernel's own order holds
+        return  # it has ended, or no such file in this container: then the kernel's own order holds
 
 
-def _move_score(by: int) -> None:
-    """Without a file object: a worker does this right after its fork, and each page that it touches becomes its own."""
-    descriptor = os.open(_SCORE, os.O_RDWR | os.O_CLOEXEC)
+def _move_score(process: str, by: int) -> None:
+    descriptor = os.open(f"/proc/{process}/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
     try:
         now = int(os.pread(descriptor, 16, 0))
         os.pwrite(descriptor, b"%d" % max(-HIGHEST, min(HIGHEST, now + by)), 0)
