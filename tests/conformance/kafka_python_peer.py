@@ -67,8 +67,8 @@ def to_peer(message, version: int, peer):
         default = [] if field.default is list else field.default
         if not field.present(version) or (field.tag is not None and value == default):
             continue
-        if field.name.endswith("_authorized_operations") and field.name not in peer._struct.fields:
-            # this peer shows the 32 bits as a set of bit numbers, under a name of its own
+        if field.name.endswith("authorized_operations") and field.kind == "int32":
+            # this peer shows the 32 bits as a set of bit numbers, always under this name
             values["authorized_operations"] = {bit for bit in range(32) if value >> bit & 1}
             continue
         values[field.name] = _value(field, value, version, peer._struct.fields[field.name])

@@ -9,14 +9,24 @@ from typing import Final
 from mpbroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from mpbroker.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from mpbroker.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from mpbroker.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from mpbroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from mpbroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from mpbroker.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from mpbroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from mpbroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from mpbroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from mpbroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from mpbroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from mpbroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from mpbroker.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from mpbroker.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from mpbroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from mpbroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from mpbroker.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from mpbroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from mpbroker.protocol.messages.produce import ProduceRequest, ProduceResponse
+from mpbroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from mpbroker.protocol.schema import schema_of
 from mpbroker.protocol.types import Struct
 
@@ -25,13 +35,23 @@ _PAIRS: Final[tuple[tuple[type[Struct], type[Struct]], ...]] = (
     (FetchRequest, FetchResponse),
     (ListOffsetsRequest, ListOffsetsResponse),
     (MetadataRequest, MetadataResponse),
+    (OffsetCommitRequest, OffsetCommitResponse),
+    (OffsetFetchRequest, OffsetFetchResponse),
     (FindCoordinatorRequest, FindCoordinatorResponse),
+    (JoinGroupRequest, JoinGroupResponse),
+    (HeartbeatRequest, HeartbeatResponse),
+    (LeaveGroupRequest, LeaveGroupResponse),
+    (SyncGroupRequest, SyncGroupResponse),
+    (DescribeGroupsRequest, DescribeGroupsResponse),
+    (ListGroupsRequest, ListGroupsResponse),
     (ApiVersionsRequest, ApiVersionsResponse),
     (CreateTopicsRequest, CreateTopicsResponse),
     (DeleteTopicsRequest, DeleteTopicsResponse),
     (InitProducerIdRequest, InitProducerIdResponse),
     (DescribeConfigsRequest, DescribeConfigsResponse),
     (CreatePartitionsRequest, CreatePartitionsResponse),
+    (DeleteGroupsRequest, DeleteGroupsResponse),
+    (OffsetDeleteRequest, OffsetDeleteResponse),
 )
 
 REQUESTS: Final[dict[int, type[Struct]]] = {}
