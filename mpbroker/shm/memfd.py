@@ -5,6 +5,7 @@ Only whoever may look into a process (its own user, root) can: PermissionError f
 
 import contextlib
 import os
+from collections.abc import Iterator
 
 
 def find(pid: int, name: str) -> str | None:
@@ -12,10 +13,18 @@ def find(pid: int, name: str) -> str | None:
 
     The oldest descriptor is found first, and ours are among the oldest: connections come later.
     """
+    return next(_paths(pid, name), None)
+
+
+def find_all(pid: int, name: str) -> list[str]:
+    """The paths of all its memfds of that name, the oldest first; empty when it is gone."""
+    return list(_paths(pid, name))
+
+
+def _paths(pid: int, name: str) -> Iterator[str]:
     directory, wanted = f"/proc/{pid}/fd", f"/memfd:{name} (deleted)"
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         for number in sorted(map(int, os.listdir(directory))):
             with contextlib.suppress(FileNotFoundError):  # closed meanwhile
                 if os.readlink(f"{directory}/{number}") == wanted:
-                    return f"{directory}/{number}"
-    return None
+                    yield f"{directory}/{number}"

@@ -29,6 +29,7 @@ def _native_setproctitle() -> Callable[[str], None]:
         raise ModuleNotFoundError("setproctitle")
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
+    module.getproctitle()  # it moves the environment once, at its first call: here, and not in every worker
     function: Callable[[str], None] = module.setproctitle
     return function
 
@@ -56,12 +57,13 @@ def launch(
 ) -> tuple[int, int]:
     """Fork a worker. Returns (pid, pidfd). `keep`: the descriptors it needs beside stdin, stdout and stderr;
     `oom_score`: by how much its score lies above the supervisor's."""
-    keep = sorted({0, 1, 2, *keep})
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ALL_SIGNALS)  # no handler of ours may run in the child
     try:
-        pid = os.fork()
-        if pid == 0:
-            _child(context, title, main, keep, parent_death)
+        with stacks.of_child() as descriptor:
+            kept = sorted({0, 1, 2, descriptor, *keep})
+            pid = os.fork()
+            if pid == 0:
+                _child(context, title, main, kept, parent_death)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     process_limits.step_forward(pid, oom_score)
@@ -97,7 +99,6 @@ def _child(
         _leave_group(context)
         os.dup2(2, 1)  # stdout is the supervisor's: one line, for scripts
         signals.reset_for_child()
-        stacks.register()
         context.install_signals()
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         setproctitle(title)

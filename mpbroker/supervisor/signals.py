@@ -39,7 +39,7 @@ class SupervisorSignals:
 
 def reset_for_child() -> None:
     """In a freshly forked child: no wakeup pipe of the supervisor, every handler back to its default but that of
-    stacks.py, which the child registers again."""
+    stacks.py, which is the child's already."""
     signal.set_wakeup_fd(-1)
     for number in CATCHABLE:
         signal.signal(number, signal.SIG_DFL)

@@ -4,8 +4,8 @@
 faulthandler writes from C, in the signal handler itself: a process answers while it is stuck in a C call or in an
 endless loop. Its stack goes into a memfd of its own, which dies with it and which whoever may signal it finds under
 /proc/PID/fd: no file on a disk that may be full, no line in a log that nobody may read. A process that dies of a fault
-writes its stack to stderr first. The supervisor registers before the first fork, each child again for a memfd of its
-own.
+writes its stack to stderr first. The supervisor registers for itself before the first fork, and around each fork for
+the child.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import fcntl
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from mpbroker.shm import memfd
@@ -24,6 +24,7 @@ SIGNAL = signal.SIGUSR2
 TIMEOUT_S = 2.0
 MAX_BYTES = 1 << 20  # of one process's stacks: 100 frames a thread, and there is one thread
 _PAUSE_S = 0.02
+_LOOKS = 10
 _STOPPED = "it is stopped: by SIGSTOP (then SIGCONT lets it go on), or a debugger holds it"
 _ENDED = "it has ended"
 _CHILD = '/supervisor/launch.py", line ', " in _child"  # where a forked process begins; what follows is its parent's
@@ -37,13 +38,37 @@ class Stack(NamedTuple):
     reason: str
 
 
+_own = -1  # the descriptor that this process writes to
+
+
 def register() -> None:
-    """Have this process write its stack into a memfd at SIGUSR2, and to stderr when it dies of a fault."""
+    """Have this process write its stack into a memfd at SIGUSR2, and to stderr when it dies of a fault. Forks inherit
+    the latter."""
+    global _own
+    _own = _write_to_memfd()
+    if not faulthandler.is_enabled():
+        faulthandler.enable(file=2)
+
+
+@contextlib.contextmanager
+def of_child() -> Iterator[int]:
+    """Around a fork: gives the memfd that the child will write to, and has it keep. All signals are blocked.
+
+    The parent does it, for whatever a child touches costs it a page. It goes back to its own memfd afterwards.
+    """
+    descriptor = _write_to_memfd()
+    try:
+        yield descriptor
+    finally:
+        faulthandler.register(SIGNAL, file=_own, all_threads=True)
+        os.close(descriptor)
+
+
+def _write_to_memfd() -> int:
     descriptor = os.memfd_create(MEMFD_NAME, os.MFD_CLOEXEC)
     fcntl.fcntl(descriptor, fcntl.F_SETFL, os.O_APPEND)  # whoever asks empties it: the next answer begins at 0
     faulthandler.register(SIGNAL, file=descriptor, all_threads=True)
-    if not faulthandler.is_enabled():  # a fork inherits it
-        faulthandler.enable(file=2)
+    return descriptor
 
 
 def ask(pids: Iterable[int], timeout_s: float = TIMEOUT_S) -> list[Stack]:
@@ -62,7 +87,7 @@ def _signal(pid: int, opened: contextlib.ExitStack) -> tuple[int, str]:
         state = _state(pid)
         if state in ("", "Z", "T", "t"):
             return -1, _STOPPED if state in ("T", "t") else _ENDED
-        path = memfd.find(pid, MEMFD_NAME)
+        path = _memfd_of(pid)
         if path is None or not _catches(pid):
             return -1, "it has just been started and cannot answer yet; ask again"
         pidfd = os.pidfd_open(pid)
@@ -74,6 +99,16 @@ def _signal(pid: int, opened: contextlib.ExitStack) -> tuple[int, str]:
     except (FileNotFoundError, ProcessLookupError):
         return -1, _ENDED
     return descriptor, ""
+
+
+def _memfd_of(pid: int) -> str | None:
+    """Where the process writes to. Around a fork, parent and child have two for a moment: then look again."""
+    for _ in range(_LOOKS):
+        found = memfd.find_all(pid, MEMFD_NAME)
+        if len(found) == 1:
+            return found[0]
+        time.sleep(_PAUSE_S)
+    return None
 
 
 def _collect(pid: int, descriptor: int, reason: str, deadline: float) -> Stack:

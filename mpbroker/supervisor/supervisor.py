@@ -18,6 +18,7 @@ from typing import Any
 
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.metrics.event_log import EventLog
+from mpbroker.shm.library_pages import release_library_pages
 from mpbroker.shm.process_table import BrokerState, ProcessState
 from mpbroker.shm.troubles import Trouble
 from mpbroker.supervisor import launch, process_limits, reload, stacks
@@ -220,6 +221,7 @@ class Supervisor:
     def _announce(self) -> None:
         """Every listener has answered: the one line on stdout, and the ready file."""
         self._ready = True
+        release_library_pages()
         told = (self._config.node_id, os.getpid(), self._config.data_dir, self._shared.listeners)
         if self._ready_file:
             write_atomically(self._ready_file, ready_document(*told))

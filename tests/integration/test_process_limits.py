@@ -72,3 +72,22 @@ def test_workers_are_killed_before_their_supervisor_when_memory_runs_out(tmp_pat
         }
     supervisor = scores.pop("supervisor")
     assert scores and all(score > supervisor for score in scores.values())
+
+
+def library_kib(pid: int, library: str) -> int:
+    """How much of the library's text and tables stands in the process's page table, in KiB: the unwritten pages."""
+    kib, inside = 0, False
+    for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
+        first, *rest = line.split()
+        if not first.endswith(":"):
+            inside = library in line
+        elif inside and first in ("Private_Clean:", "Shared_Clean:"):
+            kib += int(rest[0])
+    return kib
+
+
+def test_the_supervisor_keeps_no_pages_of_libraries_that_only_its_workers_use(tmp_path):
+    with Broker(tmp_path) as broker:
+        assert library_kib(broker.pid, "libpython") > 0 or library_kib(broker.pid, "python3") > 0  # it finds its lines
+        assert library_kib(broker.pid, "cramjam") < 256  # 1.3 MiB after loading it
+        assert broker.status()["state"] == "running"

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -96,3 +97,32 @@ def test_the_recipe_with_gdb_shows_the_native_frames(broker):
     if "ptrace: Operation not permitted" in found.stderr:
         pytest.skip("this system does not let gdb attach")
     assert "mpb_handler_sleep" in found.stdout and "mpb_handler_wait" in found.stdout, found.stdout + found.stderr
+
+
+FORKING = """
+import os, signal, sys
+from mpbroker.supervisor import stacks
+stacks.register()
+signal.pthread_sigmask(signal.SIG_BLOCK, [stacks.SIGNAL])
+with stacks.of_child():
+    print("two", flush=True)
+    sys.stdin.readline()
+signal.pthread_sigmask(signal.SIG_UNBLOCK, [stacks.SIGNAL])
+print("one", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_process_that_is_just_forking_is_asked_once_it_has_one_memfd():
+    """Around a fork parent and child hold two; an answer expected in the other one's would never come."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", FORKING], **pipes) as process:
+        assert process.stdout.readline() == "two\n"
+        (stack,) = stacks.ask([process.pid])
+        assert "ask again" in stack.reason
+        asked = ThreadPoolExecutor(1).submit(stacks.ask, [process.pid])
+        process.stdin.write("\n")
+        process.stdin.flush()
+        (stack,) = asked.result(10)
+        assert stack.frames and not stack.reason
+        process.communicate("\n", timeout=10)
