@@ -48,9 +48,11 @@ JOURNAL_ROWS: Final = LAYOUT["journal_rows"]
 KILLER_ROWS: Final = LAYOUT["killer_rows"]
 INJECT_ROWS: Final = LAYOUT["inject_rows"]
 MAX_COUNTERS: Final = LAYOUT["max_counters"]
+API_ROWS: Final = LAYOUT["api_rows"]
+"""Rows of `apis` for each processor, one for each API key."""
 
 CORE_REGIONS: Final = ("topics", "journal", "partitions", "producers", "entries", "slots", "commands", "extents",
-                       "doorbells", "killers", "inject")
+                       "doorbells", "killers", "inject", "apis")
 PAGE_REGIONS: Final = ("processes", "rings", "counters")
 STRIDES: Final = {name: LAYOUT[name] for name in CORE_REGIONS + PAGE_REGIONS}
 """Bytes of one row of each region."""
@@ -187,6 +189,7 @@ def core_regions(plan: MemoryPlan) -> tuple[list[Region], int]:
         "topics": plan.topics, "journal": JOURNAL_ROWS, "partitions": plan.partitions, "producers": plan.producers,
         "entries": plan.entries, "slots": slots, "commands": plan.commands,
         "extents": plan.handlers * EXTENTS_PER_HANDLER, "doorbells": 1, "killers": KILLER_ROWS, "inject": INJECT_ROWS,
+        "apis": plan.processors * API_ROWS,
     })
 
 

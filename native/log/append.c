@@ -86,6 +86,8 @@ static int write_files(struct mpb_log *log, struct mpb_partition *row, const str
     next->bytes_since_index += info->batch_bytes;
     next->position += info->batch_bytes;
     next->log_bytes += info->batch_bytes;
+    next->bytes_in += info->batch_bytes;
+    next->records_in += (uint32_t)info->record_count;
     next->leo = last_offset + 1;
     if (options->sole_replica)
         next->lso = next->hw = next->leo;

@@ -153,6 +153,7 @@ int mpb_log_read(struct mpb_log *log, const struct mpb_read_plan *plan, uint8_t 
     if (n < plan->length) /* shorter than its committed length: something cut it from outside */
         return read_error(log, row, plan->base, n < 0 ? (int)n : -ERANGE);
     *length = (uint32_t)n;
+    atomic_fetch_add_explicit(&log->core->partitions[plan->ordinal].bytes_read, (uint64_t)n, memory_order_relaxed);
     return 0;
 }
 

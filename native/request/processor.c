@@ -6,6 +6,7 @@
 #include "shm/inject.h"
 #include "request/killers.h"
 #include "request/plane.h"
+#include "request/request_metrics.h"
 #include "trace/trace_record.h"
 #include <stdlib.h>
 #include <string.h>
@@ -319,6 +320,7 @@ static void free_entry(struct mpb_processor *p, uint32_t index)
 static void finish(struct mpb_processor *p, uint32_t index, uint16_t flags)
 {
     struct mpb_entry *entry = &p->core->entries[index];
+    mpb_request_account(p->core, p->index, entry);
     mpb_trace_commit(p->lane, entry, flags);
     MPB_CRASH(p->core, "processor.traced");
     mpb_count(p->core, p->slot, MPB_C_REQUESTS_FINISHED, 1);

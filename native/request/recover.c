@@ -5,6 +5,7 @@
 #include "shm/inject.h"
 #include "request/killers.h"
 #include "request/plane.h"
+#include "request/request_metrics.h"
 #include "trace/trace_record.h"
 #include <string.h>
 #include <time.h>
@@ -45,6 +46,7 @@ static void drop(struct mpb_processor *p, uint32_t index, bool traced, struct mp
 {
     struct mpb_entry *entry = &p->core->entries[index];
     if (traced) {
+        mpb_request_account(p->core, p->index, entry);
         mpb_trace_commit(p->lane, entry, MPB_TF_ABORTED);
         MPB_CRASH(p->core, "recover.traced");
         mpb_count(p->core, p->slot, MPB_C_REQUESTS_FINISHED, 1);

@@ -30,6 +30,8 @@ struct mpb_core {
     struct mpb_doorbells *doorbells;
     struct mpb_killer *killers;
     struct mpb_inject *injects;
+    struct mpb_api_row *apis; /* MPB_API_ROWS per processor */
+    uint32_t api_count;
 
     struct mpb_process *processes; /* page */
     struct mpb_ring_ctl *rings;

@@ -15,6 +15,7 @@
  *  | doorbells   sleepers, words      |        | processor 0 .. 31: request bytes|
  *  | killers     digests of frames    |        | handler 0 .. 63: answers, cells |
  *  | inject      armed crash points   |        +---------------------------------+
+ *  | apis        requests by API      |
  *  +----------------------------------+
  *
  * Every region is an array: `count` rows of `stride` bytes at `offset`. The supervisor plans and zeroes a segment
@@ -347,7 +348,9 @@ struct mpb_partition_copy {
     int32_t leader_epoch;
     uint32_t truncations; /* append rule 11 */
     uint32_t segment_count;
-    uint64_t unused[4];
+    uint64_t bytes_in;   /* appended since the broker started, for the metrics: retention takes nothing away */
+    uint64_t records_in; /* the same in records */
+    uint64_t unused[2];
 };
 _Static_assert(sizeof(struct mpb_partition_copy) == 160, "partition copy");
 
@@ -402,7 +405,9 @@ struct mpb_partition { /* 1,280 bytes */
     uint64_t unused2;
     mpb_atomic64 last_snapshot_offset;
     char dir[256]; /* "topic-0" */
-    uint8_t unused3[96];
+    uint8_t unused3[32];
+    mpb_atomic64 bytes_read; /* for clients since the broker started: added to by whoever reads; in a line of its own */
+    uint8_t unused4[56];
 };
 _Static_assert(sizeof(struct mpb_partition) == 1280, "partition row");
 
@@ -451,6 +456,47 @@ struct mpb_lane_header { /* one page, then the records */
     uint8_t unused2[MPB_PAGE_BYTES - 136];
 };
 _Static_assert(sizeof(struct mpb_lane_header) == MPB_PAGE_BYTES, "lane header");
+
+/* ------------------------------------------------------------------ requests by API (request_metrics.h)
+ * MPB_API_ROWS rows for each processor, one for each API key. */
+#define MPB_API_ROWS 96u
+#define MPB_API_VERSIONS 20     /* the last one counts all that are higher */
+#define MPB_API_ERRORS 8        /* different error codes an API's row can count */
+#define MPB_TIME_BUCKETS 26     /* the last one has no upper end */
+#define MPB_TIME_FIRST_TICKS 16 /* upper end of the first bucket: 1.024 us; each further one doubles it */
+
+enum mpb_request_time { /* as Kafka's RequestMetrics divides a request; RemoteTime is what the purgatory takes */
+                        MPB_TIME_REQUEST_QUEUE = 0,
+                        MPB_TIME_LOCAL = 1,
+                        MPB_TIME_REMOTE = 2,
+                        MPB_TIME_RESPONSE_QUEUE = 3,
+                        MPB_TIME_RESPONSE_SEND = 4,
+                        MPB_TIME_TOTAL = 5,
+                        MPB_REQUEST_TIMES = 6
+};
+
+struct mpb_time_histogram {
+    mpb_atomic64 ticks; /* sum of all durations, of 64 ns */
+    mpb_atomic64 bucket[MPB_TIME_BUCKETS];
+};
+
+struct mpb_api_error {
+    mpb_atomic32 code;
+    uint32_t unused;
+    mpb_atomic64 count; /* 0: the place is free */
+};
+
+struct mpb_api_row { /* 1,664 bytes = 26 cache lines; one writer, the processor */
+    mpb_atomic64 request_bytes;
+    mpb_atomic64 response_bytes;
+    mpb_atomic64 other_errors; /* answers whose code found no place in `error` */
+    uint64_t unused0;
+    mpb_atomic64 version[MPB_API_VERSIONS]; /* requests by version */
+    struct mpb_api_error error[MPB_API_ERRORS];
+    struct mpb_time_histogram time[MPB_REQUEST_TIMES];
+    uint8_t unused1[1664 - 32 - 8 * MPB_API_VERSIONS - 16 * MPB_API_ERRORS - 6 * 8 * (1 + MPB_TIME_BUCKETS)];
+};
+_Static_assert(sizeof(struct mpb_api_row) == 1664, "row of an API");
 
 /* ------------------------------------------------------------------ frames that killed a worker, crash points */
 struct mpb_killer {

@@ -42,6 +42,9 @@ static void test_append_and_read(void)
     CHECK_EQ(plan.high_watermark, 20);
     CHECK_EQ(mpb_log_read(&f.log, &plan, bytes, &length), 0);
     CHECK_EQ(length, 250);
+    CHECK_EQ(f.log.core->partitions[1].bytes_read, 250);
+    CHECK_EQ(mpb_partition_in_force(&f.log.core->partitions[1])->bytes_in, 10 * 101);
+    CHECK_EQ(mpb_partition_in_force(&f.log.core->partitions[1])->records_in, 20);
     CHECK_EQ(mpb_be64(bytes), 6);
     CHECK_EQ(mpb_be32(bytes + MPB_BATCH_LEADER_EPOCH), 3);
     CHECK_EQ(bytes[MPB_BATCH_HEADER_BYTES], 'd');

@@ -68,6 +68,7 @@ static size_t write_header(uint8_t *base, uint64_t magic, const struct world_reg
 }
 
 #define WORLD_SLACK 16
+#define WORLD_REGIONS 12
 
 static uint32_t ring_capacity(const struct world_plan *plan, uint32_t ring)
 {
@@ -83,22 +84,25 @@ static uint32_t ring_capacity(const struct world_plan *plan, uint32_t ring)
     return ring >= MPB_RING_RESPONSE && ring < MPB_RING_RESPONSE + plan->processors ? plan->entries + WORLD_SLACK : 0;
 }
 
-static void plan_regions(const struct world_plan *plan, struct world_region core[11], struct world_region page[3])
+static void plan_regions(const struct world_plan *plan, struct world_region core[WORLD_REGIONS],
+                         struct world_region page[3])
 {
     size_t slots = 0;
     for (uint32_t r = 0; r < MPB_MAX_RINGS; r++)
         slots += ring_capacity(plan, r);
-    const struct world_region cores[11] = {{"topics", sizeof(struct mpb_topic), 1},
-                                           {"journal", 8, 8},
-                                           {"partitions", sizeof(struct mpb_partition), 8},
-                                           {"producers", sizeof(struct mpb_producer), 64},
-                                           {"entries", sizeof(struct mpb_entry), plan->processors * plan->entries},
-                                           {"slots", 8, slots},
-                                           {"commands", sizeof(struct mpb_command), plan->commands},
-                                           {"extents", 8, plan->handlers * MPB_EXTENTS_PER_HANDLER},
-                                           {"doorbells", sizeof(struct mpb_doorbells), 1},
-                                           {"killers", sizeof(struct mpb_killer), MPB_KILLER_ROWS},
-                                           {"inject", sizeof(struct mpb_inject), MPB_INJECT_ROWS}};
+    const struct world_region cores[WORLD_REGIONS] = {
+        {"topics", sizeof(struct mpb_topic), 1},
+        {"journal", 8, 8},
+        {"partitions", sizeof(struct mpb_partition), 8},
+        {"producers", sizeof(struct mpb_producer), 64},
+        {"entries", sizeof(struct mpb_entry), plan->processors * plan->entries},
+        {"slots", 8, slots},
+        {"commands", sizeof(struct mpb_command), plan->commands},
+        {"extents", 8, plan->handlers * MPB_EXTENTS_PER_HANDLER},
+        {"doorbells", sizeof(struct mpb_doorbells), 1},
+        {"killers", sizeof(struct mpb_killer), MPB_KILLER_ROWS},
+        {"inject", sizeof(struct mpb_inject), MPB_INJECT_ROWS},
+        {"apis", sizeof(struct mpb_api_row), plan->processors * MPB_API_ROWS}};
     const struct world_region pages[3] = {{"processes", sizeof(struct mpb_process), MPB_MAX_SLOTS},
                                           {"rings", sizeof(struct mpb_ring_ctl), MPB_MAX_RINGS},
                                           {"counters", sizeof(struct mpb_counter_row), MPB_MAX_SLOTS}};
@@ -119,17 +123,17 @@ static void write_rings(struct world *w)
 
 static void world_open(struct world *w, const struct world_plan *plan)
 {
-    struct world_region core[11], page[3];
+    struct world_region core[WORLD_REGIONS], page[3];
     w->plan = *plan;
     plan_regions(plan, core, page);
-    w->core_bytes = write_header(NULL, 0, core, 11, plan);
+    w->core_bytes = write_header(NULL, 0, core, WORLD_REGIONS, plan);
     w->page_bytes = write_header(NULL, 0, page, 3, plan);
     w->arena_bytes = plan->processors * plan->processor_bytes + plan->handlers * plan->handler_bytes;
     w->base = mmap(NULL, w->core_bytes + w->page_bytes + w->arena_bytes, PROT_READ | PROT_WRITE,
                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(w->base != MAP_FAILED);
     uint8_t *page_base = w->base + w->core_bytes;
-    write_header(w->base, MPB_MAGIC_CORE, core, 11, plan);
+    write_header(w->base, MPB_MAGIC_CORE, core, WORLD_REGIONS, plan);
     write_header(page_base, MPB_MAGIC_PAGE, page, 3, plan);
     CHECK_EQ(mpb_core_attach(&w->core, w->base, w->core_bytes, page_base, w->page_bytes, page_base + w->page_bytes,
                              w->arena_bytes),
