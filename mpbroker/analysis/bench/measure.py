@@ -170,11 +170,13 @@ def _since(target: Target, before: Usage | None) -> Usage | None:
 def _row(workload: Workload, file: client_log.LogFile, client_cpu_us: int, used: Usage | None) -> Row:
     columns = file.columns
     begun = columns["intended_ns" if workload.rate_per_s else "sent_ns"]
-    latencies = sorted(
-        (done - begin) // 1000 for begin, done in zip(begun, columns["done_ns"], strict=True) if done >= 0
-    )
-    errors = len(columns["error"]) - columns["error"].count(0) + sum(done < 0 for done in columns["done_ns"])
-    seconds = (max(columns["done_ns"], default=0) - min(begun, default=0)) / NS
+    came = [
+        done if arrived < 0 else arrived
+        for arrived, done in zip(columns["arrived_ns"], columns["done_ns"], strict=True)
+    ]
+    latencies = sorted((end - begin) // 1000 for begin, end in zip(begun, came, strict=True) if end >= 0)
+    errors = len(columns["error"]) - columns["error"].count(0) + sum(end < 0 for end in came)
+    seconds = (max(came, default=0) - min(begun, default=0)) / NS
     records = len(latencies) * workload.records
     return _assemble(
         workload.name,

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mpbroker.analysis.engine.running import wording
+from mpbroker.analysis.lab import generator_table
 from mpbroker.analysis.lab.latency_table import PART_NAMES, PARTS
 from mpbroker.analysis.lab.scenario import Scenario
 
@@ -23,11 +24,19 @@ MIN_REQUESTS = 100  # for a p99
 PARTS_NAMED = 3
 
 
-def answer(scenario: Scenario, latency: Sequence[Row], waits: Sequence[Row]) -> list[str]:
-    """Sentences, the headline first. `latency`, `waits`: rows of client_latency and where_it_waits."""
+def answer(
+    scenario: Scenario, latency: Sequence[Row], waits: Sequence[Row], generators: Sequence[Row] = ()
+) -> list[str]:
+    """Sentences, the headline first. `latency`, `waits`, `generators`: rows of client_latency, where_it_waits and
+    generator_load."""
     mine = [row for row in latency if row["group"] == scenario.measured]
     parts = [row for row in waits if row["group"] == scenario.measured]
-    return _WAYS[scenario.answer.how](scenario, mine, parts)
+    if scenario.answer.how == "growth":
+        return _growth(scenario, mine, parts, generators)
+    found = _WAYS[scenario.answer.how](scenario, mine, parts)
+    asked = {scenario.answer.alone, *(scenario.answer.under if scenario.answer.how == "phases" else ())}
+    weak = generator_table.sentences([row for row in generators if row["phase"] in asked], scenario.measured)
+    return [*found, *weak]
 
 
 def _phases(scenario: Scenario, latency: Sequence[Row], _: Sequence[Row]) -> list[str]:
@@ -71,13 +80,17 @@ def _most_and_least(worst: dict[str, Row]) -> list[str]:
     ]
 
 
-def _growth(scenario: Scenario, latency: Sequence[Row], waits: Sequence[Row]) -> list[str]:
-    found = []
+def _growth(scenario: Scenario, latency: Sequence[Row], waits: Sequence[Row], generators: Sequence[Row]) -> list[str]:
+    found: list[str] = []
     for variant in scenario.variants:
         rows = [row for row in latency if row["variant"] == variant.name]
         if not rows or not rows[0]["net_p99_us"]:
             continue
         first, base = rows[0], rows[0]["net_p99_us"]
+        limit = _generator_limit(rows, generators)
+        if limit is not None:
+            found += _unknown_limit(scenario, rows, *limit)
+            continue
         knee = _knee([row["net_p99_us"] for row in rows])
         prefix = _prefix(scenario, variant.name)
         if knee is None:
@@ -95,6 +108,32 @@ def _growth(scenario: Scenario, latency: Sequence[Row], waits: Sequence[Row]) ->
         )
         found += _gives_out(waits, variant.name, rows[knee]["phase"])
     return [*found, *_few(latency)]
+
+
+def _generator_limit(rows: Sequence[Row], generators: Sequence[Row]) -> tuple[int, Row] | None:
+    """The first phase from which on the generator gave out in every one, and its row there."""
+    place, found = len(rows), None
+    while place:
+        row = rows[place - 1]
+        gave_out = generator_table.worst(generators, row["variant"], row["phase"], row["group"])
+        if gave_out is None:
+            break
+        place, found = place - 1, gave_out
+    return None if found is None else (place, found)
+
+
+def _unknown_limit(scenario: Scenario, rows: Sequence[Row], place: int, generator: Row) -> list[str]:
+    """The generator gave out first: what the broker did until then, and that no more is known of it."""
+    prefix = _prefix(scenario, rows[0]["variant"])
+    until, held = "", rows[max(0, place - 1)]
+    if place:
+        until = (
+            f"p99 of {scenario.measured} is {_ms(held)} at “{held['phase']}” ({_ms(rows[0])} at “{rows[0]['phase']}”); "
+        )
+    return [
+        f"{prefix}{until}from “{rows[place]['phase']}” on the load generator gives out, not the broker "
+        f"({generator_table.told(generator)}): the broker's limit is not known."
+    ]
 
 
 def _knee(p99s: Sequence[float]) -> int | None:
@@ -165,6 +204,5 @@ def _times(ratio: float) -> str:
 
 _WAYS: dict[str, Callable[[Scenario, Sequence[Row], Sequence[Row]], list[str]]] = {
     "phases": _phases,
-    "growth": _growth,
     "level": _level,
 }

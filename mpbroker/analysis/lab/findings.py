@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from mpbroker.analysis.engine.running import wording
 from mpbroker.analysis.engine.running.study import StudyResult
-from mpbroker.analysis.lab import figures
+from mpbroker.analysis.lab import figures, generator_table
 from mpbroker.analysis.lab.answers import answer
 from mpbroker.analysis.lab.latency_table import PART_NAMES, PARTS, client_latency, where_it_waits
 from mpbroker.analysis.lab.scenario import Scenario
@@ -16,23 +16,25 @@ from mpbroker.analysis.lab.scenario import Scenario
 NAME = "clients"
 
 
-def findings(scenario: Scenario, clients: pa.Table) -> StudyResult:
-    """Tables client_latency and where_it_waits; the sentences compare phases, then variants, of the measured group."""
-    latency, waits = client_latency(clients), where_it_waits(clients)
+def findings(scenario: Scenario, clients: pa.Table, generators: pa.Table) -> StudyResult:
+    """Tables client_latency, where_it_waits and generator_load; the sentences compare phases, then variants, of the
+    measured group."""
+    latency, waits, load = client_latency(clients), where_it_waits(clients), generators.to_pylist()
     rows = [row for row in latency.to_pylist() if row["group"] == scenario.measured]
     verdicts = [
+        *generator_table.sentences(load, scenario.measured),
         *_variants_compared(scenario, rows),
         *(_phases_compared(scenario, rows) if scenario.answer.how != "phases" else []),
         *_where(scenario, waits),
         *_trust(scenario, latency.to_pylist()),
     ]
     return StudyResult(
-        tables={"client_latency": latency, "where_it_waits": waits},
+        tables={"client_latency": latency, "where_it_waits": waits, "generator_load": generators},
         verdicts=verdicts,
         figures=figures.all_figures(scenario, clients, waits),
         study=NAME,
         summary=scenario.question,
-        answer=answer(scenario, latency.to_pylist(), waits.to_pylist()),
+        answer=answer(scenario, latency.to_pylist(), waits.to_pylist(), load),
     )
 
 

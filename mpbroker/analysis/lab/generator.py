@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import gc
 import heapq
+import itertools
 import json
 import os
 import random
 import select
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from mpbroker.analysis.lab.client_log import NEVER, ClientLog
 from mpbroker.analysis.lab.generator_plan import GeneratorPlan
 from mpbroker.analysis.lab.load_connection import LoadConnection
 from mpbroker.analysis.lab.prompt_waking import no_timer_slack, short_time_slice
-from mpbroker.analysis.lab.schedule import NS, ClosedLoop, OpenLoop, spans
+from mpbroker.analysis.lab.schedule import NS, ClosedLoop, OpenLoop, Span, spans
 from mpbroker.client import prepared_request
 from mpbroker.client.prepared_request import PreparedRequest
 
@@ -53,6 +56,9 @@ def main() -> int:
             "group": plan.group,
             "client_id": plan.client_id,
             "loop": plan.loop,
+            "in_flight": plan.in_flight,
+            "process": plan.process,
+            "first_client": plan.first_client,
             "ports": [each.local_port for each in connections],
         },
     )
@@ -74,12 +80,11 @@ def _connect(plan: GeneratorPlan, log: ClientLog) -> list[LoadConnection]:
         LoadConnection(
             number,
             (plan.host, plan.port),
-            request_of(plan, number),
+            request_of(plan, plan.first_client + number),
             plan.in_flight,
             (plan.first_connection + number) * CORR_IDS_PER_CONNECTION + 1,
             log,
             plan.requests_most,
-            stamped=plan.nice == 0,
         )
         for number in range(plan.clients)
     ]
@@ -102,6 +107,14 @@ def request_of(plan: GeneratorPlan, number: int) -> PreparedRequest:
             return prepared_request.api_versions(plan.client_id)
 
 
+def _schedule_of(plan: GeneratorPlan, client: int, phases: Sequence[Span]) -> OpenLoop | ClosedLoop:
+    """Of one client, whose number counts all of the group: how a group is spread over processes changes no time."""
+    if plan.loop == "closed":
+        return ClosedLoop(phases)
+    chance = random.Random(f"{plan.seed}/{plan.group}/{client}") if plan.arrival == "poisson" else None
+    return OpenLoop(phases, (client + 0.5) / (plan.of_clients or plan.clients), chance)
+
+
 class Generator:
     """The loop: send what is due, take what has come, sleep until one of both changes."""
 
@@ -121,12 +134,10 @@ class Generator:
         """Give every connection its schedule and queue its first request."""
         phases = spans(start_ns, plan.durations_s, plan.rates)
         self._end_ns, self._cpu_ns = phases[-1].end_ns, time.process_time_ns()
+        self._phase_ends = [phase.end_ns for phase in reversed(phases)]
+        self._phase_cpu_ns: list[int] = []
         for each in self._connections:
-            if plan.loop == "closed":
-                each.schedule = ClosedLoop(phases)
-            else:
-                chance = random.Random(f"{plan.seed}/{plan.group}/{each.number}") if plan.arrival == "poisson" else None
-                each.schedule = OpenLoop(phases, (each.number + 0.5) / plan.clients, chance)
+            each.schedule = _schedule_of(plan, plan.first_client + each.number, phases)
             self._queue(each, each.schedule.wakes_ns(0), 0)
 
     def run(self) -> None:
@@ -139,8 +150,15 @@ class Generator:
                 self._queued.discard(number)
                 self._pump(self._connections[number])
                 now_ns = time.monotonic_ns()
+            self._note_cpu(now_ns)
             going = not self._over(now_ns) and self._wait(now_ns)
         self._finish()
+
+    def _note_cpu(self, now_ns: int) -> None:
+        """At the end of each phase: what this process has used so far."""
+        while self._phase_ends and self._phase_ends[-1] <= now_ns:
+            self._phase_ends.pop()
+            self._phase_cpu_ns.append(time.process_time_ns() - self._cpu_ns)
 
     def _over(self, now_ns: int) -> bool:
         ended = now_ns >= self._end_ns or all(each.done or each.closed for each in self._connections)
@@ -174,7 +192,7 @@ class Generator:
         """Send what is due, as far as in-flight limit and socket allow; come back at the next intended time."""
         schedule, now_ns = connection.schedule, time.monotonic_ns()
         while now_ns < self._end_ns and connection.may_send() and schedule.due(now_ns):
-            connection.send(schedule.take(now_ns))
+            connection.send(schedule.take(now_ns, connection.free_since_ns))
             now_ns = time.monotonic_ns()
         self._queue(connection, schedule.wakes_ns(now_ns), now_ns)
         if (connection.unsent is not None) != (connection in self._writing) or connection.closed:
@@ -208,8 +226,9 @@ class Generator:
                 self._unsent += 1
             each.close()
 
-    def summary(self) -> dict[str, int]:
-        """Counts for the one who started this process."""
+    def summary(self) -> dict[str, Any]:
+        """Counts for the one who started this process; `phase_cpu_us`: processor time used in each phase."""
+        used = [0, *self._phase_cpu_ns]
         return {
             "sent": sum(each.sent for each in self._connections),
             "answered": sum(each.answered for each in self._connections),
@@ -218,6 +237,7 @@ class Generator:
             "lost_rows": self._log.lost,
             "closed_connections": sum(each.closed for each in self._connections),
             "cpu_us": (time.process_time_ns() - self._cpu_ns) // 1000,
+            "phase_cpu_us": [(later - earlier) // 1000 for earlier, later in itertools.pairwise(used)],
         }
 
 

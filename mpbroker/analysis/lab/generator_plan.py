@@ -13,7 +13,8 @@ class GeneratorPlan(NamedTuple):
     """One group of clients. `rates`: requests a second on each connection, one per phase (schedule.CLOSED, 0: silence).
 
     `value_bytes` is the size of a produced record's value, for `fetch` the most bytes asked for. `first_connection`
-    numbers the group's connections among all of the run, so that no correlation id is used twice.
+    numbers this process's connections among all of the run, so that no correlation id is used twice. A group may be
+    spread over processes: this one has its clients from `first_client` on, of `of_clients` (0: all are here).
     """
 
     group: str
@@ -37,3 +38,6 @@ class GeneratorPlan(NamedTuple):
     rates: list[float]
     log: str
     requests_most: int = 0  # of each connection; 0: as many as there is time for
+    process: int = 0  # number among the processes of the group
+    first_client: int = 0
+    of_clients: int = 0

@@ -27,8 +27,8 @@ class GeneratorProcess:
 
     def __init__(self, plan: GeneratorPlan, directory: Path) -> None:
         self.plan = plan
-        self._errors = directory / f"{plan.client_id}.stderr"
-        self._plan_file = directory / f"{plan.client_id}.json"
+        self._errors = directory / f"{plan.client_id}.{plan.process}.stderr"
+        self._plan_file = directory / f"{plan.client_id}.{plan.process}.json"
 
     def __enter__(self) -> GeneratorProcess:
         self._plan_file.write_text(json.dumps(self.plan._asdict()))

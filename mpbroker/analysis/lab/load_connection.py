@@ -27,7 +27,8 @@ _STAMP_SPACE = socket.CMSG_SPACE(_TIMESPEC.size)
 
 class LoadConnection:
     """`schedule` says when the next request is due; at most `in_flight_most` wait for their answers at a time, at most
-    `requests_most` (0: any number) are sent at all. `stamped`: ask the kernel when each answer came."""
+    `requests_most` (0: any number) are sent at all. A slot is free again when its answer arrived, not when it was
+    read."""
 
     def __init__(
         self,
@@ -38,23 +39,21 @@ class LoadConnection:
         first_corr_id: int,
         log: ClientLog,
         requests_most: int = 0,
-        stamped: bool = False,
     ) -> None:
         self.number = number
         self.schedule: OpenLoop | ClosedLoop  # set when the load begins
         self.socket = socket.create_connection(address, timeout=CONNECT_TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if stamped:
-            self.socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-        self._stamped = stamped
+        self.socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         self.socket.setblocking(False)
         self.local_port = self.socket.getsockname()[1]
         self.unsent: memoryview | None = None
         self.closed = False
         self.sent = self.answered = 0
         self._in_flight: deque[tuple[int, int, int, int]] = deque()
-        self._free_since_ns = 0
-        self._most, self._requests_most = in_flight_most, requests_most or 1 << 62
+        self._slots: deque[int] = deque([0] * in_flight_most)  # since when each free place in flight is free
+        self._socket_free_ns = 0
+        self._requests_most = requests_most or 1 << 62
         self._frame, self._error_at = bytearray(request.frame), request.error_at
         self._next_corr_id = first_corr_id
         self._buffer, self._filled = bytearray(RECEIVE_BYTES), 0
@@ -67,19 +66,26 @@ class LoadConnection:
 
     def may_send(self) -> bool:
         """Whether another request may be put in flight now."""
-        return len(self._in_flight) < self._most and self.unsent is None and not self.done and not self.closed
+        return bool(self._slots) and self.unsent is None and not self.done and not self.closed
 
     @property
     def done(self) -> bool:
         """Whether it has sent all that it may."""
         return self.sent >= self._requests_most
 
+    @property
+    def free_since_ns(self) -> int:
+        """Since when the next request may go: the arrival of the answer that made room, or the socket's."""
+        return max(self._slots[0], self._socket_free_ns)
+
     def send(self, intended_ns: int) -> None:
         """Put one request in flight (as far as the socket takes it)."""
         corr_id = self._next_corr_id
         self._next_corr_id += 1
         CORRELATION_ID.pack_into(self._frame, CORRELATION_ID_AT, corr_id)
-        self._in_flight.append((corr_id, intended_ns, max(intended_ns, self._free_since_ns), time.monotonic_ns()))
+        ready_ns = max(intended_ns, self.free_since_ns)
+        self._slots.popleft()
+        self._in_flight.append((corr_id, intended_ns, ready_ns, time.monotonic_ns()))
         self.sent += 1
         self._push(memoryview(self._frame), copy=True)
 
@@ -87,7 +93,7 @@ class LoadConnection:
         """The socket takes bytes again."""
         if self.unsent is not None:
             self._push(self.unsent, copy=False)
-            self._free_since_ns = time.monotonic_ns()
+            self._socket_free_ns = time.monotonic_ns()
 
     def _push(self, data: memoryview, copy: bool) -> None:
         try:
@@ -105,10 +111,7 @@ class LoadConnection:
         room = memoryview(self._buffer)[self._filled :]
         ancillary: list[tuple[int, int, bytes]] = []
         try:
-            if self._stamped:
-                count, ancillary, _, _ = self.socket.recvmsg_into([room], _STAMP_SPACE)
-            else:
-                count = self.socket.recv_into(room)
+            count, ancillary, _, _ = self.socket.recvmsg_into([room], _STAMP_SPACE)
         except BlockingIOError:
             return 0
         except OSError:
@@ -146,8 +149,7 @@ class LoadConnection:
             self._buffer.extend(bytes(needed - len(self._buffer)))
 
     def _answer(self, corr_id: int, at: int, arrived_ns: int, now_ns: int) -> None:
-        if len(self._in_flight) == self._most:
-            self._free_since_ns = now_ns
+        self._slots.append(now_ns if arrived_ns == NEVER else arrived_ns)
         expected, intended_ns, ready_ns, sent_ns = self._in_flight.popleft()
         if corr_id != expected:
             raise RuntimeError(f"answer {corr_id} came for request {expected}")

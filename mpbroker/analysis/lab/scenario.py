@@ -17,6 +17,7 @@ from mpbroker.analysis.lab.toml_fields import Field, ScenarioError, read_fields
 from mpbroker.errors import MpbrokerError
 
 FOLDER = Path(__file__).parent / "scenarios"
+PROCESSES_MAX = 16
 SECONDS_MAX, LOAD_SECONDS_MAX, CLIENTS_MAX, REQUESTS_MAX = 120.0, 200.0, 1024, 3_000_000
 
 
@@ -44,7 +45,7 @@ class Phase(NamedTuple):
 class Group(NamedTuple):
     """Clients that do the same thing. `listener` control means: the control plane's where a variant has one, else the
     data listener. `topic`: empty for one of the group's own. `rates`: per phase, requests a second of each client
-    (schedule.CLOSED: as fast as answers come)."""
+    (schedule.CLOSED: as fast as answers come). `processes` generate its load (0: as many as its rate asks for)."""
 
     name: str
     clients: int
@@ -58,6 +59,7 @@ class Group(NamedTuple):
     records: int
     acks: int
     nice: int
+    processes: int
     rates: tuple[float, ...]
 
 
@@ -124,6 +126,7 @@ _GROUP = (
     Field("records", int, default=1, least=1, most=10_000),
     Field("acks", int, default=-1, allowed=(-1, 1)),
     Field("nice", int, default=0, least=0, most=19),
+    Field("processes", int, default=0, least=0, most=PROCESSES_MAX),
     Field("phases", list, default=()),
     Field("rate_per_s", (float, dict), default=None),
 )

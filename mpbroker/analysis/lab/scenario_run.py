@@ -25,8 +25,9 @@ from mpbroker.analysis.engine.running.runner import Outcome
 from mpbroker.analysis.engine.running.study import StudyParameters, StudyResult
 from mpbroker.analysis.lab.client_table import client_table
 from mpbroker.analysis.lab.findings import findings
+from mpbroker.analysis.lab.generator_table import generator_load
 from mpbroker.analysis.lab.scenario import Scenario, check_seconds
-from mpbroker.analysis.lab.variant_run import VariantResult, run_variant, slug
+from mpbroker.analysis.lab.variant_run import Turn, VariantResult, run_variant, slug
 
 CLIENT_FILE = "client.parquet"
 #: With several variants these study all runs together, so that variants are compared; the others each run for itself.
@@ -49,12 +50,14 @@ def run_scenario(
     with tempfile.TemporaryDirectory(prefix="mpbroker-lab-logs-") as scratch:
         for number, variant in enumerate(scenario.variants, 1):
             say(f"variant {number} of {len(scenario.variants)}: {variant.name}")
-            results.append(run_variant(scenario, variant, seconds, out, Path(scratch), say))
+            results.append(run_variant(scenario, Turn(variant, 1, 1, 1), seconds, out, Path(scratch), say))
         say("studying")
         clients = client_table(results)
+    generators = generator_load(clients, results)
     pq.write_table(clients, out / CLIENT_FILE, compression="zstd")
     about = _about(scenario, seconds, results, time.monotonic() - begun)
-    return _report(scenario, out, engine, results, findings(scenario, clients), about)
+    about["generator_gave_out"] = [row for row in generators.to_pylist() if row["gave_out"]]
+    return _report(scenario, out, engine, results, findings(scenario, clients, generators), about)
 
 
 def _make_room(out: Path, scenario: Scenario) -> None:
@@ -85,7 +88,7 @@ def _about(scenario: Scenario, seconds: float, results: list[VariantResult], run
                 "report": f"variants/{slug(result.variant.name)}/report.html" if len(results) > 1 else None,
                 "run": open_input([result.trace_dir]).runs,
                 "phases": result.phases,
-                "clients": result.summaries,
+                "clients": result.counted(),
             }
             for result in results
         ],

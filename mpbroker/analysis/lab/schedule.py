@@ -51,7 +51,7 @@ class OpenLoop:
         self.next_ns: int | None = None
         self._enter_phase()
 
-    def take(self, now_ns: int) -> int:
+    def take(self, now_ns: int, free_since_ns: int = 0) -> int:
         """The intended time of the next request, which is now being sent."""
         assert self.next_ns is not None, "there is no next request"
         intended_ns = self.next_ns
@@ -95,7 +95,8 @@ class OpenLoop:
 
 
 class ClosedLoop:
-    """A request is due whenever a phase with rate CLOSED is on; its intended time is now."""
+    """A request is due whenever a phase with rate CLOSED is on. It was meant to be sent when there was room for it:
+    what the generator took to notice that is its own lateness, not the broker's."""
 
     def __init__(self, phases: Sequence[Span]) -> None:
         self._phases = [phase for phase in phases if phase.rate_per_s == CLOSED]
@@ -104,9 +105,10 @@ class ClosedLoop:
         """Whether the phase is on."""
         return any(phase.begin_ns <= now_ns < phase.end_ns for phase in self._phases)
 
-    def take(self, now_ns: int) -> int:
-        """The intended time of a request that is sent now."""
-        return now_ns
+    def take(self, now_ns: int, free_since_ns: int = 0) -> int:
+        """The intended time of a request that is sent now: since when there was room for it and its phase was on."""
+        begin_ns = max((phase.begin_ns for phase in self._phases if phase.begin_ns <= now_ns), default=now_ns)
+        return min(now_ns, max(free_since_ns, begin_ns))
 
     def wakes_ns(self, now_ns: int) -> int | None:
         """The begin of the next phase that is still to come."""

@@ -1,16 +1,19 @@
-"""One variant of a scenario: a broker, its topics, one generator process per group, phases marked as they begin.
+"""One run of a variant: a broker, its topics, generator processes for every group, phases marked as they begin.
 
 Runs in the process of `mpbroker lab run`. What stays are the trace directory and the client logs.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
+import os
 import re
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from mpbroker.analysis.lab.broker_process import BrokerProcess
 from mpbroker.analysis.lab.generator_plan import GeneratorPlan
@@ -24,17 +27,46 @@ from mpbroker.trace import mark_spool
 PARTITIONS = 4
 LEAD_S = 0.3  # between the last generator's "ready" and the first phase
 TRACE_SETTLE_S = 0.5
+REQUESTS_PER_PROCESS = 8000  # a second; a generator takes some 35 µs of a core for each
+T = TypeVar("T")
 _TOPIC_APIS = ("produce", "fetch", "list_offsets", "metadata")
 
 
 class VariantResult(NamedTuple):
-    """Where things are, and what the generators counted. Times are CLOCK_MONOTONIC ns; `phases`: (name, begin, end)."""
+    """Where things are, and what the generators counted. Times are CLOCK_MONOTONIC ns; `phases`: (name, begin, end).
+    `logs`, `summaries`: of each group, one per generator process."""
 
     variant: Variant
     trace_dir: Path
-    logs: dict[str, Path]
+    logs: dict[str, list[Path]]
     phases: list[tuple[str, int, int]]
-    summaries: dict[str, dict[str, int]]
+    summaries: dict[str, list[dict[str, Any]]]
+    repeat: int = 1
+
+    def counted(self) -> dict[str, dict[str, Any]]:
+        """What the processes of each group counted together; their processor times stay apart."""
+        return {
+            group: {
+                name: [one[name] for one in each] if name == "phase_cpu_us" else sum(one[name] for one in each)
+                for name in each[0]
+            }
+            for group, each in self.summaries.items()
+        }
+
+
+class Turn(NamedTuple):
+    """One run of a variant: which of its repeats it is, and the seed of its arrivals."""
+
+    variant: Variant
+    repeat: int
+    repeats: int
+    seed: int
+
+    @property
+    def place(self) -> Path:
+        """Its folder among those of a scenario."""
+        name = Path(slug(self.variant.name))
+        return name / f"run-{self.repeat:02d}" if self.repeats > 1 else name
 
 
 def slug(name: str) -> str:
@@ -43,15 +75,14 @@ def slug(name: str) -> str:
 
 
 def run_variant(
-    scenario: Scenario, variant: Variant, seconds: float, out: Path, scratch: Path, say: Callable[[str], None]
+    scenario: Scenario, turn: Turn, seconds: float, out: Path, scratch: Path, say: Callable[[str], None]
 ) -> VariantResult:
     """Run it from the broker's start to its end."""
-    trace_dir = out / "traces" / slug(variant.name)
-    place = scratch / slug(variant.name)
+    variant, trace_dir, place = turn.variant, out / "traces" / turn.place, scratch / turn.place
     place.mkdir(parents=True)
     overrides = {"num.partitions": PARTITIONS, **scenario.broker, **variant.broker}
     with BrokerProcess(overrides=overrides, control_listener=variant.control_listener, trace_dir=trace_dir) as broker:
-        plans = _plans(scenario, seconds, broker, place)
+        plans = _plans(scenario, seconds, broker, place, turn.seed)
         _create_topics(broker, plans)
         with ExitStack() as stack:
             generators = [stack.enter_context(GeneratorProcess(plan, place)) for plan in plans]
@@ -62,17 +93,58 @@ def run_variant(
                 generator.start(start_ns)
             phases = _phases(scenario, seconds, start_ns)
             _mark_phases(phases, trace_dir, generators, say)
-            summaries = {generator.plan.group: generator.collect() for generator in generators}
+            summaries = [generator.collect() for generator in generators]
         time.sleep(TRACE_SETTLE_S)  # the tracer's last look at the gauges of the load
-    return VariantResult(variant, trace_dir, {plan.group: Path(plan.log) for plan in plans}, phases, summaries)
+    return VariantResult(
+        variant,
+        trace_dir,
+        _by_group(plans, [Path(plan.log) for plan in plans]),
+        phases,
+        _by_group(plans, summaries),
+        turn.repeat,
+    )
 
 
-def _plans(scenario: Scenario, seconds: float, broker: BrokerProcess, place: Path) -> list[GeneratorPlan]:
-    plans, first = [], 0
+def _by_group(plans: list[GeneratorPlan], values: list[T]) -> dict[str, list[T]]:
+    found: dict[str, list[T]] = {}
+    for plan, value in zip(plans, values, strict=True):
+        found.setdefault(plan.group, []).append(value)
+    return found
+
+
+def _plans(scenario: Scenario, seconds: float, broker: BrokerProcess, place: Path, seed: int) -> list[GeneratorPlan]:
+    plans: list[GeneratorPlan] = []
+    first = 0
     for group in scenario.groups:
-        plans.append(_plan(scenario, group, seconds, broker, place, first))
+        whole = _plan(scenario, group, seconds, broker, place, first)._replace(seed=seed)
+        plans += spread(whole, process_count(group, os.cpu_count() or 1))
         first += group.clients
     return plans
+
+
+def process_count(group: Group, cores: int) -> int:
+    """How many processes a group's clients are spread over: as the scenario says, or so that none has more than a
+    third of a core to do where there are cores enough. A closed loop says no rate and has one."""
+    if group.processes:
+        return min(group.processes, group.clients)
+    wanted = math.ceil(group.clients * max(*group.rates, 0) / REQUESTS_PER_PROCESS)
+    return max(1, min(wanted, group.clients, cores))
+
+
+def spread(plan: GeneratorPlan, processes: int) -> list[GeneratorPlan]:
+    """The plan of a whole group as plans of its processes: connections, times and frames stay what they are."""
+    edges = [plan.clients * number // processes for number in range(processes + 1)]
+    return [
+        plan._replace(
+            clients=end - begin,
+            process=number,
+            first_client=begin,
+            of_clients=plan.clients,
+            first_connection=plan.first_connection + begin,
+            log=str(Path(plan.log).with_suffix(f".{number}.log")),
+        )
+        for number, (begin, end) in enumerate(itertools.pairwise(edges))
+    ]
 
 
 def _plan(

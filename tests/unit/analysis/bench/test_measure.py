@@ -15,18 +15,16 @@ MS = 1_000_000
 
 
 def _log(rows):
-    """rows: (error, intended, sent, done) in ms."""
-    names = ("error", "intended_ns", "sent_ns", "done_ns")
-    return LogFile(
-        {},
-        {
-            name: array(
-                "h" if name == "error" else "q",
-                [row[n] if name == "error" or row[n] < 0 else row[n] * MS for row in rows],
-            )
-            for n, name in enumerate(names)
-        },
-    )
+    """rows: (error, intended, sent, arrived) in ms; read 1 ms after they arrived."""
+    names = ("error", "intended_ns", "sent_ns", "arrived_ns")
+    columns = {
+        name: array(
+            "h" if name == "error" else "q", [row[n] if name == "error" or row[n] < 0 else row[n] * MS for row in rows]
+        )
+        for n, name in enumerate(names)
+    }
+    columns["done_ns"] = array("q", [at if at < 0 else at + MS for at in columns["arrived_ns"]])
+    return LogFile({}, columns)
 
 
 def test_a_closed_load_counts_from_the_send():

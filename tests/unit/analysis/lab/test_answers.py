@@ -92,6 +92,39 @@ def test_growth_does_not_take_noise_for_the_limit():
     assert told.startswith("p99 of g goes from 1 ms (“alone”) to at most 20 ms (“middle”): 20 times")
 
 
+def _generators(*phases):
+    return [
+        {
+            "variant": "v",
+            "phase": phase,
+            "group": "g",
+            "cpu_share": 0.93,
+            "send_late_p99_us": 12_800.0,
+            "gave_out": True,
+        }
+        for phase in phases
+    ]
+
+
+def test_growth_does_not_take_the_generator_for_the_broker():
+    """What breaks where the generator gave out is the generator."""
+    rows, waits = _latency(alone=1, middle=4, heavy=45), _waits("heavy", queue_us=700.0)
+    [told] = answer(_scenario("growth"), rows, waits, _generators("heavy"))
+    assert told == (
+        "p99 of g is 4 ms at “middle” (1 ms at “alone”); from “heavy” on the load generator gives out, not the broker "
+        "(its process used 93 % of a core and sent 1 % of its requests more than 13 ms late): the broker's limit is "
+        "not known."
+    )
+    [told] = answer(_scenario("growth"), rows, waits, _generators("alone", "middle", "heavy"))
+    assert told.startswith("from “alone” on the load generator gives out")
+    assert "breaks at “heavy”" in answer(_scenario("growth"), rows, waits, _generators("middle"))[0]
+
+
+def test_other_answers_say_it_beside_their_numbers():
+    told = answer(_scenario("phases", under=["heavy"]), _latency(alone=1, heavy=2), [], _generators("heavy", "middle"))
+    assert len(told) == 2 and "The load generator gave out: “v”, g, in “heavy”; at worst" in told[1]
+
+
 def test_level_says_what_a_request_costs_and_where():
     waits = _waits("heavy", "all", rest_of_broker_us=60.0, on_the_way_us=-20.0, queue_us=30.0, rx_wait_us=10.0)
     [told] = answer(_scenario("level", alone="heavy"), _latency(alone=1, heavy=0.9), waits)

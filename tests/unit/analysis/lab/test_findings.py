@@ -9,9 +9,11 @@ import pytest
 
 from mpbroker.analysis.lab import scenario
 from mpbroker.analysis.lab.findings import duration, findings
+from mpbroker.analysis.lab.generator_table import SCHEMA
 from mpbroker.analysis.lab.latency_table import client_latency, percentile, where_it_waits
 
 MS = 1_000_000
+NO_LOAD = SCHEMA.empty_table()
 TWO_VARIANTS = scenario.parse(
     "two",
     tomllib.loads("""
@@ -131,7 +133,7 @@ def test_where_a_request_waited_adds_up():
 
 
 def test_sentences_compare_variants_and_phases():
-    result = findings(TWO_VARIANTS, _clients())
+    result = findings(TWO_VARIANTS, _clients(), NO_LOAD)
     assert "4 ms (4 ms net) with “quick” and 40 ms (40 ms net) with “slow”; net, a ratio of 0.10." in result.verdicts[0]
     assert result.answer == [
         "“slow”: p99 of light is 1 ms alone (“idle”) and 40 ms under “flood”: 40 times.",
@@ -149,7 +151,7 @@ def test_sentences_compare_variants_and_phases():
 
 def test_colour_is_the_phase_and_dash_the_variant():
     """The same in every figure; bars go phase by phase."""
-    figures = {figure.name: figure.spec["data"] for figure in findings(TWO_VARIANTS, _clients()).figures}
+    figures = {figure.name: figure.spec["data"] for figure in findings(TWO_VARIANTS, _clients(), NO_LOAD).figures}
     for name in ("over_time", "percentiles"):
         assert {trace["name"]: (trace["meta"]["phase"], trace["meta"]["variant"]) for trace in figures[name]} == {
             "idle · slow": (0, 0),
@@ -162,13 +164,13 @@ def test_colour_is_the_phase_and_dash_the_variant():
 
 def test_a_window_with_few_requests_has_no_p99():
     few = pa.Table.from_pylist([*_rows("slow", "idle", 0, [1.0] * 60), *_rows("slow", "flood", 1000, [1.0] * 250)])
-    [over_time, *_] = findings(TWO_VARIANTS, few).figures
+    [over_time, *_] = findings(TWO_VARIANTS, few, NO_LOAD).figures
     [flood] = over_time.spec["data"]
     assert flood["name"] == "flood · slow" and flood["y"] == [1.0] and "at least 100 requests" in over_time.caption
 
 
 def test_figures_are_plain_json():
-    result = findings(TWO_VARIANTS, _clients())
+    result = findings(TWO_VARIANTS, _clients(), NO_LOAD)
     assert [figure.name for figure in result.figures] == ["over_time", "percentiles", "where_it_waits"]
     for figure in result.figures:
         text = json.dumps(figure.spec, allow_nan=False)

@@ -9,7 +9,13 @@ import pytest
 
 from mpbroker.analysis.lab.client_log import COLUMNS, NEVER, ClientLog, read
 from mpbroker.analysis.lab.load_connection import LoadConnection
+from mpbroker.analysis.lab.schedule import CLOSED, ClosedLoop, spans
 from mpbroker.client import prepared_request
+
+INTENDED, READY, SENT, ARRIVED, DONE = (
+    next(n for n, (name, _) in enumerate(COLUMNS) if name == f"{wanted}_ns")
+    for wanted in ("intended", "ready", "sent", "arrived", "done")
+)
 
 
 @pytest.fixture
@@ -73,7 +79,7 @@ def test_answers_are_matched_and_written_down(pair, tmp_path):
     assert _receive(connection, 2) == 2 and connection.may_send()
     rows = _rows(log, tmp_path)
     assert [row[:4] for row in rows] == [(3, 100, 0, 5), (3, 101, 3, 6)]
-    assert all(sent <= done and arrived == NEVER for *_, sent, arrived, done in rows)
+    assert all(sent <= arrived <= done for *_, sent, arrived, done in rows)
 
 
 def test_a_full_pipeline_is_not_the_generators_fault(pair, tmp_path):
@@ -86,17 +92,47 @@ def test_a_full_pipeline_is_not_the_generators_fault(pair, tmp_path):
     peer.sendall(_answer(101))
     assert _receive(connection, 1) == 1
     first, second = _rows(log, tmp_path)
-    intended, ready, done = (
-        next(n for n, (name, _) in enumerate(COLUMNS) if name == wanted)
-        for wanted in ("intended_ns", "ready_ns", "done_ns")
-    )
-    assert first[ready] == first[intended] == 5
-    assert second[intended] == 6 and second[ready] == first[done]
+    assert first[READY] == first[INTENDED] == 5
+    assert second[INTENDED] == 6 and second[READY] == first[ARRIVED] < first[DONE]
+
+
+def test_each_request_waits_for_its_own_place(pair, tmp_path):
+    """A place in flight is free when its answer came; not when it was read, nor with the first of several."""
+    log = ClientLog(10)
+    connection, peer = pair(log, in_flight=2)
+    connection.send(1)
+    connection.send(2)
+    for corr_id in (100, 101):
+        peer.sendall(_answer(corr_id))
+        assert _receive(connection, 1) == 1
+        time.sleep(0.02)  # the generator is busy with something else
+    for number in (3, 4):
+        connection.send(number)
+        peer.sendall(_answer(99 + number))
+    assert _receive(connection, 2) == 2
+    first, second, third, fourth = _rows(log, tmp_path)
+    assert third[READY] == first[ARRIVED] < second[ARRIVED] == fourth[READY]
+    assert third[SENT] - third[READY] > 40_000_000
+
+
+def test_a_closed_loop_means_to_send_when_the_answer_has_come(pair, tmp_path):
+    log = ClientLog(10)
+    connection, peer = pair(log, in_flight=1)
+    connection.schedule = ClosedLoop(spans(0, [1e9], [CLOSED]))
+    connection.send(connection.schedule.take(5, connection.free_since_ns))
+    peer.sendall(_answer(100))
+    time.sleep(0.03)  # the answer is there, the generator busy
+    assert _receive(connection, 1) == 1
+    connection.send(connection.schedule.take(time.monotonic_ns(), connection.free_since_ns))
+    peer.sendall(_answer(101))
+    assert _receive(connection, 1) == 1
+    first, second = _rows(log, tmp_path)
+    assert second[INTENDED] == second[READY] == first[ARRIVED] < first[DONE] - 25_000_000
 
 
 def test_the_kernel_says_when_an_answer_came(pair, tmp_path):
     log = ClientLog(10)
-    connection, peer = pair(log, stamped=True)
+    connection, peer = pair(log)
     connection.send(5)
     _request(peer)
     peer.sendall(_answer(100))

@@ -62,7 +62,13 @@ def test_a_closed_loop_is_due_while_its_phase_is_on():
     schedule = ClosedLoop(spans(0, [1.0, 1.0, 1.0], [0.0, CLOSED, 0.0]))
     assert [schedule.due(at) for at in (0, NS, 2 * NS - 1, 2 * NS)] == [False, True, True, False]
     assert schedule.wakes_ns(0) == NS and schedule.wakes_ns(NS) is None
-    assert schedule.take(NS + 5) == NS + 5 and schedule.rest(10) == []
+    assert schedule.rest(10) == []
+
+
+def test_a_closed_loop_means_to_send_when_there_is_room():
+    schedule = ClosedLoop(spans(0, [1.0, 1.0], [0.0, CLOSED]))
+    assert schedule.take(NS + 5) == NS  # room since ever: since the phase began
+    assert schedule.take(NS + 50, NS + 7) == NS + 7 and schedule.take(NS + 50, NS + 60) == NS + 50
 
 
 @pytest.mark.parametrize("most", [0, 3])

@@ -1,0 +1,124 @@
+"""What the load generator itself did: its processor time and its lateness; and whether it gave out before the broker.
+
+Pure: tables in, rows out. A generator process has one thread, so one core is all that it can use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mpbroker.analysis.engine.running import wording
+from mpbroker.analysis.lab.latency_table import percentile
+from mpbroker.analysis.lab.variant_run import VariantResult
+
+Row = dict[str, Any]
+MAX_CPU_SHARE = 0.85  # of a core; from there on requests wait for each other in the generator
+MIN_LATE_US = 1000.0  # lateness that is less than this is every timer's
+LATE_SHARE = 0.5  # of the net p99: with more lateness than this, arrivals are not those that were intended
+_KEYS = ("variant", "repeat", "phase", "group", "process")
+
+SCHEMA = pa.schema(
+    [
+        ("variant", pa.string()),
+        ("repeat", pa.int32()),
+        ("phase", pa.string()),
+        ("group", pa.string()),
+        ("process", pa.int32()),
+        ("requests", pa.int64()),
+        ("cpu_share", pa.float64()),
+        ("send_late_p50_us", pa.float64()),
+        ("send_late_p99_us", pa.float64()),
+        ("read_late_p99_us", pa.float64()),
+        ("net_p99_us", pa.float64()),
+        ("gave_out", pa.bool_()),
+    ]
+)
+
+
+def generator_load(clients: pa.Table, results: Sequence[VariantResult]) -> pa.Table:
+    """A row per run, phase, group and generator process. `send_late`: from when nothing else stood in the way until
+    the request was sent; `read_late`: from an answer's arrival until it was read; `cpu_share`: of one core."""
+    shares = dict(_cpu_shares(results))
+    rows = [_row(key, part, shares.get(tuple(key.values()), 0.0)) for key, part in _parts(clients)]
+    return pa.Table.from_pylist(rows, SCHEMA)
+
+
+def _cpu_shares(results: Sequence[VariantResult]) -> Iterator[tuple[tuple[Any, ...], float]]:
+    for result in results:
+        for group, summaries in result.summaries.items():
+            for process, summary in enumerate(summaries):
+                for (phase, begin, end), cpu_us in zip(result.phases, summary["phase_cpu_us"], strict=False):
+                    key = (result.variant.name, result.repeat, phase, group, process)
+                    yield key, cpu_us * 1000 / max(1, end - begin)
+
+
+def _parts(clients: pa.Table) -> Iterator[tuple[Row, pa.Table]]:
+    for key in clients.select(_KEYS).group_by(list(_KEYS), use_threads=False).aggregate([]).to_pylist():
+        mask = pc.equal(clients["variant"], key["variant"])
+        for name in _KEYS[1:]:
+            mask = pc.and_(mask, pc.equal(clients[name], key[name]))
+        yield key, clients.filter(mask)
+
+
+def _row(key: Row, rows: pa.Table, cpu_share: float) -> Row:
+    sent = rows.filter(pc.is_valid(rows["sent_ns"]))
+    read = rows.filter(pc.is_valid(rows["arrived_ns"]))
+    late, net = _us(sent["sent_ns"], sent["ready_ns"]), rows["net_ns"].to_numpy() / 1000
+    late_p99, net_p99 = percentile(late, 0.99), percentile(net, 0.99)
+    return {
+        **key,
+        "requests": len(rows),
+        "cpu_share": cpu_share,
+        "send_late_p50_us": percentile(late, 0.5),
+        "send_late_p99_us": late_p99,
+        "read_late_p99_us": percentile(_us(read["done_ns"], read["arrived_ns"]), 0.99),
+        "net_p99_us": net_p99,
+        "gave_out": bool(cpu_share >= MAX_CPU_SHARE or (late_p99 >= MIN_LATE_US and late_p99 >= LATE_SHARE * net_p99)),
+    }
+
+
+def _us(later: pa.ChunkedArray, earlier: pa.ChunkedArray) -> np.ndarray:
+    found: np.ndarray = (later.to_numpy() - earlier.to_numpy()) / 1000
+    return found
+
+
+def worst(generators: Sequence[Row], variant: str, phase: str, group: str) -> Row | None:
+    """The process of a group that gave out in a phase (the busiest of them, should there be several); or None."""
+    there = [
+        row
+        for row in generators
+        if row["gave_out"] and (row["variant"], row["phase"], row["group"]) == (variant, phase, group)
+    ]
+    return max(there, key=lambda row: (row["cpu_share"], row["send_late_p99_us"]), default=None)
+
+
+def told(row: Row) -> str:
+    """`its process used 93 % of a core and sent 1 % of its requests more than 13 ms late`."""
+    return (
+        f"its process used {wording.share(row['cpu_share'])} of a core and sent 1 % of its requests more than "
+        f"{wording.duration(row['send_late_p99_us'] * 1000)} late"
+    )
+
+
+def sentences(generators: Sequence[Row], measured: str) -> list[str]:
+    """What weakens the numbers of the measured group, and that of others: a sentence per group and variant."""
+    found = []
+    for key in dict.fromkeys((row["variant"], row["group"]) for row in generators if row["gave_out"]):
+        rows = [row for row in generators if row["gave_out"] and (row["variant"], row["group"]) == key]
+        phases = wording.listed([f"“{phase}”" for phase in dict.fromkeys(row["phase"] for row in rows)])
+        row = max(rows, key=lambda one: (one["cpu_share"], one["send_late_p99_us"]))
+        meaning = (
+            "latencies there are those of the generator as much as of the broker, and say nothing of its limit"
+            if key[1] == measured
+            else "its load was not what was intended"
+        )
+        found.append(
+            f"The load generator gave out: “{key[0]}”, {key[1]}, in {phases}; at worst (“{row['phase']}”) {told(row)}: "
+            f"{meaning}."
+        )
+    return found
