@@ -1,6 +1,9 @@
 """What the load generator itself did: its processor time and its lateness; and whether it gave out before the broker.
 
-Pure: tables in, rows out. A generator process has one thread, so one core is all that it can use.
+Pure: tables in, rows out. A generator process has one thread, so one core is all that it can use. It gave out where it
+used that core up, or where a request spent more time waiting for the generator (before it was sent, and its answer
+before it was read) than for the broker: then places in flight are taken by answers that nobody reads, and what the
+in-flight limit holds back is the generator's doing. Less lateness than that is a caveat.
 """
 
 from __future__ import annotations
@@ -19,7 +22,6 @@ from mpbroker.analysis.lab.variant_run import VariantResult
 Row = dict[str, Any]
 MAX_CPU_SHARE = 0.85  # of a core; from there on requests wait for each other in the generator
 MIN_LATE_US = 1000.0  # lateness that is less than this is every timer's
-LATE_SHARE = 0.5  # of the net p99: with more lateness than this, arrivals are not those that were intended
 _KEYS = ("variant", "repeat", "phase", "group", "process")
 
 SCHEMA = pa.schema(
@@ -34,7 +36,10 @@ SCHEMA = pa.schema(
         ("send_late_p50_us", pa.float64()),
         ("send_late_p99_us", pa.float64()),
         ("read_late_p99_us", pa.float64()),
-        ("net_p99_us", pa.float64()),
+        ("own_mean_us", pa.float64()),
+        ("answer_mean_us", pa.float64()),
+        ("answer_p99_us", pa.float64()),
+        ("late", pa.bool_()),
         ("gave_out", pa.bool_()),
     ]
 )
@@ -42,7 +47,8 @@ SCHEMA = pa.schema(
 
 def generator_load(clients: pa.Table, results: Sequence[VariantResult]) -> pa.Table:
     """A row per run, phase, group and generator process. `send_late`: from when nothing else stood in the way until
-    the request was sent; `read_late`: from an answer's arrival until it was read; `cpu_share`: of one core."""
+    the request was sent; `read_late`: from an answer's arrival until it was read; `own`: both; `answer`: from sending a
+    request until its answer arrived; `cpu_share`: of one core. `late`, `gave_out`: what is to be said about it."""
     shares = dict(_cpu_shares(results))
     rows = [_row(key, part, shares.get(tuple(key.values()), 0.0)) for key, part in _parts(clients)]
     return pa.Table.from_pylist(rows, SCHEMA)
@@ -68,17 +74,21 @@ def _parts(clients: pa.Table) -> Iterator[tuple[Row, pa.Table]]:
 def _row(key: Row, rows: pa.Table, cpu_share: float) -> Row:
     sent = rows.filter(pc.is_valid(rows["sent_ns"]))
     read = rows.filter(pc.is_valid(rows["arrived_ns"]))
-    late, net = _us(sent["sent_ns"], sent["ready_ns"]), rows["net_ns"].to_numpy() / 1000
-    late_p99, net_p99 = percentile(late, 0.99), percentile(net, 0.99)
+    send_late, read_late = _us(sent["sent_ns"], sent["ready_ns"]), _us(read["done_ns"], read["arrived_ns"])
+    own, answer = _us(read["sent_ns"], read["ready_ns"]) + read_late, _us(read["arrived_ns"], read["sent_ns"])
+    own_mean, answer_mean = (float(each.mean()) if len(each) else 0.0 for each in (own, answer))
     return {
         **key,
         "requests": len(rows),
         "cpu_share": cpu_share,
-        "send_late_p50_us": percentile(late, 0.5),
-        "send_late_p99_us": late_p99,
-        "read_late_p99_us": percentile(_us(read["done_ns"], read["arrived_ns"]), 0.99),
-        "net_p99_us": net_p99,
-        "gave_out": bool(cpu_share >= MAX_CPU_SHARE or (late_p99 >= MIN_LATE_US and late_p99 >= LATE_SHARE * net_p99)),
+        "send_late_p50_us": percentile(send_late, 0.5),
+        "send_late_p99_us": percentile(send_late, 0.99),
+        "read_late_p99_us": percentile(read_late, 0.99),
+        "own_mean_us": own_mean,
+        "answer_mean_us": answer_mean,
+        "answer_p99_us": percentile(answer, 0.99),
+        "late": bool(percentile(own, 0.99) >= max(MIN_LATE_US, percentile(answer, 0.99))),
+        "gave_out": bool(cpu_share >= MAX_CPU_SHARE or own_mean > max(MIN_LATE_US, answer_mean)),
     }
 
 
@@ -99,26 +109,36 @@ def worst(generators: Sequence[Row], variant: str, phase: str, group: str) -> Ro
 
 def told(row: Row) -> str:
     """`its process used 93 % of a core and sent 1 % of its requests more than 13 ms late`."""
-    return (
-        f"its process used {wording.share(row['cpu_share'])} of a core and sent 1 % of its requests more than "
-        f"{wording.duration(row['send_late_p99_us'] * 1000)} late"
-    )
+    return f"its process used {wording.share(row['cpu_share'])} of a core and {_lateness(row)}"
+
+
+def _lateness(row: Row) -> str:
+    return f"sent 1 % of its requests more than {wording.duration(row['send_late_p99_us'] * 1000)} late"
 
 
 def sentences(generators: Sequence[Row], measured: str) -> list[str]:
-    """What weakens the numbers of the measured group, and that of others: a sentence per group and variant."""
+    """Where generators gave out, then where they were only late: a sentence per group and variant."""
     found = []
-    for key in dict.fromkeys((row["variant"], row["group"]) for row in generators if row["gave_out"]):
-        rows = [row for row in generators if row["gave_out"] and (row["variant"], row["group"]) == key]
-        phases = wording.listed([f"“{phase}”" for phase in dict.fromkeys(row["phase"] for row in rows)])
+    for where, rows in _by_group([row for row in generators if row["gave_out"]]):
         row = max(rows, key=lambda one: (one["cpu_share"], one["send_late_p99_us"]))
         meaning = (
             "latencies there are those of the generator as much as of the broker, and say nothing of its limit"
-            if key[1] == measured
+            if row["group"] == measured
             else "its load was not what was intended"
         )
+        found.append(f"The load generator gave out: {where}; at worst (“{row['phase']}”) {told(row)}: {meaning}.")
+    for where, rows in _by_group([row for row in generators if row["late"] and not row["gave_out"]]):
+        row = max(rows, key=lambda one: float(one["send_late_p99_us"]))
         found.append(
-            f"The load generator gave out: “{key[0]}”, {key[1]}, in {phases}; at worst (“{row['phase']}”) {told(row)}: "
-            f"{meaning}."
+            f"The load generator waited for a core: {where}; at worst (“{row['phase']}”) it {_lateness(row)}. Net "
+            "latency leaves that out, but requests came in other moments than intended."
         )
     return found
+
+
+def _by_group(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
+    """(`“default”, producers, in “busy”`, its rows) of each variant and group."""
+    for key in dict.fromkeys((row["variant"], row["group"]) for row in rows):
+        mine = [row for row in rows if (row["variant"], row["group"]) == key]
+        phases = wording.listed([f"“{phase}”" for phase in dict.fromkeys(row["phase"] for row in mine)])
+        yield f"“{key[0]}”, {key[1]}, in {phases}", mine

@@ -101,6 +101,7 @@ def _generators(*phases):
             "cpu_share": 0.93,
             "send_late_p99_us": 12_800.0,
             "gave_out": True,
+            "late": True,
         }
         for phase in phases
     ]
