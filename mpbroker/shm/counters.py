@@ -61,6 +61,7 @@ class Counter(IntEnum):
     LOG_SNAPSHOTS_LOCKED = 34
     LOG_READS_OVERTAKEN = 35
     LOG_APPENDS_REFUSED = 36
+    REQUESTS_HANDED = 37
     # Python code counts these:
     CONNECTIONS_ACCEPTED = 128
     CONNECTIONS_CLOSED = 129

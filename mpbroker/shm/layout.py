@@ -36,6 +36,8 @@ MAX_RINGS: Final = LAYOUT["max_rings"]
 RING_CONTROL: Final = LAYOUT["ring_control"]
 RING_DATA: Final = LAYOUT["ring_data"]
 RING_CONTROLLER: Final = LAYOUT["ring_controller"]
+RING_COORDINATOR: Final = LAYOUT["ring_coordinator"]
+RING_COORDINATOR_REQUEUED: Final = LAYOUT["ring_coordinator_requeued"]
 RING_RESPONSE: Final = LAYOUT["ring_response"]
 CLASS_REQUEUED: Final = LAYOUT["class_requeued"]
 RING_SLACK: Final = 128
@@ -62,6 +64,8 @@ HEADER: Final = struct.Struct("<QIIQQQQQIIII")
 processor, reserved handlers."""
 REGION: Final = struct.Struct("<16sQQQ")
 PLANES: Final = struct.Struct("<IIII")
+COORDINATOR: Final = struct.Struct("<I")
+COORDINATOR_OFFSET: Final = LAYOUT["header.coordinator"]
 STATE_OFFSET: Final = LAYOUT["header.state"]
 PLANES_OFFSET: Final = LAYOUT["header.plane_bound"]
 REGIONS_OFFSET: Final = LAYOUT["header.regions"]
@@ -108,13 +112,16 @@ class ParkedKind(IntEnum):
     PRODUCE = LAYOUT["parked_produce"]  # to be acknowledged
     FETCH = LAYOUT["parked_fetch"]  # for records, or for memory to send them
     CONTROLLER = LAYOUT["parked_controller"]  # for the controller's answers
+    COORDINATOR = LAYOUT["parked_coordinator"]  # for other members of its group, or its own record's acknowledgement
 
 
 class MemoryPlan(NamedTuple):
-    """How much of everything. `processors` counts those of all listeners, `handlers` includes the reserved ones."""
+    """How much of everything. `processors` counts those of all listeners, `handlers` includes the reserved ones and, as
+    the last of them, the coordinator if there is one."""
 
     processors: int = 1
     handlers: int = 2
+    coordinator: bool = False
     reserved_handlers: int = 0
     entries_per_processor: int = 4096
     data_requests: int = 500
@@ -154,6 +161,8 @@ def plan_rings(plan: MemoryPlan) -> list[RingPlan]:
         (RING_DATA, "data", plan.data_requests),
         (RING_DATA + CLASS_REQUEUED, "data-requeued", plan.entries + RING_SLACK),
         (RING_CONTROLLER, "controller", plan.commands + RING_SLACK),
+        (RING_COORDINATOR, "coordinator", plan.entries + RING_SLACK),
+        (RING_COORDINATOR_REQUEUED, "coordinator-requeued", plan.entries + RING_SLACK),
     ]
     wanted += [(RING_RESPONSE + p, f"response-{p}", plan.entries_per_processor + RING_SLACK)
                for p in range(plan.processors)]
@@ -222,6 +231,7 @@ def header_bytes(magic: int, plan: MemoryPlan, regions: list[Region], size: int,
                      plan.arena_handler_bytes, plan.processors, plan.handlers, plan.entries_per_processor,
                      plan.reserved_handlers)
     PLANES.pack_into(page, PLANES_OFFSET, plan.data_requests, plan.control_requests, 1, 1)
+    COORDINATOR.pack_into(page, COORDINATOR_OFFSET, plan.handlers if plan.coordinator else 0)
     for i, region in enumerate(regions):
         REGION.pack_into(page, REGIONS_OFFSET + i * REGION.size, region.name.encode(), region.offset, region.stride,
                          region.count)

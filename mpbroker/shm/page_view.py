@@ -23,6 +23,8 @@ RING_NAMES = {
     layout.RING_DATA: "data",
     layout.RING_DATA + layout.CLASS_REQUEUED: "data-requeued",
     layout.RING_CONTROLLER: "controller",
+    layout.RING_COORDINATOR: "coordinator",
+    layout.RING_COORDINATOR_REQUEUED: "coordinator-requeued",
 }
 
 _PROCESS_HEAD = struct.Struct("<I8xI240x")  # pid, state

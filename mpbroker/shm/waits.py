@@ -17,6 +17,7 @@ class WaitName(IntEnum):
     CONTROL_REQUEST = 2
     COMMAND = 3
     SERVICE = 4
+    HANDED = 5
     EPOLL = 16
     ACCEPT = 17
     SUPERVISE = 18
@@ -34,6 +35,7 @@ SENTENCES: Final = {
     WaitName.CONTROL_REQUEST: "A reserved handler sleeps until a request of the control plane is queued.",
     WaitName.COMMAND: "The controller sleeps until a handler sends a command.",
     WaitName.SERVICE: "A single process sleeps until it is rung or its period ends.",
+    WaitName.HANDED: "The coordinator sleeps until a request is handed over to it, or a deadline passes.",
     WaitName.EPOLL: "A processor sleeps until a socket, an answer or a new connection is ready.",
     WaitName.ACCEPT: "An acceptor sleeps until a connection arrives.",
     WaitName.SUPERVISE: "The supervisor sleeps until a process ends or a signal arrives.",

@@ -24,7 +24,7 @@ static PyObject *command_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     CoreObject *core = mpb_core_object(core_object);
     if (core == NULL)
         return NULL;
-    if (slot < MPB_SLOT_HANDLERS || slot > MPB_SLOT_CONTROLLER)
+    if ((slot < MPB_SLOT_HANDLERS || slot > MPB_SLOT_CONTROLLER) && slot != MPB_SLOT_COORDINATOR)
         return PyErr_Format(PyExc_IndexError, "slot %u is neither a handler's nor the controller's", slot);
     CommandObject *self = (CommandObject *)type->tp_alloc(type, 0);
     if (self == NULL)
@@ -49,7 +49,7 @@ static PyObject *command_send(PyObject *object, PyObject *args)
     if (!PyArg_ParseTuple(args, "y*K", &bytes, &operation))
         return NULL;
     int64_t result = MPB_COMMAND_TOO_LONG;
-    bool from_handler = SELF(object)->slot < MPB_SLOT_CONTROLLER;
+    bool from_handler = SELF(object)->slot != MPB_SLOT_CONTROLLER;
     if (bytes.len <= MPB_COMMAND_REQUEST && from_handler)
         result = mpb_command_send(CORE(object), SELF(object)->slot, operation, bytes.buf, (uint32_t)bytes.len);
     PyBuffer_Release(&bytes);

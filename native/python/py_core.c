@@ -240,7 +240,7 @@ static PyObject *core_frame_in_hand(PyObject *object, PyObject *arg)
         Py_RETURN_NONE;
     struct mpb_entry *entry = &CORE(object)->entries[index];
     if (mpb_state_word(mpb_state_generation(mpb_load_acquire(&entry->state)), MPB_E_CLAIMED,
-                       MPB_SLOT_HANDLERS + (uint32_t)handler) != mpb_load_acquire(&entry->state))
+                       mpb_handler_slot(CORE(object), (uint32_t)handler)) != mpb_load_acquire(&entry->state))
         Py_RETURN_NONE;
     const uint8_t *frame = mpb_payload(CORE(object), entry);
     return Py_BuildValue("(Ky#)", mpb_frame_digest(frame, entry->payload_length), frame,
@@ -266,6 +266,14 @@ static PyObject *core_entry_states(PyObject *object, PyObject *unused)
         Py_XDECREF(row);
     }
     return rows;
+}
+
+static PyObject *core_handler_slot(PyObject *object, PyObject *arg)
+{
+    unsigned long handler;
+    if (!attached(object) || !mpb_py_below(arg, CORE(object)->header->handler_count, &handler))
+        return NULL;
+    return PyLong_FromUnsignedLong(mpb_handler_slot(CORE(object), (uint32_t)handler));
 }
 
 static PyObject *core_unique(PyObject *object, PyObject *unused)
@@ -298,6 +306,8 @@ static PyObject *core_get(PyObject *object, void *which)
         return PyLong_FromUnsignedLongLong(mpb_load_acquire(&CORE(object)->header->metadata_generation));
     case 7:
         return PyLong_FromUnsignedLong(core->partition_count);
+    case 10:
+        return PyLong_FromLong((long)core->header->coordinator - 1);
     case 9:
         return PyLong_FromUnsignedLongLong(core->header->arena_handler_bytes);
     default:
@@ -341,6 +351,7 @@ static PyMethodDef core_methods[] = {
      "frame_in_hand(handler) -> (digest, frame) of the request it executes, or None"},
     {"entry_states", core_entry_states, METH_NOARGS,
      "entry_states() -> [(entry, generation, state, owner)], FREE left out"},
+    {"handler_slot", core_handler_slot, METH_O, "handler_slot(handler) -> its row of the process table"},
     {"unique", core_unique, METH_NOARGS, "unique() -> a number no other call of this boot got"},
     {NULL, NULL, 0, NULL},
 };
@@ -348,6 +359,7 @@ static PyMethodDef core_methods[] = {
 static PyGetSetDef core_getset[] = {
     {"processor_count", core_get, NULL, NULL, (void *)0},
     {"handler_count", core_get, NULL, NULL, (void *)1},
+    {"coordinator", core_get, NULL, "the handler that is the coordinator, -1: there is none", (void *)10},
     {"reserved_handlers", core_get, NULL, NULL, (void *)2},
     {"entry_count", core_get, NULL, NULL, (void *)3},
     {"boot_id", core_get, NULL, NULL, (void *)4},

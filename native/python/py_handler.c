@@ -227,7 +227,7 @@ static PyObject *handler_park(PyObject *object, PyObject *args)
 {
     unsigned int kind;
     REQUEST_ARGS("I", &kind);
-    if (kind < MPB_PARKED_PRODUCE || kind > MPB_PARKED_CONTROLLER)
+    if (kind < MPB_PARKED_PRODUCE || kind > MPB_PARKED_COORDINATOR)
         return PyErr_Format(PyExc_ValueError, "no parked kind %u", kind);
     mpb_park(PORT(object), request->entry, (enum mpb_parked_kind)kind);
     Py_RETURN_NONE;
@@ -280,6 +280,24 @@ static PyObject *handler_recover(PyObject *object, PyObject *unused)
     return Py_BuildValue("{s:I,s:I,s:I}", "requeued", done.requeued, "hinted", done.hinted, "closed", done.closed);
 }
 
+static PyObject *handler_hand_over(PyObject *object, PyObject *keys)
+{
+    uint64_t bits[2] = {0, 0};
+    PyObject *items = PySequence_Fast(keys, "hand_over needs a sequence of API keys");
+    for (Py_ssize_t i = 0; items != NULL && i < PySequence_Fast_GET_SIZE(items); i++) {
+        unsigned long key;
+        if (!mpb_py_below(PySequence_Fast_GET_ITEM(items, i), 128, &key))
+            Py_CLEAR(items);
+        else
+            bits[key / 64] |= 1ull << key % 64;
+    }
+    if (items == NULL)
+        return NULL;
+    Py_DECREF(items);
+    memcpy(PORT(object)->hands_over, bits, sizeof bits);
+    Py_RETURN_NONE;
+}
+
 static PyObject *handler_idle(PyObject *object, PyObject *unused)
 {
     (void)unused;
@@ -322,6 +340,8 @@ static PyMethodDef handler_methods[] = {
     {"take_dirty", handler_take_dirty, METH_NOARGS,
      "take_dirty() -> (look at everything, [partition ordinal modulo 4096, ...])"},
     {"recover", handler_recover, METH_NOARGS, "recover() -> counts; before the loop of a successor begins"},
+    {"hand_over", handler_hand_over, METH_O,
+     "hand_over(api_keys): requests of these APIs go to the coordinator from now on, unseen by this process"},
     {"idle", handler_idle, METH_NOARGS, "idle() -> bytes given back to the kernel; call about once a second"},
     {NULL, NULL, 0, NULL},
 };

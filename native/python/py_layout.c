@@ -49,6 +49,7 @@ static const struct {
     {"process.heartbeat_ns", offsetof(struct mpb_process, heartbeat_ns)},
     {"process.connections", offsetof(struct mpb_process, connections)},
     {"process.unsteady_since_ns", offsetof(struct mpb_process, unsteady_since_ns)},
+    {"header.coordinator", offsetof(struct mpb_segment_header, coordinator)},
     {"header.data_dir", offsetof(struct mpb_segment_header, data_dir)},
     {"data_dir_bytes", MPB_DATA_DIR_BYTES},
     {"header.topics_high", offsetof(struct mpb_segment_header, topics_high)},
@@ -91,6 +92,8 @@ static const struct {
     {"ring_control", MPB_RING_CONTROL},
     {"ring_data", MPB_RING_DATA},
     {"ring_controller", MPB_RING_CONTROLLER},
+    {"ring_coordinator", MPB_RING_COORDINATOR},
+    {"ring_coordinator_requeued", MPB_RING_COORDINATOR_REQUEUED},
     {"ring_response", MPB_RING_RESPONSE},
     {"class_requeued", MPB_CLASS_REQUEUED},
     {"extents_per_handler", MPB_EXTENTS_PER_HANDLER},
@@ -108,6 +111,7 @@ static const struct {
     {"parked_produce", MPB_PARKED_PRODUCE},
     {"parked_fetch", MPB_PARKED_FETCH},
     {"parked_controller", MPB_PARKED_CONTROLLER},
+    {"parked_coordinator", MPB_PARKED_COORDINATOR},
 };
 
 int mpb_add_layout(PyObject *module)

@@ -24,7 +24,7 @@ static int64_t adopt(struct mpb_core *core, uint32_t slot, uint64_t operation)
         mpb_store_release(&command->handler_slot, slot);
         mpb_fence_full(); /* either the controller sees the new slot, or we see that it is done */
         if (mpb_state_of(mpb_load_acquire(&command->state)) == MPB_E_DONE)
-            atomic_fetch_or(&core->doorbells->poke[slot - MPB_SLOT_HANDLERS], MPB_POKE_COMMAND);
+            atomic_fetch_or(&core->doorbells->poke[mpb_slot_handler(core, slot)], MPB_POKE_COMMAND);
         return i;
     }
     return -1;
@@ -152,7 +152,7 @@ bool mpb_command_complete(struct mpb_core *core, uint32_t index, const void *byt
     mpb_count(core, MPB_SLOT_CONTROLLER, MPB_C_COMMANDS_DONE, 1);
     mpb_fence_full();
     uint32_t slot = mpb_load_acquire(&command->handler_slot);
-    mpb_poke_handler(core, slot - MPB_SLOT_HANDLERS, MPB_POKE_COMMAND, MPB_SLOT_CONTROLLER);
+    mpb_poke_handler(core, mpb_slot_handler(core, slot), MPB_POKE_COMMAND, MPB_SLOT_CONTROLLER);
     return true;
 }
 

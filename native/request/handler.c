@@ -3,6 +3,7 @@
 #include "shm/counters.h"
 #include "shm/doorbell.h"
 #include "shm/inject.h"
+#include "request/handed.h"
 #include "request/plane.h"
 #include "trace/trace_record.h"
 #include "shm/waits.h"
@@ -13,9 +14,10 @@ int mpb_handler_open(struct mpb_handler *h, struct mpb_core *core, uint32_t inde
     memset(h, 0, sizeof *h);
     h->core = core;
     h->index = index;
-    h->slot = MPB_SLOT_HANDLERS + index;
+    h->slot = mpb_handler_slot(core, index);
     h->incarnation = mpb_load_acquire(&core->processes[h->slot].incarnation);
     h->reserved = (mpb_reserved_mask(core) >> index & 1) != 0;
+    h->is_coordinator = (mpb_coordinator_mask(core) >> index & 1) != 0;
     h->awake_since_ns = mpb_trace_clock_ns();
     return mpb_extents_open(&h->extents, core, index);
 }
@@ -44,17 +46,30 @@ static void put_down(struct mpb_handler *h, uint32_t index)
     mpb_store_relaxed(&h->core->processes[h->slot].request, 0);
 }
 
-static int64_t take_plane(struct mpb_handler *h, uint32_t plane)
+static void begin(struct mpb_handler *h, uint32_t index)
 {
-    int64_t taken = mpb_plane_take(h->core, plane, h->slot);
-    if (taken < 0)
-        return MPB_CLAIM_NOTHING;
-    uint32_t index = (uint32_t)taken;
     struct mpb_entry *entry = &h->core->entries[index];
     take_in_hand(h, index);
     MPB_CRASH(h->core, "handler.claimed");
     mpb_trace_stamp(entry->trace, MPB_STAGE_DEQUEUED, h->taken_ns); /* clocks cost more than all else a trace costs */
     mpb_trace_of(entry->trace)->handler_id = (uint16_t)h->index;
+}
+
+static int64_t take_handed(struct mpb_handler *h)
+{
+    int64_t taken = mpb_handed_take(h->core, h->slot);
+    if (taken < 0)
+        return MPB_CLAIM_NOTHING;
+    begin(h, (uint32_t)taken);
+    return taken;
+}
+
+static int64_t take_plane(struct mpb_handler *h, uint32_t plane)
+{
+    int64_t taken = mpb_plane_take(h->core, plane, h->slot);
+    if (taken < 0)
+        return MPB_CLAIM_NOTHING;
+    begin(h, (uint32_t)taken);
     mpb_count(h->core, h->slot, MPB_C_REQUESTS_CLAIMED, 1);
     mpb_ring_want_space(h->core, plane, mpb_plane_depth(h->core, plane), h->slot);
     return taken;
@@ -62,12 +77,30 @@ static int64_t take_plane(struct mpb_handler *h, uint32_t plane)
 
 int64_t mpb_handler_claim(struct mpb_handler *h, bool control_only)
 {
-    int64_t index = take_plane(h, MPB_PLANE_CONTROL);
+    int64_t index = h->is_coordinator ? MPB_CLAIM_NOTHING : take_plane(h, MPB_PLANE_CONTROL);
     if (index >= 0)
         return index;
     if (mpb_load_acquire(&h->core->doorbells->poke[h->index]) != 0)
         return MPB_CLAIM_POKED;
+    if (h->is_coordinator)
+        return take_handed(h);
     return control_only || h->reserved ? MPB_CLAIM_NOTHING : take_plane(h, MPB_PLANE_DATA);
+}
+
+bool mpb_handler_hand_over(struct mpb_handler *h, uint32_t index)
+{
+    struct mpb_entry *entry = &h->core->entries[index];
+    uint32_t key = (uint16_t)entry->api_key, generation = mpb_state_generation(mpb_load_relaxed(&entry->state));
+    if (key >= 128 || (h->hands_over[key / 64] >> key % 64 & 1) == 0)
+        return false;
+    mpb_count(h->core, h->slot, MPB_C_REQUESTS_HANDED, 1);
+    mpb_store_release(&entry->state, mpb_state_word(generation, MPB_E_HANDED, h->slot));
+    MPB_CRASH(h->core, "handler.handed");
+    mpb_handed_push(h->core, index);
+    MPB_CRASH(h->core, "handler.handed_hinted");
+    put_down(h, index);
+    mpb_ring_coordinator(h->core);
+    return true;
 }
 
 static void ring_processors(struct mpb_handler *h)
@@ -82,11 +115,14 @@ int64_t mpb_handler_serve_or_claim(struct mpb_handler *h, bool control_only, uin
     int64_t index;
     for (;;) {
         index = mpb_handler_claim(h, control_only);
-        if (index < 0 || h->serve == NULL)
+        if (index < 0)
             break;
-        h->serving = true;
-        bool done = h->serve(h->serve_with, (uint32_t)index);
-        h->serving = false;
+        bool done = mpb_handler_hand_over(h, (uint32_t)index);
+        if (!done && h->serve != NULL) {
+            h->serving = true;
+            done = h->serve(h->serve_with, (uint32_t)index);
+            h->serving = false;
+        }
         if (!done)
             break;
         if (h->taken_ns >= until_ns) {
@@ -100,6 +136,8 @@ int64_t mpb_handler_serve_or_claim(struct mpb_handler *h, bool control_only, uin
 
 void mpb_handler_pass_on(struct mpb_handler *h)
 {
+    if (h->is_coordinator) /* nobody else takes what it takes */
+        return;
     if (!mpb_plane_empty(h->core, MPB_PLANE_DATA))
         mpb_ring_data_handler(h->core, h->slot);
     if (!mpb_plane_empty(h->core, MPB_PLANE_CONTROL))
@@ -108,8 +146,11 @@ void mpb_handler_pass_on(struct mpb_handler *h)
 
 static bool nothing_to_do(struct mpb_handler *h, bool control_only)
 {
-    return mpb_plane_empty(h->core, MPB_PLANE_CONTROL) && mpb_load_acquire(&h->core->doorbells->poke[h->index]) == 0 &&
-           (control_only || mpb_plane_empty(h->core, MPB_PLANE_DATA));
+    if (mpb_load_acquire(&h->core->doorbells->poke[h->index]) != 0)
+        return false;
+    if (h->is_coordinator)
+        return mpb_handed_empty(h->core);
+    return mpb_plane_empty(h->core, MPB_PLANE_CONTROL) && (control_only || mpb_plane_empty(h->core, MPB_PLANE_DATA));
 }
 
 enum mpb_slept mpb_handler_wait(struct mpb_handler *h, bool control_only, int64_t timeout_ns)
@@ -125,7 +166,9 @@ enum mpb_slept mpb_handler_wait(struct mpb_handler *h, bool control_only, int64_
     uint64_t before = mpb_trace_clock_ns();
     mpb_store_relaxed(&row->busy_ns, mpb_load_relaxed(&row->busy_ns) + (before - h->awake_since_ns));
     mpb_store_relaxed(&row->heartbeat_ns, before);
-    mpb_store_release(&row->wait, control_only ? MPB_WAIT_CONTROL_REQUEST : MPB_WAIT_REQUEST);
+    mpb_store_release(&row->wait, h->is_coordinator ? MPB_WAIT_HANDED
+                                  : control_only    ? MPB_WAIT_CONTROL_REQUEST
+                                                    : MPB_WAIT_REQUEST);
     slept = (enum mpb_slept)mpb_handler_sleep(h->core, h->index, timeout_ns);
     mpb_store_release(&row->wait, MPB_WAIT_NONE);
     h->awake_since_ns = mpb_trace_clock_ns();
@@ -299,6 +342,8 @@ static uint8_t purgatory_of(enum mpb_parked_kind kind)
         return MPB_PURG_FETCH;
     case MPB_PARKED_CONTROLLER:
         return MPB_PURG_CONTROLLER;
+    case MPB_PARKED_COORDINATOR:
+        return MPB_PURG_JOIN;
     case MPB_PARKED_NOT:
         break;
     }

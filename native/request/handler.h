@@ -10,7 +10,9 @@
 struct mpb_handler { /* private */
     struct mpb_core *core;
     uint32_t index, slot, incarnation;
-    bool reserved; /* takes control requests only */
+    bool reserved;          /* takes control requests only */
+    bool is_coordinator;    /* takes what others hand over, and nothing else */
+    uint64_t hands_over[2]; /* API keys of requests that it hands over, one bit each */
     struct mpb_extents extents;
     uint64_t awake_since_ns;
     uint64_t taken_ns;   /* when the last request was taken */
@@ -34,9 +36,11 @@ void mpb_handler_close(struct mpb_handler *h);
 /* Claims a request without waiting: control first; then MPB_CLAIM_POKED if this handler was poked; then data, unless
  * control_only. */
 int64_t mpb_handler_claim(struct mpb_handler *h, bool control_only);
-/* The same, but what it claims is first offered to `serve`: returns the first request that `serve` leaves alone, or
+/* The same, but what it claims is handed over if it must be, else first offered to `serve`: returns the first request that `serve` leaves alone, or
  * MPB_CLAIM_ENOUGH when it has served until `until_ns`. */
 int64_t mpb_handler_serve_or_claim(struct mpb_handler *h, bool control_only, uint64_t until_ns);
+/* A request of one of the API keys `hands_over` goes to the coordinator: true, and it is not this handler's any more. */
+bool mpb_handler_hand_over(struct mpb_handler *h, uint32_t entry);
 /* Sleeps until there may be something to take. */
 enum mpb_slept mpb_handler_wait(struct mpb_handler *h, bool control_only, int64_t timeout_ns);
 /* When leaving without having taken data although there is some: wakes another handler for it. */

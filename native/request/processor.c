@@ -189,7 +189,7 @@ enum { MPB_TRUST_FEW = 2, MPB_TRUST_MANY = 8 };
  * none when it took its last one a while ago. */
 static uint32_t trust(const struct mpb_processor *p, uint32_t handler, uint64_t now_ns)
 {
-    const struct mpb_process *row = &p->core->processes[MPB_SLOT_HANDLERS + handler];
+    const struct mpb_process *row = &p->core->processes[mpb_handler_slot(p->core, handler)];
     uint64_t latest = mpb_load_relaxed(&row->request_since_ns);
     if (mpb_load_relaxed(&row->heartbeat_ns) > latest)
         latest = mpb_load_relaxed(&row->heartbeat_ns);
@@ -203,7 +203,7 @@ static uint64_t trusted_requests(const struct mpb_processor *p, uint64_t now_ns,
 {
     const struct mpb_core *core = p->core;
     uint64_t all = core->header->handler_count >= 64 ? ~0ull : (1ull << core->header->handler_count) - 1;
-    uint64_t awake = all & ~mpb_reserved_mask(core) & ~atomic_load(&core->doorbells->sleepers), count = 0;
+    uint64_t awake = all & ~mpb_apart_mask(core) & ~atomic_load(&core->doorbells->sleepers), count = 0;
     for (; awake != 0 && count < depth; awake &= awake - 1)
         count += trust(p, (uint32_t)__builtin_ctzll(awake), now_ns);
     return count;

@@ -3,6 +3,7 @@
 #include "shm/counters.h"
 #include "shm/doorbell.h"
 #include "shm/inject.h"
+#include "request/handed.h"
 #include "request/killers.h"
 #include "request/plane.h"
 #include "request/request_metrics.h"
@@ -125,6 +126,15 @@ static void hint_answer(struct mpb_core *core, uint32_t index, uint32_t generati
     mpb_ring_processor(core, processor, slot);
 }
 
+/* What the coordinator held goes back to the coordinator, everything else to its plane. */
+static void requeue(struct mpb_handler *h, uint32_t index)
+{
+    if (h->is_coordinator)
+        mpb_handed_requeue(h->core, index);
+    else
+        mpb_plane_requeue(h->core, index);
+}
+
 static void put_back(struct mpb_handler *h, uint32_t index, uint64_t word, struct mpb_recovery *done)
 {
     struct mpb_core *core = h->core;
@@ -153,14 +163,18 @@ static void put_back(struct mpb_handler *h, uint32_t index, uint64_t word, struc
     mpb_step();
     mpb_store_release(&entry->state, mpb_state_word(generation + 1, MPB_E_REQUEUED, h->slot));
     MPB_CRASH(core, "recover.requeued");
-    mpb_plane_requeue(core, index);
+    requeue(h, index);
     MPB_CRASH(core, "recover.requeue_hinted");
     mpb_count(core, h->slot, MPB_C_REQUEUED, 1);
     done->requeued++;
 }
 
-static void recover_claim(struct mpb_handler *h, uint32_t index, const struct present *queued,
-                          const struct present *answered, struct mpb_recovery *done)
+/* What lies in rings: of the planes, of the coordinator, of answers. */
+struct hinted {
+    struct present queued, handed, answered;
+};
+
+static void recover_claim(struct mpb_handler *h, uint32_t index, const struct hinted *hinted, struct mpb_recovery *done)
 {
     uint64_t word = mpb_load_acquire(&h->core->entries[index].state);
     if (mpb_state_owner(word) != h->slot)
@@ -170,13 +184,19 @@ static void recover_claim(struct mpb_handler *h, uint32_t index, const struct pr
         put_back(h, index, word, done);
         break;
     case MPB_E_REQUEUED: /* by an earlier repair that was killed before it hinted */
-        if (!has(queued, index)) {
-            mpb_plane_requeue(h->core, index);
+        if (!has(h->is_coordinator ? &hinted->handed : &hinted->queued, index)) {
+            requeue(h, index);
+            done->hinted++;
+        }
+        break;
+    case MPB_E_HANDED: /* a hint of it in its plane is stale */
+        if (!has(&hinted->handed, index)) {
+            mpb_handed_push(h->core, index);
             done->hinted++;
         }
         break;
     case MPB_E_DONE:
-        if (!has(answered, index)) {
+        if (!has(&hinted->answered, index)) {
             hint_answer(h->core, index, mpb_state_generation(word), h->slot);
             done->hinted++;
         }
@@ -190,9 +210,10 @@ void mpb_recover_handler(struct mpb_handler *h, struct mpb_recovery *done)
 {
     struct mpb_core *core = h->core;
     *done = (struct mpb_recovery){0};
-    struct present queued, answered;
-    scan_rings(core, &queued, 0, MPB_RING_DATA + MPB_MAX_CLASSES, core->entry_count);
-    scan_rings(core, &answered, MPB_RING_RESPONSE, core->header->processor_count, core->entry_count);
+    struct hinted hinted;
+    scan_rings(core, &hinted.queued, 0, MPB_RING_DATA + MPB_MAX_CLASSES, core->entry_count);
+    scan_rings(core, &hinted.handed, MPB_RING_COORDINATOR, 2, core->entry_count);
+    scan_rings(core, &hinted.answered, MPB_RING_RESPONSE, core->header->processor_count, core->entry_count);
     MPB_CRASH(core, "recover.handler.scanned");
     mpb_handler_withdraw(core, h->index);
     /* Before the requests: whoever runs one of them again must not adopt a command that nobody will ever see. */
@@ -200,7 +221,7 @@ void mpb_recover_handler(struct mpb_handler *h, struct mpb_recovery *done)
     MPB_CRASH(core, "recover.handler.commands");
     for (uint32_t p = 0; p < core->header->processor_count; p++)
         for (uint32_t i = 0; i < rows_used(core, p); i++)
-            recover_claim(h, p * core->header->entries_per_processor + i, &queued, &answered, done);
+            recover_claim(h, p * core->header->entries_per_processor + i, &hinted, done);
     MPB_CRASH(core, "recover.handler.put_back");
     mpb_store_release(&core->doorbells->in_hand[h->index], 0);
     mpb_extents_collect(core, h->index);

@@ -5,7 +5,7 @@
  *   processor   FILL, SENDING, and QUEUED without a hint → FREE (traced as aborted if it was received); other requests
  *               finish, and their answers are dropped
  *   handler     CLAIMED → REQUEUED and hinted; after three dead handlers it is answered with CLOSE instead
- *               REQUEUED or DONE without a hint → hinted; extents that nobody refers to → free
+ *               REQUEUED, HANDED or DONE without a hint → hinted; extents that nobody refers to → free
  *   controller  CLAIMED commands → QUEUED again; handlers are rung for DONE ones with everybody else */
 #ifndef MPB_RECOVER_H
 #define MPB_RECOVER_H

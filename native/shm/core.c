@@ -39,6 +39,7 @@ static int check_plan(const struct mpb_core *core)
         (uint64_t)h->processor_count * h->entries_per_processor > core->entry_count ||
         core->entry_count >= (1u << MPB_INDEX_BITS) - 1 || core->command_count > MPB_MAX_COMMANDS ||
         core->api_count < h->processor_count * MPB_API_ROWS || parts > h->arena_bytes ||
+        (h->coordinator != 0 && h->coordinator != h->handler_count) ||
         (uint64_t)h->handler_count * MPB_EXTENTS_PER_HANDLER > core->extent_count)
         return -5;
     for (uint32_t i = 0; i < MPB_MAX_RINGS; i++)

@@ -58,6 +58,17 @@ static inline uint64_t mpb_arena_handler(const struct mpb_core *core, uint32_t h
            (uint64_t)handler * core->header->arena_handler_bytes;
 }
 
+/* The slot of a handler index, and back. The coordinator is a handler with a slot of its own. */
+static inline uint32_t mpb_handler_slot(const struct mpb_core *core, uint32_t handler)
+{
+    return handler + 1 == core->header->coordinator ? MPB_SLOT_COORDINATOR : MPB_SLOT_HANDLERS + handler;
+}
+
+static inline uint32_t mpb_slot_handler(const struct mpb_core *core, uint32_t slot)
+{
+    return slot == MPB_SLOT_COORDINATOR ? core->header->coordinator - 1 : slot - MPB_SLOT_HANDLERS;
+}
+
 static inline void mpb_count(struct mpb_core *core, uint32_t slot, uint32_t counter, uint64_t n)
 {
     mpb_atomic64 *cell = &core->counters[slot].value[counter]; /* one writer: no locked instruction needed */

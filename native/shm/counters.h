@@ -42,7 +42,8 @@
     X(LOG_PRODUCERS_FULL, "batches", "Batches refused because the table of producer states was full.") \
     X(LOG_SNAPSHOTS_LOCKED, "reads", "Reads of a partition's state that needed its lock.")             \
     X(LOG_READS_OVERTAKEN, "reads", "Reads that a truncation overtook.")                               \
-    X(LOG_APPENDS_REFUSED, "batches", "Batches refused because the disk was full at the start.")
+    X(LOG_APPENDS_REFUSED, "batches", "Batches refused because the disk was full at the start.")       \
+    X(REQUESTS_HANDED, "requests", "Requests handed over to the coordinator.")
 
 #define MPB_COUNTER_ENUM(name, unit, sentence) MPB_C_##name,
 enum mpb_counter { MPB_COUNTER_LIST(MPB_COUNTER_ENUM) MPB_COUNTERS_NATIVE };

@@ -47,7 +47,7 @@ static int wake_one(struct mpb_core *core, uint64_t candidates, uint32_t self)
 int mpb_ring_data_handler(struct mpb_core *core, uint32_t self)
 {
     mpb_fence_full();
-    return wake_one(core, ~mpb_reserved_mask(core), self);
+    return wake_one(core, ~mpb_apart_mask(core), self);
 }
 
 void mpb_ring_control_handler(struct mpb_core *core, uint32_t self)
@@ -55,7 +55,7 @@ void mpb_ring_control_handler(struct mpb_core *core, uint32_t self)
     uint64_t reserved = mpb_reserved_mask(core);
     mpb_fence_full();
     if (reserved == 0 || wake_one(core, reserved, self) < 0)
-        wake_one(core, ~reserved, self);
+        wake_one(core, ~mpb_apart_mask(core), self);
 }
 
 void mpb_ring_handler(struct mpb_core *core, uint32_t handler)

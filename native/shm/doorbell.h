@@ -40,10 +40,22 @@ void mpb_notify_partition(struct mpb_core *core, uint32_t ordinal, uint32_t self
 /* Wakes every handler (with MPB_POKE_SCAN), every processor and every service: after each recovery. */
 void mpb_ring_everybody(struct mpb_core *core);
 
+/* The coordinator takes from no plane. */
+static inline uint64_t mpb_coordinator_mask(const struct mpb_core *core)
+{
+    return core->header->coordinator != 0 ? 1ull << (core->header->coordinator - 1) : 0;
+}
+
 static inline uint64_t mpb_reserved_mask(const struct mpb_core *core)
 {
     uint32_t reserved = core->header->reserved_handlers;
     return reserved >= 64 ? ~0ull : (1ull << reserved) - 1;
+}
+
+/* Handlers that take no data requests. */
+static inline uint64_t mpb_apart_mask(const struct mpb_core *core)
+{
+    return mpb_reserved_mask(core) | mpb_coordinator_mask(core);
 }
 
 #endif

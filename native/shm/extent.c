@@ -23,7 +23,7 @@ int mpb_extents_open(struct mpb_extents *extents, struct mpb_core *core, uint32_
         bytes = 65535ull * MPB_UNIT_BYTES;
     extents->free_words = malloc(MPB_EXTENTS_PER_HANDLER * sizeof *extents->free_words);
     extents->held = malloc(MPB_EXTENTS_PER_HANDLER * sizeof *extents->held);
-    bool fresh = mpb_load_acquire(&core->processes[MPB_SLOT_HANDLERS + handler].incarnation) <= 1;
+    bool fresh = mpb_load_acquire(&core->processes[mpb_handler_slot(core, handler)].incarnation) <= 1;
     if (mpb_units_open(&extents->units, bytes, MPB_UNIT_BYTES, fresh) < 0 || !extents->free_words || !extents->held) {
         mpb_extents_close(extents);
         return -1;

@@ -84,7 +84,8 @@ struct mpb_segment_header { /* one page */
     mpb_atomic32 producers_high;  /* the same for `producers` */
     mpb_atomic32 producers_freed; /* rows of `producers` ever freed: who found none knows when to look again */
     mpb_atomic32 full_log_dirs;   /* one bit per log.dirs entry: appends are refused until there is room on its disk */
-    uint8_t unused[MPB_PAGE_BYTES - 140 - MPB_MAX_REGIONS * 40 - MPB_DATA_DIR_BYTES];
+    uint32_t coordinator;         /* the handler that is the coordinator + 1, always the last; 0: there is none */
+    uint8_t unused[MPB_PAGE_BYTES - 144 - MPB_MAX_REGIONS * 40 - MPB_DATA_DIR_BYTES];
     char data_dir[MPB_DATA_DIR_BYTES]; /* page: the data directory's path, for who looks for brokers; empty: too long */
 };
 _Static_assert(sizeof(struct mpb_segment_header) == MPB_PAGE_BYTES, "header is one page");
@@ -148,6 +149,8 @@ enum mpb_ring_id {                       /* row numbers of the `rings` region */
                    MPB_RING_CONTROL = 0, /* + class 0..7 */
                    MPB_RING_DATA = 8,    /* + class 0..7 */
                    MPB_RING_CONTROLLER = 16,
+                   MPB_RING_COORDINATOR = 17,
+                   MPB_RING_COORDINATOR_REQUEUED = 18,
                    MPB_RING_RESPONSE = 32, /* + processor index */
                    MPB_MAX_RINGS = 64
 };
@@ -173,7 +176,8 @@ enum mpb_entry_state {
     MPB_E_CLAIMED = 3,  /* handler works on it, or it is parked in that handler's purgatory */
     MPB_E_REQUEUED = 4, /* its handler died; as QUEUED */
     MPB_E_DONE = 5,     /* answer final; a hint is, or is about to be, in the response ring */
-    MPB_E_SENDING = 6   /* processor took the hint and writes the answer to the socket */
+    MPB_E_SENDING = 6,  /* processor took the hint and writes the answer to the socket */
+    MPB_E_HANDED = 7    /* a handler gave it to the coordinator; a hint is, or is about to be, in that one's ring */
 };
 
 enum mpb_phase { MPB_PHASE_NOTHING = 0, MPB_PHASE_EFFECT_BEGUN = 1, MPB_PHASE_EFFECT_DONE = 2 };
@@ -187,9 +191,10 @@ enum mpb_answer_kind {
 
 enum mpb_parked_kind { /* what a request waits for in its handler's purgatory, and what a re-run must expect */
                        MPB_PARKED_NOT = 0,
-                       MPB_PARKED_PRODUCE = 1,    /* acknowledgement */
-                       MPB_PARKED_FETCH = 2,      /* records, or memory to send them */
-                       MPB_PARKED_CONTROLLER = 3, /* the controller's answers */
+                       MPB_PARKED_PRODUCE = 1,     /* acknowledgement */
+                       MPB_PARKED_FETCH = 2,       /* records, or memory to send them */
+                       MPB_PARKED_CONTROLLER = 3,  /* the controller's answers */
+                       MPB_PARKED_COORDINATOR = 4, /* other members of its group, or its own record's acknowledgement */
 };
 
 struct mpb_cell {     /* the result of one partition of a request; filled under that partition's lock, tag last */

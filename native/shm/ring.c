@@ -149,7 +149,8 @@ int64_t mpb_ring_take(const struct mpb_ring *ring, uint32_t from, uint32_t to, u
 
 bool mpb_ring_drop_stale(const struct mpb_ring *ring)
 {
-    const uint32_t waiting = MPB_STATE_BIT(MPB_E_QUEUED) | MPB_STATE_BIT(MPB_E_REQUEUED) | MPB_STATE_BIT(MPB_E_DONE);
+    const uint32_t waiting = MPB_STATE_BIT(MPB_E_QUEUED) | MPB_STATE_BIT(MPB_E_REQUEUED) | MPB_STATE_BIT(MPB_E_DONE) |
+                             MPB_STATE_BIT(MPB_E_HANDED);
     uint64_t head, seen;
     if (ring->capacity == 0 || !find_head(ring, &head, &seen))
         return false;

@@ -1,4 +1,4 @@
-/* The cast of the kill tests: two processors, three handlers, a controller, in one process but with private state each,
+/* The cast of the kill tests: two processors, three handlers, the coordinator, a controller, in one process but with private state each,
  * and what must hold when the dust settles: nothing stuck, nothing answered twice, nothing lost, nothing leaked. */
 #ifndef MPB_TESTS_REQUEST_DRAMA_H
 #define MPB_TESTS_REQUEST_DRAMA_H
@@ -6,11 +6,14 @@
 #include "tests/shm/shm_world.h"
 
 #define MAX_IDS 64
+#define CAST 4 /* handlers, and the coordinator behind them */
+#define COORDINATOR 3
+#define ALL_HANDLERS 15u
 
 struct drama {
     struct world w;
     struct mpb_processor p[2];
-    struct mpb_handler h[3];
+    struct mpb_handler h[CAST];
     uint8_t executed[MAX_IDS]; /* by connection number = request id */
     uint8_t answered[MAX_IDS], dropped[MAX_IDS], submitted[MAX_IDS], must_answer[MAX_IDS];
     uint32_t commands_executed[MAX_IDS];
@@ -20,6 +23,13 @@ struct drama {
     const char *scene;
     long at, again;
 };
+
+static void handler_open(struct drama *d, int index)
+{
+    CHECK_EQ(mpb_handler_open(&d->h[index], &d->w.core, (uint32_t)index), 0);
+    if (index != COORDINATOR)
+        d->h[index].hands_over[0] = 1ull << GROUP_KEY;
+}
 
 static void drama_open(struct drama *d)
 {
@@ -33,15 +43,15 @@ static void drama_open(struct drama *d)
     memset(d->commands_executed, 0, sizeof d->commands_executed);
     for (int i = 0; i < 2; i++)
         CHECK_EQ(mpb_processor_open(&d->p[i], &d->w.core, (uint32_t)i), 0);
-    for (int i = 0; i < 3; i++)
-        CHECK_EQ(mpb_handler_open(&d->h[i], &d->w.core, (uint32_t)i), 0);
+    for (int i = 0; i < CAST; i++)
+        handler_open(d, i);
 }
 
 static void drama_close(struct drama *d)
 {
     for (int i = 0; i < 2; i++)
         mpb_processor_close(&d->p[i]);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < CAST; i++)
         mpb_handler_close(&d->h[i]);
 }
 
@@ -74,6 +84,7 @@ static void execute(struct drama *d, struct mpb_handler *h, int64_t entry)
     uint8_t bytes[300];
     struct mpb_entry *e = &d->w.core.entries[entry];
     HOLD(d, state_of(&d->w, (uint32_t)entry) == MPB_E_CLAIMED);
+    HOLD(d, is_for_group(id) == h->is_coordinator);
     HOLD(d, memcmp(mpb_payload(&d->w.core, e) + 4, (uint8_t[]){0, 0, 0, (uint8_t)id}, 4) == 0);
     for (uint32_t i = 12; i < e->payload_length; i += 97)
         HOLD(d, mpb_payload(&d->w.core, e)[i] == (uint8_t)id);
@@ -101,7 +112,7 @@ static bool work_handler(struct drama *d, int index)
     while ((entry = mpb_handler_claim(&d->h[index], false)) != MPB_CLAIM_NOTHING) {
         if (entry == MPB_CLAIM_POKED)
             atomic_exchange(&d->w.core.doorbells->poke[index], 0);
-        else
+        else if (!mpb_handler_hand_over(&d->h[index], (uint32_t)entry))
             execute(d, &d->h[index], entry);
         moved = true;
     }
@@ -152,10 +163,11 @@ static bool work_controller(struct drama *d, unsigned handlers)
         HOLD(d, mpb_command_complete(&d->w.core, (uint32_t)command, "done", 4, 1));
         moved = true;
     }
-    for (uint32_t h = 0; h < 3; h++)
-        for (int64_t i; (handlers >> h & 1) && (i = mpb_command_answered(&d->w.core, MPB_SLOT_HANDLERS + h, 0)) >= 0;
+    for (uint32_t h = 0; h < CAST; h++)
+        for (int64_t i;
+             (handlers >> h & 1) && (i = mpb_command_answered(&d->w.core, mpb_handler_slot(&d->w.core, h), 0)) >= 0;
              moved = true)
-            HOLD(d, mpb_command_free(&d->w.core, MPB_SLOT_HANDLERS + h, (uint32_t)i));
+            HOLD(d, mpb_command_free(&d->w.core, mpb_handler_slot(&d->w.core, h), (uint32_t)i));
     return moved;
 }
 
@@ -166,7 +178,7 @@ static inline void drain(struct drama *d, unsigned handlers, unsigned processors
     for (int turn = 0; moved; turn++) {
         HOLD(d, turn < 1000);
         moved = work_controller(d, handlers);
-        for (int i = 0; i < 3; i++)
+        for (int i = 0; i < CAST; i++)
             moved |= (handlers >> i & 1) && work_handler(d, i);
         for (int i = 0; i < 2; i++)
             moved |= (processors >> i & 1) && work_processor(d, i);
@@ -187,8 +199,8 @@ static inline void replace_processor(struct drama *d, int index)
 static inline void replace_handler(struct drama *d, int index)
 {
     mpb_handler_close(&d->h[index]);
-    mpb_add_relaxed(&d->w.core.processes[MPB_SLOT_HANDLERS + index].incarnation, 1);
-    CHECK_EQ(mpb_handler_open(&d->h[index], &d->w.core, (uint32_t)index), 0);
+    mpb_add_relaxed(&d->w.core.processes[mpb_handler_slot(&d->w.core, (uint32_t)index)].incarnation, 1);
+    handler_open(d, index);
 }
 
 /* What the request rules promise when nothing is in flight any more. */
@@ -201,7 +213,7 @@ static inline void check_rest(struct drama *d)
     }
     for (uint32_t i = 0; i < core->entry_count; i++)
         HOLD(d, state_of(&d->w, i) == MPB_E_FREE);
-    for (int h = 0; h < 3; h++) {
+    for (int h = 0; h < CAST; h++) {
         mpb_extents_idle(&d->h[h].extents, 0);
         HOLD(d, d->h[h].extents.units.used == 0);
         for (uint32_t i = 0; i < 64; i++)
@@ -227,10 +239,10 @@ static inline void check_rest(struct drama *d)
 static inline void refill(struct drama *d)
 {
     for (uint32_t i = 0; i < 4; i++)
-        ask(d, (int)i % 2, MPB_PLANE_DATA, 32 + i, i < 2 ? 2000 : 100);
-    HOLD(d, submit(&d->p[0], MPB_PLANE_DATA, 40, 100) == MPB_PLANE_FULL); /* I: the bound is exact */
+        ask(d, (int)i % 2, MPB_PLANE_DATA, (i < 2 ? 32 : 28) + i, i < 2 ? 2000 : 100); /* two of them for groups */
+    HOLD(d, submit(&d->p[0], MPB_PLANE_DATA, 40, 100) == MPB_PLANE_FULL);              /* I: the bound is exact */
     HOLD(d, mpb_abandon(&d->p[0], d->p[0].parked));
-    drain(d, 7, 3);
+    drain(d, ALL_HANDLERS, 3);
     check_rest(d);
 }
 

@@ -88,6 +88,24 @@ static void set_command_sent(struct drama *d)
     HOLD(d, mpb_command_send(&d->w.core, MPB_SLOT_HANDLERS, operation_of(d), "make", 4) >= 0);
 }
 
+static void set_for_group(struct drama *d) { ask(d, 1, MPB_PLANE_DATA, 13, 100); }
+
+/* Two handed over, the second of them large. */
+static void set_handed(struct drama *d)
+{
+    ask(d, 1, MPB_PLANE_DATA, 13, 100);
+    ask(d, 0, MPB_PLANE_DATA, 14, 2000);
+    for (int i = 0; i < 2; i++)
+        HOLD(d, mpb_handler_hand_over(&d->h[1], (uint32_t)mpb_handler_claim(&d->h[1], false)));
+}
+
+static void set_handed_claimed(struct drama *d)
+{
+    set_handed(d);
+    d->kept[0] = mpb_handler_claim(&d->h[COORDINATOR], false);
+    HOLD(d, id_of(d, d->kept[0]) == 13);
+}
+
 static void set_watched(struct drama *d)
 {
     mpb_watch_partition(&d->w.core, 3, 1);
@@ -127,11 +145,25 @@ static void do_submit_full(void *a)
 static void take_as(struct drama *d, int handler)
 {
     int64_t entry = mpb_handler_claim(&d->h[handler], false);
-    if (entry >= 0)
+    if (entry >= 0 && !mpb_handler_hand_over(&d->h[handler], (uint32_t)entry))
         execute(d, &d->h[handler], entry);
 }
 static void do_take_0(void *a) { take_as(a, 0); }
 static inline void do_take_1(void *a) { take_as(a, 1); }
+
+static void do_take_handed(void *a) { take_as(a, COORDINATOR); }
+
+static void do_execute_handed(void *a)
+{
+    struct drama *d = a;
+    execute(d, &d->h[COORDINATOR], d->kept[0]);
+}
+
+static void do_wait_handed(void *a)
+{
+    struct drama *d = a;
+    mpb_handler_wait(&d->h[COORDINATOR], false, 20000);
+}
 
 static void do_execute(void *a)
 {
@@ -226,6 +258,10 @@ static const struct scene scenes[] = {
     {"collect cells", PROCESSOR, 1, set_answered_cells, do_collect_1},
     {"processor sleeps", PROCESSOR, 0, set_nothing, do_processor_sleep},
     {"processor stays awake", PROCESSOR, 0, set_answered_inline, do_processor_sleep},
+    {"hand over", HANDLER, 0, set_for_group, do_take_0},
+    {"take what was handed", HANDLER, COORDINATOR, set_handed, do_take_handed},
+    {"answer what was handed", HANDLER, COORDINATOR, set_handed_claimed, do_execute_handed},
+    {"wait for what is handed", HANDLER, COORDINATOR, set_nothing, do_wait_handed},
     {"control", CONTROLLER, 0, set_command_sent, do_control},
 };
 enum { SCENES = sizeof scenes / sizeof scenes[0] };
@@ -267,7 +303,7 @@ static inline void survivors_work(struct drama *d, const struct scene *s, unsign
 
 static void check_bells(struct drama *d)
 {
-    for (int h = 0; h < 3; h++) { /* whoever slept has been woken, and told to look at what it parked */
+    for (int h = 0; h < CAST; h++) { /* whoever slept has been woken, and told to look at what it parked */
         HOLD(d, mpb_load_relaxed(&d->w.core.doorbells->handler_word[h]) == 1);
         HOLD(d, mpb_load_relaxed(&d->w.core.doorbells->poke[h]) & MPB_POKE_SCAN);
     }

@@ -20,17 +20,19 @@ static size_t list_ranges(struct drama *d, struct range *r)
     RANGE(c->killers, MPB_KILLER_ROWS * sizeof *c->killers);
     RANGE(&c->rings[0], sizeof *c->rings);
     RANGE(&c->rings[MPB_RING_CONTROL + MPB_CLASS_REQUEUED], 2 * sizeof *c->rings); /* and data, class 0 */
-    RANGE(&c->rings[MPB_RING_DATA + MPB_CLASS_REQUEUED], 2 * sizeof *c->rings);    /* and the controller's */
+    RANGE(&c->rings[MPB_RING_DATA + MPB_CLASS_REQUEUED],
+          4 * sizeof *c->rings); /* the controller's, the coordinator's */
     RANGE(&c->rings[MPB_RING_RESPONSE], 2 * sizeof *c->rings);
     RANGE(&c->processes[MPB_SLOT_PROCESSORS], 2 * sizeof *c->processes);
     RANGE(&c->processes[MPB_SLOT_HANDLERS], 3 * sizeof *c->processes);
+    RANGE(&c->processes[MPB_SLOT_COORDINATOR], sizeof *c->processes);
     RANGE(&c->partitions[3].watchers, 8);
     RANGE(&c->header->fill_counter, 8);
     for (uint32_t i = 0; i < c->command_count; i++) {
         RANGE(&c->commands[i], 128);
         RANGE(c->commands[i].answer, 64);
     }
-    for (uint32_t h = 0; h < 3; h++) {
+    for (uint32_t h = 0; h < CAST; h++) {
         RANGE(bells->dirty[h], 8);
         RANGE(c->extents + h * MPB_EXTENTS_PER_HANDLER, 16 * 8);
         RANGE(c->arena + mpb_arena_handler(c, h), 512);
@@ -72,11 +74,11 @@ static void drama_reopen(struct drama *d, unsigned not_handlers, unsigned not_pr
         CHECK_EQ(mpb_processor_open(&d->p[i], &d->w.core, (uint32_t)i), 0);
     }
     d->p[0].parked = parked;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < CAST; i++) {
         if (not_handlers >> i & 1)
             continue;
         mpb_handler_close(&d->h[i]);
-        CHECK_EQ(mpb_handler_open(&d->h[i], &d->w.core, (uint32_t)i), 0);
+        handler_open(d, i);
     }
 }
 

@@ -47,7 +47,10 @@ static const struct scene killed_ones[] = {
     {"collect and send", PROCESSOR, 0, NULL, do_collect_0},
 };
 
-static unsigned handlers_but(const struct scene *s) { return s->actor == HANDLER ? 7u & ~(1u << s->index) : 7u; }
+static unsigned handlers_but(const struct scene *s)
+{
+    return s->actor == HANDLER ? ALL_HANDLERS & ~(1u << s->index) : ALL_HANDLERS;
+}
 static unsigned processors_but(const struct scene *s) { return s->actor == PROCESSOR ? 3u & ~(1u << s->index) : 3u; }
 
 /* ------------------------------------------------------------------ A, who stands still */
@@ -85,7 +88,7 @@ static void copy_a(struct drama *d, const struct scene *a, bool back)
 
 static void finish(struct drama *d, const struct scene *a, const struct scene *b, bool work_first)
 {
-    drama_reopen(d, 7u & ~handlers_but(a), 3u & ~processors_but(a));
+    drama_reopen(d, ALL_HANDLERS & ~handlers_but(a), 3u & ~processors_but(a));
     if (work_first)
         survivors_work(d, b, handlers_but(a), processors_but(a));
     successor(d, b);
@@ -93,7 +96,7 @@ static void finish(struct drama *d, const struct scene *a, const struct scene *b
     check_bells(d);
     drain(d, handlers_but(a), processors_but(a)); /* nobody waits for A */
     thaw(&frozen);
-    drain(d, 7, 3);
+    drain(d, ALL_HANDLERS, 3);
     check_rest(d);
     refill(d);
 }

@@ -30,7 +30,7 @@ static void test_bounds_of_planes(void)
     CHECK_EQ(mpb_retry(&d.p[0], parked), parked);
     CHECK_EQ(mpb_retry(&d.p[0], parked), MPB_NOT_PARKED);
     d.submitted[2] = d.must_answer[2] = 1;
-    drain(&d, 7, 3);
+    drain(&d, ALL_HANDLERS, 3);
     check_rest(&d);
     drama_close(&d);
 }
@@ -63,7 +63,7 @@ static void test_classes_of_a_plane(void)
     CHECK(!mpb_plane_empty(core, MPB_PLANE_DATA));
     execute(&d, &d.h[0], mpb_handler_claim(&d.h[0], false));
     CHECK(mpb_plane_empty(core, MPB_PLANE_DATA));
-    drain(&d, 7, 3);
+    drain(&d, ALL_HANDLERS, 3);
     check_rest(&d);
     core->header->plane_classes[MPB_PLANE_DATA] = 1;
     memcpy(controller, second, sizeof *controller);
@@ -85,7 +85,7 @@ static void test_a_stale_head_is_no_bound(void)
     CHECK_EQ(submit(&d.p[0], MPB_PLANE_DATA, 10, 100), MPB_PLANE_FULL);
     CHECK(mpb_abandon(&d.p[0], d.p[0].parked));
     execute(&d, &d.h[0], 0);
-    drain(&d, 7, 3);
+    drain(&d, ALL_HANDLERS, 3);
     check_rest(&d);
     drama_close(&d);
 }
@@ -105,7 +105,7 @@ static void test_entries_and_arena_run_out(void)
         d.submitted[2 * i] = 1;
     }
     CHECK_EQ(submit(&d.p[0], MPB_PLANE_DATA, 20, 100), MPB_NO_ENTRY);
-    drain(&d, 7, 3);
+    drain(&d, ALL_HANDLERS, 3);
     check_rest(&d);
     drama_close(&d);
 }
@@ -126,7 +126,7 @@ static void test_sleeps_while_requests_are_in_flight(void)
             CHECK_EQ(mpb_processor_doze_ms(&d.p[0], begin + (uint64_t)STEPS[i].after_ms * 1000000, 300),
                      STEPS[i].sleeps_ms);
     }
-    drain(&d, 7, 3);
+    drain(&d, ALL_HANDLERS, 3);
     CHECK_EQ(mpb_processor_doze_ms(&d.p[0], begin, 300), 300);
     drama_close(&d);
 }
@@ -141,7 +141,8 @@ static void test_parked_kinds(void)
         uint8_t traced;
     } kinds[] = {{MPB_PARKED_PRODUCE, MPB_PURG_PRODUCE},
                  {MPB_PARKED_FETCH, MPB_PURG_FETCH},
-                 {MPB_PARKED_CONTROLLER, MPB_PURG_CONTROLLER}};
+                 {MPB_PARKED_CONTROLLER, MPB_PURG_CONTROLLER},
+                 {MPB_PARKED_COORDINATOR, MPB_PURG_JOIN}};
     drama_open(&d);
     d.scene = "parked kinds";
     ask(&d, 0, MPB_PLANE_DATA, 4, 100);
@@ -188,7 +189,7 @@ static void test_poison(void)
     mpb_recover_handler(&d.h[0], &done);
     CHECK_EQ(done.closed, 1);
     CHECK_EQ(d.w.core.entries[entry].answer_kind, MPB_ANSWER_CLOSE);
-    drain(&d, 7, 3);
+    drain(&d, ALL_HANDLERS, 3);
     CHECK_EQ(d.answered[5], 1);
     drama_close(&d);
 }
@@ -207,7 +208,7 @@ static void test_answers_of_a_dead_processor_are_dropped(void)
     execute(&d, &d.h[0], entry);
     CHECK_EQ(mpb_collect(&d.p[0]), -1);
     CHECK_EQ(d.answered[6], 0);
-    drain(&d, 7, 3);
+    drain(&d, ALL_HANDLERS, 3);
     check_rest(&d);
     drama_close(&d);
 }
@@ -439,6 +440,60 @@ static void test_a_wake_that_met_the_wrong_one_is_passed_on(void)
     drama_close(&d);
 }
 
+/* Takes the coordinator's next request, which must be `id`, and answers it. */
+static void coordinate(uint32_t id)
+{
+    int64_t entry = mpb_handler_claim(&d.h[COORDINATOR], false);
+    CHECK(entry >= 0);
+    CHECK_EQ(id_of(&d, entry), id);
+    execute(&d, &d.h[COORDINATOR], entry);
+}
+
+static void hand_over(uint32_t id)
+{
+    ask(&d, (int)id % 2, MPB_PLANE_DATA, id, 100);
+    CHECK(mpb_handler_hand_over(&d.h[0], (uint32_t)mpb_handler_claim(&d.h[0], false)));
+}
+
+/* What a dead coordinator held is served before what was handed over since, and by its successor alone. */
+static void test_handed_requests_go_back_to_the_coordinator(void)
+{
+    struct mpb_recovery done;
+    drama_open(&d);
+    d.scene = "handed";
+    hand_over(12);
+    CHECK_EQ(mpb_load_relaxed(&d.w.core.doorbells->in_hand[0]), 0);
+    CHECK_EQ(mpb_handler_claim(&d.h[1], false), MPB_CLAIM_NOTHING);
+    CHECK(mpb_handler_claim(&d.h[COORDINATOR], false) >= 0);
+    hand_over(13);
+    hand_over(28);
+    replace_handler(&d, COORDINATOR);
+    mpb_recover_handler(&d.h[COORDINATOR], &done);
+    CHECK_EQ(done.requeued, 1);
+    atomic_exchange(&d.w.core.doorbells->poke[0], 0);
+    CHECK_EQ(mpb_handler_claim(&d.h[0], false), MPB_CLAIM_NOTHING);
+    atomic_exchange(&d.w.core.doorbells->poke[COORDINATOR], 0);
+    coordinate(12);
+    coordinate(13);
+    coordinate(28);
+    drain(&d, ALL_HANDLERS, 3);
+    check_rest(&d);
+    drama_close(&d);
+}
+
+/* A coordinator that does not come holds no plane back: its ring has room for every entry. */
+static void test_handing_over_never_waits(void)
+{
+    drama_open(&d);
+    d.scene = "nobody coordinates";
+    for (uint32_t i = 0; i < d.w.core.entry_count; i++)
+        hand_over((i / 4 * 16 + 12 + i % 4) % MAX_IDS);
+    CHECK_EQ(submit(&d.p[0], MPB_PLANE_DATA, 1, 100), MPB_NO_ENTRY);
+    drain(&d, ALL_HANDLERS, 3);
+    check_rest(&d);
+    drama_close(&d);
+}
+
 int main(void)
 {
     world_open(&d.w, &small_plan);
@@ -453,6 +508,8 @@ int main(void)
     test_who_was_woken_and_does_not_come(MPB_PLANE_CONTROL);
     test_a_wake_that_met_the_wrong_one_is_passed_on();
     test_parked_kinds();
+    test_handed_requests_go_back_to_the_coordinator();
+    test_handing_over_never_waits();
     test_poison();
     test_answers_of_a_dead_processor_are_dropped();
     test_extents_run_out_and_come_back();

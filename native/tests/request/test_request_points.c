@@ -33,6 +33,8 @@ static const char *const points[] = {
     "handler.answer_written",
     "handler.claimed",
     "handler.done",
+    "handler.handed",
+    "handler.handed_hinted",
     "handler.hinted",
     "handler.parked",
     "processor.collected",
@@ -119,10 +121,10 @@ static void stage(const struct scene *s)
 
 static void settle(const struct scene *s)
 {
-    drain(&d, 7, 3);
+    drain(&d, ALL_HANDLERS, 3);
     if (s->actor == CONTROLLER) {
         execute(&d, &d.h[0], d.kept[0]);
-        drain(&d, 7, 3);
+        drain(&d, ALL_HANDLERS, 3);
     }
     mpb_handler_withdraw(&d.w.core, 2);
     check_rest(&d);
@@ -166,7 +168,7 @@ static void play(const struct scene *s)
             d.at = i;
             stage(s);
             die_at(s->operation, &d, i, n);
-            survivors_work(&d, s, 7, 3);
+            survivors_work(&d, s, ALL_HANDLERS, 3);
             successor(&d, s);
             do_recover(&(struct recovery_of){&d, s});
             check_bells(&d);
@@ -194,7 +196,7 @@ static void play_poison(void)
             replace_handler(&d, 0);
             do_recover(&r);
         }
-        drain(&d, 7, 3);
+        drain(&d, ALL_HANDLERS, 3);
         CHECK(point >= 0 || d.answered[4] == 1);
         drama_close(&d);
     }

@@ -1,4 +1,4 @@
-/* Random SIGKILL under load: two processors and three handlers as processes, victims chosen at random, successors recover
+/* Random SIGKILL under load: two processors, three handlers and the coordinator as processes, victims chosen at random, successors recover
  * the slot before they work, waits have no time limit. Every request of a processor that lives is answered exactly once;
  * at the end nothing is left over. `test_request_soak KILLS` (default 200; 5,000 in make long). */
 #define _GNU_SOURCE
@@ -12,7 +12,7 @@
 #include "tests/shm/shm_world.h"
 
 #define PROCESSORS 2
-#define HANDLERS 3
+#define HANDLERS 4 /* the last of them is the coordinator */
 #define WORKERS (PROCESSORS + HANDLERS)
 static const struct world_plan plan = {PROCESSORS, HANDLERS, 0, 32, 24, 4, 2, 256 << 10, 1 << 20};
 
@@ -36,6 +36,7 @@ static void work_as_handler(uint32_t index)
     uint8_t bytes[400];
     if (mpb_handler_open(&h, &w.core, index) < 0)
         _exit(3);
+    h.hands_over[0] = h.is_coordinator ? 0 : 1ull << GROUP_KEY;
     mpb_recover_handler(&h, &done);
     while (mpb_load_acquire(&shared->stop) < 2) {
         int64_t entry = mpb_handler_claim(&h, false);
@@ -43,8 +44,10 @@ static void work_as_handler(uint32_t index)
             atomic_exchange(&w.core.doorbells->poke[index], 0);
         } else if (entry == MPB_CLAIM_NOTHING) {
             mpb_handler_wait(&h, false, -1);
-        } else {
+        } else if (!mpb_handler_hand_over(&h, (uint32_t)entry)) {
             struct mpb_entry *e = &w.core.entries[entry];
+            if ((e->api_key == GROUP_KEY) != h.is_coordinator)
+                _exit(6);
             memset(bytes, e->correlation_id, sizeof bytes);
             mpb_add_relaxed(&shared->executed[index], 1);
             if (mpb_attempts(e) >= 2)
@@ -129,7 +132,7 @@ static void work_as_processor(uint32_t index)
 
 static pid_t start(uint32_t worker)
 {
-    uint32_t slot = worker < PROCESSORS ? MPB_SLOT_PROCESSORS + worker : MPB_SLOT_HANDLERS + worker - PROCESSORS;
+    uint32_t slot = worker < PROCESSORS ? MPB_SLOT_PROCESSORS + worker : mpb_handler_slot(&w.core, worker - PROCESSORS);
     mpb_add_relaxed(&w.core.processes[slot].incarnation, 1);
     pid_t child = fork();
     CHECK(child >= 0);

@@ -35,11 +35,11 @@ static void stage(struct drama *d, const struct scene *s)
 
 static void settle(struct drama *d)
 {
-    drain(d, 7, 3);
+    drain(d, ALL_HANDLERS, 3);
     if (d->waits_for_controller) { /* its handler lived all the time, and has its answer now */
         HOLD(d, d->commands_executed[operation_of(d) % MAX_IDS] >= 1);
         execute(d, &d->h[0], d->kept[0]);
-        drain(d, 7, 3);
+        drain(d, ALL_HANDLERS, 3);
     }
     check_rest(d);
     refill(d);
@@ -62,7 +62,7 @@ static void rerun_command(struct drama *d, const struct scene *s)
     }
     uint64_t operation = d->w.core.entries[entry].fill_number;
     HOLD(d, mpb_command_send(&d->w.core, MPB_SLOT_HANDLERS + 1, operation, "make", 4) >= 0);
-    work_controller(d, 7);
+    work_controller(d, ALL_HANDLERS);
     HOLD(d, d->commands_executed[operation % MAX_IDS] == 1);
     execute(d, &d->h[1], entry);
 }
@@ -72,7 +72,7 @@ static void survive(struct drama *d, const struct scene *s, int first)
 {
     drama_reopen(d, 0, 0);
     if (first > 0)
-        survivors_work(d, s, 7, first == 1 ? 3 : 0);
+        survivors_work(d, s, ALL_HANDLERS, first == 1 ? 3 : 0);
     successor(d, s);
     do_recover(&(struct recovery_of){d, s});
     check_bells(d);

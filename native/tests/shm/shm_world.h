@@ -1,5 +1,5 @@
 /* A small broker's shared memory in one mapping, for C tests: two processors, three handlers (none reserved unless
- * asked), a data plane of 4 and a control plane of 2. `world_reset` brings back the memory a fresh start has. */
+ * asked), a coordinator, a data plane of 4 and a control plane of 2. `world_reset` brings back the memory a fresh start has. */
 #ifndef MPB_TESTS_SHM_WORLD_H
 #define MPB_TESTS_SHM_WORLD_H
 
@@ -14,11 +14,12 @@
 #include "request/recover.h"
 
 struct world_plan {
-    uint32_t processors, handlers, reserved, entries, data_bound, control_bound, commands;
+    uint32_t processors, handlers /* the last is the coordinator */, reserved, entries, data_bound, control_bound,
+        commands;
     uint64_t processor_bytes, handler_bytes;
 };
 
-static const struct world_plan small_plan = {2, 3, 0, 6, 4, 2, 2, 64 << 10, 256 << 10};
+static const struct world_plan small_plan = {2, 4, 0, 6, 4, 2, 2, 64 << 10, 256 << 10};
 
 struct world {
     struct world_plan plan;
@@ -58,7 +59,7 @@ static size_t write_header(uint8_t *base, uint64_t magic, const struct world_reg
     header->arena_handler_bytes = plan->handler_bytes;
     header->arena_bytes = plan->processors * plan->processor_bytes + plan->handlers * plan->handler_bytes;
     header->processor_count = plan->processors;
-    header->handler_count = plan->handlers;
+    header->handler_count = header->coordinator = plan->handlers;
     header->entries_per_processor = plan->entries;
     header->reserved_handlers = plan->reserved;
     header->plane_bound[MPB_PLANE_DATA] = plan->data_bound;
@@ -77,7 +78,8 @@ static uint32_t ring_capacity(const struct world_plan *plan, uint32_t ring)
         return plan->data_bound;
     if (ring == MPB_RING_CONTROL)
         return plan->control_bound;
-    if (ring == MPB_RING_DATA + MPB_CLASS_REQUEUED || ring == MPB_RING_CONTROL + MPB_CLASS_REQUEUED)
+    if (ring == MPB_RING_DATA + MPB_CLASS_REQUEUED || ring == MPB_RING_CONTROL + MPB_CLASS_REQUEUED ||
+        ring == MPB_RING_COORDINATOR || ring == MPB_RING_COORDINATOR_REQUEUED)
         return all;
     if (ring == MPB_RING_CONTROLLER)
         return plan->commands + WORLD_SLACK;
@@ -163,11 +165,17 @@ static inline void world_reset(struct world *w)
     mpb_store_relaxed(&c->header->fill_counter, 0);
 }
 
+/* API key of a request: four in sixteen ask for a group. */
+#define GROUP_KEY 11
+static inline bool is_for_group(uint32_t id) { return id / 4 % 4 == 3; }
+
 /* A frame of `length` bytes whose correlation id is `id`. */
 static inline void make_frame(uint8_t *frame, uint32_t length, uint32_t id)
 {
     memset(frame, (int)id, length);
-    memcpy(frame, (uint8_t[]){0, 3, 0, 1, (uint8_t)(id >> 24), (uint8_t)(id >> 16), (uint8_t)(id >> 8), (uint8_t)id},
+    memcpy(frame,
+           (uint8_t[]){0, is_for_group(id) ? GROUP_KEY : 3, 0, 1, (uint8_t)(id >> 24), (uint8_t)(id >> 16),
+                       (uint8_t)(id >> 8), (uint8_t)id},
            8);
     if (length >= 10)
         memcpy(frame + 8, (uint8_t[]){0xff, 0xff}, 2);
