@@ -59,6 +59,24 @@ def test_api_versions_of_any_other_version_gets_sixteen_bytes(broker, version):
         assert connection.ask(frame(18, 0, 8))[0] == 8
 
 
+@pytest.mark.parametrize("version", [4, 5, 100, 32767, -1])
+@pytest.mark.parametrize(
+    "after_correlation_id",
+    [b"", b"\0", b"\xff\xff", b"\0\5ab", b"\xff\xfe", b"\xff\xff\5", b"\0\2\xff\xfe"],
+    ids=["nothing", "half a length", "no tags", "client id cut", "length -2", "tags cut", "bad utf-8"],
+)
+def test_api_versions_of_any_other_version_is_answered_whatever_follows_the_correlation_id(
+    broker, version, after_correlation_id
+):
+    """Nobody knows the header of a version to come: only its first eight bytes are read. (Kafka 3.9.2 closes where the
+    rest is no header of version 1 or 2: nothing that a client asks which versions there are for.)"""
+    payload = struct.pack(">hhi", 18, version, 7) + after_correlation_id
+    with RawConnection(broker.port()) as connection:
+        for _ in range(2):
+            connection.send(struct.pack(">i", len(payload)) + payload)
+            assert connection.receive() == (7, bytes.fromhex("0023 00000001 0012 0000 0003"))
+
+
 def test_api_versions_never_has_tagged_fields_in_its_header(broker):
     with RawConnection(broker.port()) as connection:
         _, rest = connection.ask(frame(18, 3, 7, b"\0" + b"\2a\2b\0"))
