@@ -8,7 +8,7 @@ import struct
 import sys
 from collections import deque
 
-from mpbroker.protocol.codec import decode
+from mpbroker.protocol.codec import decode, encoded_size
 from mpbroker.protocol.headers import decode_response_header, encode_request_frame
 from mpbroker.protocol.messages.api_versions import ApiVersionsRequest
 from mpbroker.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -59,12 +59,15 @@ class Peer:
         return self._exactly(length)
 
     def receive(self):
-        """The answer to the oldest request without one, decoded; it must carry that request's correlation id."""
+        """The answer to the oldest request without one, decoded; it must carry that request's correlation id, and end
+        where its frame ends."""
         expected, message, version = self._sent.popleft()
         payload = self.receive_raw()
         correlation_id, offset = decode_response_header(schema_of(type(message)).key, version, payload)
         assert correlation_id == expected
-        return decode(response_class(message), version, payload, offset)
+        answer = decode(response_class(message), version, payload, offset)
+        assert offset + encoded_size(answer, version) == len(payload), "bytes behind the answer"
+        return answer
 
     def ask(self, message, version: int):
         """Send and receive."""

@@ -19,7 +19,7 @@ from mpbroker.protocol.messages import RESPONSES
 from mpbroker.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from mpbroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from mpbroker.protocol.schema import schema_of
-from tests.conformance.corpus.normal_form import normal
+from tests.conformance.corpus.normal_form import asked_address, normal
 from tests.harness.raw_client import RawConnection, api_versions, frame
 
 CLOSED, NO_ANSWER, SILENCE = "closed", "no answer", "silence"
@@ -124,13 +124,16 @@ class Exchange:
             self._write_down(self._ending())
             return None
         message = self._decoded(key, version, payload)
-        self._write_down(normal(message, self.prefix))
+        self._write_down(self._normal(message))
         return message
 
     def outcome(self, key: int, version: int, data: bytes) -> Any:
         """What became of a frame, not written down: for cases that send thousands."""
         payload = self._exchange(data)
-        return self._ending() if payload is None else normal(self._decoded(key, version, payload), self.prefix)
+        return self._ending() if payload is None else self._normal(self._decoded(key, version, payload))
+
+    def _normal(self, message: Any) -> Any:
+        return asked_address(normal(message, self.prefix), self._host, self._port)
 
     def _write_down(self, outcome: Any) -> None:
         self.outcomes.append(outcome)

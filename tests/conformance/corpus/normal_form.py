@@ -1,27 +1,36 @@
 """Answers in a form that may be compared: plain lists and dictionaries, without defaults and without what must differ.
 
-Left out: throttle times, addresses, cluster ids, ids and times the broker chose, the words of error messages (whether
-there is a message stays), and the order of topics where Kafka answers in the order of a hash table. Records become
-one short text per batch.
+What a broker chooses becomes a sign that it is right: the address that was asked, a time that is now. Of cluster ids,
+producer ids and the words of error messages only stays whether there is one; the order of lists only where Kafka does
+not answer in the order of a hash table. Records become one short text per batch.
 """
 
 from __future__ import annotations
 
 import struct
+import time
 import zlib
 from typing import Any
 
 import msgspec
+from crc32c import crc32c
 
-LEFT_OUT = frozenset({"throttle_time_ms", "cluster_id", "supported_features", "finalized_features",
-                      "finalized_features_epoch", "zk_migration_ready"})
-CHOSEN = frozenset({"port", "host", "log_append_time_ms", "producer_id", "error_message", "rack"})
-UNORDERED = frozenset({"ProduceResponse", "MetadataResponse", "CreateTopicsResponse", "DeleteTopicsResponse",
-                       "CreatePartitionsResponse", "ListOffsetsResponse", "DescribeConfigsResponse",
-                       "MetadataResponseTopic", "DescribeConfigsResult", "TopicProduceResponse",
-                       "ListOffsetsTopicResponse"})
+LEFT_OUT = frozenset({"supported_features", "finalized_features", "finalized_features_epoch", "zk_migration_ready"})
+CHOSEN = frozenset({"cluster_id", "producer_id", "error_message"})
+TIMES = frozenset({"log_append_time_ms"})
+NOW_MS = 60_000  # how far a broker's clock may be from ours
+#: Whose list Kafka answers in the order of a hash table, another one for other names of topics.
+UNORDERED = {
+    "ProduceResponse": "responses",
+    "TopicProduceResponse": "partition_responses",
+    "MetadataResponse": "topics",
+    "MetadataResponseTopic": "partitions",
+    "CreateTopicsResponse": "topics",
+    "DeleteTopicsResponse": "responses",
+    "CreatePartitionsResponse": "results",
+    "DescribeConfigsResult": "configs",
+}
 LONG = 60
-LOG_APPEND_TIME = 0x08
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 
 
@@ -45,9 +54,13 @@ def _struct(message: msgspec.Struct, prefix: str) -> dict[str, Any]:
         value = getattr(message, field.name)
         if field.name in LEFT_OUT or (value == _default(field) and field.name != "records"):
             continue
-        fields[field.name] = _chosen(value) if field.name in CHOSEN else normal(value, prefix)
-    if type(message).__name__ in UNORDERED:
-        fields = {name: sorted(value, key=str) if isinstance(value, list) else value for name, value in fields.items()}
+        if field.name in CHOSEN:
+            fields[field.name] = _chosen(value)
+        else:
+            fields[field.name] = _now(value) if field.name in TIMES else normal(value, prefix)
+    unordered = UNORDERED.get(type(message).__name__)
+    if unordered in fields:
+        fields[unordered] = sorted(fields[unordered], key=str)
     return fields
 
 
@@ -62,18 +75,37 @@ def _chosen(value: Any) -> Any:
     return "…" if isinstance(value, int) and value > 0 else value
 
 
+def _now(value_ms: int) -> int | str:
+    return "now" if abs(value_ms - time.time() * 1000) < NOW_MS else value_ms
+
+
+def asked_address(outcome: Any, host: str, port: int) -> Any:
+    """A normal form in which the address that was asked stands as that: nobody may name another."""
+    if isinstance(outcome, list):
+        return [asked_address(each, host, port) for each in outcome]
+    if not isinstance(outcome, dict):
+        return outcome
+    asked = {"host": host, "port": port}
+    return {
+        name: "asked" if name in asked and value == asked[name] else asked_address(value, host, port)
+        for name, value in outcome.items()
+    }
+
+
 def batches(data: bytes) -> list[str]:
-    """One line per batch: offset, records, attributes, times, producer, bytes and checksum; the cut-off rest last."""
+    """One line per batch: offset, records, attributes, times, producer, bytes and checksum; the cut-off rest last. The
+    checksum leaves out what stands in the line, above all times that are now."""
     lines, position = [], 0
     while len(data) - position >= _HEADER.size:
-        (base, length, epoch, magic, _crc, attributes, last, first_ms, max_ms, producer, producer_epoch, sequence,
+        (base, length, epoch, magic, crc, attributes, last, first_ms, max_ms, producer, producer_epoch, sequence,
          count) = _HEADER.unpack_from(data, position)
         end = position + 12 + length
         if end > len(data) or magic != 2:
             break
-        times = "stamped" if attributes & LOG_APPEND_TIME else f"{first_ms}..{max_ms}"
-        words = 0 if attributes & LOG_APPEND_TIME else zlib.crc32(data[position + 21:end])
+        times = f"{_now(first_ms)}..{_now(max_ms)}"
+        words = zlib.crc32(data[position + _HEADER.size:end])
+        sound = "" if crc == crc32c(data[position + 21:end]) else " CRC wrong"
         lines.append(f"@{base}+{last} n={count} epoch={epoch} attr={attributes} {times} "
-                     f"producer={producer}/{producer_epoch}/{sequence} {12 + length}B {words:08x}")
+                     f"producer={producer}/{producer_epoch}/{sequence} {12 + length}B {words:08x}{sound}")
         position = end
     return [*lines, f"and {len(data) - position} bytes"] if position < len(data) else lines
