@@ -2,6 +2,7 @@
 
 import argparse
 
+from mpbroker.config import admin_listener
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.config.load_config import load_broker_config
 from mpbroker.errors import ConfigError
@@ -24,6 +25,12 @@ def define(parser: argparse.ArgumentParser) -> None:
         help="where to listen (listeners; may be repeated; port 0: any free port; default PLAINTEXT://127.0.0.1:9092)",
     )
     parser.add_argument(
+        "--admin",
+        metavar="HOST:PORT",
+        help="where /metrics and /healthz are served (mpbroker.admin.listener; port 0: any free port; default: one on "
+        "127.0.0.1; '' for none)",
+    )
+    parser.add_argument(
         "--override",
         action="append",
         default=[],
@@ -40,6 +47,8 @@ def build(arguments: argparse.Namespace) -> BrokerConfig:
         overrides.append(f"log.dirs={arguments.data_dir}")
     if arguments.listener:
         overrides.append(f"listeners={','.join(arguments.listener)}")
+    if arguments.admin is not None:
+        overrides.append(f"{admin_listener.KEY}={arguments.admin}")
     return load_broker_config(arguments.properties, overrides=[*overrides, *arguments.override])
 
 

@@ -67,6 +67,7 @@ def _head(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("health", found["health"]["state"]),
         *(("", _finding(one)) for one in found["health"]["findings"]),
         ("listeners", listeners),
+        ("admin", found["admin"] or "off"),
         ("data", found["data_dir"]),
         ("topics", _topics(found["topics"])),
     ]

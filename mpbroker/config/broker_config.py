@@ -7,6 +7,7 @@ Workers inherit it and never change it; SIGHUP makes the supervisor build a new 
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from mpbroker.config.admin_listener import AdminAddress
 from mpbroker.config.frozen import FrozenSettings
 from mpbroker.config.listeners import Listeners
 from mpbroker.config.table import SETTINGS, locate, scoped_name
@@ -26,7 +27,8 @@ class BrokerConfig(FrozenSettings):
     """Every setting as an attribute (`config.num_io_threads`), and what follows from them.
 
     Beside the settings: `end_points` (Listeners), `data_dir` and `trace_dir` (absolute paths), `cores`, `warnings`
-    (sentences to log once at start), `connection_overrides` (address → connections).
+    (sentences to log once at start), `connection_overrides` (address → connections), `admin_address` (None: no admin
+    process).
     """
 
     end_points: Listeners
@@ -35,6 +37,7 @@ class BrokerConfig(FrozenSettings):
     cores: int
     warnings: tuple[str, ...]
     connection_overrides: dict[str, int]
+    admin_address: AdminAddress | None
 
     def value(self, name: str) -> Any:
         """The value of a setting by Kafka's name, also `listener.name.<l>.<key>`; KeyError for an unknown name."""

@@ -8,6 +8,8 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from mpbroker.config.admin_listener import KEY as ADMIN_LISTENER
+from mpbroker.config.admin_listener import parse_admin_listener
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.config.cores import available_cores
 from mpbroker.config.cross_checks import check_together
@@ -52,6 +54,7 @@ def build_broker_config(given: Given, cores: int) -> BrokerConfig:
         "_values": values,
         "_texts": texts,
         "connection_overrides": connection_overrides or {},
+        "admin_address": _attempt(parse_admin_listener, values[ADMIN_LISTENER], errors),
     }
     config = _config(values, derived)
     wrong = {error.key for error in errors}

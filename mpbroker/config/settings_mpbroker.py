@@ -1,5 +1,6 @@
 """Rows of the settings table that Kafka does not have; their names begin with `mpbroker.`. Pure data."""
 
+from mpbroker.config.admin_listener import DEFAULT_ADMIN_LISTENER
 from mpbroker.config.kinds import INT_MAX, LONG_MAX, Kind
 from mpbroker.config.setting import Change, Setting
 
@@ -75,6 +76,12 @@ TABLES = (
             most=2**24),
 )
 
+ADMIN = (
+    Setting("mpbroker.admin.listener", STRING, DEFAULT_ADMIN_LISTENER,
+            "HOST:PORT where the admin process serves `/metrics`, `/healthz` and `/readyz` over HTTP; port 0: any free one, "
+            "which `mpbroker status` and the ready file name; empty: no admin process."),
+)
+
 STOPPING = (
     Setting("mpbroker.drain.timeout.ms", LONG, 4000, "How long requests in hand may go on after SIGTERM.", least=0,
             most=INT_MAX, change=CLUSTER_WIDE),
@@ -91,5 +98,6 @@ GROUPS = (
     ("mpbroker: traces", TRACES),
     ("mpbroker: queues", QUEUES),
     ("mpbroker: tables", TABLES),
+    ("mpbroker: admin", ADMIN),
     ("mpbroker: stopping", STOPPING),
 )

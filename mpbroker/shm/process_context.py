@@ -8,8 +8,8 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.config.load_config import build_broker_config
@@ -17,6 +17,9 @@ from mpbroker.config.sources import Given
 from mpbroker.shm.core import Core
 from mpbroker.shm.events import Events
 from mpbroker.shm.process_table import ProcessRow
+
+if TYPE_CHECKING:
+    from mpbroker.shm.page_view import PageView
 
 MAX_CONFIG_BYTES = 1 << 20
 _ONE = (1).to_bytes(8, "little")
@@ -50,7 +53,7 @@ class ProcessContext:
     role, index  what it is, e.g. ("handler", 1); `slot` its number in the process table, `process_row` that row
     incarnation  how often this slot was forked; 1 for the first process
     listeners    every BoundListener; `listener` the index of its own (acceptor, processor) or None
-    listen_socket  acceptors: the listening socket
+    listen_socket  acceptors and admin: the listening socket
     processors   acceptors: indexes of their processors, in round-robin order
     handovers    socketpair ends to acceptors (processor: one) or processors (acceptor: by processor index)
     eventfds     one per processor: written to wake it
@@ -58,6 +61,7 @@ class ProcessContext:
     trace_notices_fd  the pipe of trace/notice.py: its writing end (processors), its reading end (tracer), or -1
     names        every name in /dev/shm of this broker, for the tracer to unlink when the supervisor is gone
     data_dirs    log.dirs as absolute paths
+    roles, judge admin: names of roles by number; what is not well with the broker, from its page
     may_trace    tracer: False while what is left on a full disk is not for traces
     log          this process's lines
     """
@@ -85,6 +89,8 @@ class ProcessContext:
         self.names: tuple[str, ...] = ()
         self.data_dirs: tuple[str, ...] = ()
         self.may_trace: Callable[[], bool] = lambda: True
+        self.roles: dict[int, str] = {}
+        self.judge: Callable[[PageView], Sequence[Any]] = lambda page: ()
         self.api_versions: dict[int, tuple[int, int]] = {}  # api key → oldest and newest version served
         self.supervisor_pid = 0
         self.notice_fd = -1

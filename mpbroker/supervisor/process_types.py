@@ -24,6 +24,7 @@ class ProcessType(NamedTuple):
     stop_stage    a stage is told to stop when the one before has ended
     parent_death  what the kernel sends it when the supervisor dies; the tracer lives on to unlink names
     per_listener  it belongs to one listener (acceptors, processors)
+    wanted_by     attribute of the configuration that must be set for it to run at all; empty: it always runs
     """
 
     role: str
@@ -35,6 +36,7 @@ class ProcessType(NamedTuple):
     stop_stage: int
     parent_death: signal.Signals = signal.SIGKILL
     per_listener: bool = False
+    wanted_by: str = ""
 
 
 PROCESS_TYPES: tuple[ProcessType, ...] = (
@@ -44,8 +46,11 @@ PROCESS_TYPES: tuple[ProcessType, ...] = (
     ProcessType("controller", 4, 112, 1, "mpbroker.controller.controller:main", 0, 2),
     ProcessType("log-keeper", 5, 113, 1, "mpbroker.log.log_keeper:main", 0, 2),
     ProcessType("tracer", 6, 114, 1, "mpbroker.trace.tracer:main", 0, 3, parent_death=signal.SIGTERM),
+    ProcessType("admin", 8, 116, 1, "mpbroker.admin.admin:main", 2, 1, wanted_by="admin_address"),
 )
 START_STAGES = 2
+LATE_STAGE = START_STAGES
+"""Of those that nobody waits for: forked when the broker is ready."""
 STOP_STAGES = 4
 
 
@@ -83,7 +88,8 @@ def plan_processes(config: Any, listeners: tuple[BoundListener, ...]) -> tuple[P
     plans += [ProcessPlan(process_type("processor"), n, listener) for n, listener in enumerate(processors)]
     handlers = config.num_io_threads + config.reserved_handlers
     plans += [ProcessPlan(process_type("handler"), n) for n in range(handlers)]
-    plans += [ProcessPlan(row, 0) for row in PROCESS_TYPES if row.slots == 1]
+    single = [row for row in PROCESS_TYPES if row.slots == 1]
+    plans += [ProcessPlan(row, 0) for row in single if not row.wanted_by or getattr(config, row.wanted_by)]
     return tuple(plans)
 
 

@@ -72,13 +72,16 @@ def ready_line(node_id: int, pid: int, data_dir: str, listeners: tuple[BoundList
     return f"mpbroker ready node={node_id} pid={pid} data={data_dir} " + " ".join(each.url for each in listeners)
 
 
-def ready_document(node_id: int, pid: int, data_dir: str, listeners: tuple[BoundListener, ...]) -> dict[str, Any]:
-    """The same for the ready file."""
+def ready_document(
+    node_id: int, pid: int, data_dir: str, listeners: tuple[BoundListener, ...], admin: str | None = None
+) -> dict[str, Any]:
+    """The same for the ready file; `admin`: the URL of the admin process, None without one."""
     return {
         "node_id": node_id,
         "pid": pid,
         "data_dir": data_dir,
         "listeners": [listener_document(e) for e in listeners],
+        "admin": admin,
     }
 
 

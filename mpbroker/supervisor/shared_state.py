@@ -21,12 +21,16 @@ from mpbroker.network.fd_passing import close_all, handover_pair, receive_messag
 from mpbroker.shm import segment
 from mpbroker.shm.core_view import CLAIMED
 from mpbroker.shm.layout import INDEX_BITS, PAGE_BYTES, MemoryPlan
+from mpbroker.shm.page_view import PageView
 from mpbroker.shm.process_context import MAX_CONFIG_BYTES, BoundListener, ProcessContext
 from mpbroker.shm.process_table import NO_LISTENER, BrokerState, ProcessState
 from mpbroker.shm.troubles import Trouble
 from mpbroker.shm.waits import WaitName
+from mpbroker.supervisor import health
+from mpbroker.supervisor.health import Facts, Finding
 from mpbroker.supervisor.process_types import SUPERVISOR_SLOT, ProcessPlan
 from mpbroker.supervisor.ready import listener_document
+from mpbroker.supervisor.sockets import admin_url
 from mpbroker.supervisor.status_file import StatusFile
 from mpbroker.trace import lane
 
@@ -43,12 +47,14 @@ class SharedState:
         plans: tuple[ProcessPlan, ...],
         sockets: list[socket.socket],
         listeners: tuple[BoundListener, ...],
+        admin_socket: socket.socket | None,
         cluster_id: str,
         lock_fd: int,
     ) -> None:
         self.plans = plans
         self.listeners = listeners
         self._sockets = sockets
+        self._admin_socket = admin_socket
         self._cluster_id = cluster_id
         self._lock_fd = lock_fd
         self._data_dir = config.data_dir
@@ -116,7 +122,13 @@ class SharedState:
             names=self.names,
             listeners=tuple(listener_document(listener) for listener in self.listeners),
             trace_dir=config.trace_dir if config.mpbroker_trace_enabled else "",
+            admin=self.admin_url,
         )
+
+    @property
+    def admin_url(self) -> str | None:
+        """Where the admin process is found; None when there is none."""
+        return admin_url(self._admin_socket)
 
     # ---- processes
 
@@ -155,6 +167,10 @@ class SharedState:
         elif plan.type.role == "tracer":
             context.trace_notices_fd = self._trace_notices[0]
             context.may_trace = lambda: not reserve_file.is_spent_by(config.trace_dir, self._data_dir)
+        elif plan.type.role == "admin":
+            context.listen_socket = self._admin_socket
+            context.roles = health.ROLES
+            context.judge = self._judge
         return context
 
     def keep_fds(self, context: ProcessContext) -> list[int]:
@@ -182,6 +198,12 @@ class SharedState:
         row.wait = WaitName.NONE
         row.connections = 0
         row.state = ProcessState.DEAD
+
+    def _judge(self, page: PageView) -> list[Finding]:
+        """What is not well at the moment."""
+        now_ns = time.monotonic_ns()
+        facts = Facts(page.state, now_ns, page.processes(), page.rings(), page.reserved_handlers, self.held_requests)
+        return health.judge(facts, now_ns)
 
     def set_unsteady(self, plan: ProcessPlan, unsteady: bool) -> None:
         """The slot's processes die young; while none lives its wait is for the next fork."""
@@ -255,6 +277,8 @@ class SharedState:
     def close(self) -> None:
         """Remove every name."""
         self.close_listeners()
+        if self._admin_socket is not None:
+            self._admin_socket.close()
         segment.sweep(self._data_dir)
 
 

@@ -5,8 +5,9 @@ import os
 import socket
 from typing import Any
 
+from mpbroker.config import admin_listener
 from mpbroker.config.broker_config import BrokerConfig
-from mpbroker.config.listeners import EndPoint, advertise
+from mpbroker.config.listeners import EndPoint, SecurityProtocol, advertise
 from mpbroker.errors import ConfigError
 from mpbroker.metrics.event_log import EventLog
 from mpbroker.shm.process_context import BoundListener
@@ -32,6 +33,24 @@ def open_listeners(config: Any) -> tuple[list[socket.socket], tuple[BoundListene
     return sockets, bound
 
 
+def open_admin_listener(config: BrokerConfig) -> socket.socket | None:
+    """Bind and listen for the admin process; None when it is turned off. ConfigError as above."""
+    address = config.admin_address
+    if address is None:
+        return None
+    return _listen(
+        EndPoint(address.host, address.port, "admin", SecurityProtocol.PLAINTEXT), config, admin_listener.KEY
+    )
+
+
+def admin_url(listening: socket.socket | None) -> str | None:
+    """`http://HOST:PORT` as bound; None when there is no admin process."""
+    if listening is None:
+        return None
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
 def warn_of_unset_address(config: BrokerConfig, listeners: tuple[BoundListener, ...], log: EventLog) -> None:
     """A WARN for each listener on every interface whose address for clients nobody gave: they are sent to the host's
     name, which in a container is known to nobody."""
@@ -46,8 +65,8 @@ def warn_of_unset_address(config: BrokerConfig, listeners: tuple[BoundListener, 
             )
 
 
-def _listen(end_point: EndPoint, config: Any) -> socket.socket:
-    family, address = _resolve(end_point)
+def _listen(end_point: EndPoint, config: Any, key: str = "listeners") -> socket.socket:
+    family, address = _resolve(end_point, key)
     opened = socket.socket(family, socket.SOCK_STREAM)
     try:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -60,24 +79,24 @@ def _listen(end_point: EndPoint, config: Any) -> socket.socket:
         opened.setblocking(False)
     except OSError as error:
         opened.close()
-        raise _refusal(end_point, error) from None
+        raise _refusal(end_point, error, key) from None
     return opened
 
 
-def _resolve(end_point: EndPoint) -> tuple[socket.AddressFamily, Any]:
+def _resolve(end_point: EndPoint, key: str) -> tuple[socket.AddressFamily, Any]:
     if not end_point.host:
         return socket.AF_INET, ("0.0.0.0", end_point.port)
     try:
         found = socket.getaddrinfo(end_point.host, end_point.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise ConfigError(
-            "listeners", end_point.connection_string, problem=f"{_cannot(end_point)}: no such host ({error.strerror})"
+            key, end_point.connection_string, problem=f"{_cannot(end_point)}: no such host ({error.strerror})"
         ) from None
     found.sort(key=lambda entry: entry[0] != socket.AF_INET)  # of a name with both, the IPv4 address
     return found[0][0], found[0][4]
 
 
-def _refusal(end_point: EndPoint, error: OSError) -> ConfigError:
+def _refusal(end_point: EndPoint, error: OSError, key: str) -> ConfigError:
     if error.errno == errno.EADDRINUSE:
         reason = f"port {end_point.port} is in use by another program (port 0 picks a free one)"
     elif error.errno == errno.EACCES:
@@ -86,7 +105,7 @@ def _refusal(end_point: EndPoint, error: OSError) -> ConfigError:
         reason = f"{end_point.host} is no address of this machine (an empty host listens on all)"
     else:
         reason = error.strerror or str(error)
-    return ConfigError("listeners", end_point.connection_string, problem=f"{_cannot(end_point)}: {reason}")
+    return ConfigError(key, end_point.connection_string, problem=f"{_cannot(end_point)}: {reason}")
 
 
 def _cannot(end_point: EndPoint) -> str:

@@ -130,6 +130,7 @@ def _document(path: str, said: StatusFile, page: PageView) -> dict[str, Any]:
         "started_ms": said.started_ms,
         "uptime_s": _seconds_since(said.started_ns),
         "listeners": list(said.listeners),
+        "admin": said.admin,
         "topics": _topics(said.pid),
         "disks": _disks(path, said.trace_dir),
         "processes": [_process(row, names, now_ns, levels.get(row.slot)) for row in page.processes()],

@@ -32,6 +32,7 @@ class StatusFile(NamedTuple):
     names: tuple[str, ...]
     listeners: tuple[dict[str, Any], ...]
     trace_dir: str
+    admin: str | None = None  # URL of the admin process
 
 
 def write_status_file(data_dir: str, said: StatusFile) -> None:
@@ -57,6 +58,7 @@ def read_status_file(data_dir: str) -> StatusFile | None:
             names=tuple(map(str, found["names"])),
             listeners=tuple(found["listeners"]),
             trace_dir=str(found["trace_dir"]),
+            admin=str(found["admin"]) if found.get("admin") else None,
         )
     except PermissionError:
         raise

@@ -24,11 +24,18 @@ from mpbroker.shm.troubles import Trouble
 from mpbroker.supervisor import launch, process_limits, reload, stacks
 from mpbroker.supervisor.health_watch import HealthWatch
 from mpbroker.supervisor.probes import Probes
-from mpbroker.supervisor.process_types import START_STAGES, Main, plan_processes, resolve_mains, served_versions
+from mpbroker.supervisor.process_types import (
+    LATE_STAGE,
+    START_STAGES,
+    Main,
+    plan_processes,
+    resolve_mains,
+    served_versions,
+)
 from mpbroker.supervisor.ready import clear_ready_file, ready_document, ready_line, write_atomically, write_ready_line
 from mpbroker.supervisor.shared_state import SharedState
 from mpbroker.supervisor.signals import SupervisorSignals
-from mpbroker.supervisor.sockets import open_listeners, warn_of_unset_address
+from mpbroker.supervisor.sockets import open_admin_listener, open_listeners, warn_of_unset_address
 from mpbroker.supervisor.startup import claim_data_dir
 from mpbroker.supervisor.status_file import remove_status_file, write_status_file
 from mpbroker.supervisor.stopping import Stopping
@@ -54,7 +61,8 @@ def run(
         sockets, listeners = open_listeners(config)
         warn_of_unset_address(config, listeners, EventLog("supervisor").use_config(config))
         plans = plan_processes(config, listeners)
-        shared = SharedState(config, plans, sockets, listeners, claim.cluster_id, claim.lock_fd)
+        admin = open_admin_listener(config)
+        shared = SharedState(config, plans, sockets, listeners, admin, claim.cluster_id, claim.lock_fd)
         supervisor = Supervisor(config, shared, ready_file, read_config)
         try:
             return supervisor.run()
@@ -85,6 +93,7 @@ class Supervisor:
         self._health = HealthWatch(shared.page_name, shared.held_requests, self._log)
         self._started_stages = 0
         self._ready = False
+        self._late_forked = False
         self._stopping: Stopping | None = None
         self._resetting = False
         self._resets: deque[float] = deque(maxlen=MAX_RESETS)
@@ -153,6 +162,8 @@ class Supervisor:
             self._fork(worker)
         if not self._ready and self._probes.step():
             self._announce()
+        if self._ready and not self._late_forked and self._started_stages > START_STAGES:
+            self._fork_late()
         if self._health.look():
             self._note_what_is_over()
         return False
@@ -181,6 +192,14 @@ class Supervisor:
                 if worker.plan.type.start_stage == stage:
                     self._fork(worker)
             self._import_stage(stage + 1)  # while this one starts
+
+    def _fork_late(self) -> None:
+        """Those that nobody waits for."""
+        self._late_forked = True
+        self._import_stage(LATE_STAGE)
+        for worker in self._workers.all:
+            if worker.plan.type.start_stage == LATE_STAGE:
+                self._fork(worker)
 
     def _import_stage(self, stage: int) -> None:
         """Import what the workers of a start stage run, for them to share."""
@@ -224,7 +243,7 @@ class Supervisor:
         release_library_pages()
         told = (self._config.node_id, os.getpid(), self._config.data_dir, self._shared.listeners)
         if self._ready_file:
-            write_atomically(self._ready_file, ready_document(*told))
+            write_atomically(self._ready_file, ready_document(*told, self._shared.admin_url))
         try:
             write_ready_line(ready_line(*told))
         except OSError as error:
@@ -298,7 +317,7 @@ class Supervisor:
         if self._workers.alive():
             return
         self._shared.rebuild()
-        self._resetting = False
+        self._resetting = self._late_forked = False
         self._started_stages = 0
         self._log.warning("reset", workers=len(self._workers.all))
         self._start_step()

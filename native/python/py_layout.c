@@ -63,6 +63,7 @@ static const struct {
     {"partition.copy", offsetof(struct mpb_partition, copy)},
     {"partition_copy", sizeof(struct mpb_partition_copy)},
     {"partition_copy.log_bytes", offsetof(struct mpb_partition_copy, log_bytes)},
+    {"partition_copy.segment_count", offsetof(struct mpb_partition_copy, segment_count)},
     {"partition_copy.bytes_in", offsetof(struct mpb_partition_copy, bytes_in)},
     {"partition_copy.records_in", offsetof(struct mpb_partition_copy, records_in)},
     {"partition.bytes_read", offsetof(struct mpb_partition, bytes_read)},

@@ -15,6 +15,7 @@ LAYERS = {
     "client": 4,
     "testing": 4,
     "network": 5,
+    "admin": 5,
     "server": 5,
     "controller": 5,
     "supervisor": 6,

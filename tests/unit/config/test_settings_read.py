@@ -18,7 +18,15 @@ from tests.tidy.source_tree import modules, tree
 OWNERS = {"config", "_config", "settings", "log_config"}
 BY_NAME = {"value", "for_listener", "source", "processors"}
 #: What a BrokerConfig works out of its settings for others to read.
-DERIVED = ("end_points", "data_dir", "trace_dir", "connection_overrides", "reserved_handlers", "node_id")
+DERIVED = (
+    "end_points",
+    "data_dir",
+    "trace_dir",
+    "connection_overrides",
+    "reserved_handlers",
+    "node_id",
+    "admin_address",
+)
 #: Another value than the default, where it cannot be worked out from the row.
 OTHER = {
     "listeners": "PLAINTEXT://h:1",
@@ -30,6 +38,7 @@ OTHER = {
     "log.dirs": "/elsewhere",
     "log.dir": "/elsewhere",
     "mpbroker.trace.dir": "/elsewhere",
+    "mpbroker.admin.listener": "h:1",
     "max.connections.per.ip.overrides": "h:1",
     "broker.rack": "r",
     "log.roll.ms": "5",

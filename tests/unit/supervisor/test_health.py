@@ -23,6 +23,7 @@ IDLE = {
     "controller": "command",
     "log-keeper": "service",
     "tracer": "trace-flush",
+    "admin": "accept",
 }
 
 

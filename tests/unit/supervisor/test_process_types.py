@@ -8,7 +8,7 @@ import pytest
 
 from mpbroker.config.load_config import load_broker_config
 from mpbroker.shm.process_context import BoundListener
-from mpbroker.supervisor.process_types import PROCESS_TYPES, START_STAGES, STOP_STAGES, plan_processes
+from mpbroker.supervisor.process_types import LATE_STAGE, PROCESS_TYPES, STOP_STAGES, plan_processes
 
 LAYOUT = Path(__file__).resolve().parents[3] / "native" / "shm" / "layout.h"
 
@@ -31,9 +31,15 @@ def test_one_listener_gets_the_configured_processes():
         "controller": 1,
         "log-keeper": 1,
         "tracer": 1,
+        "admin": 1,
     }
     assert len({plan.slot for plan in plans}) == len(plans)
     assert all(plan.listener == 0 for plan in plans if plan.type.per_listener)
+
+
+def test_without_an_address_there_is_no_admin_process():
+    plans = plan_processes(_config("mpbroker.admin.listener="), (_listener(0, "PLAINTEXT"),))
+    assert all(plan.type.role != "admin" for plan in plans)
 
 
 def test_the_control_plane_has_processor_0_and_a_handler_of_its_own():
@@ -59,6 +65,7 @@ def test_slots_are_those_of_the_layout():
         "controller": "MPB_SLOT_CONTROLLER",
         "log-keeper": "MPB_SLOT_LOG_KEEPER",
         "tracer": "MPB_SLOT_TRACER",
+        "admin": "MPB_SLOT_ADMIN",
     }
     slots = {"acceptor": "MPB_MAX_ACCEPTORS", "processor": "MPB_MAX_PROCESSORS", "handler": "MPB_MAX_HANDLERS"}
     for row in PROCESS_TYPES:
@@ -69,7 +76,7 @@ def test_slots_are_those_of_the_layout():
 
 @pytest.mark.parametrize("row", PROCESS_TYPES, ids=lambda row: row.role)
 def test_stages_exist(row):
-    assert 0 <= row.start_stage < START_STAGES and 0 <= row.stop_stage < STOP_STAGES
+    assert 0 <= row.start_stage <= LATE_STAGE and 0 <= row.stop_stage < STOP_STAGES
     assert re.fullmatch(r"mpbroker(\.\w+)+:main", row.main)
 
 

@@ -56,11 +56,12 @@ def test_the_line_and_the_document(server, tmp_path):
     line = ready_line(3, 77, "/data", (listener,))
     assert line == f"mpbroker ready node=3 pid=77 data=/data PLAINTEXT://127.0.0.1:{listener.port}"
     path = tmp_path / "ready.json"
-    write_atomically(str(path), ready_document(3, 77, "/data", (listener,)))
+    write_atomically(str(path), ready_document(3, 77, "/data", (listener,), "http://127.0.0.1:9644"))
     assert json.loads(path.read_text()) == {
         "node_id": 3,
         "pid": 77,
         "data_dir": "/data",
         "listeners": [{"name": "PLAINTEXT", "protocol": "PLAINTEXT", "host": "127.0.0.1", "port": listener.port}],
+        "admin": "http://127.0.0.1:9644",
     }
     assert [entry.name for entry in tmp_path.iterdir()] == ["ready.json"]

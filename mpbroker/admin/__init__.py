@@ -1,0 +1,1 @@
+"""The admin process: metrics and health over HTTP."""

@@ -1,0 +1,87 @@
+"""What the admin process answers: path → status, type, body. Reads shared memory only and asks no other process, so a
+broker that hangs is told of as well. Used by the admin process, by one thread at a time.
+
+    /metrics   Prometheus text
+    /healthz   200 unless work waits for a process that does not move (`hung`)
+    /readyz    200 while the broker serves: not while it starts, stops, resets or hangs
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from mpbroker.admin.exposition import CONTENT_TYPE, GAUGE, Family, labelled, render
+from mpbroker.admin.process_families import process_families
+from mpbroker.admin.request_families import request_families
+from mpbroker.admin.topic_families import topic_families
+from mpbroker.shm.metrics_view import MetricsView
+from mpbroker.shm.page_view import PageView
+from mpbroker.shm.process_context import ProcessContext
+from mpbroker.shm.process_table import BrokerState
+
+JSON, PLAIN = "application/json; charset=utf-8", "text/plain; charset=utf-8"
+HUNG: Final = "hung"
+
+
+class Page(NamedTuple):
+    """An answer."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+class Pages:
+    """The pages of one broker."""
+
+    def __init__(self, context: ProcessContext) -> None:
+        self._context = context
+        self._page = PageView(context.names[0])
+        self._core = MetricsView(context.supervisor_pid)
+        self._listeners = [listener.name for listener in context.listeners]
+        self._paths: dict[str, Callable[[], Page]] = {
+            "/": self._index,
+            "/metrics": self._metrics,
+            "/healthz": self._healthz,
+            "/readyz": self._readyz,
+        }
+
+    def get(self, path: str) -> Page:
+        """The page at a path; its query is not looked at."""
+        page = self._paths.get(path.partition("?")[0])
+        return page() if page else Page(404, PLAIN, b"not found; there are /metrics, /healthz and /readyz\n")
+
+    def _index(self) -> Page:
+        return Page(200, PLAIN, b"mpbroker: /metrics /healthz /readyz\n")
+
+    def _metrics(self) -> Page:
+        self._core.refresh()
+        return Page(200, CONTENT_TYPE, render(self._families()))
+
+    def _families(self) -> Iterator[Family]:
+        yield from topic_families(self._core.topic_names(), list(self._core.partitions()))
+        yield from request_families(self._core.apis())
+        yield from process_families(self._page, self._listeners, self._context.roles)
+        findings = self._findings()
+        states = [labelled(sum(one.level == level for one in findings), level=level) for level in _LEVELS]
+        yield Family("mpbroker_health_findings", GAUGE, "What is not well; `mpbroker status` says what.", states)
+
+    def _findings(self) -> Sequence[Any]:
+        return self._context.judge(self._page)
+
+    def _healthz(self) -> Page:
+        findings = self._findings()
+        return self._health(findings, ok=not any(one.level == HUNG for one in findings))
+
+    def _readyz(self) -> Page:
+        findings = self._findings()
+        running = self._page.state is BrokerState.RUNNING
+        return self._health(findings, ok=running and not any(one.level == HUNG for one in findings))
+
+    def _health(self, findings: Sequence[Any], ok: bool) -> Page:
+        told = [{"level": one.level, "process": one.process, "sentence": one.sentence} for one in findings]
+        body = json.dumps({"ok": ok, "state": self._page.state.name.lower(), "findings": told})
+        return Page(200 if ok else 503, JSON, body.encode() + b"\n")
+
+
+_LEVELS: Final = (HUNG, "silent", "degraded")

@@ -1,0 +1,62 @@
+"""Metric families of topics and partitions, under the names that Kafka's JMX exporter gives them. Pure; used by the
+admin process.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from mpbroker.admin.exposition import COUNTER, GAUGE, Family, labelled
+from mpbroker.shm.partition_metrics import PartitionMetrics
+
+_TOPICS: Final = "kafka_server_brokertopicmetrics_"
+_MOVED: Final = (
+    ("messagesin", "records_in", "Records appended since the broker started; without a topic: all of them."),
+    ("bytesin", "bytes_in", "Bytes of record batches appended since the broker started."),
+    ("bytesout", "bytes_read", "Bytes of record batches read for clients since the broker started."),
+)
+_LOGS: Final = (
+    ("size", "log_bytes", "Bytes of the partition's segments."),
+    ("logstartoffset", "log_start", "First offset of the partition."),
+    ("logendoffset", "log_end", "Offset of the partition's next record."),
+    ("numlogsegments", "segments", "Segments of the partition."),
+)
+
+
+def topic_families(names: dict[int, str], partitions: list[PartitionMetrics]) -> Iterator[Family]:
+    """All families of topics. `names`: of topic rows; a partition whose topic is just being deleted is left out."""
+    known = [partition for partition in partitions if partition.topic_row in names]
+    for what, field, sentence in _MOVED:
+        yield _moved(f"{_TOPICS}{what}_total", field, sentence, names, known)
+    for what, field, sentence in _LOGS:
+        samples = [
+            labelled(getattr(one, field), topic=names[one.topic_row], partition=one.partition)
+            for one in sorted(known, key=lambda one: (names[one.topic_row], one.partition))
+        ]
+        yield Family(f"kafka_log_log_{what}", GAUGE, sentence, samples)
+    yield from _replicas(names, known)
+
+
+def _moved(name: str, field: str, sentence: str, names: dict[int, str], partitions: list[PartitionMetrics]) -> Family:
+    """By topic, and the sum without a label, as Kafka has both."""
+    sums = dict.fromkeys(sorted(names.values()), 0)
+    for one in partitions:
+        sums[names[one.topic_row]] += getattr(one, field)
+    by_topic = [labelled(count, topic=topic) for topic, count in sums.items()]
+    return Family(name, COUNTER, sentence, [labelled(sum(sums.values())), *by_topic])
+
+
+def _replicas(names: dict[int, str], partitions: list[PartitionMetrics]) -> Iterator[Family]:
+    """What dashboards alarm on. One broker leads every partition it holds, and has no replica that could lag."""
+    offline = sum(not one.online for one in partitions)
+    for name, value, sentence in (
+        ("kafka_server_replicamanager_partitioncount", len(partitions), "Partitions on this broker."),
+        ("kafka_server_replicamanager_leadercount", len(partitions) - offline, "Partitions this broker leads."),
+        ("kafka_server_replicamanager_offlinereplicacount", offline, "Partitions whose log directory failed."),
+        ("kafka_server_replicamanager_underreplicatedpartitions", 0, "Partitions with a replica that lags."),
+        ("kafka_server_replicamanager_underminisrpartitioncount", 0, "Partitions with too few replicas in sync."),
+        ("kafka_controller_kafkacontroller_activecontrollercount", 1, "1 where the controller runs."),
+        ("kafka_controller_kafkacontroller_offlinepartitionscount", offline, "Partitions without a leader."),
+        ("kafka_controller_kafkacontroller_globaltopiccount", len(names), "Topics."),
+        ("kafka_controller_kafkacontroller_globalpartitioncount", len(partitions), "Partitions."),
+    ):
+        yield Family(name, GAUGE, sentence, [labelled(value)])

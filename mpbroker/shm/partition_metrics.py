@@ -1,0 +1,65 @@
+"""What partition rows say for metrics: offsets, sizes, and what went in and out since the broker started; read through
+a CoreView, by the admin process. The rows belong to whoever holds a partition's lock; a reader may see one change late.
+"""
+
+import struct
+from typing import Final, NamedTuple
+
+from mpbroker._native import LAYOUT
+from mpbroker.shm.layout import PARTITION_EXISTS, PARTITION_ONLINE, STRIDES
+
+_WHO: Final = struct.Struct("<III")  # flags, topic row, partition
+_SELECTOR: Final = struct.Struct("<Q")
+_ENDS: Final = struct.Struct("<qqq")  # log start, log end, high watermark
+_COPY, _COPY_BYTES = LAYOUT["partition.copy"], LAYOUT["partition_copy"]
+
+
+class PartitionMetrics(NamedTuple):
+    """One partition. Bytes and records in, and bytes read, are counted from the start of the broker on."""
+
+    topic_row: int
+    partition: int
+    online: bool
+    log_start: int
+    log_end: int
+    high_watermark: int
+    log_bytes: int
+    segments: int
+    bytes_in: int
+    records_in: int
+    bytes_read: int
+
+
+def read_partitions(data: bytes) -> list[PartitionMetrics]:
+    """Every partition in a piece of the `partitions` region, in the order of its rows."""
+    stride = STRIDES["partitions"]
+    rows = (_read_row(data, at) for at in range(0, len(data) - stride + 1, stride))
+    return [row for row in rows if row is not None]
+
+
+def _read_row(data: bytes, at: int) -> PartitionMetrics | None:
+    flags, topic_row, partition = _WHO.unpack_from(data, at)
+    if not flags & PARTITION_EXISTS:
+        return None
+    (selector,) = _SELECTOR.unpack_from(data, at + LAYOUT["partition.selector"])
+    copy = at + _COPY + (selector & 1) * _COPY_BYTES
+
+    def of_copy(field: str, size: int = 8) -> int:
+        where = copy + LAYOUT[f"partition_copy.{field}"]
+        return int.from_bytes(data[where : where + size], "little")
+
+    bytes_read = at + LAYOUT["partition.bytes_read"]
+    log_start, log_end, high_watermark = _ENDS.unpack_from(data, copy)
+    return PartitionMetrics(
+        topic_row,
+        partition,
+        bool(flags & PARTITION_ONLINE),
+        log_start,
+        log_end,
+        high_watermark,
+        of_copy("log_bytes"),
+        of_copy("segment_count", 4),
+        of_copy("bytes_in"),
+        of_copy("records_in"),
+        int.from_bytes(data[bytes_read : bytes_read + 8], "little"),
+    )
