@@ -99,6 +99,14 @@ def random_requests(
 
 
 def _random_request(chance: random.Random, t0_ns: int, sampled: bool) -> TraceRecord:
+    """An API that is not known has an error; what has an error, or is no data, stands for itself."""
+    one = _any_request(chance, t0_ns, sampled)
+    if str(one.api_key) not in APIS and one.error == 0:
+        one = one._replace(error=35)
+    return one._replace(flags=one.flags & 0xFFF) if one.error or one.plane else one
+
+
+def _any_request(chance: random.Random, t0_ns: int, sampled: bool) -> TraceRecord:
     ticks, stage = 0, []
     for _ in STAGES:
         ticks += int(chance.lognormvariate(6, 2))

@@ -50,6 +50,21 @@ def test_rollup_of_a_sampled_trace_of_two_brokers(engines, model_trace):
     assert ours.num_rows > 1000 and theirs.equals(ours)
 
 
+def test_a_damaged_segment_counts_in_neither_engine(engines, tmp_path):
+    """One bit of one closed segment: both leave the file out, and the sentence names it."""
+    write_trace(tmp_path, simulate(Scenario()), TraceOptions(segment_records=200))
+    whole = engines(tmp_path)[0].activity(0)["n"][0].as_py()
+    path = sorted(tmp_path.glob("*.mpt"))[1]
+    data = bytearray(path.read_bytes())
+    data[5000] ^= 4
+    path.write_bytes(data)
+    local, spark = engines(tmp_path)
+    assert local.rollup(500, ("api",)).equals(spark.rollup(500, ("api",)))
+    assert local.activity(0)["n"][0].as_py() == spark.activity(0)["n"][0].as_py() == whole - 200
+    sentence = f"{path}: its records are not those it was closed with; none of them is counted"
+    assert local.input.loss.sentences[0] == spark.input.loss.sentences[0] == sentence
+
+
 def test_activity_by_what_may_be_null(engines, model_trace):
     local, spark = engines(model_trace)
     by = ("run", "handler", "error", "plane", "client")

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from mpbroker.analysis.engine.input.durations import SPANS, Span
 from mpbroker.trace import (
     dictionary,
     dictionary_writer,
@@ -114,3 +115,12 @@ def test_the_manifest_and_bounds():
     assert set(re.findall(r"`(\w+)`", section)) == set(manifest.ManifestRow._fields)
     assert f"1 to {mark_spool.MAX_TEXT_CHARS} characters" in PAGE
     assert f"{lane_drain.MAX_WAITING_EVENTS:,} of its own records and {dictionary_writer.MAX_WAITING:,} names" in PAGE
+
+
+def test_durations_begin_where_the_studies_begin_them():
+    """Above all those of requests that are served natively, which have no handler_start."""
+    spans = {
+        name: Span(tuple(None if one == "t0" else one for one in starts.split(", else ")), end)
+        for name, starts, end in table("| duration | from | to |")
+    }
+    assert spans == SPANS

@@ -1,18 +1,14 @@
 """What a trace does not have: requests dropped by full lanes, left out by sampling, or in files that are gone. Pure.
 
-finished = records + dropped + sampled_out; `missing` requests stood in segments that were deleted or are damaged.
+finished = records + dropped + sampled_out; `missing` requests stood in segments that were deleted or are damaged, or
+their sequence numbers are skipped in one that is there.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from mpbroker.trace import segment
-from mpbroker.trace.record import RECORD_BYTES, REQUEST
+from mpbroker.analysis.engine.input.soundness import Checked, Hole
 from mpbroker.trace.segment import SegmentInfo
-
-_KIND_OFFSET = 44
 
 
 class Gap(NamedTuple):
@@ -27,13 +23,15 @@ class Gap(NamedTuple):
 
 
 class SegmentCounts(NamedTuple):
-    """Requests of one segment: in the file, and its share of the lane's counters."""
+    """Requests of one segment: in the file, and its share of the lane's counters. `next_seq`: after its last one."""
 
     info: SegmentInfo
     records: int
     finished: int
     dropped: int
     sampled_out: int
+    next_seq: int
+    holes: tuple[Hole, ...] = ()
 
 
 class Loss(NamedTuple):
@@ -59,15 +57,17 @@ class Loss(NamedTuple):
         return (self.dropped + self.missing) / whole if whole else 0.0
 
 
-def count_segment(info: SegmentInfo) -> SegmentCounts:
-    """A segment that is being written may hold records newer than its counters: they count as finished, too."""
+def count_segment(checked: Checked) -> SegmentCounts:
+    """A segment that is being written may hold records newer than its counters: they count as finished, too. Of one
+    that was cut, is damaged or has holes, what is missing is a gap."""
+    info, records = checked.info, checked.requests
     finished, _, dropped, sampled_out = info.progress.share()
-    if info.closed is not None:
-        return SegmentCounts(info, info.closed.next_seq - info.opened.first_seq, finished, dropped, sampled_out)
-    records = _requests(info)
     here = records + dropped + sampled_out
-    finished = here if info.damage else max(finished, here)  # of a file that was cut, what is missing is a gap
-    return SegmentCounts(info, records, finished, dropped, sampled_out)
+    if info.damage or checked.holes:
+        finished = here
+    elif info.closed is None:
+        finished = max(finished, here)
+    return SegmentCounts(info, records, finished, dropped, sampled_out, checked.next_seq, checked.holes)
 
 
 def loss_of(
@@ -100,13 +100,6 @@ def merged(losses: Iterable[Loss]) -> Loss:
     )
 
 
-def _requests(info: SegmentInfo) -> int:
-    found = 0
-    for chunk in segment.read_chunks(info, 65536):
-        found += int(np.count_nonzero(np.frombuffer(chunk, np.uint8)[_KIND_OFFSET::RECORD_BYTES] == REQUEST))
-    return found
-
-
 def _gaps(counts: Iterable[SegmentCounts], epoch_of: Callable[[SegmentInfo, int], int]) -> Iterable[Gap]:
     lanes: dict[tuple[int, int, int], list[SegmentCounts]] = {}
     for one in counts:
@@ -115,8 +108,10 @@ def _gaps(counts: Iterable[SegmentCounts], epoch_of: Callable[[SegmentInfo, int]
         reached: int | None = None
         for one in sorted(segments, key=lambda one: (one.info.opened.first_seq, one.info.path.name)):
             first_seq, written = one.info.opened.first_seq, one.info.progress.written
-            next_seq, epoch_ns = first_seq + one.records, epoch_of(one.info, one.info.opened.clock.monotonic_ns)
-            for begin, end in ((reached, first_seq), (next_seq, written)):  # a file that is gone; a file that was cut
+            next_seq, epoch_ns = one.next_seq, epoch_of(one.info, one.info.opened.clock.monotonic_ns)
+            holes = ((hole.first_seq, hole.first_seq + hole.missing) for hole in one.holes)
+            # a file that is gone; numbers skipped in one that is there; a file that was cut
+            for begin, end in ((reached, first_seq), *holes, (next_seq, written)):
                 if begin is not None and begin < end:
                     yield Gap(f"{boot_id:016x}", broker, ring, begin, end - begin, epoch_ns)
             reached = max(reached or 0, next_seq, written)
@@ -131,7 +126,8 @@ def _sentences(loss: Loss) -> Iterable[str]:
     if loss.gaps:
         yield (
             f"{loss.missing} requests are missing in {len(loss.gaps)} "
-            f"{'gap' if len(loss.gaps) == 1 else 'gaps'}: segments between others were deleted, or files were cut"
+            f"{'gap' if len(loss.gaps) == 1 else 'gaps'}: segments between others were deleted, or files were cut or "
+            "damaged"
         )
     if loss.sampled_out:
         yield (

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from mpbroker.analysis.engine.input import compact_header, events
+from mpbroker.analysis.engine.input import compact_header, events, soundness
 from mpbroker.analysis.engine.input.boot import Boot
 from mpbroker.analysis.engine.input.clock_line import ClockLine, ClockQuality, quality_of
 from mpbroker.analysis.engine.input.decode import DecodeContext, RowFilter
@@ -154,7 +154,8 @@ def open_input(
     from_ns: int | None = None,
     to_ns: int | None = None,
 ) -> TraceInput:
-    """The trace in these folders and files. NoTrace: there is none; damaged files are told in `loss.sentences`."""
+    """The trace in these folders and files. NoTrace: there is none; damaged files are told in `loss.sentences`, and
+    what cannot be believed of them (soundness.py) is left out."""
     places = [Path(path) for path in paths]
     rows = RowFilter(from_ns, to_ns, tuple(apis) if apis else None, tuple(brokers) if brokers else None)
     for place in places:
@@ -224,7 +225,7 @@ def _open_raw(places: list[Path], files: list[Path], rows: RowFilter) -> TraceIn
             or "no segment of broker " + ", ".join(map(str, rows.brokers or ())) + " in " + ", ".join(map(str, places))
         )
     clocks = _clock_lines(infos)
-    kept = [count_segment(info) for info in infos if _may_hold(info, clocks, rows)]
+    kept = list(_counted((info for info in infos if _may_hold(info, clocks, rows)), complaints))
     loss = loss_of(kept, complaints, lambda info, t0_ns: clocks[boot_of(info)].epoch_of(t0_ns))
     return TraceInput(
         rows,
@@ -236,6 +237,21 @@ def _open_raw(places: list[Path], files: list[Path], rows: RowFilter) -> TraceIn
         is_sampled=loss.sampled_out > 0,
         places=places,
     )
+
+
+def _counted(infos: Iterable[segment.SegmentInfo], complaints: list[str]) -> Iterator[SegmentCounts]:
+    """The requests of each that can be believed; what is wrong with it goes to the complaints."""
+    for info in infos:
+        try:
+            checked = soundness.check(info)
+        except FileNotFoundError:
+            continue  # retention was quicker
+        except OSError as error:
+            complaints.append(str(error))
+            continue
+        if checked.info.damage != info.damage:
+            complaints.append(checked.info.damage)
+        yield count_segment(checked)
 
 
 def _open_compacted(found: list[tuple[Path, list[Path]]], rows: RowFilter) -> TraceInput:

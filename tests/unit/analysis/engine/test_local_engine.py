@@ -174,7 +174,7 @@ def test_what_cannot_be_asked(engine):
 def test_sums_are_exact_beyond_what_a_float_holds(tmp_path):
     """137 s, weight 32,768, thousands of times: more than 2**53 ticks."""
     one = request(flags=15 << 12, step=100_000_000)
-    write_segment(tmp_path, [one] * 3000)
+    write_segment(tmp_path, [one] * 3000, Lane(sampled_out=3000 * 32_767))
     table = choose_engine("local", open_input([tmp_path])).rollup(0).to_pylist()
     total = next(row for row in table if row["stage"] == "total")
     assert total["sum_ns"] == 3000 * 32768 * 1_300_000_000 * 64 and total["n"] == 3000 * 32768

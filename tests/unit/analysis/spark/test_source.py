@@ -15,6 +15,7 @@ from mpbroker.analysis.spark.read_limits import SPARK_HAS_LIMITS, ReadAllAvailab
 from mpbroker.analysis.spark.source import InputPartition, MpbTraceSource
 from mpbroker.trace import segment
 from mpbroker.trace.clock_sample import ClockSample, take
+from mpbroker.trace.record import TraceRecord
 
 
 def read_all(reader, tasks=None):
@@ -103,13 +104,14 @@ def test_a_stream_goes_on_where_it_was(trace):
 def test_a_stream_sees_a_segment_grow_but_no_torn_record(tmp_path):
     clock = take()
     path = tmp_path / segment.file_name(1, 9, 0, 0)
-    path.write_bytes(segment.pack_opened(segment.Opened(1, 9, 0, 0, "c", 0, clock, {})) + bytes(128) * 2 + bytes(100))
+    records = b"".join(TraceRecord(t0_ns=0, seq_lo=number).pack() for number in range(4))
+    path.write_bytes(segment.pack_opened(segment.Opened(1, 9, 0, 0, "c", 0, clock, {})) + records[:356])
     reader = stream(tmp_path)
     first = reader.latestOffset({}, ReadAllAvailable())
     assert first == {str(path): 2}
     reader.prepareForTriggerAvailableNow()
     with open(path, "ab") as file:
-        file.write(bytes(28) + bytes(128))
+        file.write(records[356:])
     assert reader.latestOffset(first, ReadAllAvailable()) == first, "not beyond what there was at the beginning"
     fresh = stream(tmp_path)
     second = fresh.latestOffset(first, ReadAllAvailable())
