@@ -74,6 +74,14 @@ TABLES = (
     Setting("mpbroker.max.producers", INT, 65536,
             "Idempotent producers remembered over all partitions; then the longest idle one is forgotten.", least=16,
             most=2**24),
+    Setting("mpbroker.max.groups", INT, 65536,
+            "Consumer groups this broker can hold, also those that only commit offsets; another one is refused.", least=1,
+            most=2**24),
+    Setting("mpbroker.max.group.members", INT, 131072, "Members of all consumer groups together; another one is refused.",
+            least=1, most=2**24),
+    Setting("mpbroker.max.committed.offsets", INT, 1048576,
+            "Offsets that all consumer groups together have committed; the offset of another partition is refused.", least=1,
+            most=2**28),
 )
 
 ADMIN = (

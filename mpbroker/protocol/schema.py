@@ -68,6 +68,11 @@ def response(*, key: int, versions: tuple[int, int], flexible: int = NEVER) -> C
     return _declare(MessageSchema(key, versions, flexible, False))
 
 
+def stored(*, versions: tuple[int, int], flexible: int = NEVER) -> Callable[[S], S]:
+    """Declare a class that is no message but lies in records, in the protocol's encoding; its API key is -1."""
+    return _declare(MessageSchema(-1, versions, flexible, False))
+
+
 def _declare(schema: MessageSchema) -> Callable[[S], S]:
     def register(cls: S) -> S:
         _SCHEMAS[cls] = schema

@@ -18,6 +18,7 @@ LAYERS = {
     "admin": 5,
     "server": 5,
     "controller": 5,
+    "coordinator": 5,
     "supervisor": 6,
     "cli": 7,
     "__main__": 8,

@@ -104,10 +104,10 @@ def test_large_machines_start_with_defaults(configure):
 
 
 def test_a_setting_without_effect_is_named(configure):
-    config = configure("group.max.size=5", environ={"KAFKA_HEAP_OPTS": "-Xmx1g"})
+    config = configure("replica.fetch.min.bytes=5", environ={"KAFKA_HEAP_OPTS": "-Xmx1g"})
     assert config.warnings == (
         "KAFKA_HEAP_OPTS is ignored: it is not a setting of this broker",
-        "group.max.size is accepted but has no effect yet",
+        "replica.fetch.min.bytes is accepted but has no effect yet",
     )
 
 

@@ -1,0 +1,202 @@
+"""The coordinator's logic: requests, acknowledgements and time go in, effects come out. In the coordinator process.
+
+The process around it (the shell) decodes requests, appends, answers and keeps time; see `effects.py`. For every
+partition of `__consumer_offsets` that this broker leads: `open`, then `load` with its records, then `loaded`. Requests
+for a partition that is being loaded wait for it, but no longer than `LOADING_PATIENCE_MS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from mpbroker.coordinator.api_rows import BY_KEY
+from mpbroker.coordinator.effects import Effect, GroupRequest, Now
+from mpbroker.coordinator.environment import Counts, Environment, HasPartition
+from mpbroker.coordinator.group_loading import build_groups
+from mpbroker.coordinator.group_settings import GroupSettings
+from mpbroker.coordinator.group_table import GroupTable
+from mpbroker.coordinator.heartbeat import handle as heartbeat
+from mpbroker.coordinator.join_group import handle as join_group
+from mpbroker.coordinator.leave_group import handle as leave_group
+from mpbroker.coordinator.many_groups import ANSWERS, groups_of
+from mpbroker.coordinator.offset_commit import handle as commit_offsets
+from mpbroker.coordinator.offset_removal import handle as delete_offsets
+from mpbroker.coordinator.offset_removal import remove_topic, watch_age
+from mpbroker.coordinator.offsets_records import partition_of
+from mpbroker.coordinator.responses import failure, loading
+from mpbroker.coordinator.shard import Shard
+from mpbroker.coordinator.sync_group import handle as sync_group
+from mpbroker.errors import ErrorCode
+from mpbroker.protocol.api_keys import ApiKey
+
+LOADING_PATIENCE_MS = 5000
+
+#: Requests about one group, by API key.
+_HANDLERS: Final[dict[int, Callable[[Shard, GroupRequest, Any, Now], None]]] = {
+    ApiKey.OFFSET_COMMIT: commit_offsets,
+    ApiKey.JOIN_GROUP: join_group,
+    ApiKey.HEARTBEAT: heartbeat,
+    ApiKey.LEAVE_GROUP: leave_group,
+    ApiKey.SYNC_GROUP: sync_group,
+    ApiKey.OFFSET_DELETE: delete_offsets,
+}
+
+
+class GroupCoordinator:
+    """All groups of this broker. Every method that returns effects returns them in the order to carry them out."""
+
+    def __init__(
+        self, settings: GroupSettings, table: GroupTable, has_partition: HasPartition, boot_secret: bytes
+    ) -> None:
+        """`has_partition(topic, partition)`: whether it exists now. `boot_secret`: 16 to 64 bytes of this boot, the
+        same for every process that takes over within it."""
+        self._env = Environment(settings, table, has_partition, boot_secret)
+        self._shards: dict[int, Shard] = {}
+        self._newest: dict[int, dict[bytes, bytes | None]] = {}
+        self._waiting: dict[int, GroupRequest] = {}
+        self._waits = 0
+        self._loads = 0
+
+    @property
+    def counts(self) -> Counts:
+        """Amounts and events, for the shell's counters."""
+        return self._env.counts
+
+    def partition_of(self, group_id: str) -> int:
+        """The partition of `__consumer_offsets` that holds a group."""
+        return partition_of(group_id, self._env.settings.partitions)
+
+    # partitions
+
+    def open(self, partition: int, leader_epoch: int, now: Now) -> list[Effect]:
+        """This broker leads the partition from this epoch on. A present or older epoch changes nothing."""
+        shard = self._shards.get(partition)
+        if shard is not None and shard.leader_epoch >= leader_epoch:
+            return []
+        if shard is not None:
+            self._close(shard, now)
+        self._shards[partition] = Shard(partition, leader_epoch, self._env)
+        self._newest[partition] = {}
+        return self._env.take_effects()
+
+    def load(self, partition: int, records: Iterable[tuple[bytes, bytes | None]]) -> None:
+        """Records of a partition that was opened, in the order of the log, in as many calls as the shell likes."""
+        self._newest[partition].update(records)
+
+    def loaded(self, partition: int, now: Now) -> list[Effect]:
+        """All its records were given: its groups are served from now on."""
+        shard, settings = self._shards[partition], self._env.settings
+        build_groups(shard, self._newest.pop(partition), now)
+        shard.is_loading = False
+        spread_ms = settings.retention_check_ms * (partition + 1) // settings.partitions
+        watch_age(shard, now.ms + spread_ms)
+        self._loads += 1
+        self._env.timers.at(now.ms + settings.max_session_timeout_ms, self._forget_strangers, self._loads)
+        self._serve_waiting(now)
+        return self._env.take_effects()
+
+    def close(self, partition: int, leader_epoch: int, now: Now) -> list[Effect]:
+        """This broker does not lead the partition any more, or must not append: those who wait get error 16."""
+        shard = self._shards.get(partition)
+        if shard is not None and shard.leader_epoch <= leader_epoch:
+            self._close(shard, now)
+            self._serve_waiting(now)
+        return self._env.take_effects()
+
+    def _close(self, shard: Shard, now: Now) -> None:
+        del self._shards[shard.partition]
+        self._newest.pop(shard.partition, None)
+        shard.close(now)
+
+    def _forget_strangers(self, loads: int, now: Now) -> None:
+        """Members of before a restart that did not come back."""
+        if loads == self._loads:
+            self._env.table.drop_unconfirmed_members()
+
+    # requests
+
+    def handle(self, request: GroupRequest, now: Now) -> list[Effect]:
+        """One request of an API in `api_rows`, in a version that stands there."""
+        self._handle(request, now)
+        return self._env.take_effects()
+
+    def _handle(self, request: GroupRequest, now: Now) -> None:
+        groups = groups_of(request)
+        if request.api_key in _HANDLERS and not groups[0] and not BY_KEY[request.api_key].takes_empty_id:
+            self._env.answer(request.token, failure(request, ErrorCode.INVALID_GROUP_ID))
+        elif self._is_loading(request):
+            self._wait(request, now)
+        else:
+            self._answer(request, now)
+
+    def _answer(self, request: GroupRequest, now: Now) -> None:
+        handler = _HANDLERS.get(request.api_key)
+        if handler is None:
+            ANSWERS[request.api_key](self._env, self._shards, request, request.message, now)
+            return
+        shard = self._shards.get(self.partition_of(groups_of(request)[0]))
+        if shard is None:
+            self._env.answer(request.token, failure(request, ErrorCode.NOT_COORDINATOR))
+        else:
+            handler(shard, request, request.message, now)
+
+    # requests for a partition that is being loaded
+
+    def _is_loading(self, request: GroupRequest) -> bool:
+        if request.api_key == ApiKey.LIST_GROUPS:
+            return any(shard.is_loading for shard in self._shards.values())
+        shards = (self._shards.get(self.partition_of(group_id)) for group_id in groups_of(request))
+        return any(shard is not None and shard.is_loading for shard in shards)
+
+    def _wait(self, request: GroupRequest, now: Now) -> None:
+        if not self._env.may_park(request.lane):
+            self._env.counts.loading_refused += 1
+            self._env.answer(request.token, loading(request))
+            return
+        self._waits += 1
+        self._waiting[self._waits] = request
+        self._env.count_parked(request.lane, 1)
+        self._env.timers.at(now.ms + LOADING_PATIENCE_MS, self._waited_enough, self._waits)
+
+    def _waited_enough(self, number: int, now: Now) -> None:
+        request = self._waiting.pop(number, None)
+        if request is not None:
+            self._env.count_parked(request.lane, -1)
+            self._env.counts.loading_refused += 1
+            if request.api_key in ANSWERS:
+                self._answer(request, now)  # the groups that can be answered are
+            else:
+                self._env.answer(request.token, loading(request))
+
+    def _serve_waiting(self, now: Now) -> None:
+        for number, request in list(self._waiting.items()):
+            if not self._is_loading(request):
+                del self._waiting[number]
+                self._env.count_parked(request.lane, -1)
+                self._answer(request, now)
+
+    # what happens otherwise
+
+    def appended(self, partition: int, number: int, code: int, now: Now) -> list[Effect]:
+        """An append is acknowledged (code 0), or will never be."""
+        shard = self._shards.get(partition)
+        if shard is not None:
+            shard.appended(number, code, now)
+        return self._env.take_effects()
+
+    def topic_deleted(self, topic: str, now: Now) -> list[Effect]:
+        """A topic is gone: so are the offsets in it."""
+        for shard in self._shards.values():
+            if not shard.is_loading:
+                remove_topic(shard, topic, now)
+        return self._env.take_effects()
+
+    def deadline_ms(self) -> int | None:
+        """When `pass_time` has something to do, in monotonic milliseconds; None: never."""
+        return self._env.timers.deadline_ms()
+
+    def pass_time(self, now: Now) -> list[Effect]:
+        """Do what is due."""
+        self._env.timers.run(now)
+        return self._env.take_effects()

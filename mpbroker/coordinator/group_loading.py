@@ -1,0 +1,116 @@
+"""Groups out of the log, and out of the table what the log does not say. Runs in the coordinator process.
+
+Sessions begin anew at the end of a load: a coordinator that was away expels nobody for it.
+"""
+
+from __future__ import annotations
+
+from mpbroker.coordinator.effects import Now
+from mpbroker.coordinator.group import Committed, Group, Member, State
+from mpbroker.coordinator.group_table import GroupRow, RowState
+from mpbroker.coordinator.offsets_records import GroupValue, OffsetName, read_group, read_key, read_offset
+from mpbroker.coordinator.rebalance import prepare, touch
+from mpbroker.coordinator.shard import Shard
+
+
+def build_groups(shard: Shard, newest: dict[bytes, bytes | None], now: Now) -> None:
+    """Make the groups of a shard from the newest value of every key; None: deleted."""
+    offsets: list[tuple[OffsetName, bytes]] = []
+    for key, value in newest.items():
+        name = read_key(key)
+        if name is None:
+            shard.env.counts.records_skipped += 1
+        elif isinstance(name, OffsetName):
+            if value is not None:
+                offsets.append((name, value))
+        elif value is None:
+            shard.env.table.drop_group(name)
+        else:
+            _add_group(shard, name, value)
+    for name, value in offsets:
+        _add_offset(shard, name, value)
+    for group in list(shard.groups.values()):
+        _settle(shard, group, now)
+
+
+def _add_group(shard: Shard, group_id: str, value: bytes) -> None:
+    found = read_group(value)
+    if found is None:
+        shard.env.counts.records_skipped += 1
+        return
+    group = shard.add_group(Group(group_id))
+    group.generation = found.generation
+    group.state_ms = found.current_state_timestamp
+    group.protocol_type = found.protocol_type or None
+    group.protocol = found.protocol
+    group.leader = found.leader
+    for member in _members(found):
+        group.members[member.id] = member
+        if member.instance_id is not None:
+            group.instances[member.instance_id] = member.id
+
+
+def _members(found: GroupValue) -> list[Member]:
+    return [
+        Member(
+            id=row.member_id,
+            instance_id=row.group_instance_id,
+            client_id=row.client_id,
+            client_host=row.client_host,
+            session_timeout_ms=row.session_timeout,
+            rebalance_timeout_ms=row.rebalance_timeout if row.rebalance_timeout != -1 else row.session_timeout,
+            protocols={found.protocol or "": row.subscription},
+            assignment=row.assignment,
+        )
+        for row in found.members
+    ]
+
+
+def _add_offset(shard: Shard, name: OffsetName, value: bytes) -> None:
+    found = read_offset(value)
+    if found is None:
+        shard.env.counts.records_skipped += 1
+        return
+    group = shard.groups.get(name.group) or shard.add_group(Group(name.group))
+    committed = Committed(
+        found.offset, found.leader_epoch, found.metadata, found.commit_timestamp, found.expire_timestamp, 0
+    )
+    group.offsets.setdefault(name.topic, {})[name.partition] = committed
+    shard.env.counts.offsets += 1
+
+
+def _settle(shard: Shard, group: Group, now: Now) -> None:
+    """Bring what the log says together with the table's row."""
+    row = shard.env.table.group(group.id)
+    if row is not None:
+        _drop_departed(shard, group)
+    if group.leader not in group.members:
+        group.leader = next(iter(group.members), None)
+    shard.env.counts.members += len(group.members)
+    was_interrupted = row is not None and _is_interrupted(group, row)
+    if row is not None:
+        group.generation = max(group.generation, row.generation)
+    group.state = State.STABLE if group.members else State.EMPTY
+    group.find_subscribed()
+    if group.generation > 0:
+        shard.store_row(group)
+    for member in group.members.values():
+        shard.env.table.put_member(group.id, member.id)
+        touch(shard, group, member, now)
+    if group.members and (was_interrupted or len(group.members) > shard.env.settings.max_group_size):
+        prepare(shard, group, now)
+
+
+def _drop_departed(shard: Shard, group: Group) -> None:
+    """Members that left since the record was written."""
+    for member in list(group.members.values()):
+        if not shard.env.table.has_member(group.id, member.id):
+            del group.members[member.id]
+            if member.instance_id is not None:
+                group.instances.pop(member.instance_id, None)
+
+
+def _is_interrupted(group: Group, row: GroupRow) -> bool:
+    """Whether a rebalance was on when the coordinator died. Completing, with the generation in the log: its record was
+    appended, so the rebalance had succeeded."""
+    return row.generation > group.generation or row.state is RowState.PREPARING

@@ -1,0 +1,42 @@
+"""The settings that the coordinator's logic reads, as one value. Fixed at start."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mpbroker.config.broker_config import BrokerConfig
+
+
+class GroupSettings(msgspec.Struct, frozen=True):
+    """Kafka's settings for groups, then the bounds of mpbroker; `max_parked` is for one processor's requests."""
+
+    min_session_timeout_ms: int = 6000
+    max_session_timeout_ms: int = 1_800_000
+    initial_rebalance_delay_ms: int = 3000
+    max_group_size: int = 2**31 - 1
+    max_metadata_bytes: int = 4096
+    partitions: int = 50
+    retention_ms: int = 604_800_000
+    retention_check_ms: int = 600_000
+    max_groups: int = 65_536
+    max_members: int = 131_072
+    max_offsets: int = 1_048_576
+    max_parked: int = 2048
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> GroupSettings:
+        """Read off the broker's configuration."""
+        return cls(
+            min_session_timeout_ms=config.group_min_session_timeout_ms,
+            max_session_timeout_ms=config.group_max_session_timeout_ms,
+            initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+            max_group_size=config.group_max_size,
+            max_metadata_bytes=config.offset_metadata_max_bytes,
+            partitions=config.offsets_topic_num_partitions,
+            retention_ms=config.offsets_retention_minutes * 60_000,
+            retention_check_ms=config.offsets_retention_check_interval_ms,
+            max_groups=config.mpbroker_max_groups,
+            max_members=config.mpbroker_max_group_members,
+            max_offsets=config.mpbroker_max_committed_offsets,
+            max_parked=config.mpbroker_entries_per_processor // 2,
+        )

@@ -1,0 +1,42 @@
+"""OffsetFetch: how far groups have read, up to version 7 of one group. Runs in the coordinator process."""
+
+from __future__ import annotations
+
+from mpbroker.coordinator.group import Group, State
+from mpbroker.coordinator.responses import NO_OFFSET
+from mpbroker.coordinator.shard import Shard
+from mpbroker.errors import ErrorCode
+from mpbroker.protocol.messages.offset_fetch import (
+    OffsetFetchRequestTopic,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+
+Topics = list[OffsetFetchRequestTopic] | None
+
+
+def committed_offsets(
+    shard: Shard, group_id: str, topics: Topics, require_stable: bool
+) -> list[OffsetFetchResponseTopic]:
+    """The offsets of these partitions, of all that have one if `topics` is None."""
+    group = shard.find(group_id)
+    if group is not None and group.state is State.DEAD:
+        group = None
+    if topics is None:
+        found = group.offsets if group is not None else {}
+        topics = [OffsetFetchRequestTopic(topic, list(partitions)) for topic, partitions in found.items()]
+    return [
+        OffsetFetchResponseTopic(
+            topic.name, [_partition(group, topic.name, index, require_stable) for index in topic.partition_indexes]
+        )
+        for topic in topics
+    ]
+
+
+def _partition(group: Group | None, topic: str, partition: int, require_stable: bool) -> OffsetFetchResponsePartition:
+    if group is not None and require_stable and (topic, partition) in group.pending_offsets:
+        return OffsetFetchResponsePartition(partition, NO_OFFSET, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    committed = group.committed(topic, partition) if group is not None else None
+    if committed is None:
+        return OffsetFetchResponsePartition(partition, NO_OFFSET, -1, "")
+    return OffsetFetchResponsePartition(partition, committed.offset, committed.leader_epoch, committed.metadata)
