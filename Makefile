@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check
-.PHONY: install run check unit test soak fuzz bench docs clean
+.PHONY: install run check unit test soak fuzz filestates bench docs clean
 install: $(VENV)/installed
 $(VENV)/installed: pyproject.toml $(wildcard native/*/*.[ch])
 	@rm -rf build
@@ -34,6 +34,8 @@ fuzz: install
 	$(MAKE) -s -C native test SAN=address ONLY=record_batch ARGS=10000000
 soak: install
 	$(PY) -m tests.chaos.soak --kills $(or $(KILLS),300) --seed $(or $(SEED),1)
+filestates: install
+	$(PY) -m tests.filestates --states $(or $(STATES),10000) --seed $(or $(SEED),1)
 bench: install
 	$(PY) -m perf.bench $(ARGS)
 docs: install

@@ -19,6 +19,7 @@ from mpbroker.log.checkpoint_file import (
     write_checkpoint,
 )
 from mpbroker.log.keeper_context import Interval, KeeperContext
+from mpbroker.log.kept_partitions import KeptPartition
 from mpbroker.log.partition_directory import directory_name
 
 FIELDS: Final = {RECOVERY_POINT: "flushed_offset", HIGH_WATERMARK: "hw", LOG_START: "log_start"}
@@ -30,6 +31,7 @@ class CheckpointWriter:
 
     def __init__(self, keeper: KeeperContext) -> None:
         self._keeper = keeper
+        self._moved: set[tuple[bytes, int]] = set()
         self._written: dict[str, Offsets] = {name: read_checkpoint(self._path(name)) for name in FIELDS}
         self._intervals = {
             name: Interval(keeper.clock, interval_ms, keeper.first_delay_ms)
@@ -57,25 +59,32 @@ class CheckpointWriter:
         self._intervals[RECOVERY_POINT].hasten()
         self._intervals[LOG_START].hasten()
 
+    def log_start_moved(self, partition: KeptPartition) -> None:
+        """Segments were deleted: from now on its log start is written down."""
+        self._moved.add((partition.topic_id, partition.partition))
+
     def remaining_ms(self) -> int:
         """Until the next file is due."""
         return min(interval.remaining_ms() for interval in self._intervals.values())
 
     def write(self, names: Iterable[str] = tuple(FIELDS)) -> bool:
         """Write these files where they would say something new; False if one could not be written."""
-        states = [(partition.who, self._keeper.state(partition)) for partition in self._keeper.partitions.all]
+        states = [(partition, self._keeper.state(partition)) for partition in self._keeper.partitions.all]
         written = [self._write_one(name, states) for name in names]  # each of them, whatever became of the others
         return all(written)
 
-    def _write_one(self, name: str, states: list[tuple[tuple[str, int], PartitionState | None]]) -> bool:
-        listed = {who for who, _ in states}
-        known = {who for who, state in states if state is not None}
+    def _write_one(self, name: str, states: list[tuple[KeptPartition, PartitionState | None]]) -> bool:
+        listed = {partition.who for partition, _ in states}
+        self._moved &= {(partition.topic_id, partition.partition) for partition, _ in states}
+        known = {partition.who for partition, state in states if state is not None}
         offsets = {
             who: offset
             for who, offset in self._written[name].items()
             if who not in known and (who in listed or os.path.isdir(self._path(directory_name(*who))))
         }
-        offsets |= {who: getattr(state, FIELDS[name]) for who, state in states if state is not None}
+        offsets |= {
+            partition.who: self._offset(name, partition, state) for partition, state in states if state is not None
+        }
         if offsets == self._written[name]:
             return True
         try:
@@ -86,6 +95,15 @@ class CheckpointWriter:
         self._written[name] = offsets
         self._keeper.crash_point("keeper.checkpoint.written")
         return True
+
+    def _offset(self, name: str, partition: KeptPartition, state: PartitionState) -> int:
+        """What a file says of a partition. A log start that follows from nothing but the first segment that is there
+        is not written: segments before it may be missing, and are served again when they are put back."""
+        offset: int = getattr(state, FIELDS[name])
+        written = self._written[name].get(partition.who, 0)
+        if name != LOG_START or offset <= written or (partition.topic_id, partition.partition) in self._moved:
+            return offset
+        return written if offset in self._keeper.log.segments(partition.ordinal)[:1] else offset
 
     def _path(self, name: str) -> str:
         return os.path.join(self._keeper.data_dir, name)

@@ -112,7 +112,7 @@ class LogKeeper:
         self.snapshots = ProducerSnapshots(keeper)
         self.flusher = LogFlusher(keeper, self._flushed)
         self.deletion = SegmentDeletion(keeper)
-        self.retention = LogRetention(keeper, self.deletion.removed)
+        self.retention = LogRetention(keeper, self._removed)
         self.expiration = ProducerExpiration(keeper)
         self.checkpoints = CheckpointWriter(keeper)
         self.offline = OfflineDirectory(keeper)
@@ -127,6 +127,10 @@ class LogKeeper:
             self.checkpoints,
         )
         self._topics_changed()
+
+    def _removed(self, partition: KeptPartition, bases: list[int]) -> None:
+        self.checkpoints.log_start_moved(partition)
+        self.deletion.removed(partition, bases)
 
     def do_work(self) -> None:
         """One turn of every job; the flush between any two, because requests may wait for it."""

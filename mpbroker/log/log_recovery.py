@@ -6,7 +6,7 @@ segment from the recovery point on is read with checksums and its indexes are wr
 
 Recovery never destroys (Kafka's recoverLog is the model for what is served):
 - what lies behind *corruption* after an unclean stop is no part of the log any more, but stays beside it as `.cut`;
-- a gap, damage in a segment that was synced, a segment that overlaps another: what is sound is served, with a line;
+- a gap, damage in a segment that was synced, a segment under another's name: what is sound is served, with a line;
 - a checkpoint that says more than the files hold is not believed; a log whose synced segments are all gone is not
   begun anew: LogMissing, and its partition stays offline until somebody has looked.
 """
@@ -137,12 +137,11 @@ class LogRecovery:
         kept: list[int] = []
         for number, base in enumerate(bases):
             following = bases[number + 1] if number + 1 < len(bases) else None
-            if state is not None and base < state.next_offset:
-                self._set_segment_aside(base, f"it begins before offset {state.next_offset}, where the one below ends")
+            if not self._belongs(kept, base, is_only=not kept and following is None):
                 continue
             kept.append(base)
             settled = following is not None and (self._clean or following <= self._recovery_point)
-            if settled and self._segments.indexes_sound(base):
+            if settled and self._segments.indexes_sound(base) and not self._is_named_wrongly(base):
                 continue
             state, cut = self._recover(base, active=following is None, settled=settled)
             if cut and not settled and following is not None:
@@ -154,12 +153,38 @@ class LogRecovery:
             state, _ = self._recover(kept[-1], active=True, settled=False)
         return kept, state
 
+    def _belongs(self, kept: list[int], base: int, *, is_only: bool) -> bool:
+        """Whether a segment is part of the log above those in `kept`. What holds the offsets of another one under a
+        name that is not its own would hide them: it is set aside, be it this one or the last of `kept`."""
+        first = self._segments.first_offset(base)
+        if first is not None and first < base and not is_only:
+            self._set_segment_aside(base, f"it holds offset {first}, which belongs to a segment below")
+            return False
+        while kept and not (self._is_named_rightly(base) and self._is_named_rightly(kept[-1])):
+            end = self._segments.next_offset(kept[-1])
+            if end <= base:
+                break
+            if not self._is_named_rightly(base):
+                self._set_segment_aside(base, f"it begins before offset {end}, where the one below ends")
+                return False
+            self._set_segment_aside(kept.pop(), f"it holds offsets up to {end - 1}, and segment {base} its own")
+        return True
+
+    def _is_named_rightly(self, base: int) -> bool:
+        """Whether a segment begins with the offset that its name says, as far as compaction leaves that."""
+        first = self._segments.first_offset(base)
+        return first is not None and (first == base or (self._gaps_allowed and first > base))
+
+    def _is_named_wrongly(self, base: int) -> bool:
+        return self._segments.first_offset(base) is not None and not self._is_named_rightly(base)
+
     def _recover(self, base: int, *, active: bool, settled: bool) -> tuple[SegmentState, bool]:
+        """After a clean stop everything was synced: what is damaged then was no torn write, and nothing is given up."""
         if self._clean and active and self._segments.indexes_sound(base):
             return self._segments.read_tail(base), False
         if self._clean:
             self._unsound.append(f"{self._name()}/{base:020d}{INDEX}")
-        return self._segments.rebuild(base, settled=settled)
+        return self._segments.rebuild(base, settled=settled or self._clean)
 
     def _look_for_gap(self, next_offset: int, following: int | None) -> None:
         if following is not None and next_offset < following and not self._gaps_allowed:

@@ -12,6 +12,8 @@ import uuid
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from mpbroker.log.set_aside import set_aside
+
 MAX_NAME_BYTES: Final = 255
 METADATA_FILE: Final = "partition.metadata"
 EPOCH_FILE: Final = "leader-epoch-checkpoint"
@@ -51,10 +53,13 @@ def parse_name(name: str) -> tuple[str, int] | None:
 
 
 def prepare(data_dir: str, name: str, topic_id: bytes) -> None:
-    """Make the directory, if need be, with Kafka's partition.metadata and leader epoch 0 from offset 0 on."""
+    """Make the directory, if need be, with Kafka's partition.metadata and leader epoch 0 from offset 0 on. What stands
+    there instead and cannot be read is set aside."""
     path = os.path.join(data_dir, name)
     os.makedirs(path, mode=0o755, exist_ok=True)
     if read_topic_id(path) != topic_id:
+        if os.path.lexists(os.path.join(path, METADATA_FILE)):
+            set_aside(os.path.join(path, METADATA_FILE))
         _write(os.path.join(path, METADATA_FILE), f"version: 0\ntopic_id: {id_text(topic_id)}")
     if not os.path.exists(os.path.join(path, EPOCH_FILE)):
         _write(os.path.join(path, EPOCH_FILE), "0\n1\n0 0\n")

@@ -21,6 +21,8 @@ SUFFIXES: Final = (LOG, INDEX, TIME_INDEX)
 INDEX_ENTRY, TIME_INDEX_ENTRY = struct.Struct(">ii"), struct.Struct(">qi")
 FIRST_TIMESTAMP = struct.Struct(">q")
 FIRST_TIMESTAMP_AT: Final = 35  # of a batch header: its largest timestamp
+BATCH_BEGIN: Final = struct.Struct(">qiib")  # base offset, length, leader epoch, magic
+MAGIC: Final = 2
 CUT_OFF, CORRUPT = 1, 2
 NO_TIMESTAMP: Final = -1
 
@@ -60,6 +62,26 @@ class SegmentRecovery:
         """A segment as log lines name it."""
         return f"{os.path.basename(self._directory)}/{base:020d}{LOG}"
 
+    def first_offset(self, base: int) -> int | None:
+        """The offset that the first batch of a segment claims; None if there is none, or nothing that begins as one."""
+        with open(self.path(base, LOG), "rb") as file:
+            header = file.read(BATCH_BEGIN.size)
+        if len(header) < BATCH_BEGIN.size:
+            return None
+        offset, _length, _epoch, magic = BATCH_BEGIN.unpack(header)
+        return int(offset) if magic == MAGIC else None
+
+    def next_offset(self, base: int) -> int:
+        """The offset behind a segment's last batch, by the headers alone: from the last index entry on if it fits."""
+        with open(self.path(base, LOG), "rb") as log:
+            last_set = self._last_entry(base, INDEX, INDEX_ENTRY) if self.indexes_sound(base) else None
+            if last_set is not None:
+                start = (last_set[1], base, NO_TIMESTAMP, base)
+                scan = scan_segment(log.fileno(), -1, -1, base, self._index_interval_bytes, False, None, *start)
+                if scan.batches:
+                    return scan.next_offset
+            return scan_segment(log.fileno(), -1, -1, base, self._index_interval_bytes, False, None).next_offset
+
     def indexes_sound(self, base: int) -> bool:
         """Both indexes exist, hold whole entries, and the last one lies inside the log."""
         try:
@@ -83,14 +105,14 @@ class SegmentRecovery:
         last_set = self._last_entry(base, INDEX, INDEX_ENTRY)
         last_time = self._last_entry(base, TIME_INDEX, TIME_INDEX_ENTRY) or (NO_TIMESTAMP, 0)
         if last_set is None:
-            return self.rebuild(base)[0]
+            return self.rebuild(base, settled=True)[0]
         start = (last_set[1], base, last_time[0], base + last_time[1])
         with open(self.path(base, LOG), "rb") as log:
             scan = scan_segment(log.fileno(), -1, -1, base, self._index_interval_bytes, True, None, *start)
             first = FIRST_TIMESTAMP.unpack(os.pread(log.fileno(), FIRST_TIMESTAMP.size, FIRST_TIMESTAMP_AT))[0]
         if scan.end or scan.batches == 0:
             self._unsound(f"{self.name(base)[: -len(LOG)]}{INDEX}")
-            return self.rebuild(base)[0]
+            return self.rebuild(base, settled=True)[0]
         return SegmentState(
             base,
             scan.next_offset,

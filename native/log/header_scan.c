@@ -12,6 +12,7 @@ void mpb_header_scan_begin(struct mpb_header_scan *scan, int fd, uint64_t positi
     scan->position = scan->next = position;
     scan->end = end;
     scan->held_at = scan->held = 0;
+    scan->is_cut_off = false;
 }
 
 int mpb_header_scan_next(struct mpb_header_scan *scan, struct mpb_batch_info *out)
@@ -19,7 +20,8 @@ int mpb_header_scan_next(struct mpb_header_scan *scan, struct mpb_batch_info *ou
     scan->position = scan->next;
     if (scan->position >= scan->end)
         return 0;
-    if (scan->end - scan->position < MPB_BATCH_HEADER_BYTES)
+    scan->is_cut_off = scan->end - scan->position < MPB_BATCH_HEADER_BYTES;
+    if (scan->is_cut_off)
         return -EBADMSG;
     if (scan->position < scan->held_at || scan->position + MPB_BATCH_HEADER_BYTES > scan->held_at + scan->held) {
         uint64_t wanted = scan->end - scan->position;
@@ -32,12 +34,31 @@ int mpb_header_scan_next(struct mpb_header_scan *scan, struct mpb_batch_info *ou
     }
     const uint8_t *header = scan->bytes + (scan->position - scan->held_at);
     int64_t length = mpb_be32(header + MPB_BATCH_LENGTH);
-    if (header[MPB_BATCH_MAGIC] != 2 || length < MPB_BATCH_HEADER_BYTES - MPB_BATCH_OVERHEAD_BYTES ||
-        (uint64_t)length + MPB_BATCH_OVERHEAD_BYTES > scan->end - scan->position)
+    if (header[MPB_BATCH_MAGIC] != 2 || length < MPB_BATCH_HEADER_BYTES - MPB_BATCH_OVERHEAD_BYTES)
+        return -EBADMSG;
+    scan->is_cut_off = (uint64_t)length + MPB_BATCH_OVERHEAD_BYTES > scan->end - scan->position;
+    if (scan->is_cut_off)
         return -EBADMSG;
     mpb_batch_read(header, out);
     scan->next = scan->position + out->batch_bytes;
     return 1;
+}
+
+/* Begins at the batch that an index entry points to, and returns what mpb_header_scan_next does; at the first batch if
+ * the entry is damaged. A sound one names the last offset of what begins there. */
+static int begin_at(struct mpb_header_scan *scan, int fd, uint64_t end, int64_t base, const struct mpb_index_hit *hit,
+                    struct mpb_batch_info *first)
+{
+    if (hit->found && hit->position < end) {
+        mpb_header_scan_begin(scan, fd, hit->position, end);
+        int more = mpb_header_scan_next(scan, first);
+        if (more == 1 && first->base_offset >= base && first->base_offset <= base + hit->relative)
+            return more;
+        if (more < 0 && more != -EBADMSG)
+            return more;
+    }
+    mpb_header_scan_begin(scan, fd, 0, end);
+    return mpb_header_scan_next(scan, first);
 }
 
 int mpb_segment_find(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *copy,
@@ -61,10 +82,12 @@ int mpb_segment_find(struct mpb_log *log, const struct mpb_partition *row, const
     int fd = mpb_segment_fd(log, row, copy, base, MPB_FILE_LOG);
     if (fd < 0)
         return fd;
-    mpb_header_scan_begin(&scan, fd, hit.found ? hit.position : 0, (uint64_t)end);
-    int more;
-    while ((more = mpb_header_scan_next(&scan, &info)) == 1 && info.base_offset + info.last_offset_delta < offset)
-        ;
+    int more = begin_at(&scan, fd, (uint64_t)end, base, &hit, &info);
+    while (more == 1 && info.base_offset + info.last_offset_delta < offset)
+        more = mpb_header_scan_next(&scan, &info);
+    if (more == -EBADMSG && scan.is_cut_off &&
+        base != copy->active_base) /* cut off from outside: the log goes on in the next segment */
+        more = 0;
     if (more < 0)
         return more;
     *position = scan.position;

@@ -2,12 +2,23 @@
 
 #include <errno.h>
 
+#include "log/header_scan.h"
 #include "log/log_io.h"
 #include "log/offset_index.h"
 #include "log/partition_lock.h"
 #include "log/roll.h"
 #include "log/segment.h"
 #include "log/segment_list.h"
+
+/* Whether a time index entry says what its batch says. What is damaged would have sound records deleted as old. */
+static bool is_sound(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *now,
+                     int64_t base, const struct mpb_index_hit *hit)
+{
+    struct mpb_batch_info batch;
+    uint64_t position;
+    return mpb_segment_find(log, row, now, base, base + hit->relative, &position, &batch) == 0 &&
+           batch.batch_bytes != 0 && batch.max_timestamp == hit->timestamp;
+}
 
 /* Largest timestamp of a segment, but never later than its log file was last written: a time in the future, or none, is
  * no reason to keep what others wrote. */
@@ -30,7 +41,7 @@ static int segment_time(struct mpb_log *log, const struct mpb_partition *row, co
         return 0;
     int time_fd = mpb_segment_fd(log, row, now, base, MPB_FILE_TIME_INDEX);
     error = time_fd < 0 ? time_fd : mpb_time_index_find(time_fd, (uint64_t)bytes, INT64_MAX, &hit);
-    if (error == 0 && hit.found && hit.timestamp >= 0 && hit.timestamp < *out)
+    if (error == 0 && hit.found && hit.timestamp >= 0 && hit.timestamp < *out && is_sound(log, row, now, base, &hit))
         *out = hit.timestamp;
     return error;
 }

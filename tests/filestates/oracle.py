@@ -1,0 +1,230 @@
+"""What must hold after a start on files that something was done to, worked out from the files alone.
+
+- kept: every byte that was there is there, under its name or beside it as `.cut`;
+- served: a batch that was acknowledged and is sound in its place is read, or its partition is offline (only if
+  something was done to that partition) and its files are as they were;
+- refused: nothing has changed at all.
+
+A batch is sound in its place if its log file can be walked up to it and no other log file that begins where its name
+says lies nearer. What lies behind damage above the recovery point after an unclean stop is given up, as Kafka does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from mpbroker.log.checkpoint_file import HIGH_WATERMARK, LOG_START, RECOVERY_POINT, read_checkpoint
+from mpbroker.log.clean_shutdown import MARKER
+from mpbroker.log.data_dir import META_FILE
+from mpbroker.log.producer_snapshot import read_snapshot
+from tests.filestates.bases import HEADER_BYTES, Base, Batch
+from tests.filestates.started import Running
+
+Files = dict[str, bytes]  # path below the data directory → content
+STORE = "metadata.db"
+CHECKPOINTS = (LOG_START, RECOVERY_POINT, HIGH_WATERMARK)
+IDENTITY = ("partition.metadata", "leader-epoch-checkpoint")
+GIVEN_UP = (".deleted", ".snapshot.tmp", "partition.metadata.tmp", "leader-epoch-checkpoint.tmp", ".lock", "-shm")
+_HEADER = struct.Struct(">qiibI")
+
+
+def read_files(path: Path) -> Files:
+    """Every file of a data directory."""
+    return dict(_read(os.fspath(path), ""))
+
+
+def _read(directory: str, prefix: str) -> Iterator[tuple[str, bytes]]:
+    for entry in os.scandir(directory):
+        if entry.is_dir():
+            yield from _read(entry.path, f"{prefix}{entry.name}/")
+        else:
+            with open(entry.path, "rb", buffering=0) as file:
+                yield prefix + entry.name, file.readall()
+
+
+class _Walked(NamedTuple):
+    batches: list[Batch]  # sound ones
+    whole: bool  # nothing damaged, nothing behind the last
+    first: int  # offset of the first batch, -1: none can be walked to
+    cut_off: bool = False  # but for its end, which is missing
+
+
+def _walk(data: bytes, base: int, *, past_damage: bool) -> _Walked:
+    found: list[Batch] = []
+    at, following, first, whole = 0, base, -1, True
+    while at < len(data):
+        if at + HEADER_BYTES > len(data):
+            return _Walked(found, False, first, whole)
+        offset, size, _epoch, magic, crc = _HEADER.unpack_from(data, at)
+        end = at + 12 + size
+        (delta,) = struct.unpack_from(">i", data, at + 23)
+        if magic != 2 or size < HEADER_BYTES - 12 or offset < following or delta < 0:
+            return _Walked(found, False, first)
+        if end > len(data):
+            return _Walked(found, False, first, whole)
+        if at == 0:
+            first = offset
+        if crc32c(data[at + 21 : end]) == crc:
+            found.append(Batch(offset, offset + delta, data[at:end]))
+        elif past_damage:
+            whole = False
+        else:
+            return _Walked(found, False, first)
+        at, following = end, offset + delta + 1
+    return _Walked(found, whole, first)
+
+
+def _segments(files: Files, directory: str) -> dict[int, bytes]:
+    """Base offset → content of every log file."""
+    names = [name.removeprefix(f"{directory}/") for name in files if name.startswith(f"{directory}/")]
+    stems = [name[:-4] for name in names if name.endswith(".log") and len(name) == 24 and name[:-4].isdecimal()]
+    return {int(stem): files[f"{directory}/{stem}.log"] for stem in sorted(stems)}
+
+
+def is_clean(files: Files) -> bool:
+    """Whether the last stop says that it was clean."""
+    try:
+        return isinstance(json.loads(files[MARKER]), dict)
+    except (KeyError, ValueError):
+        return False
+
+
+def required(path: Path, files: Files, base: Base, directory: str) -> list[Batch]:
+    """The acknowledged batches of a partition that a start on these files has to serve."""
+    topic, _, partition = directory.rpartition("-")
+    who = topic, int(partition)
+    clean, log_start = is_clean(files), read_checkpoint(str(path / LOG_START)).get(who, 0)
+    recovery_point = read_checkpoint(str(path / RECOVERY_POINT)).get(who, 0) if _believed(path, directory) else 0
+    segments = _segments(files, directory)
+    bases, wanted = list(segments), dict.fromkeys(base.batches[directory])
+    walked: dict[int, _Walked] = {}
+    for number, start in enumerate(bases):
+        following = bases[number + 1] if number + 1 < len(bases) else None
+        settled = clean or (following is not None and following <= recovery_point)
+        walked[start] = _walk(segments[start], start, past_damage=settled)
+        if not walked[start].whole and not settled:
+            break
+    named = [start for start, found in walked.items() if found.first == start]
+    sound = [
+        batch
+        for start in named
+        for batch in walked[start].batches
+        if batch in wanted and named[bisect_right(named, batch.first) - 1] == start
+    ]
+    end = max((batch.last + 1 for found in walked.values() for batch in found.batches), default=0)
+    return [batch for batch in sound if batch.first >= log_start or log_start > end]
+
+
+def _believed(path: Path, directory: str) -> bool:
+    """A checkpoint says nothing about a directory that is younger."""
+    made = [file.stat().st_mtime_ns for name in IDENTITY if (file := path / directory / name).exists()]
+    checkpoint = path / RECOVERY_POINT
+    return bool(made) and checkpoint.exists() and min(made) < checkpoint.stat().st_mtime_ns
+
+
+def changed(before: Files, after: Files) -> list[str]:
+    """Names of what is not as it was."""
+    return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+
+
+def not_kept(before: Files, after: Files, *, was_written: bool) -> list[str]:
+    """Files whose bytes are not all there any more. `was_written`: the log keeper of a real broker, or of a clean stop,
+    replaced checkpoints and old snapshots."""
+    return [name for name, data in before.items() if data and not _is_kept(name, data, before, after, was_written)]
+
+
+def _is_kept(name: str, data: bytes, before: Files, after: Files, was_written: bool) -> bool:
+    top, _, file = name.rpartition("/")
+    written = file in CHECKPOINTS or file.endswith((".snapshot", *(f"{one}.tmp" for one in CHECKPOINTS)))
+    if file.endswith(GIVEN_UP) or top.endswith("-delete") or file.startswith((STORE, MARKER)):
+        return True
+    if after.get(name) == data or (was_written and written):
+        return True
+    stem, _, suffix = file.partition(".")
+    if suffix in ("index", "timeindex") and f"{top}/{stem}.log" in before:
+        return True
+    if any(after[other] == data for other in _aside(f"{name}.cut", after)) or after.get(f"{name}.deleted") == data:
+        return True
+    left = after.get(name, b"")
+    return data.startswith(left) and any(
+        left + after[other] == data for other in _aside(f"{name}.{len(left)}.cut", after)
+    )
+
+
+def _aside(wanted: str, after: Files) -> list[str]:
+    return [name for name in after if name == wanted or name.startswith(f"{wanted}.")]
+
+
+class Expected(NamedTuple):
+    """Of one partition: the batches that have to be served; whether anything was done to it; whether its producers'
+    state has to be whole."""
+
+    batches: list[Batch]
+    touched: bool
+    producers: bool
+
+
+def expectations(path: Path, before: Files, base: Base, original: Files) -> dict[str, Expected]:
+    """What a start on these files, which `before` has read, owes each partition."""
+    changes = changed(before, original)
+    found = {}
+    for directory in base.batches:
+        wanted = required(path, before, base, directory)
+        touched = any(name.startswith(f"{directory}/") or name in CHECKPOINTS for name in changes)
+        whole = len(wanted) == len(base.batches[directory])
+        found[directory] = Expected(wanted, touched, whole and _snapshots_are_own(path, before, base, directory))
+    return found
+
+
+def problems(running: Running, wanted: dict[str, Expected], before: Files, base: Base, original: Files) -> list[str]:
+    """What ought to be served by a start on `before` and is not; one sentence each."""
+    found: list[str] = []
+    shown = running.partitions()
+    names = [name for name in original if name.startswith(STORE) or name == META_FILE]
+    store_is_same = all(before.get(name) == original.get(name) for name in names)
+    for directory, expected in wanted.items():
+        if directory not in shown:
+            found += [f"{directory} is not shown"] if store_is_same else []
+        elif shown[directory]:
+            found += not_read(running, directory, expected.batches)
+            found += _producers_lost(running, directory, base) if expected.producers else []
+        elif not expected.touched and store_is_same:
+            found.append(f"{directory} is offline, and nothing was done to it")
+    return found
+
+
+def not_read(running: Running, directory: str, wanted: list[Batch]) -> list[str]:
+    """The first of these batches that a read does not give, as a sentence."""
+    for batch in wanted:
+        error, data = running.read(directory, batch.first)
+        if error or not data.startswith(batch.data):
+            got = f"error {error}" if error else f"{data[:8].hex() or 'nothing'}"
+            return [f"{directory}: offset {batch.first} is sound, but a read of it gives {got}"]
+    return []
+
+
+def _snapshots_are_own(path: Path, before: Files, base: Base, directory: str) -> bool:
+    """Whether every snapshot that would be believed was written under its name."""
+    for name, data in before.items():
+        if not name.startswith(f"{directory}/") or not name.endswith(".snapshot"):
+            continue
+        originals = [root / name for root in (base.path, base.earlier) if (root / name).is_file()]
+        if all(data != file.read_bytes() for file in originals) and read_snapshot(str(path / name)) is not None:
+            return False
+    return True
+
+
+def _producers_lost(running: Running, directory: str, base: Base) -> list[str]:
+    there = running.producers(directory)
+    wanted = base.producers[directory]
+    if there is None or there == wanted:
+        return []
+    return [f"{directory}: producers {there}, not {wanted}, though every batch is there"]
