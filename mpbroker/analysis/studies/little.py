@@ -1,4 +1,4 @@
-"""Does the trace agree with itself? Little's law and the depths that were seen, for each ring and window.
+"""Does the trace agree with itself? Sequence numbers, Little's law and the depths that were seen, by ring and window.
 
 Runs in a command's process, on single requests in their order; refuses sampled traces. Three numbers for the time
 average of a ring's depth: L, the overlap of all waits with the window, by the window's length; lambda W, arrivals in
@@ -7,6 +7,10 @@ the window times their mean wait; and the depth that arrivals found, which the r
     L against lambda W              differ when the ring fills or empties within a window: the load is not stationary
     depth found against the depth   differ only when records are missing or clocks are wrong: a defect of the trace.
     that the records give           It is taken at the same moments, so it holds for any load
+
+L and lambda W come from the same records and agree with a third of them gone. Of lost records speak the depths found,
+the tracer's gauges of the rings, each with the smallest loss that it would have shown, and, exactly, the sequence
+numbers (measures/lost_records.py).
 """
 
 from collections.abc import Iterator
@@ -14,11 +18,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mpbroker.analysis.engine.engines.engine import Engine, Where
+from mpbroker.analysis.engine.input.decode import RowFilter
 from mpbroker.analysis.engine.mathematics import intervals, moments, windows
 from mpbroker.analysis.engine.mathematics.histogram import Int64s
 from mpbroker.analysis.engine.mathematics.windows import Extent
+from mpbroker.analysis.engine.measures import lost_records
 from mpbroker.analysis.engine.running import figure_specs, wording
 from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
 
@@ -28,7 +35,8 @@ MIN_ARRIVALS = 50  # in a window, to say anything
 #: A ring this empty on average says nothing in percent: one request is in it or not. Nor do depths that differ by less:
 #: a handler stamps a request a moment after it took it.
 MIN_DEPTH = 0.5
-_COLUMNS = ("run", "broker", "processor", "plane", "epoch_ns", "req_q", "resp_q", *moments.COLUMNS)
+_COLUMNS = ("processor", "plane", "epoch_ns", "req_q", "resp_q", *lost_records.COLUMNS, *moments.COLUMNS)
+_GAUGED = ("gauge_samples", "gauge_depth", "gauge_from_records", "gauge_smallest_loss")
 OK, UNSTEADY, DEFECT, EMPTY, FEW = "ok", "not stationary", "trace defect", "nearly empty", "too few"
 
 
@@ -42,6 +50,8 @@ class Waits(NamedTuple):
     ends: Int64s
     found: Int64s
     clock_offset_ns: int
+    gauge_at: Int64s
+    gauge_depth: Int64s
 
     @property
     def name(self) -> str:
@@ -57,14 +67,15 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
         return StudyResult(verdicts=[wording.nothing("little")])
     window_ms = windows.width_ms(parameters.window_ms, extent)
     table, left_out = _read(engine, extent)
-    rings = list(_rings(table))
+    rings = list(_rings(table, engine.input.gauges()))
     rows = [row for ring in rings for row in _check(ring, window_ms)]
     summary = [_summary(ring, [row for row in rows if _same(row, ring)]) for ring in rings]
     tables = {"little_check": pa.Table.from_pylist(rows, _CHECK), "little_summary": pa.Table.from_pylist(summary)}
     lost = engine.input.loss.dropped > 0 or bool(engine.input.loss.gaps)
+    exact = _sequence_verdict(engine, table, bool(left_out))
     return StudyResult(
         tables,
-        [*_verdicts(summary, rows, window_ms, lost), *left_out, *wording.caveats(engine.input)],
+        [*exact, *_verdicts(summary, rows, window_ms, lost), *left_out, *wording.caveats(engine.input)],
         _figures(rings, rows, window_ms),
     )
 
@@ -80,7 +91,13 @@ def _read(engine: Engine, extent: Extent) -> tuple[pa.Table, list[str]]:
     ]
 
 
-def _rings(table: pa.Table) -> Iterator[Waits]:
+def _sequence_verdict(engine: Engine, table: pa.Table, left_out: bool) -> list[str]:
+    if left_out or engine.input.rows != RowFilter(brokers=engine.input.rows.brokers):
+        return ["Sequence numbers were not checked: only a part of the trace was read."]
+    return [lost_records.number_sentence(lost_records.numbers(table))]
+
+
+def _rings(table: pa.Table, gauges: pa.Table) -> Iterator[Waits]:
     """The request ring of every plane and the response ring of every processor."""
     when = moments.of(table)
     offset = table["epoch_ns"].to_numpy() - table["t0_ns"].to_numpy()
@@ -93,9 +110,19 @@ def _rings(table: pa.Table) -> Iterator[Waits]:
             rows = rows[there[rows]]
             if len(rows):
                 name = f"{key} request" if by == "plane" else f"response-{key}"
-                yield Waits(
-                    run_id, broker, name, begins[rows], ends[rows], found[rows], int(offset[rows].min())
-                )  # not that of the first row: engines differ in their order
+                shift = int(offset[rows].min())  # not that of the first row: engines differ in their order
+                at, depths = _gauges_of(gauges, run_id, broker, ("plane", key) if by == "plane" else ("name", name))
+                yield Waits(run_id, broker, name, begins[rows], ends[rows], found[rows], shift, at - shift, depths)
+
+
+def _gauges_of(gauges: pa.Table, run_id: str, broker: int, where: tuple[str, str]) -> tuple[Int64s, Int64s]:
+    """Moments since 1970 and the depth then of one ring; that of a plane has several rows of shared memory."""
+    mine = pc.and_(pc.equal(gauges["run"], run_id), pc.equal(gauges["broker"], broker))
+    mine = pc.and_(mine, pc.fill_null(pc.equal(gauges[where[0]], where[1]), False))
+    rings = gauges.filter(pc.and_(mine, pc.equal(gauges["type"], "ring")))
+    at, place = np.unique(rings["epoch_ns"].to_numpy(), return_inverse=True)
+    depths = np.bincount(place, weights=rings["depth"].to_numpy(), minlength=len(at))
+    return at.astype(np.int64), depths.astype(np.int64)
 
 
 _CHECK = pa.schema(
@@ -184,13 +211,15 @@ def _judge(row: dict[str, Any]) -> str:
 
 
 def _summary(ring: Waits, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of all windows of a ring: depths weighted by arrivals, and how many windows got which verdict."""
+    """Of all windows of a ring: `depth` and `lambda_w` averaged over time, `depth_found` and `depth_replayed` over
+    arrivals, gauges over their moments; and how many windows got which verdict."""
     n = np.array([row["arrivals"] for row in rows], float)
     weights = n / n.sum() if n.sum() else None
-    values = {
-        name: float(np.average([row[name] for row in rows], weights=weights))
-        for name in ("depth", "lambda_w", "depth_found", "depth_replayed")
-    }
+    values = {name: float(np.mean([row[name] for row in rows])) for name in ("depth", "lambda_w")}
+    for name in ("depth_found", "depth_replayed"):
+        values[name] = float(np.average([row[name] for row in rows], weights=weights))
+    sampled = lost_records.samples(ring.gauge_at, ring.gauge_depth, ring.begins, ring.ends)
+    seen = dict(zip(_GAUGED, sampled or (0, 0.0, 0.0, 1.0), strict=True))
     counts = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in (OK, UNSTEADY, DEFECT, EMPTY, FEW)}
     return {
         "run": ring.run,
@@ -201,8 +230,16 @@ def _summary(ring: Waits, rows: list[dict[str, Any]]) -> dict[str, Any]:
         **values,
         "little_mismatch": _mismatch(values["depth"], values["lambda_w"]),
         "depth_mismatch": _mismatch(values["depth_found"], values["depth_replayed"]),
+        "depth_smallest_loss": min((_smallest_loss(row) for row in rows if row["verdict"] != FEW), default=1.0),
+        **seen,
+        "gauges_show_loss": sampled is not None and sampled.shows_loss,
         **{verdict.replace(" ", "_"): number for verdict, number in counts.items()},
     }
+
+
+def _smallest_loss(row: dict[str, Any]) -> float:
+    """The smallest share of lost records that would make a window a defect; 1: none would."""
+    return min(1.0, max(MISMATCH, MIN_DEPTH / row["depth_found"])) if row["depth_found"] else 1.0
 
 
 # Verdicts
@@ -210,24 +247,39 @@ def _summary(ring: Waits, rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _verdicts(summary: list[dict[str, Any]], rows: list[dict[str, Any]], window_ms: int, lost: bool) -> list[str]:
     total = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in (OK, UNSTEADY, DEFECT, EMPTY, FEW)}
+    gauged = _gauge_verdict(summary)
     telling = total[OK] + total[UNSTEADY] + total[DEFECT]
     if not telling:
         return [
             f"No window of {window_ms} ms tells anything: the rings were nearly empty (mean depth below "
-            f"{MIN_DEPTH:g}), or a window had fewer than {MIN_ARRIVALS} arrivals."
+            f"{MIN_DEPTH:g}), or a window had fewer than {MIN_ARRIVALS} arrivals.",
+            *gauged,
         ]
     found = [
         f"Little's law holds within 10 % in {total[OK]} of {wording.counted(telling, 'window')} that had something to "
-        f"check ({wording.counted(len(summary), 'ring')}, windows of {window_ms} ms)."
+        f"check ({wording.counted(len(summary), 'ring')}, windows of {window_ms} ms): the load was steady there. That "
+        "says nothing of lost records."
     ]
-    return [*found, *_defect_verdict(summary, total[DEFECT], lost), *_unsteady_verdict(summary, total[UNSTEADY])]
+    defects = _defect_verdict(summary, total[DEFECT], lost)
+    return [*found, *defects, *gauged, *_unsteady_verdict(summary, total[UNSTEADY])]
+
+
+def _gauge_verdict(summary: list[dict[str, Any]]) -> list[str]:
+    lossy = [
+        f"TRACE DEFECT: gauges saw {row['gauge_depth']:.3g} requests in the {row['ring']} ring on average, the records "
+        f"give {row['gauge_from_records']:.3g} at the same moments."
+        for row in summary
+        if row["gauges_show_loss"]
+    ]
+    return lossy or lost_records.gauge_sentence(summary)
 
 
 def _defect_verdict(summary: list[dict[str, Any]], number: int, lost: bool) -> list[str]:
     if not number:
+        smallest = min((row["depth_smallest_loss"] for row in summary), default=1.0)
         return [
-            "The depths that the rings counted agree with those that the records give: no sign of lost records or "
-            "wrong clocks."
+            "The depths that arrivals found agree with those that the records give: no sign of wrong clocks, and "
+            f"of lost records, {lost_records.power(smallest)}."
         ]
     worst = max((row for row in summary if row["trace_defect"]), key=lambda row: row["depth_mismatch"])
     cause = (
@@ -293,7 +345,7 @@ def _figures(rings: list[Waits], rows: list[dict[str, Any]], window_ms: int) -> 
 STUDY = Study(
     "little",
     "Does the trace agree with itself, and where was the load not stationary?\n"
-    "Little's law and the depths that were seen, per ring and window: the trace's own consistency check.",
+    "Sequence numbers, Little's law and the depths that were seen: the trace's own consistency check.",
     "order",
     run,
 )

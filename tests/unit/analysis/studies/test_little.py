@@ -2,12 +2,15 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from mpbroker.analysis.engine.engines.choose_engine import choose_engine
 from mpbroker.analysis.engine.input.trace_input import SampledTrace, open_input
+from mpbroker.analysis.engine.measures import lost_records
 from mpbroker.analysis.engine.running.study import StudyParameters
 from mpbroker.analysis.studies.little import (
+    _COLUMNS,
     DEFECT,
     EMPTY,
     FEW,
@@ -18,6 +21,7 @@ from mpbroker.analysis.studies.little import (
     STUDY,
     UNSTEADY,
     _judge,
+    _smallest_loss,
 )
 from tests.harness.event_model import TICKS_PER_MS, Scenario
 from tests.harness.event_trace import BASE_NS, EPOCH_OFFSET_NS, Marker, TraceOptions
@@ -50,7 +54,8 @@ def test_a_steady_load_agrees_with_itself(tmp_path):
     [ring] = [row for row in result.tables["little_summary"].to_pylist() if row["ring"] == "data request"]
     assert ring["little_mismatch"] < MISMATCH and ring["trace_defect"] == 0 < ring["ok"]
     assert ring["depth_found"] == pytest.approx(ring["depth_replayed"], rel=1e-6)
-    assert any("no sign of lost records" in words for words in result.verdicts)
+    assert any("no sign of wrong clocks, and of lost records" in words for words in result.verdicts)
+    assert result.verdicts[0].startswith("Sequence numbers: all ") and "none is missing (exact)" in result.verdicts[0]
     json.dumps([figure.spec for figure in result.figures], allow_nan=False)
 
 
@@ -59,6 +64,72 @@ def test_lost_records_are_a_trace_defect(tmp_path):
         result = STUDY.run(engine, StudyParameters())
     assert sum(row["trace_defect"] for row in result.tables["little_summary"].to_pylist()) >= 3
     assert any("TRACE DEFECT" in words and "has lost records" in words for words in result.verdicts)
+
+
+@pytest.mark.parametrize("share", [0.001, 0.3])
+def test_deleted_records_are_counted_to_the_last(tmp_path, share):
+    """Where L and lambda W agree as before: they come from the records that are left."""
+    with golden(tmp_path, BUSY) as (engine, _):
+        whole = engine.requests(_COLUMNS).sort_by("seq")
+    chance = np.random.default_rng(5)
+    left = np.unique(np.concatenate(([0, len(whole) - 1], np.flatnonzero(chance.random(len(whole)) >= share))))
+    found = lost_records.numbers(whole.take(left))
+    assert found.missing == len(whole) - len(left) > 0 and found.doubled == 0
+    words = lost_records.number_sentence(found)
+    assert words.startswith(f"TRACE DEFECT by sequence numbers: {found.missing:,} of {len(whole):,} requests")
+    twice = lost_records.numbers(whole.take(np.concatenate(([3], np.arange(len(whole))))))
+    assert (twice.missing, twice.doubled) == (0, 1) and "1 are there twice" in lost_records.number_sentence(twice)
+
+
+def test_a_part_of_a_trace_has_no_exact_answer(tmp_path):
+    with golden(tmp_path, BUSY):
+        part = choose_engine("local", open_input([tmp_path], apis=["Produce"]))
+        assert "were not checked" in STUDY.run(part, StudyParameters()).verdicts[0]
+
+
+def test_depths_over_time_are_averages_over_time(tmp_path):
+    with golden(tmp_path, FLOOD) as (engine, _):
+        tables = STUDY.run(engine, StudyParameters()).tables
+    [ring] = [row for row in tables["little_summary"].to_pylist() if row["ring"] == "data request"]
+    depths = [row["depth"] for row in tables["little_check"].to_pylist() if row["ring"] == "data request"]
+    assert ring["depth"] == pytest.approx(sum(depths) / len(depths))
+
+
+@pytest.mark.parametrize(("depth", "percent"), [(1.4, 36), (10.0, 10), (0.4, None)])
+def test_the_smallest_loss_that_depths_would_show(depth, percent):
+    words = lost_records.power(_smallest_loss({"depth_found": depth}))
+    assert words == (
+        f"a loss of less than {percent} % would not show there" if percent else "that would show no loss, however large"
+    )
+
+
+def _ring_samples(lost, samples=2000, seed=3):
+    """A ring of mean depth 3, looked at now and then; a share of its records is lost."""
+    chance = np.random.default_rng(seed)
+    begins = np.sort(chance.integers(0, 10**9, 3000))
+    ends = begins + chance.exponential(10**6, 3000).astype(np.int64)
+    at = np.sort(chance.integers(10**7, 98 * 10**7, samples))
+    depths = (begins[None, :] <= at[:, None]).sum(1) - (ends[None, :] <= at[:, None]).sum(1)
+    kept = chance.random(len(begins)) >= lost
+    return lost_records.samples(at, depths, begins[kept], ends[kept])
+
+
+def test_gauges_show_a_loss_that_is_large_enough():
+    whole, less = _ring_samples(0.0), _ring_samples(0.3)
+    assert whole.depth == whole.from_records == pytest.approx(3, abs=0.5) and not whole.shows_loss
+    assert less.shows_loss and less.from_records == pytest.approx(0.7 * less.depth, rel=0.1)
+    assert less.smallest_loss < 0.3
+    assert not _ring_samples(0.3, samples=25).shows_loss, "so few say nothing"
+
+
+def test_gauges_of_an_empty_ring_show_nothing():
+    found = lost_records.samples(np.array([5]), np.array([0]), np.array([1]), np.array([9]))
+    assert found.smallest_loss == 1.0 and not found.shows_loss
+    assert lost_records.samples(np.array([50]), np.array([0]), np.array([1]), np.array([9])) is None
+    rows = [{"gauge_samples": 1, "gauge_depth": 0.0}]
+    assert lost_records.gauge_sentence(rows) == [
+        "Gauges say nothing of lost records: the rings were empty whenever the tracer looked."
+    ]
 
 
 def test_a_filling_ring_is_not_stationary(tmp_path):
@@ -81,7 +152,8 @@ def test_a_sample_is_refused(tmp_path):
 def test_empty_rings_and_empty_traces_are_sentences(tmp_path):
     idle = CALM._replace(rate=30, duration_ms=800, service_ms=0.5)
     with golden(tmp_path, idle, TraceOptions(markers=(Marker("x", 0),))) as (engine, _):
-        assert "tells anything" in STUDY.run(engine, StudyParameters()).verdicts[0]
+        exact, rings, gauges = STUDY.run(engine, StudyParameters()).verdicts[:3]
+    assert "none is missing (exact)" in exact and "tells anything" in rings and "Gauges say nothing" in gauges
     nothing = choose_engine("local", open_input([tmp_path], to_ns=1))
     assert "nothing to say" in STUDY.run(nothing, StudyParameters()).verdicts[0]
 
