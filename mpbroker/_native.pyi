@@ -537,6 +537,7 @@ class Log:
     def find_time(
         self, ordinal: int, timestamp: int, from_offset: int = 0, topic_id: bytes | None = None
     ) -> tuple[int, ReadPlan]: ...
+    def largest_time(self, ordinal: int, topic_id: bytes | None = None) -> tuple[int, int]: ...
     def read_into(self, plan: ReadPlan, buffer: WriteableBuffer, /) -> tuple[int, int]: ...
     def truncate(self, ordinal: int, offset: int, /) -> int: ...
     def retain(
@@ -698,6 +699,16 @@ def records_check(
     after_max_ms: int,
     /,
 ) -> tuple[int, int, int, int]: ...
+def records_refused(
+    records: ReadableBuffer,
+    batch: ReadableBuffer,
+    compacted: bool,
+    log_append_time: bool,
+    now_ms: int,
+    before_max_ms: int,
+    after_max_ms: int,
+    /,
+) -> tuple[int, list[tuple[int, int, int]]]: ...
 def records_find_timestamp(
     records: ReadableBuffer, batch: ReadableBuffer, target_ms: int, /
 ) -> tuple[int, int] | None: ...

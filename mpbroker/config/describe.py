@@ -40,6 +40,7 @@ class ConfigEntry(NamedTuple):
     sensitive: bool
     kind: int
     synonyms: tuple[Synonym, ...]
+    sentence: str
 
 
 def describe_topic(
@@ -63,7 +64,7 @@ def _topic_entry(row: TopicSetting, given: dict[str, Any], config: BrokerConfig)
     value = given.get(row.name, row.inherited(config))
     if row.name in given:
         synonyms = (Synonym(row.name, row.render(value), ConfigSource.TOPIC_CONFIG), *synonyms)
-    return _entry(row.name, row.render(value), row.kind, False, synonyms)
+    return _entry(row.name, row.render(value), row.kind, False, synonyms, row.sentence)
 
 
 def _broker_entry(name: str, config: BrokerConfig) -> ConfigEntry:
@@ -71,10 +72,12 @@ def _broker_entry(name: str, config: BrokerConfig) -> ConfigEntry:
     assert located is not None, name
     row = located.setting
     read_only = row.change is Change.READ_ONLY or bool(located.listener)
-    return _entry(name, row.render(config.value(name)), row.kind, read_only, _synonyms(name, config))
+    return _entry(name, row.render(config.value(name)), row.kind, read_only, _synonyms(name, config), row.sentence)
 
 
-def _entry(name: str, value: str | None, kind: Kind, read_only: bool, synonyms: tuple[Synonym, ...]) -> ConfigEntry:
+def _entry(
+    name: str, value: str | None, kind: Kind, read_only: bool, synonyms: tuple[Synonym, ...], sentence: str
+) -> ConfigEntry:
     source = synonyms[0].source if synonyms else int(ConfigSource.DEFAULT_CONFIG)
     sensitive = kind is Kind.PASSWORD
     return ConfigEntry(
@@ -86,6 +89,7 @@ def _entry(name: str, value: str | None, kind: Kind, read_only: bool, synonyms: 
         sensitive,
         int(kind),
         synonyms,
+        sentence,
     )
 
 

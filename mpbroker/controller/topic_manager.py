@@ -197,8 +197,9 @@ class TopicManager:
         if not allowed:
             disabled = Refusal(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
             return TopicResults([TopicResult(name, *disabled) for name in names])
-        topics = [self._context.by_name[name] for name in names if name in self._context.by_name]
-        results = {name: TopicResult(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for name in names}
+        found = [self._context.by_name[name] for name in names if name in self._context.by_name]
+        topics = [topic for topic in found if command.ids.get(topic.name, topic.id) == topic.id]
+        results = {name: TopicResult(name, _unknown(command, name)) for name in names}
         results.update({topic.name: TopicResult(topic.name) for topic in topics})
         answer = _answer(results, duplicates)
         if topics:
@@ -218,6 +219,10 @@ class TopicManager:
             return ProducerIds(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
         self._crash_point("controller.committed")
         return ProducerIds(first, PRODUCER_ID_BLOCK)
+
+
+def _unknown(command: DeleteTopics, name: str) -> int:
+    return ErrorCode.UNKNOWN_TOPIC_ID if name in command.ids else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _once(names: Iterable[str]) -> tuple[list[str], list[str]]:

@@ -23,6 +23,7 @@ from mpbroker.log.checkpoint_file import (
     parse_checkpoint,
     sync_directory,
 )
+from mpbroker.log.leader_epochs import read_epochs
 from mpbroker.log.log_recovery import LogRecovery, RecoveredLog
 from mpbroker.log.partition_directory import EPOCH_FILE, METADATA_FILE, id_text, read_topic_id
 from mpbroker.log.recent_producers import producer_rows, recent_batches
@@ -31,7 +32,6 @@ from mpbroker.shm.events import Events
 from mpbroker.shm.layout import PARTITION_EXISTS, PARTITION_ONLINE
 
 PROGRESS_S: Final = 5.0
-_MAX_EPOCH_BYTES: Final = 1 << 20
 _WITHOUT: Final = {
     RECOVERY_POINT: "every log is taken as not flushed",
     LOG_START: "every log begins at its first segment: records deleted before may be back",
@@ -261,9 +261,5 @@ def check_owner(directory: str, topic_id: bytes) -> None:
 
 def latest_epoch(directory: str) -> int:
     """The last leader epoch in Kafka's leader-epoch-checkpoint; 0 if there is none that can be read."""
-    try:
-        with open(os.path.join(directory, EPOCH_FILE), encoding="ascii") as file:
-            lines = file.read(_MAX_EPOCH_BYTES).split("\n")
-        return max((int(line.split(" ")[0]) for line in lines[2:] if line), default=0)
-    except (FileNotFoundError, ValueError):
-        return 0
+    epochs = read_epochs(directory)
+    return epochs[-1].epoch if epochs else 0

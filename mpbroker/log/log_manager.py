@@ -6,6 +6,7 @@ that another process would miss: truth stands in the partition rows and the file
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
@@ -26,8 +27,10 @@ from mpbroker.config.limits import LARGEST_ANSWER_BYTES
 from mpbroker.config.topic_config import TopicSettings
 from mpbroker.errors import ErrorCode
 from mpbroker.log.append_settings import log_options, produce_rules
+from mpbroker.log.leader_epochs import EpochEnd, EpochStart, end_of_epoch, read_epochs
 from mpbroker.record.compression import Decompressor
 from mpbroker.record.record_batch import BatchBytes, BatchUnreadableError, codec_of, find_timestamp, iterate_batches
+from mpbroker.record.rejected_records import RejectedRecords, rejected_records
 from mpbroker.record.validation import ProduceRules, check_append_records
 from mpbroker.shm.clock import Clock
 from mpbroker.shm.counters import Counter
@@ -80,6 +83,7 @@ class LogManager:
     """Appends and reads by partition row. Errors a client can cause are Kafka error codes in the results.
 
     `request_flush()` wakes the log keeper, which syncs what is not synced; for acknowledgements that wait for it.
+    `data_dir`: where the partitions' directories are, for what stands in no segment; "": nowhere.
     `largest_batch_bytes`: a larger batch is refused whatever its topic allows, because no answer could hold it.
     """
 
@@ -90,7 +94,9 @@ class LogManager:
         flush_on_commit: bool,
         request_flush: Callable[[], None] = lambda: None,
         largest_batch_bytes: int = LARGEST_ANSWER_BYTES,
+        data_dir: str = "",
     ) -> None:
+        self._data_dir = data_dir
         self._largest_batch_bytes = largest_batch_bytes
         self.log = log
         self.flush_on_commit = flush_on_commit
@@ -124,6 +130,11 @@ class LogManager:
         if result.flush_due and not result.error:
             return self._synced(ordinal, request, cell) or result
         return result
+
+    def rejected_records(self, topic: TopicOfLog, records: BatchBytes, partition: str) -> RejectedRecords | None:
+        """Which records an append of these refused, if it was for them. `partition`: its name, for the sentences."""
+        rules = self.options_of(topic)[1]
+        return rejected_records(records, rules, self._clock.wall_ms(), self._decompressor, partition)
 
     def sync_recorded(self, topic: TopicOfLog, ordinal: int, request: Request, cell: int) -> AppendResult | None:
         """For an append that an earlier run of the request made: that run may have died before the sync that
@@ -175,6 +186,11 @@ class LogManager:
     def is_offline(self, ordinal: int) -> bool:
         return not self.log.state(ordinal).flags & PARTITION_ONLINE
 
+    def end_of_epoch(self, state: PartitionState, epoch: int) -> EpochEnd:
+        """Where the records of a leader epoch end. `state`: of the partition."""
+        epochs = read_epochs(os.path.join(self._data_dir, state.dir)) if self._data_dir else []
+        return end_of_epoch(epochs or [EpochStart(state.leader_epoch, 0)], epoch, state.leo)
+
     def offset_for_timestamp(
         self, topic: TopicOfLog, ordinal: int, timestamp_ms: int
     ) -> tuple[int, FoundOffset | None]:
@@ -191,6 +207,11 @@ class LogManager:
             found, from_offset = self._first_record(batch, timestamp_ms)
             if found is not None:
                 return ErrorCode.NONE, FoundOffset(found[1], found[0], plan.leader_epoch)
+
+    def offset_of_largest_timestamp(self, topic: TopicOfLog, ordinal: int) -> tuple[int, FoundOffset | None]:
+        """(error code, the first record that has the largest timestamp of the log or None)."""
+        error, largest_ms = self.log.largest_time(ordinal, topic.id)
+        return (error, None) if error else self.offset_for_timestamp(topic, ordinal, largest_ms)
 
     def _first_record(self, stored: bytearray, timestamp_ms: int) -> tuple[tuple[int, int] | None, int]:
         """((offset, timestamp) of the first match in a stored batch or None, offset after the batch)."""

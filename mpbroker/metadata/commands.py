@@ -48,10 +48,11 @@ class CreateTopics(msgspec.Struct, frozen=True, tag="create_topics", omit_defaul
     validate_only: bool = False
 
 
-class DeleteTopics(msgspec.Struct, frozen=True, tag="delete_topics"):
-    """Delete topics by name. Answered by TopicResults."""
+class DeleteTopics(msgspec.Struct, frozen=True, tag="delete_topics", omit_defaults=True):
+    """Delete topics by name; those in `ids` only while the name is that id's. Answered by TopicResults."""
 
     names: list[str]
+    ids: dict[str, bytes] = {}
 
 
 class CreatePartitions(msgspec.Struct, frozen=True, tag="create_partitions", omit_defaults=True):

@@ -50,7 +50,7 @@ class DelayedFetch(ParkedRequest):
     def try_complete(self) -> bool:
         self.context.metadata.refresh()
         plan = plan_fetch(self.context, self.message, self.request.api_version)
-        if plan.has_error or plan.total_bytes >= max(self.message.min_bytes, 0) or self.context.is_ending():
+        if plan.is_urgent or plan.total_bytes >= max(self.message.min_bytes, 0) or self.context.is_ending():
             self.plan = plan
             return True
         return False

@@ -10,7 +10,11 @@ from mpbroker.channel.handler_port import Cell, Request
 from mpbroker.errors import ErrorCode
 from mpbroker.log.log_manager import AppendResult
 from mpbroker.metadata.metadata_cache import Topic
-from mpbroker.protocol.messages.produce import PartitionProduceData, PartitionProduceResponse
+from mpbroker.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
+    PartitionProduceResponse,
+)
 from mpbroker.record.validation import RequestCheck
 from mpbroker.server.server_context import ServerContext
 
@@ -68,6 +72,25 @@ def _response(index: int, result: AppendResult | Cell) -> PartitionProduceRespon
         log_append_time_ms=result.append_time_ms,
         log_start_offset=result.log_start,
     )
+
+
+def name_records(
+    context: ServerContext,
+    topic: Topic,
+    data: PartitionProduceData,
+    checked: RequestCheck,
+    result: PartitionProduceResponse,
+) -> None:
+    """Puts the records that were refused, and why, into a result with INVALID_RECORD or INVALID_TIMESTAMP."""
+    records = memoryview(data.records or b"")[: checked.batch_bytes]
+    rejected = context.log_manager.rejected_records(topic, records, f"{topic.name}-{data.index}")
+    if rejected is None:
+        return
+    result.error_message = rejected.sentence
+    result.record_errors = [
+        BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=sentence)
+        for index, sentence in rejected.records
+    ]
 
 
 def refused(index: int, code: int) -> PartitionProduceResponse:

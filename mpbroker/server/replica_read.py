@@ -15,15 +15,22 @@ from msgspec import Struct
 
 from mpbroker.config.limits import LARGEST_ANSWER_BYTES
 from mpbroker.errors import ErrorCode
+from mpbroker.log.leader_epochs import NOT_KNOWN, EpochEnd
 from mpbroker.log.log_manager import READ_TO_END, READ_TO_HIGH_WATERMARK, READ_TO_STABLE, ReadPlan
 from mpbroker.metadata.metadata_cache import Topic
-from mpbroker.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
+from mpbroker.protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    PartitionData,
+)
 from mpbroker.server.server_context import ServerContext
 
 CONSUMER = -1
 READ_UNCOMMITTED, READ_COMMITTED = ISOLATION_LEVELS = 0, 1
 UNKNOWN_OFFSET = -1
-FIRST_WITH_ZSTD = 10  # version of Fetch
+FIRST_WITH_ZSTD, FIRST_WITH_IDS = 10, 13  # versions of Fetch
 
 
 class PartitionRead(Struct):
@@ -38,6 +45,8 @@ class PartitionRead(Struct):
     plan: ReadPlan | None = None
     length: int = 0
     committed_only: bool = False
+    leader_epoch: int = -1
+    diverging: EpochEnd | None = None
 
     def to_message(self) -> PartitionData:
         """Records travel as a length to reserve; the bytes are read into the answer in place."""
@@ -50,6 +59,7 @@ class PartitionRead(Struct):
             high_watermark=self.high_watermark,
             last_stable_offset=self.last_stable_offset,
             log_start_offset=self.log_start,
+            diverging_epoch=None if self.diverging is None else EpochEndOffset(*self.diverging),
             aborted_transactions=[] if told else None,
             preferred_read_replica=-1,
             records=self.length or nothing,
@@ -67,11 +77,12 @@ class PartitionRead(Struct):
 
 
 class FetchPlan(Struct):
-    """All partitions of a request in its order, grouped by topic, and the bytes they would send."""
+    """All partitions of a request in its order, grouped by topic (its name and id as asked for), and the bytes they
+    would send. `is_urgent`: there is an error or a diverging epoch to tell, so nothing is waited for."""
 
-    topics: list[tuple[str, list[PartitionRead]]]
+    topics: list[tuple[tuple[str, bytes], list[PartitionRead]]]
     total_bytes: int = 0
-    has_error: bool = False
+    is_urgent: bool = False
 
     def reads(self) -> Iterator[PartitionRead]:
         """Every partition, in order."""
@@ -85,20 +96,21 @@ def plan_fetch(
     """Reads the state of every partition asked for and divides the byte budget over them in order. `most_bytes`: the
     budget, if the request allows more.
 
-    Partitions that are not here come last in the answer, as Kafka's do. `version` is the request's.
+    Partitions that are not here come last in the answer, those of unknown ids before others, as Kafka's do. `version`
+    is the request's.
     """
     # a negative one is an error, for the first only
     left = min(message.max_bytes, context.config.fetch_max_bytes, most_bytes)
     bound = _bound(message)
     plan = FetchPlan([])
-    found: list[tuple[str, PartitionRead]] = []
-    unknown: list[tuple[str, PartitionRead]] = []
+    reads: list[tuple[tuple[str, bytes], PartitionRead]] = []
     for asked_topic in message.topics:
-        topic = context.metadata.topic(asked_topic.topic)
+        topic = _topic(context, asked_topic, version)
+        key = asked_topic.topic, asked_topic.topic_id
         zstd_refused = version < FIRST_WITH_ZSTD and topic is not None and topic.settings.compression_type == "zstd"
         for asked in asked_topic.partitions:
-            read = _find(topic, asked)
-            (found if read.ordinal >= 0 else unknown).append((asked_topic.topic, read))
+            read = _find(topic, asked, version)
+            reads.append((key, read))
             if topic is not None and read.ordinal >= 0:
                 _read(
                     context,
@@ -114,18 +126,36 @@ def plan_fetch(
                     read.refuse(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
                 left = max(left - read.length, 0)
                 plan.total_bytes += read.length
-            plan.has_error |= read.error != ErrorCode.NONE
-    plan.topics = [(name, [read for _, read in group]) for name, group in groupby(found + unknown, itemgetter(0))]
+            plan.is_urgent |= read.error != ErrorCode.NONE or read.diverging is not None
+    reads.sort(key=_place)
+    plan.topics = [(key, [read for _, read in group]) for key, group in groupby(reads, itemgetter(0))]
     return plan
 
 
+def _place(row: tuple[tuple[str, bytes], PartitionRead]) -> int:
+    read = row[1]
+    return 0 if read.ordinal >= 0 else 1 if read.error == ErrorCode.UNKNOWN_TOPIC_ID else 2
+
+
+def _topic(context: ServerContext, asked: FetchTopic, version: int) -> Topic | None:
+    by_id = version >= FIRST_WITH_IDS
+    return context.metadata.topic_by_id(asked.topic_id) if by_id else context.metadata.topic(asked.topic)
+
+
 def _bound(message: FetchRequest) -> int:
-    if message.replica_id != CONSUMER:
+    if replica_of(message) != CONSUMER:
         return READ_TO_END
     return READ_TO_STABLE if message.isolation_level == READ_COMMITTED else READ_TO_HIGH_WATERMARK
 
 
-def _find(topic: Topic | None, asked: FetchPartition) -> PartitionRead:
+def replica_of(message: FetchRequest) -> int:
+    """Who asks: a broker's id, −1 for a consumer. Versions 15 and later say it in a tag."""
+    return message.replica_id if message.replica_state is None else message.replica_state.replica_id
+
+
+def _find(topic: Topic | None, asked: FetchPartition, version: int) -> PartitionRead:
+    if topic is None and version >= FIRST_WITH_IDS:
+        return PartitionRead(asked.partition, error=ErrorCode.UNKNOWN_TOPIC_ID)
     if topic is None or not 0 <= asked.partition < len(topic.partitions):
         return PartitionRead(asked.partition, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return PartitionRead(asked.partition, topic.partitions[asked.partition])
@@ -148,6 +178,11 @@ def _read(
     )
     readable = error in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE)  # else the plan has no epoch to check
     read.error = (readable and _refusal(asked, message, plan)) or error
+    read.leader_epoch = plan.leader_epoch
+    if readable and read.error == error and asked.last_fetched_epoch >= 0 and _diverges(context, asked, read):
+        read.high_watermark, read.last_stable_offset = plan.high_watermark, plan.last_stable
+        read.log_start = plan.log_start
+        return
     if limit_bytes < 0 and read.error == ErrorCode.NONE and plan.length:
         read.error = ErrorCode.UNKNOWN_SERVER_ERROR  # what Kafka makes of a negative limit where there is data
     if read.error == ErrorCode.NONE:
@@ -156,10 +191,22 @@ def _read(
         read.plan = plan if plan.length else None
 
 
+def _diverges(context: ServerContext, asked: FetchPartition, read: PartitionRead) -> bool:
+    """KIP-595: whether the reader's last epoch ended here before the offset that it asks for; no records then. An epoch
+    that is not known is an offset out of range."""
+    state = context.log_manager.state(read.ordinal)
+    end = NOT_KNOWN if state is None else context.log_manager.end_of_epoch(state, asked.last_fetched_epoch)
+    if end == NOT_KNOWN:
+        read.error = ErrorCode.OFFSET_OUT_OF_RANGE
+    elif end.epoch < asked.last_fetched_epoch or end.end_offset < asked.fetch_offset:
+        read.error, read.diverging = ErrorCode.NONE, end
+    return read.diverging is not None
+
+
 def _refusal(asked: FetchPartition, message: FetchRequest, plan: ReadPlan) -> int:
     asked_epoch = max(asked.current_leader_epoch, -1)  # Fetch takes every negative epoch for −1, ListOffsets does not
     code = check_leader_epoch(asked_epoch, plan.leader_epoch)
-    if code == ErrorCode.NONE and message.replica_id >= 0:
+    if code == ErrorCode.NONE and replica_of(message) >= 0:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER  # no broker but this one holds a replica
     return code
 

@@ -242,3 +242,58 @@ int mpb_log_find_time(struct mpb_log *log, uint32_t ordinal, const uint8_t *topi
     }
     return 0;
 }
+
+/* The same for one segment, from its batches: those that reach `from`. */
+static int scan_largest(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *copy,
+                        int64_t base, int64_t from, int64_t *out)
+{
+    struct mpb_header_scan scan;
+    struct mpb_batch_info info;
+    uint64_t position;
+    int error = mpb_segment_find(log, row, copy, base, from, &position, NULL);
+    int64_t end = mpb_segment_bytes(log, row, copy, base, MPB_FILE_LOG);
+    int fd = mpb_segment_fd(log, row, copy, base, MPB_FILE_LOG);
+    if (error != 0 || end < 0 || fd < 0)
+        return error != 0 ? error : end < 0 ? (int)end : fd;
+    *out = MPB_NO_TIMESTAMP;
+    mpb_header_scan_begin(&scan, fd, position, (uint64_t)end);
+    while ((error = mpb_header_scan_next(&scan, &info)) == 1)
+        if (info.max_timestamp > *out && info.base_offset + info.last_offset_delta >= from)
+            *out = info.max_timestamp;
+    return error;
+}
+
+static int largest_from(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *copy,
+                        int64_t base, int64_t from, int64_t *out)
+{
+    int error = largest_timestamp(log, row, copy, base, out);
+    bool begins_before = base < from && from < copy->leo;
+    if (error == 0 && *out != MPB_NO_TIMESTAMP && (begins_before || *out == INT64_MAX))
+        error = scan_largest(log, row, copy, base, from, out);
+    return error;
+}
+
+int mpb_log_largest_time(struct mpb_log *log, uint32_t ordinal, const uint8_t *topic_id, int64_t *timestamp)
+{
+    const struct mpb_partition *row = &log->core->partitions[ordinal];
+    struct mpb_partition_copy copy;
+    struct mpb_read_plan plan;
+    const struct mpb_segment_list *list;
+    *timestamp = MPB_NO_TIMESTAMP;
+    int error = begin(log, ordinal, topic_id, &copy, &plan);
+    if (error != 0)
+        return error;
+    error = mpb_segment_list_get(log, row, &copy, &list);
+    if (error != 0)
+        return read_error(log, row, copy.log_start, error);
+    for (uint32_t i = mpb_segment_list_find(list, copy.log_start); i < list->count; i++) {
+        int64_t largest;
+        error = largest_from(log, row, &copy, list->bases[i], copy.log_start, &largest);
+        if (error != 0)
+            return gone(log, ordinal, copy.truncations) ? MPB_ERR_NOT_LEADER_OR_FOLLOWER
+                                                        : read_error(log, row, list->bases[i], error);
+        if (largest > *timestamp)
+            *timestamp = largest;
+    }
+    return 0;
+}

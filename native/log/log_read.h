@@ -42,4 +42,8 @@ int mpb_log_read(struct mpb_log *log, const struct mpb_read_plan *plan, uint8_t 
 int mpb_log_find_time(struct mpb_log *log, uint32_t ordinal, const uint8_t *topic_id, int64_t timestamp,
                       int64_t from_offset, struct mpb_read_plan *out);
 
+/* Largest timestamp of a batch that reaches beyond log start, -1: none. Known without reading a batch, unless the
+ * segment that log start lies in had it, or a time index is missing. */
+int mpb_log_largest_time(struct mpb_log *log, uint32_t ordinal, const uint8_t *topic_id, int64_t *timestamp);
+
 #endif

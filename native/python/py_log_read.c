@@ -67,6 +67,25 @@ static PyObject *log_find_time(PyObject *object, PyObject *args, PyObject *kwarg
     return error_and_plan(error, plan);
 }
 
+static PyObject *log_largest_time(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"ordinal", "topic_id", NULL};
+    LogObject *self = (LogObject *)object;
+    unsigned int ordinal;
+    int64_t timestamp;
+    uint8_t id[16];
+    const uint8_t *topic_id;
+    PyObject *topic = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "I|O", names, &ordinal, &topic) || !mpb_py_ordinal(self, ordinal) ||
+        !mpb_py_topic_id(topic, id, &topic_id))
+        return NULL;
+    int error;
+    Py_BEGIN_ALLOW_THREADS /* may read headers of a whole segment */
+        error = mpb_log_largest_time(&self->log, ordinal, topic_id, &timestamp);
+    Py_END_ALLOW_THREADS
+    return Py_BuildValue("(iL)", error, (long long)timestamp);
+}
+
 static PyObject *log_read_into(PyObject *object, PyObject *args)
 {
     LogObject *self = (LogObject *)object;
@@ -103,6 +122,8 @@ PyMethodDef mpb_log_read_methods[] = {
      "find_time(ordinal, timestamp, from_offset=0, topic_id=None) -> (error, ReadPlan)\n\n"
      "The first batch, from from_offset on, whose largest timestamp is at least `timestamp`; length 0: none. Which\n"
      "record of it is for the caller to find; if none, ask again from behind the batch."},
+    {"largest_time", (PyCFunction)(void *)log_largest_time, METH_VARARGS | METH_KEYWORDS,
+     "largest_time(ordinal, topic_id=None) -> (error, timestamp)\n\nOf all batches beyond log start; -1: none."},
     {"read_into", log_read_into, METH_VARARGS,
      "read_into(plan, buffer) -> (error, bytes)\n\nNOT_LEADER_OR_FOLLOWER if a truncation overtook the plan."},
     {NULL, NULL, 0, NULL},

@@ -223,6 +223,41 @@ static int parse_rules(PyObject *args, const char *format, Py_buffer *records, P
     return 0;
 }
 
+#define MAX_REFUSED 100 /* listed; their number is told whatever it is */
+
+static PyObject *refused_list(const struct mpb_refused_record *refused, int32_t count)
+{
+    int32_t listed = count < MAX_REFUSED ? count : MAX_REFUSED;
+    PyObject *list = PyList_New(listed);
+    for (int32_t i = 0; list != NULL && i < listed; i++) {
+        PyObject *row = Py_BuildValue("(iiL)", (int)refused[i].index, (int)refused[i].error,
+                                      (long long)refused[i].timestamp);
+        if (row == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, i, row);
+    }
+    return list == NULL ? NULL : Py_BuildValue("(iN)", (int)count, list);
+}
+
+static PyObject *py_records_refused(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    Py_buffer records, batch;
+    struct mpb_batch_rules rules = {0};
+    struct mpb_batch_info info;
+    struct mpb_refused_record refused[MAX_REFUSED];
+    if (parse_rules(args, "y*y*ppLLL:records_refused", &records, &batch, &rules))
+        return NULL;
+    int32_t count = 0;
+    if (batch.len >= MPB_BATCH_HEADER_BYTES) {
+        mpb_batch_read(batch.buf, &info);
+        count = mpb_records_refused(records.buf, (size_t)records.len, &info, &rules, refused, MAX_REFUSED);
+    }
+    PyBuffer_Release(&records);
+    PyBuffer_Release(&batch);
+    return refused_list(refused, count);
+}
+
 static PyObject *py_records_check(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_buffer records, batch;
@@ -403,6 +438,9 @@ static PyMethodDef methods[] = {
     {"records_check", py_records_check, METH_VARARGS,
      "records_check(records, batch, compacted, log_append_time, now_ms, before_max_ms, after_max_ms)"
      " -> (code, max_timestamp, max_timestamp_delta, bad_record)"},
+    {"records_refused", py_records_refused, METH_VARARGS,
+     "records_refused(records, batch, compacted, log_append_time, now_ms, before_max_ms, after_max_ms)"
+     " -> (how many, [(index, code, timestamp)] of the first 100): refused for what they say"},
     {"records_find_timestamp", py_records_find_timestamp, METH_VARARGS,
      "records_find_timestamp(records, batch, target_ms) -> (offset_delta, timestamp) or None"},
     {"batch_patch_header", py_batch_patch_header, METH_VARARGS,

@@ -87,6 +87,12 @@ struct mpb_records_info {
     int32_t bad_record;          /* index of the first record refused; -1 if none */
 };
 
+struct mpb_refused_record {
+    int32_t index;
+    int32_t error;
+    int64_t timestamp;
+};
+
 static inline int64_t mpb_be64(const uint8_t *p)
 {
     uint64_t v;
@@ -149,6 +155,11 @@ int mpb_batch_check(const uint8_t *p, size_t len, const struct mpb_batch_rules *
  * offset deltas. `out` is filled when the result is 0; bad_record also with INVALID_RECORD and INVALID_TIMESTAMP. */
 int mpb_records_check(const uint8_t *records, size_t len, const struct mpb_batch_info *info,
                       const struct mpb_batch_rules *rules, struct mpb_records_info *out);
+
+/* Which records step 4 refuses for what they say, INVALID_RECORD without a key or INVALID_TIMESTAMP: the first `most` of
+ * them into `out`. Returns how many there are; 0 also when one of them cannot be read. */
+int32_t mpb_records_refused(const uint8_t *records, size_t len, const struct mpb_batch_info *info,
+                            const struct mpb_batch_rules *rules, struct mpb_refused_record *out, int32_t most);
 
 /* Writes the header under which `batch` is stored into `out`: base offset and leader epoch set; timestamp type and max
  * timestamp set to log append time unless `log_append_time_ms` is -1. The CRC is recomputed only if it must be. */

@@ -123,12 +123,38 @@ static int check_timestamp(int64_t timestamp, bool batch_log_append_time, const 
     return MPB_ERR_NONE;
 }
 
+/* What a record says, as opposed to how it is built. */
+static int check_record(const struct mpb_record *record, int64_t timestamp, const struct mpb_batch_info *info,
+                        const struct mpb_batch_rules *rules)
+{
+    if (rules->compacted && record->key_len < 0)
+        return MPB_ERR_INVALID_RECORD;
+    return check_timestamp(timestamp, (info->attributes & MPB_ATTRIBUTE_LOG_APPEND_TIME) != 0, rules);
+}
+
+int32_t mpb_records_refused(const uint8_t *records, size_t len, const struct mpb_batch_info *info,
+                            const struct mpb_batch_rules *rules, struct mpb_refused_record *out, int32_t most)
+{
+    const uint8_t *p = records, *end = records + len;
+    int32_t found = 0;
+    for (int32_t i = 0; i < info->record_count; i++) {
+        struct mpb_record record;
+        if (mpb_record_read(p, end, info->codec == MPB_CODEC_NONE, &record))
+            return 0;
+        p = record.next;
+        int64_t timestamp = mpb_record_timestamp(&record, info);
+        int error = check_record(&record, timestamp, info, rules);
+        if (error && found++ < most)
+            out[found - 1] = (struct mpb_refused_record){i, error, timestamp};
+    }
+    return p == end ? found : 0;
+}
+
 int mpb_records_check(const uint8_t *records, size_t len, const struct mpb_batch_info *info,
                       const struct mpb_batch_rules *rules, struct mpb_records_info *out)
 {
     const uint8_t *p = records, *end = records + len;
     const bool exact = info->codec == MPB_CODEC_NONE;
-    const bool batch_log_append_time = info->attributes & MPB_ATTRIBUTE_LOG_APPEND_TIME;
     bool offsets_consecutive = true;
     int refused = MPB_ERR_NONE; /* by what a record says; a broken structure further on counts for more */
     *out = (struct mpb_records_info){MPB_NO_TIMESTAMP, -1, -1};
@@ -142,10 +168,7 @@ int mpb_records_check(const uint8_t *records, size_t len, const struct mpb_batch
         p = record.next;
         offsets_consecutive &= record.offset_delta == i;
         int64_t timestamp = mpb_record_timestamp(&record, info);
-        if (rules->compacted && record.key_len < 0)
-            error = MPB_ERR_INVALID_RECORD;
-        else
-            error = check_timestamp(timestamp, batch_log_append_time, rules);
+        error = check_record(&record, timestamp, info, rules);
         if (error) {
             if (out->bad_record < 0)
                 out->bad_record = i;

@@ -1,6 +1,6 @@
-"""Sends the corpus to this broker and to a real Apache Kafka 3.9 and shows where their answers differ.
+"""Sends the corpus to this broker and to a real Apache Kafka and shows where their answers differ.
 
-    python -m tests.conformance.differential --broker H:P --kafka H:P [--only TEXT] [--record FILE]
+    python -m tests.conformance.differential --broker H:P --kafka H:P [--release 4.3] [--only TEXT] [--record FILE]
 
 Both should have node id 0, one partition by default and auto-creation on. `--record` writes Kafka's answers down, for
 tests/conformance/test_kafka_answers.py, which then needs no Kafka. Exit code 1: there are differences.
@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.conformance.corpus import CASES, Case
 from tests.conformance.corpus.case import run_case
-from tests.conformance.recorded_answers import write
+from tests.conformance.recorded_answers import FILES, write
 
 KAFKA_SETTLES_S = 0.3
 SHOWN = 250  # characters of an answer
@@ -28,13 +28,14 @@ def main() -> int:
     """See the module's description."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--broker", metavar="H:P", help="this broker")
-    parser.add_argument("--kafka", metavar="H:P", help="Apache Kafka 3.9")
+    parser.add_argument("--kafka", metavar="H:P", help="Apache Kafka")
+    parser.add_argument("--release", default="3.9", choices=FILES, help="which Kafka that is; 4.3: what 3.9 lacks")
     parser.add_argument("--only", default="", metavar="TEXT", help="only cases whose name contains this")
     parser.add_argument("--record", type=Path, metavar="FILE", help="write Kafka's answers here")
     options = parser.parse_args()
     if not options.kafka or not (options.broker or options.record):
         parser.error("--kafka and one of --broker and --record are needed")
-    cases = [case for case in CASES if options.only in case.title]
+    cases = [case for case in CASES if options.only in case.title and case.kafka == options.release]
     run = f"r{os.getpid() % 1_000_000:06d}"
     if options.record:
         write(options.record, [(case, _answers(case, options.kafka, run, KAFKA_SETTLES_S)) for case in cases])

@@ -1,4 +1,7 @@
-"""The file of Apache Kafka 3.9's answers to the corpus: one line per case, versions with equal answers together.
+"""Apache Kafka's answers to the corpus, a file for each release: one line per case, versions with equal answers
+together.
+
+Those of 3.9.2 are what this broker is held against; 4.3.1 was asked about the versions that 3.9 does not know.
 
 Line: {"case": name, "versions": [..], "answers": [..]}. Written by `python -m tests.conformance.differential --record`.
 """
@@ -11,7 +14,9 @@ from typing import Any
 
 from tests.conformance.corpus.case import Case
 
-FILE = Path(__file__).with_name("kafka_3_9_answers.jsonl")
+FILES = {
+    release: Path(__file__).with_name(f"kafka_{release.replace('.', '_')}_answers.jsonl") for release in ("3.9", "4.3")
+}
 
 
 def write(path: Path, answers: list[tuple[Case, list[Any]]]) -> None:
@@ -28,7 +33,7 @@ def write(path: Path, answers: list[tuple[Case, list[Any]]]) -> None:
     path.write_text("".join(lines), "utf-8")
 
 
-def read(path: Path = FILE) -> dict[tuple[str, int], list[Any]]:
+def read(path: Path) -> dict[tuple[str, int], list[Any]]:
     """(case name, version) → Kafka's answers."""
     found = {}
     for line in path.read_text("utf-8").splitlines():

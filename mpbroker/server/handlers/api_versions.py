@@ -1,7 +1,11 @@
-"""ApiVersions (key 18), versions 0 to 3: which APIs and versions this broker serves. KIP-35, KIP-511.
+"""ApiVersions (key 18), versions 0 to 4: which APIs and versions this broker serves. KIP-35, KIP-511, KIP-584.
 
 The list is computed from the handler table. A version the broker does not know is answered in version 0 with error 35
 and key 18 alone, so that a newer client can fall back. The response header is always version 0.
+
+From version 3 on the answer names the features of a Kafka 3.9 node (KIP-584): tools show them, and clients that look
+for `transaction.version` or `group.version` learn that there are none. A feature whose lowest level is 0 is told from
+version 4 on, because older clients refuse it (KAFKA-17011).
 """
 
 from __future__ import annotations
@@ -11,11 +15,21 @@ import re
 from mpbroker.channel.handler_port import Request
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.api_keys import ApiKey
-from mpbroker.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from mpbroker.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 from mpbroker.server.apis import Api
 from mpbroker.server.server_context import ServerContext
 
-VERSIONS = (0, 3)
+VERSIONS = (0, 4)
+LEVEL_0_SINCE = 4  # the version whose clients take a feature that begins at level 0
+KAFKA_3_9 = 21  # its metadata.version
+SUPPORTED = (("kraft.version", 0, 1), ("metadata.version", 1, KAFKA_3_9))  # name, lowest and highest level
+FINALIZED = ("metadata.version", KAFKA_3_9)
 _SOFTWARE_TEXT = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -37,7 +51,21 @@ def _names_software(message: ApiVersionsRequest) -> bool:
 def handle(context: ServerContext, request: Request, message: ApiVersionsRequest) -> ApiVersionsResponse:
     if request.api_version >= 3 and not _names_software(message):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    return ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=_advertised(context))
+    response = ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=_advertised(context))
+    if request.api_version >= 3:
+        _add_features(response, request.api_version)
+    return response
+
+
+def _add_features(response: ApiVersionsResponse, version: int) -> None:
+    name, level = FINALIZED
+    response.supported_features = [
+        SupportedFeatureKey(name=name, min_version=low, max_version=high)
+        for name, low, high in SUPPORTED
+        if low or version >= LEVEL_0_SINCE
+    ]
+    response.finalized_features = [FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)]
+    response.finalized_features_epoch = 0
 
 
 def failed(message: ApiVersionsRequest | None, version: int, code: int) -> ApiVersionsResponse:

@@ -1,4 +1,4 @@
-"""CreatePartitions (key 37), versions 0 and 1: raise a topic's partition count (KIP-195). The controller does it."""
+"""CreatePartitions (key 37), versions 0 to 3: raise a topic's partition count (KIP-195). The controller does it."""
 
 from __future__ import annotations
 
@@ -48,4 +48,4 @@ def failed(message: CreatePartitionsRequest, version: int, code: int) -> CreateP
     return _response([(topic.name, code, None) for topic in message.topics])
 
 
-API = Api(key=ApiKey.CREATE_PARTITIONS, versions=(0, 1), request=CreatePartitionsRequest, handle=handle, failed=failed)
+API = Api(key=ApiKey.CREATE_PARTITIONS, versions=(0, 3), request=CreatePartitionsRequest, handle=handle, failed=failed)

@@ -1,4 +1,5 @@
-"""DescribeConfigs (key 32), versions 0 to 2: the settings of topics and of this broker, with where each came from.
+"""DescribeConfigs (key 32), versions 0 to 4: the settings of topics and of this broker, with where each came from.
+From version 3 on with their types and, if asked for, what each is (KIP-569).
 
 Not done: broker loggers and the cluster-wide dynamic defaults of an unnamed broker (an empty list), changing anything.
 """
@@ -117,6 +118,8 @@ def _row(message: DescribeConfigsRequest, row: ConfigEntry) -> DescribeConfigsRe
         is_default=False,
         is_sensitive=row.sensitive,
         synonyms=synonyms,
+        config_type=row.kind,
+        documentation=row.sentence if message.include_documentation else None,
     )
 
 
@@ -136,4 +139,4 @@ def failed(message: DescribeConfigsRequest, version: int, code: int) -> Describe
     )
 
 
-API = Api(key=ApiKey.DESCRIBE_CONFIGS, versions=(0, 2), request=DescribeConfigsRequest, handle=handle, failed=failed)
+API = Api(key=ApiKey.DESCRIBE_CONFIGS, versions=(0, 4), request=DescribeConfigsRequest, handle=handle, failed=failed)

@@ -1,8 +1,12 @@
-"""Fetch (key 1), versions 4 to 11: read record batches, at once or when enough have arrived.
+"""Fetch (key 1), versions 4 to 17: read record batches, at once or when enough have arrived.
 
 Sessions (KIP-227) are refused politely: the session id answered is always 0, so clients send full requests. A request
 that continues a session gets FETCH_SESSION_ID_NOT_FOUND. Not done: followers (NOT_LEADER_OR_FOLLOWER), preferred
 read replicas (KIP-392, always −1).
+
+From version 12 on a reader that names the epoch of its last record is told where its log parts from this one (KIP-595),
+from 13 on topics are named by id (KIP-516: one that is not known is UNKNOWN_TOPIC_ID), from 16 on an answer with
+NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH names the leader (KIP-951).
 """
 
 from __future__ import annotations
@@ -18,16 +22,20 @@ from mpbroker.protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 from mpbroker.server.apis import PARKED, Api, NoResponse, Outcome
 from mpbroker.server.delayed_fetch import DelayedFetch, FetchWithoutMemory
-from mpbroker.server.replica_read import ISOLATION_LEVELS, FetchPlan, fill, plan_fetch
+from mpbroker.server.replica_read import FIRST_WITH_IDS, ISOLATION_LEVELS, FetchPlan, fill, plan_fetch
 from mpbroker.server.request_trace import IO_DONE, describe_fetch
 from mpbroker.server.response_frame import encode_answer_into
 from mpbroker.server.server_context import ServerContext
 
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
+LEADERS_SINCE = 16
+LEADER_ERRORS = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH))
 FRAME_OVERHEAD_BYTES = 16  # length, correlation id, and room for a flexible header
 ONE_BATCH = 0  # bytes: the first partition with records still gives a whole batch
 MAX_READ_ATTEMPTS = 3  # a log truncated between plan and read is planned again, then answered empty
@@ -36,14 +44,14 @@ MAX_READ_ATTEMPTS = 3  # a log truncated between plan and read is planned again,
 def handle(context: ServerContext, request: Request, message: FetchRequest) -> Outcome:
     if request.api_version >= 7 and message.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    if message.isolation_level not in ISOLATION_LEVELS:
-        return failed(message, request.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka, which knows no better
     merge_repeated(message)
     context.metadata.refresh()
     plan = plan_fetch(context, message, request.api_version)
+    if message.isolation_level not in ISOLATION_LEVELS and any(read.ordinal >= 0 for read in plan.reads()):
+        return failed(message, request.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka, which knows no better
     partitions = sum(len(topic.partitions) for topic in message.topics)
     describe_fetch(request, message, partitions)
-    if message.max_wait_ms <= 0 or not partitions or plan.has_error or plan.total_bytes >= message.min_bytes:
+    if message.max_wait_ms <= 0 or not partitions or plan.is_urgent or plan.total_bytes >= message.min_bytes:
         return send(context, request, message, plan)
     context.port.park(request, DelayedFetch.PARKED_KIND)
     context.purgatory.try_complete_else_watch(DelayedFetch(context, request, message, plan, send))
@@ -55,10 +63,12 @@ def merge_repeated(message: FetchRequest) -> None:
     fields, and a topic without partitions is not answered."""
     if len(message.topics) == 1 and len(message.topics[0].partitions) == 1:
         return
-    asked = {(topic.topic, each.partition): each for topic in message.topics for each in topic.partitions}
+    asked = {
+        (topic.topic, topic.topic_id, each.partition): each for topic in message.topics for each in topic.partitions
+    }
     message.topics = [
-        FetchTopic(topic=name, partitions=[each for _, each in group])
-        for name, group in groupby(asked.items(), key=lambda item: item[0][0])
+        FetchTopic(topic=name, topic_id=topic_id, partitions=[each for _, each in group])
+        for (name, topic_id), group in groupby(asked.items(), key=lambda item: item[0][:2])
     ]
 
 
@@ -79,7 +89,7 @@ def send(
         plan = plan_fetch(context, message, request.api_version)
     for read in plan.reads():
         read.drop()
-    context.answer(request, _response(plan))
+    context.answer(request, _response(context, request, plan))
     return PARKED
 
 
@@ -104,12 +114,12 @@ def _refuse(context: ServerContext, request: Request, plan: FetchPlan) -> None:
         if read.length and not context.is_ending():
             read.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
         read.drop()
-    context.answer(request, _response(plan))
+    context.answer(request, _response(context, request, plan))
 
 
 def _send_once(context: ServerContext, request: Request, plan: FetchPlan) -> bool | None:
     """False: the log changed under the plan. None: there is no memory for the answer."""
-    response = _response(plan)
+    response = _response(context, request, plan)
     if plan.total_bytes == 0:
         context.answer(request, response)
         return True
@@ -144,20 +154,45 @@ def _wait_for_memory(
     return True
 
 
-def _response(plan: FetchPlan) -> FetchResponse:
-    return FetchResponse(
+def _response(context: ServerContext, request: Request, plan: FetchPlan) -> FetchResponse:
+    response = FetchResponse(
         responses=[
-            FetchableTopicResponse(topic=name, partitions=[read.to_message() for read in reads])
-            for name, reads in plan.topics
+            FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=[read.to_message() for read in reads])
+            for (name, topic_id), reads in plan.topics
         ]
+    )
+    if request.api_version >= LEADERS_SINCE and plan.is_urgent:
+        _name_leaders(context, request, plan, response)
+    return response
+
+
+def _name_leaders(context: ServerContext, request: Request, plan: FetchPlan, response: FetchResponse) -> None:
+    """KIP-951: who leads now, where that is news to the client; it need not ask for metadata first."""
+    answered = [partition for topic in response.responses for partition in topic.partitions]
+    for read, partition in zip(plan.reads(), answered, strict=True):
+        if read.error in LEADER_ERRORS:
+            partition.current_leader = LeaderIdAndEpoch(leader_id=context.node_id, leader_epoch=read.leader_epoch)
+            response.node_endpoints = [_endpoint(context, request)]
+
+
+def _endpoint(context: ServerContext, request: Request) -> NodeEndpoint:
+    listener = context.listeners[request.listener]
+    return NodeEndpoint(
+        node_id=context.node_id,
+        host=listener.advertised_host,
+        port=listener.advertised_port,
+        rack=context.config.broker_rack,
     )
 
 
 def failed(message: FetchRequest, version: int, code: int) -> FetchResponse:
-    """Version 7 and later carry the code at the top; all of them on every partition."""
+    """Version 7 and later carry the code at the top; those before 13 on every partition too."""
+    if version >= FIRST_WITH_IDS:
+        return FetchResponse(error_code=code)
     topics = [
         FetchableTopicResponse(
             topic=topic.topic,
+            topic_id=topic.topic_id,
             partitions=[
                 PartitionData(partition_index=asked.partition, error_code=code, high_watermark=-1, records=None)
                 for asked in topic.partitions
@@ -168,4 +203,4 @@ def failed(message: FetchRequest, version: int, code: int) -> FetchResponse:
     return FetchResponse(error_code=code, responses=topics)
 
 
-API = Api(key=ApiKey.FETCH, versions=(4, 11), request=FetchRequest, handle=handle, failed=failed)
+API = Api(key=ApiKey.FETCH, versions=(4, 17), request=FetchRequest, handle=handle, failed=failed)

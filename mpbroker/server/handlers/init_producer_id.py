@@ -1,7 +1,9 @@
-"""InitProducerId (key 22), versions 0 and 1: an id for an idempotent producer (KIP-98).
+"""InitProducerId (key 22), versions 0 to 5: an id for an idempotent producer (KIP-98).
 
 Ids come from blocks the controller hands out; each handler process uses up its own block. A transactional id is
 answered COORDINATOR_NOT_AVAILABLE (there is no transaction coordinator yet), an empty one INVALID_REQUEST.
+From version 3 on a producer may name the id and epoch it has (KIP-360): both or neither, else INVALID_REQUEST. Without
+a transactional id they count for nothing.
 """
 
 from __future__ import annotations
@@ -19,9 +21,12 @@ from mpbroker.server.handlers.find_coordinator import TRANSACTION, say_missing
 from mpbroker.server.server_context import ServerContext
 
 BLOCK_TIMEOUT_MS = 10_000
+NO_ID = NO_EPOCH = -1
 
 
 def handle(context: ServerContext, request: Request, message: InitProducerIdRequest) -> Outcome:
+    if (message.producer_id == NO_ID) != (message.producer_epoch == NO_EPOCH):
+        return failed(message, request.api_version, ErrorCode.INVALID_REQUEST)
     if message.transactional_id is not None:
         if message.transactional_id == "":
             return failed(message, request.api_version, ErrorCode.INVALID_REQUEST)
@@ -55,4 +60,4 @@ def failed(message: InitProducerIdRequest, version: int, code: int) -> InitProdu
     return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
 
 
-API = Api(key=ApiKey.INIT_PRODUCER_ID, versions=(0, 1), request=InitProducerIdRequest, handle=handle, failed=failed)
+API = Api(key=ApiKey.INIT_PRODUCER_ID, versions=(0, 5), request=InitProducerIdRequest, handle=handle, failed=failed)

@@ -1,8 +1,11 @@
-"""ListOffsets (key 2), versions 1 to 5: the offset at the start, at the end, or at a timestamp, per partition.
+"""ListOffsets (key 2), versions 1 to 10: the offset at the start, at the end, or at a timestamp, per partition.
 
 Timestamp −1 is the end a consumer may see (high watermark, or last stable offset when it reads committed records
-only), −2 the log start, 0 and later the first record at or after that time, exactly. Other negative timestamps belong
-to versions not served: UNSUPPORTED_VERSION for that partition. A partition named twice is INVALID_REQUEST.
+only), −2 the log start, 0 and later the first record at or after that time, exactly. From version 7 on −3 is the first
+record with the largest timestamp (KIP-734), from 8 on −4 the start of the local log, which is the log start here
+(KIP-405), from 9 on −5 the end of what is stored remotely, which is nothing (KIP-1005). Other negative timestamps, and
+these in older versions: UNSUPPORTED_VERSION for that partition. A partition named twice is INVALID_REQUEST. Version 10
+adds a timeout for remote storage, which is not used.
 """
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ from mpbroker.server.apis import Api
 from mpbroker.server.replica_read import CONSUMER, ISOLATION_LEVELS, READ_COMMITTED, check_leader_epoch
 from mpbroker.server.server_context import ServerContext
 
-LATEST, EARLIEST = -1, -2
+LATEST, EARLIEST, LARGEST, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+FIRST_VERSION = {LATEST: 1, EARLIEST: 1, LARGEST: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
 
 def handle(context: ServerContext, request: Request, message: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -39,7 +43,7 @@ def handle(context: ServerContext, request: Request, message: ListOffsetsRequest
         partitions = [
             _refused(p, ErrorCode.INVALID_REQUEST)
             if asked[topic.name, p.partition_index] > 1
-            else _answer(context, message, known, p)
+            else _answer(context, request, message, known, p)
             for p in topic.partitions
         ]
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
@@ -51,9 +55,13 @@ def _refused(asked: ListOffsetsPartition, code: int) -> ListOffsetsPartitionResp
 
 
 def _answer(
-    context: ServerContext, message: ListOffsetsRequest, topic: Topic | None, asked: ListOffsetsPartition
+    context: ServerContext,
+    request: Request,
+    message: ListOffsetsRequest,
+    topic: Topic | None,
+    asked: ListOffsetsPartition,
 ) -> ListOffsetsPartitionResponse:
-    if asked.timestamp < EARLIEST:
+    if asked.timestamp < 0 and request.api_version < FIRST_VERSION.get(asked.timestamp, request.api_version + 1):
         return _refused(asked, ErrorCode.UNSUPPORTED_VERSION)
     if topic is None or not 0 <= asked.partition_index < len(topic.partitions):
         return _refused(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -75,12 +83,17 @@ def _found(
     state: PartitionState,
     asked: ListOffsetsPartition,
 ) -> ListOffsetsPartitionResponse:
-    if asked.timestamp == EARLIEST:
+    if asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
         return _at(asked, -1, state.log_start, state.leader_epoch)
+    if asked.timestamp == LATEST_TIERED:
+        return _at(asked, -1, -1, -1)
     end = _visible_end(message, state)
     if asked.timestamp == LATEST:
         return _at(asked, -1, end, state.leader_epoch)
-    code, found = context.log_manager.offset_for_timestamp(topic, ordinal, asked.timestamp)
+    if asked.timestamp == LARGEST:
+        code, found = context.log_manager.offset_of_largest_timestamp(topic, ordinal)
+    else:
+        code, found = context.log_manager.offset_for_timestamp(topic, ordinal, asked.timestamp)
     if code:
         return _refused(asked, code)
     if found is None or found.offset >= end:
@@ -112,4 +125,4 @@ def failed(message: ListOffsetsRequest, version: int, code: int) -> ListOffsetsR
     return ListOffsetsResponse(topics=topics)
 
 
-API = Api(key=ApiKey.LIST_OFFSETS, versions=(1, 5), request=ListOffsetsRequest, handle=handle, failed=failed)
+API = Api(key=ApiKey.LIST_OFFSETS, versions=(1, 10), request=ListOffsetsRequest, handle=handle, failed=failed)

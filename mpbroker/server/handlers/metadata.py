@@ -1,8 +1,14 @@
-"""Metadata (key 3), versions 0 to 8: brokers, topics, partitions, leaders, as seen from the listener asked.
+"""Metadata (key 3), versions 0 to 13: brokers, topics, partitions, leaders, as seen from the listener asked.
 
 Version 0 reads an empty list as "all topics", later versions null. A topic that does not exist is created when the
 broker and the request allow it (versions 0 to 3 imply it), and answered with UNKNOWN_TOPIC_OR_PARTITION until it
-exists, as Kafka does: clients ask again. Authorized operations, when asked for (KIP-430), are all of them.
+exists, as Kafka does: clients ask again. Authorized operations, when asked for (KIP-430), are all of them; those of
+the cluster are told in versions 8 to 10.
+
+Topic ids (KIP-516) are told from version 10 on, and may be asked for from version 12 on: an id in versions 10 and 11 is
+INVALID_REQUEST for every topic. As soon as one topic is asked for by id, names count for nothing, as in Kafka; an
+unknown id is UNKNOWN_TOPIC_ID and comes without a name. A topic with neither is error −1; version 13 says that at the
+top too.
 """
 
 from __future__ import annotations
@@ -19,9 +25,11 @@ from mpbroker.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from mpbroker.protocol.types import ZERO_UUID
 from mpbroker.server.apis import Api
 from mpbroker.server.server_context import ServerContext
 
+IDS_SINCE = 12  # the version that may ask by id; older ones with an id are refused
 OPERATIONS_UNKNOWN = -(2**31)
 # Bits by Kafka's numbers of operations: read 3, write 4, create 5, delete 6, alter 7, describe 8, cluster action 9,
 # describe configs 10, alter configs 11, idempotent write 12. Without an authorizer everybody may do everything.
@@ -30,9 +38,15 @@ CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 
 
 def handle(context: ServerContext, request: Request, message: MetadataRequest) -> MetadataResponse:
+    code = _refusal(request, message)
+    if code:
+        return failed(message, request.api_version, code)
     context.metadata.refresh()
+    ids = {topic.topic_id for topic in message.topics or () if topic.topic_id != ZERO_UUID}
     if _wants_all(request, message):
         topics = [_existing(context, topic) for topic in context.metadata.topics()]
+    elif ids:
+        topics = [_identified(context, topic_id) for topic_id in ids]
     else:
         topics = _named(context, request, message)
     if message.include_topic_authorized_operations:
@@ -40,6 +54,16 @@ def handle(context: ServerContext, request: Request, message: MetadataRequest) -
             topic.topic_authorized_operations = TOPIC_OPERATIONS
     wanted = message.include_cluster_authorized_operations
     return _response(context, request, topics, CLUSTER_OPERATIONS if wanted else OPERATIONS_UNKNOWN)
+
+
+def _refusal(request: Request, message: MetadataRequest) -> int:
+    """Why nothing is answered at all; 0: no reason."""
+    asked = message.topics or ()
+    by_name_only = all(topic.topic_id == ZERO_UUID for topic in asked)
+    nameless = any(topic.name is None for topic in asked)
+    if request.api_version < IDS_SINCE and (nameless or not by_name_only):
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.UNKNOWN_SERVER_ERROR if nameless and by_name_only else ErrorCode.NONE
 
 
 def _wants_all(request: Request, message: MetadataRequest) -> bool:
@@ -67,11 +91,19 @@ def _missing(name: str) -> MetadataResponseTopic:
     )
 
 
+def _identified(context: ServerContext, topic_id: bytes) -> MetadataResponseTopic:
+    topic = context.metadata.topic_by_id(topic_id)
+    if topic is not None:
+        return _existing(context, topic)
+    return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+
+
 def _existing(context: ServerContext, topic: Topic) -> MetadataResponseTopic:
     partitions = [_partition(context, number, ordinal) for number, ordinal in enumerate(topic.partitions)]
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
+        topic_id=topic.id,
         is_internal=topic.internal,
         partitions=partitions,
         topic_authorized_operations=OPERATIONS_UNKNOWN,
@@ -113,10 +145,10 @@ def _response(
 def failed(message: MetadataRequest, version: int, code: int) -> MetadataResponse:
     """Every topic asked for carries the code; brokers stay empty, so that the client asks elsewhere or again."""
     topics = [
-        MetadataResponseTopic(error_code=code, name=topic.name, is_internal=False, partitions=[])
+        MetadataResponseTopic(error_code=code, name=topic.name or "", topic_id=topic.topic_id)
         for topic in message.topics or []
     ]
-    return MetadataResponse(brokers=[], topics=topics)
+    return MetadataResponse(brokers=[], topics=topics, error_code=code)
 
 
-API = Api(key=ApiKey.METADATA, versions=(0, 8), request=MetadataRequest, handle=handle, failed=failed)
+API = Api(key=ApiKey.METADATA, versions=(0, 13), request=MetadataRequest, handle=handle, failed=failed)

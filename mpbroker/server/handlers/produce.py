@@ -10,7 +10,7 @@ checks of docs/produce-checks.md and leave the same answer, trace record, counte
 - The result of each partition also goes into a result cell of the request. If this handler dies, the next one takes
   from the cells what is done and does the rest.
 
-Versions 0 to 7 are advertised, 3 to 7 are served:
+Versions 0 to 13 are advertised, 3 to 13 are served:
 
 - 0 to 2 carry record formats 0 and 1; the connection is closed. They are advertised because old librdkafka, 2.0.2
   for one, compresses only if it sees them (KAFKA-18659).
@@ -19,6 +19,10 @@ Versions 0 to 7 are advertised, 3 to 7 are served:
 - 5 answers the log start offset too (KIP-107).
 - 6 changes who waits when a client is throttled (KIP-219); nothing throttles here.
 - 7 may carry zstd (KIP-110).
+- 8 tells which records were refused and why (KIP-467).
+- 10 names the leader in an answer with NOT_LEADER_OR_FOLLOWER (KIP-951).
+- 11 and 12 say that the producer knows newer rules of transactions (KIP-890); the same otherwise.
+- 13 names topics by id (KIP-516): one that is not known is UNKNOWN_TOPIC_ID.
 
 Rule → file: one batch, its format and codec, its header and its records → mpbroker/record/validation.py and
 native/record/record_batch.c, record_walk.c · which partition, acks, internal topics → server/replica_append.py ·
@@ -33,7 +37,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mpbroker.channel.handler_port import Request
-from mpbroker.errors import ErrorCode
+from mpbroker.errors import ERRORS, ErrorCode
+from mpbroker.metadata.metadata_cache import Topic
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.messages.produce import (
     PartitionProduceData,
@@ -43,18 +48,23 @@ from mpbroker.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from mpbroker.record.rejected_records import CODES as REJECTED
 from mpbroker.record.validation import RequestCheck, check_request_records
 from mpbroker.server.apis import CLOSE, NO_ANSWER, PARKED, Api, Outcome
 from mpbroker.server.delayed_produce import DelayedProduce
-from mpbroker.server.replica_append import append_partition, recorded_result, refused
+from mpbroker.server.replica_append import append_partition, name_records, recorded_result, refused
 from mpbroker.server.request_trace import IO_DONE, describe_produce
 from mpbroker.server.response_frame import note_error
 from mpbroker.server.server_context import ServerContext
 
 BEFORE_AUTHORIZATION, AFTER_AUTHORIZATION = 1, 2
+RECORD_ERRORS_SINCE, LEADERS_SINCE, IDS_SINCE = 8, 10, 13
 
 
 def handle(context: ServerContext, request: Request, message: ProduceRequest) -> Outcome:
+    context.metadata.refresh()
+    if request.api_version >= IDS_SINCE:
+        _name_topics(context, message)
     describe_produce(request, message)
     merge_repeated(message)
     checks = [
@@ -91,13 +101,21 @@ def merge_repeated(message: ProduceRequest) -> None:
     topic without partitions is not answered."""
     if len(message.topic_data) == 1 and len(message.topic_data[0].partition_data) == 1:
         return
-    topics: dict[str, dict[int, PartitionProduceData]] = {}
+    topics: dict[tuple[str, bytes], dict[int, PartitionProduceData]] = {}
     for topic in message.topic_data:
         for data in topic.partition_data:
-            topics.setdefault(topic.name, {})[data.index] = data
+            topics.setdefault((topic.name, topic.topic_id), {})[data.index] = data
     message.topic_data = [
-        TopicProduceData(name=name, partition_data=list(partitions.values())) for name, partitions in topics.items()
+        TopicProduceData(name=name, topic_id=topic_id, partition_data=list(partitions.values()))
+        for (name, topic_id), partitions in topics.items()
     ]
+
+
+def _name_topics(context: ServerContext, message: ProduceRequest) -> None:
+    """A request by ids gets the names too; none where the id is not known."""
+    for asked in message.topic_data:
+        topic = context.metadata.topic_by_id(asked.topic_id)
+        asked.name = topic.name if topic is not None else ""
 
 
 def _whole_request_code(message: ProduceRequest, checks: Sequence[RequestCheck]) -> int:
@@ -122,25 +140,50 @@ def _append_all(
             for topic in message.topic_data
             for data in topic.partition_data
         ]
-    context.metadata.refresh()
     results: list[PartitionProduceResponse] = []
     for topic_data in message.topic_data:
-        topic = context.metadata.topic(topic_data.name)
+        topic = _topic(context, request, topic_data)
         if topic is not None:
             context.native_topics.learn(topic)
         for data in topic_data.partition_data:
             cell = len(results)
-            recorded = recorded_result(context, request, topic, data.index, cell) if run_before else None
-            results.append(
-                recorded or append_partition(context, request, topic, data, checks[cell], cell, message.acks)
-            )
+            result = recorded_result(context, request, topic, data.index, cell) if run_before else None
+            if result is None:
+                result = append_partition(context, request, topic, data, checks[cell], cell, message.acks)
+            _explain(context, request, topic, data, checks[cell], result)
+            results.append(result)
     return results
+
+
+def _topic(context: ServerContext, request: Request, asked: TopicProduceData) -> Topic | None:
+    by_id = request.api_version >= IDS_SINCE
+    return context.metadata.topic_by_id(asked.topic_id) if by_id else context.metadata.topic(asked.name)
+
+
+def _explain(
+    context: ServerContext,
+    request: Request,
+    topic: Topic | None,
+    data: PartitionProduceData,
+    checked: RequestCheck,
+    result: PartitionProduceResponse,
+) -> None:
+    """What newer versions say about an error, beside its code."""
+    if topic is None:
+        if request.api_version >= IDS_SINCE and result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            result.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+    elif result.error_code in REJECTED and request.api_version >= RECORD_ERRORS_SINCE and not checked.code:
+        name_records(context, topic, data, checked, result)
 
 
 def _response(message: ProduceRequest, results: list[PartitionProduceResponse]) -> ProduceResponse:
     remaining = iter(results)
     topics = [
-        TopicProduceResponse(name=topic.name, partition_responses=[next(remaining) for _ in topic.partition_data])
+        TopicProduceResponse(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partition_responses=[next(remaining) for _ in topic.partition_data],
+        )
         for topic in message.topic_data
     ]
     return ProduceResponse(responses=topics)
@@ -166,14 +209,20 @@ def _answer_or_park(
 
 
 def failed(message: ProduceRequest, version: int, code: int) -> ProduceResponse:
-    """The whole request failed with one code: every partition carries it."""
+    """The whole request failed with one code: every partition carries it, and Kafka has a sentence for one of them."""
     topics = [
         TopicProduceResponse(
-            name=topic.name, partition_responses=[refused(data.index, code) for data in topic.partition_data]
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partition_responses=[refused(data.index, code) for data in topic.partition_data],
         )
         for topic in message.topic_data
     ]
+    if code == ErrorCode.CORRUPT_MESSAGE:
+        for topic in topics:
+            for result in topic.partition_responses:
+                result.error_message = ERRORS[code].sentence
     return ProduceResponse(responses=topics)
 
 
-API = Api(key=ApiKey.PRODUCE, versions=(0, 7), served_from=3, request=ProduceRequest, handle=handle, failed=failed)
+API = Api(key=ApiKey.PRODUCE, versions=(0, 13), served_from=3, request=ProduceRequest, handle=handle, failed=failed)

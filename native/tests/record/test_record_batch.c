@@ -90,6 +90,15 @@ static void test_check_and_walk(void)
     narrow.timestamp_before_max_ms = 99996;
     CHECK_EQ(mpb_records_check(info.records, info.records_len, &info, &narrow, &records), MPB_ERR_INVALID_TIMESTAMP);
     CHECK_EQ(records.bad_record, 0);
+    struct mpb_refused_record refused[2];
+    CHECK_EQ(mpb_records_refused(info.records, info.records_len, &info, &RULES, refused, 2), 0);
+    CHECK_EQ(mpb_records_refused(info.records, info.records_len, &info, &narrow, refused, 2), 1);
+    CHECK_EQ(refused[0].index, 0);
+    CHECK_EQ(refused[0].error, MPB_ERR_INVALID_TIMESTAMP);
+    CHECK_EQ(refused[0].timestamp, 900000);
+    CHECK_EQ(mpb_records_refused(info.records, info.records_len - 1, &info, &narrow, refused, 2), 0);
+    narrow.timestamp_before_max_ms = 1;
+    CHECK_EQ(mpb_records_refused(info.records, info.records_len, &info, &narrow, refused, 1), 2);
     CHECK_EQ(mpb_records_check(info.records, info.records_len - 1, &info, &RULES, &records), MPB_ERR_INVALID_RECORD);
     CHECK_EQ(records.bad_record, 1);
     batch[len - 1] ^= 1;

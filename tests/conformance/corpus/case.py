@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 import time
+import zlib
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -18,7 +19,9 @@ from mpbroker.protocol.headers import decode_response_header, encode_request_fra
 from mpbroker.protocol.messages import RESPONSES
 from mpbroker.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from mpbroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from mpbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from mpbroker.protocol.schema import schema_of
+from mpbroker.protocol.types import ZERO_UUID
 from tests.conformance.corpus.normal_form import asked_address, normal
 from tests.harness.raw_client import RawConnection, api_versions, frame
 
@@ -27,15 +30,18 @@ SILENCE_S = 6.0
 CLIENT_ID = "corpus"
 FOREVER = {"retention.ms": "-1"}  # the records of the corpus are old, and nobody's retention shall end them
 PATIENCE_S = 10.0
+BY_ID = {0: 13, 1: 13}  # the versions of Produce and Fetch that name topics by id
 _PROBE = 0x7FFFFFF0  # correlation id of the request that shows whether another one was answered
 
 
 class Case(NamedTuple):
-    """`run(exchange, version)` sends the requests; `name` says what is special about them."""
+    """`run(exchange, version)` sends the requests; `name` says what is special about them, `kafka` whose answers are on
+    record: versions that 3.9 does not know are 4.3's."""
 
     name: str
     version: int
     run: Callable[[Exchange, int], None]
+    kafka: str = "3.9"
 
     @property
     def title(self) -> str:
@@ -45,10 +51,11 @@ class Case(NamedTuple):
 CASES: list[Case] = []
 
 
-def case(name: str, versions: Iterable[int]):
-    """Puts a function into the corpus, once per version of the API it is about."""
+def case(name: str, versions: Iterable[int], newer: Iterable[int] = ()):
+    """Puts a function into the corpus, once per version of the API it is about. `newer`: those that Kafka 3.9 lacks."""
     def register(run: Callable[[Exchange, int], None]) -> Callable[[Exchange, int], None]:
         CASES.extend(Case(name, version, run) for version in versions)
+        CASES.extend(Case(name, version, run, "4.3") for version in newer)
         return run
     return register
 
@@ -61,6 +68,7 @@ class Exchange:
         self._connection: RawConnection | None = None
         self._next = 0
         self._silent = False
+        self._names: dict[bytes, str] = {}  # of the ids that were asked for
         self.outcomes: list[Any] = []
 
     def close(self) -> None:
@@ -82,6 +90,23 @@ class Exchange:
         assert answer is not None and answer.topics[0].error_code == 0, answer
         self._wait_for_leaders(topic.name, partitions)
         return topic.name
+
+    def id_of(self, name: str) -> bytes:
+        """The id of a topic of this run, or one made up."""
+        topic = MetadataRequestTopic(name=name)
+        found = self.quietly(MetadataRequest(topics=[topic], allow_auto_topic_creation=False), 12).topics[0].topic_id
+        topic_id = found if any(found) else b"nowhere" + zlib.crc32(name.encode()).to_bytes(9, "big")
+        self._names[topic_id] = name
+        return topic_id
+
+    def _naming(self, message, version: int):
+        """The message with ids in place of names, where the version wants them."""
+        if version >= BY_ID.get(schema_of(type(message)).key, version + 1):
+            for field in ("topic_data", "topics", "forgotten_topics_data"):
+                for topic in getattr(message, field, ()):
+                    name = getattr(topic, "name", None) or getattr(topic, "topic", "")
+                    topic.topic_id = self.id_of(name) if name else ZERO_UUID
+        return message
 
     def settle(self) -> None:
         """Before a question about what was just changed: Kafka answers a change before every broker knows of it."""
@@ -105,6 +130,7 @@ class Exchange:
 
     def ask(self, message, version: int, answered: bool = True):
         """Send a request and write down its answer; `answered=False`: it should get none (acks=0)."""
+        message = self._naming(message, version)
         self._next += 1
         data = encode_request_frame(message, version, self._next, CLIENT_ID)
         return self.ask_frame(schema_of(type(message)).key, version, data, answered)
@@ -133,7 +159,7 @@ class Exchange:
         return self._ending() if payload is None else self._normal(self._decoded(key, version, payload))
 
     def _normal(self, message: Any) -> Any:
-        return asked_address(normal(message, self.prefix), self._host, self._port)
+        return asked_address(normal(message, self.prefix, self._names), self._host, self._port)
 
     def _write_down(self, outcome: Any) -> None:
         self.outcomes.append(outcome)

@@ -1,4 +1,4 @@
-"""DescribeConfigs 0 to 2."""
+"""DescribeConfigs 0 to 4."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import struct
 from mpbroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from tests.conformance.corpus.case import Exchange, case
 
-VERSIONS = range(0, 3)
+VERSIONS = range(0, 5)
 TOPIC, BROKER = 2, 4
 SOME_OF_A_BROKER = ["queued.max.requests", "no.such", "log.segment.bytes", "background.threads", "log.retention.ms",
                     "message.max.bytes"]
@@ -27,7 +27,7 @@ def of_a_topic(x: Exchange, version: int) -> None:
             x.ask(describing((TOPIC, name, keys)), version)
 
 
-@case("configs: with synonyms", range(1, 3))
+@case("configs: with synonyms", range(1, 5))
 def with_synonyms(x: Exchange, version: int) -> None:
     topic = x.topic("s", cleanup_policy="compact", segment_bytes="5000", flush_ms="10")
     x.ask(describing((TOPIC, topic, None), synonyms=True), version)
@@ -55,10 +55,18 @@ def of_the_broker(x: Exchange, version: int) -> None:
     x.ask(describing((BROKER, "0", SOME_OF_A_BROKER), synonyms=version > 0), version)
 
 
-@case("configs: malformed", VERSIONS)
+@case("configs: malformed", range(0, 4))
 def malformed(x: Exchange, version: int) -> None:
-    tail = b"\0" if version else b""
+    tail = b"\0" * (2 if version >= 3 else 1 if version else 0)
     for body in (struct.pack(">i", -1) + tail, struct.pack(">ibh", 1, 2, -1) + struct.pack(">i", -1) + tail,
                  struct.pack(">ibh", 1, 2, 1) + b"a" + struct.pack(">i", -2) + tail,
                  struct.pack(">ibh", 1, 2, 1) + b"a" + struct.pack(">ih", 1, -1) + tail, b""):
         x.ask_body(32, version, body)
+
+
+@case("configs: documentation", (3, 4))
+def documentation(x: Exchange, version: int) -> None:
+    topic = x.topic()
+    request = describing((TOPIC, topic, None), (BROKER, "0", SOME_OF_A_BROKER), synonyms=True)
+    request.include_documentation = True
+    x.ask(request, version)

@@ -1,15 +1,15 @@
-"""Fetch 4 to 11: what is asked, and by whom. Sessions are not kept here, so the corpus asks for none (epoch −1)."""
+"""Fetch 4 to 17: what is asked, and by whom. Sessions are not kept here, so the corpus asks for none (epoch −1)."""
 
 from __future__ import annotations
 
 import struct
 
-from mpbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from mpbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
 from tests.conformance.corpus.case import Exchange, case
 from tests.conformance.corpus.produce_cases import produce
 from tests.conformance.corpus.records import good
 
-VERSIONS = range(4, 12)
+VERSIONS = range(4, 18)
 BIG = 1 << 20
 
 
@@ -78,7 +78,7 @@ def replicas(x: Exchange, version: int) -> None:
             x.ask(fetching((topic, [(0, offset)]), replica_id=replica_id), version)
 
 
-@case("fetch: epochs", range(9, 12))
+@case("fetch: epochs", range(9, 18))
 def epochs(x: Exchange, version: int) -> None:
     topic = filled(x)
     for epoch in (-1, 0, 1, -2, 2**31 - 1, -2**31):
@@ -87,7 +87,7 @@ def epochs(x: Exchange, version: int) -> None:
     x.ask(fetching((topic, [(5, 0)]), epoch=4), version)
 
 
-@case("fetch: sessions that are not kept", range(7, 12))
+@case("fetch: sessions that are not kept", range(7, 18))
 def sessions(x: Exchange, version: int) -> None:
     topic = filled(x)
     x.ask(fetching((topic, [(0, 0)]), session_id=0, session_epoch=-1), version)
@@ -110,7 +110,7 @@ def immaterial(x: Exchange, version: int) -> None:
     x.ask(fetching((topic, [(0, 2)]), max_wait_ms=-2**31, min_bytes=1 << 30), version)
 
 
-@case("fetch: malformed", VERSIONS)
+@case("fetch: malformed", range(4, 12))
 def malformed(x: Exchange, version: int) -> None:
     head = struct.pack(">iiiib", -1, 0, 0, BIG, 0) + (struct.pack(">ii", 0, -1) if version >= 7 else b"")
     for body in (head + struct.pack(">i", -1), head + struct.pack(">ih", 1, -1) + struct.pack(">i", 0),
@@ -118,3 +118,22 @@ def malformed(x: Exchange, version: int) -> None:
                  head + struct.pack(">i", 0) + struct.pack(">i", -1) + b"\0" * 8,
                  head + struct.pack(">i", 0) + struct.pack(">i", 0) + struct.pack(">h", -1)):
         x.ask_body(1, version, body)
+
+
+@case("fetch: last fetched epochs", range(12, 18))
+def last_fetched(x: Exchange, version: int) -> None:
+    topic, empty = filled(x), x.topic("empty")
+    for name in (topic, empty):
+        for epoch in (-1, 0, 1, -2, 2**31 - 1, -2**31):
+            for offset in (0, 2, 6, 99):
+                asked = fetching((name, [(0, offset)]))
+                asked.topics[0].partitions[0].last_fetched_epoch = epoch
+                x.ask(asked, version)
+
+
+@case("fetch: followers that are none", VERSIONS)
+def no_followers(x: Exchange, version: int) -> None:
+    topic = filled(x)
+    for replica_id in (0, 5):
+        state = ReplicaState(replica_id=replica_id) if version >= 15 else None
+        x.ask(fetching((topic, [(0, 0)]), replica_id=replica_id, replica_state=state), version)

@@ -8,7 +8,7 @@ from tests.conformance.corpus.produce_cases import produce
 from tests.conformance.corpus.records import good, numbered
 
 LIMITS = (0, 1, -1, 10, 74, 75, 76, 77, 100, 150, 160, 500, 2**31 - 1, -2**31)
-NEWEST = (4, 11)
+NEWEST = (4, 11, 17)
 
 
 @case("limits: of a partition", VERSIONS)

@@ -7,21 +7,23 @@ from itertools import groupby
 
 from mpbroker.protocol.headers import encode_request_frame
 from mpbroker.protocol.messages.api_versions import ApiVersionsRequest
-from mpbroker.protocol.messages.delete_topics import DeleteTopicsRequest
+from mpbroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from mpbroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from mpbroker.protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.conformance.corpus.case import Exchange, case
 from tests.conformance.corpus.configs_cases import TOPIC, describing
 from tests.conformance.corpus.fetch_cases import fetching
 from tests.conformance.corpus.list_offsets_cases import asking
-from tests.conformance.corpus.metadata_cases import about
+from tests.conformance.corpus.metadata_cases import MANY, about, shortened
 from tests.conformance.corpus.produce_cases import produce
 from tests.conformance.corpus.records import good
 from tests.conformance.corpus.topic_cases import creating, one
 from tests.conformance.corpus.topic_change_cases import growing
 
-VERSIONS = {0: range(3, 8), 1: range(4, 12), 2: range(1, 6), 3: range(0, 9), 10: range(0, 3), 18: range(0, 4),
-            19: range(0, 5), 20: range(0, 4), 22: range(0, 2), 32: range(0, 3), 37: range(0, 2)}
+VERSIONS = {0: range(3, 12), 1: range(4, 18), 2: range(1, 10), 3: range(0, 13), 10: range(0, 3), 18: range(0, 5),
+            19: range(0, 8), 20: range(0, 7), 22: range(0, 6), 32: range(0, 5), 37: range(0, 4)}
+NEWER = {0: (12, 13), 2: (10,), 3: (13,)}
+FLEXIBLE = {1: 12, 2: 6, 3: 9, 19: 5, 20: 4, 22: 2, 32: 4, 37: 2}
 
 
 def _message(x: Exchange, key: int):
@@ -32,7 +34,7 @@ def _message(x: Exchange, key: int):
             10: lambda: FindCoordinatorRequest(key="g", key_type=9),
             18: lambda: ApiVersionsRequest(client_software_name="a b", client_software_version="1"),
             19: lambda: creating(one("bad name", configs=[("a", "b")], assignments={0: [0]})),
-            20: lambda: DeleteTopicsRequest(topic_names=[name], timeout_ms=1000),
+            20: lambda: DeleteTopicsRequest(topic_names=[name], topics=[DeleteTopicState(name=name)], timeout_ms=1000),
             22: lambda: InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1),
             32: lambda: describing((TOPIC, name, ["a"])), 37: lambda: growing(name, 3, [[0]])}[key]()
 
@@ -42,7 +44,7 @@ def _framed(payload: bytes) -> bytes:
 
 
 def _register_cuts(key: int) -> None:
-    @case(f"cuts: key {key}", VERSIONS[key])
+    @case(f"cuts: key {key}", VERSIONS[key], NEWER.get(key, ()))
     def cuts(x: Exchange, version: int) -> None:
         payload = encode_request_frame(_message(x, key), version, 7, "corpus")[4:]
         outcomes = [x.outcome(key, version, _framed(payload[:end])) for end in range(len(payload))]
@@ -50,7 +52,7 @@ def _register_cuts(key: int) -> None:
         for outcome, group in groupby(outcomes):
             x.outcomes.append([outcome, len(list(group)) - prefix])
 
-    @case(f"trailing bytes: key {key}", range(1, 3) if key == 10 else VERSIONS[key])
+    @case(f"trailing bytes: key {key}", range(1, 3) if key == 10 else VERSIONS[key], NEWER.get(key, ()))
     def trailing(x: Exchange, version: int) -> None:
         payload = encode_request_frame(_message(x, key), version, 7, "corpus")[4:]
         for rest in (b"\0", b"\xff" * 100, b"x" * 5000):
@@ -58,8 +60,32 @@ def _register_cuts(key: int) -> None:
             x.outcomes.append(outcome if key != 18 or isinstance(outcome, str) else outcome.get("error_code", 0))
 
 
+def _register_changes(key: int) -> None:
+    versions = [version for version in VERSIONS[key] if version >= FLEXIBLE[key]]
+
+    @case(f"bytes changed: key {key}", versions, NEWER.get(key, ()))
+    def changes(x: Exchange, version: int) -> None:
+        """Each byte behind the header in turn: where lengths and tags are, a compact one of 0, -1 or far too much."""
+        for number in range(MANY if key == 3 else 0):
+            x.topic(f"m{number}")
+        while key == 22 and x.quietly(InitProducerIdRequest(transactional_id=None), version).error_code:
+            x.settle()  # the first one ever asks Kafka's controller for a block of ids, and is 0
+        payload = encode_request_frame(_message(x, key), version, 7, "corpus")[4:]
+        outcomes: list = []
+        for at in range(8 + 2 + 6 + 1, len(payload)):
+            if x.prefix.encode() in payload and payload.index(x.prefix.encode()) <= at < payload.index(x.prefix.encode()) + len(x.prefix):
+                continue
+            for value in (0, 1, 0xFF):
+                data = _framed(payload[:at] + bytes((value,)) + payload[at + 1:])
+                outcomes.append(shortened(x.outcome(key, version, data)))
+        for outcome, group in groupby(outcomes):
+            x.outcomes.append([outcome, len(list(group))])
+
+
 for _key in VERSIONS:
     _register_cuts(_key)
+for _key in FLEXIBLE:
+    _register_changes(_key)
 
 
 @case("frames: lengths", (0,))
@@ -79,7 +105,7 @@ def keys_and_versions(x: Exchange, version: int) -> None:
         x.outcomes.append([key, number, x.outcome(3, 1, _framed(struct.pack(">hhih", key, number, 1, -1) + b"\0" * 40))])
 
 
-@case("frames: client ids and correlation ids", range(0, 9))
+@case("frames: client ids and correlation ids", range(0, 13), (13,))
 def client_ids(x: Exchange, version: int) -> None:
     body = encode_request_frame(about("bad name"), version, 7, "")[4 + 10:]
     for client_id in (struct.pack(">h", -1), struct.pack(">h", 0), struct.pack(">h", 2) + b"\xff\xfe",

@@ -1,4 +1,4 @@
-"""ListOffsets 1 to 5."""
+"""ListOffsets 1 to 10."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from tests.conformance.corpus.case import Exchange, case
 from tests.conformance.corpus.produce_cases import produce
 from tests.conformance.corpus.records import TIME_MS, changed, good, of_records, record
 
-VERSIONS = range(1, 6)
+VERSIONS = range(1, 10)
+NEWER = (10,)
 TIMES = (-1, -2, -3, -4, -5, -6, -7, -2**63, 0, 1, TIME_MS - 1, TIME_MS, TIME_MS + 1, TIME_MS + 2, TIME_MS + 3,
          TIME_MS + 10_000, 2**63 - 1)
 
@@ -23,7 +24,7 @@ def asking(topic: str, *partitions: tuple[int, int] | tuple[int, int, int], repl
                                 for p in partitions])])
 
 
-@case("offsets: every time, full and empty", VERSIONS)
+@case("offsets: every time, full and empty", VERSIONS, NEWER)
 def every_time(x: Exchange, version: int) -> None:
     topic, empty = x.topic(), x.topic("empty")
     for at_ms in (TIME_MS, TIME_MS + 3, TIME_MS + 1):
@@ -33,7 +34,7 @@ def every_time(x: Exchange, version: int) -> None:
             x.ask(asking(name, (0, at_ms)), version)
 
 
-@case("offsets: times within batches", VERSIONS)
+@case("offsets: times within batches", VERSIONS, NEWER)
 def within_batches(x: Exchange, version: int) -> None:
     topic = x.topic()
     zigzag = of_records(record() + record(1, 9) + record(2, 4) + record(3, 20), 4, max_ms=TIME_MS + 20)
@@ -44,7 +45,7 @@ def within_batches(x: Exchange, version: int) -> None:
         x.ask(asking(topic, (0, TIME_MS + after)), version)
 
 
-@case("offsets: readers and epochs", VERSIONS)
+@case("offsets: readers and epochs", VERSIONS, NEWER)
 def readers(x: Exchange, version: int) -> None:
     topic = x.topic()
     x.quietly(produce((topic, [(0, good(b"a", b"b"))])), 7)
@@ -59,7 +60,7 @@ def readers(x: Exchange, version: int) -> None:
             x.ask(asking(topic, (0, at_ms, epoch)), version)
 
 
-@case("offsets: partitions, twice and not there", VERSIONS)
+@case("offsets: partitions, twice and not there", VERSIONS)  # 4.3 answers a partition named twice once
 def partitions(x: Exchange, version: int) -> None:
     topic = x.topic(partitions=2)
     for partition in (2, -1, 2**31 - 1, -2**31):
@@ -75,7 +76,7 @@ def partitions(x: Exchange, version: int) -> None:
     x.ask(asking(topic, (1, -1), (0, -1), (7, -1)), version)
 
 
-@case("offsets: malformed", VERSIONS)
+@case("offsets: malformed", range(1, 6))
 def malformed(x: Exchange, version: int) -> None:
     head = struct.pack(">i", -1) + (b"\0" if version >= 2 else b"")
     for body in (head + struct.pack(">i", -1), head + struct.pack(">ih", 1, -1) + struct.pack(">i", 0),
@@ -83,3 +84,29 @@ def malformed(x: Exchange, version: int) -> None:
                  head + struct.pack(">ih", 1, 2) + b"\xff\xfe" + struct.pack(">i", 0),
                  head + struct.pack(">i", -2), b""):
         x.ask_body(2, version, body)
+
+
+@case("offsets: largest timestamp", range(6, 10), NEWER)
+def largest(x: Exchange, version: int) -> None:
+    zigzag = of_records(record() + record(1, 9) + record(2, 4) + record(3, 9), 4, max_ms=TIME_MS + 9)
+    packed = good(b"a", b"b", b"c", at_ms=TIME_MS + 30, codec=1)
+    late, early = good(b"a", at_ms=TIME_MS + 90), good(b"a", b"b", at_ms=TIME_MS - 5)
+    orders = ((zigzag,), (zigzag, packed), (packed, early), (late, zigzag, late, early), (early, good(at_ms=-1)),
+              (good(at_ms=-1),), (changed(good(b"a", b"b"), max_ms=TIME_MS + 999),))
+    for number, batches in enumerate(orders):
+        topic = x.topic(f"t{number}")
+        for records in batches:
+            x.quietly(produce((topic, [(0, records)])), 7)
+        for isolation in (0, 1):
+            x.ask(asking(topic, (0, -3), isolation=isolation), version)
+        x.ask(asking(topic, (0, -3, 0)), version)
+        x.ask(asking(topic, (7, -3)), version)
+        x.ask(asking(topic, (0, -3, 5)), version)
+
+
+@case("offsets: largest timestamp across segments", (9,))
+def largest_across_segments(x: Exchange, version: int) -> None:
+    topic = x.topic(segment_bytes="1000")
+    for after in (3, 9, 9, 1):
+        x.quietly(produce((topic, [(0, good(b"x" * 700, at_ms=TIME_MS + after))])), 7)
+        x.ask(asking(topic, (0, -3)), version)

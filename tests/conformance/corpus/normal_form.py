@@ -10,13 +10,15 @@ from __future__ import annotations
 import struct
 import time
 import zlib
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from crc32c import crc32c
 
 LEFT_OUT = frozenset({"supported_features", "finalized_features", "finalized_features_epoch", "zk_migration_ready"})
-CHOSEN = frozenset({"cluster_id", "producer_id", "error_message"})
+CHOSEN = frozenset({"cluster_id", "producer_id", "error_message", "session_id", "batch_index_error_message",
+                    "documentation"})
 TIMES = frozenset({"log_append_time_ms"})
 NOW_MS = 60_000  # how far a broker's clock may be from ours
 #: Whose list Kafka answers in the order of a hash table, another one for other names of topics.
@@ -31,15 +33,16 @@ UNORDERED = {
     "DescribeConfigsResult": "configs",
 }
 LONG = 60
+DEFAULT = 5  # source of a setting
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 
 
-def normal(value: Any, prefix: str) -> Any:
-    """The normal form of a decoded answer; `prefix` is taken out of names."""
+def normal(value: Any, prefix: str, names: Mapping[bytes, str]) -> Any:
+    """The normal form of a decoded answer; `prefix` is taken out of names, topic ids become `names`."""
     if isinstance(value, msgspec.Struct):
-        return _struct(value, prefix)
+        return _struct(value, prefix, names)
     if isinstance(value, list):
-        return [normal(each, prefix) for each in value]
+        return [normal(each, prefix, names) for each in value]
     if isinstance(value, str):
         text = value.replace(prefix, "")
         return text if len(text) <= LONG else f"{text[:LONG]}… {len(text)} characters"
@@ -48,20 +51,31 @@ def normal(value: Any, prefix: str) -> Any:
     return value
 
 
-def _struct(message: msgspec.Struct, prefix: str) -> dict[str, Any]:
+def _struct(message: msgspec.Struct, prefix: str, names: Mapping[bytes, str]) -> dict[str, Any]:
     fields = {}
     for field in msgspec.structs.fields(message):
         value = getattr(message, field.name)
         if field.name in LEFT_OUT or (value == _default(field) and field.name != "records"):
             continue
+        if type(message).__name__ == "CreatableTopicResult" and field.name == "configs":
+            value = _settings(value)
+        if field.name == "topic_id":
+            value = f"id of {names[value]}" if value in names else "…"
         if field.name in CHOSEN:
             fields[field.name] = _chosen(value)
         else:
-            fields[field.name] = _now(value) if field.name in TIMES else normal(value, prefix)
+            fields[field.name] = _now(value) if field.name in TIMES else normal(value, prefix, names)
     unordered = UNORDERED.get(type(message).__name__)
     if unordered in fields:
         fields[unordered] = sorted(fields[unordered], key=str)
     return fields
+
+
+def _settings(rows: list[Any]) -> list[Any]:
+    """Those of a new topic: what is default is the same 36 times over, so it becomes a checksum."""
+    defaults = [(row.name, row.value, row.read_only, row.is_sensitive) for row in rows if row.config_source == DEFAULT]
+    return [row for row in rows if row.config_source != DEFAULT] + [
+        f"{len(defaults)} defaults {zlib.crc32(str(defaults).encode()):08x}"]
 
 
 def _default(field: Any) -> Any:

@@ -6,7 +6,7 @@ import struct
 
 from mpbroker.record import compression
 from tests.conformance.corpus.case import Exchange, case
-from tests.conformance.corpus.produce_cases import NEWEST, VERSIONS, produce
+from tests.conformance.corpus.produce_cases import NEWER, NEWEST, VERSIONS, produce
 from tests.conformance.corpus.records import TIME_MS, changed, good, of_records, old_message, record
 
 CODECS = {"gzip": compression.GZIP, "snappy": compression.SNAPPY, "lz4": compression.LZ4, "zstd": compression.ZSTD}
@@ -17,7 +17,7 @@ def _each(x: Exchange, version: int, topic: str, *batches: bytes | None, acks: i
         x.ask(produce((topic, [(0, records)]), acks=acks), version)
 
 
-@case("batches: how many", VERSIONS)
+@case("batches: how many", VERSIONS, NEWER)
 def how_many(x: Exchange, version: int) -> None:
     one = good(b"a", b"b")
     _each(x, version, x.topic(), b"", b"\0", one[:11], one[:12], one[:16], one[:17], one[:60], one[:61], one[:-1],
@@ -32,7 +32,7 @@ def formats(x: Exchange, version: int) -> None:
           one + old_message(1), old_message(1) + one)
 
 
-@case("batches: every codec", VERSIONS)
+@case("batches: every codec", VERSIONS, NEWER)
 def codecs(x: Exchange, version: int) -> None:
     topic = x.topic()
     _each(x, version, topic, *(good(b"a" * 500, b"b" * 500, codec=codec) for codec in range(5)),
@@ -163,7 +163,7 @@ def control(x: Exchange, version: int) -> None:
           good(transactional=True), changed(good(), attributes=0x30))
 
 
-@case("batches: good and bad together", VERSIONS)
+@case("batches: good and bad together", VERSIONS, NEWER)
 def together(x: Exchange, version: int) -> None:
     topic = x.topic(partitions=4)
     fine, damaged = good(b"a"), good()[:-1] + b"!"

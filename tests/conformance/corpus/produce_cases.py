@@ -1,4 +1,4 @@
-"""Produce 3 to 7: the request around the batches."""
+"""Produce 3 to 13: the request around the batches."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from mpbroker.protocol.messages.produce import PartitionProduceData, ProduceRequ
 from tests.conformance.corpus.case import Exchange, case
 from tests.conformance.corpus.records import changed, good
 
-VERSIONS = range(3, 8)
-NEWEST = (7,)
+VERSIONS = range(3, 12)
+NEWEST = (7, 11)
+NEWER = (12, 13)
 
 
 def produce(*topics: tuple[str, list[tuple[int, bytes | None]]], acks: int = 1, timeout_ms: int = 10_000,
@@ -20,7 +21,7 @@ def produce(*topics: tuple[str, list[tuple[int, bytes | None]]], acks: int = 1, 
         for name, partitions in topics])
 
 
-@case("produce: every acks", VERSIONS)
+@case("produce: every acks", VERSIONS, NEWER)
 def every_acks(x: Exchange, version: int) -> None:
     topic = x.topic()
     for acks in (1, -1, 2, -2, 32767, -32768):
@@ -29,7 +30,7 @@ def every_acks(x: Exchange, version: int) -> None:
     x.ask(produce((topic, [(0, good())])), version)
 
 
-@case("produce: topics and partitions that are not there", VERSIONS)
+@case("produce: topics and partitions that are not there", VERSIONS, NEWER)
 def unknown(x: Exchange, version: int) -> None:
     topic = x.topic(partitions=2)
     for partition in (2, -1, 2**31 - 1, -2**31):
@@ -39,7 +40,7 @@ def unknown(x: Exchange, version: int) -> None:
     x.ask(produce((topic, [(0, good()), (9, good())]), (x.name("nowhere"), [(0, good())])), version)
 
 
-@case("produce: what acks=0 does not forgive", VERSIONS)
+@case("produce: what acks=0 does not forgive", VERSIONS, NEWER)
 def errors_without_answer(x: Exchange, version: int) -> None:
     topic = x.topic()
     for name, partition, records in ((x.name("nowhere"), 0, good()), (topic, 5, good()), (topic, 0, b""),
@@ -52,7 +53,7 @@ def errors_without_answer(x: Exchange, version: int) -> None:
     x.ask(produce((topic, [(0, good())])), version)
 
 
-@case("produce: nothing in it", VERSIONS)
+@case("produce: nothing in it", VERSIONS, NEWER)
 def nothing(x: Exchange, version: int) -> None:
     topic = x.topic()
     x.ask(produce(), version)
@@ -64,7 +65,7 @@ def nothing(x: Exchange, version: int) -> None:
     x.ask(produce((topic, []), acks=7), version)
 
 
-@case("produce: named twice", VERSIONS)
+@case("produce: named twice", VERSIONS, NEWER)
 def named_twice(x: Exchange, version: int) -> None:
     topic, other = x.topic(partitions=2), x.topic("u")
     x.ask(produce((topic, [(0, good(b"a")), (0, good(b"b", b"c"))])), version)
@@ -102,7 +103,7 @@ def transactional_id(x: Exchange, version: int) -> None:
     x.ask(produce((topic, [(0, good())]), (x.name("u"), [(0, b"")])), version)
 
 
-@case("produce: null where nothing may be null", VERSIONS)
+@case("produce: null where nothing may be null", range(3, 8))
 def nulls(x: Exchange, version: int) -> None:
     name = x.name("t").encode()
     counted = struct.pack(">h", len(name)) + name

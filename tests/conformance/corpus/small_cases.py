@@ -1,4 +1,4 @@
-"""ApiVersions 0 to 3, FindCoordinator 0 to 2 and InitProducerId 0 and 1, as far as no coordinator is needed."""
+"""ApiVersions 0 to 4, FindCoordinator 0 to 2 and InitProducerId 0 to 5, as far as no coordinator is needed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.conformance.corpus.case import Exchange, case
 NAMES = ("", "client", "a.b-c", ".a", "a.", "-a", "a-", "a b", "ü", "a_b", "A", "9", "a" * 1000, "a..b", "a\n")
 
 
-@case("versions: who asks", (3,))
+@case("versions: who asks", (3, 4))
 def who_asks(x: Exchange, version: int) -> None:
     for text in NAMES:
         for name, number in ((text, "1"), ("client", text)):
@@ -20,7 +20,7 @@ def who_asks(x: Exchange, version: int) -> None:
             x.outcomes.append([answer.error_code, bool(answer.api_keys)])
 
 
-@case("versions: bodies", range(0, 4))
+@case("versions: bodies", range(0, 5))
 def bodies(x: Exchange, version: int) -> None:
     bodies = [b"", b"trailing", b"\0", b"\0\0", b"\0\0\0", b"\2a\2b\0", b"\2a\2b", b"\2a\2b\1", b"\2a\2b\1\0\0", b"\1\1\0",
               b"\2a\2b\1\x09\3abc", b"\2a\2b\2\x09\0\x09\0", b"\2a\2b\2\x09\0\x03\0", b"\2a\2b\1\x09\4abc",
@@ -45,12 +45,25 @@ def coordinator_malformed(x: Exchange, version: int) -> None:
         x.ask_body(10, version, body)
 
 
-@case("producer ids: without a transaction", range(0, 2))
+@case("producer ids: without a transaction", range(0, 6))
 def producer_ids(x: Exchange, version: int) -> None:
     while x.quietly(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0), 1).error_code:
         x.settle()  # the first one ever asks Kafka's controller for a block of ids
     for timeout_ms in (0, -1, 1000, 2**31 - 1):
         x.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=timeout_ms), version)
     x.ask(InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1000), version)
+    if version >= 3:
+        for producer_id, epoch in ((5, 0), (5, -1), (-1, 5), (-2, -2), (0, 0)):
+            x.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0, producer_id=producer_id,
+                                        producer_epoch=epoch), version)
+            x.ask(InitProducerIdRequest(transactional_id="", producer_id=producer_id, producer_epoch=epoch), version)
     x.ask_body(22, version, struct.pack(">hi", -2, 0))
     x.ask_body(22, version, b"\0")
+
+
+@case("versions: features", (3, 4))
+def features(x: Exchange, version: int) -> None:
+    answer = x.quietly(ApiVersionsRequest(client_software_name="client", client_software_version="1"), version)
+    x.outcomes += [[[each.name, each.min_version, each.max_version] for each in answer.supported_features],
+                   [[each.name, each.min_version_level, each.max_version_level] for each in answer.finalized_features],
+                   answer.finalized_features_epoch >= 0, answer.zk_migration_ready]

@@ -1,4 +1,4 @@
-"""DeleteTopics 0 to 3 and CreatePartitions 0 and 1."""
+"""DeleteTopics 0 to 6 and CreatePartitions 0 to 3."""
 
 from __future__ import annotations
 
@@ -9,15 +9,36 @@ from mpbroker.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from mpbroker.protocol.messages.delete_topics import DeleteTopicsRequest
+from mpbroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tests.conformance.corpus.case import Exchange, case
 from tests.conformance.corpus.fetch_cases import fetching, filled
 from tests.conformance.corpus.metadata_cases import about
 from tests.conformance.corpus.produce_cases import produce
 from tests.conformance.corpus.records import good
 
-DELETE_VERSIONS = range(0, 4)
-PARTITIONS_VERSIONS = range(0, 2)
+DELETE_VERSIONS = range(0, 7)
+PARTITIONS_VERSIONS = range(0, 4)
+
+
+def _deleting(names: list[str], version: int) -> DeleteTopicsRequest:
+    if version < 6:
+        return DeleteTopicsRequest(topic_names=names, timeout_ms=10_000)
+    return DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in names], timeout_ms=10_000)
+
+
+@case("delete: by id", (6,))
+def by_id(x: Exchange, version: int) -> None:
+    one, two, three = x.topic(), x.topic("u"), x.topic("v")
+    ids = {name: x.id_of(name) for name in (one, two, three)}
+    unknown = x.id_of(x.name("nowhere"))
+    for topics in ([(None, unknown)], [(None, bytes(16))], [(one, ids[one])], [(one, unknown)], [(x.name("nowhere"), ids[one])],
+                   [(None, ids[one]), (None, ids[one])], [(None, unknown), (None, unknown)], [(one, bytes(16)), (None, ids[one])],
+                   [(one, bytes(16)), (one, bytes(16))], [(None, bytes(16)), (None, bytes(16))], [(None, ids[two])],
+                   [(None, ids[two])], [(three, bytes(16)), (None, unknown)], [(None, ids[one]), (x.name("nowhere"), bytes(16))]):
+        x.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name=name, topic_id=i) for name, i in topics], timeout_ms=10_000),
+              version)
+        x.settle()
+    x.ask(about(one, two, three), 8)
 
 
 @case("delete: there and not there", DELETE_VERSIONS)
@@ -25,7 +46,7 @@ def delete(x: Exchange, version: int) -> None:
     topic, other = filled(x), x.topic("u")
     for names in ([topic], [topic], [x.name("nowhere")], [""], ["bad name"], ["x" * 300], [],
                   [other, x.name("nowhere"), other], [other, x.name("nowhere"), "bad name"]):
-        x.ask(DeleteTopicsRequest(topic_names=names, timeout_ms=10_000), version)
+        x.ask(_deleting(names, version), version)
     x.settle()
     x.ask(about(topic, other), 8)
     x.ask(produce((topic, [(0, good())])), 7)
@@ -35,7 +56,7 @@ def delete(x: Exchange, version: int) -> None:
     x.ask(produce((topic, [(0, good())])), 7)
 
 
-@case("delete: malformed", DELETE_VERSIONS)
+@case("delete: malformed", range(0, 4))
 def delete_malformed(x: Exchange, version: int) -> None:
     tail = struct.pack(">i", 1000)
     for body in (struct.pack(">i", -1) + tail, struct.pack(">ih", 1, -1) + tail, struct.pack(">i", 1 << 30) + tail, b""):
@@ -86,7 +107,7 @@ def several(x: Exchange, version: int) -> None:
     x.ask(about(one, two), 8)
 
 
-@case("partitions: malformed", PARTITIONS_VERSIONS)
+@case("partitions: malformed", range(0, 2))
 def partitions_malformed(x: Exchange, version: int) -> None:
     tail = struct.pack(">ib", 1000, 0)
     for body in (struct.pack(">i", -1) + tail, struct.pack(">ih", 1, -1) + struct.pack(">ii", 2, -1) + tail,

@@ -90,6 +90,9 @@ def test_a_deleted_topic_is_gone_and_comes_back_empty(world):
     world.run(create(NewTopic("orders", 2)))
     (world.data_dir / "orders-0" / FIRST_SEGMENT).write_bytes(b"records")
     first = world.cache.refresh() and world.cache.topic("orders").id
+    assert world.codes(DeleteTopics(["orders"], {"orders": b"x" * 16})) == {
+        "orders": 100
+    }  # of a topic that was there before
     assert world.codes(DeleteTopics(["orders", "nope", "x", "x"])) == {"orders": 0, "nope": 3, "x": 42}
     assert world.topics() == {}
     assert world.live_rows() == 0

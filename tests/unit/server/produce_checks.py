@@ -112,7 +112,7 @@ ZSTD = good(b"a" * 99, codec=compression.ZSTD)
 
 CHECKS = (
     Check(
-        "versions 3 to 7 are served",
+        "versions 3 to 13 are served",
         None,
         CONNECTION,
         False,

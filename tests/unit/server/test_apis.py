@@ -16,7 +16,7 @@ def test_a_key_registered_twice_ends_the_start():
 
 
 def test_versions_are_in_the_order_of_the_keys():
-    assert list(ApiTable((metadata.API, fetch.API)).versions().items()) == [(1, (4, 11)), (3, (0, 8))]
+    assert list(ApiTable((metadata.API, fetch.API)).versions().items()) == [(1, (4, 17)), (3, (0, 13))]
 
 
 def test_a_failure_is_built_from_the_body_at_hand_or_from_the_frame(tmp_path):

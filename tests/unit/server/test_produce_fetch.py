@@ -3,7 +3,7 @@
 import pytest
 
 from mpbroker.errors import ErrorCode
-from mpbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from mpbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from mpbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from mpbroker.record.batch_builder import encode_batch
 from mpbroker.record.record_batch import iterate_records
@@ -294,3 +294,56 @@ def test_a_broker_about_to_stop_waits_for_no_memory(broker):
     exhaust(broker)
     broker.handler.context.is_ending = lambda: True
     assert bytes(part(broker.call(fetch(), 11)).records or b"") == b""
+
+
+def test_version_8_says_which_record_was_refused_and_why(broker):
+    broker.create_topic("t", **{"cleanup.policy": "compact"})
+    records = encode_batch([(b"k", b"v", 5), (None, b"v", 5)])
+    for version, told in ((7, []), (8, [1]), (12, [1])):
+        found = part(broker.call(produce(records=records), version))
+        assert (found.error_code, [one.batch_index for one in found.record_errors]) == (ErrorCode.INVALID_RECORD, told)
+        assert (found.error_message is None) == (version == 7)
+    assert part(broker.call(produce(records=batch(b"a")), 12)).base_offset == 0
+
+
+def test_topics_are_named_by_id_from_produce_13_and_fetch_13_on(broker):
+    broker.create_topic("t")
+    broker.handler.context.metadata.refresh()
+    topic_id = broker.handler.context.metadata.topic("t").id
+    for asked, code in (
+        (topic_id, 0),
+        (b"x" * 16, ErrorCode.UNKNOWN_TOPIC_ID),
+        (bytes(16), ErrorCode.UNKNOWN_TOPIC_ID),
+    ):
+        sent = produce(topic="", records=batch(b"a"))
+        sent.topic_data[0].topic_id = asked
+        answer = broker.call(sent, 13)
+        assert (answer.responses[0].topic_id, part(answer).error_code) == (asked, code)
+        wanted = fetch(topic="")
+        wanted.topics[0].topic_id = asked
+        answer = broker.call(wanted, 13)
+        assert (answer.responses[0].topic_id, part(answer).error_code) == (asked, code)
+        assert [r.value for r in iterate_records(part(answer).records)] == ([b"a"] if not code else [])
+
+
+def test_a_reader_whose_last_epoch_ended_earlier_is_told_where(broker):
+    broker.create_topic("t")
+    broker.call(produce(records=batch(b"a", b"b")), 7)
+    found = part(broker.call(fetch(offset=5, last_fetched_epoch=0), 12))
+    assert (found.error_code, found.diverging_epoch.epoch, found.diverging_epoch.end_offset) == (0, 0, 2)
+    assert part(broker.call(fetch(offset=1, last_fetched_epoch=0), 12)).diverging_epoch is None
+    assert part(broker.call(fetch(offset=1, last_fetched_epoch=1), 12)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_an_answer_to_the_wrong_broker_names_the_right_one(broker):
+    broker.create_topic("t")
+    broker.handler.context.metadata.refresh()
+    wanted = fetch(topic="")
+    wanted.topics[0].topic_id = broker.handler.context.metadata.topic("t").id
+    wanted.replica_state = ReplicaState(replica_id=5)
+    for version, named in ((15, None), (16, (0, 0))):
+        answer = broker.call(wanted, version)
+        assert part(answer).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        leader = part(answer).current_leader
+        assert (leader and (leader.leader_id, leader.leader_epoch)) == named
+        assert [(one.host, one.port) for one in answer.node_endpoints] == ([("broker.example", 19092)] if named else [])

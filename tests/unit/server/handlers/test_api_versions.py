@@ -4,6 +4,7 @@ import pytest
 
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.codec import decode
+from mpbroker.protocol.headers import encode_request_frame
 from mpbroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from mpbroker.server.api_table import API_TABLE
 from tests.harness.in_process_broker import InProcessBroker
@@ -16,7 +17,7 @@ def broker(tmp_path):
     return InProcessBroker(tmp_path)
 
 
-@pytest.mark.parametrize("version", [0, 1, 2, 3])
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
 def test_every_row_of_the_table_is_advertised_in_the_order_of_the_keys(broker, version):
     answer = broker.call(ApiVersionsRequest(**CLIENT), version)
     assert answer.error_code == 0
@@ -25,12 +26,14 @@ def test_every_row_of_the_table_is_advertised_in_the_order_of_the_keys(broker, v
 
 
 def test_a_newer_version_is_answered_in_version_0_with_the_versions_of_this_api_alone(broker):
-    broker.send(ApiVersionsRequest(**CLIENT), 4)
+    frame = bytearray(encode_request_frame(ApiVersionsRequest(**CLIENT), 4, 1)[4:])
+    frame[2:4] = (5).to_bytes(2, "big")
+    assert broker.processor.submit(0, 1, 1, 0, bytes(frame), 0) >= 0
     broker.step()
     [(_, _, frame)] = broker.collect()
     answer = decode(ApiVersionsResponse, 0, frame, 8)
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert [(one.api_key, one.min_version, one.max_version) for one in answer.api_keys] == [(18, 0, 3)]
+    assert [(one.api_key, one.min_version, one.max_version) for one in answer.api_keys] == [(18, 0, 4)]
 
 
 @pytest.mark.parametrize(
@@ -39,3 +42,13 @@ def test_a_newer_version_is_answered_in_version_0_with_the_versions_of_this_api_
 def test_a_client_whose_software_has_no_legal_name_is_refused(broker, name, version):
     answer = broker.call(ApiVersionsRequest(client_software_name=name, client_software_version=version), 3)
     assert (answer.error_code, answer.api_keys) == (ErrorCode.INVALID_REQUEST, [])
+
+
+@pytest.mark.parametrize(
+    ("version", "names"), [(2, []), (3, ["metadata.version"]), (4, ["kraft.version", "metadata.version"])]
+)
+def test_features_are_those_of_kafka_and_one_from_level_0_on_is_for_version_4(broker, version, names):
+    answer = broker.call(ApiVersionsRequest(**CLIENT), version)
+    assert [one.name for one in answer.supported_features] == names
+    assert [one.name for one in answer.finalized_features] == names[-1:]
+    assert answer.finalized_features_epoch == (0 if names else -1)

@@ -97,3 +97,35 @@ def test_what_does_not_fit_one_command_takes_several(broker, controller):
         controller.answer(claimed[0], TopicResults([TopicResult(topic.name) for topic in claimed[1].topics]))
     assert len(commands) > 1
     assert [name for name, _, _ in results(broker, message)] == names
+
+
+def test_newer_versions_tell_what_the_topic_became(broker, controller):
+    configs = [CreatableTopicConfig(name="retention.ms", value="5")]
+    message = CreateTopicsRequest(topics=[CreatableTopic(name="a", configs=configs)], timeout_ms=1000)
+    broker.send(message, 7)
+    broker.step()
+    broker.create_topic("a", partitions=3, **{"retention.ms": "5"})
+    controller.serve(TopicResults([TopicResult("a")]))
+    [(_, _, frame)] = broker.collect()
+    [one] = broker.decode(message, 7, frame).topics
+    assert one.topic_id == broker.handler.context.metadata.topic("a").id
+    assert (one.num_partitions, one.replication_factor) == (3, 1)
+    shown = {config.name: (config.value, config.config_source) for config in one.configs}
+    assert list(shown) == sorted(shown)
+    assert shown["retention.ms"] == ("5", 1) and shown["cleanup.policy"] == ("delete", 5)
+
+
+def test_what_is_only_checked_is_told_as_it_would_have_become(broker, controller):
+    assigned = [CreatableReplicaAssignment(partition_index=number, broker_ids=[0]) for number in (0, 1)]
+    topics = [
+        CreatableTopic(name="a", num_partitions=-1),
+        CreatableTopic(name="b", num_partitions=-1, assignments=assigned),
+    ]
+    message = CreateTopicsRequest(topics=topics, timeout_ms=1000, validate_only=True)
+    broker.send(message, 5)
+    broker.step()
+    controller.serve(TopicResults([TopicResult("a"), TopicResult("b", 17, "no")]))
+    [(_, _, frame)] = broker.collect()
+    one, refused = broker.decode(message, 5, frame).topics
+    assert (one.num_partitions, one.replication_factor, len(one.configs) > 30) == (1, 1, True)
+    assert (refused.num_partitions, refused.replication_factor, refused.configs) == (-1, -1, [])

@@ -5,7 +5,7 @@ import pytest
 
 from mpbroker.errors import ErrorCode
 from mpbroker.metadata.commands import DeleteTopics, TopicResult, TopicResults
-from mpbroker.protocol.messages.delete_topics import DeleteTopicsRequest
+from mpbroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tests.harness.in_process_broker import InProcessBroker
 from tests.harness.in_process_controller import InProcessController
 
@@ -33,3 +33,39 @@ def test_the_controller_deletes_and_a_name_given_twice_is_refused(tmp_path):
         ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ("b", ErrorCode.INVALID_REQUEST),
     ]
+
+
+def test_version_6_names_topics_by_id_and_the_controller_gets_both(tmp_path):
+    broker = InProcessBroker(tmp_path)
+    broker.create_topic("a")
+    broker.create_topic("b")
+    controller = InProcessController(broker)
+    context = broker.handler.context
+    context.metadata.refresh()
+    ids = {name: context.metadata.topic(name).id for name in ("a", "b")}
+    asked = [(None, ids["a"]), ("b", bytes(16)), (None, b"x" * 16), ("a", ids["a"]), (None, bytes(16))]
+    message = DeleteTopicsRequest(
+        topics=[DeleteTopicState(name=name, topic_id=topic_id) for name, topic_id in asked], timeout_ms=1000
+    )
+    broker.send(message, 6)
+    broker.step()
+    done = TopicResults([TopicResult("a", ErrorCode.UNKNOWN_TOPIC_ID), TopicResult("b")])
+    assert controller.serve(done) == [DeleteTopics(["a", "b"], {"a": ids["a"]})]
+    [(_, _, frame)] = broker.collect()
+    assert [(one.name, one.topic_id, one.error_code) for one in broker.decode(message, 6, frame).responses] == [
+        ("a", ids["a"], ErrorCode.UNKNOWN_TOPIC_ID),
+        ("b", ids["b"], 0),
+        (None, b"x" * 16, ErrorCode.UNKNOWN_TOPIC_ID),
+        ("a", ids["a"], ErrorCode.INVALID_REQUEST),
+        (None, bytes(16), ErrorCode.INVALID_REQUEST),
+    ]
+
+
+def test_a_topic_named_by_name_and_by_id_is_named_twice(tmp_path):
+    broker = InProcessBroker(tmp_path)
+    broker.create_topic("a")
+    broker.handler.context.metadata.refresh()
+    topic_id = broker.handler.context.metadata.topic("a").id
+    both = [DeleteTopicState(name="a"), DeleteTopicState(topic_id=topic_id)]
+    [one] = broker.call(DeleteTopicsRequest(topics=both, timeout_ms=1000), 6).responses
+    assert (one.name, one.topic_id, one.error_code) == ("a", topic_id, ErrorCode.INVALID_REQUEST)

@@ -11,12 +11,14 @@ from mpbroker.server.handlers.describe_configs import handle
 TOPICS = {"t": SimpleNamespace(overrides={"retention.ms": "5"})}
 
 
-def describe(kind, name, keys=None, synonyms=True):
+def describe(kind, name, keys=None, synonyms=True, documentation=False):
     metadata = SimpleNamespace(refresh=lambda: None, topic=TOPICS.get)
     config = load_broker_config(overrides=["node.id=1"], environ={}, cores=2)
     context = SimpleNamespace(config=config, metadata=metadata, node_id=1)
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
-    message = DescribeConfigsRequest(resources=[resource], include_synonyms=synonyms)
+    message = DescribeConfigsRequest(
+        resources=[resource], include_synonyms=synonyms, include_documentation=documentation
+    )
     (result,) = handle(context, None, message).results
     return result
 
@@ -71,3 +73,10 @@ def test_the_broker_by_its_number_and_the_unnamed_broker():
     (row,) = describe(4, "1", ["num.io.threads"]).configs
     assert (row.value, row.config_source, row.read_only) == ("2", 5, False)
     assert describe(4, "").configs == []
+
+
+def test_a_setting_is_explained_to_who_asks():
+    plain = describe(2, "t", ["retention.ms"]).configs[0]
+    explained = describe(2, "t", ["retention.ms"], documentation=True).configs[0]
+    assert (plain.config_type, plain.documentation) == (5, None)
+    assert explained.documentation.endswith(".") and len(explained.documentation) > 20

@@ -75,3 +75,15 @@ def test_transactional_producers_are_refused(broker, controller, transactional_i
     answer = broker.call(InitProducerIdRequest(transactional_id=transactional_id), 1)
     assert (answer.error_code, answer.producer_id) == (code, -1)
     assert controller.take() is None
+
+
+@pytest.mark.parametrize(("producer_id", "epoch", "code"), [(5, -1, 42), (-1, 5, 42), (5, 0, 0), (-2, -2, 0)])
+def test_a_producer_names_both_its_id_and_its_epoch_or_neither(broker, controller, producer_id, epoch, code):
+    message = InitProducerIdRequest(transactional_id=None, producer_id=producer_id, producer_epoch=epoch)
+    broker.send(message, 3)
+    broker.step()
+    if not code:
+        controller.serve(ProducerIds(first_id=7000, count=2))
+    [(_, _, frame)] = broker.collect()
+    answer = broker.decode(message, 3, frame)
+    assert (answer.error_code, answer.producer_id) == (code, -1 if code else 7000)

@@ -76,3 +76,23 @@ def test_a_partition_named_twice_is_refused_in_both_places(broker):
 
 def test_an_isolation_level_that_does_not_exist_fails_all(broker):
     assert [one.error_code for one in ask(broker, at(-1), at(-1, 1), isolation_level=2)] == [-1, -1]
+
+
+def test_the_largest_timestamp_is_that_of_the_first_record_that_has_it(broker):
+    assert part(broker.call(produce(records=encode_batch([(b"k", b"v", T0 + 5)])), 7)).error_code == 0
+    [one] = ask(broker, at(-3), version=7)
+    assert (one.error_code, one.timestamp, one.offset, one.leader_epoch) == (0, T0 + 20, 2, 0)
+    [none] = ask(broker, at(-3, 1), version=7)
+    assert (none.error_code, none.timestamp, none.offset, none.leader_epoch) == (0, -1, -1, -1)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "first_version", "found"), [(-3, 7, (T0 + 20, 2, 0)), (-4, 8, (-1, 0, 0)), (-5, 9, (-1, -1, -1))]
+)
+def test_each_special_timestamp_has_a_version_that_it_came_with(broker, timestamp, first_version, found):
+    for version in range(1, 11):
+        [one] = ask(broker, at(timestamp), version=version)
+        if version < first_version:
+            assert one.error_code == ErrorCode.UNSUPPORTED_VERSION
+        else:
+            assert (one.error_code, one.timestamp, one.offset, one.leader_epoch) == (0, *found)

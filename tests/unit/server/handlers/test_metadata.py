@@ -90,3 +90,25 @@ def test_a_partition_whose_log_is_offline_has_offline_replicas(broker):
     assert broker.log.set_flags(1, 0, PARTITION_ONLINE) == 0
     answer = broker.call(named("orders"), 8)
     assert [one.offline_replicas for one in answer.topics[0].partitions] == [[], [answer.brokers[0].node_id]]
+
+
+def test_topics_may_be_asked_for_by_id_from_version_12_on(broker):
+    topic_id = broker.call(named("orders"), 10).topics[0].topic_id
+    asked = MetadataRequest(topics=[MetadataRequestTopic(topic_id=topic_id, name=None)])
+    for version in (12, 13):
+        [found] = broker.call(asked, version).topics
+        assert (found.error_code, found.name, found.topic_id, len(found.partitions)) == (0, "orders", topic_id, 2)
+    for version in (10, 11):
+        answer = broker.call(asked, version)
+        assert (answer.brokers, [(one.error_code, one.name, one.topic_id) for one in answer.topics]) == (
+            [],
+            [(ErrorCode.INVALID_REQUEST, "", topic_id)],
+        )
+
+
+def test_an_id_counts_more_than_a_name_and_neither_is_an_error(broker):
+    unknown = MetadataRequestTopic(topic_id=b"x" * 16, name="orders")
+    [found] = broker.call(MetadataRequest(topics=[unknown]), 12).topics
+    assert (found.error_code, found.name, found.topic_id) == (ErrorCode.UNKNOWN_TOPIC_ID, None, b"x" * 16)
+    answer = broker.call(MetadataRequest(topics=[MetadataRequestTopic(name=None)]), 13)
+    assert [answer.error_code, answer.topics[0].error_code] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2
