@@ -65,7 +65,7 @@ def test_api_versions_names_the_client_software_or_is_refused(peer):
 
 def test_api_versions_of_an_unknown_version_is_answered_in_version_0(broker):
     with RawConnection(broker.port()) as connection:
-        assert connection.ask(frame(18, 100, 7)) == (7, bytes.fromhex("0023 00000001 0012 0000 0003"))
+        assert connection.ask(frame(18, 100, 7)) == (7, bytes.fromhex("0023 00000001 0012 0000 0004"))
 
 
 def test_trailing_bytes_are_tolerated_and_a_body_cut_short_is_not(broker):
@@ -220,17 +220,17 @@ def _metadata_named(name: str, **fields) -> MetadataRequest:
 def test_what_is_advertised_has_kafkas_ranges(peer):
     ranges = {api.api_key: (api.min_version, api.max_version) for api in peer.ask(ApiVersionsRequest(), 0).api_keys}
     assert ranges == {
-        0: (0, 7),
-        1: (4, 11),
-        2: (1, 5),
-        3: (0, 8),
+        0: (0, 13),
+        1: (4, 17),
+        2: (1, 10),
+        3: (0, 13),
         10: (0, 2),
-        18: (0, 3),
-        19: (0, 4),
-        20: (0, 3),
-        22: (0, 1),
-        32: (0, 2),
-        37: (0, 1),
+        18: (0, 4),
+        19: (0, 7),
+        20: (0, 6),
+        22: (0, 5),
+        32: (0, 4),
+        37: (0, 3),
     }
     assert all(low <= high for low, high in ranges.values())
 

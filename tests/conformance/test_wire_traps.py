@@ -13,17 +13,17 @@ from tests.harness.raw_client import RawConnection, frame
 
 NULL_TOPICS = struct.pack(">i", -1)
 ADVERTISED = {
-    0: (0, 7),
-    1: (4, 11),
-    2: (1, 5),
-    3: (0, 8),
+    0: (0, 13),
+    1: (4, 17),
+    2: (1, 10),
+    3: (0, 13),
     10: (0, 2),
-    18: (0, 3),
-    19: (0, 4),
-    20: (0, 3),
-    22: (0, 1),
-    32: (0, 2),
-    37: (0, 1),
+    18: (0, 4),
+    19: (0, 7),
+    20: (0, 6),
+    22: (0, 5),
+    32: (0, 4),
+    37: (0, 3),
 }
 
 
@@ -32,7 +32,7 @@ def _advertised(peer: Peer, version: int) -> dict[int, tuple[int, int]]:
     return {each.api_key: (each.min_version, each.max_version) for each in peer.ask(asked, version).api_keys}
 
 
-@pytest.mark.parametrize("version", range(4))
+@pytest.mark.parametrize("version", range(5))
 def test_exactly_what_is_served_is_advertised(peer, version):
     """Produce from 0 on, or old librdkafka sends plain what should be compressed; no minimum above its maximum, or
     aiokafka gives up; neither DescribeCluster 0 nor telemetry, or kafka-python fails and clients begin to push."""
@@ -49,13 +49,13 @@ def test_produce_below_3_closes_although_it_is_advertised(broker, version):
         assert connection.is_closed()
 
 
-@pytest.mark.parametrize("version", [4, 5, 9, 100, 32767, -1, -32768])
+@pytest.mark.parametrize("version", [5, 9, 100, 32767, -1, -32768])
 def test_api_versions_of_any_other_version_gets_sixteen_bytes(broker, version):
     """Error 35 and one key in version 0, whatever the body is; the connection goes on."""
     with RawConnection(broker.port()) as connection:
         for body in (b"", b"\0", b"\5rust\0", b"\xff" * 40):
             connection.send(frame(18, version, 7, body))
-            assert connection.receive() == (7, bytes.fromhex("0023 00000001 0012 0000 0003"))
+            assert connection.receive() == (7, bytes.fromhex("0023 00000001 0012 0000 0004"))
         assert connection.ask(frame(18, 0, 8))[0] == 8
 
 
@@ -85,7 +85,7 @@ def test_api_versions_never_has_tagged_fields_in_its_header(broker):
 
 @pytest.mark.parametrize(
     ("key", "version"),
-    [(500, 0), (-1, 0), (87, 0), (0, 99), (3, 99), (3, -1), (1, 3), (1, 12), (2, 0), (4, 0), (10, 3), (19, 5), (22, 2)],
+    [(500, 0), (-1, 0), (87, 0), (0, 99), (3, 99), (3, -1), (1, 3), (1, 18), (2, 0), (4, 0), (10, 3), (19, 8), (22, 6)],
 )
 def test_unknown_keys_and_versions_close(broker, key, version):
     with RawConnection(broker.port()) as connection:

@@ -23,7 +23,8 @@ def test_records_without_a_key_in_a_compacted_topic(codec):
     assert found.records == [(0, sentence), (2, sentence)]
     assert found.sentence == (
         "One or more records have been rejected due to 2 record errors in total, and only showing the first three "
-        f"errors at most: [RecordError(batchIndex=0, message='{sentence}'), RecordError(batchIndex=2, message='{sentence}')]"
+        f"errors at most: [RecordError(batchIndex=0, message='{sentence}'), "
+        f"RecordError(batchIndex=2, message='{sentence}')]"
     )
 
 
