@@ -1,5 +1,7 @@
 """Fetch, as Kafka does it: limits, waiting, offsets that are not there, what is visible."""
 
+import time
+
 import pytest
 
 from mpbroker.errors import ErrorCode
@@ -70,6 +72,14 @@ def test_consumers_see_up_to_the_high_watermark(peer, topic):
 def test_a_partition_that_is_not_here_is_unknown(peer, topic, partition):
     assert fetch(peer, topic, 0, partition).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert fetch(peer, "no-such-topic").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_nobody_is_sent_to_a_follower(peer, topic):
+    produce(peer, topic, batch(b"a"))
+    request = fetch_request(topic, {0: 0})
+    request.rack_id = "RACK1"
+    found = peer.ask(request, 11).responses[0].partitions[0]
+    assert (found.error_code, found.preferred_read_replica) == (0, -1)
 
 
 def test_a_follower_is_told_that_there_is_no_cluster(peer, topic):
@@ -173,8 +183,10 @@ def test_a_fetch_waits_for_any_of_its_partitions(broker, peer, topic, partition)
 
 def test_a_fetch_whose_minimum_never_comes_is_answered_with_what_is_there(peer, topic):
     produce(peer, topic, batch(b"r"))
+    asked_s = time.monotonic()
     found = fetch(peer, topic, min_bytes=1 << 20, max_wait_ms=200)
     assert found.error_code == 0 and _values(found) == [b"r"]
+    assert time.monotonic() - asked_s > 0.19, "it was answered before its time was over"
 
 
 def test_an_error_in_one_partition_ends_the_wait(peer, topic):

@@ -38,6 +38,7 @@ def small_disk(tmp_path):
     [
         ["--override", "mpbroker.trace.dir=/dev/null/traces"],
         ["--ready-file", "/dev/null/ready.json"],
+        ["--override", "inter.broker.listener.name=NOWHERE"],
         [
             "--listener",
             "OTHER://192.0.2.1:1",

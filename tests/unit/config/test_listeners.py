@@ -49,6 +49,13 @@ def test_end_point(text, host, port, name, printed):
     assert end_point.connection_string == printed
 
 
+@pytest.mark.parametrize("other", [{"host": "i"}, {"port": 2}, {"name": "B"}, {"protocol": SecurityProtocol.SSL}])
+def test_end_points_are_equal_when_all_four_parts_are(other):
+    parts = {"host": "h", "port": 1, "name": "A", "protocol": PLAINTEXT}
+    assert EndPoint(*parts.values()) == EndPoint(*parts.values())
+    assert EndPoint(*parts.values()) != EndPoint(*(parts | other).values())
+
+
 @pytest.mark.parametrize(
     "text",
     [

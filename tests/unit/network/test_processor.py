@@ -401,6 +401,19 @@ def test_too_many_connections_close_the_one_unused_for_longest(make):
     assert _is_closed(clients[1])
 
 
+def test_an_excess_is_closed_one_connection_at_a_time(make):
+    """One per round of housekeeping, which is due once a second."""
+    setting = make("max.connections=2")
+    clients = [setting.connect() for _ in range(4)]
+    setting.turns()
+    for left in (3, 2):
+        setting.processor._housekeeping_ns = 0
+        setting.turns()
+        setting.turns()  # housekeeping is not due
+        assert setting.row.connections == left
+    assert [_is_closed(client) for client in clients[:2]] == [True, True]
+
+
 def test_draining_answers_what_is_in_flight_and_reads_nothing_new(make):
     setting = make()
     client = setting.connect()
