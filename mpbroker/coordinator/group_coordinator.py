@@ -31,6 +31,7 @@ from mpbroker.errors import ErrorCode
 from mpbroker.protocol.api_keys import ApiKey
 
 LOADING_PATIENCE_MS = 5000
+NAMES_PROTOCOL = 5  # the version from which SyncGroup says type and name of its protocol
 
 #: Requests about one group, by API key.
 _HANDLERS: Final[dict[int, Callable[[Shard, GroupRequest, Any, Now], None]]] = {
@@ -122,9 +123,9 @@ class GroupCoordinator:
         return self._env.take_effects()
 
     def _handle(self, request: GroupRequest, now: Now) -> None:
-        groups = groups_of(request)
-        if request.api_key in _HANDLERS and not groups[0] and not BY_KEY[request.api_key].takes_empty_id:
-            self._env.answer(request.token, failure(request, ErrorCode.INVALID_GROUP_ID))
+        code = _request_error(request)
+        if code != ErrorCode.NONE:
+            self._env.answer(request.token, failure(request, code))
         elif self._is_loading(request):
             self._wait(request, now)
         else:
@@ -200,3 +201,14 @@ class GroupCoordinator:
         """Do what is due."""
         self._env.timers.run(now)
         return self._env.take_effects()
+
+
+def _request_error(request: GroupRequest) -> int:
+    """What is wrong with a request whatever the group."""
+    message: Any = request.message
+    if request.api_key == ApiKey.SYNC_GROUP and request.version >= NAMES_PROTOCOL:
+        if message.protocol_type is None or message.protocol_name is None:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if request.api_key in _HANDLERS and not message.group_id and not BY_KEY[request.api_key].takes_empty_id:
+        return ErrorCode.INVALID_GROUP_ID
+    return ErrorCode.NONE

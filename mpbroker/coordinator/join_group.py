@@ -141,7 +141,8 @@ def _join_with_id(shard: Shard, group: Group, request: GroupRequest, message: Jo
     member_id = message.member_id
     if member_id in group.pending:
         if message.group_instance_id is not None:
-            _refuse(shard, request, message, ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka: nobody sends this
+            code = ErrorCode.UNKNOWN_SERVER_ERROR  # as Kafka, which thinks nobody does this
+            shard.env.answer(request.token, join_failed(request.version, "", code))
         else:
             _add(shard, group, request, message, member_id, now)
         return

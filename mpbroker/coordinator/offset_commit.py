@@ -77,7 +77,7 @@ def _refuse_large(shard: Shard, group: Group, offsets: Offsets, codes: Codes) ->
     room = settings.max_offsets - counts.offsets
     for (topic, partition), committed in list(offsets.items()):
         name = (topic, partition)
-        if len(committed.metadata.encode("utf-8", "replace")) > settings.max_metadata_bytes:
+        if _java_length(committed.metadata) > settings.max_metadata_bytes:
             codes[name] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             del offsets[name]
         elif group.committed(topic, partition) is None:
@@ -86,6 +86,11 @@ def _refuse_large(shard: Shard, group: Group, offsets: Offsets, codes: Codes) ->
                 counts.offsets_refused += 1
                 codes[name] = ErrorCode.COORDINATOR_NOT_AVAILABLE
                 del offsets[name]
+
+
+def _java_length(text: str) -> int:
+    """What Kafka counts as bytes of metadata: UTF-16 units."""
+    return len(text.encode("utf-16-be", "replace")) // 2
 
 
 def _append(

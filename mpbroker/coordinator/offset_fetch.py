@@ -18,18 +18,23 @@ Topics = list[OffsetFetchRequestTopic] | None
 def committed_offsets(
     shard: Shard, group_id: str, topics: Topics, require_stable: bool
 ) -> list[OffsetFetchResponseTopic]:
-    """The offsets of these partitions, of all that have one if `topics` is None."""
+    """The offsets of these partitions, each once; of all that have one if `topics` is None."""
     group = shard.find(group_id)
     if group is not None and group.state is State.DEAD:
         group = None
     if topics is None:
         found = group.offsets if group is not None else {}
-        topics = [OffsetFetchRequestTopic(topic, list(partitions)) for topic, partitions in found.items()]
+        asked = {topic: list(partitions) for topic, partitions in found.items()}
+    else:
+        asked = {}
+        for topic in topics:
+            if topic.partition_indexes:
+                asked.setdefault(topic.name, []).extend(topic.partition_indexes)
     return [
         OffsetFetchResponseTopic(
-            topic.name, [_partition(group, topic.name, index, require_stable) for index in topic.partition_indexes]
+            name, [_partition(group, name, index, require_stable) for index in dict.fromkeys(partitions)]
         )
-        for topic in topics
+        for name, partitions in asked.items()
     ]
 
 
