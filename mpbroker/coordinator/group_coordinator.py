@@ -206,9 +206,9 @@ class GroupCoordinator:
 def _request_error(request: GroupRequest) -> int:
     """What is wrong with a request whatever the group."""
     message: Any = request.message
-    if request.api_key == ApiKey.SYNC_GROUP and request.version >= NAMES_PROTOCOL:
-        if message.protocol_type is None or message.protocol_name is None:
-            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    must_name = request.api_key == ApiKey.SYNC_GROUP and request.version >= NAMES_PROTOCOL
+    if must_name and None in (message.protocol_type, message.protocol_name):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if request.api_key in _HANDLERS and not message.group_id and not BY_KEY[request.api_key].takes_empty_id:
         return ErrorCode.INVALID_GROUP_ID
     return ErrorCode.NONE

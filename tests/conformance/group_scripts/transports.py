@@ -1,4 +1,4 @@
-"""The brokers that scripts are played to: one behind sockets, and the coordinator's logic alone in a time of its own."""
+"""Whom scripts are played to: a broker behind sockets, or the coordinator's logic alone in a time of its own."""
 
 from __future__ import annotations
 

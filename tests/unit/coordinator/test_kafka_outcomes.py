@@ -1,5 +1,5 @@
-"""Scripts of groups end as they ended with Apache Kafka 3.9.2 (tests/conformance/group_scripts): every row of its tables
-of states and answers, played to the logic alone in a time of its own."""
+"""Scripts of groups end as they ended with Apache Kafka 3.9.2 (tests/conformance/group_scripts): every row of its
+tables of states and answers, played to the logic alone in a time of its own."""
 
 import pytest
 
