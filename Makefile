@@ -36,6 +36,7 @@ soak: install
 	$(PY) -m tests.chaos.soak --kills $(or $(KILLS),300) --seed $(or $(SEED),1)
 filestates: install
 	$(PY) -m tests.filestates --states $(or $(STATES),10000) --seed $(or $(SEED),1)
+	$(PY) -m tests.filestates.power_cut
 bench: install
 	$(PY) -m perf.bench $(ARGS)
 docs: install

@@ -85,9 +85,8 @@ int mpb_segment_find(struct mpb_log *log, const struct mpb_partition *row, const
     int more = begin_at(&scan, fd, (uint64_t)end, base, &hit, &info);
     while (more == 1 && info.base_offset + info.last_offset_delta < offset)
         more = mpb_header_scan_next(&scan, &info);
-    if (more == -EBADMSG && scan.is_cut_off &&
-        base != copy->active_base) /* cut off from outside: the log goes on in the next segment */
-        more = 0;
+    if (more == -EBADMSG && scan.is_cut_off && base != copy->active_base)
+        more = 0; /* cut off from outside: the log goes on in the next segment */
     if (more < 0)
         return more;
     *position = scan.position;

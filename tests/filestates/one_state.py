@@ -102,7 +102,8 @@ def _start_again(path: Path, base: Base, original: oracle.Files, *, really: bool
             found = [f"put back, but {name} is not served" for name in base.batches if not shown.get(name)]
             for name in base.batches:
                 if shown.get(name):
-                    found += [f"put back: {one}" for one in oracle.not_read(running, name, base.batches[name])]
+                    wanted = [(batch.first, batch) for batch in base.batches[name]]
+                    found += [f"put back: {one}" for one in oracle.not_read(running, name, wanted)]
     except Refused as error:
         return [f"put back, but refused: {error}"]
     except Exception as error:

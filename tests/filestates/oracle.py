@@ -16,6 +16,7 @@ import os
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -97,8 +98,9 @@ def is_clean(files: Files) -> bool:
         return False
 
 
-def required(path: Path, files: Files, base: Base, directory: str) -> list[Batch]:
-    """The acknowledged batches of a partition that a start on these files has to serve."""
+def required(path: Path, files: Files, base: Base, directory: str) -> tuple[list[Batch], bool]:
+    """The acknowledged batches of a partition that a start on these files has to serve; whether nothing else than
+    they is in its logs, so that a consumer comes from each to the next."""
     topic, _, partition = directory.rpartition("-")
     who = topic, int(partition)
     clean, log_start = is_clean(files), read_checkpoint(str(path / LOG_START)).get(who, 0)
@@ -120,7 +122,9 @@ def required(path: Path, files: Files, base: Base, directory: str) -> list[Batch
         if batch in wanted and named[bisect_right(named, batch.first) - 1] == start
     ]
     end = max((batch.last + 1 for found in walked.values() for batch in found.batches), default=0)
-    return [batch for batch in sound if batch.first >= log_start or log_start > end]
+    served = [batch for batch in sound if batch.first >= log_start or log_start > end]
+    plain = len(named) == len(bases) and all(found.whole or found.cut_off for found in walked.values())
+    return served, plain and len(served) == sum(len(found.batches) for found in walked.values())
 
 
 def _believed(path: Path, directory: str) -> bool:
@@ -164,10 +168,11 @@ def _aside(wanted: str, after: Files) -> list[str]:
 
 
 class Expected(NamedTuple):
-    """Of one partition: the batches that have to be served; whether anything was done to it; whether its producers'
-    state has to be whole."""
+    """Of one partition: the batches that have to be served; offsets that are missing, with the batch that a consumer
+    gets there; whether anything was done to it; whether its producers' state has to be whole."""
 
     batches: list[Batch]
+    holes: list[tuple[int, Batch]]
     touched: bool
     producers: bool
 
@@ -177,10 +182,11 @@ def expectations(path: Path, before: Files, base: Base, original: Files) -> dict
     changes = changed(before, original)
     found = {}
     for directory in base.batches:
-        wanted = required(path, before, base, directory)
+        wanted, is_plain = required(path, before, base, directory)
+        holes = [(one.last + 1, other) for one, other in pairwise(wanted) if is_plain and one.last + 1 < other.first]
         touched = any(name.startswith(f"{directory}/") or name in CHECKPOINTS for name in changes)
         whole = len(wanted) == len(base.batches[directory])
-        found[directory] = Expected(wanted, touched, whole and _snapshots_are_own(path, before, base, directory))
+        found[directory] = Expected(wanted, holes, touched, whole and _snapshots_are_own(path, before, base, directory))
     return found
 
 
@@ -194,20 +200,20 @@ def problems(running: Running, wanted: dict[str, Expected], before: Files, base:
         if directory not in shown:
             found += [f"{directory} is not shown"] if store_is_same else []
         elif shown[directory]:
-            found += not_read(running, directory, expected.batches)
+            found += not_read(running, directory, [(one.first, one) for one in expected.batches] + expected.holes)
             found += _producers_lost(running, directory, base) if expected.producers else []
         elif not expected.touched and store_is_same:
             found.append(f"{directory} is offline, and nothing was done to it")
     return found
 
 
-def not_read(running: Running, directory: str, wanted: list[Batch]) -> list[str]:
-    """The first of these batches that a read does not give, as a sentence."""
-    for batch in wanted:
-        error, data = running.read(directory, batch.first)
+def not_read(running: Running, directory: str, wanted: list[tuple[int, Batch]]) -> list[str]:
+    """The first of these offsets at which a read does not give the batch, as a sentence."""
+    for offset, batch in wanted:
+        error, data = running.read(directory, offset)
         if error or not data.startswith(batch.data):
             got = f"error {error}" if error else f"{data[:8].hex() or 'nothing'}"
-            return [f"{directory}: offset {batch.first} is sound, but a read of it gives {got}"]
+            return [f"{directory}: offset {batch.first} is sound, but a read at {offset} gives {got}"]
     return []
 
 

@@ -6,6 +6,7 @@
     calls.all()      # [Call("create", "t-0/….log"), Call("sync", "."), ...]
 
 Native code, SQLite and Python alike go through it. Calls of different processes stand in the order in which they ended.
+With `data=True` what was written is recorded too, for `tests/harness/disk_replay.py`.
 """
 
 from __future__ import annotations
@@ -34,20 +35,50 @@ SOURCE = r"""
 #include <sys/uio.h>
 #include <unistd.h>
 #define REAL(type, name) ((type)dlsym(RTLD_NEXT, name))
-static void note(const char *what, const char *first, const char *second)
+/* A line for a call, and for tests that replay it (CALLS_DATA) what was written where; for a sync, how long the record
+ * was when it began: only what stands before is covered by it. */
+static void note_data(const char *what, const char *first, const char *second, long long at, const struct iovec *data,
+                      int pieces, long long size)
 {
     const char *part = getenv("CALLS_OF"), *to = getenv("CALLS_TO");
     if (part == NULL || to == NULL || strncmp(first, part, strlen(part)) != 0)
         return;
-    int before = errno;
+    int before = errno, has_data = getenv("CALLS_DATA") != NULL;
     /* Opened for each line: workers close every descriptor that they do not know. */
     int out = (int)syscall(SYS_openat, AT_FDCWD, to, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    char line[2 * PATH_MAX + 32];
-    int length = snprintf(line, sizeof line, "%s\t%s\t%s\n", what, first, second);
-    if (syscall(SYS_write, out, line, (size_t)length) < 0)
+    char line[2 * PATH_MAX + 96];
+    struct iovec all[33] = {{line, 0}};
+    int count = 1;
+    long long left = data != NULL && has_data ? size : 0;
+    for (int i = 0; i < pieces && count < 33 && left > 0; i++) {
+        all[count] = data[i];
+        if ((long long)all[count].iov_len > left)
+            all[count].iov_len = (size_t)left;
+        left -= (long long)all[count++].iov_len;
+    }
+    if (left > 0)
+        abort();
+    all[0].iov_len = (size_t)snprintf(line, sizeof line, "%s\t%s\t%s", what, first, second);
+    if (has_data)
+        all[0].iov_len += (size_t)sprintf(line + all[0].iov_len, "\t%lld\t%lld", at, data != NULL ? size : 0);
+    line[all[0].iov_len++] = '\n';
+    if (syscall(SYS_writev, out, all, count) < 0)
         abort();
     syscall(SYS_close, out);
     errno = before;
+}
+static void note(const char *what, const char *first, const char *second)
+{
+    note_data(what, first, second, 0, NULL, 0, 0);
+}
+static long long recorded(void)
+{
+    struct stat found;
+    const char *to = getenv("CALLS_TO");
+    int before = errno;
+    long long size = to != NULL && stat(to, &found) == 0 ? found.st_size : 0;
+    errno = before;
+    return size;
 }
 static void path_of(int fd, const char *name, char *path)
 {
@@ -71,24 +102,49 @@ static void note_at(const char *what, int fd, const char *name)
     path_of(fd, name, path);
     note(what, path, "");
 }
-#define ON_FD(name, result, parameters, arguments)                                    \
-    result name parameters                                                            \
+static void note_on(const char *what, int fd, long long at, const struct iovec *data, int pieces, long long size)
+{
+    char path[PATH_MAX];
+    path_of(fd, NULL, path);
+    note_data(what, path, "", at, data, pieces, size);
+}
+#define SYNC(name)                                                                    \
+    int name(int fd)                                                                  \
     {                                                                                 \
-        result done = REAL(result (*) parameters, #name) arguments;                   \
-        if (done >= 0)                                                                \
-            note_at(#name, fd, NULL);                                                 \
+        long long covers = recorded();                                                \
+        int done = REAL(int (*)(int), #name)(fd);                                     \
+        if (done == 0)                                                                \
+            note_on(#name, fd, covers, NULL, 0, 0);                                   \
         return done;                                                                  \
     }
-ON_FD(fsync, int, (int fd), (fd))
-ON_FD(fdatasync, int, (int fd), (fd))
-ON_FD(ftruncate, int, (int fd, off_t to), (fd, to))
-ON_FD(ftruncate64, int, (int fd, off_t to), (fd, to))
-ON_FD(write, ssize_t, (int fd, const void *data, size_t n), (fd, data, n))
-ON_FD(pwrite, ssize_t, (int fd, const void *data, size_t n, off_t at), (fd, data, n, at))
-ON_FD(pwrite64, ssize_t, (int fd, const void *data, size_t n, off_t at), (fd, data, n, at))
-ON_FD(writev, ssize_t, (int fd, const struct iovec *v, int n), (fd, v, n))
-ON_FD(pwritev, ssize_t, (int fd, const struct iovec *v, int n, off_t at), (fd, v, n, at))
-ON_FD(pwritev64, ssize_t, (int fd, const struct iovec *v, int n, off_t at), (fd, v, n, at))
+SYNC(fsync)
+SYNC(fdatasync)
+#define CUT(name)                                                                     \
+    int name(int fd, off_t to)                                                        \
+    {                                                                                 \
+        int done = REAL(int (*)(int, off_t), #name)(fd, to);                          \
+        if (done == 0)                                                                \
+            note_on(#name, fd, to, NULL, 0, 0);                                       \
+        return done;                                                                  \
+    }
+CUT(ftruncate)
+CUT(ftruncate64)
+#define WRITE(name, parameters, arguments, where, pieces, count)                      \
+    ssize_t name parameters                                                           \
+    {                                                                                 \
+        ssize_t done = REAL(ssize_t (*) parameters, #name) arguments;                 \
+        if (done >= 0)                                                                \
+            note_on(#name, fd, where, pieces, count, done);                           \
+        return done;                                                                  \
+    }
+#define ONE &(struct iovec){(void *)data, n}
+#define HERE lseek(fd, 0, SEEK_CUR) - done
+WRITE(write, (int fd, const void *data, size_t n), (fd, data, n), HERE, ONE, 1)
+WRITE(pwrite, (int fd, const void *data, size_t n, off_t at), (fd, data, n, at), at, ONE, 1)
+WRITE(pwrite64, (int fd, const void *data, size_t n, off_t at), (fd, data, n, at), at, ONE, 1)
+WRITE(writev, (int fd, const struct iovec *v, int n), (fd, v, n), HERE, v, n)
+WRITE(pwritev, (int fd, const struct iovec *v, int n, off_t at), (fd, v, n, at), at, v, n)
+WRITE(pwritev64, (int fd, const struct iovec *v, int n, off_t at), (fd, v, n, at), at, v, n)
 #define OPEN(name, at, parameters)                                                    \
     int name parameters                                                               \
     {                                                                                 \
@@ -101,6 +157,8 @@ ON_FD(pwritev64, ssize_t, (int fd, const struct iovec *v, int n, off_t at), (fd,
         int fd = (int)syscall(SYS_openat, at, path, flags, mode);                     \
         if (fd >= 0 && fresh)                                                         \
             note_at("create", fd, NULL);                                              \
+        else if (fd >= 0 && (flags & O_TRUNC) && getenv("CALLS_DATA") != NULL)        \
+            note_at("ftruncate", fd, NULL);                                           \
         return fd;                                                                    \
     }
 OPEN(open, AT_FDCWD, (const char *path, int flags, ...))
@@ -138,6 +196,13 @@ int unlinkat(int in, const char *path, int flags)
         note_at("unlink", in, path);
     return done;
 }
+int rmdir(const char *path)
+{
+    int done = REAL(int (*)(const char *), "rmdir")(path);
+    if (done == 0)
+        note("rmdir", path, "");
+    return done;
+}
 int mkdir(const char *path, mode_t mode)
 {
     int done = REAL(int (*)(const char *, mode_t), "mkdir")(path, mode);
@@ -146,7 +211,7 @@ int mkdir(const char *path, mode_t mode)
     return done;
 }
 """
-_KINDS = {
+KINDS = {
     "fdatasync": "sync",
     "fsync": "sync",
     "ftruncate": "cut",
@@ -170,10 +235,11 @@ class Call(NamedTuple):
 class DiskCalls:
     """The library, and what brokers started with `env` have asked for since the last `clear`."""
 
-    def __init__(self, library: Path, broker_directory: Path) -> None:
+    def __init__(self, library: Path, broker_directory: Path, *, data: bool = False) -> None:
         self._data_dir = str(broker_directory / "data")
-        self._record = broker_directory / "disk_calls"
-        self.env = {"LD_PRELOAD": str(library), "CALLS_OF": self._data_dir, "CALLS_TO": str(self._record)}
+        self.record = broker_directory / "disk_calls"
+        self.env = {"LD_PRELOAD": str(library), "CALLS_OF": self._data_dir, "CALLS_TO": str(self.record)}
+        self.env |= {"CALLS_DATA": "1"} if data else {}
 
     def broker(self, directory: Path, **overrides: object) -> Broker:
         """A broker whose calls are recorded."""
@@ -181,12 +247,12 @@ class DiskCalls:
 
     def clear(self) -> None:
         """Forget what was so far."""
-        self._record.unlink(missing_ok=True)
+        self.record.unlink(missing_ok=True)
 
     def all(self) -> list[Call]:
         """Every call, in order."""
-        lines = [line.split("\t") for line in self._record.read_text().splitlines()]
-        return [Call(_KINDS.get(what, what), self._short(path), self._short(to)) for what, path, to in lines]
+        lines = [line.split("\t") for line in self.record.read_text().splitlines()]
+        return [Call(KINDS.get(what, what), self._short(path), self._short(to)) for what, path, to in lines]
 
     def _short(self, path: str) -> str:
         return path.removeprefix(self._data_dir).lstrip("/") or "." if path else ""
