@@ -21,6 +21,7 @@ from mpbroker.shm.process_table import WaitName
 from mpbroker.shm.troubles import Trouble
 
 NEVER_MS: Final = 2**63 - 1
+BUSY_RETRY_MS: Final = 1000
 SHOWN: Final = PARTITION_EXISTS | PARTITION_ONLINE
 PASSING_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOENT})
 
@@ -88,6 +89,11 @@ class KeeperContext(Struct):
             return None
         return state if state.flags & SHOWN == SHOWN and state.dir == partition.dir else None
 
+    def is_busy(self, partition: KeptPartition) -> bool:
+        """Whether somebody, a stopped process perhaps, holds its lock for longer than one waits. A job leaves such a
+        partition for later and goes on with the next."""
+        return self.log.is_busy(partition.ordinal)
+
     def io_failed(self, what: str, error: OSError, **fields: object) -> None:
         """A file of our own could not be written. A full disk may pass; anything else takes the directory offline."""
         self.events.error(what, error=error, **fields)
@@ -111,6 +117,10 @@ class Interval:
         self._next_ms = now_ms + self.interval_ms
         return True
 
+    def postpone(self) -> None:
+        """Due one interval from now."""
+        self._next_ms = self._clock.monotonic_ms() + self.interval_ms
+
     def hasten(self) -> None:
         """Due at the next call."""
         self._next_ms = 0
@@ -130,16 +140,36 @@ class PartitionRound:
         self._partitions = partitions
         self._most = most_a_turn
         self._left: Sequence[KeptPartition] = ()
+        self._again: dict[int, KeptPartition] = {}  # by row
+        self._again_interval = Interval(clock, BUSY_RETRY_MS)
 
     def take(self) -> Sequence[KeptPartition]:
-        """The next ones of the round in hand; of a new round if one is due and none is in hand."""
+        """The next ones of the round in hand; of a new round if one is due and none is in hand. Before them those that
+        were busy."""
+        taken = self._take_again()
         if not self._left:
             if not self.interval.due():
-                return ()
+                return taken
             self._left = self._partitions.all
-        taken, self._left = self._left[: self._most], self._left[self._most :]
-        return taken
+        following, self._left = self._left[: self._most], self._left[self._most :]
+        return [*taken, *following]
+
+    def again(self, partition: KeptPartition) -> None:
+        """It was busy (KeeperContext.is_busy): give it out again in a while."""
+        if not self._again:
+            self._again_interval.postpone()
+        self._again[partition.ordinal] = partition
+
+    def _take_again(self) -> Sequence[KeptPartition]:
+        if not self._again or not self._again_interval.due():
+            return ()
+        living = {partition.topic_id for partition in self._partitions.all}
+        waiting, self._again = self._again, {}
+        return [partition for partition in waiting.values() if partition.topic_id in living]
 
     def remaining_ms(self) -> int:
         """Until there is something to take."""
-        return 0 if self._left else self.interval.remaining_ms()
+        if self._left:
+            return 0
+        again_ms = self._again_interval.remaining_ms() if self._again else NEVER_MS
+        return min(self.interval.remaining_ms(), again_ms)

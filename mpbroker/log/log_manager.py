@@ -45,6 +45,7 @@ __all__ = [
     "FoundOffset",
     "Log",
     "LogManager",
+    "PartitionBusyError",
     "PartitionState",
     "ReadPlan",
 ]
@@ -77,6 +78,15 @@ class FoundOffset(NamedTuple):
     timestamp_ms: int
     offset: int
     leader_epoch: int
+
+
+class PartitionBusyError(Exception):
+    """Somebody holds the partition's lock for longer than one waits, and nothing was done: try again when
+    LogManager.is_busy says no. A handler that watches the partition is rung then."""
+
+    def __init__(self, ordinal: int) -> None:
+        super().__init__(f"partition row {ordinal} is busy")
+        self.ordinal = ordinal
 
 
 class LogManager:
@@ -113,7 +123,7 @@ class LogManager:
         """Appends the one batch in `records`, or refuses it.
 
         The result, errors too, also fills cell `cell` of the request, so a second run reads it instead of appending
-        again.
+        again. PartitionBusyError: its lock is not to be had now; the cell is empty, or the sync behind it is missing.
         """
         options, rules = self.options_of(topic)
         ordinal = topic.partitions[index]
@@ -122,14 +132,14 @@ class LogManager:
         if rules.target_codec is not None or codec_of(records):
             checked = check_append_records(records, rules, now_ms, self._decompressor)
             if checked.code:
-                return self.log.refuse(ordinal, request.entry, cell, checked.code, topic.id)
+                return _unless_busy(ordinal, self.log.refuse(ordinal, request.entry, cell, checked.code, topic.id))
             records, max_timestamp = checked.batch, checked.max_timestamp
         result = self.log.append(
             ordinal, request.entry, cell, records, options, now_ms, version, -1, max_timestamp, topic.id
         )
         if result.flush_due and not result.error:
             return self._synced(ordinal, request, cell) or result
-        return result
+        return _unless_busy(ordinal, result)
 
     def rejected_records(self, topic: TopicOfLog, records: BatchBytes, partition: str) -> RejectedRecords | None:
         """Which records an append of these refused, if it was for them. `partition`: its name, for the sentences."""
@@ -146,6 +156,8 @@ class LogManager:
     def _synced(self, ordinal: int, request: Request, cell: int) -> AppendResult | None:
         """Syncs the partition; None, or what is answered because that failed."""
         error, _ = self.log.flush(ordinal)
+        if error == ErrorCode.REQUEST_TIMED_OUT:
+            raise PartitionBusyError(ordinal)
         return self.log.not_synced(ordinal, request.entry, cell, ErrorCode.KAFKA_STORAGE_ERROR) if error else None
 
     def serve_natively(self, port: HandlerPort) -> NativeProduce:
@@ -170,6 +182,14 @@ class LogManager:
     def recover_slot(self, slot: int) -> None:
         """Finishes or undoes what the dead predecessor in this process slot was doing to any partition."""
         self.log.repair_slot(slot)
+
+    def is_busy(self, ordinal: int) -> bool:
+        """Whether a lock that was waited for in vain is still not to be had."""
+        return self.log.is_busy(ordinal)
+
+    def repair(self, ordinal: int) -> None:
+        """Finishes or undoes what a dead process was doing to the partition, unless it is busy."""
+        self.log.set_flags(ordinal, 0, 0)
 
     def close_stale(self) -> None:
         """Closes descriptors of files that were removed meanwhile, so that their space is freed."""
@@ -221,6 +241,12 @@ class LogManager:
             return find_timestamp(batch, info, timestamp_ms, self._decompressor), following
         except BatchUnreadableError:  # stored before its producer's bytes were checked; nothing to find in it
             return None, following
+
+
+def _unless_busy(ordinal: int, result: AppendResult) -> AppendResult:
+    if result.busy:
+        raise PartitionBusyError(ordinal)
+    return result
 
 
 def open_log(ctx: ProcessContext) -> Log:

@@ -63,5 +63,7 @@ class LogRetention:
             )
             self._keeper.count("segments_deleted", len(bases))
             self._removed(partition, bases)
+        if error == ErrorCode.REQUEST_TIMED_OUT:
+            self._round.again(partition)
         if error == ErrorCode.KAFKA_STORAGE_ERROR:
             self._keeper.events.error("retention_failed", partition=partition.dir)

@@ -30,9 +30,10 @@ class ProducerExpiration:
         before_ms = self._keeper.clock.wall_ms() - self._keeper.config.producer_id_expiration_ms
         for partition in self._round.take():
             if self._keeper.state(partition) is not None:
-                self._keeper.count(
-                    "producers_forgotten", self._keeper.log.expire_producers(partition.ordinal, before_ms, before_ms)
-                )
+                forgotten = self._keeper.log.expire_producers(partition.ordinal, before_ms, before_ms)
+                self._keeper.count("producers_forgotten", forgotten)
+                if not forgotten and self._keeper.is_busy(partition):
+                    self._round.again(partition)
 
     def remaining_ms(self) -> int:
         """Until the next round, 0 within one."""

@@ -28,7 +28,8 @@ class ProducerSnapshots:
     def do_work(self) -> None:
         """One turn: snapshots of the next partitions that have producers and new records."""
         for partition in self._round.take():
-            self.take(partition, even_empty=False)
+            if not self.take(partition, even_empty=False) and self._keeper.is_busy(partition):
+                self._round.again(partition)
 
     def remaining_ms(self) -> int:
         """Until the next round, 0 within one."""

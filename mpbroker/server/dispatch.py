@@ -15,17 +15,21 @@ from mpbroker.protocol.codec import decode
 from mpbroker.protocol.headers import decode_request_header
 from mpbroker.protocol.types import Struct
 from mpbroker.server.api_table import API_TABLE
-from mpbroker.server.apis import CLOSE, NO_ANSWER, PARKED, Api, Outcome
+from mpbroker.server.apis import Api
+from mpbroker.server.deliver import deliver
 from mpbroker.server.request_log import naming
 from mpbroker.server.request_trace import HANDLER_START
 from mpbroker.server.response_frame import encode_answer
 from mpbroker.server.server_context import ServerContext
+from mpbroker.server.waiting_for_locks import waits_for_repair
 
 LOGGED_FRAME_BYTES = 256
 
 
 def dispatch(context: ServerContext, request: Request) -> None:
     """Executes one claimed request and sends, parks or closes. Never raises for what a client sent."""
+    if waits_for_repair(context, request, dispatch):
+        return
     api = API_TABLE.by_key.get(request.api_key)
     if is_poison(context, request):
         _answer_poison(context, request)
@@ -78,18 +82,6 @@ def _unsupported_version(context: ServerContext, request: Request, api: Api[Any]
 def _execute(context: ServerContext, request: Request, api: Api[Any], message: Struct) -> None:
     try:
         request.stamp(HANDLER_START)
-        _send(context, request, api.handle(context, request, message))
+        deliver(context, request, api.handle(context, request, message))
     except Exception as error:  # one broken request is error -1 for that request; the handler goes on
         context.fail(request, error, message)
-
-
-def _send(context: ServerContext, request: Request, outcome: Outcome) -> None:
-    """Sends what a handler came to."""
-    if outcome is PARKED:
-        return
-    if outcome is NO_ANSWER:
-        context.port.answer_none(request)
-    elif outcome is CLOSE:
-        context.port.answer_close(request, 0)
-    else:
-        context.answer(request, outcome)

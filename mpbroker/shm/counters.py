@@ -62,6 +62,7 @@ class Counter(IntEnum):
     LOG_READS_OVERTAKEN = 35
     LOG_APPENDS_REFUSED = 36
     REQUESTS_HANDED = 37
+    LOG_LOCKS_BUSY = 38
     # Python code counts these:
     CONNECTIONS_ACCEPTED = 128
     CONNECTIONS_CLOSED = 129

@@ -108,8 +108,8 @@ class SharedMemory:
             self.core.add_killer(executed[0], time.time_ns() // 1_000_000)
 
     def arm_crash_points(self, points: str) -> None:
-        """`name[:nth],…`: the process that passes point `name` for the nth time kills itself, once; a reset disarms
-        all. ConfigError for a text that is none, and where crash points are not compiled in."""
+        """`name[:nth][=stop],…`: the process that passes point `name` for the nth time kills or stops itself, once; a
+        reset disarms all. ConfigError for a text that is none, and where crash points are not compiled in."""
         try:
             self.core.arm(points)
         except ValueError as error:

@@ -183,6 +183,14 @@ static void no_result(struct mpb_append_result *out)
     out->log_start = out->leader_epoch = -1;
 }
 
+/* False: `out` says why not. */
+static bool lock(struct mpb_log *log, uint32_t ordinal, struct mpb_append_result *out)
+{
+    out->error = (int16_t)mpb_partition_lock(log, ordinal);
+    out->busy = out->error == MPB_ERR_REQUEST_TIMED_OUT;
+    return out->error == 0;
+}
+
 void mpb_append_refuse(struct mpb_log *log, const struct mpb_append_request *request, int error,
                        struct mpb_append_result *out)
 {
@@ -190,9 +198,7 @@ void mpb_append_refuse(struct mpb_log *log, const struct mpb_append_request *req
     const struct mpb_partition *row = &core->partitions[request->ordinal];
     uint64_t fill_number = mpb_entry_fill_number(core, request->entry);
     no_result(out);
-    int unlocked = mpb_partition_lock(log, request->ordinal);
-    out->error = (int16_t)unlocked;
-    if (unlocked != 0)
+    if (!lock(log, request->ordinal, out))
         return;
     if (!mpb_cell_read(core, request->entry, request->cell, fill_number, out)) {
         int unusable = mpb_partition_usable(core, row, request->topic_id); /* Kafka looks for the partition first */
@@ -227,8 +233,7 @@ void mpb_append(struct mpb_log *log, const struct mpb_append_options *options, c
     mpb_batch_patch_header(request->batch, request->info->batch_bytes, header, 0, 0, out->append_time_ms);
     if (!options->log_append_time && request->max_timestamp != MPB_RECORDS_UNSEEN)
         mpb_batch_patch_timestamp(request->batch, request->info->batch_bytes, header, false, request->max_timestamp);
-    out->error = (int16_t)mpb_partition_lock(log, request->ordinal);
-    if (out->error != 0)
+    if (!lock(log, request->ordinal, out))
         return;
     MPB_CRASH(core, "append.locked");
     if (mpb_cell_read(core, request->entry, request->cell, fill_number,

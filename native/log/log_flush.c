@@ -75,11 +75,13 @@ int mpb_log_flush(struct mpb_log *log, uint32_t ordinal, int64_t *flushed)
     if (error != 0 || *flushed >= copy.leo)
         return error;
     int failed = sync_from(log, row, &copy, *flushed);
+    if (failed != 0 && failed != -ENOENT) /* at once: a second sync might succeed without having written anything */
+        return mpb_log_io_error(log, row, failed);
     error = mpb_partition_lock(log, ordinal);
     if (error != 0)
         return error;
     bool same = mpb_partition_in_force(row)->truncations == copy.truncations;
-    if (failed != 0 && (same || failed != -ENOENT)) /* a truncation may have taken the file away, nothing else */
+    if (failed != 0 && same) /* a truncation may have taken the file away, nothing else */
         error = mpb_log_io_error(log, row, failed);
     if (failed == 0 && same && (int64_t)mpb_load_relaxed(&row->flushed_offset) < copy.leo)
         mpb_store_release(&row->flushed_offset, (uint64_t)copy.leo);
@@ -96,7 +98,8 @@ uint32_t mpb_log_unflushed(struct mpb_log *log, bool rolled_only, uint32_t *next
         struct mpb_partition_copy copy;
         if (mpb_partition_usable(log->core, row, NULL) != 0 || mpb_partition_snapshot(log, *next, &copy) != 0)
             continue;
-        if ((int64_t)mpb_load_acquire(&row->flushed_offset) < (rolled_only ? copy.active_base : copy.leo))
+        if ((int64_t)mpb_load_acquire(&row->flushed_offset) < (rolled_only ? copy.active_base : copy.leo) &&
+            !mpb_partition_is_busy(log, *next)) /* a sync that nobody could take note of would be made for nothing */
             out[count++] = *next;
     }
     return count;

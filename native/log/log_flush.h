@@ -10,7 +10,8 @@
 int mpb_log_flush(struct mpb_log *log, uint32_t ordinal, int64_t *flushed);
 
 /* Partitions, from row *next on, with records that are not synced; `rolled_only`: with such records below the active
- * segment. Fills `out` with at most `most` rows, returns how many and leaves in *next where to go on. Takes no lock. */
+ * segment. Fills `out` with at most `most` rows, returns how many and leaves in *next where to go on. Waits for no lock;
+ * leaves out who holds a lock that others wait for, until that holder goes on. */
 uint32_t mpb_log_unflushed(struct mpb_log *log, bool rolled_only, uint32_t *next, uint32_t *out, uint32_t most);
 
 /* Log recovery knows that everything below `offset` is on disk. 0 or a Kafka error. */

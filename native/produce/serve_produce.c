@@ -311,19 +311,30 @@ static int64_t wall_clock_ms(const struct mpb_native_produce *native)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Returns the number of partitions in error; the first error goes to the trace. */
+#define SOME_BUSY UINT32_MAX
+
+/* Returns the number of partitions in error; the first error goes to the trace. SOME_BUSY: a partition's lock is not to
+ * be had now; what was done to the others is in their cells. */
 static uint32_t append_all(struct mpb_native_produce *native, uint32_t index, struct produce *asked)
 {
     struct mpb_entry *entry = &native->handler->core->entries[index];
     int64_t now_ms = wall_clock_ms(native);
     uint32_t errors = 0;
+    int32_t first_error = 0;
+    bool busy = false;
     for (uint32_t i = 0; i < asked->count; i++) {
+        const struct mpb_append_result *result = &asked->parts[i].result;
         append_part(native, index, i, asked, &asked->parts[i], now_ms);
-        if (asked->parts[i].result.error != 0 && errors++ == 0)
-            entry->error = asked->parts[i].result.error;
+        busy |= result->busy;
+        if (result->error != 0 && errors++ == 0)
+            first_error = result->error;
     }
-    if (errors != 0)
+    if (busy)
+        return SOME_BUSY;
+    if (errors != 0) {
+        entry->error = first_error;
         mpb_count(native->handler->core, native->handler->slot, native->errors_counter, errors);
+    }
     return errors;
 }
 
@@ -342,6 +353,10 @@ bool mpb_serve_produce(void *opaque, uint32_t index)
     if (asked.acks != 0 && (answer = mpb_answer_reserve(handler, index, response_bytes(&asked))) == NULL)
         return false;
     uint32_t errors = append_all(native, index, &asked);
+    if (errors == SOME_BUSY) { /* the Python handler can let it wait, as it does a second run */
+        mpb_answer_unreserve(handler, index);
+        return false;
+    }
     describe(&asked, entry);
     handler->io_done_ns = stamp_io(entry);
     if (asked.acks == 0)

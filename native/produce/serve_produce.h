@@ -2,7 +2,8 @@
  * inside mpb_handler_serve_or_claim.
  *
  * It serves what nearly every producer sends: versions 3 to 7, uncompressed batches, known topics, nothing transactional.
- * It leaves every other request untouched, before any effect, to server/handlers/produce.py. docs/produce-checks.md says
+ * It leaves every other request untouched, before any effect, to server/handlers/produce.py; and one that meets a busy
+ * partition with the results of the others in its cells, as a second run finds them. docs/produce-checks.md says
  * which of the two makes which check; both are tested against that table. Which topics are served here, and with which
  * settings, Python decides (server/native_topics.py). */
 #ifndef MPB_SERVE_PRODUCE_H
@@ -43,7 +44,7 @@ bool mpb_native_add(struct mpb_native_produce *native, const uint8_t *name, uint
                     const uint32_t *ordinals, uint32_t partition_count, const struct mpb_append_options *append,
                     const struct mpb_batch_rules *rules);
 
-/* True: answered. False: nothing was done, somebody else serves the request. `native` is a struct mpb_native_produce:
+/* True: answered. False: somebody else serves the request; what was appended for it already is in its cells. `native` is a struct mpb_native_produce:
  * this is `serve` of a handler. */
 bool mpb_serve_produce(void *native, uint32_t entry);
 

@@ -171,7 +171,7 @@ static PyObject *core_arm(PyObject *object, PyObject *arg)
     int status = mpb_inject_arm(CORE(object), spec);
     if (status < 0)
         return PyErr_Format(PyExc_ValueError, "crash points %R: %s", arg,
-                            status == -1   ? "allowed is name[:nth][,name[:nth]...]"
+                            status == -1   ? "allowed is name[:nth][=stop][,name...]"
                             : status == -2 ? "too many"
                                            : "not compiled in (build with -DMPB_INJECT)");
     Py_RETURN_NONE;
@@ -340,7 +340,8 @@ static PyMethodDef core_methods[] = {
     {"wait_service", core_wait_service, METH_VARARGS,
      "wait_service(slot, wait_ms) -> rung since the last wait; negative wait_ms: for ever"},
     {"ring_everybody", core_ring_everybody, METH_NOARGS, "Wakes every handler, processor and service."},
-    {"arm", core_arm, METH_O, "arm('name[:nth],...'): crash points; ValueError if unreadable or not compiled in"},
+    {"arm", core_arm, METH_O,
+     "arm('name[:nth][=stop],...'): crash points; ValueError if unreadable or not compiled in"},
     {"disarm", core_disarm, METH_NOARGS, "Disarms every crash point."},
     {"crash_point", core_crash_point, METH_O, "crash_point(name): dies here if the point is armed"},
     {"hits", core_hits, METH_O, "hits(name) -> how often an armed point was passed"},

@@ -3,6 +3,7 @@
 #include "shm/arena.h"
 #include "shm/counters.h"
 #include "shm/doorbell.h"
+#include "shm/intents.h"
 #include "request/recover.h"
 #include "trace/trace_record.h"
 
@@ -272,6 +273,15 @@ static PyObject *handler_take_dirty(PyObject *object, PyObject *unused)
     return bits ? Py_BuildValue("(NN)", PyBool_FromLong(poke & MPB_POKE_SCAN), bits) : NULL;
 }
 
+static PyObject *handler_intended_row(PyObject *object, PyObject *target)
+{
+    RequestObject *request = mpb_py_request_arg(object, target);
+    if (request == NULL)
+        return NULL;
+    int64_t row = mpb_intended_row(PORT(object)->core, request->entry);
+    return row < 0 ? Py_NewRef(Py_None) : PyLong_FromLongLong(row);
+}
+
 static PyObject *handler_recover(PyObject *object, PyObject *unused)
 {
     (void)unused;
@@ -339,6 +349,10 @@ static PyMethodDef handler_methods[] = {
     {"watch", handler_watch, METH_O, "watch(ordinal): ring me when this partition's end moves; then look once more"},
     {"take_dirty", handler_take_dirty, METH_NOARGS,
      "take_dirty() -> (look at everything, [partition ordinal modulo 4096, ...])"},
+    {"intended_row", handler_intended_row, METH_O,
+     "intended_row(request) -> row of a partition on which an earlier run's append is not finished or undone, or "
+     "None.\n"
+     "Until it is, a second run must not answer. Looks at every row"},
     {"recover", handler_recover, METH_NOARGS, "recover() -> counts; before the loop of a successor begins"},
     {"hand_over", handler_hand_over, METH_O,
      "hand_over(api_keys): requests of these APIs go to the coordinator from now on, unseen by this process"},

@@ -286,6 +286,12 @@ static PyObject *log_repair_slot(PyObject *object, PyObject *argument)
     return PyLong_FromUnsignedLong(mpb_repair_slot(&self->log, (uint32_t)slot));
 }
 
+static PyObject *log_is_busy(PyObject *object, PyObject *argument)
+{
+    MPB_ROW_ARG();
+    return PyBool_FromLong(mpb_partition_is_busy(&self->log, ordinal));
+}
+
 static PyMethodDef log_methods[] = {
     {"close", log_close, METH_NOARGS, "close(): closes every descriptor"},
     {"state", log_state, METH_O, "state(ordinal) -> PartitionState"},
@@ -301,6 +307,9 @@ static PyMethodDef log_methods[] = {
     {"set_log_start", log_set_log_start, METH_VARARGS,
      "set_log_start(ordinal, offset) -> error; above the high watermark is OFFSET_OUT_OF_RANGE"},
     {"set_leader_epoch", log_set_leader_epoch, METH_VARARGS, "set_leader_epoch(ordinal, epoch) -> error"},
+    {"is_busy", log_is_busy, METH_O,
+     "is_busy(ordinal) -> bool: somebody waited for its lock in vain, and it is still not to be had. Who watches the\n"
+     "partition is rung when its holder lets go"},
     {"repair_slot", log_repair_slot, METH_O,
      "repair_slot(slot) -> partitions repaired\n\nFor the successor of a dead process, before it re-queues anything."},
     {NULL, NULL, 0, NULL},

@@ -207,15 +207,11 @@ static PyType_Spec options_spec = {"mpbroker._native.LogOptions", sizeof(LogOpti
 
 #define RESULT(type, name) {#name, type, offsetof(AppendResultObject, result.name), READONLY, NULL}
 static PyMemberDef result_members[] = {
-    RESULT(T_SHORT, error),
-    RESULT(T_BOOL, duplicate),
-    RESULT(T_BOOL, replayed),
-    RESULT(T_BOOL, flush_due),
-    RESULT(T_LONGLONG, base_offset),
-    RESULT(T_LONGLONG, end_offset),
-    RESULT(T_LONGLONG, append_time_ms),
-    RESULT(T_LONGLONG, log_start),
-    RESULT(T_INT, leader_epoch),
+    RESULT(T_SHORT, error),         RESULT(T_BOOL, duplicate),
+    RESULT(T_BOOL, replayed),       RESULT(T_BOOL, flush_due),
+    RESULT(T_BOOL, busy),           RESULT(T_LONGLONG, base_offset),
+    RESULT(T_LONGLONG, end_offset), RESULT(T_LONGLONG, append_time_ms),
+    RESULT(T_LONGLONG, log_start),  RESULT(T_INT, leader_epoch),
     {NULL, 0, 0, 0, NULL},
 };
 static PyType_Slot result_slots[] = {

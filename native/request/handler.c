@@ -275,6 +275,14 @@ void mpb_answer_reserved(struct mpb_handler *h, uint32_t index, uint32_t length)
     finish(h, index);
 }
 
+void mpb_answer_unreserve(struct mpb_handler *h, uint32_t index)
+{
+    struct mpb_entry *entry = &h->core->entries[index];
+    mpb_extent_free(h->core, entry->answer_extent, index);
+    mpb_step();
+    entry->answer_extent = MPB_NO_EXTENT;
+}
+
 bool mpb_answer_bytes(struct mpb_handler *h, uint32_t index, uint32_t kind, const void *bytes, uint32_t length)
 {
     struct mpb_entry *entry = &h->core->entries[index];

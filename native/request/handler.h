@@ -56,6 +56,7 @@ bool mpb_answer_token(struct mpb_handler *h, uint32_t entry, uint32_t kind, uint
  * NULL with nothing changed if there is none; then the answer, written there. */
 uint8_t *mpb_answer_reserve(struct mpb_handler *h, uint32_t entry, uint32_t bytes);
 void mpb_answer_reserved(struct mpb_handler *h, uint32_t entry, uint32_t length);
+void mpb_answer_unreserve(struct mpb_handler *h, uint32_t entry); /* gives the room back */
 void mpb_answer_nothing(struct mpb_handler *h, uint32_t entry, uint32_t kind);
 
 /* Result cells: makes room for n (1 to 65,536) once per request; false: no room. A re-run finds the first run's. */

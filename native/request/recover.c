@@ -4,6 +4,7 @@
 #include "shm/doorbell.h"
 #include "shm/inject.h"
 #include "request/handed.h"
+#include "shm/intents.h"
 #include "request/killers.h"
 #include "request/plane.h"
 #include "request/request_metrics.h"
@@ -147,7 +148,7 @@ static void put_back(struct mpb_handler *h, uint32_t index, uint64_t word, struc
     entry->answer_extent = MPB_NO_EXTENT;
     entry->answer_length = 0;
     mpb_step();
-    if (attempts >= MPB_ATTEMPTS_LAST) {
+    if (attempts >= MPB_ATTEMPTS_LAST && mpb_intended_row(core, index) < 0) {
         entry->answer_kind = MPB_ANSWER_CLOSE;
         entry->error = -1;
         mpb_trace_of(entry->trace)->flags |= MPB_TF_REDISPATCHED;

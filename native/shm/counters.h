@@ -43,7 +43,8 @@
     X(LOG_SNAPSHOTS_LOCKED, "reads", "Reads of a partition's state that needed its lock.")             \
     X(LOG_READS_OVERTAKEN, "reads", "Reads that a truncation overtook.")                               \
     X(LOG_APPENDS_REFUSED, "batches", "Batches refused because the disk was full at the start.")       \
-    X(REQUESTS_HANDED, "requests", "Requests handed over to the coordinator.")
+    X(REQUESTS_HANDED, "requests", "Requests handed over to the coordinator.")                         \
+    X(LOG_LOCKS_BUSY, "times", "A partition's lock was not to be had in time; the request waits aside.")
 
 #define MPB_COUNTER_ENUM(name, unit, sentence) MPB_C_##name,
 enum mpb_counter { MPB_COUNTER_LIST(MPB_COUNTER_ENUM) MPB_COUNTERS_NATIVE };

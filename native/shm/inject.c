@@ -15,6 +15,9 @@ static struct mpb_inject *find(struct mpb_core *core, const char *name, size_t l
 }
 
 #ifdef MPB_INJECT
+#define STOPS (1ull << 63) /* in `remaining` */
+#define STOP_SUFFIX "=stop"
+
 void mpb_crash_point_armed(struct mpb_core *core, const char *name)
 {
     struct mpb_inject *row = find(core, name, strlen(name));
@@ -22,15 +25,15 @@ void mpb_crash_point_armed(struct mpb_core *core, const char *name)
         return;
     mpb_add_relaxed(&row->hits, 1);
     uint64_t remaining = mpb_load_acquire(&row->remaining);
-    while (remaining != 0 && !mpb_cas64(&row->remaining, &remaining, remaining - 1))
+    while ((remaining & ~STOPS) != 0 && !mpb_cas64(&row->remaining, &remaining, remaining - 1))
         ;
-    if (remaining == 1)
-        kill(getpid(), SIGKILL);
+    if ((remaining & ~STOPS) == 1)
+        kill(getpid(), remaining & STOPS ? SIGSTOP : SIGKILL);
 }
 
 static int arm_one(struct mpb_core *core, const char *name, size_t length, uint64_t nth)
 {
-    if (length == 0 || length >= sizeof core->injects[0].name || nth == 0)
+    if (length == 0 || length >= sizeof core->injects[0].name)
         return -1;
     struct mpb_inject *row = find(core, name, length);
     if (row == NULL) {
@@ -48,7 +51,7 @@ static int arm_one(struct mpb_core *core, const char *name, size_t length, uint6
 int mpb_inject_arm(struct mpb_core *core, const char *spec)
 {
     while (*spec != 0) {
-        size_t length = strcspn(spec, ":,");
+        size_t length = strcspn(spec, ":,=");
         const char *name = spec;
         uint64_t nth = 1;
         spec += length;
@@ -58,6 +61,12 @@ int mpb_inject_arm(struct mpb_core *core, const char *spec)
             if (end == spec + 1)
                 return -1;
             spec = end;
+        }
+        if (nth == 0 || nth >= STOPS)
+            return -1;
+        if (strncmp(spec, STOP_SUFFIX, strlen(STOP_SUFFIX)) == 0) {
+            spec += strlen(STOP_SUFFIX);
+            nth |= STOPS;
         }
         int status = arm_one(core, name, length, nth);
         if (status != 0)

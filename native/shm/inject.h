@@ -1,7 +1,7 @@
 /* Named crash points: moments at which a test kills the process, compiled in only with -DMPB_INJECT (make test builds
  * with it, a release wheel does not). A point is armed in the `inject` region, by a test or from the start's
- * MPBROKER_CRASH=name[:nth][,name...]; `remaining` counts down over all processes, and the one that brings it to 0
- * kills itself with SIGKILL. Unarmed, a point costs one relaxed load: row 0 counts the armed rows. */
+ * MPBROKER_CRASH=name[:nth][=stop][,name...]; `remaining` counts down over all processes, and the one that brings it
+ * to 0 kills itself with SIGKILL, or stops itself with SIGSTOP. Unarmed, a point costs one relaxed load: row 0 counts the armed rows. */
 #ifndef MPB_INJECT_H
 #define MPB_INJECT_H
 

@@ -24,6 +24,7 @@
 #define MPB_LAYOUT_H
 
 #include <pthread.h>
+#include <stddef.h>
 #include "shm/atomics.h"
 
 #define MPB_LAYOUT_VERSION 1u
@@ -355,9 +356,9 @@ struct mpb_partition_copy {
     uint32_t segment_count;
     uint64_t bytes_in;   /* appended since the broker started, for the metrics: retention takes nothing away */
     uint64_t records_in; /* the same in records */
-    uint64_t unused[2];
+    uint64_t unused[6];
 };
-_Static_assert(sizeof(struct mpb_partition_copy) == 160, "partition copy");
+_Static_assert(sizeof(struct mpb_partition_copy) == 192, "partition copy: whole lines, apart from the other one's");
 
 enum mpb_intent_kind { MPB_INTENT_NONE = 0, MPB_INTENT_APPEND = 1, MPB_INTENT_ROLL = 2, MPB_INTENT_TRUNCATE = 3 };
 
@@ -388,8 +389,8 @@ _Static_assert(sizeof(struct mpb_intent) == 144, "intent");
 enum mpb_partition_flags { MPB_PART_EXISTS = 1, MPB_PART_ONLINE = 2, MPB_PART_DELETED = 4 };
 
 #define MPB_PRODUCER_CHAINS 64
-struct mpb_partition { /* 1,280 bytes */
-    /* who: written by the controller before EXISTS is stored, never while it exists */
+struct mpb_partition { /* 1,408 bytes; a line is written by those who append or wait, or read by everybody: not both */
+    /* line 0, who: written by the controller before EXISTS is stored, never while it exists */
     mpb_atomic32 flags;
     uint32_t topic_row;
     uint32_t partition;        /* number within the topic */
@@ -397,24 +398,37 @@ struct mpb_partition { /* 1,280 bytes */
     mpb_atomic32 next_ordinal; /* next partition of the topic + 1, 0: last */
     uint32_t dir_length;
     uint8_t topic_id[16];
-    mpb_atomic64 flushed_offset; /* everything below is on disk (log keeper) */
-    mpb_atomic64 watchers;  /* handlers with a parked request on this partition; swapped to 0 by who moves an end */
-    pthread_mutex_t lock;   /* robust, process-shared; at most one held at a time (append rule 15) */
+    uint8_t unused0[24];
+    /* line 1: the lock */
+    union {
+        pthread_mutex_t lock;   /* robust, process-shared; at most one held at a time (append rule 15) */
+        uint8_t lock_bytes[48]; /* 40 on x86-64 */
+    };
     mpb_atomic32 lock_made; /* 1 from the row's first use on: a lock is initialised once and never again */
-    uint8_t unused0[28];
+    uint32_t unused1;
+    mpb_atomic64 busy_since_ns; /* monotonic: since when the lock could not be had; whoever lets go of it stores 0 */
+    /* line 2: who waits for what */
+    mpb_atomic64 flushed_offset; /* everything below is on disk (log keeper) */
+    mpb_atomic64 watchers; /* handlers with a parked request on this partition; swapped to 0 by who moves an end */
+    uint8_t unused2[48];
+    /* lines 3 to 9: the state, for readers without the lock */
     mpb_atomic64 selector; /* counts up; low bit: the copy in force */
-    uint8_t unused1[56];
+    uint8_t unused3[56];
     struct mpb_partition_copy copy[2];
     struct mpb_intent intent;
     mpb_atomic32 producer_chain[MPB_PRODUCER_CHAINS]; /* producer row + 1, by producer id modulo chains */
-    uint64_t unused2;
+    uint64_t unused4;
     mpb_atomic64 last_snapshot_offset;
     char dir[256]; /* "topic-0" */
-    uint8_t unused3[32];
+    uint8_t unused5[32];
     mpb_atomic64 bytes_read; /* for clients since the broker started: added to by whoever reads; in a line of its own */
-    uint8_t unused4[56];
+    uint8_t unused6[56];
 };
-_Static_assert(sizeof(struct mpb_partition) == 1280, "partition row");
+_Static_assert(offsetof(struct mpb_partition, lock) == 64 && offsetof(struct mpb_partition, flushed_offset) == 128 &&
+                   offsetof(struct mpb_partition, selector) == 192 && offsetof(struct mpb_partition, copy) == 256 &&
+                   offsetof(struct mpb_partition, bytes_read) % MPB_CACHE_LINE == 0,
+               "partition row: lines");
+_Static_assert(sizeof(struct mpb_partition) == 1408, "partition row");
 
 struct mpb_producer_batch {
     int64_t base_offset;

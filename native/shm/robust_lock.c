@@ -53,47 +53,49 @@ static bool live_worker(struct mpb_core *core, uint32_t tid)
     return !table_in_use; /* a test without a process table: any live thread counts */
 }
 
-static int lock_within_a_wait(pthread_mutex_t *mutex)
+/* The lock word's number of the holding thread; 0: nobody's. */
+static uint32_t holder_of(pthread_mutex_t *mutex)
 {
-    struct timespec until;
-#ifdef __SANITIZE_THREAD__ /* it sees this one only */
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += MPB_LOCK_WAIT_S;
-    return pthread_mutex_timedlock(mutex, &until);
-#else
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += MPB_LOCK_WAIT_S;
-    return pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &until);
-#endif
+    return (uint32_t)__atomic_load_n(&mutex->__data.__lock, __ATOMIC_ACQUIRE) & TID_MASK;
 }
 
-static enum mpb_lock_result wait_for(struct mpb_core *core, pthread_mutex_t *mutex)
+bool mpb_robust_lock_is_lost(struct mpb_core *core, pthread_mutex_t *mutex)
 {
-    for (int waits = 0; waits < MPB_LOCK_MAX_WAITS; waits++) {
-        int rc = lock_within_a_wait(mutex);
-        if (rc == 0)
-            return MPB_LOCK_TAKEN;
-        if (rc == EOWNERDEAD)
-            return pthread_mutex_consistent(mutex) == 0 ? MPB_LOCK_INHERITED : MPB_LOCK_LOST;
-        if (rc != ETIMEDOUT)
-            return MPB_LOCK_LOST;
-        uint32_t owner = (uint32_t)__atomic_load_n(&mutex->__data.__lock, __ATOMIC_ACQUIRE) & TID_MASK;
-        if (owner != 0 && !live_worker(core, owner))
-            return MPB_LOCK_LOST;
-    }
-    return MPB_LOCK_BUSY;
+    uint32_t holder = holder_of(mutex);
+    /* Once more: a holder that let go and ended meanwhile took its number out of the word. */
+    return holder != 0 && !live_worker(core, holder) && holder_of(mutex) == holder;
 }
 
-enum mpb_lock_result mpb_robust_lock_take(struct mpb_core *core, pthread_mutex_t *mutex)
+static enum mpb_lock_result result_of(pthread_mutex_t *mutex, int rc)
 {
-    int rc = pthread_mutex_trylock(mutex); /* spares the clock when nobody holds it */
     if (rc == 0)
         return MPB_LOCK_TAKEN;
     if (rc == EOWNERDEAD) /* consistent before any repair: a failing repair must not make it unusable (append rule 3) */
         return pthread_mutex_consistent(mutex) == 0 ? MPB_LOCK_INHERITED : MPB_LOCK_LOST;
-    if (rc != EBUSY)
-        return MPB_LOCK_LOST;
-    return wait_for(core, mutex);
+    return rc == EBUSY || rc == ETIMEDOUT ? MPB_LOCK_BUSY : MPB_LOCK_LOST;
+}
+
+enum mpb_lock_result mpb_robust_lock_try(pthread_mutex_t *mutex)
+{
+    return result_of(mutex, pthread_mutex_trylock(mutex));
+}
+
+enum mpb_lock_result mpb_robust_lock_wait(pthread_mutex_t *mutex, uint32_t wait_ms)
+{
+    struct timespec until;
+#ifdef __SANITIZE_THREAD__ /* it sees this one only */
+    clockid_t clock = CLOCK_REALTIME;
+#else
+    clockid_t clock = CLOCK_MONOTONIC;
+#endif
+    clock_gettime(clock, &until);
+    uint64_t end_ns = (uint64_t)until.tv_sec * 1000000000 + (uint64_t)until.tv_nsec + (uint64_t)wait_ms * 1000000;
+    until = (struct timespec){(time_t)(end_ns / 1000000000), (long)(end_ns % 1000000000)};
+#ifdef __SANITIZE_THREAD__
+    return result_of(mutex, pthread_mutex_timedlock(mutex, &until));
+#else
+    return result_of(mutex, pthread_mutex_clocklock(mutex, clock, &until));
+#endif
 }
 
 void mpb_robust_lock_release(pthread_mutex_t *mutex) { pthread_mutex_unlock(mutex); }

@@ -7,6 +7,8 @@ checks of docs/produce-checks.md and leave the same answer, trace record, counte
   the append itself; with `mpbroker.log.flush=commit` it is the log keeper's sync, for acks=1 too.
 - acks=0 is never answered. An error closes the connection: the client learns it in no other way.
 - A topic or partition named twice is one, as in the map that Kafka reads a request into; the last records count.
+- A partition whose lock a stopped process holds costs the request a short wait; then it is parked, made again when the
+  holder goes on, and answered REQUEST_TIMED_OUT for that partition at its own timeout.
 - The result of each partition also goes into a result cell of the request. If this handler dies, the next one takes
   from the cells what is done and does the rest.
 
@@ -35,9 +37,11 @@ Not done: transactions.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from mpbroker.channel.handler_port import Request
 from mpbroker.errors import ERRORS, ErrorCode
+from mpbroker.log.log_manager import PartitionBusyError
 from mpbroker.metadata.metadata_cache import Topic
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.messages.produce import (
@@ -56,6 +60,7 @@ from mpbroker.server.replica_append import append_partition, name_records, recor
 from mpbroker.server.request_trace import IO_DONE, describe_produce
 from mpbroker.server.response_frame import note_error
 from mpbroker.server.server_context import ServerContext
+from mpbroker.server.waiting_for_locks import LEAST_PATIENCE_MS, wait_for_partitions
 
 BEFORE_AUTHORIZATION, AFTER_AUTHORIZATION = 1, 2
 RECORD_ERRORS_SINCE, LEADERS_SINCE, IDS_SINCE = 8, 10, 13
@@ -67,6 +72,12 @@ def handle(context: ServerContext, request: Request, message: ProduceRequest) ->
         _name_topics(context, message)
     describe_produce(request, message)
     merge_repeated(message)
+    until_ms = context.clock.monotonic_ms() + max(message.timeout_ms, LEAST_PATIENCE_MS)
+    return _serve(context, request, message, until_ms)
+
+
+def _serve(context: ServerContext, request: Request, message: ProduceRequest, until_ms: int) -> Outcome:
+    """One run of a request. While a partition is busy it comes to nothing and is made again, until `until_ms`."""
     checks = [
         check_request_records(data.records, request.api_version)
         for topic in message.topic_data
@@ -75,7 +86,14 @@ def handle(context: ServerContext, request: Request, message: ProduceRequest) ->
     code = _whole_request_code(message, checks)
     if code:
         return _tell_errors(request, message, failed(message, request.api_version, code))
-    results = _append_all(context, request, message, checks)
+    results, busy = _append_all(context, request, message, checks)
+    if busy and context.clock.monotonic_ms() < until_ms:
+        again = partial(_serve_again, context, request, message)
+        wait_for_partitions(context, request, busy, until_ms, again)
+        return PARKED
+    if busy:
+        request.flag_timed_out()
+        context.count("purgatory_expired")
     request.stamp(IO_DONE)
     response = _response(message, results)
     errors = sum(1 for result in results if result.error_code)
@@ -86,6 +104,11 @@ def handle(context: ServerContext, request: Request, message: ProduceRequest) ->
     if message.acks == 0:
         return _tell_errors(request, message, response)
     return _answer_or_park(context, request, message, results, response)
+
+
+def _serve_again(context: ServerContext, request: Request, message: ProduceRequest, until_ms: int) -> Outcome:
+    context.metadata.refresh()
+    return _serve(context, request, message, until_ms)
 
 
 def _tell_errors(request: Request, message: ProduceRequest, response: ProduceResponse) -> Outcome:
@@ -130,29 +153,36 @@ def _whole_request_code(message: ProduceRequest, checks: Sequence[RequestCheck])
 
 def _append_all(
     context: ServerContext, request: Request, message: ProduceRequest, checks: Sequence[RequestCheck]
-) -> list[PartitionProduceResponse]:
-    """One result per partition, in the order of the request: the order is also the number of its result cell."""
+) -> tuple[list[PartitionProduceResponse], list[int]]:
+    """One result per partition, in the order of the request: the order is also the number of its result cell. And the
+    rows of those that are busy, whose result is that they timed out."""
     run_before = request.cell_count > 0  # by a handler that died: its appends are in the cells
     if not context.port.ensure_cells(request, len(checks)):
         context.count("answer_memory_exhausted")
-        return [
+        late = [
             refused(data.index, ErrorCode.REQUEST_TIMED_OUT)
             for topic in message.topic_data
             for data in topic.partition_data
         ]
+        return late, []
     results: list[PartitionProduceResponse] = []
+    busy: list[int] = []
     for topic_data in message.topic_data:
         topic = _topic(context, request, topic_data)
         if topic is not None:
             context.native_topics.learn(topic)
         for data in topic_data.partition_data:
             cell = len(results)
-            result = recorded_result(context, request, topic, data.index, cell) if run_before else None
-            if result is None:
-                result = append_partition(context, request, topic, data, checks[cell], cell, message.acks)
+            try:
+                result = recorded_result(context, request, topic, data.index, cell) if run_before else None
+                if result is None:
+                    result = append_partition(context, request, topic, data, checks[cell], cell, message.acks)
+            except PartitionBusyError as error:
+                busy.append(error.ordinal)
+                result = refused(data.index, ErrorCode.REQUEST_TIMED_OUT)
             _explain(context, request, topic, data, checks[cell], result)
             results.append(result)
-    return results
+    return results, busy
 
 
 def _topic(context: ServerContext, request: Request, asked: TopicProduceData) -> Topic | None:

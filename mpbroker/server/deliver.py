@@ -1,0 +1,19 @@
+"""What becomes of what an API's handler came to: an answer, nothing, or a closed connection. Request handlers."""
+
+from __future__ import annotations
+
+from mpbroker.channel.handler_port import Request
+from mpbroker.server.apis import CLOSE, NO_ANSWER, PARKED, Outcome
+from mpbroker.server.server_context import ServerContext
+
+
+def deliver(context: ServerContext, request: Request, outcome: Outcome) -> None:
+    """Sends it; what is parked is answered later, by whoever holds it."""
+    if outcome is PARKED:
+        return
+    if outcome is NO_ANSWER:
+        context.port.answer_none(request)
+    elif outcome is CLOSE:
+        context.port.answer_close(request, 0)
+    else:
+        context.answer(request, outcome)
