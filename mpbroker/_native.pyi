@@ -608,6 +608,24 @@ def scan_segment(
 ) -> SegmentScan: ...
 def robust_lock_self_test() -> None: ...
 
+# ---------------------------------------------------------------- calls on files of the log (py_log_io.c)
+IO_READ: int
+IO_WRITE: int
+IO_TRUNCATE: int
+IO_OPEN: int
+IO_UNLINK: int
+IO_RENAME: int
+IO_SYNC: int
+IO_STATUS: int
+IO_LIST: int
+IO_MAKE_DIR: int
+
+def io_error_class(number: int, /) -> str: ...
+def io_error_condemns(number: int, syncing: bool = False, /) -> bool: ...
+def io_refused(call: int, /) -> int: ...
+def io_fail(first: int, count: int, number: int, /) -> None: ...
+def io_calls() -> bytes: ...
+
 # ---------------------------------------------------------------- record batches (py_record.c)
 @final
 class BatchInfo(structseq[int], tuple[int, ...]):

@@ -16,8 +16,8 @@ from mpbroker.controller.controller_context import ControllerContext, TopicState
 from mpbroker.controller.controller_store import ControllerStore
 from mpbroker.errors import ConfigError
 from mpbroker.log import data_dir, partition_directory
-from mpbroker.log.checkpoint_file import sync_directory
 from mpbroker.log.clean_shutdown import remove_marker
+from mpbroker.log.disk import sync_directory
 from mpbroker.log.partition_directory import STRAY_SUFFIX, FoundDirectory
 from mpbroker.metadata.keys import Keys
 from mpbroker.metadata.sqlite_store import SqliteStore

@@ -3,14 +3,12 @@
 The native Log does what needs the partition's lock; this module adds the directory's own files and knows their names.
 """
 
-import os
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from mpbroker.controller.controller_context import TopicState
 from mpbroker.errors import ErrorCode
-from mpbroker.log import partition_directory
-from mpbroker.log.checkpoint_file import sync_directory
+from mpbroker.log import disk, partition_directory
 from mpbroker.log.data_dir import LOG_DIR
 from mpbroker.log.log_loader import LogLoader
 from mpbroker.shm.layout import PartitionFlags
@@ -81,7 +79,7 @@ class PartitionLogs:
         """Complete the files of a directory that is there; one that is missing, or a stranger's, is left to the loader,
         which shows the partition offline. OSError passes."""
         path = f"{self.data_dir}/{name}"
-        if os.path.isdir(path) and partition_directory.read_topic_id(path) in (topic_id, None):
+        if disk.patiently(disk.is_directory, path) and partition_directory.read_topic_id(path) in (topic_id, None):
             partition_directory.prepare(self.data_dir, name, topic_id)
 
     @property
@@ -132,7 +130,7 @@ class PartitionLogs:
 
     def sync(self) -> None:
         """Make creations and renames in the data directory durable. OSError passes."""
-        sync_directory(self.data_dir)
+        disk.patiently(disk.sync_directory, self.data_dir)
 
 
 def names_of(topic: str, partitions: Iterable[int]) -> list[str]:

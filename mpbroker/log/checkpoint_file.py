@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 
+from mpbroker.log import disk
+
 VERSION = 0
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK = "replication-offset-checkpoint"
@@ -31,8 +33,7 @@ def read_checkpoint(path: str) -> Offsets:
 
 def parse_checkpoint(path: str) -> Offsets:
     """The offsets. FileNotFoundError; ValueError when the content is no checkpoint."""
-    with open(path, "rb") as file:
-        text = file.read(MAX_BYTES).decode()
+    text = disk.read_whole(path, MAX_BYTES).decode()
     version, count, *rows = text.splitlines()
     if int(version) != VERSION or int(count) != len(rows):
         raise ValueError(f"version {version} with {len(rows)} of {count} lines")
@@ -41,34 +42,14 @@ def parse_checkpoint(path: str) -> Offsets:
 
 def replace_durably(path: str, content: bytes) -> None:
     """Writes a file so that after a power loss the old or the new content is there, whole."""
-    temporary = _write_temporary(path, content, sync=True)
-    os.rename(temporary, path)
-    sync_directory(os.path.dirname(path) or ".")
+    temporary = path + ".tmp"
+    disk.write_file(temporary, content, sync_it=True)
+    disk.rename(temporary, path)
+    disk.sync_directory(os.path.dirname(path) or ".")
 
 
 def replace_whole(path: str, content: bytes) -> None:
     """Writes a file so that after any crash the old or the new content is there, whole; a power loss may damage it."""
-    os.rename(_write_temporary(path, content, sync=False), path)
-
-
-def _write_temporary(path: str, content: bytes, *, sync: bool) -> str:
     temporary = path + ".tmp"
-    descriptor = os.open(temporary, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-    try:
-        left = memoryview(content)
-        while left:
-            left = left[os.write(descriptor, left) :]
-        if sync:
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    return temporary
-
-
-def sync_directory(path: str) -> None:
-    """Makes creations, renames and removals in a directory durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    disk.write_file(temporary, content, sync_it=False)
+    disk.rename(temporary, path)

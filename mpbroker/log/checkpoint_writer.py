@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from mpbroker._native import PartitionState
+from mpbroker.log import disk
 from mpbroker.log.checkpoint_file import (
     HIGH_WATERMARK,
     LOG_START,
@@ -32,7 +33,7 @@ class CheckpointWriter:
     def __init__(self, keeper: KeeperContext) -> None:
         self._keeper = keeper
         self._moved: set[tuple[bytes, int]] = set()
-        self._written: dict[str, Offsets] = {name: read_checkpoint(self._path(name)) for name in FIELDS}
+        self._written: dict[str, Offsets] = {name: disk.patiently(read_checkpoint, self._path(name)) for name in FIELDS}
         self._intervals = {
             name: Interval(keeper.clock, interval_ms, keeper.first_delay_ms)
             for name, interval_ms in self._settings().items()
@@ -80,7 +81,7 @@ class CheckpointWriter:
         offsets = {
             who: offset
             for who, offset in self._written[name].items()
-            if who not in known and (who in listed or os.path.isdir(self._path(directory_name(*who))))
+            if who not in known and (who in listed or disk.is_directory(self._path(directory_name(*who))))
         }
         offsets |= {
             partition.who: self._offset(name, partition, state) for partition, state in states if state is not None

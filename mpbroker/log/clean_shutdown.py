@@ -10,7 +10,8 @@ import os
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from mpbroker.log.checkpoint_file import replace_durably, sync_directory
+from mpbroker.log import disk
+from mpbroker.log.checkpoint_file import replace_durably
 
 MARKER: Final = ".kafka_cleanshutdown"
 VERSION: Final = 0
@@ -42,12 +43,11 @@ def take_marker(data_dir: str) -> CleanStop:
     clean. OSError passes."""
     path = os.path.join(data_dir, MARKER)
     try:
-        with open(path, "rb") as file:
-            found = _parse(file.read(MAX_BYTES))
+        found = _parse(disk.patiently(disk.read_whole, path, MAX_BYTES))
     except FileNotFoundError:
         return CleanStop(False)
-    os.unlink(path)
-    sync_directory(data_dir)
+    disk.patiently(disk.unlink, path)
+    disk.patiently(disk.sync_directory, data_dir)
     return found
 
 

@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 from mpbroker.config.properties import parse_properties
 from mpbroker.errors import ConfigError, DataDirectoryInUse
+from mpbroker.log import disk
+from mpbroker.log.checkpoint_file import replace_durably
 from mpbroker.log.unusable import unusable
 from mpbroker.shm.owner import refusal
 
@@ -51,20 +53,25 @@ class DataDirLock:
     def close(self) -> None:
         """Give the lock up (in this process; forked ones that kept the descriptor still hold it)."""
         if self.descriptor >= 0:
-            os.close(self.descriptor)
+            disk.close(self.descriptor)
             self.descriptor = -1
 
 
 def create(path: str, key: str = _KEY, mode: int = 0o777) -> None:
     """Make the directory if it is not there and prove that files can be made in it; ConfigError, which names the
     setting `key`, otherwise. `mode`: of a directory that is made, before the umask."""
-    probe = os.path.join(path, f".writable-{os.getpid()}")
     try:
-        os.makedirs(path, mode, exist_ok=True)
-        os.close(os.open(probe, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-        os.unlink(probe)
+        disk.patiently(_prove, path, mode)
     except OSError as error:
         raise unusable(path, error, key) from None
+
+
+def _prove(path: str, mode: int) -> None:
+    probe = os.path.join(path, f".writable-{os.getpid()}")
+    disk.make_directories(path, mode)
+    with disk.opened(probe, os.O_CREAT | os.O_WRONLY, 0o600):
+        pass
+    disk.unlink(probe)
 
 
 def lock(path: str) -> DataDirLock:
@@ -80,27 +87,27 @@ def _try_lock(path: str) -> DataDirLock | None:
     """None when the file was taken away meanwhile: its holder failed to start. A lock on it keeps nobody out."""
     name = os.path.join(path, LOCK_FILE)
     try:
-        descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = disk.patiently(disk.open_file, name, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise unusable(path, error) from None
     try:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _whole_file(fcntl.F_WRLCK))
     except OSError as error:
         pid = _pid_in(descriptor)
-        os.close(descriptor)
+        disk.close(descriptor)
         if error.errno in (errno.EAGAIN, errno.EACCES):
             raise DataDirectoryInUse(path, pid) from None
         raise unusable(path, error) from None
     if not _is_still(name, descriptor):
-        os.close(descriptor)
+        disk.close(descriptor)
         return None
     try:
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+        disk.patiently(disk.truncate, descriptor, 0)
+        disk.patiently(disk.write, descriptor, b"%d\n" % os.getpid())
     except OSError as error:  # a full disk: an empty lock file tells nobody anything
         with contextlib.suppress(OSError):
-            os.unlink(name)
-        os.close(descriptor)
+            disk.unlink(name)
+        disk.close(descriptor)
         raise unusable(path, error) from None
     return DataDirLock(path, descriptor)
 
@@ -108,7 +115,7 @@ def _try_lock(path: str) -> DataDirLock | None:
 def _is_still(name: str, descriptor: int) -> bool:
     """Whether the open file is the one that has this name now."""
     try:
-        return os.path.samestat(os.stat(name), os.fstat(descriptor))
+        return os.path.samestat(disk.patiently(disk.status, name), disk.patiently(disk.status, descriptor))
     except FileNotFoundError:
         return False
 
@@ -118,7 +125,7 @@ def holder(path: str) -> int | None:
 
     BelongsToAnother when this user may not look."""
     try:
-        descriptor = os.open(os.path.join(path, LOCK_FILE), os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = disk.patiently(disk.open_file, os.path.join(path, LOCK_FILE))
     except PermissionError:
         raise refusal(f"data directory {path}", path) from None
     except OSError:
@@ -127,7 +134,7 @@ def holder(path: str) -> int | None:
         found = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _whole_file(fcntl.F_WRLCK))
         return None if struct.unpack(_FLOCK, found)[0] == fcntl.F_UNLCK else _pid_in(descriptor)
     finally:
-        os.close(descriptor)
+        disk.close(descriptor)
 
 
 def _whole_file(kind: int) -> bytes:
@@ -135,7 +142,7 @@ def _whole_file(kind: int) -> bytes:
 
 
 def _pid_in(descriptor: int) -> int:
-    text = os.pread(descriptor, 32, 0).strip()
+    text = disk.patiently(disk.read_at, descriptor, 32, 0).strip()
     return int(text) if text.isdigit() else 0
 
 
@@ -166,8 +173,8 @@ def read_meta(path: str) -> MetaProperties | None:
     ConfigError names the key, what it says, what is allowed and what to do."""
     name = os.path.join(path, META_FILE)
     try:
-        with open(name, encoding="utf-8") as file:
-            pairs = {key: value for key, value, _ in parse_properties(file.read(MAX_META_BYTES), name)}
+        text = disk.patiently(disk.read_text, name, MAX_META_BYTES)
+        pairs = {key: value for key, value, _ in parse_properties(text, name)}
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
@@ -203,24 +210,11 @@ def write_meta(path: str, meta: MetaProperties) -> None:
         f"directory.id={meta.directory_id}\n"
     )
     try:
-        with open(name + ".tmp", "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name + ".tmp", name)
-        _sync_directory(path)
+        disk.patiently(replace_durably, name, text.encode())
     except OSError as error:
         with contextlib.suppress(OSError):
-            os.unlink(name + ".tmp")
+            disk.unlink(name + ".tmp")
         raise unusable(path, error) from None
-
-
-def _sync_directory(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def new_id(random_bytes: Callable[[int], bytes] = os.urandom) -> str:

@@ -7,6 +7,7 @@ directory keeps its name until it is empty.
 import contextlib
 import os
 
+from mpbroker.log import disk
 from mpbroker.log.partition_directory import DELETE_SUFFIX
 
 
@@ -16,21 +17,20 @@ def remove_deleted(data_dir: str, *, now_ms: int, delay_ms: int, most: int = 100
     `now_ms` is wall-clock time, because it is compared with the files' own. OSError: the first that would not go.
     """
     removed: list[str] = []
-    for entry in sorted(os.scandir(data_dir), key=lambda found: found.name):
+    for name in disk.directories(data_dir):
         if len(removed) == most:
             break
-        if not entry.name.endswith(DELETE_SUFFIX) or not entry.is_dir(follow_symlinks=False):
-            continue
-        if now_ms - entry.stat(follow_symlinks=False).st_ctime_ns // 1_000_000 >= delay_ms:
-            _remove(entry.path)
-            removed.append(entry.name)
+        path = os.path.join(data_dir, name)
+        if name.endswith(DELETE_SUFFIX) and now_ms - disk.status(path).st_ctime_ns // 1_000_000 >= delay_ms:
+            _remove(path)
+            removed.append(name)
     return removed
 
 
 def _remove(path: str) -> None:
     """The files of one partition directory, then itself; what is gone already is fine."""
-    for entry in list(os.scandir(path)):
+    for name in disk.names(path):
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(entry.path)
+            disk.unlink(os.path.join(path, name))
     with contextlib.suppress(FileNotFoundError):
-        os.rmdir(path)
+        disk.remove_directory(path)

@@ -3,7 +3,6 @@
 Log keeper only.
 """
 
-import errno
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
@@ -11,6 +10,7 @@ from msgspec import Struct
 
 from mpbroker._native import Log, PartitionState
 from mpbroker.config.broker_config import BrokerConfig
+from mpbroker.log import disk
 from mpbroker.log.data_dir import LOG_DIR
 from mpbroker.log.kept_partitions import KeptPartition, Partitions
 from mpbroker.log.syncs import InlineSyncs, Syncs
@@ -23,7 +23,6 @@ from mpbroker.shm.troubles import Trouble
 NEVER_MS: Final = 2**63 - 1
 BUSY_RETRY_MS: Final = 1000
 SHOWN: Final = PARTITION_EXISTS | PARTITION_ONLINE
-PASSING_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOENT})
 
 
 def _nothing(*_: object) -> None:
@@ -95,9 +94,10 @@ class KeeperContext(Struct):
         return self.log.is_busy(partition.ordinal)
 
     def io_failed(self, what: str, error: OSError, **fields: object) -> None:
-        """A file of our own could not be written. A full disk may pass; anything else takes the directory offline."""
+        """A file of our own could not be written. What passes is tried again when it is due;
+        what does not takes the directory offline."""
         self.events.error(what, error=error, **fields)
-        if error.errno not in PASSING_ERRORS:
+        if disk.condemns(error):
             self.log.fail_log_dir(LOG_DIR)
 
 

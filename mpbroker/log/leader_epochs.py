@@ -10,6 +10,7 @@ import os
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from mpbroker.log import disk
 from mpbroker.log.partition_directory import EPOCH_FILE
 
 UNDEFINED: Final = -1
@@ -36,8 +37,8 @@ NOT_KNOWN: Final = EpochEnd(UNDEFINED, UNDEFINED)
 def read_epochs(directory: str) -> list[EpochStart]:
     """The epochs in rising order; none where the file is missing or cannot be read."""
     try:
-        with open(os.path.join(directory, EPOCH_FILE), encoding="ascii") as file:
-            rows = [line.split(" ") for line in file.read(_MAX_BYTES).split("\n")[2:] if line]
+        text = disk.read_text(os.path.join(directory, EPOCH_FILE), _MAX_BYTES, "ascii")
+        rows = [line.split(" ") for line in text.split("\n")[2:] if line]
         return sorted(EpochStart(int(epoch), int(offset)) for epoch, offset in rows)
     except (FileNotFoundError, ValueError):
         return []

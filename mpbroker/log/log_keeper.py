@@ -11,6 +11,7 @@ from mpbroker._native import Log
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.log.checkpoint_writer import CheckpointWriter
 from mpbroker.log.clean_stop import stop_cleanly
+from mpbroker.log.disk import patiently
 from mpbroker.log.failed_calls import FailedCalls
 from mpbroker.log.keeper_context import IoFailures, KeeperContext
 from mpbroker.log.kept_partitions import KeptPartition, KeptPartitions
@@ -37,7 +38,7 @@ EXIT_NOT_CLEAN: Final = 1
 def main(ctx: ProcessContext) -> None:
     """Run until asked to stop, then stop the logs cleanly."""
     row = ctx.process_row
-    log = Log(ctx.core, list(ctx.data_dirs), ctx.slot, OPEN_SEGMENTS)
+    log = patiently(Log, ctx.core, list(ctx.data_dirs), ctx.slot, OPEN_SEGMENTS)
     if ctx.incarnation > 1:
         row.set_state(ProcessState.RECOVERING)
         log.repair_slot(ctx.slot)

@@ -14,19 +14,18 @@ from typing import Final, NamedTuple
 from mpbroker._native import Log
 from mpbroker.config.topic_config import TopicSettings
 from mpbroker.errors import KafkaError
-from mpbroker.log import clean_shutdown
+from mpbroker.log import clean_shutdown, disk
 from mpbroker.log.checkpoint_file import (
     HIGH_WATERMARK,
     LOG_START,
     RECOVERY_POINT,
     Offsets,
     parse_checkpoint,
-    sync_directory,
 )
 from mpbroker.log.leader_epochs import read_epochs
 from mpbroker.log.log_recovery import LogRecovery, RecoveredLog
 from mpbroker.log.partition_directory import EPOCH_FILE, METADATA_FILE, id_text, read_topic_id
-from mpbroker.log.recent_producers import producer_rows, recent_batches
+from mpbroker.log.recent_producers import ProducerRow, producer_rows, recent_batches
 from mpbroker.shm.clock import Clock
 from mpbroker.shm.events import Events
 from mpbroker.shm.layout import PARTITION_EXISTS, PARTITION_ONLINE
@@ -114,12 +113,7 @@ class LogLoader:
         """False: the partition is there, but offline."""
         directory = os.path.join(self._data_dir, partition.dir)
         try:
-            check_owner(directory, partition.topic_id)
-            recovered = self._recovery(partition, directory).run()
-            rows = self._producers(partition, recovered, directory)
-            epoch = latest_epoch(directory)
-            if recovered.cut:
-                sync_directory(directory)  # what was set aside must not come back when the log has grown up to it again
+            recovered, rows, epoch, flushed = disk.patiently(self._recover, partition, directory)
         except OSError as error:
             self._say_offline(partition, directory, error)
             self._publish(partition, {})
@@ -130,16 +124,26 @@ class LogLoader:
             self._count("recovery_doubts")
             self._events.warning("log_cut", partition=partition.dir, what=sentence)
         self._publish(partition, self._state(recovered, epoch))
-        self._check(partition, self._log.set_flushed(partition.ordinal, self._flushed(partition, directory, recovered)))
+        self._check(partition, self._log.set_flushed(partition.ordinal, flushed))
         if self._log.load_producers(partition.ordinal, rows):
             self._events.warning("producers_forgotten", partition=partition.dir, why="the table of producers is full")
         self._crash_point("loader.hidden")
         self._check(partition, self._log.set_flags(partition.ordinal, PARTITION_EXISTS | PARTITION_ONLINE, 0))
         return True
 
+    def _recover(self, partition: PartitionToLoad, directory: str) -> tuple[RecoveredLog, list[ProducerRow], int, int]:
+        """(the log, its producers, the leader epoch, the offset below which all is on disk); may be done twice."""
+        check_owner(directory, partition.topic_id)
+        recovered = self._recovery(partition, directory).run()
+        rows = self._producers(partition, recovered, directory)
+        epoch = latest_epoch(directory)
+        if recovered.cut:
+            disk.sync_directory(directory)  # what was set aside must not come back when the log has grown up to it
+        return recovered, rows, epoch, self._flushed(partition, directory, recovered)
+
     def _say_offline(self, partition: PartitionToLoad, directory: str, error: OSError) -> None:
         remedy = "look at the error, then start the broker again"
-        if not os.path.isdir(directory):
+        if not disk.is_directory(directory):
             remedy = "put the directory back and start again, or delete the topic"
         self._count("partitions_offline_at_start")
         self._events.error("partition_offline", partition=partition.dir, error=error, remedy=remedy)
@@ -164,9 +168,7 @@ class LogLoader:
             else min(end, self._recovery_points.offset((partition.topic, partition.partition), directory))
         )
 
-    def _producers(
-        self, partition: PartitionToLoad, recovered: RecoveredLog, directory: str
-    ) -> list[tuple[int, int, int, int, int, int, int]]:
+    def _producers(self, partition: PartitionToLoad, recovered: RecoveredLog, directory: str) -> list[ProducerRow]:
         clean = self.last_stop.of(partition.dir)
         recent = {} if clean or not recovered.producers else recent_batches(directory, recovered.active.base)
         return producer_rows(recovered.producers, recent)
@@ -226,8 +228,8 @@ class Checkpointed:
         self._offsets: Offsets = {}
         self._written_ns = 0
         try:
-            self._offsets = parse_checkpoint(path)
-            self._written_ns = os.stat(path).st_mtime_ns
+            self._offsets = disk.patiently(parse_checkpoint, path)
+            self._written_ns = disk.patiently(disk.status, path).st_mtime_ns
         except FileNotFoundError:
             pass
         except ValueError as error:
@@ -238,11 +240,8 @@ class Checkpointed:
         offset = self.written(who)
         if offset == 0:
             return 0
-        made = [
-            os.stat(path).st_mtime_ns
-            for path in (os.path.join(directory, name) for name in (METADATA_FILE, EPOCH_FILE))
-            if os.path.exists(path)
-        ]
+        paths = (os.path.join(directory, name) for name in (METADATA_FILE, EPOCH_FILE))
+        made = [disk.status(path).st_mtime_ns for path in paths if disk.exists(path)]
         return offset if made and min(made) < self._written_ns else 0
 
     def written(self, who: tuple[str, int]) -> int:

@@ -27,6 +27,7 @@ from mpbroker.config.limits import LARGEST_ANSWER_BYTES
 from mpbroker.config.topic_config import TopicSettings
 from mpbroker.errors import ErrorCode
 from mpbroker.log.append_settings import log_options, produce_rules
+from mpbroker.log.disk import patiently
 from mpbroker.log.leader_epochs import EpochEnd, EpochStart, end_of_epoch, read_epochs
 from mpbroker.record.compression import Decompressor
 from mpbroker.record.record_batch import BatchBytes, BatchUnreadableError, codec_of, find_timestamp, iterate_batches
@@ -251,4 +252,4 @@ def _unless_busy(ordinal: int, result: AppendResult) -> AppendResult:
 
 def open_log(ctx: ProcessContext) -> Log:
     """The native log of a process, from its ProcessContext; opened after the fork."""
-    return Log(ctx.core, list(ctx.data_dirs), ctx.slot)
+    return patiently(Log, ctx.core, list(ctx.data_dirs), ctx.slot)

@@ -19,6 +19,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from mpbroker._native import scan_segment
+from mpbroker.log import disk
 from mpbroker.log.producer_snapshot import SUFFIX as SNAPSHOT
 from mpbroker.log.producer_snapshot import ProducerEntry, newest_snapshot, snapshot_offsets, snapshot_path
 from mpbroker.log.segment_recovery import INDEX, LOG, SUFFIXES, TIME_INDEX, SegmentRecovery, SegmentState
@@ -91,14 +92,14 @@ class LogRecovery:
             )
         log_start = max(self._log_start, bases[0])
         producers = self._producers(bases, last.next_offset)
-        log_bytes = sum(os.path.getsize(self._segments.path(base, LOG)) for base in bases)
+        log_bytes = sum(disk.size(self._segments.path(base, LOG)) for base in bases)
         return RecoveredLog(last, log_start, len(bases), log_bytes, producers, self._cut, self._unsound)
 
     def _name(self) -> str:
         return os.path.basename(self.directory)
 
     def _bases(self) -> list[int]:
-        stems = (name[: -len(LOG)] for name in os.listdir(self.directory) if name.endswith(LOG))
+        stems = (name[: -len(LOG)] for name in disk.names(self.directory) if name.endswith(LOG))
         return sorted(int(stem) for stem in stems if len(stem) == 20 and stem.isdecimal() and int(stem) < 2**63)
 
     def _above_log_start(self, bases: list[int]) -> list[int]:
@@ -109,12 +110,12 @@ class LogRecovery:
     def _put_away_leftovers(self) -> None:
         """What retention gave up goes for good, so do our own half-written files. An index without a log is of no use
         to us, but may be the trace of a log that was lost: it is kept aside. Everything else is left alone."""
-        names = set(os.listdir(self.directory))
+        names = set(disk.names(self.directory))
         for name in sorted(names):
             stem, suffix = os.path.splitext(name)
             path = os.path.join(self.directory, name)
             if name.endswith((DELETED, *OWN_TEMPORARY)):
-                os.unlink(path)
+                disk.unlink(path)
             elif suffix in (INDEX, TIME_INDEX) and len(stem) == 20 and stem.isdecimal() and stem + LOG not in names:
                 set_aside(path)
 
@@ -127,8 +128,8 @@ class LogRecovery:
             )
         base = self._log_start
         for suffix in SUFFIXES:
-            flags = os.O_CREAT | os.O_WRONLY | os.O_EXCL | os.O_CLOEXEC
-            os.close(os.open(self._segments.path(base, suffix), flags, 0o644))
+            with disk.opened(self._segments.path(base, suffix), os.O_CREAT | os.O_WRONLY | os.O_EXCL):
+                pass
         return base
 
     def _walk(self, bases: list[int]) -> tuple[list[int], SegmentState]:
@@ -196,7 +197,7 @@ class LogRecovery:
         """Indexes before the log: dying in between leaves a log that is set aside again."""
         for suffix in (TIME_INDEX, INDEX, LOG):
             path = self._segments.path(base, suffix)
-            if os.path.lexists(path):
+            if disk.exists(path):
                 set_aside(path)
         self._cut.append(f"{self._segments.name(base)}: set aside as .cut: {reason}")
 
@@ -222,6 +223,6 @@ class LogRecovery:
         for number, base in enumerate(bases):
             if number + 1 < len(bases) and bases[number + 1] <= start:
                 continue
-            with open(self._segments.path(base, LOG), "rb") as log:
-                scan_segment(log.fileno(), -1, -1, base, self._index_interval_bytes, False, visit)
+            with disk.opened(self._segments.path(base, LOG)) as log:
+                scan_segment(log, -1, -1, base, self._index_interval_bytes, False, visit)
         return producers

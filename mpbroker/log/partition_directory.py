@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from mpbroker.log import disk
 from mpbroker.log.set_aside import set_aside
 
 MAX_NAME_BYTES: Final = 255
@@ -55,13 +56,16 @@ def parse_name(name: str) -> tuple[str, int] | None:
 def prepare(data_dir: str, name: str, topic_id: bytes) -> None:
     """Make the directory, if need be, with Kafka's partition.metadata and leader epoch 0 from offset 0 on. What stands
     there instead and cannot be read is set aside."""
-    path = os.path.join(data_dir, name)
-    os.makedirs(path, mode=0o755, exist_ok=True)
+    disk.patiently(_prepare, os.path.join(data_dir, name), topic_id)
+
+
+def _prepare(path: str, topic_id: bytes) -> None:
+    disk.make_directories(path, 0o755)
     if read_topic_id(path) != topic_id:
-        if os.path.lexists(os.path.join(path, METADATA_FILE)):
+        if disk.exists(os.path.join(path, METADATA_FILE)):
             set_aside(os.path.join(path, METADATA_FILE))
         _write(os.path.join(path, METADATA_FILE), f"version: 0\ntopic_id: {id_text(topic_id)}")
-    if not os.path.exists(os.path.join(path, EPOCH_FILE)):
+    if not disk.exists(os.path.join(path, EPOCH_FILE)):
         _write(os.path.join(path, EPOCH_FILE), "0\n1\n0 0\n")
 
 
@@ -73,8 +77,8 @@ def id_text(topic_id: bytes) -> str:
 def read_topic_id(path: str) -> bytes | None:
     """The topic id in a directory's partition.metadata; None if there is none that can be read."""
     try:
-        with open(os.path.join(path, METADATA_FILE), encoding="ascii") as file:
-            lines = dict(line.split(": ", 1) for line in file.read(_MAX_METADATA_BYTES).splitlines() if ": " in line)
+        text = disk.patiently(disk.read_text, os.path.join(path, METADATA_FILE), _MAX_METADATA_BYTES, "ascii")
+        lines = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
         topic_id = base64.b64decode(lines["topic_id"] + "==", altchars=b"-_", validate=True)
     except (FileNotFoundError, KeyError, ValueError):
         return None
@@ -83,7 +87,7 @@ def read_topic_id(path: str) -> bytes | None:
 
 def find_all(data_dir: str) -> Iterator[FoundDirectory]:
     """Every partition directory, in name order; retired ones are left out."""
-    for name in sorted(entry.name for entry in os.scandir(data_dir) if entry.is_dir(follow_symlinks=False)):
+    for name in disk.patiently(disk.directories, data_dir):
         parsed = parse_name(name)
         if parsed:
             yield FoundDirectory(name, *parsed, read_topic_id(os.path.join(data_dir, name)))
@@ -92,19 +96,25 @@ def find_all(data_dir: str) -> Iterator[FoundDirectory]:
 def log_bytes(data_dir: str, name: str) -> int | None:
     """Bytes of records in a directory; None if it holds no segment at all (or is not there)."""
     try:
-        logs = [
-            entry.stat().st_size for entry in os.scandir(os.path.join(data_dir, name)) if entry.name.endswith(".log")
-        ]
+        logs = disk.patiently(_log_sizes, os.path.join(data_dir, name))
     except FileNotFoundError:
         return None
     return sum(logs) if logs else None
 
 
+def _log_sizes(path: str) -> list[int]:
+    return [disk.size(os.path.join(path, name)) for name in disk.names(path) if name.endswith(".log")]
+
+
 def is_unused(data_dir: str, name: str) -> bool:
     """Whether a directory holds nothing but what the making of a partition leaves: empty segments, our own files."""
+    return disk.patiently(_is_unused, os.path.join(data_dir, name))
+
+
+def _is_unused(path: str) -> bool:
     return all(
-        entry.name in (METADATA_FILE, EPOCH_FILE) or (entry.name.endswith(_SEGMENT) and not entry.stat().st_size)
-        for entry in os.scandir(os.path.join(data_dir, name))
+        name in (METADATA_FILE, EPOCH_FILE) or (name.endswith(_SEGMENT) and not disk.size(os.path.join(path, name)))
+        for name in disk.names(path)
     )
 
 
@@ -113,7 +123,7 @@ def retire(data_dir: str, name: str, topic_id: bytes, suffix: str) -> str | None
     for unique in (topic_id, uuid.uuid4().bytes):
         new_name = retired_name(name, unique, suffix)
         try:
-            os.rename(os.path.join(data_dir, name), os.path.join(data_dir, new_name))
+            disk.patiently(disk.rename, os.path.join(data_dir, name), os.path.join(data_dir, new_name))
             return new_name
         except FileNotFoundError:
             return None
@@ -125,6 +135,5 @@ def retire(data_dir: str, name: str, topic_id: bytes, suffix: str) -> str | None
 
 def _write(path: str, text: str) -> None:
     """Whole or not at all for a reader; not synced: after a power loss the metadata store is what counts."""
-    with open(path + ".tmp", "w", encoding="ascii") as file:
-        file.write(text)
-    os.rename(path + ".tmp", path)
+    disk.write_file(path + ".tmp", text.encode("ascii"), sync_it=False)
+    disk.rename(path + ".tmp", path)

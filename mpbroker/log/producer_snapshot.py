@@ -10,6 +10,7 @@ import os
 import struct
 from typing import NamedTuple
 
+from mpbroker.log import disk
 from mpbroker.log.checkpoint_file import replace_durably, replace_whole
 from mpbroker.record.checksum import crc32c
 
@@ -53,8 +54,7 @@ def write_snapshot(directory: str, offset: int, producers: list[ProducerEntry], 
 
 def read_snapshot(path: str) -> list[ProducerEntry] | None:
     """The entries, or None when the file is damaged: recovery then takes an older one or the log itself."""
-    with open(path, "rb") as file:
-        content = file.read(MAX_BYTES)
+    content = disk.read_whole(path, MAX_BYTES)
     if len(content) < _HEADER.size + _COUNT.size:
         return None
     version, checksum = _HEADER.unpack_from(content)
@@ -67,7 +67,7 @@ def read_snapshot(path: str) -> list[ProducerEntry] | None:
 
 def snapshot_offsets(directory: str) -> list[int]:
     """Offsets of the snapshots in a partition's directory, ascending."""
-    names = (name[: -len(SUFFIX)] for name in os.listdir(directory) if name.endswith(SUFFIX))
+    names = (name[: -len(SUFFIX)] for name in disk.names(directory) if name.endswith(SUFFIX))
     return sorted(int(name) for name in names if len(name) == 20 and name.isdecimal())
 
 
@@ -85,4 +85,4 @@ def remove_snapshots(directory: str, keep: set[int]) -> None:
     """Removes all but the given ones."""
     for offset in snapshot_offsets(directory):
         if offset not in keep:
-            os.unlink(snapshot_path(directory, offset))
+            disk.unlink(snapshot_path(directory, offset))

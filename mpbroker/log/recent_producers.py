@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from mpbroker._native import scan_segment
+from mpbroker.log import disk
 from mpbroker.log.producer_snapshot import ProducerEntry
 
 KEPT: Final = 5
@@ -28,8 +29,8 @@ def recent_batches(directory: str, active_base: int) -> dict[int, deque[Producer
         entry = ProducerEntry(producer_id, epoch, (sequence + count - 1) % SEQUENCES, last, last - first, timestamp_ms)
         recent.setdefault(producer_id, deque(maxlen=KEPT)).append(entry)
 
-    with open(os.path.join(directory, f"{active_base:020d}.log"), "rb") as log:
-        scan_segment(log.fileno(), -1, -1, active_base, 0, False, visit)
+    with disk.opened(os.path.join(directory, f"{active_base:020d}.log")) as log:
+        scan_segment(log, -1, -1, active_base, 0, False, visit)
     return recent
 
 

@@ -10,6 +10,7 @@ import contextlib
 import os
 from typing import Final
 
+from mpbroker.log import disk
 from mpbroker.log.unusable import FULL, free_bytes
 
 NAME: Final = ".reserve"
@@ -34,7 +35,7 @@ def was_given_up(data_dir: str) -> bool:
 def is_spent_by(path: str, data_dir: str) -> bool:
     """Whether the reserve was given up, and what is written at `path` takes of what is left."""
     try:
-        return was_given_up(data_dir) and os.stat(path).st_dev == os.stat(data_dir).st_dev
+        return was_given_up(data_dir) and disk.status(path).st_dev == disk.status(data_dir).st_dev
     except OSError:
         return False
 
@@ -48,7 +49,7 @@ def is_needed(data_dir: str) -> bool:
 def give_up(data_dir: str) -> None:
     """Free the reserve's blocks. That it cannot be done is not said: the start then says what is wrong."""
     with contextlib.suppress(OSError):
-        os.truncate(_path(data_dir), 0)
+        disk.truncate(_path(data_dir), 0)
 
 
 def make(data_dir: str) -> bool:
@@ -59,10 +60,10 @@ def make(data_dir: str) -> bool:
     unfinished = f"{_path(data_dir)}.tmp"
     try:
         _allocate(unfinished)
-        os.replace(unfinished, _path(data_dir))
+        disk.rename(unfinished, _path(data_dir))
     except OSError as error:
         with contextlib.suppress(OSError):
-            os.unlink(unfinished)
+            disk.unlink(unfinished)
         if error.errno not in FULL:
             raise
         return False
@@ -70,11 +71,8 @@ def make(data_dir: str) -> bool:
 
 
 def _allocate(path: str) -> None:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        os.posix_fallocate(descriptor, 0, RESERVE_BYTES)
-    finally:
-        os.close(descriptor)
+    with disk.opened(path, os.O_RDWR | os.O_CREAT, 0o600) as descriptor:
+        disk.allocate(descriptor, RESERVE_BYTES)
 
 
 def _path(data_dir: str) -> str:
@@ -84,6 +82,6 @@ def _path(data_dir: str) -> str:
 def _size(data_dir: str) -> int:
     """In bytes; -1 when it was never made."""
     try:
-        return os.stat(_path(data_dir)).st_size
+        return disk.patiently(disk.size, _path(data_dir))
     except OSError:
         return -1

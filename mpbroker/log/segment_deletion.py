@@ -4,10 +4,10 @@ What waits is kept in memory and found again in the directories, at start and th
 with it; its delay begins anew.
 """
 
-import os
 from heapq import heappop, heappush
 from typing import Final
 
+from mpbroker.log import disk
 from mpbroker.log.deletion import remove_deleted
 from mpbroker.log.keeper_context import Interval, KeeperContext, PartitionRound
 from mpbroker.log.kept_partitions import KeptPartition
@@ -67,7 +67,7 @@ class SegmentDeletion:
 
     def _find(self, partition: KeptPartition) -> None:
         try:
-            names = os.listdir(self._keeper.directory(partition))
+            names = disk.names(self._keeper.directory(partition))
         except OSError:
             return  # deleted meanwhile, or offline
         for name in names:
@@ -87,7 +87,7 @@ class SegmentDeletion:
 
     def _unlink(self, path: str) -> None:
         try:
-            os.unlink(path)
+            disk.unlink(path)
         except FileNotFoundError:
             pass  # the topic is gone
         except OSError as error:

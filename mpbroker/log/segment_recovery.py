@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Final
 
 from msgspec import Struct
 
 from mpbroker._native import SegmentScan, scan_segment
+from mpbroker.log import disk
 from mpbroker.log.set_aside import keep_tail
 
 LOG, INDEX, TIME_INDEX = ".log", ".index", ".timeindex"
@@ -64,8 +66,8 @@ class SegmentRecovery:
 
     def first_offset(self, base: int) -> int | None:
         """The offset that the first batch of a segment claims; None if there is none, or nothing that begins as one."""
-        with open(self.path(base, LOG), "rb") as file:
-            header = file.read(BATCH_BEGIN.size)
+        with disk.opened(self.path(base, LOG)) as file:
+            header = disk.read_at(file, BATCH_BEGIN.size, 0)
         if len(header) < BATCH_BEGIN.size:
             return None
         offset, _length, _epoch, magic = BATCH_BEGIN.unpack(header)
@@ -73,20 +75,20 @@ class SegmentRecovery:
 
     def next_offset(self, base: int) -> int:
         """The offset behind a segment's last batch, by the headers alone: from the last index entry on if it fits."""
-        with open(self.path(base, LOG), "rb") as log:
+        with disk.opened(self.path(base, LOG)) as log:
             last_set = self._last_entry(base, INDEX, INDEX_ENTRY) if self.indexes_sound(base) else None
             if last_set is not None:
                 start = (last_set[1], base, NO_TIMESTAMP, base)
-                scan = scan_segment(log.fileno(), -1, -1, base, self._index_interval_bytes, False, None, *start)
+                scan = scan_segment(log, -1, -1, base, self._index_interval_bytes, False, None, *start)
                 if scan.batches:
                     return scan.next_offset
-            return scan_segment(log.fileno(), -1, -1, base, self._index_interval_bytes, False, None).next_offset
+            return scan_segment(log, -1, -1, base, self._index_interval_bytes, False, None).next_offset
 
     def indexes_sound(self, base: int) -> bool:
         """Both indexes exist, hold whole entries, and the last one lies inside the log."""
         try:
-            log_bytes = os.path.getsize(self.path(base, LOG))
-            index, time_index = os.path.getsize(self.path(base, INDEX)), os.path.getsize(self.path(base, TIME_INDEX))
+            log_bytes = disk.size(self.path(base, LOG))
+            index, time_index = disk.size(self.path(base, INDEX)), disk.size(self.path(base, TIME_INDEX))
         except FileNotFoundError:
             return False
         if index % INDEX_ENTRY.size or time_index % TIME_INDEX_ENTRY.size:
@@ -95,9 +97,9 @@ class SegmentRecovery:
         return offset >= 0 and 0 <= position <= log_bytes and (index == 0 or position < log_bytes)
 
     def _last_entry(self, base: int, suffix: str, entry: struct.Struct) -> tuple[int, ...] | None:
-        with open(self.path(base, suffix), "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            return entry.unpack(os.pread(file.fileno(), entry.size, size - entry.size)) if size else None
+        with disk.opened(self.path(base, suffix)) as file:
+            size = disk.status(file).st_size
+            return entry.unpack(disk.read_at(file, entry.size, size - entry.size)) if size else None
 
     def read_tail(self, base: int) -> SegmentState:
         """The active segment after a clean stop: reads from the last index entry on, with checksums; falls back to a
@@ -107,9 +109,9 @@ class SegmentRecovery:
         if last_set is None:
             return self.rebuild(base, settled=True)[0]
         start = (last_set[1], base, last_time[0], base + last_time[1])
-        with open(self.path(base, LOG), "rb") as log:
-            scan = scan_segment(log.fileno(), -1, -1, base, self._index_interval_bytes, True, None, *start)
-            first = FIRST_TIMESTAMP.unpack(os.pread(log.fileno(), FIRST_TIMESTAMP.size, FIRST_TIMESTAMP_AT))[0]
+        with disk.opened(self.path(base, LOG)) as log:
+            scan = scan_segment(log, -1, -1, base, self._index_interval_bytes, True, None, *start)
+            first = FIRST_TIMESTAMP.unpack(disk.read_at(log, FIRST_TIMESTAMP.size, FIRST_TIMESTAMP_AT))[0]
         if scan.end or scan.batches == 0:
             self._unsound(f"{self.name(base)[: -len(LOG)]}{INDEX}")
             return self.rebuild(base, settled=True)[0]
@@ -117,8 +119,8 @@ class SegmentRecovery:
             base,
             scan.next_offset,
             scan.valid_bytes,
-            os.path.getsize(self.path(base, INDEX)),
-            os.path.getsize(self.path(base, TIME_INDEX)),
+            disk.size(self.path(base, INDEX)),
+            disk.size(self.path(base, TIME_INDEX)),
             scan.max_timestamp,
             scan.max_timestamp_offset,
             first,
@@ -132,9 +134,9 @@ class SegmentRecovery:
         `settled`: its records were synced before, so they are not given up for a wrong checksum: as in Kafka, the
         consumer finds that. What cannot even be walked, batch by batch, is cut off and kept beside the log. The files
         of settled segments are synced here; what is above them the log keeper syncs with its next flush."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        opened = [os.open(self.path(base, suffix), flags, 0o644) for suffix in SUFFIXES]
-        try:
+        with ExitStack() as files:
+            flags = os.O_RDWR | os.O_CREAT
+            opened = [files.enter_context(disk.opened(self.path(base, suffix), flags)) for suffix in SUFFIXES]
             log, index, time_index = opened
             interval = self._index_interval_bytes
             scan = scan_segment(log, index, time_index, base, interval, True, None)
@@ -145,15 +147,12 @@ class SegmentRecovery:
             if cut:
                 self._cut(log, base, scan)
             for descriptor in opened if settled else ():
-                os.fsync(descriptor)
-        finally:
-            for descriptor in opened:
-                os.close(descriptor)
+                disk.sync(descriptor)
         return _state(base, scan), cut
 
     def _cut(self, descriptor: int, base: int, scan: SegmentScan) -> None:
         kept = keep_tail(descriptor, self.path(base, LOG), scan.valid_bytes, scan.file_bytes)
-        os.ftruncate(descriptor, scan.valid_bytes)
+        disk.truncate(descriptor, scan.valid_bytes)
         what = "its last batch is cut off" if scan.end == CUT_OFF else "what follows is no sound batch"
         self._say(
             f"{self.name(base)}: cut from {scan.file_bytes} to {scan.valid_bytes} bytes "

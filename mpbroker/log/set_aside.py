@@ -7,6 +7,8 @@ system finds every byte that was there; deleting a `.cut` file is the operator's
 import os
 from typing import Final
 
+from mpbroker.log import disk
+
 CUT_SUFFIX: Final = ".cut"
 MAX_NAMES: Final = 10_000
 COPY_BYTES: Final = 1 << 20
@@ -15,7 +17,7 @@ COPY_BYTES: Final = 1 << 20
 def set_aside(path: str) -> str:
     """Renames a file to a free `.cut` name and returns that name. OSError passes; nothing has changed then."""
     name = free_name(path + CUT_SUFFIX)
-    os.rename(path, name)
+    disk.rename(path, name)
     return name
 
 
@@ -24,33 +26,30 @@ def keep_tail(descriptor: int, path: str, start: int, end: int) -> str:
 
     OSError passes (a full disk, say) and leaves no half copy behind: the caller must not cut the file then."""
     name = free_name(f"{path}.{start}{CUT_SUFFIX}")
-    copy = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-    try:
-        _copy(descriptor, copy, start, end)
-        os.fsync(copy)
-    except OSError:
-        os.unlink(name)
-        raise
-    finally:
-        os.close(copy)
+    with disk.opened(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as copy:
+        try:
+            _copy(descriptor, copy, start, end)
+            disk.sync(copy)
+        except OSError:
+            disk.unlink(name)
+            raise
     return name
 
 
 def _copy(source: int, target: int, position: int, end: int) -> None:
     while position < end:
-        piece = os.pread(source, min(COPY_BYTES, end - position), position)
+        piece = disk.read_at(source, min(COPY_BYTES, end - position), position)
         if not piece:
             return  # the file is shorter than it was a moment ago
         position += len(piece)
-        while piece:
-            piece = piece[os.write(target, piece) :]
+        disk.write(target, piece)
 
 
 def free_name(wanted: str) -> str:
     """`wanted`, or with a number behind it if something stands there already. OSError: thousands stand there."""
-    if not os.path.lexists(wanted):
+    if not disk.exists(wanted):
         return wanted
     for number in range(1, MAX_NAMES):
-        if not os.path.lexists(f"{wanted}.{number}"):
+        if not disk.exists(f"{wanted}.{number}"):
             return f"{wanted}.{number}"
     raise FileExistsError(f"{wanted} and {MAX_NAMES} more names are taken")

@@ -5,6 +5,7 @@ import os
 import stat
 
 from mpbroker.errors import ConfigError
+from mpbroker.log import disk
 from mpbroker.shm.owner import owner_of, user_name
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -44,8 +45,8 @@ def free_bytes(path: str) -> int | None:
     """Free bytes of the disk that a path, or the nearest directory above it, is on; None if nobody can tell."""
     while True:
         try:
-            disk = os.statvfs(path)
-            return disk.f_bavail * disk.f_frsize
+            found = disk.patiently(disk.disk_status, path)
+            return found.f_bavail * found.f_frsize
         except FileNotFoundError:
             above = os.path.dirname(path)
             if above in (path, ""):
@@ -58,12 +59,12 @@ def free_bytes(path: str) -> int | None:
 def _not_allowed(path: str, key: str) -> ConfigError:
     """Names the nearest directory that is there, whose it is, and who may not write to it."""
     place = os.path.abspath(path)
-    while not os.path.exists(place) and os.path.dirname(place) != place:
+    while not disk.exists(place) and os.path.dirname(place) != place:
         place = os.path.dirname(place)
     uid = owner_of(place)
     owner = "another user" if uid is None else user_name(uid)
     try:
-        mode = f", mode {stat.S_IMODE(os.stat(place).st_mode):04o}"
+        mode = f", mode {stat.S_IMODE(disk.status(place).st_mode):04o}"
     except OSError:
         mode = ""
     problem = (

@@ -1,6 +1,6 @@
 #include "log/log.h"
 
-#include <errno.h>
+#include "log/io_error.h"
 
 void mpb_log_note_error(struct mpb_log *log, const struct mpb_partition *row, int error)
 {
@@ -16,10 +16,16 @@ void mpb_log_note_error(struct mpb_log *log, const struct mpb_partition *row, in
 int mpb_log_io_error(struct mpb_log *log, const struct mpb_partition *row, int error)
 {
     mpb_log_note_error(log, row, error);
-    if (error != -ENOSPC && error != -EDQUOT && error != -EMFILE && error != -ENFILE && error != -ENOMEM &&
-        error != -EBADMSG)
+    if (mpb_io_error_condemns(error, false))
         mpb_log_dir_fail(log->core, row->log_dir);
     return MPB_ERR_KAFKA_STORAGE_ERROR;
+}
+
+int mpb_log_sync_error(struct mpb_log *log, const struct mpb_partition *row, int error)
+{
+    if (mpb_io_error_condemns(error, true))
+        mpb_log_dir_fail(log->core, row->log_dir);
+    return mpb_log_io_error(log, row, error);
 }
 
 void mpb_log_dir_fail(struct mpb_core *core, uint32_t log_dir)

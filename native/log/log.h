@@ -51,10 +51,11 @@ struct mpb_log {
     uint32_t producers_freed_seen;
 };
 
-/* What an I/O error means: everything but a full disk takes the log directory offline for good, because what the
- * kernel could not write or sync once may be lost although a second try succeeds. Takes a negative errno; returns
- * KAFKA_STORAGE_ERROR. */
+/* A call on a file of the partition failed: counted, left for the log keeper's line, and the log directory goes offline
+ * if io_error.h says so. Takes a negative errno; returns KAFKA_STORAGE_ERROR. */
 int mpb_log_io_error(struct mpb_log *log, const struct mpb_partition *row, int error);
+/* The same for calls of which one was a sync. */
+int mpb_log_sync_error(struct mpb_log *log, const struct mpb_partition *row, int error);
 /* Counts a failed call and leaves its negative errno and partition in the process table, for the log keeper's line. */
 void mpb_log_note_error(struct mpb_log *log, const struct mpb_partition *row, int error);
 static inline void mpb_log_count(struct mpb_log *log, enum mpb_counter counter, uint64_t n)

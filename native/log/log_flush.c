@@ -4,11 +4,19 @@
 #include <fcntl.h>
 #include <string.h>
 
+#include "log/io_error.h"
 #include "log/log_io.h"
 #include "shm/metadata.h"
 #include "log/partition_lock.h"
 #include "log/segment.h"
 #include "log/segment_list.h"
+
+/* Whether retention was faster than the flush: then nobody needs the segment. */
+static bool is_retained_away(struct mpb_log *log, const struct mpb_partition *row, int64_t base)
+{
+    struct mpb_partition_copy now;
+    return mpb_partition_snapshot(log, (uint32_t)(row - log->core->partitions), &now) == 0 && base < now.log_start;
+}
 
 static int sync_segment(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *copy,
                         int64_t base)
@@ -17,8 +25,8 @@ static int sync_segment(struct mpb_log *log, const struct mpb_partition *row, co
     int files = base == copy->active_base ? 1 : MPB_SEGMENT_FILES;
     for (int file = 0; file < files; file++) {
         int fd = mpb_segment_fd(log, row, copy, base, (enum mpb_segment_file)file);
-        if (fd == -ENOENT)
-            continue; /* retention was faster */
+        if (fd == -ENOENT && (file != MPB_FILE_LOG || is_retained_away(log, row, base)))
+            continue;
         int error = fd < 0 ? fd : mpb_io_sync(fd, true);
         if (error != 0)
             return error;
@@ -34,7 +42,7 @@ static int sync_directory(struct mpb_log *log, const struct mpb_partition *row)
     if (row->log_dir >= log->dir_count)
         return -ENOENT;
     int fd = mpb_io_open(log->dir_fd[row->log_dir], path, O_RDONLY | O_DIRECTORY);
-    if (fd == -EMFILE) {
+    if (mpb_io_error_wants_descriptors(fd)) {
         mpb_segment_close_all(log);
         fd = mpb_io_open(log->dir_fd[row->log_dir], path, O_RDONLY | O_DIRECTORY);
     }
@@ -80,9 +88,14 @@ int mpb_log_flush(struct mpb_log *log, uint32_t ordinal, int64_t *flushed)
     error = mpb_partition_lock(log, ordinal);
     if (error != 0)
         return error;
+    error = mpb_partition_usable(log->core, row, NULL); /* deleted meanwhile, and its directory renamed? */
+    if (error != 0) {
+        mpb_partition_unlock(log, ordinal);
+        return error;
+    }
     bool same = mpb_partition_in_force(row)->truncations == copy.truncations;
     if (failed != 0 && same) /* a truncation may have taken the file away, nothing else */
-        error = mpb_log_io_error(log, row, failed);
+        error = mpb_log_sync_error(log, row, failed);
     if (failed == 0 && same && (int64_t)mpb_load_relaxed(&row->flushed_offset) < copy.leo)
         mpb_store_release(&row->flushed_offset, (uint64_t)copy.leo);
     *flushed = (int64_t)mpb_load_relaxed(&row->flushed_offset);

@@ -12,7 +12,14 @@
 #ifdef MPB_INJECT
 int (*mpb_io_fault)(enum mpb_io_call call, size_t *limit);
 
-static int fault(enum mpb_io_call call, size_t *limit) { return mpb_io_fault != NULL ? mpb_io_fault(call, limit) : 0; }
+/* A call that a signal interrupts is made again, here as below. */
+static int fault(enum mpb_io_call call, size_t *limit)
+{
+    int error = EINTR;
+    while (error == EINTR)
+        error = mpb_io_fault != NULL ? mpb_io_fault(call, limit) : 0;
+    return error;
+}
 
 static void torn(int fd, const void *head, size_t head_length, const void *tail, size_t limit, uint64_t position)
 {
@@ -28,8 +35,7 @@ static void torn(int fd, const void *head, size_t head_length, const void *tail,
 #define torn(...) ((void)0)
 #endif
 
-/* Of a call that is no write: a positive errno if it has to fail. */
-static int refused(enum mpb_io_call call)
+int mpb_io_refused(enum mpb_io_call call)
 {
     size_t none = 0;
     (void)call;
@@ -88,7 +94,7 @@ int mpb_io_write_two(int fd, const void *head, size_t head_length, const void *t
 
 int mpb_io_truncate(int fd, uint64_t length)
 {
-    int error = refused(MPB_IO_TRUNCATE);
+    int error = mpb_io_refused(MPB_IO_TRUNCATE);
     if (error != 0)
         return -error;
     while (ftruncate(fd, (off_t)length) != 0)
@@ -99,7 +105,7 @@ int mpb_io_truncate(int fd, uint64_t length)
 
 int mpb_io_open(int dir_fd, const char *path, int flags)
 {
-    int error = refused(MPB_IO_OPEN);
+    int error = mpb_io_refused(MPB_IO_OPEN);
     if (error != 0)
         return -error;
     for (;;) {
@@ -113,32 +119,41 @@ int mpb_io_open(int dir_fd, const char *path, int flags)
 
 int mpb_io_unlink(int dir_fd, const char *path)
 {
-    int error = refused(MPB_IO_UNLINK);
+    int error = mpb_io_refused(MPB_IO_UNLINK);
     if (error != 0)
         return -error;
-    return unlinkat(dir_fd, path, 0) == 0 || errno == ENOENT ? 0 : -errno;
+    while (unlinkat(dir_fd, path, 0) != 0)
+        if (errno != EINTR)
+            return errno == ENOENT ? 0 : -errno;
+    return 0;
 }
 
 int mpb_io_rename(int dir_fd, const char *from, const char *to)
 {
-    int error = refused(MPB_IO_RENAME);
+    int error = mpb_io_refused(MPB_IO_RENAME);
     if (error != 0)
         return -error;
-    return renameat(dir_fd, from, dir_fd, to) == 0 || errno == ENOENT ? 0 : -errno;
+    while (renameat(dir_fd, from, dir_fd, to) != 0)
+        if (errno != EINTR)
+            return errno == ENOENT ? 0 : -errno;
+    return 0;
 }
 
 int mpb_io_sync(int fd, bool data_only)
 {
-    int error = refused(MPB_IO_SYNC);
+    int error = mpb_io_refused(MPB_IO_SYNC);
     if (error != 0)
         return -error;
-    return (data_only ? fdatasync(fd) : fsync(fd)) == 0 ? 0 : -errno;
+    while ((data_only ? fdatasync(fd) : fsync(fd)) != 0)
+        if (errno != EINTR)
+            return -errno;
+    return 0;
 }
 
 int64_t mpb_io_read(int fd, void *bytes, size_t length, uint64_t position)
 {
     size_t done = 0;
-    int error = refused(MPB_IO_READ);
+    int error = mpb_io_refused(MPB_IO_READ);
     if (error != 0)
         return -error;
     while (done < length) {
@@ -159,11 +174,12 @@ void mpb_io_close(int fd) { close(fd); }
 int mpb_io_status(int fd, struct mpb_io_status *out)
 {
     struct stat status;
-    int error = refused(MPB_IO_STATUS);
+    int error = mpb_io_refused(MPB_IO_STATUS);
     if (error != 0)
         return -error;
-    if (fstat(fd, &status) != 0)
-        return -errno;
+    while (fstat(fd, &status) != 0)
+        if (errno != EINTR)
+            return -errno;
     out->bytes = (uint64_t)status.st_size;
     out->modified_ms = (int64_t)status.st_mtim.tv_sec * 1000 + status.st_mtim.tv_nsec / 1000000;
     return 0;
@@ -171,15 +187,18 @@ int mpb_io_status(int fd, struct mpb_io_status *out)
 
 int mpb_io_make_dir(int dir_fd, const char *path)
 {
-    int error = refused(MPB_IO_MAKE_DIR);
+    int error = mpb_io_refused(MPB_IO_MAKE_DIR);
     if (error != 0)
         return -error;
-    return mkdirat(dir_fd, path, 0755) == 0 || errno == EEXIST ? 0 : -errno;
+    while (mkdirat(dir_fd, path, 0755) != 0)
+        if (errno != EINTR)
+            return errno == EEXIST ? 0 : -errno;
+    return 0;
 }
 
 static int visit_names(DIR *dir, int (*visit)(void *context, const char *name), void *context)
 {
-    int result = refused(MPB_IO_LIST);
+    int result = mpb_io_refused(MPB_IO_LIST);
     if (result != 0)
         return -result;
     for (;;) {

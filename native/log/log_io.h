@@ -1,6 +1,7 @@
-/* The only way from the log to the kernel: every file call of native/log is made here. Returns 0 or a negative errno. In
- * test builds a fault hook sees every call first: it can fail it, or let a write stop after some bytes and kill the
- * process (the crash point append.log_torn(n)). The thread that holds the partition's lock makes these calls itself
+/* The only way from the log to the kernel: every file call of native/log is made here; those of mpbroker/log, in Python, are
+ * made in mpbroker/log/disk.py and ask the same hook. Returns 0 or a negative errno; what a signal interrupts is made
+ * again. In test builds a fault hook sees every call first: it can fail it, or let a write stop after some bytes and kill
+ * the process (the crash point append.log_torn(n)). The thread that holds the partition's lock makes these calls itself
  * (append rule 16). */
 #ifndef MPB_LOG_IO_H
 #define MPB_LOG_IO_H
@@ -47,6 +48,9 @@ int mpb_io_rename(int dir_fd, const char *from, const char *to);
 int mpb_io_sync(int fd, bool data_only);
 /* Reads until `length` bytes or the end of the file; returns the bytes read or a negative errno. */
 int64_t mpb_io_read(int fd, void *bytes, size_t length, uint64_t position);
+/* Asks the fault hook about a call that is made elsewhere: Python's, of the same files. Returns 0 to go on or a positive
+ * errno. */
+int mpb_io_refused(enum mpb_io_call call);
 
 #ifdef MPB_INJECT
 /* Returns 0 to go on or a positive errno to fail. For a write, *limit may be lowered: that many bytes are written and

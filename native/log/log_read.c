@@ -4,17 +4,18 @@
 #include <string.h>
 
 #include "log/header_scan.h"
+#include "log/io_error.h"
 #include "log/log_io.h"
 #include "log/offset_index.h"
 #include "log/partition_lock.h"
 #include "log/segment.h"
 #include "log/segment_list.h"
 
-/* A reader condemns a log directory for an I/O error only: a file may be gone because retention overtook the plan. */
+/* A reader does not condemn a log directory because a file is gone: retention may have overtaken the plan. */
 static int read_error(struct mpb_log *log, const struct mpb_partition *row, int64_t base, int error)
 {
     struct mpb_partition_copy now;
-    if (error == -EIO)
+    if (mpb_io_error_class(error) == MPB_IO_BROKEN)
         return mpb_log_io_error(log, row, error);
     if (error == -EBADMSG)
         return MPB_ERR_CORRUPT_MESSAGE;

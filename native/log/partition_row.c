@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "shm/doorbell.h"
+
 #define SNAPSHOT_TRIES 8
 #define COPY_WORDS (offsetof(struct mpb_partition_copy, unused) / 8)
 
@@ -70,10 +72,4 @@ void mpb_intent_clear(struct mpb_partition *row)
     mpb_step();
 }
 
-__attribute__((weak)) void mpb_notify_partition(struct mpb_core *core, uint32_t ordinal, uint32_t self);
-
-void mpb_partition_moved(struct mpb_log *log, uint32_t ordinal)
-{
-    if (mpb_notify_partition != NULL)
-        mpb_notify_partition(log->core, ordinal, log->slot);
-}
+void mpb_partition_moved(struct mpb_log *log, uint32_t ordinal) { mpb_notify_partition(log->core, ordinal, log->slot); }

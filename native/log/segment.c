@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <string.h>
 
+#include "log/io_error.h"
 #include "log/log_io.h"
 #include "log/partition_row.h"
 
@@ -105,7 +106,7 @@ static int open_file(struct mpb_log *log, const struct mpb_partition *row, const
         return -ENOENT;
     mpb_segment_path(path, row, segment->base, file, false);
     int fd = mpb_io_open(log->dir_fd[row->log_dir], path, O_RDWR);
-    if (fd == -EMFILE) {
+    if (mpb_io_error_wants_descriptors(fd)) {
         close_others(log, segment);
         fd = mpb_io_open(log->dir_fd[row->log_dir], path, O_RDWR);
     }
@@ -138,7 +139,7 @@ int mpb_segment_create(struct mpb_log *log, const struct mpb_partition *row, int
     for (int i = 0; i < MPB_SEGMENT_FILES; i++) {
         mpb_segment_path(path, row, base, LOG_FIRST[i], false);
         int fd = mpb_io_open(log->dir_fd[row->log_dir], path, O_RDWR | O_CREAT | O_TRUNC);
-        if (fd == -EMFILE) {
+        if (mpb_io_error_wants_descriptors(fd)) {
             close_others(log, NULL);
             fd = mpb_io_open(log->dir_fd[row->log_dir], path, O_RDWR | O_CREAT | O_TRUNC);
         }

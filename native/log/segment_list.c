@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "log/io_error.h"
 #include "log/log_io.h"
 #include "log/partition_row.h"
 #include "log/segment.h"
@@ -65,7 +66,8 @@ static int scan(struct mpb_log *log, const struct mpb_partition *row, struct mpb
     path[sizeof path - 1] = '\0';
     list->count = 0;
     int error = mpb_io_list(log->dir_fd[row->log_dir], path, take_name, &wanted);
-    if (error == -EMFILE) { /* our own cache may hold them all; whoever needs one of those opens it again */
+    if (mpb_io_error_wants_descriptors(
+            error)) { /* our own cache may hold them all; whoever needs one of those opens it again */
         mpb_segment_close_all(log);
         list->count = 0;
         error = mpb_io_list(log->dir_fd[row->log_dir], path, take_name, &wanted);

@@ -17,6 +17,7 @@ extern const mpb_binder mpb_binders[];
 int mpb_add_record(PyObject *module);
 int mpb_add_codec(PyObject *module);
 int mpb_add_log(PyObject *module);
+int mpb_add_log_io(PyObject *module);
 int mpb_add_produce(PyObject *module);
 int mpb_add_scan(PyObject *module);
 int mpb_add_trace(PyObject *module);

@@ -169,7 +169,7 @@ static void trial_reset(struct trial *t, const struct log_world *world)
     trial_warm(t);
 }
 
-static void trial_begin(struct trial *t, const struct scenario *scenario)
+static inline void trial_begin(struct trial *t, const struct scenario *scenario)
 {
     memset(t, 0, sizeof *t);
     t->scenario = scenario;
@@ -184,6 +184,6 @@ static void trial_begin(struct trial *t, const struct scenario *scenario)
     trial_reset(t, &t->before);
 }
 
-static void trial_end(struct trial *t) { fixture_close(&t->f); }
+static inline void trial_end(struct trial *t) { fixture_close(&t->f); }
 
 #endif

@@ -101,6 +101,27 @@ static inline uint64_t counted(struct fixture *f, enum mpb_counter counter)
     return mpb_load_relaxed(&f->core.counters[f->log.slot].value[counter]);
 }
 
+static inline uint32_t open_descriptors(void)
+{
+    uint32_t count = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    CHECK(dir != NULL);
+    while (readdir(dir) != NULL)
+        count++;
+    closedir(dir);
+    return count;
+}
+
+/* Once the cache is given back, as many descriptors are open as at the first call. */
+static inline void no_descriptor_lost(struct fixture *f)
+{
+    static uint32_t at_first;
+    mpb_segment_close_all(&f->log);
+    if (at_first == 0)
+        at_first = open_descriptors();
+    CHECK_EQ(open_descriptors(), at_first);
+}
+
 /* A log handle of another process: own descriptors, own slot. */
 static inline void fixture_handle(struct fixture *f, struct mpb_log *log, uint32_t slot)
 {

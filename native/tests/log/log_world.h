@@ -168,7 +168,7 @@ static void world_is_whole(struct fixture *f)
 }
 
 /* Everything that must not depend on who died when. Producers 1 to 4 are those the scenarios use. */
-static void world_compare(struct fixture *f, const struct log_world *want)
+static inline void world_compare(struct fixture *f, const struct log_world *want)
 {
     static struct world_files now;
     world_read_files(f, &now);

@@ -7,6 +7,7 @@
 #include "log/retain.h"
 #include "log/roll.h"
 #include "log/truncate.h"
+#include "shm/doorbell.h"
 
 static const struct batch_spec PLAIN = {.records = 1, .producer_id = -1, .timestamp = 100, .payload = 40, .mark = 'a'};
 
@@ -180,12 +181,60 @@ static void test_producers(void)
     fixture_close(&f);
 }
 
+/* Whether who waited for the partition was rung: no longer among its watchers, and told where to look. */
+static bool rung(struct fixture *f, uint32_t ordinal, uint32_t waiter)
+{
+    uint64_t bit = 1ull << ordinal % 64;
+    bool told = (mpb_load_acquire(&f->core.doorbells->dirty[waiter][ordinal / 64]) & bit) != 0;
+    bool poked = (mpb_load_acquire(&f->core.doorbells->poke[waiter]) & MPB_POKE_DIRTY) != 0;
+    CHECK_EQ(told, poked);
+    CHECK_EQ(told, mpb_load_acquire(&f->core.partitions[ordinal].watchers) == 0);
+    mpb_store_release(&f->core.doorbells->dirty[waiter][ordinal / 64], 0);
+    mpb_store_release(&f->core.doorbells->poke[waiter], 0);
+    mpb_watch_partition(&f->core, ordinal, waiter);
+    return told;
+}
+
+/* Every change that a parked fetch or produce may wait for rings it; a look does not. */
+static void test_who_waits_is_rung(void)
+{
+    static int64_t removed[MPB_RETAIN_MAX_REMOVED];
+    struct mpb_retain_rules rules = {.retention_ms = -1, .retention_bytes = 0, .now_ms = 9000};
+    struct mpb_read_plan plan;
+    struct fixture f;
+    uint32_t count;
+    enum { WAITER = 9, ORDINAL = 2 };
+    fixture_open(&f);
+    fixture_partition(&f, ORDINAL);
+    mpb_watch_partition(&f.core, ORDINAL, WAITER);
+    for (int i = 0; i < 6; i++) {
+        CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, ORDINAL, MPB_NO_REQUEST, 0, &PLAIN).error, 0);
+        CHECK(rung(&f, ORDINAL, WAITER));
+        if (i == 3)
+            CHECK_EQ(mpb_roll(&f.log, ORDINAL, 2000), 0);
+    }
+    CHECK_EQ(mpb_log_find(&f.log, ORDINAL, NULL, 0, MPB_READ_TO_END, 10, true, &plan), 0);
+    CHECK(!rung(&f, ORDINAL, WAITER));
+    CHECK_EQ(mpb_partition_set_high_watermark(&f.log, ORDINAL, 5), 0);
+    CHECK(rung(&f, ORDINAL, WAITER));
+    CHECK_EQ(mpb_partition_set_log_start(&f.log, ORDINAL, 1), 0);
+    CHECK(rung(&f, ORDINAL, WAITER));
+    CHECK_EQ(mpb_truncate(&f.log, ORDINAL, 5), 0);
+    CHECK(rung(&f, ORDINAL, WAITER));
+    CHECK_EQ(mpb_retain(&f.log, ORDINAL, &rules, removed, &count), 0);
+    CHECK(count > 0 && rung(&f, ORDINAL, WAITER));
+    CHECK_EQ(mpb_partition_set_flags(&f.log, ORDINAL, MPB_PART_DELETED, MPB_PART_EXISTS), 0);
+    CHECK(rung(&f, ORDINAL, WAITER));
+    fixture_close(&f);
+}
+
 int main(void)
 {
     test_append_and_read();
     test_lookups();
     test_cells();
     test_producers();
+    test_who_waits_is_rung();
     printf("append: %lu checks\n", checks_made);
     return 0;
 }

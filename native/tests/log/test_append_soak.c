@@ -1,17 +1,27 @@
 /* Random kills under load: four handlers append requests of one to three partitions (two of them idempotent), two
  * readers read, a keeper rolls and retains; the parent kills them at random and forks successors, which finish what
  * their predecessors had in hand. At the end every acknowledged batch stands exactly once where its answer said, no
- * batch stands twice, offsets have no gap and every index entry points at a batch. test_append_soak [seconds [seed]] */
+ * batch stands twice, offsets have no gap and every index entry points at a batch; and each append rang who waited for its
+ * partition. test_append_soak [seconds [seed]] */
 #include "tests/log/log_fixture.h"
 #include "log/log_flush.h"
 #include "log/repair.h"
 #include "log/retain.h"
 #include "log/roll.h"
+#include "shm/doorbell.h"
 #include "tests/stepping/stepper.h"
 #include <sys/prctl.h>
 #include <time.h>
 
-enum { HANDLERS = 4, READERS = 2, WORKERS = HANDLERS + READERS + 1, PARTITIONS = 4, WIDTH = 3, MAX_REQUESTS = 400000 };
+enum {
+    HANDLERS = 4,
+    WAITERS = 40,
+    READERS = 2,
+    WORKERS = HANDLERS + READERS + 1,
+    PARTITIONS = 4,
+    WIDTH = 3,
+    MAX_REQUESTS = 400000
+};
 
 struct request { /* of one handler: number `answered` is in hand when `filled` is one more */
     mpb_atomic32 answered, filled;
@@ -36,7 +46,19 @@ static struct mpb_append_options options(void)
     return o;
 }
 
-static void run_request(struct mpb_log *log, uint32_t h)
+/* Whoever waits for the partition is rung: taken off the watchers before the append returns. `fresh` is false of a request
+ * that a predecessor may have appended: then the successor rings everybody. */
+static void append_and_look(struct mpb_log *log, const struct mpb_append_options *o,
+                            const struct mpb_append_request *append, bool fresh, struct mpb_append_result *result)
+{
+    uint32_t waiter = WAITERS + append->entry;
+    mpb_watch_partition(&f.core, append->ordinal, waiter);
+    mpb_append(log, o, append, result);
+    CHECK(!fresh || result->busy ||
+          (mpb_load_acquire(&f.core.partitions[append->ordinal].watchers) >> waiter & 1) == 0);
+}
+
+static void run_request(struct mpb_log *log, uint32_t h, bool fresh)
 {
     struct request *r = &soak->request[h];
     uint32_t number = mpb_load_acquire(&r->answered);
@@ -69,7 +91,7 @@ static void run_request(struct mpb_log *log, uint32_t h)
                                             .now_ms = 1,
                                             .leader_epoch = -1};
         do
-            mpb_append(log, &o, &append, &result);
+            append_and_look(log, &o, &append, fresh, &result);
         while (result.busy && mpb_load_acquire(&soak->stop) == 0); /* a handler would park it meanwhile */
         if (result.busy)
             _exit(0);
@@ -84,13 +106,14 @@ static void handler(struct mpb_log *log, uint32_t h, uint64_t *random)
     struct request *r = &soak->request[h];
     while (mpb_load_acquire(&soak->stop) == 0 && mpb_load_acquire(&r->answered) < MAX_REQUESTS) {
         uint32_t next = mpb_load_acquire(&r->answered) + 1;
-        if (mpb_load_acquire(&r->filled) != next) {
+        bool fresh = mpb_load_acquire(&r->filled) != next;
+        if (fresh) {
             fixture_fill(&f, h, WIDTH);
             r->width = h < 2 ? WIDTH : 1 + (uint32_t)(next_random(random) % WIDTH);
             r->first_partition = h < 2 ? h : (uint32_t)(next_random(random) % PARTITIONS);
             mpb_store_release(&r->filled, next);
         }
-        run_request(log, h);
+        run_request(log, h, fresh);
         mpb_store_release(&r->answered, next);
     }
 }

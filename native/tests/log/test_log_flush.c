@@ -10,14 +10,15 @@
 #include "log/truncate.h"
 
 static const struct batch_spec PLAIN = {.records = 1, .producer_id = -1, .timestamp = 100, .payload = 40, .mark = 'a'};
-static int syncs, fail_at; /* syncs seen; the one to fail, 0: none */
+static int syncs, fail_at;  /* syncs seen; the one to fail, 0: none */
+static int fail_with = EIO; /* or the disk was full when the kernel wrote the pages */
 
 static int count_syncs(enum mpb_io_call call, size_t *limit)
 {
     (void)limit;
     if (call != MPB_IO_SYNC)
         return 0;
-    return ++syncs == fail_at ? EIO : 0;
+    return ++syncs == fail_at ? fail_with : 0;
 }
 
 static void append(struct fixture *f, uint32_t ordinal, int times)
@@ -91,6 +92,7 @@ static void test_a_failed_sync(void)
     int64_t flushed;
     uint32_t rows[8];
     for (int which = 1; which <= 5; which++) { /* three files, the new log, the directory */
+        fail_with = which % 2 == 0 ? EIO : ENOSPC;
         begin(&f);
         append(&f, 0, 2);
         CHECK_EQ(mpb_roll(&f.log, 0, 2000), 0);
@@ -130,11 +132,54 @@ static void test_truncation_and_recovery(void)
     end(&f);
 }
 
+/* The active log file is not there: nothing was synced, whatever the calls say. */
+static void test_a_file_that_is_gone(void)
+{
+    struct fixture f;
+    int64_t flushed;
+    begin(&f);
+    append(&f, 0, 2);
+    mpb_segment_close_all(&f.log);
+    CHECK_EQ(unlinkat(f.log.dir_fd[0], "t-0/00000000000000000000.log", 0), 0);
+    CHECK_EQ(mpb_log_flush(&f.log, 0, &flushed), MPB_ERR_KAFKA_STORAGE_ERROR);
+    CHECK_EQ(flushed, 0);
+    end(&f);
+}
+
+static struct fixture *being_deleted;
+
+static int delete_meanwhile(enum mpb_io_call call, size_t *limit)
+{
+    (void)limit;
+    if (call != MPB_IO_SYNC)
+        return 0;
+    mpb_io_fault = NULL;
+    CHECK_EQ(mpb_partition_set_flags(&being_deleted->log, 0, MPB_PART_DELETED, MPB_PART_EXISTS | MPB_PART_ONLINE), 0);
+    CHECK_EQ(renameat(being_deleted->log.dir_fd[0], "t-0", being_deleted->log.dir_fd[0], "t-0.x-delete"), 0);
+    return 0;
+}
+
+/* A topic is deleted while its log is synced: its directory is gone, and that is no fault of the disk. */
+static void test_a_deletion_overtakes_a_flush(void)
+{
+    struct fixture f;
+    int64_t flushed;
+    begin(&f);
+    append(&f, 0, 2);
+    being_deleted = &f;
+    mpb_io_fault = delete_meanwhile;
+    CHECK_EQ(mpb_log_flush(&f.log, 0, &flushed), MPB_ERR_UNKNOWN_TOPIC_OR_PARTITION);
+    CHECK(mpb_io_fault == NULL && mpb_log_dir_online(&f.core, 0));
+    end(&f);
+}
+
 int main(void)
 {
     test_what_is_synced();
     test_a_failed_sync();
     test_truncation_and_recovery();
+    test_a_file_that_is_gone();
+    test_a_deletion_overtakes_a_flush();
     printf("log_flush: %lu checks\n", checks_made);
     return 0;
 }

@@ -1,0 +1,168 @@
+/* Every call of a flush, a read, a search by time, the making of a partition and a handle's opening fails once with every
+ * errno. Those that pass condemn nothing and cost at most this one operation: the next works. What is broken condemns the
+ * log directory, a full disk only where a sync failed (io_error.h). No descriptor is lost, no record either. */
+#include "tests/log/append_scenarios.h"
+
+#include <errno.h>
+
+#include "log/io_error.h"
+#include "log/log_flush.h"
+#include "log/log_io.h"
+#include "shm/metadata.h"
+
+enum { RECORDS = 60, NEW_PARTITION = 5 };
+
+static const int ERRNOS[] = {EMFILE, ENFILE, ENOMEM, EINTR, EAGAIN, ENOSPC, EDQUOT, ENOENT, EIO, EROFS};
+static struct fixture f;
+static long call_count, fail_at;
+static int fail_with;
+static uint32_t kinds_seen;
+
+static int inject(enum mpb_io_call call, size_t *limit)
+{
+    (void)limit;
+    kinds_seen |= 1u << call;
+    if (call_count++ != fail_at)
+        return 0;
+    return fail_with;
+}
+
+static int flush(void)
+{
+    int64_t flushed;
+    int error = mpb_log_flush(&f.log, 0, &flushed);
+    CHECK(error != 0 || flushed == RECORDS);
+    CHECK(error == 0 || flushed == 0); /* what was not synced is not said to be */
+    return error;
+}
+
+/* Every batch from the first to the last, each under its own offset. */
+static int read_all(void)
+{
+    for (int64_t offset = 0; offset < RECORDS; offset += 2) {
+        struct mpb_read_plan plan;
+        uint8_t bytes[256];
+        uint32_t length;
+        int error = mpb_log_find(&f.log, 0, NULL, offset, MPB_READ_TO_END, MPB_BATCH_HEADER_BYTES + 60, true, &plan);
+        if (error == 0)
+            error = mpb_log_read(&f.log, &plan, bytes, &length);
+        if (error != 0)
+            return error;
+        CHECK_EQ(plan.first_offset, offset);
+        CHECK_EQ(bytes[MPB_BATCH_HEADER_BYTES], 1 + offset / 2);
+    }
+    return 0;
+}
+
+static int find_by_time(void)
+{
+    for (int64_t mark = 1; mark <= RECORDS / 2; mark += 5) {
+        struct mpb_read_plan plan;
+        int error = mpb_log_find_time(&f.log, 0, NULL, 1000 + mark, 0, &plan);
+        if (error != 0)
+            return error;
+        CHECK_EQ(plan.first_offset, 2 * (mark - 1));
+    }
+    return 0;
+}
+
+static int create(void)
+{
+    struct mpb_partition_identity identity = {.topic_id = {9}, .partition = 0, .dir = "new-0"};
+    int error = mpb_partition_create(&f.log, NEW_PARTITION, &identity, 3, 1000);
+    struct batch_spec spec = numbered(-1, 0, 1);
+    mpb_io_fault = NULL;
+    if (error == 0)
+        CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, NEW_PARTITION, MPB_NO_REQUEST, 0, &spec).error, 0);
+    else
+        CHECK_EQ(mpb_load_relaxed(&f.core.partitions[NEW_PARTITION].flags), 0);
+    return error;
+}
+
+/* A new process's handle: opened, or not at all. */
+static int open_handle(void)
+{
+    struct mpb_log other;
+    const char *dirs[] = {f.dir};
+    uint32_t bad;
+    int error = mpb_log_open(&other, &f.core, MPB_SLOT_HANDLERS + 1, dirs, 1, 64, &bad);
+    if (error == 0)
+        mpb_log_close(&other);
+    return error;
+}
+
+/* Returns false when there is no such call. */
+static bool fail_one(int (*operation)(void), long which, int error)
+{
+    struct log_world *before = (struct log_world *)shared_bytes(sizeof *before);
+    world_save(&f, before);
+    mpb_segment_close_all(&f.log);
+    call_count = 0;
+    fail_at = which;
+    fail_with = error;
+    mpb_io_fault = inject;
+    int answer = operation();
+    mpb_io_fault = NULL;
+    bool failed = call_count > which, online = mpb_log_dir_online(&f.core, 0);
+    bool reads = operation == read_all || operation == find_by_time;
+    bool condemns = mpb_io_error_condemns(-error, operation == flush) && !(error == ENOENT && reads);
+    if (!failed || error == EINTR)
+        CHECK_EQ(answer, 0);
+    if (failed && operation == open_handle && error != EINTR)
+        CHECK_EQ(answer, -error);
+    if (failed && operation != open_handle && !online)
+        CHECK(condemns && answer == MPB_ERR_KAFKA_STORAGE_ERROR);
+    if (failed && operation != open_handle && answer != 0)
+        CHECK_EQ(online, !condemns);
+    if (failed && mpb_io_error_class(-error) == MPB_IO_BROKEN)
+        CHECK(answer != 0);
+    mpb_store_release(&f.core.header->offline_log_dirs, 0); /* what a new start does */
+    CHECK_EQ(operation(), 0);
+    CHECK_EQ(read_all(), 0);
+    no_descriptor_lost(&f);
+    world_restore(&f, before);
+    munmap(before, sizeof *before);
+    return failed;
+}
+
+static long fail_all(int (*operation)(void), uint32_t kinds)
+{
+    long calls = 0;
+    kinds_seen = 0;
+    for (size_t n = 0; n < sizeof ERRNOS / sizeof *ERRNOS; n++)
+        for (long which = 0; fail_one(operation, which, ERRNOS[n]); which++)
+            calls++;
+    CHECK_EQ(kinds_seen & kinds, kinds);
+    return calls;
+}
+
+static void the_table(void)
+{
+    static const int PASSING[] = {EMFILE, ENFILE, ENOMEM, EINTR, EAGAIN};
+    for (size_t n = 0; n < sizeof PASSING / sizeof *PASSING; n++) {
+        CHECK(!mpb_io_error_condemns(-PASSING[n], true) && !mpb_io_error_condemns(-PASSING[n], false));
+        CHECK_EQ(mpb_io_error_class(-PASSING[n]), MPB_IO_PASSING);
+    }
+    CHECK(!mpb_io_error_condemns(-ENOSPC, false) && mpb_io_error_condemns(-ENOSPC, true));
+    CHECK(!mpb_io_error_condemns(-EDQUOT, false) && mpb_io_error_condemns(-EDQUOT, true));
+    CHECK(mpb_io_error_condemns(-EIO, false) && mpb_io_error_condemns(-EROFS, false) &&
+          !mpb_io_error_condemns(0, true));
+    CHECK(!mpb_io_error_condemns(-EBADMSG, true) && !mpb_io_error_wants_descriptors(ENFILE)); /* descriptor 23 */
+}
+
+int main(void)
+{
+    the_table();
+    fixture_open(&f);
+    prepare_segments(&f);
+    mpb_rows_raise(&f.core, 1, FIX_PARTITIONS);
+    long calls = fail_all(flush, 1u << MPB_IO_OPEN | 1u << MPB_IO_SYNC | 1u << MPB_IO_LIST);
+    calls += fail_all(read_all, 1u << MPB_IO_OPEN | 1u << MPB_IO_READ | 1u << MPB_IO_LIST | 1u << MPB_IO_STATUS);
+    calls += fail_all(find_by_time, 1u << MPB_IO_OPEN | 1u << MPB_IO_READ | 1u << MPB_IO_LIST);
+    calls += fail_all(create, 1u << MPB_IO_OPEN | 1u << MPB_IO_MAKE_DIR);
+    calls += fail_all(open_handle, 1u << MPB_IO_OPEN);
+    CHECK(calls > 500);
+    fixture_close(&f);
+    printf("log errnos: %ld calls that failed, %lu checks\n", calls, checks_made);
+    return 0;
+}
