@@ -1,8 +1,8 @@
 """Did something change between two sets of runs, and by how much? Candidate (--in) against baseline (--baseline).
 
-Runs in a command's process, on rollups of both inputs; any size. The run is the unit: intervals come from resampling
-runs, then blocks of time within them (engine/bootstrap.py). With fewer than five runs a side there is no verdict: what
-two single runs differ by is what any two runs of the same broker differ by.
+Runs in a command's process, on rollups of both inputs; any size. The run is the unit: intervals come from how much
+runs of a side differ (mathematics/run_intervals.py). With fewer than five runs a side there is no verdict: what two
+single runs differ by is what any two runs of the same broker differ by.
 """
 
 from collections.abc import Callable
@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from mpbroker.analysis.engine.engines.engine import Engine
-from mpbroker.analysis.engine.mathematics import bootstrap
-from mpbroker.analysis.engine.mathematics.bootstrap import MIN_RUNS, Interval
+from mpbroker.analysis.engine.mathematics import run_intervals
+from mpbroker.analysis.engine.mathematics.run_intervals import MIN_RUNS, Interval
 from mpbroker.analysis.engine.measures import run_blocks
 from mpbroker.analysis.engine.measures.run_blocks import Run
 from mpbroker.analysis.engine.running import figure_specs, wording
@@ -27,13 +27,13 @@ HIGHER, LOWER, NOTHING_FOUND, DESCRIPTIVE = "higher", "lower", "no difference fo
 
 
 class Metric(NamedTuple):
-    """A figure of one API. `of`: a run → value of its blocks together, and values of resampled blocks."""
+    """A figure of one API. `of`: a run → its value."""
 
     api: str
     name: str
     unit: str
     least_requests: int
-    of: Callable[[Run], tuple[float, Any]]
+    of: Callable[[Run], float]
 
 
 def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
@@ -103,19 +103,13 @@ def _enough(metric: Metric, runs: list[Run]) -> bool:
     return all(int(one.requests(metric.api).sum()) >= metric.least_requests for one in runs)
 
 
-def _percentile(one: Run, api: str, stage: str, q: float) -> tuple[float, Any]:
+def _percentile(one: Run, api: str, stage: str, q: float) -> float:
     counts = one.counts.get((api, stage), np.zeros((one.blocks, 1), np.int64))
-    value = float(run_blocks.percentile(counts.sum(axis=0, keepdims=True), q)[0])
-    resampled = bootstrap.block_resamples(counts, lambda sums: run_blocks.percentile(sums, q) / 1000)
-    return value / 1000, resampled
+    return float(run_blocks.percentile(counts.sum(axis=0, keepdims=True), q)[0]) / 1000
 
 
-def _rate(one: Run, api: str) -> tuple[float, Any]:
-    per_block = one.requests(api)[:, None]
-    scale = 1 / one.seconds if one.seconds else 0.0
-    return float(per_block.sum()) * scale, bootstrap.block_resamples(
-        per_block, lambda sums: np.maximum(sums[:, 0], 1) * scale
-    )
+def _rate(one: Run, api: str) -> float:
+    return float(one.requests(api).sum()) / one.seconds if one.seconds else 0.0
 
 
 _DIFFERENCES = pa.schema(
@@ -167,13 +161,12 @@ def _difference(metric: Metric, ours: list[Run], theirs: list[Run]) -> dict[str,
 
 
 def _interval(metric: Metric, ours: list[Run], theirs: list[Run]) -> tuple[float, float, Interval | None]:
-    """Mean over runs of each side; the interval of their ratio where there are runs enough."""
+    """Geometric mean over runs of each side; the interval of their ratio where there are runs enough."""
     sides = [[metric.of(one) for one in side] for side in (ours, theirs)]
-    candidate, baseline = (float(np.mean([value for value, _ in side])) for side in sides)
-    if min(len(ours), len(theirs)) < MIN_RUNS or candidate <= 0 or baseline <= 0:
+    candidate, baseline = map(run_intervals.mean, sides)
+    if min(len(ours), len(theirs)) < MIN_RUNS or min(*sides[0], *sides[1]) <= 0:
         return candidate, baseline, None
-    resampled = [[values for _, values in side] for side in sides]
-    return candidate, baseline, bootstrap.ratio(resampled[0], resampled[1], candidate / baseline)
+    return candidate, baseline, run_intervals.ratio(*sides)
 
 
 def _shift(api: str, ours: list[Run], theirs: list[Run]) -> list[dict[str, Any]]:
@@ -302,7 +295,7 @@ def _forest_figure(rows: list[dict[str, Any]]) -> Figure:
     return Figure(
         "forest",
         "What changed",
-        "Means over runs; the bars are 95 % intervals, where there are runs enough for them.",
+        "Geometric means over runs; the bars are 95 % intervals, where there are runs enough for them.",
         {"data": [trace], "layout": layout},
     )
 
@@ -349,7 +342,7 @@ def _shift_figure(rows: list[dict[str, Any]]) -> Figure:
 STUDY = Study(
     "compare",
     "Did something change between two sets of runs, and by how much?\n"
-    "Differences with intervals that come from resampling runs; no verdict below five runs a side.",
+    "Differences with intervals that come from how runs differ; no verdict below five runs a side.",
     "rollup",
     run,
 )

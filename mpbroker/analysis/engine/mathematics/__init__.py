@@ -1,1 +1,1 @@
-"""Histograms, percentiles, resampling, queues and windows: numbers in, numbers out. Pure (numpy, pyarrow)."""
+"""Histograms, percentiles, intervals, queues and windows: numbers in, numbers out. Pure (numpy, pyarrow)."""

@@ -1,5 +1,4 @@
-"""Runs as blocks of time that can be resampled: histograms and counts per block, the warm-up cut. Pure but for the
-engine.
+"""Runs as blocks of time: histograms and counts per block, the warm-up cut. Pure but for the engine.
 
 A run is one boot of a broker. Blocks are a twentieth of the shortest run or the window asked for, whichever is longer;
 what is in a block depends on itself, blocks much less on each other.
