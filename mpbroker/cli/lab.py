@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mpbroker.cli.client_arguments import whole
 from mpbroker.cli.extras import extras, require
 from mpbroker.cli.study_text import outcome_text
 
@@ -14,12 +15,13 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Run an experiment: start brokers, drive a load with intended send times, mark its phases, join what
-the clients saw with what the traces say, study it, write a report. Ends by itself within five
-minutes and leaves nothing behind but its output. docs/lab.md says how to write a scenario."""
+the clients saw with what the traces say, study it, write a report. A repeat ends by itself within
+five minutes, and nothing is left behind but the output. docs/lab.md says how to write a scenario."""
 EXAMPLES = (
     ("mpbroker lab ls", "the scenarios that come with mpbroker, and what each asks"),
     ("mpbroker lab run noisy-neighbour --out R", "one of them; R/report.html is the result"),
     ("mpbroker lab run steady --seconds 4", "shorter: four seconds of load for each variant"),
+    ("mpbroker lab run noisy-neighbour --repeat 5 --seed 7", "five runs of each variant, and whether they differ"),
     ("mpbroker lab run mine.toml --engine spark", "a scenario of your own, studied by Spark"),
 )
 ENGINES = ("auto", "local", "spark")
@@ -34,6 +36,16 @@ def define(parser: argparse.ArgumentParser) -> None:
     run_parser.add_argument("--out", metavar="R", help="where everything is written (default: ./lab-SCENARIO)")
     run_parser.add_argument(
         "--seconds", type=float, metavar="S", help="of load for each variant (default: the scenario's)"
+    )
+    run_parser.add_argument(
+        "--repeat",
+        type=whole("--repeat", 1, 100),
+        default=1,
+        metavar="N",
+        help="runs of each variant, in random order; from 5 on variants are compared (default: 1)",
+    )
+    run_parser.add_argument(
+        "--seed", type=whole("--seed", 0), default=1, metavar="S", help="of the order and of the arrivals (default: 1)"
     )
     run_parser.add_argument(
         "--engine", choices=ENGINES, default="local", help="what computes the studies (default: %(default)s)"
@@ -57,7 +69,13 @@ def run(arguments: argparse.Namespace) -> int:
 
         say = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731
         outcome = run_scenario(
-            wanted, Path(arguments.out or f"lab-{wanted.name}"), arguments.seconds, arguments.engine, say
+            wanted,
+            Path(arguments.out or f"lab-{wanted.name}"),
+            arguments.seconds,
+            arguments.engine,
+            say,
+            arguments.repeat,
+            arguments.seed,
         )
     print(outcome_text(outcome, sentences=False))
     return 0

@@ -105,7 +105,23 @@ def test_a_small_scenario_with_two_variants(lab, tmp_path):
         ("control plane", "busy"): "data",
     }
     _folders_of_others_stay_as_they_are(place)
-    _finish(lab("run", "small.toml", "--out", "R", "--seconds", "1"))  # an earlier run's output is replaced
+    out, _ = _finish(lab("run", "small.toml", "--out", "R", "--seconds", "1", "--repeat", "2", "--seed", "7"))
+    _repeated_runs_are_compared(place, out)
+
+
+def _repeated_runs_are_compared(place, out):
+    """The earlier run's output is replaced; every run of every variant is there, and `compare` has spoken of them."""
+    meta = json.loads((place / "meta.json").read_text())
+    assert (meta["repeat"], meta["seed"], len(meta["order"])) == (2, 7, 4)
+    runs = {(each["name"], each["repeat"]): place / each["traces"] for each in meta["variants"]}
+    assert set(runs) == {(name, number) for name in ("plain", "control plane") for number in (1, 2)}
+    assert sorted(path.name for path in (place / "traces" / "plain").iterdir()) == ["run-01", "run-02"]
+    assert len({open_input([path]).runs[0] for path in runs.values()}) == 4
+    clients = pq.read_table(place / "client.parquet")
+    assert {(row["variant"], row["repeat"]) for row in clients.select(["variant", "repeat"]).to_pylist()} == set(runs)
+    assert "compare-control-plane" in meta["studies"] and "clients.client_runs.csv" in os.listdir(place / "tables")
+    assert "Descriptive only (2 runs against 2 runs" in meta["studies"]["compare-control-plane"]["verdicts"][0]
+    assert "2 runs each: 5 are needed to say whether that is chance" in out
 
 
 def _folders_of_others_stay_as_they_are(place):

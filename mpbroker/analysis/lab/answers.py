@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mpbroker.analysis.engine.running import wording
-from mpbroker.analysis.lab import generator_table
+from mpbroker.analysis.lab import generator_table, repeats
 from mpbroker.analysis.lab.latency_table import PART_NAMES, PARTS
 from mpbroker.analysis.lab.scenario import Scenario
 
@@ -22,18 +22,25 @@ KNEE = 10.0  # times the latency of the lightest phase: from there on it is not 
 ALIKE = 1.2  # variants whose answers differ by less are told to be alike
 MIN_REQUESTS = 100  # for a p99
 PARTS_NAMED = 3
+ONE_RUN = "One run each describes, it does not prove: `--repeat 5`."
 
 
 def answer(
-    scenario: Scenario, latency: Sequence[Row], waits: Sequence[Row], generators: Sequence[Row] = ()
+    scenario: Scenario,
+    latency: Sequence[Row],
+    waits: Sequence[Row],
+    generators: Sequence[Row] = (),
+    runs: Sequence[Row] = (),
 ) -> list[str]:
     """Sentences, the headline first. `latency`, `waits`, `generators`: rows of client_latency, where_it_waits and
-    generator_load."""
+    generator_load; `runs`: of repeats.runs_table, where variants were repeated."""
     mine = [row for row in latency if row["group"] == scenario.measured]
     parts = [row for row in waits if row["group"] == scenario.measured]
     if scenario.answer.how == "growth":
         return _growth(scenario, mine, parts, generators)
     found = _WAYS[scenario.answer.how](scenario, mine, parts)
+    if runs:
+        found = [words.replace(f" {ONE_RUN}", "") for words in found] + repeats.sentences(scenario, runs)
     asked = {scenario.answer.alone, *(scenario.answer.under if scenario.answer.how == "phases" else ())}
     weak = generator_table.sentences([row for row in generators if row["phase"] in asked], scenario.measured)
     return [*found, *weak]
@@ -73,10 +80,10 @@ def _most_and_least(worst: dict[str, Row]) -> list[str]:
     least, most = ranked[0], ranked[-1]
     ratio = worst[most]["net_p99_us"] / max(worst[least]["net_p99_us"], 0.001)
     if ratio < ALIKE:
-        return ["The variants hardly differ in that. One run each describes, it does not prove."]
+        return [f"The variants hardly differ in that. {ONE_RUN}"]
     return [
         f"It is lowest with “{least}” ({_ms(worst[least])}) and highest with “{most}” ({_ms(worst[most])}), "
-        f"{_times(ratio)} as much. One run each describes, it does not prove."
+        f"{_times(ratio)} as much. {ONE_RUN}"
     ]
 
 

@@ -48,6 +48,7 @@ def _name(scenario: Scenario, variant: str, phase: str) -> str:
 
 def _over_time(scenario: Scenario, measured: pa.Table) -> Figure:
     """Time of day where there is one variant, as in all figures of the page; else the runs on top of each other."""
+    measured = measured.filter(pc.equal(measured["repeat"], pc.min(measured["repeat"])))  # one run of each variant
     data, alone, begins = [], len(scenario.variants) == 1, _begins(measured)
     for number, place, name, rows in _cells(scenario, measured):
         at, p99 = _p99s(rows)

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from mpbroker.analysis.engine.running import wording
 from mpbroker.analysis.engine.running.study import StudyResult
-from mpbroker.analysis.lab import figures, generator_table
+from mpbroker.analysis.lab import figures, generator_table, repeats
 from mpbroker.analysis.lab.answers import answer
 from mpbroker.analysis.lab.latency_table import PART_NAMES, PARTS, client_latency, where_it_waits
 from mpbroker.analysis.lab.scenario import Scenario
@@ -19,22 +19,26 @@ NAME = "clients"
 def findings(scenario: Scenario, clients: pa.Table, generators: pa.Table) -> StudyResult:
     """Tables client_latency, where_it_waits and generator_load; the sentences compare phases, then variants, of the
     measured group."""
+    runs = repeats.runs_table(clients)
+    repeated = max(runs["repeat"].to_pylist(), default=1) > 1
     latency, waits, load = client_latency(clients), where_it_waits(clients), generators.to_pylist()
     rows = [row for row in latency.to_pylist() if row["group"] == scenario.measured]
     verdicts = [
         *generator_table.sentences(load, scenario.measured),
+        *(repeats.sentences(scenario, runs.to_pylist()) if repeated else []),
         *_variants_compared(scenario, rows),
         *(_phases_compared(scenario, rows) if scenario.answer.how != "phases" else []),
         *_where(scenario, waits),
         *_trust(scenario, latency.to_pylist()),
     ]
     return StudyResult(
-        tables={"client_latency": latency, "where_it_waits": waits, "generator_load": generators},
+        tables={"client_latency": latency, "where_it_waits": waits, "generator_load": generators}
+        | ({"client_runs": runs} if repeated else {}),
         verdicts=verdicts,
         figures=figures.all_figures(scenario, clients, waits),
         study=NAME,
         summary=scenario.question,
-        answer=answer(scenario, latency.to_pylist(), waits.to_pylist(), load),
+        answer=answer(scenario, latency.to_pylist(), waits.to_pylist(), load, runs.to_pylist() if repeated else ()),
     )
 
 

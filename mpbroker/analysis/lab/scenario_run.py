@@ -1,8 +1,8 @@
-"""A whole scenario: its variants one after the other, then client logs and traces together, studies and report.
+"""A whole scenario: its runs one after the other, then client logs and traces together, studies and report.
 
 Runs in the process of `mpbroker lab run`; needs the extra `studies`. What it leaves under R: report.html, meta.json,
-tables/, client.parquet (client_table.py has its columns), traces/<variant>/, and with several variants
-variants/<variant>/ with a report of each.
+tables/, client.parquet (client_table.py has its columns), traces/<variant>/ (repeated: traces/<variant>/run-NN/), and
+with several variants variants/<variant>/ with a report of each.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from mpbroker.analysis.engine.input.trace_input import open_input
 from mpbroker.analysis.engine.running import finding, output_folder, runner
 from mpbroker.analysis.engine.running.runner import Outcome
 from mpbroker.analysis.engine.running.study import StudyParameters, StudyResult
+from mpbroker.analysis.lab import repeats
 from mpbroker.analysis.lab.client_table import client_table
 from mpbroker.analysis.lab.findings import findings
 from mpbroker.analysis.lab.generator_table import generator_load
 from mpbroker.analysis.lab.scenario import Scenario, check_seconds
-from mpbroker.analysis.lab.variant_run import Turn, VariantResult, run_variant, slug
+from mpbroker.analysis.lab.variant_run import VariantResult, run_variant, slug
 
 CLIENT_FILE = "client.parquet"
 #: With several variants these study all runs together, so that variants are compared; the others each run for itself.
@@ -36,11 +37,18 @@ WINDOW_MS = 500
 
 
 def run_scenario(
-    scenario: Scenario, out: Path, seconds: float | None, engine: str, say: Callable[[str], None]
+    scenario: Scenario,
+    out: Path,
+    seconds: float | None,
+    engine: str,
+    say: Callable[[str], None],
+    repeat: int = 1,
+    seed: int = 1,
 ) -> Outcome:
-    """Run, study, write."""
+    """Run every variant `repeat` times, study, write."""
     seconds = scenario.seconds if seconds is None else seconds
     check_seconds(scenario, seconds)
+    repeats.check(scenario, seconds, repeat)
     output_folder.require_own(out, output_folder.LAB)
     for name in scenario.studies:
         runner.find_study(name)
@@ -48,14 +56,17 @@ def run_scenario(
     begun = time.monotonic()
     results = []
     with tempfile.TemporaryDirectory(prefix="mpbroker-lab-logs-") as scratch:
-        for number, variant in enumerate(scenario.variants, 1):
-            say(f"variant {number} of {len(scenario.variants)}: {variant.name}")
-            results.append(run_variant(scenario, Turn(variant, 1, 1, 1), seconds, out, Path(scratch), say))
+        order = repeats.turns(scenario.variants, repeat, seed)
+        for number, turn in enumerate(order, 1):
+            say(f"{'variant' if repeat == 1 else 'run'} {number} of {len(order)}: {turn.variant.name}")
+            results.append(run_variant(scenario, turn, seconds, out, Path(scratch), say))
         say("studying")
+        results.sort(key=lambda result: (scenario.variants.index(result.variant), result.repeat))
         clients = client_table(results)
     generators = generator_load(clients, results)
     pq.write_table(clients, out / CLIENT_FILE, compression="zstd")
-    about = _about(scenario, seconds, results, time.monotonic() - begun)
+    about = _about(scenario, out, seconds, results, time.monotonic() - begun)
+    about |= {"repeat": repeat, "seed": seed, "order": [(turn.variant.name, turn.repeat) for turn in order]}
     about["generator_gave_out"] = [row for row in generators.to_pylist() if row["gave_out"]]
     return _report(scenario, out, engine, results, findings(scenario, clients, generators), about)
 
@@ -69,7 +80,7 @@ def _make_room(out: Path, scenario: Scenario) -> None:
     (out / output_folder.META).write_text(json.dumps(mark) + "\n")
 
 
-def _about(scenario: Scenario, seconds: float, results: list[VariantResult], run_s: float) -> dict[str, Any]:
+def _about(scenario: Scenario, out: Path, seconds: float, results: list[VariantResult], run_s: float) -> dict[str, Any]:
     """What meta.json says beyond the studies' own."""
     return {
         "scenario": scenario.name,
@@ -79,13 +90,14 @@ def _about(scenario: Scenario, seconds: float, results: list[VariantResult], run
         "run_seconds": round(run_s, 1),
         "client_log": CLIENT_FILE,
         "groups": [group._asdict() for group in scenario.groups],
-        "variants": [
+        "variants": [  # one row for every run
             {
                 "name": result.variant.name,
+                "repeat": result.repeat,
                 "broker": {**scenario.broker, **result.variant.broker},
                 "control_listener": result.variant.control_listener,
-                "traces": f"traces/{slug(result.variant.name)}",
-                "report": f"variants/{slug(result.variant.name)}/report.html" if len(results) > 1 else None,
+                "traces": result.trace_dir.relative_to(out).as_posix(),
+                "report": _page_of(scenario, result),
                 "run": open_input([result.trace_dir]).runs,
                 "phases": result.phases,
                 "clients": result.counted(),
@@ -93,6 +105,13 @@ def _about(scenario: Scenario, seconds: float, results: list[VariantResult], run
             for result in results
         ],
     }
+
+
+def _page_of(scenario: Scenario, result: VariantResult) -> str | None:
+    """The report of its variant, named once."""
+    if len(scenario.variants) == 1 or result.repeat > 1:
+        return None
+    return f"variants/{slug(result.variant.name)}/report.html"
 
 
 def _report(
@@ -103,17 +122,41 @@ def _report(
     clients: StudyResult,
     about: dict[str, Any],
 ) -> Outcome:
-    if len(results) == 1:
-        return _study(scenario, scenario.studies, engine, out, [results[0].trace_dir], about, [clients])
+    traces = {
+        variant.name: [result.trace_dir for result in results if result.variant == variant]
+        for variant in scenario.variants
+    }
+    everything = [result.trace_dir for result in results]
+    if len(traces) == 1:
+        return _study(scenario, scenario.studies, engine, out, everything, about, [clients])
     alone = [name for name in scenario.studies if name not in COMPARING_STUDIES]
-    for result in results:
-        place, name = out / "variants" / slug(result.variant.name), result.variant.name
-        outcome = _study(scenario, alone, engine, place, [result.trace_dir], {"title": f"{scenario.name}: {name}"}, [])
+    for name, mine in traces.items():
+        place = out / "variants" / slug(name)
+        outcome = _study(scenario, alone, engine, place, mine, {"title": f"{scenario.name}: {name}"}, [])
         clients.findings += [
             replace(one, sentence=f"“{name}”: {one.sentence}") for one in finding.leading(outcome.results)
         ]
     together = [name for name in scenario.studies if name in COMPARING_STUDIES]
-    return _study(scenario, together, engine, out, [result.trace_dir for result in results], about, [clients])
+    compared = _compared(engine, traces) if about["repeat"] > 1 else []
+    return _study(scenario, together, engine, out, everything, about, [clients, *compared])
+
+
+def _compared(engine: str, traces: dict[str, list[Path]]) -> list[StudyResult]:
+    """The study `compare` of every variant's runs against those of the first."""
+    (base, theirs), *others = traces.items()
+    found = []
+    for name, ours in others:
+        candidate = choose_engine(engine, open_input(ours))
+        baseline = choose_engine(candidate.name, open_input(theirs))
+        try:
+            parameters = StudyParameters(window_ms=WINDOW_MS, baseline=baseline)
+            result = runner.find_study("compare").run(candidate, parameters)
+        finally:
+            baseline.close()
+            candidate.close()
+        result.study, result.summary = f"compare-{slug(name)}", f"“{name}” against “{base}”, all phases together"
+        found.append(result)
+    return found
 
 
 def _study(
