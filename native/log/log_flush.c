@@ -84,7 +84,7 @@ int mpb_log_flush(struct mpb_log *log, uint32_t ordinal, int64_t *flushed)
         return error;
     int failed = sync_from(log, row, &copy, *flushed);
     if (failed != 0 && failed != -ENOENT) /* at once: a second sync might succeed without having written anything */
-        return mpb_log_io_error(log, row, failed);
+        return mpb_log_sync_error(log, row, failed);
     error = mpb_partition_lock(log, ordinal);
     if (error != 0)
         return error;
