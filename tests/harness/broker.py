@@ -65,7 +65,8 @@ def session_processes(session: int) -> dict[int, str]:
 
 
 class Broker:
-    """One broker process tree. `overrides`: settings by Kafka's names. Use as a context manager, or start and stop."""
+    """One broker process tree. `overrides`: settings by Kafka's names; `prefix`: words before its command, which
+    execute it (`sh -c 'exec "$@"' sh`). Use as a context manager, or start and stop."""
 
     def __init__(
         self,
@@ -75,6 +76,7 @@ class Broker:
         listeners: Sequence[str] = ("PLAINTEXT://127.0.0.1:0",),
         env: Mapping[str, str] | None = None,
         properties: Path | None = None,
+        prefix: Sequence[str] = (),
     ) -> None:
         self.directory = Path(directory)
         self.data_dir = self.directory / "data"
@@ -84,6 +86,7 @@ class Broker:
         self.listeners = list(listeners)
         self.env = dict(env or {})
         self.properties = properties
+        self.prefix = list(prefix)
         self.process: subprocess.Popen[bytes] | None = None
         self.ready_line = ""
         self.ready: dict[str, Any] = {}
@@ -102,6 +105,7 @@ class Broker:
     def command(self) -> list[str]:
         """What is executed."""
         words = [
+            *self.prefix,
             sys.executable,
             "-m",
             "mpbroker",
@@ -201,16 +205,16 @@ class Broker:
         """Every live process of this broker: pid → title."""
         return session_processes(self.pid)
 
-    def stop(self, check: bool = True) -> int:
+    def stop(self, check: bool = True, timeout_s: float = STOP_TIMEOUT_S) -> int:
         """SIGTERM, wait, and see that nothing is left; the exit code."""
         assert self.process is not None
         if self.process.poll() is None:
             self.process.terminate()
         try:
-            code = self.process.wait(STOP_TIMEOUT_S)
+            code = self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self.destroy()
-            raise AssertionError(f"the broker did not stop in {STOP_TIMEOUT_S} s:\n{self.log()}") from None
+            raise AssertionError(f"the broker did not stop in {timeout_s} s:\n{self.log()}") from None
         if check:
             self.assert_nothing_left()
             assert code == 0, f"exit code {code}:\n{self.log()}"

@@ -5,6 +5,7 @@ import os
 import socket
 
 from tests.harness.broker import Broker, wait_until
+from tests.harness.footprint import pss_bytes
 from tests.harness.raw_client import RawConnection
 from tests.harness.raw_records import RawFetcher, RawProducer, create_by_metadata, fetch_request
 
@@ -20,15 +21,6 @@ SETTINGS = {
 MESSAGE_TOO_LARGE = 10
 SILENT_CLIENTS, ASKED_BYTES = 40, 36 * MIB
 RECORDS, RECORD_BYTES = 80, 1_000_000
-
-
-def pss_bytes(broker: Broker) -> int:
-    """Memory of all processes, shared pages counted once."""
-    total = 0
-    for pid in broker.processes():
-        with open(f"/proc/{pid}/smaps_rollup") as file:
-            total += sum(int(line.split()[1]) for line in file if line.startswith("Pss:")) * 1024
-    return total
 
 
 def fill(broker: Broker) -> None:

@@ -1,7 +1,5 @@
 """A disk whose every sync takes its time: stops stay clean, and nobody waits for another's partition."""
 
-import shutil
-import subprocess
 import time
 
 import pytest
@@ -9,49 +7,20 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from mpbroker.log.clean_shutdown import MARKER
+from tests.harness import slow_disk
 from tests.harness.broker import Broker
 
 PARTITIONS = 300
 SYNC_MS = 20
-PRELOAD = """
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-static void slow(int fd)
-{
-    char link[64], path[PATH_MAX + 1];
-    const char *part = getenv("SLOW_PART"), *ms = getenv("SLOW_MS");
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t length = readlink(link, path, PATH_MAX);
-    if (length <= 0 || ms == NULL || part == NULL)
-        return;
-    path[length] = 0;
-    if (strstr(path, part) != NULL)
-        usleep((useconds_t)atoi(ms) * 1000);
-}
-int fsync(int fd) { slow(fd); return ((int (*)(int))dlsym(RTLD_NEXT, "fsync"))(fd); }
-int fdatasync(int fd) { slow(fd); return ((int (*)(int))dlsym(RTLD_NEXT, "fdatasync"))(fd); }
-"""
 
 
 @pytest.fixture(scope="module")
 def preload(tmp_path_factory):
-    if not shutil.which("gcc"):
-        pytest.skip("gcc is not installed")
-    folder = tmp_path_factory.mktemp("preload")
-    (folder / "slow.c").write_text(PRELOAD)
-    command = ["gcc", "-shared", "-fPIC", "-O1", str(folder / "slow.c"), "-o", str(folder / "slow.so"), "-ldl"]
-    subprocess.run(command, check=True)
-    return folder / "slow.so"
+    return slow_disk.build(tmp_path_factory.mktemp("preload"))
 
 
 def slow_broker(tmp_path, preload, part: str, ms: int, **overrides) -> Broker:
-    env = {"LD_PRELOAD": str(preload), "SLOW_PART": part, "SLOW_MS": str(ms)}
-    return Broker(tmp_path, env=env, overrides=overrides)
+    return Broker(tmp_path, env=slow_disk.slow_env(preload, part, ms), overrides=overrides)
 
 
 def create(broker: Broker, topic: str, partitions: int) -> None:

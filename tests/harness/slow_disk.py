@@ -1,0 +1,48 @@
+"""A disk whose every sync takes its time: a preloaded library sleeps before each fsync of some files."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SOURCE = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static void slow(int fd)
+{
+    char link[64], path[PATH_MAX + 1];
+    const char *part = getenv("SLOW_PART"), *ms = getenv("SLOW_MS");
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, PATH_MAX);
+    if (length <= 0 || ms == NULL || part == NULL)
+        return;
+    path[length] = 0;
+    if (strstr(path, part) != NULL)
+        usleep((useconds_t)atoi(ms) * 1000);
+}
+int fsync(int fd) { slow(fd); return ((int (*)(int))dlsym(RTLD_NEXT, "fsync"))(fd); }
+int fdatasync(int fd) { slow(fd); return ((int (*)(int))dlsym(RTLD_NEXT, "fdatasync"))(fd); }
+"""
+
+
+def build(directory: Path) -> Path:
+    """Compile the library; the test is skipped without a compiler."""
+    if not shutil.which("gcc"):
+        pytest.skip("gcc is not installed")
+    source, library = directory / "slow.c", directory / "slow.so"
+    source.write_text(SOURCE)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", str(source), "-o", str(library), "-ldl"], check=True)
+    return library
+
+
+def slow_env(library: Path, part: str, sync_ms: int) -> dict[str, str]:
+    """Environment of a broker whose syncs of paths that contain `part` take so long."""
+    return {"LD_PRELOAD": str(library), "SLOW_PART": part, "SLOW_MS": str(sync_ms)}
