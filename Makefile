@@ -34,6 +34,7 @@ fuzz: install
 	$(MAKE) -s -C native test SAN=address ONLY=record_batch ARGS=10000000
 soak: install
 	$(PY) -m tests.chaos.soak --kills $(or $(KILLS),300) --seed $(or $(SEED),1)
+	$(PY) -m tests.chaos.soak --kills $(or $(KILLS),300) --seed $(or $(SEED),1) --with all
 filestates: install
 	$(PY) -m tests.filestates --states $(or $(STATES),10000) --seed $(or $(SEED),1)
 	$(PY) -m tests.filestates.power_cut
