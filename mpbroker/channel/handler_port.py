@@ -9,7 +9,6 @@ from typing import Final
 
 from mpbroker import _native
 from mpbroker._native import COMMAND_FULL, COMMAND_PARTS, COMMAND_TOO_LONG, Cell, Request
-from mpbroker.shm.layout import SLOT_HANDLERS
 from mpbroker.shm.process_context import ProcessContext
 
 __all__ = ["COMMAND_FULL", "COMMAND_PARTS", "COMMAND_TOO_LONG", "MAX_ATTEMPTS", "Cell", "HandlerPort", "Request"]
@@ -23,7 +22,7 @@ class HandlerPort(_native.HandlerPort):
     answer_close, set_phase, ensure_cells, cell, park, resume, watch, take_dirty, recover, idle."""
 
     def __init__(self, core: _native.Core, index: int) -> None:
-        self._commands = _native.CommandPort(core, SLOT_HANDLERS + index)
+        self._commands = _native.CommandPort(core, core.handler_slot(index))
 
     def send(self, command: bytes, operation: int) -> int:
         """A command to the controller: its number, or COMMAND_FULL, COMMAND_TOO_LONG. `operation`: the fill number of
@@ -41,5 +40,5 @@ class HandlerPort(_native.HandlerPort):
 
 
 def open_handler_port(ctx: ProcessContext) -> HandlerPort:
-    """The port of a handler process, from its ProcessContext."""
-    return HandlerPort(ctx.core, ctx.index)
+    """The port of a handler process or of the coordinator, from its ProcessContext."""
+    return HandlerPort(ctx.core, ctx.core.coordinator if ctx.role == "coordinator" else ctx.index)

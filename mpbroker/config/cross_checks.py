@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.config.limits import (
+    COORDINATORS,
     LARGEST_ANSWER_BYTES,
     MAX_ENTRIES,
     MAX_HANDLERS,
@@ -46,11 +47,12 @@ def _slots(config: BrokerConfig) -> Iterator[ConfigError]:
             problem=f"num.network.threads={config.num_network_threads} makes {processors} processors over all "
             f"listeners; {MAX_PROCESSORS} are possible",
         )
-    if config.num_io_threads + config.reserved_handlers > MAX_HANDLERS:
+    if config.num_io_threads + config.reserved_handlers > MAX_HANDLERS - COORDINATORS:
         yield ConfigError(
             "num.io.threads",
             config.num_io_threads,
-            f"at most {MAX_HANDLERS} together with mpbroker.control.reserved.handlers ({config.reserved_handlers})",
+            f"at most {MAX_HANDLERS - COORDINATORS} together with mpbroker.control.reserved.handlers "
+            f"({config.reserved_handlers})",
         )
     if processors * config.mpbroker_entries_per_processor > MAX_ENTRIES:
         yield ConfigError(
@@ -80,13 +82,13 @@ def _request_memory(config: BrokerConfig) -> Iterator[ConfigError]:
 
 
 def _answer_memory(config: BrokerConfig) -> Iterator[ConfigError]:
-    handlers = config.num_io_threads + config.reserved_handlers
+    handlers = config.num_io_threads + config.reserved_handlers + COORDINATORS
     least = handlers * MIN_HANDLER_ARENA_BYTES
     if 0 <= config.mpbroker_answer_memory_bytes < least:
         yield ConfigError(
             "mpbroker.answer.memory.bytes",
             config.mpbroker_answer_memory_bytes,
-            f"-1, or at least {least}: {MIN_HANDLER_ARENA_BYTES} for each of {handlers} request handlers",
+            f"-1, or at least {least}: {MIN_HANDLER_ARENA_BYTES} for each of {handlers} processes that answer",
         )
 
 

@@ -1,7 +1,8 @@
 """How much of a thing one broker can have, as its shared memory has it (native/shm/layout.h). Numbers only; pure."""
 
 MAX_PROCESSORS = 32  # slots of the process table
-MAX_HANDLERS = 64
+MAX_HANDLERS = 64  # request handlers and the coordinator
+COORDINATORS = 1
 MAX_ENTRIES = 2**17  # an entry's index has 17 bits in a hint
 HANDLER_ARENA_BYTES = 256 << 20  # memory for answers of one request handler, at most
 MIN_HANDLER_ARENA_BYTES = 2 << 20  # and at least: a batch of the default message.max.bytes, and the fields around it

@@ -34,7 +34,7 @@ from mpbroker.network.refusals import invalid_frame, unsupported
 from mpbroker.network.request_reader import RequestReader
 from mpbroker.protocol.api_keys import api_name
 from mpbroker.shm.counters import Counter
-from mpbroker.shm.layout import SLOT_HANDLERS, SLOT_PROCESSORS
+from mpbroker.shm.layout import SLOT_PROCESSORS
 from mpbroker.shm.process_context import ProcessContext
 from mpbroker.shm.process_table import ProcessRow, ProcessState
 from mpbroker.shm.scheduling import prefer_latency
@@ -81,7 +81,7 @@ class Processor:
         self._count = ctx.process_row.count
         self._listener = ctx.listeners[ctx.listener]
         self._rows = [ProcessRow(ctx.core, SLOT_PROCESSORS + p) for p in range(len(ctx.eventfds))]
-        self._handler_rows = [ProcessRow(ctx.core, SLOT_HANDLERS + h) for h in range(ctx.core.handler_count)]
+        self._handler_rows = [ProcessRow(ctx.core, ctx.core.handler_slot(h)) for h in range(ctx.core.handler_count)]
         self._counted: dict[Counter, int] = {}
         self._is_protected = len(ctx.listeners) > 1 and ctx.config.end_points.inter_broker == self._listener.name
         self._eventfd = ctx.eventfds[ctx.index]

@@ -5,6 +5,7 @@ Every loop beats at least once a second, whether it works or sleeps in its named
 for 5 s is *hung* when work waits for it, else it is *silent*, and the broker *degraded*. What counts as work:
 
     handler     a request in its hand or parked with it, or requests in a ring that it serves
+    coordinator as a handler; its ring has what handlers hand over to it
     processor   connections (what waits in their sockets cannot be seen from here), or answers in its ring
     controller  commands in its ring
     supervisor  always: it watches the others
@@ -35,6 +36,7 @@ _IDLE_WAITS = frozenset(
     for wait in (
         WaitName.REQUEST,
         WaitName.CONTROL_REQUEST,
+        WaitName.HANDED,
         WaitName.COMMAND,
         WaitName.SERVICE,
         WaitName.EPOLL,
@@ -128,7 +130,7 @@ def work_waiting(row: ProcessInfo, facts: Facts) -> str:
     waiting = sum(ring.depth for ring in facts.rings if serves(row, role, ring.number, facts.reserved_handlers))
     if waiting:
         return f"{counted(waiting, 'answer' if role == 'processor' else 'request')} waiting for it"
-    if role == "handler" and (held := facts.held().get(row.slot, 0)):
+    if role in ("handler", "coordinator") and (held := facts.held().get(row.slot, 0)):
         return f"{counted(held, 'request')} parked with it"
     if role == "processor" and row.connections:
         return f"it has {counted(row.connections, 'connection')}"
@@ -143,6 +145,8 @@ def serves(row: ProcessInfo, role: str, ring: int, reserved_handlers: int) -> bo
         return any(plane <= ring <= plane + layout.CLASS_REQUEUED for plane in planes)
     if role == "processor":
         return ring == layout.RING_RESPONSE + row.index
+    if role == "coordinator":
+        return ring in (layout.RING_COORDINATOR, layout.RING_COORDINATOR_REQUEUED)
     return role == "controller" and ring == layout.RING_CONTROLLER
 
 

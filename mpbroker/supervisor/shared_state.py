@@ -265,9 +265,12 @@ class SharedState:
         self._rows = {slot: self._memory.row(slot) for slot in self._rows}
 
     def remember_killer(self, plan: ProcessPlan) -> None:
-        """A fault ended this process: if it was a handler, keep the digest of the frame it executed over the reset."""
+        """A fault ended this process: if it was a handler, or the coordinator, keep the digest of the frame it executed
+        over the reset."""
         if plan.type.role == "handler":
             self._memory.remember_killer(plan.index)
+        elif plan.type.role == "coordinator":
+            self._memory.remember_killer(self._memory.core.coordinator)
 
     def close_listeners(self) -> None:
         """Refuse new connections from now on (the acceptors' copies go with them)."""
@@ -302,11 +305,13 @@ def answer_bytes_of_handler(config: BrokerConfig, handlers: int) -> int:
 
 def memory_plan(config: BrokerConfig, plans: tuple[ProcessPlan, ...]) -> MemoryPlan:
     """How much of everything this configuration needs."""
-    handlers = sum(plan.type.role == "handler" for plan in plans)
+    coordinator = any(plan.type.role == "coordinator" for plan in plans)
+    handlers = sum(plan.type.role == "handler" for plan in plans) + coordinator
     processors = sum(plan.type.role == "processor" for plan in plans)
     return MemoryPlan(
         processors=processors,
         handlers=handlers,
+        coordinator=coordinator,
         reserved_handlers=config.reserved_handlers,
         entries_per_processor=min(config.mpbroker_entries_per_processor, (2**INDEX_BITS - 2) // processors),
         data_requests=config.queued_max_requests,

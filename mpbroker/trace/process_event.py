@@ -22,6 +22,7 @@ ROLE_NAMES = {
     4: "controller",
     5: "log-keeper",
     6: "tracer",
+    7: "coordinator",
 }
 NO_STATUS = 0xFFFFFFFF
 NO_LISTENER = 255

@@ -15,7 +15,7 @@ OTHER_BYTES = 24 * MIB  # what else may grow meanwhile: buffers, the interpreter
 SETTINGS = {
     "num.partitions": 1,
     "num.io.threads": 2,
-    "mpbroker.answer.memory.bytes": ANSWER_BYTES,
+    "mpbroker.answer.memory.bytes": ANSWER_BYTES * 3 // 2,  # the coordinator has the third part
     "mpbroker.trace.enabled": "false",
 }
 MESSAGE_TOO_LARGE = 10

@@ -404,7 +404,7 @@ def test_memory_goes_back_to_the_kernel_only_after_a_while(pair):
 
 def test_open_handler_port_takes_the_process_context(pair):
     class Context:
-        core, index = pair.core, 1
+        core, role, index = pair.core, "handler", 1
 
     assert open_handler_port(Context).index == 1
     with pytest.raises(IndexError):

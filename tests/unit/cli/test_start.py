@@ -43,7 +43,7 @@ def test_start_hands_the_configuration_to_the_supervisor(supervised, capsys, tmp
             "add INTERNAL:PLAINTEXT to listener.security.protocol.map",
         ),
         (["--override", "num.io.thread=4"], "did you mean num.io.threads?"),
-        (["--override", "num.io.threads=none"], "num.io.threads=none: must be a whole number from 1 to 64"),
+        (["--override", "num.io.threads=none"], "num.io.threads=none: must be a whole number from 1 to 63"),
         (["no-such-file"], "configuration file no-such-file cannot be read: No such file or directory"),
     ],
 )

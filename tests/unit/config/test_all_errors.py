@@ -37,7 +37,7 @@ def test_file_environment_and_overrides_are_listed_together(path):
         f"{path}, line 2: unknown setting log.retention.hour; did you mean log.retention.hours?",
         "MPBROKER_NUM_IO_THREAD: unknown setting num.io.thread; did you mean num.io.threads?",
         "--override nope: must be KEY=VALUE",
-        f"{path}, line 1: num.io.threads=many: must be a whole number from 1 to 64",
+        f"{path}, line 1: num.io.threads=many: must be a whole number from 1 to 63",
         f"{path}, line 7: socket.request.max.bytes=big: must be a whole number, at least 1",
         "num.partitions=0: must be a whole number, at least 1",
         "broker.id=2 and node.id=1 differ; they are one setting",

@@ -100,7 +100,7 @@ def test_default_processors_stay_within_the_slots_on_a_large_machine(configure):
 def test_large_machines_start_with_defaults(configure):
     for cores in (16, 64, 256):
         config = configure(cores=cores)
-        assert config.num_network_threads <= 32 and config.num_io_threads <= 64
+        assert config.num_network_threads <= 32 and config.num_io_threads <= 63
 
 
 def test_a_setting_without_effect_is_named(configure):

@@ -22,6 +22,7 @@ IDLE = {
     "handler": "request",
     "controller": "command",
     "log-keeper": "service",
+    "coordinator": "handed",
     "tracer": "trace-flush",
     "admin": "accept",
 }

@@ -30,6 +30,7 @@ def test_one_listener_gets_the_configured_processes():
         "handler": 5,
         "controller": 1,
         "log-keeper": 1,
+        "coordinator": 1,
         "tracer": 1,
         "admin": 1,
     }
@@ -64,6 +65,7 @@ def test_slots_are_those_of_the_layout():
         "handler": "MPB_SLOT_HANDLERS",
         "controller": "MPB_SLOT_CONTROLLER",
         "log-keeper": "MPB_SLOT_LOG_KEEPER",
+        "coordinator": "MPB_SLOT_COORDINATOR",
         "tracer": "MPB_SLOT_TRACER",
         "admin": "MPB_SLOT_ADMIN",
     }

@@ -1,0 +1,112 @@
+"""The loop of the coordinator process: requests that handlers hand over, bells, deadlines.
+
+The coordinator is a request handler of another kind: it claims handed-over entries with a handler's port (the last
+handler index, a slot of its own), answers them itself, and its successor puts back what it held. Everything that knows
+of groups is imported at the first request: a broker without groups pays for this loop only.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from mpbroker.channel.handler_port import HandlerPort, Request, open_handler_port
+from mpbroker.config.broker_config import BrokerConfig
+from mpbroker.log.log_manager import open_log
+from mpbroker.shm.clock import Clock, SystemClock
+from mpbroker.shm.process_context import ProcessContext
+from mpbroker.shm.process_table import ProcessState
+
+POLL_MS = 300  # a safety net, as a handler's: every event rings a bell
+REST_EVERY_MS = 1000
+
+
+class Work(Protocol):
+    """What the loop does with what it takes."""
+
+    def execute(self, request: Request) -> None:
+        """Answers a claimed request, now or later. Never raises for what a client sent."""
+        ...
+
+    def deliver(self, everything: bool, moved: list[int]) -> None:
+        """After a bell or a wait: partitions that moved (their rows, modulo layout.DIRTY_BITS; `everything`: perhaps
+        any), then deadlines."""
+        ...
+
+    def next_due_ms(self) -> int | None:
+        """The next deadline by the monotonic clock; None: there is none."""
+        ...
+
+    def rest(self) -> None:
+        """About once a second: what can be given back is given back."""
+        ...
+
+    def use_config(self, config: BrokerConfig) -> None:
+        """The configuration was read again."""
+        ...
+
+
+class CoordinatorProcess:
+    """The loop and its state; `turn` is one round of it."""
+
+    def __init__(self, ctx: ProcessContext, port: HandlerPort, clock: Clock) -> None:
+        self._ctx = ctx
+        self._port = port
+        self._clock = clock
+        self._work: Work | None = None
+        self._rest_due_ms = 0
+
+    def turn(self) -> None:
+        """Waits for a request, a bell or a deadline, and works it off."""
+        request = self._port.serve_or_claim(self._wait_ms())
+        work = self._work
+        if request is not None:
+            if work is None:
+                self._work = work = self._begin()
+            work.execute(request)
+        if request is None or self._is_due():
+            everything, moved = self._port.take_dirty()
+            if work is not None:
+                work.deliver(everything, moved)
+            self._rest()
+
+    def _begin(self) -> Work:
+        from mpbroker.coordinator.shell import open_shell
+
+        return open_shell(self._ctx, self._port, self._clock)
+
+    def _due_ms(self) -> int | None:
+        return None if self._work is None else self._work.next_due_ms()
+
+    def _is_due(self) -> bool:
+        now_ms, due_ms = self._clock.monotonic_ms(), self._due_ms()
+        return now_ms >= self._rest_due_ms or (due_ms is not None and now_ms >= due_ms)
+
+    def _wait_ms(self) -> int:
+        due_ms = self._due_ms()
+        return POLL_MS if due_ms is None else max(0, min(POLL_MS, due_ms - self._clock.monotonic_ms()))
+
+    def _rest(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms < self._rest_due_ms:
+            return
+        self._rest_due_ms = now_ms + REST_EVERY_MS
+        self._ctx.log.tick()
+        self._port.idle()
+        config = self._ctx.take_reload()
+        if self._work is not None:
+            self._work.rest()
+            if config is not None:
+                self._work.use_config(config)
+
+
+def main(ctx: ProcessContext) -> None:
+    """Process main: puts back what its predecessor held, then works until it is asked to stop."""
+    ctx.process_row.set_state(ProcessState.RECOVERING)
+    port = open_handler_port(ctx)
+    if ctx.incarnation > 1:  # the first one has no predecessor, and must not touch pages to find nothing
+        open_log(ctx).repair_slot(ctx.slot)
+        port.recover()
+    process = CoordinatorProcess(ctx, port, SystemClock())
+    ctx.running()
+    while not ctx.stop_requested():
+        process.turn()
