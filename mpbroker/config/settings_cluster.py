@@ -51,11 +51,10 @@ GROUP_COORDINATOR = (
     Setting("offset.metadata.max.bytes", INT, 4096, "Maximum length of the metadata stored with a committed offset.", least=0),
     Setting("offsets.topic.num.partitions", INT, 50, "Partitions of `__consumer_offsets`.", least=1),
     Setting("offsets.topic.replication.factor", SHORT, 3, "Replicas of `__consumer_offsets`.", least=1, later=True),
-    Setting("offsets.topic.segment.bytes", INT, 104857600, "Segment size of `__consumer_offsets`.", least=1, later=True),
+    Setting("offsets.topic.segment.bytes", INT, 104857600, "Segment size of `__consumer_offsets`.", least=1),
     Setting("offsets.retention.minutes", INT, 10080, "How long the offsets of an empty group are kept.", least=1),
     Setting("offsets.retention.check.interval.ms", LONG, 600000, "How often old offsets are removed.", least=1),
-    Setting("offsets.commit.timeout.ms", INT, 5000, "Longest wait of an offset commit for its replicas.", least=1,
-            later=True),
+    Setting("offsets.commit.timeout.ms", INT, 5000, "Longest wait of an offset commit for its replicas.", least=1),
 )
 
 TRANSACTIONS = (

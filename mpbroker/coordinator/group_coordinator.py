@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from mpbroker.coordinator.api_rows import BY_KEY
 from mpbroker.coordinator.effects import Effect, GroupRequest, Now
 from mpbroker.coordinator.environment import Counts, Environment, HasPartition
 from mpbroker.coordinator.group_loading import build_groups
@@ -29,6 +28,7 @@ from mpbroker.coordinator.shard import Shard
 from mpbroker.coordinator.sync_group import handle as sync_group
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.api_keys import ApiKey
+from mpbroker.protocol.group_apis import BY_KEY
 
 LOADING_PATIENCE_MS = 5000
 NAMES_PROTOCOL = 5  # the version from which SyncGroup says type and name of its protocol
@@ -118,7 +118,7 @@ class GroupCoordinator:
     # requests
 
     def handle(self, request: GroupRequest, now: Now) -> list[Effect]:
-        """One request of an API in `api_rows`, in a version that stands there."""
+        """One request of an API in `protocol.group_apis`, in a version that stands there."""
         self._handle(request, now)
         return self._env.take_effects()
 

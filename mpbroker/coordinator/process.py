@@ -52,7 +52,7 @@ class CoordinatorProcess:
         self._ctx = ctx
         self._port = port
         self._clock = clock
-        self._work: Work | None = None
+        self._work: Work | None = None if ctx.incarnation == 1 else self._begin()
         self._rest_due_ms = 0
 
     def turn(self) -> None:

@@ -1,36 +1,275 @@
-"""What the coordinator does with a request. Runs in the coordinator process, from its first request on."""
+"""The coordinator's shell: requests, acknowledgements, time and metadata go into the logic, its effects come out.
+
+Runs in the coordinator process, from its first request on. The logic (`group_coordinator`) does no I/O; everything it
+asks for is carried out here, in order.
+"""
 
 from __future__ import annotations
 
-from mpbroker.channel.handler_port import HandlerPort, Request
+from collections import deque
+from functools import partial
+from typing import Final
+
+from mpbroker.channel.handler_port import MAX_ATTEMPTS, Cell, HandlerPort, Request
+from mpbroker.channel.request_log import naming
 from mpbroker.config.broker_config import BrokerConfig
-from mpbroker.errors import ErrorCode
+from mpbroker.config.limits import largest_batch_bytes
+from mpbroker.coordinator.effects import Answer, Effect, GroupRequest, Now
+from mpbroker.coordinator.entry_answers import EntryAnswers
+from mpbroker.coordinator.group_coordinator import GroupCoordinator
+from mpbroker.coordinator.group_settings import GroupSettings
+from mpbroker.coordinator.group_table import GroupTable, NoTable
+from mpbroker.coordinator.many_groups import groups_of
+from mpbroker.coordinator.offsets_loader import OffsetsLoader
+from mpbroker.coordinator.offsets_log import OffsetsLog
+from mpbroker.coordinator.responses import FAILED
+from mpbroker.errors import ErrorCode, ProtocolError
+from mpbroker.log.log_manager import LogManager, open_log
+from mpbroker.metadata.metadata_cache import MetadataCache, Topic
+from mpbroker.metadata.topic_names import OFFSETS_TOPIC
+from mpbroker.protocol.api_keys import ApiKey
+from mpbroker.protocol.codec import decode
+from mpbroker.protocol.group_apis import BY_KEY, GroupApi
+from mpbroker.protocol.headers import decode_request_header
+from mpbroker.protocol.types import Struct
 from mpbroker.shm.clock import Clock
+from mpbroker.shm.layout import SLOT_LOG_KEEPER
 from mpbroker.shm.process_context import ProcessContext
+from mpbroker.shm.process_table import BrokerState
+from mpbroker.trace.record import STAGES
+
+#: Of the requests that name several groups, those that change them.
+APPENDS_TO_SEVERAL: Final = frozenset({ApiKey.DELETE_GROUPS})
+HANDLER_START: Final = STAGES.index("handler_start")
+LOGGED_FRAME_BYTES: Final = 256
 
 
 class Shell:
-    """Refuses: no API is handed over yet."""
+    """All that the coordinator works with."""
 
-    def __init__(self, port: HandlerPort) -> None:
+    def __init__(
+        self,
+        ctx: ProcessContext,
+        port: HandlerPort,
+        clock: Clock,
+        log_manager: LogManager,
+        metadata: MetadataCache,
+        table: GroupTable,
+    ) -> None:
+        self._ctx = ctx
         self._port = port
+        self._clock = clock
+        self._logs = log_manager
+        self._metadata = metadata
+        self._answers = EntryAnswers(port, ctx.process_row, ctx.log)
+        self._groups = GroupCoordinator(GroupSettings.of(ctx.config), table, self._has_partition, ctx.boot_secret)
+        self._appends = OffsetsLog(port, log_manager, ctx.config.offsets_commit_timeout_ms)
+        self._loader = OffsetsLoader(log_manager, ctx.log, self._groups.load, self._loaded)
+        self._effects: deque[Effect] = deque()
+        self._is_carrying = False
+        self._cells: dict[object, dict[int, int]] = {}  # request → partition → its cell, where there are several
+        self._topic: Topic | None = None  # __consumer_offsets
+        self._names: dict[str, bytes] = {}  # of all topics, with their ids
+        self._opened: dict[int, int] = {}  # partition → leader epoch
+        self._follow_metadata(always=True)
+
+    # what the loop calls
 
     def execute(self, request: Request) -> None:
-        self._port.answer_close(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        """Answers a claimed request, now or later."""
+        self._answers.take(request)
+        self._follow_metadata()
+        api = BY_KEY.get(request.api_key)
+        if api is None or not api.versions[0] <= request.api_version <= api.versions[1]:
+            self._answers.refuse(request, "unsupported_version", code=ErrorCode.UNSUPPORTED_VERSION)
+            return
+        message = None
+        try:
+            header = decode_request_header(request.payload)
+            message = decode(api.request, request.api_version, request.payload, header.body_offset)
+            request.client_id = header.client_id
+            self._execute(request, api, message)
+        except ProtocolError as error:
+            self._answers.refuse(request, "malformed_body", str(error))
+        except Exception as error:  # one broken request is error -1 for that request; the coordinator goes on
+            self._fail(request, error, message)
+        self._answers.park()
 
     def deliver(self, everything: bool, moved: list[int]) -> None:
-        pass
+        """Metadata, acknowledgements, deadlines, a slice of what is to be loaded: in this order."""
+        now = self._now()
+        self._follow_metadata()
+        self._appends.moved(everything, moved)
+        self._appends.expire(now.ms)
+        self._answers.retry(now.ms)
+        self._loader.step()
+        self._take(self._groups.pass_time(now))
+        if everything and self._ctx.core.state == BrokerState.DRAINING:
+            self._answers.close_parked()
 
     def next_due_ms(self) -> int | None:
-        return None
+        """The next deadline; now, while there is something to load."""
+        now_ms = self._clock.monotonic_ms()
+        if not self._loader.is_idle:
+            return now_ms
+        due = (self._groups.deadline_ms(), self._appends.next_due_ms(), self._answers.next_due_ms(now_ms))
+        return min((one for one in due if one is not None), default=None)
 
     def rest(self) -> None:
-        pass
+        """Descriptors of removed files go; counters are published."""
+        self._logs.close_stale()
 
     def use_config(self, config: BrokerConfig) -> None:
-        pass
+        """The settings of groups are fixed at start; those of topics may have changed."""
+        self._metadata.use_config(config)
+
+    # a request
+
+    def _execute(self, request: Request, api: GroupApi, message: Struct) -> None:
+        request.stamp(HANDLER_START)
+        recorded = self._recorded(request)
+        asked = GroupRequest(
+            token=request,
+            api_key=request.api_key,
+            version=request.api_version,
+            message=message,
+            client_id=request.client_id,
+            client_host="/127.0.0.1",
+            lane=request.processor,
+            identity=request.fill_number.to_bytes(8, "big"),
+            appended=frozenset(recorded),
+        )
+        if request.attempts >= MAX_ATTEMPTS and not recorded:
+            self._answer_poison(request, FAILED[api.key](message, asked.version, ErrorCode.UNKNOWN_SERVER_ERROR))
+            return
+        partitions = sorted({self._groups.partition_of(group_id) for group_id in groups_of(asked)})
+        if len(partitions) > 1 and request.api_key in APPENDS_TO_SEVERAL:
+            self._cells[request] = {partition: number for number, partition in enumerate(partitions)}
+        if recorded and self._logs.flush_on_commit:
+            self._await_recorded(asked, recorded)
+        else:
+            self._take(self._groups.handle(asked, self._now()))
+
+    def _recorded(self, request: Request) -> dict[int, Cell]:
+        """What an earlier run of this request appended, by partition; refused appends are tried again."""
+        cells = (self._port.cell(request, number) for number in range(request.cell_count))
+        by_row = {cell.ordinal: cell for cell in cells if cell is not None and not cell.error}
+        partitions = self._topic.partitions if by_row and self._topic is not None else []
+        return {number: by_row[ordinal] for number, ordinal in enumerate(partitions) if ordinal in by_row}
+
+    def _await_recorded(self, asked: GroupRequest, recorded: dict[int, Cell]) -> None:
+        """An earlier run died before its records were synced: it may have been for that that it was not answered."""
+        missing = dict(recorded)
+
+        def settled(partition: int, code: int) -> None:
+            del missing[partition]
+            if code:
+                failed = code if code == ErrorCode.REQUEST_TIMED_OUT else ErrorCode.COORDINATOR_NOT_AVAILABLE
+                message = FAILED[asked.api_key](asked.message, asked.version, failed)
+                self._take([Answer(asked.token, message)])
+            elif not missing:
+                self._take(self._groups.handle(asked, self._now()))
+
+        for partition, cell in recorded.items():
+            self._appends.await_cell(cell, self._clock.monotonic_ms(), partial(settled, partition))
+
+    def _answer_poison(self, request: Request, message: Struct) -> None:
+        """It killed two coordinators: an error, a closed connection, and the frame in the log."""
+        self._ctx.process_row.count("poison_requests")
+        frame_hex = bytes(request.payload[:LOGGED_FRAME_BYTES]).hex()
+        self._ctx.log.error("poison_request", **naming(request), frame=frame_hex)
+        self._answers.close(request, message, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def _fail(self, request: Request, error: Exception, message: Struct | None) -> None:
+        self._ctx.log.exception("request_failed", error, **naming(request))
+        self._ctx.process_row.count("handler_exceptions")
+        if message is None:
+            self._answers.refuse(request, "unreadable", str(error))
+            return
+        failed = FAILED[request.api_key](message, request.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
+        self._answers.answer(request, failed, self._clock.monotonic_ms())
+
+    # effects
+
+    def _take(self, effects: list[Effect]) -> None:
+        """Carries effects out, and those that follow from them; an append that is settled at once is among them."""
+        self._effects.extend(effects)
+        if self._is_carrying:
+            return
+        self._is_carrying = True
+        try:
+            while self._effects:
+                self._carry_out(self._effects.popleft())
+        finally:
+            self._is_carrying = False
+
+    def _carry_out(self, effect: Effect) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if isinstance(effect, Answer):
+            assert isinstance(effect.token, Request)
+            self._cells.pop(effect.token, None)
+            self._answers.answer(effect.token, effect.message, now_ms)
+            return
+
+        def then(code: int) -> None:
+            self._take(self._groups.appended(effect.partition, effect.number, code, self._now()))
+
+        request = effect.token if isinstance(effect.token, Request) else None
+        cells = self._cells.get(request, {})
+        if self._topic is None:
+            then(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif request is not None and not self._port.ensure_cells(request, max(len(cells), 1)):
+            then(ErrorCode.NOT_ENOUGH_REPLICAS)  # the client hears COORDINATOR_NOT_AVAILABLE, and comes back
+        else:
+            cell = cells.get(effect.partition, 0)
+            self._appends.append(self._topic, effect, request, cell, now_ms, then)
+
+    def _loaded(self, partition: int) -> None:
+        self._take(self._groups.loaded(partition, self._now()))
+
+    # metadata
+
+    def _has_partition(self, topic: str, partition: int) -> bool:
+        found = self._metadata.topic(topic)
+        return found is not None and 0 <= partition < len(found.partitions)
+
+    def _follow_metadata(self, always: bool = False) -> None:
+        """Topics that are gone take their offsets with them; partitions of `__consumer_offsets` are opened."""
+        if not self._metadata.refresh() and not always:
+            return
+        names = {topic.name: topic.id for topic in self._metadata.topics()}
+        gone = [name for name, topic_id in self._names.items() if names.get(name) != topic_id]
+        self._names = names
+        topic = self._metadata.topic(OFFSETS_TOPIC)
+        if self._topic is not None and (topic is None or topic.id != self._topic.id):
+            self._close_all()
+        self._topic = topic
+        for name in gone:
+            self._take(self._groups.topic_deleted(name, self._now()))
+        for partition, ordinal in enumerate(topic.partitions if topic is not None else ()):
+            state = self._logs.state(ordinal)
+            if state is not None and self._opened.get(partition, -1) < state.leader_epoch:
+                self._opened[partition] = state.leader_epoch
+                self._take(self._groups.open(partition, state.leader_epoch, self._now()))
+                self._loader.begin(partition, ordinal)
+
+    def _close_all(self) -> None:
+        opened, self._opened = self._opened, {}
+        for partition, leader_epoch in opened.items():
+            self._loader.forget(partition)
+            self._take(self._groups.close(partition, leader_epoch, self._now()))
+
+    def _now(self) -> Now:
+        return Now(self._clock.monotonic_ms(), self._clock.wall_ms())
 
 
 def open_shell(ctx: ProcessContext, port: HandlerPort, clock: Clock) -> Shell:
-    """Everything the coordinator works with."""
-    return Shell(port)
+    """Everything the coordinator works with; after the fork."""
+    log_manager = LogManager(
+        open_log(ctx),
+        clock,
+        ctx.config.mpbroker_log_flush == "commit",
+        lambda: ctx.core.ring_service(SLOT_LOG_KEEPER),
+        largest_batch_bytes(ctx.core.arena_handler_bytes),
+    )
+    return Shell(ctx, port, clock, log_manager, MetadataCache(ctx.core, ctx.config), NoTable())

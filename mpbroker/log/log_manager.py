@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from mpbroker._native import (
+    NO_REQUEST,
     READ_TO_END,
     READ_TO_HIGH_WATERMARK,
     READ_TO_STABLE,
@@ -39,6 +40,7 @@ from mpbroker.shm.layout import PARTITION_ONLINE
 from mpbroker.shm.process_context import ProcessContext
 
 __all__ = [
+    "NO_REQUEST",
     "READ_TO_END",
     "READ_TO_HIGH_WATERMARK",
     "READ_TO_STABLE",

@@ -4,7 +4,8 @@ import re
 from typing import Final
 
 MAX_NAME_CHARS: Final = 249
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, "__transaction_state"})
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 

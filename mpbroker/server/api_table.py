@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mpbroker.protocol.group_apis import BY_KEY as GROUP_APIS
 from mpbroker.server.apis import ApiTable
 from mpbroker.server.handlers import (
     api_versions,
@@ -30,5 +31,6 @@ API_TABLE = ApiTable(
         init_producer_id.API,
         describe_configs.API,
         create_partitions.API,
-    )
+    ),
+    {key: api.versions for key, api in GROUP_APIS.items()},
 )

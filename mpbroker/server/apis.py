@@ -6,7 +6,7 @@ ApiVersions advertises, and what processors let through, is computed from these 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
@@ -54,18 +54,23 @@ class Api(msgspec.Struct, Generic[M], frozen=True):
 
 
 class ApiTable:
-    """The registry: key → Api. Registering a key twice is a mistake in the source and ends the start."""
+    """The registry: key → Api. Registering a key twice is a mistake in the source and ends the start.
 
-    def __init__(self, apis: tuple[Api[Any], ...]) -> None:
+    `handed_over`: the versions of APIs whose requests go to the coordinator, unseen by request handlers.
+    """
+
+    def __init__(self, apis: tuple[Api[Any], ...], handed_over: Mapping[int, tuple[int, int]]) -> None:
         self.by_key: dict[int, Api[Any]] = {}
+        self.handed_over = handed_over
         for api in apis:
-            if api.key in self.by_key:
+            if api.key in self.by_key or api.key in handed_over:
                 raise AssertionError(f"API key {api.key} is registered twice")
             self.by_key[api.key] = api
 
     def versions(self) -> dict[int, tuple[int, int]]:
         """Key → (lowest, highest) advertised version, in key order."""
-        return {key: self.by_key[key].versions for key in sorted(self.by_key)}
+        all_versions = {key: api.versions for key, api in self.by_key.items()} | dict(self.handed_over)
+        return dict(sorted(all_versions.items()))
 
     def failure(self, request: Request, code: int, message: Struct | None = None) -> Struct:
         """The response when all of a request fails with one code. `message`: the request's body if it is decoded

@@ -6,10 +6,12 @@ which this process has a command under way is not sent again; the controller ref
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from mpbroker.metadata.commands import CommandTooLarge, CreateTopics, NewTopic
+from mpbroker.config.broker_config import BrokerConfig
+from mpbroker.metadata.commands import CommandTooLarge, CreateTopics
 from mpbroker.server.controller_commands import ControllerCommands, encode_in_parts
+from mpbroker.server.internal_topics import new_topic
 
 MAX_UNDER_WAY = 1000  # names; beyond it the client's next try sends the command
 NOBODY_ASKS_AGAIN = 0  # operation id
@@ -18,8 +20,9 @@ NOBODY_ASKS_AGAIN = 0  # operation id
 class AutoCreation:
     """The names this handler process has asked the controller for."""
 
-    def __init__(self, commands: ControllerCommands) -> None:
+    def __init__(self, commands: ControllerCommands, config: Callable[[], BrokerConfig]) -> None:
         self._commands = commands
+        self._config = config
         self._under_way: set[str] = set()
 
     def create(self, names: list[str]) -> bool:
@@ -28,11 +31,14 @@ class AutoCreation:
         if not wanted:
             return True
         try:
-            parts = encode_in_parts(wanted, lambda part: CreateTopics(topics=[NewTopic(name=name) for name in part]))
+            parts = encode_in_parts(wanted, self._command)
         except CommandTooLarge:
             return False
         sent = [self._send(part, encoded) for part, encoded in parts]  # each of them, whatever became of the others
         return all(sent)
+
+    def _command(self, names: Sequence[str]) -> CreateTopics:
+        return CreateTopics(topics=[new_topic(name, self._config()) for name in names])
 
     def _send(self, names: Sequence[str], encoded: bytes) -> bool:
         self._under_way.update(names)

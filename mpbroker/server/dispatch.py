@@ -9,6 +9,8 @@ from contextlib import suppress
 from typing import Any
 
 from mpbroker.channel.handler_port import MAX_ATTEMPTS, Request
+from mpbroker.channel.request_log import naming
+from mpbroker.channel.response_frame import encode_answer
 from mpbroker.errors import ErrorCode, ProtocolError
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.codec import decode
@@ -17,9 +19,7 @@ from mpbroker.protocol.types import Struct
 from mpbroker.server.api_table import API_TABLE
 from mpbroker.server.apis import Api
 from mpbroker.server.deliver import deliver
-from mpbroker.server.request_log import naming
 from mpbroker.server.request_trace import HANDLER_START
-from mpbroker.server.response_frame import encode_answer
 from mpbroker.server.server_context import ServerContext
 from mpbroker.server.waiting_for_locks import waits_for_repair
 

@@ -105,6 +105,8 @@ def main(ctx: ProcessContext) -> None:
     handler = RequestHandler(build_context(ctx), ctx.index < ctx.config.reserved_handlers)
     handler.context.log_manager.recover_slot(ctx.slot)
     handler.port.recover()
+    if ctx.core.coordinator >= 0:
+        handler.port.hand_over(list(API_TABLE.handed_over))
     ctx.running()
     while not ctx.stop_requested():
         work(ctx, handler)

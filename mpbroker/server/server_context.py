@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from mpbroker.channel.handler_port import HandlerPort, Request
+from mpbroker.channel.request_log import naming
+from mpbroker.channel.response_frame import encode_answer
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.errors import ErrorCode
 from mpbroker.log.log_manager import LogManager
@@ -19,8 +21,6 @@ from mpbroker.server.auto_creation import AutoCreation
 from mpbroker.server.controller_commands import ControllerCommands
 from mpbroker.server.native_topics import NativeTopics
 from mpbroker.server.producer_ids import ProducerIds
-from mpbroker.server.request_log import naming
-from mpbroker.server.response_frame import encode_answer
 from mpbroker.shm.clock import Clock
 from mpbroker.shm.events import Events
 from mpbroker.shm.process_context import BoundListener
@@ -77,7 +77,7 @@ class ServerContext:
         self.node_id: int = config.node_id
         self.is_ending: Callable[[], bool] = lambda: False  # the broker is about to stop: long polls end now
         self.producer_ids = ProducerIds()
-        self.auto_creation = AutoCreation(commands)
+        self.auto_creation = AutoCreation(commands, lambda: self.config)
         self.native_topics = NativeTopics(log_manager, port, metadata)
         self.purgatory = DelayedOperationPurgatory(clock.monotonic_ms(), port.watch)
 

@@ -52,6 +52,7 @@ class ProcessContext:
     config       BrokerConfig in force when this process was forked
     role, index  what it is, e.g. ("handler", 1); `slot` its number in the process table, `process_row` that row
     incarnation  how often this slot was forked; 1 for the first process
+    boot_secret  random bytes of this start that no client sees: member ids are made from them
     listeners    every BoundListener; `listener` the index of its own (acceptor, processor) or None
     listen_socket  acceptors and admin: the listening socket
     processors   acceptors: indexes of their processors, in round-robin order
@@ -77,6 +78,7 @@ class ProcessContext:
         self.slot = 0
         self.incarnation = 0
         self.boot_id = 0
+        self.boot_secret = b""
         self.cluster_id = ""
         self.listeners: tuple[BoundListener, ...] = ()
         self.listener: int | None = None

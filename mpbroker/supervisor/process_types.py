@@ -45,7 +45,7 @@ PROCESS_TYPES: tuple[ProcessType, ...] = (
     ProcessType("handler", 3, 48, 64, "mpbroker.server.request_handler:main", 1, 1),
     ProcessType("controller", 4, 112, 1, "mpbroker.controller.controller:main", 0, 2),
     ProcessType("log-keeper", 5, 113, 1, "mpbroker.log.log_keeper:main", 0, 2),
-    ProcessType("coordinator", 7, 115, 1, "mpbroker.coordinator.process:main", 1, 1),
+    ProcessType("coordinator", 7, 115, 1, "mpbroker.coordinator.process:main", 2, 1),
     ProcessType("tracer", 6, 114, 1, "mpbroker.trace.tracer:main", 0, 3, parent_death=signal.SIGTERM),
     ProcessType("admin", 8, 116, 1, "mpbroker.admin.admin:main", 2, 1, wanted_by="admin_address"),
 )

@@ -60,6 +60,7 @@ class SharedState:
         self._data_dir = config.data_dir
         self._processors = [plan for plan in plans if plan.type.role == "processor"]
         self.boot_id = int.from_bytes(os.urandom(8), "little") >> 1 or 1
+        self._boot_secret = os.urandom(32)
         segment.sweep(config.data_dir)
         self._eventfds = tuple(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) for _ in self._processors)
         self.notice_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -145,6 +146,7 @@ class SharedState:
             process_row=row,
             incarnation=row.incarnation,
             boot_id=self.boot_id,
+            boot_secret=self._boot_secret,
             cluster_id=self._cluster_id,
             listeners=self.listeners,
             listener=plan.listener,

@@ -23,6 +23,7 @@ ROLE_NAMES = {
     5: "log-keeper",
     6: "tracer",
     7: "coordinator",
+    8: "admin",
 }
 NO_STATUS = 0xFFFFFFFF
 NO_LISTENER = 255

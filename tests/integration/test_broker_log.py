@@ -33,12 +33,12 @@ def provoke(broker):
     port = broker.port()
     for data in (b"GET / HTTP/1.1\r\n\r\n", TLS_HELLO, b"SSH-2.0-x\r\n"):
         send_and_be_closed(port, data)
-    send_and_be_closed(port, frame(11, 0, 1, b"", b"my client"))
+    send_and_be_closed(port, frame(28, 0, 1, b"", b"my client"))
     send_and_be_closed(port, frame(1, 99, 1, b"", b"my\nclient \x1b[31m"))
     send_and_be_closed(port, frame(3, 1, 1, b"\0", b"cut off"))
     connection = RawConnection(port)
     for number in range(50):
-        question = FindCoordinatorRequest(key="readers", key_type=0)
+        question = FindCoordinatorRequest(key="readers", key_type=1)
         assert connection.ask(encode_request_frame(question, 1, number, "reader")) is not None
     transaction = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1000)
     assert connection.ask(encode_request_frame(transaction, 1, 99, "writer")) is not None
@@ -54,7 +54,7 @@ def named(lines, event):
 
 
 def test_every_line_of_a_run_with_errors_is_an_object(tmp_path):
-    overrides = {"mpbroker.log.format": "json", "mpbroker.log.level": "DEBUG", "group.max.size": 5}
+    overrides = {"mpbroker.log.format": "json", "mpbroker.log.level": "DEBUG", "offsets.topic.replication.factor": 2}
     with Broker(tmp_path, overrides=overrides) as broker:
         provoke(broker)
         counters = broker.status()["counters"]
@@ -64,18 +64,21 @@ def test_every_line_of_a_run_with_errors_is_an_object(tmp_path):
         assert isinstance(line["pid"], int) and isinstance(line["fields"], dict)
         assert line["level"] in ("DEBUG", "INFO", "WARN", "ERROR")
     assert lines[0]["event"] == "data_directory"
-    assert named(lines, "configuration") == [{"text": "group.max.size is accepted but has no effect yet"}]
+    assert named(lines, "configuration") == [
+        {"text": "offsets.topic.replication.factor is accepted but has no effect yet"}
+    ]
     reasons = [fields["reason"] for fields in named(lines, "invalid_frame")]
     assert "HTTP" in reasons[0]  # the others are the same kind from the same peer: counted
-    fetch, join = sorted(named(lines, "unsupported_request"), key=lambda fields: fields["api"])
-    assert (join["api"], join["version"], join["client_id"], join["peer"]) == ("JoinGroup", 0, "my client", "127.0.0.1")
+    fetch, renew = sorted(named(lines, "unsupported_request"), key=lambda fields: fields["api"])
+    assert (renew["version"], renew["client_id"], renew["peer"]) == (0, "my client", "127.0.0.1")
     assert (fetch["api"], fetch["version"], fetch["client_id"]) == ("Fetch", 99, "my\nclient \x1b[31m")
     (cut_off,) = named(lines, "request_refused")
     assert (cut_off["reason"], cut_off["api"], cut_off["client_id"]) == ("malformed_body", "Metadata", "cut off")
-    *groups, transaction = named(lines, "coordinator_not_served")
-    assert 1 <= len(groups) <= 3  # one from each handler that was asked; of handler 0 its successor, too
-    for group in groups:
-        assert (group["group"], group["client_id"]) == ("readers", "reader") and "assign()" in group["reason"]
+    *asked, transaction = named(lines, "coordinator_not_served")
+    assert 1 <= len(asked) <= 3  # one from each handler that was asked; of handler 0 its successor, too
+    for one in asked:
+        assert (one["transactional_id"], one["client_id"]) == ("readers", "reader")
+        assert "transactional.id" in one["reason"]
     assert (transaction["transactional_id"], transaction["client_id"]) == ("tx", "writer")
     assert counters["coordinators_refused"] == 51
     assert {"ready", "worker_died", "reloaded", "stopping", "stopped"} <= {line["event"] for line in lines}
@@ -88,7 +91,7 @@ def test_text_lines_name_the_same_things_and_cannot_be_forged(tmp_path):
     assert first == f"mpbroker: data directory {broker.data_dir}"
     assert [line for line in lines if not LINE.match(line)] == []
     assert "\\n" in next(line for line in lines if "api=Fetch" in line) and "\x1b" not in broker.log()
-    assert any('api=JoinGroup version=0 client_id="my client"' in line for line in lines)
+    assert any('api=TxnOffsetCommit version=0 client_id="my client"' in line for line in lines)
     assert any("this looks like HTTP" in line for line in lines)
 
 

@@ -71,10 +71,10 @@ def connections(broker):
     """Too many, one that sends nothing, one that stops in the middle of a request, some that send what nobody reads."""
     port = broker.port()
     closed_for(port, b"GET / HTTP/1.1\r\n\r\n")
-    closed_for(port, frame(11, 0, 1))
+    closed_for(port, frame(28, 0, 1))
     closed_for(port, frame(3, 1, 1, b"\0"))
     with RawConnection(port) as connection:
-        connection.ask(encode_request_frame(FindCoordinatorRequest(key="g"), 0, 1))
+        connection.ask(encode_request_frame(FindCoordinatorRequest(key="g", key_type=1), 1, 1))
     silent, stuck = RawConnection(port), RawConnection(port)
     stuck.send(struct.pack(">i", 100) + b"half")
     many = [RawConnection(port) for _ in range(8)]

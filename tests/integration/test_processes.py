@@ -55,7 +55,9 @@ def test_every_process_has_its_title_and_its_row(broker):
     titles = sorted(broker.processes().values())
     workers = [
         "mpbroker: acceptor 0 PLAINTEXT",
+        "mpbroker: admin 0",
         "mpbroker: controller 0",
+        "mpbroker: coordinator 0",
         "mpbroker: handler 0",
         "mpbroker: handler 1",
         "mpbroker: log-keeper 0",
@@ -73,6 +75,8 @@ def test_every_process_has_its_title_and_its_row(broker):
         ("handler", 0),
         ("handler", 1),
         ("controller", 0),
+        ("admin", 0),
+        ("coordinator", 0),
         ("log-keeper", 0),
         ("tracer", 0),
     }

@@ -14,6 +14,7 @@ from __future__ import annotations
 from itertools import groupby
 
 from mpbroker.channel.handler_port import Request
+from mpbroker.channel.response_frame import encode_answer_into
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.codec import encoded_size
@@ -30,7 +31,6 @@ from mpbroker.server.apis import PARKED, Api, NoResponse, Outcome
 from mpbroker.server.delayed_fetch import DelayedFetch, FetchWithoutMemory
 from mpbroker.server.replica_read import FIRST_WITH_IDS, ISOLATION_LEVELS, FetchPlan, fill, plan_fetch
 from mpbroker.server.request_trace import IO_DONE, describe_fetch
-from mpbroker.server.response_frame import encode_answer_into
 from mpbroker.server.server_context import ServerContext
 
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1

@@ -17,7 +17,7 @@ from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from mpbroker.server.apis import PARKED, Api, Outcome
 from mpbroker.server.delayed_command import park_for_controller
-from mpbroker.server.handlers.find_coordinator import TRANSACTION, say_missing
+from mpbroker.server.handlers.find_coordinator import say_missing
 from mpbroker.server.server_context import ServerContext
 
 BLOCK_TIMEOUT_MS = 10_000
@@ -30,7 +30,7 @@ def handle(context: ServerContext, request: Request, message: InitProducerIdRequ
     if message.transactional_id is not None:
         if message.transactional_id == "":
             return failed(message, request.api_version, ErrorCode.INVALID_REQUEST)
-        say_missing(context, request, TRANSACTION, message.transactional_id)
+        say_missing(context, request, message.transactional_id)
         return failed(message, request.api_version, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     ids = context.producer_ids
     producer_id = ids.take()

@@ -40,6 +40,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from mpbroker.channel.handler_port import Request
+from mpbroker.channel.response_frame import note_error
 from mpbroker.errors import ERRORS, ErrorCode
 from mpbroker.log.log_manager import PartitionBusyError
 from mpbroker.metadata.metadata_cache import Topic
@@ -58,7 +59,6 @@ from mpbroker.server.apis import CLOSE, NO_ANSWER, PARKED, Api, Outcome
 from mpbroker.server.delayed_produce import DelayedProduce
 from mpbroker.server.replica_append import append_partition, name_records, recorded_result, refused
 from mpbroker.server.request_trace import IO_DONE, describe_produce
-from mpbroker.server.response_frame import note_error
 from mpbroker.server.server_context import ServerContext
 from mpbroker.server.waiting_for_locks import LEAST_PATIENCE_MS, wait_for_partitions
 

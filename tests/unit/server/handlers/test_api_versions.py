@@ -4,6 +4,7 @@ import pytest
 
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.codec import decode
+from mpbroker.protocol.group_apis import BY_KEY as GROUP_APIS
 from mpbroker.protocol.headers import encode_request_frame
 from mpbroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from mpbroker.server.api_table import API_TABLE
@@ -22,7 +23,8 @@ def test_every_row_of_the_table_is_advertised_in_the_order_of_the_keys(broker, v
     answer = broker.call(ApiVersionsRequest(**CLIENT), version)
     assert answer.error_code == 0
     advertised = [(one.api_key, (one.min_version, one.max_version)) for one in answer.api_keys]
-    assert advertised == sorted((key, api.versions) for key, api in API_TABLE.by_key.items())
+    assert advertised == sorted(API_TABLE.versions().items())
+    assert {api.key for api in GROUP_APIS.values()} <= {key for key, _ in advertised}
 
 
 def test_a_newer_version_is_answered_in_version_0_with_the_versions_of_this_api_alone(broker):

@@ -1,6 +1,6 @@
-"""The one door through which responses leave a request handler: encodes them, and notes their first error code.
+"""The one door through which responses leave handlers and coordinator: encodes them, and notes their first error code.
 
-The code goes into the request's trace record, whichever API it is. Only this module of the package encodes responses
+The code goes into the request's trace record, whichever API it is. Only this module encodes responses
 (tests/tidy holds that); Produce requests that the native path serves are noted there (native/produce/serve_produce.c).
 """
 

@@ -1,4 +1,4 @@
-"""How log lines of a request handler name a request: API, client, connection. Request handlers; nothing is kept."""
+"""How log lines name a request: API, client, connection. Request handlers and the coordinator; nothing is kept."""
 
 from __future__ import annotations
 

@@ -1,0 +1,112 @@
+"""Reads partitions of `__consumer_offsets` in slices, so that the others are served meanwhile. Coordinator process.
+
+A slice is one read of at most SLICE_BYTES (one batch, if that is larger). Partitions take turns: a large one does not
+hold the small ones up.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+import msgspec
+
+from mpbroker.errors import ErrorCode
+from mpbroker.log.log_manager import READ_TO_END, LogManager
+from mpbroker.record.compression import Decompressor
+from mpbroker.record.record_batch import (
+    ATTRIBUTE_CONTROL,
+    BatchUnreadableError,
+    batch_records,
+    iterate_batches,
+)
+from mpbroker.shm.events import Events
+
+SLICE_BYTES = 256 * 1024
+RecordPairs: TypeAlias = Iterable[tuple[bytes, bytes | None]]
+
+
+class _Task(msgspec.Struct):
+    """One partition: the next offset to read, and where its log ended when the load began."""
+
+    partition: int
+    ordinal: int
+    offset: int
+    end_offset: int
+
+
+class OffsetsLoader:
+    """`load(partition, records)` takes what was read, `loaded(partition)` is called when all was."""
+
+    def __init__(
+        self,
+        log_manager: LogManager,
+        log: Events,
+        load: Callable[[int, RecordPairs], None],
+        loaded: Callable[[int], None],
+    ) -> None:
+        self._logs = log_manager
+        self._log = log
+        self._load = load
+        self._loaded = loaded
+        self._tasks: deque[_Task] = deque()
+        self._decompressor = Decompressor()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is left to load."""
+        return not self._tasks
+
+    def begin(self, partition: int, ordinal: int) -> None:
+        """Loads a partition, from its log's start to its present end; an empty one is loaded at once."""
+        self.forget(partition)
+        state = self._logs.state(ordinal)
+        if state is None or state.log_start >= state.leo:
+            self._loaded(partition)
+        else:
+            self._tasks.append(_Task(partition, ordinal, state.log_start, state.leo))
+
+    def forget(self, partition: int) -> None:
+        """The partition is not ours any more."""
+        self._tasks = deque(task for task in self._tasks if task.partition != partition)
+
+    def step(self) -> None:
+        """Reads one slice."""
+        if not self._tasks:
+            return
+        task = self._tasks.popleft()
+        try:
+            going_on = self._read(task)
+        except BatchUnreadableError as error:
+            self._fail(task, str(error))
+            going_on = False
+        if going_on and task.offset < task.end_offset:
+            self._tasks.append(task)
+        else:
+            self._loaded(task.partition)
+
+    def _read(self, task: _Task) -> bool:
+        """False: nothing more can be read."""
+        error, plan = self._logs.find(task.ordinal, task.offset, READ_TO_END, SLICE_BYTES, True)
+        if error == ErrorCode.OFFSET_OUT_OF_RANGE and plan.log_start > task.offset:
+            task.offset = plan.log_start  # retention or compaction went by
+            return True
+        if error or not plan.length:
+            self._fail(task, f"error {error}")
+            return False
+        stored = bytearray(plan.length)
+        error, length = self._logs.read_into(plan, stored)
+        if error:
+            self._fail(task, f"error {error}")
+            return False
+        for info, batch in iterate_batches(memoryview(stored)[:length]):
+            task.offset = info.base_offset + info.last_offset_delta + 1
+            if not info.attributes & ATTRIBUTE_CONTROL:
+                records = batch_records(batch, info, self._decompressor)
+                self._load(task.partition, [(bytes(one.key), one.value) for one in records if one.key is not None])
+        return True
+
+    def _fail(self, task: _Task, detail: str) -> None:
+        """As Kafka does: the groups are served as far as they could be read."""
+        self._log.error("offsets_unreadable", partition=task.partition, offset=task.offset, detail=detail)

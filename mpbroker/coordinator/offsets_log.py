@@ -1,0 +1,128 @@
+"""Appends to the partitions of `__consumer_offsets`, and their acknowledgements. Runs in the coordinator process.
+
+Each append is the ordinary native one. One that serves a request fills the result cell that the request's entry keeps
+for the partition: a re-run finds it filled and appends nothing. What is appended is acknowledged when the high
+watermark, and with `mpbroker.log.flush=commit` the sync, has passed it (KIP-211 knows it as pending until then).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeAlias
+
+from mpbroker.channel.handler_port import Cell, HandlerPort, Request
+from mpbroker.coordinator.effects import Append
+from mpbroker.errors import ErrorCode
+from mpbroker.log.log_manager import NO_REQUEST, LogManager
+from mpbroker.metadata.metadata_cache import Topic
+from mpbroker.record.batch_builder import encode_batch
+from mpbroker.shm.layout import DIRTY_BITS
+
+#: Called once for every append, with an error code (NONE: acknowledged), at once or later.
+Then: TypeAlias = Callable[[int], None]
+
+
+class _Pending(NamedTuple):
+    """An append that is not acknowledged yet."""
+
+    ordinal: int
+    end_offset: int
+    leader_epoch: int
+    deadline_ms: int
+    then: Then
+
+
+class OffsetsLog:
+    """Appends under way, by partition row."""
+
+    def __init__(self, port: HandlerPort, log_manager: LogManager, timeout_ms: int) -> None:
+        self._port = port
+        self._logs = log_manager
+        self._timeout_ms = timeout_ms
+        self._pending: dict[int, list[_Pending]] = {}  # by partition row, in the order of the log
+
+    def append(self, topic: Topic, append: Append, request: Request | None, cell: int, now_ms: int, then: Then) -> None:
+        """Appends one batch; `request` and `cell` say where the result is kept, None: nowhere."""
+        ordinal = topic.partitions[append.partition]
+        batch = encode_batch((key, value, append.timestamp_ms) for key, value in append.records)
+        options, _ = self._logs.options_of(topic)
+        result = self._logs.log.append(
+            ordinal,
+            NO_REQUEST if request is None else request.entry,
+            cell,
+            batch,
+            options,
+            append.timestamp_ms,
+            leader_epoch=append.leader_epoch,
+            topic_id=topic.id,
+        )
+        code = result.error
+        if result.flush_due and not code and self._logs.log.flush(ordinal)[0]:
+            code = ErrorCode.KAFKA_STORAGE_ERROR
+        if code:
+            then(code)
+        else:
+            self._await(_Pending(ordinal, result.end_offset, result.leader_epoch, now_ms + self._timeout_ms, then))
+
+    def await_cell(self, cell: Cell, now_ms: int, then: Then) -> None:
+        """What an earlier run of a request appended must be acknowledged, too."""
+        self._await(_Pending(cell.ordinal, cell.end_offset, cell.leader_epoch, now_ms + self._timeout_ms, then))
+
+    def _await(self, pending: _Pending) -> None:
+        code = self._verdict(pending)
+        if code is None:
+            if self._logs.flush_on_commit:
+                self._logs.request_flush()
+            self._port.watch(pending.ordinal)  # before the second look: no move is missed
+            code = self._verdict(pending)
+        if code is None:
+            self._pending.setdefault(pending.ordinal, []).append(pending)
+        else:
+            pending.then(code)
+
+    def moved(self, everything: bool, rows: Iterable[int]) -> None:
+        """Partitions whose ends moved, by row modulo DIRTY_BITS."""
+        if not self._pending:
+            return
+        hashes = set(rows)
+        for ordinal in list(self._pending):
+            if everything or ordinal % DIRTY_BITS in hashes:
+                self._port.watch(ordinal)
+                self._look_at(ordinal)
+
+    def expire(self, now_ms: int) -> None:
+        """What took too long is answered; its record stays in the log."""
+        for ordinal, rows in list(self._pending.items()):
+            late = [one for one in rows if one.deadline_ms <= now_ms]
+            self._keep(ordinal, [one for one in rows if one.deadline_ms > now_ms])
+            for one in late:
+                one.then(ErrorCode.REQUEST_TIMED_OUT)
+
+    def next_due_ms(self) -> int | None:
+        """The first deadline."""
+        return min((rows[0].deadline_ms for rows in self._pending.values()), default=None)
+
+    def _look_at(self, ordinal: int) -> None:
+        verdicts = [(one, self._verdict(one)) for one in self._pending[ordinal]]
+        self._keep(ordinal, [one for one, code in verdicts if code is None])
+        for one, code in verdicts:
+            if code is not None:
+                one.then(code)
+
+    def _keep(self, ordinal: int, rows: list[_Pending]) -> None:
+        if rows:
+            self._pending[ordinal] = rows
+        else:
+            del self._pending[ordinal]
+
+    def _verdict(self, pending: _Pending) -> int | None:
+        """An error code, NONE: acknowledged; None: not yet."""
+        state = self._logs.state(pending.ordinal)
+        if state is None:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if state.leader_epoch != pending.leader_epoch:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if state.hw < pending.end_offset:
+            return None
+        synced = not self._logs.flush_on_commit or state.flushed_offset >= pending.end_offset
+        return ErrorCode.NONE if synced else None
