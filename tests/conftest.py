@@ -2,6 +2,8 @@
 
 A slow test needs a JVM, a browser, kills, a sanitizer's program, a whole broker or many seconds; `make unit` leaves
 them out. Whole rooms of them are named here, a file of another room says it itself: `pytestmark = pytest.mark.slow`.
+
+Several processes share the work, a group of tests to each (tests/harness/groups.py).
 """
 
 import os
@@ -11,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness import groups
 from tests.harness.broker import wait_until
 from tests.harness.leftovers import left_names, left_processes
 
 SPARK_TIMEOUT_S = 300
 TESTS = Path(__file__).parent
 SLOW_ROOMS = ("chaos", "conformance", "fuzz", "integration", "unit/analysis/spark")
-
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a job in a script's background: what we start would inherit it,
     signal.signal(signal.SIGINT, signal.default_int_handler)  # and tests interrupt what they started
 
@@ -54,10 +56,18 @@ def spark():
 
 
 def pytest_collection_modifyitems(items):
-    """Whichever test is first waits for Spark's JVM and its Python workers to start."""
+    """Whichever test is first waits for Spark's JVM and its Python workers to start; all share one, in one process."""
     for item in items:
         needs_spark = "spark" in getattr(item, "fixturenames", ())
         if needs_spark:
             item.add_marker(pytest.mark.timeout(SPARK_TIMEOUT_S))
         if needs_spark or any(item.path.is_relative_to(TESTS / room) for room in SLOW_ROOMS):
             item.add_marker(pytest.mark.slow)
+        assert not needs_spark or groups.group_of(item.nodeid) == "spark", "a test with Spark has it in its file's name"
+    items.sort(key=lambda item: groups.turn_of(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """With `--dist loadscope`, a scope is a group."""
+    return groups.scheduler(config, log) if config.getvalue("dist") == "loadscope" else None

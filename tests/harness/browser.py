@@ -39,6 +39,16 @@ os.dup2(high[0], 3), os.dup2(high[1], 4)
 os.execv(sys.argv[3], sys.argv[3:])"""
 
 
+_SOCKET_PATH_BYTES = 107  # the kernel's limit for the name of a Unix socket
+_SOCKET = "/mpb-browser-12345678/org.chromium.Chromium.123456/SingletonSocket"
+
+
+def _profile_room() -> str:
+    """Where the profile lies: the browser makes a socket in it, whose name must not be too long."""
+    room = tempfile.gettempdir()
+    return room if len(os.fsencode(room) + os.fsencode(_SOCKET)) <= _SOCKET_PATH_BYTES else "/tmp"
+
+
 def find() -> str | None:
     """The path of a Chromium or Chrome on PATH."""
     return next((path for path in map(shutil.which, NAMES) if path), None)
@@ -49,7 +59,9 @@ class Browser:
     errors."""
 
     def __init__(self, program: str, timeout_s: float = 60) -> None:
-        self._profile = tempfile.TemporaryDirectory(prefix="mpb-browser-", ignore_cleanup_errors=True)
+        self._profile = tempfile.TemporaryDirectory(
+            prefix="mpb-browser-", dir=_profile_room(), ignore_cleanup_errors=True
+        )
         to_browser, self._write = os.pipe()
         self._read, from_browser = os.pipe()
         self._deadline_s, self._buffer, self._number = timeout_s, b"", 0

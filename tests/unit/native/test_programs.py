@@ -1,5 +1,5 @@
-"""Runs the C programs of native/tests: plain, with the address and undefined-behaviour sanitizers, and with
-threads'."""
+"""Runs the C programs of native/tests: plain, with the address and undefined-behaviour sanitizers, and, if they start
+threads, with threads'. Each build is a group of its own (tests/harness/groups.py): made once, beside the others."""
 
 import os
 import shutil
@@ -11,12 +11,22 @@ import pytest
 pytestmark = pytest.mark.slow
 
 NATIVE = Path(__file__).parents[3] / "native"
-PROGRAMS = sorted(path.stem.removeprefix("test_") for path in (NATIVE / "tests").glob("*/test_*.c"))
+SOURCES = {path.stem.removeprefix("test_"): path for path in sorted((NATIVE / "tests").glob("*/test_*.c"))}
+#: Races are among threads: of processes that share memory the sanitizer sees each alone, as the plain build does.
+BUILDS = {
+    "": list(SOURCES),
+    "address": list(SOURCES),
+    "thread": [name for name, path in SOURCES.items() if "pthread" in path.read_text()],
+}
+RUNS = [
+    pytest.param(name, sanitizer, id=f"{name}-{sanitizer or 'plain'}")
+    for sanitizer, names in BUILDS.items()
+    for name in names
+]
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("sanitizer", ["", "address", "thread"], ids=["plain", "address", "thread"])
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(("program", "sanitizer"), RUNS)
 def test_program(program, sanitizer):
     if not shutil.which("make") or not shutil.which("gcc"):
         pytest.skip("make and gcc are not installed")
@@ -24,10 +34,14 @@ def test_program(program, sanitizer):
         key: value for key, value in os.environ.items() if key not in ("MAKEFLAGS", "MAKELEVEL", "SAN", "ONLY")
     }
     done = subprocess.run(
-        ["make", "-s", "-C", str(NATIVE), "test", f"ONLY={program}", f"SAN={sanitizer}"],
+        ["make", "-s", "-j2", "-C", str(NATIVE), "test", f"ONLY={program}", f"SAN={sanitizer}"],
         capture_output=True,
         text=True,
         env=environment,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.strip(), "a program says what it checked"
+
+
+def test_races_are_looked_for():
+    assert {"append_threads", "metadata", "request_path", "ring", "trace_lane"} <= set(BUILDS["thread"])
