@@ -7,6 +7,8 @@ import sys
 from mpbroker.trace import manifest
 from tests.harness.broker import Broker
 
+SECONDS = 0.6
+
 
 def _bench(out, *words):
     done = subprocess.run(
@@ -20,10 +22,14 @@ def _bench(out, *words):
 
 
 def test_all_workloads(tmp_path):
-    text, result = _bench(tmp_path, "--seconds", "0.6")
+    text, result = _bench(tmp_path, "--seconds", str(SECONDS))
     rows = {row["name"]: row for row in result["workloads"]}
     assert list(rows) == ["W1", "W2", "W3", "W3 acks=1", "W4"]
-    assert rows["W2"]["records"] == rows["W1"]["records"] and all(row["errors"] == 0 for row in rows.values())
+    assert all(row["errors"] == 0 for row in rows.values())
+    assert all(row["unsent"] == 0 or (row["name"] == "W4" and "never sent" in text) for row in rows.values())
+    read, written = rows["W2"]["records"], rows["W1"]["records"]
+    assert 0 < read <= written
+    assert read == written or rows["W2"]["seconds"] >= SECONDS, "its time was not over, and it read less"
     assert all(
         row["broker_cpu_us"] is not None and row["p50_us"] <= row["p99_us"] <= row["max_us"] for row in rows.values()
     )

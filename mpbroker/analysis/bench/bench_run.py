@@ -53,7 +53,9 @@ def run(options: BenchOptions, say: Callable[[str], None]) -> dict[str, Any]:
     }
     if options.workloads:
         with _target(options) as target:
-            result["workloads"] = [row._asdict() for row in _workloads(target, options, say)]
+            rows_of_loads = list(_workloads(target, options, say))
+        result["workloads"] = [row._asdict() for row in rows_of_loads]
+        result["notes"] += [note for row in rows_of_loads for note in _of_what_was_not_sent(row)]
     if options.sweep:
         rows = core_sweep.sweep(options.seconds, options.out / "traces" / "sweep", say)
         result["sweep"] = [{**setting._asdict(), **row._asdict(), "name": setting.label} for setting, row in rows]
@@ -91,6 +93,14 @@ def _notes(options: BenchOptions) -> list[str]:
             "Broker and load share few cores: throughput is that of both together, CPU per request is the broker's own."
         )
     return found
+
+
+def _of_what_was_not_sent(row: Row) -> list[str]:
+    if not row.unsent:
+        return []
+    due = row.requests + row.errors + row.unsent
+    why = "the broker, or this machine, was too slow"
+    return [f"{row.name}: {row.unsent} of {due} requests were due and never sent; {why}."]
 
 
 @contextmanager

@@ -40,13 +40,15 @@ class Target(NamedTuple):
 
 class Row(NamedTuple):
     """What was measured. Latencies from the intended send time where the load is open, else from the send; CPU
-    microseconds are of the whole process tree and None where it is not known whose they are."""
+    microseconds are of the whole process tree and None where it is not known whose they are. `errors`: refused, or sent
+    and never answered; `unsent`: of an open load, due while too many waited or the load itself was late."""
 
     name: str
     title: str
     requests: int
     records: int
     errors: int
+    unsent: int
     seconds: float
     requests_per_s: float
     records_per_s: float
@@ -103,6 +105,7 @@ def consume(target: Target, name: str, title: str, topic: str, seconds: float) -
         name,
         title,
         sorted(read["latencies_us"]),
+        0,
         0,
         read["records"],
         read["bytes"],
@@ -175,7 +178,8 @@ def _row(workload: Workload, file: client_log.LogFile, client_cpu_us: int, used:
         for arrived, done in zip(columns["arrived_ns"], columns["done_ns"], strict=True)
     ]
     latencies = sorted((end - begin) // 1000 for begin, end in zip(begun, came, strict=True) if end >= 0)
-    errors = len(columns["error"]) - columns["error"].count(0) + sum(end < 0 for end in came)
+    unsent = sum(sent < 0 for sent in columns["sent_ns"])
+    errors = len(columns["error"]) - columns["error"].count(0) + sum(end < 0 for end in came) - unsent
     seconds = (max(came, default=0) - min(begun, default=0)) / NS
     records = len(latencies) * workload.records
     return _assemble(
@@ -183,6 +187,7 @@ def _row(workload: Workload, file: client_log.LogFile, client_cpu_us: int, used:
         workload.title,
         latencies,
         errors,
+        unsent,
         records,
         records * workload.value_bytes,
         seconds,
@@ -196,6 +201,7 @@ def _assemble(
     title: str,
     latencies_us: Sequence[int],
     errors: int,
+    unsent: int,
     records: int,
     size: int,
     seconds: float,
@@ -212,6 +218,7 @@ def _assemble(
         count,
         records,
         errors,
+        unsent,
         seconds,
         count / seconds,
         records / seconds,

@@ -46,6 +46,14 @@ def test_refused_and_unanswered_requests_are_errors():
         _row(workloads.W3, _log([(0, 0, 0, -1)]), 0, None)
 
 
+def test_what_was_never_sent_is_no_error_of_the_broker_and_is_said():
+    row = _row(workloads.W4, _log([(0, 0, 0, 1), (0, 1, 1, -1), (0, 2, -1, -1), (0, 3, -1, -1)]), 0, None)
+    assert (row.requests, row.errors, row.unsent) == (1, 1, 2)
+    (note,) = bench_run._of_what_was_not_sent(row)
+    assert note.startswith("W4: 2 of 4 requests were due and never sent")
+    assert bench_run._of_what_was_not_sent(row._replace(unsent=0)) == []
+
+
 @pytest.mark.parametrize(
     ("count", "share", "expected"), [(1, 0.5, 1), (100, 0.5, 50), (100, 0.99, 99), (101, 0.99, 100)]
 )
