@@ -19,11 +19,12 @@ CLAIMED: Final = 3
 TOPICS_HIGH_OFFSET, PARTITIONS_HIGH_OFFSET = 1080, 1084
 TOPIC_COPY_OFFSET, TOPIC_COPY_BYTES = 64, 3888
 PARTITION_COPY_OFFSET, PARTITION_COPY_BYTES, LOG_BYTES_OFFSET, SELECTOR_OFFSET = 256, 192, 104, 192
-ENTRIES_HIGH_OFFSET: Final = 34944
+ENTRIES_HIGH_OFFSET: Final = 43656
 
 _TOPIC: Final = struct.Struct(
     "<16sIIIIIIQ256s"
 )  # id, partitions, flags, first ordinal, name length, -, -, version, name
+_ENTRIES_HIGH: Final = struct.Struct("<I60x")  # a line for each processor
 _SELECTOR: Final = struct.Struct("<Q")
 _PARTITION_WHO: Final = struct.Struct("<II")  # flags, topic row
 _CHUNK_ROWS: Final = 1024
@@ -89,9 +90,10 @@ class CoreView:
         """Requests by the slot of the handler that executes or has parked them."""
         region, held = self._regions["entries"], Counter[int]()
         processors, _, per_processor, _ = layout.HEADER.unpack_from(self._header)[8:12]
-        high = os.pread(self._fd, 4 * processors, self._regions["doorbells"].offset + ENTRIES_HIGH_OFFSET)
+        marks = self._regions["doorbells"].offset + ENTRIES_HIGH_OFFSET
+        high = os.pread(self._fd, _ENTRIES_HIGH.size * processors, marks)
         form = struct.Struct(f"<Q{region.stride - 8}x")
-        for processor, (used,) in enumerate(struct.iter_unpack("<I", high)):
+        for processor, (used,) in enumerate(_ENTRIES_HIGH.iter_unpack(high)):
             rows = min(used, per_processor)
             data = os.pread(self._fd, rows * region.stride, region.offset + processor * per_processor * region.stride)
             held.update(word & 0xFFFFFF for (word,) in form.iter_unpack(data) if word >> 24 & 0xFF == CLAIMED)

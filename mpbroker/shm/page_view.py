@@ -29,8 +29,8 @@ RING_NAMES = {
 
 _PROCESS_HEAD = struct.Struct("<I8xI240x")  # pid, state
 _RING = struct.Struct(
-    f"<Q120xQ120xQQ{layout.STRIDES['rings'] - layout.RING_CAPACITY - 8}x"
-)  # tail, head, peak, capacity
+    f"<QQ112xQ120xQ{layout.STRIDES['rings'] - layout.RING_CAPACITY - 8}x"
+)  # tail, peak, head, capacity
 assert _PROCESS_HEAD.size == layout.STRIDES["processes"] and _RING.size == layout.STRIDES["rings"]
 
 
@@ -134,7 +134,7 @@ class PageView:
     def rings(self) -> list[RingInfo]:
         """Every ring in use."""
         found = []
-        for number, (tail, head, peak, capacity) in enumerate(self._heads("rings", _RING)):
+        for number, (tail, peak, head, capacity) in enumerate(self._heads("rings", _RING)):
             if capacity:
                 name = RING_NAMES.get(number) or f"response-{number - layout.RING_RESPONSE}"
                 found.append(RingInfo(name, min(max(0, tail - head), capacity), capacity, peak, number))

@@ -235,7 +235,7 @@ static PyObject *core_frame_in_hand(PyObject *object, PyObject *arg)
     unsigned long handler;
     if (!attached(object) || !mpb_py_below(arg, MPB_MAX_HANDLERS, &handler))
         return NULL;
-    uint32_t index = mpb_load_acquire(&CORE(object)->doorbells->in_hand[handler]) - 1;
+    uint32_t index = mpb_load_acquire(&CORE(object)->doorbells->handler_mark[handler].in_hand) - 1;
     if (index >= CORE(object)->entry_count)
         Py_RETURN_NONE;
     struct mpb_entry *entry = &CORE(object)->entries[index];
@@ -254,7 +254,8 @@ static PyObject *core_entry_states(PyObject *object, PyObject *unused)
     struct mpb_core *core = rows ? CORE(object) : NULL;
     for (uint32_t i = 0; rows != NULL && i < core->entry_count; i++) {
         uint32_t p = i / core->header->entries_per_processor;
-        if (i % core->header->entries_per_processor >= mpb_load_acquire(&core->doorbells->entries_high[p]))
+        if (i % core->header->entries_per_processor >=
+            mpb_load_acquire(&core->doorbells->processor_mark[p].entries_high))
             continue;
         uint64_t word = mpb_load_acquire(&core->entries[i].state);
         if (mpb_state_of(word) == MPB_E_FREE)

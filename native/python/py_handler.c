@@ -259,7 +259,7 @@ static PyObject *handler_take_dirty(PyObject *object, PyObject *unused)
     (void)unused;
     struct mpb_doorbells *bells = PORT(object)->core->doorbells;
     uint32_t h = PORT(object)->index;
-    uint64_t poke = mpb_load_acquire(&bells->poke[h]) ? atomic_exchange(&bells->poke[h], 0) : 0;
+    uint64_t poke = mpb_load_acquire(&bells->handler[h].poke) ? atomic_exchange(&bells->handler[h].poke, 0) : 0;
     PyObject *bits = PyList_New(0);
     for (uint32_t w = 0; bits != NULL && (poke & MPB_POKE_DIRTY) && w < 64; w++) {
         uint64_t word = mpb_load_relaxed(&bells->dirty[h][w]) ? atomic_exchange(&bells->dirty[h][w], 0) : 0;

@@ -24,7 +24,7 @@ static int64_t adopt(struct mpb_core *core, uint32_t slot, uint64_t operation)
         mpb_store_release(&command->handler_slot, slot);
         mpb_fence_full(); /* either the controller sees the new slot, or we see that it is done */
         if (mpb_state_of(mpb_load_acquire(&command->state)) == MPB_E_DONE)
-            atomic_fetch_or(&core->doorbells->poke[mpb_slot_handler(core, slot)], MPB_POKE_COMMAND);
+            atomic_fetch_or(&core->doorbells->handler[mpb_slot_handler(core, slot)].poke, MPB_POKE_COMMAND);
         return i;
     }
     return -1;
@@ -35,7 +35,7 @@ static bool is_in_flight(const struct mpb_core *core, uint64_t operation)
     uint64_t fill_number = operation / MPB_COMMAND_PARTS;
     uint32_t rows = core->header->entries_per_processor;
     for (uint32_t p = 0; p < core->header->processor_count; p++)
-        for (uint32_t i = 0; i < rows && i < mpb_load_acquire(&core->doorbells->entries_high[p]); i++) {
+        for (uint32_t i = 0; i < rows && i < mpb_load_acquire(&core->doorbells->processor_mark[p].entries_high); i++) {
             struct mpb_entry *entry = &core->entries[p * rows + i];
             if (mpb_state_of(mpb_load_acquire(&entry->state)) != MPB_E_FREE && entry->fill_number == fill_number)
                 return true;

@@ -29,7 +29,7 @@ static void take_in_hand(struct mpb_handler *h, uint32_t index)
 {
     const struct mpb_entry *entry = &h->core->entries[index];
     struct mpb_process *row = &h->core->processes[h->slot];
-    mpb_store_release(&h->core->doorbells->in_hand[h->index], index + 1);
+    mpb_store_release(&h->core->doorbells->handler_mark[h->index].in_hand, index + 1);
     mpb_store_relaxed(&row->request, (uint64_t)(index + 1) << 32 | (uint64_t)(uint16_t)entry->api_key << 16 |
                                          (uint16_t)entry->api_version);
     h->taken_ns = mpb_trace_clock_ns();
@@ -39,7 +39,7 @@ static void take_in_hand(struct mpb_handler *h, uint32_t index)
 
 static void put_down(struct mpb_handler *h, uint32_t index)
 {
-    mpb_atomic32 *in_hand = &h->core->doorbells->in_hand[h->index];
+    mpb_atomic32 *in_hand = &h->core->doorbells->handler_mark[h->index].in_hand;
     if (mpb_load_relaxed(in_hand) != index + 1)
         return;
     mpb_store_release(in_hand, 0);
@@ -71,7 +71,8 @@ static int64_t take_plane(struct mpb_handler *h, uint32_t plane)
         return MPB_CLAIM_NOTHING;
     begin(h, (uint32_t)taken);
     mpb_count(h->core, h->slot, MPB_C_REQUESTS_CLAIMED, 1);
-    mpb_ring_want_space(h->core, plane, mpb_plane_depth(h->core, plane), h->slot);
+    if (mpb_space_is_wanted(h->core, plane))
+        mpb_ring_want_space(h->core, plane, mpb_plane_depth(h->core, plane), h->slot);
     return taken;
 }
 
@@ -80,7 +81,7 @@ int64_t mpb_handler_claim(struct mpb_handler *h, bool control_only)
     int64_t index = h->is_coordinator ? MPB_CLAIM_NOTHING : take_plane(h, MPB_PLANE_CONTROL);
     if (index >= 0)
         return index;
-    if (mpb_load_acquire(&h->core->doorbells->poke[h->index]) != 0)
+    if (mpb_load_acquire(&h->core->doorbells->handler[h->index].poke) != 0)
         return MPB_CLAIM_POKED;
     if (h->is_coordinator)
         return take_handed(h);
@@ -146,7 +147,7 @@ void mpb_handler_pass_on(struct mpb_handler *h)
 
 static bool nothing_to_do(struct mpb_handler *h, bool control_only)
 {
-    if (mpb_load_acquire(&h->core->doorbells->poke[h->index]) != 0)
+    if (mpb_load_acquire(&h->core->doorbells->handler[h->index].poke) != 0)
         return false;
     if (h->is_coordinator)
         return mpb_handed_empty(h->core);

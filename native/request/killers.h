@@ -9,7 +9,8 @@
 
 #define MPB_KILLS_REFUSED 2
 
-/* Digest of a frame without its correlation id, which a retry changes. Never 0. */
+/* Digest of a frame without its correlation id, which a retry changes: of its length, its begin and its end, 64 KiB each
+ * at most. Never 0. */
 uint64_t mpb_frame_digest(const uint8_t *frame, uint32_t length);
 /* Adds `kills` to a digest's account; a full table forgets the one that killed longest ago. */
 void mpb_killer_add(struct mpb_core *core, uint64_t digest, uint64_t when_ms, uint32_t kills);

@@ -48,7 +48,7 @@ static void publish_gauges(struct mpb_processor *p)
 
 void mpb_processor_rebuild(struct mpb_processor *p)
 {
-    uint32_t high = mpb_load_acquire(&p->core->doorbells->entries_high[p->index]);
+    uint32_t high = mpb_load_acquire(&p->core->doorbells->processor_mark[p->index].entries_high);
     p->free_count = 0;
     p->queued_bytes = 0;
     for (uint32_t i = p->entries; i-- > 0;) { /* low rows on top of the stack: the same few stay in cache */
@@ -65,7 +65,7 @@ void mpb_processor_rebuild(struct mpb_processor *p)
 static void begin_fill(struct mpb_processor *p, uint32_t index)
 {
     struct mpb_entry *entry = &p->core->entries[index];
-    mpb_atomic32 *high = &p->core->doorbells->entries_high[p->index];
+    mpb_atomic32 *high = &p->core->doorbells->processor_mark[p->index].entries_high;
     if (mpb_load_relaxed(high) <= index - p->first_entry)
         mpb_store_release(high, index - p->first_entry + 1); /* before the row: a successor scans below it */
     mpb_step();
@@ -74,7 +74,7 @@ static void begin_fill(struct mpb_processor *p, uint32_t index)
     MPB_CRASH(p->core, "processor.fill");
     entry->payload_offset = MPB_PAYLOAD_INLINE;
     mpb_step();
-    entry->fill_number = atomic_fetch_add(&p->core->header->fill_counter, 1) + 1;
+    entry->fill_number = mpb_next_fill_number(p->core, p->index);
     entry->incarnation = p->incarnation;
     mpb_store_relaxed(&entry->phase, MPB_PHASE_NOTHING);
     mpb_store_relaxed(&entry->attempts, 0);
@@ -190,10 +190,13 @@ enum { MPB_TRUST_FEW = 2, MPB_TRUST_MANY = 8 };
 static uint32_t trust(const struct mpb_processor *p, uint32_t handler, uint64_t now_ns)
 {
     const struct mpb_process *row = &p->core->processes[mpb_handler_slot(p->core, handler)];
+    if (now_ns <
+        p->woken_ns[handler] + MPB_TRUST_FRESH_NS) /* our own memory first: the row is in the handler's cache */
+        return MPB_TRUST_MANY;
     uint64_t latest = mpb_load_relaxed(&row->request_since_ns);
     if (mpb_load_relaxed(&row->heartbeat_ns) > latest)
         latest = mpb_load_relaxed(&row->heartbeat_ns);
-    if (now_ns < latest + MPB_TRUST_FRESH_NS || now_ns < p->woken_ns[handler] + MPB_TRUST_FRESH_NS)
+    if (now_ns < latest + MPB_TRUST_FRESH_NS)
         return MPB_TRUST_MANY;
     return now_ns < latest + MPB_TRUST_NS || now_ns < p->woken_ns[handler] + MPB_TRUST_NS ? MPB_TRUST_FEW : 0;
 }
@@ -385,7 +388,7 @@ bool mpb_sent(struct mpb_processor *p, uint32_t index, uint64_t send_start_ns, b
 bool mpb_processor_prepare_sleep(struct mpb_processor *p)
 {
     struct mpb_ring ring = mpb_ring_view(p->core, MPB_RING_RESPONSE + p->index);
-    mpb_atomic64 *asleep = &p->core->doorbells->processor_asleep[p->index];
+    mpb_atomic64 *asleep = &p->core->doorbells->processor[p->index].asleep;
     atomic_store(asleep, 1);
     mpb_fence_full();
     MPB_CRASH(p->core, "doorbell.processor.announced");
@@ -397,7 +400,7 @@ bool mpb_processor_prepare_sleep(struct mpb_processor *p)
 
 void mpb_processor_cancel_sleep(struct mpb_processor *p)
 {
-    mpb_atomic64 *asleep = &p->core->doorbells->processor_asleep[p->index];
+    mpb_atomic64 *asleep = &p->core->doorbells->processor[p->index].asleep;
     if (mpb_load_relaxed(asleep) != 0)
         atomic_store(asleep, 0);
 }

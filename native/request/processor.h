@@ -81,4 +81,17 @@ int mpb_processor_doze_ms(struct mpb_processor *p, uint64_t now_ns, int timeout_
 /* Shared half of freeing: the extents it holds, then FREE with the next generation. The caller owns the entry. */
 void mpb_entry_free(struct mpb_core *core, uint32_t index, uint32_t slot);
 
+/* Its index in the high bits, so that no two processors count in one word. Room is left below and above for the parts of
+ * an operation number (command.h). A number that a dead processor took and did not use is lost. */
+#define MPB_FILL_INDEX_SHIFT 48
+
+static inline uint64_t mpb_next_fill_number(struct mpb_core *core, uint32_t processor)
+{
+    mpb_atomic64 *fills = &core->doorbells->processor_mark[processor].fills;
+    uint64_t number = mpb_load_relaxed(fills) + 1;
+    mpb_store_relaxed(fills, number); /* before its use: a successor goes on behind it */
+    mpb_step();
+    return (uint64_t)processor << MPB_FILL_INDEX_SHIFT | number;
+}
+
 #endif

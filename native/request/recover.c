@@ -39,7 +39,7 @@ static void finish_recovery(struct mpb_core *core, uint32_t slot)
 /* Rows of a processor that were ever used. */
 static uint32_t rows_used(const struct mpb_core *core, uint32_t processor)
 {
-    uint32_t high = mpb_load_acquire(&core->doorbells->entries_high[processor]);
+    uint32_t high = mpb_load_acquire(&core->doorbells->processor_mark[processor].entries_high);
     return high < core->header->entries_per_processor ? high : core->header->entries_per_processor;
 }
 
@@ -89,7 +89,7 @@ void mpb_recover_processor(struct mpb_processor *p, struct mpb_recovery *done)
     for (uint32_t i = 0; i < rows_used(core, p->index); i++)
         recover_own_entry(p, p->first_entry + i, &present, done);
     mpb_processor_rebuild(p);
-    atomic_store(&core->doorbells->processor_asleep[p->index], 0);
+    atomic_store(&core->doorbells->processor[p->index].asleep, 0);
     atomic_fetch_and(&core->doorbells->want_space, ~(0x100000001ull << p->index));
     finish_recovery(core, p->slot);
 }
@@ -141,7 +141,7 @@ static void put_back(struct mpb_handler *h, uint32_t index, uint64_t word, struc
     struct mpb_core *core = h->core;
     struct mpb_entry *entry = &core->entries[index];
     uint32_t generation = mpb_state_generation(word), attempts = mpb_attempts(entry);
-    if (mpb_load_acquire(&core->doorbells->in_hand[h->index]) == index + 1)
+    if (mpb_load_acquire(&core->doorbells->handler_mark[h->index].in_hand) == index + 1)
         attempts = count_attempt(core, index, generation);
     mpb_extent_free(core, entry->answer_extent, index); /* of an answer that was never final */
     mpb_step();
@@ -224,7 +224,7 @@ void mpb_recover_handler(struct mpb_handler *h, struct mpb_recovery *done)
         for (uint32_t i = 0; i < rows_used(core, p); i++)
             recover_claim(h, p * core->header->entries_per_processor + i, &hinted, done);
     MPB_CRASH(core, "recover.handler.put_back");
-    mpb_store_release(&core->doorbells->in_hand[h->index], 0);
+    mpb_store_release(&core->doorbells->handler_mark[h->index].in_hand, 0);
     mpb_extents_collect(core, h->index);
     mpb_extents_rebuild(&h->extents);
     finish_recovery(core, h->slot);

@@ -22,8 +22,8 @@ void mpb_futex_wake(mpb_atomic32 *word) { syscall(SYS_futex, word, FUTEX_WAKE, I
 
 static void wake_word(struct mpb_core *core, uint32_t handler)
 {
-    mpb_store_release(&core->doorbells->handler_word[handler], 1);
-    mpb_futex_wake(&core->doorbells->handler_word[handler]);
+    mpb_store_release(&core->doorbells->handler[handler].word, 1);
+    mpb_futex_wake(&core->doorbells->handler[handler].word);
 }
 
 /* Takes the lowest announced sleeper of `candidates` back and wakes it; -1: nobody of them sleeps. */
@@ -74,7 +74,7 @@ void mpb_poke_handler(struct mpb_core *core, uint32_t handler, uint64_t poke, ui
 {
     if (handler >= MPB_MAX_HANDLERS)
         return;
-    if ((atomic_fetch_or(&core->doorbells->poke[handler], poke) & poke) != poke)
+    if ((atomic_fetch_or(&core->doorbells->handler[handler].poke, poke) & poke) != poke)
         mpb_count(core, self, MPB_C_PARTITION_NOTICES, 1);
     MPB_CRASH(core, "doorbell.poked");
     mpb_ring_handler(core, handler);
@@ -82,7 +82,7 @@ void mpb_poke_handler(struct mpb_core *core, uint32_t handler, uint64_t poke, ui
 
 void mpb_handler_announce(struct mpb_core *core, uint32_t handler)
 {
-    mpb_store_release(&core->doorbells->handler_word[handler], 0);
+    mpb_store_release(&core->doorbells->handler[handler].word, 0);
     atomic_fetch_or(&core->doorbells->sleepers, 1ull << handler);
     mpb_fence_full();
     MPB_CRASH(core, "doorbell.handler.announced");
@@ -95,7 +95,7 @@ void mpb_handler_withdraw(struct mpb_core *core, uint32_t handler)
 
 int mpb_handler_sleep(struct mpb_core *core, uint32_t handler, int64_t timeout_ns)
 {
-    int status = mpb_futex_wait(&core->doorbells->handler_word[handler], 0, timeout_ns);
+    int status = mpb_futex_wait(&core->doorbells->handler[handler].word, 0, timeout_ns);
     MPB_CRASH(core, "doorbell.handler.woken");
     mpb_handler_withdraw(core, handler);
     return status;
@@ -110,7 +110,7 @@ static void write_eventfd(struct mpb_core *core, uint32_t processor)
 
 void mpb_ring_processor(struct mpb_core *core, uint32_t processor, uint32_t self)
 {
-    mpb_atomic64 *asleep = &core->doorbells->processor_asleep[processor];
+    mpb_atomic64 *asleep = &core->doorbells->processor[processor].asleep;
     mpb_fence_full();
     if (atomic_load(asleep) == 0 || atomic_exchange(asleep, 0) == 0)
         return;
@@ -125,18 +125,24 @@ void mpb_want_space(struct mpb_core *core, uint32_t plane, uint32_t processor)
     mpb_fence_full();
 }
 
+static uint64_t half_of(uint32_t plane) { return 0xffffffffull << (32 * plane); }
+
+bool mpb_space_is_wanted(struct mpb_core *core, uint32_t plane)
+{
+    mpb_fence_full();
+    return (atomic_load(&core->doorbells->want_space) & half_of(plane)) != 0;
+}
+
 void mpb_ring_want_space(struct mpb_core *core, uint32_t plane, uint64_t depth, uint32_t self)
 {
-    uint64_t half = 0xffffffffull << (32 * plane);
-    mpb_fence_full();
-    uint64_t waiting = atomic_load(&core->doorbells->want_space) & half;
+    uint64_t waiting = atomic_load(&core->doorbells->want_space) & half_of(plane);
     if (waiting == 0 || 4 * depth > 3 * (uint64_t)core->header->plane_bound[plane])
         return;
     waiting = atomic_fetch_and(&core->doorbells->want_space, ~waiting) & waiting;
     MPB_CRASH(core, "doorbell.space.taken");
     for (; waiting != 0; waiting &= waiting - 1) {
         uint32_t processor = (uint32_t)__builtin_ctzll(waiting) % 32;
-        atomic_store(&core->doorbells->processor_asleep[processor], 0);
+        atomic_store(&core->doorbells->processor[processor].asleep, 0);
         write_eventfd(core, processor); /* always: it waits for room whether or not it announced sleep */
         mpb_count(core, self, MPB_C_PROCESSOR_WAKES, 1);
     }
@@ -185,13 +191,13 @@ void mpb_notify_partition(struct mpb_core *core, uint32_t ordinal, uint32_t self
 void mpb_ring_everybody(struct mpb_core *core)
 {
     for (uint32_t h = 0; h < core->header->handler_count; h++) {
-        atomic_fetch_or(&core->doorbells->poke[h], MPB_POKE_SCAN);
+        atomic_fetch_or(&core->doorbells->handler[h].poke, MPB_POKE_SCAN);
         mpb_fence_full();
         wake_word(core, h); /* whatever its bit says: the dead one may have taken it back without waking */
         MPB_CRASH(core, "doorbell.everybody");
     }
     for (uint32_t p = 0; p < core->header->processor_count; p++) {
-        atomic_store(&core->doorbells->processor_asleep[p], 0);
+        atomic_store(&core->doorbells->processor[p].asleep, 0);
         write_eventfd(core, p);
     }
     for (uint32_t slot = MPB_SLOT_CONTROLLER; slot < MPB_MAX_SLOTS; slot++) {

@@ -25,7 +25,9 @@ int mpb_handler_sleep(struct mpb_core *core, uint32_t handler, int64_t timeout_n
 
 /* Processors. */
 void mpb_ring_processor(struct mpb_core *core, uint32_t processor, uint32_t self);
-/* A pop made room: wakes the processors that wait for it once the plane is down to three quarters. */
+/* A pop made room. Whether anybody waits for that, asked first: a plane's depth is in the pushers' lines. */
+bool mpb_space_is_wanted(struct mpb_core *core, uint32_t plane);
+/* Wakes the processors that wait for it once the plane is down to three quarters. */
 void mpb_ring_want_space(struct mpb_core *core, uint32_t plane, uint64_t depth, uint32_t self);
 void mpb_want_space(struct mpb_core *core, uint32_t plane, uint32_t processor);
 

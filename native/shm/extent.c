@@ -49,7 +49,7 @@ static void hold(struct mpb_extents *extents, uint32_t word, uint32_t token)
 
 void mpb_extents_rebuild(struct mpb_extents *extents)
 {
-    uint32_t high = mpb_load_acquire(&extents->core->doorbells->extents_high[extents->handler]);
+    uint32_t high = mpb_load_acquire(&extents->core->doorbells->handler_mark[extents->handler].extents_high);
     mpb_units_clear(&extents->units);
     extents->free_count = extents->held_count = extents->sweep_at = 0;
     extents->fresh = high < MPB_EXTENTS_PER_HANDLER ? high : MPB_EXTENTS_PER_HANDLER;
@@ -123,7 +123,7 @@ uint32_t mpb_extent_link(struct mpb_extents *extents, uint32_t token, uint32_t e
         word = extents->free_words[--extents->free_count];
     } else if (extents->fresh < MPB_EXTENTS_PER_HANDLER) {
         word = extents->fresh++;
-        mpb_store_release(&extents->core->doorbells->extents_high[extents->handler], word + 1);
+        mpb_store_release(&extents->core->doorbells->handler_mark[extents->handler].extents_high, word + 1);
     } else {
         return MPB_NO_EXTENT;
     }
@@ -146,7 +146,7 @@ void mpb_extent_free(struct mpb_core *core, uint32_t number, uint32_t entry)
 void mpb_extents_collect(struct mpb_core *core, uint32_t handler)
 {
     uint32_t base = handler * MPB_EXTENTS_PER_HANDLER;
-    uint32_t high = mpb_load_acquire(&core->doorbells->extents_high[handler]);
+    uint32_t high = mpb_load_acquire(&core->doorbells->handler_mark[handler].extents_high);
     for (uint32_t i = base; i < base + high && i < core->extent_count; i++) {
         uint64_t word = mpb_load_acquire(&core->extents[i]);
         if (word == 0)

@@ -73,12 +73,12 @@ struct mpb_segment_header { /* one page */
     uint32_t entries_per_processor;
     uint32_t reserved_handlers;       /* handlers 0..n-1 of the pool that take control requests only */
     mpb_atomic64 metadata_generation; /* journal position: number of published topic changes */
-    mpb_atomic64 fill_counter;        /* source of fill numbers, never reused within a boot */
-    mpb_atomic64 segment_counter;     /* spare source of unique numbers (files, commands) */
-    mpb_atomic32 state;               /* enum mpb_broker_state */
-    mpb_atomic32 offline_log_dirs;    /* one bit per log.dirs entry: an I/O error there, never cleared while we run */
-    uint32_t plane_bound[2];          /* requests a plane holds over all its classes: data, control */
-    uint32_t plane_classes[2];        /* class rings in use, 1 .. MPB_CLASS_REQUEUED */
+    uint64_t unused0;
+    mpb_atomic64 segment_counter;  /* spare source of unique numbers (files, commands) */
+    mpb_atomic32 state;            /* enum mpb_broker_state */
+    mpb_atomic32 offline_log_dirs; /* one bit per log.dirs entry: an I/O error there, never cleared while we run */
+    uint32_t plane_bound[2];       /* requests a plane holds over all its classes: data, control */
+    uint32_t plane_classes[2];     /* class rings in use, 1 .. MPB_CLASS_REQUEUED */
     struct mpb_region regions[MPB_MAX_REGIONS];
     mpb_atomic32 topics_high; /* rows of `topics` and `partitions` from these on were never used */
     mpb_atomic32 partitions_high;
@@ -158,13 +158,14 @@ enum mpb_ring_id {                       /* row numbers of the `rings` region */
 
 struct mpb_ring_ctl { /* page; head and tail apart, against adjacent-line prefetch */
     mpb_atomic64 tail;
-    uint8_t unused0[120];
+    mpb_atomic64 peak;      /* largest depth seen by a push */
+    mpb_atomic64 head_seen; /* where the head was when a push last looked: a depth from here is too large or right */
+    uint8_t unused0[104];
     mpb_atomic64 head;
     uint8_t unused1[120];
-    mpb_atomic64 peak;    /* largest depth seen by a push */
     uint64_t capacity;    /* exact, need not be a power of two */
     uint64_t slots_first; /* first row of this ring in the `slots` region */
-    uint8_t unused2[104];
+    uint8_t unused2[112];
 };
 _Static_assert(sizeof(struct mpb_ring_ctl) == 384, "ring control block");
 
@@ -220,7 +221,7 @@ _Static_assert(sizeof(struct mpb_cell) == 64, "result cell");
 struct mpb_entry { /* 768 bytes = 12 cache lines */
     /* line 0: route, written by the processor while FILL */
     mpb_atomic64 state;
-    uint64_t fill_number;           /* append rule 1: new for every fill, untouched by a re-queue */
+    uint64_t fill_number;           /* append rule 1: new for every fill in this boot, untouched by a re-queue */
     uint64_t payload_offset;        /* arena offset; all ones: payload is inline */
     uint32_t payload_length;        /* bytes of the frame without its 4-byte length */
     uint32_t connection;            /* the processor's connection number ... */
@@ -265,23 +266,49 @@ _Static_assert(sizeof(struct mpb_entry) == 768, "request entry");
 #define MPB_EXTENTS_PER_HANDLER 8192
 
 /* ------------------------------------------------------------------ doorbells (one row) */
+struct mpb_processor_bell { /* a line: by the processor when it sleeps, and by who rings it */
+    mpb_atomic64 asleep;    /* 1: about to wait in epoll; exchanged to 0 by who rings */
+    uint8_t unused[56];
+};
+struct mpb_handler_bell { /* a line: by the handler when it sleeps, and by who rings it */
+    mpb_atomic32 word;    /* futex word */
+    uint32_t unused0;
+    mpb_atomic64 poke; /* enum mpb_poke */
+    uint8_t unused1[48];
+};
+/* Facts a successor needs about its slot, a line each, written by nobody else: */
+struct mpb_processor_mark {
+    mpb_atomic64 fills;        /* entries it filled in this boot (mpb_processor_fill_number) */
+    mpb_atomic32 entries_high; /* entries ever used */
+    uint8_t unused[52];
+};
+struct mpb_handler_mark {
+    mpb_atomic32 in_hand;      /* entry it executes + 1 (a parked one is not in hand); 0: none */
+    mpb_atomic32 extents_high; /* extent words ever used: a scan need not touch the others */
+    uint8_t unused[56];
+};
+
 struct mpb_doorbells {
     mpb_atomic64 sleepers; /* one bit per handler, set by the sleeper, cleared by the waker */
     uint8_t unused0[56];
     mpb_atomic64
         want_space; /* processors that parked a request because a plane was full: data low, control high half */
     uint8_t unused1[56];
-    mpb_atomic64 processor_asleep[MPB_MAX_PROCESSORS]; /* 1: about to wait in epoll; exchanged to 0 by who rings */
-    mpb_atomic32 handler_word[MPB_MAX_HANDLERS];       /* futex words */
-    mpb_atomic32 service_word[MPB_MAX_SLOTS];          /* futex words of the single-instance roles, by slot */
+    struct mpb_processor_bell processor[MPB_MAX_PROCESSORS];
+    struct mpb_handler_bell handler[MPB_MAX_HANDLERS];
+    mpb_atomic32 service_word[MPB_MAX_SLOTS]; /* futex words of the single-instance roles, by slot: rarely rung */
     /* Partitions whose end moved, for each parked handler: bit = ordinal modulo 4096; `overflow` means scan all. */
     mpb_atomic64 dirty[MPB_MAX_HANDLERS][64];
-    mpb_atomic64 poke[MPB_MAX_HANDLERS]; /* enum mpb_poke */
-    /* Facts a successor needs about its slot: */
-    mpb_atomic32 in_hand[MPB_MAX_HANDLERS];        /* entry it executes + 1 (a parked one is not in hand); 0: none */
-    mpb_atomic32 extents_high[MPB_MAX_HANDLERS];   /* extent words ever used: a scan need not touch the others */
-    mpb_atomic32 entries_high[MPB_MAX_PROCESSORS]; /* entries ever used */
+    struct mpb_handler_mark handler_mark[MPB_MAX_HANDLERS];
+    struct mpb_processor_mark processor_mark[MPB_MAX_PROCESSORS];
 };
+_Static_assert(offsetof(struct mpb_doorbells, handler) % MPB_CACHE_LINE == 0 &&
+                   offsetof(struct mpb_doorbells, dirty) % MPB_CACHE_LINE == 0 &&
+                   sizeof(struct mpb_processor_bell) == MPB_CACHE_LINE &&
+                   sizeof(struct mpb_handler_bell) == MPB_CACHE_LINE &&
+                   sizeof(struct mpb_processor_mark) == MPB_CACHE_LINE &&
+                   sizeof(struct mpb_handler_mark) == MPB_CACHE_LINE,
+               "doorbells: lines");
 
 enum mpb_poke {
     MPB_POKE_SCAN = 1,    /* look at every parked request (after a recovery) */

@@ -44,12 +44,15 @@ uint64_t mpb_ring_depth(const struct mpb_ring *ring)
     return depth_between(ring, head, mpb_load_acquire(&ring->ctl->tail));
 }
 
-static void note_peak(const struct mpb_ring *ring)
+/* The head is the takers' line: looked at only when the depth from where it was last seen would be a new peak. */
+static void note_peak(const struct mpb_ring *ring, uint64_t tail)
 {
-    uint64_t depth = mpb_ring_depth(ring);
-    if (depth > ring->capacity)
-        depth = ring->capacity; /* head lags behind a slot that was emptied and filled again already */
-    if (depth > mpb_load_relaxed(&ring->ctl->peak)) /* two writers may cross: a peak, not a counter */
+    uint64_t peak = mpb_load_relaxed(&ring->ctl->peak);
+    if (depth_between(ring, mpb_load_relaxed(&ring->ctl->head_seen), tail) <= peak)
+        return;
+    uint64_t head = mpb_load_acquire(&ring->ctl->head), depth = depth_between(ring, head, tail);
+    mpb_store_relaxed(&ring->ctl->head_seen, head);
+    if (depth > peak) /* two writers may cross: a peak, not a counter */
         mpb_store_relaxed(&ring->ctl->peak, depth);
 }
 
@@ -58,7 +61,7 @@ int mpb_ring_push(const struct mpb_ring *ring, uint32_t hint)
     if (ring->capacity == 0)
         return MPB_RING_FULL;
     for (;;) {
-        uint64_t tail = mpb_load_acquire(&ring->ctl->tail);
+        uint64_t tail = mpb_load_acquire(&ring->ctl->tail), position = tail;
         uint64_t lap = tail / ring->capacity & LAP_MASK;
         mpb_atomic64 *slot = &ring->slots[tail % ring->capacity];
         uint64_t seen = mpb_load_acquire(slot);
@@ -69,7 +72,7 @@ int mpb_ring_push(const struct mpb_ring *ring, uint32_t hint)
             MPB_CRASH(ring->core, "ring.push.slot_filled");
             mpb_cas64(&ring->ctl->tail, &tail, tail + 1); /* may fail: somebody helped */
             MPB_CRASH(ring->core, "ring.push.tail_moved");
-            note_peak(ring);
+            note_peak(ring, position + 1);
             return 0;
         }
         if (word.lap == ((lap - 1) & LAP_MASK)) { /* the hint of one lap ago is still there */

@@ -141,7 +141,7 @@ static inline void fixture_partition(struct fixture *f, uint32_t ordinal)
 static inline uint64_t fixture_fill(struct fixture *f, uint32_t entry, uint32_t cells)
 {
     struct mpb_entry *e = &f->core.entries[entry];
-    e->fill_number = mpb_add_relaxed(&f->core.header->fill_counter, 1) + 1;
+    e->fill_number = mpb_add_relaxed(&f->core.doorbells->processor_mark[0].fills, 1) + 1;
     e->cell_count = cells;
     e->cells_offset = (uint64_t)entry * 4096;
     return e->fill_number;

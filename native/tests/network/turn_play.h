@@ -251,7 +251,7 @@ static bool play_serve(struct play *p, int index)
     while ((entry = mpb_handler_serve_or_claim(h, false, UINT64_MAX)) != MPB_CLAIM_NOTHING) {
         moved = true;
         if (entry == MPB_CLAIM_POKED) {
-            atomic_exchange(&d->w.core.doorbells->poke[index], 0);
+            atomic_exchange(&d->w.core.doorbells->handler[index].poke, 0);
             continue;
         }
         HOLD(d, entry >= 0 && mpb_attempts(&d->w.core.entries[entry]) > 0);

@@ -111,7 +111,7 @@ static bool work_handler(struct drama *d, int index)
     int64_t entry;
     while ((entry = mpb_handler_claim(&d->h[index], false)) != MPB_CLAIM_NOTHING) {
         if (entry == MPB_CLAIM_POKED)
-            atomic_exchange(&d->w.core.doorbells->poke[index], 0);
+            atomic_exchange(&d->w.core.doorbells->handler[index].poke, 0);
         else if (!mpb_handler_hand_over(&d->h[index], (uint32_t)entry))
             execute(d, &d->h[index], entry);
         moved = true;
@@ -218,7 +218,7 @@ static inline void check_rest(struct drama *d)
         HOLD(d, d->h[h].extents.units.used == 0);
         for (uint32_t i = 0; i < 64; i++)
             HOLD(d, mpb_load_relaxed(&core->extents[(uint32_t)h * MPB_EXTENTS_PER_HANDLER + i]) == 0);
-        HOLD(d, mpb_load_relaxed(&core->doorbells->in_hand[h]) == 0);
+        HOLD(d, mpb_load_relaxed(&core->doorbells->handler_mark[h].in_hand) == 0);
     }
     for (int p = 0; p < 2; p++) {
         HOLD(d, d->p[p].arena.units.used == 0);

@@ -304,11 +304,11 @@ static inline void survivors_work(struct drama *d, const struct scene *s, unsign
 static void check_bells(struct drama *d)
 {
     for (int h = 0; h < CAST; h++) { /* whoever slept has been woken, and told to look at what it parked */
-        HOLD(d, mpb_load_relaxed(&d->w.core.doorbells->handler_word[h]) == 1);
-        HOLD(d, mpb_load_relaxed(&d->w.core.doorbells->poke[h]) & MPB_POKE_SCAN);
+        HOLD(d, mpb_load_relaxed(&d->w.core.doorbells->handler[h].word) == 1);
+        HOLD(d, mpb_load_relaxed(&d->w.core.doorbells->handler[h].poke) & MPB_POKE_SCAN);
     }
     for (int p = 0; p < 2; p++)
-        HOLD(d, mpb_load_relaxed(&d->w.core.doorbells->processor_asleep[p]) == 0);
+        HOLD(d, mpb_load_relaxed(&d->w.core.doorbells->processor[p].asleep) == 0);
 }
 
 #endif

@@ -16,7 +16,7 @@ static size_t list_ranges(struct drama *d, struct range *r)
     RANGE(c->entries, c->entry_count * sizeof *c->entries);
     RANGE(c->slots, c->slot_count * 8);
     RANGE(bells, offsetof(struct mpb_doorbells, dirty));
-    RANGE(bells->poke, sizeof *bells - offsetof(struct mpb_doorbells, poke));
+    RANGE(bells->handler_mark, sizeof *bells - offsetof(struct mpb_doorbells, handler_mark));
     RANGE(c->killers, MPB_KILLER_ROWS * sizeof *c->killers);
     RANGE(&c->rings[0], sizeof *c->rings);
     RANGE(&c->rings[MPB_RING_CONTROL + MPB_CLASS_REQUEUED], 2 * sizeof *c->rings); /* and data, class 0 */
@@ -27,7 +27,6 @@ static size_t list_ranges(struct drama *d, struct range *r)
     RANGE(&c->processes[MPB_SLOT_HANDLERS], 3 * sizeof *c->processes);
     RANGE(&c->processes[MPB_SLOT_COORDINATOR], sizeof *c->processes);
     RANGE(&c->partitions[3].watchers, 8);
-    RANGE(&c->header->fill_counter, 8);
     for (uint32_t i = 0; i < c->command_count; i++) {
         RANGE(&c->commands[i], 128);
         RANGE(c->commands[i].answer, 64);

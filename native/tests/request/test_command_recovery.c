@@ -24,7 +24,7 @@ static void killed(struct world *w, const char *point, void (*work)(struct world
 /* A repair pokes every handler, which would be told first. */
 static int64_t claimed(struct mpb_handler *h)
 {
-    mpb_store_release(&h->core->doorbells->poke[h->index], 0);
+    mpb_store_release(&h->core->doorbells->handler[h->index].poke, 0);
     return mpb_handler_claim(h, false);
 }
 

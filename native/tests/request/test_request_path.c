@@ -178,9 +178,10 @@ static void test_poison(void)
         CHECK_EQ(mpb_attempts(&d.w.core.entries[entry]), deaths);
         CHECK_EQ(mpb_attempts(&d.w.core.entries[parked]), 0);
         CHECK_EQ(d.w.core.entries[parked].parked_kind, MPB_PARKED_FETCH);
-        atomic_exchange(&d.w.core.doorbells->poke[0], 0);
+        atomic_exchange(&d.w.core.doorbells->handler[0].poke, 0);
         if (deaths == 1)
-            execute(&d, &d.h[1], (atomic_exchange(&d.w.core.doorbells->poke[1], 0), mpb_handler_claim(&d.h[1], false)));
+            execute(&d, &d.h[1],
+                    (atomic_exchange(&d.w.core.doorbells->handler[1].poke, 0), mpb_handler_claim(&d.h[1], false)));
         CHECK_EQ(mpb_handler_claim(&d.h[0], false), entry);
     }
     CHECK(mpb_killer_known(&d.w.core, d.w.core.entries[entry].payload_bytes, 100));
@@ -329,7 +330,7 @@ static void *handler_thread(void *argument)
     while (mpb_load_acquire(&stop) == 0) {
         int64_t entry = mpb_handler_claim(h, false);
         if (entry == MPB_CLAIM_POKED) {
-            atomic_exchange(&h->core->doorbells->poke[h->index], 0);
+            atomic_exchange(&h->core->doorbells->handler[h->index].poke, 0);
             continue;
         }
         if (entry == MPB_CLAIM_NOTHING) {
@@ -462,7 +463,7 @@ static void test_handed_requests_go_back_to_the_coordinator(void)
     drama_open(&d);
     d.scene = "handed";
     hand_over(12);
-    CHECK_EQ(mpb_load_relaxed(&d.w.core.doorbells->in_hand[0]), 0);
+    CHECK_EQ(mpb_load_relaxed(&d.w.core.doorbells->handler_mark[0].in_hand), 0);
     CHECK_EQ(mpb_handler_claim(&d.h[1], false), MPB_CLAIM_NOTHING);
     CHECK(mpb_handler_claim(&d.h[COORDINATOR], false) >= 0);
     hand_over(13);
@@ -470,9 +471,9 @@ static void test_handed_requests_go_back_to_the_coordinator(void)
     replace_handler(&d, COORDINATOR);
     mpb_recover_handler(&d.h[COORDINATOR], &done);
     CHECK_EQ(done.requeued, 1);
-    atomic_exchange(&d.w.core.doorbells->poke[0], 0);
+    atomic_exchange(&d.w.core.doorbells->handler[0].poke, 0);
     CHECK_EQ(mpb_handler_claim(&d.h[0], false), MPB_CLAIM_NOTHING);
-    atomic_exchange(&d.w.core.doorbells->poke[COORDINATOR], 0);
+    atomic_exchange(&d.w.core.doorbells->handler[COORDINATOR].poke, 0);
     coordinate(12);
     coordinate(13);
     coordinate(28);

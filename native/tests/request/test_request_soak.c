@@ -41,7 +41,7 @@ static void work_as_handler(uint32_t index)
     while (mpb_load_acquire(&shared->stop) < 2) {
         int64_t entry = mpb_handler_claim(&h, false);
         if (entry == MPB_CLAIM_POKED) {
-            atomic_exchange(&w.core.doorbells->poke[index], 0);
+            atomic_exchange(&w.core.doorbells->handler[index].poke, 0);
         } else if (entry == MPB_CLAIM_NOTHING) {
             mpb_handler_wait(&h, false, -1);
         } else if (!mpb_handler_hand_over(&h, (uint32_t)entry)) {

@@ -72,7 +72,7 @@ static void test_a_request_is_never_missed(void)
         thaw(&frozen);
         d.scene = "a request comes as one falls asleep";
         d.at = at;
-        HOLD(&d, withdrawn || slept == MPB_SLEPT_WORK || mpb_load_relaxed(&d.w.core.doorbells->handler_word[0]) == 1);
+        HOLD(&d, withdrawn || slept == MPB_SLEPT_WORK || mpb_load_relaxed(&d.w.core.doorbells->handler[0].word) == 1);
         drama_close(&d);
         if (ended)
             break;

@@ -53,7 +53,7 @@ static void rerun_command(struct drama *d, const struct scene *s)
         return;
     int64_t entry = mpb_handler_claim(&d->h[1], false);
     while (entry == MPB_CLAIM_POKED) {
-        atomic_exchange(&d->w.core.doorbells->poke[1], 0);
+        atomic_exchange(&d->w.core.doorbells->handler[1].poke, 0);
         entry = mpb_handler_claim(&d->h[1], false);
     }
     if (entry < 0) {

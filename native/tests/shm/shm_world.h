@@ -162,7 +162,6 @@ static inline void world_reset(struct world *w)
     for (uint32_t i = 0; i < c->partition_count; i++)
         mpb_store_relaxed(&c->partitions[i].watchers, 0);
     write_rings(w);
-    mpb_store_relaxed(&c->header->fill_counter, 0);
 }
 
 /* API key of a request: four in sixteen ask for a group. */

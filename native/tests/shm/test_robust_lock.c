@@ -87,11 +87,11 @@ static void a_busy_partition(struct fixture *f)
         CHECK_EQ(mpb_partition_lock(&f->log, 0), MPB_ERR_REQUEST_TIMED_OUT);
     CHECK(monotonic_ms() - begin < 1000 * MPB_LOCK_WAIT_MS / 2);
     CHECK_EQ(mpb_partition_snapshot(&f->log, 0, &copy), 0);
-    CHECK_EQ(mpb_load_relaxed(&f->core.doorbells->poke[3]), 0);
+    CHECK_EQ(mpb_load_relaxed(&f->core.doorbells->handler[3].poke), 0);
     kill(child, SIGCONT);
     CHECK_EQ(waitpid(child, &status, 0), child);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    CHECK_EQ(mpb_load_relaxed(&f->core.doorbells->poke[3]), MPB_POKE_DIRTY);
+    CHECK_EQ(mpb_load_relaxed(&f->core.doorbells->handler[3].poke), MPB_POKE_DIRTY);
     CHECK_EQ(mpb_load_relaxed(&row->busy_since_ns), 0);
     CHECK_EQ(mpb_partition_is_busy(&f->log, 0), false);
     CHECK_EQ(mpb_partition_lock(&f->log, 0), 0);

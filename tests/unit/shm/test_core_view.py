@@ -32,6 +32,7 @@ def test_offsets_are_the_headers():
         "partition_copy": core_view.PARTITION_COPY_BYTES,
         "partition_copy.log_bytes": core_view.LOG_BYTES_OFFSET,
         "doorbells.entries_high": core_view.ENTRIES_HIGH_OFFSET,
+        "processor_mark": core_view._ENTRIES_HIGH.size,
         "entry.claimed": core_view.CLAIMED,
     }.items() <= c.items()
 
