@@ -186,11 +186,11 @@ static bool rung(struct fixture *f, uint32_t ordinal, uint32_t waiter)
 {
     uint64_t bit = 1ull << ordinal % 64;
     bool told = (mpb_load_acquire(&f->core.doorbells->dirty[waiter][ordinal / 64]) & bit) != 0;
-    bool poked = (mpb_load_acquire(&f->core.doorbells->poke[waiter]) & MPB_POKE_DIRTY) != 0;
+    bool poked = (mpb_load_acquire(&f->core.doorbells->handler[waiter].poke) & MPB_POKE_DIRTY) != 0;
     CHECK_EQ(told, poked);
     CHECK_EQ(told, mpb_load_acquire(&f->core.partitions[ordinal].watchers) == 0);
     mpb_store_release(&f->core.doorbells->dirty[waiter][ordinal / 64], 0);
-    mpb_store_release(&f->core.doorbells->poke[waiter], 0);
+    mpb_store_release(&f->core.doorbells->handler[waiter].poke, 0);
     mpb_watch_partition(&f->core, ordinal, waiter);
     return told;
 }
