@@ -544,6 +544,7 @@ class Log:
     def largest_time(self, ordinal: int, topic_id: bytes | None = None) -> tuple[int, int]: ...
     def read_into(self, plan: ReadPlan, buffer: WriteableBuffer, /) -> tuple[int, int]: ...
     def truncate(self, ordinal: int, offset: int, /) -> int: ...
+    def swap(self, ordinal: int, topic_id: bytes | None, base: int, end: int, truncations: int, /) -> int | None: ...
     def retain(
         self, ordinal: int, retention_ms: int, retention_bytes: int, now_ms: int, topic_id: bytes | None = None
     ) -> tuple[int, list[int]]: ...
@@ -625,6 +626,45 @@ def io_error_condemns(number: int, syncing: bool = False, /) -> bool: ...
 def io_refused(call: int, /) -> int: ...
 def io_fail(first: int, count: int, number: int, /) -> None: ...
 def io_calls() -> bytes: ...
+
+# ---------------------------------------------------------------- compaction (py_compaction.c)
+COMPACT_END: int
+COMPACT_COMPRESSED: int
+COMPACT_FULL: int
+COMPACT_CORRUPT: int
+COMPACT_UNTIL: int
+COMPACT_KEEP: int
+COMPACT_DROP: int
+COMPACT_REWRITE: int
+COMPACT_BROKEN: int
+
+@final
+class KeyMap:
+    def __new__(cls, memory_bytes: int, load_factor: float, seed: bytes) -> KeyMap: ...
+    @property
+    def count(self) -> int: ...
+    def learn(self, batches: ReadableBuffer, from_offset: int, until_offset: int, /) -> tuple[int, int]: ...
+    def learn_batch(self, batch: ReadableBuffer, records: ReadableBuffer, from_offset: int, /) -> int: ...
+    def apply(
+        self,
+        batches: ReadableBuffer,
+        out: WriteableBuffer,
+        now_ms: int,
+        delete_retention_ms: int,
+        producers: ReadableBuffer,
+        /,
+    ) -> tuple[int, int, int]: ...
+    def apply_batch(
+        self,
+        batch: ReadableBuffer,
+        records: ReadableBuffer,
+        now_ms: int,
+        delete_retention_ms: int,
+        producers: ReadableBuffer,
+        /,
+    ) -> tuple[int, bytes]: ...
+
+def seal_batch(batch: WriteableBuffer, /) -> None: ...
 
 # ---------------------------------------------------------------- record batches (py_record.c)
 @final

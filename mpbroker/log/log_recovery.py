@@ -216,7 +216,7 @@ class LogRecovery:
             first: int, last: int, timestamp_ms: int, producer_id: int, epoch: int, sequence: int, count: int
         ) -> None:
             if first >= start:
-                last_sequence = (sequence + count - 1) % 2**31
+                last_sequence = (sequence + last - first) % 2**31  # compaction leaves fewer records than sequences
                 entry = ProducerEntry(producer_id, epoch, last_sequence, last, last - first, timestamp_ms)
                 producers[producer_id] = entry
 

@@ -47,7 +47,7 @@ int mpb_partition_publish(struct mpb_log *log, uint32_t ordinal, const struct mp
     mpb_store_relaxed(&row->flushed_offset, (uint64_t)state->log_start);
     struct mpb_partition_copy next = *state;
     next.segment_id = mpb_load_relaxed(&row->selector) + 1;
-    next.truncations = mpb_partition_in_force(row)->truncations + 1; /* no cached descriptor of this row stays valid */
+    next.truncations = (mpb_partition_in_force(row)->truncations | 1) + 1; /* even; no cached descriptor stays valid */
     mpb_partition_write_idle(log->core, row, &next);
     mpb_partition_commit(row);
     if (!identity->hidden)

@@ -34,7 +34,7 @@ bool mpb_partition_try_snapshot(const struct mpb_partition *row, struct mpb_part
         copy_words(out, &row->copy[selector & 1], 0, COPY_WORDS);
         atomic_thread_fence(memory_order_acquire); /* append rule 13 */
         if (mpb_load_relaxed(&row->selector) == selector)
-            return true;
+            return out->truncations % 2 == 0; /* append rule 19 */
     }
     return false;
 }

@@ -6,6 +6,7 @@
 #include "log/log_io.h"
 #include "log/partition_row.h"
 #include "log/segment.h"
+#include "log/swap_finish.h"
 #include "log/truncate_finish.h"
 
 /* Cuts one file of the active segment to its committed length. */
@@ -46,6 +47,8 @@ static int repair(struct mpb_log *log, struct mpb_partition *row)
         return undo_append(log, row);
     case MPB_INTENT_ROLL:
         return committed ? 0 : undo_roll(log, row);
+    case MPB_INTENT_SWAP: /* two commits: from the first on it can only go forward */
+        return mpb_swap_finish(log, row);
     case MPB_INTENT_TRUNCATE:
         return committed ? mpb_truncate_finish(log, row) : 0; /* nothing was done before the commit */
     default:

@@ -36,7 +36,7 @@ static int rebuild_from(struct mpb_log *log, struct mpb_partition *row, const st
             .base_offset = info.base_offset,
             .timestamp_ms = info.max_timestamp,
             .first_sequence = info.base_sequence,
-            .last_sequence = mpb_last_sequence(info.base_sequence, info.record_count),
+            .last_sequence = mpb_last_sequence(info.base_sequence, info.last_offset_delta + 1), /* also compacted */
             .last_offset_delta = info.last_offset_delta,
             .epoch = info.producer_epoch,
         };

@@ -20,6 +20,7 @@ int mpb_add_log(PyObject *module);
 int mpb_add_log_io(PyObject *module);
 int mpb_add_produce(PyObject *module);
 int mpb_add_scan(PyObject *module);
+int mpb_add_compaction(PyObject *module);
 int mpb_add_trace(PyObject *module);
 int mpb_add_process(PyObject *module);
 int mpb_add_layout(PyObject *module);

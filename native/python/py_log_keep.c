@@ -10,6 +10,7 @@
 #include "log/retain.h"
 #include "log/segment.h"
 #include "log/segment_list.h"
+#include "log/swap.h"
 #include "log/truncate.h"
 
 static PyObject *log_truncate(PyObject *object, PyObject *args)
@@ -21,6 +22,23 @@ static PyObject *log_truncate(PyObject *object, PyObject *args)
         error = mpb_truncate(&self->log, ordinal, offset);
     Py_END_ALLOW_THREADS
     return PyLong_FromLong(error);
+}
+
+static PyObject *log_swap(PyObject *object, PyObject *args)
+{
+    PyObject *topic;
+    long long base, end;
+    unsigned int truncations;
+    uint8_t id[16];
+    const uint8_t *topic_id;
+    int error;
+    MPB_ROW_ARGS("OLLI:swap", &topic, &base, &end, &truncations);
+    if (!mpb_py_topic_id(topic, id, &topic_id))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+        error = mpb_swap(&self->log, ordinal, topic_id, base, end, truncations);
+    Py_END_ALLOW_THREADS
+    return error == MPB_SWAP_CHANGED ? Py_NewRef(Py_None) : PyLong_FromLong(error);
 }
 
 static PyObject *log_retain(PyObject *object, PyObject *args, PyObject *kwargs)
@@ -284,6 +302,9 @@ static PyObject *log_segments(PyObject *object, PyObject *argument)
 
 PyMethodDef mpb_log_keep_methods[] = {
     {"truncate", log_truncate, METH_VARARGS, "truncate(ordinal, offset) -> error; nothing at or above offset stays"},
+    {"swap", log_swap, METH_VARARGS,
+     "swap(ordinal, topic_id, base, end, truncations) -> error, or None when the log was changed meanwhile\n\n"
+     "The files BASE.*.cleaned take the place of the segments from base up to end."},
     {"retain", (PyCFunction)(void *)log_retain, METH_VARARGS | METH_KEYWORDS,
      "retain(ordinal, retention_ms, retention_bytes, now_ms, topic_id=None) -> (error, bases)\n\n"
      "Moves log start and renames the files of old segments to .deleted; the caller unlinks those later. -1: no limit"},

@@ -379,7 +379,7 @@ struct mpb_partition_copy {
     int64_t log_bytes;         /* bytes of all segments, for retention by size */
     uint32_t bytes_since_index;
     int32_t leader_epoch;
-    uint32_t truncations; /* append rule 11 */
+    uint32_t truncations; /* append rules 11 and 19: odd while a swap of segments is under way */
     uint32_t segment_count;
     uint64_t bytes_in;   /* appended since the broker started, for the metrics: retention takes nothing away */
     uint64_t records_in; /* the same in records */
@@ -387,7 +387,13 @@ struct mpb_partition_copy {
 };
 _Static_assert(sizeof(struct mpb_partition_copy) == 192, "partition copy: whole lines, apart from the other one's");
 
-enum mpb_intent_kind { MPB_INTENT_NONE = 0, MPB_INTENT_APPEND = 1, MPB_INTENT_ROLL = 2, MPB_INTENT_TRUNCATE = 3 };
+enum mpb_intent_kind {
+    MPB_INTENT_NONE = 0,
+    MPB_INTENT_APPEND = 1,
+    MPB_INTENT_ROLL = 2,
+    MPB_INTENT_TRUNCATE = 3,
+    MPB_INTENT_SWAP = 4
+};
 
 struct mpb_intent { /* `word` = kind 8 | process slot 24, stored last and cleared first (append rule 5) */
     mpb_atomic64 word;
@@ -395,7 +401,7 @@ struct mpb_intent { /* `word` = kind 8 | process slot 24, stored last and cleare
     uint64_t target; /* selector value this operation commits with */
     uint32_t entry;  /* all ones: no request entry waits for the result */
     uint32_t cell;
-    int64_t base_offset; /* APPEND: of the batch; ROLL: of the new segment */
+    int64_t base_offset; /* APPEND: of the batch; ROLL: of the new segment; SWAP: of the cleaned one */
     uint64_t position;
     uint32_t length;
     uint32_t producer_row; /* + 1; 0: no producer state to keep */
@@ -405,7 +411,7 @@ struct mpb_intent { /* `word` = kind 8 | process slot 24, stored last and cleare
     int16_t producer_epoch;
     uint16_t unused0;
     uint32_t unused1;
-    int64_t last_offset;
+    int64_t last_offset;    /* SWAP: base of the first segment behind it */
     int64_t timestamp_ms;   /* largest of the batch */
     int64_t append_time_ms; /* for the answer: -1 unless the topic uses LogAppendTime */
     int64_t written_ms;     /* the broker's clock */

@@ -21,7 +21,7 @@ COUNTED = re.compile(r"argument.*\(\d+ given\)|takes .*argument|^\w+\([\w, =]*\)
 NO_NAMES = re.compile(r"takes no (keyword )?arguments")
 FRAME = bytes.fromhex("00120003000000010000")  # ApiVersions 3
 
-PLAIN = {"int": 0, "str": "", "bytes": b"", "ReadableBuffer": b"", "WriteableBuffer": bytearray(1)}
+PLAIN = {"int": 0, "float": 0.5, "str": "", "bytes": b"", "ReadableBuffer": b"", "WriteableBuffer": bytearray(1)}
 
 
 def is_struct_sequence(cls: type) -> bool:
@@ -64,6 +64,7 @@ def samples(tmp_path_factory):
         "ReadPlan": log.find(0, 0, 0, 0)[1],
         "Plan": _native.Plan(type(None), False, (), (), ()),
         "TraceLane": _native.TraceLane(lane),
+        "KeyMap": _native.KeyMap(240, 0.9, bytes(16)),
     }
     log.close()
     epoll.close()

@@ -5,12 +5,20 @@
 #include "tests/stepping/stepper.h"
 
 static const char *const POINTS[] = {
-    "append.locked",        "append.intent_half",        "append.intent",      "append.log_written",
-    "append.index_written", "append.copy_half",          "append.committed",   "append.producer_half",
-    "append.producer",      "append.cell_half",          "append.cell",        "append.cleared",
-    "append.unlocked",      "roll.log_created",          "roll.index_created", "roll.committed",
-    "truncate.committed",   "truncate.segment_unlinked", "truncate.log_cut",   "truncate.producers_half",
+    "append.locked",        "append.intent_half",
+    "append.intent",        "append.log_written",
+    "append.index_written", "append.copy_half",
+    "append.committed",     "append.producer_half",
+    "append.producer",      "append.cell_half",
+    "append.cell",          "append.cleared",
+    "append.unlocked",      "roll.log_created",
+    "roll.index_created",   "roll.committed",
+    "truncate.committed",   "truncate.segment_unlinked",
+    "truncate.log_cut",     "truncate.producers_half",
     "retain.committed",     "retain.index_removed",
+    "swap.intent",          "swap.committed",
+    "swap.retired",         "swap.renamed",
+    "swap.finished",
 };
 static const char *const REPAIR_POINTS[] = {"repair.begin", "repair.log_cut", "repair.middle", "repair.before_clear"};
 enum { POINT_COUNT = sizeof POINTS / sizeof *POINTS, REPAIR_COUNT = sizeof REPAIR_POINTS / sizeof *REPAIR_POINTS };

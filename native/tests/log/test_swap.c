@@ -1,0 +1,125 @@
+/* One cleaned segment in the place of several: what readers see before, between and behind the two commits, what is not
+ * swapped, and what is taken off the books. */
+#include "tests/log/append_scenarios.h"
+#include "shm/inject.h"
+#include "tests/stepping/stepper.h"
+
+static struct fixture f;
+
+static int64_t first_offset_from(int64_t offset)
+{
+    struct mpb_read_plan plan;
+    uint8_t bytes[4096];
+    uint32_t length;
+    CHECK_EQ(mpb_log_find(&f.log, 0, NULL, offset, MPB_READ_TO_END, 200, true, &plan), 0);
+    CHECK_EQ(mpb_log_read(&f.log, &plan, bytes, &length), 0);
+    CHECK_EQ(mpb_be64(bytes), plan.first_offset);
+    CHECK(mpb_batch_crc_ok(bytes, (size_t)mpb_be32(bytes + MPB_BATCH_LENGTH) + MPB_BATCH_OVERHEAD_BYTES));
+    return plan.first_offset;
+}
+
+static const struct mpb_partition_copy *state(void) { return mpb_partition_in_force(&f.core.partitions[0]); }
+
+static void check_swapped(void)
+{
+    CHECK_EQ(first_offset_from(0), 0);
+    CHECK_EQ(first_offset_from(2), 30); /* what lies between was compacted away */
+    CHECK_EQ(first_offset_from(31), 30);
+    CHECK_EQ(first_offset_from(32), 32);
+    CHECK_EQ(state()->truncations, 4);
+    CHECK_EQ(state()->segment_count, 3);
+    CHECK_EQ(state()->log_bytes, 2 * 121 + 14 * 121);
+    CHECK_EQ(state()->log_start, 0);
+    CHECK_EQ(mpb_load_relaxed(&f.core.partitions[0].intent.word), 0);
+}
+
+static void open_prepared(void)
+{
+    fixture_open(&f);
+    prepare_swap(&f);
+    CHECK_EQ(first_offset_from(2), 2); /* the old files are open in this process's cache */
+}
+
+static void test_readers_before_and_after(void)
+{
+    struct mpb_read_plan plan;
+    uint8_t bytes[4096];
+    uint32_t length;
+    open_prepared();
+    CHECK_EQ(mpb_log_find(&f.log, 0, NULL, 2, MPB_READ_TO_END, 200, true, &plan), 0);
+    CHECK_EQ(mpb_swap(&f.log, 0, NULL, 0, SWAP_END, 2), 0);
+    CHECK_EQ(mpb_log_read(&f.log, &plan, bytes, &length), MPB_ERR_NOT_LEADER_OR_FOLLOWER); /* plan again */
+    check_swapped();
+    fixture_close(&f);
+}
+
+static void swap_in_a_child(void *argument)
+{
+    (void)argument;
+    f.log.slot = MPB_SLOT_HANDLERS + 1;
+    mpb_swap(&f.log, 0, NULL, 0, SWAP_END, 2);
+}
+
+static void test_readers_after_a_death_in_the_middle(void)
+{
+    static const char *const POINTS[] = {"swap.committed", "swap.retired:1", "swap.renamed:1",
+                                         "swap.renamed:2", "swap.renamed:3", "swap.finished"};
+    for (size_t i = 0; i < sizeof POINTS / sizeof *POINTS; i++) {
+        open_prepared();
+        CHECK_EQ(mpb_inject_arm(&f.core, POINTS[i]), 0);
+        CHECK(run_unstepped(swap_in_a_child, NULL));
+        mpb_inject_clear(&f.core);
+        CHECK_EQ(state()->truncations, i < 5 ? 3 : 4);
+        CHECK_EQ(first_offset_from(2), 30); /* this reader repaired it, unless it was done */
+        CHECK_EQ(mpb_repair_slot(&f.log, MPB_SLOT_HANDLERS + 1), i == 5);
+        check_swapped();
+        fixture_close(&f);
+    }
+}
+
+static void refused(int64_t base, int64_t end, uint32_t truncations)
+{
+    CHECK_EQ(mpb_swap(&f.log, 0, NULL, base, end, truncations), MPB_SWAP_CHANGED);
+    CHECK_EQ(first_offset_from(2), 2);
+    CHECK_EQ(state()->truncations, 2);
+    CHECK_EQ(state()->segment_count, 4);
+}
+
+static void test_what_is_not_swapped(void)
+{
+    open_prepared();
+    refused(0, SWAP_END, 4); /* the log is another one by now */
+    refused(2, SWAP_END, 2); /* no segment begins there */
+    refused(0, SWAP_END + 2, 2);
+    refused(16, SWAP_END, 2); /* there is nothing to swap in */
+    refused(0, 60, 2);        /* beyond the active segment's base */
+    CHECK_EQ(mpb_partition_set_log_start(&f.log, 0, 16), 0);
+    CHECK_EQ(mpb_swap(&f.log, 0, NULL, 0, SWAP_END, 2), MPB_SWAP_CHANGED); /* retention is at it */
+    CHECK_EQ(mpb_swap(&f.log, 3, NULL, 0, SWAP_END, 2), MPB_ERR_UNKNOWN_TOPIC_OR_PARTITION);
+    fixture_close(&f);
+}
+
+static void test_appends_go_on(void)
+{
+    struct mpb_append_options options = small_segments();
+    struct batch_spec spec = numbered(1, 20, 99);
+    open_prepared();
+    CHECK_EQ(mpb_swap(&f.log, 0, NULL, 0, SWAP_END, 2), 0);
+    CHECK_EQ(append_batch(&f.log, &options, 0, MPB_NO_REQUEST, 0, &spec).base_offset, 60);
+    CHECK_EQ(first_offset_from(60), 60);
+    CHECK_EQ(mpb_truncate(&f.log, 0, 31), 0); /* into the cleaned segment */
+    CHECK_EQ(state()->truncations, 6);
+    CHECK_EQ(state()->leo, 31);
+    CHECK_EQ(state()->position, 121); /* the batch at 30 holds offset 31 */
+    fixture_close(&f);
+}
+
+int main(void)
+{
+    test_readers_before_and_after();
+    test_what_is_not_swapped();
+    test_appends_go_on();
+    if (KILLS_WORK)
+        test_readers_after_a_death_in_the_middle();
+    return 0;
+}

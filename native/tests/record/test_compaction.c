@@ -1,0 +1,301 @@
+/* Compaction over bytes: the hash by its published vectors, the map with keys that collide and when it is full, and what is
+ * left of batches: newest records, tombstones before and after their horizon, a producer's last batch, lies of producers. */
+#include <stdlib.h>
+#include <string.h>
+#include "record/compaction.h"
+#include "record/crc32c.h"
+#include "tests/stepping/check.h"
+
+#define NOW 1000000
+#define RETENTION 5000
+
+static const uint64_t SEED[2] = {0x0706050403020100ull, 0x0f0e0d0c0b0a0908ull};
+
+static void test_hash_of_the_reference(void)
+{
+    static const struct {
+        size_t length;
+        uint8_t hash[16];
+    } vectors[] = {
+        /* of the reference implementation: key 00..0f, input 00 01 02 ... */
+        {0, {0xa3, 0x81, 0x7f, 0x04, 0xba, 0x25, 0xa8, 0xe6, 0x6d, 0xf6, 0x72, 0x14, 0xc7, 0x55, 0x02, 0x93}},
+        {1, {0xda, 0x87, 0xc1, 0xd8, 0x6b, 0x99, 0xaf, 0x44, 0x34, 0x76, 0x59, 0x11, 0x9b, 0x22, 0xfc, 0x45}},
+        {15, {0x54, 0x93, 0xe9, 0x99, 0x33, 0xb0, 0xa8, 0x11, 0x7e, 0x08, 0xec, 0x0f, 0x97, 0xcf, 0xc3, 0xd9}}};
+    uint8_t input[64];
+    for (uint8_t i = 0; i < sizeof input; i++)
+        input[i] = i;
+    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
+        uint64_t hash[2];
+        mpb_sip_hash(SEED, input, vectors[i].length, hash);
+        CHECK_EQ(memcmp(hash, vectors[i].hash, sizeof hash), 0);
+    }
+}
+
+static void test_map(void)
+{
+    struct mpb_key_map map;
+    CHECK(!mpb_key_map_open(&map, 8, 8, SEED)); /* a search in a full table would not end */
+    CHECK(mpb_key_map_open(&map, 8, 7, SEED));
+    for (uint8_t key = 0; key < 7; key++) /* eight places: they collide */
+        CHECK(mpb_key_map_put(&map, &key, 1, key * 10));
+    uint8_t eighth = 7;
+    CHECK(!mpb_key_map_put(&map, &eighth, 1, 70));
+    CHECK_EQ(mpb_key_map_get(&map, &eighth, 1), -1);
+    for (uint8_t key = 0; key < 7; key++) {
+        CHECK(mpb_key_map_put(&map, &key, 1, 5)); /* known keys go on being taken; the greatest offset stays */
+        CHECK_EQ(mpb_key_map_get(&map, &key, 1), key * 10 > 5 ? key * 10 : 5);
+    }
+    CHECK_EQ(map.count, 7);
+    CHECK(mpb_key_map_get(&map, NULL, 0) == -1); /* an empty key is a key like others */
+    mpb_key_map_close(&map);
+}
+
+/* ------------------------------------------------------------------ batches */
+struct spec {
+    int64_t base, producer_id;
+    int16_t attributes;
+    const char *records; /* "k=v": value v of key k; "k-": tombstone; "?": no key; a delta d before it: "3k=v" */
+};
+
+static size_t put_record(uint8_t *out, int32_t delta, const char **text)
+{
+    uint8_t body[64], *at = body;
+    *at++ = 0;                    /* attributes */
+    *at++ = (uint8_t)(delta * 2); /* timestamp delta: as the offset's */
+    *at++ = (uint8_t)(delta * 2);
+    char key = *(*text)++;
+    if (key == '?') {
+        *at++ = 1; /* null */
+    } else {
+        *at++ = 2;
+        *at++ = (uint8_t)key;
+    }
+    char kind = *(*text)++;
+    if (kind == '-') {
+        *at++ = 1;
+    } else {
+        *at++ = 2;
+        *at++ = (uint8_t)*(*text)++;
+    }
+    *at++ = 0; /* headers */
+    out[0] = (uint8_t)((at - body) * 2);
+    memcpy(out + 1, body, (size_t)(at - body));
+    return (size_t)(at - body) + 1;
+}
+
+static size_t make(uint8_t *out, const struct spec *spec)
+{
+    size_t length = MPB_BATCH_HEADER_BYTES;
+    int32_t count = 0, delta = 0;
+    memset(out, 0, MPB_BATCH_HEADER_BYTES);
+    for (const char *text = spec->records; *text != '\0'; count++, delta++) {
+        if (*text >= '0' && *text <= '9')
+            delta = *text++ - '0';
+        length += put_record(out + length, delta, &text);
+    }
+    mpb_put_be64(out, spec->base);
+    out[MPB_BATCH_MAGIC] = 2;
+    mpb_put_be16(out + MPB_BATCH_ATTRIBUTES, spec->attributes);
+    mpb_put_be32(out + MPB_BATCH_LAST_OFFSET_DELTA, count - 1);
+    mpb_put_be64(out + MPB_BATCH_BASE_TIMESTAMP, 500);
+    mpb_put_be64(out + MPB_BATCH_MAX_TIMESTAMP, 500 + count - 1);
+    mpb_put_be64(out + MPB_BATCH_PRODUCER_ID, spec->producer_id);
+    mpb_put_be32(out + MPB_BATCH_BASE_SEQUENCE, 40);
+    mpb_put_be32(out + MPB_BATCH_RECORD_COUNT, count);
+    mpb_compaction_seal(out, length);
+    return length;
+}
+
+static size_t make_all(uint8_t *out, const struct spec *specs, size_t count)
+{
+    size_t length = 0;
+    for (size_t i = 0; i < count; i++)
+        length += make(out + length, &specs[i]);
+    return length;
+}
+
+/* What is left, as text: "base[offset key value@timestamp,...]". */
+static void tell(char *text, const uint8_t *bytes, size_t length)
+{
+    struct mpb_batch_scan scan = {bytes, length, 0, true};
+    struct mpb_batch_info info;
+    size_t need;
+    enum mpb_scan_result found;
+    *text = '\0';
+    while ((found = mpb_batch_scan_next(&scan, &info, &need)) == MPB_SCAN_BATCH) {
+        const uint8_t *at = info.records, *end = at + info.records_len;
+        text += sprintf(text, "%lld[", (long long)info.base_offset);
+        for (int32_t i = 0; i < info.record_count; i++) {
+            struct mpb_record record;
+            CHECK_EQ(mpb_record_read(at, end, true, &record), 0);
+            at = record.next;
+            text += sprintf(text, "%s%d%c%c@%lld", i > 0 ? "," : "", record.offset_delta,
+                            record.key_len < 0 ? '?' : record.key[0], record.value_len < 0 ? '-' : record.value[0],
+                            (long long)mpb_record_timestamp(&record, &info));
+        }
+        CHECK(at == end);
+        text += sprintf(text, "]");
+    }
+    CHECK_EQ(found, MPB_SCAN_END);
+}
+
+struct run {
+    struct mpb_key_map map;
+    struct mpb_compaction rules;
+    uint8_t in[4096], out[8192];
+    size_t length, produced;
+    char left[1024];
+};
+
+static void compact(struct run *r, const struct spec *specs, size_t count, int64_t from)
+{
+    size_t at = 0;
+    r->length = make_all(r->in, specs, count);
+    CHECK(mpb_key_map_open(&r->map, 64, 60, SEED));
+    CHECK_EQ(mpb_compaction_learn(&r->map, r->in, r->length, &at, from, INT64_MAX), MPB_COMPACT_END);
+    CHECK_EQ(at, r->length);
+    r->rules.map = &r->map;
+    at = r->produced = 0;
+    CHECK_EQ(mpb_compaction_apply(&r->rules, r->in, r->length, &at, r->out, sizeof r->out, &r->produced),
+             MPB_COMPACT_END);
+    CHECK_EQ(at, r->length);
+    tell(r->left, r->out, r->produced);
+    mpb_key_map_close(&r->map);
+}
+
+static void expect(const struct spec *specs, size_t count, int64_t from, const char *left)
+{
+    static struct run r;
+    memset(&r, 0, sizeof r);
+    r.rules.now_ms = NOW;
+    r.rules.delete_retention_ms = RETENTION;
+    compact(&r, specs, count, from);
+    if (strcmp(r.left, left) != 0)
+        fprintf(stderr, "left %s, wanted %s\n", r.left, left);
+    CHECK(strcmp(r.left, left) == 0);
+}
+#define EXPECT(left, from, ...)                                      \
+    do {                                                             \
+        const struct spec specs[] = {__VA_ARGS__};                   \
+        expect(specs, sizeof specs / sizeof *specs, (from), (left)); \
+    } while (0)
+
+static void test_newest_of_each_key(void)
+{
+    EXPECT("0[1b2@501]2[0a3@500]", 0, {0, -1, 0, "a=1b=2"}, {2, -1, 0, "a=3"});
+    EXPECT("0[2a3@502]", 0, {0, -1, 0, "a=1a=2a=3"}); /* within one batch */
+    EXPECT("1[0b1@500]2[0a2@500]", 0, {0, -1, 0, "a=1"}, {1, -1, 0, "b=1"}, {2, -1, 0, "a=2"});
+    EXPECT("0[0a1@500]1[0b1@500]", 0, {0, -1, 0, "a=1"}, {1, -1, 0, "b=1"});            /* nothing to do: as it is */
+    EXPECT("0[0a1@500,1a2@501]2[0b1@500]", 2, {0, -1, 0, "a=1a=2"}, {2, -1, 0, "b=1"}); /* keys are learnt from 2 on */
+    EXPECT("0[1b1@501]", 0, {0, -1, 0, "?=1b=1"}); /* without a key it has no place */
+}
+
+static void test_producers_lies_about_offsets_stay_their_own(void)
+{
+    EXPECT("0[0b0@500]2[0a9@500]", 0, {0, -1, 0, "b=0"}, {1, -1, 0, "9a=1"}, {2, -1, 0, "a=9"});
+}
+
+static void test_control_batches_stay(void)
+{
+    static struct run r;
+    struct spec control = {3, 7, MPB_ATTRIBUTE_CONTROL | MPB_ATTRIBUTE_TRANSACTIONAL, "a=1"};
+    const struct spec specs[] = {control, {4, -1, 0, "a=2"}};
+    memset(&r, 0, sizeof r);
+    r.rules.now_ms = NOW;
+    compact(&r, specs, 2, 0);
+    CHECK(strcmp(r.left, "3[0a1@500]4[0a2@500]") == 0);
+}
+
+static void test_the_last_batch_of_a_producer_stays_without_records(void)
+{
+    static struct run r;
+    static const struct mpb_producer_end ends[] = {{5, 4}, {7, 1}, {9, 9}};
+    const struct spec specs[] = {{0, 7, 0, "a=1a=2"}, {2, 7, 0, "a=3"}, {3, 5, 0, "a=4a=5"}, {5, -1, 0, "a=6"}};
+    memset(&r, 0, sizeof r);
+    r.rules.now_ms = NOW;
+    r.rules.producers = ends;
+    r.rules.producer_count = 3;
+    compact(&r, specs, 4, 0);
+    CHECK(strcmp(r.left, "0[]2[]3[]5[0a6@500]") == 0); /* 2: at or behind what is known of producer 7 */
+    struct mpb_batch_info info;
+    mpb_batch_read(r.out, &info);
+    CHECK_EQ(info.batch_bytes, MPB_BATCH_HEADER_BYTES);
+    CHECK_EQ(info.last_offset_delta, 1);
+    CHECK_EQ(info.base_sequence, 40);
+    CHECK_EQ(info.max_timestamp, 501); /* of a batch without records: as it was */
+}
+
+static void test_tombstones_go_when_their_horizon_has_passed(void)
+{
+    static struct run r;
+    uint8_t first[4096];
+    const struct spec specs[] = {{0, -1, 0, "a=1b=1"}, {2, -1, 0, "a-c=1"}};
+    memset(&r, 0, sizeof r);
+    r.rules.now_ms = NOW;
+    r.rules.delete_retention_ms = RETENTION;
+    compact(&r, specs, 2, 0);
+    CHECK(strcmp(r.left, "0[1b1@501]2[0a-@500,1c1@501]") == 0); /* the tombstone stays, with its own time */
+    size_t length = r.produced, at = 0;
+    memcpy(first, r.out, length);
+    struct mpb_batch_info info;
+    mpb_batch_read(first + MPB_BATCH_HEADER_BYTES + (size_t)first[MPB_BATCH_HEADER_BYTES] / 2 + 1, &info);
+    CHECK_EQ(info.attributes, MPB_ATTRIBUTE_DELETE_HORIZON);
+    CHECK_EQ(info.base_timestamp, NOW + RETENTION);
+    CHECK_EQ(info.max_timestamp, 501);
+    for (int64_t late = -1; late <= 0; late++) {
+        CHECK(mpb_key_map_open(&r.map, 64, 60, SEED));
+        r.rules.now_ms = NOW + RETENTION + late;
+        at = r.produced = 0;
+        CHECK_EQ(mpb_compaction_learn(&r.map, first, length, &at, 0, INT64_MAX), MPB_COMPACT_END);
+        at = 0;
+        CHECK_EQ(mpb_compaction_apply(&r.rules, first, length, &at, r.out, sizeof r.out, &r.produced), MPB_COMPACT_END);
+        tell(r.left, r.out, r.produced);
+        CHECK(strcmp(r.left, late < 0 ? "0[1b1@501]2[0a-@500,1c1@501]" : "0[1b1@501]2[1c1@501]") == 0);
+        mpb_key_map_close(&r.map);
+    }
+}
+
+static void test_where_it_stops(void)
+{
+    struct mpb_key_map map;
+    uint8_t bytes[1024], out[64];
+    const struct spec specs[] = {{0, -1, 0, "a=1"}, {1, -1, MPB_CODEC_LZ4, "b=1"}, {2, -1, 0, "c=1"}};
+    size_t length = make_all(bytes, specs, 3), at = 0;
+    CHECK(mpb_key_map_open(&map, 8, 2, SEED));
+    CHECK_EQ(mpb_compaction_learn(&map, bytes, length, &at, 0, INT64_MAX), MPB_COMPACT_COMPRESSED);
+    size_t one = at;
+    CHECK_EQ(mpb_be64(bytes + at), 1);
+    struct mpb_batch_info info;
+    mpb_batch_read(bytes + at, &info);
+    CHECK_EQ(mpb_compaction_learn_batch(&map, &info, info.records, info.records_len, 0), MPB_COMPACT_END);
+    at += info.batch_bytes;
+    CHECK_EQ(mpb_compaction_learn(&map, bytes, length, &at, 0, INT64_MAX), MPB_COMPACT_FULL);
+    CHECK_EQ(mpb_be64(bytes + at), 2);
+    at = 0;
+    CHECK_EQ(mpb_compaction_learn(&map, bytes, length, &at, 0, 1), MPB_COMPACT_UNTIL);
+    CHECK_EQ(at, one);
+    at = 0;
+    CHECK_EQ(mpb_compaction_learn(&map, bytes, one - 1, &at, 0, INT64_MAX), MPB_COMPACT_END); /* not whole yet */
+    CHECK_EQ(at, 0);
+    bytes[one - 1] ^= 1;
+    CHECK_EQ(mpb_compaction_learn(&map, bytes, length, &at, 0, INT64_MAX), MPB_COMPACT_CORRUPT);
+    bytes[one - 1] ^= 1;
+    struct mpb_compaction rules = {.map = &map, .now_ms = NOW};
+    size_t produced = 0;
+    CHECK_EQ(mpb_compaction_apply(&rules, bytes, length, &at, out, sizeof out, &produced), MPB_COMPACT_FULL);
+    CHECK_EQ(produced, 0);
+    mpb_key_map_close(&map);
+}
+
+int main(void)
+{
+    test_hash_of_the_reference();
+    test_map();
+    test_newest_of_each_key();
+    test_producers_lies_about_offsets_stay_their_own();
+    test_control_batches_stay();
+    test_the_last_batch_of_a_producer_stays_without_records();
+    test_tombstones_go_when_their_horizon_has_passed();
+    test_where_it_stops();
+    return 0;
+}
