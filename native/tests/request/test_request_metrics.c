@@ -115,5 +115,6 @@ int main(void)
     test_each_stage_goes_to_its_histogram();
     test_versions_and_errors();
     test_keys_that_nobody_serves();
+    printf("request metrics: %lu checks\n", checks_made);
     return 0;
 }
