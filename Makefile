@@ -4,6 +4,8 @@
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
+# With bytecode written, whatever the surroundings say: every process of a run would rewrite every test file anew.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check
 SLOW_PROCESSES ?= $(shell expr $$(nproc) + 1)
 .PHONY: install run check unit test soak fuzz filestates bench docs clean
@@ -26,11 +28,11 @@ check: $(VENV)/check-tools
 	$(PY) -m mypy
 	$(MAKE) -s -C native check PYTHON=$(abspath $(PY)) CLANG_FORMAT=$(abspath $(VENV)/bin/clang-format)
 unit: install
-	$(PY) -m pytest -m 'not slow' -p no:benchmark --numprocesses auto --dist loadfile $(ARGS)
+	$(PYTEST) -m 'not slow' -p no:benchmark --numprocesses auto --dist loadfile $(ARGS)
 # Many slow tests wait more than they work, so one more process than there are cores; what belongs together, and what
 # takes longest, stands in tests/harness/groups.py.
 test: unit
-	$(PY) -m pytest -m slow -p no:benchmark --numprocesses $(SLOW_PROCESSES) --dist loadscope --no-loadscope-reorder $(ARGS)
+	$(PYTEST) -m slow -p no:benchmark --numprocesses $(SLOW_PROCESSES) --dist loadscope --no-loadscope-reorder $(ARGS)
 fuzz: install
 	$(PY) tests/fuzz/fuzz_decode.py --frames 10000000 --seed 1
 	$(PY) -m tests.fuzz.fuzz_records --frames 300000 --seed 1

@@ -6,6 +6,7 @@ read, which is tried here.
 """
 
 import ast
+import functools
 
 import pytest
 
@@ -63,8 +64,10 @@ BESIDE = {
 }
 
 
+@functools.cache
 def _reads():
-    """Names and attributes that code outside mpbroker/config takes off a configuration."""
+    """Names and attributes that code outside mpbroker/config takes off a configuration. At the first test and not while
+    tests are collected: every process of a run does that."""
     found = set()
     for module, path in modules().items():
         if module.startswith("mpbroker.config"):
@@ -77,6 +80,7 @@ def _reads():
     return found
 
 
+@functools.cache
 def _methods():
     """Methods that code outside mpbroker/config calls on a configuration."""
     return {
@@ -90,11 +94,8 @@ def _methods():
     }
 
 
-READS, METHODS = _reads(), _methods()
-
-
 def _read_directly(row):
-    return row.attribute in READS or row.name in READS
+    return row.attribute in _reads() or row.name in _reads()
 
 
 def _other(row):
@@ -114,9 +115,11 @@ def _other(row):
 
 def _seen_from_outside(config):
     """All that is read outside and may follow from a setting."""
-    assert set(DERIVED) <= READS and "processors" in METHODS
+    assert set(DERIVED) <= _reads() and "processors" in _methods()
     topic = effective({}, config)
-    topics = {row.attribute: getattr(topic, row.attribute) for row in TOPIC_SETTINGS.values() if row.attribute in READS}
+    topics = {
+        row.attribute: getattr(topic, row.attribute) for row in TOPIC_SETTINGS.values() if row.attribute in _reads()
+    }
     processors = {"processors": config.processors(config.end_points.data[0].listener_name)}
     return {name: getattr(config, name) for name in DERIVED} | topics | processors
 
@@ -149,9 +152,9 @@ def test_topic_settings_likewise(name, configure):
     if name in THROUGH_OTHERS:
         assert not row.later and not _read_directly(row)
     else:
-        assert (row.attribute in READS) != row.later, name
+        assert (row.attribute in _reads()) != row.later, name
 
 
 def test_the_older_timestamp_bound_changes_what_is_read(configure):
-    assert {"message_timestamp_before_max_ms", "message_timestamp_after_max_ms"} <= READS
+    assert {"message_timestamp_before_max_ms", "message_timestamp_after_max_ms"} <= _reads()
     assert effective({"message.timestamp.difference.max.ms": "5"}, configure()).message_timestamp_before_max_ms == 5

@@ -1,6 +1,7 @@
 """Every counter is declared once, explained, and counted by somebody: in C or in Python."""
 
 import ast
+import functools
 import re
 
 import pytest
@@ -44,13 +45,16 @@ def _counted_in_c():
     return found
 
 
-COUNTED = {"python": _counted_in_python(), "c": _counted_in_c()}
+@functools.cache
+def _counted():
+    """Where → names. Not while tests are collected: every process of a run does that."""
+    return {"python": _counted_in_python(), "c": _counted_in_c()}
 
 
 @pytest.mark.parametrize("counter", Counter, ids=lambda counter: counter.name)
 def test_every_counter_is_counted(counter):
     where = "c" if counter < NATIVE_COUNTERS else "python"
-    assert counter.name in COUNTED[where], f"nobody counts {counter.name}: count it, or delete it"
+    assert counter.name in _counted()[where], f"nobody counts {counter.name}: count it, or delete it"
 
 
 def test_every_counter_is_explained_under_its_own_name():
