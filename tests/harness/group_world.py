@@ -1,0 +1,188 @@
+"""The coordinator's logic in a small world: a log, a table, a clock, clients, deaths. Everything is deterministic.
+
+The world keeps a book of what must hold whatever happens, and `check` compares: each request is answered exactly once, in
+its own API; generations never fall and never have two leaders; a member hears exactly the bytes that its leader sent;
+an offset that was acknowledged never goes back; a diligent client is never called unknown.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from mpbroker.coordinator.effects import Answer, Append, GroupRequest, Now
+from mpbroker.coordinator.group_coordinator import GroupCoordinator
+from mpbroker.coordinator.group_settings import GroupSettings
+from mpbroker.coordinator.group_table import GroupRow
+from mpbroker.protocol.codec import decode, encode
+from mpbroker.protocol.messages import RESPONSES
+from mpbroker.protocol.schema import schema_of
+
+GROUP, TOPIC, LANE = "g", "t", 0
+
+
+class MemoryTable:
+    """The shell's table as two dictionaries. It outlives the coordinator."""
+
+    def __init__(self, most: int = 1000) -> None:
+        self.groups: dict[str, GroupRow] = {}
+        self.members: dict[tuple[str, str], bool] = {}  # → confirmed since the last restart
+        self.most = most
+
+    def restart(self) -> None:
+        """A successor took over."""
+        self.members = dict.fromkeys(self.members, False)
+
+    def group(self, group_id: str) -> GroupRow | None:
+        return self.groups.get(group_id)
+
+    def put_group(self, group_id: str, row: GroupRow) -> bool:
+        if group_id not in self.groups and len(self.groups) >= self.most:
+            return False
+        self.groups[group_id] = row
+        return True
+
+    def drop_group(self, group_id: str) -> None:
+        self.groups.pop(group_id, None)
+
+    def has_member(self, group_id: str, member_id: str) -> bool:
+        return (group_id, member_id) in self.members
+
+    def put_member(self, group_id: str, member_id: str) -> bool:
+        if (group_id, member_id) not in self.members and len(self.members) >= self.most:
+            return False
+        self.members[group_id, member_id] = True
+        return True
+
+    def drop_member(self, group_id: str, member_id: str) -> None:
+        self.members.pop((group_id, member_id), None)
+
+    def drop_unconfirmed_members(self) -> None:
+        self.members = {key: True for key, is_confirmed in self.members.items() if is_confirmed}
+
+
+class Died(Exception):
+    """The coordinator was killed while it carried out effects."""
+
+
+class Sent(NamedTuple):
+    """A request that was not answered yet."""
+
+    request: GroupRequest
+    client: Any
+    sent_ms: int
+    appended: set[int]
+
+
+class World:
+    """One shard, one group. `append_fate()` says what becomes of the next append: (written, code, acknowledged now)."""
+
+    def __init__(self, settings: GroupSettings | None = None, most: int = 1000) -> None:
+        never_ms = 10**12  # a group that goes with its last offset begins again at generation 1, as in Kafka
+        self.settings = settings or GroupSettings(retention_check_ms=never_ms)
+        self.table = MemoryTable(most)
+        self.log: list[tuple[bytes, bytes | None]] = []
+        self.ms = 10_000
+        self.open: dict[int, Sent] = {}
+        self.unacknowledged: deque[tuple[int, int]] = deque()
+        self.append_fate = lambda: (True, 0, True)
+        self.effects_left: int | None  # then it dies
+        self._requests = 0
+        self.start()
+
+    def now(self) -> Now:
+        return Now(self.ms, 1_700_000_000_000 + self.ms)
+
+    def start(self) -> None:
+        """A coordinator takes over: it loads, then requests without an answer are run again, in their order."""
+        self.coordinator = GroupCoordinator(self.settings, self.table, lambda topic, part: topic == TOPIC, b"b" * 16)
+        self.partition = self.coordinator.partition_of(GROUP)
+        self.effects_left = None
+        self.unacknowledged.clear()
+        self.table.restart()
+        self.carry_out(self.coordinator.open(self.partition, 0, self.now()))
+        self.coordinator.load(self.partition, self.log)
+        self.carry_out(self.coordinator.loaded(self.partition, self.now()))
+        for sent in list(self.open.values()):
+            self._run(sent)
+
+    def _run(self, sent: Sent) -> None:
+        fields = {name: getattr(sent.request, name) for name in sent.request.__struct_fields__}
+        request = GroupRequest(**fields | {"appended": frozenset(sent.appended)})
+        self.carry_out(self.coordinator.handle(request, self.now()))
+
+    def _try(self, call: Callable[[], list[Any]]) -> None:
+        """Carry out what the coordinator says; if it dies, its successor begins."""
+        try:
+            self.carry_out(call())
+        except Died:
+            self.start()
+
+    def send(self, client: Any, message: Any, version: int) -> None:
+        """Hand a request over; `client.hear(message asked, answer)` is called when it is answered."""
+        self._requests += 1
+        key = schema_of(type(message)).key
+        request = GroupRequest(
+            self._requests, key, version, message, "cl", "/h", LANE, self._requests.to_bytes(8, "big")
+        )
+        self.open[self._requests] = Sent(request, client, self.ms, set())
+        try:
+            self._run(self.open[self._requests])
+        except Died:
+            self.start()
+
+    def carry_out(self, effects: list[Any]) -> None:
+        """What a shell does."""
+        for effect in effects:
+            if self.effects_left == 0:
+                self.effects_left = None
+                raise Died
+            if self.effects_left is not None:
+                self.effects_left -= 1
+            if isinstance(effect, Answer):
+                self._answer(effect)
+            else:
+                self._append(effect)
+
+    def _answer(self, answer: Answer) -> None:
+        assert answer.token in self.open, f"answered twice: {answer}"
+        sent = self.open.pop(answer.token)
+        cls = RESPONSES[sent.request.api_key]
+        assert type(answer.message) is cls
+        version = sent.request.version
+        sent.client.hear(sent.request.message, decode(cls, version, encode(answer.message, version)))
+
+    def _append(self, append: Append) -> None:
+        assert append.partition == self.partition and append.records
+        written, code, at_once = self.append_fate()
+        sent = self.open.get(append.token) if append.token is not None else None
+        if written:
+            self.log.extend(append.records)
+            if sent is not None:
+                sent.appended.add(append.partition)
+        if at_once:
+            self.carry_out(self.coordinator.appended(append.partition, append.number, code, self.now()))
+        else:
+            self.unacknowledged.append((append.number, code))
+
+    def acknowledge(self) -> None:
+        """The oldest append that was not acknowledged yet is, or fails."""
+        if self.unacknowledged:
+            number, code = self.unacknowledged.popleft()
+            self._try(lambda: self.coordinator.appended(self.partition, number, code, self.now()))
+
+    def advance(self, milliseconds: int) -> None:
+        """Let time pass."""
+        end_ms = self.ms + milliseconds
+        while (due_ms := self.coordinator.deadline_ms()) is not None and due_ms <= end_ms:
+            self.ms = max(self.ms, due_ms)
+            self._try(lambda: self.coordinator.pass_time(self.now()))
+        self.ms = end_ms
+
+    def close(self) -> None:
+        """The partition goes to another broker: nobody may be left without an answer."""
+        self.carry_out(self.coordinator.close(self.partition, 0, self.now()))
+        assert not self.open, f"never answered: {self.open}"
+        counts = self.coordinator.counts
+        assert (counts.groups, counts.members, counts.offsets, counts.parked) == (0, 0, 0, 0), counts
