@@ -1,8 +1,8 @@
 """The coordinator's logic in a small world: a log, a table, a clock, clients, deaths. Everything is deterministic.
 
-The world keeps a book of what must hold whatever happens, and `check` compares: each request is answered exactly once, in
-its own API; generations never fall and never have two leaders; a member hears exactly the bytes that its leader sent;
-an offset that was acknowledged never goes back; a diligent client is never called unknown.
+It sees that each request is answered exactly once and in its own API; `group_clients.Book` that generations never fall
+and never have two leaders, that a member hears exactly the bytes that its leader sent, and that no diligent client is
+called unknown.
 """
 
 from __future__ import annotations
