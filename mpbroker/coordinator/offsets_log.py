@@ -7,6 +7,7 @@ watermark, and with `mpbroker.log.flush=commit` the sync, has passed it (KIP-211
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias
 
@@ -17,6 +18,8 @@ from mpbroker.log.log_manager import NO_REQUEST, LogManager
 from mpbroker.metadata.metadata_cache import Topic
 from mpbroker.record.batch_builder import encode_batch
 from mpbroker.shm.layout import DIRTY_BITS
+
+RETRY_MS = 20
 
 #: Called once for every append, with an error code (NONE: acknowledged), at once or later.
 Then: TypeAlias = Callable[[int], None]
@@ -32,6 +35,17 @@ class _Pending(NamedTuple):
     then: Then
 
 
+class _Waiting(NamedTuple):
+    """An append that waits for the lock of its partition, which a slow or stopped process holds."""
+
+    topic: Topic
+    append: Append
+    request: Request | None
+    cell: int
+    deadline_ms: int
+    then: Then
+
+
 class OffsetsLog:
     """Appends under way, by partition row."""
 
@@ -40,29 +54,51 @@ class OffsetsLog:
         self._logs = log_manager
         self._timeout_ms = timeout_ms
         self._pending: dict[int, list[_Pending]] = {}  # by partition row, in the order of the log
+        self._waiting: dict[int, deque[_Waiting]] = {}  # likewise, in the order they came
 
     def append(self, topic: Topic, append: Append, request: Request | None, cell: int, now_ms: int, then: Then) -> None:
         """Appends one batch; `request` and `cell` say where the result is kept, None: nowhere."""
         ordinal = topic.partitions[append.partition]
+        one = _Waiting(topic, append, request, cell, now_ms + self._timeout_ms, then)
+        if ordinal in self._waiting or not self._append(ordinal, one):
+            self._waiting.setdefault(ordinal, deque()).append(one)
+            self._port.watch(ordinal)
+
+    def retry(self, now_ms: int) -> None:
+        """Appends what waited for locks that are free again; what waited for too long is answered."""
+        for ordinal, queue in list(self._waiting.items()):
+            while queue and queue[0].deadline_ms <= now_ms:
+                queue.popleft().then(ErrorCode.REQUEST_TIMED_OUT)
+            while queue and not self._logs.is_busy(ordinal) and self._append(ordinal, queue[0]):
+                queue.popleft()
+            if not queue:
+                del self._waiting[ordinal]
+
+    def _append(self, ordinal: int, one: _Waiting) -> bool:
+        """False: the partition is busy, and nothing was done."""
+        topic, append, request, then = one.topic, one.append, one.request, one.then
         batch = encode_batch((key, value, append.timestamp_ms) for key, value in append.records)
         options, _ = self._logs.options_of(topic)
         result = self._logs.log.append(
             ordinal,
             NO_REQUEST if request is None else request.entry,
-            cell,
+            one.cell,
             batch,
             options,
             append.timestamp_ms,
             leader_epoch=append.leader_epoch,
             topic_id=topic.id,
         )
+        if result.busy:
+            return False
         code = result.error
         if result.flush_due and not code and self._logs.log.flush(ordinal)[0]:
             code = ErrorCode.KAFKA_STORAGE_ERROR
         if code:
             then(code)
         else:
-            self._await(_Pending(ordinal, result.end_offset, result.leader_epoch, now_ms + self._timeout_ms, then))
+            self._await(_Pending(ordinal, result.end_offset, result.leader_epoch, one.deadline_ms, then))
+        return True
 
     def await_cell(self, cell: Cell, now_ms: int, then: Then) -> None:
         """What an earlier run of a request appended must be acknowledged, too."""
@@ -98,8 +134,10 @@ class OffsetsLog:
             for one in late:
                 one.then(ErrorCode.REQUEST_TIMED_OUT)
 
-    def next_due_ms(self) -> int | None:
-        """The first deadline."""
+    def next_due_ms(self, now_ms: int) -> int | None:
+        """The first deadline, or when to call `retry` again."""
+        if self._waiting:
+            return now_ms + RETRY_MS
         return min((rows[0].deadline_ms for rows in self._pending.values()), default=None)
 
     def _look_at(self, ordinal: int) -> None:

@@ -8,21 +8,24 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
+from ipaddress import IPv6Address
 from typing import Final
 
 from mpbroker.channel.handler_port import MAX_ATTEMPTS, Cell, HandlerPort, Request
 from mpbroker.channel.request_log import naming
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.config.limits import largest_batch_bytes
+from mpbroker.coordinator.counting import Counting
 from mpbroker.coordinator.effects import Answer, Effect, GroupRequest, Now
 from mpbroker.coordinator.entry_answers import EntryAnswers
 from mpbroker.coordinator.group_coordinator import GroupCoordinator
 from mpbroker.coordinator.group_settings import GroupSettings
-from mpbroker.coordinator.group_table import GroupTable, NoTable
+from mpbroker.coordinator.group_table import GroupTable
 from mpbroker.coordinator.many_groups import groups_of
 from mpbroker.coordinator.offsets_loader import OffsetsLoader
 from mpbroker.coordinator.offsets_log import OffsetsLog
 from mpbroker.coordinator.responses import FAILED
+from mpbroker.coordinator.shared_table import SharedTable
 from mpbroker.errors import ErrorCode, ProtocolError
 from mpbroker.log.log_manager import LogManager, open_log
 from mpbroker.metadata.metadata_cache import MetadataCache, Topic
@@ -42,6 +45,7 @@ from mpbroker.trace.record import STAGES
 APPENDS_TO_SEVERAL: Final = frozenset({ApiKey.DELETE_GROUPS})
 HANDLER_START: Final = STAGES.index("handler_start")
 LOGGED_FRAME_BYTES: Final = 256
+REPAIR_RETRY_MS: Final = 100
 
 
 class Shell:
@@ -66,6 +70,8 @@ class Shell:
         self._appends = OffsetsLog(port, log_manager, ctx.config.offsets_commit_timeout_ms)
         self._loader = OffsetsLoader(log_manager, ctx.log, self._groups.load, self._loaded)
         self._effects: deque[Effect] = deque()
+        self._unrepaired: list[Request] = []
+        self._counting = Counting(ctx.process_row)
         self._is_carrying = False
         self._cells: dict[object, dict[int, int]] = {}  # request → partition → its cell, where there are several
         self._topic: Topic | None = None  # __consumer_offsets
@@ -79,6 +85,14 @@ class Shell:
         """Answers a claimed request, now or later."""
         self._answers.take(request)
         self._follow_metadata()
+        if request.attempts and self._port.intended_row(request) is not None:
+            self._unrepaired.append(request)
+            self._answers.park()
+            return
+        self._run(request)
+        self._answers.park()
+
+    def _run(self, request: Request) -> None:
         api = BY_KEY.get(request.api_key)
         if api is None or not api.versions[0] <= request.api_version <= api.versions[1]:
             self._answers.refuse(request, "unsupported_version", code=ErrorCode.UNSUPPORTED_VERSION)
@@ -93,18 +107,32 @@ class Shell:
             self._answers.refuse(request, "malformed_body", str(error))
         except Exception as error:  # one broken request is error -1 for that request; the coordinator goes on
             self._fail(request, error, message)
-        self._answers.park()
+
+    def _run_unrepaired(self) -> None:
+        """Second runs of requests whose first append is being finished or undone (UnfinishedRun of the handlers): until
+        then nobody knows what is recorded."""
+        requests, self._unrepaired = self._unrepaired, []
+        for request in requests:
+            ordinal = self._port.intended_row(request)
+            if ordinal is None:
+                self._run(request)
+            else:
+                self._logs.repair(ordinal)
+                self._unrepaired.append(request)
 
     def deliver(self, everything: bool, moved: list[int]) -> None:
         """Metadata, acknowledgements, deadlines, a slice of what is to be loaded: in this order."""
         now = self._now()
         self._follow_metadata()
+        if self._unrepaired:
+            self._run_unrepaired()
         self._appends.moved(everything, moved)
+        self._appends.retry(now.ms)
         self._appends.expire(now.ms)
         self._answers.retry(now.ms)
         self._loader.step()
         self._take(self._groups.pass_time(now))
-        if everything and self._ctx.core.state == BrokerState.DRAINING:
+        if self._ctx.core.state == BrokerState.DRAINING:
             self._answers.close_parked()
 
     def next_due_ms(self) -> int | None:
@@ -112,12 +140,19 @@ class Shell:
         now_ms = self._clock.monotonic_ms()
         if not self._loader.is_idle:
             return now_ms
-        due = (self._groups.deadline_ms(), self._appends.next_due_ms(), self._answers.next_due_ms(now_ms))
+        repair_ms = now_ms + REPAIR_RETRY_MS if self._unrepaired else None
+        due = (
+            repair_ms,
+            self._groups.deadline_ms(),
+            self._appends.next_due_ms(now_ms),
+            self._answers.next_due_ms(now_ms),
+        )
         return min((one for one in due if one is not None), default=None)
 
     def rest(self) -> None:
         """Descriptors of removed files go; counters are published."""
         self._logs.close_stale()
+        self._counting.publish(self._groups.counts)
 
     def use_config(self, config: BrokerConfig) -> None:
         """The settings of groups are fixed at start; those of topics may have changed."""
@@ -134,7 +169,7 @@ class Shell:
             version=request.api_version,
             message=message,
             client_id=request.client_id,
-            client_host="/127.0.0.1",
+            client_host=client_host(request),
             lane=request.processor,
             identity=request.fill_number.to_bytes(8, "big"),
             appended=frozenset(recorded),
@@ -263,6 +298,15 @@ class Shell:
         return Now(self._clock.monotonic_ms(), self._clock.wall_ms())
 
 
+def client_host(request: Request) -> str:
+    """The client's address as Kafka writes it, with a slash before it; after that nothing if it is not known."""
+    address = request.client_address
+    if address is None:
+        return "/"
+    found = IPv6Address(address)
+    return f"/{found.ipv4_mapped or found}"
+
+
 def open_shell(ctx: ProcessContext, port: HandlerPort, clock: Clock) -> Shell:
     """Everything the coordinator works with; after the fork."""
     log_manager = LogManager(
@@ -272,4 +316,4 @@ def open_shell(ctx: ProcessContext, port: HandlerPort, clock: Clock) -> Shell:
         lambda: ctx.core.ring_service(SLOT_LOG_KEEPER),
         largest_batch_bytes(ctx.core.arena_handler_bytes),
     )
-    return Shell(ctx, port, clock, log_manager, MetadataCache(ctx.core, ctx.config), NoTable())
+    return Shell(ctx, port, clock, log_manager, MetadataCache(ctx.core, ctx.config), SharedTable(ctx.core))

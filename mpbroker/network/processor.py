@@ -294,6 +294,7 @@ class Processor:
 
     def _begin(self, channel: KafkaChannel, port: int, accepted_at_ns: int) -> None:
         """Serve a connection from now on."""
+        self._port.set_address(channel.number, channel.generation, channel.address)
         self._native_turn.add(channel)
         self._notices.opened(channel, port, accepted_at_ns)
 

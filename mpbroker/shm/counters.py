@@ -102,6 +102,19 @@ class Counter(IntEnum):
     COORDINATORS_REFUSED = 163
     CONNECTIONS_FAILED = 164
     FETCHES_SHORTENED = 165
+    GROUPS = 166
+    GROUP_MEMBERS = 167
+    COMMITTED_OFFSETS = 168
+    GROUP_REQUESTS_PARKED = 169
+    GROUP_REBALANCES = 170
+    GROUP_MEMBERS_EXPIRED = 171
+    OFFSETS_EXPIRED = 172
+    GROUPS_REFUSED = 173
+    GROUP_MEMBERS_REFUSED = 174
+    OFFSETS_REFUSED = 175
+    GROUP_REQUESTS_REFUSED = 176
+    GROUP_LOADING_REFUSED = 177
+    OFFSET_RECORDS_SKIPPED = 178
 
 
 NATIVE_COUNTERS: Final = len(_native.COUNTERS)
@@ -165,7 +178,7 @@ COUNTERS: Final = {Counter[row[0]]: _native_info(*row) for row in _native.COUNTE
     Counter.TRACE_NOTICES_DROPPED: CounterInfo("trace_notices_dropped", "lines",
         "Notices of connections and clients that found no room on their way to the tracer."),
     Counter.COORDINATORS_REFUSED: CounterInfo("coordinators_refused", "requests",
-        "Requests for the coordinator of a group or a transaction, which are not served yet."),
+        "Requests for the coordinator of a transaction, which is not served yet."),
     Counter.RECOVERY_DOUBTS: CounterInfo("recovery_doubts", "findings",
                                          "What recovery cut, set aside or did not believe; a `log_cut` line each."),
     Counter.PARTITIONS_OFFLINE_AT_START: CounterInfo("partitions_offline_at_start", "partitions",
@@ -177,6 +190,32 @@ COUNTERS: Final = {Counter[row[0]]: _native_info(*row) for row in _native.COUNTE
                                             "a `connection_failed` line each."),
     Counter.FETCHES_SHORTENED: CounterInfo("fetches_shortened", "requests",
         "Fetches answered with less because unread answers hold most of the memory for answers."),
+    Counter.GROUPS: CounterInfo("groups", "groups",
+        "Consumer groups, also those that only commit offsets.", gauge=True),
+    Counter.GROUP_MEMBERS: CounterInfo("group_members", "members",
+        "Members of consumer groups, and member ids that were issued and not used yet.", gauge=True),
+    Counter.COMMITTED_OFFSETS: CounterInfo("committed_offsets", "offsets",
+        "Committed offsets of all groups.", gauge=True),
+    Counter.GROUP_REQUESTS_PARKED: CounterInfo("group_requests_parked", "requests",
+        "Joins and syncs that wait for other members.", gauge=True),
+    Counter.GROUP_REBALANCES: CounterInfo("group_rebalances", "rebalances",
+        "Generations of groups that began."),
+    Counter.GROUP_MEMBERS_EXPIRED: CounterInfo("group_members_expired", "members",
+        "Members removed because their session or rebalance timeout ended."),
+    Counter.OFFSETS_EXPIRED: CounterInfo("offsets_expired", "offsets",
+        "Offsets removed after offsets.retention.minutes."),
+    Counter.GROUPS_REFUSED: CounterInfo("groups_refused", "requests",
+        "Requests refused because of mpbroker.max.groups."),
+    Counter.GROUP_MEMBERS_REFUSED: CounterInfo("group_members_refused", "requests",
+        "Joins refused because of mpbroker.max.group.members."),
+    Counter.OFFSETS_REFUSED: CounterInfo("offsets_refused", "offsets",
+        "Offsets refused because of mpbroker.max.committed.offsets."),
+    Counter.GROUP_REQUESTS_REFUSED: CounterInfo("group_requests_refused", "requests",
+        "Joins and syncs refused because too many of a processor's entries wait."),
+    Counter.GROUP_LOADING_REFUSED: CounterInfo("group_loading_refused", "requests",
+        "Requests refused because their partition of __consumer_offsets is being read."),
+    Counter.OFFSET_RECORDS_SKIPPED: CounterInfo("offset_records_skipped", "records",
+        "Records of __consumer_offsets that this broker does not know."),
 }
 
 IDS: Final = {info.name: counter for counter, info in COUNTERS.items()}

@@ -320,6 +320,8 @@ def memory_plan(config: BrokerConfig, plans: tuple[ProcessPlan, ...]) -> MemoryP
         topics=config.mpbroker_max_topics,
         partitions=config.mpbroker_max_partitions,
         producers=config.mpbroker_max_producers,
+        groups=config.mpbroker_max_groups,
+        members=config.mpbroker_max_group_members,
         arena_processor_bytes=config.mpbroker_arena_bytes_per_processor,
         arena_handler_bytes=answer_bytes_of_handler(config, handlers),
     )

@@ -31,6 +31,7 @@ int mpb_add_network(PyObject *module);
 int mpb_add_handler(PyObject *module);
 int mpb_add_request(PyObject *module);
 int mpb_add_command(PyObject *module);
+int mpb_add_known(PyObject *module);
 int mpb_add_metadata(PyObject *module);
 
 #endif

@@ -1,5 +1,6 @@
 /* ProcessorPort: the processor's end of the request path (processor.h). */
 #include "python/py_shm.h"
+#include "request/known_rows.h"
 #include "shm/counters.h"
 #include "request/processor.h"
 #include "python/py_trace.h"
@@ -121,6 +122,19 @@ static PyObject *processor_reserve(PyObject *object, PyObject *arg)
     self->reserved[self->reserved_count++] = (struct reservation){(uint64_t)offset, bytes};
     PyObject *view = mpb_arena_slice(self->core, (uint64_t)offset, bytes);
     return view ? Py_BuildValue("(LN)", (long long)offset, view) : NULL;
+}
+
+static PyObject *processor_set_address(PyObject *object, PyObject *args)
+{
+    unsigned int number, generation;
+    const char *address;
+    Py_ssize_t length;
+    if (!PyArg_ParseTuple(args, "IIy#", &number, &generation, &address, &length))
+        return NULL;
+    if (length != 16)
+        return PyErr_Format(PyExc_ValueError, "an address has 16 bytes, not %zd", length);
+    mpb_address_put(SELF(object)->port.core, SELF(object)->port.index, number, generation, (const uint8_t *)address);
+    Py_RETURN_NONE;
 }
 
 static struct reservation *find_reservation(ProcessorObject *self, uint64_t offset)
@@ -318,6 +332,8 @@ static PyMethodDef processor_methods[] = {
      " -> entry, or NO_ENTRY, NO_SPACE, POISON, or PLANE_FULL: then `parked_entry` waits for retry().\n"
      "frame: without its 4-byte length. t0_ns 0: not traced."},
     {"reserve", processor_reserve, METH_O, "reserve(nbytes) -> (offset, writable memoryview) or None: no room"},
+    {"set_address", processor_set_address, METH_VARARGS,
+     "set_address(number, generation, address): of a connection, for other processes; 16 bytes"},
     {"submit_reserved", (PyCFunction)(void (*)(void))processor_submit_reserved, METH_VARARGS | METH_KEYWORDS,
      "submit_reserved(plane, connection, connection_generation, listener, offset, length, t0_ns, ...): as submit;\n"
      "on NO_ENTRY and POISON the reservation stays"},

@@ -1,6 +1,7 @@
 /* Binds a claimed request (struct mpb_entry) as Request and the result of one of its partitions (struct mpb_cell) as
  * Cell. Only a HandlerPort makes them. */
 #include "python/py_request.h"
+#include "request/known_rows.h"
 #include "shm/arena.h"
 #include "trace/trace_record.h"
 
@@ -98,6 +99,20 @@ static PyObject *request_get(PyObject *object, void *which)
     default:
         return PyLong_FromUnsignedLong(request->generation);
     }
+}
+
+static PyObject *request_client_address(PyObject *object, void *unused)
+{
+    const struct mpb_entry *entry = held((RequestObject *)object);
+    const struct mpb_core *core = ((RequestObject *)object)->handler->port.core;
+    uint8_t address[16];
+    (void)unused;
+    if (entry == NULL)
+        return NULL;
+    uint32_t processor = ((RequestObject *)object)->entry / core->header->entries_per_processor;
+    if (!mpb_address_of(core, processor, entry->connection, entry->connection_generation, address))
+        Py_RETURN_NONE;
+    return PyBytes_FromStringAndSize((const char *)address, sizeof address);
 }
 
 static PyObject *request_client_id(PyObject *object, void *unused)
@@ -199,6 +214,7 @@ static PyGetSetDef request_getset[] = {
     GET("cell_count", F_CELL_COUNT, "result cells made, 0: none"),
     {"client_id", request_client_id, request_set_client_id, "who sent it, from its header; '' until that is read",
      NULL},
+    {"client_address", request_client_address, NULL, "16 bytes, IPv4 mapped into IPv6; None: not known", NULL},
     {"payload", request_payload, NULL, "memoryview of the frame without its length; use it before answering", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

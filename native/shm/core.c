@@ -38,7 +38,8 @@ static int check_plan(const struct mpb_core *core)
     if (h->processor_count > MPB_MAX_PROCESSORS || h->handler_count > MPB_MAX_HANDLERS ||
         (uint64_t)h->processor_count * h->entries_per_processor > core->entry_count ||
         core->entry_count >= (1u << MPB_INDEX_BITS) - 1 || core->command_count > MPB_MAX_COMMANDS ||
-        core->api_count < h->processor_count * MPB_API_ROWS || parts > h->arena_bytes ||
+        core->api_count < h->processor_count * MPB_API_ROWS ||
+        core->address_count < h->processor_count * MPB_ADDRESS_ROWS || parts > h->arena_bytes ||
         (h->coordinator != 0 && h->coordinator != h->handler_count) ||
         (uint64_t)h->handler_count * MPB_EXTENTS_PER_HANDLER > core->extent_count)
         return -5;
@@ -79,6 +80,9 @@ int mpb_core_attach(struct mpb_core *core, void *core_base, size_t core_bytes, v
     REGION(core_base, core_bytes, "killers", killers, &one);
     REGION(core_base, core_bytes, "inject", injects, &one);
     REGION(core_base, core_bytes, "apis", apis, &core->api_count);
+    REGION(core_base, core_bytes, "groups", groups, &core->group_count);
+    REGION(core_base, core_bytes, "members", members, &core->member_count);
+    REGION(core_base, core_bytes, "addresses", addresses, &core->address_count);
     REGION(page_base, page_bytes, "processes", processes, &one);
     REGION(page_base, page_bytes, "rings", rings, &one);
     REGION(page_base, page_bytes, "counters", counters, &one);

@@ -32,6 +32,12 @@ struct mpb_core {
     struct mpb_inject *injects;
     struct mpb_api_row *apis; /* MPB_API_ROWS per processor */
     uint32_t api_count;
+    struct mpb_known *groups;
+    uint32_t group_count;
+    struct mpb_known *members;
+    uint32_t member_count;
+    struct mpb_address *addresses; /* MPB_ADDRESS_ROWS per processor */
+    uint32_t address_count;
 
     struct mpb_process *processes; /* page */
     struct mpb_ring_ctl *rings;

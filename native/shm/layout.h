@@ -16,6 +16,8 @@
  *  | killers     digests of frames    |        | handler 0 .. 63: answers, cells |
  *  | inject      armed crash points   |        +---------------------------------+
  *  | apis        requests by API      |
+ *  | groups      known groups         |        (the same for `members`, ids of members,
+ *  | addresses   of connections       |         and `addresses`)
  *  +----------------------------------+
  *
  * Every region is an array: `count` rows of `stride` bytes at `offset`. The supervisor plans and zeroes a segment
@@ -86,7 +88,9 @@ struct mpb_segment_header { /* one page */
     mpb_atomic32 producers_freed; /* rows of `producers` ever freed: who found none knows when to look again */
     mpb_atomic32 full_log_dirs;   /* one bit per log.dirs entry: appends are refused until there is room on its disk */
     uint32_t coordinator;         /* the handler that is the coordinator + 1, always the last; 0: there is none */
-    uint8_t unused[MPB_PAGE_BYTES - 144 - MPB_MAX_REGIONS * 40 - MPB_DATA_DIR_BYTES];
+    mpb_atomic32 groups_high;     /* rows of `groups` and `members` from these on were never used */
+    mpb_atomic32 members_high;
+    uint8_t unused[MPB_PAGE_BYTES - 152 - MPB_MAX_REGIONS * 40 - MPB_DATA_DIR_BYTES];
     char data_dir[MPB_DATA_DIR_BYTES]; /* page: the data directory's path, for who looks for brokers; empty: too long */
 };
 _Static_assert(sizeof(struct mpb_segment_header) == MPB_PAGE_BYTES, "header is one page");
@@ -549,6 +553,22 @@ struct mpb_api_row { /* 1,664 bytes = 26 cache lines; one writer, the processor 
     uint8_t unused1[1664 - 32 - 8 * MPB_API_VERSIONS - 16 * MPB_API_ERRORS - 6 * 8 * (1 + MPB_TIME_BUCKETS)];
 };
 _Static_assert(sizeof(struct mpb_api_row) == 1664, "row of an API");
+
+/* ------------------------------------------------------------------ what the coordinator must not forget (known_rows.h) */
+struct mpb_known {     /* of `groups` and `members`; the coordinator alone writes */
+    mpb_atomic64 word; /* 0: free; stored last */
+    uint8_t key[16];   /* digest of the group's id, or of that and the member's */
+    uint64_t unused;
+};
+_Static_assert(sizeof(struct mpb_known) == 32, "known row");
+
+#define MPB_ADDRESS_ROWS 16384u
+struct mpb_address {         /* of `addresses`, MPB_ADDRESS_ROWS for each processor, which alone writes them */
+    mpb_atomic64 generation; /* of the connection + 1, stored last; 0: none */
+    uint8_t address[16];     /* IPv4 is mapped into IPv6 */
+    uint64_t unused;
+};
+_Static_assert(sizeof(struct mpb_address) == 32, "address row");
 
 /* ------------------------------------------------------------------ frames that killed a worker, crash points */
 struct mpb_killer {

@@ -24,7 +24,7 @@ SECTIONS = [
 ]
 STEP = re.compile(r"^\| (\d+) \| `([^`]+)` \| `([^`]+)` \| (\w+) \|", re.MULTILINE)
 PATH = re.compile(r"`((?:mpbroker|native|tests|perf|deploy|docs)/[\w./-]*)`")
-PROCESSES = {"acceptor", "processor", "handler", "controller"}
+PROCESSES = {"acceptor", "processor", "handler", "controller", "coordinator"}
 
 
 def _steps() -> list[tuple[str, str, str, str]]:

@@ -54,6 +54,7 @@ def samples(tmp_path_factory):
         "HandlerPort": handler,
         "Request": handler.serve_or_claim(0),
         "ProcessorPort": processor,
+        "KnownRows": _native.KnownRows(core, False),
         "CommandPort": _native.CommandPort(core, _native.LAYOUT["slot_handlers"]),
         "Connection": _native.Connection(0, 1, 1, 1),
         "NetworkTurn": _native.NetworkTurn(processor, epoll.fileno(), 0, 0, 1 << 20, -1, {18: (0, 3)}),

@@ -69,7 +69,7 @@ static size_t write_header(uint8_t *base, uint64_t magic, const struct world_reg
 }
 
 #define WORLD_SLACK 16
-#define WORLD_REGIONS 12
+#define WORLD_REGIONS 15
 
 static uint32_t ring_capacity(const struct world_plan *plan, uint32_t ring)
 {
@@ -104,7 +104,10 @@ static void plan_regions(const struct world_plan *plan, struct world_region core
         {"doorbells", sizeof(struct mpb_doorbells), 1},
         {"killers", sizeof(struct mpb_killer), MPB_KILLER_ROWS},
         {"inject", sizeof(struct mpb_inject), MPB_INJECT_ROWS},
-        {"apis", sizeof(struct mpb_api_row), plan->processors * MPB_API_ROWS}};
+        {"apis", sizeof(struct mpb_api_row), plan->processors * MPB_API_ROWS},
+        {"groups", sizeof(struct mpb_known), 8},
+        {"members", sizeof(struct mpb_known), 8},
+        {"addresses", sizeof(struct mpb_address), plan->processors * MPB_ADDRESS_ROWS}};
     const struct world_region pages[3] = {{"processes", sizeof(struct mpb_process), MPB_MAX_SLOTS},
                                           {"rings", sizeof(struct mpb_ring_ctl), MPB_MAX_RINGS},
                                           {"counters", sizeof(struct mpb_counter_row), MPB_MAX_SLOTS}};
