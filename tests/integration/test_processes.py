@@ -47,12 +47,14 @@ def test_the_ready_line_and_file_name_what_listens(broker):
         "pid": broker.pid,
         "data_dir": str(broker.data_dir),
         "listeners": [{"name": "PLAINTEXT", "protocol": "PLAINTEXT", "host": "127.0.0.1", "port": broker.port()}],
+        "admin": broker.ready["admin"],
     }
     assert _answers(broker.port())
+    host, port = broker.ready["admin"].removeprefix("http://").split(":")
+    socket.create_connection((host, int(port)), timeout=5).close()
 
 
 def test_every_process_has_its_title_and_its_row(broker):
-    titles = sorted(broker.processes().values())
     workers = [
         "mpbroker: acceptor 0 PLAINTEXT",
         "mpbroker: admin 0",
@@ -65,7 +67,11 @@ def test_every_process_has_its_title_and_its_row(broker):
         "mpbroker: processor 1 PLAINTEXT",
         "mpbroker: tracer 0",
     ]
-    assert [title for title in titles if title.startswith("mpbroker: ")] == workers
+
+    def titles():
+        return sorted(title for title in broker.processes().values() if title.startswith("mpbroker: "))
+
+    wait_until(lambda: titles() == workers, f"every process, also those that start last, to be there: {titles()}")
     rows = {(row["role"], row["index"]): row for row in broker.status()["processes"]}
     assert set(rows) == {
         ("supervisor", 0),
@@ -113,6 +119,7 @@ def test_status_prints_its_schema_as_json(broker):
         "started_ms",
         "uptime_s",
         "listeners",
+        "admin",
         "topics",
         "disks",
         "processes",
@@ -125,7 +132,7 @@ def test_status_prints_its_schema_as_json(broker):
     assert abs(time.time() * 1000 - status["started_ms"] - status["uptime_s"] * 1000) < 5000
     assert [disk["for"] for disk in status["disks"]] == ["records", "traces"]
     assert all(0 < disk["free_bytes"] < disk["total_bytes"] for disk in status["disks"])
-    assert status["listeners"] == broker.ready["listeners"]
+    assert (status["listeners"], status["admin"]) == (broker.ready["listeners"], broker.ready["admin"])
     for row in status["processes"]:
         assert list(row) == [
             "slot",
