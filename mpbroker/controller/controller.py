@@ -18,6 +18,7 @@ from mpbroker.controller.controller_recovery import ControllerRecovery
 from mpbroker.controller.controller_store import ControllerStore
 from mpbroker.controller.partition_logs import PartitionLogs
 from mpbroker.controller.partition_rows import PartitionRows
+from mpbroker.controller.store_check import check_store
 from mpbroker.controller.topic_deletion import TopicDeletions
 from mpbroker.controller.topic_manager import TopicManager
 from mpbroker.controller.topic_validation import Defaults
@@ -191,9 +192,11 @@ def serve_one(
 def build_controller(ctx: ProcessContext) -> Controller:
     """The controller of a process, with its store and logs opened after the fork."""
     data_dir, clock, row = ctx.data_dirs[0], SystemClock(), ctx.process_row
+    keys, kv = Keys(ctx.cluster_id), open_store(os.path.join(data_dir, STORE_FILE))
+    check_store(kv, keys, data_dir, lambda configs: effective(configs, ctx.config))
     store = ControllerStore(
-        open_store(os.path.join(data_dir, STORE_FILE)),
-        Keys(ctx.cluster_id),
+        kv,
+        keys,
         ctx.core.boot_id,
         waiting=lambda begins: row.set_wait(WaitName.METASTORE if begins else WaitName.NONE),
     )

@@ -18,6 +18,8 @@ def stop_cleanly(
 ) -> bool:
     """Returns whether the marker was written. Done again after a death in the middle, it goes on where that ended."""
     keeper.partitions.refresh()
+    if not keeper.partitions.loaded:
+        return False  # the start was refused: what the last stop said of these files still holds
     why_not = _damaged(keeper)
     if not flusher.flush_everything():
         why_not = why_not or "a log could not be synced"

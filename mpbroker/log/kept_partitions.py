@@ -50,6 +50,11 @@ class Partitions(Protocol):
 
     all: Sequence[KeptPartition]
 
+    @property
+    def loaded(self) -> bool:
+        """Whether the controller has shown what there is, since memory was made."""
+        ...
+
     def refresh(self) -> bool:
         """Take over what changed; True if anything did. `all` is replaced then, never changed."""
         ...
@@ -76,6 +81,11 @@ class KeptPartitions:
         self._by_row: dict[int, list[KeptPartition]] = {}
         self._generation = -1
         self.all: Sequence[KeptPartition] = ()
+
+    @property
+    def loaded(self) -> bool:
+        """See Partitions."""
+        return self._generation > 0
 
     def refresh(self) -> bool:
         """Take over what changed since the last call; reads only rows that did."""

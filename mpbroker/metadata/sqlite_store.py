@@ -78,7 +78,7 @@ class SqliteStore:
         try:
             self._db = self._connect()
             self._prepare()
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # its message may quote what is damaged
             raise StoreError(f"{self.path} cannot be used as metadata store: {error}") from error
 
     def _connect(self) -> sqlite3.Connection:
@@ -106,6 +106,20 @@ class SqliteStore:
         if os.getpid() != self._pid:
             raise StoreError("a MetaStore must be opened by the process that uses it")
         return self._db
+
+    def verify(self) -> None:
+        """StoreError if the file is damaged, as far as SQLite can tell."""
+        try:
+            (found,) = self._own().execute("PRAGMA quick_check(1)").fetchone()
+            for _ in self._own().execute("SELECT key, value FROM kv"):
+                pass  # each of them can be read
+            numbers = dict(self._own().execute("SELECT name, value FROM meta").fetchall())
+            if found == "ok" and not all(isinstance(numbers.get(name), int) for name in ("rev", "compacted")):
+                found = "its revision is missing"
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            found = str(error)
+        if found != "ok":
+            raise StoreError(f"{self.path}: {found}")
 
     def revision(self) -> int:
         """Revision of the last change."""

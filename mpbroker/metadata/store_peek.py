@@ -40,7 +40,7 @@ def peek(path: str) -> StorePeek:
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5)) as db:
             for (key,) in db.execute(_NAMES, (f"{ROOT}/", f"{ROOT}0")) if _has_table(db) else ():
                 _take(found, key.removeprefix(f"{ROOT}/").split("/"))
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # its message may quote what is damaged
         raise UnreadableStore(f"{path} cannot be read as a metadata store: {error}") from error
     return found
 

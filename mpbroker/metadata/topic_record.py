@@ -58,7 +58,7 @@ def decode_record(kind: type[_Record], value: bytes, key: str) -> _Record:
     """The record behind a key; BadRecord names the key if it cannot be read."""
     try:
         record = msgspec.json.decode(value, type=kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadRecord(f"metadata store, {key}: {error}") from error
     if record.v > RECORD_VERSION:
         raise BadRecord(f"metadata store, {key}: written by a newer program (version {record.v})")

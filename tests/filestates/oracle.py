@@ -157,10 +157,9 @@ def _is_kept(name: str, data: bytes, before: Files, after: Files, was_written: b
         return True
     if any(after[other] == data for other in _aside(f"{name}.cut", after)) or after.get(f"{name}.deleted") == data:
         return True
-    left = after.get(name, b"")
-    return data.startswith(left) and any(
-        left + after[other] == data for other in _aside(f"{name}.{len(left)}.cut", after)
-    )
+    heads = [after.get(name, b""), *(after[other] for other in _aside(f"{name}.cut", after))]
+    tails = [(head, f"{name}.{len(head)}.cut") for head in heads if data.startswith(head)]
+    return any(head + after[other] == data for head, tail in tails for other in _aside(tail, after))
 
 
 def _aside(wanted: str, after: Files) -> list[str]:

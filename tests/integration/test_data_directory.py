@@ -45,13 +45,13 @@ def filled(tmp_path):
 
 
 def refused(broker: Broker) -> str:
-    """Start it: exit code 2 and nothing changed; returns the sentence."""
+    """Start it: exit code 2 and nothing changed; returns what it said."""
     before = tree(broker.data_dir)
     done = subprocess.run(broker.command(), capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""
     assert tree(broker.data_dir) == before
-    return done.stderr.splitlines()[-1]
+    return done.stderr
 
 
 def adopt(broker: Broker, *words: str) -> str:
@@ -73,6 +73,18 @@ def test_a_clean_stop_leaves_the_store_in_one_file(filled):
     (filled.data_dir / "metadata.db").write_bytes(copy)
     with filled:
         everything(filled, "orders", "payments")
+
+
+def test_a_store_with_a_damaged_record_is_refused_and_everything_served_when_it_is_back(filled):
+    store = filled.data_dir / "metadata.db"
+    whole = store.read_bytes()
+    assert whole.count(b'"name":"orders"') >= 1
+    store.write_bytes(whole.replace(b'"name":"orders"', b'"name":"ordure"'))
+    assert "damaged store" in refused(filled)
+    store.write_bytes(whole)
+    with filled:
+        everything(filled, "orders", "payments")
+    assert "log_cut" not in filled.log()
 
 
 def test_without_meta_properties_it_is_refused_and_served_when_it_is_back(filled, tmp_path):

@@ -47,6 +47,7 @@ class PlainPartitions:
     def __init__(self) -> None:
         self.all: list[KeptPartition] = []
         self.changed = False
+        self.loaded = True
 
     def refresh(self) -> bool:
         changed, self.changed = self.changed, False

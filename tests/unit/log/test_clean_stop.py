@@ -37,6 +37,15 @@ def test_a_marker_that_cannot_be_understood_is_none(tmp_path, content):
     assert not (tmp_path / MARKER).exists()
 
 
+def test_a_start_that_was_refused_leaves_what_the_last_stop_said(world):
+    """The controller ended before it took the marker: nothing was loaded, and nothing is known of the files."""
+    world.create()
+    write_marker(str(world.path))
+    world.partitions.loaded = False
+    assert LogKeeper(world.keeper()).stop() is False
+    assert take_marker(str(world.path)).of("t-0")
+
+
 def test_everything_is_synced_and_written_down_first(world):
     partition = world.create()
     world.append(partition, 4, producer_id=3, producer_epoch=0, base_sequence=0)
