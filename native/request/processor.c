@@ -81,7 +81,7 @@ static void begin_fill(struct mpb_processor *p, uint32_t index)
     entry->answer_kind = MPB_ANSWER_NONE;
     entry->answer_length = entry->answer_extent = entry->cells_extent = 0;
     entry->answer_offset = entry->cells_offset = 0;
-    entry->cell_count = entry->parked_kind = entry->received = 0;
+    entry->cell_count = entry->parked_kind = 0;
     entry->error = 0;
 }
 
@@ -91,6 +91,40 @@ uint32_t mpb_client_hash(const uint8_t *frame, uint32_t length)
 {
     int16_t n = length >= 10 ? be16(frame + 8) : -1; /* absent, null or too long for the frame: no name */
     return n > 0 && (uint32_t)n <= length - 10 ? mpb_crc32c(0, frame + 10, (size_t)n) : 0;
+}
+
+/* A request is counted once as received and once as finished, wherever its processor dies: `received` first says which
+ * counter is about to go up and to what, then the counter goes up, then the mark goes. A successor has the same counter
+ * row, so it sees which of these steps were taken. A processor counts one request at a time. */
+enum { MPB_COUNTING_RECEIVED = 1 << 29, MPB_COUNTING_FINISHED = 1 << 30, MPB_COUNTING_VALUE = (1 << 29) - 1 };
+
+void mpb_settle_count(struct mpb_core *core, uint32_t slot, struct mpb_entry *entry)
+{
+    uint32_t mark = mpb_load_relaxed(&entry->received);
+    if ((mark & (MPB_COUNTING_RECEIVED | MPB_COUNTING_FINISHED)) == 0)
+        return;
+    bool finished = mark & MPB_COUNTING_FINISHED;
+    uint32_t counter = finished ? MPB_C_REQUESTS_FINISHED : MPB_C_REQUESTS_RECEIVED;
+    MPB_CRASH(core, finished ? "processor.finished.counting" : "processor.received.counting");
+    if (((mpb_load_relaxed(&core->counters[slot].value[counter]) ^ mark) & MPB_COUNTING_VALUE) != 0)
+        mpb_count(core, slot, counter, 1);
+    mpb_step();
+    MPB_CRASH(core, finished ? "processor.finished.counted" : "processor.received.counted");
+    mpb_store_release(&entry->received, finished ? 0 : 1);
+}
+
+static void count_once(struct mpb_processor *p, struct mpb_entry *entry, uint32_t mark)
+{
+    uint32_t counter = mark == MPB_COUNTING_FINISHED ? MPB_C_REQUESTS_FINISHED : MPB_C_REQUESTS_RECEIVED;
+    uint64_t next = mpb_load_relaxed(&p->core->counters[p->slot].value[counter]) + 1;
+    mpb_store_release(&entry->received, mark | (uint32_t)(next & MPB_COUNTING_VALUE));
+    mpb_step();
+    mpb_settle_count(p->core, p->slot, entry);
+}
+
+void mpb_count_finished(struct mpb_processor *p, struct mpb_entry *entry)
+{
+    count_once(p, entry, MPB_COUNTING_FINISHED);
 }
 
 static void fill_trace(struct mpb_processor *p, struct mpb_entry *entry, const struct mpb_submission *s)
@@ -269,8 +303,7 @@ int64_t mpb_submit(struct mpb_processor *p, const struct mpb_submission *s)
     }
     uint32_t index = p->free_stack[--p->free_count];
     fill(p, index, s, offset < 0 ? MPB_PAYLOAD_INLINE : (uint64_t)offset);
-    mpb_count(p->core, p->slot, MPB_C_REQUESTS_RECEIVED, 1);
-    p->core->entries[index].received = 1;
+    count_once(p, &p->core->entries[index], MPB_COUNTING_RECEIVED);
     mpb_count(p->core, p->slot, MPB_C_BYTES_RECEIVED, s->length + 4u);
     publish_gauges(p);
     return push(p, index, p->filled_ns);
@@ -289,14 +322,6 @@ int64_t mpb_retry(struct mpb_processor *p, uint32_t entry)
     return is_mine(p, entry, MPB_E_FILL) ? push(p, entry, 0) : MPB_NOT_PARKED;
 }
 
-bool mpb_abandon(struct mpb_processor *p, uint32_t entry)
-{
-    if (!is_mine(p, entry, MPB_E_FILL))
-        return false;
-    free_entry(p, entry);
-    return true;
-}
-
 void mpb_entry_free(struct mpb_core *core, uint32_t index, uint32_t slot)
 {
     struct mpb_entry *entry = &core->entries[index];
@@ -304,6 +329,7 @@ void mpb_entry_free(struct mpb_core *core, uint32_t index, uint32_t slot)
     mpb_extent_free(core, entry->answer_extent, index);
     MPB_CRASH(core, "processor.free.extent");
     mpb_extent_free(core, entry->cells_extent, index);
+    mpb_store_release(&entry->received, 0);
     mpb_step();
     mpb_store_release(&entry->state, mpb_state_word(generation + 1, MPB_E_FREE, slot));
     MPB_CRASH(core, "processor.freed");
@@ -326,8 +352,16 @@ static void finish(struct mpb_processor *p, uint32_t index, uint16_t flags)
     mpb_request_account(p->core, p->index, entry);
     mpb_trace_commit(p->lane, entry, flags);
     MPB_CRASH(p->core, "processor.traced");
-    mpb_count(p->core, p->slot, MPB_C_REQUESTS_FINISHED, 1);
+    mpb_count_finished(p, entry);
     free_entry(p, index);
+}
+
+bool mpb_abandon(struct mpb_processor *p, uint32_t entry)
+{
+    if (!is_mine(p, entry, MPB_E_FILL))
+        return false;
+    finish(p, entry, MPB_TF_ABORTED);
+    return true;
 }
 
 /* Answers that are collected together share one reading of the clock, unless it is older than the answer. */

@@ -80,6 +80,10 @@ int mpb_processor_doze_ms(struct mpb_processor *p, uint64_t now_ns, int timeout_
 
 /* Shared half of freeing: the extents it holds, then FREE with the next generation. The caller owns the entry. */
 void mpb_entry_free(struct mpb_core *core, uint32_t index, uint32_t slot);
+/* Counts a request as finished, once however often this is interrupted and begun again. */
+void mpb_count_finished(struct mpb_processor *p, struct mpb_entry *entry);
+/* For a successor, before it counts anything: completes what its predecessor was counting when it died. */
+void mpb_settle_count(struct mpb_core *core, uint32_t slot, struct mpb_entry *entry);
 
 /* Its index in the high bits, so that no two processors count in one word. Room is left below and above for the parts of
  * an operation number (command.h). A number that a dead processor took and did not use is lost. */

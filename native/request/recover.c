@@ -44,14 +44,15 @@ static uint32_t rows_used(const struct mpb_core *core, uint32_t processor)
 }
 
 /* ------------------------------------------------------------------ processor */
-static void drop(struct mpb_processor *p, uint32_t index, bool traced, struct mpb_recovery *done)
+/* What was never wholly received is just freed; so is what was finished, and only not yet freed. */
+static void drop(struct mpb_processor *p, uint32_t index, struct mpb_recovery *done)
 {
     struct mpb_entry *entry = &p->core->entries[index];
-    if (traced) {
+    if (mpb_load_relaxed(&entry->received) != 0) {
         mpb_request_account(p->core, p->index, entry);
         mpb_trace_commit(p->lane, entry, MPB_TF_ABORTED);
         MPB_CRASH(p->core, "recover.traced");
-        mpb_count(p->core, p->slot, MPB_C_REQUESTS_FINISHED, 1);
+        mpb_count_finished(p, entry);
     }
     mpb_entry_free(p->core, index, p->slot);
     done->freed++;
@@ -65,14 +66,12 @@ static void recover_own_entry(struct mpb_processor *p, uint32_t index, const str
         return;
     switch (mpb_state_of(word)) {
     case MPB_E_FILL: /* half filled, or parked because its plane was full: that one was received */
-        drop(p, index, p->core->entries[index].received != 0, done);
-        break;
     case MPB_E_SENDING:
-        drop(p, index, true, done);
+        drop(p, index, done);
         break;
     case MPB_E_QUEUED: /* not hinted, so nobody else can have seen it: it never entered the ring */
         if (!has(present, index))
-            drop(p, index, true, done);
+            drop(p, index, done);
         break;
     default:
         break;
@@ -86,6 +85,8 @@ void mpb_recover_processor(struct mpb_processor *p, struct mpb_recovery *done)
     struct present present;
     scan_rings(core, &present, 0, MPB_RING_DATA + MPB_MAX_CLASSES, core->entry_count);
     MPB_CRASH(core, "recover.processor.scanned");
+    for (uint32_t i = 0; i < rows_used(core, p->index); i++)
+        mpb_settle_count(core, p->slot, &core->entries[p->first_entry + i]);
     for (uint32_t i = 0; i < rows_used(core, p->index); i++)
         recover_own_entry(p, p->first_entry + i, &present, done);
     mpb_processor_rebuild(p);

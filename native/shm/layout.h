@@ -251,7 +251,7 @@ struct mpb_entry { /* 768 bytes = 12 cache lines */
     uint32_t cell_count;    /* cells of this request, the inline one included; 0: none yet */
     int32_t error;          /* first non-zero code, for the trace */
     uint32_t parked_kind;   /* enum mpb_parked_kind */
-    uint32_t received;      /* 1: wholly filled and counted as received, so it must be counted as finished, too */
+    mpb_atomic32 received;  /* 1: counted as received, so it must be counted as finished; marks: processor.c */
     uint64_t unused_line1;
     /* lines 2-3: the trace record's working copy (trace_record.h) */
     uint8_t trace[128];

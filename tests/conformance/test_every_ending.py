@@ -149,31 +149,84 @@ def test_every_request_of_a_living_broker_leaves_one_record(tmp_path):
     assert {(found[n].api_key, found[n].resp_bytes, found[n].flags & record.ABORTED) for n in silent} == {(0, 0, 0)}
 
 
-#: Moments at which a process dies with a request in its hands; each is passed by the nth request that comes there.
-PROCESSOR_DIES = "processor.published:6,processor.pushed:12,processor.collected:18,processor.traced:24"
-HANDLER_DIES = "handler.claimed:6,append.intent:2,append.committed:5,handler.answer_written:20"
+#: Moments at which a process dies with a request in its hands, each passed by the nth request that comes there; and how
+#: many of those requests are answered all the same. A processor that dies in recovery was dropping such a request.
+PROCESSOR_DIES = {
+    "on its way in": ("processor.published:6,processor.pushed:12", 0),
+    "on its way out": ("processor.collected:6,processor.traced:12,processor.free.extent:18,processor.freed:24", 3),
+    "while it is counted": (
+        "processor.received.counting:6,processor.received.counted:12,processor.finished.counting:18,"
+        "processor.finished.counted:24",
+        2,
+    ),
+    "dropped in recovery": ("processor.pushed:6,recover.traced,processor.collected:18,recover.before_ring:3", 0),
+}
+HANDLER_DIES = {
+    "with the request": "handler.claimed:10,append.intent:6,append.committed:8",
+    "with the answer": "append.cell:3,handler.answer_written:10,handler.done:16,handler.hinted:22",
+    "in recovery": "handler.claimed:6,recover.handler.scanned,handler.answer_written:14,recover.handler.put_back:2",
+}
 
 
-@pytest.mark.parametrize(("points", "role"), [(PROCESSOR_DIES, "processor"), (HANDLER_DIES, "handler")])
-def test_a_request_whose_worker_dies_leaves_one_record(tmp_path, points, role):
+def _asked_one_by_one(broker: Broker, client: Client) -> list[int]:
+    """Metadata and Produce in turn, each on a connection of its own; those that got no answer."""
+    lost = []
+    for number in range(40):
+        asked = MetadataRequest(topics=None) if number % 2 else produce_request("t", {0: batch(b"%d" % number)})
+        with client.connect() as connection:
+            if connection.ask(client.frame(asked, 7)) is None:
+                lost.append(client.sent[-1])
+    return lost
+
+
+def _one_worker_each(tmp_path, points: str) -> Broker:
     overrides = {"num.network.threads": 1, "num.io.threads": 1}
-    with Broker(tmp_path, overrides=overrides, env={"MPBROKER_CRASH": points}) as broker:
+    return Broker(tmp_path, overrides=overrides, env={"MPBROKER_CRASH": points})
+
+
+def _await_deaths(broker: Broker, points: str) -> None:
+    deaths = len(points.split(","))
+    wait_until(lambda: broker.log().count("worker_died") == deaths, "every point to have killed somebody")
+
+
+@pytest.mark.parametrize("moment", PROCESSOR_DIES)
+def test_a_request_whose_processor_dies_leaves_one_record(tmp_path, moment):
+    points, answered = PROCESSOR_DIES[moment]
+    with _one_worker_each(tmp_path, points) as broker:
         with Peer(broker.port()) as peer:
             assert create_topic(peer, "t", 2).error_code == 0
-        client, lost = Client(broker), []
-        for number in range(40):
-            asked = MetadataRequest(topics=None) if number % 2 else produce_request("t", {0: batch(b"%d" % number)})
-            with client.connect() as connection:
-                if connection.ask(client.frame(asked, 7)) is None:
-                    lost.append(client.sent[-1])
-        deaths = wait_until(lambda: broker.log().count("worker_died") == 4 and 4, "all deaths")
+        client = Client(broker)
+        lost = _asked_one_by_one(broker, client)
+        _await_deaths(broker, points)
         found = _stop_and_compare(broker, client)
-    if role == "processor":
-        assert len(lost) == deaths - 1, "after processor.traced the answer is there"
-        assert all(found[number].flags & record.ABORTED for number in lost)
-    else:
-        assert not lost
-        assert sum(bool(one.flags & record.REDISPATCHED) for one in found.values()) >= deaths - 1
+    assert len(lost) == len(points.split(",")) - points.count("recover.") - answered
+    assert all(found[number].flags & record.ABORTED for number in lost)
+
+
+@pytest.mark.parametrize("moment", HANDLER_DIES)
+def test_a_request_whose_handler_dies_leaves_one_record(tmp_path, moment):
+    with _one_worker_each(tmp_path, HANDLER_DIES[moment]) as broker:
+        with Peer(broker.port()) as peer:
+            assert create_topic(peer, "t", 2).error_code == 0
+        client = Client(broker)
+        assert not _asked_one_by_one(broker, client)
+        _await_deaths(broker, HANDLER_DIES[moment])
+        found = _stop_and_compare(broker, client)
+    assert any(one.flags & record.REDISPATCHED for one in found.values())
+
+
+def test_a_request_that_was_never_received_is_counted_nowhere(tmp_path):
+    """Its processor died while it wrote it down: nobody can know what it was. The client sees its connection end."""
+    points = "processor.fill:6,processor.filled:12"
+    with _one_worker_each(tmp_path, points) as broker:
+        with Peer(broker.port()) as peer:
+            assert create_topic(peer, "t", 2).error_code == 0
+        client = Client(broker)
+        lost = _asked_one_by_one(broker, client)
+        _await_deaths(broker, points)
+        assert len(lost) == 2
+        client.sent = [number for number in client.sent if number not in lost]
+        _stop_and_compare(broker, client)
 
 
 def test_a_request_that_kills_its_handlers_leaves_one_record_and_is_refused_after(tmp_path):

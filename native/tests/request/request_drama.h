@@ -3,6 +3,7 @@
 #ifndef MPB_TESTS_REQUEST_DRAMA_H
 #define MPB_TESTS_REQUEST_DRAMA_H
 
+#include "shm/counters.h"
 #include "tests/shm/shm_world.h"
 
 #define MAX_IDS 64
@@ -41,8 +42,11 @@ static void drama_open(struct drama *d)
     memset(d->submitted, 0, sizeof d->submitted);
     memset(d->must_answer, 0, sizeof d->must_answer);
     memset(d->commands_executed, 0, sizeof d->commands_executed);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         CHECK_EQ(mpb_processor_open(&d->p[i], &d->w.core, (uint32_t)i), 0);
+        mpb_store_relaxed(&d->w.core.counters[d->p[i].slot].value[MPB_C_REQUESTS_RECEIVED], 0);
+        mpb_store_relaxed(&d->w.core.counters[d->p[i].slot].value[MPB_C_REQUESTS_FINISHED], 0);
+    }
     for (int i = 0; i < CAST; i++)
         handler_open(d, i);
 }
@@ -224,6 +228,9 @@ static inline void check_rest(struct drama *d)
         HOLD(d, d->p[p].arena.units.used == 0);
         HOLD(d, d->p[p].free_count == d->p[p].entries);
         HOLD(d, d->p[p].queued_bytes == 0);
+        struct mpb_counter_row *counts = &core->counters[d->p[p].slot]; /* once each, wherever it died */
+        uint64_t received = mpb_load_relaxed(&counts->value[MPB_C_REQUESTS_RECEIVED]);
+        HOLD(d, mpb_load_relaxed(&counts->value[MPB_C_REQUESTS_FINISHED]) == received);
     }
     for (uint32_t r = 0; r < MPB_MAX_RINGS; r++) {
         struct mpb_ring ring = mpb_ring_view(core, r);

@@ -37,8 +37,10 @@ static size_t list_ranges(struct drama *d, struct range *r)
         RANGE(c->arena + mpb_arena_handler(c, h), 512);
         RANGE(c->arena + mpb_arena_handler(c, h) + MPB_UNIT_BYTES, 512);
     }
-    for (uint32_t p = 0; p < 2; p++)
+    for (uint32_t p = 0; p < 2; p++) {
         RANGE(c->arena + mpb_arena_processor(c, p), 8192);
+        RANGE(c->counters[d->p[p].slot].value, (MPB_C_REQUESTS_FINISHED + 1) * 8); /* received, finished */
+    }
     RANGE(d->executed, offsetof(struct drama, kept) - offsetof(struct drama, executed));
 #undef RANGE
     CHECK(n <= MAX_RANGES);
