@@ -105,11 +105,17 @@ void mpb_settle_count(struct mpb_core *core, uint32_t slot, struct mpb_entry *en
         return;
     bool finished = mark & MPB_COUNTING_FINISHED;
     uint32_t counter = finished ? MPB_C_REQUESTS_FINISHED : MPB_C_REQUESTS_RECEIVED;
-    MPB_CRASH(core, finished ? "processor.finished.counting" : "processor.received.counting");
+    if (finished)
+        MPB_CRASH(core, "processor.finished.counting");
+    else
+        MPB_CRASH(core, "processor.received.counting");
     if (((mpb_load_relaxed(&core->counters[slot].value[counter]) ^ mark) & MPB_COUNTING_VALUE) != 0)
         mpb_count(core, slot, counter, 1);
     mpb_step();
-    MPB_CRASH(core, finished ? "processor.finished.counted" : "processor.received.counted");
+    if (finished)
+        MPB_CRASH(core, "processor.finished.counted");
+    else
+        MPB_CRASH(core, "processor.received.counted");
     mpb_store_release(&entry->received, finished ? 0 : 1);
 }
 
