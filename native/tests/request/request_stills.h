@@ -39,7 +39,7 @@ static size_t list_ranges(struct drama *d, struct range *r)
     }
     for (uint32_t p = 0; p < 2; p++) {
         RANGE(c->arena + mpb_arena_processor(c, p), 8192);
-        RANGE(c->counters[d->p[p].slot].value, (MPB_C_REQUESTS_FINISHED + 1) * 8); /* received, finished */
+        RANGE(c->counters[MPB_SLOT_PROCESSORS + p].value, (MPB_C_REQUESTS_FINISHED + 1) * 8); /* received, finished */
     }
     RANGE(d->executed, offsetof(struct drama, kept) - offsetof(struct drama, executed));
 #undef RANGE
