@@ -31,6 +31,7 @@ from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.group_apis import BY_KEY
 
 LOADING_PATIENCE_MS = 5000
+MAX_NAME_BYTES = 32_000  # a record has 16 bits for a length, and a member id is an instance id with an ending
 NAMES_PROTOCOL = 5  # the version from which SyncGroup says type and name of its protocol
 
 #: Requests about one group, by API key.
@@ -209,6 +210,12 @@ def _request_error(request: GroupRequest) -> int:
     must_name = request.api_key == ApiKey.SYNC_GROUP and request.version >= NAMES_PROTOCOL
     if must_name and None in (message.protocol_type, message.protocol_name):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    if request.api_key in _HANDLERS and not message.group_id and not BY_KEY[request.api_key].takes_empty_id:
-        return ErrorCode.INVALID_GROUP_ID
+    if request.api_key in _HANDLERS:
+        is_missing = not message.group_id and not BY_KEY[request.api_key].takes_empty_id
+        if is_missing or len(message.group_id.encode()) > MAX_NAME_BYTES:
+            return ErrorCode.INVALID_GROUP_ID
+    if request.api_key == ApiKey.JOIN_GROUP:
+        names = [message.group_instance_id or "", message.protocol_type, *(row.name for row in message.protocols)]
+        if any(len(name.encode()) > MAX_NAME_BYTES for name in names):
+            return ErrorCode.UNKNOWN_SERVER_ERROR
     return ErrorCode.NONE

@@ -16,6 +16,7 @@ from mpbroker.coordinator.shard import Shard
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.messages.offset_commit import OffsetCommitRequest
 
+LONG_MAX = 2**63 - 1
 Codes = dict[tuple[str, int], int]
 Offsets = dict[tuple[str, int], Committed]
 
@@ -36,7 +37,7 @@ def handle(shard: Shard, request: GroupRequest, message: OffsetCommitRequest, no
 def _readable(shard: Shard, message: OffsetCommitRequest, now: Now) -> tuple[Offsets, Codes]:
     """The offsets of partitions that exist, and a code for each other."""
     keep_ms = message.retention_time_ms
-    expire_ms = -1 if keep_ms == -1 else now.wall_ms + keep_ms
+    expire_ms = -1 if keep_ms == -1 else min(now.wall_ms + keep_ms, LONG_MAX)
     offsets: Offsets = {}
     codes: Codes = {}
     for topic in message.topics:

@@ -32,7 +32,7 @@ from tests.conformance.group_scripts.stage import Stage
 
 def subscription(*topics: str) -> bytes:
     """Metadata of a member of type consumer."""
-    names = b"".join(struct.pack(">h", len(topic)) + topic.encode() for topic in topics)
+    names = b"".join(struct.pack(">h", len(name)) + name for name in (topic.encode() for topic in topics))
     return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
 
 
