@@ -365,7 +365,15 @@ class NetworkTurn(Generic[_C]):  # _C: the connections it is given; generic here
 @final
 class NativeProduce:
     now_ms: int
-    def __new__(cls, port: HandlerPort, log: Log, errors_counter: int, /) -> Self: ...
+    def __new__(
+        cls,
+        port: HandlerPort,
+        log: Log,
+        errors_counter: int,
+        decompress: Callable[[int, memoryview, int], tuple[int, memoryview]],
+        release: Callable[[], None],
+        /,
+    ) -> Self: ...
     @property
     def served(self) -> int: ...
     def reset(self, generation: int, /) -> None: ...

@@ -30,7 +30,7 @@ from mpbroker.errors import ErrorCode
 from mpbroker.log.append_settings import log_options, produce_rules
 from mpbroker.log.disk import patiently
 from mpbroker.log.leader_epochs import EpochEnd, EpochStart, end_of_epoch, read_epochs
-from mpbroker.record.compression import Decompressor
+from mpbroker.record.compression import Decompressor, decompressed_limit_bytes
 from mpbroker.record.record_batch import BatchBytes, BatchUnreadableError, codec_of, find_timestamp, iterate_batches
 from mpbroker.record.rejected_records import RejectedRecords, rejected_records
 from mpbroker.record.validation import ProduceRules, check_append_records
@@ -165,7 +165,12 @@ class LogManager:
 
     def serve_natively(self, port: HandlerPort) -> NativeProduce:
         """From now on the port serves Produce requests over this log natively, for the topics given to the result."""
-        return NativeProduce(port, self.log, Counter.PRODUCE_PARTITION_ERRORS)
+        return NativeProduce(
+            port, self.log, Counter.PRODUCE_PARTITION_ERRORS, self._decompress, self._decompressor.release
+        )
+
+    def _decompress(self, codec: int, data: memoryview, max_message_bytes: int) -> tuple[int, memoryview]:
+        return self._decompressor.decompress(codec, data, decompressed_limit_bytes(max_message_bytes))
 
     def options_of(self, topic: TopicOfLog) -> tuple[LogOptions, ProduceRules]:
         """The topic's settings as an append takes them."""

@@ -1,4 +1,4 @@
-/* Binds serve_produce.h: NativeProduce(port, log, errors_counter), one per request handler process. */
+/* Binds serve_produce.h: NativeProduce(port, log, errors_counter, decompress, release), one per request handler process. */
 #include "python/py_log.h"
 #include "python/py_shm.h"
 
@@ -6,17 +6,61 @@
 
 typedef struct {
     PyObject_HEAD PyObject *port, *log; /* kept alive */
+    PyObject *decompress, *release;
+    Py_buffer records; /* decompressed; held until they are checked */
     struct mpb_native_produce native;
 } NativeProduceObject;
 
 #define NATIVE(object) (&((NativeProduceObject *)(object))->native)
 
+/* What Python answered into the caller's places; an error code, or MPB_DECOMPRESS_FAILED with an exception. */
+static int take_records(NativeProduceObject *self, PyObject *answer, const uint8_t **out, size_t *out_length)
+{
+    int code;
+    PyObject *view;
+    if (answer == NULL || !PyArg_ParseTuple(answer, "iO", &code, &view))
+        return MPB_DECOMPRESS_FAILED;
+    if (code != 0)
+        return code;
+    if (PyObject_GetBuffer(view, &self->records, PyBUF_SIMPLE) < 0)
+        return MPB_DECOMPRESS_FAILED;
+    *out = self->records.buf;
+    *out_length = (size_t)self->records.len;
+    return 0;
+}
+
+static int decompress(void *with, uint8_t codec, const uint8_t *data, size_t length, int32_t max_message_bytes,
+                      const uint8_t **out, size_t *out_length)
+{
+    NativeProduceObject *self = with;
+    PyObject *view = PyMemoryView_FromMemory((char *)(uintptr_t)data, (Py_ssize_t)length, PyBUF_READ);
+    PyObject *answer = view == NULL
+                           ? NULL
+                           : PyObject_CallFunction(self->decompress, "iOi", (int)codec, view, (int)max_message_bytes);
+    int error = take_records(self, answer, out, out_length);
+    if (error == MPB_DECOMPRESS_FAILED)
+        PyErr_WriteUnraisable(self->decompress);
+    Py_XDECREF(answer);
+    Py_XDECREF(view);
+    return error;
+}
+
+static void release(void *with)
+{
+    NativeProduceObject *self = with;
+    PyBuffer_Release(&self->records); /* nothing, if there is none */
+    PyObject *done = PyObject_CallNoArgs(self->release);
+    if (done == NULL)
+        PyErr_WriteUnraisable(self->release);
+    Py_XDECREF(done);
+}
+
 static PyObject *native_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    PyObject *port, *log;
+    PyObject *port, *log, *decompressing, *releasing;
     unsigned int counter;
     (void)kwargs;
-    if (!PyArg_ParseTuple(args, "OOI:NativeProduce", &port, &log, &counter))
+    if (!PyArg_ParseTuple(args, "OOIOO:NativeProduce", &port, &log, &counter, &decompressing, &releasing))
         return NULL;
     if (counter >= MPB_MAX_COUNTERS)
         return PyErr_Format(PyExc_ValueError, "no counter %u", counter);
@@ -27,6 +71,9 @@ static PyObject *native_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         return NULL;
     self->port = Py_NewRef(port);
     self->log = Py_NewRef(log);
+    self->decompress = Py_NewRef(decompressing);
+    self->release = Py_NewRef(releasing);
+    self->native.decompressor = (struct mpb_decompressor){decompress, release, self};
     self->native.handler = handler;
     self->native.log = opened;
     self->native.generation = UINT64_MAX; /* no topic is known */
@@ -40,11 +87,13 @@ static PyObject *native_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 static void native_dealloc(PyObject *object)
 {
     PyTypeObject *type = Py_TYPE(object);
-    mpb_native_forget(NATIVE(object));
+    mpb_native_forget(&NATIVE(object)->topics);
     if (NATIVE(object)->handler != NULL && NATIVE(object)->handler->serve_with == NATIVE(object))
         NATIVE(object)->handler->serve = NULL;
     Py_XDECREF(((NativeProduceObject *)object)->port);
     Py_XDECREF(((NativeProduceObject *)object)->log);
+    Py_XDECREF(((NativeProduceObject *)object)->decompress);
+    Py_XDECREF(((NativeProduceObject *)object)->release);
     type->tp_free(object);
     Py_DECREF(type);
 }
@@ -54,7 +103,7 @@ static PyObject *native_reset(PyObject *object, PyObject *arg)
     unsigned long long generation = PyLong_AsUnsignedLongLong(arg);
     if (PyErr_Occurred())
         return NULL;
-    mpb_native_forget(NATIVE(object));
+    mpb_native_forget(&NATIVE(object)->topics);
     NATIVE(object)->generation = generation;
     Py_RETURN_NONE;
 }
@@ -91,7 +140,7 @@ static PyObject *native_add(PyObject *object, PyObject *args)
     if (!read_ordinals(list, NATIVE(object)->log->core->partition_count, ordinals))
         return NULL;
     const LogOptionsObject *settings = (LogOptionsObject *)options;
-    return PyBool_FromLong(mpb_native_add(NATIVE(object), (const uint8_t *)name, (uint32_t)name_length,
+    return PyBool_FromLong(mpb_native_add(&NATIVE(object)->topics, (const uint8_t *)name, (uint32_t)name_length,
                                           (const uint8_t *)id, ordinals, (uint32_t)PyList_GET_SIZE(list),
                                           &settings->append, &settings->rules));
 }
@@ -134,8 +183,9 @@ static PyGetSetDef native_getset[] = {
 
 static PyType_Slot native_slots[] = {
     {Py_tp_doc,
-     "NativeProduce(port, log, errors_counter): from now on serve_or_claim() of the port serves Produce requests\n"
-     "for the topics that `add` names; partitions in error are counted in errors_counter."},
+     "NativeProduce(port, log, errors_counter, decompress, release): from now on serve_or_claim() of the port serves\n"
+     "Produce requests for the topics that `add` names; partitions in error are counted in errors_counter.\n"
+     "decompress(codec, data, max_message_bytes) -> (error code, bytes valid until release())."},
     {Py_tp_new, native_new},
     {Py_tp_dealloc, native_dealloc},
     {Py_tp_methods, native_methods},

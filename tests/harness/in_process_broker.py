@@ -73,9 +73,17 @@ class InProcessBroker:
             cluster_id=CLUSTER_ID,
         )
 
-    def create_topic(self, name: str, partitions: int = 1, *, internal: bool = False, **overrides: str) -> list[int]:
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        *,
+        internal: bool = False,
+        topic_id: bytes | None = None,
+        **overrides: str,
+    ) -> list[int]:
         """Makes partitions and shows the topic, as the controller would; returns the partitions' rows."""
-        row, topic_id = self.snapshot.reserve(), os.urandom(16)
+        row, topic_id = self.snapshot.reserve(), topic_id or os.urandom(16)
         ordinals = list(range(self._ordinals, self._ordinals + partitions))
         self._ordinals += partitions
         rows_raise(self.core, 0, self._ordinals)

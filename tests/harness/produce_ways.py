@@ -51,8 +51,10 @@ def cells_of(broker: InProcessBroker, entry: int) -> list[tuple[int, ...] | None
 
 
 def _counters(broker: InProcessBroker) -> dict[str, int]:
+    """All but those that tell which way a request took."""
     rows = {"handler": broker.core.row(SLOT_HANDLERS), "processor": broker.core.row(SLOT_PROCESSORS)}
-    return {f"{who}.{counter.name}": row.counter(counter) for who, row in rows.items() for counter in Counter}
+    same = [counter for counter in Counter if not counter.name.startswith(("PRODUCE_NATIVE", "PRODUCE_LEFT_"))]
+    return {f"{who}.{counter.name}": row.counter(counter) for who, row in rows.items() for counter in same}
 
 
 def _traced(record: TraceRecord) -> dict[str, object]:

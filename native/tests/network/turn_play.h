@@ -64,7 +64,7 @@ static void play_open_log(struct play *p)
         p->native[h].log = &p->log[h];
         p->native[h].now_ms = -1;
         for (int name = 0; name < 2; name++)
-            CHECK(mpb_native_add(&p->native[h], (const uint8_t *)ask_topic(name == 1),
+            CHECK(mpb_native_add(&p->native[h].topics, (const uint8_t *)ask_topic(name == 1),
                                  (uint32_t)strlen(ask_topic(name == 1)), id, ordinals, ASK_PARTITIONS, &FIX_OPTIONS,
                                  &PLAY_RULES));
     }
@@ -99,7 +99,7 @@ static void play_open(struct play *p)
 static void play_close(struct play *p)
 {
     for (int h = 0; h < 3; h++) {
-        mpb_native_forget(&p->native[h]);
+        mpb_native_forget(&p->native[h].topics);
         mpb_log_close(&p->log[h]);
     }
     mpb_log_close(&p->f.log);

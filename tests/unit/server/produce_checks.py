@@ -5,6 +5,7 @@ Wherever that can be, a case also fails checks that come later, so that the orde
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -20,6 +21,11 @@ REQUEST, PARTITION, CONNECTION = "request", "partition", "connection"
 Change = Callable[[InProcessBroker], Callable[[], None]]
 
 
+def id_of(name: str) -> bytes:
+    """The id of a topic of these names, the same in every broker."""
+    return hashlib.md5(name.encode()).digest()
+
+
 def make_topics(broker: InProcessBroker) -> None:
     """What the cases name; each is known to the native path afterwards, if its settings allow that."""
     plain: dict[str, dict[str, str]] = {
@@ -33,8 +39,8 @@ def make_topics(broker: InProcessBroker) -> None:
         "offline": {},
     }
     for name, settings in plain.items():
-        broker.create_topic(name, partitions=3 if name == "t" else 1, **settings)
-    broker.create_topic("internal", internal=True)
+        broker.create_topic(name, partitions=3 if name == "t" else 1, topic_id=id_of(name), **settings)
+    broker.create_topic("internal", internal=True, topic_id=id_of("internal"))
     for name in (*plain, "internal"):
         broker.call(ask((name, [(0, good())])), 7, client_id="__admin_client")
     broker.call(ask(("t", [(2, numbered(0, 2, epoch=1))])), 7)
@@ -45,7 +51,11 @@ def make_topics(broker: InProcessBroker) -> None:
 def ask(*topics: tuple[str, list[tuple[int, bytes | None]]], acks: int = 1, tx: str | None = None) -> ProduceRequest:
     """A request of (topic, [(partition, records)]) pairs."""
     data = [
-        TopicProduceData(name=name, partition_data=[PartitionProduceData(index=i, records=r) for i, r in partitions])
+        TopicProduceData(
+            name=name,
+            topic_id=id_of(name),
+            partition_data=[PartitionProduceData(index=i, records=r) for i, r in partitions],
+        )
         for name, partitions in topics
     ]
     return ProduceRequest(acks=acks, timeout_ms=1000, transactional_id=tx, topic_data=data)
@@ -57,10 +67,16 @@ class Case(NamedTuple):
     frame: bytes
     codes: tuple[int, ...]
     change: Change | None = None
+    request: ProduceRequest | None = None
 
     @property
     def version(self) -> int:
         return int.from_bytes(self.frame[2:4], "big")
+
+    def at(self, version: int) -> Case:
+        """The same request in another version; for those that are not about one."""
+        assert self.request is not None
+        return self._replace(frame=encode_request_frame(self.request, version, 1, "client")[4:])
 
 
 def case(
@@ -75,7 +91,8 @@ def case(
     frame = encode_request_frame(request, version, 1, "client")[4:]
     if sent_as is not None:
         frame = frame[:2] + sent_as.to_bytes(2, "big") + frame[4:]
-    return Case(frame[:cut], codes, change)
+    ordinary = version == 7 and sent_as is None and cut is None
+    return Case(frame[:cut], codes, change, request if ordinary else None)
 
 
 class Check(NamedTuple):
@@ -279,7 +296,7 @@ CHECKS = (
             case(ask(("t", [(0, GOOD), (1, DAMAGED), (2, DAMAGED)])), 0, 2, 2),
         ),
     ),
-    Check("the codec is one of 0 to 4", E.UNKNOWN_SERVER_ERROR, PARTITION, True, False, (one(ODD_CODEC, -1),)),
+    Check("the codec is one of 0 to 4", E.UNKNOWN_SERVER_ERROR, PARTITION, True, True, (one(ODD_CODEC, -1),)),
     Check(
         "last offset delta and number of records agree",
         E.INVALID_RECORD,
@@ -306,7 +323,7 @@ CHECKS = (
         E.UNKNOWN_SERVER_ERROR,
         PARTITION,
         True,
-        False,
+        True,
         (one(of_records(b"rubbish", 1, attributes=compression.GZIP), -1),),
     ),
     Check(
@@ -363,7 +380,7 @@ CHECKS = (
     ),
 )
 
-ACCEPTED = tuple(
+_OF_EVERY_VERSION = tuple(
     case(request, *codes, version=version)
     for version in range(3, 8)
     for request, codes in (
@@ -373,5 +390,9 @@ ACCEPTED = tuple(
         (ask(("t", [(2, numbered(0, 2, epoch=1))])), (0,)),
         (ask(("t", [(0, good(b"a", b"b"))]), acks=0), ()),
         (ask(("t", [(0, GOOD), (1, DAMAGED)]), acks=0), ()),
+        (ask(("t", [(0, good(b"a" * 200, codec=1)), (1, good(codec=2)), (2, good(b"c" * 99, codec=3))])), (0, 0, 0)),
+        (ask(("stamped", [(0, good(b"a", b"b", codec=3, at_ms=5))])), (0,)),
+        (ask(("compacted", [(0, good(b"a" * 200, b"b", codec=1))]), acks=-1), (0,)),
     )
 )
+ACCEPTED = (*_OF_EVERY_VERSION, case(ask(("t", [(0, good(b"a" * 200, codec=4)), (1, good(codec=4, at_ms=-1))])), 0, 0))

@@ -74,7 +74,6 @@ def test_errors_found_at_the_append_are_the_same(pair):
 @pytest.mark.parametrize(
     "message",
     [
-        request((0, batch(b"a" * 100, codec=1))),
         request((9, batch(b"a"))),
         request((0, batch(b"a")), topic="unknown"),
         request((0, b"")),
@@ -97,14 +96,44 @@ def test_change_of_metadata_makes_it_forget(pair):
     assert path.served == 1
 
 
-def test_truncated_and_garbled_frames_never_crash_it(pair):
+@pytest.mark.parametrize(
+    ("message", "version", "reason"),
+    [
+        (request((0, batch(b"a"))), 11, Counter.PRODUCE_NATIVE),
+        (request((0, batch(b"a" * 100, codec=4))), 11, Counter.PRODUCE_NATIVE),
+        (request((0, batch(b"a")), acks=5), 11, Counter.PRODUCE_LEFT_FRAME),
+        (request(), 9, Counter.PRODUCE_LEFT_FRAME),
+        (request((0, batch(b"a")), transactional_id="tx"), 7, Counter.PRODUCE_LEFT_TRANSACTION),
+        (request((0, batch(b"a", transactional=True))), 11, Counter.PRODUCE_LEFT_TRANSACTION),
+        (request((0, batch(b"a")), topic="unknown"), 11, Counter.PRODUCE_LEFT_TOPIC),
+        (request((9, batch(b"a"))), 11, Counter.PRODUCE_LEFT_PARTITIONS),
+        (request((0, batch(b"a")), (0, batch(b"b"))), 11, Counter.PRODUCE_LEFT_PARTITIONS),
+        (request((0, b"")), 11, Counter.PRODUCE_LEFT_BATCH),
+        (request((0, batch(b"a", log_append_time=True)), topic="stamped"), 11, Counter.PRODUCE_LEFT_RECORDS),
+    ],
+)
+def test_a_counter_says_which_way_a_request_went_and_why(pair, message, version, reason):
+    row = pair[0].handler.context.row
+    before = {counter: row.counter(counter) for counter in Counter}
+    both(pair, message, version)
+    assert {
+        counter: row.counter(counter) - before[counter]
+        for counter in Counter
+        if counter.name.startswith(("PRODUCE_NATIVE", "PRODUCE_LEFT")) and row.counter(counter) > before[counter]
+    } == {reason: 1}
+
+
+@pytest.mark.parametrize("version", [7, 8, 9, 13])
+def test_truncated_and_garbled_frames_never_crash_it(pair, version):
     import random
 
     native, _path, _ = pair
     from mpbroker.protocol.headers import encode_request_frame
 
-    whole, rng = encode_request_frame(request((0, batch(b"a")), (1, batch(b"b"))), 7, 1, "c")[4:], random.Random(5)
-    for _ in range(3000):
+    sent = request((0, batch(b"a", codec=1)), (1, batch(b"b")))
+    sent.topic_data[0].topic_id = native.handler.context.metadata.topic("t").id
+    whole, rng = encode_request_frame(sent, version, 1, "c")[4:], random.Random(version)
+    for _ in range(2000):
         frame = bytearray(whole[: rng.randrange(10, len(whole) + 1)])
         for _ in range(rng.randrange(3)):
             frame[rng.randrange(8, len(frame))] = rng.randrange(256)

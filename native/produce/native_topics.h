@@ -1,0 +1,40 @@
+/* The topics that are served natively, by name and by id. Which they are, and with which settings, Python decides
+ * (server/native_topics.py); one table per request handler process. */
+#ifndef MPB_NATIVE_TOPICS_H
+#define MPB_NATIVE_TOPICS_H
+
+#include "log/append_options.h"
+#include "record/record_batch.h"
+
+#define MPB_NATIVE_TOPICS 1024 /* places; a power of two. Half of them are used at most */
+#define MPB_NATIVE_TOPIC_PARTITIONS 1024
+
+struct mpb_native_topic {
+    uint8_t id[16];
+    uint32_t hash; /* CRC-32C of the name */
+    uint32_t name_length;
+    uint8_t name[250];
+    uint32_t partition_count;
+    uint32_t *ordinals;
+    struct mpb_append_options append;
+    struct mpb_batch_rules rules;
+};
+
+struct mpb_native_topics {
+    uint32_t count;
+    struct mpb_native_topic *by_name[MPB_NATIVE_TOPICS]; /* by hash, open addressing */
+    struct mpb_native_topic *by_id[MPB_NATIVE_TOPICS];
+};
+
+void mpb_native_forget(struct mpb_native_topics *topics);
+/* Remembers a topic; false when it is none for this path, the table is full or memory ran out. `ordinals` are copied. */
+bool mpb_native_add(struct mpb_native_topics *topics, const uint8_t *name, uint32_t name_length, const uint8_t id[16],
+                    const uint32_t *ordinals, uint32_t partition_count, const struct mpb_append_options *append,
+                    const struct mpb_batch_rules *rules);
+
+/* The topic, or NULL. */
+const struct mpb_native_topic *mpb_native_by_name(const struct mpb_native_topics *topics, const uint8_t *name,
+                                                  uint32_t length);
+const struct mpb_native_topic *mpb_native_by_id(const struct mpb_native_topics *topics, const uint8_t id[16]);
+
+#endif

@@ -1,0 +1,215 @@
+#include "produce/produce_request.h"
+
+#include <string.h>
+
+#include "record/crc32c.h"
+#include "record/uvarint.h"
+
+#define FIRST_VERSION 3
+#define LAST_VERSION 13
+#define HEADER_BYTES 8 /* key, version, correlation id; the client id follows */
+#define ABSENT UINT32_MAX
+
+struct cursor {
+    const uint8_t *at;
+    size_t left;
+    bool flexible; /* lengths and counts are compact, and tags end every struct */
+};
+
+static const uint8_t *take(struct cursor *c, size_t n)
+{
+    if (n > c->left)
+        return NULL;
+    const uint8_t *p = c->at;
+    c->at += n;
+    c->left -= n;
+    return p;
+}
+
+static bool take32(struct cursor *c, int32_t *value)
+{
+    const uint8_t *p = take(c, 4);
+    if (p)
+        *value = mpb_be32(p);
+    return p != NULL;
+}
+
+static bool take16(struct cursor *c, int16_t *value)
+{
+    const uint8_t *p = take(c, 2);
+    if (p)
+        *value = mpb_be16(p);
+    return p != NULL;
+}
+
+static bool take_varint(struct cursor *c, uint32_t *value)
+{
+    const uint8_t *next = mpb_get_uvarint(c->at, c->at + c->left, value);
+    if (next == NULL)
+        return false;
+    c->left -= (size_t)(next - c->at);
+    c->at = next;
+    return true;
+}
+
+/* A length or a count, ABSENT for null. `wide`: four bytes in versions that are not flexible, else two. */
+static bool take_length(struct cursor *c, bool wide, uint32_t *value)
+{
+    int16_t narrow_value;
+    int32_t wide_value;
+    if (c->flexible) {
+        if (!take_varint(c, value))
+            return false;
+        *value = *value == 0 ? ABSENT : *value - 1;
+        return true;
+    }
+    if (wide ? !take32(c, &wide_value) : !take16(c, &narrow_value))
+        return false;
+    if (!wide)
+        wide_value = narrow_value;
+    *value = wide_value < 0 ? ABSENT : (uint32_t)wide_value;
+    return wide_value >= -1;
+}
+
+/* Tagged fields, of which a Produce request has none that mean anything: each is skipped. */
+static bool skip_tags(struct cursor *c)
+{
+    uint32_t count, tag, size;
+    if (!c->flexible)
+        return true;
+    if (!take_varint(c, &count) || count > c->left / 2)
+        return false;
+    for (uint32_t i = 0; i < count; i++)
+        if (!take_varint(c, &tag) || !take_varint(c, &size) || take(c, size) == NULL)
+            return false;
+    return true;
+}
+
+/* Whether the records are one batch that passes the checks made before a partition is looked up. */
+static enum mpb_left look_at_batch(const struct mpb_native_topic *topic, const uint8_t *records, size_t length,
+                                   int16_t version, size_t *batch_len)
+{
+    bool transactional;
+    struct mpb_batch_rules rules = topic->rules;
+    rules.produce_version = version;
+    if (mpb_batch_peek(records, length, &transactional) != 0)
+        return MPB_LEFT_BATCH;
+    if (transactional)
+        return MPB_LEFT_TRANSACTION;
+    bool fits = mpb_batch_check_request(records, length, &rules, batch_len) == 0;
+    return fits && *batch_len >= MPB_BATCH_HEADER_BYTES ? MPB_SERVE : MPB_LEFT_BATCH;
+}
+
+static enum mpb_left read_partition(struct cursor *c, struct mpb_produce_request *request,
+                                    const struct mpb_native_topic *topic, const struct mpb_produce_part *first)
+{
+    int32_t index;
+    uint32_t length;
+    if (request->count == MPB_NATIVE_PARTITIONS)
+        return MPB_LEFT_PARTITIONS;
+    if (!take32(c, &index) || !take_length(c, true, &length))
+        return MPB_LEFT_FRAME;
+    if (length == ABSENT)
+        return MPB_LEFT_BATCH;
+    const uint8_t *records = take(c, length);
+    if (records == NULL || !skip_tags(c))
+        return MPB_LEFT_FRAME;
+    if (index < 0 || (uint32_t)index >= topic->partition_count)
+        return MPB_LEFT_PARTITIONS;
+    for (const struct mpb_produce_part *other = first; other < &request->parts[request->count]; other++)
+        if (other->index == index)
+            return MPB_LEFT_PARTITIONS; /* named twice: the last one counts, which the Python handler sees to */
+    struct mpb_produce_part *part = &request->parts[request->count];
+    part->topic = topic;
+    part->records = records;
+    part->index = index;
+    part->first_of_topic = false;
+    enum mpb_left left = look_at_batch(topic, records, length, request->version, &part->batch_len);
+    if (left != MPB_SERVE)
+        return left;
+    int32_t last_delta = mpb_be32(records + MPB_BATCH_LAST_OFFSET_DELTA);
+    request->records += last_delta >= 0 ? (uint64_t)last_delta + 1 : 0;
+    request->count++;
+    return MPB_SERVE;
+}
+
+/* The name or the id that begins a topic. NULL: not readable; *topic is NULL for one that is not known. */
+static bool take_topic(struct cursor *c, const struct mpb_native_topics *topics, int16_t version,
+                       const struct mpb_native_topic **topic)
+{
+    if (version >= MPB_PRODUCE_FIRST_BY_ID) {
+        const uint8_t *id = take(c, 16);
+        *topic = id == NULL ? NULL : mpb_native_by_id(topics, id);
+        return id != NULL;
+    }
+    uint32_t length;
+    if (!take_length(c, false, &length) || length == ABSENT)
+        return false;
+    const uint8_t *name = take(c, length);
+    *topic = name == NULL ? NULL : mpb_native_by_name(topics, name, length);
+    return name != NULL;
+}
+
+static enum mpb_left read_topic(struct cursor *c, const struct mpb_native_topics *topics,
+                                struct mpb_produce_request *request)
+{
+    const struct mpb_native_topic *topic;
+    uint32_t partitions;
+    if (!take_topic(c, topics, request->version, &topic) || !take_length(c, true, &partitions))
+        return MPB_LEFT_FRAME;
+    if (topic == NULL)
+        return MPB_LEFT_TOPIC;
+    if (partitions == 0 || partitions == ABSENT)
+        return MPB_LEFT_FRAME;
+    if (partitions > MPB_NATIVE_PARTITIONS)
+        return MPB_LEFT_PARTITIONS;
+    for (uint32_t i = 0; i < request->count; i++)
+        if (request->parts[i].topic == topic)
+            return MPB_LEFT_PARTITIONS; /* a topic in two pieces is answered in one */
+    struct mpb_produce_part *first = &request->parts[request->count];
+    for (uint32_t i = 0; i < partitions; i++) {
+        enum mpb_left left = read_partition(c, request, topic, first);
+        if (left != MPB_SERVE)
+            return left;
+    }
+    first->first_of_topic = true;
+    first->parts_of_topic = partitions;
+    return skip_tags(c) ? MPB_SERVE : MPB_LEFT_FRAME;
+}
+
+/* From behind the correlation id to the array of topics. */
+static enum mpb_left read_head(struct cursor *c, struct mpb_produce_request *request, uint32_t *topics)
+{
+    int16_t client_length;
+    uint32_t transactional_id;
+    int32_t timeout_ms;
+    if (!take16(c, &client_length) || client_length < -1 ||
+        (client_length > 0 && take(c, (size_t)client_length) == NULL) || !skip_tags(c) ||
+        !take_length(c, false, &transactional_id))
+        return MPB_LEFT_FRAME;
+    if (transactional_id != ABSENT)
+        return MPB_LEFT_TRANSACTION;
+    if (!take16(c, &request->acks) || request->acks < -1 || request->acks > 1 || !take32(c, &timeout_ms) ||
+        !take_length(c, true, topics) || *topics == 0 || *topics == ABSENT)
+        return MPB_LEFT_FRAME;
+    return *topics > MPB_NATIVE_PARTITIONS ? MPB_LEFT_PARTITIONS : MPB_SERVE;
+}
+
+enum mpb_left mpb_produce_read(const struct mpb_native_topics *topics, const uint8_t *frame, size_t length,
+                               struct mpb_produce_request *request)
+{
+    struct cursor c = {.at = frame, .left = length};
+    const uint8_t *head = take(&c, HEADER_BYTES);
+    if (head == NULL)
+        return MPB_LEFT_FRAME;
+    request->version = mpb_be16(head + 2);
+    request->count = 0;
+    request->records = 0;
+    if (request->version < FIRST_VERSION || request->version > LAST_VERSION)
+        return MPB_LEFT_FRAME;
+    c.flexible = request->version >= MPB_PRODUCE_FIRST_FLEXIBLE;
+    enum mpb_left left = read_head(&c, request, &request->topics);
+    for (uint32_t i = 0; left == MPB_SERVE && i < request->topics; i++)
+        left = read_topic(&c, topics, request);
+    return left == MPB_SERVE && !skip_tags(&c) ? MPB_LEFT_FRAME : left;
+}
