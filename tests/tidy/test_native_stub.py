@@ -58,7 +58,7 @@ def samples(tmp_path_factory):
         "CommandPort": _native.CommandPort(core, _native.LAYOUT["slot_handlers"]),
         "Connection": _native.Connection(0, 1, 1, 1),
         "NetworkTurn": _native.NetworkTurn(processor, epoll.fileno(), 0, 0, 1 << 20, -1, {18: (0, 3)}),
-        "NativeProduce": _native.NativeProduce(handler, log, 0),
+        "NativeProduce": _native.NativeProduce(handler, log, 0, lambda *_: (0, b""), lambda: None),
         "LogOptions": options,
         "Log": log,
         "AppendResult": log.append(0, _native.NO_REQUEST, 0, bytes(61), options, 0),
