@@ -147,6 +147,7 @@ static void test_a_file_that_is_gone(void)
 }
 
 static struct fixture *being_deleted;
+static struct mpb_log deleter; /* of the controller */
 
 static int delete_meanwhile(enum mpb_io_call call, size_t *limit)
 {
@@ -154,7 +155,7 @@ static int delete_meanwhile(enum mpb_io_call call, size_t *limit)
     if (call != MPB_IO_SYNC)
         return 0;
     mpb_io_fault = NULL;
-    CHECK_EQ(mpb_partition_set_flags(&being_deleted->log, 0, MPB_PART_DELETED, MPB_PART_EXISTS | MPB_PART_ONLINE), 0);
+    CHECK_EQ(mpb_partition_set_flags(&deleter, 0, MPB_PART_DELETED, MPB_PART_EXISTS | MPB_PART_ONLINE), 0);
     CHECK_EQ(renameat(being_deleted->log.dir_fd[0], "t-0", being_deleted->log.dir_fd[0], "t-0.x-delete"), 0);
     return 0;
 }
@@ -167,9 +168,11 @@ static void test_a_deletion_overtakes_a_flush(void)
     begin(&f);
     append(&f, 0, 2);
     being_deleted = &f;
+    fixture_handle(&f, &deleter, MPB_SLOT_HANDLERS + 1);
     mpb_io_fault = delete_meanwhile;
     CHECK_EQ(mpb_log_flush(&f.log, 0, &flushed), MPB_ERR_UNKNOWN_TOPIC_OR_PARTITION);
     CHECK(mpb_io_fault == NULL && mpb_log_dir_online(&f.core, 0));
+    mpb_log_close(&deleter);
     end(&f);
 }
 
