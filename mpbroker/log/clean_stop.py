@@ -36,12 +36,12 @@ def stop_cleanly(
     if why_not:
         keeper.events.warning("not_stopped_cleanly", why=why_not, next_start="reads the logs")
         return False
-    unknown = _not_loaded(keeper)
-    if unknown:
-        keeper.events.warning(
-            "not_all_logs_stopped", directories=len(unknown), first=min(unknown), next_start="reads them"
-        )
     try:
+        unknown = _not_loaded(keeper)
+        if unknown:
+            keeper.events.warning(
+                "not_all_logs_stopped", directories=len(unknown), first=min(unknown), next_start="reads them"
+            )
         write_marker(keeper.data_dir, unknown=unknown)
     except OSError as error:
         keeper.io_failed("marker_not_written", error)

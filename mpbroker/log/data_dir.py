@@ -98,7 +98,12 @@ def _try_lock(path: str) -> DataDirLock | None:
         if error.errno in (errno.EAGAIN, errno.EACCES):
             raise DataDirectoryInUse(path, pid) from None
         raise unusable(path, error) from None
-    if not _is_still(name, descriptor):
+    try:
+        still = _is_still(name, descriptor)
+    except OSError as error:
+        disk.close(descriptor)
+        raise unusable(path, error) from None
+    if not still:
         disk.close(descriptor)
         return None
     try:
