@@ -9,8 +9,8 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Final, ParamSpec, TypeVar
 
 from mpbroker._native import (
@@ -33,6 +33,7 @@ TRIES: Final = 12
 FIRST_WAIT_S: Final = 0.001
 PASSING: Final = "passing"
 GONE: Final = "gone"
+_DELETED: Final = " (deleted)"  # behind the name of an open file that has none any more
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -220,6 +221,32 @@ def is_directory(path: str) -> bool:
         return stat.S_ISDIR(status(path).st_mode)
     except (FileNotFoundError, NotADirectoryError):
         return False
+
+
+def real_path(path: str) -> str:
+    """Without links."""
+    _ask(IO_STATUS, path)
+    return os.path.realpath(path)
+
+
+def deleted_and_open(pids: Iterable[int], prefix: str) -> int:
+    """Bytes on disk of files that were deleted below a directory (`prefix` ends with a slash) and that some of these
+    processes have open; each file once. What cannot be looked at, a process that ended say, counts nothing."""
+    found: dict[tuple[int, int], int] = {}
+    for pid in pids:
+        with suppress(OSError):
+            for name in names(f"/proc/{pid}/fd"):
+                with suppress(OSError):
+                    _note_deleted(f"/proc/{pid}/fd/{name}", prefix, found)
+    return sum(found.values())
+
+
+def _note_deleted(link: str, prefix: str, found: dict[tuple[int, int], int]) -> None:
+    target = os.readlink(link)
+    if target.startswith(prefix) and target.endswith(_DELETED):
+        held = status(link)
+        if held.st_nlink == 0:
+            found[held.st_dev, held.st_ino] = held.st_blocks * 512
 
 
 def disk_status(path: str) -> os.statvfs_result:

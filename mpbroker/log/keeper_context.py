@@ -3,7 +3,7 @@
 Log keeper only.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -47,6 +47,8 @@ class KeeperContext(Struct):
     trouble       says there what cannot be done, or can again (shm.troubles)
     crash_point   where tests kill the process
     count         counters by name
+    set_gauge     gauges by name
+    pids          of the broker's processes
     io_failures   which calls on log files have failed, a row for each process
     first_delay_ms  pause before the first round of every job
     pool          where partitions are synced; one after the other unless given
@@ -63,6 +65,8 @@ class KeeperContext(Struct):
     trouble: Callable[[Trouble, bool], None] = _nothing
     crash_point: Callable[[str], None] = _nothing
     count: Callable[..., None] = _nothing
+    set_gauge: Callable[[str, int], None] = _nothing
+    pids: Callable[[], Iterable[int]] = tuple
     io_failures: Callable[[], Sequence[IoFailures]] = tuple
     first_delay_ms: int = 0
     pool: Syncs | None = None

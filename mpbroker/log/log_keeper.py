@@ -11,6 +11,7 @@ from mpbroker._native import Log
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.log.checkpoint_writer import CheckpointWriter
 from mpbroker.log.clean_stop import stop_cleanly
+from mpbroker.log.deleted_open import DeletedOpen
 from mpbroker.log.disk import patiently
 from mpbroker.log.failed_calls import FailedCalls
 from mpbroker.log.keeper_context import IoFailures, KeeperContext
@@ -24,7 +25,7 @@ from mpbroker.log.reserve_keeper import ReserveKeeper
 from mpbroker.log.segment_deletion import SegmentDeletion
 from mpbroker.log.syncs import LateSyncs, Syncs
 from mpbroker.shm.clock import SystemClock
-from mpbroker.shm.counters import Counter
+from mpbroker.shm.counters import Counter, counter_id
 from mpbroker.shm.layout import MAX_SLOTS
 from mpbroker.shm.process_context import ProcessContext
 from mpbroker.shm.process_table import ProcessRow, ProcessState
@@ -84,6 +85,8 @@ def context_of(ctx: ProcessContext, log: Log, pool: Syncs | None = None) -> Keep
         trouble=ctx.process_row.set_trouble,
         crash_point=ctx.core.crash_point,
         count=ctx.process_row.count,
+        set_gauge=lambda name, value: ctx.process_row.set_counter(counter_id(name), value),
+        pids=lambda: [row.pid for row in rows if row.pid],
         io_failures=lambda: [
             IoFailures(row.counter(Counter.LOG_IO_ERRORS), row.log_errno, row.log_errno_row - 1) for row in rows
         ],
@@ -112,7 +115,8 @@ class LogKeeper:
         self._by_ordinal: dict[int, KeptPartition] = {}
         self.snapshots = ProducerSnapshots(keeper)
         self.flusher = LogFlusher(keeper, self._flushed)
-        self.deletion = SegmentDeletion(keeper)
+        self.deleted_open = DeletedOpen(keeper)
+        self.deletion = SegmentDeletion(keeper, self.deleted_open.removed)
         self.retention = LogRetention(keeper, self._removed)
         self.expiration = ProducerExpiration(keeper)
         self.checkpoints = CheckpointWriter(keeper)
@@ -122,6 +126,7 @@ class LogKeeper:
             ReserveKeeper(keeper),
             self.retention,
             self.deletion,
+            self.deleted_open,
             self.snapshots,
             self.expiration,
             ProducerEviction(keeper),

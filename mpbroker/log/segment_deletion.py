@@ -4,6 +4,7 @@ What waits is kept in memory and found again in the directories, at start and th
 with it; its delay begins anew.
 """
 
+from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Final
 
@@ -21,9 +22,10 @@ MAX_WAITING: Final = 100_000  # what is beyond is found by the next search
 
 
 class SegmentDeletion:
-    """Files wait in the order of their time."""
+    """Files wait in the order of their time. `gone()` is called when something was removed."""
 
-    def __init__(self, keeper: KeeperContext) -> None:
+    def __init__(self, keeper: KeeperContext, gone: Callable[[], None] = lambda: None) -> None:
+        self._gone = gone
         self._keeper = keeper
         self._queue: list[tuple[int, str]] = []  # a heap of (when, path)
         self._paths: set[str] = set()
@@ -84,6 +86,7 @@ class SegmentDeletion:
             due += 1
         if due:
             self._keeper.log.close_stale()
+            self._gone()
 
     def _unlink(self, path: str) -> None:
         try:
@@ -108,3 +111,4 @@ class SegmentDeletion:
             self._keeper.events.info("directory_removed", directory=name)
         if removed:
             self._keeper.log.close_stale()
+            self._gone()

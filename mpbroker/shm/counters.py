@@ -125,6 +125,7 @@ class Counter(IntEnum):
     GROUP_REQUESTS_REFUSED = 176
     GROUP_LOADING_REFUSED = 177
     OFFSET_RECORDS_SKIPPED = 178
+    DELETED_BYTES_OPEN = 179
 
 
 NATIVE_COUNTERS: Final = len(_native.COUNTERS)
@@ -177,6 +178,8 @@ COUNTERS: Final = {Counter[row[0]]: _native_info(*row) for row in _native.COUNTE
     Counter.ANSWERS_STUCK: CounterInfo("answers_stuck", "answers",
         "Connections closed because their client read no answer while others found no room."),
     Counter.LOG_FLUSHES: CounterInfo("log_flushes", "flushes", "Logs the log keeper synced to disk."),
+    Counter.DELETED_BYTES_OPEN: CounterInfo("deleted_bytes_open", "bytes",
+        "Deleted files of the log that some process still has open: the disk does not have them back.", gauge=True),
     Counter.SEGMENTS_DELETED: CounterInfo("segments_deleted", "segments", "Segments taken away by retention."),
     Counter.PRODUCER_SNAPSHOTS: CounterInfo("producer_snapshots", "files", "Snapshots of producer state written."),
     Counter.PRODUCERS_FORGOTTEN: CounterInfo("producers_forgotten", "producers",
