@@ -4,6 +4,7 @@ how much one that cannot still holds."""
 import os
 import signal
 import time
+from contextlib import suppress
 
 from confluent_kafka.admin import AdminClient
 
@@ -27,10 +28,8 @@ def open_files(broker: Broker, role: str = "") -> list[str]:
     found = []
     for pid in pids(broker, role):
         for name in os.listdir(f"/proc/{pid}/fd"):
-            try:
+            with suppress(FileNotFoundError):  # closed meanwhile
                 found.append(os.readlink(f"/proc/{pid}/fd/{name}"))
-            except FileNotFoundError:  # closed meanwhile
-                pass
     return [path for path in found if path.startswith(f"{broker.data_dir}/t-0")]
 
 

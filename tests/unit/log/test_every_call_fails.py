@@ -2,8 +2,8 @@
 deletion, a clean stop and a start.
 
 Afterwards: nothing acknowledged is unreadable, no passing errno has condemned anything, the next try works, and no
-descriptor is lost. Calls are numbered by the one hook (`_native.io_fail`), which a test build has. LONG=1 for every call
-with every errno: some ten minutes.
+descriptor is lost. Calls are numbered by the one hook (`_native.io_fail`), which a test build has. LONG=1 for every
+call with every errno: some ten minutes.
 """
 
 import errno
