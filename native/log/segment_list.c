@@ -133,6 +133,9 @@ static bool is_stale(struct mpb_log *log, const struct mpb_open_segment *segment
 {
     const struct mpb_partition *row = &log->core->partitions[segment->ordinal];
     struct mpb_partition_copy copy;
+    uint32_t flags = mpb_load_acquire(&row->flags);
+    if ((flags & MPB_PART_EXISTS) == 0 || (flags & MPB_PART_DELETED) != 0)
+        return true; /* its row may stay as it is for ever */
     if (!mpb_partition_try_snapshot(row, &copy))
         return false; /* somebody changes it again and again: later */
     if (!mpb_segment_is_current(segment, row, &copy))

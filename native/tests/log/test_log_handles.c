@@ -276,6 +276,28 @@ static void test_a_find_is_overtaken(bool retention)
     CHECK(told);
 }
 
+/* Places of a process's cache whose files are gone, one way or another, are given back when it looks. */
+static void test_stale_descriptors(void)
+{
+    static int64_t removed[MPB_RETAIN_MAX_REMOVED];
+    struct mpb_retain_rules rules = {.retention_ms = -1, .retention_bytes = MPB_BATCH_HEADER_BYTES, .now_ms = 9000};
+    uint32_t count;
+    begin();
+    no_descriptor_lost(&f);
+    append_until(&f.log, (SEGMENTS - 1) * BATCHES_OF_A_SEGMENT + 1, 1);
+    for (int i = 0; i < SEGMENTS; i++)
+        CHECK_EQ(mark_at(&other, i * BATCHES_OF_A_SEGMENT), 1);
+    CHECK_EQ(mpb_segment_close_stale(&other), 0);
+    CHECK_EQ(mpb_retain(&f.log, 0, &rules, removed, &count), 0);
+    CHECK_EQ(mpb_segment_close_stale(&other), count);
+    CHECK_EQ(mark_at(&other, (SEGMENTS - 1) * BATCHES_OF_A_SEGMENT), 1);
+    CHECK_EQ(mpb_segment_close_stale(&other), 0);
+    CHECK_EQ(mpb_partition_set_flags(&f.log, 0, MPB_PART_DELETED, MPB_PART_EXISTS | MPB_PART_ONLINE), 0);
+    CHECK_EQ(mpb_segment_close_stale(&other), 1); /* and the row is used no more */
+    no_descriptor_lost(&f);
+    end();
+}
+
 int main(void)
 {
     test_a_find_is_overtaken(true);
@@ -287,6 +309,7 @@ int main(void)
     test_files_go_in_order(true);
     test_files_go_in_order(false);
     test_log_start_moves_first();
+    test_stale_descriptors();
     printf("log handles: %lu checks\n", checks_made);
     return 0;
 }
