@@ -35,8 +35,9 @@ int mpb_partition_publish(struct mpb_log *log, uint32_t ordinal, const struct mp
         error = mpb_partition_lock(log, ordinal);
     if (error != 0)
         return error;
-    mpb_store_release(&row->flags, 0); /* hides it from readers while it has no name */
+    mpb_store_relaxed(&row->flags, 0); /* hides it from readers while it has no name */
     mpb_step();
+    atomic_thread_fence(memory_order_release); /* nobody sees the new name under the old flags */
     mpb_producers_free(log, ordinal);
     row->topic_row = identity->topic_row;
     row->partition = identity->partition;
