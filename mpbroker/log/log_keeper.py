@@ -5,6 +5,7 @@ never far away. It writes no record and holds a partition's lock only within sin
 successor finds all it needs in shared memory and in the directories.
 """
 
+import resource
 from typing import Final, Protocol
 
 from mpbroker._native import Log
@@ -34,12 +35,13 @@ WAIT_MS: Final = 200
 """Longest wait for the bell: a signal that came just before the wait is noticed after it."""
 OPEN_SEGMENTS: Final = 1024
 EXIT_NOT_CLEAN: Final = 1
+DESCRIPTORS_A_SEGMENT: Final = 3
 
 
 def main(ctx: ProcessContext) -> None:
     """Run until asked to stop, then stop the logs cleanly."""
     row = ctx.process_row
-    log = patiently(Log, ctx.core, list(ctx.data_dirs), ctx.slot, OPEN_SEGMENTS)
+    log = patiently(Log, ctx.core, list(ctx.data_dirs), ctx.slot, open_segments())
     if ctx.incarnation > 1:
         row.set_state(ProcessState.RECOVERING)
         log.repair_slot(ctx.slot)
@@ -58,6 +60,14 @@ def main(ctx: ProcessContext) -> None:
     log.close()
     if not clean:
         raise SystemExit(EXIT_NOT_CLEAN)  # the broker then exits with 1, too
+
+
+def open_segments() -> int:
+    """How many segments the main thread keeps open: with half of the descriptors that the process may have. The
+    threads that sync need the others, and cannot take its own away from it."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    share = allowed // 2 // DESCRIPTORS_A_SEGMENT
+    return OPEN_SEGMENTS if allowed == resource.RLIM_INFINITY else max(1, min(OPEN_SEGMENTS, share))
 
 
 def sync_threads(ctx: ProcessContext) -> Syncs:
