@@ -19,7 +19,7 @@ class DeletedOpen:
 
     def __init__(self, keeper: KeeperContext) -> None:
         self._keeper = keeper
-        self._prefix = disk.real_path(keeper.data_dir).rstrip("/") + "/"
+        self._prefix = disk.patiently(disk.real_path, keeper.data_dir).rstrip("/") + "/"
         self._interval = Interval(keeper.clock, LOOK_EVERY_MS)
         self._looking = True  # a predecessor may have removed something
 
