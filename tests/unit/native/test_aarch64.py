@@ -17,7 +17,18 @@ NATIVE = ROOT / "native"
 def test_the_core_compiles_for_aarch64():
     rooms = [room for room in NATIVE_ROOMS if room != "python"]
     sources = [str(path) for room in rooms for path in sorted((NATIVE / room).glob("*.c"))]
-    flags = "-std=gnu11 -O1 -Wall -Wextra -Wconversion -Werror -pthread -fno-strict-aliasing -I. -fsyntax-only".split()
+    flags = [
+        "-std=gnu11",
+        "-O1",
+        "-Wall",
+        "-Wextra",
+        "-Wconversion",
+        "-Werror",
+        "-pthread",
+        "-fno-strict-aliasing",
+        "-I.",
+        "-fsyntax-only",
+    ]
     done = subprocess.run([CC, *flags, *sources], cwd=NATIVE, capture_output=True, text=True)
     assert len(sources) > 30
     assert done.returncode == 0, done.stderr[-3000:]
