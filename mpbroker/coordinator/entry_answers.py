@@ -40,12 +40,14 @@ class EntryAnswers:
         """A claimed request is executed from now on."""
         self._in_hand = request
 
-    def park(self) -> None:
-        """The request in hand has been executed: if it is not answered yet, it waits."""
+    def park(self) -> bool:
+        """The request in hand has been executed: if it is not answered yet, it waits. Whether it does."""
         request, self._in_hand = self._in_hand, None
-        if request is not None:
-            self._port.park(request, ParkedKind.COORDINATOR)
-            self._parked.add(request)
+        if request is None:
+            return False
+        self._port.park(request, ParkedKind.COORDINATOR)
+        self._parked.add(request)
+        return True
 
     def answer(self, request: Request, message: Struct, now_ms: int) -> None:
         """Sends the response of a request in hand or parked. Of one that is answered already, nothing."""

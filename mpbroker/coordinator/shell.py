@@ -70,6 +70,7 @@ class Shell:
         self._appends = OffsetsLog(port, log_manager, ctx.config.offsets_commit_timeout_ms)
         self._loader = OffsetsLoader(log_manager, ctx.log, self._groups.load, self._loaded)
         self._effects: deque[Effect] = deque()
+        self._crash_point = ctx.core.crash_point
         self._unrepaired: list[Request] = []
         self._counting = Counting(ctx.process_row)
         self._is_carrying = False
@@ -84,13 +85,15 @@ class Shell:
     def execute(self, request: Request) -> None:
         """Answers a claimed request, now or later."""
         self._answers.take(request)
+        self._crash_point("coordinator.taken")
         self._follow_metadata()
         if request.attempts and self._port.intended_row(request) is not None:
             self._unrepaired.append(request)
             self._answers.park()
             return
         self._run(request)
-        self._answers.park()
+        if self._answers.park():
+            self._crash_point("coordinator.parked")
 
     def _run(self, request: Request) -> None:
         api = BY_KEY.get(request.api_key)
@@ -228,6 +231,8 @@ class Shell:
 
     def _take(self, effects: list[Effect]) -> None:
         """Carries effects out, and those that follow from them; an append that is settled at once is among them."""
+        if effects:
+            self._crash_point("coordinator.decided")
         self._effects.extend(effects)
         if self._is_carrying:
             return
@@ -244,9 +249,11 @@ class Shell:
             assert isinstance(effect.token, Request)
             self._cells.pop(effect.token, None)
             self._answers.answer(effect.token, effect.message, now_ms)
+            self._crash_point("coordinator.answered")
             return
 
         def then(code: int) -> None:
+            self._crash_point("coordinator.appended")
             self._take(self._groups.appended(effect.partition, effect.number, code, self._now()))
 
         request = effect.token if isinstance(effect.token, Request) else None
@@ -260,6 +267,7 @@ class Shell:
             self._appends.append(self._topic, effect, request, cell, now_ms, then)
 
     def _loaded(self, partition: int) -> None:
+        self._crash_point("coordinator.loaded")
         self._take(self._groups.loaded(partition, self._now()))
 
     # metadata

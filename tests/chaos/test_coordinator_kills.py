@@ -1,0 +1,125 @@
+"""The coordinator is killed, at named moments and at random under load: no acknowledged offset goes back, generations
+never fall, who sends heartbeats in time stays, everybody gets what their leader sent, and nobody waits for long."""
+
+import random
+import time
+
+import pytest
+
+from tests.harness.broker import Broker, wait_until
+from tests.harness.group_client import LONGEST_ANSWER_S, Committer, GroupClient, Member
+from tests.harness.raw_records import create_by_metadata
+
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": 100,
+    "offsets.topic.num.partitions": 4,
+    "num.io.threads": 2,
+    "mpbroker.trace.enabled": "false",
+}
+#: Moments that the coordinator passes, or a handler on the way to it, with how often before it dies.
+POINTS = (
+    "handler.handed:20",
+    "handler.handed_hinted:20",
+    "coordinator.taken:1",
+    "coordinator.taken:15",
+    "coordinator.decided:1",
+    "coordinator.decided:9",
+    "coordinator.decided:40",
+    "coordinator.appended:1",
+    "coordinator.appended:2",
+    "coordinator.appended:12",
+    "coordinator.parked:1",
+    "coordinator.parked:4",
+    "coordinator.answered:3",
+    "coordinator.answered:30",
+    "coordinator.loaded:2",
+)
+
+
+def play(broker, seconds, disturb):
+    """Three members of one group and two groups that only commit; `disturb()` is called again and again."""
+    create_by_metadata("127.0.0.1", broker.port(), "t")
+    cast = [Member(broker.port(), "g", f"member-{n}") for n in range(3)]
+    cast += [Committer(broker.port(), f"alone-{n}", "t") for n in range(2)]
+    for one in cast:
+        one.start()
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and not any(one.wrong for one in cast):
+        disturb()
+    for one in cast:
+        one.stop()
+    for one in cast:
+        one.join(LONGEST_ANSWER_S + 5)
+    return cast
+
+
+def check(broker, cast):
+    members = [one for one in cast if isinstance(one, Member)]
+    alone = [one for one in cast if isinstance(one, Committer)]
+    assert [wrong for one in cast for wrong in one.wrong] == [], broker.log()[-3000:]
+    assert not any(one.is_alive() for one in cast)
+    assert max(one.slowest_s for one in cast) < LONGEST_ANSWER_S
+    leaders: dict[int, set[str]] = {}
+    for one in members:
+        generations = [generation for generation, *_ in one.rounds]
+        assert generations == sorted(generations) and generations
+        for generation, leader, _ in one.rounds:
+            leaders.setdefault(generation, set()).add(leader)
+    assert all(len(found) == 1 for found in leaders.values()), leaders
+    client = GroupClient(broker.port())
+    for one in alone:
+        assert one.offset > 0
+        assert one.offset <= client.committed(one.name, "t") <= one.offset + 1
+    client.close()
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_death_at_a_named_moment(tmp_path, point):
+    role = "handler" if point.startswith("handler") else "coordinator"
+    with Broker(tmp_path, overrides=SETTINGS, env={"MPBROKER_CRASH": point}) as broker:
+
+        def died():
+            return any(row["role"] == role and row["restarts"] for row in broker.status()["processes"])
+
+        def disturb():
+            time.sleep(0.05)
+
+        cast = play(broker, 2.5, disturb)
+        assert died(), f"nobody passed {point}"
+        check(broker, cast)
+
+
+def test_deaths_at_random(tmp_path):
+    chance = random.Random(1)
+    with Broker(tmp_path, overrides=SETTINGS) as broker:
+
+        def disturb():
+            time.sleep(chance.uniform(0.3, 1.5))
+            pid = broker.kill("coordinator", 0)
+            broker.wait_restarted("coordinator", 0, pid)
+
+        cast = play(broker, 20, disturb)
+        restarts = next(row["restarts"] for row in broker.status()["processes"] if row["role"] == "coordinator")
+        assert restarts >= 5
+        check(broker, cast)
+
+
+def test_offsets_outlive_the_death_of_all(tmp_path):
+    """A fault resets every worker; what was acknowledged is in the log."""
+    with Broker(tmp_path, overrides=SETTINGS) as broker:
+        create_by_metadata("127.0.0.1", broker.port(), "t")
+        client = GroupClient(broker.port())
+        client.find("g")
+        assert client.commit("g", "t", 41) == 0
+        broker.kill("coordinator", 0, 11)
+        client.close()
+        wait_until(lambda: "resetting" not in broker.status()["state"], "the reset")
+
+        def found():
+            try:
+                again = GroupClient(broker.port())
+                return again.committed("g", "t")
+            except (AssertionError, OSError):
+                return None
+
+        assert wait_until(found, "the offsets") == 41
