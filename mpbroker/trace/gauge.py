@@ -32,6 +32,7 @@ FIELDS = {
 NOT_KNOWN = 0xFFFFFFFFFFFFFFFF
 
 CONTROL_RINGS, DATA_RINGS, CONTROLLER_RING, RESPONSE_RINGS = range(8), range(8, 16), 16, range(32, 64)
+_SERVICE_RINGS = {CONTROLLER_RING: "controller", 17: "coordinator", 18: "coordinator-requeued"}
 _REQUEUED_CLASS = 7
 _VALUES = struct.Struct("<6Q")
 _VALUES_OFFSET = record.layout()["stage"][0]
@@ -103,8 +104,8 @@ def ring_name(ring: int) -> str:
     """What a ring carries, by its row."""
     if ring in RESPONSE_RINGS:
         return f"response-{ring - RESPONSE_RINGS.start}"
-    if ring == CONTROLLER_RING:
-        return "controller"
+    if ring in _SERVICE_RINGS:
+        return _SERVICE_RINGS[ring]
     plane, first = ("data", DATA_RINGS.start) if ring in DATA_RINGS else ("control", CONTROL_RINGS.start)
     if ring not in DATA_RINGS and ring not in CONTROL_RINGS:
         return f"ring-{ring}"

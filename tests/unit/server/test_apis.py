@@ -12,11 +12,11 @@ from tests.harness.in_process_broker import InProcessBroker
 
 def test_a_key_registered_twice_ends_the_start():
     with pytest.raises(AssertionError, match="registered twice"):
-        ApiTable((fetch.API, metadata.API, fetch.API))
+        ApiTable((fetch.API, metadata.API, fetch.API), {})
 
 
 def test_versions_are_in_the_order_of_the_keys():
-    assert list(ApiTable((metadata.API, fetch.API)).versions().items()) == [(1, (4, 17)), (3, (0, 13))]
+    assert list(ApiTable((metadata.API, fetch.API), {}).versions().items()) == [(1, (4, 17)), (3, (0, 13))]
 
 
 def test_a_failure_is_built_from_the_body_at_hand_or_from_the_frame(tmp_path):
