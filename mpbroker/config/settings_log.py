@@ -74,26 +74,26 @@ FLUSH = (
 )
 
 CLEANER = (
-    Setting("log.cleaner.enable", BOOLEAN, True, "Whether logs with policy `compact` are compacted.", later=True),
-    Setting("log.cleaner.threads", INT, 1, "Processes that compact logs.", least=0, change=CLUSTER_WIDE, later=True),
+    Setting("log.cleaner.enable", BOOLEAN, True, "Whether logs with policy `compact` are compacted."),
+    Setting("log.cleaner.threads", INT, 1, "Logs are compacted one at a time; 0: none is.", least=0, change=CLUSTER_WIDE),
     Setting("log.cleaner.io.max.bytes.per.second", DOUBLE, 1.7976931348623157e308, "Maximum I/O of the cleaner.",
-            change=CLUSTER_WIDE, later=True),
+            change=CLUSTER_WIDE),
     Setting("log.cleaner.dedupe.buffer.size", LONG, 134217728, "Memory for the keys of one compaction.",
-            change=CLUSTER_WIDE, later=True),
+            change=CLUSTER_WIDE),
     Setting("log.cleaner.io.buffer.size", INT, 524288, "Memory for the cleaner's reading and writing.", least=0,
-            change=CLUSTER_WIDE, later=True),
+            change=CLUSTER_WIDE),
     Setting("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, "How full the table of keys may become.",
-            change=CLUSTER_WIDE, later=True),
+            change=CLUSTER_WIDE),
     Setting("log.cleaner.backoff.ms", LONG, 15000, "Pause of the cleaner when nothing needs it.", least=0,
-            change=CLUSTER_WIDE, later=True),
+            change=CLUSTER_WIDE),
     Setting("log.cleaner.min.cleanable.ratio", DOUBLE, 0.5, "Share of a log that must be uncompacted before it is cleaned.",
-            least=0, most=1, change=CLUSTER_WIDE, later=True),
+            least=0, most=1, change=CLUSTER_WIDE),
     Setting("log.cleaner.delete.retention.ms", LONG, 86400000, "How long a compacted log keeps the mark of a deleted key.",
-            least=0, change=CLUSTER_WIDE, later=True),
+            least=0, change=CLUSTER_WIDE),
     Setting("log.cleaner.min.compaction.lag.ms", LONG, 0, "Records younger than this are not compacted.", least=0,
-            change=CLUSTER_WIDE, later=True),
+            change=CLUSTER_WIDE),
     Setting("log.cleaner.max.compaction.lag.ms", LONG, LONG_MAX, "A log that holds older uncompacted records is compacted.",
-            least=1, change=CLUSTER_WIDE, later=True),
+            least=1, change=CLUSTER_WIDE),
 )
 
 RECORDS = (

@@ -6,6 +6,7 @@ successor finds all it needs in shared memory and in the directories.
 """
 
 import resource
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from mpbroker._native import Log
@@ -17,6 +18,8 @@ from mpbroker.log.disk import patiently
 from mpbroker.log.failed_calls import FailedCalls
 from mpbroker.log.keeper_context import IoFailures, KeeperContext
 from mpbroker.log.kept_partitions import KeptPartition, KeptPartitions
+from mpbroker.log.log_cleaner import OPEN_SEGMENTS as CLEANER_OPEN_SEGMENTS
+from mpbroker.log.log_cleaner import LogCleaner
 from mpbroker.log.log_flusher import LogFlusher
 from mpbroker.log.log_retention import LogRetention
 from mpbroker.log.offline_directory import OfflineDirectory
@@ -46,7 +49,11 @@ def main(ctx: ProcessContext) -> None:
         row.set_state(ProcessState.RECOVERING)
         log.repair_slot(ctx.slot)
         ctx.core.ring_everybody()  # the predecessor may have died between a sync and ringing who waited for it
-    keeper = LogKeeper(context_of(ctx, log, LateSyncs(lambda: sync_threads(ctx))))
+    keeper = LogKeeper(
+        context_of(ctx, log, LateSyncs(lambda: sync_threads(ctx))),
+        lambda: Log(ctx.core, list(ctx.data_dirs), ctx.slot, CLEANER_OPEN_SEGMENTS),
+        lambda: ctx.core.ring_service(ctx.slot),
+    )
     ctx.running()
     while not ctx.stop_requested():
         row.beat()
@@ -119,7 +126,12 @@ class Job(Protocol):
 class LogKeeper:
     """All jobs of one data directory."""
 
-    def __init__(self, keeper: KeeperContext) -> None:
+    def __init__(
+        self,
+        keeper: KeeperContext,
+        cleaner_log: Callable[[], Log] | None = None,
+        ring: Callable[[], None] = lambda: None,
+    ) -> None:
         self._keeper = keeper
         keeper.partitions.refresh()
         self._by_ordinal: dict[int, KeptPartition] = {}
@@ -128,6 +140,7 @@ class LogKeeper:
         self.deleted_open = DeletedOpen(keeper)
         self.deletion = SegmentDeletion(keeper, self.deleted_open.removed)
         self.retention = LogRetention(keeper, self._removed)
+        self.cleaner = LogCleaner(keeper, self.deletion.removed, cleaner_log, ring)
         self.expiration = ProducerExpiration(keeper)
         self.checkpoints = CheckpointWriter(keeper)
         self.offline = OfflineDirectory(keeper)
@@ -137,6 +150,7 @@ class LogKeeper:
             self.retention,
             self.deletion,
             self.deleted_open,
+            self.cleaner,
             self.snapshots,
             self.expiration,
             ProducerEviction(keeper),
@@ -182,6 +196,7 @@ class LogKeeper:
 
     def stop(self) -> bool:
         """The clean stop; returns whether the next start may believe in it."""
+        self.cleaner.stop()
         return stop_cleanly(self._keeper, self.flusher, self.snapshots, self.checkpoints)
 
     def _topics_changed(self) -> None:

@@ -23,6 +23,7 @@ from mpbroker.log import disk
 from mpbroker.log.producer_snapshot import SUFFIX as SNAPSHOT
 from mpbroker.log.producer_snapshot import ProducerEntry, newest_snapshot, snapshot_offsets, snapshot_path
 from mpbroker.log.segment_recovery import INDEX, LOG, SUFFIXES, TIME_INDEX, SegmentRecovery, SegmentState
+from mpbroker.log.segment_swap import finish_swaps
 from mpbroker.log.set_aside import set_aside
 
 DELETED: Final = ".deleted"
@@ -75,6 +76,7 @@ class LogRecovery:
     def run(self) -> RecoveredLog:
         """Repairs the files and returns the state they stand for. OSError: the directory cannot be used, LogMissing:
         because its segments are not there."""
+        finish_swaps(self.directory)
         self._put_away_leftovers()
         found = self._bases() or [self._create_first()]
         bases, last = self._walk(self._above_log_start(found))

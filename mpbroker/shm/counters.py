@@ -126,6 +126,8 @@ class Counter(IntEnum):
     GROUP_LOADING_REFUSED = 177
     OFFSET_RECORDS_SKIPPED = 178
     DELETED_BYTES_OPEN = 179
+    LOGS_COMPACTED = 180
+    COMPACTED_BYTES_READ = 181
 
 
 NATIVE_COUNTERS: Final = len(_native.COUNTERS)
@@ -184,6 +186,8 @@ COUNTERS: Final = {Counter[row[0]]: _native_info(*row) for row in _native.COUNTE
     Counter.PRODUCER_SNAPSHOTS: CounterInfo("producer_snapshots", "files", "Snapshots of producer state written."),
     Counter.PRODUCERS_FORGOTTEN: CounterInfo("producers_forgotten", "producers",
         "Idle producers forgotten, after their time or because the table was nearly full."),
+    Counter.LOGS_COMPACTED: CounterInfo("logs_compacted", "logs", "Compactions of partitions that ended well."),
+    Counter.COMPACTED_BYTES_READ: CounterInfo("compacted_bytes_read", "bytes", "Bytes that those read."),
     Counter.LOG_KEEPER_FAILURES: CounterInfo("log_keeper_failures", "times",
         "Jobs of the log keeper that failed for an unexpected reason."),
     Counter.CONNECTIONS_TAKEN: CounterInfo("connections_taken", "connections",

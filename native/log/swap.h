@@ -1,5 +1,5 @@
 /* The end of a compaction: one cleaned segment takes the place of several. Its files, complete and synced, wait beside the
- * log as BASE.log.cleaned, BASE.index.cleaned and BASE.timeindex.cleaned; a synced, empty file BASE-END.swap says that they
+ * log as BASE.log.compacted, BASE.index.compacted and BASE.timeindex.compacted; a synced, empty file BASE-END.swap says that they
  * are to replace the segments from BASE up to END (the base of the first that stays). A start that finds it goes on with
  * the swap; cleaned files without it are of no use and go.
  *

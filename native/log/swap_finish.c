@@ -12,7 +12,7 @@ void mpb_cleaned_path(char out[MPB_SEGMENT_PATH_BYTES], const struct mpb_partiti
                       enum mpb_segment_file file)
 {
     mpb_segment_path(out, row, base, file, false);
-    memcpy(out + strlen(out), ".cleaned", sizeof ".cleaned");
+    memcpy(out + strlen(out), ".compacted", sizeof ".compacted");
 }
 
 /* The cleaned log goes in first, in one step with the end of the old one; its indexes follow. Until then readers are

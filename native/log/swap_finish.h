@@ -8,7 +8,7 @@
  * errno. */
 int mpb_swap_finish(struct mpb_log *log, struct mpb_partition *row);
 
-/* "topic-0/00000000000000000042.log.cleaned" */
+/* "topic-0/00000000000000000042.log.compacted" */
 void mpb_cleaned_path(char out[MPB_SEGMENT_PATH_BYTES], const struct mpb_partition *row, int64_t base,
                       enum mpb_segment_file file);
 

@@ -304,7 +304,7 @@ PyMethodDef mpb_log_keep_methods[] = {
     {"truncate", log_truncate, METH_VARARGS, "truncate(ordinal, offset) -> error; nothing at or above offset stays"},
     {"swap", log_swap, METH_VARARGS,
      "swap(ordinal, topic_id, base, end, truncations) -> error, or None when the log was changed meanwhile\n\n"
-     "The files BASE.*.cleaned take the place of the segments from base up to end."},
+     "The files BASE.*.compacted take the place of the segments from base up to end."},
     {"retain", (PyCFunction)(void *)log_retain, METH_VARARGS | METH_KEYWORDS,
      "retain(ordinal, retention_ms, retention_bytes, now_ms, topic_id=None) -> (error, bases)\n\n"
      "Moves log start and renames the files of old segments to .deleted; the caller unlinks those later. -1: no limit"},

@@ -84,7 +84,7 @@ static void prepare_swap(struct fixture *f)
     for (int file = 0; file < MPB_SEGMENT_FILES; file++) {
         char path[64];
         uint8_t bytes[4096];
-        snprintf(path, sizeof path, "t-0/%020d%s.cleaned", 0, SUFFIX[file]);
+        snprintf(path, sizeof path, "t-0/%020d%s.compacted", 0, SUFFIX[file]);
         int to = openat(f->log.dir_fd[0], path, O_CREAT | O_WRONLY, 0644);
         for (uint32_t i = 0; file == 0 && i < 2; i++) {
             int64_t length = mpb_segment_bytes(&f->log, row, now, list->bases[i], MPB_FILE_LOG);

@@ -40,6 +40,7 @@ OTHER = {
     "log.dir": "/elsewhere",
     "mpbroker.trace.dir": "/elsewhere",
     "mpbroker.admin.listener": "h:1",
+    "log.cleaner.min.cleanable.ratio": "0.25",
     "max.connections.per.ip.overrides": "h:1",
     "broker.rack": "r",
     "log.roll.ms": "5",

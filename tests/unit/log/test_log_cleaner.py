@@ -1,0 +1,356 @@
+"""The log cleaner on a real log: what consumers read afterwards, which partition is chosen, every codec, tombstones,
+producers, swaps that died, limits of memory and of speed, and a model with random keys."""
+
+import os
+import random
+import time
+
+import pytest
+
+from mpbroker import _native
+from mpbroker._native import NO_REQUEST, LogOptions
+from mpbroker.log.checkpoint_file import read_checkpoint
+from mpbroker.log.log_cleaner import CLEANER_OFFSETS, LogCleaner, Pace, Stopped
+from mpbroker.record.batch_builder import encode_batch
+from mpbroker.record.compression import decompress
+from tests.unit.log.log_world import LogWorld
+
+SECOND = 1000
+SMALL = {"cleanup_policy": "compact", "segment_bytes": "2000", "min_cleanable_dirty_ratio": "0.01"}
+
+
+@pytest.fixture
+def world(tmp_path):
+    world = LogWorld(tmp_path, "log.cleaner.backoff.ms=1000", "log.cleaner.delete.retention.ms=5000")
+    yield world
+    world.close()
+
+
+def put(world, partition, pairs, **batch):
+    """One batch of (key, value) pairs, the broker's time as theirs; its base offset."""
+    stamp = world.clock.wall_ms()
+    options = LogOptions(segment_bytes=partition.settings.segment_bytes, index_interval_bytes=200)
+    encoded = encode_batch([(key, value, stamp) for key, value in pairs], **batch)
+    walked = stamp if batch.get("codec") else None
+    result = world.log.append(partition.ordinal, NO_REQUEST, 0, encoded, options, stamp, max_timestamp=walked)
+    assert result.error == 0
+    return result.base_offset
+
+
+def batches_of(data):
+    at = 0
+    while at < len(data):
+        length = 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+        yield data[at : at + length]
+        at += length
+
+
+def read(world, partition):
+    """What a consumer sees: offset → (key, value), in order."""
+    found = {}
+    for batch in batches_of(world.records(partition)):
+        error, records = decompress(batch[22] & 7, batch[61:], 1 << 24)
+        assert error == 0
+        for record in _native.records_decode(records, batch):
+            assert record.offset > max(found, default=-1)
+            found[record.offset] = (record.key, record.value)
+    return found
+
+
+class Cleaning:
+    """A cleaner without a thread. `look`: one round of it."""
+
+    def __init__(self, world):
+        self.world = world
+        self.removed = []
+        self.counted = {}
+        self.cleaner = LogCleaner(world.keeper(count=self._count), lambda partition, bases: self.removed.extend(bases))
+
+    def _count(self, name, by=1):
+        self.counted[name] = self.counted.get(name, 0) + by
+
+    def look(self):
+        self.world.clock.advance(2 * SECOND)
+        self.cleaner.do_work()
+        self.cleaner.do_work()
+
+
+def fill(world, partition, keys, rounds, **batch):
+    """`rounds` times every key with the round as its value, three records a batch; the newest: key → offset."""
+    newest = {}
+    for number in range(rounds):
+        for at in range(0, len(keys), 3):
+            base = put(world, partition, [(key, b"%d" % number * 20) for key in keys[at : at + 3]], **batch)
+            newest |= {key: base + i for i, key in enumerate(keys[at : at + 3])}
+    return newest
+
+
+KEYS = [b"key-%d" % n for n in range(9)]
+
+
+@pytest.mark.parametrize("codec", range(5), ids=["none", "gzip", "snappy", "lz4", "zstd"])
+def test_only_the_newest_record_of_each_key_stays(world, codec):
+    partition = world.create(**SMALL)
+    newest = fill(world, partition, KEYS, 30, codec=codec)
+    before, state = read(world, partition), world.state(partition)
+    cleaning = Cleaning(world)
+    cleaning.look()
+    after = read(world, partition)
+    active = {offset: pair for offset, pair in before.items() if offset >= state.active_base}
+    old_keys = {key for key, offset in newest.items() if offset < state.active_base}
+    assert active.items() <= after.items() and after.items() <= before.items()
+    assert {pair[0] for offset, pair in after.items() if offset < state.active_base} == set(KEYS)
+    assert len(after) == len(active) + len(KEYS) and old_keys <= set(KEYS)
+    now = world.state(partition)
+    assert (now.leo, now.log_start, now.segment_count) == (state.leo, 0, len(world.files(partition, ".log")))
+    assert now.log_bytes == sum((world.path / "t-0" / name).stat().st_size for name in world.files(partition, ".log"))
+    assert cleaning.counted["logs_compacted"] == 1
+    assert read_checkpoint(f"{world.path}/{CLEANER_OFFSETS}") == {("t", 0): state.active_base}
+    assert not world.files(partition, ".compacted") and not world.files(partition, ".swap")
+    assert [row["keys"] for row in world.events.named("log_compacted")] == [9]
+
+
+def test_every_offset_can_be_asked_for_afterwards(world):
+    partition = world.create(**SMALL)
+    fill(world, partition, KEYS, 30)
+    Cleaning(world).look()
+    left = sorted(read(world, partition))
+    for offset in range(world.state(partition).leo):
+        error, plan = world.log.find(partition.ordinal, offset, _native.READ_TO_END, 1)
+        assert error == 0
+        wanted = next(each for each in left if each >= offset)
+        assert plan.first_offset <= wanted
+        data = bytearray(plan.length)
+        assert world.log.read_into(plan, data) == (0, plan.length)
+        base, last = int.from_bytes(data[:8], "big"), int.from_bytes(data[23:27], "big")
+        assert base <= wanted <= base + last
+
+
+def test_a_second_cleaning_has_nothing_to_do_until_there_is_more(world):
+    partition = world.create(**SMALL)
+    fill(world, partition, KEYS, 20)
+    cleaning = Cleaning(world)
+    cleaning.look()
+    assert cleaning.cleaner.choose() is None
+    cleaning.look()
+    assert cleaning.counted["logs_compacted"] == 1
+    newest = fill(world, partition, KEYS[:3], 60)
+    cleaning.look()
+    assert cleaning.counted["logs_compacted"] == 2
+    below = {
+        offset: pair for offset, pair in read(world, partition).items() if offset < world.state(partition).active_base
+    }
+    assert [pair[0] for pair in below.values()].count(KEYS[0]) == 1 and len(below) == len(KEYS)
+    assert set(newest) == set(KEYS[:3])
+
+
+def test_a_deleted_key_goes_after_its_time(world):
+    partition = world.create(**SMALL)
+    put(world, partition, [(b"gone", b"1"), (b"stays", b"1")])
+    put(world, partition, [(b"gone", None)])
+    world.roll(partition)
+    put(world, partition, [(b"x", b"")])
+    cleaning = Cleaning(world)
+    cleaning.look()
+    assert read(world, partition) == {1: (b"stays", b"1"), 2: (b"gone", None), 3: (b"x", b"")}
+    for seconds, left in ((1, True), (6, False)):
+        world.clock.advance(seconds * SECOND)
+        world.roll(partition)
+        put(world, partition, [(b"x", b"")])
+        cleaning.look()
+        assert (2 in read(world, partition)) == left, "delete.retention.ms is 5 s from the first cleaning on"
+    assert (b"stays", b"1") in read(world, partition).values()
+
+
+def test_what_a_producer_needs_to_go_on_survives_also_a_start_from_the_log_alone(world):
+    partition = world.create(**SMALL)
+    put(world, partition, [(b"a", b"1"), (b"b", b"1")], producer_id=7, producer_epoch=1, base_sequence=0)
+    put(world, partition, [(b"a", b"2"), (b"b", b"2")], producer_id=7, producer_epoch=1, base_sequence=2)
+    fill(world, partition, [b"a", b"b", b"c"], 40)
+    Cleaning(world).look()
+    emptied = next(batch for batch in batches_of(world.records(partition)) if int.from_bytes(batch[43:51], "big") == 7)
+    assert (int.from_bytes(emptied[:8], "big"), len(emptied)) == (2, 61)
+    for name in world.files(partition, ".snapshot"):
+        (world.path / "t-0" / name).unlink()
+    world.reboot()
+    _, rows = world.log.producers(0)
+    assert [(row[0], row[1], row[3]) for row in rows if row[0] == 7] == [(7, 1, 3)]
+    options = LogOptions(segment_bytes=2000, index_interval_bytes=200)
+    again = encode_batch([(b"a", b"2", 1), (b"b", b"2", 1)], producer_id=7, producer_epoch=1, base_sequence=2)
+    assert world.log.append(0, NO_REQUEST, 0, again, options, 1).base_offset == 2, "it is a duplicate of the batch at 2"
+
+
+@pytest.mark.parametrize("point", ["cleaner.written", "cleaner.marked", "cleaner.swapped"])
+def test_a_start_after_a_death_in_between_serves_the_same_records(world, point):
+    partition = world.create(**SMALL)
+    fill(world, partition, KEYS, 20)
+    fill(world, partition, KEYS[:3], 40)
+    state = world.state(partition)
+
+    class Died(BaseException):
+        pass
+
+    def die(name):
+        if name == point:
+            raise Died
+
+    keeper = world.keeper(crash_point=die)
+    cleaner = LogCleaner(keeper, lambda partition, bases: None)
+    world.clock.advance(2 * SECOND)
+    with pytest.raises(Died):
+        cleaner.do_work()
+    left = {pair for offset, pair in read(world, partition).items() if offset < state.active_base}
+    world.reboot()
+    assert not world.files(partition, ".swap") and not world.files(partition, ".compacted")
+    now = read(world, partition)
+    newest = {key: offset for offset, (key, _) in now.items()}
+    assert world.state(partition).leo == state.leo and set(newest) == set(KEYS)
+    if point != "cleaner.written":  # it could only go forward
+        assert sum(offset < state.active_base for offset in now) < len(left) * 4
+    Cleaning(world).look()
+    again = read(world, partition)
+    assert {key: offset for offset, (key, _) in again.items()} == newest
+    assert sum(offset < state.active_base for offset in again) == len(KEYS)
+
+
+def test_leftovers_of_a_compaction_that_died_are_cleared_by_the_next_one(world):
+    partition = world.create(**SMALL)
+    newest = fill(world, partition, KEYS, 20)
+    directory = world.path / "t-0"
+    (directory / f"{0:020d}.log.compacted").write_bytes(b"half of")
+    (directory / f"{0:020d}-{54:020d}.swap").touch()
+    (directory / "mine.compacted").write_bytes(b"somebody's")
+    cleaning = Cleaning(world)
+    cleaning.look()
+    assert cleaning.counted["logs_compacted"] == 1
+    assert world.files(partition, ".compacted") == ["mine.compacted"] and not world.files(partition, ".swap")
+    assert {key: offset for offset, (key, _) in read(world, partition).items()} == newest
+
+
+def test_a_damaged_batch_is_said_once_and_nothing_is_changed(world):
+    partition = world.create(**SMALL)
+    fill(world, partition, KEYS, 20)
+    path = world.path / "t-0" / f"{0:020d}.log"
+    damaged = bytearray(path.read_bytes())
+    damaged[200] ^= 1
+    path.write_bytes(damaged)
+    other = world.create("other", ordinal=1, **SMALL)
+    fill(world, other, KEYS, 5)
+    cleaning = Cleaning(world)
+    for _ in range(4):
+        cleaning.look()
+    (line,) = world.events.named("log_not_compacted")
+    assert line["partition"] == "t-0" and "damaged at byte" in line["reason"]
+    assert path.read_bytes() == bytes(damaged)
+    assert cleaning.counted["logs_compacted"] == 1, "the other one was compacted"
+
+
+def test_the_dirtiest_first_and_who_is_overdue_before_it(world):
+    little = world.create("little", ordinal=0, **SMALL)
+    much = world.create("much", ordinal=1, **SMALL)
+    world.create("plain", ordinal=2, segment_bytes="2000")
+    never = world.create("never", ordinal=3, **SMALL | {"min_cleanable_dirty_ratio": "1.0"})
+    cleaning = Cleaning(world)
+    for partition in (little, much, never):
+        fill(world, partition, KEYS, 20)
+    while cleaning.cleaner.choose() is not None:
+        cleaning.look()
+    fill(world, little, KEYS, 8)
+    fill(world, much, KEYS, 40)
+    fill(world, never, KEYS, 40)
+    assert cleaning.cleaner.choose().partition is much
+    world.partitions.all[3] = never._replace(
+        settings=world.create("x", ordinal=4, **SMALL | {"max_compaction_lag_ms": "1"}).settings
+    )
+    world.partitions.all.pop()
+    world.clock.now_ms = int(time.time() * 1000) + 10 * SECOND
+    assert cleaning.cleaner.choose().partition.topic == "never"
+
+
+def test_records_that_are_too_young_stay(world):
+    world.clock.now_ms = int(time.time() * 1000)
+    partition = world.create(**SMALL | {"min_compaction_lag_ms": "60000"})
+    fill(world, partition, KEYS, 20)
+    cleaning = Cleaning(world)
+    assert cleaning.cleaner.choose() is None
+    oldest = world.path / "t-0" / f"{0:020d}.log"
+    os.utime(oldest, (1, 1))
+    chosen = cleaning.cleaner.choose()
+    assert chosen.first_dirty == 0 and chosen.until == int(world.files(partition, ".log")[1][:20])
+
+
+def test_when_the_keys_do_not_fit_it_goes_on_the_next_time(world):
+    partition = world.create(**SMALL | {"segment_bytes": "100000"})
+    many = [b"%06d" % n for n in range(3000)]
+    newest = fill(world, partition, many, 2)
+    world.roll(partition)
+    put(world, partition, [(b"x", b"")])
+    cleaning = Cleaning(world)
+    limits = cleaning.cleaner.limits
+    cleaning.cleaner.limits = lambda dirt: limits(dirt)._replace(memory_bytes=24 * 1000)
+    looks = 0
+    while cleaning.cleaner.choose() is not None:
+        before = cleaning.cleaner.choose().first_dirty
+        cleaning.look()
+        looks += 1
+        assert looks < 40 and read_checkpoint(f"{world.path}/{CLEANER_OFFSETS}")[("t", 0)] > before
+    assert looks > 3
+    left = read(world, partition)
+    assert {key: offset for offset, (key, _) in left.items() if key != b"x"} == newest
+
+
+def test_random_logs_against_a_model(world):
+    rng = random.Random(3)
+    partition = world.create(**SMALL)
+    cleaning = Cleaning(world)
+    model = {}
+    for _ in range(400):
+        pairs = [
+            (b"%d" % rng.randrange(25), rng.choice([None, b"v" * rng.randrange(40)]))
+            for _ in range(rng.randrange(1, 5))
+        ]
+        base = put(world, partition, pairs, codec=rng.choice([0, 0, 3, 4]))
+        for i, (key, value) in enumerate(pairs):
+            model[key] = (base + i, value)
+        if rng.random() < 0.08:
+            cleaning.look()
+            world.clock.advance(rng.choice([0, 0, 6 * SECOND]))
+        if rng.random() < 0.03:
+            world.reboot()
+            cleaning = Cleaning(world)
+    seen = {}
+    for offset, (key, value) in read(world, partition).items():
+        seen[key] = (offset, value)
+    for key, (offset, value) in model.items():
+        if value is not None or key in seen:
+            assert seen[key] == (offset, value)
+    assert len(read(world, partition)) < 400
+
+
+def test_no_disk_error_changes_what_consumers_read(world):
+    """Every call of a compaction fails once; the next one ends well."""
+    partition = world.create(**SMALL)
+    newest = fill(world, partition, KEYS, 12)
+    for first in range(200):
+        _native.io_fail(first, 1, 24)  # EMFILE: it passes
+        cleaning = Cleaning(world)
+        try:
+            cleaning.look()
+        finally:
+            _native.io_fail(0, 0, 0)
+        assert {key: offset for offset, (key, _) in read(world, partition).items()} == newest
+        if cleaning.counted.get("logs_compacted") and first > 40:
+            break
+    Cleaning(world).look()
+    assert {key: offset for offset, (key, _) in read(world, partition).items()} == newest
+    assert not world.files(partition, ".compacted") and not world.files(partition, ".swap")
+
+
+def test_the_pace_is_kept_and_a_stop_is_noticed():
+    began = time.monotonic()
+    pace = Pace(1e6, lambda: False)
+    for _ in range(10):
+        pace(20_000)
+    assert time.monotonic() - began >= 0.19
+    with pytest.raises(Stopped):
+        Pace(1e300, lambda: True)(1)
