@@ -21,7 +21,7 @@ def _mentions(node, readers=READERS):
         return
     if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "Counter":
         yield node.attr
-    if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in ("count", "_count"):
+    if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in ("count", "_count", "set_gauge"):
         yield from (
             arg.value.upper() for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)
         )
