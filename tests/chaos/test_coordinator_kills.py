@@ -6,8 +6,18 @@ import time
 
 import pytest
 
+from mpbroker.protocol.messages.delete_groups import DeleteGroupsRequest
+from mpbroker.protocol.messages.heartbeat import HeartbeatRequest
+from mpbroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.harness.broker import Broker, wait_until
-from tests.harness.group_client import LONGEST_ANSWER_S, Committer, GroupClient, Member
+from tests.harness.group_client import (
+    LONGEST_ANSWER_S,
+    MEMBER_ID_REQUIRED,
+    REBALANCE_IN_PROGRESS,
+    Committer,
+    GroupClient,
+    Member,
+)
 from tests.harness.raw_records import create_by_metadata
 
 SETTINGS = {
@@ -87,6 +97,63 @@ def test_a_death_at_a_named_moment(tmp_path, point):
         cast = play(broker, 2.5, disturb)
         assert died(), f"nobody passed {point}"
         check(broker, cast)
+
+
+def join(client, member, group="g"):
+    protocols = [JoinGroupRequestProtocol("p", b"")]
+    message = JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=6000,
+        rebalance_timeout_ms=6000,
+        member_id=member,
+        protocol_type="consumer",
+        protocols=protocols,
+    )
+    return client.ask(message, 5)
+
+
+def kill_the_coordinator(broker):
+    broker.wait_restarted("coordinator", 0, broker.kill("coordinator", 0))
+
+
+def test_a_generation_that_was_shown_is_not_given_twice(tmp_path):
+    """It stands in no log: the leader has not sent its assignment."""
+    with Broker(tmp_path, overrides=SETTINGS) as broker:
+        client = GroupClient(broker.port())
+        client.find("g")
+        member = join(client, "").member_id
+        assert join(client, member).generation_id == 1
+        kill_the_coordinator(broker)
+        heartbeat = HeartbeatRequest(group_id="g", generation_id=1, member_id=member)
+        assert client.ask(heartbeat, 3).error_code == REBALANCE_IN_PROGRESS
+        assert join(client, member).generation_id == 2
+        client.close()
+
+
+def test_a_member_id_that_was_issued_stays_known(tmp_path):
+    with Broker(tmp_path, overrides=SETTINGS) as broker:
+        client = GroupClient(broker.port())
+        client.find("g")
+        asked = join(client, "")
+        assert asked.error_code == MEMBER_ID_REQUIRED
+        kill_the_coordinator(broker)
+        joined = join(client, asked.member_id)
+        assert (joined.error_code, joined.generation_id) == (0, 1)
+        client.close()
+
+
+def test_what_was_recorded_before_the_death_is_a_success_after_it(tmp_path):
+    """The group is gone when the request runs again; but it was this request that removed it."""
+    with Broker(tmp_path, overrides=SETTINGS, env={"MPBROKER_CRASH": "coordinator.appended:3"}) as broker:
+        create_by_metadata("127.0.0.1", broker.port(), "t")
+        client = GroupClient(broker.port())
+        for group in ("g", "h"):  # in two partitions
+            client.find(group)
+            assert client.commit(group, "t", 5) == 0
+        answer = client.ask(DeleteGroupsRequest(groups_names=["g", "h", "x"]), 1)
+        assert {one.group_id: one.error_code for one in answer.results} == {"g": 0, "h": 0, "x": 69}
+        assert broker.row("coordinator", 0)["restarts"] == 1
+        client.close()
 
 
 def test_deaths_at_random(tmp_path):
