@@ -1,0 +1,102 @@
+"""Loading partitions of __consumer_offsets: in slices, in turns, and as far as they can be read."""
+
+import pytest
+
+from mpbroker import _native
+from mpbroker.coordinator import offsets_loader
+from mpbroker.coordinator.offsets_loader import OffsetsLoader
+from mpbroker.metadata.topic_names import OFFSETS_TOPIC
+from mpbroker.metrics.event_log import EventLog
+from mpbroker.record.batch_builder import control_batch, encode_batch
+from tests.harness.in_process_broker import InProcessBroker
+
+
+class Loads:
+    """A loader, and what it said: records by partition, and which were loaded, in order."""
+
+    def __init__(self, broker) -> None:
+        self.records: dict[int, list] = {}
+        self.loaded: list[int] = []
+        self.loader = OffsetsLoader(
+            broker.handler.context.log_manager, EventLog("test"), self._load, self.loaded.append
+        )
+
+    def _load(self, partition, records) -> None:
+        self.records.setdefault(partition, []).extend(records)
+
+    def run(self) -> int:
+        steps = 0
+        while not self.loader.is_idle:
+            self.loader.step()
+            steps += 1
+        return steps
+
+
+@pytest.fixture
+def broker(tmp_path):
+    return InProcessBroker(tmp_path)
+
+
+def fill(broker, ordinal, batches, **options):
+    for batch in batches:
+        result = broker.log.append(ordinal, _native.NO_REQUEST, 0, batch, _native.LogOptions(from_client=False), 5)
+        assert result.error == 0
+
+
+def batches(count, size=100):
+    return [encode_batch([(b"key %d" % number, bytes(size), 5)]) for number in range(count)]
+
+
+def test_empty_partitions_are_loaded_at_once(broker):
+    ordinals = broker.create_topic(OFFSETS_TOPIC, 2, internal=True)
+    loads = Loads(broker)
+    for partition, ordinal in enumerate(ordinals):
+        loads.loader.begin(partition, ordinal)
+    assert loads.loaded == [0, 1] and loads.loader.is_idle
+
+
+def test_records_come_in_the_order_of_the_log_without_markers(broker):
+    [ordinal] = broker.create_topic(OFFSETS_TOPIC, internal=True)
+    fill(broker, ordinal, [*batches(3), control_batch(True, 7, 0, 0, 5), encode_batch([(b"gone", None, 5)])])
+    loads = Loads(broker)
+    loads.loader.begin(0, ordinal)
+    loads.run()
+    assert loads.records[0] == [(b"key %d" % number, bytes(100)) for number in range(3)] + [(b"gone", None)]
+    assert loads.loaded == [0]
+
+
+def test_a_large_partition_does_not_hold_a_small_one_up(broker, monkeypatch):
+    monkeypatch.setattr(offsets_loader, "SLICE_BYTES", 1000)
+    ordinals = broker.create_topic(OFFSETS_TOPIC, 2, internal=True)
+    fill(broker, ordinals[0], batches(100))
+    fill(broker, ordinals[1], batches(2))
+    loads = Loads(broker)
+    for partition, ordinal in enumerate(ordinals):
+        loads.loader.begin(partition, ordinal)
+    assert loads.run() > 20
+    assert loads.loaded == [1, 0]
+    assert len(loads.records[0]) == 100 and len(loads.records[1]) == 2
+
+
+def test_what_is_appended_meanwhile_is_not_waited_for(broker):
+    [ordinal] = broker.create_topic(OFFSETS_TOPIC, internal=True)
+    fill(broker, ordinal, batches(1))
+    loads = Loads(broker)
+    loads.loader.begin(0, ordinal)
+    loads.run()
+    fill(broker, ordinal, batches(5))
+    assert loads.loaded == [0]
+
+
+def test_a_damaged_partition_is_served_as_far_as_it_was_read(broker, tmp_path):
+    [ordinal] = broker.create_topic(OFFSETS_TOPIC, internal=True)
+    written = batches(3)
+    fill(broker, ordinal, written)
+    path = next(tmp_path.glob(f"{OFFSETS_TOPIC}-0/*.log"))
+    damaged = bytearray(path.read_bytes())
+    damaged[-1] ^= 1
+    path.write_bytes(damaged)
+    loads = Loads(broker)
+    loads.loader.begin(0, ordinal)
+    loads.run()
+    assert loads.loaded == [0] and len(loads.records[0]) == 2

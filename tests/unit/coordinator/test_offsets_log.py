@@ -1,0 +1,104 @@
+"""Appends of the coordinator: acknowledged when synced, kept in order behind a busy lock, given up in time."""
+
+import pytest
+
+from mpbroker.coordinator.effects import Append
+from mpbroker.coordinator.offsets_log import OffsetsLog
+from mpbroker.errors import ErrorCode
+from mpbroker.log.log_manager import LogManager
+from mpbroker.metadata.topic_names import OFFSETS_TOPIC
+from tests.harness.in_process_broker import InProcessBroker
+from tests.unit.server.test_waiting_for_locks import append as append_of_another
+from tests.unit.server.test_waiting_for_locks import holder
+
+TIMEOUT_MS = 5000
+
+
+@pytest.fixture
+def broker(tmp_path):
+    broker = InProcessBroker(tmp_path)
+    broker.create_topic(OFFSETS_TOPIC, 2, internal=True)
+    broker.handler.context.metadata.refresh()
+    return broker
+
+
+class Appends:
+    """An OffsetsLog, and what became of what it was given."""
+
+    def __init__(self, broker, flush_on_commit=False) -> None:
+        context = broker.handler.context
+        self.rung = 0
+        self.topic = context.metadata.topic(OFFSETS_TOPIC)
+        self.port = context.port
+        self.logs = LogManager(broker.log, broker.clock, flush_on_commit, self._ring)
+        self.log = OffsetsLog(context.port, self.logs, TIMEOUT_MS)
+        self.settled: list[tuple[int, int]] = []
+        self._clock = broker.clock
+
+    def _ring(self) -> None:
+        self.rung += 1
+
+    def append(self, number, partition=0, leader_epoch=0) -> None:
+        one = Append(partition, leader_epoch, number, None, 5, ((b"key", b"value %d" % number),))
+        now_ms = self._clock.monotonic_ms()
+        self.log.append(self.topic, one, None, 0, now_ms, lambda code: self.settled.append((number, code)))
+
+    def look(self) -> None:
+        """What the shell does after a bell."""
+        self.log.moved(*self.port.take_dirty())
+        self.log.retry(self._clock.monotonic_ms())
+        self.log.expire(self._clock.monotonic_ms())
+
+
+def test_without_replicas_and_syncs_it_is_settled_at_once(broker):
+    appends = Appends(broker)
+    appends.append(1)
+    assert appends.settled == [(1, ErrorCode.NONE)] and appends.log.next_due_ms(0) is None
+
+
+def test_a_stale_leader_epoch_is_refused(broker):
+    appends = Appends(broker)
+    appends.append(1, leader_epoch=3)
+    assert appends.settled == [(1, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+
+
+def test_with_flush_on_commit_it_waits_for_the_sync(broker):
+    appends = Appends(broker, flush_on_commit=True)
+    appends.append(1)
+    appends.append(2, partition=1)
+    appends.look()
+    assert appends.settled == [] and appends.rung == 2
+    synced = appends.topic.partitions[1]
+    assert broker.log.flush(synced)[0] == 0
+    broker.core.notify_partition(synced)  # as the log keeper does
+    appends.look()
+    assert appends.settled == [(2, ErrorCode.NONE)]
+    broker.clock.advance(TIMEOUT_MS)
+    appends.look()
+    assert appends.settled == [(2, ErrorCode.NONE), (1, ErrorCode.REQUEST_TIMED_OUT)]
+
+
+def test_behind_a_busy_lock_the_order_is_kept(broker, tmp_path):
+    appends = Appends(broker)
+    with holder(broker, tmp_path, "append.log_written", append_of_another()) as held:
+        appends.append(1)
+        appends.append(2)
+        appends.append(3, partition=1)  # nobody holds that one
+        appends.look()
+        assert appends.settled == [(3, ErrorCode.NONE)]
+        held.go_on()
+        appends.look()
+    assert appends.settled == [(3, ErrorCode.NONE), (1, ErrorCode.NONE), (2, ErrorCode.NONE)]
+    assert broker.log.state(appends.topic.partitions[0]).leo == 4  # two are the other process's
+
+
+def test_who_waits_too_long_for_a_lock_is_told_and_not_appended_later(broker, tmp_path):
+    appends = Appends(broker)
+    with holder(broker, tmp_path, "append.log_written", append_of_another()) as held:
+        appends.append(1)
+        broker.clock.advance(TIMEOUT_MS)
+        appends.look()
+        assert appends.settled == [(1, ErrorCode.REQUEST_TIMED_OUT)]
+        held.go_on()
+    appends.look()
+    assert broker.log.state(appends.topic.partitions[0]).leo == 2

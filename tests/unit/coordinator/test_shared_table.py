@@ -1,0 +1,52 @@
+"""The group table in shared memory: what a successor finds, and what it does when it is full."""
+
+from mpbroker.coordinator.group_table import GroupRow, RowState
+from mpbroker.coordinator.shared_table import SharedTable
+from tests.harness.small_core import small_core
+
+
+def test_a_successor_finds_what_was_stored():
+    core = small_core().core
+    table = SharedTable(core)
+    assert table.group("g") is None and not table.has_member("g", "m")
+    assert table.put_group("g", GroupRow(2**31 - 1, RowState.COMPLETING)) and table.put_group(
+        "h", GroupRow(0, RowState.EMPTY)
+    )
+    assert table.put_member("g", "m") and table.put_member("g", "n")
+    table.drop_group("h")
+    table.drop_member("g", "n")
+    successor = SharedTable(core)
+    assert successor.group("g") == GroupRow(2**31 - 1, RowState.COMPLETING) and successor.group("h") is None
+    assert successor.has_member("g", "m") and not successor.has_member("g", "n")
+    assert not successor.has_member("gm", "")  # ids are not run together
+
+
+def test_members_that_did_not_come_back_are_forgotten():
+    core = small_core().core
+    before = SharedTable(core)
+    for member in ("stays", "goes", "left"):
+        before.put_member("g", member)
+    table = SharedTable(core)
+    table.put_member("g", "stays")
+    table.put_member("g", "new")
+    table.drop_member("g", "left")
+    table.drop_unconfirmed_members()
+    for each in (table, SharedTable(core)):
+        assert [each.has_member("g", one) for one in ("stays", "new", "goes", "left")] == [True, True, False, False]
+
+
+def test_a_full_table_says_so_and_rows_come_back():
+    core = small_core(groups=2).core
+    table = SharedTable(core)
+    assert table.put_group("a", GroupRow(1, RowState.STABLE)) and table.put_group("b", GroupRow(1, RowState.STABLE))
+    assert not table.put_group("c", GroupRow(1, RowState.STABLE))
+    assert table.put_group("a", GroupRow(2, RowState.STABLE))  # is there already
+    table.drop_group("b")
+    assert table.put_group("c", GroupRow(3, RowState.EMPTY))
+    successor = SharedTable(core)
+    found = [successor.group(one) for one in "abc"]
+    assert found == [GroupRow(2, RowState.STABLE), None, GroupRow(3, RowState.EMPTY)]
+    successor.drop_group("a")
+    assert successor.put_group("d", GroupRow(4, RowState.EMPTY)) and not successor.put_group(
+        "e", GroupRow(5, RowState.EMPTY)
+    )
