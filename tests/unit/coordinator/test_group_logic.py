@@ -71,15 +71,19 @@ def test_an_assignment_that_cannot_be_recorded():
 def test_a_commit_is_seen_when_it_is_acknowledged():
     calls = Calls()
     calls.world.append_fate = lambda: LATER
-    one, two = calls.commit(5), calls.commit(6)
+    one, two, three = calls.commit(5), calls.commit(6), calls.commit(7)
     assert calls.fetch() == (-1, 0)
     assert calls.fetch(require_stable=True) == (-1, 88)
-    calls.world.unacknowledged.rotate(1)  # the later one first
+    calls.world.unacknowledged.rotate(-1)
     calls.world.acknowledge()
-    assert (one.answer, two.answer.topics[0].partitions[0].error_code) == (None, 0)
-    assert calls.fetch() == (6, 0)
+    assert (one.answer, two.answer.topics[0].partitions[0].error_code, three.answer) == (None, 0, None)
+    assert (calls.fetch(), calls.fetch(require_stable=True)) == ((6, 0), (-1, 88))
+    calls.world.unacknowledged.rotate(1)
     calls.world.acknowledge()
-    assert calls.fetch(require_stable=True) == (6, 0), "the older one does not overwrite it"
+    assert one.answer is not None and three.answer is None
+    assert calls.fetch() == (6, 0), "the older one does not overwrite it"
+    calls.world.acknowledge()
+    assert calls.fetch(require_stable=True) == (7, 0)
 
 
 @pytest.mark.parametrize(("log", "client"), [(3, 15), (20, 15), (6, 16), (56, 16), (7, 7), (10, 28)])

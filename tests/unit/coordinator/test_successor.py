@@ -29,6 +29,29 @@ def test_a_rebalance_that_was_on_goes_on():
     assert {heard.answer.generation_id for heard in (c, *again)} == {a.generation_id + 1}
 
 
+def test_a_rebalance_that_a_leave_began_goes_on():
+    calls = Calls()
+    a, b = calls.stable(2)
+    calls.leave(b.member_id)
+    calls.die()
+    assert calls.describe().group_state == "PreparingRebalance"
+    assert calls.beat(a) == REBALANCE
+
+
+def test_no_generation_is_given_twice_after_one_that_was_recorded():
+    calls = Calls()
+    (a,) = calls.stable()
+    new = calls.join()
+    shown = calls.join(a.member_id).answer.generation_id
+    calls.die()
+    assert shown == a.generation_id + 1
+    assert calls.describe().group_state == "PreparingRebalance"
+    assert calls.beat(new.answer) == REBALANCE
+    again = calls.join(a.member_id), calls.join(new.answer.member_id)
+    calls.world.advance(SESSION_MS - 1)
+    assert {heard.answer.generation_id for heard in again if heard.answer} == {shown + 1}
+
+
 def test_no_generation_is_given_twice():
     """It was shown, and nothing about it had been recorded."""
     calls = Calls()
