@@ -187,6 +187,11 @@ class GroupCoordinator:
             shard.appended(number, code, now)
         return self._env.take_effects()
 
+    def topics(self, partition: int) -> set[str]:
+        """Topics in which the groups of a partition have offsets."""
+        shard = self._shards.get(partition)
+        return {topic for group in shard.groups.values() for topic in group.offsets} if shard is not None else set()
+
     def topic_deleted(self, topic: str, now: Now) -> list[Effect]:
         """A topic is gone: so are the offsets in it."""
         for shard in self._shards.values():

@@ -2,7 +2,8 @@
 
 The coordinator is a request handler of another kind: it claims handed-over entries with a handler's port (the last
 handler index, a slot of its own), answers them itself, and its successor puts back what it held. Everything that knows
-of groups is imported at the first request: a broker without groups pays for this loop only.
+of groups is imported when there is a `__consumer_offsets`, or at the first request: a broker without groups pays for
+this loop only.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Protocol
 from mpbroker.channel.handler_port import HandlerPort, Request, open_handler_port
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.log.log_manager import open_log
+from mpbroker.metadata.metadata_cache import MetadataCache
+from mpbroker.metadata.topic_names import OFFSETS_TOPIC
 from mpbroker.shm.clock import Clock, SystemClock
 from mpbroker.shm.process_context import ProcessContext
 from mpbroker.shm.process_table import ProcessState
@@ -52,6 +55,7 @@ class CoordinatorProcess:
         self._ctx = ctx
         self._port = port
         self._clock = clock
+        self._metadata = MetadataCache(ctx.core, ctx.config)
         self._work: Work | None = None if ctx.incarnation == 1 else self._begin()
         self._rest_due_ms = 0
 
@@ -72,7 +76,7 @@ class CoordinatorProcess:
     def _begin(self) -> Work:
         from mpbroker.coordinator.shell import open_shell
 
-        return open_shell(self._ctx, self._port, self._clock)
+        return open_shell(self._ctx, self._port, self._clock, self._metadata)
 
     def _due_ms(self) -> int | None:
         return None if self._work is None else self._work.next_due_ms()
@@ -93,10 +97,14 @@ class CoordinatorProcess:
         self._ctx.log.tick()
         self._port.idle()
         config = self._ctx.take_reload()
-        if self._work is not None:
-            self._work.rest()
-            if config is not None:
-                self._work.use_config(config)
+        if self._work is None:
+            self._metadata.refresh()
+            if self._metadata.topic(OFFSETS_TOPIC) is None:
+                return
+            self._work = self._begin()
+        self._work.rest()
+        if config is not None:
+            self._work.use_config(config)
 
 
 def main(ctx: ProcessContext) -> None:

@@ -269,6 +269,9 @@ class Shell:
     def _loaded(self, partition: int) -> None:
         self._crash_point("coordinator.loaded")
         self._take(self._groups.loaded(partition, self._now()))
+        for topic in self._groups.topics(partition):
+            if self._metadata.topic(topic) is None:  # deleted while nobody looked
+                self._take(self._groups.topic_deleted(topic, self._now()))
 
     # metadata
 
@@ -315,7 +318,7 @@ def client_host(request: Request) -> str:
     return f"/{found.ipv4_mapped or found}"
 
 
-def open_shell(ctx: ProcessContext, port: HandlerPort, clock: Clock) -> Shell:
+def open_shell(ctx: ProcessContext, port: HandlerPort, clock: Clock, metadata: MetadataCache) -> Shell:
     """Everything the coordinator works with; after the fork."""
     log_manager = LogManager(
         open_log(ctx),
@@ -324,4 +327,4 @@ def open_shell(ctx: ProcessContext, port: HandlerPort, clock: Clock) -> Shell:
         lambda: ctx.core.ring_service(SLOT_LOG_KEEPER),
         largest_batch_bytes(ctx.core.arena_handler_bytes),
     )
-    return Shell(ctx, port, clock, log_manager, MetadataCache(ctx.core, ctx.config), SharedTable(ctx.core))
+    return Shell(ctx, port, clock, log_manager, metadata, SharedTable(ctx.core))

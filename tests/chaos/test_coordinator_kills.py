@@ -156,18 +156,19 @@ def test_what_was_recorded_before_the_death_is_a_success_after_it(tmp_path):
         client.close()
 
 
-def test_deaths_at_random(tmp_path):
-    chance = random.Random(1)
-    with Broker(tmp_path, overrides=SETTINGS) as broker:
+@pytest.mark.parametrize(("flush", "seconds"), [("none", 20), ("commit", 10)])
+def test_deaths_at_random(tmp_path, flush, seconds):
+    chance = random.Random(seconds)
+    with Broker(tmp_path, overrides=SETTINGS | {"mpbroker.log.flush": flush}) as broker:
 
         def disturb():
             time.sleep(chance.uniform(0.3, 1.5))
             pid = broker.kill("coordinator", 0)
             broker.wait_restarted("coordinator", 0, pid)
 
-        cast = play(broker, 20, disturb)
+        cast = play(broker, seconds, disturb)
         restarts = next(row["restarts"] for row in broker.status()["processes"] if row["role"] == "coordinator")
-        assert restarts >= 5
+        assert restarts >= seconds // 4
         check(broker, cast)
 
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.harness.broker import Broker, wait_until
 
@@ -52,7 +52,7 @@ def committed(broker, group="g"):
     """Sum of the group's committed offsets, which is how many records it has read."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     [future] = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
-    return sum(one.offset for one in future.result(10).topic_partitions)
+    return sum(max(one.offset, 0) for one in future.result(10).topic_partitions)
 
 
 def test_a_group_goes_on_where_it_stopped(broker):
@@ -81,6 +81,36 @@ def test_it_goes_on_after_the_broker_was_stopped_and_started(tmp_path):
         reader = consumer(broker)
         assert sorted(read(reader, 20)) == list(range(100, 120))
         reader.close()
+
+
+def delete_and_make_again(broker):
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.delete_topics(["t"])["t"].result(10)
+    admin.create_topics([NewTopic("t", 4, 1)])["t"].result(10)
+
+
+def commit_all(broker):
+    reader = consumer(broker)
+    read(reader, 100)
+    reader.commit(asynchronous=False)
+    reader.close()
+
+
+def test_offsets_go_with_their_topic(tmp_path):
+    """Also when nobody of the group has asked since the broker was started."""
+    with Broker(tmp_path, overrides=SETTINGS) as broker:
+        produce(broker, 0, 100)
+        commit_all(broker)
+        assert committed(broker) == 100
+        delete_and_make_again(broker)
+        assert committed(broker) == 0  # nothing is committed
+        produce(broker, 0, 100)
+        commit_all(broker)
+        broker.stop()
+        broker.start()
+        wait_until(lambda: broker.status()["counters"]["committed_offsets"], "the load")
+        delete_and_make_again(broker)
+        assert committed(broker) == 0
 
 
 def test_two_members_share_the_partitions(broker):
