@@ -8,7 +8,7 @@ import time
 import pytest
 
 from mpbroker.analysis.lab.client_log import COLUMNS, NEVER, ClientLog, read
-from mpbroker.analysis.lab.load_connection import LoadConnection
+from mpbroker.analysis.lab.load_connection import SO_TIMESTAMPNS, LoadConnection
 from mpbroker.analysis.lab.schedule import CLOSED, ClosedLoop, spans
 from mpbroker.client import prepared_request
 
@@ -16,6 +16,24 @@ INTENDED, READY, SENT, ARRIVED, DONE = (
     next(n for n, (name, _) in enumerate(COLUMNS) if name == f"{wanted}_ns")
     for wanted in ("intended", "ready", "sent", "arrived", "done")
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def the_kernel_stamps():
+    """It begins to stamp what arrives a moment after the first socket of the machine asks for it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        asking.bind(("127.0.0.1", 0))
+        asking.settimeout(5)
+        asking.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        for _ in range(200):
+            asking.sendto(b"x", asking.getsockname())
+            time.sleep(0.01)
+            read_s = time.time()
+            _, ((_, _, stamp),), _, _ = asking.recvmsg(1, 64)
+            seconds, nanoseconds = struct.unpack("@ll", stamp)
+            if seconds + nanoseconds / 1e9 < read_s - 0.005:  # of its arrival, not of the moment it was read
+                break
+        yield
 
 
 @pytest.fixture
