@@ -50,7 +50,7 @@ def end_of_epoch(epochs: Sequence[EpochStart], asked: int, log_end: int) -> Epoc
     The latest epoch ends at the log's end. One between two others is answered with the next smaller one and where that
     ended, one before the first with itself and where the first began, one after the last with NOT_KNOWN.
     """
-    if not epochs or asked < 0 or asked > epochs[-1].epoch:
+    if not epochs or asked == UNDEFINED or asked > epochs[-1].epoch:
         return NOT_KNOWN
     if asked == epochs[-1].epoch:
         return EpochEnd(asked, log_end)

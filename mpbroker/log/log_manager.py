@@ -75,6 +75,15 @@ class TopicOfLog(Protocol):
         ...
 
 
+class LogDirectory(NamedTuple):
+    """A log directory; sizes of its file system in bytes, −1: not known."""
+
+    path: str
+    is_online: bool
+    total_bytes: int
+    usable_bytes: int
+
+
 class FoundOffset(NamedTuple):
     """The first record at or after a time."""
 
@@ -213,6 +222,14 @@ class LogManager:
 
     def is_offline(self, ordinal: int) -> bool:
         return not self.log.state(ordinal).flags & PARTITION_ONLINE
+
+    def directory(self) -> LogDirectory:
+        """The log directory and its file system as they are now."""
+        is_online = self.log.log_dir_online(0)
+        space = os.statvfs(self._data_dir) if is_online and self._data_dir else None
+        if space is None:
+            return LogDirectory(self._data_dir, is_online, -1, -1)
+        return LogDirectory(self._data_dir, is_online, space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize)
 
     def end_of_epoch(self, state: PartitionState, epoch: int) -> EpochEnd:
         """Where the records of a leader epoch end. `state`: of the partition."""

@@ -11,8 +11,15 @@ from mpbroker.protocol.messages.create_partitions import CreatePartitionsRequest
 from mpbroker.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from mpbroker.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from mpbroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from mpbroker.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from mpbroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from mpbroker.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from mpbroker.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from mpbroker.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+from mpbroker.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from mpbroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from mpbroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from mpbroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -21,10 +28,15 @@ from mpbroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRes
 from mpbroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from mpbroker.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from mpbroker.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from mpbroker.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from mpbroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from mpbroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from mpbroker.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from mpbroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from mpbroker.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from mpbroker.protocol.messages.produce import ProduceRequest, ProduceResponse
 from mpbroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from mpbroker.protocol.schema import schema_of
@@ -52,6 +64,12 @@ _PAIRS: Final[tuple[tuple[type[Struct], type[Struct]], ...]] = (
     (CreatePartitionsRequest, CreatePartitionsResponse),
     (DeleteGroupsRequest, DeleteGroupsResponse),
     (OffsetDeleteRequest, OffsetDeleteResponse),
+    (DescribeClusterRequest, DescribeClusterResponse),
+    (DescribeLogDirsRequest, DescribeLogDirsResponse),
+    (DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse),
+    (ElectLeadersRequest, ElectLeadersResponse),
+    (ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),
+    (OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
 )
 
 REQUESTS: Final[dict[int, type[Struct]]] = {}

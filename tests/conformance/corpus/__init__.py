@@ -1,6 +1,7 @@
 """Requests to hold this broker against Apache Kafka 3.9, one module per group of APIs. Importing gathers all of them."""
 
 from tests.conformance.corpus import (  # noqa: F401
+    admin_cases,
     configs_cases,
     fetch_cases,
     fetch_limit_cases,

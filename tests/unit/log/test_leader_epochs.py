@@ -9,7 +9,17 @@ EPOCHS = [EpochStart(2, 10), EpochStart(4, 30), EpochStart(7, 50)]
 
 @pytest.mark.parametrize(
     ("asked", "end"),
-    [(7, (7, 99)), (8, (-1, -1)), (-1, (-1, -1)), (6, (4, 50)), (4, (4, 50)), (3, (2, 30)), (2, (2, 30)), (1, (1, 10))],
+    [
+        (7, (7, 99)),
+        (8, (-1, -1)),
+        (-1, (-1, -1)),
+        (6, (4, 50)),
+        (4, (4, 50)),
+        (3, (2, 30)),
+        (2, (2, 30)),
+        (1, (1, 10)),
+        (-2, (-2, 10)),
+    ],
 )
 def test_the_end_of_an_epoch_is_where_the_next_one_began(asked, end):
     assert end_of_epoch(EPOCHS, asked, 99) == end

@@ -1,0 +1,69 @@
+"""DescribeLogDirs (key 35), versions 0 to 4: what lies in the log directory, and how full it is (KIP-113, KIP-827).
+
+Null asks about every partition; one that is not here is left out. Sizes are those of the log's segments, without their
+indexes. A directory that is offline answers KAFKA_STORAGE_ERROR and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mpbroker.channel.handler_port import Request
+from mpbroker.errors import ErrorCode
+from mpbroker.metadata.metadata_cache import Topic
+from mpbroker.protocol.api_keys import ApiKey
+from mpbroker.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from mpbroker.server.apis import Api
+from mpbroker.server.server_context import ServerContext
+
+
+def handle(context: ServerContext, request: Request, message: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    context.metadata.refresh()
+    directory = context.log_manager.directory()
+    if not directory.is_online:
+        offline = DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path)
+        return DescribeLogDirsResponse(results=[offline])
+    topics = [_described(context, topic, numbers) for topic, numbers in _asked(context, message)]
+    result = DescribeLogDirsResult(
+        log_dir=directory.path,
+        topics=[topic for topic in topics if topic.partitions],
+        total_bytes=directory.total_bytes,
+        usable_bytes=directory.usable_bytes,
+    )
+    return DescribeLogDirsResponse(results=[result])
+
+
+def _asked(context: ServerContext, message: DescribeLogDirsRequest) -> Iterator[tuple[Topic, list[int]]]:
+    if message.topics is None:
+        for topic in context.metadata.topics():
+            yield topic, list(range(len(topic.partitions)))
+        return
+    for asked in message.topics:
+        found = context.metadata.topic(asked.topic)
+        if found is not None:
+            yield found, [number for number in asked.partitions if 0 <= number < len(found.partitions)]
+
+
+def _described(context: ServerContext, topic: Topic, numbers: list[int]) -> DescribeLogDirsTopic:
+    states = [(number, context.log_manager.state(topic.partitions[number])) for number in numbers]
+    partitions = [
+        DescribeLogDirsPartition(
+            partition_index=number, partition_size=state.log_bytes, offset_lag=max(state.hw - state.leo, 0)
+        )
+        for number, state in states
+        if state is not None
+    ]
+    return DescribeLogDirsTopic(name=topic.name, partitions=partitions)
+
+
+def failed(message: DescribeLogDirsRequest, version: int, code: int) -> DescribeLogDirsResponse:
+    return DescribeLogDirsResponse(error_code=code)
+
+
+API = Api(key=ApiKey.DESCRIBE_LOG_DIRS, versions=(0, 4), request=DescribeLogDirsRequest, handle=handle, failed=failed)

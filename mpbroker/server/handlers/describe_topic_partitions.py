@@ -1,0 +1,111 @@
+"""DescribeTopicPartitions (key 75), version 0: topics with their partitions, page by page (KIP-966).
+
+Topics come in the order of their names, at most as many partitions as asked for and never more than 2000; a cursor says
+where the next page begins, and must name one of the topics asked for. No topics means all of them. There is one
+replica, so no partition has eligible leaders besides its in-sync replicas.
+"""
+
+from __future__ import annotations
+
+from mpbroker.channel.handler_port import Request
+from mpbroker.errors import ErrorCode
+from mpbroker.metadata.metadata_cache import Topic
+from mpbroker.metadata.topic_names import is_legal_topic_name
+from mpbroker.protocol.api_keys import ApiKey
+from mpbroker.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from mpbroker.server.apis import Api
+from mpbroker.server.handlers.metadata import TOPIC_OPERATIONS
+from mpbroker.server.server_context import ServerContext
+
+MAX_PARTITIONS = 2000  # Kafka's max.request.partition.size.limit
+
+
+def handle(
+    context: ServerContext, request: Request, message: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    context.metadata.refresh()
+    names = {topic.name for topic in message.topics}
+    if "" in names:
+        return failed(message, request.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka, which knows no better
+    cursor = message.cursor
+    if cursor is not None and (cursor.partition_index < 0 or (names and cursor.topic_name not in names)):
+        return failed(message, request.api_version, ErrorCode.INVALID_REQUEST)
+    wanted = names or {topic.name for topic in context.metadata.topics()}
+    begin = cursor.topic_name if cursor is not None else ""
+    limit = max(min(message.response_partition_limit, MAX_PARTITIONS), 1)
+    return _page(context, sorted(name for name in wanted if name >= begin), cursor, limit)
+
+
+def _page(
+    context: ServerContext, names: list[str], cursor: Cursor | None, limit: int
+) -> DescribeTopicPartitionsResponse:
+    response, left = DescribeTopicPartitionsResponse(topics=[]), limit
+    for name in names:
+        if left == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
+        topic = context.metadata.topic(name)
+        if topic is None:
+            response.topics.append(_missing(name))
+            continue
+        first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        numbers = range(first, min(first + left, len(topic.partitions)))
+        response.topics.append(_described(context, topic, numbers))
+        left -= len(numbers)
+        if numbers and numbers.stop < len(topic.partitions):
+            response.next_cursor = Cursor(topic_name=name, partition_index=numbers.stop)
+            break
+    return response
+
+
+def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
+    legal = is_legal_topic_name(name)
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if legal else ErrorCode.INVALID_TOPIC_EXCEPTION
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code, name=name, topic_authorized_operations=TOPIC_OPERATIONS
+    )
+
+
+def _described(context: ServerContext, topic: Topic, numbers: range) -> DescribeTopicPartitionsResponseTopic:
+    here = [context.node_id]
+    partitions = [
+        DescribeTopicPartitionsResponsePartition(
+            partition_index=number,
+            leader_id=context.node_id,
+            leader_epoch=context.log_manager.leader_epoch(topic.partitions[number]),
+            replica_nodes=here,
+            isr_nodes=here,
+            eligible_leader_replicas=[],
+            last_known_elr=[],
+            offline_replicas=here if context.log_manager.is_offline(topic.partitions[number]) else [],
+        )
+        for number in numbers
+    ]
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.internal,
+        partitions=partitions,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def failed(message: DescribeTopicPartitionsRequest, version: int, code: int) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(
+        topics=[DescribeTopicPartitionsResponseTopic(error_code=code, name=topic.name) for topic in message.topics]
+    )
+
+
+API = Api(
+    key=ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    versions=(0, 0),
+    request=DescribeTopicPartitionsRequest,
+    handle=handle,
+    failed=failed,
+)
