@@ -38,8 +38,8 @@ class DescribeTopicPartitionsResponsePartition(Struct):
     leader_epoch: Int32 = -1
     replica_nodes: list[Int32] = []
     isr_nodes: list[Int32] = []
-    eligible_leader_replicas: list[Int32] | None = None
-    last_known_elr: list[Int32] | None = None
+    eligible_leader_replicas: list[Int32] | None = []
+    last_known_elr: list[Int32] | None = []
     offline_replicas: list[Int32] = []
 
 

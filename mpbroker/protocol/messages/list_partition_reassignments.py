@@ -19,7 +19,7 @@ class ListPartitionReassignmentsRequest(Struct):
     """Ask about some partitions, or with null about all."""
 
     timeout_ms: Int32 = 60000
-    topics: list[ListPartitionReassignmentsTopics] | None = None
+    topics: list[ListPartitionReassignmentsTopics] | None = []
 
 
 class OngoingPartitionReassignment(Struct):

@@ -64,7 +64,7 @@ def topic_partitions(x: Exchange, version: int) -> None:
         x.ask(DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in names],
                                              response_partition_limit=limit, cursor=where), version)
 
-    for names in ((one,), (two, one), (one, one), (nowhere,), (one, nowhere, "bad name"), ("",)):
+    for names in ((one,), (two, one), (one, one), (nowhere,), (one, nowhere, x.name("bad name")), ("",)):
         ask(*names)
     for limit in (1, 2, 3, 4, 5, 0, -1):
         ask(one, two, limit=limit)
