@@ -28,7 +28,7 @@ from mpbroker.config.limits import LARGEST_ANSWER_BYTES
 from mpbroker.config.topic_config import TopicSettings
 from mpbroker.errors import ErrorCode
 from mpbroker.log.append_settings import log_options, produce_rules
-from mpbroker.log.disk import patiently
+from mpbroker.log.disk import disk_status, patiently
 from mpbroker.log.leader_epochs import EpochEnd, EpochStart, end_of_epoch, read_epochs
 from mpbroker.record.compression import Decompressor, decompressed_limit_bytes
 from mpbroker.record.record_batch import BatchBytes, BatchUnreadableError, codec_of, find_timestamp, iterate_batches
@@ -226,7 +226,7 @@ class LogManager:
     def directory(self) -> LogDirectory:
         """The log directory and its file system as they are now."""
         is_online = self.log.log_dir_online(0)
-        space = os.statvfs(self._data_dir) if is_online and self._data_dir else None
+        space = disk_status(self._data_dir) if is_online and self._data_dir else None
         if space is None:
             return LogDirectory(self._data_dir, is_online, -1, -1)
         return LogDirectory(self._data_dir, is_online, space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize)
