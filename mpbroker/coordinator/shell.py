@@ -11,6 +11,8 @@ from functools import partial
 from ipaddress import IPv6Address
 from typing import Final
 
+import msgspec
+
 from mpbroker.channel.handler_port import MAX_ATTEMPTS, Cell, HandlerPort, Request
 from mpbroker.channel.request_log import naming
 from mpbroker.config.broker_config import BrokerConfig
@@ -22,7 +24,7 @@ from mpbroker.coordinator.group_coordinator import GroupCoordinator
 from mpbroker.coordinator.group_settings import GroupSettings
 from mpbroker.coordinator.group_table import GroupTable
 from mpbroker.coordinator.many_groups import groups_of
-from mpbroker.coordinator.offsets_loader import OffsetsLoader
+from mpbroker.coordinator.offsets_loader import OffsetsLoader, RecordPairs
 from mpbroker.coordinator.offsets_log import OffsetsLog
 from mpbroker.coordinator.responses import FAILED
 from mpbroker.coordinator.shared_table import SharedTable
@@ -66,13 +68,15 @@ class Shell:
         self._logs = log_manager
         self._metadata = metadata
         self._answers = EntryAnswers(port, ctx.process_row, ctx.log)
-        self._groups = GroupCoordinator(GroupSettings.of(ctx.config), table, self._has_partition, ctx.boot_secret)
+        self._settings = GroupSettings.of(ctx.config)
+        self._table = table
+        self._groups = self._make_groups(self._settings.partitions)
         self._appends = OffsetsLog(port, log_manager, ctx.config.offsets_commit_timeout_ms)
-        self._loader = OffsetsLoader(log_manager, ctx.log, self._groups.load, self._loaded)
+        self._loader = OffsetsLoader(log_manager, ctx.log, self._load, self._loaded)
+        self._counting = Counting(ctx.process_row)
         self._effects: deque[Effect] = deque()
         self._crash_point = ctx.core.crash_point
         self._unrepaired: list[Request] = []
-        self._counting = Counting(ctx.process_row)
         self._is_carrying = False
         self._cells: dict[object, dict[int, int]] = {}  # request → partition → its cell, where there are several
         self._topic: Topic | None = None  # __consumer_offsets
@@ -266,6 +270,15 @@ class Shell:
             cell = cells.get(effect.partition, 0)
             self._appends.append(self._topic, effect, request, cell, now_ms, then)
 
+    def _make_groups(self, partitions: int) -> GroupCoordinator:
+        """Which partition holds a group depends on how many there are: of the topic that is there, whatever the setting
+        says by now."""
+        settings = msgspec.structs.replace(self._settings, partitions=partitions)
+        return GroupCoordinator(settings, self._table, self._has_partition, self._ctx.boot_secret)
+
+    def _load(self, partition: int, records: RecordPairs) -> None:
+        self._groups.load(partition, records)
+
     def _loaded(self, partition: int) -> None:
         self._crash_point("coordinator.loaded")
         self._take(self._groups.loaded(partition, self._now()))
@@ -289,6 +302,10 @@ class Shell:
         topic = self._metadata.topic(OFFSETS_TOPIC)
         if self._topic is not None and (topic is None or topic.id != self._topic.id):
             self._close_all()
+            self._topic = None
+        if self._topic is None and topic is not None:
+            self._groups = self._make_groups(len(topic.partitions))
+            self._counting = Counting(self._ctx.process_row)
         self._topic = topic
         for name in gone:
             self._take(self._groups.topic_deleted(name, self._now()))

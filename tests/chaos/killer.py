@@ -12,7 +12,7 @@ from typing import Any
 from tests.harness.broker import Broker
 
 #: How often each kind is chosen; those that handle requests most.
-WEIGHTS = {"handler": 8, "processor": 6, "log-keeper": 2, "controller": 2, "acceptor": 1, "tracer": 1}
+WEIGHTS = {"handler": 8, "processor": 6, "log-keeper": 2, "controller": 2, "coordinator": 2, "acceptor": 1, "tracer": 1}
 SUCCESSOR_TIMEOUT_S = 20.0
 
 

@@ -83,6 +83,16 @@ def test_it_goes_on_after_the_broker_was_stopped_and_started(tmp_path):
         reader.close()
 
 
+def test_the_number_of_partitions_of_the_topic_counts_not_the_setting(tmp_path):
+    """Else no group is found again after the setting was changed."""
+    with Broker(tmp_path, overrides=SETTINGS) as broker:
+        produce(broker, 0, 100)
+        commit_all(broker)
+    for partitions in (3, 50):
+        with Broker(tmp_path, overrides=SETTINGS | {"offsets.topic.num.partitions": partitions}) as broker:
+            assert committed(broker) == 100
+
+
 def delete_and_make_again(broker):
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.delete_topics(["t"])["t"].result(10)

@@ -80,6 +80,9 @@ def test_who_is_silent_in_its_idle_wait_is_not_hung(role):
         (_row("processor", 1, age_ns=SILENT_NS), [_ring(layout.RING_RESPONSE + 1, 1)], {}, "1 answer waiting"),
         (_row("processor", age_ns=SILENT_NS, connections=2), [], {}, "it has 2 connections"),
         (_row("controller", age_ns=SILENT_NS), [_ring(layout.RING_CONTROLLER, 1)], {}, "1 request waiting"),
+        (_row("coordinator", age_ns=SILENT_NS), [_ring(layout.RING_COORDINATOR, 2)], {}, "2 requests waiting"),
+        (_row("coordinator", age_ns=SILENT_NS), [_ring(layout.RING_COORDINATOR_REQUEUED, 1)], {}, "1 request waiting"),
+        (_row("coordinator", age_ns=SILENT_NS), [], {layout.SLOT_COORDINATOR: 3}, "3 requests parked"),
         (_row("log-keeper", age_ns=SILENT_NS, wait="fsync"), [], {}, "in its wait `fsync`"),
         (_row("tracer", age_ns=SILENT_NS, wait="none"), [], {}, "in the middle of its work"),
     ],
@@ -97,6 +100,7 @@ def test_who_is_silent_with_work_waiting_hangs(row, rings, held, words):
         (_row("handler", age_ns=SILENT_NS), [_ring(layout.RING_CONTROLLER, 3), _ring(layout.RING_RESPONSE, 1)], 0),
         (_row("processor", age_ns=SILENT_NS), [_ring(layout.RING_RESPONSE + 1, 1), _ring(layout.RING_DATA, 1)], 0),
         (_row("controller", age_ns=SILENT_NS), [_ring(layout.RING_DATA, 1)], 0),
+        (_row("coordinator", age_ns=SILENT_NS), [_ring(layout.RING_DATA, 1), _ring(layout.RING_CONTROLLER, 1)], 0),
     ],
 )
 def test_what_waits_for_others_is_not_its_work(row, rings, reserved):
