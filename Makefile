@@ -49,4 +49,4 @@ docs: install
 	$(PY) -m mpbroker.config.document
 	$(PY) -m mpbroker.server.api_document
 clean:
-	rm -rf $(VENV) build native/build .mypy_cache .ruff_cache .pytest_cache *.egg-info mpbroker/_native*.so
+	rm -rf $(VENV) build native/build .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info mpbroker/_native*.so

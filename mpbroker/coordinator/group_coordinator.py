@@ -91,6 +91,9 @@ class GroupCoordinator:
         shard, settings = self._shards[partition], self._env.settings
         build_groups(shard, self._newest.pop(partition), now)
         shard.is_loading = False
+        for topic in shard.deleted_topics:
+            remove_topic(shard, topic, now)
+        shard.deleted_topics.clear()
         spread_ms = settings.retention_check_ms * (partition + 1) // settings.partitions
         watch_age(shard, now.ms + spread_ms)
         self._loads += 1
@@ -195,7 +198,9 @@ class GroupCoordinator:
     def topic_deleted(self, topic: str, now: Now) -> list[Effect]:
         """A topic is gone: so are the offsets in it."""
         for shard in self._shards.values():
-            if not shard.is_loading:
+            if shard.is_loading:
+                shard.deleted_topics.append(topic)
+            else:
                 remove_topic(shard, topic, now)
         return self._env.take_effects()
 

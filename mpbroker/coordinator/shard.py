@@ -40,6 +40,7 @@ class Shard:
         self.groups: dict[str, Group] = {}
         self.is_loading = True
         self.is_open = True
+        self.deleted_topics: list[str] = []  # while it was loading
         self._appends: dict[int, Callable[[int, Now], None]] = {}
 
     # groups

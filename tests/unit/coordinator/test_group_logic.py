@@ -155,6 +155,18 @@ def test_a_deleted_topic_takes_pending_commits_along():
     assert calls.fetch() == (-1, 0), "the tombstone came after the commit"
 
 
+def test_a_topic_that_is_deleted_during_a_load():
+    calls = Calls()
+    calls.commit(5)
+    world = calls.world
+    world.carry_out(world.coordinator.open(world.partition, 1, world.now()))
+    world.carry_out(world.coordinator.topic_deleted(TOPIC, world.now()))
+    world.coordinator.load(world.partition, world.log)
+    world.carry_out(world.coordinator.loaded(world.partition, world.now()))
+    assert calls.fetch() == (-1, 0)
+    assert world.log[-1][1] is None
+
+
 def test_a_group_that_cannot_be_deleted_is_still_there():
     calls = Calls()
     calls.commit(5)
