@@ -33,14 +33,12 @@ class AdminServer(ThreadingMixIn, TCPServer):
         self.socket = listening
         self.context = context
         self._pages = Pages(context)
-        self._one_page = threading.Lock()
         self._places = threading.BoundedSemaphore(MAX_CONNECTIONS)
 
     def page(self, path: str) -> Page:
-        """The page at a path; -1 in words when it cannot be made, which is logged."""
+        """The page at a path; 500 when it cannot be made, which is logged."""
         try:
-            with self._one_page:
-                return self._pages.get(path)
+            return self._pages.get(path)
         except Exception as error:
             self.context.log.exception("admin_page_failed", error, path)
             return Page(500, PLAIN, b"the page cannot be made; the broker's log says why\n")

@@ -1,5 +1,5 @@
-"""What the admin process answers: path → status, type, body. Reads shared memory only and asks no other process, so a
-broker that hangs is told of as well. Used by the admin process, by one thread at a time.
+"""What the admin process answers: path → status, type, body. Reads shared memory, so a broker that hangs is told of as
+well; only for consumer groups it asks the coordinator, within a limit. Used by the threads of the admin process.
 
     /metrics   Prometheus text
     /healthz   200 unless work waits for a process that does not move (`hung`)
@@ -7,13 +7,17 @@ broker that hangs is told of as well. Used by the admin process, by one thread a
 """
 
 import json
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from mpbroker.admin.exposition import CONTENT_TYPE, GAUGE, Family, labelled, render
+from mpbroker.admin.group_families import GroupLook, group_families
+from mpbroker.admin.group_lag import GroupLag
 from mpbroker.admin.process_families import process_families
 from mpbroker.admin.request_families import request_families
 from mpbroker.admin.topic_families import topic_families
+from mpbroker.metadata.topic_names import OFFSETS_TOPIC
 from mpbroker.shm.metrics_view import MetricsView
 from mpbroker.shm.page_view import PageView
 from mpbroker.shm.process_context import ProcessContext
@@ -38,6 +42,8 @@ class Pages:
         self._context = context
         self._page = PageView(context.names[0])
         self._core = MetricsView(context.supervisor_pid)
+        self._groups = GroupLag(context.listeners)
+        self._one_reader = threading.Lock()
         self._listeners = [listener.name for listener in context.listeners]
         self._paths: dict[str, Callable[[], Page]] = {
             "/": self._index,
@@ -55,11 +61,26 @@ class Pages:
         return Page(200, PLAIN, b"mpbroker: /metrics /healthz /readyz\n")
 
     def _metrics(self) -> Page:
-        self._core.refresh()
-        return Page(200, CONTENT_TYPE, render(self._families()))
+        look = self._look_at_groups()
+        with self._one_reader:
+            self._core.refresh()
+            return Page(200, CONTENT_TYPE, render(self._families(look)))
 
-    def _families(self) -> Iterator[Family]:
-        yield from topic_families(self._core.topic_names(), list(self._core.partitions()))
+    def _look_at_groups(self) -> GroupLook:
+        """Asks nobody while there is no topic that groups could lie in. Health never waits for the answer."""
+        with self._one_reader:
+            self._core.refresh()
+            may_have_groups = OFFSETS_TOPIC in self._core.topic_names().values()
+        if may_have_groups:
+            return self._groups.look()
+        none = GroupLook()
+        none.is_complete = True
+        return none
+
+    def _families(self, look: GroupLook) -> Iterator[Family]:
+        names, partitions = self._core.topic_names(), list(self._core.partitions())
+        yield from topic_families(names, partitions)
+        yield from group_families(look, names, partitions)
         yield from request_families(self._core.apis())
         yield from process_families(self._page, self._listeners, self._context.roles)
         findings = self._findings()
@@ -70,11 +91,13 @@ class Pages:
         return self._context.judge(self._page)
 
     def _healthz(self) -> Page:
-        findings = self._findings()
+        with self._one_reader:
+            findings = self._findings()
         return self._health(findings, ok=not any(one.level == HUNG for one in findings))
 
     def _readyz(self) -> Page:
-        findings = self._findings()
+        with self._one_reader:
+            findings = self._findings()
         running = self._page.state is BrokerState.RUNNING
         return self._health(findings, ok=running and not any(one.level == HUNG for one in findings))
 

@@ -145,9 +145,21 @@ def test_processes_rings_and_counters_are_there(broker):
 
 
 def test_every_metric_of_the_dashboard_is_there(broker):
+    _commit_something(broker)
     asked = set(re.findall(r"\b(?:kafka|mpbroker)_\w+", DASHBOARD.read_text()))
     assert len(asked) > 10
     assert asked <= {name for name, _ in scrape(broker)}
+
+
+def _commit_something(broker):
+    """Metrics of groups are there once a group has committed."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    producer.produce("committed", b"v", partition=0)
+    assert producer.flush(20) == 0
+    reader = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "some", "enable.auto.commit": False})
+    [done] = reader.commit(offsets=[TopicPartition("committed", 0, 1)], asynchronous=False)
+    assert done.error is None
+    reader.close()
 
 
 def test_health_while_a_handler_does_not_move(broker):

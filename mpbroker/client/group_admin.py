@@ -1,0 +1,187 @@
+"""Consumer groups through the protocol: list, describe, offsets, delete. Any process; any broker.
+
+Each function asks the broker it is given once; `coordinator_of` finds the one that answers for a group, and waits
+until it can.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby, islice
+from typing import NamedTuple, TypeAlias
+
+from mpbroker.client.group_assignment import assigned_partitions
+from mpbroker.client.network_client import NetworkClient
+from mpbroker.client.retries import pauses
+from mpbroker.errors import ErrorCode, KafkaError
+from mpbroker.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from mpbroker.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from mpbroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from mpbroker.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from mpbroker.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+from mpbroker.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from mpbroker.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseTopic,
+)
+
+EMPTY, DEAD = "Empty", "Dead"
+MAX_COMMITS = 1000
+"""Offsets in one OffsetCommit: they become one batch of the coordinator's log."""
+_SEVERAL_GROUPS = 8  # the version from which OffsetFetch asks for several
+
+Partition: TypeAlias = tuple[str, int]
+
+
+class GroupListing(NamedTuple):
+    """One group of a list; the state is empty where the broker is too old to tell."""
+
+    name: str
+    state: str
+    protocol_type: str
+
+
+class GroupMember(NamedTuple):
+    """One member; `host` as the broker saw it, without the slash that Java puts before it."""
+
+    id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: list[Partition]
+
+
+class GroupDescription(NamedTuple):
+    """One group; `protocol` is the assignor that its members voted for, empty while they have none."""
+
+    name: str
+    state: str
+    protocol_type: str
+    protocol: str
+    members: list[GroupMember]
+
+
+def coordinator_of(client: NetworkClient, group: str) -> NetworkClient:
+    """A connection to the group's coordinator: `client` itself where there is one broker. KafkaError after some
+    seconds without one."""
+    for pause_s in (*pauses(), None):
+        found = client.call(FindCoordinatorRequest(key=group), FindCoordinatorResponse, 3)
+        if not found.error_code:
+            break
+        error = KafkaError(found.error_code, found.error_message or "", group)
+        if pause_s is None or not error.retriable:
+            raise error
+        time.sleep(pause_s)
+    if len(brokers_of(client)) <= 1:
+        return client
+    return NetworkClient(found.host, found.port, client.client_id, client.timeout_ms)
+
+
+def brokers_of(client: NetworkClient) -> list[MetadataResponseBroker]:
+    """All brokers of the cluster."""
+    return client.call(MetadataRequest(topics=[], allow_auto_topic_creation=False), MetadataResponse, 8).brokers
+
+
+def list_groups(client: NetworkClient) -> list[GroupListing]:
+    """The groups that this broker coordinates, by name; KafkaError while it loads some of them."""
+    answer = client.call(ListGroupsRequest(), ListGroupsResponse, 4)
+    if answer.error_code:
+        raise KafkaError(answer.error_code)
+    return sorted(GroupListing(one.group_id, one.group_state, one.protocol_type) for one in answer.groups)
+
+
+def describe_groups(client: NetworkClient, groups: Iterable[str]) -> list[GroupDescription]:
+    """These groups in their order; one that does not exist is Dead. KafkaError for the first that has an error."""
+    answer = client.call(DescribeGroupsRequest(groups=list(groups)), DescribeGroupsResponse, 5)
+    for group in answer.groups:
+        if group.error_code:
+            raise KafkaError(group.error_code, about=group.group_id)
+    return [_description(group) for group in answer.groups]
+
+
+def _description(group: DescribedGroup) -> GroupDescription:
+    members = [
+        GroupMember(
+            one.member_id,
+            one.group_instance_id,
+            one.client_id,
+            one.client_host.removeprefix("/"),
+            assigned_partitions(one.member_assignment),
+        )
+        for one in group.members
+    ]
+    return GroupDescription(
+        group.group_id, group.group_state, group.protocol_type, group.protocol_data, sorted(members, key=lambda m: m.id)
+    )
+
+
+def existing_group(client: NetworkClient, group: str) -> GroupDescription:
+    """One group of this coordinator; KafkaError GROUP_ID_NOT_FOUND if there is none of that name."""
+    [found] = describe_groups(client, [group])
+    if found.state == DEAD:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, about=group)
+    return found
+
+
+def committed_offsets(client: NetworkClient, groups: Iterable[str]) -> dict[str, dict[Partition, int]]:
+    """Group → partition → next offset to read, of all that these groups have committed. KafkaError."""
+    names = list(groups)
+    if client.version_for(OffsetFetchRequest, _SEVERAL_GROUPS) < _SEVERAL_GROUPS:
+        return {name: _committed_of_one(client, name) for name in names}
+    asked = [OffsetFetchRequestGroup(name, topics=None) for name in names]
+    answer = client.call(OffsetFetchRequest(groups=asked), OffsetFetchResponse, _SEVERAL_GROUPS)
+    for group in answer.groups:
+        if group.error_code:
+            raise KafkaError(group.error_code, about=group.group_id)
+    return {group.group_id: _offsets(group.topics) for group in answer.groups}
+
+
+def _committed_of_one(client: NetworkClient, group: str) -> dict[Partition, int]:
+    """The same from a broker of before Kafka 3.0."""
+    answer = client.call(OffsetFetchRequest(group_id=group, topics=None), OffsetFetchResponse, 7)
+    if answer.error_code:
+        raise KafkaError(answer.error_code, about=group)
+    return _offsets(answer.topics)
+
+
+def _offsets(topics: list[OffsetFetchResponseTopic]) -> dict[Partition, int]:
+    rows = ((topic.name, row) for topic in topics for row in topic.partitions)
+    return {(name, row.partition_index): row.committed_offset for name, row in rows if row.committed_offset >= 0}
+
+
+def commit_offsets(client: NetworkClient, group: str, offsets: Mapping[Partition, int]) -> None:
+    """Commits for a group without members, MAX_COMMITS at a time. KafkaError for the first partition that has an
+    error; what stood in earlier requests is committed then."""
+    rows = iter(sorted(offsets.items()))
+    while some := list(islice(rows, MAX_COMMITS)):
+        request = OffsetCommitRequest(group_id=group, topics=list(_commits(some)))
+        answer = client.call(request, OffsetCommitResponse, 8)
+        for topic in answer.topics:
+            for row in topic.partitions:
+                if row.error_code:
+                    raise KafkaError(row.error_code, about=f"{group}: {topic.name}-{row.partition_index}")
+
+
+def _commits(offsets: list[tuple[Partition, int]]) -> Iterator[OffsetCommitRequestTopic]:
+    for topic, rows in groupby(offsets, key=lambda row: row[0][0]):
+        partitions = [OffsetCommitRequestPartition(number, offset) for (_, number), offset in rows]
+        yield OffsetCommitRequestTopic(topic, partitions)
+
+
+def delete_group(client: NetworkClient, group: str) -> None:
+    """Deletes an empty group with its offsets; KafkaError."""
+    [result] = client.call(DeleteGroupsRequest(groups_names=[group]), DeleteGroupsResponse, 2).results
+    if result.error_code:
+        raise KafkaError(result.error_code, about=group)
