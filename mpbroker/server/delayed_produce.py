@@ -11,9 +11,17 @@ from collections.abc import Sequence
 
 from mpbroker.channel.handler_port import Request
 from mpbroker.errors import ErrorCode
-from mpbroker.protocol.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse
+from mpbroker.protocol.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
 from mpbroker.server.server_context import ParkedRequest, ServerContext
 from mpbroker.shm.layout import ParkedKind
+
+LEADERS_SINCE = 10  # the version of Produce whose answers name them
 
 
 class _Pending:
@@ -68,6 +76,7 @@ class DelayedProduce(ParkedRequest):
         operation = cls(context, request, deadline_ms, message.acks, pending, response)
         if operation.try_complete():
             operation.count_errors()
+            operation.name_leaders()
             return None
         if context.log_manager.flush_on_commit:
             context.log_manager.request_flush()
@@ -102,7 +111,25 @@ class DelayedProduce(ParkedRequest):
         if errors:
             self.context.count("produce_partition_errors", errors)
 
+    def name_leaders(self) -> None:
+        """KIP-951: with NOT_LEADER_OR_FOLLOWER an answer says who leads, so that the client need not ask first."""
+        moved = [entry for entry in self.appended if entry.result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        if not moved or self.request.api_version < LEADERS_SINCE:
+            return
+        for entry in moved:
+            epoch = self.context.log_manager.leader_epoch(entry.ordinal)
+            entry.result.current_leader = LeaderIdAndEpoch(leader_id=self.context.node_id, leader_epoch=epoch)
+        listener = self.context.listeners[self.request.listener]
+        endpoint = NodeEndpoint(
+            node_id=self.context.node_id,
+            host=listener.advertised_host,
+            port=listener.advertised_port,
+            rack=self.context.config.broker_rack,
+        )
+        self.response.node_endpoints = [endpoint]
+
     def on_complete(self) -> None:
         self.context.resume(self.request)
         self.count_errors()
+        self.name_leaders()
         self.context.answer(self.request, self.response)

@@ -63,7 +63,7 @@ from mpbroker.server.server_context import ServerContext
 from mpbroker.server.waiting_for_locks import LEAST_PATIENCE_MS, wait_for_partitions
 
 BEFORE_AUTHORIZATION, AFTER_AUTHORIZATION = 1, 2
-RECORD_ERRORS_SINCE, LEADERS_SINCE, IDS_SINCE = 8, 10, 13
+RECORD_ERRORS_SINCE, IDS_SINCE = 8, 13
 
 
 def handle(context: ServerContext, request: Request, message: ProduceRequest) -> Outcome:

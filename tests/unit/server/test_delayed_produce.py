@@ -64,3 +64,22 @@ def test_under_another_leader_epoch_it_is_no_longer_ours_to_acknowledge(broker, 
         broker.step()
     assert answer(broker, message).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert broker.log.state(0).leo == 2
+
+
+@pytest.mark.parametrize(("version", "leader"), [(9, None), (10, (0, 1)), (12, (0, 1))])
+def test_who_leads_now_is_told_from_version_10_on(broker, version, leader):
+    message = produce(records=batch(b"a"))
+    broker.send(message, version)
+    broker.step()
+    assert broker.log.set_leader_epoch(0, 1) == 0
+    assert broker.log.flush(0) == (0, 1)
+    broker.core.ring_handler(0)
+    broker.step()
+    [(_, _, frame)] = broker.collect()
+    response = broker.decode(message, version, frame)
+    found = part(response)
+    assert found.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    told = found.current_leader
+    assert (told and (told.leader_id, told.leader_epoch)) == leader
+    endpoints = [(one.node_id, one.host, one.port) for one in response.node_endpoints]
+    assert endpoints == ([(0, "broker.example", 19092)] if leader else [])
