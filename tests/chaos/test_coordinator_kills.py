@@ -156,19 +156,26 @@ def test_what_was_recorded_before_the_death_is_a_success_after_it(tmp_path):
         client.close()
 
 
-@pytest.mark.parametrize(("flush", "seconds"), [("none", 20), ("commit", 10)])
-def test_deaths_at_random(tmp_path, flush, seconds):
+@pytest.mark.parametrize(
+    ("flush", "seconds", "victims"),
+    [
+        ("none", 20, ["coordinator"]),
+        ("commit", 10, ["coordinator"]),
+        ("commit", 15, ["coordinator", "handler", "log-keeper", "controller"]),  # clients keep their connections
+    ],
+)
+def test_deaths_at_random(tmp_path, flush, seconds, victims):
     chance = random.Random(seconds)
     with Broker(tmp_path, overrides=SETTINGS | {"mpbroker.log.flush": flush}) as broker:
 
         def disturb():
             time.sleep(chance.uniform(0.3, 1.5))
-            pid = broker.kill("coordinator", 0)
-            broker.wait_restarted("coordinator", 0, pid)
+            role = chance.choice([*victims, "coordinator"])
+            broker.wait_restarted(role, 0, broker.kill(role, 0))
 
         cast = play(broker, seconds, disturb)
         restarts = next(row["restarts"] for row in broker.status()["processes"] if row["role"] == "coordinator")
-        assert restarts >= seconds // 4
+        assert restarts >= seconds // 6
         check(broker, cast)
 
 
