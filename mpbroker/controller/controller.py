@@ -14,6 +14,7 @@ import msgspec
 from mpbroker.channel.command_channel import CommandChannel
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.config.topic_config import effective
+from mpbroker.controller.config_manager import ConfigManager
 from mpbroker.controller.controller_recovery import ControllerRecovery
 from mpbroker.controller.controller_store import ControllerStore
 from mpbroker.controller.partition_logs import PartitionLogs
@@ -29,6 +30,7 @@ from mpbroker.log.log_loader import LogLoader
 from mpbroker.log.log_manager import open_log
 from mpbroker.metadata.commands import (
     AllocateProducerIds,
+    AlterConfigs,
     Answer,
     Command,
     CreatePartitions,
@@ -99,8 +101,16 @@ class Controller:
             crash_point=self._crash_point,
             count=self._count,
         )
+        context = recovery.run()
+        self._configs = ConfigManager(
+            context=context,
+            store=self._store,
+            snapshot=self._snapshot,
+            crash_point=self._crash_point,
+            log=self._log,
+        )
         self._topics = TopicManager(
-            context=recovery.run(),
+            context=context,
             store=self._store,
             snapshot=self._snapshot,
             rows=self._rows,
@@ -148,6 +158,8 @@ class Controller:
                 return self._topics.create_partitions(command, operation)
             case DeleteTopics():
                 return self._topics.delete_topics(command, self._config.delete_topic_enable, operation)
+            case AlterConfigs():
+                return self._configs.alter(command, operation)
             case AllocateProducerIds():
                 return self._topics.allocate_producer_ids()
 
@@ -166,6 +178,8 @@ def _failure(command: Command) -> Answer:
             pass
         case CreateTopics(topics) | CreatePartitions(topics):
             names = [topic.name for topic in topics]
+        case AlterConfigs(resources):
+            return TopicResults([TopicResult(resource.name, code) for resource in resources], code)
     return TopicResults([TopicResult(name, code) for name in dict.fromkeys(names)], code)
 
 

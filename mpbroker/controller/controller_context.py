@@ -16,7 +16,8 @@ NO_ROW = -1
 class TopicState(msgspec.Struct):
     """A topic. `replicas`: broker ids per partition; `ordinals`: partition rows; `row`: topic row, NO_ROW at first.
 
-    `record_version` counts the writes of its store record, `revision` is the store's at the topic's last change.
+    `record_version` counts the writes of its store record, `config_version` those of its settings' (0: it has none),
+    `revision` is the store's at the topic's last change.
     """
 
     id: bytes
@@ -25,6 +26,7 @@ class TopicState(msgspec.Struct):
     configs: dict[str, str]
     created_ms: int
     record_version: int = 1
+    config_version: int = 0
     revision: int = 0
     row: int = NO_ROW
     ordinals: list[int] = []

@@ -57,16 +57,20 @@ class ControllerStore:
 
     def load_topics(self) -> list[TopicState]:
         """All topics with their settings."""
-        configs: dict[str, tuple[dict[str, str], int]] = {}
+        configs: dict[str, tuple[dict[str, str], int, int]] = {}
         for page in self._store.scan(self._keys.topic_configs):
             for entry in page.entries:
                 record = decode_record(TopicConfigRecord, entry.value, entry.key)
-                configs[entry.key.removeprefix(self._keys.topic_configs)] = (record.configs, entry.mod_rev)
+                configs[entry.key.removeprefix(self._keys.topic_configs)] = (
+                    record.configs,
+                    entry.version,
+                    entry.mod_rev,
+                )
         topics = []
         for page in self._store.scan(self._keys.topics):
             for entry in page.entries:
                 topic = decode_record(TopicRecord, entry.value, entry.key)
-                own, revision = configs.get(topic.name, ({}, 0))
+                own, config_version, revision = configs.get(topic.name, ({}, 0, 0))
                 topics.append(
                     TopicState(
                         id=bytes.fromhex(topic.id),
@@ -75,6 +79,7 @@ class ControllerStore:
                         configs=own,
                         created_ms=topic.created_ms,
                         record_version=entry.version,
+                        config_version=config_version,
                         revision=max(entry.mod_rev, revision),
                     )
                 )
@@ -112,6 +117,7 @@ class ControllerStore:
                 ops.append(Put(self._keys.topic_config(topic.name), encode_record(TopicConfigRecord(topic.configs))))
         revision = self._commit(checks, ops, "create topics", operation, answer)
         for topic in topics:
+            topic.config_version = 1 if topic.configs else 0
             topic.revision = revision
 
     def add_partitions(self, topics: Sequence[TopicState], operation: int, answer: bytes) -> None:
@@ -122,6 +128,22 @@ class ControllerStore:
         for topic in topics:
             topic.record_version += 1
             topic.revision = revision
+
+    def alter_topic_configs(
+        self, changed: Sequence[tuple[TopicState, dict[str, str]]], operation: int, answer: bytes
+    ) -> None:
+        """The topics have these settings of their own, and no others, from here on."""
+        checks: list[Check] = []
+        ops: list[Op] = []
+        for topic, configs in changed:
+            key, version = self._keys.topic_config(topic.name), topic.config_version
+            checks.append(Version(self._keys.topic(topic.id), topic.record_version))
+            checks.append(Version(key, version) if version else Absent(key))
+            ops.append(Put(key, encode_record(TopicConfigRecord(configs))) if configs else Delete(key))
+        revision = self._commit(checks, ops, "alter configs", operation, answer)
+        for topic, configs in changed:
+            topic.config_version = topic.config_version + 1 if configs else 0
+            topic.configs, topic.revision = configs, revision
 
     def delete_topics(self, topics: Sequence[TopicState], operation: int, answer: bytes) -> list[TopicDeletion]:
         """The topics are gone; what is left to do is kept in the store until `finish_deletion`."""

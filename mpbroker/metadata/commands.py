@@ -62,6 +62,31 @@ class CreatePartitions(msgspec.Struct, frozen=True, tag="create_partitions", omi
     validate_only: bool = False
 
 
+class ConfigChange(msgspec.Struct, frozen=True, array_like=True):
+    """A change of one setting. `operation`: 0 SET, 1 DELETE, 2 APPEND to a list, 3 SUBTRACT from one (KIP-339)."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+class ConfigChanges(msgspec.Struct, frozen=True, array_like=True):
+    """Changes of one topic's settings (KIP-133's resource type 2); each setting at most once."""
+
+    resource_type: int
+    name: str
+    changes: list[ConfigChange]
+
+
+class AlterConfigs(msgspec.Struct, frozen=True, tag="alter_configs", omit_defaults=True):
+    """Change settings; `replace`: what is not named gets its default. Answered by TopicResults, one for each resource
+    in the command's order."""
+
+    resources: list[ConfigChanges]
+    replace: bool = False
+    validate_only: bool = False
+
+
 class AllocateProducerIds(msgspec.Struct, frozen=True, tag="allocate_producer_ids"):
     """A block of producer ids, never handed out again (KIP-360). Answered by ProducerIds."""
 
@@ -110,7 +135,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed", omit_defaults=True):
         return []
 
 
-Command = CreateTopics | DeleteTopics | CreatePartitions | AllocateProducerIds
+Command = CreateTopics | DeleteTopics | CreatePartitions | AlterConfigs | AllocateProducerIds
 Answer = TopicResults | ProducerIds | Failed
 
 _command_decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
@@ -138,6 +163,8 @@ def _answer_bytes(command: Command) -> int:
             pass
         case CreateTopics(topics) | CreatePartitions(topics):
             names = [topic.name for topic in topics]
+        case AlterConfigs(resources):
+            names = [resource.name for resource in resources]
     return MAX_RESULT_BYTES + sum(len(name.encode()) + MAX_RESULT_BYTES for name in names)
 
 

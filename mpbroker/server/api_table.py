@@ -5,6 +5,7 @@ from __future__ import annotations
 from mpbroker.protocol.group_apis import BY_KEY as GROUP_APIS
 from mpbroker.server.apis import ApiTable
 from mpbroker.server.handlers import (
+    alter_configs,
     api_versions,
     create_partitions,
     create_topics,
@@ -16,6 +17,7 @@ from mpbroker.server.handlers import (
     elect_leaders,
     fetch,
     find_coordinator,
+    incremental_alter_configs,
     init_producer_id,
     list_offsets,
     list_partition_reassignments,
@@ -36,6 +38,7 @@ API_TABLE = ApiTable(
         delete_topics.API,
         init_producer_id.API,
         describe_configs.API,
+        alter_configs.API,
         create_partitions.API,
         describe_cluster.API,
         describe_log_dirs.API,
@@ -43,6 +46,7 @@ API_TABLE = ApiTable(
         elect_leaders.API,
         list_partition_reassignments.API,
         offset_for_leader_epoch.API,
+        incremental_alter_configs.API,
     ),
     {key: api.versions for key, api in GROUP_APIS.items()},
 )

@@ -6,6 +6,7 @@ its classes, or stands here twice, fails at import.
 
 from typing import Final
 
+from mpbroker.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from mpbroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from mpbroker.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from mpbroker.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -23,6 +24,10 @@ from mpbroker.protocol.messages.elect_leaders import ElectLeadersRequest, ElectL
 from mpbroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from mpbroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from mpbroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from mpbroker.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from mpbroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from mpbroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from mpbroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -61,8 +66,10 @@ _PAIRS: Final[tuple[tuple[type[Struct], type[Struct]], ...]] = (
     (DeleteTopicsRequest, DeleteTopicsResponse),
     (InitProducerIdRequest, InitProducerIdResponse),
     (DescribeConfigsRequest, DescribeConfigsResponse),
+    (AlterConfigsRequest, AlterConfigsResponse),
     (CreatePartitionsRequest, CreatePartitionsResponse),
     (DeleteGroupsRequest, DeleteGroupsResponse),
+    (IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
     (OffsetDeleteRequest, OffsetDeleteResponse),
     (DescribeClusterRequest, DescribeClusterResponse),
     (DescribeLogDirsRequest, DescribeLogDirsResponse),
