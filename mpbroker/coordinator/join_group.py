@@ -11,7 +11,7 @@ from typing import NamedTuple
 from mpbroker.coordinator.append_errors import group_append_error
 from mpbroker.coordinator.effects import GroupRequest, Now
 from mpbroker.coordinator.group import Group, Member, State
-from mpbroker.coordinator.membership import identity_error, parked, store_error
+from mpbroker.coordinator.membership import identity_error, parked, store_error, was_member
 from mpbroker.coordinator.rebalance import (
     NEW_MEMBER_JOIN_MS,
     add,
@@ -149,7 +149,7 @@ def _join_with_id(shard: Shard, group: Group, request: GroupRequest, message: Jo
     code = identity_error(group, member_id, message.group_instance_id)
     if code == ErrorCode.NONE:
         _rejoin(shard, group, group.members[member_id], request, message, now)
-    elif code == ErrorCode.UNKNOWN_MEMBER_ID and shard.env.table.has_member(group.id, member_id):
+    elif code == ErrorCode.UNKNOWN_MEMBER_ID and was_member(shard, group, member_id):
         if shard.env.counts.members >= shard.env.settings.max_members:
             shard.env.counts.members_refused += 1
             _refuse(shard, request, message, ErrorCode.COORDINATOR_NOT_AVAILABLE)

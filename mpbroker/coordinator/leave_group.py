@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mpbroker.coordinator.effects import GroupRequest, Now
 from mpbroker.coordinator.group import Group, State
-from mpbroker.coordinator.membership import identity_error
+from mpbroker.coordinator.membership import identity_error, was_member
 from mpbroker.coordinator.rebalance import maybe_complete_join, remove_and_rebalance, remove_pending
 from mpbroker.coordinator.shard import Shard
 from mpbroker.errors import ErrorCode
@@ -62,7 +62,7 @@ def _leave(shard: Shard, group: Group | None, leaving: MemberIdentity, now: Now)
 
 def _leave_table(shard: Shard, group: Group, member_id: str) -> int:
     """A member that only the table knows, since the coordinator restarted."""
-    if not member_id or not shard.env.table.has_member(group.id, member_id):
+    if not was_member(shard, group, member_id):
         return ErrorCode.UNKNOWN_MEMBER_ID
     shard.env.table.drop_member(group.id, member_id)
     return ErrorCode.NONE

@@ -24,6 +24,12 @@ def identity_error(group: Group, member_id: str, instance_id: str | None) -> int
     return ErrorCode.NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def was_member(shard: Shard, group: Group, member_id: str) -> bool:
+    """Whether only the table knows this id: its member was there before the coordinator restarted."""
+    is_here = member_id in group.members or member_id in group.pending
+    return not is_here and shard.env.table.has_member(group.id, member_id)
+
+
 def member_error(shard: Shard, group: Group, member_id: str, instance_id: str | None, generation: int) -> int:
     """0 if the request comes from a member in the present generation.
 
@@ -32,8 +38,11 @@ def member_error(shard: Shard, group: Group, member_id: str, instance_id: str | 
     if group.state is State.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     code = identity_error(group, member_id, instance_id)
-    is_stranger = code == ErrorCode.UNKNOWN_MEMBER_ID and member_id not in group.pending
-    if is_stranger and 0 <= generation <= group.generation and shard.env.table.has_member(group.id, member_id):
+    if (
+        code == ErrorCode.UNKNOWN_MEMBER_ID
+        and 0 <= generation <= group.generation
+        and was_member(shard, group, member_id)
+    ):
         return ErrorCode.REBALANCE_IN_PROGRESS
     if code == ErrorCode.NONE and generation != group.generation:
         return ErrorCode.ILLEGAL_GENERATION

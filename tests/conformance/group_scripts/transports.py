@@ -9,11 +9,11 @@ from typing import Any
 from mpbroker.coordinator.effects import Answer, GroupRequest, Now
 from mpbroker.coordinator.group_coordinator import GroupCoordinator
 from mpbroker.coordinator.group_settings import GroupSettings
-from mpbroker.coordinator.group_table import NoTable
 from mpbroker.protocol.codec import decode, encode
 from mpbroker.protocol.messages.delete_topics import DeleteTopicsRequest
 from mpbroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from mpbroker.protocol.schema import schema_of
+from tests.harness.group_world import MemoryTable
 from tests.harness.peer import Peer, create_topic, list_offset
 
 #: What scripts count on; the peers are started with these settings.
@@ -92,7 +92,7 @@ class Logic:
             max_session_timeout_ms=int(SETTINGS["group.max.session.timeout.ms"]),
             max_group_size=int(SETTINGS["group.max.size"]),
         )
-        self.coordinator = GroupCoordinator(settings, NoTable(), self._has_partition, bytes(16))
+        self.coordinator = GroupCoordinator(settings, MemoryTable(), self._has_partition, bytes(16))
         self._ms = 1000
         self._requests = 0
         self._answers: list[tuple[str, Any]] = []
