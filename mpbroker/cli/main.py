@@ -29,6 +29,7 @@ COMMANDS = {
     "status": "show what every process of a broker does",
     "stop": "end the broker of a data directory",
     "topic": "create, list, describe, alter and delete topics",
+    "group": "list, describe, reset and delete consumer groups",
     "produce": "write lines, JSON or a whole file to a topic",
     "consume": "print the records of a topic",
     "format": "prepare a data directory without starting a broker",

@@ -1,11 +1,12 @@
 """Consumer groups through the protocol: list, describe, offsets, delete. Any process; any broker.
 
-Each function asks the broker it is given once; `coordinator_of` finds the one that answers for a group, and waits
+Each function asks the broker it is given once; `at_coordinator` finds the one that answers for a group, and waits
 until it can.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby, islice
@@ -73,9 +74,20 @@ class GroupDescription(NamedTuple):
     members: list[GroupMember]
 
 
-def coordinator_of(client: NetworkClient, group: str) -> NetworkClient:
+@contextlib.contextmanager
+def at_coordinator(client: NetworkClient, group: str) -> Iterator[NetworkClient]:
     """A connection to the group's coordinator: `client` itself where there is one broker. KafkaError after some
     seconds without one."""
+    found = _find_coordinator(client, group)
+    if len(brokers_of(client)) <= 1:
+        yield client
+        return
+    with NetworkClient(found.host, found.port, client.client_id, client.timeout_ms) as coordinator:
+        yield coordinator
+
+
+def _find_coordinator(client: NetworkClient, group: str) -> FindCoordinatorResponse:
+    """Its address; the first that asks makes the broker create the topic of groups, which takes a moment."""
     for pause_s in (*pauses(), None):
         found = client.call(FindCoordinatorRequest(key=group), FindCoordinatorResponse, 3)
         if not found.error_code:
@@ -84,9 +96,7 @@ def coordinator_of(client: NetworkClient, group: str) -> NetworkClient:
         if pause_s is None or not error.retriable:
             raise error
         time.sleep(pause_s)
-    if len(brokers_of(client)) <= 1:
-        return client
-    return NetworkClient(found.host, found.port, client.client_id, client.timeout_ms)
+    return found
 
 
 def brokers_of(client: NetworkClient) -> list[MetadataResponseBroker]:

@@ -1,0 +1,211 @@
+"""`mpbroker group list|describe|reset|delete`: consumer groups through the protocol, on any broker."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from mpbroker.cli import client_arguments, group_reset, group_text, moments
+from mpbroker.cli.topic import Verb
+from mpbroker.cli.usage import example_text
+from mpbroker.client.group_admin import (
+    GroupListing,
+    at_coordinator,
+    brokers_of,
+    delete_group,
+    list_groups,
+)
+from mpbroker.client.network_client import NetworkClient
+from mpbroker.client.retries import pauses
+from mpbroker.errors import ConfigError, ErrorCode, KafkaError
+
+DESCRIPTION = "List, describe, reset and delete consumer groups, through the protocol, on any broker."
+EXAMPLES = (
+    ("mpbroker group list", "names of all groups"),
+    ("mpbroker group describe readers", "its members, how far it has read, how far it lags behind"),
+    ("mpbroker group reset readers --to-earliest", "what reading everything again would change"),
+    ("mpbroker group reset --help", "each of them has more, with examples"),
+)
+MAX_OFFSET, MAX_PARTITION = (1 << 63) - 1, (1 << 31) - 1
+_NOT_READY = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+}
+T = TypeVar("T")
+
+
+def define(parser: argparse.ArgumentParser) -> None:
+    """The arguments of this command: a parser for each verb."""
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="|".join(VERBS), title="subcommands")
+    for name, verb in VERBS.items():
+        one = verbs.add_parser(
+            name,
+            help=verb.text,
+            description=f"{verb.text[0].upper()}{verb.text[1:]}.",
+            epilog=example_text(verb.examples),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        verb.define(one)
+        client_arguments.define(one)
+        one.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs the verb; returns the exit code."""
+    with client_arguments.open_client(arguments) as client:
+        VERBS[arguments.verb].run(client, arguments)
+    return 0
+
+
+def _print(arguments: argparse.Namespace, value: Any, text: str) -> None:
+    sys.stdout.write((json.dumps(value) if arguments.json else text) + "\n" if arguments.json or text else "")
+
+
+def _when_ready(ask: Callable[[], T]) -> T:
+    """What `ask` returns, tried for some seconds while a coordinator starts or reads its groups."""
+    for pause_s in pauses():
+        try:
+            return ask()
+        except KafkaError as error:
+            if error.code not in _NOT_READY:
+                raise
+        time.sleep(pause_s)
+    return ask()
+
+
+def _list(client: NetworkClient, arguments: argparse.Namespace) -> None:
+    groups = _when_ready(lambda: _groups_of_all(client))
+    _print(arguments, [group._asdict() for group in groups], "\n".join(group.name for group in groups))
+
+
+def _groups_of_all(client: NetworkClient) -> list[GroupListing]:
+    """Those of every broker."""
+    brokers = brokers_of(client)
+    if len(brokers) <= 1:
+        return list_groups(client)
+    found: list[GroupListing] = []
+    for broker in brokers:
+        with NetworkClient(broker.host, broker.port, client.client_id, client.timeout_ms) as one:
+            found += list_groups(one)
+    return sorted(found)
+
+
+def _name(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("group", metavar="GROUP")
+
+
+def _describe(client: NetworkClient, arguments: argparse.Namespace) -> None:
+    with at_coordinator(client, arguments.group) as coordinator:
+        found = _when_ready(lambda: group_text.look_at(client, coordinator, arguments.group))
+    _print(arguments, found, group_text.as_text(found))
+
+
+def _define_reset(parser: argparse.ArgumentParser) -> None:
+    _name(parser)
+    parser.add_argument(
+        "--topic",
+        type=_topic,
+        action="append",
+        default=[],
+        metavar="TOPIC[:P,P…]",
+        help="a topic, or some of its partitions (may be repeated; default: all that the group has committed)",
+    )
+    target = parser.add_mutually_exclusive_group(required=True)
+    target.add_argument("--to-earliest", action="store_true", help="to the first record there is")
+    target.add_argument("--to-latest", action="store_true", help="past the last record")
+    target.add_argument(
+        "--to-offset", type=client_arguments.whole("--to-offset", 0), metavar="N", help="to an offset, or the nearest"
+    )
+    target.add_argument(
+        "--shift-by",
+        type=client_arguments.whole("--shift-by", -MAX_OFFSET),
+        metavar="N",
+        help="by N records on, or back if N is negative",
+    )
+    target.add_argument(
+        "--to-datetime",
+        type=lambda text: moments.epoch_ms("--to-datetime", text),
+        metavar="TIME",
+        help="to the first record from a time on: milliseconds since 1970, or 2026-11-21T17:00:00 (UTC)",
+    )
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--dry-run", action="store_true", help="only show what would change (the default)")
+    how.add_argument("--execute", action="store_true", help="change it")
+
+
+def _topic(text: str) -> tuple[str, list[int]]:
+    """For argparse: a topic and partitions of it, none for all; ConfigError."""
+    topic, colon, numbers = text.partition(":")
+    if not topic or (colon and not numbers):
+        raise ConfigError("--topic", text, "TOPIC or TOPIC:P,P…, as orders:0,1")
+    read = client_arguments.whole("--topic", 0, MAX_PARTITION)
+    return topic, [read(number) for number in numbers.split(",")] if colon else []
+
+
+def _reset(client: NetworkClient, arguments: argparse.Namespace) -> None:
+    group = arguments.group
+    with at_coordinator(client, group) as coordinator:
+        moves = _when_ready(lambda: group_reset.plan(client, coordinator, arguments))
+        if arguments.execute:
+            group_reset.execute(coordinator, group, moves)
+    told = group_reset.as_dict(group, moves, arguments.execute)
+    _print(arguments, told, group_reset.as_text(group, moves, arguments.execute))
+
+
+def _define_delete(parser: argparse.ArgumentParser) -> None:
+    _name(parser)
+    parser.add_argument("--if-exists", action="store_true", help="no error if there is no such group")
+
+
+def _delete(client: NetworkClient, arguments: argparse.Namespace) -> None:
+    group, done = arguments.group, True
+    try:
+        with at_coordinator(client, group) as coordinator:
+            _when_ready(lambda: delete_group(coordinator, group))
+    except KafkaError as error:
+        if error.code != ErrorCode.GROUP_ID_NOT_FOUND or not arguments.if_exists:
+            raise
+        done = False
+    text = f"deleted {group}" if done else f"there is no group {group}"
+    _print(arguments, {"name": group, "deleted": done}, text)
+
+
+VERBS = {
+    "list": Verb(
+        "list all consumer groups",
+        (("mpbroker group list", "their names, one a line"), ("mpbroker group list --json", "with their states")),
+        lambda parser: None,
+        _list,
+    ),
+    "describe": Verb(
+        "show a group's members, and how far it has read in each partition",
+        (
+            ("mpbroker group describe readers", "for people"),
+            ("mpbroker group describe readers --json", "for a program"),
+        ),
+        _name,
+        _describe,
+    ),
+    "reset": Verb(
+        "set the offsets of a group without members; without --execute only show what would change",
+        (
+            ("mpbroker group reset readers --to-earliest", "what would change"),
+            ("mpbroker group reset readers --to-earliest --execute", "read everything again"),
+            ("mpbroker group reset readers --topic orders:0,1 --shift-by -10 --execute", "the last ten again"),
+        ),
+        _define_reset,
+        _reset,
+    ),
+    "delete": Verb(
+        "delete a group without members, and its offsets",
+        (("mpbroker group delete readers", "at once, without asking"),),
+        _define_delete,
+        _delete,
+    ),
+}
