@@ -8,7 +8,7 @@ PY := $(VENV)/bin/python
 PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check
 SLOW_PROCESSES ?= $(shell expr $$(nproc) + 1)
-.PHONY: install run check unit test soak fuzz filestates bench docs clean
+.PHONY: install run check unit test soak fuzz filestates mutants bench docs clean
 install: $(VENV)/installed
 $(VENV)/installed: pyproject.toml $(wildcard native/*/*.[ch])
 	@rm -rf build
@@ -43,6 +43,8 @@ soak: install
 filestates: install
 	$(PY) -m tests.filestates --states $(or $(STATES),10000) --seed $(or $(SEED),1)
 	$(PY) -m tests.filestates.power_cut
+mutants: install
+	$(PY) -m tests.mutation --changes $(or $(CHANGES),300) --seed $(or $(SEED),1) $(ARGS)
 bench: install
 	$(PY) -m perf.bench $(ARGS)
 docs: install

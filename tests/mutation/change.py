@@ -1,0 +1,62 @@
+"""One change at one place of one file, and the files that are changed. Own code: it needs no library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.mutation import c_operators, python_operators
+from tests.mutation.edit import Edit
+
+PYTHON_ROOMS = (
+    "server",
+    "network",
+    "log",
+    "controller",
+    "supervisor",
+    "purgatory",
+    "trace",
+    "metadata",
+    "coordinator",
+)
+C_ROOMS = ("shm", "record", "trace", "log", "request", "network", "produce", "python")
+
+
+@dataclass(frozen=True)
+class Change:
+    """`edit` of the file at `path`, relative to the tree; `line` counts from 1."""
+
+    path: str
+    line: int
+    before: str
+    after: str
+    edit: Edit
+
+    @property
+    def room(self) -> str:
+        """`native/log` or `mpbroker/log`."""
+        return "/".join(self.path.split("/")[:2])
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line} ({self.edit.operator})\n  - {self.before}\n  + {self.after}"
+
+
+def changed_files(tree: Path) -> list[str]:
+    """Paths, relative to the tree, of all files whose faults the tests should notice."""
+    found = [path for room in C_ROOMS for path in (tree / "native" / room).glob("*.c")]
+    found += [path for room in PYTHON_ROOMS for path in (tree / "mpbroker" / room).rglob("*.py")]
+    return sorted(str(path.relative_to(tree)) for path in found)
+
+
+def changes_of(path: str, text: str) -> list[Change]:
+    """Every change of a file that the operators know, in the order of its lines."""
+    edits = (c_operators if path.endswith(".c") else python_operators).edits_of(text)
+    return [_change(path, text, edit) for edit in sorted(edits, key=lambda edit: (edit.start, edit.end, edit.text))]
+
+
+def _change(path: str, text: str, edit: Edit) -> Change:
+    start = text.rfind("\n", 0, edit.start) + 1
+    end = text.find("\n", max(edit.end - 1, edit.start))
+    end = len(text) if end < 0 else end
+    before, after = text[start:end], text[start : edit.start] + edit.text + text[edit.end : end]
+    return Change(path, text.count("\n", 0, edit.start) + 1, " ".join(before.split()), " ".join(after.split()), edit)

@@ -1,0 +1,104 @@
+"""A copy of the tree in a temporary directory, in which one file at a time is changed, and the runs of tests in it.
+
+The tree itself is never touched. What a run leaves behind (processes that have a file of the copy open or are in it,
+names in /dev/shm) is removed after it: a changed broker does not stop as it should.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from tests.harness.leftovers import left_names
+from tests.mutation.change import Change
+
+COPIED = ("mpbroker", "native", "tests", "docs", "deploy", "perf", ".ci")
+COPIED_FILES = ("pyproject.toml", "Makefile", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE")
+PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark", "--timeout", "60")
+SHM = Path("/dev/shm")
+
+
+class WorkingCopy:
+    """`root` holds the copy in `tree`, temporary files in `tmp` and built programs in `build`."""
+
+    def __init__(self, original: Path, root: Path) -> None:
+        self.tree, self.tmp, self.build = root / "tree", root / "tmp", root / "build"
+        for directory in (self.tree, self.tmp, self.build):
+            directory.mkdir(parents=True)
+        unwanted = shutil.ignore_patterns("build", "__pycache__", ".*_cache")
+        for name in COPIED:
+            if (original / name).is_dir():
+                shutil.copytree(original / name, self.tree / name, ignore=unwanted, symlinks=True)
+        for name in COPIED_FILES:
+            if (original / name).exists():
+                shutil.copy2(original / name, self.tree / name)
+        self._turn = 0
+        self._kept: tuple[Path, str, float] | None = None
+
+    def change(self, change: Change) -> None:
+        """Apply it. Its time is new in every turn, so that no compiled file of an earlier one is taken for it."""
+        file = self.tree / change.path
+        text, modified = file.read_text(), file.stat().st_mtime
+        self._kept = (file, text, modified)
+        file.write_text(change.edit.apply(text))
+        self._turn += 1
+        os.utime(file, (modified + self._turn, modified + self._turn))
+
+    def restore(self) -> None:
+        """The file as it was, time included."""
+        if self._kept is not None:
+            file, text, modified = self._kept
+            file.write_text(text)
+            os.utime(file, (modified, modified))
+            self._kept = None
+
+    def pytest(self, arguments: list[str], limit_s: float) -> bool:
+        """Whether the tests are green; a run that takes longer is not."""
+        base = self.tmp / "pytest"
+        return self.run([sys.executable, *PYTEST, "--basetemp", str(base), *arguments], limit_s)
+
+    def run(self, command: list[str], limit_s: float) -> bool:
+        """Whether a command ends well in time, in the copy. No test collected (pytest's 5) is no fault found."""
+        environment = {**os.environ, "PYTHONPATH": str(self.tree), "TMPDIR": str(self.tmp)}
+        for name in ("PYTHONDONTWRITEBYTECODE", "MPBROKER_CRASH", "LONG"):
+            environment.pop(name, None)
+        with open(self.tmp.parent / "last.log", "wb") as output:
+            process = subprocess.Popen(
+                command, cwd=self.tree, env=environment, stdout=output, stderr=output, start_new_session=True
+            )
+            try:
+                code = process.wait(limit_s)
+            except subprocess.TimeoutExpired:
+                code = None
+        self._clean(process)
+        return code == 0 or (code == 5 and "pytest" in command)
+
+    def _clean(self, process: subprocess.Popen[bytes]) -> None:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        for pid in self._left():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        names = {name for name in os.listdir(SHM) if name.startswith("mp") and f"-{process.pid}-" in name}
+        for name in names | set(left_names(self.tmp)):
+            (SHM / name).unlink(missing_ok=True)
+        shutil.rmtree(self.tmp, ignore_errors=True)
+        self.tmp.mkdir(exist_ok=True)
+
+    def _left(self) -> list[int]:
+        return [int(name) for name in os.listdir("/proc") if name.isdigit() and self._is_in_copy(int(name))]
+
+    def _is_in_copy(self, pid: int) -> bool:
+        """Only what this copy's runs started stands in it, runs from it or has a file of it open."""
+        inside, links = f"{self.tree.parent}/", [f"/proc/{pid}/cwd", f"/proc/{pid}/exe"]
+        try:
+            links += [f"/proc/{pid}/fd/{number}" for number in os.listdir(f"/proc/{pid}/fd")]
+            return pid != os.getpid() and any(f"{os.readlink(link)}/".startswith(inside) for link in links)
+        except OSError:  # gone meanwhile, a kernel's thread, or somebody else's
+            return False
