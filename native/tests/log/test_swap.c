@@ -121,5 +121,6 @@ int main(void)
     test_appends_go_on();
     if (KILLS_WORK)
         test_readers_after_a_death_in_the_middle();
+    printf("swap: %lu checks\n", checks_made);
     return 0;
 }
