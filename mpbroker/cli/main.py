@@ -32,6 +32,7 @@ COMMANDS = {
     "group": "list, describe, reset and delete consumer groups",
     "produce": "write lines, JSON or a whole file to a topic",
     "consume": "print the records of a topic",
+    "log": "look into segments, indexes and snapshots of a partition",
     "format": "prepare a data directory without starting a broker",
     "adopt": "make topics of partition directories that belong to none",
     "trace": "show where requests spent their time",

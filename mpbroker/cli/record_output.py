@@ -50,9 +50,9 @@ def as_json(topic: str) -> Printer:
             "partition": partition,
             "offset": record.offset,
             "timestamp": record.timestamp,
-            "key": _text(record.key),
-            "value": _text(record.value),
-            "headers": [[name.decode("utf-8", "replace"), _text(value)] for name, value in record.headers],
+            "key": text_of(record.key),
+            "value": text_of(record.value),
+            "headers": [[name.decode("utf-8", "replace"), text_of(value)] for name, value in record.headers],
         }
         return json.dumps(found).encode() + b"\n"
 
@@ -119,7 +119,7 @@ def _encoded(text: str | None) -> bytes | None:
     return None if text is None else text.encode("utf-8", "surrogateescape")
 
 
-def _text(value: bytes | None) -> Any:
+def text_of(value: bytes | None) -> Any:
     """UTF-8 as a string; anything else as {"base64": …}, so that no byte is lost."""
     if value is None:
         return None

@@ -31,6 +31,7 @@ CASES = [
     (["mpbroker", "st"], {"start", "status", "stop"}, {"topic"}),
     (["mpbroker", ""], {*main.COMMANDS, "help"}, set()),
     (["mpbroker", "topic", ""], {"create", "list", "describe", "alter", "add-partitions", "delete"}, {"topic"}),
+    (["mpbroker", "log", "dump", "--"], {"--batches", "--offsets", "--json"}, {"--bootstrap-server"}),
     (["mpbroker", "group", ""], {"list", "describe", "reset", "delete"}, {"create"}),
     (["mpbroker", "group", "reset", "--to-"], {"--to-earliest", "--to-latest", "--to-offset"}, {"--topic"}),
     (["mpbroker", "topic", "create", "--p"], {"--partitions"}, {"--json"}),
