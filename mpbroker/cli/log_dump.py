@@ -124,20 +124,20 @@ def _record(record: Record, decode_offsets: bool) -> Entry:
 
 
 def _index(path: str, suffix: str) -> Iterator[Entry]:
-    """Entries up to the zeros that fill an index in use (Kafka makes it as long as it may become)."""
+    """Entries up to the zeros that fill an index in use: Kafka makes it as long as it may become. Only a timeindex of
+    one entry may hold zeros that mean something: a record of 1970."""
     shape = INDEX_ENTRY if suffix == INDEX else TIME_INDEX_ENTRY
     base = _base_offset(path)
     with open(path, "rb") as file:
-        number = 0
+        is_single = suffix == TIME_INDEX and os.fstat(file.fileno()).st_size == shape.size
         while len(data := file.read(shape.size)) == shape.size:
             first, second = shape.unpack(data)
-            if number and not any(data):
+            if not any(data) and not is_single:
                 return
             if suffix == INDEX:
                 yield {"kind": "index", "offset": base + first, "position": second}
             else:
                 yield {"kind": "timeindex", "timestamp": first, "offset": base + second}
-            number += 1
     if data:
         raise DumpError(f"{path}: the last {len(data)} bytes are no whole entry")
 

@@ -86,8 +86,15 @@ def test_an_index_counts_from_the_offset_in_its_name_up_to_what_is_filled_with_z
     index = tmp_path / "00000000000000001000.index"
     index.write_bytes(b"\0\0\0\5\0\0\1\0" + b"\0\0\0\7\0\0\2\0" + bytes(80))
     assert [(one["offset"], one["position"]) for one in entries(index)] == [(1005, 256), (1007, 512)]
+    index.write_bytes(bytes(80))
+    assert entries(index) == [], "of Kafka, before its first entry"
     index.write_bytes(b"\0\0\0\5\0\0\1\0\1")
     assert "the last 1 bytes are no whole entry" in refused(dump(index))
+    time_index = tmp_path / "00000000000000000003.timeindex"
+    time_index.write_bytes(bytes(120))
+    assert entries(time_index) == []
+    time_index.write_bytes(bytes(12))
+    assert [(one["timestamp"], one["offset"]) for one in entries(time_index)] == [(0, 3)]
     named = tmp_path / "mine.index"
     named.write_bytes(bytes(8))
     assert "this name has none" in refused(dump(named))
