@@ -73,6 +73,7 @@ class Counter(IntEnum):
     PRODUCE_LEFT_RERUN = 46
     PRODUCE_LEFT_MEMORY = 47
     PRODUCE_LEFT_BUSY = 48
+    LOG_PRODUCERS_REPLACED = 49
     # Python code counts these:
     CONNECTIONS_ACCEPTED = 128
     CONNECTIONS_CLOSED = 129

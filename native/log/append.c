@@ -6,11 +6,13 @@
 #include "log/log_io.h"
 #include "log/partition_lock.h"
 #include "log/producer.h"
+#include "log/producer_room.h"
 #include "log/repair.h"
 #include "log/roll.h"
 #include "log/segment.h"
 
 #define ONE_WRITE_BYTES 8192 /* up to here a copy costs less than the second part of a gather write */
+#define ROOM_ROUNDS 8
 
 static void write_intent(struct mpb_log *log, struct mpb_partition *row, const struct mpb_append_request *request,
                          const struct mpb_append_result *result, uint64_t fill_number, uint32_t producer_row,
@@ -109,7 +111,7 @@ static int append_locked(struct mpb_log *log, struct mpb_partition *row, const s
             return error;
     }
     if (info->producer_id >= 0) {
-        producer_row = mpb_producer_row(log, ordinal, info->producer_id);
+        producer_row = mpb_producer_row(log, ordinal, info->producer_id, true);
         if (producer_row == 0)
             return MPB_ERR_THROTTLING_QUOTA_EXCEEDED;
     }
@@ -221,30 +223,38 @@ void mpb_append_not_synced(struct mpb_log *log, const struct mpb_append_request 
     mpb_partition_unlock(log, request->ordinal);
 }
 
-void mpb_append(struct mpb_log *log, const struct mpb_append_options *options, const struct mpb_append_request *request,
-                struct mpb_append_result *out)
+/* Returns false with nothing answered if it needs a row for a new producer and there is none: the caller looks for one
+ * without the lock. `last`: then that is the answer. */
+static bool try_append(struct mpb_log *log, const struct mpb_append_options *options,
+                       const struct mpb_append_request *request, uint64_t fill_number, bool last,
+                       struct mpb_append_result *out)
 {
     struct mpb_core *core = log->core;
     struct mpb_partition *row = &core->partitions[request->ordinal];
     uint8_t header[MPB_BATCH_HEADER_BYTES];
-    uint64_t fill_number = mpb_entry_fill_number(core, request->entry);
     no_result(out);
     out->append_time_ms = options->log_append_time ? request->now_ms : -1;
     mpb_batch_patch_header(request->batch, request->info->batch_bytes, header, 0, 0, out->append_time_ms);
     if (!options->log_append_time && request->max_timestamp != MPB_RECORDS_UNSEEN)
         mpb_batch_patch_timestamp(request->batch, request->info->batch_bytes, header, false, request->max_timestamp);
     if (!lock(log, request->ordinal, out))
-        return;
+        return true;
     MPB_CRASH(core, "append.locked");
     if (mpb_cell_read(core, request->entry, request->cell, fill_number,
                       out)) { /* append rule 2: only after lock and repair */
         mpb_log_count(log, MPB_C_LOG_REPLAYS, 1);
         mpb_partition_unlock(log, request->ordinal);
-        return;
+        return true;
     }
     bool decided = decide_without_writing(log, row, options, request, out);
     if (!decided)
         out->error = (int16_t)append_locked(log, row, options, request, fill_number, header, out);
+    bool full = !decided && out->error == MPB_ERR_THROTTLING_QUOTA_EXCEEDED;
+    if (full && !last) {
+        mpb_partition_unlock(log, request->ordinal);
+        return false;
+    }
+    mpb_log_count(log, MPB_C_LOG_PRODUCERS_FULL, full);
     if (out->error != 0)
         no_offsets(out);
     if (!mpb_error_tells_log_start(out->error))
@@ -255,4 +265,16 @@ void mpb_append(struct mpb_log *log, const struct mpb_append_options *options, c
     MPB_CRASH(core, "append.unlocked");
     if (!decided && out->error == 0)
         mpb_partition_moved(log, request->ordinal);
+    return true;
+}
+
+void mpb_append(struct mpb_log *log, const struct mpb_append_options *options, const struct mpb_append_request *request,
+                struct mpb_append_result *out)
+{
+    uint64_t fill_number = mpb_entry_fill_number(log->core, request->entry);
+    bool done = try_append(log, options, request, fill_number, false, out);
+    for (int i = 1; !done; i++) { /* another one may be quicker and take the row that was freed */
+        bool last = i == ROOM_ROUNDS || !mpb_producers_make_room(log);
+        done = try_append(log, options, request, fill_number, last, out);
+    }
 }

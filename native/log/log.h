@@ -47,8 +47,12 @@ struct mpb_log {
     uint64_t tick;
     struct mpb_segment_list **lists; /* by ordinal, made at first use */
     uint32_t producer_hint;
-    uint32_t producers_refused; /* batches since the table of producers was found full; 0: it was not */
+    uint32_t producers_taken_seen; /* rows of producers looked at since one was free, or was freed */
     uint32_t producers_freed_seen;
+    uint32_t room_hint;       /* producer_room.c: where the search for a row to free goes on */
+    uint32_t room_freed_seen; /* its last search through the whole table was in vain; rows freed until then */
+    bool room_in_vain;
+    uint64_t producer_looks; /* at rows of producers, in search of one for a new producer */
 };
 
 /* A call on a file of the partition failed: counted, left for the log keeper's line, and the log directory goes offline

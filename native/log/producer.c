@@ -4,8 +4,8 @@
 
 #include "shm/inject.h"
 
-#define FULL_LOOK_EVERY \
-    64 /* a full table is searched now and again even if no row was freed: the dead may not have said */
+#define FREE_LOOKS 256 /* rows looked at for a free one, a batch: nobody else gets the partition meanwhile */
+#define FULL_LOOKS 8   /* the same once all were seen to be taken: a dead process may have freed one and not said so */
 
 int32_t mpb_last_sequence(int32_t first_sequence, int32_t record_count)
 {
@@ -92,52 +92,114 @@ static void raise_high(struct mpb_core *core, uint32_t rows)
         ;
 }
 
-static struct mpb_producer *take_row(struct mpb_log *log, uint32_t ordinal, uint32_t *row_plus_one)
+/* Row number + 1, or 0. */
+static uint32_t take_one_of(struct mpb_log *log, uint32_t ordinal, uint32_t looks)
 {
     struct mpb_core *core = log->core;
-    uint32_t freed = mpb_load_acquire(&core->header->producers_freed);
-    if (log->producers_refused % FULL_LOOK_EVERY != 0 && freed == log->producers_freed_seen) {
-        log->producers_refused++; /* full a moment ago: a search under the lock costs all others */
-        return NULL;
-    }
-    log->producers_freed_seen = freed;
-    for (uint32_t i = 0; i < core->producer_count; i++) {
-        uint32_t at = (log->producer_hint + i) % core->producer_count;
+    for (uint32_t i = 0; i < looks; i++) {
+        uint32_t at = log->producer_hint % core->producer_count;
         uint64_t nobody = 0;
+        log->producer_hint = at + 1;
+        log->producer_looks++;
+        log->producers_taken_seen++;
         if (mpb_load_relaxed(&core->producers[at].owner) != 0)
             continue;
         raise_high(core, at + 1);
         if (!mpb_cas64(&core->producers[at].owner, &nobody, (uint64_t)ordinal + 1))
             continue;
-        log->producer_hint = at + 1;
-        *row_plus_one = at + 1;
-        log->producers_refused = 0;
-        return &core->producers[at];
+        log->producers_taken_seen = 0;
+        return at + 1;
     }
-    log->producers_refused++;
-    return NULL;
+    return 0;
 }
 
-uint32_t mpb_producer_row(struct mpb_log *log, uint32_t ordinal, int64_t producer_id)
+/* A free row: number + 1, or 0 if none is near. The search goes on with the next batch where it ended. */
+static uint32_t take_free(struct mpb_log *log, uint32_t ordinal, uint32_t looks)
 {
-    struct mpb_partition *row = &log->core->partitions[ordinal];
-    uint32_t row_plus_one = find(log->core, row, producer_id);
-    if (row_plus_one != 0)
-        return row_plus_one;
+    struct mpb_core *core = log->core;
+    uint32_t freed = mpb_load_acquire(&core->header->producers_freed);
+    uint32_t high = mpb_load_relaxed(&core->header->producers_high);
+    if (freed != log->producers_freed_seen)
+        log->producers_taken_seen = 0;
+    log->producers_freed_seen = freed;
+    uint32_t at = take_one_of(log, ordinal, log->producers_taken_seen < core->producer_count ? looks : FULL_LOOKS);
+    if (at != 0 || high >= core->producer_count)
+        return at;
+    log->producer_hint = high; /* from here on nobody ever took one */
+    return take_one_of(log, ordinal, FULL_LOOKS);
+}
+
+struct chain_look {
+    uint32_t found; /* row + 1 of the producer, 0: it is not there */
+    uint32_t rows;
+    mpb_atomic32 *oldest_once; /* the link to it; NULL: all wrote more than one batch */
+};
+
+static bool wrote_once(const struct mpb_producer *producer) { return mpb_load_acquire(&producer->count) <= 1; }
+
+/* A row is put at the front when it is taken: of those that wrote once, the last one did so longest ago. */
+static struct chain_look look_through(struct mpb_log *log, mpb_atomic32 *link, int64_t producer_id)
+{
+    struct mpb_core *core = log->core;
+    struct chain_look look = {0};
+    for (uint32_t at; (at = mpb_load_acquire(link)) != 0 && at <= core->producer_count;) {
+        struct mpb_producer *producer = &core->producers[at - 1];
+        log->producer_looks++;
+        if (producer->producer_id == producer_id) {
+            look.found = at;
+            return look;
+        }
+        if (++look.rows >= core->producer_count)
+            break;
+        if (wrote_once(producer))
+            look.oldest_once = link;
+        link = &producer->next;
+    }
+    return look;
+}
+
+/* Dead behind it: the row is owned but not chained, and whoever looks for room or sweeps frees it. */
+static uint32_t unchain(struct mpb_core *core, mpb_atomic32 *link)
+{
+    uint32_t at = mpb_load_acquire(link);
+    mpb_store_release(link, mpb_load_relaxed(&core->producers[at - 1].next));
+    mpb_step();
+    return at;
+}
+
+/* A row for a producer that has none, number + 1. Where a chain is long, or no row is free, the producer of it that wrote
+ * once, longest ago, is forgotten: a flood of ids goes round in the rows it has, and look-ups stay short. */
+static uint32_t row_for_new(struct mpb_log *log, uint32_t ordinal, const struct chain_look *look, bool forget)
+{
+    bool may_forget = forget && look->oldest_once != NULL;
+    uint32_t at = 0;
     if (log->producer_hint == 0) /* processes begin at different rows: fewer lost CASes, shorter searches */
         log->producer_hint = log->slot * 97;
-    struct mpb_producer *producer = take_row(log, ordinal, &row_plus_one);
-    if (producer == NULL) {
-        mpb_log_count(log, MPB_C_LOG_PRODUCERS_FULL, 1);
+    if (!may_forget || look->rows < MPB_PRODUCER_CHAIN_ROWS)
+        at = take_free(log, ordinal, forget ? FREE_LOOKS : log->core->producer_count);
+    if (at != 0 || !may_forget)
+        return at;
+    mpb_log_count(log, MPB_C_LOG_PRODUCERS_REPLACED, 1);
+    return unchain(log->core, look->oldest_once);
+}
+
+uint32_t mpb_producer_row(struct mpb_log *log, uint32_t ordinal, int64_t producer_id, bool forget)
+{
+    mpb_atomic32 *chain = chain_of(&log->core->partitions[ordinal], producer_id);
+    struct chain_look look = look_through(log, chain, producer_id);
+    if (look.found != 0)
+        return look.found;
+    uint32_t row_plus_one = row_for_new(log, ordinal, &look, forget);
+    if (row_plus_one == 0)
         return 0;
-    }
+    struct mpb_producer *producer = &log->core->producers[row_plus_one - 1];
     mpb_store_relaxed(&producer->count, 0);
     mpb_store_relaxed(&producer->rebuild, 0);
     mpb_store_relaxed(&producer->written_ms, 0);
     producer->producer_id = producer_id;
-    mpb_store_relaxed(&producer->next, mpb_load_relaxed(chain_of(row, producer_id)));
+    mpb_store_relaxed(&producer->next, mpb_load_relaxed(chain));
     mpb_step();
-    mpb_store_release(chain_of(row, producer_id), row_plus_one);
+    mpb_store_release(chain, row_plus_one);
     mpb_step();
     return row_plus_one;
 }
@@ -289,6 +351,28 @@ bool mpb_producer_free_lost(struct mpb_core *core, uint32_t index, uint32_t ordi
     struct mpb_producer *producer = &core->producers[index];
     if (mpb_load_acquire(&producer->owner) != (uint64_t)ordinal + 1 || is_chained(core, index + 1, ordinal))
         return false;
+    free_row(core, producer);
+    return true;
+}
+
+bool mpb_producer_free_once(struct mpb_core *core, uint32_t index, uint32_t ordinal, int64_t written_ms)
+{
+    struct mpb_producer *producer = &core->producers[index];
+    if (mpb_load_acquire(&producer->owner) != (uint64_t)ordinal + 1)
+        return false;
+    mpb_atomic32 *link = chain_of(&core->partitions[ordinal], producer->producer_id);
+    uint32_t at = mpb_load_acquire(link);
+    for (uint32_t i = 0; at != index + 1 && at != 0 && at <= core->producer_count && i < core->producer_count; i++) {
+        link = &core->producers[at - 1].next;
+        at = mpb_load_acquire(link);
+    }
+    if (at != index + 1)
+        return mpb_producer_free_lost(core, index, ordinal);
+    int64_t now_ms;
+    bool again;
+    if (!mpb_producer_time(core, index, &now_ms, &again) || again || now_ms != written_ms)
+        return false;
+    unchain(core, link);
     free_row(core, producer);
     return true;
 }

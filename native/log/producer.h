@@ -11,6 +11,8 @@
 #include "record/record_batch.h"
 
 #define MPB_PRODUCER_KEPT 5
+#define MPB_PRODUCER_CHAIN_ROWS \
+    256 /* from here on a new producer of the chain replaces one that wrote a single batch */
 
 struct mpb_producer_check {
     bool duplicate;
@@ -25,9 +27,11 @@ int32_t mpb_last_sequence(int32_t first_sequence, int32_t record_count);
 int mpb_producer_check(const struct mpb_core *core, const struct mpb_partition *row, const struct mpb_batch_info *batch,
                        struct mpb_producer_check *out);
 
-/* Row number + 1 of this producer, taken from the table and chained if need be; 0: the table is full. A death in
- * between leaves an empty row, which is as good as none. */
-uint32_t mpb_producer_row(struct mpb_log *log, uint32_t ordinal, int64_t producer_id);
+/* Row number + 1 of this producer, taken from the table and chained if need be; 0: none is free. `forget`: the row may
+ * be that of a producer of the partition that wrote a single batch, of those in the chain the one that wrote it longest
+ * ago. The search looks at FREE_LOOKS rows of the table at most and goes on with the next batch; without `forget` at all.
+ * A death in between leaves an empty row, which is as good as none. */
+uint32_t mpb_producer_row(struct mpb_log *log, uint32_t ordinal, int64_t producer_id, bool forget);
 
 /* Keeps a batch in row `row_plus_one`, unless that or a later one is kept already: may be done twice. `written_ms`: the
  * broker's clock at its append; it only goes up. */
@@ -67,5 +71,9 @@ struct mpb_producer *mpb_producer_next(struct mpb_core *core, const struct mpb_p
 /* Frees row `index` if it belongs to partition `ordinal` and is not in its chains: a dead process took it, or took it
  * out, and got no further. */
 bool mpb_producer_free_lost(struct mpb_core *core, uint32_t index, uint32_t ordinal);
+
+/* Frees row `index` of partition `ordinal` if its producer wrote nothing since it wrote its only batch at `written_ms`, or
+ * if it is lost. */
+bool mpb_producer_free_once(struct mpb_core *core, uint32_t index, uint32_t ordinal, int64_t written_ms);
 
 #endif

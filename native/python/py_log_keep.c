@@ -208,7 +208,7 @@ static int load_one(LogObject *self, unsigned int ordinal, PyObject *item, int *
     *error = mpb_partition_lock(&self->log, ordinal);
     if (*error != 0)
         return 0;
-    uint32_t row = mpb_producer_row(&self->log, ordinal, producer_id);
+    uint32_t row = mpb_producer_row(&self->log, ordinal, producer_id, false);
     if (row == 0)
         *error = MPB_ERR_THROTTLING_QUOTA_EXCEEDED;
     mpb_producer_keep(self->log.core, row, &batch, timestamp_ms < now_ms ? timestamp_ms : now_ms);

@@ -56,7 +56,9 @@
     X(PRODUCE_LEFT_RECORDS, "requests", "Produce requests left to Python: records to be named in the answer.") \
     X(PRODUCE_LEFT_RERUN, "requests", "Produce requests left to Python: a handler died with them.")            \
     X(PRODUCE_LEFT_MEMORY, "requests", "Produce requests left to Python: no memory for the answer.")           \
-    X(PRODUCE_LEFT_BUSY, "requests", "Produce requests left to Python: a partition's lock was not to be had.")
+    X(PRODUCE_LEFT_BUSY, "requests", "Produce requests left to Python: a partition's lock was not to be had.") \
+    X(LOG_PRODUCERS_REPLACED, "producers",                                                                     \
+      "Producers of a single batch forgotten at once, because new ones needed their rows.")
 
 #define MPB_COUNTER_ENUM(name, unit, sentence) MPB_C_##name,
 enum mpb_counter { MPB_COUNTER_LIST(MPB_COUNTER_ENUM) MPB_COUNTERS_NATIVE };

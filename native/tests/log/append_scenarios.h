@@ -61,6 +61,21 @@ static void prepare_some(struct fixture *f)
     }
 }
 
+/* No row of a producer is free: partition `p` has all but those of prepare_some, each with one batch. */
+static void fill_producers(struct fixture *f, uint32_t p)
+{
+    struct mpb_append_options options = small_segments();
+    options.segment_bytes = 1 << 20;
+    prepare_some(f);
+    for (int i = 0; i < FIX_PRODUCERS - 5; i++) {
+        struct batch_spec spec = numbered(100 + i, 0, 40);
+        CHECK_EQ(append_batch(&f->log, &options, p, MPB_NO_REQUEST, 0, &spec).error, 0);
+    }
+}
+
+static void prepare_full_of_own(struct fixture *f) { fill_producers(f, 0); }
+static void prepare_full_of_others(struct fixture *f) { fill_producers(f, 1); }
+
 /* Four segments in partition 0, with three producers. */
 static void prepare_segments(struct fixture *f)
 {
@@ -147,6 +162,8 @@ static const struct scenario SCENARIOS[] = {
     {"truncate within the segment", prepare_segments, run_truncate_little, 0, false},
     {"retain", prepare_segments, run_retain, 0, false},
     {"swap", prepare_swap, run_swap, 0, false},
+    {"producer in another's row", prepare_full_of_own, run_new_producer, 1, false},
+    {"producer in another partition's", prepare_full_of_others, run_new_producer, 1, false},
 };
 enum { SCENARIO_COUNT = sizeof SCENARIOS / sizeof *SCENARIOS };
 
@@ -161,7 +178,9 @@ struct trial {
 
 static void trial_warm(struct trial *t)
 {
-    t->f.log.producer_hint = 0; /* a process's own, and each of these is a new one */
+    t->f.log.producer_hint = t->f.log.producers_taken_seen = t->f.log.producers_freed_seen =
+        0; /* each is a new process */
+    t->f.log.room_hint = t->f.log.room_freed_seen = t->f.log.room_in_vain = 0;
     for (uint32_t i = 0; i < FIX_PARTITIONS && !t->scenario->cold; i++) {
         const struct mpb_partition *row = &t->f.core.partitions[i];
         for (int file = 0; mpb_load_relaxed(&row->flags) != 0 && file < MPB_SEGMENT_FILES; file++)

@@ -1,0 +1,68 @@
+#include "log/producer_room.h"
+
+#include "log/partition_lock.h"
+#include "log/producer.h"
+
+#define ROOM_LOOKS 64 /* rows compared, if one of them will do; else the search goes on */
+
+struct candidate {
+    uint32_t row_plus_one; /* 0: none */
+    uint32_t ordinal;
+    int64_t written_ms;
+    bool free; /* nobody's */
+};
+
+static struct candidate look_at(const struct mpb_core *core, uint32_t index)
+{
+    struct candidate found = {0};
+    bool again;
+    uint64_t owner = mpb_load_acquire(&core->producers[index].owner);
+    if (!mpb_producer_time(core, index, &found.written_ms, &again))
+        return (struct candidate){.row_plus_one = index + 1, .free = true};
+    if (again || owner == 0 || owner > core->partition_count ||
+        mpb_load_relaxed(&core->partitions[owner - 1].busy_since_ns) != 0)
+        return found;
+    found.row_plus_one = index + 1;
+    found.ordinal = (uint32_t)owner - 1;
+    return found;
+}
+
+/* The hand goes round the table, so that every row gets its turn; behind it stand the rows that were taken last. */
+static struct candidate search(struct mpb_log *log)
+{
+    const struct mpb_core *core = log->core;
+    uint32_t high = mpb_load_acquire(&core->header->producers_high);
+    struct candidate best = {0};
+    for (uint32_t i = 0; i < high && i < core->producer_count && (i < ROOM_LOOKS || best.row_plus_one == 0); i++) {
+        uint32_t index = log->room_hint % high;
+        struct candidate found = look_at(core, index);
+        log->room_hint = index + 1;
+        log->producer_looks++;
+        if (found.free)
+            return found;
+        if (found.row_plus_one != 0 && (best.row_plus_one == 0 || found.written_ms < best.written_ms))
+            best = found;
+    }
+    return best;
+}
+
+/* A producer that wrote once came into a row that was freed: while none was freed, there is no more to find than the last
+ * time. */
+bool mpb_producers_make_room(struct mpb_log *log)
+{
+    uint32_t freed = mpb_load_acquire(&log->core->header->producers_freed);
+    if (log->room_in_vain && log->room_freed_seen == freed)
+        return false;
+    struct candidate found = search(log);
+    log->room_in_vain = found.row_plus_one == 0;
+    log->room_freed_seen = freed;
+    if (found.row_plus_one == 0)
+        return false;
+    log->producer_hint = found.row_plus_one - 1; /* there the next search for a free row begins */
+    if (found.free || mpb_partition_lock(log, found.ordinal) != 0)
+        return true;
+    if (mpb_producer_free_once(log->core, found.row_plus_one - 1, found.ordinal, found.written_ms))
+        mpb_log_count(log, MPB_C_LOG_PRODUCERS_REPLACED, 1);
+    mpb_partition_unlock(log, found.ordinal);
+    return true;
+}

@@ -1,0 +1,155 @@
+/* The table of producers under a flood of ids: the flood's own rows go, an honest producer is never refused while a row of
+ * somebody who wrote once could be freed, and a batch costs a bounded number of looks, however large the table is. */
+#include "tests/log/log_fixture.h"
+
+enum { LARGE = 32768, MAX_LOOKS = MPB_PRODUCER_CHAIN_ROWS + 256 + 8 + 64, HONEST = 5 };
+
+static struct fixture f;
+static uint64_t most_looks; /* of one batch */
+
+static struct mpb_append_result produce(uint32_t ordinal, int64_t id, int32_t sequence)
+{
+    static uint8_t bytes[MPB_BATCH_HEADER_BYTES + 40];
+    struct batch_spec spec = {.records = 1, .producer_id = id, .sequence = sequence, .timestamp = 100, .payload = 40};
+    struct mpb_batch_info info;
+    struct mpb_append_result result;
+    static int64_t now_ms = 5000;
+    make_batch(bytes, &spec);
+    mpb_batch_read(bytes, &info);
+    struct mpb_append_request request = {.ordinal = ordinal,
+                                         .entry = MPB_NO_REQUEST,
+                                         .batch = bytes,
+                                         .info = &info,
+                                         .max_timestamp = MPB_RECORDS_UNSEEN,
+                                         .now_ms = ++now_ms,
+                                         .leader_epoch = -1};
+    uint64_t before = f.log.producer_looks;
+    mpb_append(&f.log, &FIX_OPTIONS, &request, &result);
+    uint64_t looks = f.log.producer_looks - before;
+    most_looks = looks > most_looks ? looks : most_looks;
+    return result;
+}
+
+static void begin(uint32_t rows)
+{
+    most_looks = 0;
+    fixture_open(&f);
+    munmap(f.core.producers, FIX_PRODUCERS * sizeof *f.core.producers);
+    f.core.producers = shared_bytes(rows * sizeof *f.core.producers);
+    f.core.producer_count = rows;
+    for (uint32_t p = 0; p < FIX_PARTITIONS; p++)
+        fixture_partition(&f, p);
+}
+
+static void end(void)
+{
+    munmap(f.core.producers, f.core.producer_count * sizeof *f.core.producers);
+    f.core.producers = shared_bytes(FIX_PRODUCERS * sizeof *f.core.producers);
+    fixture_close(&f);
+}
+
+static uint32_t rows_of(uint32_t ordinal)
+{
+    uint32_t rows = 0;
+    for (uint32_t i = 0; i < f.core.producer_count; i++)
+        rows += mpb_load_relaxed(&f.core.producers[i].owner) == (uint64_t)ordinal + 1;
+    return rows;
+}
+
+static void test_a_flood_goes_round_in_its_own_rows(void)
+{
+    begin(LARGE);
+    for (int32_t sequence = 0; sequence < 2; sequence++)
+        for (int64_t id = 0; id < HONEST; id++)
+            CHECK_EQ(produce(0, id, sequence).error, 0);
+    CHECK_EQ(produce(1, 7, 0).error, 0);
+    for (int64_t i = 0; i < 2 * LARGE; i++) {
+        CHECK_EQ(produce(0, 1000 + i, 0).error, 0);
+        if (i % 4096 == 0)
+            CHECK_EQ(produce(0, i / 4096 % HONEST, 2 + (int32_t)(i / 4096 / HONEST)).error, 0);
+    }
+    CHECK(rows_of(0) <= MPB_PRODUCER_CHAINS * MPB_PRODUCER_CHAIN_ROWS);
+    CHECK(most_looks <= MAX_LOOKS);
+    CHECK(counted(&f, MPB_C_LOG_PRODUCERS_REPLACED) >= 2 * LARGE - MPB_PRODUCER_CHAINS * MPB_PRODUCER_CHAIN_ROWS);
+    for (int64_t id = 0; id < HONEST; id++)
+        CHECK(produce(0, id, 1).duplicate);
+    CHECK(produce(1, 7, 0).duplicate); /* a single batch, and its partition is not flooded */
+    CHECK(produce(0, 1000 + 2 * LARGE - 1, 0).duplicate);
+    CHECK(!produce(0, 1000, 0).duplicate); /* longest ago */
+    CHECK_EQ(counted(&f, MPB_C_LOG_PRODUCERS_FULL), 0);
+    end();
+}
+
+/* Each of the table's rows is another partition's: the one that wrote longest ago goes. */
+static void test_a_new_producer_gets_a_row_of_another_partition(void)
+{
+    begin(FIX_PRODUCERS);
+    CHECK_EQ(produce(1, 0, 0).error, 0);
+    CHECK_EQ(produce(1, 0, 1).error, 0);
+    for (int64_t i = 1; i < FIX_PRODUCERS; i++)
+        CHECK_EQ(produce(1, i, 0).error, 0);
+    CHECK_EQ(produce(0, 7, 0).error, 0);
+    CHECK_EQ(produce(0, 7, 1).error, 0);
+    CHECK(produce(0, 7, 0).duplicate);
+    CHECK_EQ(rows_of(0), 1);
+    CHECK(produce(1, 0, 0).duplicate && produce(1, 2, 0).duplicate && produce(1, FIX_PRODUCERS - 1, 0).duplicate);
+    for (int64_t i = 100; i < 100 + 3 * FIX_PRODUCERS; i++) /* a flood of partition 2: round and round */
+        CHECK_EQ(produce(2, i, 0).error, 0);
+    CHECK(produce(0, 7, 1).duplicate && produce(1, 0, 1).duplicate);
+    CHECK(most_looks <= MAX_LOOKS);
+    CHECK_EQ(counted(&f, MPB_C_LOG_PRODUCERS_FULL), 0);
+    end();
+}
+
+/* Nobody wrote once: there is nothing to free here, and whoever asks again costs little. */
+static void test_a_table_of_producers_at_work_refuses(void)
+{
+    begin(LARGE);
+    for (int64_t i = 0; i < LARGE; i++) {
+        CHECK_EQ(produce((uint32_t)(i % FIX_PARTITIONS), i / FIX_PARTITIONS, 0).error, 0);
+        CHECK_EQ(produce((uint32_t)(i % FIX_PARTITIONS), i / FIX_PARTITIONS, 1).error, 0);
+    }
+    CHECK_EQ(produce(0, LARGE, 0).error, MPB_ERR_THROTTLING_QUOTA_EXCEEDED);
+    for (int i = 0; i < LARGE / 256; i++) /* until this process has seen them all */
+        CHECK_EQ(produce(0, LARGE, 0).error, MPB_ERR_THROTTLING_QUOTA_EXCEEDED);
+    CHECK_EQ(counted(&f, MPB_C_LOG_PRODUCERS_FULL), 1 + LARGE / 256);
+    most_looks = 0;
+    CHECK_EQ(produce(0, LARGE, 0).error, MPB_ERR_THROTTLING_QUOTA_EXCEEDED);
+    CHECK(most_looks <= 2 * (LARGE / FIX_PARTITIONS / MPB_PRODUCER_CHAINS + 8)); /* its chain, tried twice */
+    CHECK_EQ(mpb_partition_lock(&f.log, 3), 0);
+    CHECK(mpb_producers_expire(&f.log, 3, INT64_MAX, 0) > 0);
+    mpb_partition_unlock(&f.log, 3);
+    CHECK_EQ(produce(0, LARGE, 0).error, 0);
+    end();
+}
+
+/* Of a process that died between taking a row and chaining it. */
+static void test_a_lost_row_is_found(void)
+{
+    begin(FIX_PRODUCERS);
+    for (int64_t i = 0; i < FIX_PRODUCERS - 1; i++) {
+        CHECK_EQ(produce(1, i, 0).error, 0);
+        CHECK_EQ(produce(1, i, 1).error, 0);
+    }
+    CHECK_EQ(produce(1, FIX_PRODUCERS, 0).error, 0);
+    for (uint32_t chain = 0; chain < MPB_PRODUCER_CHAINS; chain++) {
+        mpb_atomic32 *link = &f.core.partitions[1].producer_chain[chain];
+        uint32_t at = mpb_load_relaxed(link);
+        if (at != 0 && mpb_load_relaxed(&f.core.producers[at - 1].count) == 1)
+            mpb_store_relaxed(link, mpb_load_relaxed(&f.core.producers[at - 1].next));
+    }
+    CHECK_EQ(produce(0, 7, 0).error, 0);
+    CHECK_EQ(produce(0, 7, 1).error, 0);
+    CHECK_EQ(rows_of(0), 1);
+    end();
+}
+
+int main(void)
+{
+    test_a_flood_goes_round_in_its_own_rows();
+    test_a_new_producer_gets_a_row_of_another_partition();
+    test_a_table_of_producers_at_work_refuses();
+    test_a_lost_row_is_found();
+    printf("producer flood: %lu checks\n", checks_made);
+    return 0;
+}
