@@ -272,7 +272,7 @@ void mpb_append(struct mpb_log *log, const struct mpb_append_options *options, c
                 struct mpb_append_result *out)
 {
     uint64_t fill_number = mpb_entry_fill_number(log->core, request->entry);
-    bool done = try_append(log, options, request, fill_number, false, out);
+    bool done = try_append(log, options, request, fill_number, mpb_producers_have_no_room(log), out);
     for (int i = 1; !done; i++) { /* another one may be quicker and take the row that was freed */
         bool last = i == ROOM_ROUNDS || !mpb_producers_make_room(log);
         done = try_append(log, options, request, fill_number, last, out);

@@ -50,9 +50,9 @@ struct mpb_log {
     uint32_t producers_taken_seen; /* rows of producers looked at since one was free, or was freed */
     uint32_t producers_freed_seen;
     uint32_t room_hint;       /* producer_room.c: where the search for a row to free goes on */
-    uint32_t room_freed_seen; /* its last search through the whole table was in vain; rows freed until then */
-    bool room_in_vain;
-    uint64_t producer_looks; /* at rows of producers, in search of one for a new producer */
+    uint32_t room_freed_seen; /* rows freed until its last search */
+    uint32_t room_pause;      /* refusals until the next one while none is freed; 0: the last found something */
+    uint64_t producer_looks;  /* at rows of producers, in search of one for a new producer */
 };
 
 /* A call on a file of the partition failed: counted, left for the log keeper's line, and the log directory goes offline

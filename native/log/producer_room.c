@@ -5,11 +5,14 @@
 
 #define ROOM_LOOKS 64 /* rows compared, if one of them will do; else the search goes on */
 
+#define BUSY_PAUSE 64 /* refusals until the next search, if a partition was busy in the last one */
+
 struct candidate {
     uint32_t row_plus_one; /* 0: none */
     uint32_t ordinal;
     int64_t written_ms;
     bool free; /* nobody's */
+    bool busy; /* its partition's lock is not to be had */
 };
 
 static struct candidate look_at(const struct mpb_core *core, uint32_t index)
@@ -19,10 +22,10 @@ static struct candidate look_at(const struct mpb_core *core, uint32_t index)
     uint64_t owner = mpb_load_acquire(&core->producers[index].owner);
     if (!mpb_producer_time(core, index, &found.written_ms, &again))
         return (struct candidate){.row_plus_one = index + 1, .free = true};
-    if (again || owner == 0 || owner > core->partition_count ||
-        mpb_load_relaxed(&core->partitions[owner - 1].busy_since_ns) != 0)
+    if (again || owner == 0 || owner > core->partition_count)
         return found;
-    found.row_plus_one = index + 1;
+    found.busy = mpb_load_relaxed(&core->partitions[owner - 1].busy_since_ns) != 0;
+    found.row_plus_one = found.busy ? 0 : index + 1;
     found.ordinal = (uint32_t)owner - 1;
     return found;
 }
@@ -33,29 +36,36 @@ static struct candidate search(struct mpb_log *log)
     const struct mpb_core *core = log->core;
     uint32_t high = mpb_load_acquire(&core->header->producers_high);
     struct candidate best = {0};
+    bool busy = false;
     for (uint32_t i = 0; i < high && i < core->producer_count && (i < ROOM_LOOKS || best.row_plus_one == 0); i++) {
         uint32_t index = log->room_hint % high;
         struct candidate found = look_at(core, index);
         log->room_hint = index + 1;
         log->producer_looks++;
+        busy |= found.busy;
         if (found.free)
             return found;
         if (found.row_plus_one != 0 && (best.row_plus_one == 0 || found.written_ms < best.written_ms))
             best = found;
     }
+    best.busy = busy;
     return best;
 }
 
-/* A producer that wrote once came into a row that was freed: while none was freed, there is no more to find than the last
- * time. */
+bool mpb_producers_have_no_room(struct mpb_log *log)
+{
+    uint32_t freed = mpb_load_relaxed(&log->core->header->producers_freed);
+    if (log->room_pause == 0 || log->room_freed_seen != freed)
+        return false;
+    log->room_pause -= log->room_pause != UINT32_MAX;
+    return true;
+}
+
 bool mpb_producers_make_room(struct mpb_log *log)
 {
-    uint32_t freed = mpb_load_acquire(&log->core->header->producers_freed);
-    if (log->room_in_vain && log->room_freed_seen == freed)
-        return false;
+    log->room_freed_seen = mpb_load_acquire(&log->core->header->producers_freed);
     struct candidate found = search(log);
-    log->room_in_vain = found.row_plus_one == 0;
-    log->room_freed_seen = freed;
+    log->room_pause = found.row_plus_one != 0 ? 0 : found.busy ? BUSY_PAUSE : UINT32_MAX;
     if (found.row_plus_one == 0)
         return false;
     log->producer_hint = found.row_plus_one - 1; /* there the next search for a free row begins */

@@ -10,4 +10,8 @@
  * tried again. */
 bool mpb_producers_make_room(struct mpb_log *log);
 
+/* Whether the last search found nothing and nothing was freed since: who writes for the first time does so in a row that
+ * was freed, so there is no more to find. */
+bool mpb_producers_have_no_room(struct mpb_log *log);
+
 #endif

@@ -180,7 +180,7 @@ static void trial_warm(struct trial *t)
 {
     t->f.log.producer_hint = t->f.log.producers_taken_seen = t->f.log.producers_freed_seen =
         0; /* each is a new process */
-    t->f.log.room_hint = t->f.log.room_freed_seen = t->f.log.room_in_vain = 0;
+    t->f.log.room_hint = t->f.log.room_freed_seen = t->f.log.room_pause = 0;
     for (uint32_t i = 0; i < FIX_PARTITIONS && !t->scenario->cold; i++) {
         const struct mpb_partition *row = &t->f.core.partitions[i];
         for (int file = 0; mpb_load_relaxed(&row->flags) != 0 && file < MPB_SEGMENT_FILES; file++)

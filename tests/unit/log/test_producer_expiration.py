@@ -97,9 +97,10 @@ def test_a_refused_batch_finds_the_row_that_was_freed(world):
     partition = world.create()
     for number in range(TABLE):
         assert produce(world, partition, number, 0).error == 0
+        assert produce(world, partition, number, 1).error == 0, "who wrote once would be replaced"
     for _ in range(5):
         assert produce(world, partition, 500, 0).error == 89
-    assert world.log.expire_producers(partition.ordinal, 0, world.clock.wall_ms() + 1) == TABLE
+    assert world.log.expire_producers(partition.ordinal, world.clock.wall_ms() + 1, 0) == TABLE
     assert produce(world, partition, 500, 0).error == 0
 
 
