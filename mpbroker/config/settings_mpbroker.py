@@ -72,8 +72,8 @@ TABLES = (
     Setting("mpbroker.max.partitions", INT, 16384, "Partitions this broker can hold; creating more is refused.", least=1,
             most=2**20),
     Setting("mpbroker.max.producers", INT, 65536,
-            "Idempotent producers remembered over all partitions; then the longest idle one is forgotten.", least=16,
-            most=2**24),
+            "Idempotent producers remembered over all partitions; then one that wrote a single batch is forgotten, else "
+            "the longest idle ones.", least=16, most=2**24),
     Setting("mpbroker.max.groups", INT, 65536,
             "Consumer groups this broker can hold, also those that only commit offsets; another one is refused.", least=1,
             most=2**24),

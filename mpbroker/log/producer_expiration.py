@@ -4,6 +4,7 @@ of the log keeper.
 A producer that was forgotten may go on with any sequence; only the recognition of its repeated batches is lost. What
 counts is when a producer wrote by the broker's clock, not what it wrote into its batches. Where room is needed,
 producers that wrote a single batch go first: a flood of new producer ids forgets itself before it forgets anybody else.
+Between two rounds of this an append makes room itself (native/log/producer_room.c), for one producer at a time.
 """
 
 from typing import Final

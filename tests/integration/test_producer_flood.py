@@ -1,4 +1,4 @@
-"""A client that invents producer ids does not hinder honest idempotent producers, on its own partition or on another."""
+"""A client that invents producer ids does not hinder honest idempotent producers, on its partition or another."""
 
 import threading
 from collections import Counter
