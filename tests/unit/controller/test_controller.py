@@ -1,9 +1,12 @@
 """The controller step by step: each command's effect on store, snapshot, rows and directories; starts and restarts."""
 
+import os
+
 import pytest
 
 from mpbroker.controller.controller_recovery import TablesTooSmall
 from mpbroker.controller.controller_store import MAX_OPERATIONS_KEPT
+from mpbroker.log import disk
 from mpbroker.log.partition_directory import read_topic_id
 from mpbroker.metadata.commands import (
     AllocateProducerIds,
@@ -102,6 +105,22 @@ def test_a_deleted_topic_is_gone_and_comes_back_empty(world):
     assert world.cache.topic("orders").id != first
     assert (world.data_dir / "orders-0" / FIRST_SEGMENT).read_bytes() == b""
     world.check()
+
+
+def test_a_deleted_topics_directories_are_renamed_on_disk_before_the_store_forgets_it(world, monkeypatch):
+    """Else they would come back after a power cut, and nobody would know whose they are."""
+    synced, finished = [], []
+    sync, finish = disk.sync_directory, world.controller._deletions._store.finish_deletion
+    monkeypatch.setattr(disk, "sync_directory", lambda path: (synced.append(os.listdir(path)), sync(path)))
+    monkeypatch.setattr(
+        world.controller._deletions._store,
+        "finish_deletion",
+        lambda topic_id: (finished.append(synced[-1:]), finish(topic_id)),
+    )
+    world.run(create(NewTopic("orders", 2)))
+    world.run(DeleteTopics(["orders"]))
+    [[names]] = finished
+    assert sorted(name.endswith("-delete") for name in names if name.startswith("orders")) == [True, True]
 
 
 def test_deletion_may_be_switched_off(tmp_path):

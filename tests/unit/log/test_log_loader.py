@@ -6,6 +6,7 @@ import struct
 
 import pytest
 
+from mpbroker.errors import ErrorCode, KafkaError
 from mpbroker.log import log_loader
 from mpbroker.log.checkpoint_file import LOG_START, RECOVERY_POINT, write_checkpoint
 from mpbroker.log.clean_shutdown import MARKER
@@ -278,6 +279,24 @@ def test_a_row_is_shown_only_when_its_producers_are_loaded(world):
     assert seen == [("loader.hidden", 0, True)]
     LogLoader(world.log, str(world.path), world.events, world.clock)([to_load(partition)])
     assert world.append(partition, producer_id=7, producer_epoch=0, base_sequence=29).duplicate
+
+
+@pytest.mark.parametrize("call", ["publish", "set_flushed"])
+def test_a_row_that_cannot_be_written_ends_the_start(world, call):
+    """It must not look as if the partition were there."""
+    partition = filled(world)
+    world.close()
+    world.boot()
+
+    class Refusing:
+        """The log, but for one call that answers with an error."""
+
+        def __getattr__(self, name):
+            return (lambda *_, **__: ErrorCode.KAFKA_STORAGE_ERROR) if name == call else getattr(world.log, name)
+
+    with pytest.raises(KafkaError, match=partition.dir) as caught:
+        LogLoader(Refusing(), str(world.path), world.events, world.clock)([to_load(partition)])
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_a_directory_of_another_topic_makes_its_partition_offline(world):

@@ -8,7 +8,7 @@ import pytest
 
 from mpbroker.config.load_config import load_broker_config
 from mpbroker.network.acceptor import Acceptor
-from mpbroker.network.fd_passing import handover_pair
+from mpbroker.network.fd_passing import MAX_SOCKETS_PER_MESSAGE, handover_pair
 from mpbroker.network.handover import WINDOW_SOCKETS
 from mpbroker.network.handover_receiver import HandoverReceiver
 from mpbroker.shm.counters import Counter
@@ -193,6 +193,13 @@ def test_full_processors_make_it_wait_and_the_time_is_counted(world):
         world.acceptor.turn(10)
     assert len(world.taken) == connections == _counted(world, Counter.CONNECTIONS_ACCEPTED)
     assert _counted(world, Counter.ACCEPTOR_BLOCKED_US) > 0
+
+
+def test_one_turn_hands_on_as_many_as_there_is_room_for(world):
+    """A place for each socket: a full message goes to each processor."""
+    world.connect(2 * MAX_SOCKETS_PER_MESSAGE)
+    world.acceptor.turn(100)
+    assert world.receive() == [MAX_SOCKETS_PER_MESSAGE, MAX_SOCKETS_PER_MESSAGE]
 
 
 def test_a_processor_takes_at_most_what_it_asks_for(world):

@@ -1,0 +1,28 @@
+"""Whether a disk counts as full: the bound itself, and a disk that nobody can ask."""
+
+import errno
+from types import SimpleNamespace
+
+import pytest
+
+from mpbroker.log import disk
+from mpbroker.log.unusable import MIN_FREE_BYTES, free_bytes, is_full
+
+
+@pytest.mark.parametrize(("free", "full"), [(0, True), (MIN_FREE_BYTES - 1, True), (MIN_FREE_BYTES, False)])
+def test_a_disk_is_full_below_what_a_start_writes(monkeypatch, tmp_path, free, full):
+    monkeypatch.setattr(disk, "disk_status", lambda _path: SimpleNamespace(f_bavail=free, f_frsize=1))
+    assert is_full(str(tmp_path)) is full
+
+
+def test_free_space_is_counted_in_blocks(monkeypatch, tmp_path):
+    monkeypatch.setattr(disk, "disk_status", lambda _path: SimpleNamespace(f_bavail=3, f_frsize=4096))
+    assert free_bytes(str(tmp_path)) == 12288
+
+
+def test_a_disk_that_nobody_can_ask_is_not_full(monkeypatch, tmp_path):
+    def broken(_path):
+        raise OSError(errno.EIO, "input/output error")
+
+    monkeypatch.setattr(disk, "disk_status", broken)
+    assert free_bytes(str(tmp_path)) is None and is_full(str(tmp_path)) is False
