@@ -17,6 +17,7 @@ from random import Random
 from tests.mutation.change import Change, changed_files, changes_of
 from tests.mutation.equivalent import key_of, known_equivalents
 from tests.mutation.judge import Judge, Verdict
+from tests.mutation.working_copy import heed_hangups
 
 ROOT = Path(__file__).resolve().parents[2]
 LEAST_SHARE = 0.95
@@ -79,6 +80,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=24 * 60, help="begin no further change after so long")
     arguments = parser.parse_args()
     os.nice(10)
+    heed_hangups()
     changes = [change for path in changed_files(ROOT) for change in changes_of(path, (ROOT / path).read_text())]
     chosen = drawn(wanted(changes, arguments.under, arguments.at), arguments.seed)
     with tempfile.TemporaryDirectory(prefix="mutants-") as directory:

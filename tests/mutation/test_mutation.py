@@ -2,6 +2,7 @@
 notices survives when that line is removed; the tree itself stays as it is; the list of equivalents fits the code."""
 
 import shutil
+import signal
 from random import Random
 
 import pytest
@@ -12,6 +13,7 @@ from tests.mutation.equivalent import FILE, known_equivalents
 from tests.mutation.judge import Judge, Verdict
 from tests.mutation.native_build import DoesNotCompile, NativeBuild
 from tests.mutation.nearest import PROGRAMS, programs_of, pytest_runs
+from tests.mutation.working_copy import WorkingCopy, heed_hangups
 
 WHEEL = "mpbroker/purgatory/delayed_operation.py"
 PYTHON = '''
@@ -160,6 +162,16 @@ def test_tests_that_are_red_anyway_say_nothing(small_tree, tmp_path):
     file = small_tree / "tests/unit/purgatory/test_due.py"
     file.write_text(file.read_text() + "    assert is_due(1, 2)\n")
     assert _judged(small_tree, tmp_path / "red") == {("mpbroker/purgatory", Verdict.SURVIVED): 1}
+
+
+def test_a_signal_is_noticed_under_nohup_too(tmp_path):
+    (tmp_path / "tree").mkdir()
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        heed_hangups()
+        assert not WorkingCopy(tmp_path / "tree", tmp_path / "copy").run(["sh", "-c", "kill -HUP $$"], 10)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.slow

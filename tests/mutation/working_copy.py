@@ -23,6 +23,12 @@ PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:benchm
 SHM = Path("/dev/shm")
 
 
+def heed_hangups() -> None:
+    """Under nohup every program inherits an ignored SIGHUP; behind a handler of ours it gets the usual one."""
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: None)
+
+
 class WorkingCopy:
     """`root` holds the copy in `tree`, temporary files in `tmp` and built programs in `build`."""
 
