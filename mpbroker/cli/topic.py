@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from mpbroker.cli import client_arguments, topic_text
 from mpbroker.cli.usage import UsageError, example_text
+from mpbroker.client.config_admin import TOPIC, Resource, change_configs
 from mpbroker.client.network_client import NetworkClient
 from mpbroker.client.topic_admin import (
     await_leaders,
@@ -60,7 +61,7 @@ def define(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Runs the verb; returns the exit code."""
     if arguments.verb == "alter":
-        _refuse_alter(arguments)
+        _check_alter(arguments)
     with client_arguments.open_client(arguments) as client:
         VERBS[arguments.verb].run(client, arguments)
     return 0
@@ -143,22 +144,24 @@ def _define_alter(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="not yet: settings are given when a topic is created",
+        help="a setting to change, as retention.ms=60000 (may be repeated); `mpbroker config unset` undoes it",
     )
 
 
-def _refuse_alter(arguments: argparse.Namespace) -> None:
-    if arguments.config:
-        raise UsageError(
-            f"the settings of a topic cannot be changed yet ({arguments.config[0][0]}): AlterConfigs is missing "
-            "(docs/skipped.md); `topic create --config KEY=VALUE` sets them for a new topic"
-        )
-    if arguments.partitions is None:
-        raise UsageError("nothing to alter: give --partitions N (see `mpbroker topic alter --help`)")
+def _check_alter(arguments: argparse.Namespace) -> None:
+    if arguments.partitions is None and not arguments.config:
+        raise UsageError("nothing to alter: give --partitions N or --config KEY=VALUE")
 
 
 def _alter(client: NetworkClient, arguments: argparse.Namespace) -> None:
-    _grow(client, arguments, arguments.partitions)
+    if arguments.config:
+        change_configs(client, Resource(TOPIC, arguments.name), dict(arguments.config))
+    if arguments.partitions is not None:
+        _grow(client, arguments, arguments.partitions)
+        return
+    found = topic_text.look_at(client, arguments.name)
+    own = ", ".join(f"{key}={value}" for key, value in found["configs"].items())
+    _print(arguments, found, f"{arguments.name} has {own}")
 
 
 def _define_add(parser: argparse.ArgumentParser) -> None:
@@ -227,8 +230,11 @@ VERBS = {
         _describe,
     ),
     "alter": Verb(
-        "raise the number of partitions of a topic",
-        (("mpbroker topic alter orders --partitions 8", "eight in all; keys may move to other partitions"),),
+        "change settings of a topic, or raise its number of partitions",
+        (
+            ("mpbroker topic alter orders --config retention.ms=60000", "records are kept for a minute from now on"),
+            ("mpbroker topic alter orders --partitions 8", "eight in all; keys may move to other partitions"),
+        ),
         _define_alter,
         _alter,
     ),

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TypedDict
 
+from mpbroker.client.config_admin import TOPIC, Resource, SettingDescription, read_configs
 from mpbroker.client.network_client import NetworkClient
 from mpbroker.errors import ErrorCode, KafkaError, MpbrokerError
 from mpbroker.protocol.messages.create_partitions import (
@@ -21,11 +22,6 @@ from mpbroker.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from mpbroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from mpbroker.protocol.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResponse,
-)
 from mpbroker.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -33,7 +29,6 @@ from mpbroker.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 
-TOPIC_RESOURCE = 2
 ADMIN_TIMEOUT_MS = 30_000
 LEADERS_TIMEOUT_S, LEADERS_PAUSE_S = 10.0, 0.02
 
@@ -49,13 +44,6 @@ class PartitionDescription(TypedDict):
     leader: int
     replicas: list[int]
     isr: list[int]
-
-
-class SettingDescription(TypedDict):
-    """One setting of a topic: its value, and where that comes from (1: the topic's own)."""
-
-    value: str | None
-    source: int
 
 
 @dataclass(frozen=True)
@@ -115,11 +103,7 @@ def describe_topic(client: NetworkClient, name: str) -> TopicDescription:
 
 def topic_configs(client: NetworkClient, name: str) -> dict[str, SettingDescription]:
     """Setting → value and whether it is a default, from DescribeConfigs."""
-    resource = DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None)
-    result = client.call(DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse, 2).results[0]
-    if result.error_code:
-        raise KafkaError(result.error_code, result.error_message or "", name)
-    return {row.name: {"value": row.value, "source": row.config_source} for row in result.configs}
+    return read_configs(client, Resource(TOPIC, name))
 
 
 def _metadata(client: NetworkClient, names: list[str] | None) -> MetadataResponse:

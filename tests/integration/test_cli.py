@@ -82,9 +82,39 @@ def test_what_one_broker_cannot_do_yet_gets_a_sentence(at):
     copies = at("topic", "create", "copies", "--replication-factor", "3")
     assert (copies.returncode, copies.stderr.count("\n")) == (1, 1)
     assert "INVALID_REPLICATION_FACTOR (38)" in copies.stderr and "only 1 broker(s) are registered" in copies.stderr
-    settings = at("topic", "alter", "copies", "--config", "retention.ms=5")
-    assert (settings.returncode, settings.stderr.count("\n")) == (2, 1)
-    assert "the settings of a topic cannot be changed yet (retention.ms)" in settings.stderr
+    nothing = at("topic", "alter", "copies")
+    assert (nothing.returncode, nothing.stderr.count("\n")) == (2, 1) and "nothing to alter" in nothing.stderr
+
+
+def test_settings_are_changed_shown_and_given_back(at):
+    at("topic", "create", "kept", "--partitions", "1")
+    both = at("topic", "alter", "kept", "-c", "retention.ms=5000", "-c", "segment.bytes=6000")
+    assert both.stdout == "kept has retention.ms=5000, segment.bytes=6000\n"
+    changed = at("config", "set", "topic:kept", "retention.ms=7000", "cleanup.policy=compact")
+    assert changed.stdout == "cleanup.policy=compact\nretention.ms=7000\n"
+    assert at("config", "get", "topic:kept", "retention.ms").stdout == "retention.ms=7000\n"
+    assert at("config", "unset", "topic:kept", "retention.ms").stdout == "retention.ms=604800000\n"
+    found = json.loads(at("config", "get", "topic:kept", "--json").stdout)
+    assert (found["cleanup.policy"], found["retention.ms"]["source"]) == ({"value": "compact", "source": 1}, 5)
+    at("topic", "delete", "kept")
+
+
+def test_settings_that_cannot_be_changed(at):
+    at("topic", "create", "kept", "--partitions", "1")
+    for words, code, said in (
+        (("set", "topic:kept", "retention.ms=x"), 1, "INVALID_CONFIG (40): kept: Invalid value x for configuration"),
+        (("set", "topic:nope", "retention.ms=5"), 1, "UNKNOWN_TOPIC_OR_PARTITION (3): nope"),
+        (("set", "broker:0", "num.partitions=5"), 1, "Cannot update these configs dynamically: Set(num.partitions)"),
+        (("get", "topic:kept", "no.such"), 1, "kept has no setting no.such"),
+        (("set", "topic:kept", "retention.ms"), 2, "KEY=VALUE"),
+        (("set", "topic:kept", "a=1", "a=2"), 2, "given twice"),
+        (("unset", "topic:kept", "retention.ms=5"), 2, "takes KEY, without a value"),
+        (("get", "kept"), 2, "topic:NAME or broker:ID"),
+    ):
+        failed = at("config", *words)
+        assert (failed.returncode, said in failed.stderr) == (code, True), (words, failed.stderr)
+    assert "node.id=0" in at("config", "get", "broker:0").stdout.splitlines()
+    at("topic", "delete", "kept")
 
 
 def test_every_name_of_the_broker_is_understood(broker):
