@@ -6,6 +6,8 @@ from mpbroker.protocol.group_apis import BY_KEY as GROUP_APIS
 from mpbroker.server.apis import ApiTable
 from mpbroker.server.handlers import (
     alter_configs,
+    alter_partition_reassignments,
+    alter_replica_log_dirs,
     api_versions,
     create_partitions,
     create_topics,
@@ -40,6 +42,8 @@ API_TABLE = ApiTable(
         describe_configs.API,
         alter_configs.API,
         create_partitions.API,
+        alter_partition_reassignments.API,
+        alter_replica_log_dirs.API,
         describe_cluster.API,
         describe_log_dirs.API,
         describe_topic_partitions.API,

@@ -7,6 +7,11 @@ its classes, or stands here twice, fails at import.
 from typing import Final
 
 from mpbroker.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from mpbroker.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from mpbroker.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 from mpbroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from mpbroker.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from mpbroker.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -77,6 +82,8 @@ _PAIRS: Final[tuple[tuple[type[Struct], type[Struct]], ...]] = (
     (ElectLeadersRequest, ElectLeadersResponse),
     (ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),
     (OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
+    (AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse),
+    (AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse),
 )
 
 REQUESTS: Final[dict[int, type[Struct]]] = {}

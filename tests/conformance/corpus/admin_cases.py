@@ -1,8 +1,19 @@
-"""What administrators' tools ask without changing anything: OffsetForLeaderEpoch 0 to 4, DescribeCluster 0 and 1,
-DescribeTopicPartitions 0, DescribeLogDirs 0 to 4, ElectLeaders 0 to 2, ListPartitionReassignments 0."""
+"""What administrators' tools ask of one broker, which changes nothing: OffsetForLeaderEpoch 0 to 4, DescribeCluster 0 and 1,
+DescribeTopicPartitions 0, DescribeLogDirs 0 to 4, ElectLeaders 0 to 2, ListPartitionReassignments 0,
+AlterPartitionReassignments 0, AlterReplicaLogDirs 0 to 2."""
 
 from __future__ import annotations
 
+from mpbroker.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from mpbroker.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from mpbroker.protocol.messages.describe_cluster import DescribeClusterRequest
 from mpbroker.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from mpbroker.protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
@@ -114,3 +125,33 @@ def reassignments(x: Exchange, version: int) -> None:
         x.ask(ListPartitionReassignmentsRequest(timeout_ms=5000, topics=[
             ListPartitionReassignmentsTopics(name=name, partition_indexes=p) for name, p in asked]), version)
     x.ask(ListPartitionReassignmentsRequest(timeout_ms=5000, topics=None), version)
+
+
+@case("reassignments: to this broker and to others", (0,))
+def to_others(x: Exchange, version: int) -> None:
+    topic = x.topic(partitions=2)
+    for name in (topic, x.name("nowhere"), "", "bad name"):
+        for number, replicas in ((0, [0]), (0, [1]), (0, [0, 1]), (0, [0, 0]), (0, []), (0, None), (7, [0]), (7, None), (-1, [0]),
+                                 (0, [-1])):
+            x.ask(AlterPartitionReassignmentsRequest(timeout_ms=5000, topics=[ReassignableTopic(name=name, partitions=[
+                ReassignablePartition(partition_index=number, replicas=replicas)])]), version)
+    for numbers in ([0, 1], [0, 0], []):
+        x.ask(AlterPartitionReassignmentsRequest(timeout_ms=5000, topics=[ReassignableTopic(name=topic, partitions=[
+            ReassignablePartition(partition_index=number, replicas=[0]) for number in numbers])]), version)
+    x.ask(AlterPartitionReassignmentsRequest(timeout_ms=5000, topics=[]), version)
+
+
+@case("log dirs: moves to where partitions lie, and elsewhere", range(0, 3))
+def moves(x: Exchange, version: int) -> None:
+    topic = x.topic(partitions=2)
+    here = x.quietly(DescribeLogDirsRequest(topics=[]), 4).results[0].log_dir
+
+    def ask(*dirs: tuple[str, str, list[int]]) -> None:
+        x.ask(AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=[
+            AlterReplicaLogDirTopic(name=name, partitions=partitions)]) for path, name, partitions in dirs]), version)
+
+    for path in (here, "/nowhere", "relative", "", here + "/"):
+        for name, partitions in ((topic, [0, 1]), (topic, [7]), (topic, [-1]), (topic, []), (x.name("nowhere"), [0])):
+            ask((path, name, partitions))
+    ask((here, topic, [0]), ("/nowhere", topic, [1]))
+    ask()

@@ -31,6 +31,7 @@ UNORDERED = {
     "DeleteTopicsResponse": "responses",
     "CreatePartitionsResponse": "results",
     "DescribeConfigsResult": "configs",
+    "AlterReplicaLogDirTopicResult": "partitions",
 }
 LONG = 60
 DEFAULT = 5  # source of a setting

@@ -1,0 +1,67 @@
+"""AlterReplicaLogDirs (key 34), versions 0 to 2: moves of partitions between log directories (KIP-113).
+
+There is one log directory: a move into it is done already, any other is LOG_DIR_NOT_FOUND, whichever partition it
+names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mpbroker.channel.handler_port import Request
+from mpbroker.errors import ErrorCode
+from mpbroker.protocol.api_keys import ApiKey
+from mpbroker.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+from mpbroker.server.apis import Api
+from mpbroker.server.server_context import ServerContext
+
+
+def handle(
+    context: ServerContext, request: Request, message: AlterReplicaLogDirsRequest
+) -> AlterReplicaLogDirsResponse:
+    context.metadata.refresh()
+    here = context.log_manager.directory().path
+
+    def code(path: str, name: str, number: int) -> int:
+        if path != here:
+            return ErrorCode.LOG_DIR_NOT_FOUND
+        topic = context.metadata.topic(name)
+        known = topic is not None and 0 <= number < len(topic.partitions)
+        return ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    return _response(message, code)
+
+
+def _response(message: AlterReplicaLogDirsRequest, code: Callable[[str, str, int], int]) -> AlterReplicaLogDirsResponse:
+    """One result for each topic that has partitions, in the order of the request."""
+    topics: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+    for directory in message.dirs:
+        for topic in directory.topics:
+            for number in topic.partitions:
+                result = AlterReplicaLogDirPartitionResult(
+                    partition_index=number, error_code=code(directory.path, topic.name, number)
+                )
+                topics.setdefault(topic.name, []).append(result)
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(topic_name=name, partitions=partitions) for name, partitions in topics.items()
+        ]
+    )
+
+
+def failed(message: AlterReplicaLogDirsRequest, version: int, code: int) -> AlterReplicaLogDirsResponse:
+    return _response(message, lambda _path, _name, _number: code)
+
+
+API = Api(
+    key=ApiKey.ALTER_REPLICA_LOG_DIRS,
+    versions=(0, 2),
+    request=AlterReplicaLogDirsRequest,
+    handle=handle,
+    failed=failed,
+)
