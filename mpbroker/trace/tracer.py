@@ -12,10 +12,10 @@ import errno
 import select
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from mpbroker import __version__
-from mpbroker.protocol.api_keys import API_NAMES
+from mpbroker.protocol.api_keys import API_NAMES, ApiKey
 from mpbroker.shm.process_context import ProcessContext
 from mpbroker.shm.process_table import ProcessState
 from mpbroker.shm.troubles import Trouble
@@ -29,6 +29,8 @@ RETENTION_MS = 60_000
 OPEN_AGAIN_MS = 2_000
 _NS_PER_MS = 1_000_000
 LAST_NAMED_API = 66  # names of the APIs a broker may serve; they and fifteen listeners fit into a segment's header
+NAMED_BEYOND: Final = {ApiKey.DESCRIBE_TOPIC_PARTITIONS}
+"""Of the keys above, those that this broker serves."""
 
 
 def main(ctx: ProcessContext) -> None:
@@ -97,7 +99,7 @@ class Tracer:
         listeners = [
             {"name": one.name, "protocol": one.protocol, "control": one.control} for one in self._ctx.listeners
         ]
-        apis = {str(key): name for key, name in API_NAMES.items() if key <= LAST_NAMED_API}
+        apis = {str(key): name for key, name in API_NAMES.items() if key <= LAST_NAMED_API or key in NAMED_BEYOND}
         return {"version": __version__, "listeners": listeners, "apis": apis}
 
     def turn(self) -> int:

@@ -42,7 +42,7 @@ def _stamped(data: bytes, max_ms: int) -> bytes:
 def test_another_address_than_the_one_that_was_asked_is_seen(host, port):
     def seen(host, port):
         answer = MetadataResponse(brokers=[MetadataResponseBroker(node_id=0, host=host, port=port)])
-        return asked_address(normal(answer, "p-"), "127.0.0.1", 9092)
+        return asked_address(normal(answer, "p-", {}), "127.0.0.1", 9092)
 
     assert seen("127.0.0.1", 9092)["brokers"] == [{"host": "asked", "port": "asked"}]
     assert seen(host, port) != seen("127.0.0.1", 9092)
@@ -51,7 +51,7 @@ def test_another_address_than_the_one_that_was_asked_is_seen(host, port):
 def test_the_order_of_partitions_is_seen():
     def seen(*partitions):
         found = [ListOffsetsPartitionResponse(partition_index=number) for number in partitions]
-        return normal(ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=found)]), "p-")
+        return normal(ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=found)]), "p-", {})
 
     assert seen(0, 1) != seen(1, 0)
 
@@ -61,7 +61,9 @@ def test_a_stamp_that_is_not_now_is_seen(stamp_ms):
     now_ms = int(time.time() * 1000)
 
     def seen(at_ms):
-        return normal(PartitionProduceResponse(log_append_time_ms=at_ms), "p-"), batches(_stamped(batch(b"a"), at_ms))
+        return normal(PartitionProduceResponse(log_append_time_ms=at_ms), "p-", {}), batches(
+            _stamped(batch(b"a"), at_ms)
+        )
 
     assert seen(now_ms) == seen(now_ms - 1500)
     assert all(mine != other for mine, other in zip(seen(stamp_ms), seen(now_ms), strict=True))
@@ -84,8 +86,8 @@ def test_bytes_behind_an_answer_are_seen():
 
 @pytest.mark.parametrize("words", ["no such topic", ""])
 def test_whether_there_is_a_message_is_seen(words):
-    assert normal(CreatableTopicResult(name="t", error_message=words), "p-") != normal(
-        CreatableTopicResult(name="t", error_message=None), "p-"
+    assert normal(CreatableTopicResult(name="t", error_message=words), "p-", {}) != normal(
+        CreatableTopicResult(name="t", error_message=None), "p-", {}
     )
 
 
