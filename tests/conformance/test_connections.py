@@ -44,7 +44,7 @@ def test_an_error_of_acks_0_closes_the_connection(peer):
         (5, "StopReplica"),
         (6, "UpdateMetadata"),
         (17, "SaslHandshake"),
-        (44, "IncrementalAlterConfigs"),
+        (49, "AlterClientQuotas"),
         (24, "AddPartitionsToTxn"),
     ],
 )
