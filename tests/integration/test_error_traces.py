@@ -14,6 +14,16 @@ from mpbroker.protocol.codec import decode
 from mpbroker.protocol.headers import decode_response_header, encode_request_frame
 from mpbroker.protocol.messages import RESPONSES
 from mpbroker.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
+from mpbroker.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from mpbroker.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from mpbroker.protocol.messages.api_versions import ApiVersionsRequest
 from mpbroker.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from mpbroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -83,6 +93,7 @@ def offsets(topic):
     return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=asked)])
 
 
+ELSEWHERE = AlterReplicaLogDir("/elsewhere", [AlterReplicaLogDirTopic(KNOWN, [0])])
 RETAIN = IncrementalAlterableConfig("retention.ms", 0, "1")
 #: Requests that end with an error, by API key, and the code: more than one where there is more than one way.
 REFUSED = {
@@ -103,6 +114,8 @@ REFUSED = {
     22: [(InitProducerIdRequest(transactional_id=""), 42)],
     23: [(OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic("unknown", [OffsetForLeaderPartition()])]), 3)],
     33: [(AlterConfigsRequest(resources=[AlterConfigsResource(2, "unknown")]), 3)],
+    34: [(AlterReplicaLogDirsRequest(dirs=[ELSEWHERE]), 57)],
+    45: [(AlterPartitionReassignmentsRequest(topics=[ReassignableTopic("unknown", [ReassignablePartition()])]), 3)],
     43: [(ElectLeadersRequest(topic_partitions=[TopicPartitions("unknown", [0])]), 3)],
     44: [(IncrementalAlterConfigsRequest(resources=[IncrementalAlterConfigsResource(2, "unknown", [RETAIN])]), 3)],
     75: [(DescribeTopicPartitionsRequest(topics=[TopicRequest("unknown")]), 3)],
