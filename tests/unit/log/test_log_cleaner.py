@@ -213,6 +213,44 @@ def test_a_start_after_a_death_in_between_serves_the_same_records(world, point):
     assert sum(offset < state.active_base for offset in again) == len(KEYS)
 
 
+def test_a_swap_file_alone_takes_nothing_away(world):
+    partition = world.create(**SMALL)
+    fill(world, partition, KEYS, 20)
+    before = read(world, partition)
+    end = int(world.files(partition, ".log")[3][:20])
+    (world.path / "t-0" / f"{0:020d}-{end:020d}.swap").touch()
+    world.reboot()
+    assert read(world, partition) == before
+    assert not world.files(partition, ".swap")
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:-7], lambda data: data[:80] + b"!" + data[81:], lambda data: b"x"]
+)
+def test_a_cleaned_log_that_is_not_sound_takes_nothing_away(world, damage):
+    partition = world.create(**SMALL)
+    fill(world, partition, KEYS, 20)
+    before = read(world, partition)
+    directory, logs = world.path / "t-0", world.files(partition, ".log")
+    (directory / f"{logs[0]}.compacted").write_bytes(damage((directory / logs[0]).read_bytes()))
+    (directory / f"{0:020d}-{int(logs[3][:20]):020d}.swap").touch()
+    (directory / logs[2]).rename(directory / f"{logs[2]}.deleted")  # the swap had come so far
+    world.reboot()
+    assert read(world, partition) == before
+    assert world.files(partition, ".cut") == [f"{logs[0]}.compacted.cut"] and not world.files(partition, ".swap")
+
+
+def test_without_its_swap_file_the_only_copy_is_set_aside(world):
+    partition = world.create(**SMALL)
+    fill(world, partition, KEYS, 20)
+    directory, logs = world.path / "t-0", world.files(partition, ".log")
+    content = (directory / logs[0]).read_bytes()
+    (directory / f"{logs[0]}.compacted").write_bytes(content)
+    (directory / logs[1]).rename(directory / f"{logs[1]}.deleted")
+    world.reboot()
+    assert (directory / f"{logs[0]}.compacted.cut").read_bytes() == content
+
+
 def test_leftovers_of_a_compaction_that_died_are_cleared_by_the_next_one(world):
     partition = world.create(**SMALL)
     newest = fill(world, partition, KEYS, 20)
