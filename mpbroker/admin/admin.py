@@ -46,6 +46,8 @@ class Admin:
         self._ctx.drain_wakeups()
         self._ctx.take_reload()
         self._ctx.log.tick()
+        if self._server is not None:
+            self._server.cut_off()
         if any(fd == self._listening.fileno() for fd, _ in events):
             self._serve()
 

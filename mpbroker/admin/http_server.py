@@ -3,8 +3,10 @@ each with a deadline; GET and HEAD only, one request a connection. Imported at t
 brokers are never asked.
 """
 
+import contextlib
 import socket
 import threading
+import time
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
@@ -16,7 +18,9 @@ from mpbroker.shm.process_context import ProcessContext
 
 MAX_CONNECTIONS: Final = 16
 READ_TIMEOUT_S: Final = 5.0
-"""For the whole of the request, and for each send of the answer."""
+"""For each receive and send."""
+MOST_S: Final = 15.0
+"""For a connection in all: one that sends or reads a byte at a time keeps nobody else out."""
 _BUSY: Final = b"HTTP/1.0 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -33,6 +37,7 @@ class AdminServer(ThreadingMixIn, TCPServer):
         self.socket = listening
         self.context = context
         self._pages = Pages(context)
+        self._ends_s: dict[socket.socket, float] = {}
         self._places = threading.BoundedSemaphore(MAX_CONNECTIONS)
 
     def page(self, path: str) -> Page:
@@ -50,14 +55,29 @@ class AdminServer(ThreadingMixIn, TCPServer):
             request.send(_BUSY)
             self.shutdown_request(request)
             return
-        super().process_request(request, client_address)
+        self._ends_s[request] = time.monotonic() + MOST_S
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread could be begun
+            self._ends_s.pop(request, None)
+            self._places.release()
+            raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """The thread; gives its place back."""
         try:
             super().process_request_thread(request, client_address)
         finally:
+            self._ends_s.pop(request, None)
             self._places.release()
+
+    def cut_off(self) -> None:
+        """End connections that have lasted too long; the admin process calls it in every turn."""
+        now_s = time.monotonic()
+        for connection, end_s in list(self._ends_s.items()):
+            if now_s >= end_s:
+                with contextlib.suppress(OSError):  # it has ended meanwhile
+                    connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that goes away is nobody's error."""

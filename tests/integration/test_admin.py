@@ -210,6 +210,28 @@ def test_clients_that_say_nothing_keep_nobody_out_for_long(broker):
             each.close()
 
 
+def test_clients_that_send_a_byte_at_a_time_are_cut_off(broker):
+    address = urlsplit(broker.ready["admin"])
+    slow = [socket.create_connection((address.hostname, address.port)) for _ in range(16)]
+    begun = time.monotonic()
+    try:
+        for each in slow:
+            each.sendall(b"GET / HTTP/1.0\r\nx: ")
+        left = list(slow)
+        while left and time.monotonic() - begun < 40:
+            time.sleep(1)
+            for each in list(left):
+                try:
+                    each.sendall(b"y")
+                except OSError:
+                    left.remove(each)
+        assert not left, "each had a place, and gave it back although it never fell silent"
+        wait_until(lambda: _try(broker, "/healthz") == 200, "a place", 10)
+    finally:
+        for each in slow:
+            each.close()
+
+
 def _try(broker, path):
     try:
         return get(broker, path)[0]

@@ -317,6 +317,34 @@ def test_records_that_are_too_young_stay(world):
     assert chosen.first_dirty == 0 and chosen.until == int(world.files(partition, ".log")[1][:20])
 
 
+def test_what_may_still_be_undone_is_not_compacted(world):
+    """Nothing at or above the last stable offset."""
+    partition = world.create(**SMALL)
+    options = LogOptions(segment_bytes=2000, index_interval_bytes=200, sole_replica=False)
+    for number in range(60):
+        batch = encode_batch([(b"k", b"%d" % number * 20, 1)])
+        assert world.log.append(0, NO_REQUEST, 0, batch, options, 1).error == 0
+    cleaning = Cleaning(world)
+    assert world.state(partition).lso == 0 and cleaning.cleaner.choose() is None
+    assert world.log.set_high_watermark(0, 30) == 0
+    stable = world.state(partition).lso
+    assert 0 < stable <= 30 and cleaning.cleaner.choose().until == stable
+    cleaning.look()
+    assert [offset for offset in read(world, partition) if offset >= stable] == list(range(stable, 60))
+
+
+def test_segments_below_the_log_start_are_left_to_retention(world):
+    partition = world.create(**SMALL)
+    newest = fill(world, partition, KEYS, 20)
+    start = int(world.files(partition, ".log")[2][:20]) + 1
+    assert world.log.set_log_start(0, start) == 0
+    cleaning = Cleaning(world)
+    cleaning.look()
+    assert cleaning.counted["logs_compacted"] == 1
+    left = {key: offset for offset, (key, _) in read(world, partition).items()}
+    assert left == newest and world.state(partition).log_start == start
+
+
 def test_when_the_keys_do_not_fit_it_goes_on_the_next_time(world):
     partition = world.create(**SMALL | {"segment_bytes": "100000"})
     many = [b"%06d" % n for n in range(3000)]
