@@ -1,4 +1,5 @@
-"""`mpbroker config get|set|unset topic:T|broker:N KEY[=VALUE]`: settings of a running broker, through the protocol."""
+"""`mpbroker config get|set|unset topic:T|broker:N|broker:default KEY[=VALUE]`: settings of a running
+broker, through the protocol."""
 
 from __future__ import annotations
 
@@ -19,8 +20,14 @@ EXAMPLES = (
     ("mpbroker config get topic:orders retention.ms", "one setting; without a KEY all of them"),
     ("mpbroker config set topic:orders retention.ms=60000", "records are kept for a minute from now on"),
     ("mpbroker config unset topic:orders retention.ms", "the broker's default again"),
+    (
+        "mpbroker config set broker:0 log.retention.ms=60000",
+        "the default of topics on this broker; kept over a restart",
+    ),
+    ("mpbroker config set broker:default max.connections=5000", "for every broker that has no value of its own"),
     ("mpbroker config get broker:0 --json", "for a program, with the source of each value"),
 )
+CLUSTER_DEFAULT = "default"
 KINDS = {"topic": TOPIC, "broker": BROKER}
 
 
@@ -49,7 +56,7 @@ def define(parser: argparse.ArgumentParser) -> None:
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        one.add_argument("resource", metavar="topic:T|broker:N", type=_resource, help="whose settings")
+        one.add_argument("resource", metavar="topic:T|broker:N|broker:default", type=_resource, help="whose settings")
         many, metavar = verb.keys
         one.add_argument("keys", nargs=many, metavar=metavar)
         client_arguments.define(one)
@@ -71,8 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _resource(text: str) -> Resource:
     kind, colon, name = text.partition(":")
     if kind not in KINDS or not colon or not name:
-        raise ConfigError("RESOURCE", text, "topic:NAME or broker:ID")
-    return Resource(KINDS[kind], name)
+        raise ConfigError("RESOURCE", text, "topic:NAME, broker:ID or broker:default")
+    return Resource(KINDS[kind], "" if (kind, name) == ("broker", CLUSTER_DEFAULT) else name)
 
 
 def _pairs(keys: list[str]) -> dict[str, str]:
@@ -86,7 +93,7 @@ def _get(client: NetworkClient, arguments: argparse.Namespace) -> None:
     found = read_configs(client, arguments.resource, arguments.keys or None)
     missing = [key for key in arguments.keys if key not in found]
     if missing:
-        raise NoSuchSetting(f"{arguments.resource.name} has no setting {', '.join(missing)}")
+        raise NoSuchSetting(f"{arguments.resource.name or CLUSTER_DEFAULT} has no setting {', '.join(missing)}")
     if arguments.json:
         _say(json.dumps(found))
     else:

@@ -24,14 +24,16 @@ SET, DELETE = 0, 1
 
 
 class Resource(NamedTuple):
-    """What has settings: `kind` TOPIC with its name, or BROKER with its id."""
+    """What has settings: `kind` TOPIC with its name, or BROKER with its id (empty: what holds for every
+    broker)."""
 
     kind: int
     name: str
 
 
 class SettingDescription(TypedDict):
-    """One setting: its value, and where that comes from (1: the topic's own, 4: the broker's file, 5: a default)."""
+    """One setting: its value, and where that comes from (1: the topic's own, 2: the broker's
+    own, 3: every broker's, 4: the broker's file, 5: a default)."""
 
     value: str | None
     source: int

@@ -4,10 +4,12 @@ supervisor before it forks.
 Workers inherit it and never change it; SIGHUP makes the supervisor build a new one and compare (`compare`).
 """
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
 from mpbroker.config.admin_listener import AdminAddress
+from mpbroker.config.dynamic import DynamicSettings
 from mpbroker.config.frozen import FrozenSettings
 from mpbroker.config.listeners import Listeners
 from mpbroker.config.table import SETTINGS, locate, scoped_name
@@ -49,13 +51,28 @@ class BrokerConfig(FrozenSettings):
         return self._values[located.setting.name]
 
     def source(self, name: str) -> ConfigSource:
-        """STATIC_BROKER_CONFIG when file, environment or override gave the setting, else DEFAULT_CONFIG."""
-        return ConfigSource.STATIC_BROKER_CONFIG if name in self._texts else ConfigSource.DEFAULT_CONFIG
+        """The highest layer that gives the setting."""
+        return next((source for source, texts in self.layers if name in texts), ConfigSource.DEFAULT_CONFIG)
 
     @property
     def texts(self) -> dict[str, str]:
-        """The texts of all settings that were given, by name; a copy."""
-        return dict(self._texts)
+        """The texts of all settings that were given at the start, by name; a copy."""
+        return dict(self._static)
+
+    @property
+    def dynamic(self) -> DynamicSettings:
+        """What was changed since."""
+        changed: DynamicSettings = self._dynamic
+        return changed
+
+    @property
+    def layers(self) -> tuple[tuple[ConfigSource, Mapping[str, str]], ...]:
+        """Texts by where they come from, the layer that wins first."""
+        return (
+            (ConfigSource.DYNAMIC_BROKER_CONFIG, self._dynamic.broker),
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, self._dynamic.cluster),
+            (ConfigSource.STATIC_BROKER_CONFIG, self._static),
+        )
 
     def given_text(self, name: str) -> str | None:
         """The text a setting was given, None when it has its default."""

@@ -27,11 +27,14 @@ def check_together(config: BrokerConfig, listeners_known: bool = True) -> list[C
 
 def _listener_prefixes(config: BrokerConfig) -> Iterator[ConfigError]:
     names = [end_point.listener_name for end_point in config.end_points.all]
-    for name, text in config.texts.items():
+    static = config.texts
+    for name, text in config.dynamic.over(static).items():
         located = locate(name)
         if located is None or not located.listener:
             continue
         if located.listener not in names:
+            if name not in static:  # of a listener that may be added yet, or was removed
+                continue
             problem = f"{name}: there is no listener {located.listener}; the listeners are {', '.join(names)}"
             yield ConfigError(name, text, problem=problem)
         elif config.value(name) < 1:

@@ -11,6 +11,7 @@ from mpbroker.config.table import SETTINGS, locate
 from mpbroker.config.topic_config import parse_topic_configs
 from mpbroker.config.topic_table import TOPIC_SETTINGS, TopicSetting
 
+UNKNOWN_KIND = 0
 # Broker settings that stand in for each other; the first one that is set counts.
 _FAMILIES = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
@@ -54,9 +55,24 @@ def describe_topic(
 
 def describe_broker(config: BrokerConfig, names: Collection[str] | None = None) -> list[ConfigEntry]:
     """The settings of the broker, those of single listeners included; `names` as for topics."""
-    scoped = sorted(name for name in config._texts if name not in SETTINGS)
-    shown = [name for name, row in SETTINGS.items() if not row.internal] + scoped
+    given = {name for _, texts in config.layers for name in texts}
+    shown = [name for name, row in SETTINGS.items() if not row.internal] + sorted(given - SETTINGS.keys())
     return [_broker_entry(name, config) for name in shown if not names or name in names]
+
+
+def describe_cluster_default(config: BrokerConfig, names: Collection[str] | None = None) -> list[ConfigEntry]:
+    """What was set for all brokers, and nothing else."""
+    found = []
+    for name, text in config.dynamic.cluster.items():
+        if names and name not in names:
+            continue
+        source = int(ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+        entry = _broker_entry(name, config)
+        known = locate(name)
+        value = known.setting.render(known.setting.parse(text)) if known and not entry.sensitive else None
+        shown = None if entry.sensitive else text
+        found.append(entry._replace(value=value, source=source, synonyms=(Synonym(name, shown, source),)))
+    return found
 
 
 def _topic_entry(row: TopicSetting, given: dict[str, Any], config: BrokerConfig) -> ConfigEntry:
@@ -69,7 +85,9 @@ def _topic_entry(row: TopicSetting, given: dict[str, Any], config: BrokerConfig)
 
 def _broker_entry(name: str, config: BrokerConfig) -> ConfigEntry:
     located = locate(name)
-    assert located is not None, name
+    if located is None:  # nobody knows what it is: it may be a secret
+        synonyms = tuple(Synonym(name, None, int(source)) for source, texts in config.layers if name in texts)
+        return ConfigEntry(name, None, synonyms[0].source, False, True, True, UNKNOWN_KIND, synonyms, "")
     row = located.setting
     read_only = row.change is Change.READ_ONLY or bool(located.listener)
     return _entry(name, row.render(config.value(name)), row.kind, read_only, _synonyms(name, config), row.sentence)
@@ -97,9 +115,10 @@ def _synonyms(name: str, config: BrokerConfig) -> tuple[Synonym, ...]:
     """Given texts of the setting and its family, then their defaults; what stands before its own name is left out."""
     family = next((family for family in _FAMILIES if name in family), _own_family(name))
     found = [
-        Synonym(member, text, int(ConfigSource.STATIC_BROKER_CONFIG))
+        Synonym(member, _shown(member, texts[member]), int(source))
+        for source, texts in config.layers
         for member in family
-        if (text := config.given_text(member)) is not None
+        if member in texts
     ]
     found += [
         Synonym(member, _default_text(SETTINGS[member], config), int(ConfigSource.DEFAULT_CONFIG))
@@ -108,6 +127,12 @@ def _synonyms(name: str, config: BrokerConfig) -> tuple[Synonym, ...]:
     ]
     first = next((index for index, synonym in enumerate(found) if synonym.name == name), len(found))
     return tuple(found[first:])
+
+
+def _shown(name: str, text: str) -> str | None:
+    """A given text; nobody sees that of a password."""
+    located = locate(name)
+    return None if located is not None and located.setting.kind is Kind.PASSWORD else text
 
 
 def _own_family(name: str) -> tuple[str, ...]:

@@ -36,11 +36,13 @@ Kafka's own files start a broker, those for ZooKeeper and for KRaft alike: Kafka
 warning each and are ignored, and listeners that `controller.listener.names` names are left out.
 `authorizer.class.name` stops the start: without access control the broker would let everybody in.
 
-*Changes*: `read-only` settings are read at the start. The others are per-broker or cluster-wide, as Kafka calls them;
-a running broker reads the file again on SIGHUP and takes them on. "(at restart)" marks those that Kafka changes at run
-time and mpbroker at its next start. *No effect yet* marks settings that are accepted, so that Kafka's files start, and
-that nothing reads so far; the broker says so when one is given. *Per listener* marks settings that
-`listener.name.<listener in small letters>.<name>` sets for one listener.
+*Changes*: `read-only` settings are read at the start. The others are per-broker or cluster-wide, as Kafka calls them:
+clients change them while brokers run (`mpbroker config set broker:0 log.retention.ms=60000`, `broker:default` for all
+brokers, Kafka's `kafka-configs`). What was changed so is kept in the data directory and wins over the four places
+above, at the next start, too; `unset` takes it back. A running broker also reads the file again on SIGHUP. "(at
+restart)" marks those that Kafka changes at run time and mpbroker at its next start. *No effect yet* marks settings that
+are accepted, so that Kafka's files start, and that nothing reads so far; the broker says so when one is given. *Per
+listener* marks settings that `listener.name.<listener in small letters>.<name>` sets for one listener.
 """
 
 _TOPICS = """\

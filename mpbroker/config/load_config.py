@@ -13,6 +13,7 @@ from mpbroker.config.admin_listener import parse_admin_listener
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.config.cores import available_cores
 from mpbroker.config.cross_checks import check_together
+from mpbroker.config.dynamic import NOTHING_DYNAMIC, DynamicSettings
 from mpbroker.config.limits import MAX_PROCESSORS
 from mpbroker.config.listeners import Listeners, ListenerSettings, build_listeners, left_out
 from mpbroker.config.sources import Given, gather
@@ -37,10 +38,11 @@ def load_broker_config(
     return build_broker_config(given, available_cores() if cores is None else cores)
 
 
-def build_broker_config(given: Given, cores: int) -> BrokerConfig:
-    """The configuration that the texts make on a machine with so many cores. Raises as `load_broker_config`."""
+def build_broker_config(given: Given, cores: int, dynamic: DynamicSettings = NOTHING_DYNAMIC) -> BrokerConfig:
+    """The configuration that the texts make on a machine with so many cores, under what was changed since. Raises as
+    `load_broker_config`."""
     errors = list(given.errors)
-    values, texts = _parse(given, cores, errors)
+    values, texts = _parse(given._replace(texts=dynamic.over(given.texts)), cores, errors)
     _join_node_id(values, texts, errors)
     listeners = _listener_settings(values, texts)
     end_points = _attempt(build_listeners, listeners, errors)
@@ -53,6 +55,10 @@ def build_broker_config(given: Given, cores: int) -> BrokerConfig:
         "warnings": (*given.warnings, *left_out(listeners), *_no_effect(texts)),
         "_values": values,
         "_texts": texts,
+        "_static": {
+            name: given.texts.get(name, text) for name, text in texts.items() if _is_static(name, given, dynamic)
+        },
+        "_dynamic": dynamic,
         "connection_overrides": connection_overrides or {},
         "admin_address": _attempt(parse_admin_listener, values[ADMIN_LISTENER], errors),
     }
@@ -62,6 +68,11 @@ def build_broker_config(given: Given, cores: int) -> BrokerConfig:
     # A rule that names a setting whose text was wrong has seen its default: nothing is known about what was meant.
     raise_all(errors + [error for error in broken if not any(name in str(error) for name in wrong)])
     return config
+
+
+def _is_static(name: str, given: Given, dynamic: DynamicSettings) -> bool:
+    """Whether a text was there at the start: given, or following from one that was."""
+    return name in given.texts or not (name in dynamic.cluster or name in dynamic.broker)
 
 
 def _defaults(cores: int) -> dict[str, Any]:

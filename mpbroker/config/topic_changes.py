@@ -62,6 +62,11 @@ def _changed_list(present: str | None, change: Change, operation: Operation) -> 
     if present is None:  # Kafka takes the setting's default, not what the broker's file says
         default = SETTINGS[row.broker].default if row.broker else ()
         present = row.render(default) or ""
+    return changed_items(present, change, operation)
+
+
+def changed_items(present: str, change: Change, operation: Operation) -> str:
+    """A list with the change's items, those it lacks, or without them."""
     items = [item for item in present.split(",") if item]
     for item in (change.value or "").split(","):
         if operation is Operation.SUBTRACT:

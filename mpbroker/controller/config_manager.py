@@ -2,15 +2,16 @@
 
 One store transaction holds the changes of a command with its answer, so that a controller killed at any moment leaves
 all or nothing of it; its successor shows what the store says. A process that follows the metadata snapshot takes the
-new settings over with its next look at it.
+new settings over with its next look at it. Settings of brokers go to the supervisor, which tells every process.
 """
 
 from collections.abc import Callable
 
 from mpbroker.config.topic_changes import NotAList, changed_topic_configs
 from mpbroker.config.topic_config import validate_topic_configs
+from mpbroker.controller.broker_settings import BrokerSettings
 from mpbroker.controller.controller_context import ControllerContext, TopicState
-from mpbroker.controller.controller_store import ControllerStore
+from mpbroker.controller.controller_store import BrokerLayer, ControllerStore
 from mpbroker.controller.topic_validation import BIGGEST_BLOB_BYTES, Refusal
 from mpbroker.errors import ErrorCode
 from mpbroker.metadata.commands import AlterConfigs, ConfigChanges, TopicResult, TopicResults, encode_answer
@@ -18,6 +19,7 @@ from mpbroker.metadata.metadata_snapshot import MetadataSnapshot, encode_overrid
 from mpbroker.metadata.topic_names import illegal_name_sentence
 from mpbroker.shm.events import Events
 
+BROKER = 4
 NO_DEFAULT_TOPIC = "Default topic resources are not allowed."
 
 
@@ -30,12 +32,14 @@ class ConfigManager:
         context: ControllerContext,
         store: ControllerStore,
         snapshot: MetadataSnapshot,
+        brokers: BrokerSettings,
         crash_point: Callable[[str], object],
         log: Events,
     ) -> None:
         self._context = context
         self._store = store
         self._snapshot = snapshot
+        self._brokers = brokers
         self._crash_point = crash_point
         self._log = log
 
@@ -43,7 +47,16 @@ class ConfigManager:
         """Change what may be changed; each resource has its own result."""
         changed: list[tuple[TopicState, dict[str, str]]] = []
         results: list[TopicResult] = []
+        settings = self._brokers.stored
         for wanted in command.resources:
+            if wanted.resource_type == BROKER:
+                after = self._brokers.judge(wanted, command.replace, settings)
+                if isinstance(after, Refusal):
+                    results.append(TopicResult(wanted.name, *after))
+                else:
+                    results.append(TopicResult(wanted.name))
+                    settings = after
+                continue
             outcome = self._judge(wanted, command.replace)
             if isinstance(outcome, Refusal):
                 results.append(TopicResult(wanted.name, *outcome))
@@ -53,15 +66,25 @@ class ConfigManager:
             if configs != topic.configs:
                 changed.append(outcome)
         answer = TopicResults(results)
-        if changed and not command.validate_only:
-            self._commit(changed, operation, answer)
+        layers = self._brokers.changed(settings)
+        if (changed or layers) and not command.validate_only:
+            self._commit(changed, layers, operation, answer)
         return answer
 
-    def _commit(self, changed: list[tuple[TopicState, dict[str, str]]], operation: int, answer: TopicResults) -> None:
+    def _commit(
+        self,
+        changed: list[tuple[TopicState, dict[str, str]]],
+        layers: list[BrokerLayer],
+        operation: int,
+        answer: TopicResults,
+    ) -> None:
         before = [topic.configs for topic, _ in changed]
         self._crash_point("controller.prepared")
-        self._store.alter_topic_configs(changed, operation, encode_answer(answer))
+        kept = self._store.alter_configs(changed, layers, operation, encode_answer(answer))
         self._crash_point("controller.committed")
+        if kept:
+            self._log.info("broker_settings_changed", settings=",".join(self._brokers.committed(kept)))
+            self._crash_point("controller.settings_published")
         for (topic, configs), old in zip(changed, before, strict=True):
             self._snapshot.publish(topic.row, topic.image())
             self._crash_point("controller.shown")

@@ -13,7 +13,9 @@ import msgspec
 
 from mpbroker.channel.command_channel import CommandChannel
 from mpbroker.config.broker_config import BrokerConfig
+from mpbroker.config.dynamic import DynamicSettings
 from mpbroker.config.topic_config import effective
+from mpbroker.controller.broker_settings import BrokerSettings, Room
 from mpbroker.controller.config_manager import ConfigManager
 from mpbroker.controller.controller_recovery import ControllerRecovery
 from mpbroker.controller.controller_store import ControllerStore
@@ -60,7 +62,8 @@ WAIT_MS: Final = 500
 class Controller:
     """Everything the controller does, without its loop.
 
-    `new_id()`: 16 random bytes; `count(name)`: a counter; `crash_point(name)`: where tests kill it.
+    `new_id()`: 16 random bytes; `count(name)`: a counter; `crash_point(name)`: where tests kill it;
+    `publish(settings)`: hands brokers' dynamic settings to the supervisor.
     """
 
     def __init__(
@@ -75,8 +78,11 @@ class Controller:
         log: Events,
         count: Callable[[str], object],
         crash_point: Callable[[str], object],
+        publish: Callable[[DynamicSettings], object] = lambda settings: None,
     ) -> None:
         self._crash_point = crash_point
+        self._publish = publish
+        self._room = Room(core.processor_count, core.handler_count - (core.coordinator >= 0))
         self._config = config
         self._store = store
         self._logs = logs
@@ -102,10 +108,13 @@ class Controller:
             count=self._count,
         )
         context = recovery.run()
+        brokers = BrokerSettings(store=self._store, config=lambda: self._config, publish=self._publish, room=self._room)
+        brokers.announce()
         self._configs = ConfigManager(
             context=context,
             store=self._store,
             snapshot=self._snapshot,
+            brokers=brokers,
             crash_point=self._crash_point,
             log=self._log,
         )
@@ -229,6 +238,7 @@ def build_controller(ctx: ProcessContext) -> Controller:
         log=ctx.log,
         count=row.count,
         crash_point=ctx.core.crash_point,
+        publish=ctx.publish_settings,
     )
 
 

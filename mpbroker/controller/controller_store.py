@@ -1,4 +1,5 @@
-"""Topics in the metadata store: what is read at start, and the one transaction of each change. Controller process only.
+"""Topics and settings in the metadata store: what is read at start, and the one transaction of each change.
+Controller process only.
 
 Every transaction checks what the controller believes; if a check fails somebody else writes to the store, and the
 controller has to start over (StoreChanged). The answer to a command is written by the same transaction as its effect.
@@ -6,7 +7,7 @@ controller has to start over (StoreChanged). The answer to a command is written 
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from mpbroker.controller.controller_context import TopicState
 from mpbroker.errors import MpbrokerError
@@ -24,6 +25,7 @@ from mpbroker.metadata.meta_store import (
     Version,
 )
 from mpbroker.metadata.topic_record import (
+    BrokerConfigRecord,
     ProducerIdBlock,
     TopicConfigRecord,
     TopicDeletion,
@@ -36,6 +38,14 @@ MAX_OPERATIONS_KEPT: Final = 512
 """Answers kept for re-runs: more than commands can be under way (the command table has fewer rows)."""
 PRODUCER_ID_BLOCK: Final = 1000
 MAX_PRODUCER_ID: Final = 2**63 - 1
+
+
+class BrokerLayer(NamedTuple):
+    """Settings of one broker, or (None) of all, that were changed while they ran. `version` counts their writes."""
+
+    broker: int | None
+    configs: dict[str, str]
+    version: int = 0
 
 
 class StoreChanged(MpbrokerError):
@@ -90,6 +100,17 @@ class ControllerStore:
         pages = self._store.scan(self._keys.deletions)
         return [decode_record(TopicDeletion, entry.value, entry.key) for page in pages for entry in page.entries]
 
+    def load_broker_configs(self) -> dict[int | None, BrokerLayer]:
+        """Dynamic settings by broker; None: of all brokers."""
+        layers: dict[int | None, BrokerLayer] = {}
+        for page in self._store.scan(self._keys.broker_configs):
+            for entry in page.entries:
+                name = entry.key.removeprefix(self._keys.broker_configs)
+                broker = None if name == "default" else int(name)
+                record = decode_record(BrokerConfigRecord, entry.value, entry.key)
+                layers[broker] = BrokerLayer(broker, record.configs, entry.version)
+        return layers
+
     def load_operations(self) -> None:
         """Find this start's answers again and drop those of earlier starts."""
         mine = self._keys.operations_of(self._boot_id)
@@ -129,10 +150,15 @@ class ControllerStore:
             topic.record_version += 1
             topic.revision = revision
 
-    def alter_topic_configs(
-        self, changed: Sequence[tuple[TopicState, dict[str, str]]], operation: int, answer: bytes
-    ) -> None:
-        """The topics have these settings of their own, and no others, from here on."""
+    def alter_configs(
+        self,
+        changed: Sequence[tuple[TopicState, dict[str, str]]],
+        layers: Sequence[BrokerLayer],
+        operation: int,
+        answer: bytes,
+    ) -> list[BrokerLayer]:
+        """The topics have these settings of their own, and no others, from here on; so have the brokers, whose layers
+        are returned with their new versions."""
         checks: list[Check] = []
         ops: list[Op] = []
         for topic, configs in changed:
@@ -140,10 +166,15 @@ class ControllerStore:
             checks.append(Version(self._keys.topic(topic.id), topic.record_version))
             checks.append(Version(key, version) if version else Absent(key))
             ops.append(Put(key, encode_record(TopicConfigRecord(configs))) if configs else Delete(key))
+        for layer in layers:
+            key = self._keys.broker_config(layer.broker)
+            checks.append(Version(key, layer.version) if layer.version else Absent(key))
+            ops.append(Put(key, encode_record(BrokerConfigRecord(layer.configs))))
         revision = self._commit(checks, ops, "alter configs", operation, answer)
         for topic, configs in changed:
             topic.config_version = topic.config_version + 1 if configs else 0
             topic.configs, topic.revision = configs, revision
+        return [layer._replace(version=layer.version + 1) for layer in layers]
 
     def delete_topics(self, topics: Sequence[TopicState], operation: int, answer: bytes) -> list[TopicDeletion]:
         """The topics are gone; what is left to do is kept in the store until `finish_deletion`."""

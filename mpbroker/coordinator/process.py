@@ -67,7 +67,7 @@ class CoordinatorProcess:
             if work is None:
                 self._work = work = self._begin()
             work.execute(request)
-        if request is None or self._is_due():
+        if request is None or self._ctx.reloading or self._is_due():
             everything, moved = self._port.take_dirty()
             if work is not None:
                 work.deliver(everything, moved)
@@ -91,7 +91,7 @@ class CoordinatorProcess:
 
     def _rest(self) -> None:
         now_ms = self._clock.monotonic_ms()
-        if now_ms < self._rest_due_ms:
+        if now_ms < self._rest_due_ms and not self._ctx.reloading:
             return
         self._rest_due_ms = now_ms + REST_EVERY_MS
         self._ctx.log.tick()

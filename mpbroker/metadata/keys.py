@@ -4,6 +4,7 @@ cluster               id of the cluster, written once
 tn/<name>             topic id (hex): a topic exists if and only if this key does
 t/<topic id>          TopicRecord: name and replica assignment
 config/topic/<name>   TopicConfigRecord: settings given for the topic
+config/broker/<id>    BrokerConfigRecord: settings of a broker changed while it ran; `default`: those of all brokers
 admin/delete/<id>     TopicDeletion: the topic is gone, its files are still to be renamed
 pid_block             first producer id that no block has handed out
 op/<boot>/<operation> answer of a controller command, for a request that is run again after its handler's death
@@ -23,6 +24,7 @@ class Keys:
         self.prefix = f"{ROOT}/{cluster_id}/"
         self.topics = f"{self.prefix}t/"
         self.topic_configs = f"{self.prefix}config/topic/"
+        self.broker_configs = f"{self.prefix}config/broker/"
         self.deletions = f"{self.prefix}admin/delete/"
         self.producer_id_block = f"{self.prefix}pid_block"
         self.operations = f"{self.prefix}op/"
@@ -38,6 +40,10 @@ class Keys:
     def topic_config(self, name: str) -> str:
         """A topic's own settings."""
         return f"{self.topic_configs}{name}"
+
+    def broker_config(self, broker: int | None) -> str:
+        """What was changed on a broker; None: on all of them."""
+        return f"{self.broker_configs}{'default' if broker is None else broker}"
 
     def deletion(self, topic_id: bytes) -> str:
         """An unfinished deletion."""

@@ -9,8 +9,9 @@ from contextlib import closing
 from typing import Final, NamedTuple
 
 from mpbroker.metadata.keys import ROOT, STORE_FILE
+from mpbroker.metadata.topic_record import BadRecord, BrokerConfigRecord, decode_record
 
-__all__ = ["STORE_FILE", "StorePeek", "UnreadableStore", "peek"]
+__all__ = ["STORE_FILE", "StorePeek", "UnreadableStore", "peek", "peek_settings"]
 
 _NAMES: Final = "SELECT key FROM kv WHERE key >= ? AND key < ?"
 
@@ -43,6 +44,16 @@ def peek(path: str) -> StorePeek:
     except (sqlite3.Error, UnicodeDecodeError) as error:  # its message may quote what is damaged
         raise UnreadableStore(f"{path} cannot be read as a metadata store: {error}") from error
     return found
+
+
+def peek_settings(path: str, key: str) -> dict[str, str]:
+    """The settings kept under a key; empty when there are none. UnreadableStore."""
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5)) as db:
+            row = db.execute("SELECT value FROM kv WHERE key = ?", (key,)).fetchone() if _has_table(db) else None
+        return decode_record(BrokerConfigRecord, row[0], key).configs if row else {}
+    except (sqlite3.Error, BadRecord) as error:
+        raise UnreadableStore(f"{path} cannot be read as a metadata store: {error}") from error
 
 
 def _has_table(db: sqlite3.Connection) -> bool:

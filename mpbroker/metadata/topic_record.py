@@ -1,4 +1,5 @@
-"""What the metadata store keeps about topics: JSON values with a version field `v`. Written by the controller. Pure."""
+"""What the metadata store keeps about topics and settings: JSON values with a version field `v`. Written by the
+controller. Pure."""
 
 from typing import TypeVar
 
@@ -30,6 +31,13 @@ class TopicConfigRecord(msgspec.Struct, frozen=True):
     v: int = RECORD_VERSION
 
 
+class BrokerConfigRecord(msgspec.Struct, frozen=True):
+    """Settings of a broker, or of all, that were changed while it ran: the texts as they were given."""
+
+    configs: dict[str, str]
+    v: int = RECORD_VERSION
+
+
 class TopicDeletion(msgspec.Struct, frozen=True):
     """A topic that exists no more while its partitions' directories may still have their old names."""
 
@@ -46,10 +54,11 @@ class ProducerIdBlock(msgspec.Struct, frozen=True):
     v: int = RECORD_VERSION
 
 
-_Record = TypeVar("_Record", TopicRecord, TopicConfigRecord, TopicDeletion, ProducerIdBlock)
+Record = TopicRecord | TopicConfigRecord | BrokerConfigRecord | TopicDeletion | ProducerIdBlock
+_Record = TypeVar("_Record", TopicRecord, TopicConfigRecord, BrokerConfigRecord, TopicDeletion, ProducerIdBlock)
 
 
-def encode_record(record: TopicRecord | TopicConfigRecord | TopicDeletion | ProducerIdBlock) -> bytes:
+def encode_record(record: Record) -> bytes:
     """The bytes the store keeps."""
     return msgspec.json.encode(record)
 

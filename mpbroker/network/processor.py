@@ -167,7 +167,7 @@ class Processor:
         """The heartbeat; once a second everything that has a time limit; places in quotas of connections that ended."""
         now_ns = _now_ns()
         self._row.beat()
-        if now_ns >= self._housekeeping_ns:
+        if now_ns >= self._housekeeping_ns or self._ctx.reloading:
             self._housekeeping(now_ns)
         self._handover.flush()
 

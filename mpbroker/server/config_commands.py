@@ -54,7 +54,7 @@ def run_config_command(
     replace: bool,
     validate_only: bool,
 ) -> Outcome:
-    """Checks the resources, sends those of topics to the controller; returns PARKED or the response."""
+    """Checks the resources, sends those of topics and brokers to the controller; returns PARKED or the response."""
     verdicts = [_verdict(context, resource, replace) for resource in wanted]
     counts = Counter((resource.resource_type, resource.name) for resource in wanted)
     for number, resource in enumerate(wanted):
@@ -116,7 +116,7 @@ def _verdict(context: ServerContext, resource: ConfigChanges, replace: bool) -> 
         known = {change.operation for change in resource.changes} <= set(Operation)
         return None if known else Verdict(ErrorCode.UNKNOWN_SERVER_ERROR, None)  # Kafka's own words
     if resource.resource_type == BROKER:
-        return _broker(context, resource)
+        return _not_this_broker(context, resource.name) if resource.name else None
     if resource.resource_type == BROKER_LOGGER and not replace:
         return _loggers(context, resource)
     if resource.resource_type == CLIENT_METRICS:
@@ -131,15 +131,6 @@ def _fault(resource: ConfigChanges) -> str | None:
         return "Error due to duplicate config keys"
     nulls = [c.name for c in resource.changes if c.value is None and c.operation != Operation.DELETE]
     return f"Null value not supported for : {', '.join(nulls)}" if nulls else None
-
-
-def _broker(context: ServerContext, resource: ConfigChanges) -> Verdict:
-    """No setting of the broker can be changed while it runs but by its file and SIGHUP."""
-    wrong = _not_this_broker(context, resource.name) if resource.name else None
-    if wrong is not None or not resource.changes:
-        return wrong or DONE
-    names = ", ".join(change.name for change in resource.changes)
-    return Verdict(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: Set({names})")
 
 
 def _loggers(context: ServerContext, resource: ConfigChanges) -> Verdict:

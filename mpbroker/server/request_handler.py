@@ -92,7 +92,7 @@ class RequestHandler:
             self.context.log_manager.close_stale()
 
     def use_config(self, config: BrokerConfig) -> None:
-        """The configuration was read again (SIGHUP)."""
+        """The configuration was read again, or settings were changed."""
         self.context.config = config
         self.context.metadata.use_config(config)
         self.context.native_topics.forget()
@@ -114,7 +114,7 @@ def main(ctx: ProcessContext) -> None:
 
 def work(ctx: ProcessContext, handler: RequestHandler) -> None:
     """One round of the process: a request or none, and what is due beside it, however many requests are waiting."""
-    if not handler.do_work() or handler.rest_is_due():
+    if not handler.do_work() or ctx.reloading or handler.rest_is_due():
         handler.rest()
         config = ctx.take_reload()
         if config is not None:
@@ -146,5 +146,6 @@ def build_context(ctx: ProcessContext) -> ServerContext:
         apis=API_TABLE,
         cluster_id=ctx.cluster_id,
     )
+    context.stored_settings = ctx.stored_settings
     context.is_ending = lambda: ctx.core.state == BrokerState.DRAINING
     return context

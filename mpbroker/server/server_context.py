@@ -12,7 +12,10 @@ from mpbroker.channel.handler_port import HandlerPort, Request
 from mpbroker.channel.request_log import naming
 from mpbroker.channel.response_frame import encode_answer
 from mpbroker.config.broker_config import BrokerConfig
-from mpbroker.errors import ErrorCode
+from mpbroker.config.dynamic import DynamicSettings
+from mpbroker.config.load_config import build_broker_config
+from mpbroker.config.sources import Given
+from mpbroker.errors import ConfigError, ErrorCode
 from mpbroker.log.log_manager import LogManager
 from mpbroker.metadata.metadata_cache import MetadataCache
 from mpbroker.protocol.types import Struct
@@ -75,11 +78,23 @@ class ServerContext:
         self.apis = apis
         self.cluster_id = cluster_id
         self.node_id: int = config.node_id
+        self.stored_settings: Callable[[], DynamicSettings | None] = lambda: None
         self.is_ending: Callable[[], bool] = lambda: False  # the broker is about to stop: long polls end now
         self.producer_ids = ProducerIds()
         self.auto_creation = AutoCreation(commands, lambda: self.config)
         self.native_topics = NativeTopics(log_manager, port, metadata)
         self.purgatory = DelayedOperationPurgatory(clock.monotonic_ms(), port.watch)
+
+    def shown_config(self) -> BrokerConfig:
+        """What clients are shown: with the dynamic settings as they are stored, which this process may not have taken
+        over yet."""
+        stored = self.stored_settings()
+        if stored is None or stored == self.config.dynamic:
+            return self.config
+        try:
+            return build_broker_config(Given(self.config.texts, {}, ()), self.config.cores, stored)
+        except ConfigError:  # the supervisor leaves out what it cannot use, and says so
+            return self.config
 
     def answer(self, request: Request, message: Struct, version: int | None = None) -> None:
         """Encodes the response in the request's version (or the one given) and hands it to the processor."""

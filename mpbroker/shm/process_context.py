@@ -12,8 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mpbroker.config.broker_config import BrokerConfig
+from mpbroker.config.dynamic import DynamicSettings
 from mpbroker.config.load_config import build_broker_config
 from mpbroker.config.sources import Given
+from mpbroker.shm import settings_board
 from mpbroker.shm.core import Core
 from mpbroker.shm.events import Events
 from mpbroker.shm.process_table import ProcessRow
@@ -21,7 +23,7 @@ from mpbroker.shm.process_table import ProcessRow
 if TYPE_CHECKING:
     from mpbroker.shm.page_view import PageView
 
-MAX_CONFIG_BYTES = 1 << 20
+MAX_CONFIG_BYTES = 4 << 20
 _ONE = (1).to_bytes(8, "little")
 _GIVEN = frozenset({"core", "config", "process_row", "log"})  # attributes without a default
 
@@ -97,6 +99,7 @@ class ProcessContext:
         self.supervisor_pid = 0
         self.notice_fd = -1
         self.config_fd = -1
+        self.settings_fd = -1  # the board of settings_board.py
         self.wakeup_fd = -1  # readable after a signal: put it into the epoll set
         self._wakeup_write: int | None = None
         self.stopping = False
@@ -156,7 +159,17 @@ class ProcessContext:
     def _read_config(self) -> BrokerConfig:
         """What the supervisor published: the texts of all settings, checked by it already."""
         document = json.loads(os.pread(self.config_fd, MAX_CONFIG_BYTES, 0))
-        return build_broker_config(Given(document["texts"], {}, ()), document["cores"])
+        dynamic = DynamicSettings(document["cluster"], document["broker"])
+        return build_broker_config(Given(document["texts"], {}, ()), document["cores"], dynamic)
+
+    def publish_settings(self, settings: DynamicSettings) -> None:
+        """Controller: these dynamic settings are stored; the supervisor is to take them over and tell everybody."""
+        settings_board.write(self.settings_fd, settings)
+        os.write(self.notice_fd, _ONE)
+
+    def stored_settings(self) -> DynamicSettings | None:
+        """The dynamic settings as the controller stored them last; None: it has not said yet."""
+        return settings_board.read(self.settings_fd)
 
     def _on_stop(self, _number: int, _frame: object) -> None:
         self.stopping = True

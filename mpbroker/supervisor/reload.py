@@ -1,11 +1,20 @@
-"""SIGHUP: the configuration is read again, and what a running broker can take on is taken on; supervisor only."""
+"""The configuration changes while the broker runs; supervisor only.
 
+SIGHUP: file, environment and overrides are read again, and what a running broker can take on of them is taken on.
+Settings changed through the protocol (KIP-226): the controller has checked and stored them; at the start they are read
+out of its store. What cannot be used, because the file of this start does not go with it, is left out with a line.
+"""
+
+import os
 from collections.abc import Callable
 
 from mpbroker.config.broker_config import BrokerConfig, compare
+from mpbroker.config.dynamic import DynamicSettings
 from mpbroker.config.load_config import build_broker_config
 from mpbroker.config.sources import Given
+from mpbroker.config.table import locate
 from mpbroker.errors import ConfigError
+from mpbroker.metadata.keys import STORE_FILE, Keys
 from mpbroker.metrics.event_log import EventLog
 
 
@@ -14,15 +23,15 @@ def read_again(old: BrokerConfig, read_config: Callable[[], BrokerConfig], log: 
     stays)."""
     try:
         new = read_config()
-        changes = compare(old, new)
         texts = old.texts
+        changes = compare(build_broker_config(Given(texts, {}, ()), old.cores), new)
         for name in changes.taken:
             text = new.given_text(name)
             if text is None:
                 texts.pop(name, None)
             else:
                 texts[name] = text
-        config = build_broker_config(Given(texts, {}, ()), old.cores)
+        config = build_broker_config(Given(texts, {}, ()), old.cores, old.dynamic)
     except ConfigError as refused:
         for error in refused.errors:
             log.error("reload_refused", reason=error)
@@ -31,3 +40,42 @@ def read_again(old: BrokerConfig, read_config: Callable[[], BrokerConfig], log: 
         "reloaded", changed=",".join(changes.taken) or "nothing", needs_restart=",".join(changes.restart) or "nothing"
     )
     return config if changes.taken else None
+
+
+def with_stored_settings(config: BrokerConfig, cluster_id: str, log: EventLog) -> BrokerConfig:
+    """The configuration of a start under what was changed while brokers ran before; unchanged when nothing was."""
+    path = os.path.join(config.data_dir, STORE_FILE)
+    if not os.path.exists(path):
+        return config
+    from mpbroker.metadata.store_peek import UnreadableStore, peek_settings  # sqlite3 is a tenth of a start
+
+    keys = Keys(cluster_id)
+    try:
+        cluster, broker = (
+            peek_settings(path, key) for key in (keys.broker_config(None), keys.broker_config(config.node_id))
+        )
+    except UnreadableStore:
+        return config  # the controller opens it a moment later, and says what is wrong with it
+    stored = DynamicSettings(cluster, broker)
+    return with_settings(config, stored, log) if stored else config
+
+
+def with_settings(config: BrokerConfig, dynamic: DynamicSettings, log: EventLog) -> BrokerConfig:
+    """The configuration with these dynamic settings in place of those it has, as far as they can be used."""
+    static = Given(config.texts, {}, ())
+    wrong: set[str] = set()
+    while True:
+        try:
+            return build_broker_config(static, config.cores, dynamic.without(wrong))
+        except ConfigError as refused:
+            more = _named_in(refused, dynamic.without(wrong))
+            for error in refused.errors:
+                log.error("dynamic_setting_left_out", settings=",".join(sorted(more)), reason=error)
+            wrong |= more
+
+
+def _named_in(refused: ConfigError, dynamic: DynamicSettings) -> set[str]:
+    """The settings that an error is about; all of them where that cannot be told, so that the static ones remain."""
+    names = {*dynamic.cluster, *dynamic.broker}
+    found = {name for error in refused.errors for name in names if name == error.key or name in str(error)}
+    return {name for name in found if locate(name)} or names

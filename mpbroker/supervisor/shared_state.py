@@ -14,11 +14,12 @@ from collections import Counter
 
 from mpbroker import __version__
 from mpbroker.config.broker_config import BrokerConfig
+from mpbroker.config.dynamic import DynamicSettings
 from mpbroker.config.limits import HANDLER_ARENA_BYTES, MIN_HANDLER_ARENA_BYTES
 from mpbroker.config.memory import available_memory_bytes
 from mpbroker.log import reserve_file
 from mpbroker.network.fd_passing import close_all, handover_pair, receive_message
-from mpbroker.shm import segment
+from mpbroker.shm import segment, settings_board
 from mpbroker.shm.core_view import CLAIMED
 from mpbroker.shm.layout import INDEX_BITS, PAGE_BYTES, MemoryPlan
 from mpbroker.shm.page_view import PageView
@@ -65,6 +66,7 @@ class SharedState:
         self._eventfds = tuple(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) for _ in self._processors)
         self.notice_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._config_fd = os.memfd_create("mpbroker-config", os.MFD_CLOEXEC)
+        self._settings_fd = settings_board.create()
         self._handovers = {plan.index: handover_pair() for plan in self._processors}
         self._memory = segment.create(memory_plan(config, plans), config.data_dir, self.boot_id, self._eventfds)
         self._arm_crash_points()
@@ -157,6 +159,7 @@ class SharedState:
             supervisor_pid=os.getpid(),
             notice_fd=self.notice_fd,
             config_fd=self._config_fd,
+            settings_fd=self._settings_fd,
         )
         if plan.type.role == "acceptor":
             own = [each.index for each in self._processors if each.listener == plan.listener]
@@ -178,7 +181,7 @@ class SharedState:
     def keep_fds(self, context: ProcessContext) -> list[int]:
         """The descriptors a worker needs. The tracer may outlive the supervisor and must not hold the directory's
         lock."""
-        keep = [self.notice_fd, self._config_fd, *self._eventfds]
+        keep = [self.notice_fd, self._config_fd, self._settings_fd, *self._eventfds]
         keep += [end.fileno() for end in context.handovers.values()]
         if context.listen_socket is not None:
             keep.append(context.listen_socket.fileno())
@@ -240,13 +243,18 @@ class SharedState:
         self._rows[SUPERVISOR_SLOT].set_wait(WaitName.SUPERVISE if waiting else WaitName.NONE)
 
     def drain_notices(self) -> None:
-        """Workers told that they serve."""
+        """Workers told that they serve, or the controller that settings were changed."""
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self.notice_fd)
 
+    def stored_settings(self) -> DynamicSettings | None:
+        """Dynamic settings as the controller stored them; None: it has not said yet."""
+        return settings_board.read(self._settings_fd)
+
     def publish_config(self, config: BrokerConfig) -> None:
         """Put the configuration where workers read it after SIGHUP."""
-        document = json.dumps({"texts": config.texts, "cores": config.cores}).encode()
+        layers = {"cluster": dict(config.dynamic.cluster), "broker": dict(config.dynamic.broker)}
+        document = json.dumps({"texts": config.texts, "cores": config.cores, **layers}).encode()
         assert len(document) <= MAX_CONFIG_BYTES
         os.pwrite(self._config_fd, document, 0)
         os.ftruncate(self._config_fd, len(document))

@@ -58,6 +58,7 @@ def run(
     with claim_data_dir(config) as claim:
         if ready_file:
             clear_ready_file(ready_file)
+        config = reload.with_stored_settings(config, claim.cluster_id, EventLog("supervisor").use_config(config))
         sockets, listeners = open_listeners(config)
         warn_of_unset_address(config, listeners, EventLog("supervisor").use_config(config))
         plans = plan_processes(config, listeners)
@@ -86,6 +87,7 @@ class Supervisor:
         self._shared = shared
         self._ready_file = ready_file
         self._read_config = read_config
+        self._stored = config.dynamic
         self._log = EventLog("supervisor").use_config(config)
         self._workers = Workers(shared.plans)
         self._epoll = select.epoll()
@@ -135,6 +137,7 @@ class Supervisor:
                 self._signals.drain()
             elif fd == self._shared.notice_fd:
                 self._shared.drain_notices()
+                self._take_stored_settings()
             else:
                 self._probes.readable(fd)
         self._reap()
@@ -374,7 +377,20 @@ class Supervisor:
             return
         config = reload.read_again(self._config, self._read_config, self._log)
         if config is not None:
-            self._config = config
-            self._log.use_config(config)
-            self._shared.publish_config(config)
-            self._workers.kill(signal.SIGHUP)
+            self._use_config(config)
+
+    # ---- settings changed through the protocol
+
+    def _take_stored_settings(self) -> None:
+        """The controller has stored dynamic settings, or says again which ones it has."""
+        stored = self._shared.stored_settings()
+        if stored is not None and stored != self._stored and self._stopping is None:
+            self._stored = stored
+            self._use_config(reload.with_settings(self._config, stored, self._log))
+
+    def _use_config(self, config: BrokerConfig) -> None:
+        """From now on, in every process."""
+        self._config = config
+        self._log.use_config(config)
+        self._shared.publish_config(config)
+        self._workers.kill(signal.SIGHUP)

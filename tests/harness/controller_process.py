@@ -17,7 +17,7 @@ from mpbroker import _native
 from mpbroker.config.load_config import load_broker_config
 from mpbroker.metadata.commands import Answer, Command, decode_answer, encode_command
 from mpbroker.metadata.metadata_cache import MetadataCache
-from mpbroker.shm import layout
+from mpbroker.shm import layout, settings_board
 from mpbroker.shm.layout import SLOT_CONTROLLER, SLOT_HANDLERS, MemoryPlan
 from mpbroker.shm.process_context import ProcessContext
 from mpbroker.shm.process_table import ProcessRow
@@ -133,6 +133,7 @@ def run_controller(arguments: list[str]) -> None:
         data_dirs=(arguments[4],),
         log=EventLog("controller"),
         notice_fd=notice,
+        settings_fd=settings_board.create(),
     )
     context.process_row.begin(os.getpid(), 4, 0, 255)
     context.install_signals()

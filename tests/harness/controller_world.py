@@ -10,6 +10,7 @@ import os
 from collections import Counter
 from pathlib import Path
 
+from mpbroker.config.dynamic import DynamicSettings
 from mpbroker.config.load_config import load_broker_config
 from mpbroker.controller.controller import Controller
 from mpbroker.controller.controller_store import ControllerStore
@@ -128,6 +129,7 @@ class World:
         self.logs = EmptyLogs(self.memory, self.data_dir)
         self.logs.written = self.written
         self.lines = Lines()
+        self.published: list[DynamicSettings] = []
         logs = PartitionLogs(self.logs, str(self.data_dir), self.logs, self.clock.wall_ms, self.crash_point)
         store = ControllerStore(self.store, Keys("c"), self.boot_id)
         self.controller = Controller(
@@ -140,6 +142,7 @@ class World:
             log=self.lines,
             count=lambda name: self.counters.update([name]),
             crash_point=self.crash_point,
+            publish=self.published.append,
         )
         self.controller.recover()
         return self.controller

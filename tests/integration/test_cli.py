@@ -109,7 +109,7 @@ def test_settings_that_cannot_be_changed(at):
         (("set", "topic:kept", "retention.ms"), 2, "KEY=VALUE"),
         (("set", "topic:kept", "a=1", "a=2"), 2, "given twice"),
         (("unset", "topic:kept", "retention.ms=5"), 2, "takes KEY, without a value"),
-        (("get", "kept"), 2, "topic:NAME or broker:ID"),
+        (("get", "kept"), 2, "topic:NAME, broker:ID or broker:default"),
     ):
         failed = at("config", *words)
         assert (failed.returncode, said in failed.stderr) == (code, True), (words, failed.stderr)

@@ -1,6 +1,7 @@
-"""AlterConfigs (key 33), versions 0 to 2: replace all settings of topics (KIP-133). The controller does it.
+"""AlterConfigs (key 33), versions 0 to 2: replace all settings of topics and brokers (KIP-133). The
+controller does it.
 
-Not done: settings of a broker, client metrics.
+Not done: client metrics.
 """
 
 from __future__ import annotations

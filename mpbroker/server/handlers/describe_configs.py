@@ -1,7 +1,7 @@
 """DescribeConfigs (key 32), versions 0 to 4: the settings of topics and of this broker, with where each came from.
 From version 3 on with their types and, if asked for, what each is (KIP-569).
 
-Not done: broker loggers and the cluster-wide dynamic defaults of an unnamed broker (an empty list), changing anything.
+A broker without a name stands for what was set for all brokers. Not done: broker loggers (an empty list).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from mpbroker.channel.handler_port import Request
-from mpbroker.config.describe import ConfigEntry, describe_broker, describe_topic
+from mpbroker.config.describe import ConfigEntry, describe_broker, describe_cluster_default, describe_topic
 from mpbroker.errors import ERRORS, ErrorCode
 from mpbroker.metadata.topic_names import illegal_name_sentence
 from mpbroker.protocol.api_keys import ApiKey
@@ -57,18 +57,21 @@ def _describe_topic(
     topic = context.metadata.topic(name)
     if topic is None:
         return _refused(resource, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
-    return _result(message, resource, describe_topic(topic.overrides, context.config, resource.configuration_keys))
+    return _result(
+        message, resource, describe_topic(topic.overrides, context.shown_config(), resource.configuration_keys)
+    )
 
 
 def _describe_broker(
     context: ServerContext, message: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     if resource.resource_name == "":
-        return _result(message, resource, [])
+        found = describe_cluster_default(context.shown_config(), resource.configuration_keys)
+        return _result(message, resource, found)
     sentence = _not_this_broker(context, resource.resource_name, f"{context.node_id} or empty string,")
     if sentence:
         return _refused(resource, ErrorCode.INVALID_REQUEST, sentence)
-    return _result(message, resource, describe_broker(context.config, resource.configuration_keys))
+    return _result(message, resource, describe_broker(context.shown_config(), resource.configuration_keys))
 
 
 def _not_this_broker(context: ServerContext, name: str, expected: str) -> str:

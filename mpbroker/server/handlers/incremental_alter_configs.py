@@ -1,7 +1,7 @@
-"""IncrementalAlterConfigs (key 44), versions 0 and 1: change single settings of topics (KIP-339).
+"""IncrementalAlterConfigs (key 44), versions 0 and 1: change single settings of topics and brokers (KIP-339).
 The controller does it.
 
-Not done: settings of a broker, loggers, client metrics.
+Not done: loggers, client metrics.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from tests.conformance.corpus import (  # noqa: F401
     admin_cases,
     alter_configs_cases,
+    broker_settings_cases,
     configs_cases,
     fetch_cases,
     fetch_limit_cases,

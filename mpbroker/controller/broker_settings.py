@@ -1,0 +1,126 @@
+"""The dynamic settings of this broker and of all brokers: judged, kept, handed to the supervisor.
+Controller process only.
+
+The store is the truth. What it says is published to the supervisor after every change and at every start of the
+controller, so that a controller which dies between the two leaves that to its successor.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from mpbroker.config.broker_changes import (
+    UnknownList,
+    UnknownOperation,
+    changed_broker_configs,
+    refusal,
+)
+from mpbroker.config.broker_config import BrokerConfig
+from mpbroker.config.dynamic import DynamicSettings
+from mpbroker.config.load_config import build_broker_config
+from mpbroker.config.sources import Given
+from mpbroker.config.topic_changes import NotAList
+from mpbroker.controller.controller_store import BrokerLayer, ControllerStore
+from mpbroker.controller.topic_validation import Refusal
+from mpbroker.errors import ConfigError, ErrorCode
+from mpbroker.metadata.commands import ConfigChanges
+
+MAX_LAYER_BYTES: Final = 65536
+
+
+class Room(NamedTuple):
+    """How many of a kind the shared memory has places for."""
+
+    processors: int
+    handlers: int
+
+
+class BrokerSettings:
+    """Both layers. `publish(settings)`: hands them to the supervisor; `room`: bounds of what can run at once."""
+
+    def __init__(
+        self,
+        *,
+        store: ControllerStore,
+        config: Callable[[], BrokerConfig],
+        publish: Callable[[DynamicSettings], object],
+        room: Room,
+    ) -> None:
+        self._config = config
+        self._publish = publish
+        self._room = room
+        node_id = config().node_id
+        layers = store.load_broker_configs()
+        self.cluster = layers.get(None) or BrokerLayer(None, {})
+        self.broker = layers.get(node_id) or BrokerLayer(node_id, {})
+
+    @property
+    def stored(self) -> DynamicSettings:
+        """What the store holds."""
+        return DynamicSettings(self.cluster.configs, self.broker.configs)
+
+    def announce(self) -> None:
+        """The supervisor is told what the store holds."""
+        self._publish(self.stored)
+
+    def judge(self, wanted: ConfigChanges, replace: bool, before: DynamicSettings) -> DynamicSettings | Refusal:
+        """What the settings will be on top of those of the resources before it in the command."""
+        own = before.broker if wanted.name else before.cluster
+        try:
+            layer = changed_broker_configs({} if replace else own, wanted.changes)
+        except NotAList as error:
+            return Refusal(ErrorCode.INVALID_CONFIG, str(error))
+        except UnknownOperation as error:
+            return Refusal(ErrorCode.INVALID_REQUEST, str(error))
+        except UnknownList:
+            return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+        after = before._replace(broker=layer) if wanted.name else before._replace(cluster=layer)
+        present = self._in_force(before)
+        sentence = refusal(present, after, bool(wanted.name)) or self._beyond_room(present, after)
+        if sentence is not None:
+            return Refusal(ErrorCode.INVALID_REQUEST, sentence)
+        if len(msgspec.json.encode(layer)) > MAX_LAYER_BYTES:
+            sentence = f"There is no room for so many settings of one broker ({MAX_LAYER_BYTES} bytes are kept)."
+            return Refusal(ErrorCode.POLICY_VIOLATION, sentence)
+        return after
+
+    def changed(self, after: DynamicSettings) -> list[BrokerLayer]:
+        """The layers that differ from the store's."""
+        pairs = ((self.cluster, after.cluster), (self.broker, after.broker))
+        return [
+            BrokerLayer(layer.broker, dict(configs), layer.version)
+            for layer, configs in pairs
+            if configs != layer.configs
+        ]
+
+    def committed(self, layers: list[BrokerLayer]) -> list[str]:
+        """The store holds these now; returns the names that changed."""
+        names: set[str] = set()
+        for layer in layers:
+            old = self.cluster if layer.broker is None else self.broker
+            names |= {name for name in old.configs | layer.configs if old.configs.get(name) != layer.configs.get(name)}
+            if layer.broker is None:
+                self.cluster = layer
+            else:
+                self.broker = layer
+        self.announce()
+        return sorted(names)
+
+    def _in_force(self, dynamic: DynamicSettings) -> BrokerConfig:
+        config = self._config()
+        try:
+            return build_broker_config(Given(config.texts, {}, ()), config.cores, dynamic)
+        except ConfigError:  # what is stored does not go with the file of this start, and is not in force
+            return config
+
+    def _beyond_room(self, before: BrokerConfig, after: DynamicSettings) -> str | None:
+        """A broker cannot have more processes than its memory was laid out for."""
+        config = build_broker_config(Given(before.texts, {}, ()), before.cores, after)
+        processors = sum(config.processors(each.listener_name) for each in config.end_points.all)
+        handlers = config.num_io_threads + config.reserved_handlers
+        if processors > self._room.processors:
+            return f"There is room for {self._room.processors} processors over all listeners, not for {processors}"
+        if handlers > self._room.handlers:
+            return f"There is room for {self._room.handlers} request handlers, not for {handlers}"
+        return None

@@ -1,0 +1,99 @@
+"""Two layers above the file's: which value is in force, what is shown, what is refused."""
+
+import pytest
+
+from mpbroker.config.broker_changes import UnknownOperation, changed_broker_configs, refusal
+from mpbroker.config.broker_config import ConfigSource
+from mpbroker.config.describe import describe_broker, describe_cluster_default, describe_topic
+from mpbroker.config.dynamic import DynamicSettings
+from mpbroker.config.load_config import build_broker_config
+from mpbroker.config.sources import Given
+from mpbroker.config.topic_config import effective
+from mpbroker.metadata.commands import ConfigChange
+
+SEGMENT = "log.segment.bytes"
+
+
+def config_with(static: dict[str, str], cluster: dict[str, str] | None = None, broker: dict[str, str] | None = None):
+    return build_broker_config(Given(static, {}, ()), 2, DynamicSettings(cluster or {}, broker or {}))
+
+
+def test_the_highest_layer_is_in_force_and_all_are_shown():
+    layers = ({SEGMENT: "1000"}, {SEGMENT: "2000"}, {SEGMENT: " 3000 "})
+    sources = (4, 3, 2)
+    for given in range(1, 4):
+        config = config_with(*layers[:given])
+        assert config.log_segment_bytes == int(layers[given - 1][SEGMENT])
+        (row,) = describe_broker(config, [SEGMENT])
+        assert (row.value, row.source) == (str(config.log_segment_bytes), sources[given - 1])
+        shown = [(synonym.value, synonym.source) for synonym in row.synonyms]
+        expected = [(layers[n][SEGMENT], sources[n]) for n in reversed(range(given))]
+        assert shown == [*expected, ("1073741824", 5)]
+        assert config.source(SEGMENT) == ConfigSource(sources[given - 1])
+        assert config.texts == layers[0], "what was given at the start stays that"
+    (row,) = describe_topic({}, config, ["segment.bytes"])
+    assert (row.value, row.source) == ("3000", 2)
+    assert effective({}, config).segment_bytes == 3000
+
+
+def test_what_nobody_knows_is_kept_and_never_shown():
+    config = config_with({}, {"my.password": "a"}, {"my.password": "secret", SEGMENT: "50"})
+    (row,) = describe_broker(config, ["my.password"])
+    assert (row.value, row.sensitive, row.read_only, row.kind) == (None, True, True, 0)
+    assert [(synonym.value, synonym.source) for synonym in row.synonyms] == [(None, 2), (None, 3)]
+    (row,) = describe_cluster_default(config)
+    assert (row.name, row.value, row.source) == ("my.password", None, 3)
+    assert "secret" not in str(describe_broker(config))
+
+
+def changed(*changes: tuple[str, int, str | None]) -> dict[str, str]:
+    return changed_broker_configs({"max.connections": "9"}, [ConfigChange(*change) for change in changes])
+
+
+def test_changes():
+    assert changed(("max.connections", 1, None), (SEGMENT, 0, "1")) == {SEGMENT: "1"}
+    assert changed(("log.cleanup.policy", 2, "compact"))["log.cleanup.policy"] == "delete,compact"
+    with pytest.raises(UnknownOperation, match="Unknown operations type 7"):
+        changed((SEGMENT, 7, "1"))
+
+
+@pytest.mark.parametrize(
+    ("name", "counts", "refused"),
+    [
+        ("num.io.threads", {4: (2, 4, 8), 5: (2, 10), 1: (1, 2)}, {4: (1, 9), 5: (1, 11), 1: (3,)}),
+        ("num.network.threads", {4: (2, 8)}, {4: (1, 9)}),
+        ("log.cleaner.threads", {2: (1, 4)}, {2: (0, 5)}),
+    ],
+)
+def test_threads_at_least_half_at_most_double(name, counts, refused):
+    for allowed, expected in ((counts, False), (refused, True)):
+        for before, afters in allowed.items():
+            for after in afters:
+                present = config_with({name: str(before)})
+                sentence = refusal(present, DynamicSettings({}, {name: str(after)}), True)
+                assert (sentence is not None) == expected, (before, after, sentence)
+
+
+def test_refusals_in_kafkas_order():
+    present = config_with({})
+    for layer, start in (
+        (
+            {"num.partitions": "x", "node.id": "1", SEGMENT: "x"},
+            "Cannot update these configs dynamically: Set(node.id, ",
+        ),
+        ({SEGMENT: "13", "listeners": "x"}, f"Invalid value 13 for configuration {SEGMENT}: Value must be at least 14"),
+        ({"listeners": "x"}, "Cannot update these configs at default cluster level, broker id must be specified: "),
+        ({"ssl.keystore.password": "x"}, "Cannot update these configs dynamically: Set(ssl.keystore.password)"),
+        ({"authorizer.class.name": "x"}, "Cannot update these configs dynamically: "),
+        ({"log.retention.ms": "0"}, "log.retention.ms=0: "),
+    ):
+        assert (refusal(present, DynamicSettings(layer), False) or "").startswith(start)
+    assert refusal(present, DynamicSettings({SEGMENT: "14", "no.such": "1"}), False) is None
+
+
+def test_a_listener_that_is_not_there_may_have_settings_and_one_that_is_must_have_sound_ones():
+    own = "listener.name.{}.max.connections"
+    assert config_with({}, {own.format("later"): "5"}).max_connections == 2**31 - 1
+    assert config_with({}, {own.format("plaintext"): "5"}).for_listener("PLAINTEXT", "max.connections") == 5
+    sentence = refusal(config_with({}), DynamicSettings({own.format("plaintext"): "0"}), False)
+    assert sentence is not None and "at least 1" in sentence
