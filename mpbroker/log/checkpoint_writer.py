@@ -61,8 +61,12 @@ class CheckpointWriter:
         self._intervals[LOG_START].hasten()
 
     def log_start_moved(self, partition: KeptPartition) -> None:
-        """Segments were deleted: from now on its log start is written down."""
+        """Segments or records were deleted: from now on its log start is written down."""
         self._moved.add((partition.topic_id, partition.partition))
+
+    def written(self, name: str, partition: KeptPartition) -> int:
+        """What a file on disk says of a partition."""
+        return self._written[name].get(partition.who, 0)
 
     def remaining_ms(self) -> int:
         """Until the next file is due."""

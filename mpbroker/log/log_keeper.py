@@ -25,6 +25,7 @@ from mpbroker.log.log_retention import LogRetention
 from mpbroker.log.offline_directory import OfflineDirectory
 from mpbroker.log.producer_expiration import ProducerEviction, ProducerExpiration
 from mpbroker.log.producer_snapshots import ProducerSnapshots
+from mpbroker.log.record_deletion import RecordDeletion
 from mpbroker.log.reserve_keeper import ReserveKeeper
 from mpbroker.log.segment_deletion import SegmentDeletion
 from mpbroker.log.syncs import LateSyncs, Syncs
@@ -146,6 +147,7 @@ class LogKeeper:
         self.offline = OfflineDirectory(keeper)
         self._jobs: tuple[Job, ...] = (
             FailedCalls(keeper),
+            RecordDeletion(keeper, self.checkpoints),
             ReserveKeeper(keeper),
             self.retention,
             self.deletion,

@@ -204,6 +204,14 @@ class LogManager:
         """Whether a lock that was waited for in vain is still not to be had."""
         return self.log.is_busy(ordinal)
 
+    def delete_records(self, topic: TopicOfLog, ordinal: int, offset: int) -> tuple[int, int]:
+        """Moves the log start up to an offset, −1: the high watermark. (error code, where it is then): not to be told
+        before `start_written` of the partition's state is there, which the log keeper is rung for."""
+        error, start = self.log.delete_records(ordinal, offset, topic.id)
+        if error == ErrorCode.REQUEST_TIMED_OUT:
+            raise PartitionBusyError(ordinal)
+        return error, start
+
     def repair(self, ordinal: int) -> None:
         """Finishes or undoes what a dead process was doing to the partition, unless it is busy."""
         self.log.set_flags(ordinal, 0, 0)

@@ -46,6 +46,8 @@ int mpb_partition_publish(struct mpb_log *log, uint32_t ordinal, const struct mp
     memcpy(row->topic_id, identity->topic_id, sizeof row->topic_id);
     memcpy(row->dir, identity->dir, length + 1);
     mpb_store_relaxed(&row->flushed_offset, (uint64_t)state->log_start);
+    mpb_store_relaxed(&row->start_asked, 0);
+    mpb_store_relaxed(&row->start_written, 0);
     struct mpb_partition_copy next = *state;
     next.segment_id = mpb_load_relaxed(&row->selector) + 1;
     next.truncations = (mpb_partition_in_force(row)->truncations | 1) + 1; /* even; no cached descriptor stays valid */

@@ -40,10 +40,10 @@ static const struct field COPY_FIELDS[] = {
 };
 enum { COPY_FIELD_COUNT = sizeof COPY_FIELDS / sizeof *COPY_FIELDS };
 
-static PyStructSequence_Field state_fields[COPY_FIELD_COUNT + 4];
+static PyStructSequence_Field state_fields[COPY_FIELD_COUNT + 5];
 static PyStructSequence_Desc state_desc = {"mpbroker._native.PartitionState",
                                            "A consistent copy of a partition's row (struct mpb_partition_copy).",
-                                           state_fields, COPY_FIELD_COUNT + 3};
+                                           state_fields, COPY_FIELD_COUNT + 4};
 static PyTypeObject *state_type;
 
 bool mpb_py_ordinal(LogObject *self, unsigned int ordinal)
@@ -184,6 +184,8 @@ static PyObject *log_state(PyObject *object, PyObject *argument)
     PyStructSequence_SetItem(result, COPY_FIELD_COUNT + 1,
                              PyLong_FromLongLong((int64_t)mpb_load_acquire(&row->flushed_offset)));
     PyStructSequence_SetItem(result, COPY_FIELD_COUNT + 2, PyUnicode_FromString(row->dir));
+    PyStructSequence_SetItem(result, COPY_FIELD_COUNT + 3,
+                             PyLong_FromLongLong((int64_t)mpb_load_acquire(&row->start_written)));
     if (PyErr_Occurred())
         Py_CLEAR(result);
     return result;
@@ -362,6 +364,7 @@ static int add_state_type(PyObject *module)
     state_fields[COPY_FIELD_COUNT].name = "flags";
     state_fields[COPY_FIELD_COUNT + 1].name = "flushed_offset";
     state_fields[COPY_FIELD_COUNT + 2].name = "dir";
+    state_fields[COPY_FIELD_COUNT + 3].name = "start_written";
     state_type = PyStructSequence_NewType(&state_desc);
     return state_type == NULL ? -1 : PyModule_AddObjectRef(module, "PartitionState", (PyObject *)state_type);
 }

@@ -3,6 +3,7 @@
 
 #include <time.h>
 
+#include "log/delete_records.h"
 #include "log/log_flush.h"
 #include "log/partition_lock.h"
 #include "log/producer.h"
@@ -70,6 +71,49 @@ static PyObject *log_retain(PyObject *object, PyObject *args, PyObject *kwargs)
             PyList_SET_ITEM(list, i, base);
     }
     return list == NULL ? NULL : Py_BuildValue("(iN)", error, list);
+}
+
+static PyObject *log_delete_records(PyObject *object, PyObject *args)
+{
+    long long offset;
+    int64_t start = -1;
+    PyObject *topic;
+    uint8_t id[16];
+    const uint8_t *topic_id;
+    MPB_ROW_ARGS("LO:delete_records", &offset, &topic);
+    if (!mpb_py_topic_id(topic, id, &topic_id))
+        return NULL;
+    int error = mpb_delete_records(&self->log, ordinal, topic_id, offset, &start);
+    return Py_BuildValue("(iL)", error, (long long)start);
+}
+
+static PyObject *log_start_written(PyObject *object, PyObject *args)
+{
+    long long offset;
+    PyObject *topic;
+    uint8_t id[16];
+    const uint8_t *topic_id;
+    MPB_ROW_ARGS("LO:start_written", &offset, &topic);
+    if (!mpb_py_topic_id(topic, id, &topic_id))
+        return NULL;
+    return PyLong_FromLong(mpb_start_written(&self->log, ordinal, topic_id, offset));
+}
+
+static PyObject *log_starts_asked(PyObject *object, PyObject *Py_UNUSED(none))
+{
+    LogObject *self = (LogObject *)object;
+    uint32_t found[256], next = 0, count;
+    PyObject *list = mpb_py_ordinal(self, 0) ? PyList_New(0) : NULL;
+    do {
+        count = list == NULL ? 0 : mpb_starts_asked(&self->log, &next, found, 256);
+        for (uint32_t i = 0; list != NULL && i < count; i++) {
+            PyObject *ordinal = PyLong_FromUnsignedLong(found[i]);
+            if (ordinal == NULL || PyList_Append(list, ordinal) < 0)
+                Py_CLEAR(list);
+            Py_XDECREF(ordinal);
+        }
+    } while (count == 256);
+    return list;
 }
 
 static PyObject *log_flush(PyObject *object, PyObject *argument)
@@ -308,6 +352,14 @@ PyMethodDef mpb_log_keep_methods[] = {
     {"retain", (PyCFunction)(void *)log_retain, METH_VARARGS | METH_KEYWORDS,
      "retain(ordinal, retention_ms, retention_bytes, now_ms, topic_id=None) -> (error, bases)\n\n"
      "Moves log start and renames the files of old segments to .deleted; the caller unlinks those later. -1: no limit"},
+    {"delete_records", log_delete_records, METH_VARARGS,
+     "delete_records(ordinal, offset, topic_id) -> (error, log start)\n\n"
+     "Moves log start up to an offset (-1: the high watermark); to be told when PartitionState.start_written is "
+     "there."},
+    {"starts_asked", log_starts_asked, METH_NOARGS,
+     "starts_asked() -> rows whose log start was moved by delete_records and is not written down"},
+    {"start_written", log_start_written, METH_VARARGS,
+     "start_written(ordinal, offset, topic_id) -> error; a checkpoint says so. Rings who waits for it"},
     {"flush", log_flush, METH_O, "flush(ordinal) -> (error, flushed offset); no lock is held while the disk works"},
     {"unflushed", log_unflushed, METH_O,
      "unflushed(rolled_only) -> rows with unsynced records; rolled_only: below their active segment"},

@@ -28,6 +28,7 @@ from mpbroker.protocol.messages.api_versions import ApiVersionsRequest
 from mpbroker.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from mpbroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from mpbroker.protocol.messages.delete_groups import DeleteGroupsRequest
+from mpbroker.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from mpbroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from mpbroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from mpbroker.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -111,6 +112,7 @@ REFUSED = {
     18: [(ApiVersionsRequest(client_software_name="-", client_software_version="1"), 42)],
     19: [(CreateTopicsRequest(topics=[CreatableTopic(name="not legal", num_partitions=1, replication_factor=1)]), 17)],
     20: [(DeleteTopicsRequest(topics=[DeleteTopicState("unknown")], topic_names=["unknown"], timeout_ms=5000), 3)],
+    21: [(DeleteRecordsRequest([DeleteRecordsTopic("unknown", [DeleteRecordsPartition()])]), 3)],
     22: [(InitProducerIdRequest(transactional_id=""), 42)],
     23: [(OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic("unknown", [OffsetForLeaderPartition()])]), 3)],
     33: [(AlterConfigsRequest(resources=[AlterConfigsResource(2, "unknown")]), 3)],

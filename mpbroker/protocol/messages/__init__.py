@@ -16,6 +16,7 @@ from mpbroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersi
 from mpbroker.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from mpbroker.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from mpbroker.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from mpbroker.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from mpbroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from mpbroker.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from mpbroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
@@ -69,6 +70,7 @@ _PAIRS: Final[tuple[tuple[type[Struct], type[Struct]], ...]] = (
     (ApiVersionsRequest, ApiVersionsResponse),
     (CreateTopicsRequest, CreateTopicsResponse),
     (DeleteTopicsRequest, DeleteTopicsResponse),
+    (DeleteRecordsRequest, DeleteRecordsResponse),
     (InitProducerIdRequest, InitProducerIdResponse),
     (DescribeConfigsRequest, DescribeConfigsResponse),
     (AlterConfigsRequest, AlterConfigsResponse),

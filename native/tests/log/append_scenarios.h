@@ -4,6 +4,7 @@
 #define MPB_TESTS_APPEND_SCENARIOS_H
 
 #include "tests/log/log_world.h"
+#include "log/delete_records.h"
 #include "log/repair.h"
 #include "log/retain.h"
 #include "log/roll.h"
@@ -130,7 +131,13 @@ static void run_three(struct mpb_log *log) { append_to(log, 3, -1, 0, 1 << 20); 
 static void run_five(struct mpb_log *log) { append_to(log, 5, 1, 12, 1 << 20); }
 static void run_append_and_roll(struct mpb_log *log) { append_to(log, 1, 1, 12, 700); }
 static void run_roll(struct mpb_log *log) { note(mpb_roll(log, 0, 7000)); }
-static void run_log_start(struct mpb_log *log) { note(mpb_partition_set_log_start(log, 0, 9)); }
+static void run_log_start(struct mpb_log *log)
+{
+    int64_t start = -1;
+    note(mpb_delete_records(log, 0, NULL, 9, &start));
+    if (start != 9 || mpb_load_relaxed(&log->core->partitions[0].start_asked) != 9) /* or nobody would write it down */
+        note(MPB_ERR_UNKNOWN_SERVER_ERROR);
+}
 static void run_truncate(struct mpb_log *log) { note(mpb_truncate(log, 0, 24)); }
 static void run_truncate_little(struct mpb_log *log) { note(mpb_truncate(log, 0, 58)); }
 static void run_swap(struct mpb_log *log)

@@ -5,6 +5,7 @@ from tests.conformance.corpus import (  # noqa: F401
     alter_configs_cases,
     broker_settings_cases,
     configs_cases,
+    delete_records_cases,
     fetch_cases,
     fetch_limit_cases,
     frame_cases,
