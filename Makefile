@@ -8,7 +8,7 @@ PY := $(VENV)/bin/python
 PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check
 SLOW_PROCESSES ?= $(shell expr $$(nproc) + 1)
-.PHONY: install run check unit test soak fuzz filestates mutants bench docs clean
+.PHONY: install run check unit test clients soak fuzz filestates mutants bench docs clean
 install: $(VENV)/installed
 $(VENV)/installed: pyproject.toml $(wildcard native/*/*.[ch])
 	@rm -rf build
@@ -33,6 +33,9 @@ unit: install
 # takes longest, stands in tests/harness/groups.py.
 test: unit
 	$(PYTEST) -m slow -p no:benchmark --numprocesses $(SLOW_PROCESSES) --dist loadscope --no-loadscope-reorder $(ARGS)
+# Programs for clients of other languages, where Java, Go or Node are: with them, `make test` runs them too.
+clients: install
+	$(PY) -m tests.clients.build
 fuzz: install
 	$(PY) tests/fuzz/fuzz_decode.py --frames 10000000 --seed 1
 	$(PY) -m tests.fuzz.fuzz_records --frames 300000 --seed 1
