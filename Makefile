@@ -46,7 +46,9 @@ soak: install
 filestates: install
 	$(PY) -m tests.filestates --states $(or $(STATES),10000) --seed $(or $(SEED),1)
 	$(PY) -m tests.filestates.power_cut
+# The nearest tests are those that touched a function when all were watched once, which takes as long as `test`.
 mutants: install
+	test -d .mutants/touched || $(PY) -m tests.mutation.record
 	$(PY) -m tests.mutation --changes $(or $(CHANGES),300) --seed $(or $(SEED),1) $(ARGS)
 bench: install
 	$(PY) -m perf.bench $(ARGS)
@@ -54,4 +56,4 @@ docs: install
 	$(PY) -m mpbroker.config.document
 	$(PY) -m mpbroker.server.api_document
 clean:
-	rm -rf $(VENV) build native/build .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info mpbroker/_native*.so
+	rm -rf $(VENV) .mutants build native/build .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info mpbroker/_native*.so

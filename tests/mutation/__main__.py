@@ -1,31 +1,33 @@
 """Changes from a seed: `python -m tests.mutation --changes 300 --seed 1` (`make mutants`).
 
-Prints each change that the nearest tests did not notice, and the share they noticed. Exit code 1 below 95 %.
+Prints each change that the nearest tests did not notice, and the share they noticed. Exit code 1 below 95 %. Verdicts
+stand in `.mutants/seed-N.jsonl`: the same command goes on after an interruption, `--again` judges survivors anew.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
+import hashlib
 import sys
 import tempfile
 import time
-from collections import Counter
 from pathlib import Path
-from random import Random
 
 from tests.mutation.change import Change, changed_files, changes_of
 from tests.mutation.equivalent import key_of, known_equivalents
 from tests.mutation.judge import Judge, Verdict
+from tests.mutation.results import Results
+from tests.mutation.touched import recorded
 from tests.mutation.working_copy import heed_hangups
 
 ROOT = Path(__file__).resolve().parents[2]
+STATE = ROOT / ".mutants"
 LEAST_SHARE = 0.95
 
 
 def drawn(changes: list[Change], seed: int) -> list[Change]:
-    """All changes in the order in which this seed tries them."""
-    return Random(seed).sample(changes, len(changes))
+    """All changes in the order in which this seed tries them; code that changes meanwhile leaves the others' order."""
+    return sorted(changes, key=lambda change: hashlib.sha1(f"{seed} {key_of(change)}".encode()).digest())
 
 
 def wanted(changes: list[Change], under: str, at: str | None) -> list[Change]:
@@ -36,38 +38,35 @@ def wanted(changes: list[Change], under: str, at: str | None) -> list[Change]:
     return [change for change in changes if change.path.startswith(under)]
 
 
-def judge_some(judge: Judge, changes: list[Change], number: int, until: float) -> Counter[tuple[str, Verdict]]:
-    """Judge changes until `number` of them count or the time is over. What survives is printed at once."""
-    counts: Counter[tuple[str, Verdict]] = Counter()
-    known, counted = known_equivalents(), 0
+def judge_some(judge: Judge, changes: list[Change], results: Results, number: int, until: float) -> None:
+    """Judge changes until `number` of the results count or the time is over. What survives is printed at once."""
+    known = set(known_equivalents())
     for change in changes:
-        if counted == number or time.monotonic() > until:
+        if results.counted(known) >= number or time.monotonic() > until:
             break
-        if key_of(change) in known:
+        if key_of(change) in known or key_of(change) in results.latest:
             continue
-        begun = time.monotonic()
-        verdict = judge.judge(change)
-        counts[(change.room, verdict)] += 1
-        counted += verdict in (Verdict.NOTICED, Verdict.SURVIVED)
-        print(f"{verdict.value} in {time.monotonic() - begun:.0f} s {judge.noticed_by}", file=sys.stderr)
-        print(f"  {change}", file=sys.stderr, flush=True)
-        if verdict is Verdict.SURVIVED:
-            print(change, flush=True)
-    return counts
+        judge_one(judge, change, results)
 
 
-def report(counts: Counter[tuple[str, Verdict]]) -> float:
-    """The share of each room and of all; of nothing, everything was noticed."""
-    shares = []
-    for room in ["", *sorted({room for room, _ in counts})]:
-        of_room = Counter[Verdict]()
-        for (one, verdict), count in counts.items():
-            of_room[verdict] += count if one.startswith(room) else 0
-        noticed, survived = of_room[Verdict.NOTICED], of_room[Verdict.SURVIVED]
-        shares.append(noticed / (noticed + survived) if noticed + survived else 1.0)
-        rest = f"{of_room[Verdict.SAME_CODE]} same code, {of_room[Verdict.INVALID]} invalid"
-        print(f"{room or 'all':24} {noticed} of {noticed + survived} noticed ({shares[-1]:.1%}); {rest}")
-    return shares[0]
+def judge_again(judge: Judge, changes: list[Change], results: Results, until: float) -> None:
+    """Judge once more what survived and is no equivalent."""
+    known = known_equivalents()
+    for change in changes:
+        survived = results.latest.get(key_of(change)) is Verdict.SURVIVED
+        if survived and key_of(change) not in known and time.monotonic() < until:
+            judge_one(judge, change, results)
+
+
+def judge_one(judge: Judge, change: Change, results: Results) -> None:
+    """Judge, write down, tell."""
+    begun = time.monotonic()
+    verdict = judge.judge(change)
+    spent = time.monotonic() - begun
+    results.add(change, verdict, spent, judge.noticed_by)
+    print(f"{verdict.value} in {spent:.0f} s {judge.noticed_by}\n  {change}", file=sys.stderr, flush=True)
+    if verdict is Verdict.SURVIVED:
+        print(change, flush=True)
 
 
 def main() -> int:
@@ -76,21 +75,25 @@ def main() -> int:
     parser.add_argument("--changes", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--under", default="", help="only files whose path begins so: native/, mpbroker/log/")
-    parser.add_argument("--at", metavar="PATH:LINE", help="all changes of one line")
+    parser.add_argument("--at", metavar="PATH:LINE", help="all changes of one line, whatever became of them before")
     parser.add_argument("--minutes", type=float, default=24 * 60, help="begin no further change after so long")
+    parser.add_argument("--again", action="store_true", help="judge the survivors once more")
     arguments = parser.parse_args()
-    os.nice(10)
     heed_hangups()
     changes = [change for path in changed_files(ROOT) for change in changes_of(path, (ROOT / path).read_text())]
     chosen = drawn(wanted(changes, arguments.under, arguments.at), arguments.seed)
     with tempfile.TemporaryDirectory(prefix="mutants-") as directory:
-        judge = Judge(ROOT, Path(directory))
+        results = Results(Path(directory, "at") if arguments.at else STATE / f"seed-{arguments.seed}.jsonl")
+        judge = Judge(ROOT, Path(directory), recorded(STATE / "touched"), STATE / "objects")
         until = time.monotonic() + 60 * arguments.minutes
-        counts = judge_some(judge, chosen, arguments.changes, until)
+        if arguments.again:
+            judge_again(judge, chosen, results, until)
+        else:
+            judge_some(judge, chosen, results, arguments.changes, until)
         for run in judge.useless:
-            print(f"red without any change, so left out: {run}")
-    print(f"{sum(counts.values())} tried of {len(changes)} changes, seed {arguments.seed}")
-    return 0 if report(counts) >= LEAST_SHARE else 1
+            print(f"red without any change, so left out: {run[:200]}")
+    print(f"{len(results.latest)} tried of {len(changes)} changes, seed {arguments.seed}")
+    return 0 if results.report(set(known_equivalents())) >= LEAST_SHARE else 1
 
 
 if __name__ == "__main__":

@@ -1,15 +1,24 @@
-"""Whether the nearest tests notice a change: applies it in the copy, builds, runs, takes it back."""
+"""Whether the nearest tests notice a change: applies it in the copy, builds, runs, takes it back.
+
+A red test counts if it is green without the change. One that started a broker, or that hung, has to be red with the
+change twice: on a busy machine such a test can be red by itself. A hang is one if the same run, unchanged and now,
+takes less than a third of the time that was given.
+"""
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
-from tests.mutation import nearest
 from tests.mutation.change import Change
 from tests.mutation.native_build import DoesNotCompile, NativeBuild
-from tests.mutation.working_copy import WorkingCopy
+from tests.mutation.nearest import Nearest, Selection
+from tests.mutation.touched import Run
+from tests.mutation.working_copy import Outcome, WorkingCopy
+
+LEAST_LIMIT_S, LEAST_TEST_S, TIMES, TRIES = 30.0, 20.0, 4.0, 4
 
 
 class Verdict(enum.Enum):
@@ -22,51 +31,54 @@ class Verdict(enum.Enum):
 
 
 class Judge:
-    """Runs of tests in one copy. A run that is red without any change too says nothing: it is left out and listed in
+    """Runs of tests in one copy. A test that is red without any change says nothing: it is left out and listed in
     `useless`."""
 
-    def __init__(self, original: Path, root: Path) -> None:
+    def __init__(self, original: Path, root: Path, runs: Mapping[str, Run], kept: Path | None = None) -> None:
         self.copy = WorkingCopy(original, root)
-        self._sound: dict[tuple[str, ...], bool] = {}
+        self._nearest = Nearest(self.copy.tree, runs)
+        self._slow = {run.test for run in runs.values() if run.slow}
+        self._kept = kept
+        self._unchanged: dict[tuple[str, ...], Outcome] = {}
         self.noticed_by = ""
 
     @cached_property
     def _native(self) -> NativeBuild:
-        return NativeBuild(self.copy.tree, self.copy.build)
+        return NativeBuild(self.copy.tree, self.copy.build, self._kept)
 
     @property
     def useless(self) -> list[str]:
         """Runs that are red on the unchanged tree."""
-        return [" ".join(run) for run, sound in self._sound.items() if not sound]
+        return [" ".join(words) for words, outcome in self._unchanged.items() if not outcome.green]
 
     def judge(self, change: Change) -> Verdict:
         """One change; the copy is as it was afterwards."""
         self.noticed_by = ""
+        text = (self.copy.tree / change.path).read_text()
+        selections = self._nearest.selections(change, text)
         try:
-            return self._c(change) if change.path.endswith(".c") else self._python(change)
+            if change.path.endswith(".c"):
+                return self._c(change, selections)
+            compile(change.edit.apply(text), change.path, "exec")
+            return self._first_red(change, selections)
         except (DoesNotCompile, SyntaxError):
             return Verdict.INVALID
         finally:
             self.copy.restore()
 
-    def _python(self, change: Change) -> Verdict:
-        compile(change.edit.apply((self.copy.tree / change.path).read_text()), change.path, "exec")
-        return self._python_tests(change)
-
-    def _c(self, change: Change) -> Verdict:
+    def _c(self, change: Change, selections: list[Selection]) -> Verdict:
         source = change.path.removeprefix("native/")
-        in_core = source in self._native.core
         try:
-            if not self._compile(change, source, shared=not in_core):
+            if not self._compile(change, source, shared=source not in self._native.core):
                 return Verdict.SAME_CODE
-            for program in nearest.programs_of(change.path):
-                if self._red(change, ("program", program)):
-                    return Verdict.NOTICED
+            programs = [one for one in selections if one.program]
+            if self._first_red(change, programs) is Verdict.NOTICED:
+                return Verdict.NOTICED
             self._compile(change, source, shared=True)
             self._native.link_extension()
-            return self._python_tests(change)
+            return self._first_red(change, [one for one in selections if not one.program])
         finally:
-            linked = any(shared for _, shared in self._native.changed)
+            linked = self._is_linked()
             self._native.changed.clear()
             if linked:
                 self._native.link_extension()
@@ -78,41 +90,67 @@ class Judge:
         self.copy.change(change)
         return self._native.compile(source, shared=shared)
 
-    def _python_tests(self, change: Change) -> Verdict:
-        for arguments in nearest.pytest_runs(self.copy.tree, change.path):
-            if self._red(change, tuple(arguments)):
-                return Verdict.NOTICED
-        return Verdict.SURVIVED
+    def _is_linked(self) -> bool:
+        return any(shared for _, shared in self._native.changed)
 
-    def _red(self, change: Change, run: tuple[str, ...]) -> bool:
-        """Whether a run is red with the change and green without."""
-        if self._sound.get(run) is False:
+    def _first_red(self, change: Change, selections: list[Selection]) -> Verdict:
+        return Verdict.NOTICED if any(self._red(change, one) for one in selections) else Verdict.SURVIVED
+
+    def _red(self, change: Change, selection: Selection) -> bool:
+        """Whether a run is red with the change and green without; what is red anyway is left out of it."""
+        for _ in range(TRIES):
+            selection = self._sound(selection)
+            if not selection.words:
+                return False
+            outcome = self._changed(change, selection, 1.0)
+            if outcome.green:
+                return False
+            culprit = Selection((outcome.failed,), 0.0, 0.0) if outcome.failed else selection
+            if self._is_guilty(change, culprit, outcome):
+                self.noticed_by = " ".join(culprit.words[:3])
+                return True
+            selection = selection.without(culprit.words[0])
+        return False
+
+    def _sound(self, selection: Selection) -> Selection:
+        for words, outcome in self._unchanged.items():
+            if not outcome.green and len(words) == 1:
+                selection = selection.without(words[0])
+        return selection
+
+    def _is_guilty(self, change: Change, culprit: Selection, outcome: Outcome) -> bool:
+        """Of a run that was red with the change: whether the change is why."""
+        if culprit.words not in self._unchanged:
+            self._unchanged[culprit.words] = self._without(change, culprit)
+        unchanged = self._unchanged[culprit.words]
+        if not unchanged.green:
             return False
+        if not outcome.hung and not any(word in self._slow for word in culprit.words):
+            return True
+        factor = max(1.0, TIMES * unchanged.seconds / LEAST_TEST_S)
+        return not self._changed(change, culprit, factor).green
+
+    def _changed(self, change: Change, selection: Selection, factor: float) -> Outcome:
         self.copy.restore()
         self.copy.change(change)
-        if self._green(run):
-            return False
-        if run not in self._sound:
-            self._sound[run] = self._is_green_unchanged(change, run)
-        if self._sound[run]:
-            self.noticed_by = " ".join(run)
-        return self._sound[run]
+        return self._run(selection, factor)
 
-    def _is_green_unchanged(self, change: Change, run: tuple[str, ...]) -> bool:
+    def _without(self, change: Change, selection: Selection) -> Outcome:
         self.copy.restore()
         if not change.path.endswith(".c"):
-            return self._green(run)
-        changed, self._native.changed = self._native.changed, {}
-        linked = any(shared for _, shared in changed)
+            return self._run(selection, TIMES)
+        changed, linked = self._native.changed, self._is_linked()
+        self._native.changed = {}
         if linked:
             self._native.link_extension()
-        green = self._green(run)
+        outcome = self._run(selection, TIMES)
         self._native.changed = changed
         if linked:
             self._native.link_extension()
-        return green
+        return outcome
 
-    def _green(self, run: tuple[str, ...]) -> bool:
-        if run[0] == "program":
-            return self.copy.run([str(self._native.program(run[1]))], nearest.program_limit_s(run[1]))
-        return self.copy.pytest(list(run), nearest.PYTEST_LIMIT_S)
+    def _run(self, selection: Selection, factor: float) -> Outcome:
+        limit_s = factor * (LEAST_LIMIT_S + TIMES * selection.expected_s)
+        if selection.program:
+            return self.copy.run([str(self._native.program(selection.program))], limit_s)
+        return self.copy.pytest(selection.words, limit_s, factor * (LEAST_TEST_S + TIMES * selection.longest_s))

@@ -1,17 +1,22 @@
 """Builds what a changed C file goes into: one object anew, the programs of native/tests and the extension linked again.
 
 With the flags of native/Makefile (plain build) and of pyproject.toml, less warnings and debug information: an object
-that is the same with a change and without proves that the change changes nothing.
+that is the same with a change and without proves that the change changes nothing. Objects of unchanged files are kept
+in `kept` by their content, so that a run that goes on after an interruption does not compile everything again.
 """
 
 from __future__ import annotations
 
+import hashlib
+import shutil
 import subprocess
 import sysconfig
 import tomllib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-COMPILE_S = 120
+COMPILE_S, COMPILERS = 120, 2
 
 
 class DoesNotCompile(Exception):
@@ -19,20 +24,25 @@ class DoesNotCompile(Exception):
 
 
 class NativeBuild:
-    """Objects of the unchanged tree, made when they are first needed."""
+    """Objects of the unchanged tree, made when they are first needed; `more_flags` go to every compilation."""
 
-    def __init__(self, tree: Path, build: Path) -> None:
+    def __init__(self, tree: Path, build: Path, kept: Path | None = None, more_flags: Sequence[str] = ()) -> None:
         self._native, self._build, self._tree = tree / "native", build, tree
+        self._kept = kept or build / "kept"
         asked = "--eval=listed: ; @echo $(CORE) / $(CFLAGS)"
         listed = _run(["make", "-s", "--no-print-directory", asked, "listed", "SAN="], self._native)
         core, flags = listed.split(" / ")
         self.core = core.split()
-        self._plain = [flag for flag in flags.split() if not flag.startswith("-W") and flag != "-g"] + ["-w"]
+        plain = [flag for flag in flags.split() if not flag.startswith("-W") and flag != "-g"]
         settings = tomllib.loads((tree / "pyproject.toml").read_text())["tool"]["setuptools"]["ext-modules"][0]
         self.extension = [source.removeprefix("native/") for source in settings["sources"]]
         flags = [flag for flag in settings["extra-compile-args"] if not flag.startswith("-W") and flag != "-g"]
-        self._shared = [*flags, "-w", "-fPIC", "-DMPB_INJECT=1", "-I.", f"-I{sysconfig.get_path('include')}"]
+        shared = [*flags, "-fPIC", "-DMPB_INJECT=1", "-I.", f"-I{sysconfig.get_path('include')}"]
+        self._flags = {False: [*plain, "-w", *more_flags], True: [*shared, "-w", *more_flags]}
+        headers = b"".join(path.read_bytes() for path in sorted(self._native.glob("**/*.h")))
+        self._surroundings = {way: headers + " ".join(self._flags[way]).encode() for way in self._flags}
         self._programs = {path.stem[5:]: path for path in self._native.glob("tests/*/test_*.c")}
+        self._objects: dict[tuple[str, bool], Path] = {}
         self.changed: dict[tuple[str, bool], Path] = {}
 
     def compile(self, source: str, *, shared: bool) -> bool:
@@ -47,34 +57,45 @@ class NativeBuild:
         """The object of a file that is not changed yet."""
         self._object(source, shared)
 
-    def program(self, name: str) -> Path:
-        """A program of native/tests with the changed objects in it."""
+    def program(self, name: str, more: Sequence[str] = ()) -> Path:
+        """A program of native/tests with the changed objects (and `more`) in it."""
         target = self._build / f"test_{name}"
         main = self._object(str(self._programs[name].relative_to(self._native)), False)
-        objects = [str(self._linked(source, False)) for source in self.core]
-        _run(["gcc", "-pthread", str(main), *objects, "-lrt", "-o", str(target)], self._native)
+        objects = self._linked(self.core, False)
+        _run(["gcc", "-pthread", str(main), *objects, *more, "-lrt", "-o", str(target)], self._native)
         return target
 
-    def link_extension(self) -> None:
-        """mpbroker._native of the copy with the changed objects in it."""
+    def link_extension(self, more: Sequence[str] = ()) -> Path:
+        """mpbroker._native of the copy with the changed objects (and `more`) in it."""
         target = self._tree / "mpbroker" / f"_native{sysconfig.get_config_var('EXT_SUFFIX')}"
-        objects = [str(self._linked(source, True)) for source in self.extension]
+        objects = self._linked(self.extension, True)
         target.unlink(missing_ok=True)
-        _run(["gcc", "-shared", "-pthread", *objects, "-o", str(target)], self._native)
+        _run(["gcc", "-shared", "-pthread", *objects, *more, "-o", str(target)], self._native)
+        return target
 
-    def _linked(self, source: str, shared: bool) -> Path:
-        return self.changed.get((source, shared)) or self._object(source, shared)
+    def _linked(self, sources: list[str], shared: bool) -> list[str]:
+        unchanged = [source for source in sources if (source, shared) not in self.changed]
+        with ThreadPoolExecutor(COMPILERS) as compilers:
+            list(compilers.map(lambda source: self._object(source, shared), unchanged))
+        return [str(self.changed.get((source, shared)) or self._objects[(source, shared)]) for source in sources]
 
     def _object(self, source: str, shared: bool) -> Path:
-        target = self._build / str(int(shared)) / (source.replace("/", "_") + ".o")
-        if not target.exists():
-            self._cc(source, target, shared)
-        return target
+        """Of the unchanged file: whoever asks first, asks before the change."""
+        if (source, shared) not in self._objects:
+            text = (self._native / source).read_bytes() + self._surroundings[shared]
+            target = self._kept / hashlib.sha1(source.encode() + text).hexdigest()
+            if not target.exists():
+                made = self._build / str(int(shared)) / (source.replace("/", "_") + ".o")
+                self._cc(source, made, shared)
+                self._kept.mkdir(parents=True, exist_ok=True)
+                shutil.move(made, target)
+            self._objects[(source, shared)] = target
+        return self._objects[(source, shared)]
 
     def _cc(self, source: str, target: Path, shared: bool) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            _run(["gcc", *(self._shared if shared else self._plain), "-c", source, "-o", str(target)], self._native)
+            _run(["gcc", *self._flags[shared], "-c", source, "-o", str(target)], self._native)
         except subprocess.CalledProcessError as error:
             raise DoesNotCompile(error.stderr) from None
 

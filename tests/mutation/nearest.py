@@ -1,101 +1,114 @@
-"""Which tests are nearest to a file: for C the programs of its room, then the Python tests that load the binding; for
-Python the mirrored file, then its room. The first that is red is enough.
+"""Which runs are nearest to a change: those that touched its function when `python -m tests.mutation.record` watched.
+The first that is red is enough, so what is quick and touches little else comes first; what starts a broker comes last.
 
-Seconds after which a mutant that hangs has been noticed are several times what the tests need on a busy machine.
+Without a record of the function (it is new, or nothing was recorded), the tests named after the file and its room.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-#: Programs of native/tests by room, what is quick first. Another room's program is named where it uses this room most.
-PROGRAMS: dict[str, tuple[str, ...]] = {
-    "shm": ("metadata", "robust_lock", "cache_lines", "ring", "request_path", "append"),
-    "record": ("compaction", "record_batch", "append", "appends_refused", "swap"),
-    "trace": ("trace_lane", "request_path"),
-    "log": (
-        "appends_refused",
-        "log_flush",
-        "log_handles",
-        "append",
-        "append_threads",
-        "swap",
-        "log_scan",
-        "log_errnos",
-        "append_points",
-        "append_soak",
-        "append_faults",
-        "stale_repair",
-        "append_pairs",
-        "append_steps",
-    ),
-    "request": (
-        "known_rows",
-        "request_metrics",
-        "cache_lines",
-        "command_recovery",
-        "request_path",
-        "request_soak",
-        "request_points",
-        "connection",
-        "request_pairs",
-        "command_pairs",
-        "request_standstill",
-        "request_steps",
-    ),
-    "network": ("connection", "turn_steps"),
-    "produce": (),
-    "python": (),
-}
-#: Room of native/ → rooms of tests/unit that load it.
-LOADED_BY: dict[str, tuple[str, ...]] = {
-    "shm": ("shm", "channel", "supervisor", "metadata", "native"),
-    "record": ("record", "native", "log"),
-    "trace": ("trace", "channel"),
-    "log": ("native", "log"),
-    "request": ("channel", "server", "network"),
-    "network": ("network",),
-    "produce": ("server",),
-    "python": ("native", "protocol", "channel", "shm", "record", "server", "trace", "metadata", "network", "log"),
-}
-#: What a room's own tests leave to tests that start a broker.
-BROKER_TESTS: dict[str, tuple[str, ...]] = {
-    "mpbroker/supervisor": ("test_processes.py", "test_failed_start.py", "test_cli.py"),
-    "mpbroker/coordinator": ("test_consumer_groups.py",),
-    "mpbroker/server": ("test_bad_input.py", "test_kafka_python.py"),
-    "mpbroker/trace": ("test_traces.py",),
-    "mpbroker/controller": ("test_data_directory.py", "test_kafka_python.py"),
-    "mpbroker/log": ("test_log_keeping.py", "test_broker_log.py"),
-    "mpbroker/network": ("test_connection_failures.py",),
-    "native/produce": ("test_kafka_python.py",),
-}
-#: They compile, and run the programs that ran before.
-NOT_AGAIN = ("tests/unit/native/test_programs.py", "tests/unit/native/test_aarch64.py")
-PROGRAM_LIMIT_S, LONG_PROGRAM_LIMIT_S, PYTEST_LIMIT_S = 30, 180, 240
-LONG_PROGRAMS = {"append_steps", "append_pairs", "stale_repair", "append_faults", "request_standstill", "request_steps"}
-LONG_PROGRAMS |= {"request_pairs", "command_pairs", "turn_steps"}
+from tests.mutation.change import Change
+from tests.mutation.touched import Run, places_at
+
+#: Programs of native/tests. They are recorded, and what has no record tries those of its room's name.
+PROGRAM_TESTS = "native/tests"
+#: What is not picked: they compile, and run the programs that ran before; or they are about the tool.
+NOT_PICKED = ("tests/unit/native/test_programs.py", "tests/unit/native/test_aarch64.py", "tests/mutation/")
+FIRST_S, QUICK_S, PROGRAM_S, SLOW_S, MOST_TESTS = 5.0, 15.0, 40.0, 40.0, 150
 
 
-def programs_of(path: str) -> tuple[str, ...]:
-    """Programs for a C file, the one of its own name first."""
-    room, stem = path.split("/")[1], Path(path).stem
-    return tuple(sorted(PROGRAMS[room], key=lambda name: name != stem))
+@dataclass(frozen=True)
+class Selection:
+    """A program, or tests of pytest; `expected_s` is what it took when it was recorded."""
+
+    words: tuple[str, ...]
+    expected_s: float
+    longest_s: float
+
+    @property
+    def program(self) -> str | None:
+        """Its name, if it is one."""
+        return self.words[0].removeprefix("program ") if self.words[0].startswith("program ") else None
+
+    def without(self, word: str) -> Selection:
+        """The rest."""
+        return Selection(tuple(one for one in self.words if one != word), self.expected_s, self.longest_s)
 
 
-def program_limit_s(program: str) -> int:
-    """Seconds after which a program hangs."""
-    return LONG_PROGRAM_LIMIT_S if program in LONG_PROGRAMS else PROGRAM_LIMIT_S
+class Nearest:
+    """Picks from the recorded runs."""
+
+    def __init__(self, tree: Path, runs: Mapping[str, Run]) -> None:
+        self._tree = tree
+        self._runs = [run for run in runs.values() if not run.test.startswith(NOT_PICKED) and self._is_there(run.test)]
+
+    def selections(self, change: Change, text: str) -> list[Selection]:
+        """What to run, one after the other; `text` is the unchanged file's."""
+        places = places_at(change.path, text, change.line)
+        runs = [run for run in self._runs if run.touched & places]
+        if not runs:
+            return self._by_name(change.path)
+        return [*_programs(runs), *self._tests(change, runs)]
+
+    def _tests(self, change: Change, runs: list[Run]) -> Iterable[Selection]:
+        name = f"test_{Path(change.path).stem}.py::"
+        tests = [run for run in runs if not run.test.startswith("program ")]
+        tests.sort(key=lambda run: (f"/{name}" not in run.test, len(run.touched), run.call_s))
+        quick = [run for run in tests if not run.slow]
+        first = _within(quick, FIRST_S, 40)
+        chosen = {run.test for run in first}
+        rest = _within([run for run in quick if run.test not in chosen], QUICK_S, MOST_TESTS)
+        slow = _within([run for run in tests if run.slow], SLOW_S, MOST_TESTS)
+        return [_selection(part) for part in (first, rest, slow) if part]
+
+    def _by_name(self, path: str) -> list[Selection]:
+        """All programs of a room, the tests of a file's name, and those of its room that are not slow."""
+        room, stem = path.split("/")[1], Path(path).stem
+        programs = []
+        if path.endswith(".c"):
+            programs = [one.stem[5:] for one in sorted((self._tree / PROGRAM_TESTS / room).glob("test_*.c"))]
+        words = [str(one.relative_to(self._tree)) for one in (self._tree / "tests").rglob(f"test_{stem}.py")]
+        if (self._tree / "tests" / "unit" / room).is_dir():
+            words.append(f"tests/unit/{room}")
+        found = [Selection((f"program {name}",), 30.0, 30.0) for name in programs]
+        return found + [Selection((word,), 30.0, 10.0) for word in words]
+
+    def _is_there(self, test: str) -> bool:
+        if test.startswith("program "):
+            return any((self._tree / PROGRAM_TESTS).glob(f"*/test_{test.removeprefix('program ')}.c"))
+        return (self._tree / test.partition("::")[0]).exists()
 
 
-def pytest_runs(tree: Path, path: str) -> list[list[str]]:
-    """Arguments of pytest for a file of either language, one run after the other."""
-    room = path.split("/")[1]
-    rooms = LOADED_BY[room] if path.startswith("native/") else (room,)
-    name = f"test_{Path(path).stem}.py"
-    mirrored = sorted(str(one.relative_to(tree)) for one in (tree / "tests" / "unit").glob(f"*/**/{name}"))
-    mirrored = [one for one in mirrored if one.split("/")[2] in rooms]
-    ignored = [f"--ignore={one}" for one in NOT_AGAIN] + [f"--deselect={one}" for one in mirrored]
-    runs = [[*mirrored]] if mirrored else []
-    runs += [["-m", "not slow", f"tests/unit/{one}", *ignored] for one in rooms]
-    broker = BROKER_TESTS.get("/".join(path.split("/")[:2]), ())
-    return runs + [[f"tests/integration/{one}" for one in broker]] * bool(broker)
+def _programs(runs: list[Run]) -> list[Selection]:
+    programs = sorted((run for run in runs if run.test.startswith("program ")), key=lambda run: run.call_s)
+    found, spent = [], 0.0
+    for run in programs:
+        spent += run.call_s
+        if spent <= PROGRAM_S or not found:
+            found.append(Selection((run.test,), run.call_s, run.call_s))
+    return found
+
+
+def _within(runs: list[Run], budget_s: float, most: int) -> list[Run]:
+    """As many as the budget allows; a file's dearest set-up counts once."""
+    taken: list[Run] = []
+    spent, set_up = 0.0, dict[str, float]()
+    for run in runs:
+        file = run.test.partition("::")[0]
+        more = max(run.setup_s - set_up.get(file, 0.0), 0.0) + run.call_s
+        if len(taken) < most and (spent + more <= budget_s or not taken):
+            spent += more
+            set_up[file] = max(run.setup_s, set_up.get(file, 0.0))
+            taken.append(run)
+    return taken
+
+
+def _selection(runs: list[Run]) -> Selection:
+    """Tests of one file stand together: they share what it sets up."""
+    files = list(dict.fromkeys(run.test.partition("::")[0] for run in runs))
+    ordered = sorted(runs, key=lambda run: files.index(run.test.partition("::")[0]))
+    expected = sum(run.setup_s + run.call_s for run in ordered)
+    return Selection(tuple(run.test for run in ordered), expected, max(run.setup_s + run.call_s for run in ordered))

@@ -1,18 +1,26 @@
 """The mutation tool: its operators change what they should and leave code that compiles; a change that a test line
-notices survives when that line is removed; the tree itself stays as it is; the list of equivalents fits the code."""
+notices survives when that line is removed; the tree itself stays as it is; the list of equivalents fits the code; what
+touched a function is nearest to its changes; a run goes on where it was."""
 
+import json
 import shutil
 import signal
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
 from random import Random
 
 import pytest
 
-from tests.mutation.__main__ import ROOT, drawn, judge_some, report, wanted
+from tests.mutation.__main__ import ROOT, drawn, judge_again, judge_some, wanted
 from tests.mutation.change import C_ROOMS, PYTHON_ROOMS, changed_files, changes_of
-from tests.mutation.equivalent import FILE, known_equivalents
+from tests.mutation.equivalent import FILE, key_of, known_equivalents
 from tests.mutation.judge import Judge, Verdict
 from tests.mutation.native_build import DoesNotCompile, NativeBuild
-from tests.mutation.nearest import PROGRAMS, programs_of, pytest_runs
+from tests.mutation.nearest import Nearest
+from tests.mutation.results import Results
+from tests.mutation.touched import MAP_BYTES, Run, functions_of, place, places_at, recorded
 from tests.mutation.working_copy import WorkingCopy, heed_hangups
 
 WHEEL = "mpbroker/purgatory/delayed_operation.py"
@@ -83,25 +91,28 @@ def test_what_is_changed_in_c():
     assert [change.line for change in changes_of("x.c", C) if change.after == ";"] == [7, 8, 10]
 
 
-def test_every_room_is_changed_and_has_tests():
+def test_every_room_is_changed_and_functions_are_found():
     files = changed_files(ROOT)
     rooms = {"/".join(file.split("/")[:2]) for file in files}
     assert rooms == {f"native/{room}" for room in C_ROOMS} | {f"mpbroker/{room}" for room in PYTHON_ROOMS}
+    places = {}
     for file in files:
-        assert pytest_runs(ROOT, file)
-        paths = [part for run in pytest_runs(ROOT, file) for part in run if part.startswith("tests/")]
-        assert paths and all((ROOT / path).exists() for path in paths), file
-    for names in PROGRAMS.values():
-        assert all(list((ROOT / "native" / "tests").glob(f"*/test_{name}.c")) for name in names)
-    assert programs_of("native/shm/ring.c")[0] == "ring"
+        text = (ROOT / file).read_text()
+        functions = functions_of(file, text)
+        places |= {(file, name): place(file, name) for name, _, _ in functions}
+        assert all(first <= last for _, first, last in functions)
+        if file.endswith(".c"):
+            assert len(functions) >= text.count("\n{\n") - 1, file  # one stands behind an attribute
+    assert len(set(places.values())) > 0.99 * len(places) > 2000
 
 
 def test_every_change_of_python_compiles():
-    for path in changed_files(ROOT):
-        if path.endswith(".py"):
-            text = (ROOT / path).read_text()
-            for change in Random(path).sample(changes_of(path, text), min(5, len(changes_of(path, text)))):
-                compile(change.edit.apply(text), str(change), "exec")
+    files = [path for path in changed_files(ROOT) if path.endswith(".py")]
+    for path in Random(1).sample(files, 40):
+        text = (ROOT / path).read_text()
+        changes = changes_of(path, text)
+        for change in Random(path).sample(changes, min(5, len(changes))):
+            compile(change.edit.apply(text), str(change), "exec")
 
 
 def test_a_seed_draws_the_same_changes():
@@ -122,9 +133,78 @@ def test_listed_equivalents_are_changes_of_today():
     assert not known.keys() - today
 
 
-def test_the_share_is_counted():
-    counts = {("native/log", Verdict.NOTICED): 3, ("mpbroker/log", Verdict.SURVIVED): 1, ("a", Verdict.INVALID): 5}
-    assert report(counts) == 0.75
+def test_results_are_kept_and_counted(tmp_path, capsys):
+    file, changes = tmp_path / "seed.jsonl", changes_of(WHEEL, (ROOT / WHEEL).read_text())
+    results = Results(file)
+    verdicts = (Verdict.NOTICED, Verdict.SURVIVED, Verdict.SURVIVED, Verdict.SURVIVED, Verdict.INVALID)
+    for change, verdict in zip(changes, verdicts, strict=False):
+        results.add(change, verdict, 1.0, "")
+    results.add(changes[1], Verdict.NOTICED, 1.0, "a new test")
+    again, equivalents = Results(file), {key_of(changes[2])}
+    assert again.counted(set()) == 4 and again.counted(equivalents) == 3
+    assert again.report(equivalents) == pytest.approx(2 / 3)
+    assert (
+        "all                      2 of 3 noticed (66.7%), at first 33.3%; 0 same code, 1 invalid"
+        in capsys.readouterr().out
+    )
+
+
+def _runs(*lines):
+    return {test: Run(test, slow, 0.0, call_s, frozenset(touched)) for test, slow, call_s, touched in lines}
+
+
+def test_what_touched_a_function_is_nearest():
+    path, text = "mpbroker/purgatory/timing_wheel.py", (ROOT / "mpbroker/purgatory/timing_wheel.py").read_text()
+    changes = changes_of(path, text)
+    inside = next(change for change in changes if len(places_at(path, text, change.line)) == 1)
+    (touched,) = places_at(path, text, inside.line)
+    broker, named = "tests/integration/test_admin.py::a", "tests/unit/purgatory/test_timing_wheel.py::b"
+    small, long = "tests/unit/server/test_apis.py::c", "tests/unit/server/test_apis.py::d"
+    runs = _runs(
+        (broker, True, 5.0, {touched}),
+        (long, False, 30.0, {touched}),
+        (small, False, 0.1, {touched}),
+        (named, False, 0.2, {touched, 1, 2}),
+        ("tests/unit/server/test_apis.py::e", False, 0.1, {touched + 1}),
+        ("tests/unit/server/test_that_is_gone.py::f", False, 0.1, {touched}),
+        ("program ring", False, 1.0, {touched}),
+    )
+    words = [selection.words for selection in Nearest(ROOT, runs).selections(inside, text)]
+    assert words == [("program ring",), (named, small), (long,), (broker,)]
+
+
+def test_without_a_record_names_decide():
+    path = "native/shm/ring.c"
+    change = changes_of(path, (ROOT / path).read_text())[0]
+    words = [selection.words[0] for selection in Nearest(ROOT, {}).selections(change, (ROOT / path).read_text())]
+    assert {"program ring", "program metadata", "tests/unit/shm"} <= set(words)
+
+
+def test_functions_are_watched_through_forks_and_kills(tmp_path):
+    """The recorder's C file, in a Python that forks a child which kills itself."""
+    (tmp_path / "mpbroker").mkdir()
+    (tmp_path / "mpbroker" / "some.py").write_text(
+        "import os\nclass A:\n    def f(self):\n        return [g() for _ in 'a']\n"
+        "def g():\n    if not (pid := os.fork()):\n        h()\n    os.waitpid(pid, 0)\n"
+        "def h():\n    os.kill(os.getpid(), 9)\ndef never():\n    pass\n"
+    )
+    suffix, source = sysconfig.get_config_var("EXT_SUFFIX"), str(Path(__file__).with_name("touched.c"))
+    flags = ["-O1", "-fPIC", "-DPYTHON", "-shared", "-Werror", "-Wall", f"-I{sysconfig.get_path('include')}"]
+    subprocess.run(["gcc", *flags, source, "-o", str(tmp_path / f"mpbroker_touched{suffix}")], check=True)
+    (tmp_path / "map").write_bytes(bytes(MAP_BYTES))
+    every = Path(__file__).with_name("every_process")
+    environment = {"PYTHONPATH": f"{every}:{tmp_path}", "TOUCHED_MAP": str(tmp_path / "map")}
+    code = "import sys; sys.path[0] = sys.argv[1]; from mpbroker import some; some.A().f()"
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], env=environment, check=True, timeout=30)
+    seen = (tmp_path / "map").read_bytes()
+    names = ("A.f", "g", "h", "never")
+    assert [seen[place("mpbroker/some.py", name)] for name in names] == [1, 1, 1, 0]
+
+
+def test_a_record_is_read_back(tmp_path):
+    line = {"test": "a::b", "slow": True, "setup_s": 1.0, "call_s": 2.0, "touched": [3]}
+    (tmp_path / "1.jsonl").write_text(json.dumps(line) + "\n")
+    assert recorded(tmp_path) == {"a::b": Run("a::b", True, 1.0, 2.0, frozenset({3}))}
 
 
 @pytest.fixture
@@ -147,21 +227,47 @@ def small_tree(tmp_path):
 
 def _judged(tree, root):
     [change] = changes_of("mpbroker/purgatory/due.py", (tree / "mpbroker/purgatory/due.py").read_text())
-    return judge_some(Judge(tree, root), [change], 1, float("inf"))
+    results = Results(root / "results.jsonl")
+    judge_some(Judge(tree, root / "work", {}), [change], results, 1, float("inf"))
+    return list(results.latest.values())
 
 
+@pytest.mark.slow
 def test_a_removed_line_of_a_test_lets_a_change_survive(small_tree, tmp_path):
-    room, file = "mpbroker/purgatory", small_tree / "tests/unit/purgatory/test_due.py"
-    assert _judged(small_tree, tmp_path / "with") == {(room, Verdict.NOTICED): 1}
-    file.write_text(file.read_text().replace("    assert is_due(1, 1)\n", ""))
-    assert _judged(small_tree, tmp_path / "without") == {(room, Verdict.SURVIVED): 1}
+    file = small_tree / "tests/unit/purgatory/test_due.py"
+    text = file.read_text()
+    file.write_text(text.replace("    assert is_due(1, 1)\n", ""))
+    assert _judged(small_tree, tmp_path / "without") == [Verdict.SURVIVED]
+    file.write_text(text)
     assert "now >= then" in (small_tree / "mpbroker/purgatory/due.py").read_text()
+    [change] = changes_of("mpbroker/purgatory/due.py", (small_tree / "mpbroker/purgatory/due.py").read_text())
+    results = Results(tmp_path / "without" / "results.jsonl")
+    judge_again(Judge(small_tree, tmp_path / "with", {}), [change], results, float("inf"))
+    assert (results.first[key_of(change)], results.latest[key_of(change)]) == (Verdict.SURVIVED, Verdict.NOTICED)
 
 
+@pytest.mark.slow
 def test_tests_that_are_red_anyway_say_nothing(small_tree, tmp_path):
     file = small_tree / "tests/unit/purgatory/test_due.py"
     file.write_text(file.read_text() + "    assert is_due(1, 2)\n")
-    assert _judged(small_tree, tmp_path / "red") == {("mpbroker/purgatory", Verdict.SURVIVED): 1}
+    assert _judged(small_tree, tmp_path / "red") == [Verdict.SURVIVED]
+
+
+@pytest.mark.slow
+def test_a_hang_is_noticed_and_a_busy_machine_is_not(small_tree, tmp_path, monkeypatch):
+    """A run that is too long is tried unchanged: if that too takes long, the limit grows with it."""
+    monkeypatch.setattr("tests.mutation.judge.LEAST_LIMIT_S", 0.5)
+    monkeypatch.setattr("tests.mutation.judge.LEAST_TEST_S", 0.5)
+    monkeypatch.setattr("tests.mutation.judge.TIMES", 12.0)
+    (small_tree / "mpbroker/purgatory/due.py").write_text("def is_due(now, then):\n    return True\n")
+    test = small_tree / "tests/unit/purgatory/test_due.py"
+    test.write_text("import time\n\n\ndef test_due():\n    time.sleep(1.0)\n")
+    name = "tests/unit/purgatory/test_due.py::test_due"
+    runs = {name: Run(name, False, 0.0, 0.0, frozenset({place("mpbroker/purgatory/due.py", "is_due")}))}
+    results = Results(tmp_path / "results.jsonl")
+    changes = changes_of("mpbroker/purgatory/due.py", (small_tree / "mpbroker/purgatory/due.py").read_text())
+    judge_some(Judge(small_tree, tmp_path / "work", runs), changes, results, 1, float("inf"))
+    assert list(results.latest.values()) == [Verdict.SURVIVED]
 
 
 def test_a_signal_is_noticed_under_nohup_too(tmp_path):
@@ -169,7 +275,7 @@ def test_a_signal_is_noticed_under_nohup_too(tmp_path):
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         heed_hangups()
-        assert not WorkingCopy(tmp_path / "tree", tmp_path / "copy").run(["sh", "-c", "kill -HUP $$"], 10)
+        assert not WorkingCopy(tmp_path / "tree", tmp_path / "copy").run(["sh", "-c", "kill -HUP $$"], 10).green
     finally:
         signal.signal(signal.SIGHUP, before)
 

@@ -7,11 +7,15 @@ names in /dev/shm) is removed after it: a changed broker does not stop as it sho
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.harness.leftovers import left_names
@@ -19,7 +23,8 @@ from tests.mutation.change import Change
 
 COPIED = ("mpbroker", "native", "tests", "docs", "deploy", "perf", ".ci")
 COPIED_FILES = ("pyproject.toml", "Makefile", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE")
-PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark", "--timeout", "60")
+PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark", "-p", "no:xdist")
+RED = re.compile(r"^(?:FAILED|ERROR) (tests/\S+::.+?)(?: - .*)?$", re.MULTILINE)
 SHM = Path("/dev/shm")
 
 
@@ -29,11 +34,22 @@ def heed_hangups() -> None:
         signal.signal(signal.SIGHUP, lambda *_: None)
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """Of one run: `failed` is the test that pytest named, if it came so far."""
+
+    green: bool
+    seconds: float
+    hung: bool
+    failed: str | None
+
+
 class WorkingCopy:
     """`root` holds the copy in `tree`, temporary files in `tmp` and built programs in `build`."""
 
     def __init__(self, original: Path, root: Path) -> None:
         self.tree, self.tmp, self.build = root / "tree", root / "tmp", root / "build"
+        self.log = root / "last.log"
         for directory in (self.tree, self.tmp, self.build):
             directory.mkdir(parents=True)
         unwanted = shutil.ignore_patterns("build", "__pycache__", ".*_cache")
@@ -63,17 +79,18 @@ class WorkingCopy:
             os.utime(file, (modified, modified))
             self._kept = None
 
-    def pytest(self, arguments: list[str], limit_s: float) -> bool:
-        """Whether the tests are green; a run that takes longer is not."""
-        base = self.tmp / "pytest"
-        return self.run([sys.executable, *PYTEST, "--basetemp", str(base), *arguments], limit_s)
+    def pytest(self, words: Sequence[str], limit_s: float, test_limit_s: float) -> Outcome:
+        """Run tests until the first is red."""
+        limit = ["--timeout", str(round(test_limit_s)), "--basetemp", str(self.tmp / "pytest")]
+        return self.run([sys.executable, *PYTEST, *limit, *words], limit_s)
 
-    def run(self, command: list[str], limit_s: float) -> bool:
-        """Whether a command ends well in time, in the copy. No test collected (pytest's 5) is no fault found."""
-        environment = {**os.environ, "PYTHONPATH": str(self.tree), "TMPDIR": str(self.tmp)}
+    def run(self, command: list[str], limit_s: float, more: Mapping[str, str] | None = None) -> Outcome:
+        """Run a command in the copy. No test collected (pytest's 5) is no fault found."""
+        environment = {**os.environ, "PYTHONPATH": str(self.tree), "TMPDIR": str(self.tmp), **(more or {})}
         for name in ("PYTHONDONTWRITEBYTECODE", "MPBROKER_CRASH", "LONG"):
             environment.pop(name, None)
-        with open(self.tmp.parent / "last.log", "wb") as output:
+        begun = time.monotonic()
+        with open(self.log, "wb") as output:
             process = subprocess.Popen(
                 command, cwd=self.tree, env=environment, stdout=output, stderr=output, start_new_session=True
             )
@@ -81,8 +98,15 @@ class WorkingCopy:
                 code = process.wait(limit_s)
             except subprocess.TimeoutExpired:
                 code = None
+        seconds = time.monotonic() - begun
         self._clean(process)
-        return code == 0 or (code == 5 and "pytest" in command)
+        return self._outcome(code, seconds, "pytest" in command)
+
+    def _outcome(self, code: int | None, seconds: float, is_pytest: bool) -> Outcome:
+        told = self.log.read_text(errors="replace") if is_pytest else ""
+        named = RED.search(told)
+        hung = code is None or "Timeout" in told
+        return Outcome(code == 0 or (is_pytest and code == 5), seconds, hung, named[1] if named else None)
 
     def _clean(self, process: subprocess.Popen[bytes]) -> None:
         if process.poll() is None:
