@@ -16,6 +16,7 @@ from mpbroker.admin.group_families import GroupLook, group_families
 from mpbroker.admin.group_lag import GroupLag
 from mpbroker.admin.process_families import process_families
 from mpbroker.admin.request_families import request_families
+from mpbroker.admin.session_families import session_families
 from mpbroker.admin.topic_families import topic_families
 from mpbroker.metadata.topic_names import OFFSETS_TOPIC
 from mpbroker.shm.metrics_view import MetricsView
@@ -82,6 +83,7 @@ class Pages:
         yield from topic_families(names, partitions)
         yield from group_families(look, names, partitions)
         yield from request_families(self._core.apis())
+        yield from session_families(*self._core.fetch_sessions(), self._page.counters())
         yield from process_families(self._page, self._listeners, self._context.roles)
         findings = self._findings()
         states = [labelled(sum(one.level == level for one in findings), level=level) for level in _LEVELS]

@@ -82,6 +82,9 @@ TABLES = (
     Setting("mpbroker.max.committed.offsets", INT, 1048576,
             "Offsets that all consumer groups together have committed; the offset of another partition is refused.", least=1,
             most=2**28),
+    Setting("mpbroker.fetch.session.memory.bytes", LONG, 32 * MIB,
+            "Memory for fetch sessions, used as far as there are any: 64 bytes for a partition, 272 for a topic. One session "
+            "gets an eighth of it at most; a client that finds no room is served without a session.", least=MIB, most=2**34),
 )
 
 ADMIN = (

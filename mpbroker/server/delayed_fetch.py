@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from mpbroker.channel.handler_port import Request
-from mpbroker.protocol.messages.fetch import FetchRequest
 from mpbroker.server.apis import NoResponse
+from mpbroker.server.fetch_session import FetchContext
 from mpbroker.server.replica_read import FetchPlan, plan_fetch
 from mpbroker.server.server_context import ParkedRequest, ServerContext
 from mpbroker.shm.layout import ParkedKind
@@ -24,7 +24,7 @@ class Send(Protocol):
         self,
         context: ServerContext,
         request: Request,
-        message: FetchRequest,
+        fetch: FetchContext,
         plan: FetchPlan,
         until_ms: int | None = None,
     ) -> NoResponse:
@@ -36,21 +36,21 @@ class DelayedFetch(ParkedRequest):
     """`send` builds and sends the answer."""
 
     PARKED_KIND = ParkedKind.FETCH
-    __slots__ = ("message", "plan", "send")
+    __slots__ = ("fetch", "plan", "send")
 
     def __init__(
-        self, context: ServerContext, request: Request, message: FetchRequest, plan: FetchPlan, send: Send
+        self, context: ServerContext, request: Request, fetch: FetchContext, plan: FetchPlan, send: Send
     ) -> None:
-        deadline_ms = context.clock.monotonic_ms() + message.max_wait_ms
-        super().__init__(context, request, deadline_ms, {read.ordinal for read in plan.reads()})
-        self.message = message
+        deadline_ms = context.clock.monotonic_ms() + fetch.message.max_wait_ms
+        super().__init__(context, request, deadline_ms, {read.ordinal for read in plan.reads() if read.ordinal >= 0})
+        self.fetch = fetch
         self.send = send
         self.plan = FetchPlan([])  # until it completes
 
     def try_complete(self) -> bool:
         self.context.metadata.refresh()
-        plan = plan_fetch(self.context, self.message, self.request.api_version)
-        if plan.is_urgent or plan.total_bytes >= max(self.message.min_bytes, 0) or self.context.is_ending():
+        plan = plan_fetch(self.context, self.fetch.message, self.request.api_version)
+        if plan.is_urgent or plan.total_bytes >= max(self.fetch.message.min_bytes, 0) or self.context.is_ending():
             self.plan = plan
             return True
         return False
@@ -58,11 +58,11 @@ class DelayedFetch(ParkedRequest):
     def on_expiration(self) -> None:
         self.request.flag_timed_out()
         self.context.count("purgatory_expired")
-        self.plan = plan_fetch(self.context, self.message, self.request.api_version)
+        self.plan = plan_fetch(self.context, self.fetch.message, self.request.api_version)
 
     def on_complete(self) -> None:
         self.context.resume(self.request)
-        self.send(self.context, self.request, self.message, self.plan)
+        self.send(self.context, self.request, self.fetch, self.plan)
 
 
 class FetchWithoutMemory(ParkedRequest):
@@ -71,20 +71,20 @@ class FetchWithoutMemory(ParkedRequest):
     do not read."""
 
     RETRY_MS, PATIENCE_MS = 20, 30_000
-    __slots__ = ("message", "plan", "send", "until_ms")
+    __slots__ = ("fetch", "plan", "send", "until_ms")
 
     def __init__(
         self,
         context: ServerContext,
         request: Request,
-        message: FetchRequest,
+        fetch: FetchContext,
         plan: FetchPlan,
         send: Send,
         until_ms: int | None,
     ) -> None:
         now_ms = context.clock.monotonic_ms()
         super().__init__(context, request, now_ms + self.RETRY_MS)
-        self.message = message
+        self.fetch = fetch
         self.plan = plan
         self.send = send
         self.until_ms = now_ms + self.PATIENCE_MS if until_ms is None else until_ms
@@ -98,4 +98,4 @@ class FetchWithoutMemory(ParkedRequest):
 
     def on_complete(self) -> None:
         self.context.resume(self.request)
-        self.send(self.context, self.request, self.message, self.plan, self.until_ms)
+        self.send(self.context, self.request, self.fetch, self.plan, self.until_ms)

@@ -50,7 +50,7 @@ class PartitionRead(Struct):
 
     def to_message(self) -> PartitionData:
         """Records travel as a length to reserve; the bytes are read into the answer in place."""
-        refused = self.ordinal < 0 or self.error == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        refused = not self.was_looked_at or self.error == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
         told = refused or (self.committed_only and self.error == ErrorCode.NONE)
         nothing = None if self.error == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE else b""
         return PartitionData(
@@ -65,6 +65,11 @@ class PartitionRead(Struct):
             records=self.length or nothing,
         )
 
+    @property
+    def was_looked_at(self) -> bool:
+        """False: there was nothing to look at, only to say that it is not here."""
+        return self.ordinal >= 0 or self.error == ErrorCode.INCONSISTENT_TOPIC_ID
+
     def drop(self) -> None:
         """Sends no records of this partition after all."""
         self.plan, self.length = None, 0
@@ -78,7 +83,8 @@ class PartitionRead(Struct):
 
 class FetchPlan(Struct):
     """All partitions of a request in its order, grouped by topic (its name and id as asked for), and the bytes they
-    would send. `is_urgent`: there is an error or a diverging epoch to tell, so nothing is waited for."""
+    would send. `is_urgent`: there is an error or a diverging epoch to tell, so nothing is waited for. (That a partition
+    is not here waits, as in Kafka, unless none is.)"""
 
     topics: list[tuple[tuple[str, bytes], list[PartitionRead]]]
     total_bytes: int = 0
@@ -109,7 +115,7 @@ def plan_fetch(
         key = asked_topic.topic, asked_topic.topic_id
         zstd_refused = version < FIRST_WITH_ZSTD and topic is not None and topic.settings.compression_type == "zstd"
         for asked in asked_topic.partitions:
-            read = _find(topic, asked, version)
+            read = _find(context, topic, asked_topic, asked, version)
             reads.append((key, read))
             if topic is not None and read.ordinal >= 0:
                 _read(
@@ -126,7 +132,8 @@ def plan_fetch(
                     read.refuse(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
                 left = max(left - read.length, 0)
                 plan.total_bytes += read.length
-            plan.is_urgent |= read.error != ErrorCode.NONE or read.diverging is not None
+            plan.is_urgent |= read.was_looked_at and (read.error != ErrorCode.NONE or read.diverging is not None)
+    plan.is_urgent |= not any(read.was_looked_at for _, read in reads)
     reads.sort(key=_place)
     plan.topics = [(key, [read for _, read in group]) for key, group in groupby(reads, itemgetter(0))]
     return plan
@@ -134,7 +141,7 @@ def plan_fetch(
 
 def _place(row: tuple[tuple[str, bytes], PartitionRead]) -> int:
     read = row[1]
-    return 0 if read.ordinal >= 0 else 1 if read.error == ErrorCode.UNKNOWN_TOPIC_ID else 2
+    return 0 if read.was_looked_at else 1 if read.error == ErrorCode.UNKNOWN_TOPIC_ID else 2
 
 
 def _topic(context: ServerContext, asked: FetchTopic, version: int) -> Topic | None:
@@ -153,12 +160,23 @@ def replica_of(message: FetchRequest) -> int:
     return message.replica_id if message.replica_state is None else message.replica_state.replica_id
 
 
-def _find(topic: Topic | None, asked: FetchPartition, version: int) -> PartitionRead:
+def _find(
+    context: ServerContext, topic: Topic | None, asked_topic: FetchTopic, asked: FetchPartition, version: int
+) -> PartitionRead:
     if topic is None and version >= FIRST_WITH_IDS:
-        return PartitionRead(asked.partition, error=ErrorCode.UNKNOWN_TOPIC_ID)
+        return PartitionRead(asked.partition, error=_no_such_id(context, asked_topic.topic, asked.partition))
     if topic is None or not 0 <= asked.partition < len(topic.partitions):
         return PartitionRead(asked.partition, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return PartitionRead(asked.partition, topic.partitions[asked.partition])
+
+
+def _no_such_id(context: ServerContext, name: str, partition: int) -> int:
+    """A fetch session remembers the `name` of an id that is no topic's any more; another topic may have it now."""
+    if not name:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    other = context.metadata.topic(name)
+    has_partition = other is not None and 0 <= partition < len(other.partitions)
+    return ErrorCode.INCONSISTENT_TOPIC_ID if has_partition else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _read(

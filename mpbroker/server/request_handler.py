@@ -10,6 +10,7 @@ The handler's state is its own. What a successor needs is in the request entries
 
 from __future__ import annotations
 
+from mpbroker.channel.fetch_session_table import FetchSessionTable
 from mpbroker.channel.handler_port import HandlerPort, open_handler_port
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.config.limits import largest_batch_bytes
@@ -104,6 +105,7 @@ def main(ctx: ProcessContext) -> None:
     row.set_state(ProcessState.RECOVERING)
     handler = RequestHandler(build_context(ctx), ctx.index < ctx.config.reserved_handlers)
     handler.context.log_manager.recover_slot(ctx.slot)
+    handler.context.fetch_sessions.recover()
     handler.port.recover()
     if ctx.core.coordinator >= 0:
         handler.port.hand_over(list(API_TABLE.handed_over))
@@ -137,6 +139,7 @@ def build_context(ctx: ProcessContext) -> ServerContext:
         config=ctx.config,
         port=port,
         log_manager=log_manager,
+        fetch_sessions=FetchSessionTable(ctx.core, ctx.slot),
         metadata=metadata,
         commands=ControllerCommands(port, metadata),
         listeners=ctx.listeners,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+from mpbroker.channel.fetch_session_table import FetchSessionTable
 from mpbroker.channel.handler_port import HandlerPort, Request
 from mpbroker.channel.request_log import naming
 from mpbroker.channel.response_frame import encode_answer
@@ -47,8 +48,9 @@ class ServedApis(Protocol):
 class ServerContext:
     """The handler process's collaborators, by name.
 
-    log_manager appends and reads · commands go to the controller · listeners: by the index a request carries ·
-    purgatory: operations this process has parked · row: this process's row of the process table.
+    log_manager appends and reads · fetch_sessions: those of all handlers · commands go to the controller ·
+    listeners: by the index a request carries · purgatory: operations this process has parked · row: this process's
+    row of the process table.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class ServerContext:
         config: BrokerConfig,
         port: HandlerPort,
         log_manager: LogManager,
+        fetch_sessions: FetchSessionTable,
         metadata: MetadataCache,
         commands: ControllerCommands,
         listeners: Sequence[BoundListener],
@@ -69,6 +72,7 @@ class ServerContext:
         self.config = config
         self.port = port
         self.log_manager = log_manager
+        self.fetch_sessions = fetch_sessions
         self.metadata = metadata
         self.commands = commands
         self.listeners = listeners

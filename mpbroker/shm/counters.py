@@ -74,6 +74,9 @@ class Counter(IntEnum):
     PRODUCE_LEFT_MEMORY = 47
     PRODUCE_LEFT_BUSY = 48
     LOG_PRODUCERS_REPLACED = 49
+    FETCH_SESSIONS_MADE = 50
+    FETCH_SESSIONS_EVICTED = 51
+    FETCH_SESSIONS_REFUSED = 52
     # Python code counts these:
     CONNECTIONS_ACCEPTED = 128
     CONNECTIONS_CLOSED = 129
@@ -129,6 +132,7 @@ class Counter(IntEnum):
     DELETED_BYTES_OPEN = 179
     LOGS_COMPACTED = 180
     COMPACTED_BYTES_READ = 181
+    FETCH_SESSIONS_WRONG = 182
 
 
 NATIVE_COUNTERS: Final = len(_native.COUNTERS)
@@ -189,6 +193,8 @@ COUNTERS: Final = {Counter[row[0]]: _native_info(*row) for row in _native.COUNTE
         "Idle producers forgotten, after their time or because the table was nearly full."),
     Counter.LOGS_COMPACTED: CounterInfo("logs_compacted", "logs", "Compactions of partitions that ended well."),
     Counter.COMPACTED_BYTES_READ: CounterInfo("compacted_bytes_read", "bytes", "Bytes that those read."),
+    Counter.FETCH_SESSIONS_WRONG: CounterInfo("fetch_sessions_wrong", "requests",
+        "Requests of fetch sessions that are not known, or that are in another epoch."),
     Counter.LOG_KEEPER_FAILURES: CounterInfo("log_keeper_failures", "times",
         "Jobs of the log keeper that failed for an unexpected reason."),
     Counter.CONNECTIONS_TAKEN: CounterInfo("connections_taken", "connections",

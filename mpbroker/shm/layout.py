@@ -52,11 +52,15 @@ INJECT_ROWS: Final = LAYOUT["inject_rows"]
 MAX_COUNTERS: Final = LAYOUT["max_counters"]
 ADDRESS_ROWS: Final = LAYOUT["address_rows"]
 """Rows of `addresses` for each processor, by connection number."""
+SESSION_UNIT_BYTES: Final = LAYOUT["session_units"]
+MAX_FETCH_SESSIONS: Final = 65536
+"""The row is a part of a session's id; the rest is random."""
 API_ROWS: Final = LAYOUT["api_rows"]
 """Rows of `apis` for each processor, one for each API key."""
 
 CORE_REGIONS: Final = ("topics", "journal", "partitions", "producers", "entries", "slots", "commands", "extents",
-                       "doorbells", "killers", "inject", "apis", "groups", "members", "addresses")
+                       "doorbells", "killers", "inject", "apis", "groups", "members", "addresses", "fetch_sessions",
+                       "session_units", "session_owners")
 PAGE_REGIONS: Final = ("processes", "rings", "counters")
 STRIDES: Final = {name: LAYOUT[name] for name in CORE_REGIONS + PAGE_REGIONS}
 """Bytes of one row of each region."""
@@ -134,6 +138,8 @@ class MemoryPlan(NamedTuple):
     commands: int = 64
     groups: int = 1024
     members: int = 1024
+    fetch_sessions: int = 1000
+    session_units: int = 8192
     arena_processor_bytes: int = 256 << 20
     arena_handler_bytes: int = HANDLER_ARENA_BYTES
 
@@ -203,7 +209,8 @@ def core_regions(plan: MemoryPlan) -> tuple[list[Region], int]:
         "entries": plan.entries, "slots": slots, "commands": plan.commands,
         "extents": plan.handlers * EXTENTS_PER_HANDLER, "doorbells": 1, "killers": KILLER_ROWS, "inject": INJECT_ROWS,
         "apis": plan.processors * API_ROWS, "groups": plan.groups, "members": plan.members,
-        "addresses": plan.processors * ADDRESS_ROWS,
+        "addresses": plan.processors * ADDRESS_ROWS, "fetch_sessions": plan.fetch_sessions,
+        "session_units": plan.session_units, "session_owners": plan.session_units,
     })
 
 
@@ -219,7 +226,8 @@ def check_plan(plan: MemoryPlan) -> None:
         "entries_per_processor": (1, 2**INDEX_BITS - 2), "data_requests": (1, 2**31 - 1),
         "commands": (1, LAYOUT["max_commands"]),
         "control_requests": (1, 2**31 - 1), "topics": (1, 2**24), "partitions": (1, 2**24), "producers": (1, 2**24),
-        "groups": (1, 2**24), "members": (1, 2**24),
+        "groups": (1, 2**24), "members": (1, 2**24), "fetch_sessions": (0, MAX_FETCH_SESSIONS),
+        "session_units": (1, 2**24),
         "arena_processor_bytes": (PAGE_BYTES, 2**44), "arena_handler_bytes": (LAYOUT["unit_bytes"], 2**44),
     }
     for name, (least, most) in bounds.items():

@@ -1,4 +1,4 @@
-"""The core segment as the admin process reads it for metrics: topics, partitions and requests by API.
+"""The core segment as the admin process reads it for metrics: topics, partitions, requests by API, fetch sessions.
 
 Read-only, through the supervisor's descriptor like core_view.py, so that looking at a row gives it no memory.
 """
@@ -6,12 +6,14 @@ Read-only, through the supervisor's descriptor like core_view.py, so that lookin
 import os
 from collections.abc import Iterator
 
+from mpbroker._native import LAYOUT
 from mpbroker.shm import layout
 from mpbroker.shm.core_view import PARTITIONS_HIGH_OFFSET, TOPICS_HIGH_OFFSET, CoreView
 from mpbroker.shm.partition_metrics import PartitionMetrics, read_partitions
 from mpbroker.shm.request_metrics import ApiMetrics, read_apis
 
 _CHUNK_ROWS = 1024
+_SESSION_PARTITIONS = LAYOUT["fetch_session.partitions"]
 
 
 class MetricsView(CoreView):
@@ -38,3 +40,14 @@ class MetricsView(CoreView):
         """Requests by API, of all processors."""
         region = self._regions["apis"]
         return read_apis(os.pread(self._fd, region.count * region.stride, region.offset))
+
+    def fetch_sessions(self) -> tuple[int, int]:
+        """Sessions, and partitions of all of them."""
+        region = self._regions["fetch_sessions"]
+        data = os.pread(self._fd, region.count * region.stride, region.offset)
+        sizes = [
+            int.from_bytes(data[at + _SESSION_PARTITIONS : at + _SESSION_PARTITIONS + 4], "little")
+            for at in range(0, len(data), region.stride)
+            if any(data[at + 4 : at + 8])  # the id's half of the row's word
+        ]
+        return len(sizes), sum(sizes)

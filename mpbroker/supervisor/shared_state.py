@@ -21,7 +21,7 @@ from mpbroker.log import reserve_file
 from mpbroker.network.fd_passing import close_all, handover_pair, receive_message
 from mpbroker.shm import segment, settings_board
 from mpbroker.shm.core_view import CLAIMED
-from mpbroker.shm.layout import INDEX_BITS, PAGE_BYTES, MemoryPlan
+from mpbroker.shm.layout import INDEX_BITS, MAX_FETCH_SESSIONS, PAGE_BYTES, SESSION_UNIT_BYTES, MemoryPlan
 from mpbroker.shm.page_view import PageView
 from mpbroker.shm.process_context import MAX_CONFIG_BYTES, BoundListener, ProcessContext
 from mpbroker.shm.process_table import NO_LISTENER, BrokerState, ProcessState
@@ -330,6 +330,8 @@ def memory_plan(config: BrokerConfig, plans: tuple[ProcessPlan, ...]) -> MemoryP
         producers=config.mpbroker_max_producers,
         groups=config.mpbroker_max_groups,
         members=config.mpbroker_max_group_members,
+        fetch_sessions=min(config.max_incremental_fetch_session_cache_slots, MAX_FETCH_SESSIONS),
+        session_units=config.mpbroker_fetch_session_memory_bytes // SESSION_UNIT_BYTES,
         arena_processor_bytes=config.mpbroker_arena_bytes_per_processor,
         arena_handler_bytes=answer_bytes_of_handler(config, handlers),
     )

@@ -83,6 +83,11 @@ int mpb_core_attach(struct mpb_core *core, void *core_base, size_t core_bytes, v
     REGION(core_base, core_bytes, "groups", groups, &core->group_count);
     REGION(core_base, core_bytes, "members", members, &core->member_count);
     REGION(core_base, core_bytes, "addresses", addresses, &core->address_count);
+    REGION(core_base, core_bytes, "fetch_sessions", fetch_sessions, &core->fetch_session_count);
+    REGION(core_base, core_bytes, "session_units", session_units, &core->session_unit_count);
+    REGION(core_base, core_bytes, "session_owners", session_owners, &one);
+    if (status == 0 && one < core->session_unit_count)
+        status = -5;
     REGION(page_base, page_bytes, "processes", processes, &one);
     REGION(page_base, page_bytes, "rings", rings, &one);
     REGION(page_base, page_bytes, "counters", counters, &one);

@@ -38,6 +38,11 @@ struct mpb_core {
     uint32_t member_count;
     struct mpb_address *addresses; /* MPB_ADDRESS_ROWS per processor */
     uint32_t address_count;
+    struct mpb_fetch_session *fetch_sessions;
+    uint32_t fetch_session_count;
+    struct mpb_session_unit *session_units;
+    uint32_t session_unit_count;
+    mpb_atomic32 *session_owners; /* row of the session that has the unit + 1, 0: free */
 
     struct mpb_process *processes; /* page */
     struct mpb_ring_ctl *rings;

@@ -58,7 +58,10 @@
     X(PRODUCE_LEFT_MEMORY, "requests", "Produce requests left to Python: no memory for the answer.")           \
     X(PRODUCE_LEFT_BUSY, "requests", "Produce requests left to Python: a partition's lock was not to be had.") \
     X(LOG_PRODUCERS_REPLACED, "producers",                                                                     \
-      "Producers of a single batch forgotten at once, because new ones needed their rows.")
+      "Producers of a single batch forgotten at once, because new ones needed their rows.")                    \
+    X(FETCH_SESSIONS_MADE, "sessions", "Fetch sessions made.")                                                 \
+    X(FETCH_SESSIONS_EVICTED, "sessions", "Fetch sessions that had to make room for others.")                  \
+    X(FETCH_SESSIONS_REFUSED, "sessions", "Fetch sessions not made, or dropped, because there was no room.")
 
 #define MPB_COUNTER_ENUM(name, unit, sentence) MPB_C_##name,
 enum mpb_counter { MPB_COUNTER_LIST(MPB_COUNTER_ENUM) MPB_COUNTERS_NATIVE };

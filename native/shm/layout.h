@@ -18,6 +18,7 @@
  *  | apis        requests by API      |
  *  | groups      known groups         |        (the same for `members`, ids of members,
  *  | addresses   of connections       |         and `addresses`)
+ *  | fetch_sessions  and their units  |        (`session_units`, `session_owners`)
  *  +----------------------------------+
  *
  * Every region is an array: `count` rows of `stride` bytes at `offset`. The supervisor plans and zeroes a segment
@@ -28,6 +29,7 @@
 #include <pthread.h>
 #include <stddef.h>
 #include "shm/atomics.h"
+#include "shm/layout_sessions.h"
 
 #define MPB_LAYOUT_VERSION 1u
 #define MPB_MAGIC_CORE 0x65726f6362706dull /* "mpbcore" */

@@ -226,17 +226,35 @@ def test_a_long_poll_ends_when_its_topic_goes(broker, peer, topic):
     assert {each.error_code for each in answer.partitions} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
-# ---- sessions (KIP-227) are not kept
+# ---- sessions (KIP-227); more of them: corpus/fetch_session_cases.py
 
 
-def test_every_answer_has_session_0(peer, topic):
-    produce(peer, topic, batch(b"a"))
-    for epoch in (0, -1):
-        answer = peer.ask(fetch_request(topic, {0: 0}, session_epoch=epoch), 11)
-        assert (answer.error_code, answer.session_id) == (0, 0) and answer.responses
+def test_a_session_is_told_only_what_has_changed(broker, peer, topic):
+    """Whichever handler takes which request."""
+    begun = peer.ask(fetch_request(topic, {0: 0, 1: 0}, session_epoch=0), 11)
+    assert begun.session_id > 0 and len(begun.responses[0].partitions) == 2
+    for number in range(1, 41):
+        epoch = 2 * number - 1
+        going_on = FetchRequest(session_id=begun.session_id, session_epoch=epoch, max_bytes=1 << 20)
+        assert peer.ask(going_on, 11).responses == []
+        assert produce(peer, topic, batch(b"%d" % number), 1).error_code == 0
+        request = fetch_request(topic, {1: number - 1}, session_id=begun.session_id, session_epoch=epoch + 1)
+        [told] = peer.ask(request, 11).responses[0].partitions
+        assert told.partition_index == 1 and _values(told) == [b"%d" % number]
 
 
-def test_a_request_that_goes_on_with_a_session_finds_none(peer):
+def test_a_session_goes_on_over_another_connection_and_ends_when_it_is_closed(broker, peer, topic):
+    session = peer.ask(fetch_request(topic, {0: 0}, session_epoch=0), 12).session_id
+    with Peer(broker.port()) as other:
+        assert other.ask(FetchRequest(session_id=session, session_epoch=1), 12).error_code == 0
+        wrong = other.ask(FetchRequest(session_id=session, session_epoch=1), 12)
+        assert (wrong.error_code, wrong.session_id) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, 0)
+        assert other.ask(FetchRequest(session_id=session, session_epoch=-1), 12).error_code == 0
+    ended = peer.ask(FetchRequest(session_id=session, session_epoch=2), 12)
+    assert (ended.error_code, ended.session_id) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
+
+
+def test_a_request_that_goes_on_with_an_unknown_session_finds_none(peer):
     answer = peer.ask(FetchRequest(session_id=77, session_epoch=3), 11)
     assert (answer.error_code, answer.session_id, answer.responses) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0, [])
 

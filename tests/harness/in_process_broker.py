@@ -10,6 +10,7 @@ import os
 import struct
 
 from mpbroker import _native
+from mpbroker.channel.fetch_session_table import FetchSessionTable
 from mpbroker.channel.handler_port import HandlerPort
 from mpbroker.channel.processor_port import ProcessorPort
 from mpbroker.config.load_config import load_broker_config
@@ -40,10 +41,24 @@ CLUSTER_ID = "in-process-cluster-id"
 class InProcessBroker:
     """`call` sends one request and steps the handler until its answer is there; `send` and `collect` are its halves."""
 
-    def __init__(self, directory, *, is_traced: bool = False, **overrides: str) -> None:
+    def __init__(
+        self,
+        directory,
+        *,
+        is_traced: bool = False,
+        fetch_sessions: int = 1000,
+        session_units: int = 1024,
+        **overrides: str,
+    ) -> None:
         settings = [f"{key}={value}" for key, value in {"log.dirs": str(directory), **overrides}.items()]
         self.config = load_broker_config(overrides=settings, environ={})
-        self.shared = small_core(arena_handler_bytes=64 << 20, arena_processor_bytes=64 << 20, topics=16)
+        self.shared = small_core(
+            arena_handler_bytes=64 << 20,
+            arena_processor_bytes=64 << 20,
+            topics=16,
+            fetch_sessions=fetch_sessions,
+            session_units=session_units,
+        )
         self.core = self.shared.core
         self.clock = ManualClock()
         self.log = Log(self.core, [str(directory)], SLOT_HANDLERS)
@@ -63,6 +78,7 @@ class InProcessBroker:
             config=self.config,
             port=port,
             log_manager=LogManager(self.log, self.clock, False),
+            fetch_sessions=FetchSessionTable(self.core, SLOT_HANDLERS),
             metadata=metadata,
             commands=ControllerCommands(port, metadata),
             listeners=(listener,),

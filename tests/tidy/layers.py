@@ -63,7 +63,8 @@ NATIVE_ROOMS = {
     "request": {"shm", "record", "trace"},
     "network": {"shm", "record", "trace", "request"},
     "produce": {"shm", "record", "trace", "log", "request"},
-    "python": {"shm", "record", "trace", "log", "request", "network", "produce"},
+    "fetch": {"shm", "record", "trace", "log", "request", "produce"},
+    "python": {"shm", "record", "trace", "log", "request", "network", "produce", "fetch"},
 }
 
 #: Packages that may import the C extension: the thin typed faces of what C owns.

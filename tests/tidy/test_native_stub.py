@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from mpbroker import _native
+from mpbroker.shm import layout
 from tests.harness.small_core import small_core
 from tests.harness.stub_file import Call, read_stub
 
@@ -59,6 +60,7 @@ def samples(tmp_path_factory):
         "Connection": _native.Connection(0, 1, 1, 1),
         "NetworkTurn": _native.NetworkTurn(processor, epoll.fileno(), 0, 0, 1 << 20, -1, {18: (0, 3)}),
         "NativeProduce": _native.NativeProduce(handler, log, 0, lambda *_: (0, b""), lambda: None),
+        "FetchSessions": _native.FetchSessions(core, layout.SLOT_HANDLERS),
         "LogOptions": options,
         "Log": log,
         "AppendResult": log.append(0, _native.NO_REQUEST, 0, bytes(61), options, 0),

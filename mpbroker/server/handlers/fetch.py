@@ -1,8 +1,8 @@
 """Fetch (key 1), versions 4 to 17: read record batches, at once or when enough have arrived.
 
-Sessions (KIP-227) are refused politely: the session id answered is always 0, so clients send full requests. A request
-that continues a session gets FETCH_SESSION_ID_NOT_FOUND. Not done: followers (NOT_LEADER_OR_FOLLOWER), preferred
-read replicas (KIP-392, always −1).
+From version 7 on a client may have a session (KIP-227, server/fetch_session.py): then it names only what has changed,
+and is told only what has changed. Not done: followers (NOT_LEADER_OR_FOLLOWER), preferred read replicas (KIP-392,
+always −1).
 
 From version 12 on a reader that names the epoch of its last record is told where its log parts from this one (KIP-595),
 from 13 on topics are named by id (KIP-516: one that is not known is UNKNOWN_TOPIC_ID), from 16 on an answer with
@@ -29,11 +29,11 @@ from mpbroker.protocol.messages.fetch import (
 )
 from mpbroker.server.apis import PARKED, Api, NoResponse, Outcome
 from mpbroker.server.delayed_fetch import DelayedFetch, FetchWithoutMemory
+from mpbroker.server.fetch_session import FetchContext, SessionError, Topics, open_fetch
 from mpbroker.server.replica_read import FIRST_WITH_IDS, ISOLATION_LEVELS, FetchPlan, fill, plan_fetch
 from mpbroker.server.request_trace import IO_DONE, describe_fetch
 from mpbroker.server.server_context import ServerContext
 
-INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 LEADERS_SINCE = 16
 LEADER_ERRORS = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH))
 FRAME_OVERHEAD_BYTES = 16  # length, correlation id, and room for a flexible header
@@ -42,19 +42,22 @@ MAX_READ_ATTEMPTS = 3  # a log truncated between plan and read is planned again,
 
 
 def handle(context: ServerContext, request: Request, message: FetchRequest) -> Outcome:
-    if request.api_version >= 7 and message.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
-        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     merge_repeated(message)
     context.metadata.refresh()
+    try:
+        fetch = open_fetch(context, request, message)
+    except SessionError as error:
+        unknown = error.code == ErrorCode.UNKNOWN_SERVER_ERROR
+        return FetchResponse(error_code=error.code, session_id=message.session_id if unknown else 0)
     plan = plan_fetch(context, message, request.api_version)
     if message.isolation_level not in ISOLATION_LEVELS and any(read.ordinal >= 0 for read in plan.reads()):
         return failed(message, request.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka, which knows no better
     partitions = sum(len(topic.partitions) for topic in message.topics)
     describe_fetch(request, message, partitions)
     if message.max_wait_ms <= 0 or not partitions or plan.is_urgent or plan.total_bytes >= message.min_bytes:
-        return send(context, request, message, plan)
+        return send(context, request, fetch, plan)
     context.port.park(request, DelayedFetch.PARKED_KIND)
-    context.purgatory.try_complete_else_watch(DelayedFetch(context, request, message, plan, send))
+    context.purgatory.try_complete_else_watch(DelayedFetch(context, request, fetch, plan, send))
     return PARKED
 
 
@@ -73,56 +76,70 @@ def merge_repeated(message: FetchRequest) -> None:
 
 
 def send(
-    context: ServerContext, request: Request, message: FetchRequest, plan: FetchPlan, until_ms: int | None = None
+    context: ServerContext, request: Request, fetch: FetchContext, plan: FetchPlan, until_ms: int | None = None
 ) -> NoResponse:
     """Reads the planned ranges straight into the answer's memory and hands it over. Always answers: where memory is
     short with less than was planned, but a whole batch; if there is none for that, it waits (`until_ms`: how long
     still), then answers an error."""
     for _ in range(MAX_READ_ATTEMPTS):
-        sent = _send_shortened(context, request, message, plan)
+        sent = _send_shortened(context, request, fetch, plan)
         if sent:
             return PARKED
         if sent is None:
-            if not _wait_for_memory(context, request, message, plan, until_ms):
-                _refuse(context, request, plan)
+            if not _wait_for_memory(context, request, fetch, plan, until_ms):
+                _refuse(context, request, fetch, plan)
             return PARKED
-        plan = plan_fetch(context, message, request.api_version)
+        plan = plan_fetch(context, fetch.message, request.api_version)
     for read in plan.reads():
         read.drop()
-    context.answer(request, _response(context, request, plan))
+    _send_without_records(context, request, fetch, plan)
     return PARKED
 
 
-def _send_shortened(context: ServerContext, request: Request, message: FetchRequest, plan: FetchPlan) -> bool | None:
+def _send_shortened(context: ServerContext, request: Request, fetch: FetchContext, plan: FetchPlan) -> bool | None:
     """As _send_once, of what there is room for: nobody takes more than his part of the memory that is free."""
     wanted_bytes = plan.total_bytes
     room_bytes = context.port.room(wanted_bytes)
     if room_bytes < wanted_bytes:
-        plan = plan_fetch(context, message, request.api_version, room_bytes)
-    sent = _send_once(context, request, plan)
+        plan = plan_fetch(context, fetch.message, request.api_version, room_bytes)
+    sent = _send_once(context, request, fetch, plan)
     if sent is None:  # in pieces, or not even enough for a batch
-        plan = plan_fetch(context, message, request.api_version, ONE_BATCH)
-        sent = _send_once(context, request, plan)
+        plan = plan_fetch(context, fetch.message, request.api_version, ONE_BATCH)
+        sent = _send_once(context, request, fetch, plan)
     if sent and plan.total_bytes < wanted_bytes and context.port.crowded():
         context.count("fetches_shortened")
     return sent
 
 
-def _refuse(context: ServerContext, request: Request, plan: FetchPlan) -> None:
+def _refuse(context: ServerContext, request: Request, fetch: FetchContext, plan: FetchPlan) -> None:
     """No memory, and none came: a client that is told so asks again. A broker about to stop just sends no records."""
     for read in plan.reads():
         if read.length and not context.is_ending():
             read.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
         read.drop()
-    context.answer(request, _response(context, request, plan))
+    _send_without_records(context, request, fetch, plan)
 
 
-def _send_once(context: ServerContext, request: Request, plan: FetchPlan) -> bool | None:
+def _send_without_records(context: ServerContext, request: Request, fetch: FetchContext, plan: FetchPlan) -> None:
+    response = _response(context, request, fetch, plan)
+    context.answer(request, _concluded(fetch, plan, response))
+
+
+def _concluded(fetch: FetchContext, plan: FetchPlan, response: FetchResponse) -> FetchResponse:
+    """What is sent: the response with its session's id, or what the session has against it."""
+    code = fetch.conclude(plan)
+    if code:
+        return FetchResponse(error_code=code, session_id=fetch.session_id)
+    response.session_id = fetch.session_id
+    return response
+
+
+def _send_once(context: ServerContext, request: Request, fetch: FetchContext, plan: FetchPlan) -> bool | None:
     """False: the log changed under the plan. None: there is no memory for the answer."""
-    response = _response(context, request, plan)
     if plan.total_bytes == 0:
-        context.answer(request, response)
+        _send_without_records(context, request, fetch, plan)
         return True
+    response = _response(context, request, fetch, plan)
     size = FRAME_OVERHEAD_BYTES + encoded_size(response, request.api_version)
     allocated = context.port.allocate(size)
     if allocated is None:
@@ -130,23 +147,25 @@ def _send_once(context: ServerContext, request: Request, plan: FetchPlan) -> boo
     view, token = allocated
     sent = False
     try:
+        response = _concluded(fetch, plan, response)
         end, holes = encode_answer_into(request, response, view)
-        filled = fill(context, plan, view, holes)
+        filled = bool(response.error_code) or fill(context, plan, view, holes)
         request.stamp(IO_DONE)
         sent = filled and context.port.answer_extent(request, token, end)
     finally:
         if not sent:
+            fetch.undo()
             context.port.release(token)
     return sent
 
 
 def _wait_for_memory(
-    context: ServerContext, request: Request, message: FetchRequest, plan: FetchPlan, until_ms: int | None
+    context: ServerContext, request: Request, fetch: FetchContext, plan: FetchPlan, until_ms: int | None
 ) -> bool:
     """Parks a request whose records found no memory; False: it has waited for long enough."""
     if until_ms is None:
         context.count("answer_memory_exhausted")
-    waits = FetchWithoutMemory(context, request, message, plan, send, until_ms)
+    waits = FetchWithoutMemory(context, request, fetch, plan, send, until_ms)
     if not waits.has_patience():
         return False
     context.port.park(request, DelayedFetch.PARKED_KIND)
@@ -154,22 +173,24 @@ def _wait_for_memory(
     return True
 
 
-def _response(context: ServerContext, request: Request, plan: FetchPlan) -> FetchResponse:
+def _response(context: ServerContext, request: Request, fetch: FetchContext, plan: FetchPlan) -> FetchResponse:
+    told = fetch.told(plan)
     response = FetchResponse(
         responses=[
             FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=[read.to_message() for read in reads])
-            for (name, topic_id), reads in plan.topics
+            for (name, topic_id), reads in told
         ]
     )
     if request.api_version >= LEADERS_SINCE and plan.is_urgent:
-        _name_leaders(context, request, plan, response)
+        _name_leaders(context, request, told, response)
     return response
 
 
-def _name_leaders(context: ServerContext, request: Request, plan: FetchPlan, response: FetchResponse) -> None:
+def _name_leaders(context: ServerContext, request: Request, told: Topics, response: FetchResponse) -> None:
     """KIP-951: who leads now, where that is news to the client; it need not ask for metadata first."""
     answered = [partition for topic in response.responses for partition in topic.partitions]
-    for read, partition in zip(plan.reads(), answered, strict=True):
+    reads = (read for _, group in told for read in group)
+    for read, partition in zip(reads, answered, strict=True):
         if read.error in LEADER_ERRORS:
             partition.current_leader = LeaderIdAndEpoch(leader_id=context.node_id, leader_epoch=read.leader_epoch)
             response.node_endpoints = [_endpoint(context, request)]
@@ -188,7 +209,7 @@ def _endpoint(context: ServerContext, request: Request) -> NodeEndpoint:
 def failed(message: FetchRequest, version: int, code: int) -> FetchResponse:
     """Version 7 and later carry the code at the top; those before 13 on every partition too."""
     if version >= FIRST_WITH_IDS:
-        return FetchResponse(error_code=code)
+        return FetchResponse(error_code=code, session_id=message.session_id)
     topics = [
         FetchableTopicResponse(
             topic=topic.topic,
@@ -200,7 +221,7 @@ def failed(message: FetchRequest, version: int, code: int) -> FetchResponse:
         )
         for topic in message.topics
     ]
-    return FetchResponse(error_code=code, responses=topics)
+    return FetchResponse(error_code=code, session_id=message.session_id, responses=topics)
 
 
 API = Api(key=ApiKey.FETCH, versions=(4, 17), request=FetchRequest, handle=handle, failed=failed)

@@ -8,6 +8,7 @@ from tests.conformance.corpus import (  # noqa: F401
     delete_records_cases,
     fetch_cases,
     fetch_limit_cases,
+    fetch_session_cases,
     frame_cases,
     idempotent_cases,
     list_offsets_cases,

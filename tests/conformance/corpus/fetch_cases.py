@@ -1,4 +1,4 @@
-"""Fetch 4 to 17: what is asked, and by whom. Sessions are not kept here, so the corpus asks for none (epoch −1)."""
+"""Fetch 4 to 17: what is asked, and by whom. Sessions: fetch_session_cases.py."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ def epochs(x: Exchange, version: int) -> None:
     x.ask(fetching((topic, [(5, 0)]), epoch=4), version)
 
 
-@case("fetch: sessions that are not kept", range(7, 18))
-def sessions(x: Exchange, version: int) -> None:
+@case("fetch: sessions that nobody has", range(7, 18))
+def unknown_sessions(x: Exchange, version: int) -> None:
     topic = filled(x)
     x.ask(fetching((topic, [(0, 0)]), session_id=0, session_epoch=-1), version)
     x.ask(fetching((topic, [(0, 0)]), session_id=12345, session_epoch=-1), version)

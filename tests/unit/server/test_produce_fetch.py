@@ -136,15 +136,6 @@ def test_first_batch_is_returned_whole_whatever_the_limits(broker):
     assert second.records == b""
 
 
-def test_fetch_session_is_declined_and_its_continuation_refused(broker):
-    broker.create_topic("t")
-    message = fetch()
-    message.session_epoch = 0
-    assert broker.call(message, 11).session_id == 0
-    message.session_id, message.session_epoch = 77, 3
-    assert broker.call(message, 11).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-
-
 def test_produce_versions_0_to_2_close_the_connection(broker):
     broker.create_topic("t")
     broker.send(produce(records=batch(b"a")), 2)
