@@ -19,6 +19,7 @@ from mpbroker.controller.broker_settings import BrokerSettings, Room
 from mpbroker.controller.config_manager import ConfigManager
 from mpbroker.controller.controller_recovery import ControllerRecovery
 from mpbroker.controller.controller_store import ControllerStore
+from mpbroker.controller.feature_manager import FeatureManager
 from mpbroker.controller.partition_logs import PartitionLogs
 from mpbroker.controller.partition_rows import PartitionRows
 from mpbroker.controller.store_check import check_store
@@ -42,6 +43,7 @@ from mpbroker.metadata.commands import (
     ProducerIds,
     TopicResult,
     TopicResults,
+    UpdateFeatures,
     decode_command,
     encode_answer,
 )
@@ -80,6 +82,7 @@ class Controller:
         crash_point: Callable[[str], object],
         publish: Callable[[DynamicSettings], object] = lambda settings: None,
     ) -> None:
+        self._core = core
         self._crash_point = crash_point
         self._publish = publish
         self._room = Room(core.processor_count, core.handler_count - (core.coordinator >= 0))
@@ -110,6 +113,13 @@ class Controller:
         context = recovery.run()
         brokers = BrokerSettings(store=self._store, config=lambda: self._config, publish=self._publish, room=self._room)
         brokers.announce()
+        self._features = FeatureManager(
+            core=self._core,
+            store=self._store,
+            node_id=self._config.node_id,
+            crash_point=self._crash_point,
+            log=self._log,
+        )
         self._configs = ConfigManager(
             context=context,
             store=self._store,
@@ -169,6 +179,8 @@ class Controller:
                 return self._topics.delete_topics(command, self._config.delete_topic_enable, operation)
             case AlterConfigs():
                 return self._configs.alter(command, operation)
+            case UpdateFeatures():
+                return self._features.update(command, operation)
             case AllocateProducerIds():
                 return self._topics.allocate_producer_ids()
 
@@ -187,6 +199,8 @@ def _failure(command: Command) -> Answer:
             pass
         case CreateTopics(topics) | CreatePartitions(topics):
             names = [topic.name for topic in topics]
+        case UpdateFeatures(updates):
+            names = [update.name for update in updates]
         case AlterConfigs(resources):
             return TopicResults([TopicResult(resource.name, code) for resource in resources], code)
     return TopicResults([TopicResult(name, code) for name in dict.fromkeys(names)], code)

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from mpbroker.controller.controller_context import TopicState
 from mpbroker.errors import MpbrokerError
+from mpbroker.metadata.features import FeatureLevels
 from mpbroker.metadata.keys import Keys
 from mpbroker.metadata.meta_store import (
     Absent,
@@ -26,6 +27,7 @@ from mpbroker.metadata.meta_store import (
 )
 from mpbroker.metadata.topic_record import (
     BrokerConfigRecord,
+    FeaturesRecord,
     ProducerIdBlock,
     TopicConfigRecord,
     TopicDeletion,
@@ -191,6 +193,21 @@ class ControllerStore:
     def finish_deletion(self, topic_id: bytes) -> None:
         """Nothing of the topic is left under its old names."""
         self._commit([], [Delete(self._keys.deletion(topic_id))], "finish deletion")
+
+    def load_features(self) -> FeatureLevels:
+        """The finalized levels of features."""
+        _, entry = self._store.get(self._keys.features)
+        if entry is None:
+            return FeatureLevels()
+        record = decode_record(FeaturesRecord, entry.value, self._keys.features)
+        return FeatureLevels(record.epoch, record.metadata_version, record.kraft_version)
+
+    def update_features(self, before: FeatureLevels, after: FeatureLevels, operation: int, answer: bytes) -> None:
+        """These levels are finalized from here on."""
+        key = self._keys.features
+        check: Check = Value(key, encode_record(FeaturesRecord(*before))) if before.epoch else Absent(key)
+        put = Put(key, encode_record(FeaturesRecord(*after)))
+        self._commit([check], [put], "update features", operation, answer)
 
     def allocate_producer_ids(self) -> int | None:
         """First id of a block of PRODUCER_ID_BLOCK, never handed out again; None when ids are used up.

@@ -12,7 +12,14 @@ from mpbroker.metadata.keys import STORE_FILE, Keys
 from mpbroker.metadata.meta_store import Entry
 from mpbroker.metadata.sqlite_store import SqliteStore
 from mpbroker.metadata.topic_names import is_legal_topic_name
-from mpbroker.metadata.topic_record import BadRecord, TopicConfigRecord, TopicDeletion, TopicRecord, decode_record
+from mpbroker.metadata.topic_record import (
+    BadRecord,
+    FeaturesRecord,
+    TopicConfigRecord,
+    TopicDeletion,
+    TopicRecord,
+    decode_record,
+)
 
 KEY: Final = "log.dirs"
 ID_DIGITS: Final = 32
@@ -49,6 +56,8 @@ def _check_records(store: SqliteStore, keys: Keys, check_configs: Callable[[dict
             check_configs(record.configs)
         except Exception as error:  # whatever they cannot be read as: they were checked when they were written
             raise BadRecord(f"metadata store, {entry.key}: {error}") from error
+    for entry in _all(store, keys.features):
+        decode_record(FeaturesRecord, entry.value, entry.key)
     for entry in _all(store, keys.deletions):
         if not _is_id(decode_record(TopicDeletion, entry.value, entry.key).id):
             raise BadRecord(f"metadata store, {entry.key}: contradicts itself")

@@ -87,6 +87,21 @@ class AlterConfigs(msgspec.Struct, frozen=True, tag="alter_configs", omit_defaul
     validate_only: bool = False
 
 
+class FeatureUpdate(msgspec.Struct, frozen=True, array_like=True):
+    """A new level of a feature. `kind`: 1 up, 2 down without loss of metadata, 3 down with loss."""
+
+    name: str
+    level: int
+    kind: int
+
+
+class UpdateFeatures(msgspec.Struct, frozen=True, tag="update_features", omit_defaults=True):
+    """Change finalized levels (KIP-778). Answered by TopicResults, one for each feature in the order of their names."""
+
+    updates: list[FeatureUpdate]
+    validate_only: bool = False
+
+
 class AllocateProducerIds(msgspec.Struct, frozen=True, tag="allocate_producer_ids"):
     """A block of producer ids, never handed out again (KIP-360). Answered by ProducerIds."""
 
@@ -135,7 +150,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed", omit_defaults=True):
         return []
 
 
-Command = CreateTopics | DeleteTopics | CreatePartitions | AlterConfigs | AllocateProducerIds
+Command = CreateTopics | DeleteTopics | CreatePartitions | AlterConfigs | UpdateFeatures | AllocateProducerIds
 Answer = TopicResults | ProducerIds | Failed
 
 _command_decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
@@ -165,6 +180,8 @@ def _answer_bytes(command: Command) -> int:
             names = [topic.name for topic in topics]
         case AlterConfigs(resources):
             names = [resource.name for resource in resources]
+        case UpdateFeatures(updates):
+            names = [update.name for update in updates]
     return MAX_RESULT_BYTES + sum(len(name.encode()) + MAX_RESULT_BYTES for name in names)
 
 

@@ -6,6 +6,7 @@ t/<topic id>          TopicRecord: name and replica assignment
 config/topic/<name>   TopicConfigRecord: settings given for the topic
 config/broker/<id>    BrokerConfigRecord: settings of a broker changed while it ran; `default`: those of all brokers
 admin/delete/<id>     TopicDeletion: the topic is gone, its files are still to be renamed
+features              FeaturesRecord: finalized levels, once one was changed
 pid_block             first producer id that no block has handed out
 op/<boot>/<operation> answer of a controller command, for a request that is run again after its handler's death
 """
@@ -26,6 +27,7 @@ class Keys:
         self.topic_configs = f"{self.prefix}config/topic/"
         self.broker_configs = f"{self.prefix}config/broker/"
         self.deletions = f"{self.prefix}admin/delete/"
+        self.features = f"{self.prefix}features"
         self.producer_id_block = f"{self.prefix}pid_block"
         self.operations = f"{self.prefix}op/"
 

@@ -11,6 +11,7 @@ import msgspec
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.config.topic_config import TopicSettings, effective
 from mpbroker.errors import MpbrokerError
+from mpbroker.metadata.features import FeatureLevels, finalized
 from mpbroker.shm.core import Core
 from mpbroker.shm.layout import TopicFlags
 from mpbroker.shm.topic_table import (
@@ -76,6 +77,10 @@ class MetadataCache:
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
         """The topic of this id (16 bytes)."""
         return self._by_id.get(topic_id)
+
+    def features(self) -> FeatureLevels:
+        """The finalized levels of the cluster's features, as they are now."""
+        return finalized(self._core)
 
     def topics(self) -> Iterable[Topic]:
         """All topics, in no particular order."""

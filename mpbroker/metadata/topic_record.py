@@ -47,6 +47,15 @@ class TopicDeletion(msgspec.Struct, frozen=True):
     v: int = RECORD_VERSION
 
 
+class FeaturesRecord(msgspec.Struct, frozen=True):
+    """Finalized levels of the cluster's features; `epoch` counts their changes."""
+
+    epoch: int
+    metadata_version: int
+    kraft_version: int
+    v: int = RECORD_VERSION
+
+
 class ProducerIdBlock(msgspec.Struct, frozen=True):
     """`next_id`: the first producer id of the next block."""
 
@@ -54,8 +63,10 @@ class ProducerIdBlock(msgspec.Struct, frozen=True):
     v: int = RECORD_VERSION
 
 
-Record = TopicRecord | TopicConfigRecord | BrokerConfigRecord | TopicDeletion | ProducerIdBlock
-_Record = TypeVar("_Record", TopicRecord, TopicConfigRecord, BrokerConfigRecord, TopicDeletion, ProducerIdBlock)
+Record = TopicRecord | TopicConfigRecord | BrokerConfigRecord | TopicDeletion | FeaturesRecord | ProducerIdBlock
+_Record = TypeVar(
+    "_Record", TopicRecord, TopicConfigRecord, BrokerConfigRecord, TopicDeletion, FeaturesRecord, ProducerIdBlock
+)
 
 
 def encode_record(record: Record) -> bytes:

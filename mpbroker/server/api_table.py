@@ -27,6 +27,7 @@ from mpbroker.server.handlers import (
     metadata,
     offset_for_leader_epoch,
     produce,
+    update_features,
 )
 
 API_TABLE = ApiTable(
@@ -53,6 +54,7 @@ API_TABLE = ApiTable(
         list_partition_reassignments.API,
         offset_for_leader_epoch.API,
         incremental_alter_configs.API,
+        update_features.API,
     ),
     {key: api.versions for key, api in GROUP_APIS.items()},
 )

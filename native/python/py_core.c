@@ -311,6 +311,8 @@ static PyObject *core_get(PyObject *object, void *which)
         return PyLong_FromLong((long)core->header->coordinator - 1);
     case 9:
         return PyLong_FromUnsignedLongLong(core->header->arena_handler_bytes);
+    case 11:
+        return PyLong_FromUnsignedLongLong(mpb_load_acquire(&core->header->features));
     default:
         return PyLong_FromUnsignedLongLong(mpb_load_acquire(&CORE(object)->doorbells->sleepers));
     }
@@ -324,6 +326,16 @@ static int core_set_state(PyObject *object, PyObject *value, void *unused)
         return -1;
     mpb_store_release(&CORE(object)->header->state, (uint32_t)state);
     mpb_store_release(&CORE(object)->page_header->state, (uint32_t)state);
+    return 0;
+}
+
+static int core_set_features(PyObject *object, PyObject *value, void *unused)
+{
+    (void)unused;
+    unsigned long long word = value ? PyLong_AsUnsignedLongLong(value) : 0;
+    if (!attached(object) || PyErr_Occurred())
+        return -1;
+    mpb_store_release(&CORE(object)->header->features, word);
     return 0;
 }
 
@@ -367,6 +379,8 @@ static PyGetSetDef core_getset[] = {
     {"boot_id", core_get, NULL, NULL, (void *)4},
     {"state", core_get, core_set_state, "0 starting, 1 running, 2 draining, 3 resetting", (void *)5},
     {"metadata_generation", core_get, NULL, NULL, (void *)6},
+    {"features", core_get, core_set_features, "finalized levels of features in one word (metadata/features.py)",
+     (void *)11},
     {"partition_count", core_get, NULL, NULL, (void *)7},
     {"arena_handler_bytes", core_get, NULL, "memory for answers of one handler", (void *)9},
     {"sleepers", core_get, NULL, "bit per handler that sleeps", (void *)8},

@@ -65,6 +65,7 @@ from mpbroker.protocol.messages.offset_for_leader_epoch import (
 )
 from mpbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from mpbroker.protocol.messages.sync_group import SyncGroupRequest
+from mpbroker.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from mpbroker.protocol.schema import schema_of
 from mpbroker.server.api_table import API_TABLE
 from tests.harness.broker import Broker, wait_until
@@ -115,6 +116,7 @@ REFUSED = {
     21: [(DeleteRecordsRequest([DeleteRecordsTopic("unknown", [DeleteRecordsPartition()])]), 3)],
     22: [(InitProducerIdRequest(transactional_id=""), 42)],
     23: [(OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic("unknown", [OffsetForLeaderPartition()])]), 3)],
+    57: [(UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("unknown", 1)]), 95)],
     33: [(AlterConfigsRequest(resources=[AlterConfigsResource(2, "unknown")]), 3)],
     34: [(AlterReplicaLogDirsRequest(dirs=[ELSEWHERE]), 57)],
     45: [(AlterPartitionReassignmentsRequest(topics=[ReassignableTopic("unknown", [ReassignablePartition()])]), 3)],

@@ -50,6 +50,7 @@ from mpbroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFe
 from mpbroker.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from mpbroker.protocol.messages.produce import ProduceRequest, ProduceResponse
 from mpbroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from mpbroker.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from mpbroker.protocol.schema import schema_of
 from mpbroker.protocol.types import Struct
 
@@ -86,6 +87,7 @@ _PAIRS: Final[tuple[tuple[type[Struct], type[Struct]], ...]] = (
     (OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
     (AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse),
     (AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse),
+    (UpdateFeaturesRequest, UpdateFeaturesResponse),
 )
 
 REQUESTS: Final[dict[int, type[Struct]]] = {}

@@ -14,6 +14,7 @@ import re
 
 from mpbroker.channel.handler_port import Request
 from mpbroker.errors import ErrorCode
+from mpbroker.metadata.features import SUPPORTED
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.messages.api_versions import (
     ApiVersion,
@@ -27,9 +28,6 @@ from mpbroker.server.server_context import ServerContext
 
 VERSIONS = (0, 4)
 LEVEL_0_SINCE = 4  # the version whose clients take a feature that begins at level 0
-KAFKA_3_9 = 21  # its metadata.version
-SUPPORTED = (("kraft.version", 0, 1), ("metadata.version", 1, KAFKA_3_9))  # name, lowest and highest level
-FINALIZED = ("metadata.version", KAFKA_3_9)
 _SOFTWARE_TEXT = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -53,19 +51,23 @@ def handle(context: ServerContext, request: Request, message: ApiVersionsRequest
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     response = ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=_advertised(context))
     if request.api_version >= 3:
-        _add_features(response, request.api_version)
+        _add_features(context, response, request.api_version)
     return response
 
 
-def _add_features(response: ApiVersionsResponse, version: int) -> None:
-    name, level = FINALIZED
+def _add_features(context: ServerContext, response: ApiVersionsResponse, version: int) -> None:
+    levels = context.metadata.features()
     response.supported_features = [
         SupportedFeatureKey(name=name, min_version=low, max_version=high)
-        for name, low, high in SUPPORTED
+        for name, (low, high) in SUPPORTED.items()
         if low or version >= LEVEL_0_SINCE
     ]
-    response.finalized_features = [FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)]
-    response.finalized_features_epoch = 0
+    response.finalized_features = [
+        FinalizedFeatureKey(name=name, max_version_level=levels.of(name), min_version_level=levels.of(name))
+        for name in SUPPORTED
+        if levels.of(name)
+    ]
+    response.finalized_features_epoch = levels.epoch
 
 
 def failed(message: ApiVersionsRequest | None, version: int, code: int) -> ApiVersionsResponse:

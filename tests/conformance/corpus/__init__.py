@@ -6,6 +6,7 @@ from tests.conformance.corpus import (  # noqa: F401
     broker_settings_cases,
     configs_cases,
     delete_records_cases,
+    features_cases,
     fetch_cases,
     fetch_limit_cases,
     fetch_session_cases,
