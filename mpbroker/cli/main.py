@@ -27,6 +27,7 @@ COMMANDS = {
     "start": "run a broker in the foreground",
     "demo": "see a broker lose a worker and nothing else",
     "status": "show what every process of a broker does",
+    "top": "watch processes, rates, latencies, topics and groups",
     "stop": "end the broker of a data directory",
     "topic": "create, list, describe, alter and delete topics",
     "group": "list, describe, reset and delete consumer groups",
