@@ -144,7 +144,7 @@ class LogManager:
         if rules.target_codec is not None or codec_of(records):
             checked = check_append_records(records, rules, now_ms, self._decompressor)
             if checked.code:
-                return _unless_busy(ordinal, self.log.refuse(ordinal, request.entry, cell, checked.code, topic.id))
+                return self.refuse(topic, index, request, cell, checked.code)
             records, max_timestamp = checked.batch, checked.max_timestamp
         result = self.log.append(
             ordinal, request.entry, cell, records, options, now_ms, version, -1, max_timestamp, topic.id
@@ -152,6 +152,11 @@ class LogManager:
         if result.flush_due and not result.error:
             return self._synced(ordinal, request, cell) or result
         return _unless_busy(ordinal, result)
+
+    def refuse(self, topic: TopicOfLog, index: int, request: Request, cell: int, code: int) -> AppendResult:
+        """Instead of an append: the error goes into the request's cell, unless an earlier run filled that."""
+        ordinal = topic.partitions[index]
+        return _unless_busy(ordinal, self.log.refuse(ordinal, request.entry, cell, code, topic.id))
 
     def rejected_records(self, topic: TopicOfLog, records: BatchBytes, partition: str) -> RejectedRecords | None:
         """Which records an append of these refused, if it was for them. `partition`: its name, for the sentences."""

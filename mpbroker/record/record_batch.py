@@ -32,6 +32,7 @@ ATTRIBUTE_DELETE_HORIZON = 0x40
 READER_LIMIT_BYTES = decompressed_limit_bytes(1 << 24)
 
 
+_producer = Struct(">43xqh")
 _last_offset_delta = Struct(">23xi")
 
 
@@ -42,6 +43,12 @@ class BatchUnreadableError(ValueError):
 def codec_of(batch: BatchBytes) -> int:
     """Return the codec's number that the header of a batch names, 0: not compressed."""
     return batch[ATTRIBUTES_AT + 1] & CODEC_MASK
+
+
+def producer_of(batch: BatchBytes) -> tuple[int, int]:
+    """Return the producer's id and epoch that the header of a batch names, −1 each: none."""
+    producer_id, epoch = _producer.unpack_from(batch)
+    return producer_id, epoch
 
 
 def claimed_records(batch: BatchBytes) -> int:

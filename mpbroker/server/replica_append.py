@@ -20,6 +20,7 @@ from mpbroker.server.server_context import ServerContext
 
 ADMIN_CLIENT_ID = "__admin_client"
 LEGAL_ACKS = (-1, 0, 1)
+ABORTABLE_SINCE = 11  # KIP-890: whoever sends it knows TRANSACTION_ABORTABLE
 UNKNOWN = -1
 
 
@@ -44,11 +45,18 @@ def append_partition(
         return refused(data.index, ErrorCode.INVALID_REQUIRED_ACKS)
     if topic.internal and request.client_id != ADMIN_CLIENT_ID:
         return refused(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION)
-    if checked.transactional:
-        return refused(data.index, ErrorCode.INVALID_TXN_STATE)
     records = memoryview(data.records or b"")[: checked.batch_bytes]
     result = context.log_manager.append(topic, data.index, request, cell, records, request.api_version)
+    if result.unverified:
+        code = unverified_code(result.error, request.api_version)
+        result = context.log_manager.refuse(topic, data.index, request, cell, code)
     return _response(data.index, result)
+
+
+def unverified_code(code: int, version: int) -> int:
+    """For a batch of a transaction of which the partition knows nothing; `code` is what the log said."""
+    is_final = code == ErrorCode.INVALID_TXN_STATE
+    return ErrorCode.TRANSACTION_ABORTABLE if is_final and version >= ABORTABLE_SINCE else code
 
 
 def recorded_result(

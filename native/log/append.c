@@ -10,13 +10,15 @@
 #include "log/repair.h"
 #include "log/roll.h"
 #include "log/segment.h"
+#include "log/transaction.h"
+#include "log/txn_index.h"
 
 #define ONE_WRITE_BYTES 8192 /* up to here a copy costs less than the second part of a gather write */
 #define ROOM_ROUNDS 8
 
 static void write_intent(struct mpb_log *log, struct mpb_partition *row, const struct mpb_append_request *request,
                          const struct mpb_append_result *result, uint64_t fill_number, uint32_t producer_row,
-                         int64_t max_timestamp)
+                         enum mpb_batch_kind kind, int64_t max_timestamp)
 {
     const struct mpb_partition_copy *now = mpb_partition_in_force(row);
     struct mpb_intent *intent = &row->intent;
@@ -32,6 +34,8 @@ static void write_intent(struct mpb_log *log, struct mpb_partition *row, const s
     intent->producer_row = producer_row;
     intent->producer_id = request->info->producer_id;
     intent->producer_epoch = request->info->producer_epoch;
+    intent->batch_kind = (uint16_t)kind;
+    intent->coordinator_epoch = request->coordinator_epoch;
     intent->first_sequence = request->info->base_sequence;
     intent->last_sequence = mpb_last_sequence(request->info->base_sequence, request->info->record_count);
     intent->last_offset = now->leo + request->info->last_offset_delta;
@@ -56,10 +60,22 @@ static int write_batch(int fd, const uint8_t header[MPB_BATCH_HEADER_BYTES], con
     return mpb_io_write(fd, whole, length, position);
 }
 
+/* Before the commit: what is in the index counts only up to the length that the commit names. */
+static int index_abort(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_txn_plan *plan,
+                       int64_t producer_id, struct mpb_partition_copy *next)
+{
+    struct mpb_aborted aborted = {.producer_id = producer_id, .first_offset = plan->first, .last_offset = next->leo};
+    aborted.last_stable = plan->others > 0 ? plan->others_first : next->leo + 1;
+    int error = mpb_txn_index_append(log, row, next, &aborted);
+    if (error == 0)
+        MPB_CRASH(log->core, "append.abort_indexed");
+    return error;
+}
+
 /* The files' part of an append, and the state that will commit it. Returns 0 or a negative errno. */
 static int write_files(struct mpb_log *log, struct mpb_partition *row, const struct mpb_append_options *options,
-                       const struct mpb_append_request *request, uint8_t header[MPB_BATCH_HEADER_BYTES],
-                       int64_t max_timestamp, struct mpb_partition_copy *next)
+                       const struct mpb_append_request *request, const struct mpb_txn_plan *plan,
+                       uint8_t header[MPB_BATCH_HEADER_BYTES], int64_t max_timestamp, struct mpb_partition_copy *next)
 {
     const struct mpb_batch_info *info = request->info;
     int64_t last_offset = next->leo + info->last_offset_delta;
@@ -85,6 +101,11 @@ static int write_files(struct mpb_log *log, struct mpb_partition *row, const str
         next->bytes_since_index = 0;
         MPB_CRASH(log->core, "append.index_written");
     }
+    if (plan->kind == MPB_BATCH_ABORT && plan->first >= 0) {
+        error = index_abort(log, row, plan, request->info->producer_id, next);
+        if (error != 0)
+            return error;
+    }
     next->bytes_since_index += info->batch_bytes;
     next->position += info->batch_bytes;
     next->log_bytes += info->batch_bytes;
@@ -92,7 +113,8 @@ static int write_files(struct mpb_log *log, struct mpb_partition *row, const str
     next->records_in += (uint32_t)info->record_count;
     next->leo = last_offset + 1;
     if (options->sole_replica)
-        next->lso = next->hw = next->leo;
+        next->hw = next->leo;
+    mpb_txn_move(plan, next);
     return 0;
 }
 
@@ -102,6 +124,7 @@ static int append_locked(struct mpb_log *log, struct mpb_partition *row, const s
 {
     const struct mpb_batch_info *info = request->info;
     uint32_t ordinal = request->ordinal, producer_row = 0;
+    struct mpb_txn_plan plan;
     int64_t max_timestamp = options->log_append_time                       ? request->now_ms
                             : request->max_timestamp != MPB_RECORDS_UNSEEN ? request->max_timestamp
                                                                            : info->max_timestamp;
@@ -117,8 +140,11 @@ static int append_locked(struct mpb_log *log, struct mpb_partition *row, const s
     }
     struct mpb_partition_copy next = *mpb_partition_in_force(row);
     out->base_offset = next.leo;
-    write_intent(log, row, request, out, fill_number, producer_row, max_timestamp);
-    int error = write_files(log, row, options, request, header, max_timestamp, &next);
+    plan.kind = request->marker != MPB_BATCH_PLAIN ? request->marker : mpb_txn_kind(info);
+    if (plan.kind != MPB_BATCH_PLAIN)
+        mpb_txn_look(log->core, row, producer_row, &plan);
+    write_intent(log, row, request, out, fill_number, producer_row, plan.kind, max_timestamp);
+    int error = write_files(log, row, options, request, &plan, header, max_timestamp, &next);
     if (error != 0) { /* append rule 4: the same repair as after a death */
         int answer = mpb_log_io_error(log, row, error);
         mpb_repair(log, row);
@@ -159,13 +185,20 @@ static bool decide_without_writing(struct mpb_log *log, struct mpb_partition *ro
     out->error = (int16_t)mpb_partition_usable(log->core, row, request->topic_id);
     if (out->error == 0 && request->leader_epoch >= 0 && request->leader_epoch != now->leader_epoch)
         out->error = MPB_ERR_NOT_LEADER_OR_FOLLOWER;
-    if (out->error == 0 && request->info->batch_bytes > (uint32_t)options->segment_bytes)
+    bool is_marker = mpb_is_marker(request->marker);
+    if (out->error == 0 && request->info->batch_bytes > (uint32_t)options->segment_bytes && !is_marker)
         out->error = MPB_ERR_RECORD_LIST_TOO_LARGE;
     if (out->error != 0)
         return true;
     if (request->info->producer_id < 0)
         return has_no_room(log, row, out);
-    out->error = (int16_t)mpb_producer_check(log->core, row, request->info, &check);
+    check.duplicate = false;
+    if (is_marker)
+        out->error = (int16_t)mpb_txn_check_marker(log->core, row, request->info, request->coordinator_epoch);
+    else if (mpb_txn_kind(request->info) != MPB_BATCH_PLAIN)
+        out->error = (int16_t)mpb_txn_check_batch(log->core, row, request->info, &out->unverified);
+    if (out->error == 0 && !is_marker)
+        out->error = (int16_t)mpb_producer_check(log->core, row, request->info, options->by_coordinator, &check);
     if (out->error == 0 && check.duplicate) {
         out->duplicate = true;
         out->append_time_ms = check.original.timestamp_ms; /* told for every kind of topic, as Kafka does */
@@ -205,7 +238,7 @@ void mpb_append_refuse(struct mpb_log *log, const struct mpb_append_request *req
     if (!mpb_cell_read(core, request->entry, request->cell, fill_number, out)) {
         int unusable = mpb_partition_usable(core, row, request->topic_id); /* Kafka looks for the partition first */
         out->error = (int16_t)(unusable != 0 ? unusable : error);
-        if (mpb_error_tells_log_start(out->error))
+        if (mpb_error_tells_log_start(out->error) && !mpb_error_is_of_verification(out->error))
             out->log_start = mpb_partition_in_force(row)->log_start;
         mpb_cell_fill(core, request->ordinal, request->entry, request->cell, fill_number, out);
     }
@@ -247,6 +280,11 @@ static bool try_append(struct mpb_log *log, const struct mpb_append_options *opt
         return true;
     }
     bool decided = decide_without_writing(log, row, options, request, out);
+    if (out->unverified) { /* no answer yet: the cell stays empty */
+        no_offsets(out);
+        mpb_partition_unlock(log, request->ordinal);
+        return true;
+    }
     if (!decided)
         out->error = (int16_t)append_locked(log, row, options, request, fill_number, header, out);
     bool full = !decided && out->error == MPB_ERR_THROTTLING_QUOTA_EXCEEDED;

@@ -27,6 +27,9 @@ struct mpb_append_request {
     int64_t now_ms;
     int32_t leader_epoch;    /* the partition's must be this one; -1: any */
     const uint8_t *topic_id; /* the partition's must be this one; NULL: any */
+    enum mpb_batch_kind
+        marker; /* COMMIT or ABORT: `batch` is that marker (marker.h); else PLAIN, whatever the batch is */
+    int32_t coordinator_epoch; /* of a marker */
 };
 
 void mpb_append(struct mpb_log *log, const struct mpb_append_options *options, const struct mpb_append_request *request,

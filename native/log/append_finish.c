@@ -3,12 +3,13 @@
 #include "log/partition_row.h"
 #include "log/producer.h"
 #include "log/result_cell.h"
+#include "log/transaction.h"
 
 void mpb_append_finish(struct mpb_log *log, struct mpb_partition *row)
 {
     const struct mpb_intent *intent = &row->intent;
     const struct mpb_partition_copy *now = mpb_partition_in_force(row);
-    if (intent->producer_row != 0) {
+    if (intent->producer_row != 0 && !mpb_is_marker(intent->batch_kind)) {
         struct mpb_producer_batch batch = {
             .base_offset = intent->base_offset,
             .timestamp_ms = intent->timestamp_ms,
@@ -19,6 +20,10 @@ void mpb_append_finish(struct mpb_log *log, struct mpb_partition *row)
         };
         mpb_producer_keep(log->core, intent->producer_row, &batch, intent->written_ms);
         MPB_CRASH(log->core, "append.producer");
+    }
+    if (intent->batch_kind != MPB_BATCH_PLAIN) {
+        mpb_txn_finish(log->core, intent);
+        MPB_CRASH(log->core, "append.transaction");
     }
     struct mpb_append_result result = {
         .base_offset = intent->base_offset,

@@ -14,8 +14,16 @@
 #define MPB_DEFAULT_OPEN_SEGMENTS 256
 #define MPB_INDEX_ENTRY_BYTES 8       /* int32 offset - base, int32 file position */
 #define MPB_TIME_INDEX_ENTRY_BYTES 12 /* int64 timestamp, int32 offset - base */
+#define MPB_TXN_INDEX_ENTRY_BYTES 34  /* int16 version 0; producer id, first, last and last stable offset, int64 each */
 
-enum mpb_segment_file { MPB_FILE_LOG = 0, MPB_FILE_INDEX = 1, MPB_FILE_TIME_INDEX = 2, MPB_SEGMENT_FILES = 3 };
+enum mpb_segment_file {
+    MPB_FILE_LOG = 0,
+    MPB_FILE_INDEX = 1,
+    MPB_FILE_TIME_INDEX = 2,
+    MPB_SEGMENT_FILES = 3,  /* those that every segment has */
+    MPB_FILE_TXN_INDEX = 3, /* only where a transaction was aborted (txn_index.h) */
+    MPB_ALL_SEGMENT_FILES = 4
+};
 
 struct mpb_open_segment { /* one place of the cache of descriptors; `used` 0: empty */
     uint64_t used;
@@ -24,7 +32,7 @@ struct mpb_open_segment { /* one place of the cache of descriptors; `used` 0: em
     uint8_t topic_id[16];
     int64_t base;
     uint64_t id; /* mpb_segment_id */
-    int fd[MPB_SEGMENT_FILES];
+    int fd[MPB_ALL_SEGMENT_FILES];
 };
 
 struct mpb_segment_list {

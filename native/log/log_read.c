@@ -12,7 +12,7 @@
 #include "log/segment_list.h"
 
 /* A reader does not condemn a log directory because a file is gone: retention may have overtaken the plan. */
-static int read_error(struct mpb_log *log, const struct mpb_partition *row, int64_t base, int error)
+int mpb_read_error(struct mpb_log *log, const struct mpb_partition *row, int64_t base, int error)
 {
     struct mpb_partition_copy now;
     if (mpb_io_error_class(error) == MPB_IO_BROKEN)
@@ -35,6 +35,7 @@ static void describe(const struct mpb_partition_copy *copy, uint32_t ordinal, st
     out->high_watermark = copy->hw;
     out->last_stable = copy->lso;
     out->end_offset = copy->leo;
+    out->aborted_end = copy->aborted_end;
     out->leader_epoch = copy->leader_epoch;
 }
 
@@ -50,7 +51,7 @@ static int begin(struct mpb_log *log, uint32_t ordinal, const uint8_t *topic_id,
     return error != 0 ? error : mpb_partition_usable(log->core, &log->core->partitions[ordinal], topic_id);
 }
 
-static bool gone(struct mpb_log *log, uint32_t ordinal, uint32_t truncations)
+bool mpb_read_overtaken(struct mpb_log *log, uint32_t ordinal, uint32_t truncations)
 {
     struct mpb_partition_copy now;
     return mpb_partition_snapshot(log, ordinal, &now) != 0 || now.truncations != truncations;
@@ -109,17 +110,17 @@ int mpb_log_find(struct mpb_log *log, uint32_t ordinal, const uint8_t *topic_id,
     for (int64_t from = offset; from < limit;) {
         out->base = base_for(log, row, &copy, from);
         if (out->base < 0)
-            return read_error(log, row, offset, (int)out->base);
+            return mpb_read_error(log, row, offset, (int)out->base);
         error = plan_in_segment(log, row, &copy, from, limit, out, &end);
         if (error != 0)
-            return gone(log, ordinal, copy.truncations) ? MPB_ERR_NOT_LEADER_OR_FOLLOWER
-                                                        : read_error(log, row, out->base, error);
+            return mpb_read_overtaken(log, ordinal, copy.truncations) ? MPB_ERR_NOT_LEADER_OR_FOLLOWER
+                                                                      : mpb_read_error(log, row, out->base, error);
         if (out->first_batch_bytes != 0 || out->base == copy.active_base)
             break;
         const struct mpb_segment_list *list;
         error = mpb_segment_list_get(log, row, &copy, &list);
         if (error != 0)
-            return read_error(log, row, out->base, error);
+            return mpb_read_error(log, row, out->base, error);
         uint32_t at = mpb_segment_list_find(list, out->base) + 1;
         if (at >= list->count)
             break;
@@ -147,12 +148,12 @@ int mpb_log_read(struct mpb_log *log, const struct mpb_read_plan *plan, uint8_t 
         return MPB_ERR_NOT_LEADER_OR_FOLLOWER;
     int fd = mpb_segment_fd(log, row, &copy, plan->base, MPB_FILE_LOG);
     int64_t n = fd < 0 ? fd : mpb_io_read(fd, out, plan->length, plan->position);
-    if (gone(log, plan->ordinal, plan->truncations)) {
+    if (mpb_read_overtaken(log, plan->ordinal, plan->truncations)) {
         mpb_log_count(log, MPB_C_LOG_READS_OVERTAKEN, 1);
         return MPB_ERR_NOT_LEADER_OR_FOLLOWER;
     }
     if (n < plan->length) /* shorter than its committed length: something cut it from outside */
-        return read_error(log, row, plan->base, n < 0 ? (int)n : -ERANGE);
+        return mpb_read_error(log, row, plan->base, n < 0 ? (int)n : -ERANGE);
     *length = (uint32_t)n;
     atomic_fetch_add_explicit(&log->core->partitions[plan->ordinal].bytes_read, (uint64_t)n, memory_order_relaxed);
     return 0;
@@ -230,7 +231,7 @@ int mpb_log_find_time(struct mpb_log *log, uint32_t ordinal, const uint8_t *topi
     const struct mpb_segment_list *list;
     error = mpb_segment_list_get(log, row, &copy, &list);
     if (error != 0)
-        return read_error(log, row, from, error);
+        return mpb_read_error(log, row, from, error);
     for (uint32_t i = mpb_segment_list_find(list, from); i < list->count && out->length == 0; i++) {
         int64_t largest;
         out->base = list->bases[i];
@@ -238,8 +239,8 @@ int mpb_log_find_time(struct mpb_log *log, uint32_t ordinal, const uint8_t *topi
         if (error == 0 && largest >= timestamp)
             error = find_time_in(log, row, &copy, timestamp, from, out);
         if (error != 0)
-            return gone(log, ordinal, copy.truncations) ? MPB_ERR_NOT_LEADER_OR_FOLLOWER
-                                                        : read_error(log, row, out->base, error);
+            return mpb_read_overtaken(log, ordinal, copy.truncations) ? MPB_ERR_NOT_LEADER_OR_FOLLOWER
+                                                                      : mpb_read_error(log, row, out->base, error);
     }
     return 0;
 }
@@ -286,13 +287,13 @@ int mpb_log_largest_time(struct mpb_log *log, uint32_t ordinal, const uint8_t *t
         return error;
     error = mpb_segment_list_get(log, row, &copy, &list);
     if (error != 0)
-        return read_error(log, row, copy.log_start, error);
+        return mpb_read_error(log, row, copy.log_start, error);
     for (uint32_t i = mpb_segment_list_find(list, copy.log_start); i < list->count; i++) {
         int64_t largest;
         error = largest_from(log, row, &copy, list->bases[i], copy.log_start, &largest);
         if (error != 0)
-            return gone(log, ordinal, copy.truncations) ? MPB_ERR_NOT_LEADER_OR_FOLLOWER
-                                                        : read_error(log, row, list->bases[i], error);
+            return mpb_read_overtaken(log, ordinal, copy.truncations) ? MPB_ERR_NOT_LEADER_OR_FOLLOWER
+                                                                      : mpb_read_error(log, row, list->bases[i], error);
         if (largest > *timestamp)
             *timestamp = largest;
     }

@@ -23,6 +23,7 @@ struct mpb_read_plan {
     int64_t high_watermark;
     int64_t last_stable;
     int64_t end_offset;
+    int64_t aborted_end; /* at or below the fetch offset: no aborted transaction has records there (aborted.h) */
     int32_t leader_epoch;
 };
 
@@ -36,6 +37,11 @@ int mpb_log_find(struct mpb_log *log, uint32_t ordinal, const uint8_t *topic_id,
 /* Copies the plan's bytes. Sets *length to what was read; a plan that a truncation overtook answers
  * NOT_LEADER_OR_FOLLOWER, which makes a client ask again. */
 int mpb_log_read(struct mpb_log *log, const struct mpb_read_plan *plan, uint8_t *out, uint32_t *length);
+
+/* For what reads beside it: the error code of a read that failed with a negative errno, and whether a truncation has
+ * changed the files since a plan or a snapshot of the state. */
+int mpb_read_error(struct mpb_log *log, const struct mpb_partition *row, int64_t base, int error);
+bool mpb_read_overtaken(struct mpb_log *log, uint32_t ordinal, uint32_t truncations);
 
 /* First batch whose largest timestamp is at least `timestamp` and whose last offset is at least `from_offset` and log
  * start. The plan covers exactly that batch (length 0: there is none); the exact record is for who can decompress. */

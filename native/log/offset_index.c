@@ -12,6 +12,7 @@
 typedef int64_t (*key_of)(const uint8_t *entry);
 
 static int64_t offset_key(const uint8_t *entry) { return (uint32_t)mpb_be32(entry); }
+static int64_t position_key(const uint8_t *entry) { return (uint32_t)mpb_be32(entry + 4); }
 static int64_t time_key(const uint8_t *entry) { return mpb_be64(entry); }
 static int64_t time_offset_key(const uint8_t *entry) { return (uint32_t)mpb_be32(entry + 8); }
 
@@ -70,6 +71,20 @@ int mpb_offset_index_find(int fd, uint64_t bytes, uint32_t relative, struct mpb_
     uint8_t entry[MPB_INDEX_ENTRY_BYTES] = {0};
     int error = search(fd, bytes, sizeof entry, offset_key, relative, entry, &out->entries);
     out->found = error == 0 && out->entries > 0;
+    out->relative = (uint32_t)mpb_be32(entry);
+    out->position = (uint32_t)mpb_be32(entry + 4);
+    return error;
+}
+
+int mpb_offset_index_from(int fd, uint64_t bytes, uint64_t position, struct mpb_index_hit *out)
+{
+    uint8_t entry[MPB_INDEX_ENTRY_BYTES] = {0};
+    int error = position == 0
+                    ? 0
+                    : search(fd, bytes, sizeof entry, position_key, (int64_t)position - 1, entry, &out->entries);
+    out->found = error == 0 && (out->entries + 1) * sizeof entry <= bytes;
+    if (out->found)
+        error = read_entries(fd, entry, out->entries, 1, sizeof entry);
     out->relative = (uint32_t)mpb_be32(entry);
     out->position = (uint32_t)mpb_be32(entry + 4);
     return error;

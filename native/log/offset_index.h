@@ -16,6 +16,8 @@ struct mpb_index_hit {
 
 /* Greatest entry whose relative offset is at most `relative`. 0 or a negative errno. */
 int mpb_offset_index_find(int fd, uint64_t bytes, uint32_t relative, struct mpb_index_hit *out);
+/* The first entry whose position is at or behind `position`; out->entries: those before it. Begins with `*out` zeroed. */
+int mpb_offset_index_from(int fd, uint64_t bytes, uint64_t position, struct mpb_index_hit *out);
 /* Greatest entry whose timestamp is at most `timestamp`. */
 int mpb_time_index_find(int fd, uint64_t bytes, int64_t timestamp, struct mpb_index_hit *out);
 /* Greatest entry of the time index whose relative offset is at most `relative`. */

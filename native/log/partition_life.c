@@ -6,6 +6,7 @@
 #include "log/partition_lock.h"
 #include "log/producer.h"
 #include "log/segment.h"
+#include "log/transaction.h"
 #include "shm/robust_lock.h"
 
 /* Locks are made at a row's first use: a table of thousands of rows costs nothing before. A maker that dies between the
@@ -129,7 +130,7 @@ int mpb_partition_set_high_watermark(struct mpb_log *log, uint32_t ordinal, int6
     if (error != 0)
         return error;
     next.hw = offset > next.leo ? next.leo : offset < next.log_start ? next.log_start : offset;
-    next.lso = next.hw;
+    next.lso = mpb_txn_last_stable(log->core, &log->core->partitions[ordinal], &next);
     end_change(log, ordinal, &next);
     return 0;
 }
@@ -146,6 +147,8 @@ int mpb_partition_set_log_start(struct mpb_log *log, uint32_t ordinal, int64_t o
     }
     if (offset > next.log_start)
         next.log_start = offset;
+    if (next.lso < next.log_start)
+        next.lso = next.log_start;
     end_change(log, ordinal, &next);
     return 0;
 }

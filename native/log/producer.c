@@ -18,7 +18,7 @@ static mpb_atomic32 *chain_of(struct mpb_partition *row, int64_t producer_id)
 }
 
 /* Row number + 1 of this producer in its chain, or 0. Bounded by the table, should a chain ever be a circle. */
-static uint32_t find(const struct mpb_core *core, const struct mpb_partition *row, int64_t producer_id)
+uint32_t mpb_producer_find(const struct mpb_core *core, const struct mpb_partition *row, int64_t producer_id)
 {
     uint32_t at = mpb_load_acquire(chain_of((struct mpb_partition *)row, producer_id));
     for (uint32_t i = 0; at != 0 && at <= core->producer_count && i < core->producer_count; i++) {
@@ -59,20 +59,31 @@ static bool find_kept(const struct mpb_producer *producer, int16_t epoch, int32_
     return false;
 }
 
-int mpb_producer_check(const struct mpb_core *core, const struct mpb_partition *row, const struct mpb_batch_info *batch,
-                       struct mpb_producer_check *out)
+static int16_t marker_epoch(const struct mpb_producer *producer)
 {
-    out->duplicate = false;
-    uint32_t at = find(core, row, batch->producer_id);
-    if (at == 0)
-        return 0;
-    const struct mpb_producer *producer = &core->producers[at - 1];
-    if (mpb_load_acquire(&producer->count) == 0)
-        return 0;
+    return (int16_t)(mpb_load_acquire(&producer->txn_epochs) >> 16);
+}
+
+int16_t mpb_producer_epoch(const struct mpb_producer *producer)
+{
+    int16_t marker = marker_epoch(producer);
+    if (mpb_load_acquire(&producer->count) == 0 || mpb_producer_newest(producer)->epoch < marker)
+        return marker;
+    return mpb_producer_newest(producer)->epoch;
+}
+
+/* A marker may have raised the epoch: then it begins anew, at sequence 0. */
+static int check_sequence(const struct mpb_producer *producer, const struct mpb_batch_info *batch,
+                          struct mpb_producer_check *out)
+{
+    int16_t epoch = mpb_producer_epoch(producer);
+    bool any = mpb_load_acquire(&producer->count) > 0;
     const struct mpb_producer_batch *newest = mpb_producer_newest(producer);
-    if (batch->producer_epoch < newest->epoch)
+    if (!any && epoch < 0)
+        return 0;
+    if (batch->producer_epoch < epoch)
         return MPB_ERR_INVALID_PRODUCER_EPOCH;
-    if (batch->producer_epoch > newest->epoch)
+    if (!any || batch->producer_epoch > newest->epoch)
         return batch->base_sequence == 0 ? 0 : MPB_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER;
     int32_t last = mpb_last_sequence(batch->base_sequence, batch->record_count);
     if (find_kept(producer, batch->producer_epoch, batch->base_sequence, last, &out->original)) {
@@ -81,6 +92,22 @@ int mpb_producer_check(const struct mpb_core *core, const struct mpb_partition *
     }
     bool follows = batch->base_sequence == (int32_t)(((int64_t)newest->last_sequence + 1) & INT32_MAX);
     return follows ? 0 : MPB_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER;
+}
+
+int mpb_producer_check(const struct mpb_core *core, const struct mpb_partition *row, const struct mpb_batch_info *batch,
+                       bool by_coordinator, struct mpb_producer_check *out)
+{
+    out->duplicate = false;
+    uint32_t at = mpb_producer_find(core, row, batch->producer_id);
+    if (at == 0)
+        return 0;
+    const struct mpb_producer *producer = &core->producers[at - 1];
+    if (by_coordinator)
+        return batch->producer_epoch < mpb_producer_epoch(producer) ? MPB_ERR_INVALID_PRODUCER_EPOCH : 0;
+    int error = check_sequence(producer, batch, out);
+    if (error != 0 || out->duplicate || mpb_load_acquire(&producer->txn_first) == 0)
+        return error;
+    return batch->attributes & MPB_ATTRIBUTE_TRANSACTIONAL ? 0 : MPB_ERR_INVALID_TXN_STATE;
 }
 
 /* Before the row is taken: a sweep after a kill looks below it. */
@@ -135,7 +162,19 @@ struct chain_look {
     mpb_atomic32 *oldest_once; /* the link to it; NULL: all wrote more than one batch */
 };
 
-static bool wrote_once(const struct mpb_producer *producer) { return mpb_load_acquire(&producer->count) <= 1; }
+#define NO_VERIFIED_EPOCH UINT16_MAX /* -1 */
+
+/* One in a transaction is never forgotten: nobody would know any more that it is open, or may be. */
+static bool is_in_transaction(const struct mpb_producer *producer)
+{
+    return mpb_load_acquire(&producer->txn_first) != 0 ||
+           (uint16_t)mpb_load_acquire(&producer->txn_epochs) != NO_VERIFIED_EPOCH;
+}
+
+static bool wrote_once(const struct mpb_producer *producer)
+{
+    return mpb_load_acquire(&producer->count) <= 1 && !is_in_transaction(producer);
+}
 
 /* A row is put at the front when it is taken: of those that wrote once, the last one did so longest ago. */
 static struct chain_look look_through(struct mpb_log *log, mpb_atomic32 *link, int64_t producer_id)
@@ -196,6 +235,8 @@ uint32_t mpb_producer_row(struct mpb_log *log, uint32_t ordinal, int64_t produce
     mpb_store_relaxed(&producer->count, 0);
     mpb_store_relaxed(&producer->rebuild, 0);
     mpb_store_relaxed(&producer->written_ms, 0);
+    mpb_store_relaxed(&producer->txn_first, 0);
+    mpb_store_relaxed(&producer->txn_epochs, UINT64_MAX); /* none */
     producer->producer_id = producer_id;
     mpb_store_relaxed(&producer->next, mpb_load_relaxed(chain));
     mpb_step();
@@ -262,11 +303,15 @@ void mpb_producers_free(struct mpb_log *log, uint32_t ordinal)
         }
 }
 
+static bool knows_nothing(const struct mpb_producer *producer) { return mpb_producer_epoch(producer) < 0; }
+
 static bool is_expired(const struct mpb_producer *producer, int64_t before_ms, int64_t once_before_ms)
 {
     uint64_t count = mpb_load_acquire(&producer->count);
     int64_t written_ms = (int64_t)mpb_load_relaxed(&producer->written_ms);
-    return count == 0 || written_ms < (count == 1 ? once_before_ms : before_ms);
+    if (is_in_transaction(producer))
+        return false;
+    return knows_nothing(producer) || written_ms < (count <= 1 ? once_before_ms : before_ms);
 }
 
 uint32_t mpb_producers_expire(struct mpb_log *log, uint32_t ordinal, int64_t before_ms, int64_t once_before_ms)
@@ -297,8 +342,8 @@ bool mpb_producer_time(const struct mpb_core *core, uint32_t index, int64_t *out
     if (mpb_load_acquire(&producer->owner) == 0)
         return false;
     uint64_t count = mpb_load_acquire(&producer->count);
-    *out = count > 0 ? (int64_t)mpb_load_relaxed(&producer->written_ms) : -1;
-    *again = count > 1;
+    *out = knows_nothing(producer) ? -1 : (int64_t)mpb_load_relaxed(&producer->written_ms);
+    *again = count > 1 || is_in_transaction(producer);
     return true;
 }
 
@@ -326,7 +371,7 @@ uint32_t mpb_producers_truncate(struct mpb_core *core, struct mpb_partition *row
 
 uint32_t mpb_producer_rebuilding(struct mpb_core *core, struct mpb_partition *row, int64_t producer_id)
 {
-    uint32_t at = find(core, row, producer_id);
+    uint32_t at = mpb_producer_find(core, row, producer_id);
     return at != 0 && mpb_load_acquire(&core->producers[at - 1].rebuild) != 0 ? at : 0;
 }
 

@@ -22,10 +22,15 @@ struct mpb_producer_check {
 /* The sequence of the last record of a batch; sequences wrap from 2^31 - 1 to 0. */
 int32_t mpb_last_sequence(int32_t first_sequence, int32_t record_count);
 
-/* Whether a producer's batch may be appended: 0 (look at out->duplicate), OUT_OF_ORDER_SEQUENCE_NUMBER or
- * INVALID_PRODUCER_EPOCH. A producer of which nothing is known may begin with any sequence. */
+/* Whether a producer's batch may be appended: 0 (look at out->duplicate), OUT_OF_ORDER_SEQUENCE_NUMBER,
+ * INVALID_PRODUCER_EPOCH, or INVALID_TXN_STATE for a plain batch while its transaction is open. A producer of which nothing
+ * is known may begin with any sequence; `by_coordinator`: any one may. */
 int mpb_producer_check(const struct mpb_core *core, const struct mpb_partition *row, const struct mpb_batch_info *batch,
-                       struct mpb_producer_check *out);
+                       bool by_coordinator, struct mpb_producer_check *out);
+/* Row number + 1 of this producer, or 0. */
+uint32_t mpb_producer_find(const struct mpb_core *core, const struct mpb_partition *row, int64_t producer_id);
+/* The newest epoch a row knows, of a batch or of a marker; -1: none. */
+int16_t mpb_producer_epoch(const struct mpb_producer *producer);
 
 /* Row number + 1 of this producer, taken from the table and chained if need be; 0: none is free. `forget`: the row may
  * be that of a producer of the partition that wrote a single batch, of those in the chain the one that wrote it longest

@@ -8,6 +8,7 @@
 #include "log/segment.h"
 #include "log/swap_finish.h"
 #include "log/truncate_finish.h"
+#include "log/txn_index.h"
 
 /* Cuts one file of the active segment to its committed length. */
 static int cut(struct mpb_log *log, struct mpb_partition *row, enum mpb_segment_file file)
@@ -25,7 +26,11 @@ static int undo_append(struct mpb_log *log, struct mpb_partition *row)
     if (error == 0)
         error = cut(log, row, MPB_FILE_INDEX);
     MPB_CRASH(log->core, "repair.middle");
-    return error != 0 ? error : cut(log, row, MPB_FILE_TIME_INDEX);
+    if (error == 0)
+        error = cut(log, row, MPB_FILE_TIME_INDEX);
+    if (error == 0 && row->intent.batch_kind == MPB_BATCH_ABORT)
+        error = mpb_txn_index_cut(log, row, mpb_partition_in_force(row));
+    return error;
 }
 
 static int undo_roll(struct mpb_log *log, struct mpb_partition *row)

@@ -7,10 +7,13 @@
 
 struct mpb_append_result {
     int16_t error;
-    bool duplicate;      /* a batch already in the log; base_offset is the first one's */
-    bool replayed;       /* read from the result cell: an earlier run of this request did it */
-    bool flush_due;      /* flush.messages reached: call mpb_log_flush before answering */
-    bool busy;           /* error REQUEST_TIMED_OUT, nothing done, cell not filled: try again (mpb_partition_is_busy) */
+    bool duplicate; /* a batch already in the log; base_offset is the first one's */
+    bool replayed;  /* read from the result cell: an earlier run of this request did it */
+    bool flush_due; /* flush.messages reached: call mpb_log_flush before answering */
+    bool busy;      /* error REQUEST_TIMED_OUT, nothing done, cell not filled: try again (mpb_partition_is_busy) */
+    bool
+        unverified; /* error INVALID_TXN_STATE or NOT_ENOUGH_REPLICAS: a batch of a transaction of which the partition knows nothing; nothing
+                          * done, cell not filled */
     int64_t base_offset; /* -1 on error */
     int64_t end_offset;
     int64_t append_time_ms; /* -1 unless LogAppendTime */

@@ -95,6 +95,7 @@ static int choose(struct mpb_log *log, struct mpb_partition *row, const struct m
             next->segment_count--;
         }
         next->log_start = end > next->log_start ? end : next->log_start;
+        next->lso = next->lso < next->log_start ? next->log_start : next->lso;
     }
     return 0;
 }

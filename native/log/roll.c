@@ -87,7 +87,7 @@ int mpb_roll_locked(struct mpb_log *log, struct mpb_partition *row, int64_t now_
     next.active_base = next.leo;
     next.segment_id = intent->target;
     next.position = 0;
-    next.index_bytes = next.time_index_bytes = next.bytes_since_index = 0;
+    next.index_bytes = next.time_index_bytes = next.txn_index_bytes = next.bytes_since_index = 0;
     next.max_timestamp = next.max_timestamp_offset = next.first_timestamp = next.indexed_timestamp = -1;
     next.segment_created_ms = now_ms;
     next.segment_count++;

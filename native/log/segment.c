@@ -8,8 +8,9 @@
 #include "log/log_io.h"
 #include "log/partition_row.h"
 
-static const char *const SUFFIX[MPB_SEGMENT_FILES] = {".log", ".index", ".timeindex"};
-static const enum mpb_segment_file INDEX_FIRST[MPB_SEGMENT_FILES] = {MPB_FILE_INDEX, MPB_FILE_TIME_INDEX, MPB_FILE_LOG};
+static const char *const SUFFIX[MPB_ALL_SEGMENT_FILES] = {".log", ".index", ".timeindex", ".txnindex"};
+static const enum mpb_segment_file INDEX_FIRST[MPB_ALL_SEGMENT_FILES] = {MPB_FILE_INDEX, MPB_FILE_TIME_INDEX,
+                                                                         MPB_FILE_TXN_INDEX, MPB_FILE_LOG};
 
 static char *put_text(char *out, const char *text)
 {
@@ -41,7 +42,7 @@ uint64_t mpb_segment_id(const struct mpb_partition_copy *copy, int64_t base)
 
 void mpb_segment_close(struct mpb_open_segment *segment)
 {
-    for (int file = 0; file < MPB_SEGMENT_FILES; file++) {
+    for (int file = 0; file < MPB_ALL_SEGMENT_FILES; file++) {
         if (segment->fd[file] >= 0 && segment->used != 0)
             mpb_io_close(segment->fd[file]);
         segment->fd[file] = -1;
@@ -85,7 +86,7 @@ static struct mpb_open_segment *cache_place(struct mpb_log *log, const struct mp
     memcpy(oldest->topic_id, row->topic_id, sizeof row->topic_id);
     oldest->base = base;
     oldest->id = id;
-    for (int file = 0; file < MPB_SEGMENT_FILES; file++)
+    for (int file = 0; file < MPB_ALL_SEGMENT_FILES; file++)
         oldest->fd[file] = -1;
     return oldest;
 }
@@ -99,16 +100,16 @@ static void close_others(struct mpb_log *log, const struct mpb_open_segment *kee
 }
 
 static int open_file(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_open_segment *segment,
-                     enum mpb_segment_file file)
+                     enum mpb_segment_file file, int flags)
 {
     char path[MPB_SEGMENT_PATH_BYTES];
     if (row->log_dir >= log->dir_count)
         return -ENOENT;
     mpb_segment_path(path, row, segment->base, file, false);
-    int fd = mpb_io_open(log->dir_fd[row->log_dir], path, O_RDWR);
+    int fd = mpb_io_open(log->dir_fd[row->log_dir], path, O_RDWR | flags);
     if (mpb_io_error_wants_descriptors(fd)) {
         close_others(log, segment);
-        fd = mpb_io_open(log->dir_fd[row->log_dir], path, O_RDWR);
+        fd = mpb_io_open(log->dir_fd[row->log_dir], path, O_RDWR | flags);
     }
     if (fd == -ENOENT && segment->id >> 63 != 0) {
         mpb_segment_path(path, row, segment->base, file, true);
@@ -117,17 +118,29 @@ static int open_file(struct mpb_log *log, const struct mpb_partition *row, const
     return fd;
 }
 
-int mpb_segment_fd(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *copy,
-                   int64_t base, enum mpb_segment_file file)
+static int fd_of(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *copy,
+                 int64_t base, enum mpb_segment_file file, int flags)
 {
     struct mpb_open_segment *segment = cache_place(log, row, base, mpb_segment_id(copy, base));
     if (segment->fd[file] < 0) {
-        int fd = open_file(log, row, segment, file);
+        int fd = open_file(log, row, segment, file, flags);
         if (fd < 0)
             return fd;
         segment->fd[file] = fd;
     }
     return segment->fd[file];
+}
+
+int mpb_segment_fd(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *copy,
+                   int64_t base, enum mpb_segment_file file)
+{
+    return fd_of(log, row, copy, base, file, 0);
+}
+
+int mpb_segment_txn_index_fd(struct mpb_log *log, const struct mpb_partition *row,
+                             const struct mpb_partition_copy *copy)
+{
+    return fd_of(log, row, copy, copy->active_base, MPB_FILE_TXN_INDEX, O_CREAT);
 }
 
 int mpb_segment_create(struct mpb_log *log, const struct mpb_partition *row, int64_t base)
@@ -150,7 +163,8 @@ int mpb_segment_create(struct mpb_log *log, const struct mpb_partition *row, int
             MPB_CRASH(log->core, "roll.log_created");
     }
     MPB_CRASH(log->core, "roll.index_created");
-    return 0;
+    mpb_segment_path(path, row, base, MPB_FILE_TXN_INDEX, false);
+    return mpb_io_unlink(log->dir_fd[row->log_dir], path);
 }
 
 int mpb_segment_unlink(struct mpb_log *log, const struct mpb_partition *row, int64_t base)
@@ -158,7 +172,7 @@ int mpb_segment_unlink(struct mpb_log *log, const struct mpb_partition *row, int
     char path[MPB_SEGMENT_PATH_BYTES];
     if (row->log_dir >= log->dir_count)
         return -ENOENT;
-    for (int i = 0; i < MPB_SEGMENT_FILES; i++) {
+    for (int i = 0; i < MPB_ALL_SEGMENT_FILES; i++) {
         mpb_segment_path(path, row, base, INDEX_FIRST[i], false);
         int error = mpb_io_unlink(log->dir_fd[row->log_dir], path);
         if (error != 0)
@@ -171,7 +185,7 @@ int mpb_segment_retire(struct mpb_log *log, const struct mpb_partition *row, int
 {
     char from[MPB_SEGMENT_PATH_BYTES], to[MPB_SEGMENT_PATH_BYTES];
     int dir = log->dir_fd[row->log_dir];
-    for (int i = 0; i < MPB_SEGMENT_FILES; i++) {
+    for (int i = 0; i < MPB_ALL_SEGMENT_FILES; i++) {
         mpb_segment_path(from, row, base, INDEX_FIRST[i], false);
         mpb_segment_path(to, row, base, INDEX_FIRST[i], true);
         int error = mpb_io_rename(dir, from, to);
@@ -186,9 +200,9 @@ int mpb_segment_retire(struct mpb_log *log, const struct mpb_partition *row, int
 int64_t mpb_segment_bytes(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *copy,
                           int64_t base, enum mpb_segment_file file)
 {
-    static const uint32_t ENTRY[] = {1, MPB_INDEX_ENTRY_BYTES, MPB_TIME_INDEX_ENTRY_BYTES};
+    static const uint32_t ENTRY[] = {1, MPB_INDEX_ENTRY_BYTES, MPB_TIME_INDEX_ENTRY_BYTES, MPB_TXN_INDEX_ENTRY_BYTES};
     if (base == copy->active_base) {
-        const uint64_t committed[] = {copy->position, copy->index_bytes, copy->time_index_bytes};
+        const uint64_t committed[] = {copy->position, copy->index_bytes, copy->time_index_bytes, copy->txn_index_bytes};
         return (int64_t)committed[file];
     }
     int fd = mpb_segment_fd(log, row, copy, base, file);

@@ -21,7 +21,12 @@ uint64_t mpb_segment_id(const struct mpb_partition_copy *copy, int64_t base);
 int mpb_segment_fd(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *copy,
                    int64_t base, enum mpb_segment_file file);
 
-/* Creates the three empty files of a new segment, cutting what a dead process left under those names. */
+/* The same for the index of aborted transactions of the active segment, which is made if there is none. */
+int mpb_segment_txn_index_fd(struct mpb_log *log, const struct mpb_partition *row,
+                             const struct mpb_partition_copy *copy);
+
+/* Creates the three empty files of a new segment, cutting what a dead process left under those names, and removes an index
+ * of aborted transactions. */
 int mpb_segment_create(struct mpb_log *log, const struct mpb_partition *row, int64_t base);
 
 /* Removes the files of a segment, indexes before log. */

@@ -103,6 +103,7 @@ static int plan(struct mpb_log *log, const struct mpb_partition *row, int64_t of
     next->leo = offset;
     next->hw = next->hw > offset ? offset : next->hw;
     next->lso = next->lso > offset ? offset : next->lso;
+    next->aborted_end = next->aborted_end > offset ? offset : next->aborted_end;
     next->truncations += 2; /* stays even */
     return error;
 }

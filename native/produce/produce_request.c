@@ -85,19 +85,33 @@ static bool skip_tags(struct cursor *c)
     return true;
 }
 
+/* A request with a transactional id has the batches of one producer. */
+static bool is_of_one_producer(struct mpb_produce_request *request, const uint8_t *batch)
+{
+    int64_t producer_id = mpb_be64(batch + MPB_BATCH_PRODUCER_ID);
+    int16_t epoch = mpb_be16(batch + MPB_BATCH_PRODUCER_EPOCH);
+    if (!request->transactional)
+        return false;
+    if (producer_id >= 0 && request->producer_id < 0) {
+        request->producer_id = producer_id;
+        request->producer_epoch = epoch;
+    }
+    return producer_id < 0 || (producer_id == request->producer_id && epoch == request->producer_epoch);
+}
+
 /* Whether the records are one batch that passes the checks made before a partition is looked up. */
-static enum mpb_left look_at_batch(const struct mpb_native_topic *topic, const uint8_t *records, size_t length,
-                                   int16_t version, size_t *batch_len)
+static enum mpb_left look_at_batch(struct mpb_produce_request *request, const struct mpb_native_topic *topic,
+                                   const uint8_t *records, size_t length, size_t *batch_len)
 {
     bool transactional;
     struct mpb_batch_rules rules = topic->rules;
-    rules.produce_version = version;
+    rules.produce_version = request->version;
     if (mpb_batch_peek(records, length, &transactional) != 0)
         return MPB_LEFT_BATCH;
-    if (transactional)
-        return MPB_LEFT_TRANSACTION;
     bool fits = mpb_batch_check_request(records, length, &rules, batch_len) == 0;
-    return fits && *batch_len >= MPB_BATCH_HEADER_BYTES ? MPB_SERVE : MPB_LEFT_BATCH;
+    if (!fits || *batch_len < MPB_BATCH_HEADER_BYTES)
+        return MPB_LEFT_BATCH;
+    return transactional && !is_of_one_producer(request, records) ? MPB_LEFT_TRANSACTION : MPB_SERVE;
 }
 
 static enum mpb_left read_partition(struct cursor *c, struct mpb_produce_request *request,
@@ -124,7 +138,7 @@ static enum mpb_left read_partition(struct cursor *c, struct mpb_produce_request
     part->records = records;
     part->index = index;
     part->first_of_topic = false;
-    enum mpb_left left = look_at_batch(topic, records, length, request->version, &part->batch_len);
+    enum mpb_left left = look_at_batch(request, topic, records, length, &part->batch_len);
     if (left != MPB_SERVE)
         return left;
     int32_t last_delta = mpb_be32(records + MPB_BATCH_LAST_OFFSET_DELTA);
@@ -185,10 +199,10 @@ static enum mpb_left read_head(struct cursor *c, struct mpb_produce_request *req
     int32_t timeout_ms;
     if (!take16(c, &client_length) || client_length < -1 ||
         (client_length > 0 && take(c, (size_t)client_length) == NULL) || !skip_tags(c) ||
-        !take_length(c, false, &transactional_id))
+        !take_length(c, false, &transactional_id) || (transactional_id != ABSENT && take(c, transactional_id) == NULL))
         return MPB_LEFT_FRAME;
-    if (transactional_id != ABSENT)
-        return MPB_LEFT_TRANSACTION;
+    request->transactional = transactional_id != ABSENT;
+    request->producer_id = -1;
     if (!take16(c, &request->acks) || request->acks < -1 || request->acks > 1 || !take32(c, &timeout_ms) ||
         !take_length(c, true, topics) || *topics == 0 || *topics == ABSENT)
         return MPB_LEFT_FRAME;

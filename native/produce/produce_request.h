@@ -12,14 +12,14 @@
 
 enum mpb_left {                 /* why a request is left to Python; the order of the counters MPB_C_PRODUCE_LEFT_… */
                 MPB_LEFT_FRAME, /* another version, acks that do not exist, no partitions, not readable */
-                MPB_LEFT_TRANSACTION, /* a transactional id or batch */
-                MPB_LEFT_TOPIC,       /* not known here, not yet or not any more, or its settings want Python */
-                MPB_LEFT_PARTITIONS,  /* too many, one that is not there, or something named twice */
-                MPB_LEFT_BATCH,       /* not exactly one batch of format 2 with a codec that this version may use */
-                MPB_LEFT_RECORDS,     /* records are refused, and the answer has to name them */
-                MPB_LEFT_RERUN,       /* a handler died with it */
-                MPB_LEFT_MEMORY,      /* for result cells, the answer or decompressed records */
-                MPB_LEFT_BUSY,        /* the lock of a partition is not to be had now */
+                MPB_LEFT_TRANSACTION, /* transactional without an id, or of several producers, or of a transaction not known here */
+                MPB_LEFT_TOPIC,      /* not known here, not yet or not any more, or its settings want Python */
+                MPB_LEFT_PARTITIONS, /* too many, one that is not there, or something named twice */
+                MPB_LEFT_BATCH,      /* not exactly one batch of format 2 with a codec that this version may use */
+                MPB_LEFT_RECORDS,    /* records are refused, and the answer has to name them */
+                MPB_LEFT_RERUN,      /* a handler died with it */
+                MPB_LEFT_MEMORY,     /* for result cells, the answer or decompressed records */
+                MPB_LEFT_BUSY,       /* the lock of a partition is not to be had now */
                 MPB_LEFT_REASONS,
                 MPB_SERVE = MPB_LEFT_REASONS
 };
@@ -42,7 +42,10 @@ struct mpb_produce_request {
     int16_t acks;
     uint32_t count;
     uint32_t topics;
-    uint64_t records; /* sent, as the batches say */
+    uint64_t records;       /* sent, as the batches say */
+    bool transactional;     /* it has a transactional id */
+    int64_t producer_id;    /* of its transactional batches, -1: none yet */
+    int16_t producer_epoch; /* the same */
     struct mpb_produce_part parts[MPB_NATIVE_PARTITIONS];
 };
 

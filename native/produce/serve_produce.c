@@ -107,25 +107,28 @@ static int64_t wall_clock_ms(const struct mpb_native_produce *native)
 }
 
 #define SOME_BUSY UINT32_MAX
+#define SOME_UNVERIFIED (UINT32_MAX - 1)
 
 /* Returns the number of partitions in error; the first error goes to the trace. SOME_BUSY: a partition's lock is not to
- * be had now; what was done to the others is in their cells. */
+ * be had now; SOME_UNVERIFIED: one knows nothing of the batch's transaction; what was done to the others is in their
+ * cells. */
 static uint32_t append_all(struct mpb_native_produce *native, uint32_t index, struct mpb_produce_request *asked,
                            int64_t now_ms)
 {
     struct mpb_entry *entry = &native->handler->core->entries[index];
     uint32_t errors = 0;
     int16_t first_error = 0;
-    bool busy = false;
+    bool busy = false, unverified = false;
     for (uint32_t i = 0; i < asked->count; i++) {
         const struct mpb_append_result *result = &asked->parts[i].result;
         append_part(native, index, i, &asked->parts[i], now_ms);
         busy |= result->busy;
+        unverified |= result->unverified;
         if (result->error != 0 && errors++ == 0)
             first_error = result->error;
     }
-    if (busy)
-        return SOME_BUSY;
+    if (busy || unverified)
+        return busy ? SOME_BUSY : SOME_UNVERIFIED;
     if (errors != 0) {
         entry->error = first_error;
         mpb_count(native->handler->core, native->handler->slot, native->errors_counter, errors);
@@ -170,9 +173,9 @@ bool mpb_serve_produce(void *opaque, uint32_t index)
     int64_t now_ms = wall_clock_ms(native);
     enum mpb_left left = prepare(native, index, &asked, now_ms, &answer);
     uint32_t errors = left == MPB_SERVE ? append_all(native, index, &asked, now_ms) : 0;
-    if (errors == SOME_BUSY) { /* the Python handler can let it wait, as it does a second run */
+    if (errors >= SOME_UNVERIFIED) { /* the Python handler can let it wait, as it does a second run */
         mpb_answer_unreserve(handler, index);
-        left = MPB_LEFT_BUSY;
+        left = errors == SOME_BUSY ? MPB_LEFT_BUSY : MPB_LEFT_TRANSACTION;
     }
     if (left != MPB_SERVE) {
         mpb_count(core, handler->slot, LEFT_COUNTERS[left], 1);

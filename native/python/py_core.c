@@ -313,6 +313,8 @@ static PyObject *core_get(PyObject *object, void *which)
         return PyLong_FromUnsignedLongLong(core->header->arena_handler_bytes);
     case 11:
         return PyLong_FromUnsignedLongLong(mpb_load_acquire(&core->header->features));
+    case 12:
+        return PyLong_FromUnsignedLong(mpb_load_acquire(&CORE(object)->header->transactions_ready));
     default:
         return PyLong_FromUnsignedLongLong(mpb_load_acquire(&CORE(object)->doorbells->sleepers));
     }
@@ -336,6 +338,16 @@ static int core_set_features(PyObject *object, PyObject *value, void *unused)
     if (!attached(object) || PyErr_Occurred())
         return -1;
     mpb_store_release(&CORE(object)->header->features, word);
+    return 0;
+}
+
+static int core_set_transactions_ready(PyObject *object, PyObject *value, void *unused)
+{
+    (void)unused;
+    unsigned long ready = value ? PyLong_AsUnsignedLong(value) : 0;
+    if (!attached(object) || PyErr_Occurred())
+        return -1;
+    mpb_store_release(&CORE(object)->header->transactions_ready, (uint32_t)ready);
     return 0;
 }
 
@@ -382,6 +394,9 @@ static PyGetSetDef core_getset[] = {
     {"features", core_get, core_set_features, "finalized levels of features in one word (metadata/features.py)",
      (void *)11},
     {"partition_count", core_get, NULL, NULL, (void *)7},
+    {"transactions_ready", core_get, core_set_transactions_ready,
+     "1: what was ongoing when the broker stopped is verified again; 0: a batch of an unknown transaction is to wait",
+     (void *)12},
     {"arena_handler_bytes", core_get, NULL, "memory for answers of one handler", (void *)9},
     {"sleepers", core_get, NULL, "bit per handler that sleeps", (void *)8},
     {NULL, NULL, NULL, NULL, NULL},

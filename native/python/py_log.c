@@ -37,6 +37,9 @@ static const struct field COPY_FIELDS[] = {
     FIELD(leader_epoch),
     FIELD(truncations),
     FIELD(segment_count),
+    FIELD(open_transactions),
+    FIELD(txn_index_bytes),
+    FIELD(aborted_end),
 };
 enum { COPY_FIELD_COUNT = sizeof COPY_FIELDS / sizeof *COPY_FIELDS };
 
@@ -345,11 +348,12 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
-/* One method table from the four files; lives as long as the process. */
+/* One method table from the five files; lives as long as the process. */
 static PyMethodDef *all_methods(void)
 {
     static PyMethodDef all[64];
-    PyMethodDef *const parts[] = {log_methods, mpb_log_append_methods, mpb_log_read_methods, mpb_log_keep_methods};
+    PyMethodDef *const parts[] = {log_methods, mpb_log_append_methods, mpb_log_read_methods, mpb_log_keep_methods,
+                                  mpb_log_txn_methods};
     size_t n = 0;
     for (size_t part = 0; part < sizeof parts / sizeof *parts; part++)
         for (PyMethodDef *method = parts[part]; method->ml_name != NULL && n + 1 < sizeof all / sizeof *all; method++)

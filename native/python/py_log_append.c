@@ -13,6 +13,14 @@ typedef struct {
 PyTypeObject *mpb_log_options_type;
 static PyTypeObject *append_result_type;
 
+PyObject *mpb_py_append_result(struct mpb_append_result **result)
+{
+    AppendResultObject *object = (AppendResultObject *)append_result_type->tp_alloc(append_result_type, 0);
+    if (object != NULL)
+        *result = &object->result;
+    return (PyObject *)object;
+}
+
 static int options_init(PyObject *object, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"segment_bytes",
@@ -47,6 +55,7 @@ static int options_init(PyObject *object, PyObject *args, PyObject *kwargs)
         .index_max_bytes = index_max,
         .flush_messages = flush_messages,
         .log_append_time = log_append_time,
+        .by_coordinator = !from_client,
         .sole_replica = sole_replica,
     };
     self->rules = (struct mpb_batch_rules){
@@ -212,7 +221,7 @@ static PyMemberDef result_members[] = {
     RESULT(T_BOOL, busy),           RESULT(T_LONGLONG, base_offset),
     RESULT(T_LONGLONG, end_offset), RESULT(T_LONGLONG, append_time_ms),
     RESULT(T_LONGLONG, log_start),  RESULT(T_INT, leader_epoch),
-    {NULL, 0, 0, 0, NULL},
+    RESULT(T_BOOL, unverified),     {NULL, 0, 0, 0, NULL},
 };
 static PyType_Slot result_slots[] = {
     {Py_tp_doc, "What an append answered; base_offset, end_offset and append_time_ms are -1 where there is none."},

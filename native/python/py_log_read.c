@@ -10,6 +10,14 @@ typedef struct {
 
 static PyTypeObject *plan_type;
 
+const struct mpb_read_plan *mpb_py_read_plan(PyObject *object)
+{
+    if (PyObject_TypeCheck(object, plan_type))
+        return &((ReadPlanObject *)object)->plan;
+    PyErr_SetString(PyExc_TypeError, "a ReadPlan is needed");
+    return NULL;
+}
+
 static PyObject *error_and_plan(int error, ReadPlanObject *plan)
 {
     PyObject *result = PyTuple_New(2), *code = PyLong_FromLong(error);
@@ -131,11 +139,11 @@ PyMethodDef mpb_log_read_methods[] = {
 
 #define PLAN(type, name) {#name, type, offsetof(ReadPlanObject, plan.name), READONLY, NULL}
 static PyMemberDef plan_members[] = {
-    PLAN(T_UINT, ordinal),          PLAN(T_LONGLONG, base),       PLAN(T_ULONGLONG, segment_id),
-    PLAN(T_ULONGLONG, position),    PLAN(T_UINT, length),         PLAN(T_UINT, first_batch_bytes),
-    PLAN(T_LONGLONG, first_offset), PLAN(T_LONGLONG, log_start),  PLAN(T_LONGLONG, high_watermark),
-    PLAN(T_LONGLONG, last_stable),  PLAN(T_LONGLONG, end_offset), PLAN(T_INT, leader_epoch),
-    PLAN(T_UINT, truncations),      {NULL, 0, 0, 0, NULL},
+    PLAN(T_UINT, ordinal),          PLAN(T_LONGLONG, base),        PLAN(T_ULONGLONG, segment_id),
+    PLAN(T_ULONGLONG, position),    PLAN(T_UINT, length),          PLAN(T_UINT, first_batch_bytes),
+    PLAN(T_LONGLONG, first_offset), PLAN(T_LONGLONG, log_start),   PLAN(T_LONGLONG, high_watermark),
+    PLAN(T_LONGLONG, last_stable),  PLAN(T_LONGLONG, end_offset),  PLAN(T_INT, leader_epoch),
+    PLAN(T_UINT, truncations),      PLAN(T_LONGLONG, aborted_end), {NULL, 0, 0, 0, NULL},
 };
 
 static void plan_dealloc(PyObject *object)

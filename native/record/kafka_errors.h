@@ -14,13 +14,17 @@ enum mpb_error {
     MPB_ERR_REQUEST_TIMED_OUT = 7,
     MPB_ERR_MESSAGE_TOO_LARGE = 10,
     MPB_ERR_RECORD_LIST_TOO_LARGE = 18,
+    MPB_ERR_NOT_ENOUGH_REPLICAS = 19,
     MPB_ERR_INVALID_TIMESTAMP = 32,
     MPB_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER = 45,
     MPB_ERR_INVALID_PRODUCER_EPOCH = 47,
+    MPB_ERR_INVALID_TXN_STATE = 48,
+    MPB_ERR_TRANSACTION_COORDINATOR_FENCED = 52,
     MPB_ERR_KAFKA_STORAGE_ERROR = 56,
     MPB_ERR_UNSUPPORTED_COMPRESSION_TYPE = 76,
     MPB_ERR_INVALID_RECORD = 87,
     MPB_ERR_THROTTLING_QUOTA_EXCEEDED = 89,
+    MPB_ERR_TRANSACTION_ABORTABLE = 120,
 };
 
 /* Whether an answer to Produce with this error says where the log starts. Not with the exceptions that Kafka's
@@ -31,6 +35,14 @@ static inline bool mpb_error_tells_log_start(int error)
     return error != MPB_ERR_CORRUPT_MESSAGE && error != MPB_ERR_UNKNOWN_TOPIC_OR_PARTITION &&
            error != MPB_ERR_NOT_LEADER_OR_FOLLOWER && error != MPB_ERR_MESSAGE_TOO_LARGE &&
            error != MPB_ERR_RECORD_LIST_TOO_LARGE && error != MPB_ERR_KAFKA_STORAGE_ERROR;
+}
+
+/* Whether this error of a refused batch says that its partition is not part of a transaction: Kafka finds that before it
+ * looks at the log. */
+static inline bool mpb_error_is_of_verification(int error)
+{
+    return error == MPB_ERR_NOT_ENOUGH_REPLICAS || error == MPB_ERR_INVALID_TXN_STATE ||
+           error == MPB_ERR_TRANSACTION_ABORTABLE;
 }
 
 #endif

@@ -47,7 +47,7 @@
     X(LOG_LOCKS_BUSY, "times", "A partition's lock was not to be had in time; the request waits aside.")       \
     X(PRODUCE_NATIVE, "requests", "Produce requests served without the interpreter.")                          \
     X(PRODUCE_LEFT_FRAME, "requests", "Produce requests left to Python: an odd frame, version or acks.")       \
-    X(PRODUCE_LEFT_TRANSACTION, "requests", "Produce requests left to Python: transactional.")                 \
+    X(PRODUCE_LEFT_TRANSACTION, "requests", "Produce requests left to Python: of a transaction not known.")    \
     X(PRODUCE_LEFT_TOPIC, "requests",                                                                          \
       "Produce requests left to Python: a topic unknown here, changed, or with settings of its own.")          \
     X(PRODUCE_LEFT_PARTITIONS, "requests",                                                                     \

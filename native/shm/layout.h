@@ -92,7 +92,10 @@ struct mpb_segment_header { /* one page */
     uint32_t coordinator;         /* the handler that is the coordinator + 1, always the last; 0: there is none */
     mpb_atomic32 groups_high;     /* rows of `groups` and `members` from these on were never used */
     mpb_atomic32 members_high;
-    uint8_t unused[MPB_PAGE_BYTES - 152 - MPB_MAX_REGIONS * 40 - MPB_DATA_DIR_BYTES];
+    mpb_atomic32
+        transactions_ready; /* 1: the coordinator has verified again what was ongoing when the broker stopped */
+    uint32_t unused1;
+    uint8_t unused[MPB_PAGE_BYTES - 160 - MPB_MAX_REGIONS * 40 - MPB_DATA_DIR_BYTES];
     char data_dir[MPB_DATA_DIR_BYTES]; /* page: the data directory's path, for who looks for brokers; empty: too long */
 };
 _Static_assert(sizeof(struct mpb_segment_header) == MPB_PAGE_BYTES, "header is one page");
@@ -387,9 +390,12 @@ struct mpb_partition_copy {
     int32_t leader_epoch;
     uint32_t truncations; /* append rules 11 and 19: odd while a swap of segments is under way */
     uint32_t segment_count;
-    uint64_t bytes_in;   /* appended since the broker started, for the metrics: retention takes nothing away */
-    uint64_t records_in; /* the same in records */
-    uint64_t unused[6];
+    uint64_t bytes_in;          /* appended since the broker started, for the metrics: retention takes nothing away */
+    uint64_t records_in;        /* the same in records */
+    uint32_t open_transactions; /* producers with an open transaction here; `lso` is the least of their first offsets */
+    uint32_t txn_index_bytes;   /* of the active segment; 0: it may have no such file */
+    int64_t aborted_end;        /* behind the last marker that aborted a transaction; 0: there was none */
+    uint64_t unused[4];
 };
 _Static_assert(sizeof(struct mpb_partition_copy) == 192, "partition copy: whole lines, apart from the other one's");
 
@@ -415,15 +421,17 @@ struct mpb_intent { /* `word` = kind 8 | process slot 24, stored last and cleare
     int32_t first_sequence;
     int32_t last_sequence;
     int16_t producer_epoch;
-    uint16_t unused0;
-    uint32_t unused1;
-    int64_t last_offset;    /* SWAP: base of the first segment behind it */
-    int64_t timestamp_ms;   /* largest of the batch */
-    int64_t append_time_ms; /* for the answer: -1 unless the topic uses LogAppendTime */
-    int64_t written_ms;     /* the broker's clock */
+    uint16_t batch_kind;       /* APPEND: enum mpb_batch_kind */
+    int32_t coordinator_epoch; /* of a marker */
+    int64_t last_offset;       /* SWAP: base of the first segment behind it */
+    int64_t timestamp_ms;      /* largest of the batch */
+    int64_t append_time_ms;    /* for the answer: -1 unless the topic uses LogAppendTime */
+    int64_t written_ms;        /* the broker's clock */
     uint64_t unused[4];
 };
 _Static_assert(sizeof(struct mpb_intent) == 144, "intent");
+
+enum mpb_batch_kind { MPB_BATCH_PLAIN = 0, MPB_BATCH_IN_TRANSACTION = 1, MPB_BATCH_COMMIT = 2, MPB_BATCH_ABORT = 3 };
 
 enum mpb_partition_flags { MPB_PART_EXISTS = 1, MPB_PART_ONLINE = 2, MPB_PART_DELETED = 4 };
 
@@ -492,8 +500,10 @@ struct mpb_producer {   /* 256 bytes; owned under its partition's lock once `own
     mpb_atomic32 rebuild; /* 1: a truncation emptied it, the log is read again for it */
     mpb_atomic64 count;   /* batches ever kept, stored last (append rule 7): newest is ring[(count - 1) % 6] */
     struct mpb_producer_batch ring[MPB_PRODUCER_RING];
-    mpb_atomic64 written_ms; /* the broker's clock at its last append: what expiry and eviction go by */
-    uint8_t unused[256 - 40 - MPB_PRODUCER_RING * 32];
+    mpb_atomic64 written_ms;     /* the broker's clock at its last append: what expiry and eviction go by */
+    mpb_atomic64 txn_first;      /* first offset of its open transaction + 1; 0: none is open (transaction.h) */
+    mpb_atomic64 txn_epochs;     /* coordinator and producer epoch of its last marker, verified epoch: one store */
+    mpb_atomic64 txn_started_ms; /* the broker's clock when it was opened */
 };
 _Static_assert(sizeof(struct mpb_producer) == 256, "producer row");
 

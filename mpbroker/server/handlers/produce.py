@@ -23,15 +23,14 @@ Versions 0 to 13 are advertised, 3 to 13 are served:
 - 7 may carry zstd (KIP-110).
 - 8 tells which records were refused and why (KIP-467).
 - 10 names the leader in an answer with NOT_LEADER_OR_FOLLOWER (KIP-951).
-- 11 and 12 say that the producer knows newer rules of transactions (KIP-890); the same otherwise.
+- 11 may be answered TRANSACTION_ABORTABLE; 12 says that the producer knows transactions of version 2 (KIP-890).
 - 13 names topics by id (KIP-516): one that is not known is UNKNOWN_TOPIC_ID.
 
 Rule → file: one batch, its format and codec, its header and its records → mpbroker/record/validation.py and
 native/record/record_batch.c, record_walk.c · which partition, acks, internal topics → server/replica_append.py ·
 compressed batches, recompression, flush.messages → log/log_manager.py · size, producer epochs and sequences, the
-append itself → native/log/append.c, producer.c · when it is acknowledged → server/delayed_produce.py.
-
-Not done: transactions.
+append itself → native/log/append.c, producer.c · transactions → native/log/transaction.c · when it is acknowledged →
+server/delayed_produce.py.
 """
 
 from __future__ import annotations
@@ -53,6 +52,7 @@ from mpbroker.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from mpbroker.record.record_batch import producer_of
 from mpbroker.record.rejected_records import CODES as REJECTED
 from mpbroker.record.validation import RequestCheck, check_request_records
 from mpbroker.server.apis import CLOSE, NO_ANSWER, PARKED, Api, Outcome
@@ -148,7 +148,21 @@ def _whole_request_code(message: ProduceRequest, checks: Sequence[RequestCheck])
             return check.code
     if message.transactional_id is None and any(check.transactional for check in checks):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    return next((check.code for check in checks if check.whole_request == AFTER_AUTHORIZATION), ErrorCode.NONE)
+    code = next((check.code for check in checks if check.whole_request == AFTER_AUTHORIZATION), ErrorCode.NONE)
+    return code or _several_producers_code(message, checks)
+
+
+def _several_producers_code(message: ProduceRequest, checks: Sequence[RequestCheck]) -> int:
+    if message.transactional_id is None:
+        return ErrorCode.NONE
+    batches = (data.records or b"" for topic in message.topic_data for data in topic.partition_data)
+    producers = {
+        producer_of(batch)
+        for batch, check in zip(batches, checks, strict=True)
+        if check.transactional and not check.code
+    }
+    of_some = [producer for producer in producers if producer[0] >= 0]
+    return ErrorCode.INVALID_PRODUCER_ID_MAPPING if len(of_some) > 1 else ErrorCode.NONE
 
 
 def _append_all(

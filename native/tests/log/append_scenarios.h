@@ -5,10 +5,12 @@
 
 #include "tests/log/log_world.h"
 #include "log/delete_records.h"
+#include "log/marker.h"
 #include "log/repair.h"
 #include "log/retain.h"
 #include "log/roll.h"
 #include "log/swap.h"
+#include "log/txn_verify.h"
 #include "log/truncate.h"
 
 enum { SCENARIO_ENTRY = 1, AFTER_ENTRY = 2 };
@@ -154,6 +156,65 @@ static void run_retain(struct mpb_log *log)
     note(mpb_retain(log, 0, &rules, removed, &count));
 }
 
+static struct batch_spec in_transaction(int64_t producer_id, int32_t sequence, uint8_t mark)
+{
+    struct batch_spec spec = numbered(producer_id, sequence, mark);
+    spec.transactional = true;
+    return spec;
+}
+
+static void append_in_transaction(struct mpb_log *log, int64_t producer_id, int32_t sequence)
+{
+    struct batch_spec spec = in_transaction(producer_id, sequence, 60);
+    struct mpb_append_options options = small_segments();
+    options.segment_bytes = 1 << 20;
+    note(append_batch(log, &options, 0, SCENARIO_ENTRY, 0, &spec).error);
+}
+
+/* In partition 0, producer 1 may begin a transaction, producers 3 and 4 have one open, and 3 has aborted one before. */
+static void prepare_transactions(struct fixture *f)
+{
+    struct mpb_append_options options = small_segments();
+    prepare_some(f);
+    CHECK_EQ(mpb_txn_verify(&f->log, 0, NULL, 1, 0), 0);
+    for (int i = 0; i < 3; i++) {
+        struct batch_spec spec = in_transaction(i == 1 ? 4 : 3, i == 2 ? 2 : 0, (uint8_t)(20 + i));
+        struct mpb_marker marker = {.producer_id = 3, .now_ms = 5000, .leader_epoch = -1, .entry = MPB_NO_REQUEST};
+        struct mpb_append_result result;
+        options.segment_bytes = 1 << 20;
+        CHECK_EQ(mpb_txn_verify(&f->log, 0, NULL, spec.producer_id, 0), 0);
+        CHECK_EQ(append_batch(&f->log, &options, 0, MPB_NO_REQUEST, 0, &spec).error, 0);
+        if (i == 0)
+            mpb_append_marker(&f->log, &options, &marker, &result);
+    }
+    CHECK_EQ(mpb_partition_in_force(&f->core.partitions[0])->open_transactions, 2);
+}
+
+static void append_marker(struct mpb_log *log, int64_t producer_id, int16_t epoch, bool commit, int32_t segment)
+{
+    struct mpb_append_options options = small_segments();
+    struct mpb_append_result result;
+    struct mpb_marker marker = {.producer_id = producer_id,
+                                .producer_epoch = epoch,
+                                .coordinator_epoch = 7,
+                                .commit = commit,
+                                .now_ms = 6000,
+                                .leader_epoch = -1,
+                                .entry = SCENARIO_ENTRY};
+    options.segment_bytes = segment;
+    mpb_append_marker(log, &options, &marker, &result);
+    note(result.error);
+}
+
+static void run_verify(struct mpb_log *log) { note(mpb_txn_verify(log, 0, NULL, 2, 0)); }
+static void run_open(struct mpb_log *log) { append_in_transaction(log, 1, 12); }
+static void run_transactional(struct mpb_log *log) { append_in_transaction(log, 4, 2); }
+static void run_commit(struct mpb_log *log) { append_marker(log, 4, 0, true, 1 << 20); }
+static void run_abort(struct mpb_log *log) { append_marker(log, 4, 1, false, 1 << 20); }
+static void run_abort_later(struct mpb_log *log) { append_marker(log, 3, 0, false, 1 << 20); }
+static void run_abort_and_roll(struct mpb_log *log) { append_marker(log, 4, 0, false, 700); }
+static void run_marker_of_none(struct mpb_log *log) { append_marker(log, 2, 0, false, 1 << 20); }
+
 static const struct scenario SCENARIOS[] = {
     {"plain append", prepare_some, run_plain, 1, false},
     {"plain append, cold descriptors", prepare_some, run_plain, 1, true},
@@ -171,6 +232,14 @@ static const struct scenario SCENARIOS[] = {
     {"swap", prepare_swap, run_swap, 0, false},
     {"producer in another's row", prepare_full_of_own, run_new_producer, 1, false},
     {"producer in another partition's", prepare_full_of_others, run_new_producer, 1, false},
+    {"verify", prepare_transactions, run_verify, 0, false},
+    {"append that opens a transaction", prepare_transactions, run_open, 1, false},
+    {"append in a transaction", prepare_transactions, run_transactional, 1, false},
+    {"commit", prepare_transactions, run_commit, 1, false},
+    {"abort of a raised epoch", prepare_transactions, run_abort, 1, false},
+    {"abort, cold descriptors", prepare_transactions, run_abort_later, 1, true},
+    {"first abort of a segment", prepare_transactions, run_abort_and_roll, 1, false},
+    {"marker without a transaction", prepare_transactions, run_marker_of_none, 1, false},
 };
 enum { SCENARIO_COUNT = sizeof SCENARIOS / sizeof *SCENARIOS };
 

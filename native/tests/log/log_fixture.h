@@ -155,6 +155,7 @@ struct batch_spec {
     int64_t timestamp;
     uint32_t payload; /* bytes behind the header, not real records */
     uint8_t mark;     /* what the payload is made of */
+    bool transactional;
 };
 
 static inline size_t make_batch(uint8_t *out, const struct batch_spec *spec)
@@ -164,6 +165,7 @@ static inline size_t make_batch(uint8_t *out, const struct batch_spec *spec)
     mpb_put_be32(out + MPB_BATCH_LENGTH, (int32_t)length - MPB_BATCH_OVERHEAD_BYTES);
     mpb_put_be32(out + MPB_BATCH_LEADER_EPOCH, -1);
     out[MPB_BATCH_MAGIC] = 2;
+    mpb_put_be16(out + MPB_BATCH_ATTRIBUTES, spec->transactional ? MPB_ATTRIBUTE_TRANSACTIONAL : 0);
     mpb_put_be32(out + MPB_BATCH_LAST_OFFSET_DELTA, spec->records - 1);
     mpb_put_be64(out + MPB_BATCH_BASE_TIMESTAMP, spec->timestamp);
     mpb_put_be64(out + MPB_BATCH_MAX_TIMESTAMP, spec->timestamp);
@@ -204,7 +206,7 @@ static inline const uint8_t *batch_bytes(const struct batch_spec *spec)
     const struct batch_spec *k = &kept[at].spec;
     if (!kept[at].built || k->records != spec->records || k->producer_id != spec->producer_id ||
         k->epoch != spec->epoch || k->sequence != spec->sequence || k->timestamp != spec->timestamp ||
-        k->payload != spec->payload || k->mark != spec->mark) {
+        k->payload != spec->payload || k->mark != spec->mark || k->transactional != spec->transactional) {
         make_batch(kept[at].bytes, spec);
         kept[at].spec = *spec;
         kept[at].built = true;

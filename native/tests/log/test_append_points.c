@@ -18,7 +18,8 @@ static const char *const POINTS[] = {
     "retain.committed",     "retain.index_removed",
     "swap.intent",          "swap.committed",
     "swap.retired",         "swap.renamed",
-    "swap.finished",
+    "swap.finished",        "append.abort_indexed",
+    "append.transaction",   "append.marker_half",
 };
 static const char *const REPAIR_POINTS[] = {"repair.begin", "repair.log_cut", "repair.middle", "repair.before_clear"};
 enum { POINT_COUNT = sizeof POINTS / sizeof *POINTS, REPAIR_COUNT = sizeof REPAIR_POINTS / sizeof *REPAIR_POINTS };

@@ -37,6 +37,7 @@ def make_topics(broker: InProcessBroker) -> None:
         "bounded": {"message_timestamp_after_max_ms": "3600000"},
         "gone": {},
         "offline": {},
+        "tx": {},
     }
     for name, settings in plain.items():
         broker.create_topic(name, partitions=3 if name == "t" else 1, topic_id=id_of(name), **settings)
@@ -44,6 +45,10 @@ def make_topics(broker: InProcessBroker) -> None:
     for name in (*plain, "internal"):
         broker.call(ask((name, [(0, good())])), 7, client_id="__admin_client")
     broker.call(ask(("t", [(2, numbered(0, 2, epoch=1))])), 7)
+    broker.core.transactions_ready = 1
+    context = broker.handler.context
+    assert context.log_manager.log.verify(context.metadata.topic("tx").partitions[0], 7, 0) == 0
+    broker.call(ask(("tx", [(0, OPEN_TX)]), tx="tx"), 7)
     for name, flags in (("gone", 1 | 4), ("offline", 1)):  # deleted, but still in the metadata; its directory broken
         broker.shared.set_flags(broker.handler.context.metadata.topic(name).partitions[0], flags)
 
@@ -123,6 +128,9 @@ E = ErrorCode
 GOOD, DAMAGED, LARGE = good(), good()[:-1] + b"!", good(b"x" * 2000)
 MARKER = good(control=True, producer_id=5, producer_epoch=0)
 TX = good(transactional=True, producer_id=5, producer_epoch=0, base_sequence=0)
+OTHER_TX = good(transactional=True, producer_id=6, producer_epoch=0, base_sequence=0)
+NEWER_TX = good(transactional=True, producer_id=5, producer_epoch=1, base_sequence=0)
+OPEN_TX = good(transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
 UNREADABLE = changed(GOOD, length=3)
 ODD_CODEC = changed(GOOD, attributes=5)
 ZSTD = good(b"a" * 99, codec=compression.ZSTD)
@@ -181,6 +189,17 @@ CHECKS = (
         False,
         False,
         (case(ask(("t", [(0, ODD_CODEC), (9, b"")])), -1, -1, version=6),),
+    ),
+    Check(
+        "its transactional batches are of one producer",
+        E.INVALID_PRODUCER_ID_MAPPING,
+        REQUEST,
+        False,
+        False,
+        (
+            case(ask(("t", [(0, TX), (1, OTHER_TX)]), tx="tx"), 49, 49),
+            case(ask(("t", [(0, TX), (1, NEWER_TX), (9, GOOD)]), acks=9, tx="tx"), 49, 49, 49),
+        ),
     ),
     Check(
         "there is memory for the request's result cells",
@@ -242,14 +261,6 @@ CHECKS = (
         False,
         False,
         (one(DAMAGED, 17, "internal"), case(ask(("internal", [(0, TX)]), tx="tx"), 17)),
-    ),
-    Check(
-        "the batch is not transactional",
-        E.INVALID_TXN_STATE,
-        PARTITION,
-        False,
-        False,
-        (case(ask(("t", [(0, TX[:-1] + b"!")]), tx="tx"), 48),),
     ),
     Check(
         "the partition is not being deleted",
@@ -363,12 +374,26 @@ CHECKS = (
         (one(good(b"x" * 1200), 18, "segment"),),
     ),
     Check(
+        "its transaction is one that the partition knows of",
+        E.INVALID_TXN_STATE,
+        PARTITION,
+        False,
+        False,
+        (
+            case(ask(("t", [(0, TX)]), tx="tx"), 48),
+            case(ask(("t", [(2, changed(numbered(7, epoch=1), attributes=16))]), tx="tx"), 48),
+        ),
+    ),
+    Check(
         "the producer's epoch is not an old one",
         E.INVALID_PRODUCER_EPOCH,
         PARTITION,
         True,
         True,
-        (case(ask(("t", [(2, numbered(7, epoch=0))])), 47),),
+        (
+            case(ask(("t", [(2, numbered(7, epoch=0))])), 47),
+            case(ask(("t", [(2, changed(numbered(7, epoch=0), attributes=16))]), tx="tx"), 47),
+        ),
     ),
     Check(
         "sequence numbers follow the producer's last batch",
@@ -377,6 +402,14 @@ CHECKS = (
         True,
         True,
         (case(ask(("t", [(2, numbered(7, epoch=1))])), 45), case(ask(("t", [(2, numbered(1, epoch=2))])), 45)),
+    ),
+    Check(
+        "a producer in a transaction writes no plain batches",
+        E.INVALID_TXN_STATE,
+        PARTITION,
+        True,
+        True,
+        (case(ask(("tx", [(0, good(b"b", producer_id=7, producer_epoch=0, base_sequence=1))])), 48),),
     ),
 )
 

@@ -22,6 +22,10 @@ def request(*parts, acks=1, topic="t", transactional_id=None) -> ProduceRequest:
     )
 
 
+def in_transaction(sequence: int, producer_id: int = 5) -> bytes:
+    return batch(b"t", producer_id=producer_id, producer_epoch=0, base_sequence=sequence, transactional=True)
+
+
 @pytest.fixture
 def pair(tmp_path):
     """Two brokers with the same topics: one with the native path warmed up, one without it."""
@@ -78,13 +82,50 @@ def test_errors_found_at_the_append_are_the_same(pair):
         request((0, batch(b"a")), topic="unknown"),
         request((0, b"")),
         request((0, batch(b"a")), acks=5),
-        request((0, batch(b"a")), transactional_id="tx"),
+        request((0, in_transaction(0)), transactional_id="tx"),
+        request((0, in_transaction(0))),
         request(),
     ],
 )
 def test_everything_else_is_left_to_python(pair, message):
     both(pair, message)
     assert pair[1].served == 0
+
+
+def state_of(broker: InProcessBroker, partition: int):
+    context = broker.handler.context
+    return context.log_manager.log.state(context.metadata.topic("t").partitions[partition])
+
+
+def verify(pair, producer_id: int = 5) -> None:
+    for broker in (pair[0], pair[2]):
+        context = broker.handler.context
+        for ordinal in context.metadata.topic("t").partitions[:2]:
+            assert context.log_manager.log.verify(ordinal, producer_id, 0) == 0
+
+
+def test_batches_of_a_verified_transaction_are_served_natively(pair):
+    verify(pair)
+    for sequence in (0, 1, 1):
+        sent = request((0, in_transaction(sequence)), (1, in_transaction(sequence)), transactional_id="tx")
+        both(pair, sent)
+    assert pair[1].served == 3
+    for broker in (pair[0], pair[2]):
+        state = state_of(broker, 0)
+        assert (state.leo, state.hw, state.lso, state.open_transactions) == (3, 3, 1, 1)
+
+
+def test_a_transaction_that_one_partition_does_not_know_is_refused_there_alone(pair):
+    """The native path finds it when it has appended to the other one; that is in its cell."""
+    verify(pair)
+    for version, code in ((10, 19), (10, 48), (11, 120)):
+        for broker in (pair[0], pair[2]):
+            broker.core.transactions_ready = code != 19
+        sent = request((0, in_transaction(0)), (2, in_transaction(0)), transactional_id="tx")
+        _kind, frame = both(pair, sent, version)
+        answer = pair[0].decode(sent, version, frame)
+        assert [part.error_code for part in answer.responses[0].partition_responses] == [0, code]
+    assert pair[1].served == 0 and state_of(pair[0], 2).leo == 0
 
 
 def test_change_of_metadata_makes_it_forget(pair):
@@ -103,7 +144,7 @@ def test_change_of_metadata_makes_it_forget(pair):
         (request((0, batch(b"a" * 100, codec=4))), 11, Counter.PRODUCE_NATIVE),
         (request((0, batch(b"a")), acks=5), 11, Counter.PRODUCE_LEFT_FRAME),
         (request(), 9, Counter.PRODUCE_LEFT_FRAME),
-        (request((0, batch(b"a")), transactional_id="tx"), 7, Counter.PRODUCE_LEFT_TRANSACTION),
+        (request((0, in_transaction(0)), transactional_id="tx"), 7, Counter.PRODUCE_LEFT_TRANSACTION),
         (request((0, batch(b"a", transactional=True))), 11, Counter.PRODUCE_LEFT_TRANSACTION),
         (request((0, batch(b"a")), topic="unknown"), 11, Counter.PRODUCE_LEFT_TOPIC),
         (request((9, batch(b"a"))), 11, Counter.PRODUCE_LEFT_PARTITIONS),
