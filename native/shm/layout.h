@@ -92,8 +92,7 @@ struct mpb_segment_header { /* one page */
     uint32_t coordinator;         /* the handler that is the coordinator + 1, always the last; 0: there is none */
     mpb_atomic32 groups_high;     /* rows of `groups` and `members` from these on were never used */
     mpb_atomic32 members_high;
-    mpb_atomic32
-        transactions_ready; /* 1: the coordinator has verified again what was ongoing when the broker stopped */
+    mpb_atomic32 transactions_ready; /* 1: what was ongoing at the last stop is verified again (transaction.h) */
     uint32_t unused1;
     uint8_t unused[MPB_PAGE_BYTES - 160 - MPB_MAX_REGIONS * 40 - MPB_DATA_DIR_BYTES];
     char data_dir[MPB_DATA_DIR_BYTES]; /* page: the data directory's path, for who looks for brokers; empty: too long */
