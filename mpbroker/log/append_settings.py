@@ -37,7 +37,20 @@ def produce_rules(settings: TopicSettings, largest_batch_bytes: int) -> ProduceR
         timestamp_before_max_ms=settings.message_timestamp_before_max_ms,
         timestamp_after_max_ms=settings.message_timestamp_after_max_ms,
         target_codec=_codec(settings.compression_type),
+        target_level=_level(settings),
     )
+
+
+def _level(settings: TopicSettings) -> int | None:
+    """What the broker's own compression works at; of snappy and none there are no levels."""
+    match settings.compression_type:
+        case "gzip":
+            return int(settings.compression_gzip_level)
+        case "lz4":
+            return int(settings.compression_lz4_level)
+        case "zstd":
+            return int(settings.compression_zstd_level)
+    return None
 
 
 def _codec(name: str) -> int | None:

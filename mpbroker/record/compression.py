@@ -16,11 +16,12 @@ NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 #: The name of each codec, as `compression.type` has it; the index is its number in a batch's attributes.
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 
+#: The level of each codec where none is asked for: Kafka's defaults. Snappy has none.
+DEFAULT_LEVELS = {GZIP: -1, LZ4: 9, ZSTD: 3}
+
 _GZIP_WINDOW_BITS = 31
-_GZIP_LEVEL = 6
 _GZIP_CHUNK_BYTES = 1 << 20
 _GZIP_MEMBER_START = b"\x1f\x8b\x08"
-_ZSTD_LEVEL = 3
 _ZSTD_FIRST_ROOM_BYTES = 1 << 16
 _ZSTD_BUFFER_FULL = "failed to write whole buffer"
 
@@ -117,16 +118,18 @@ def decompress(codec: int, data: bytes | memoryview, max_bytes: int) -> tuple[in
     return code, bytes(view)
 
 
-def compress(codec: int, data: bytes | memoryview) -> bytes:
-    """Compress `data` so that every Kafka client can read it; ValueError for an unknown codec."""
+def compress(codec: int, data: bytes | memoryview, level: int | None = None) -> bytes:
+    """Compress `data` so that every Kafka client can read it; ValueError for an unknown codec. `level`: in the codec's
+    own scale, None: its default. lz4 compresses fast at its default and at every other level closely, as Kafka's."""
+    level = DEFAULT_LEVELS.get(codec, 0) if level is None else level
     if codec == NONE:
         return bytes(data)
     if codec == GZIP:
-        return zlib.compress(data, _GZIP_LEVEL, _GZIP_WINDOW_BITS)
+        return zlib.compress(data, level, _GZIP_WINDOW_BITS)
     if codec == SNAPPY:
         return snappy_framing.write(data)
     if codec == LZ4:
-        return lz4_frame.write(data)
+        return lz4_frame.write(data) if level == DEFAULT_LEVELS[LZ4] else lz4_frame.write_closely(data, level)
     if codec == ZSTD:
-        return bytes(cramjam.zstd.compress(data, _ZSTD_LEVEL))
+        return bytes(cramjam.zstd.compress(data, level))
     raise ValueError(f"codec {codec} does not exist; codecs are 0 to 4 ({', '.join(CODEC_NAMES)})")

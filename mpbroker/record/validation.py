@@ -20,7 +20,7 @@ NO_LIMIT_MS = 2**63 - 1
 
 
 class ProduceRules(NamedTuple):
-    """What one topic accepts; `target_codec` is its compression.type, None for `producer`."""
+    """What one topic accepts; `target_codec` is its compression.type, None for `producer`, at `target_level`."""
 
     max_message_bytes: int = 1048588
     compacted: bool = False
@@ -28,6 +28,7 @@ class ProduceRules(NamedTuple):
     timestamp_before_max_ms: int = NO_LIMIT_MS
     timestamp_after_max_ms: int = NO_LIMIT_MS
     target_codec: int | None = None
+    target_level: int | None = None
 
 
 def check_request_records(records: BatchBytes | None, produce_version: int) -> RequestCheck:
@@ -48,7 +49,7 @@ def check_append_records(
     In the result, `batch` is what to append: the client's bytes, or others if target_codec demands it. With a code
     other than NONE only code and bad_record mean anything.
     """
-    max_message_bytes, compacted, log_append_time, before_max_ms, after_max_ms, target_codec = rules
+    max_message_bytes, compacted, log_append_time, before_max_ms, after_max_ms, target_codec, _ = rules
     check = _native.batch_check_append(
         batch, max_message_bytes, compacted, log_append_time, now_ms, before_max_ms, after_max_ms, from_client
     )
@@ -82,7 +83,7 @@ def _check_by_records(
     )
     if code or target is None:
         return AppendCheck((code, batch, info, *found))
-    rewritten = _recompress(records, info, target, found[0])
+    rewritten = _recompress(records, info, target, rules.target_level, found[0])
     if len(rewritten) > rules.max_message_bytes:
         return AppendCheck((ErrorCode.MESSAGE_TOO_LARGE, batch, None, -1, -1, -1))
     return AppendCheck((code, rewritten, _native.batch_scan(rewritten, 0, False)[1], *found))
@@ -94,9 +95,9 @@ def _with_codec_none(batch: BatchBytes) -> bytes:
     return bytes(header)
 
 
-def _recompress(records: memoryview, info: BatchInfo, codec: int, max_timestamp: int) -> bytes:
+def _recompress(records: memoryview, info: BatchInfo, codec: int, level: int | None, max_timestamp: int) -> bytes:
     attributes = (info.attributes & ~(CODEC_MASK | ATTRIBUTE_LOG_APPEND_TIME)) | codec
-    packed = compression.compress(codec, records)
+    packed = compression.compress(codec, records, level)
     return assemble_batch(
         packed,
         attributes,

@@ -22,6 +22,7 @@ from mpbroker.server.handlers import (
     find_coordinator,
     incremental_alter_configs,
     init_producer_id,
+    list_config_resources,
     list_offsets,
     list_partition_reassignments,
     metadata,
@@ -55,6 +56,7 @@ API_TABLE = ApiTable(
         offset_for_leader_epoch.API,
         incremental_alter_configs.API,
         update_features.API,
+        list_config_resources.API,
     ),
     {key: api.versions for key, api in GROUP_APIS.items()},
 )

@@ -135,7 +135,7 @@ WITHOUT_ERROR = {(10, 0), (18, 0), (18, 1), (18, 2)}
 #: From these versions on a topic is named by its id: the request above names one that nobody has.
 BY_TOPIC_ID = {0: 13, 1: 13}
 #: There is none.
-NEVER_REFUSED = {16, 35, 46, 60}
+NEVER_REFUSED = {16, 35, 46, 60, 74}
 
 
 def codes_in(value):

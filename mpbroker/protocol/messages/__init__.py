@@ -37,6 +37,7 @@ from mpbroker.protocol.messages.incremental_alter_configs import (
 from mpbroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from mpbroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from mpbroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from mpbroker.protocol.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 from mpbroker.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from mpbroker.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from mpbroker.protocol.messages.list_partition_reassignments import (
@@ -88,6 +89,7 @@ _PAIRS: Final[tuple[tuple[type[Struct], type[Struct]], ...]] = (
     (AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse),
     (AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse),
     (UpdateFeaturesRequest, UpdateFeaturesResponse),
+    (ListConfigResourcesRequest, ListConfigResourcesResponse),
 )
 
 REQUESTS: Final[dict[int, type[Struct]]] = {}

@@ -32,7 +32,7 @@ class UpdatableFeatureResult(Struct):
 
     feature: str = ""
     error_code: Int16 = 0
-    error_message: str | None = ""
+    error_message: str | None = None
 
 
 @response(key=57, versions=(0, 1), flexible=0)
@@ -41,5 +41,5 @@ class UpdateFeaturesResponse(Struct):
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
-    error_message: str | None = ""
+    error_message: str | None = None
     results: list[UpdatableFeatureResult] = []

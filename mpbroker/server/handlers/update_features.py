@@ -28,6 +28,8 @@ from mpbroker.server.delayed_command import park_for_controller
 from mpbroker.server.server_context import ServerContext
 from mpbroker.server.waiting_for_locks import LEAST_PATIENCE_MS
 
+NO_ERROR = ""  # where Kafka leaves null only with an error
+
 
 def handle(context: ServerContext, request: Request, message: UpdateFeaturesRequest) -> Outcome:
     updates = [
@@ -53,7 +55,7 @@ def _response(answers: Sequence[Answer | None]) -> UpdateFeaturesResponse:
         UpdatableFeatureResult(feature=result.name, error_code=result.error_code, error_message=result.error_message)
         for result in answer.results
     ]
-    return UpdateFeaturesResponse(results=results)
+    return UpdateFeaturesResponse(error_message=NO_ERROR, results=results)
 
 
 def failed(message: UpdateFeaturesRequest, version: int, code: int) -> UpdateFeaturesResponse:

@@ -1,8 +1,9 @@
-"""UpdateFeatures 0 and 1: changes that a node of Kafka 3.9 refuses, and those that change nothing."""
+"""UpdateFeatures 0 and 1: changes that a node of Kafka 3.9 refuses, and those that change nothing. ListConfigResources 0."""
 
 from __future__ import annotations
 
 from mpbroker.protocol.messages.api_versions import ApiVersionsRequest
+from mpbroker.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from mpbroker.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.conformance.corpus.case import Exchange, case
 
@@ -56,3 +57,8 @@ def the_same(x: Exchange, version: int) -> None:
                               ("transaction.version", 0, UP), ("group.version", 0, UP), ("group.version", 0, DOWN)):
         x.ask(updating((name, level, kind)), version)
     _finalized(x)
+
+
+@case("client metrics: no subscriptions", (0,))
+def subscriptions(x: Exchange, version: int) -> None:
+    x.ask(ListConfigResourcesRequest(), version)

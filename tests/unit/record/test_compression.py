@@ -98,3 +98,12 @@ def test_a_bomb_takes_at_most_twice_the_limit(codec):
     sent, grown = map(int, done.stdout.split())
     assert sent < 5 << 20
     assert grown <= 2 * (64 << 20), f"{grown >> 20} MiB for a limit of 64 MiB"
+
+
+@pytest.mark.parametrize(("codec", "levels"), [(1, (1, 9)), (3, (1, 12, 17)), (4, (-5, 1, 19, 22))])
+def test_a_higher_level_takes_less_room_and_reads_the_same(codec, levels):
+    words = [bytes([97 + n % 17, 98 + n % 13, 99 + n % 11]) * (1 + n % 5) for n in range(300)]
+    data = b" ".join(words[n * n * 7919 % 300] for n in range(40_000))
+    packed = [compress(codec, data, level) for level in levels]
+    assert len(packed[-1]) < len(packed[0]) < len(data)
+    assert all(decompress(codec, each, len(data)) == (0, data) for each in packed)

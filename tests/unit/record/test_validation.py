@@ -205,3 +205,11 @@ def test_a_bomb_is_too_large():
     sent = batch(compress(4, bytes(80 << 20)), attributes=4)
     assert len(sent) < 10_000
     assert code_of(sent) == 10
+
+
+@pytest.mark.parametrize(("codec", "level"), [(1, 1), (3, 12), (4, -5)])
+def test_a_batch_is_rewritten_at_the_topics_level(codec, level):
+    sent = batch(record(value=b" ".join(b"%d %d" % (n * 7919 % 997, n % 13) for n in range(20_000))))
+    rules = ProduceRules(target_codec=codec), ProduceRules(target_codec=codec, target_level=level)
+    ordinary, asked = (len(check_append_records(sent, each, NOW_MS, Decompressor()).batch) for each in rules)
+    assert (asked < ordinary) == (level == 12) and asked != ordinary
