@@ -2,7 +2,7 @@
 statements that are left out. It reads characters, not a grammar: the sources stand as clang-format sets them (binary
 operators between blanks), and what does not compile is not counted.
 
-Left alone: comments, strings, the preprocessor, crash points and assertions.
+Left alone: comments, strings, the preprocessor, crash points, assertions, and what only a test build has.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tests.mutation.edit import Edit
 HIDDEN = re.compile(
     r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|^[ \t]*#(?:\\\n|[^\n])*", re.DOTALL | re.MULTILINE
 )
+TEST_BUILD = re.compile(r"^#ifdef MPB_INJECT\n.*?^#(?:else|endif)", re.DOTALL | re.MULTILINE)
 SWAPPED = {
     "<": ("comparison", "<="),
     "<=": ("comparison", "<"),
@@ -48,8 +49,13 @@ NOT_EFFECTS = re.compile(rf"(?:{NO_EFFECT})\b|MPB_CRASH|_Static")
 
 def edits_of(text: str) -> list[Edit]:
     """All changes of a file's text."""
-    masked = HIDDEN.sub(lambda match: re.sub(r"[^\n]", "~", match[0]), text)
+    masked = TEST_BUILD.sub(_mask, text)
+    masked = HIDDEN.sub(_mask, masked)
     return [edit for start, end in _bodies(masked) for edit in _edits(text, masked, start, end)]
+
+
+def _mask(found: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", "~", found[0])
 
 
 def _bodies(masked: str) -> Iterator[tuple[int, int]]:

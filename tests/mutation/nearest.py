@@ -17,7 +17,7 @@ from tests.mutation.touched import Run, places_at
 PROGRAM_TESTS = "native/tests"
 #: What is not picked: they compile, and run the programs that ran before; or they are about the tool.
 NOT_PICKED = ("tests/unit/native/test_programs.py", "tests/unit/native/test_aarch64.py", "tests/mutation/")
-FIRST_S, QUICK_S, PROGRAM_S, SLOW_S, MOST_TESTS = 5.0, 15.0, 40.0, 40.0, 150
+FIRST_S, QUICK_S, PROGRAM_S, SLOW_S, MOST_TESTS = 5.0, 12.0, 30.0, 30.0, 150
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """What is changed in Python: comparisons, conditions, and/or, arithmetic, whole numbers, truth values, min/max, and
 statements that are left out. Places come from ast; the text around them stays as it is.
 
-Left alone: docstrings, annotations, f-strings, asserts, and what only writes a line to the event log.
+Left alone: docstrings, annotations, f-strings, asserts, what only writes a line to the event log, and a module's times
+(`LOOK_EVERY_MS`), which one more or less of changes nothing that anybody promised; C has them in the preprocessor.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ ARITHMETIC = {
     ast.LShift: ("<<", ">>"),
     ast.RShift: (">>", "<<"),
 }
+TIME = re.compile(r"^_?[A-Z][A-Z0-9_]*_(?:MS|S|NS|US)$")
 EVENT_LINE = re.compile(r"\b(?:_?log|_?events?|logger)\.(?:debug|info|warning|error)$")
 
 
@@ -85,6 +87,9 @@ def _live(node: ast.AST) -> Iterator[ast.AST]:
 def _left_alone(node: ast.AST) -> bool:
     if isinstance(node, ast.If):
         return ast.unparse(node.test) == "TYPE_CHECKING"
+    if isinstance(node, ast.Assign | ast.AnnAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        return all(isinstance(one, ast.Name) and TIME.match(one.id) for one in targets)
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Constant) or _is_event_line(node.value)
     return isinstance(node, ast.JoinedStr | ast.Assert | ast.Import | ast.ImportFrom)

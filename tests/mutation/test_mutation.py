@@ -27,6 +27,7 @@ WHEEL = "mpbroker/purgatory/delayed_operation.py"
 PYTHON = '''
 """A docstring of 7 words."""
 LIMIT: int = 3
+LIMIT_MS: int = 5
 
 
 def f(a, b, log):
@@ -49,6 +50,9 @@ static int f(struct row *row, const char *text)
         count++;
     }
     return row->at + count;
+#ifdef MPB_INJECT
+    count = 3 + 4;
+#endif
 }
 """
 
