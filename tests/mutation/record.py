@@ -1,4 +1,5 @@
-"""Records which test touches which function: `python -m tests.mutation.record [tests/unit/log ...]`, all without words.
+"""Records which test touches which function: `python -m tests.mutation.record`, or a part: words for pytest, or
+`programs [NAME ...]` of native/tests.
 
 Takes some three times as long as the tests themselves. What is recorded stands in `.mutants/touched` and holds until
 tests move; the nearest tests of a change (nearest.py) come from it.
@@ -56,11 +57,11 @@ class Recorder:
         module = str(self._modules / f"mpbroker_touched{sysconfig.get_config_var('EXT_SUFFIX')}")
         subprocess.run(["gcc", *flags, "-DPYTHON", "-shared", source, "-o", module], check=True)
 
-    def programs(self) -> None:
-        """Each program of native/tests once."""
-        with open(TOUCHED / "programs.jsonl", "w") as file:
-            for name in sorted(path.stem[5:] for path in (ROOT / "native" / "tests").glob("*/test_*.c")):
-                print(json.dumps(self._program(name)), file=file, flush=True)
+    def programs(self, names: list[str]) -> None:
+        """Each program of native/tests once, or those named."""
+        names = names or sorted(path.stem[5:] for path in (ROOT / "native" / "tests").glob("*/test_*.c"))
+        for name in names:
+            (TOUCHED / f"program_{name}.jsonl").write_text(json.dumps(self._program(name)) + "\n")
 
     def _program(self, name: str) -> dict[str, object]:
         binary, map_file = self._native.program(name, [str(self._watcher)]), TOUCHED / "map.program"
@@ -92,9 +93,9 @@ def main() -> None:
     """Run it from the command line."""
     with tempfile.TemporaryDirectory(prefix="touched-") as directory:
         recorder = Recorder(Path(directory))
-        if len(sys.argv) == 1 or sys.argv[1] == "programs":
-            recorder.programs()
-        if len(sys.argv) == 1 or sys.argv[1] != "programs":
+        if sys.argv[1:2] in ([], ["programs"]):
+            recorder.programs(sys.argv[2:])
+        if sys.argv[1:2] != ["programs"]:
             recorder.tests(sys.argv[1:])
 
 

@@ -179,6 +179,7 @@ static void play_send(struct play *p, int client, const struct ask *ask)
 
 static void play_connect(struct play *p, int clients, int buffer_bytes)
 {
+    memset((void *)&p->turn, 0xa5, sizeof p->turn); /* as memory is that was used before */
     CHECK_EQ(mpb_turn_open(&p->turn, &p->d.p[0], epoll_create1(0)), 0);
     p->turn.max_request_bytes = 1 << 20;
     p->turn.apis[0] = (struct mpb_api_range){3, 7};

@@ -214,6 +214,20 @@ def test_a_processor_takes_at_most_what_it_asks_for(world):
     assert len(world.taken) == 30
 
 
+def test_a_processor_with_little_room_gets_no_more_than_it_has_room_for(world):
+    """The other one takes the rest; nothing is refused and tried again."""
+    world.connect(2 * (WINDOW_SOCKETS - 1))
+    for _ in range(3):  # a message holds less than a window
+        world.acceptor.turn(10)
+        quick = world.receivers[1].receive(100)
+        world.taken += [socket.socket(fileno=each.fd) for each in quick]
+        world.receivers[1].flush()
+    world.acceptor.turn(10)  # reads what was acknowledged
+    world.connect(6)
+    world.acceptor.turn(10)
+    assert world.receive() == [WINDOW_SOCKETS, 5]
+
+
 def test_what_was_under_way_to_a_killed_processor_is_sent_to_its_successor(world):
     world.connect(4)
     world.acceptor.turn(100)  # two to each; nobody has taken any

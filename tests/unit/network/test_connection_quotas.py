@@ -69,6 +69,19 @@ def test_the_creation_rate_makes_wait_and_lets_go_on():
     assert quotas.rate_delay_ms(2500) == 0
 
 
+def test_it_waits_no_longer_than_until_the_rate_is_kept():
+    quotas = ConnectionQuotas(Limits(listener_rate=1000, window_s=1))
+    for _ in range(1000):
+        quotas.admit(A, 0)
+    assert quotas.rate_delay_ms(0) == 1
+    quotas.admit(A, 0)
+    assert quotas.rate_delay_ms(0) == 2
+    slow = ConnectionQuotas(Limits(listener_rate=5, window_s=1))
+    for _ in range(7):
+        slow.admit(A, 0)
+    assert slow.rate_delay_ms(0) == 600
+
+
 def test_the_smaller_rate_counts_unless_protected():
     limits = Limits(listener_rate=1000, broker_rate=1, window_s=1)
     for protected, waits in ((False, True), (True, False)):

@@ -1,0 +1,47 @@
+"""The reserve: when it is given up, when it is made again, and whose writes it stands for."""
+
+import os
+
+import pytest
+
+from mpbroker.log import reserve_file
+
+
+@pytest.fixture
+def spent(tmp_path):
+    """A directory whose start gave its reserve up."""
+    assert reserve_file.make(str(tmp_path)) and reserve_file.is_whole(str(tmp_path))
+    reserve_file.give_up(str(tmp_path))
+    return str(tmp_path)
+
+
+def test_it_has_blocks_and_gives_them_up(tmp_path):
+    assert not reserve_file.is_whole(str(tmp_path)) and not reserve_file.was_given_up(str(tmp_path))
+    assert reserve_file.make(str(tmp_path))
+    assert os.stat(tmp_path / reserve_file.NAME).st_blocks * 512 >= reserve_file.RESERVE_BYTES
+    assert reserve_file.is_whole(str(tmp_path)) and not reserve_file.was_given_up(str(tmp_path))
+    reserve_file.give_up(str(tmp_path))
+    assert reserve_file.was_given_up(str(tmp_path)) and not reserve_file.is_whole(str(tmp_path))
+    assert reserve_file.make(str(tmp_path)) and os.listdir(tmp_path) == [reserve_file.NAME]
+
+
+def test_who_writes_to_its_disk_waits_for_it(spent):
+    assert reserve_file.is_spent_by(spent, spent)
+    assert not reserve_file.is_spent_by("/dev/shm", spent), "another disk"
+    assert not reserve_file.is_spent_by(os.path.join(spent, "gone"), spent), "what is not there writes nothing"
+    assert reserve_file.make(spent) and not reserve_file.is_spent_by(spent, spent)
+
+
+@pytest.mark.parametrize("free", [None, reserve_file.MIN_FREE_BYTES - 1, reserve_file.MIN_FREE_BYTES])
+def test_it_is_made_again_when_twice_as_much_is_free(spent, monkeypatch, free):
+    monkeypatch.setattr(reserve_file, "free_bytes", lambda _: free)
+    assert reserve_file.make(spent) is (free == reserve_file.MIN_FREE_BYTES)
+
+
+@pytest.mark.parametrize("free", [None, reserve_file.MIN_START_BYTES - 1, reserve_file.MIN_START_BYTES])
+def test_a_start_needs_it_when_little_is_free(tmp_path, monkeypatch, free):
+    monkeypatch.setattr(reserve_file, "free_bytes", lambda _: free)
+    assert not reserve_file.is_needed(str(tmp_path)), "there is none"
+    with open(tmp_path / reserve_file.NAME, "wb") as file:
+        file.truncate(reserve_file.RESERVE_BYTES)
+    assert reserve_file.is_needed(str(tmp_path)) is (free == reserve_file.MIN_START_BYTES - 1)
