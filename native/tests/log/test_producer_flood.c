@@ -96,6 +96,8 @@ static void test_a_new_producer_gets_a_row_of_another_partition(void)
     for (int64_t i = 100; i < 100 + 3 * FIX_PRODUCERS; i++) /* a flood of partition 2: round and round */
         CHECK_EQ(produce(2, i, 0).error, 0);
     CHECK(produce(0, 7, 1).duplicate && produce(1, 0, 1).duplicate);
+    CHECK_EQ(counted(&f, MPB_C_LOG_PRODUCERS_REPLACED),
+             FIX_PRODUCERS + 1 + 3 * FIX_PRODUCERS - rows_of(0) - rows_of(1) - rows_of(2));
     CHECK(most_looks <= MAX_LOOKS);
     CHECK_EQ(counted(&f, MPB_C_LOG_PRODUCERS_FULL), 0);
     end();

@@ -195,6 +195,18 @@ def test_a_large_frame_is_received_in_place(pair):
     assert pair.processor.reserve(2 << 20) is None
 
 
+def test_what_was_reserved_and_not_needed_is_free_again(pair):
+    """And nothing else: a request's bytes stay as they are while the next ones are received."""
+    requests = []
+    for number in range(6):
+        data = frame(correlation_id=number, body=os.urandom(70_000))
+        offset, view = pair.processor.reserve(len(data) + 60_000)
+        view[: len(data)] = data
+        assert pair.processor.submit_reserved(DATA, number, 1, 0, offset, len(data), 1) >= 0
+        requests.append(data)
+    assert [pair.handlers[0].serve_or_claim().payload for _ in requests] == requests
+
+
 def test_queued_bytes_are_held_until_the_answer_is_sent(pair):
     data = frame(body=bytes(1000))
     entry = pair.submit(data)

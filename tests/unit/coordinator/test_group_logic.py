@@ -122,6 +122,21 @@ def test_age_of_offsets():
     assert calls.describe().group_state == "Dead"
 
 
+def test_an_empty_groups_age_is_that_of_its_last_member_also_after_a_restart():
+    """The records say since when it is empty; its commit is older."""
+    calls = Calls(retention_ms=DAY_MS, retention_check_ms=DAY_MS // 24, max_session_timeout_ms=20 * DAY_MS)
+    (a,) = calls.stable(session_timeout_ms=20 * DAY_MS, metadata=subscription(TOPIC))
+    calls.commit(5, a)
+    calls.world.advance(2 * DAY_MS)
+    calls.leave(a.member_id)
+    calls.world.advance(DAY_MS // 2)
+    calls.die()
+    calls.world.advance(DAY_MS // 3)
+    assert calls.fetch() == (5, 0)
+    calls.world.advance(DAY_MS // 3)
+    assert calls.fetch() == (-1, 0)
+
+
 def test_age_of_offsets_that_nobody_subscribes_to():
     calls = Calls(retention_ms=DAY_MS, retention_check_ms=DAY_MS // 24, max_session_timeout_ms=20 * DAY_MS)
     (a,) = calls.stable(session_timeout_ms=20 * DAY_MS, metadata=subscription("another"))

@@ -44,6 +44,7 @@ def test_overdue(sockets):
         channel.large_view, channel.large_filled = memoryview(bytearray(1 << 20)), arrived
     found = {(each.channel, each.reason) for each in table.overdue(101 * S, 50 * S, 30 * S)}
     assert found == {(idle, "idle"), (slow, "frame-timeout")}
+    assert not table.overdue(150 * S, 50 * S, 100 * S)[1:], "a request may take its time"
     assert [each.channel for each in table.overdue(132 * S, 50 * S, 30 * S) if each.channel is steady] == [steady]
 
 

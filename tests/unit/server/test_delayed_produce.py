@@ -1,5 +1,7 @@
 """Produce requests that are appended and not acknowledged yet, with the records' sync as what they wait for."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from mpbroker.errors import ErrorCode
@@ -50,6 +52,20 @@ def test_it_is_acknowledged_once_synced_with_the_offset_it_has(broker, dies):
     found = answer(broker, message)
     assert (found.error_code, found.base_offset) == (0, 0)
     assert broker.log.state(0).leo == 2
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_only_acks_all_waits_for_the_high_watermark(broker, acks):
+    broker.send(produce(records=batch(b"a"), acks=acks), 7)
+    broker.step()
+    assert broker.log.flush(0) == (0, 1)
+    manager = broker.handler.context.log_manager
+    state = manager.state(0)
+    behind = SimpleNamespace(leader_epoch=state.leader_epoch, hw=0, flushed_offset=state.flushed_offset)
+    manager.state = lambda _: behind
+    broker.core.ring_handler(0)
+    broker.step()
+    assert len(broker.collect()) == (1 if acks == 1 else 0)
 
 
 @pytest.mark.parametrize("dies", [False, True])

@@ -68,6 +68,16 @@ class Context:
 BOOT = 77
 
 
+def test_lost_events_are_said_once_for_each_new_loss(tmp_path):
+    ctx = Context(tmp_path, (), turns=0)
+    made, losses = tracer.Tracer(ctx), {}
+    made._own = SimpleNamespace(losses=lambda: dict(losses))
+    for lost in ({}, {"markers": 1}, {"markers": 1}, {"markers": 2}, {"markers": 2}):
+        losses.update(lost)
+        made._say(None)
+    assert [fields for event, fields in ctx.lines if event == "trace_events_lost"] == [{"markers": 1}, {"markers": 2}]
+
+
 def of_kind(directory, kind):
     """Every record of a kind, as bytes, in file order."""
     return [

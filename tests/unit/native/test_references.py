@@ -1,0 +1,78 @@
+"""The binding gives back what it takes: no request, look-up or object leaves a Python object or a reference behind."""
+
+import gc
+import sys
+
+import pytest
+
+from mpbroker import _native
+from mpbroker.channel.planes import DATA
+from mpbroker.errors import ErrorCode
+from mpbroker.protocol.messages import REQUESTS
+from tests.harness.in_process_broker import InProcessBroker
+from tests.harness.small_core import small_core
+from tests.unit.server.test_produce_fetch import batch, fetch, produce
+
+ROUNDS = 150
+
+
+@pytest.fixture
+def broker(tmp_path):
+    broker = InProcessBroker(tmp_path)
+    broker.create_topic("t")
+    return broker
+
+
+def kept(work) -> int:
+    """Blocks that some rounds leave behind, once all that is cached is there."""
+    for _ in range(20):
+        work()
+    gc.collect()
+    before = sys.getallocatedblocks()
+    for _ in range(ROUNDS):
+        work()
+    gc.collect()
+    return sys.getallocatedblocks() - before
+
+
+def _requests(broker):
+    broker.call(produce(records=batch(b"a")), 7)
+    broker.call(fetch(offset=0), 11)
+    broker.call(REQUESTS[18](), 3)
+
+
+def _refused(broker):
+    broker.call(fetch(offset=10**6), 11)
+    with pytest.raises(ValueError, match="a frame has 8 bytes"):
+        broker.processor.submit(DATA, 1, 1, 0, b"1234567", 1)
+
+
+def _looked_up(broker):
+    assert broker.log.find(0, 0, 100, 1000)[0] == 0
+    assert broker.log.find(0, 10**6, 10**6, 1000)[0] == ErrorCode.OFFSET_OUT_OF_RANGE
+    broker.log.state(0)
+
+
+@pytest.mark.parametrize("work", [_requests, _refused, _looked_up])
+def test_rounds_leave_nothing_behind(broker, work):
+    broker.call(produce(records=batch(b"a")), 7)
+    assert kept(lambda: work(broker)) < ROUNDS // 2
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda core: _native.KnownRows(core, True),
+        lambda core: _native.Log(core, ["/tmp"], 60),
+        lambda core: _native.HandlerPort(core, 0),
+        lambda core: _native.ProcessorPort(core, 0, 0),
+    ],
+    ids=["KnownRows", "Log", "HandlerPort", "ProcessorPort"],
+)
+def test_an_object_lets_go_of_the_core(make):
+    core = small_core().core
+    native = getattr(core, "native", core)
+    before = sys.getrefcount(native)
+    for _ in range(10):
+        make(native)
+    assert sys.getrefcount(native) == before
