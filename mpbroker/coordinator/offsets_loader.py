@@ -20,6 +20,7 @@ from mpbroker.record.record_batch import (
     BatchUnreadableError,
     batch_records,
     iterate_batches,
+    newest_records,
 )
 from mpbroker.shm.events import Events
 
@@ -100,12 +101,26 @@ class OffsetsLoader:
         if error:
             self._fail(task, f"error {error}")
             return False
-        for info, batch in iterate_batches(memoryview(stored)[:length]):
+        self._take(task, memoryview(stored)[:length])
+        return True
+
+    def _take(self, task: _Task, stored: memoryview) -> None:
+        """Plain batches many at once, in C: nearly all are commits, a batch each. Others one by one."""
+        position = 0
+        while True:
+            newest, position, next_offset = newest_records(stored, position)
+            if newest:
+                self._load(task.partition, newest.items())
+            task.offset = max(task.offset, next_offset)
+            first = next(iterate_batches(stored[position:]), None)
+            if first is None:
+                return
+            info, batch = first
+            position += len(batch)
             task.offset = info.base_offset + info.last_offset_delta + 1
             if not info.attributes & ATTRIBUTE_CONTROL:
                 records = batch_records(batch, info, self._decompressor)
                 self._load(task.partition, [(bytes(one.key), one.value) for one in records if one.key is not None])
-        return True
 
     def _fail(self, task: _Task, detail: str) -> None:
         """As Kafka does: the groups are served as far as they could be read."""

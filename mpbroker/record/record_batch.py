@@ -96,6 +96,15 @@ def batch_records(batch: BatchBytes, info: BatchInfo, decompressor: Decompressor
         raise BatchUnreadableError(f"the batch at offset {info.base_offset}: {error}") from None
 
 
+def newest_records(data: BatchBytes, position: int) -> tuple[dict[bytes, bytes | None], int, int]:
+    """The last value of each key in plain batches from a position on, in the order of the keys' first records; where
+    it ended, and the offset that follows, -1 if there was none. It ends before a batch that is compressed,
+    transactional, of control, cut off, or cannot be read."""
+    newest: dict[bytes, bytes | None] = {}
+    position, next_offset = _native.records_newest(data, position, newest)
+    return newest, position, next_offset
+
+
 def iterate_records(data: BatchBytes, from_offset: int = 0, control: bool = False) -> Iterator[Record]:
     """Yield the records of all batches in `data` from an offset on; control records only if asked for."""
     decompressor = Decompressor()

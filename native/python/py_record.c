@@ -425,6 +425,56 @@ static PyObject *py_records_decode(PyObject *Py_UNUSED(module), PyObject *args)
     return list;
 }
 
+/* Puts the records with a key of one batch into a dictionary, the last value of each key. 0, 1: the records cannot be
+ * read, or -1 with an exception set. */
+static int put_newest(PyObject *newest, const struct mpb_batch_info *info)
+{
+    const uint8_t *p = info->records, *end = info->records + info->records_len;
+    for (int32_t i = 0; i < info->record_count; i++) {
+        struct mpb_record record;
+        if (mpb_record_read(p, end, true, &record))
+            return 1;
+        p = record.next;
+        if (record.key_len < 0)
+            continue;
+        PyObject *key = bytes_or_none(record.key, record.key_len);
+        PyObject *value = bytes_or_none(record.value, record.value_len);
+        int failed = key == NULL || value == NULL || PyDict_SetItem(newest, key, value);
+        Py_XDECREF(key);
+        Py_XDECREF(value);
+        if (failed)
+            return -1;
+    }
+    return p == end ? 0 : 1;
+}
+
+static PyObject *py_records_newest(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    const int16_t special = MPB_CODEC_MASK | MPB_ATTRIBUTE_TRANSACTIONAL | MPB_ATTRIBUTE_CONTROL;
+    Py_buffer data;
+    Py_ssize_t pos;
+    PyObject *newest;
+    long long next_offset = -1;
+    int failed = 0;
+    if (!PyArg_ParseTuple(args, "y*nO!:records_newest", &data, &pos, &PyDict_Type, &newest))
+        return NULL;
+    if (pos < 0 || pos > data.len) {
+        PyBuffer_Release(&data);
+        return PyErr_Format(PyExc_ValueError, "position %zd lies outside the buffer", pos);
+    }
+    struct mpb_batch_scan scan = {data.buf, (size_t)data.len, (size_t)pos, true};
+    struct mpb_batch_info info;
+    size_t need;
+    while (mpb_batch_scan_next(&scan, &info, &need) == MPB_SCAN_BATCH) {
+        if (info.attributes & special || (failed = put_newest(newest, &info)) != 0)
+            break;
+        pos = (Py_ssize_t)scan.pos;
+        next_offset = info.base_offset + info.last_offset_delta + 1;
+    }
+    PyBuffer_Release(&data);
+    return failed < 0 ? NULL : Py_BuildValue("(nL)", pos, next_offset);
+}
+
 static PyMethodDef methods[] = {
     {"crc32", py_crc32, METH_VARARGS, "crc32(data, value=0) -> int; zlib's, faster"},
     {"crc32c", py_crc32c, METH_VARARGS, "crc32c(data, value=0) -> int"},
@@ -447,6 +497,9 @@ static PyMethodDef methods[] = {
      "batch_patch_header(batch, base_offset, leader_epoch, log_append_time_ms=-1, max_timestamp_ms=None) -> 61 bytes"},
     {"records_decode", py_records_decode, METH_VARARGS,
      "records_decode(records, batch) -> [Record], from uncompressed records and their batch's header"},
+    {"records_newest", py_records_newest, METH_VARARGS,
+     "records_newest(data, pos, newest) -> (position, next offset or -1): key -> last value out of whole batches from"
+     " pos on, up to one that is compressed, transactional, control, cut off or cannot be read"},
     {"batch_scan", py_batch_scan, METH_VARARGS,
      "batch_scan(data, pos, check_crc=True) -> (result, BatchInfo or None, next position or bytes needed)"},
     {NULL, NULL, 0, NULL},

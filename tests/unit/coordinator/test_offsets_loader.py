@@ -39,7 +39,8 @@ def broker(tmp_path):
 
 def fill(broker, ordinal, batches, **options):
     for batch in batches:
-        result = broker.log.append(ordinal, _native.NO_REQUEST, 0, batch, _native.LogOptions(from_client=False), 5)
+        settings = _native.LogOptions(from_client=False)
+        result = broker.log.append(ordinal, _native.NO_REQUEST, 0, batch, settings, 5, **options)
         assert result.error == 0
 
 
@@ -63,6 +64,23 @@ def test_records_come_in_the_order_of_the_log_without_markers(broker):
     loads.run()
     assert loads.records[0] == [(b"key %d" % number, bytes(100)) for number in range(3)] + [(b"gone", None)]
     assert loads.loaded == [0]
+
+
+@pytest.mark.parametrize("codec", [0, 3])
+def test_the_order_of_the_log_is_kept_between_plain_and_compressed_batches(broker, codec):
+    [ordinal] = broker.create_topic(OFFSETS_TOPIC, internal=True)
+    values = [b"%d" % number for number in range(7)]
+    for number, value in enumerate(values):
+        fill(
+            broker,
+            ordinal,
+            [encode_batch([(b"key", value, 5)], codec=codec if number % 3 == 1 else 0)],
+            max_timestamp=5,
+        )
+        loads = Loads(broker)
+        loads.loader.begin(0, ordinal)
+        loads.run()
+        assert dict(loads.records[0]) == {b"key": value} and loads.loaded == [0]
 
 
 def test_a_large_partition_does_not_hold_a_small_one_up(broker, monkeypatch):
