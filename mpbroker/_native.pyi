@@ -21,7 +21,7 @@ _Ranges: TypeAlias = list[tuple[int, int]]  # (position, length) of each records
 _Header: TypeAlias = tuple[bytes, bytes | None]
 _ProducerRow: TypeAlias = tuple[int, int, int, int, int, int, int]
 """(producer_id, epoch, first_sequence, last_sequence, base_offset, last_offset_delta, timestamp_ms)"""
-_Visit: TypeAlias = Callable[[int, int, int, int, int, int, int], object]
+_Visit: TypeAlias = Callable[[int, int, int, int, int, int, int, int, int, int], object]
 """(base_offset, last_offset, max_timestamp, producer_id, epoch, first_sequence, record_count)"""
 
 # ---------------------------------------------------------------- numbers and tables
@@ -661,6 +661,8 @@ class SegmentScan(structseq[int], tuple[int, ...]):
     def bytes_since_index(self) -> int: ...
     @property
     def last_leader_epoch(self) -> int: ...
+    @property
+    def aborts(self) -> int: ...
     @property
     def end(self) -> int: ...
 

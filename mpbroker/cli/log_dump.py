@@ -1,7 +1,7 @@
 """What the files of a partition hold, entry by entry, for `mpbroker log dump`. Runs in the command's process.
 
 Only reads, and in pieces, so a segment may be in use and larger than memory. Every entry is a dictionary, its `kind` is
-batch, record, index, timeindex or producer. DumpError says where a file stops making sense.
+batch, record, index, timeindex, txnindex or producer. DumpError says where a file stops making sense.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from mpbroker.cli.record_output import text_of
 from mpbroker.errors import MpbrokerError
 from mpbroker.log.producer_snapshot import SUFFIX, read_snapshot
 from mpbroker.log.segment_recovery import INDEX, INDEX_ENTRY, LOG, TIME_INDEX, TIME_INDEX_ENTRY
+from mpbroker.log.txn_index_file import SUFFIX as TXN_INDEX
+from mpbroker.log.txn_index_file import read_aborted
 from mpbroker.record.compression import CODEC_NAMES, Decompressor
 from mpbroker.record.record_batch import (
     ATTRIBUTE_CONTROL,
@@ -31,7 +33,7 @@ from mpbroker.record.record_batch import (
 )
 
 Entry: TypeAlias = dict[str, Any]
-KINDS: Final = (LOG, INDEX, TIME_INDEX, SUFFIX)
+KINDS: Final = (LOG, INDEX, TIME_INDEX, TXN_INDEX, SUFFIX)
 WINDOW_BYTES = 1 << 20
 _LENGTH: Final = struct.Struct(">8xi")
 _FLAGS: Final = (
@@ -53,6 +55,8 @@ def entries(path: str, with_records: bool, decode_offsets: bool) -> Iterator[Ent
         yield from _segment(path, with_records, decode_offsets)
     elif suffix == SUFFIX:
         yield from _producers(path)
+    elif suffix == TXN_INDEX:
+        yield from _aborted(path)
     else:
         yield from _index(path, suffix)
 
@@ -121,6 +125,14 @@ def _record(record: Record, decode_offsets: bool) -> Entry:
         return entry | found
     headers = [[name.decode("utf-8", "replace"), text_of(value)] for name, value in record.headers]
     return entry | {"key": text_of(record.key), "value": text_of(record.value), "headers": headers}
+
+
+def _aborted(path: str) -> Iterator[Entry]:
+    try:
+        found = read_aborted(path)
+    except ValueError as error:
+        raise DumpError(f"{path}: {error}") from None
+    yield from ({"kind": "txnindex"} | entry._asdict() for entry in found)
 
 
 def _index(path: str, suffix: str) -> Iterator[Entry]:

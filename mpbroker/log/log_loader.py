@@ -25,7 +25,7 @@ from mpbroker.log.checkpoint_file import (
 from mpbroker.log.leader_epochs import read_epochs
 from mpbroker.log.log_recovery import LogRecovery, RecoveredLog
 from mpbroker.log.partition_directory import EPOCH_FILE, METADATA_FILE, id_text, read_topic_id
-from mpbroker.log.recent_producers import ProducerRow, producer_rows, recent_batches
+from mpbroker.log.recent_producers import ProducerRow, producer_rows, recent_batches, transaction_rows
 from mpbroker.shm.clock import Clock
 from mpbroker.shm.events import Events
 from mpbroker.shm.layout import PARTITION_EXISTS, PARTITION_ONLINE
@@ -125,7 +125,10 @@ class LogLoader:
             self._events.warning("log_cut", partition=partition.dir, what=sentence)
         self._publish(partition, self._state(recovered, epoch))
         self._check(partition, self._log.set_flushed(partition.ordinal, flushed))
-        if self._log.load_producers(partition.ordinal, rows):
+        transactions = transaction_rows(recovered.producers.values())
+        if self._log.load_transactions(partition.ordinal, transactions) or self._log.load_producers(
+            partition.ordinal, rows
+        ):
             self._events.warning("producers_forgotten", partition=partition.dir, why="the table of producers is full")
         self._crash_point("loader.hidden")
         self._check(partition, self._log.set_flags(partition.ordinal, PARTITION_EXISTS | PARTITION_ONLINE, 0))
@@ -177,11 +180,15 @@ class LogLoader:
         """With one replica the high watermark is the log end: whatever is in the log was or may be acknowledged."""
         active = recovered.active
         end = active.next_offset
+        open_from = [entry.txn_first for entry in recovered.producers.values() if entry.txn_first >= 0]
         return {
             "log_start": recovered.log_start,
             "leo": end,
             "hw": end,
-            "lso": end,
+            "lso": max(min(open_from, default=end), recovered.log_start),
+            "open_transactions": len(open_from),
+            "txn_index_bytes": recovered.txn_index_bytes,
+            "aborted_end": recovered.aborted_end,
             "active_base": active.base,
             "position": active.position,
             "index_bytes": active.index_bytes,

@@ -20,14 +20,18 @@ from msgspec import Struct, field
 
 from mpbroker._native import scan_segment
 from mpbroker.log import disk
+from mpbroker.log.producer_replay import ProducerReplay
 from mpbroker.log.producer_snapshot import SUFFIX as SNAPSHOT
 from mpbroker.log.producer_snapshot import ProducerEntry, newest_snapshot, snapshot_offsets, snapshot_path
 from mpbroker.log.segment_recovery import INDEX, LOG, SUFFIXES, TIME_INDEX, SegmentRecovery, SegmentState
 from mpbroker.log.segment_swap import finish_swaps
 from mpbroker.log.set_aside import set_aside
+from mpbroker.log.txn_index_file import SUFFIX as TXN_INDEX
+from mpbroker.log.txn_index_file import is_sound, read_aborted, write_aborted
 
 DELETED: Final = ".deleted"
-OWN_TEMPORARY: Final = (f"{SNAPSHOT}.tmp", "partition.metadata.tmp", "leader-epoch-checkpoint.tmp")
+INDEXES: Final = (INDEX, TIME_INDEX, TXN_INDEX)
+OWN_TEMPORARY: Final = (f"{SNAPSHOT}.tmp", f"{TXN_INDEX}.tmp", "partition.metadata.tmp", "leader-epoch-checkpoint.tmp")
 
 
 class LogMissing(OSError):
@@ -36,13 +40,15 @@ class LogMissing(OSError):
 
 class RecoveredLog(Struct):
     """A partition after recovery. `cut`: what is no longer part of the log, or is doubtful, one sentence each;
-    `producers` by id; `unsound`: index files of a clean stop that could not be
-    believed and were written anew from the log."""
+    `producers` by id; `txn_index_bytes`: of the active segment; `aborted_end`: behind the last abort marker; `unsound`:
+    index files of a clean stop that could not be believed and were written anew from the log."""
 
     active: SegmentState
     log_start: int
     segment_count: int
     log_bytes: int
+    txn_index_bytes: int = 0
+    aborted_end: int = 0
     producers: dict[int, ProducerEntry] = field(default_factory=dict)
     cut: list[str] = field(default_factory=list)
     unsound: list[str] = field(default_factory=list)
@@ -93,9 +99,20 @@ class LogRecovery:
                 "synced: put the missing files back before producers write on"
             )
         log_start = max(self._log_start, bases[0])
-        producers = self._producers(bases, last.next_offset)
+        replay = self._replay(bases, last.next_offset)
         log_bytes = sum(disk.size(self._segments.path(base, LOG)) for base in bases)
-        return RecoveredLog(last, log_start, len(bases), log_bytes, producers, self._cut, self._unsound)
+        txn_index_bytes, aborted_end = self._aborted(bases)
+        return RecoveredLog(
+            last,
+            log_start,
+            len(bases),
+            log_bytes,
+            txn_index_bytes,
+            aborted_end,
+            replay.producers,
+            self._cut,
+            self._unsound,
+        )
 
     def _name(self) -> str:
         return os.path.basename(self.directory)
@@ -118,7 +135,12 @@ class LogRecovery:
             path = os.path.join(self.directory, name)
             if name.endswith((DELETED, *OWN_TEMPORARY)):
                 disk.unlink(path)
-            elif suffix in (INDEX, TIME_INDEX) and len(stem) == 20 and stem.isdecimal() and stem + LOG not in names:
+            elif (
+                suffix in (INDEX, TIME_INDEX, TXN_INDEX)
+                and len(stem) == 20
+                and stem.isdecimal()
+                and stem + LOG not in names
+            ):
                 set_aside(path)
 
     def _create_first(self) -> int:
@@ -197,34 +219,65 @@ class LogRecovery:
 
     def _set_segment_aside(self, base: int, reason: str) -> None:
         """Indexes before the log: dying in between leaves a log that is set aside again."""
-        for suffix in (TIME_INDEX, INDEX, LOG):
+        for suffix in (TXN_INDEX, TIME_INDEX, INDEX, LOG):
             path = self._segments.path(base, suffix)
             if disk.exists(path):
                 set_aside(path)
         self._cut.append(f"{self._segments.name(base)}: set aside as .cut: {reason}")
 
-    def _producers(self, bases: list[int], end_offset: int) -> dict[int, ProducerEntry]:
+    def _replay(self, bases: list[int], end_offset: int) -> ProducerReplay:
         """Newest snapshot at or below the end, then every batch behind it. Snapshots of what is not there any more
-        would be believed once the log has grown up to them: they are set aside."""
+        would be believed once the log has grown up to them: they are set aside.
+
+        Of segments that were read anew the .txnindex is written anew too, as the other indexes are. Where that needs
+        entries, the replay begins at or below the segment: which transactions were open there must be known."""
         for offset in snapshot_offsets(self.directory):
             if offset > end_offset:
                 set_aside(snapshot_path(self.directory, offset))
-        start, entries = newest_snapshot(self.directory, end_offset)
-        producers = {entry.producer_id: entry for entry in entries}
-        if start >= end_offset:
-            return producers
-
-        def visit(
-            first: int, last: int, timestamp_ms: int, producer_id: int, epoch: int, sequence: int, count: int
-        ) -> None:
-            if first >= start:
-                last_sequence = (sequence + last - first) % 2**31  # compaction leaves fewer records than sequences
-                entry = ProducerEntry(producer_id, epoch, last_sequence, last, last - first, timestamp_ms)
-                producers[producer_id] = entry
-
+        wanted = self._without_txn_index(bases, end_offset)
+        start, entries = newest_snapshot(self.directory, min([end_offset, *wanted]))
+        replay = ProducerReplay(start, entries)
         for number, base in enumerate(bases):
-            if number + 1 < len(bases) and bases[number + 1] <= start:
+            following = bases[number + 1] if number + 1 < len(bases) else end_offset
+            if following <= start:
                 continue
+            before = len(replay.aborted)
             with disk.opened(self._segments.path(base, LOG)) as log:
-                scan_segment(log, -1, -1, base, self._index_interval_bytes, False, visit)
-        return producers
+                scan_segment(log, -1, -1, base, self._index_interval_bytes, False, replay.take)
+            if base in wanted:
+                write_aborted(self._segments.path(base, TXN_INDEX), replay.aborted[before:])
+        return replay
+
+    def _without_txn_index(self, bases: list[int], end_offset: int) -> set[int]:
+        """Segments whose .txnindex has to be written from the log. One that should not be there is removed at once."""
+        wanted = set()
+        for number, base in enumerate(bases):
+            path = self._segments.path(base, TXN_INDEX)
+            following = bases[number + 1] if number + 1 < len(bases) else end_offset
+            aborts = self._segments.rebuilt.get(base)
+            if aborts == 0:
+                write_aborted(path, [])
+            elif aborts or not self._txn_index_sound(path, base, following):
+                wanted.add(base)
+        return wanted
+
+    def _txn_index_sound(self, path: str, base: int, following: int) -> bool:
+        if not disk.exists(path):
+            return True  # it was believed up to now: Kafka does not miss it either
+        try:
+            sound = is_sound(read_aborted(path), base, following)
+        except ValueError:
+            sound = False
+        if not sound:
+            self._unsound.append(f"{self._name()}/{os.path.basename(path)}")
+        return sound
+
+    def _aborted(self, bases: list[int]) -> tuple[int, int]:
+        """(bytes of the active segment's .txnindex, offset behind the last abort marker of the log)."""
+        sizes = []
+        for base in reversed(bases):
+            path = self._segments.path(base, TXN_INDEX)
+            sizes.append(disk.size(path) if disk.exists(path) else 0)
+            if sizes[-1]:
+                return sizes[0], read_aborted(path)[-1].last_offset + 1
+        return 0, 0

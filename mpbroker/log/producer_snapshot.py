@@ -23,7 +23,9 @@ MAX_BYTES = 256 * 1024 * 1024
 
 
 class ProducerEntry(NamedTuple):
-    """One producer's last batch. Offsets are absolute, times milliseconds since 1970."""
+    """One producer's last batch. Offsets are absolute, times milliseconds since 1970; last sequence and offset are −1
+    when a marker raised the epoch since. `coordinator_epoch`: of its last marker; `txn_first`: first offset of its open
+    transaction, −1 each: none."""
 
     producer_id: int
     epoch: int
@@ -31,6 +33,8 @@ class ProducerEntry(NamedTuple):
     last_offset: int
     offset_delta: int
     timestamp_ms: int
+    coordinator_epoch: int = -1
+    txn_first: int = -1
 
     @property
     def first_sequence(self) -> int:
@@ -44,10 +48,7 @@ def snapshot_path(directory: str, offset: int) -> str:
 
 def write_snapshot(directory: str, offset: int, producers: list[ProducerEntry], *, durable: bool = True) -> None:
     """Everything below `offset` is included. Not `durable`: after a power loss it may be damaged, or not there."""
-    body = _COUNT.pack(len(producers)) + b"".join(
-        _ENTRY.pack(p.producer_id, p.epoch, p.last_sequence, p.last_offset, p.offset_delta, p.timestamp_ms, -1, -1)
-        for p in producers
-    )
+    body = _COUNT.pack(len(producers)) + b"".join(_ENTRY.pack(*producer) for producer in producers)
     replace = replace_durably if durable else replace_whole
     replace(snapshot_path(directory, offset), _HEADER.pack(VERSION, crc32c(body)) + body)
 
@@ -62,7 +63,7 @@ def read_snapshot(path: str) -> list[ProducerEntry] | None:
     start = _HEADER.size + _COUNT.size
     if version != VERSION or crc32c(content[_HEADER.size :]) != checksum or start + count * _ENTRY.size != len(content):
         return None
-    return [ProducerEntry(*_ENTRY.unpack_from(content, start + n * _ENTRY.size)[:6]) for n in range(count)]
+    return [ProducerEntry(*_ENTRY.unpack_from(content, start + n * _ENTRY.size)) for n in range(count)]
 
 
 def snapshot_offsets(directory: str) -> list[int]:

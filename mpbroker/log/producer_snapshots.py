@@ -48,10 +48,10 @@ class ProducerSnapshots:
         if state is None or state.leo <= max(self._newest(partition, state), 0):
             return state is not None
         try:
-            offset, rows = keeper.log.producers(partition.ordinal)
+            offset, rows = keeper.log.producer_entries(partition.ordinal)
         except RuntimeError:
             return False
-        entries = newest_batches(rows)
+        entries = [ProducerEntry(*row) for row in rows]
         if not (entries or even_empty) or keeper.state(partition) is None:
             return True
         return self._write(partition, offset, entries)
@@ -98,13 +98,3 @@ class ProducerSnapshots:
             remove_snapshots(self._keeper.directory(partition), set())
         except OSError as error:
             self._keeper.io_failed("snapshot_not_removed", error, partition=partition.dir)
-
-
-def newest_batches(rows: list[tuple[int, int, int, int, int, int, int]]) -> list[ProducerEntry]:
-    """Rows of `Log.producers` → the last batch of each producer, as a snapshot has it."""
-    newest = {}
-    for producer_id, epoch, _, last_sequence, base_offset, last_offset_delta, timestamp_ms in rows:
-        newest[producer_id] = ProducerEntry(
-            producer_id, epoch, last_sequence, base_offset + last_offset_delta, last_offset_delta, timestamp_ms
-        )
-    return list(newest.values())

@@ -55,6 +55,7 @@ class SegmentRecovery:
         self._index_interval_bytes = index_interval_bytes
         self._say = say
         self._unsound = unsound
+        self.rebuilt: dict[int, int] = {}  # base of each segment that was read from its front → abort markers in it
 
     def path(self, base: int, suffix: str) -> str:
         """Path of one file of a segment."""
@@ -143,6 +144,7 @@ class SegmentRecovery:
             if settled and scan.valid_bytes < scan.file_bytes:
                 self._say(f"{self.name(base)}: damaged at byte {scan.valid_bytes} (offset {scan.next_offset}); kept")
                 scan = scan_segment(log, index, time_index, base, interval, False, None)
+            self.rebuilt[base] = scan.aborts
             cut = scan.valid_bytes < scan.file_bytes
             if cut:
                 self._cut(log, base, scan)

@@ -19,6 +19,7 @@ from mpbroker.log.leader_epochs import NOT_KNOWN, EpochEnd
 from mpbroker.log.log_manager import READ_TO_END, READ_TO_HIGH_WATERMARK, READ_TO_STABLE, ReadPlan
 from mpbroker.metadata.metadata_cache import Topic
 from mpbroker.protocol.messages.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchPartition,
     FetchRequest,
@@ -47,6 +48,7 @@ class PartitionRead(Struct):
     committed_only: bool = False
     leader_epoch: int = -1
     diverging: EpochEnd | None = None
+    aborted: list[tuple[int, int]] = []
 
     def to_message(self) -> PartitionData:
         """Records travel as a length to reserve; the bytes are read into the answer in place."""
@@ -60,7 +62,7 @@ class PartitionRead(Struct):
             last_stable_offset=self.last_stable_offset,
             log_start_offset=self.log_start,
             diverging_epoch=None if self.diverging is None else EpochEndOffset(*self.diverging),
-            aborted_transactions=[] if told else None,
+            aborted_transactions=[AbortedTransaction(*row) for row in self.aborted] if told else None,
             preferred_read_replica=-1,
             records=self.length or nothing,
         )
@@ -72,7 +74,7 @@ class PartitionRead(Struct):
 
     def drop(self) -> None:
         """Sends no records of this partition after all."""
-        self.plan, self.length = None, 0
+        self.plan, self.length, self.aborted = None, 0, []
 
     def refuse(self, code: int) -> None:
         """An error in place of whatever was found."""
@@ -207,6 +209,16 @@ def _read(
         read.high_watermark, read.last_stable_offset = plan.high_watermark, plan.last_stable
         read.log_start, read.length = plan.log_start, plan.length
         read.plan = plan if plan.length else None
+        if read.committed_only and read.plan is not None and plan.aborted_end > asked.fetch_offset:
+            _leave_out_aborted(context, asked.fetch_offset, read, plan)
+
+
+def _leave_out_aborted(context: ServerContext, fetch_offset: int, read: PartitionRead, plan: ReadPlan) -> None:
+    """Which transactions the reader must skip in what it gets: from the .txnindex files, after the plan, so that each
+    whose marker lies below the plan's last stable offset is there."""
+    error, read.aborted = context.log_manager.log.aborted(plan, fetch_offset)
+    if error:
+        read.refuse(error)
 
 
 def _diverges(context: ServerContext, asked: FetchPartition, read: PartitionRead) -> bool:

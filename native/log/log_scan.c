@@ -5,6 +5,7 @@
 
 #include "log/log.h"
 #include "log/log_io.h"
+#include "log/marker_read.h"
 
 #define WINDOW_BYTES (1u << 20)
 
@@ -92,6 +93,7 @@ static int take_batch(int index_fd, int time_index_fd, struct mpb_segment_scan *
     int status = index_batch(index_fd, time_index_fd, scan, last_offset);
     if (status < 0)
         return status;
+    scan->aborts += mpb_is_abort(batch);
     scan->bytes_since_index += batch->batch_bytes;
     scan->valid_bytes += batch->batch_bytes;
     scan->next_offset = last_offset + 1;
@@ -112,6 +114,7 @@ static void begin(struct mpb_segment_scan *scan, uint64_t file_bytes)
     scan->batches = 0;
     scan->index_bytes = scan->time_index_bytes = scan->bytes_since_index = 0;
     scan->last_leader_epoch = -1;
+    scan->aborts = 0;
     scan->end = MPB_END_CLEAN;
 }
 

@@ -33,6 +33,7 @@ struct mpb_segment_scan {
     uint32_t time_index_bytes;
     uint32_t bytes_since_index;
     int32_t last_leader_epoch;
+    uint64_t aborts; /* markers that abort a transaction */
     enum mpb_scan_end end;
 };
 

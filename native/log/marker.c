@@ -2,9 +2,9 @@
 
 #include <string.h>
 
+#include "log/marker_read.h"
 #include "record/crc32c.h"
 
-enum { TYPE_ABORT = 0, TYPE_COMMIT = 1 };
 enum { KEY_AT = 5, KEY_BYTES = 4, VALUE_AT = KEY_AT + KEY_BYTES + 1, VALUE_BYTES = 6, RECORD_BYTES = 17 };
 _Static_assert(MPB_BATCH_HEADER_BYTES + RECORD_BYTES == MPB_MARKER_BYTES, "a marker has one record");
 
@@ -14,7 +14,7 @@ static void write_record(uint8_t *p, const struct mpb_marker *marker)
     memset(p, 0, RECORD_BYTES);
     p[0] = (RECORD_BYTES - 1) * 2;
     p[KEY_AT - 1] = KEY_BYTES * 2;
-    mpb_put_be16(p + KEY_AT + 2, marker->commit ? TYPE_COMMIT : TYPE_ABORT);
+    mpb_put_be16(p + KEY_AT + 2, marker->commit ? MPB_MARKER_COMMIT : MPB_MARKER_ABORT);
     p[VALUE_AT - 1] = VALUE_BYTES * 2;
     mpb_put_be32(p + VALUE_AT + 2, marker->coordinator_epoch);
 }
@@ -55,22 +55,4 @@ void mpb_append_marker(struct mpb_log *log, const struct mpb_append_options *opt
                                          .marker = marker->commit ? MPB_BATCH_COMMIT : MPB_BATCH_ABORT,
                                          .coordinator_epoch = marker->coordinator_epoch};
     mpb_append(log, options, &request, out);
-}
-
-bool mpb_marker_read(const struct mpb_batch_info *batch, int16_t *type, int32_t *coordinator_epoch)
-{
-    struct mpb_record record;
-    *type = -1;
-    *coordinator_epoch = -1;
-    if ((batch->attributes & MPB_ATTRIBUTE_CONTROL) == 0 || batch->codec != MPB_CODEC_NONE ||
-        batch->record_count != 1 ||
-        mpb_record_read(batch->records, batch->records + batch->records_len, false, &record) != 0 ||
-        record.key_len < KEY_BYTES)
-        return false;
-    *type = mpb_be16(record.key + 2);
-    if (*type != TYPE_ABORT && *type != TYPE_COMMIT)
-        return false;
-    if (record.value_len >= VALUE_BYTES)
-        *coordinator_epoch = mpb_be32(record.value + 2);
-    return true;
 }

@@ -24,8 +24,4 @@ struct mpb_marker {
 void mpb_append_marker(struct mpb_log *log, const struct mpb_append_options *options, const struct mpb_marker *marker,
                        struct mpb_append_result *out);
 
-/* Reads the record of a control batch: its type (0 abort, 1 commit, others mean something else) and the coordinator's
- * epoch. False: it is not one of a transaction. */
-bool mpb_marker_read(const struct mpb_batch_info *batch, int16_t *type, int32_t *coordinator_epoch);
-
 #endif

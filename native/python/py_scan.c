@@ -1,11 +1,12 @@
 /* Binds log_scan.h: scan_segment(log_fd, index_fd, time_index_fd, base_offset, index_interval_bytes, check_crc, visit,
- * start_bytes=0, start_offset=base_offset, max_timestamp=-1, max_timestamp_offset=base_offset) → SegmentScan. `visit(base_offset, last_offset, max_timestamp, producer_id, epoch, first_sequence, record_count)` is
- * called for batches that carry a producer id; None: for none. I/O errors raise OSError. */
+ * start_bytes=0, start_offset=base_offset, max_timestamp=-1, max_timestamp_offset=base_offset) → SegmentScan. `visit(base_offset, last_offset, max_timestamp, producer_id, epoch, first_sequence, record_count,
+ * attributes, marker, coordinator_epoch)` is called for batches that carry a producer id; None: for none. I/O errors raise OSError. */
 #include "python/module.h"
 
 #include <errno.h>
 
 #include "log/log_scan.h"
+#include "log/marker_read.h"
 
 static PyTypeObject *segment_scan_type;
 
@@ -22,21 +23,27 @@ static PyStructSequence_Field segment_scan_fields[] = {
     {"time_index_bytes", "written to the time index"},
     {"bytes_since_index", "log bytes since the last index entry"},
     {"last_leader_epoch", "-1 none"},
+    {"aborts", "markers that abort a transaction"},
     {"end", "0 clean, 1 the last batch is cut off, 2 corrupt"},
     {NULL, NULL},
 };
 
 static PyStructSequence_Desc segment_scan_desc = {"mpbroker._native.SegmentScan", "What a segment file holds.",
-                                                  segment_scan_fields, 13};
+                                                  segment_scan_fields, 14};
 
 static int call_visit(void *context, const struct mpb_batch_info *batch)
 {
     if (batch->producer_id < 0)
         return 0;
+    int16_t marker = -1;
+    int32_t coordinator_epoch = -1;
+    if ((batch->attributes & MPB_ATTRIBUTE_CONTROL) != 0)
+        (void)mpb_marker_read(batch, &marker, &coordinator_epoch);
     PyObject *result = PyObject_CallFunction(
-        context, "LLLLiii", (long long)batch->base_offset, (long long)(batch->base_offset + batch->last_offset_delta),
-        (long long)batch->max_timestamp, (long long)batch->producer_id, (int)batch->producer_epoch,
-        (int)batch->base_sequence, (int)batch->record_count);
+        context, "LLLLiiiiii", (long long)batch->base_offset,
+        (long long)(batch->base_offset + batch->last_offset_delta), (long long)batch->max_timestamp,
+        (long long)batch->producer_id, (int)batch->producer_epoch, (int)batch->base_sequence, (int)batch->record_count,
+        (int)batch->attributes, (int)marker, (int)coordinator_epoch);
     if (!result)
         return 2;
     Py_DECREF(result);
@@ -45,19 +52,13 @@ static int call_visit(void *context, const struct mpb_batch_info *batch)
 
 static PyObject *to_python(const struct mpb_segment_scan *scan)
 {
-    const int64_t values[] = {(int64_t)scan->file_bytes,
-                              (int64_t)scan->valid_bytes,
-                              scan->next_offset,
-                              scan->max_timestamp,
-                              scan->max_timestamp_offset,
-                              scan->first_timestamp,
-                              scan->indexed_timestamp,
-                              (int64_t)scan->batches,
-                              scan->index_bytes,
-                              scan->time_index_bytes,
-                              scan->bytes_since_index,
-                              scan->last_leader_epoch,
-                              scan->end};
+    const int64_t values[] = {(int64_t)scan->file_bytes,  (int64_t)scan->valid_bytes,
+                              scan->next_offset,          scan->max_timestamp,
+                              scan->max_timestamp_offset, scan->first_timestamp,
+                              scan->indexed_timestamp,    (int64_t)scan->batches,
+                              scan->index_bytes,          scan->time_index_bytes,
+                              scan->bytes_since_index,    scan->last_leader_epoch,
+                              (int64_t)scan->aborts,      scan->end};
     PyObject *result = PyStructSequence_New(segment_scan_type);
     for (Py_ssize_t i = 0; result && i < (Py_ssize_t)(sizeof values / sizeof *values); i++) {
         PyObject *value = PyLong_FromLongLong(values[i]);

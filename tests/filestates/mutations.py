@@ -20,6 +20,7 @@ KINDS = (
     ".log",
     ".index",
     ".timeindex",
+    ".txnindex",
     ".snapshot",
     "-checkpoint",
     "meta.properties",
@@ -30,7 +31,7 @@ KINDS = (
     ".cut",
     ".deleted",
 )
-SEGMENT = (".log", ".index", ".timeindex")
+SEGMENT = (".log", ".index", ".timeindex", ".txnindex")
 
 
 class State(NamedTuple):

@@ -153,7 +153,7 @@ def _is_kept(name: str, data: bytes, before: Files, after: Files, was_written: b
     if after.get(name) == data or (was_written and written):
         return True
     stem, _, suffix = file.partition(".")
-    if suffix in ("index", "timeindex") and f"{top}/{stem}.log" in before:
+    if suffix in ("index", "timeindex", "txnindex") and f"{top}/{stem}.log" in before:
         return True
     if any(after[other] == data for other in _aside(f"{name}.cut", after)) or after.get(f"{name}.deleted") == data:
         return True

@@ -1,0 +1,47 @@
+"""Kafka's .txnindex files, whole: read and written by recovery, which owns the directory then, and read by tools.
+
+While a broker runs, entries are appended by native/log/txn_index.c and read by native/log/aborted.c. A segment without
+aborted transactions has no such file.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from mpbroker.log import disk
+from mpbroker.log.checkpoint_file import replace_durably
+from mpbroker.log.producer_replay import AbortedTxn
+
+SUFFIX: Final = ".txnindex"
+VERSION: Final = 0
+ENTRY: Final = struct.Struct(">hqqqq")
+MAX_BYTES: Final = 256 * 1024 * 1024
+
+
+def read_aborted(path: str) -> list[AbortedTxn]:
+    """All entries; ValueError: it is no such file. One that is not there has none."""
+    try:
+        content = disk.read_whole(path, MAX_BYTES)
+    except FileNotFoundError:
+        return []
+    if len(content) % ENTRY.size:
+        raise ValueError(f"{len(content)} bytes are not a whole number of entries")
+    rows = list(ENTRY.iter_unpack(content))
+    if any(row[0] != VERSION for row in rows):
+        raise ValueError("an entry of an unknown version")
+    return [AbortedTxn(*row[1:]) for row in rows]
+
+
+def write_aborted(path: str, aborted: list[AbortedTxn]) -> None:
+    """The file of a segment as it has to be: none without entries."""
+    if aborted:
+        replace_durably(path, b"".join(ENTRY.pack(VERSION, *row) for row in aborted))
+    elif disk.exists(path):
+        disk.unlink(path)
+
+
+def is_sound(aborted: list[AbortedTxn], base: int, end: int) -> bool:
+    """Whether these can be the entries of a segment from `base` up to `end`: by ascending markers that lie in it."""
+    offsets = [entry.last_offset for entry in aborted]
+    return offsets == sorted(offsets) and all(base <= offset < end for offset in offsets)
