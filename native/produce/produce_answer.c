@@ -7,7 +7,7 @@
 #define VERSION_WITH_LOG_START 5
 #define VERSION_WITH_RECORD_ERRORS 8
 
-struct writer { /* `frame` NULL: it only counts */
+struct writer {
     uint8_t *frame;
     uint32_t at;
     bool flexible;
@@ -15,37 +15,31 @@ struct writer { /* `frame` NULL: it only counts */
 
 static void put16(struct writer *w, int16_t value)
 {
-    if (w->frame)
-        mpb_put_be16(w->frame + w->at, value);
+    mpb_put_be16(w->frame + w->at, value);
     w->at += 2;
 }
 
 static void put32(struct writer *w, int32_t value)
 {
-    if (w->frame)
-        mpb_put_be32(w->frame + w->at, value);
+    mpb_put_be32(w->frame + w->at, value);
     w->at += 4;
 }
 
 static void put64(struct writer *w, int64_t value)
 {
-    if (w->frame)
-        mpb_put_be64(w->frame + w->at, value);
+    mpb_put_be64(w->frame + w->at, value);
     w->at += 8;
 }
 
 static void put_bytes(struct writer *w, const uint8_t *bytes, uint32_t length)
 {
-    if (w->frame)
-        memcpy(w->frame + w->at, bytes, length);
+    memcpy(w->frame + w->at, bytes, length);
     w->at += length;
 }
 
 static void put_varint(struct writer *w, uint32_t value)
 {
-    if (w->frame)
-        mpb_put_uvarint(w->frame + w->at, value);
-    w->at += (uint32_t)mpb_uvarint_bytes(value);
+    w->at += (uint32_t)mpb_put_uvarint(w->frame + w->at, value);
 }
 
 static void put_count(struct writer *w, uint32_t count)
@@ -90,6 +84,39 @@ static void put_part(struct writer *w, int16_t version, const struct mpb_produce
     put_no_tags(w);
 }
 
+static uint32_t count_bytes(bool flexible, uint32_t count)
+{
+    return flexible ? (uint32_t)mpb_uvarint_bytes(count + 1) : 4;
+}
+
+static uint32_t part_bytes(int16_t version, bool flexible)
+{
+    uint32_t bytes = 4 + 2 + 8 + 8 + (flexible ? 1 : 0);
+    if (version >= VERSION_WITH_LOG_START)
+        bytes += 8;
+    if (version >= VERSION_WITH_RECORD_ERRORS)
+        bytes += flexible ? 1 + 1 : 4 + 2;
+    return bytes;
+}
+
+static uint32_t topic_bytes(int16_t version, bool flexible, const struct mpb_produce_part *first)
+{
+    uint32_t length = first->topic->name_length, tags = flexible ? 1 : 0;
+    uint32_t name = flexible ? (uint32_t)mpb_uvarint_bytes(length + 1) + length : 2 + length;
+    return (version >= MPB_PRODUCE_FIRST_BY_ID ? 16 : name) + count_bytes(flexible, first->parts_of_topic) + tags;
+}
+
+uint32_t mpb_produce_answer_bytes(const struct mpb_produce_request *request)
+{
+    bool flexible = request->version >= MPB_PRODUCE_FIRST_FLEXIBLE;
+    uint32_t bytes = 4 + 4 + 4 +
+                     (flexible ? 2 : 0); /* length, correlation id, throttle time; tags behind two of them */
+    bytes += count_bytes(flexible, request->topics) + request->count * part_bytes(request->version, flexible);
+    for (uint32_t i = 0; i < request->count; i += request->parts[i].parts_of_topic)
+        bytes += topic_bytes(request->version, flexible, &request->parts[i]);
+    return bytes;
+}
+
 uint32_t mpb_produce_answer(const struct mpb_produce_request *request, int32_t correlation_id, uint8_t *frame)
 {
     struct writer w = {.frame = frame, .at = 4, .flexible = request->version >= MPB_PRODUCE_FIRST_FLEXIBLE};
@@ -109,7 +136,6 @@ uint32_t mpb_produce_answer(const struct mpb_produce_request *request, int32_t c
     }
     put32(&w, 0); /* throttle time */
     put_no_tags(&w);
-    if (frame)
-        mpb_put_be32(frame, (int32_t)(w.at - 4));
+    mpb_put_be32(frame, (int32_t)(w.at - 4));
     return w.at;
 }

@@ -4,7 +4,10 @@
 
 #include "produce/produce_request.h"
 
-/* The whole response frame with its length in front. `frame` NULL: nothing is written. Returns the frame's bytes. */
+/* The bytes of the whole response frame, with its length in front: known before anything is appended. */
+uint32_t mpb_produce_answer_bytes(const struct mpb_produce_request *request);
+
+/* Writes it into `frame`, which has room for those. Returns its bytes, the same number. */
 uint32_t mpb_produce_answer(const struct mpb_produce_request *request, int32_t correlation_id, uint8_t *frame);
 
 #endif

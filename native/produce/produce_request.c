@@ -16,7 +16,7 @@ struct cursor {
     bool flexible; /* lengths and counts are compact, and tags end every struct */
 };
 
-static const uint8_t *take(struct cursor *c, size_t n)
+static inline const uint8_t *take(struct cursor *c, size_t n)
 {
     if (n > c->left)
         return NULL;
@@ -26,7 +26,7 @@ static const uint8_t *take(struct cursor *c, size_t n)
     return p;
 }
 
-static bool take32(struct cursor *c, int32_t *value)
+static inline bool take32(struct cursor *c, int32_t *value)
 {
     const uint8_t *p = take(c, 4);
     if (p)
@@ -34,7 +34,7 @@ static bool take32(struct cursor *c, int32_t *value)
     return p != NULL;
 }
 
-static bool take16(struct cursor *c, int16_t *value)
+static inline bool take16(struct cursor *c, int16_t *value)
 {
     const uint8_t *p = take(c, 2);
     if (p)
@@ -42,7 +42,7 @@ static bool take16(struct cursor *c, int16_t *value)
     return p != NULL;
 }
 
-static bool take_varint(struct cursor *c, uint32_t *value)
+static inline bool take_varint(struct cursor *c, uint32_t *value)
 {
     const uint8_t *next = mpb_get_uvarint(c->at, c->at + c->left, value);
     if (next == NULL)
@@ -53,7 +53,7 @@ static bool take_varint(struct cursor *c, uint32_t *value)
 }
 
 /* A length or a count, ABSENT for null. `wide`: four bytes in versions that are not flexible, else two. */
-static bool take_length(struct cursor *c, bool wide, uint32_t *value)
+static inline bool take_length(struct cursor *c, bool wide, uint32_t *value)
 {
     int16_t narrow_value;
     int32_t wide_value;
@@ -72,7 +72,7 @@ static bool take_length(struct cursor *c, bool wide, uint32_t *value)
 }
 
 /* Tagged fields, of which a Produce request has none that mean anything: each is skipped. */
-static bool skip_tags(struct cursor *c)
+static inline bool skip_tags(struct cursor *c)
 {
     uint32_t count, tag, size;
     if (!c->flexible)

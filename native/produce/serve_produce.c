@@ -71,7 +71,6 @@ static void append_part(struct mpb_native_produce *native, uint32_t entry, uint3
                                          .now_ms = now_ms,
                                          .leader_epoch = -1,
                                          .topic_id = topic->id};
-    memset(&part->result, 0, sizeof part->result);
     if (part->error == 0)
         mpb_append(native->log, &topic->append, &request, &part->result);
     else
@@ -156,7 +155,7 @@ static enum mpb_left prepare(struct mpb_native_produce *native, uint32_t index, 
         return MPB_LEFT_MEMORY;
     if (asked->acks == 0)
         return MPB_SERVE;
-    *answer = mpb_answer_reserve(handler, index, mpb_produce_answer(asked, entry->correlation_id, NULL));
+    *answer = mpb_answer_reserve(handler, index, mpb_produce_answer_bytes(asked));
     return *answer == NULL ? MPB_LEFT_MEMORY : MPB_SERVE;
 }
 

@@ -98,19 +98,15 @@ uint32_t mpb_client_hash(const uint8_t *frame, uint32_t length)
  * row, so it sees which of these steps were taken. A processor counts one request at a time. */
 enum { MPB_COUNTING_RECEIVED = 1 << 29, MPB_COUNTING_FINISHED = 1 << 30, MPB_COUNTING_VALUE = (1 << 29) - 1 };
 
-void mpb_settle_count(struct mpb_core *core, uint32_t slot, struct mpb_entry *entry)
+/* What follows the mark. */
+static inline void count_marked(struct mpb_core *core, uint32_t slot, struct mpb_entry *entry, bool finished,
+                                uint64_t count)
 {
-    uint32_t mark = mpb_load_relaxed(&entry->received);
-    if ((mark & (MPB_COUNTING_RECEIVED | MPB_COUNTING_FINISHED)) == 0)
-        return;
-    bool finished = mark & MPB_COUNTING_FINISHED;
-    uint32_t counter = finished ? MPB_C_REQUESTS_FINISHED : MPB_C_REQUESTS_RECEIVED;
     if (finished)
         MPB_CRASH(core, "processor.finished.counting");
     else
         MPB_CRASH(core, "processor.received.counting");
-    if (((mpb_load_relaxed(&core->counters[slot].value[counter]) ^ mark) & MPB_COUNTING_VALUE) != 0)
-        mpb_count(core, slot, counter, 1);
+    mpb_store_relaxed(&core->counters[slot].value[finished ? MPB_C_REQUESTS_FINISHED : MPB_C_REQUESTS_RECEIVED], count);
     mpb_step();
     if (finished)
         MPB_CRASH(core, "processor.finished.counted");
@@ -119,13 +115,25 @@ void mpb_settle_count(struct mpb_core *core, uint32_t slot, struct mpb_entry *en
     mpb_store_release(&entry->received, finished ? 0 : 1);
 }
 
-static void count_once(struct mpb_processor *p, struct mpb_entry *entry, uint32_t mark)
+void mpb_settle_count(struct mpb_core *core, uint32_t slot, struct mpb_entry *entry)
 {
-    uint32_t counter = mark == MPB_COUNTING_FINISHED ? MPB_C_REQUESTS_FINISHED : MPB_C_REQUESTS_RECEIVED;
+    uint32_t mark = mpb_load_relaxed(&entry->received);
+    if ((mark & (MPB_COUNTING_RECEIVED | MPB_COUNTING_FINISHED)) == 0)
+        return;
+    bool finished = mark & MPB_COUNTING_FINISHED;
+    uint32_t counter = finished ? MPB_C_REQUESTS_FINISHED : MPB_C_REQUESTS_RECEIVED;
+    uint64_t count = mpb_load_relaxed(&core->counters[slot].value[counter]);
+    count_marked(core, slot, entry, finished, count + (((count ^ mark) & MPB_COUNTING_VALUE) != 0));
+}
+
+static inline void count_once(struct mpb_processor *p, struct mpb_entry *entry, uint32_t mark)
+{
+    bool finished = mark == MPB_COUNTING_FINISHED;
+    uint32_t counter = finished ? MPB_C_REQUESTS_FINISHED : MPB_C_REQUESTS_RECEIVED;
     uint64_t next = mpb_load_relaxed(&p->core->counters[p->slot].value[counter]) + 1;
     mpb_store_release(&entry->received, mark | (uint32_t)(next & MPB_COUNTING_VALUE));
     mpb_step();
-    mpb_settle_count(p->core, p->slot, entry);
+    count_marked(p->core, p->slot, entry, finished, next);
 }
 
 void mpb_count_finished(struct mpb_processor *p, struct mpb_entry *entry)

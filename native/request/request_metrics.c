@@ -13,13 +13,28 @@ static uint32_t bucket_of(uint32_t ticks)
 }
 _Static_assert(MPB_TIME_FIRST_TICKS == 16, "bucket_of");
 
-static void add_time(struct mpb_api_row *row, enum mpb_request_time which, uint32_t begun, uint32_t ended)
+/* From which stage to which each time goes. */
+static const struct {
+    uint8_t begun, ended;
+} SPANS[MPB_REQUEST_TIMES] = {
+    [MPB_TIME_REQUEST_QUEUE] = {MPB_STAGE_ENQUEUED, MPB_STAGE_DEQUEUED},
+    [MPB_TIME_LOCAL] = {MPB_STAGE_DEQUEUED, MPB_STAGE_LOCAL_DONE},
+    [MPB_TIME_REMOTE] = {MPB_STAGE_LOCAL_DONE, MPB_STAGE_RESP_ENQ},
+    [MPB_TIME_RESPONSE_QUEUE] = {MPB_STAGE_RESP_ENQ, MPB_STAGE_RESP_DEQ},
+    [MPB_TIME_RESPONSE_SEND] = {MPB_STAGE_RESP_DEQ, MPB_STAGE_SEND_DONE},
+    [MPB_TIME_TOTAL] = {MPB_STAGE_FRAME_DONE, MPB_STAGE_SEND_DONE},
+};
+
+static void add_times(struct mpb_api_row *row, const struct mpb_trace *t)
 {
-    if (begun == MPB_TRACE_NOT_REACHED || ended == MPB_TRACE_NOT_REACHED)
-        return;
-    uint32_t ticks = ended > begun ? ended - begun : 0;
-    add(&row->time[which].ticks, ticks);
-    add(&row->time[which].bucket[bucket_of(ticks)], 1);
+    for (int which = 0; which < MPB_REQUEST_TIMES; which++) {
+        uint32_t begun = t->stage[SPANS[which].begun], ended = t->stage[SPANS[which].ended];
+        if (begun == MPB_TRACE_NOT_REACHED || ended == MPB_TRACE_NOT_REACHED)
+            continue;
+        uint32_t ticks = ended > begun ? ended - begun : 0;
+        add(&row->time[which].ticks, ticks);
+        add(&row->time[which].bucket[bucket_of(ticks)], 1);
+    }
 }
 
 /* A table of few codes: an API answers with few different ones. What finds no place is counted without its code. */
@@ -35,17 +50,6 @@ static void add_error(struct mpb_api_row *row, int32_t code)
         return;
     }
     add(&row->other_errors, 1);
-}
-
-static void add_times(struct mpb_api_row *row, const struct mpb_trace *t)
-{
-    const uint32_t *stage = t->stage;
-    add_time(row, MPB_TIME_REQUEST_QUEUE, stage[MPB_STAGE_ENQUEUED], stage[MPB_STAGE_DEQUEUED]);
-    add_time(row, MPB_TIME_LOCAL, stage[MPB_STAGE_DEQUEUED], stage[MPB_STAGE_LOCAL_DONE]);
-    add_time(row, MPB_TIME_REMOTE, stage[MPB_STAGE_LOCAL_DONE], stage[MPB_STAGE_RESP_ENQ]);
-    add_time(row, MPB_TIME_RESPONSE_QUEUE, stage[MPB_STAGE_RESP_ENQ], stage[MPB_STAGE_RESP_DEQ]);
-    add_time(row, MPB_TIME_RESPONSE_SEND, stage[MPB_STAGE_RESP_DEQ], stage[MPB_STAGE_SEND_DONE]);
-    add_time(row, MPB_TIME_TOTAL, stage[MPB_STAGE_FRAME_DONE], stage[MPB_STAGE_SEND_DONE]);
 }
 
 void mpb_request_account(struct mpb_core *core, uint32_t processor, struct mpb_entry *entry)

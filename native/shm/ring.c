@@ -13,24 +13,6 @@ struct word {
 
 static inline struct word split(uint64_t word) { return (struct word){word >> 33, word >> 32 & 1, (uint32_t)word}; }
 
-struct mpb_ring mpb_ring_view(struct mpb_core *core, uint32_t ring_id)
-{
-    struct mpb_ring_ctl *ctl = &core->rings[ring_id];
-    struct mpb_ring ring = {core,
-                            ctl,
-                            core->slots + ctl->slots_first,
-                            ctl->capacity,
-                            (uint8_t *)core->entries,
-                            sizeof(struct mpb_entry),
-                            core->entry_count};
-    if (ring_id == MPB_RING_CONTROLLER) {
-        ring.table = (uint8_t *)core->commands;
-        ring.stride = sizeof(struct mpb_command);
-        ring.rows = core->command_count;
-    }
-    return ring;
-}
-
 /* Both may lag, in any order, by as many operations as are under way. */
 static uint64_t depth_between(const struct mpb_ring *ring, uint64_t head, uint64_t tail)
 {

@@ -41,7 +41,18 @@ struct mpb_ring { /* a view, made on the stack for each operation or kept: holds
 
 enum { MPB_RING_FULL = -1, MPB_RING_EMPTY = -1 };
 
-struct mpb_ring mpb_ring_view(struct mpb_core *core, uint32_t ring_id);
+static inline struct mpb_ring mpb_ring_view(struct mpb_core *core, uint32_t ring_id)
+{
+    struct mpb_ring_ctl *ctl = &core->rings[ring_id];
+    bool commands = ring_id == MPB_RING_CONTROLLER;
+    return (struct mpb_ring){.core = core,
+                             .ctl = ctl,
+                             .slots = core->slots + ctl->slots_first,
+                             .capacity = ctl->capacity,
+                             .table = commands ? (uint8_t *)core->commands : (uint8_t *)core->entries,
+                             .stride = commands ? sizeof(struct mpb_command) : sizeof(struct mpb_entry),
+                             .rows = commands ? core->command_count : core->entry_count};
+}
 
 /* Appends a hint; 0, or MPB_RING_FULL. */
 int mpb_ring_push(const struct mpb_ring *ring, uint32_t hint);
