@@ -183,7 +183,8 @@ class Processor:
             timeout_ms = 1
         ordinary = may_read and not self._new_connections and not waits_for_room
         turns = more_turns if ordinary else 0
-        if native.poll(0 if busy else timeout_ms, turns, MAX_ANSWERS_PER_TURN, self._housekeeping_ns):
+        wait_ms = 0 if busy else timeout_ms
+        if native.poll(wait_ms, turns, MAX_ANSWERS_PER_TURN, self._housekeeping_ns, POLL_MS):
             self._take_events()
 
     def drain(self, timeout_ms: int) -> None:
@@ -196,7 +197,7 @@ class Processor:
             self._native_turn.end(True)
             self._port.ring()
             if idle:
-                self._native_turn.poll(20, 0, 0, 0)
+                self._native_turn.poll(20, 0, 0, 0, 0)
             self._take_events()
             self._row.beat()
         for channel in list(self._by_fd.values()):
@@ -261,8 +262,6 @@ class Processor:
     def _on_own_event(self, kind: int, fd: int) -> None:
         if kind == _native.EVENT_STRAY:
             self._count(Counter.ANSWERS_WITHOUT_CONNECTION)
-        elif fd == self._eventfd:
-            drain_eventfd(fd)
         elif fd == self._ctx.wakeup_fd:
             self._ctx.drain_wakeups()
         elif fd == self._handover.channel.fileno():

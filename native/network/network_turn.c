@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <unistd.h>
 
 int mpb_turn_open(struct mpb_turn *turn, struct mpb_processor *port, int epoll)
 {
@@ -373,6 +374,14 @@ static void socket_event(struct mpb_turn *turn, struct mpb_connection *c, uint32
     }
 }
 
+/* It has done its work by waking us: every turn looks for answers. */
+static void empty_bell(int fd)
+{
+    uint64_t rings;
+    while (read(fd, &rings, sizeof rings) < 0 && errno == EINTR)
+        ;
+}
+
 bool mpb_turn_poll(struct mpb_turn *turn, int timeout_ms)
 {
     struct epoll_event found[MPB_MAX_POLLED];
@@ -382,6 +391,8 @@ bool mpb_turn_poll(struct mpb_turn *turn, int timeout_ms)
         struct mpb_connection *c = (uint32_t)fd < turn->by_fd.capacity ? turn->by_fd.at[fd] : NULL;
         if (c != NULL)
             socket_event(turn, c, found[i].events);
+        else if (fd == turn->port->core->eventfds[turn->port->index])
+            empty_bell(fd);
         else
             event(turn, MPB_EVENT_DESCRIPTOR, NULL, fd, 0);
     }
@@ -401,14 +412,14 @@ void mpb_turn_sleep(struct mpb_turn *turn, int timeout_ms)
     mpb_store_relaxed(&row->idle_ns, mpb_load_relaxed(&row->idle_ns) + (turn->awake_since_ns - before));
 }
 
-void mpb_turn_run(struct mpb_turn *turn, uint32_t turns, uint64_t until_ns, uint32_t answers)
+uint32_t mpb_turn_run(struct mpb_turn *turn, uint32_t turns, uint64_t until_ns, uint32_t answers)
 {
     uint32_t unrung_turns = 0;
     mpb_atomic64 *heartbeat = &turn->port->core->processes[turn->port->slot].heartbeat_ns;
-    while (turns-- > 0 && turn->event_count == 0) {
+    for (; turns > 0 && turn->event_count == 0; turns--) {
         uint32_t answered = mpb_turn_answer(turn, answers);
         if (turn->event_count > 0)
-            return;
+            break;
         mpb_turn_receive(turn, true);
         uint64_t now_ns = mpb_trace_clock_ns();
         mpb_store_relaxed(heartbeat, now_ns);
@@ -419,8 +430,11 @@ void mpb_turn_run(struct mpb_turn *turn, uint32_t turns, uint64_t until_ns, uint
             mpb_processor_ring(turn->port);
             unrung_turns = 0;
         }
-        if (turn->event_count > 0 || !busy || now_ns >= until_ns)
-            return;
+        if (turn->event_count > 0 || now_ns >= until_ns)
+            break;
+        if (!busy)
+            return turns - 1;
         mpb_turn_poll(turn, 0);
     }
+    return 0;
 }

@@ -28,7 +28,7 @@ enum mpb_event_kind {
     MPB_EVENT_NO_ROOM = 4,     /* no entry or no arena space: the frame stays in the buffer for mpb_turn_submit */
     MPB_EVENT_PARKED = 5,      /* the plane is full: entry (first value) waits for mpb_retry */
     MPB_EVENT_LARGE = 6,       /* a large frame: bytes it wants in the arena (first value), 0: it has them, read on */
-    MPB_EVENT_DESCRIPTOR = 7,  /* a descriptor (first value) of the processor itself is readable */
+    MPB_EVENT_DESCRIPTOR = 7,  /* a descriptor (first value) of the processor itself, not its bell, is readable */
     MPB_EVENT_STRAY = 8,       /* an answer whose connection is gone was dropped */
     MPB_EVENT_INTRODUCED = 9,  /* traced, and a request said who the client is (hash of its id: first value) */
 };
@@ -94,11 +94,13 @@ bool mpb_turn_over_limit(const struct mpb_turn *turn);
 bool mpb_turn_has_work(const struct mpb_turn *turn, bool may_read);
 /* Sends held answers if they waited for long enough, or if nothing else would. */
 void mpb_turn_end(struct mpb_turn *turn, bool will_sleep);
-/* Takes the events of the sockets. `timeout_ms` 0: those that are there. False: interrupted by a signal. */
+/* Takes the events of the sockets, and empties the bell. `timeout_ms` 0: those that are there. False: interrupted by a signal. */
 bool mpb_turn_poll(struct mpb_turn *turn, int timeout_ms);
 /* The same after mpb_processor_prepare_sleep; shows the wait, and adds to the row's busy and idle time. */
 void mpb_turn_sleep(struct mpb_turn *turn, int timeout_ms);
-/* Whole turns without new connections, after a poll, while everything is ordinary; at most `turns`, and until `until_ns`. */
-void mpb_turn_run(struct mpb_turn *turn, uint32_t turns, uint64_t until_ns, uint32_t answers);
+/* Whole turns without new connections, after a poll, while everything is ordinary; at most `turns`, and until `until_ns`.
+ * Returns 0, or how many of `turns` are left when there was nothing more to do: the handlers are rung, held answers are
+ * sent, and the caller may sleep. */
+uint32_t mpb_turn_run(struct mpb_turn *turn, uint32_t turns, uint64_t until_ns, uint32_t answers);
 
 #endif

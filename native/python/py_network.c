@@ -377,15 +377,8 @@ static PyObject *turn_events(PyObject *object, PyObject *unused)
     return list;
 }
 
-static PyObject *turn_poll(PyObject *object, PyObject *const *args, Py_ssize_t n)
+static void wait_for_sockets(struct mpb_turn *turn, long timeout_ms)
 {
-    struct mpb_turn *turn = TURN(object);
-    if (n != 4)
-        return PyErr_Format(PyExc_TypeError, "poll takes 4 arguments, not %zd", n);
-    long timeout_ms = PyLong_AsLong(args[0]), turns = PyLong_AsLong(args[1]), answers = PyLong_AsLong(args[2]);
-    unsigned long long until_ns = PyLong_AsUnsignedLongLong(args[3]);
-    if (PyErr_Occurred())
-        return NULL;
     if (timeout_ms > 0 && mpb_processor_prepare_sleep(turn->port)) {
         Py_BEGIN_ALLOW_THREADS
             mpb_turn_sleep(turn, (int)timeout_ms);
@@ -393,7 +386,25 @@ static PyObject *turn_poll(PyObject *object, PyObject *const *args, Py_ssize_t n
     } else {
         mpb_turn_poll(turn, 0);
     }
-    mpb_turn_run(turn, (uint32_t)turns, until_ns, (uint32_t)answers);
+}
+
+static PyObject *turn_poll(PyObject *object, PyObject *const *args, Py_ssize_t n)
+{
+    struct mpb_turn *turn = TURN(object);
+    if (n != 5)
+        return PyErr_Format(PyExc_TypeError, "poll takes 5 arguments, not %zd", n);
+    long timeout_ms = PyLong_AsLong(args[0]), turns = PyLong_AsLong(args[1]), answers = PyLong_AsLong(args[2]);
+    unsigned long long until_ns = PyLong_AsUnsignedLongLong(args[3]);
+    long idle_ms = PyLong_AsLong(args[4]);
+    if (PyErr_Occurred())
+        return NULL;
+    uint32_t left = (uint32_t)turns;
+    wait_for_sockets(turn, timeout_ms);
+    while ((left = mpb_turn_run(turn, left, until_ns, (uint32_t)answers)) > 0 && idle_ms > 0) {
+        if (PyErr_CheckSignals() < 0)
+            return NULL;
+        wait_for_sockets(turn, turn->port->look_again ? 1 : idle_ms);
+    }
     if (PyErr_CheckSignals() < 0)
         return NULL;
     return PyBool_FromLong(turn->event_count > 0);
@@ -420,9 +431,10 @@ static PyMethodDef turn_methods[] = {
     {"events", turn_events, METH_NOARGS,
      "events() -> [(kind, connection or None, number, number)] since the last call"},
     {"poll", (PyCFunction)(void (*)(void))turn_poll, METH_FASTCALL,
-     "poll(timeout_ms, turns, answers, until_ns) -> whether there are events: waits for the sockets unless an answer "
-     "is\n"
-     "there already, then makes at most so many whole turns while everything is ordinary and the clock below until_ns"},
+     "poll(timeout_ms, turns, answers, until_ns, idle_ms) -> whether there are events: waits for the sockets unless "
+     "an\n"
+     "answer is there already, then makes at most so many whole turns while everything is ordinary and the clock\n"
+     "below until_ns, and waits for idle_ms (0: not) where one finds nothing more to do"},
     {NULL, NULL, 0, NULL},
 };
 

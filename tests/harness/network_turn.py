@@ -23,7 +23,7 @@ MAX_BYTES = 100 * 1024 * 1024
 class TurnSetting:
     """`connect` gives (channel, client socket); `claim` what the turn submitted; `events` what it leaves to Python."""
 
-    def __init__(self, directory, **plan):
+    def __init__(self, directory, eventfd=False, **plan):
         plan = {
             "entries_per_processor": 16,
             "data_requests": 16,
@@ -38,11 +38,14 @@ class TurnSetting:
         self.row = ProcessRow(self.memory.core, 16)
         self.row.begin(os.getpid(), 2, 0, 0)
         ProcessRow(self.memory.core, 48).begin(os.getpid(), 3, 0, 255)
-        self.port = ProcessorPort(self.memory.core, 0)
+        self.eventfd = os.eventfd(0, os.EFD_NONBLOCK) if eventfd else -1
+        self.port = ProcessorPort(self.memory.core, 0, self.eventfd)
         self.handler = HandlerPort(self.memory.core, 0)
         self.epoll = select.epoll()
         self.turn = _native.NetworkTurn(self.port, self.epoll.fileno(), 0, 0, MAX_BYTES, -1, {API: (0, 8), 18: (0, 3)})
         self.open = [self.epoll]
+        if eventfd:
+            self.epoll.register(self.eventfd, select.EPOLLIN)
         self._connections = 0
 
     def connect(self, send_buffer_bytes=None):
@@ -60,7 +63,7 @@ class TurnSetting:
 
     def read(self, may_read=True):
         """Look at the sockets, then take one frame of each connection; the events that gave."""
-        self.turn.poll(0, 0, 0, 0)
+        self.turn.poll(0, 0, 0, 0, 0)
         self.turn.receive(may_read)
         return self.turn.events()
 
@@ -85,4 +88,6 @@ class TurnSetting:
     def close(self):
         for each in self.open:
             each.close()
+        if self.eventfd >= 0:
+            os.close(self.eventfd)
         self.memory.close()

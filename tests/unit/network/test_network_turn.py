@@ -1,7 +1,9 @@
 """Answers are held only while more come, sent in order, settled exactly once, whatever the socket does."""
 
 import os
+import select
 import struct
+import threading
 
 import pytest
 
@@ -106,7 +108,7 @@ def _drain(setting, far, size):
     received = b""
     while len(received) < size:
         received += far.recv(1 << 20)
-        setting.turn.poll(0, 0, 0, 0)
+        setting.turn.poll(0, 0, 0, 0, 0)
     return received
 
 
@@ -264,11 +266,32 @@ def test_whole_turns_without_python_while_all_is_ordinary(make):
     setting = make()
     _channel, far = setting.connect()
     far.send(frame(API, 5, 1))
-    assert not setting.turn.poll(0, 5, 10, 2**62)
+    assert not setting.turn.poll(0, 5, 10, 2**62, 0)
     setting.answer(setting.claim())
-    assert not setting.turn.poll(0, 5, 10, 2**62) and _numbers(far.recv(100)) == [1]
+    assert not setting.turn.poll(0, 5, 10, 2**62, 0) and _numbers(far.recv(100)) == [1]
     far.send(struct.pack(">i", -1))
-    assert setting.turn.poll(0, 5, 10, 2**62) and len(setting.turn.events()) == 1
+    assert setting.turn.poll(0, 5, 10, 2**62, 0) and len(setting.turn.events()) == 1
+
+
+def test_it_sleeps_and_goes_on_without_python_until_something_is_not_ordinary(make):
+    setting = make(eventfd=True)
+    _channel, far = setting.connect()
+    far.send(frame(API, 5, 1))
+    request = []
+
+    def serve():
+        while not request:
+            request.extend(setting.claim_all())
+        setting.answer(request[0])
+        assert _numbers(far.recv(100)) == [1]
+        assert select.select([setting.eventfd], [], [], 0)[0] == []  # the bell that woke it is empty again
+        far.send(struct.pack(">i", -1))
+
+    helper = threading.Thread(target=serve)
+    helper.start()
+    assert setting.turn.poll(0, 100, 10, 2**62, 5000) and len(setting.turn.events()) == 1
+    helper.join(5)
+    assert request and setting.finished()[0] == 1
 
 
 def test_memory_nobody_touched_is_not_given_back(make):
