@@ -394,7 +394,28 @@ class NativeProduce:
     @property
     def served(self) -> int: ...
     def reset(self, generation: int, /) -> None: ...
-    def add(self, name: str, topic_id: bytes, ordinals: list[int], options: LogOptions, /) -> bool: ...
+    def add(
+        self,
+        name: str,
+        topic_id: bytes,
+        ordinals: list[int],
+        options: LogOptions,
+        produces: bool,
+        is_zstd: bool,
+        /,
+    ) -> bool: ...
+
+@final
+class NativeFetch:
+    max_bytes: int
+    now_ms: int
+    off: bool
+    def __new__(cls, port: HandlerPort, log: Log, produce: NativeProduce, /) -> Self: ...
+    @property
+    def served(self) -> int: ...
+    def take_waiting(self) -> tuple[int, tuple[int, ...]] | None: ...
+    def is_ready(self, request: Request, /) -> bool: ...
+    def answer(self, request: Request, /) -> bool: ...
 
 # ---------------------------------------------------------------- log (py_log*.c, py_scan.c)
 @final

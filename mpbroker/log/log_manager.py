@@ -19,6 +19,7 @@ from mpbroker._native import (
     HandlerPort,
     Log,
     LogOptions,
+    NativeFetch,
     NativeProduce,
     PartitionState,
     ReadPlan,
@@ -182,6 +183,10 @@ class LogManager:
         return NativeProduce(
             port, self.log, Counter.PRODUCE_PARTITION_ERRORS, self._decompress, self._decompressor.release
         )
+
+    def fetch_natively(self, port: HandlerPort, produce: NativeProduce) -> NativeFetch:
+        """The same for Fetch requests, for the topics of `produce`."""
+        return NativeFetch(port, self.log, produce)
 
     def _decompress(self, codec: int, data: memoryview, max_message_bytes: int) -> tuple[int, memoryview]:
         return self._decompressor.decompress(codec, data, decompressed_limit_bytes(max_message_bytes))

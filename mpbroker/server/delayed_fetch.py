@@ -41,7 +41,9 @@ class DelayedFetch(ParkedRequest):
     def __init__(
         self, context: ServerContext, request: Request, fetch: FetchContext, plan: FetchPlan, send: Send
     ) -> None:
-        deadline_ms = context.clock.monotonic_ms() + fetch.message.max_wait_ms
+        deadline_ms = context.fetch_deadline_ms
+        if deadline_ms is None:
+            deadline_ms = context.clock.monotonic_ms() + fetch.message.max_wait_ms
         super().__init__(context, request, deadline_ms, {read.ordinal for read in plan.reads() if read.ordinal >= 0})
         self.fetch = fetch
         self.send = send

@@ -1,13 +1,16 @@
-"""The topics whose Produce requests the native path serves without Python. One table per request handler process.
+"""The topics whose Produce and Fetch requests the native paths serve without Python. One table per handler process.
 
-The native path (native/produce/serve_produce.c) makes the checks of docs/produce-checks.md and the append as
+The native path of Produce (native/produce/serve_produce.c) makes the checks of docs/produce-checks.md and the append as
 handlers/produce.py does, and passes a request on, before any effect, when it does not know its topic. It learns a topic
-when the Python handler has served a request for it; any change of metadata makes it forget all topics.
+when a Python handler has served a request for it; any change of metadata makes it forget all topics. That of Fetch
+(native/fetch/serve_fetch.c) uses the same table.
 """
 
 from __future__ import annotations
 
 from mpbroker.channel.handler_port import HandlerPort
+from mpbroker.config.broker_config import BrokerConfig
+from mpbroker.config.limits import LARGEST_ANSWER_BYTES
 from mpbroker.log.log_manager import LogManager
 from mpbroker.metadata.metadata_cache import MetadataCache, Topic
 
@@ -22,8 +25,14 @@ class NativeTopics:
         self._metadata = metadata
         self._enabled = not log_manager.flush_on_commit  # a sync to wait for is Python's business
         self.native = log_manager.serve_natively(port)
+        self.fetch = log_manager.fetch_natively(port, self.native)
         self._generation = -1
         self._known: set[str] = set()
+
+    def use_config(self, config: BrokerConfig) -> None:
+        """Settings may have changed, also those of topics without a change of metadata."""
+        self.fetch.max_bytes = min(config.fetch_max_bytes, LARGEST_ANSWER_BYTES)
+        self.forget()
 
     def forget(self) -> None:
         """The settings of all topics may have changed without a change of metadata."""
@@ -38,9 +47,10 @@ class NativeTopics:
             self.native.reset(generation)
             self._generation = generation
             self._known.clear()
-        if topic.name in self._known or not self._enabled:
+        if topic.name in self._known:
             return
         self._known.add(topic.name)
         options, rules = self._log_manager.options_of(topic)
-        if not topic.internal and rules.target_codec is None:
-            self.native.add(topic.name, topic.id, topic.partitions, options)
+        produces = self._enabled and not topic.internal and rules.target_codec is None
+        is_zstd = topic.settings.compression_type == "zstd"
+        self.native.add(topic.name, topic.id, topic.partitions, options, produces, is_zstd)

@@ -20,6 +20,7 @@ from mpbroker.server.api_table import API_TABLE
 from mpbroker.server.controller_commands import ControllerCommands
 from mpbroker.server.dispatch import dispatch
 from mpbroker.server.server_context import ServerContext
+from mpbroker.server.waiting_fetch import park_if_it_waits
 from mpbroker.shm.clock import SystemClock
 from mpbroker.shm.layout import DIRTY_BITS, SLOT_LOG_KEEPER
 from mpbroker.shm.process_context import ProcessContext
@@ -54,7 +55,8 @@ class RequestHandler:
         if request is None:
             self._deliver()
             return False
-        dispatch(self.context, request)
+        if not park_if_it_waits(self.context, request):
+            dispatch(self.context, request)
         if self.context.purgatory.has_deadlines:
             self._deliver()
         return True
@@ -96,7 +98,7 @@ class RequestHandler:
         """The configuration was read again, or settings were changed."""
         self.context.config = config
         self.context.metadata.use_config(config)
-        self.context.native_topics.forget()
+        self.context.native_topics.use_config(config)
 
 
 def main(ctx: ProcessContext) -> None:

@@ -40,7 +40,6 @@ def describe_produce(request: Request, message: ProduceRequest) -> None:
     )
 
 
-def describe_fetch(request: Request, message: FetchRequest, partitions: int) -> None:
-    """Partitions and how long the client is ready to wait, in ms."""
-    topics = message.topics
-    request.set_trace(partitions, topic_hash(topics[0].topic) if topics else 0, max(0, message.max_wait_ms), 0)
+def describe_fetch(request: Request, message: FetchRequest, partitions: int, first: str) -> None:
+    """Partitions and how long the client is ready to wait, in ms. `first`: the first topic's name."""
+    request.set_trace(partitions, topic_hash(first) if first else 0, max(0, message.max_wait_ms), 0)

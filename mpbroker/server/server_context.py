@@ -84,9 +84,11 @@ class ServerContext:
         self.node_id: int = config.node_id
         self.stored_settings: Callable[[], DynamicSettings | None] = lambda: None
         self.is_ending: Callable[[], bool] = lambda: False  # the broker is about to stop: long polls end now
+        self.fetch_deadline_ms: int | None = None  # of the Fetch that is being dispatched again; it has waited already
         self.producer_ids = ProducerIds()
         self.auto_creation = AutoCreation(commands, lambda: self.config)
         self.native_topics = NativeTopics(log_manager, port, metadata)
+        self.native_topics.use_config(config)
         self.purgatory = DelayedOperationPurgatory(clock.monotonic_ms(), port.watch)
 
     def shown_config(self) -> BrokerConfig:

@@ -51,23 +51,28 @@ void mpb_native_forget(struct mpb_native_topics *topics)
     topics->count = 0;
 }
 
-bool mpb_native_add(struct mpb_native_topics *topics, const uint8_t *name, uint32_t name_length, const uint8_t id[16],
-                    const uint32_t *ordinals, uint32_t partition_count, const struct mpb_append_options *append,
-                    const struct mpb_batch_rules *rules)
+bool mpb_native_may_produce(const struct mpb_native_topic *topic)
+{
+    return topic->append.flush_messages == NO_FLUSH && topic->append.sole_replica;
+}
+
+struct mpb_native_topic *mpb_native_add(struct mpb_native_topics *topics, const uint8_t *name, uint32_t name_length,
+                                        const uint8_t id[16], const uint32_t *ordinals, uint32_t partition_count,
+                                        const struct mpb_append_options *append, const struct mpb_batch_rules *rules)
 {
     if (name_length == 0 || name_length > sizeof topics->by_name[0]->name || partition_count == 0 ||
-        partition_count > MPB_NATIVE_TOPIC_PARTITIONS || append->flush_messages != NO_FLUSH || !append->sole_replica)
-        return false;
+        partition_count > MPB_NATIVE_TOPIC_PARTITIONS)
+        return NULL;
     uint32_t hash = mpb_crc32c(0, name, name_length);
     uint32_t at = place_by_name(topics, name, name_length, hash), id_at = place_by_id(topics, id);
     if (topics->by_name[at] != NULL || topics->count >= MPB_NATIVE_TOPICS / 2)
-        return false;
+        return NULL;
     struct mpb_native_topic *topic = calloc(1, sizeof *topic);
     uint32_t *rows = malloc(partition_count * sizeof *rows);
     if (topic == NULL || rows == NULL) {
         free(topic);
         free(rows);
-        return false;
+        return NULL;
     }
     memcpy(rows, ordinals, partition_count * sizeof *rows);
     memcpy(topic->name, name, name_length);
@@ -82,5 +87,5 @@ bool mpb_native_add(struct mpb_native_topics *topics, const uint8_t *name, uint3
     if (topics->by_id[id_at] == NULL) /* else a test gave one id to two names: the first one keeps it */
         topics->by_id[id_at] = topic;
     topics->count++;
-    return true;
+    return topic;
 }

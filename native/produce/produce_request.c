@@ -171,7 +171,7 @@ static enum mpb_left read_topic(struct cursor *c, const struct mpb_native_topics
     uint32_t partitions;
     if (!take_topic(c, topics, request->version, &topic) || !take_length(c, true, &partitions))
         return MPB_LEFT_FRAME;
-    if (topic == NULL)
+    if (topic == NULL || !topic->produces)
         return MPB_LEFT_TOPIC;
     if (partitions == 0 || partitions == ABSENT)
         return MPB_LEFT_FRAME;

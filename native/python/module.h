@@ -32,6 +32,7 @@ int mpb_add_handler(PyObject *module);
 int mpb_add_request(PyObject *module);
 int mpb_add_command(PyObject *module);
 int mpb_add_known(PyObject *module);
+int mpb_add_fetch(PyObject *module);
 int mpb_add_session(PyObject *module);
 int mpb_add_metadata(PyObject *module);
 

@@ -47,6 +47,8 @@ PyObject *mpb_py_append_result(struct mpb_append_result **result);
 const struct mpb_read_plan *mpb_py_read_plan(PyObject *object);
 /* The log of a Log object that is open, else NULL with an exception. Borrowed. */
 struct mpb_log *mpb_log_of(PyObject *log);
+/* The native path of a NativeProduce, borrowed; NULL with an exception for anything else. */
+struct mpb_native_produce *mpb_native_produce_of(PyObject *object);
 int mpb_add_log_read(PyObject *module);
 int mpb_add_log_append(PyObject *module);
 

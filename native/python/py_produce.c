@@ -130,8 +130,9 @@ static PyObject *native_add(PyObject *object, PyObject *args)
     Py_ssize_t name_length, id_length;
     PyObject *list, *options;
     uint32_t ordinals[MPB_NATIVE_TOPIC_PARTITIONS];
-    if (!PyArg_ParseTuple(args, "s#y#O!O!:add", &name, &name_length, &id, &id_length, &PyList_Type, &list,
-                          mpb_log_options_type, &options))
+    int produces, is_zstd;
+    if (!PyArg_ParseTuple(args, "s#y#O!O!pp:add", &name, &name_length, &id, &id_length, &PyList_Type, &list,
+                          mpb_log_options_type, &options, &produces, &is_zstd))
         return NULL;
     if (id_length != 16)
         return PyErr_Format(PyExc_ValueError, "a topic id is 16 bytes");
@@ -140,9 +141,14 @@ static PyObject *native_add(PyObject *object, PyObject *args)
     if (!read_ordinals(list, NATIVE(object)->log->core->partition_count, ordinals))
         return NULL;
     const LogOptionsObject *settings = (LogOptionsObject *)options;
-    return PyBool_FromLong(mpb_native_add(&NATIVE(object)->topics, (const uint8_t *)name, (uint32_t)name_length,
-                                          (const uint8_t *)id, ordinals, (uint32_t)PyList_GET_SIZE(list),
-                                          &settings->append, &settings->rules));
+    struct mpb_native_topic *topic = mpb_native_add(
+        &NATIVE(object)->topics, (const uint8_t *)name, (uint32_t)name_length, (const uint8_t *)id, ordinals,
+        (uint32_t)PyList_GET_SIZE(list), &settings->append, &settings->rules);
+    if (topic == NULL)
+        Py_RETURN_FALSE;
+    topic->produces = produces && mpb_native_may_produce(topic);
+    topic->is_zstd = is_zstd;
+    return PyBool_FromLong(topic->produces);
 }
 
 static PyObject *native_now_ms(PyObject *object, void *unused)
@@ -170,7 +176,9 @@ static PyObject *native_served(PyObject *object, void *unused)
 static PyMethodDef native_methods[] = {
     {"reset", native_reset, METH_O, "reset(generation): forgets every topic; the next ones are of this generation"},
     {"add", native_add, METH_VARARGS,
-     "add(name, topic id, [partition row, ...], LogOptions) -> False: not a topic for this path, or no room"},
+     "add(name, topic id, [partition row, ...], LogOptions, produces, is_zstd) -> False: no Produce for it on this "
+     "path,\n"
+     "because of `produces`, its settings, or for want of room"},
     {NULL, NULL, 0, NULL},
 };
 
@@ -195,8 +203,18 @@ static PyType_Slot native_slots[] = {
 static PyType_Spec native_spec = {"mpbroker._native.NativeProduce", sizeof(NativeProduceObject), 0, Py_TPFLAGS_DEFAULT,
                                   native_slots};
 
+static PyTypeObject *native_type;
+
+struct mpb_native_produce *mpb_native_produce_of(PyObject *object)
+{
+    if (native_type != NULL && Py_IS_TYPE(object, native_type))
+        return NATIVE(object);
+    PyErr_SetString(PyExc_TypeError, "a NativeProduce is needed");
+    return NULL;
+}
+
 int mpb_add_produce(PyObject *module)
 {
-    PyTypeObject *type = mpb_add_type(module, &native_spec);
-    return type == NULL ? -1 : 0;
+    native_type = mpb_add_type(module, &native_spec);
+    return native_type == NULL ? -1 : 0;
 }

@@ -9,6 +9,8 @@
 #include "shm/waits.h"
 #include <string.h>
 
+#define FETCH_KEY 1
+
 int mpb_handler_open(struct mpb_handler *h, struct mpb_core *core, uint32_t index)
 {
     memset(h, 0, sizeof *h);
@@ -111,6 +113,13 @@ static void ring_processors(struct mpb_handler *h)
     h->unrung_answers = 0;
 }
 
+static bool serve(struct mpb_handler *h, uint32_t index)
+{
+    if (h->core->entries[index].api_key == FETCH_KEY)
+        return h->serve_fetch != NULL && h->serve_fetch(h->serve_fetch_with, index);
+    return h->serve != NULL && h->serve(h->serve_with, index);
+}
+
 int64_t mpb_handler_serve_or_claim(struct mpb_handler *h, bool control_only, uint64_t until_ns)
 {
     int64_t index;
@@ -119,9 +128,9 @@ int64_t mpb_handler_serve_or_claim(struct mpb_handler *h, bool control_only, uin
         if (index < 0)
             break;
         bool done = mpb_handler_hand_over(h, (uint32_t)index);
-        if (!done && h->serve != NULL) {
+        if (!done) {
             h->serving = true;
-            done = h->serve(h->serve_with, (uint32_t)index);
+            done = serve(h, (uint32_t)index);
             h->serving = false;
         }
         if (!done)

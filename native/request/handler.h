@@ -20,6 +20,8 @@ struct mpb_handler { /* private */
     /* Serves a request that needs nothing of Python (true), or leaves it untouched; NULL: nobody does that. */
     bool (*serve)(void *with, uint32_t entry);
     void *serve_with;
+    bool (*serve_fetch)(void *with, uint32_t entry); /* the same for Fetch */
+    void *serve_fetch_with;
     bool serving;    /* in there: processors are rung for some answers together */
     uint32_t unrung; /* processors with answers they were not rung for, one bit each */
     uint32_t unrung_answers;

@@ -61,7 +61,18 @@
       "Producers of a single batch forgotten at once, because new ones needed their rows.")                    \
     X(FETCH_SESSIONS_MADE, "sessions", "Fetch sessions made.")                                                 \
     X(FETCH_SESSIONS_EVICTED, "sessions", "Fetch sessions that had to make room for others.")                  \
-    X(FETCH_SESSIONS_REFUSED, "sessions", "Fetch sessions not made, or dropped, because there was no room.")
+    X(FETCH_SESSIONS_REFUSED, "sessions", "Fetch sessions not made, or dropped, because there was no room.")   \
+    X(FETCH_NATIVE, "requests", "Fetch requests served without the interpreter, waits apart.")                 \
+    X(FETCH_LEFT_FRAME, "requests", "Fetch requests left to Python: an odd frame, version or reader.")         \
+    X(FETCH_LEFT_TOPIC, "requests", "Fetch requests left to Python: a topic unknown here, or changed.")        \
+    X(FETCH_LEFT_PARTITIONS, "requests",                                                                       \
+      "Fetch requests left to Python: many partitions, none, one that is not there or is named twice.")        \
+    X(FETCH_LEFT_SESSION, "requests", "Fetch requests left to Python: their session is not as they say.")      \
+    X(FETCH_LEFT_ERROR, "requests", "Fetch requests left to Python: a partition answers with an error.")       \
+    X(FETCH_LEFT_ABORTED, "requests", "Fetch requests left to Python: aborted transactions to be named.")      \
+    X(FETCH_LEFT_RERUN, "requests", "Fetch requests left to Python: a handler died with them.")                \
+    X(FETCH_LEFT_MEMORY, "requests", "Fetch requests left to Python: not enough memory for the answer.")       \
+    X(FETCH_LEFT_CHANGED, "requests", "Fetch requests left to Python: a log changed meanwhile.")
 
 #define MPB_COUNTER_ENUM(name, unit, sentence) MPB_C_##name,
 enum mpb_counter { MPB_COUNTER_LIST(MPB_COUNTER_ENUM) MPB_COUNTERS_NATIVE };

@@ -235,11 +235,11 @@ def test_a_session_is_told_only_what_has_changed(broker, peer, topic):
     assert begun.session_id > 0 and len(begun.responses[0].partitions) == 2
     for number in range(1, 41):
         epoch = 2 * number - 1
-        going_on = FetchRequest(session_id=begun.session_id, session_epoch=epoch, max_bytes=1 << 20)
-        assert peer.ask(going_on, 11).responses == []
+        read_on = fetch_request(topic, {1: number - 1}, session_id=begun.session_id, session_epoch=epoch)
+        assert peer.ask(read_on, 11).responses == []
         assert produce(peer, topic, batch(b"%d" % number), 1).error_code == 0
-        request = fetch_request(topic, {1: number - 1}, session_id=begun.session_id, session_epoch=epoch + 1)
-        [told] = peer.ask(request, 11).responses[0].partitions
+        same = FetchRequest(session_id=begun.session_id, session_epoch=epoch + 1, max_bytes=1 << 20)
+        [told] = peer.ask(same, 11).responses[0].partitions
         assert told.partition_index == 1 and _values(told) == [b"%d" % number]
 
 

@@ -139,6 +139,7 @@ class InProcessBroker:
     def step(self) -> None:
         """One round of the handler that does not wait."""
         self.handler.context.native_topics.native.now_ms = self.clock.wall_ms()
+        self.handler.context.native_topics.fetch.now_ms = self.clock.monotonic_ms()
         self.handler.do_work_now()
 
     def collect(self) -> list[tuple[int, int, bytes | None]]:

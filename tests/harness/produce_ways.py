@@ -17,6 +17,7 @@ from mpbroker.trace.record import NOT_REACHED, STAGES, TraceRecord
 from tests.harness.in_process_broker import InProcessBroker
 
 CELL_BYTES = 64
+WAYS = ("PRODUCE_NATIVE", "PRODUCE_LEFT_", "FETCH_NATIVE", "FETCH_LEFT_")  # counters of which way was taken
 PYTHON_ONLY = ("handler_start",)  # what is served natively begins when it is dequeued (docs/trace-format.md)
 _FILL_NUMBER_AT, _CELLS_OFFSET_AT, _CELL_COUNT_AT, _FIRST_CELL_AT = 8, 96, 104, 256  # native/shm/layout.h: mpb_entry
 _CELL = struct.Struct("<QqqqqiIh")  # tag, base, end, append time, log start, leader epoch, ordinal, error
@@ -50,14 +51,14 @@ def cells_of(broker: InProcessBroker, entry: int) -> list[tuple[int, ...] | None
     return found
 
 
-def _counters(broker: InProcessBroker) -> dict[str, int]:
+def counters_of(broker: InProcessBroker) -> dict[str, int]:
     """All but those that tell which way a request took."""
     rows = {"handler": broker.core.row(SLOT_HANDLERS), "processor": broker.core.row(SLOT_PROCESSORS)}
-    same = [counter for counter in Counter if not counter.name.startswith(("PRODUCE_NATIVE", "PRODUCE_LEFT_"))]
+    same = [counter for counter in Counter if not counter.name.startswith(WAYS)]
     return {f"{who}.{counter.name}": row.counter(counter) for who, row in rows.items() for counter in same}
 
 
-def _traced(record: TraceRecord) -> dict[str, object]:
+def traced_as(record: TraceRecord) -> dict[str, object]:
     """Everything in a trace record that is not a time or a number of the boot."""
     told = ("aux", "topic_hash", "client_hash", "req_bytes", "resp_bytes", "kind", "plane_prio", "api_key")
     told += ("api_version", "error", "nparts", "purg_kind", "attempts", "flags")
@@ -93,14 +94,14 @@ class Ways:
         return native
 
     def _outcome(self, broker: InProcessBroker, frame: bytes) -> Outcome:
-        before = _counters(broker)
+        before = counters_of(broker)
         entry = broker.processor.submit(0, 1, 1, 0, frame, time.monotonic_ns())
         assert entry >= 0
         broker.step()
         [(entry, _connection, _generation, kind, view)] = broker.processor.collect(100)
         cells, answer = cells_of(broker, entry), None if view is None else bytes(view)
         broker.processor.sent(entry, time.monotonic_ns())
-        after = _counters(broker)
+        after = counters_of(broker)
         counted = {name: after[name] - before[name] for name in after if after[name] != before[name]}
         [record] = broker.traced()
-        return Outcome(kind, answer, _traced(record), counted, cells)
+        return Outcome(kind, answer, traced_as(record), counted, cells)

@@ -47,18 +47,35 @@ def handle(context: ServerContext, request: Request, message: FetchRequest) -> O
     try:
         fetch = open_fetch(context, request, message)
     except SessionError as error:
-        unknown = error.code == ErrorCode.UNKNOWN_SERVER_ERROR
-        return FetchResponse(error_code=error.code, session_id=message.session_id if unknown else 0)
+        names_it = error.code == ErrorCode.UNKNOWN_SERVER_ERROR or request.parked_kind  # was overtaken while it waited
+        return FetchResponse(error_code=error.code, session_id=message.session_id if names_it else 0)
     plan = plan_fetch(context, message, request.api_version)
     if message.isolation_level not in ISOLATION_LEVELS and any(read.ordinal >= 0 for read in plan.reads()):
         return failed(message, request.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka, which knows no better
     partitions = sum(len(topic.partitions) for topic in message.topics)
-    describe_fetch(request, message, partitions)
-    if message.max_wait_ms <= 0 or not partitions or plan.is_urgent or plan.total_bytes >= message.min_bytes:
+    describe_fetch(request, message, partitions, _learn_topics(context, message))
+    if not _may_wait(context, message) or not partitions or plan.is_urgent or plan.total_bytes >= message.min_bytes:
         return send(context, request, fetch, plan)
     context.port.park(request, DelayedFetch.PARKED_KIND)
     context.purgatory.try_complete_else_watch(DelayedFetch(context, request, fetch, plan, send))
     return PARKED
+
+
+def _may_wait(context: ServerContext, message: FetchRequest) -> bool:
+    """Not if it has waited already (WaitingFetch), for as long as the client wants."""
+    deadline_ms = context.fetch_deadline_ms
+    return message.max_wait_ms > 0 and (deadline_ms is None or context.clock.monotonic_ms() < deadline_ms)
+
+
+def _learn_topics(context: ServerContext, message: FetchRequest) -> str:
+    """The native path may serve the next request for these; the first one's name."""
+    first = ""
+    for number, asked in enumerate(message.topics):
+        named = context.metadata.topic(asked.topic) if asked.topic else context.metadata.topic_by_id(asked.topic_id)
+        if named is not None:
+            context.native_topics.learn(named)
+            first = first or (named.name if number == 0 else "")
+    return first or (message.topics[0].topic if message.topics else "")
 
 
 def merge_repeated(message: FetchRequest) -> None:
@@ -122,13 +139,14 @@ def _refuse(context: ServerContext, request: Request, fetch: FetchContext, plan:
 
 def _send_without_records(context: ServerContext, request: Request, fetch: FetchContext, plan: FetchPlan) -> None:
     response = _response(context, request, fetch, plan)
-    context.answer(request, _concluded(fetch, plan, response))
+    context.answer(request, _concluded(context, fetch, plan, response))
 
 
-def _concluded(fetch: FetchContext, plan: FetchPlan, response: FetchResponse) -> FetchResponse:
+def _concluded(context: ServerContext, fetch: FetchContext, plan: FetchPlan, response: FetchResponse) -> FetchResponse:
     """What is sent: the response with its session's id, or what the session has against it."""
     code = fetch.conclude(plan)
     if code:
+        context.count("fetch_sessions_wrong")
         return FetchResponse(error_code=code, session_id=fetch.session_id)
     response.session_id = fetch.session_id
     return response
@@ -147,7 +165,7 @@ def _send_once(context: ServerContext, request: Request, fetch: FetchContext, pl
     view, token = allocated
     sent = False
     try:
-        response = _concluded(fetch, plan, response)
+        response = _concluded(context, fetch, plan, response)
         end, holes = encode_answer_into(request, response, view)
         filled = bool(response.error_code) or fill(context, plan, view, holes)
         request.stamp(IO_DONE)

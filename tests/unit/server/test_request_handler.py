@@ -26,10 +26,12 @@ def _break(broker, monkeypatch, name):
         raise RuntimeError("broken")
 
     monkeypatch.setattr(broker.handler.context.log_manager, name, broken)
+    monkeypatch.setattr(broker.handler.context.native_topics.fetch, "off", True)
 
 
 def test_a_long_poll_that_raises_gets_error_1_and_the_handler_goes_on(broker, monkeypatch):
     broker.create_topic("t")
+    broker.handler.context.native_topics.fetch.off = True
     broker.send(fetch(max_wait_ms=1000), 11)
     broker.send(fetch(max_wait_ms=1000), 11)
     broker.step()
