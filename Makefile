@@ -28,7 +28,7 @@ check: $(VENV)/check-tools
 	$(PY) -m mypy
 	$(MAKE) -s -C native check PYTHON=$(abspath $(PY)) CLANG_FORMAT=$(abspath $(VENV)/bin/clang-format)
 unit: install
-	$(PYTEST) -m 'not slow' -p no:benchmark --numprocesses auto --dist loadfile $(ARGS)
+	$(PYTEST) -m 'not slow' -p no:benchmark --numprocesses auto --dist loadscope --no-loadscope-reorder $(ARGS)
 # Many slow tests wait more than they work, so one more process than there are cores; what belongs together, and what
 # takes longest, stands in tests/harness/groups.py.
 test: unit

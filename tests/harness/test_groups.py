@@ -8,11 +8,12 @@ from tests.tidy.source_tree import ROOT
 PROGRAM = f"{groups.PROGRAMS}::test_program"
 
 
-def test_a_group_is_a_file_but_for_spark_and_the_builds_of_c_programs():
+def test_a_group_is_a_file_but_for_spark_the_source_and_the_builds_of_c_programs():
     assert groups.group_of("tests/unit/log/test_a.py::test_b[c-address]") == "tests/unit/log/test_a.py"
     assert groups.group_of("tests/unit/analysis/spark/test_a.py::test_b") == groups.SPARK
     assert groups.group_of("tests/integration/test_spark_engine.py::test_b") == groups.SPARK
     assert groups.group_of(f"{PROGRAM}[append-address]") == groups.group_of(f"{PROGRAM}[ring-address]")
+    assert groups.group_of("tests/tidy/test_a.py::b") == groups.group_of("tests/unit/shm/test_counters.py::b")
     assert groups.group_of(f"{PROGRAM}[append-plain]") != groups.group_of(f"{PROGRAM}[append-address]")
 
 

@@ -25,6 +25,11 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(), str(path))
 
 
+def last_name(node: ast.expr) -> str:
+    """`c` of `a.b.c` and of `c`; of anything else nothing. (ast.unparse of every node took seconds.)"""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
 @cache
 def imports(path: Path) -> frozenset[str]:
     """Every mpbroker module or package a file imports: also inside functions, for annotations only, and through
@@ -35,7 +40,7 @@ def imports(path: Path) -> frozenset[str]:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+        elif isinstance(node, ast.Call) and last_name(node.func).endswith("import_module"):
             found |= {arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)}
     return frozenset(name for name in found if name.split(".")[0] == "mpbroker")
 

@@ -14,7 +14,7 @@ from mpbroker.config.kinds import Kind
 from mpbroker.config.table import SETTINGS
 from mpbroker.config.topic_config import effective
 from mpbroker.config.topic_table import TOPIC_SETTINGS
-from tests.tidy.source_tree import modules, tree
+from tests.tidy.source_tree import last_name, modules, tree
 
 OWNERS = {"config", "_config", "settings", "log_config"}
 BY_NAME = {"value", "for_listener", "source", "processors"}
@@ -74,7 +74,7 @@ def _reads():
         if module.startswith("mpbroker.config"):
             continue
         for node in ast.walk(tree(path)):
-            if isinstance(node, ast.Attribute) and ast.unparse(node.value).rpartition(".")[2] in OWNERS:
+            if isinstance(node, ast.Attribute) and last_name(node.value) in OWNERS:
                 found.add(node.attr)
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in BY_NAME:
                 found |= {arg.value for arg in node.args if isinstance(arg, ast.Constant)}
@@ -89,9 +89,7 @@ def _methods():
         for module, path in modules().items()
         if not module.startswith("mpbroker.config")
         for node in ast.walk(tree(path))
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and ast.unparse(node.func.value).rpartition(".")[2] in OWNERS
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and last_name(node.func.value) in OWNERS
     }
 
 

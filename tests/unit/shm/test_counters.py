@@ -7,7 +7,7 @@ import re
 import pytest
 
 from mpbroker.shm.counters import COUNTERS, NATIVE_COUNTERS, Counter
-from tests.tidy.source_tree import ROOT, modules, tree
+from tests.tidy.source_tree import ROOT, last_name, modules, tree
 
 READERS = {"counter"}  # row.counter(Counter.X) reads
 HOME = "mpbroker.shm.counters"
@@ -19,9 +19,9 @@ def _mentions(node, readers=READERS):
         return
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in readers:
         return
-    if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "Counter":
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "Counter":
         yield node.attr
-    if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in ("count", "_count", "set_gauge"):
+    if isinstance(node, ast.Call) and last_name(node.func) in ("count", "_count", "set_gauge"):
         yield from (
             arg.value.upper() for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)
         )

@@ -1,5 +1,6 @@
 """Intervals from few runs hold the truth as often as they claim: simulated through the study's own figures of a run."""
 
+import os
 from functools import partial
 
 import numpy as np
@@ -49,7 +50,8 @@ SPREADS = {
 }
 
 
-@pytest.mark.parametrize("truth", [1.0, 1.2])
+#: A ratio moves an interval as a whole, so another truth says the same again.
+@pytest.mark.parametrize("truth", [1.0, 1.2] if "LONG" in os.environ else [1.2])
 @pytest.mark.parametrize("spread", SPREADS)
 def test_95_percent_intervals_hold_the_truth_in_93_to_97_of_100(spread, truth):
     held = sum(one.low <= truth <= one.high for one in _intervals(11, truth, *SPREADS[spread]))
