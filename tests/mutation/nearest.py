@@ -57,12 +57,26 @@ class Nearest:
         name = f"test_{Path(change.path).stem}.py::"
         tests = [run for run in runs if not run.test.startswith("program ")]
         tests.sort(key=lambda run: (f"/{name}" not in run.test, len(run.touched), run.call_s))
+        named, of_named = self._named(change, tests)
+        tests = [run for run in tests if run not in of_named]
         quick = [run for run in tests if not run.slow]
         first = _within(quick, FIRST_S, 40)
         chosen = {run.test for run in first}
         rest = _within([run for run in quick if run.test not in chosen], QUICK_S, MOST_TESTS)
         slow = _within([run for run in tests if run.slow], SLOW_S, MOST_TESTS)
-        return [_selection(part) for part in (first, rest, slow) if part]
+        return named + [_selection(part) for part in (first, rest, slow) if part]
+
+    def _named(self, change: Change, tests: list[Run]) -> tuple[list[Selection], list[Run]]:
+        """The whole file that is named after the changed one: it may have tests that nobody has recorded yet."""
+        files = [
+            str(one.relative_to(self._tree))
+            for one in self._tree.glob(f"tests/unit/**/test_{Path(change.path).stem}.py")
+        ]
+        for file in files:
+            runs = [run for run in tests if run.test.startswith(f"{file}::")]
+            if len(files) == 1 and not any(run.slow for run in runs) and sum(run.call_s for run in runs) < QUICK_S:
+                return [Selection((file,), QUICK_S, QUICK_S)], runs
+        return [], []
 
     def _by_name(self, path: str) -> list[Selection]:
         """All programs of a room, the tests of a file's name, and those of its room that are not slow."""

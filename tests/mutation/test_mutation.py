@@ -174,7 +174,7 @@ def test_what_touched_a_function_is_nearest():
         ("program ring", False, 1.0, {touched}),
     )
     words = [selection.words for selection in Nearest(ROOT, runs).selections(inside, text)]
-    assert words == [("program ring",), (named, small), (long,), (broker,)]
+    assert words == [("program ring",), ("tests/unit/purgatory/test_timing_wheel.py",), (small,), (long,), (broker,)]
 
 
 def test_without_a_record_names_decide():
