@@ -32,13 +32,13 @@ def define(parser: argparse.ArgumentParser) -> None:
     dump = verbs.add_parser(
         "dump",
         help="print batches and records of segments, entries of indexes and producer snapshots",
-        description="Print batches and records of segments (.log), entries of indexes (.index, .timeindex), and "
-        "producers of snapshots (.snapshot). Ends with exit code 1 where a file is damaged.",
+        description="Print batches and records of segments (.log), entries of indexes (.index, .timeindex, .txnindex), "
+        "and producers of snapshots (.snapshot). Ends with exit code 1 where a file is damaged.",
         epilog=example_text(DUMP_EXAMPLES),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    dump.add_argument("files", nargs="+", metavar="FILE", help="NNN.log, .index, .timeindex or .snapshot")
+    dump.add_argument("files", nargs="+", metavar="FILE", help="NNN.log, .index, .timeindex, .txnindex or .snapshot")
     what = dump.add_mutually_exclusive_group()
     what.add_argument("--batches", action="store_true", help="of segments only the batches, without their records")
     what.add_argument("--offsets", action="store_true", help="records of __consumer_offsets as groups and offsets")

@@ -30,6 +30,8 @@ from mpbroker._native import (
 from mpbroker.log import disk
 from mpbroker.log.segment_recovery import LOG, SUFFIXES
 from mpbroker.log.segment_swap import CLEANED, abandon_swaps, remove_cleaned, segment_path, swap_path
+from mpbroker.log.txn_index_file import SUFFIX as TXN_INDEX
+from mpbroker.log.txn_index_file import read_aborted
 from mpbroker.record.compression import Decompressor, compress, decompressed_limit_bytes
 
 HEADER_BYTES: Final = 61
@@ -112,6 +114,7 @@ class Compaction:
         state = self._log.state(self._ordinal)
         abandon_swaps(self._directory)
         segments = self._segments(state.log_start, state.active_base)
+        self._map.set_aborted(self._aborted(segments, state.active_base, state.leo))
         clean_to = self._learn(segments)
         if clean_to <= self._limits.first_dirty and segments:
             raise NotCompacted("the memory for keys (log.cleaner.dedupe.buffer.size) holds not one batch's")
@@ -135,6 +138,18 @@ class Compaction:
         _, rows = self._log.producers(self._ordinal)
         newest = {row[0]: row[4] + row[5] for row in rows}
         return b"".join(struct.pack("=qq", *pair) for pair in sorted(newest.items()))
+
+    def _aborted(self, segments: list[Segment], active_base: int, end_offset: int) -> bytes:
+        """Transactions that were aborted up to now, as KeyMap takes them. What they wrote has no newest record of any
+        key, and nothing of it stays; so a cleaned segment needs no .txnindex, and the swap removes it."""
+        rows = []
+        for base in [*(segment.base for segment in segments), active_base]:
+            try:
+                rows += read_aborted(segment_path(self._directory, base, TXN_INDEX), cut_off=base == active_base)
+            except ValueError as error:
+                raise NotCompacted(f"the .txnindex of segment {base} is damaged: {error}") from None
+        known = sorted((row.producer_id, row.first_offset, row.last_offset) for row in rows)
+        return b"".join(struct.pack("=qqq", *row) for row in known if row[2] < end_offset)
 
     # ---- keys
 

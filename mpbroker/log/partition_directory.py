@@ -20,7 +20,7 @@ METADATA_FILE: Final = "partition.metadata"
 EPOCH_FILE: Final = "leader-epoch-checkpoint"
 DELETE_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"
-_SEGMENT: Final = (".log", ".index", ".timeindex", ".tmp")
+_SEGMENT: Final = (".log", ".index", ".timeindex", ".txnindex", ".tmp")
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})")
 _MAX_METADATA_BYTES: Final = 4096
 

@@ -14,7 +14,7 @@ from mpbroker.log.keeper_context import Interval, KeeperContext, PartitionRound
 from mpbroker.log.kept_partitions import KeptPartition
 
 DELETED: Final = ".deleted"
-SUFFIXES: Final = (".timeindex", ".index", ".log")
+SUFFIXES: Final = (".timeindex", ".index", ".log")  # a .txnindex, which few segments have, is found by the search
 SEARCH_INTERVAL_MS: Final = 300_000
 DIRECTORY_INTERVAL_MS: Final = 5_000
 MAX_A_TURN: Final = 256

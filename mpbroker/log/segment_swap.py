@@ -11,6 +11,7 @@ from mpbroker._native import scan_segment
 from mpbroker.log import disk
 from mpbroker.log.segment_recovery import INDEX, LOG, TIME_INDEX
 from mpbroker.log.set_aside import set_aside
+from mpbroker.log.txn_index_file import SUFFIX as TXN_INDEX
 
 CLEANED: Final = ".compacted"
 DELETED: Final = ".deleted"
@@ -19,6 +20,7 @@ _OURS: Final = re.compile(r"\d{20}\.(?:log|index|timeindex)\.compacted\Z")
 _RETIRED: Final = re.compile(r"(\d{20})\.log\.deleted\Z")
 _LOG_NAME: Final = re.compile(r"(\d{20})\.log\Z")
 _LOG_FIRST: Final = (LOG, INDEX, TIME_INDEX)
+_OF_A_SEGMENT: Final = (*_LOG_FIRST, TXN_INDEX)
 
 
 def segment_path(directory: str, base: int, suffix: str) -> str:
@@ -72,12 +74,14 @@ def finish_swaps(directory: str) -> list[tuple[int, int]]:
     swaps = [(int(base), int(end)) for base, end in found]
     for base, end in swaps:
         if not disk.exists(segment_path(directory, base, LOG) + CLEANED):
-            _set_aside(directory, base, (INDEX, TIME_INDEX), "")
+            _set_aside(directory, base, (INDEX, TIME_INDEX, TXN_INDEX), "")
         elif _is_sound(directory, base, end):
             _retire(directory, base, end)
             for suffix in _LOG_FIRST:
                 with suppress(FileNotFoundError):
                     disk.rename(segment_path(directory, base, suffix) + CLEANED, segment_path(directory, base, suffix))
+            with suppress(FileNotFoundError):
+                disk.unlink(segment_path(directory, base, TXN_INDEX))
         else:
             _bring_back(directory, base, end)
             _set_aside(directory, base, _LOG_FIRST, CLEANED)
@@ -109,7 +113,7 @@ def _between(directory: str, pattern: re.Pattern[str], base: int, end: int) -> l
 def _retire(directory: str, base: int, end: int) -> None:
     """The segments between: what was in them is in the cleaned one. Indexes before the log."""
     for between in _between(directory, _LOG_NAME, base, end):
-        for suffix in reversed(_LOG_FIRST):
+        for suffix in reversed(_OF_A_SEGMENT):
             path = segment_path(directory, between, suffix)
             with suppress(FileNotFoundError):
                 disk.rename(path, f"{path}{DELETED}")
@@ -118,7 +122,7 @@ def _retire(directory: str, base: int, end: int) -> None:
 def _bring_back(directory: str, base: int, end: int) -> None:
     """The log before its indexes, unless a log has that name again."""
     for between in _between(directory, _RETIRED, base, end):
-        for suffix in _LOG_FIRST:
+        for suffix in _OF_A_SEGMENT:
             path = segment_path(directory, between, suffix)
             if not disk.exists(path) and disk.exists(path + DELETED):
                 disk.rename(path + DELETED, path)

@@ -19,12 +19,15 @@ ENTRY: Final = struct.Struct(">hqqqq")
 MAX_BYTES: Final = 256 * 1024 * 1024
 
 
-def read_aborted(path: str) -> list[AbortedTxn]:
-    """All entries; ValueError: it is no such file. One that is not there has none."""
+def read_aborted(path: str, *, cut_off: bool = False) -> list[AbortedTxn]:
+    """All entries; ValueError: it is no such file. One that is not there has none. `cut_off`: somebody may be writing
+    the last one."""
     try:
         content = disk.read_whole(path, MAX_BYTES)
     except FileNotFoundError:
         return []
+    if cut_off:
+        content = content[: len(content) - len(content) % ENTRY.size]
     if len(content) % ENTRY.size:
         raise ValueError(f"{len(content)} bytes are not a whole number of entries")
     rows = list(ENTRY.iter_unpack(content))

@@ -28,7 +28,8 @@ static int put_in_place(struct mpb_log *log, struct mpb_partition *row, int64_t 
             return error;
         MPB_CRASH(log->core, "swap.renamed");
     }
-    return 0;
+    mpb_segment_path(to, row, base, MPB_FILE_TXN_INDEX, false); /* nothing of an aborted transaction is left there */
+    return mpb_io_unlink(log->dir_fd[row->log_dir], to);
 }
 
 int mpb_swap_finish(struct mpb_log *log, struct mpb_partition *row)

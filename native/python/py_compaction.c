@@ -5,6 +5,7 @@
 
 typedef struct {
     PyObject_HEAD struct mpb_key_map map;
+    struct mpb_aborted_ranges aborted; /* memory of its own */
 } KeyMapObject;
 
 static PyObject *key_map_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -34,8 +35,28 @@ static void key_map_dealloc(PyObject *object)
 {
     PyTypeObject *type = Py_TYPE(object);
     mpb_key_map_close(&((KeyMapObject *)object)->map);
+    PyMem_Free((void *)((KeyMapObject *)object)->aborted.range);
     type->tp_free(object);
     Py_DECREF(type);
+}
+
+static PyObject *key_map_set_aborted(PyObject *object, PyObject *argument)
+{
+    KeyMapObject *self = (KeyMapObject *)object;
+    Py_buffer bytes;
+    if (PyObject_GetBuffer(argument, &bytes, PyBUF_SIMPLE) < 0)
+        return NULL;
+    void *copy = PyMem_Malloc(bytes.len > 0 ? (size_t)bytes.len : 1);
+    if (copy != NULL) {
+        memcpy(copy, bytes.buf, (size_t)bytes.len);
+        PyMem_Free((void *)self->aborted.range);
+        self->aborted.range = copy;
+        self->aborted.count = (size_t)bytes.len / sizeof(struct mpb_aborted_range);
+    }
+    PyBuffer_Release(&bytes);
+    if (copy == NULL)
+        return PyErr_NoMemory();
+    Py_RETURN_NONE;
 }
 
 static PyObject *key_map_learn(PyObject *object, PyObject *args)
@@ -48,7 +69,7 @@ static PyObject *key_map_learn(PyObject *object, PyObject *args)
     if (!PyArg_ParseTuple(args, "y*LL:learn", &bytes, &from, &until))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-        stop = mpb_compaction_learn(&self->map, bytes.buf, (size_t)bytes.len, &at, from, until);
+        stop = mpb_compaction_learn(&self->map, &self->aborted, bytes.buf, (size_t)bytes.len, &at, from, until);
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&bytes);
     return Py_BuildValue("(iK)", (int)stop, (unsigned long long)at);
@@ -93,6 +114,7 @@ struct given { /* what both ways to apply are given */
 static struct mpb_compaction rules_of(KeyMapObject *self, const struct given *given)
 {
     return (struct mpb_compaction){
+        .aborted = self->aborted,
         .map = &self->map,
         .now_ms = given->now_ms,
         .delete_retention_ms = given->delete_retention_ms,
@@ -178,6 +200,10 @@ static PyObject *key_map_count(PyObject *object, void *closure)
 }
 
 static PyMethodDef key_map_methods[] = {
+    {"set_aborted", key_map_set_aborted, METH_O,
+     "set_aborted(ranges): triples of int64, producer id, first offset and offset of the marker, sorted; what is in "
+     "them\n"
+     "counts for nothing."},
     {"learn", key_map_learn, METH_VARARGS,
      "learn(batches, from_offset, until_offset) -> (stop, bytes)\n\n"
      "Puts the keys of whole batches into the map. `stop` is one of COMPACT_*; `bytes` were taken in."},

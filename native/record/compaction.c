@@ -17,6 +17,25 @@ static int64_t offset_of(const struct mpb_batch_info *info, const struct mpb_rec
     return info->base_offset + (delta > info->last_offset_delta ? info->last_offset_delta : delta);
 }
 
+/* ------------------------------------------------------------------ aborted transactions */
+bool mpb_batch_is_aborted(const struct mpb_aborted_ranges *aborted, const struct mpb_batch_info *info)
+{
+    size_t low = 0, high = aborted->count; /* those before `low` begin at or before the batch, or are of smaller ids */
+    if ((info->attributes & MPB_ATTRIBUTE_TRANSACTIONAL) == 0 || (info->attributes & MPB_ATTRIBUTE_CONTROL) != 0)
+        return false;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        const struct mpb_aborted_range *range = &aborted->range[middle];
+        if (range->producer_id < info->producer_id ||
+            (range->producer_id == info->producer_id && range->first_offset <= info->base_offset))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low > 0 && aborted->range[low - 1].producer_id == info->producer_id &&
+           info->base_offset < aborted->range[low - 1].last_offset;
+}
+
 /* ------------------------------------------------------------------ keys */
 enum mpb_compaction_stop mpb_compaction_learn_batch(struct mpb_key_map *map, const struct mpb_batch_info *info,
                                                     const uint8_t *records, size_t length, int64_t from)
@@ -36,8 +55,9 @@ enum mpb_compaction_stop mpb_compaction_learn_batch(struct mpb_key_map *map, con
     return MPB_COMPACT_END;
 }
 
-enum mpb_compaction_stop mpb_compaction_learn(struct mpb_key_map *map, const uint8_t *bytes, size_t length, size_t *at,
-                                              int64_t from, int64_t until)
+enum mpb_compaction_stop mpb_compaction_learn(struct mpb_key_map *map, const struct mpb_aborted_ranges *aborted,
+                                              const uint8_t *bytes, size_t length, size_t *at, int64_t from,
+                                              int64_t until)
 {
     struct mpb_batch_scan scan = {bytes, length, *at, true};
     struct mpb_batch_info info;
@@ -48,7 +68,8 @@ enum mpb_compaction_stop mpb_compaction_learn(struct mpb_key_map *map, const uin
             return found == MPB_SCAN_CORRUPT ? MPB_COMPACT_CORRUPT : MPB_COMPACT_END;
         if (info.base_offset >= until)
             return MPB_COMPACT_UNTIL;
-        if ((info.attributes & MPB_ATTRIBUTE_CONTROL) != 0 || info.base_offset + info.last_offset_delta < from)
+        if ((info.attributes & MPB_ATTRIBUTE_CONTROL) != 0 || info.base_offset + info.last_offset_delta < from ||
+            mpb_batch_is_aborted(aborted, &info))
             continue;
         if (info.codec != MPB_CODEC_NONE)
             return MPB_COMPACT_COMPRESSED;
@@ -179,6 +200,22 @@ void mpb_compaction_seal(uint8_t *batch, size_t length)
                  (int32_t)mpb_crc32c(0, batch + MPB_BATCH_ATTRIBUTES, length - MPB_BATCH_ATTRIBUTES));
 }
 
+/* Nothing, but for a producer's last batch, which says its sequence. */
+static enum mpb_compaction_verdict without_records(const struct mpb_compaction *rules,
+                                                   const struct mpb_batch_info *info, const uint8_t *header,
+                                                   uint8_t *out, size_t *out_length)
+{
+    if (!is_last_of_producer(rules, info))
+        return MPB_COMPACT_DROP;
+    if (info->record_count == 0)
+        return MPB_COMPACT_KEEP;
+    memcpy(out, header, MPB_BATCH_HEADER_BYTES);
+    mpb_put_be32(out + MPB_BATCH_RECORD_COUNT, 0);
+    *out_length = MPB_BATCH_HEADER_BYTES;
+    mpb_compaction_seal(out, *out_length);
+    return MPB_COMPACT_REWRITE;
+}
+
 enum mpb_compaction_verdict mpb_compaction_batch(const struct mpb_compaction *rules, const uint8_t *header,
                                                  const uint8_t *records, size_t length, uint8_t *out,
                                                  size_t *out_length)
@@ -188,6 +225,8 @@ enum mpb_compaction_verdict mpb_compaction_batch(const struct mpb_compaction *ru
     mpb_batch_read(header, &info);
     if ((info.attributes & MPB_ATTRIBUTE_CONTROL) != 0)
         return MPB_COMPACT_KEEP;
+    if (mpb_batch_is_aborted(&rules->aborted, &info))
+        return without_records(rules, &info, header, out, out_length);
     if (!count_those_that_stay(rules, &info, records, length, &tally))
         return MPB_COMPACT_BROKEN;
     bool set_horizon = tally.tombstone && (info.attributes & MPB_ATTRIBUTE_DELETE_HORIZON) == 0;

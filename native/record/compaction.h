@@ -15,7 +15,22 @@ struct mpb_producer_end { /* last offset of a producer's newest batch; sorted by
     int64_t last_offset;
 };
 
+/* A transaction that was aborted: what its producer wrote in it counts for nothing. Sorted by id, then offset. */
+struct mpb_aborted_range {
+    int64_t producer_id;
+    int64_t first_offset;
+    int64_t last_offset; /* of its marker */
+};
+
+struct mpb_aborted_ranges {
+    const struct mpb_aborted_range *range;
+    size_t count;
+};
+
+bool mpb_batch_is_aborted(const struct mpb_aborted_ranges *aborted, const struct mpb_batch_info *info);
+
 struct mpb_compaction {
+    struct mpb_aborted_ranges aborted;
     struct mpb_key_map *map;
     int64_t now_ms;
     int64_t delete_retention_ms;
@@ -31,10 +46,11 @@ enum mpb_compaction_stop {
     MPB_COMPACT_UNTIL       /* the batch there begins at or above `until` */
 };
 
-/* Puts the keys of the batches in `bytes` into the map, from *at on, of offsets from `from` on. *at is left at the first
- * batch that was not wholly taken in. */
-enum mpb_compaction_stop mpb_compaction_learn(struct mpb_key_map *map, const uint8_t *bytes, size_t length, size_t *at,
-                                              int64_t from, int64_t until);
+/* Puts the keys of the batches in `bytes` into the map, from *at on, of offsets from `from` on, without those of aborted
+ * transactions. *at is left at the first batch that was not wholly taken in. */
+enum mpb_compaction_stop mpb_compaction_learn(struct mpb_key_map *map, const struct mpb_aborted_ranges *aborted,
+                                              const uint8_t *bytes, size_t length, size_t *at, int64_t from,
+                                              int64_t until);
 /* The same for one batch whose records are handed in. END: taken in. */
 enum mpb_compaction_stop mpb_compaction_learn_batch(struct mpb_key_map *map, const struct mpb_batch_info *info,
                                                     const uint8_t *records, size_t length, int64_t from);

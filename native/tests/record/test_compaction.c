@@ -10,6 +10,7 @@
 #define RETENTION 5000
 
 static const uint64_t SEED[2] = {0x0706050403020100ull, 0x0f0e0d0c0b0a0908ull};
+static const struct mpb_aborted_ranges NONE_ABORTED;
 
 static void test_hash_of_the_reference(void)
 {
@@ -152,7 +153,7 @@ static void compact(struct run *r, const struct spec *specs, size_t count, int64
     size_t at = 0;
     r->length = make_all(r->in, specs, count);
     CHECK(mpb_key_map_open(&r->map, 64, 60, SEED));
-    CHECK_EQ(mpb_compaction_learn(&r->map, r->in, r->length, &at, from, INT64_MAX), MPB_COMPACT_END);
+    CHECK_EQ(mpb_compaction_learn(&r->map, &NONE_ABORTED, r->in, r->length, &at, from, INT64_MAX), MPB_COMPACT_END);
     CHECK_EQ(at, r->length);
     r->rules.map = &r->map;
     at = r->produced = 0;
@@ -246,7 +247,7 @@ static void test_tombstones_go_when_their_horizon_has_passed(void)
         CHECK(mpb_key_map_open(&r.map, 64, 60, SEED));
         r.rules.now_ms = NOW + RETENTION + late;
         at = r.produced = 0;
-        CHECK_EQ(mpb_compaction_learn(&r.map, first, length, &at, 0, INT64_MAX), MPB_COMPACT_END);
+        CHECK_EQ(mpb_compaction_learn(&r.map, &NONE_ABORTED, first, length, &at, 0, INT64_MAX), MPB_COMPACT_END);
         at = 0;
         CHECK_EQ(mpb_compaction_apply(&r.rules, first, length, &at, r.out, sizeof r.out, &r.produced), MPB_COMPACT_END);
         tell(r.left, r.out, r.produced);
@@ -262,23 +263,24 @@ static void test_where_it_stops(void)
     const struct spec specs[] = {{0, -1, 0, "a=1"}, {1, -1, MPB_CODEC_LZ4, "b=1"}, {2, -1, 0, "c=1"}};
     size_t length = make_all(bytes, specs, 3), at = 0;
     CHECK(mpb_key_map_open(&map, 8, 2, SEED));
-    CHECK_EQ(mpb_compaction_learn(&map, bytes, length, &at, 0, INT64_MAX), MPB_COMPACT_COMPRESSED);
+    CHECK_EQ(mpb_compaction_learn(&map, &NONE_ABORTED, bytes, length, &at, 0, INT64_MAX), MPB_COMPACT_COMPRESSED);
     size_t one = at;
     CHECK_EQ(mpb_be64(bytes + at), 1);
     struct mpb_batch_info info;
     mpb_batch_read(bytes + at, &info);
     CHECK_EQ(mpb_compaction_learn_batch(&map, &info, info.records, info.records_len, 0), MPB_COMPACT_END);
     at += info.batch_bytes;
-    CHECK_EQ(mpb_compaction_learn(&map, bytes, length, &at, 0, INT64_MAX), MPB_COMPACT_FULL);
+    CHECK_EQ(mpb_compaction_learn(&map, &NONE_ABORTED, bytes, length, &at, 0, INT64_MAX), MPB_COMPACT_FULL);
     CHECK_EQ(mpb_be64(bytes + at), 2);
     at = 0;
-    CHECK_EQ(mpb_compaction_learn(&map, bytes, length, &at, 0, 1), MPB_COMPACT_UNTIL);
+    CHECK_EQ(mpb_compaction_learn(&map, &NONE_ABORTED, bytes, length, &at, 0, 1), MPB_COMPACT_UNTIL);
     CHECK_EQ(at, one);
     at = 0;
-    CHECK_EQ(mpb_compaction_learn(&map, bytes, one - 1, &at, 0, INT64_MAX), MPB_COMPACT_END); /* not whole yet */
+    CHECK_EQ(mpb_compaction_learn(&map, &NONE_ABORTED, bytes, one - 1, &at, 0, INT64_MAX),
+             MPB_COMPACT_END); /* not whole yet */
     CHECK_EQ(at, 0);
     bytes[one - 1] ^= 1;
-    CHECK_EQ(mpb_compaction_learn(&map, bytes, length, &at, 0, INT64_MAX), MPB_COMPACT_CORRUPT);
+    CHECK_EQ(mpb_compaction_learn(&map, &NONE_ABORTED, bytes, length, &at, 0, INT64_MAX), MPB_COMPACT_CORRUPT);
     bytes[one - 1] ^= 1;
     struct mpb_compaction rules = {.map = &map, .now_ms = NOW};
     size_t produced = 0;

@@ -421,3 +421,32 @@ def test_the_pace_is_kept_and_a_stop_is_noticed():
     assert time.monotonic() - began >= 0.19
     with pytest.raises(Stopped):
         Pace(1e300, lambda: True)(1)
+
+
+@pytest.mark.parametrize("codec", [0, 1, 3])
+def test_what_was_aborted_neither_stays_nor_replaces_anything(world, codec):
+    """A record of an aborted transaction is no key's newest one; nothing of it stays, and no .txnindex for it."""
+    partition = world.create(**SMALL)
+    put(world, partition, [(b"a", b"first"), (b"b", b"first")])
+    for producer, committed, key in ((5, False, b"a"), (6, True, b"b"), (5, False, b"c")):
+        assert world.log.verify(partition.ordinal, producer, 0) == 0
+        put(
+            world,
+            partition,
+            [(key, b"newer")],
+            codec=codec,
+            producer_id=producer,
+            producer_epoch=0,
+            base_sequence=1 if key == b"c" else 0,
+            transactional=True,
+        )
+        options, now_ms = LogOptions(segment_bytes=2000), world.clock.wall_ms()
+        assert world.log.append_marker(partition.ordinal, producer, 0, 0, committed, options, now_ms).error == 0
+    fill(world, partition, KEYS, 20)
+    Cleaning(world).look()
+    kept = {key: value for key, value in read(world, partition).values() if key in (b"a", b"b", b"c")}
+    assert kept == {b"a": b"first", b"b": b"newer"}
+    names = os.listdir(os.path.join(world.path, partition.dir))
+    assert [name for name in names if "txnindex" in name] == []
+    assert world.reboot() is not None
+    assert world.log.state(partition.ordinal).open_transactions == 0
