@@ -85,6 +85,8 @@ TABLES = (
     Setting("mpbroker.fetch.session.memory.bytes", LONG, 32 * MIB,
             "Memory for fetch sessions, used as far as there are any: 64 bytes for a partition, 272 for a topic. One session "
             "gets an eighth of it at most; a client that finds no room is served without a session.", least=MIB, most=2**34),
+    Setting("mpbroker.max.transactional.ids", INT, 65536,
+            "Transactional ids this broker can hold; the producer of another one is refused.", least=1, most=2**24),
 )
 
 ADMIN = (

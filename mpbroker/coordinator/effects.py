@@ -4,9 +4,14 @@ The logic calls nothing. The shell (the process) hands it one request, acknowled
 other and then carries out, in order, the effects that it returns:
 
 - `Answer`: send this message and free the entry. Each token that came in is answered exactly once, perhaps much later.
-- `Append`: append these records to a partition of `__consumer_offsets` as one batch, now; when they are acknowledged,
-  or cannot be, call `GroupCoordinator.appended` with the number and the code. An append that names a token uses the
-  result cell that the token's entry keeps for this partition, so that a re-run does not append again.
+- `Append`: append these records to a partition of the topic as one batch, now; when they are acknowledged, or cannot
+  be, call `appended` of the topic's logic with the number and the code. An append that names a token uses the result
+  cell that the token's entry keeps for this partition, so that a re-run does not append again.
+- `Verify`: let a producer write to partitions within its transaction; then call `TransactionCoordinator.verified`.
+- `SendMarkers`: end a transaction in its partitions, however long that takes; then call
+  `TransactionCoordinator.marked`.
+- `TakeProducerIds`: get a block of them from the controller; then call `TransactionCoordinator.add_producer_ids`.
+- `PassOn`: transactions have nothing against this request, which groups now answer.
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
+from mpbroker.metadata.topic_names import OFFSETS_TOPIC
 from mpbroker.protocol.types import Struct
 
 #: An entry that was handed over; the logic only keeps it and gives it back. None in an Append: no entry's cell.
@@ -33,8 +39,8 @@ class GroupRequest(msgspec.Struct, frozen=True):
 
     `client_host` as Kafka writes it: a slash, then the address. `lane`: the processor whose entry the token is.
     `identity`: bytes that no other request of this boot has, and that a re-run of this one has again; member ids are
-    made from them. `appended`: the partitions of `__consumer_offsets` for which the entry's cell is filled: an earlier
-    run of this request appended there already.
+    made from them. `appended`: the partitions of the request's internal topic for which the entry's cell is filled: an
+    earlier run of this request appended there already.
     """
 
     token: Token
@@ -56,7 +62,8 @@ class Answer(NamedTuple):
 
 
 class Append(NamedTuple):
-    """One batch for one partition of `__consumer_offsets`. A value of None is a tombstone."""
+    """One batch for one partition of an internal topic. A value of None is a tombstone. `producer`: id and epoch of the
+    transaction the batch belongs to."""
 
     partition: int
     leader_epoch: int
@@ -64,6 +71,41 @@ class Append(NamedTuple):
     token: Token | None
     timestamp_ms: int
     records: tuple[tuple[bytes, bytes | None], ...]
+    topic: str = OFFSETS_TOPIC
+    producer: tuple[int, int] | None = None
 
 
-Effect: TypeAlias = Answer | Append
+class Verify(NamedTuple):
+    """Partitions (topic, partition) that a producer may write to from now on."""
+
+    shard: int
+    number: int
+    producer_id: int
+    producer_epoch: int
+    partitions: frozenset[tuple[str, int]]
+
+
+class SendMarkers(NamedTuple):
+    """Partitions (topic, partition) in which a transaction ends. `shard`: the partition of `__transaction_state` that
+    decided it, -1: an administrator did; `coordinator_epoch`: its leader epoch."""
+
+    shard: int
+    number: int
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+    coordinator_epoch: int
+    partitions: frozenset[tuple[str, int]]
+
+
+class TakeProducerIds(NamedTuple):
+    """There are no producer ids left."""
+
+
+class PassOn(NamedTuple):
+    """A request that groups answer, after transactions looked at it."""
+
+    request: GroupRequest
+
+
+Effect: TypeAlias = Answer | Append | Verify | SendMarkers | TakeProducerIds | PassOn

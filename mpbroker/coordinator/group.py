@@ -38,7 +38,8 @@ class Parked(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """A committed offset; times are since 1970, -1: none. `number`: of its append, 0 if it was loaded."""
+    """A committed offset; times are since 1970, -1: none. `number`: of its append, which orders the records of a key;
+    one that was loaded has a negative number."""
 
     offset: int
     leader_epoch: int
@@ -74,7 +75,8 @@ class Group:
 
     `initial_delay_ms`: of the first join phase after Empty, None in any other; `remaining_ms`: by how much that may
     still be extended. `pending`: ids that were issued and not used yet → when they end. `subscribed`: topics, None if
-    nobody can tell. `pending_offsets`: appends on their way. `last_leave`: the LeaveGroup in progress, whose token goes
+    nobody can tell. `pending_offsets`: appends on their way. `transactional`: producer id → offsets that wait for the
+    end of its transaction. `last_leave`: the LeaveGroup in progress, whose token goes
     with the record of an empty group, and what follows.
     """
 
@@ -97,6 +99,7 @@ class Group:
         self.subscribed: frozenset[str] | None = None
         self.offsets: dict[str, dict[int, Committed]] = {}
         self.pending_offsets: dict[tuple[str, int], int] = {}
+        self.transactional: dict[int, dict[tuple[str, int], Committed]] = {}
         self.last_leave: tuple[Token, Callable[[int, Now], None]] | None = None
 
     def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
@@ -154,4 +157,17 @@ class Group:
 
     def has_offsets(self) -> bool:
         """Whether anything is committed, or about to be."""
-        return bool(self.offsets or self.pending_offsets)
+        return bool(self.offsets or self.pending_offsets or self.transactional)
+
+    def is_unstable(self, name: tuple[str, int]) -> bool:
+        """Whether a commit of this partition is on its way, or waits for the end of a transaction."""
+        return name in self.pending_offsets or any(name in offsets for offsets in self.transactional.values())
+
+    def settle(self, name: tuple[str, int], committed: Committed) -> bool:
+        """An offset is committed, unless a later record says otherwise; whether it is the first one there."""
+        topic, partition = name
+        present = self.committed(topic, partition)
+        if present is not None and present.number >= committed.number:
+            return False
+        self.offsets.setdefault(topic, {})[partition] = committed
+        return present is None

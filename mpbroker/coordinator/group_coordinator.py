@@ -2,12 +2,12 @@
 
 The process around it (the shell) decodes requests, appends, answers and keeps time; see `effects.py`. For every
 partition of `__consumer_offsets` that this broker leads: `open`, then `load` with its records, then `loaded`. Requests
-for a partition that is being loaded wait for it, but no longer than `LOADING_PATIENCE_MS`.
+for a partition that is being loaded wait for it (`loading_queue`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final
 
 from mpbroker.coordinator.effects import Effect, GroupRequest, Now
@@ -18,19 +18,23 @@ from mpbroker.coordinator.group_table import GroupTable
 from mpbroker.coordinator.heartbeat import handle as heartbeat
 from mpbroker.coordinator.join_group import handle as join_group
 from mpbroker.coordinator.leave_group import handle as leave_group
+from mpbroker.coordinator.loaded_offsets import LoadedOffsets
+from mpbroker.coordinator.loading_queue import LoadingQueue
 from mpbroker.coordinator.many_groups import ANSWERS, groups_of
 from mpbroker.coordinator.offset_commit import handle as commit_offsets
 from mpbroker.coordinator.offset_removal import handle as delete_offsets
 from mpbroker.coordinator.offset_removal import remove_topic, watch_age
+from mpbroker.coordinator.offsets_loader import RecordPairs
 from mpbroker.coordinator.offsets_records import partition_of
 from mpbroker.coordinator.responses import failure, loading
 from mpbroker.coordinator.shard import Shard
 from mpbroker.coordinator.sync_group import handle as sync_group
+from mpbroker.coordinator.txn_offset_commit import end as end_transaction
+from mpbroker.coordinator.txn_offset_commit import handle as commit_transactional
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.group_apis import BY_KEY
 
-LOADING_PATIENCE_MS = 5000
 MAX_NAME_BYTES = 32_000  # a record has 16 bits for a length, and a member id is an instance id with an ending
 NAMES_PROTOCOL = 5  # the version from which SyncGroup says type and name of its protocol
 
@@ -42,6 +46,7 @@ _HANDLERS: Final[dict[int, Callable[[Shard, GroupRequest, Any, Now], None]]] = {
     ApiKey.LEAVE_GROUP: leave_group,
     ApiKey.SYNC_GROUP: sync_group,
     ApiKey.OFFSET_DELETE: delete_offsets,
+    ApiKey.TXN_OFFSET_COMMIT: commit_transactional,
 }
 
 
@@ -55,9 +60,8 @@ class GroupCoordinator:
         same for every process that takes over within it."""
         self._env = Environment(settings, table, has_partition, boot_secret)
         self._shards: dict[int, Shard] = {}
-        self._newest: dict[int, dict[bytes, bytes | None]] = {}
-        self._waiting: dict[int, GroupRequest] = {}
-        self._waits = 0
+        self._loading: dict[int, LoadedOffsets] = {}
+        self._queue = LoadingQueue(self._env, self._is_loading, self._answer, self._refuse_loading)
         self._loads = 0
 
     @property
@@ -79,26 +83,37 @@ class GroupCoordinator:
         if shard is not None:
             self._close(shard, now)
         self._shards[partition] = Shard(partition, leader_epoch, self._env)
-        self._newest[partition] = {}
+        self._loading[partition] = LoadedOffsets()
         return self._env.take_effects()
 
-    def load(self, partition: int, records: Iterable[tuple[bytes, bytes | None]]) -> None:
+    def load(self, partition: int, records: RecordPairs) -> None:
         """Records of a partition that was opened, in the order of the log, in as many calls as the shell likes."""
-        self._newest[partition].update(records)
+        self._loading[partition].add(records)
+
+    def load_transactional(self, partition: int, producer_id: int, offset: int, records: RecordPairs) -> None:
+        """Likewise, of a batch at `offset` that counts when its transaction is committed."""
+        self._loading[partition].add_transactional(producer_id, offset, records)
+
+    def load_marker(self, partition: int, producer_id: int, committed: bool) -> None:
+        """Likewise, the end of a transaction."""
+        self._loading[partition].end(producer_id, committed)
 
     def loaded(self, partition: int, now: Now) -> list[Effect]:
         """All its records were given: its groups are served from now on."""
         shard, settings = self._shards[partition], self._env.settings
-        build_groups(shard, self._newest.pop(partition), now)
+        build_groups(shard, self._loading.pop(partition), now)
         shard.is_loading = False
         for topic in shard.deleted_topics:
             remove_topic(shard, topic, now)
         shard.deleted_topics.clear()
+        for producer_id, committed in shard.ended:
+            end_transaction(shard, producer_id, committed)
+        shard.ended.clear()
         spread_ms = settings.retention_check_ms * (partition + 1) // settings.partitions
         watch_age(shard, now.ms + spread_ms)
         self._loads += 1
         self._env.timers.at(now.ms + settings.max_session_timeout_ms, self._forget_strangers, self._loads)
-        self._serve_waiting(now)
+        self._queue.serve(now)
         return self._env.take_effects()
 
     def close(self, partition: int, leader_epoch: int, now: Now) -> list[Effect]:
@@ -106,12 +121,12 @@ class GroupCoordinator:
         shard = self._shards.get(partition)
         if shard is not None and shard.leader_epoch <= leader_epoch:
             self._close(shard, now)
-            self._serve_waiting(now)
+            self._queue.serve(now)
         return self._env.take_effects()
 
     def _close(self, shard: Shard, now: Now) -> None:
         del self._shards[shard.partition]
-        self._newest.pop(shard.partition, None)
+        self._loading.pop(shard.partition, None)
         shard.close(now)
 
     def _forget_strangers(self, loads: int, now: Now) -> None:
@@ -130,10 +145,8 @@ class GroupCoordinator:
         code = _request_error(request)
         if code != ErrorCode.NONE:
             self._env.answer(request.token, failure(request, code))
-        elif self._is_loading(request):
-            self._wait(request, now)
         else:
-            self._answer(request, now)
+            self._queue.answer_or_wait(request, now)
 
     def _answer(self, request: GroupRequest, now: Now) -> None:
         handler = _HANDLERS.get(request.api_key)
@@ -154,32 +167,12 @@ class GroupCoordinator:
         shards = (self._shards.get(self.partition_of(group_id)) for group_id in groups_of(request))
         return any(shard is not None and shard.is_loading for shard in shards)
 
-    def _wait(self, request: GroupRequest, now: Now) -> None:
-        if not self._env.may_park(request.lane):
-            self._env.counts.loading_refused += 1
+    def _refuse_loading(self, request: GroupRequest, now: Now, has_waited: bool) -> None:
+        self._env.counts.loading_refused += 1
+        if has_waited and request.api_key in ANSWERS:
+            self._answer(request, now)  # the groups that can be answered are
+        else:
             self._env.answer(request.token, loading(request))
-            return
-        self._waits += 1
-        self._waiting[self._waits] = request
-        self._env.count_parked(request.lane, 1)
-        self._env.timers.at(now.ms + LOADING_PATIENCE_MS, self._waited_enough, self._waits)
-
-    def _waited_enough(self, number: int, now: Now) -> None:
-        request = self._waiting.pop(number, None)
-        if request is not None:
-            self._env.count_parked(request.lane, -1)
-            self._env.counts.loading_refused += 1
-            if request.api_key in ANSWERS:
-                self._answer(request, now)  # the groups that can be answered are
-            else:
-                self._env.answer(request.token, loading(request))
-
-    def _serve_waiting(self, now: Now) -> None:
-        for number, request in list(self._waiting.items()):
-            if not self._is_loading(request):
-                del self._waiting[number]
-                self._env.count_parked(request.lane, -1)
-                self._answer(request, now)
 
     # what happens otherwise
 
@@ -189,6 +182,14 @@ class GroupCoordinator:
         if shard is not None:
             shard.appended(number, code, now)
         return self._env.take_effects()
+
+    def transaction_ended(self, partition: int, producer_id: int, committed: bool) -> None:
+        """The marker of a transaction was written to a partition: offsets in it count, or are gone."""
+        shard = self._shards.get(partition)
+        if shard is not None and shard.is_loading:
+            shard.ended.append((producer_id, committed))
+        elif shard is not None:
+            end_transaction(shard, producer_id, committed)
 
     def topics(self, partition: int) -> set[str]:
         """Topics in which the groups of a partition have offsets."""

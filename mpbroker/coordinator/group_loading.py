@@ -8,15 +8,16 @@ from __future__ import annotations
 from mpbroker.coordinator.effects import Now
 from mpbroker.coordinator.group import Committed, Group, Member, State
 from mpbroker.coordinator.group_table import GroupRow, RowState
+from mpbroker.coordinator.loaded_offsets import LOADED, LoadedOffsets
 from mpbroker.coordinator.offsets_records import GroupValue, OffsetName, read_group, read_key, read_offset
 from mpbroker.coordinator.rebalance import prepare, touch
 from mpbroker.coordinator.shard import Shard
 
 
-def build_groups(shard: Shard, newest: dict[bytes, bytes | None], now: Now) -> None:
-    """Make the groups of a shard from the newest value of every key; None: deleted."""
+def build_groups(shard: Shard, loaded: LoadedOffsets, now: Now) -> None:
+    """Make the groups of a shard from the newest value of every key, and from what transactions have not ended yet."""
     offsets: list[tuple[OffsetName, bytes]] = []
-    for key, value in newest.items():
+    for key, value in loaded.newest.items():
         name = read_key(key)
         if name is None:
             shard.env.counts.records_skipped += 1
@@ -29,6 +30,9 @@ def build_groups(shard: Shard, newest: dict[bytes, bytes | None], now: Now) -> N
             _add_group(shard, name, value)
     for name, value in offsets:
         _add_offset(shard, name, value)
+    for producer_id, waiting in loaded.waiting.items():
+        for key, (value, number) in waiting.items():
+            _add_transactional(shard, producer_id, key, value, number)
     for group in list(shard.groups.values()):
         _settle(shard, group, now)
 
@@ -67,16 +71,30 @@ def _members(found: GroupValue) -> list[Member]:
 
 
 def _add_offset(shard: Shard, name: OffsetName, value: bytes) -> None:
+    committed = _committed(shard, value, LOADED)
+    if committed is not None:
+        group = shard.groups.get(name.group) or shard.add_group(Group(name.group))
+        group.offsets.setdefault(name.topic, {})[name.partition] = committed
+        shard.env.counts.offsets += 1
+
+
+def _add_transactional(shard: Shard, producer_id: int, key: bytes, value: bytes, number: int) -> None:
+    name = read_key(key)
+    committed = _committed(shard, value, number)
+    if isinstance(name, OffsetName) and committed is not None:
+        group = shard.groups.get(name.group) or shard.add_group(Group(name.group))
+        group.transactional.setdefault(producer_id, {})[name.topic, name.partition] = committed
+        shard.transactional.setdefault(producer_id, set()).add(group.id)
+
+
+def _committed(shard: Shard, value: bytes, number: int) -> Committed | None:
     found = read_offset(value)
     if found is None:
         shard.env.counts.records_skipped += 1
-        return
-    group = shard.groups.get(name.group) or shard.add_group(Group(name.group))
-    committed = Committed(
-        found.offset, found.leader_epoch, found.metadata, found.commit_timestamp, found.expire_timestamp, 0
+        return None
+    return Committed(
+        found.offset, found.leader_epoch, found.metadata, found.commit_timestamp, found.expire_timestamp, number
     )
-    group.offsets.setdefault(name.topic, {})[name.partition] = committed
-    shard.env.counts.offsets += 1
 
 
 def _settle(shard: Shard, group: Group, now: Now) -> None:

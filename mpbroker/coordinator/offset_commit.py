@@ -27,7 +27,7 @@ def handle(shard: Shard, request: GroupRequest, message: OffsetCommitRequest, no
     code = _error(shard, message, now) if offsets and shard.partition not in request.appended else ErrorCode.NONE
     group = shard.find(message.group_id) if code == ErrorCode.NONE else None
     if group is not None:
-        _refuse_large(shard, group, offsets, codes)
+        refuse_large(shard, group, offsets, codes)
     if not offsets or group is None or shard.partition in request.appended:
         shard.env.answer(request.token, commit_answer(message, codes, code))
     else:
@@ -72,7 +72,7 @@ def _error(shard: Shard, message: OffsetCommitRequest, now: Now) -> int:
     return ErrorCode.REBALANCE_IN_PROGRESS if group.state is State.COMPLETING else ErrorCode.NONE
 
 
-def _refuse_large(shard: Shard, group: Group, offsets: Offsets, codes: Codes) -> None:
+def refuse_large(shard: Shard, group: Group, offsets: Offsets, codes: Codes) -> None:
     """Take out offsets with too long a text, and new ones when there are too many."""
     settings, counts = shard.env.settings, shard.env.counts
     room = settings.max_offsets - counts.offsets
@@ -104,7 +104,7 @@ def _append(
     now: Now,
 ) -> None:
     records: list[tuple[bytes, bytes | None]] = [
-        (offset_key(group.id, *name), offset_value(_value(committed))) for name, committed in offsets.items()
+        (offset_key(group.id, *name), offset_value(value_of(committed))) for name, committed in offsets.items()
     ]
 
     def then(code: int, later: Now) -> None:
@@ -117,7 +117,7 @@ def _append(
     group.pending_offsets.update(dict.fromkeys(offsets, number))
 
 
-def _value(committed: Committed) -> OffsetValue:
+def value_of(committed: Committed) -> OffsetValue:
     return OffsetValue(
         committed.offset, committed.leader_epoch, committed.metadata, committed.commit_ms, committed.expire_ms
     )
@@ -130,7 +130,5 @@ def _settle(shard: Shard, group: Group, topic: str, partition: int, committed: C
         return
     if latest == committed.number:
         del group.pending_offsets[topic, partition]
-    present = group.committed(topic, partition)
-    if code == ErrorCode.NONE and (present is None or present.number < committed.number):
-        shard.env.counts.offsets += present is None
-        group.offsets.setdefault(topic, {})[partition] = committed
+    if code == ErrorCode.NONE:
+        shard.env.counts.offsets += group.settle((topic, partition), committed)

@@ -39,7 +39,7 @@ def committed_offsets(
 
 
 def _partition(group: Group | None, topic: str, partition: int, require_stable: bool) -> OffsetFetchResponsePartition:
-    if group is not None and require_stable and (topic, partition) in group.pending_offsets:
+    if group is not None and require_stable and group.is_unstable((topic, partition)):
         return OffsetFetchResponsePartition(partition, NO_OFFSET, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)
     committed = group.committed(topic, partition) if group is not None else None
     if committed is None:

@@ -73,6 +73,7 @@ def remove_offsets(shard: Shard, group: Group, names: Iterable[tuple[str, int]])
     keys = []
     for topic, partition in names:
         was_pending = group.pending_offsets.pop((topic, partition), None) is not None
+        was_pending |= drop_transactional(group, (topic, partition))
         partitions = group.offsets.get(topic, {})
         was_committed = partitions.pop(partition, None) is not None
         shard.env.counts.offsets -= was_committed
@@ -87,12 +88,23 @@ def remove_offsets(shard: Shard, group: Group, names: Iterable[tuple[str, int]])
     return keys
 
 
+def drop_transactional(group: Group, name: tuple[str, int]) -> bool:
+    """Forget what transactions were about to commit there; whether there was something."""
+    found = [producer_id for producer_id, offsets in group.transactional.items() if name in offsets]
+    for producer_id in found:
+        del group.transactional[producer_id][name]
+        if not group.transactional[producer_id]:
+            del group.transactional[producer_id]
+    return bool(found)
+
+
 def remove_topic(shard: Shard, topic: str, now: Now) -> None:
     """A topic was deleted."""
     keys: list[bytes] = []
     for group in list(shard.groups.values()):
         names = [(topic, partition) for partition in group.offsets.get(topic, ())]
-        names += [name for name in group.pending_offsets if name[0] == topic]
+        waiting = (*group.pending_offsets, *(name for names in group.transactional.values() for name in names))
+        names += [name for name in waiting if name[0] == topic]
         if names and group.state is not State.DEAD:
             keys += remove_offsets(shard, group, names)
     _append(shard, keys, None, now)
@@ -117,7 +129,7 @@ def _remove_old(shard: Shard, now: Now) -> None:
     keys: list[bytes] = []
     for group in list(shard.groups.values()):
         if group.state is not State.DEAD:
-            names = [name for name in _old_offsets(shard, group, now) if name not in group.pending_offsets]
+            names = [name for name in _old_offsets(shard, group, now) if not group.is_unstable(name)]
             shard.env.counts.offsets_expired += len(names)
             keys += remove_offsets(shard, group, names)
     _append(shard, keys, None, now)

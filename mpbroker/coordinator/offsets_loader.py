@@ -1,4 +1,4 @@
-"""Reads partitions of `__consumer_offsets` in slices, so that the others are served meanwhile. Coordinator process.
+"""Reads partitions of an internal topic in slices, so that the others are served meanwhile. Coordinator process.
 
 A slice is one read of at most SLICE_BYTES (one batch, if that is larger). Partitions take turns: a large one does not
 hold the small ones up.
@@ -6,18 +6,23 @@ hold the small ones up.
 
 from __future__ import annotations
 
+import struct
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 
 from mpbroker.errors import ErrorCode
 from mpbroker.log.log_manager import READ_TO_END, LogManager
+from mpbroker.metadata.topic_names import OFFSETS_TOPIC
 from mpbroker.record.compression import Decompressor
 from mpbroker.record.record_batch import (
     ATTRIBUTE_CONTROL,
+    ATTRIBUTE_TRANSACTIONAL,
+    BatchInfo,
     BatchUnreadableError,
+    Record,
     batch_records,
     iterate_batches,
     newest_records,
@@ -25,7 +30,25 @@ from mpbroker.record.record_batch import (
 from mpbroker.shm.events import Events
 
 SLICE_BYTES = 256 * 1024
+_CONTROL_KEY = struct.Struct(">hh")  # version, type
+COMMIT = 1
 RecordPairs: TypeAlias = Iterable[tuple[bytes, bytes | None]]
+
+
+class Loaded(Protocol):
+    """What the loader calls with what it reads of a partition, in the order of the log."""
+
+    def load(self, partition: int, records: RecordPairs) -> None:
+        """Records of no transaction."""
+        ...
+
+    def load_transactional(self, partition: int, producer_id: int, offset: int, records: RecordPairs) -> None:
+        """Records of a transaction, of a batch at `offset`."""
+        ...
+
+    def load_marker(self, partition: int, producer_id: int, committed: bool) -> None:
+        """The end of a producer's transaction."""
+        ...
 
 
 class _Task(msgspec.Struct):
@@ -38,18 +61,20 @@ class _Task(msgspec.Struct):
 
 
 class OffsetsLoader:
-    """`load(partition, records)` takes what was read, `loaded(partition)` is called when all was."""
+    """`target()` takes what was read, `loaded(partition)` is called when all was."""
 
     def __init__(
         self,
         log_manager: LogManager,
         log: Events,
-        load: Callable[[int, RecordPairs], None],
+        target: Callable[[], Loaded],
         loaded: Callable[[int], None],
+        topic: str = OFFSETS_TOPIC,
     ) -> None:
         self._logs = log_manager
         self._log = log
-        self._load = load
+        self._target = target
+        self._topic = topic
         self._loaded = loaded
         self._tasks: deque[_Task] = deque()
         self._decompressor = Decompressor()
@@ -110,7 +135,7 @@ class OffsetsLoader:
         while True:
             newest, position, next_offset = newest_records(stored, position)
             if newest:
-                self._load(task.partition, newest.items())
+                self._target().load(task.partition, newest.items())
             task.offset = max(task.offset, next_offset)
             first = next(iterate_batches(stored[position:]), None)
             if first is None:
@@ -118,10 +143,23 @@ class OffsetsLoader:
             info, batch = first
             position += len(batch)
             task.offset = info.base_offset + info.last_offset_delta + 1
-            if not info.attributes & ATTRIBUTE_CONTROL:
-                records = batch_records(batch, info, self._decompressor)
-                self._load(task.partition, [(bytes(one.key), one.value) for one in records if one.key is not None])
+            self._load(task.partition, info, batch_records(batch, info, self._decompressor))
+
+    def _load(self, partition: int, info: BatchInfo, records: list[Record]) -> None:
+        target = self._target()
+        if info.attributes & ATTRIBUTE_CONTROL:
+            for one in records:
+                if one.key is not None and len(one.key) >= _CONTROL_KEY.size:
+                    target.load_marker(partition, info.producer_id, _CONTROL_KEY.unpack_from(one.key)[1] == COMMIT)
+            return
+        pairs = [(bytes(one.key), one.value) for one in records if one.key is not None]
+        if info.attributes & ATTRIBUTE_TRANSACTIONAL:
+            target.load_transactional(partition, info.producer_id, info.base_offset, pairs)
+        else:
+            target.load(partition, pairs)
 
     def _fail(self, task: _Task, detail: str) -> None:
         """As Kafka does: the groups are served as far as they could be read."""
-        self._log.error("offsets_unreadable", partition=task.partition, offset=task.offset, detail=detail)
+        self._log.error(
+            "offsets_unreadable", topic=self._topic, partition=task.partition, offset=task.offset, detail=detail
+        )

@@ -14,12 +14,13 @@ from typing import NamedTuple, TypeAlias
 from mpbroker.channel.handler_port import Cell, HandlerPort, Request
 from mpbroker.coordinator.effects import Append
 from mpbroker.errors import ErrorCode
-from mpbroker.log.log_manager import NO_REQUEST, LogManager
+from mpbroker.log.log_manager import NO_REQUEST, LogManager, LogOptions
 from mpbroker.metadata.metadata_cache import Topic
 from mpbroker.record.batch_builder import encode_batch
 from mpbroker.shm.layout import DIRTY_BITS
 
 RETRY_MS = 20
+BUSY = ErrorCode.REQUEST_TIMED_OUT  # a partition's lock is not to be had
 
 #: Called once for every append, with an error code (NONE: acknowledged), at once or later.
 Then: TypeAlias = Callable[[int], None]
@@ -46,8 +47,17 @@ class _Waiting(NamedTuple):
     then: Then
 
 
+def encode(append: Append) -> bytes:
+    """The batch; of a transaction, it has no sequence of its own: Kafka writes 0 into each."""
+    records = ((key, value, append.timestamp_ms) for key, value in append.records)
+    if append.producer is None:
+        return encode_batch(records)
+    producer_id, epoch = append.producer
+    return encode_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=0, transactional=True)
+
+
 class OffsetsLog:
-    """Appends under way, by partition row."""
+    """Appends under way, by partition row: of all internal topics."""
 
     def __init__(self, port: HandlerPort, log_manager: LogManager, timeout_ms: int) -> None:
         self._port = port
@@ -55,6 +65,7 @@ class OffsetsLog:
         self._timeout_ms = timeout_ms
         self._pending: dict[int, list[_Pending]] = {}  # by partition row, in the order of the log
         self._waiting: dict[int, deque[_Waiting]] = {}  # likewise, in the order they came
+        self._transactional: tuple[object, LogOptions] | None = None  # the topic's settings, and what follows from them
 
     def append(self, topic: Topic, append: Append, request: Request | None, cell: int, now_ms: int, then: Then) -> None:
         """Appends one batch; `request` and `cell` say where the result is kept, None: nowhere."""
@@ -77,14 +88,14 @@ class OffsetsLog:
     def _append(self, ordinal: int, one: _Waiting) -> bool:
         """False: the partition is busy, and nothing was done."""
         topic, append, request, then = one.topic, one.append, one.request, one.then
-        batch = encode_batch((key, value, append.timestamp_ms) for key, value in append.records)
-        options, _ = self._logs.options_of(topic)
+        if append.producer is not None and self._logs.log.verify(ordinal, *append.producer, topic.id) == BUSY:
+            return False
         result = self._logs.log.append(
             ordinal,
             NO_REQUEST if request is None else request.entry,
             one.cell,
-            batch,
-            options,
+            encode(append),
+            self._options_of(topic, append),
             append.timestamp_ms,
             leader_epoch=append.leader_epoch,
             topic_id=topic.id,
@@ -100,9 +111,20 @@ class OffsetsLog:
             self._await(_Pending(ordinal, result.end_offset, result.leader_epoch, one.deadline_ms, then))
         return True
 
+    def _options_of(self, topic: Topic, append: Append) -> LogOptions:
+        if append.producer is None:
+            return self._logs.options_of(topic)[0]
+        if self._transactional is None or self._transactional[0] is not topic.settings:
+            self._transactional = (topic.settings, self._logs.coordinator_options_of(topic))
+        return self._transactional[1]
+
     def await_cell(self, cell: Cell, now_ms: int, then: Then) -> None:
         """What an earlier run of a request appended must be acknowledged, too."""
-        self._await(_Pending(cell.ordinal, cell.end_offset, cell.leader_epoch, now_ms + self._timeout_ms, then))
+        self.await_end(cell.ordinal, cell.end_offset, cell.leader_epoch, now_ms, then)
+
+    def await_end(self, ordinal: int, end_offset: int, leader_epoch: int, now_ms: int, then: Then) -> None:
+        """What somebody else appended up to an offset must be acknowledged."""
+        self._await(_Pending(ordinal, end_offset, leader_epoch, now_ms + self._timeout_ms, then))
 
     def _await(self, pending: _Pending) -> None:
         code = self._verdict(pending)

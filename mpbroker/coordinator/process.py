@@ -2,8 +2,8 @@
 
 The coordinator is a request handler of another kind: it claims handed-over entries with a handler's port (the last
 handler index, a slot of its own), answers them itself, and its successor puts back what it held. Everything that knows
-of groups is imported when there is a `__consumer_offsets`, or at the first request: a broker without groups pays for
-this loop only.
+of groups and transactions is imported when their topic is there, or at the first request: a broker without them pays
+for this loop only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mpbroker.channel.handler_port import HandlerPort, Request, open_handler_por
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.log.log_manager import open_log
 from mpbroker.metadata.metadata_cache import MetadataCache
-from mpbroker.metadata.topic_names import OFFSETS_TOPIC
+from mpbroker.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from mpbroker.shm.clock import Clock, SystemClock
 from mpbroker.shm.process_context import ProcessContext
 from mpbroker.shm.process_table import ProcessState
@@ -99,7 +99,8 @@ class CoordinatorProcess:
         config = self._ctx.take_reload()
         if self._work is None:
             self._metadata.refresh()
-            if self._metadata.topic(OFFSETS_TOPIC) is None:
+            if self._metadata.topic(OFFSETS_TOPIC) is None and self._metadata.topic(TRANSACTIONS_TOPIC) is None:
+                self._ctx.core.transactions_ready = 1
                 return
             self._work = self._begin()
         self._work.rest()

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from mpbroker.coordinator.effects import GroupRequest
 from mpbroker.coordinator.group import Group, Member
+from mpbroker.coordinator.transactions.transaction_answers import KNOWS_LOADING, TRANSACTION_FAILED
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -156,6 +157,7 @@ FAILED: Final[dict[int, Callable[[Any, int, int], Struct]]] = {
     ApiKey.LIST_GROUPS: _list,
     ApiKey.DELETE_GROUPS: _delete,
     ApiKey.OFFSET_DELETE: _offset_delete,
+    ApiKey.TXN_OFFSET_COMMIT: TRANSACTION_FAILED[ApiKey.TXN_OFFSET_COMMIT],
 }
 
 
@@ -170,4 +172,7 @@ _WHILE_LOADING = {ApiKey.HEARTBEAT: ErrorCode.NONE, ApiKey.SYNC_GROUP: ErrorCode
 
 def loading(request: GroupRequest) -> Struct:
     """The response while the group's partition is being read."""
-    return failure(request, _WHILE_LOADING.get(request.api_key, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    code = _WHILE_LOADING.get(request.api_key, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    if request.api_key == ApiKey.TXN_OFFSET_COMMIT and request.version < KNOWS_LOADING:
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return failure(request, code)

@@ -15,6 +15,7 @@ from mpbroker.coordinator.group_table import GroupRow, RowState
 from mpbroker.coordinator.offsets_records import group_key, offset_key
 from mpbroker.coordinator.responses import join_failed, sync_failed
 from mpbroker.errors import ErrorCode
+from mpbroker.metadata.topic_names import OFFSETS_TOPIC
 from mpbroker.protocol.messages.join_group import JoinGroupResponse
 from mpbroker.protocol.messages.sync_group import SyncGroupResponse
 
@@ -41,6 +42,8 @@ class Shard:
         self.is_loading = True
         self.is_open = True
         self.deleted_topics: list[str] = []  # while it was loading
+        self.ended: list[tuple[int, bool]] = []  # likewise: producer id, whether its transaction was committed
+        self.transactional: dict[int, set[str]] = {}  # producer id → groups with offsets in its transaction
         self._appends: dict[int, Callable[[int, Now], None]] = {}
 
     # groups
@@ -79,6 +82,7 @@ class Shard:
         group.pending.clear()
         group.offsets.clear()
         group.pending_offsets.clear()
+        group.transactional.clear()
         self.env.table.drop_group(group.id)
 
     def set_state(self, group: Group, state: State, now: Now) -> None:
@@ -131,12 +135,22 @@ class Shard:
 
     # the log
 
-    def append(self, records: Records, token: Token | None, now: Now, then: Callable[[int, Now], None]) -> int:
-        """Append one batch; `then(code, now)` is called when it is acknowledged, or not."""
-        number = self.env.next_append()
+    def append(
+        self,
+        records: Records,
+        token: Token | None,
+        now: Now,
+        then: Callable[[int, Now], None],
+        producer: tuple[int, int] | None = None,
+    ) -> int:
+        """Append one batch; `then(code, now)` is called when it is acknowledged, or not. `producer`: in its
+        transaction."""
+        number = self.env.next_number()
         self._appends[number] = then
-        batch = Append(self.partition, self.leader_epoch, number, token, now.wall_ms, tuple(records))
-        self.env.append(batch)
+        batch = Append(
+            self.partition, self.leader_epoch, number, token, now.wall_ms, tuple(records), OFFSETS_TOPIC, producer
+        )
+        self.env.ask(batch)
         return number
 
     def appended(self, number: int, code: int, now: Now) -> None:
@@ -182,5 +196,8 @@ def nothing(code: int, now: Now) -> None:
 def keys_of(group: Group, with_group: bool) -> list[bytes]:
     """The keys of everything a group has in the log."""
     names = {(topic, partition) for topic, found in group.offsets.items() for partition in found}
-    keys = [offset_key(group.id, *name) for name in sorted(names.union(group.pending_offsets))]
+    keys = [
+        offset_key(group.id, *name)
+        for name in sorted(names.union(group.pending_offsets, *group.transactional.values()))
+    ]
     return [*keys, group_key(group.id)] if with_group else keys

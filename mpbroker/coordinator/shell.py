@@ -18,16 +18,18 @@ from mpbroker.channel.request_log import naming
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.config.limits import largest_batch_bytes
 from mpbroker.coordinator.counting import Counting
-from mpbroker.coordinator.effects import Answer, Effect, GroupRequest, Now
+from mpbroker.coordinator.effects import Answer, Append, Effect, GroupRequest, Now, PassOn
 from mpbroker.coordinator.entry_answers import EntryAnswers
 from mpbroker.coordinator.group_coordinator import GroupCoordinator
 from mpbroker.coordinator.group_settings import GroupSettings
 from mpbroker.coordinator.group_table import GroupTable
 from mpbroker.coordinator.many_groups import groups_of
-from mpbroker.coordinator.offsets_loader import OffsetsLoader, RecordPairs
+from mpbroker.coordinator.offsets_loader import OffsetsLoader
 from mpbroker.coordinator.offsets_log import OffsetsLog
 from mpbroker.coordinator.responses import FAILED
 from mpbroker.coordinator.shared_table import SharedTable
+from mpbroker.coordinator.transactions.transaction_answers import TRANSACTION_FAILED
+from mpbroker.coordinator.transactions.transaction_shell import RECORDED_IN_STATE, TRANSACTION_APIS, TransactionShell
 from mpbroker.errors import ErrorCode, ProtocolError
 from mpbroker.log.log_manager import LogManager, open_log
 from mpbroker.metadata.metadata_cache import MetadataCache, Topic
@@ -45,6 +47,8 @@ from mpbroker.trace.record import STAGES
 
 #: Of the requests that name several groups, those that change them.
 APPENDS_TO_SEVERAL: Final = frozenset({ApiKey.DELETE_GROUPS})
+#: What a request hears that fails as a whole, by API key.
+FAILURES: Final = {**FAILED, **TRANSACTION_FAILED}
 HANDLER_START: Final = STAGES.index("handler_start")
 LOGGED_FRAME_BYTES: Final = 256
 REPAIR_RETRY_MS: Final = 100
@@ -72,7 +76,7 @@ class Shell:
         self._table = table
         self._groups = self._make_groups(self._settings.partitions)
         self._appends = OffsetsLog(port, log_manager, ctx.config.offsets_commit_timeout_ms)
-        self._loader = OffsetsLoader(log_manager, ctx.log, self._load, self._loaded)
+        self._loader = OffsetsLoader(log_manager, ctx.log, lambda: self._groups, self._loaded)
         self._counting = Counting(ctx.process_row)
         self._effects: deque[Effect] = deque()
         self._crash_point = ctx.core.crash_point
@@ -82,6 +86,17 @@ class Shell:
         self._topic: Topic | None = None  # __consumer_offsets
         self._names: dict[str, bytes] = {}  # of all topics, with their ids
         self._opened: dict[int, int] = {}  # partition → leader epoch
+        self._transactions = TransactionShell(
+            ctx,
+            port,
+            log_manager,
+            metadata,
+            clock,
+            self._appends,
+            self._take,
+            lambda group_id: self._groups.partition_of(group_id),
+            lambda *ended: self._groups.transaction_ended(*ended),
+        )
         self._follow_metadata(always=True)
 
     # what the loop calls
@@ -138,6 +153,7 @@ class Shell:
         self._appends.expire(now.ms)
         self._answers.retry(now.ms)
         self._loader.step()
+        self._transactions.deliver()
         self._take(self._groups.pass_time(now))
         if self._ctx.core.state == BrokerState.DRAINING:
             self._answers.close_parked()
@@ -151,6 +167,7 @@ class Shell:
         due = (
             repair_ms,
             self._groups.deadline_ms(),
+            self._transactions.next_due_ms(now_ms),
             self._appends.next_due_ms(now_ms),
             self._answers.next_due_ms(now_ms),
         )
@@ -160,6 +177,7 @@ class Shell:
         """Descriptors of removed files go; counters are published."""
         self._logs.close_stale()
         self._counting.publish(self._groups.counts)
+        self._transactions.rest()
 
     def use_config(self, config: BrokerConfig) -> None:
         """The settings of groups are fixed at start; those of topics may have changed."""
@@ -182,21 +200,34 @@ class Shell:
             appended=frozenset(recorded),
         )
         if request.attempts >= MAX_ATTEMPTS and not recorded:
-            self._answer_poison(request, FAILED[api.key](message, asked.version, ErrorCode.UNKNOWN_SERVER_ERROR))
+            self._answer_poison(request, FAILURES[api.key](message, asked.version, ErrorCode.UNKNOWN_SERVER_ERROR))
             return
-        partitions = sorted({self._groups.partition_of(group_id) for group_id in groups_of(asked)})
-        if len(partitions) > 1 and request.api_key in APPENDS_TO_SEVERAL:
-            self._cells[request] = {partition: number for number, partition in enumerate(partitions)}
         if recorded and self._logs.flush_on_commit:
             self._await_recorded(asked, recorded)
         else:
-            self._take(self._groups.handle(asked, self._now()))
+            self._decide(asked)
+
+    def _decide(self, asked: GroupRequest) -> None:
+        """Let the logic answer: that of transactions, or that of groups."""
+        if asked.api_key in TRANSACTION_APIS:
+            self._transactions.handle(asked)
+        else:
+            self._decide_group(asked)
+
+    def _decide_group(self, asked: GroupRequest) -> None:
+        request = asked.token
+        assert isinstance(request, Request)
+        partitions = sorted({self._groups.partition_of(group_id) for group_id in groups_of(asked)})
+        if len(partitions) > 1 and request.api_key in APPENDS_TO_SEVERAL:
+            self._cells[request] = {partition: number for number, partition in enumerate(partitions)}
+        self._take(self._groups.handle(asked, self._now()))
 
     def _recorded(self, request: Request) -> dict[int, Cell]:
         """What an earlier run of this request appended, by partition; refused appends are tried again."""
         cells = (self._port.cell(request, number) for number in range(request.cell_count))
         by_row = {cell.ordinal: cell for cell in cells if cell is not None and not cell.error}
-        partitions = self._topic.partitions if by_row and self._topic is not None else []
+        topic = self._transactions.topic if request.api_key in RECORDED_IN_STATE else self._topic
+        partitions = topic.partitions if by_row and topic is not None else []
         return {number: by_row[ordinal] for number, ordinal in enumerate(partitions) if ordinal in by_row}
 
     def _await_recorded(self, asked: GroupRequest, recorded: dict[int, Cell]) -> None:
@@ -207,10 +238,10 @@ class Shell:
             del missing[partition]
             if code:
                 failed = code if code == ErrorCode.REQUEST_TIMED_OUT else ErrorCode.COORDINATOR_NOT_AVAILABLE
-                message = FAILED[asked.api_key](asked.message, asked.version, failed)
+                message = FAILURES[asked.api_key](asked.message, asked.version, failed)
                 self._take([Answer(asked.token, message)])
             elif not missing:
-                self._take(self._groups.handle(asked, self._now()))
+                self._decide(asked)
 
         for partition, cell in recorded.items():
             self._appends.await_cell(cell, self._clock.monotonic_ms(), partial(settled, partition))
@@ -228,7 +259,7 @@ class Shell:
         if message is None:
             self._answers.refuse(request, "unreadable", str(error))
             return
-        failed = FAILED[request.api_key](message, request.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
+        failed = FAILURES[request.api_key](message, request.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
         self._answers.answer(request, failed, self._clock.monotonic_ms())
 
     # effects
@@ -254,30 +285,37 @@ class Shell:
             self._cells.pop(effect.token, None)
             self._answers.answer(effect.token, effect.message, now_ms)
             self._crash_point("coordinator.answered")
-            return
+        elif isinstance(effect, PassOn):
+            self._decide_group(effect.request)
+        elif isinstance(effect, Append):
+            self._append(effect, now_ms)
+        else:
+            self._transactions.carry_out(effect)
+
+    def _append(self, effect: Append, now_ms: int) -> None:
+        is_of_groups = effect.topic == OFFSETS_TOPIC
+        topic = self._topic if is_of_groups else self._transactions.topic
 
         def then(code: int) -> None:
             self._crash_point("coordinator.appended")
-            self._take(self._groups.appended(effect.partition, effect.number, code, self._now()))
+            logic = self._groups if is_of_groups else self._transactions.coordinator
+            self._take(logic.appended(effect.partition, effect.number, code, self._now()))
 
         request = effect.token if isinstance(effect.token, Request) else None
         cells = self._cells.get(request, {})
-        if self._topic is None:
+        if topic is None:
             then(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         elif request is not None and not self._port.ensure_cells(request, max(len(cells), 1)):
             then(ErrorCode.NOT_ENOUGH_REPLICAS)  # the client hears COORDINATOR_NOT_AVAILABLE, and comes back
         else:
             cell = cells.get(effect.partition, 0)
-            self._appends.append(self._topic, effect, request, cell, now_ms, then)
+            self._appends.append(topic, effect, request, cell, now_ms, then)
 
     def _make_groups(self, partitions: int) -> GroupCoordinator:
         """Which partition holds a group depends on how many there are: of the topic that is there, whatever the setting
         says by now."""
         settings = msgspec.structs.replace(self._settings, partitions=partitions)
         return GroupCoordinator(settings, self._table, self._has_partition, self._ctx.boot_secret)
-
-    def _load(self, partition: int, records: RecordPairs) -> None:
-        self._groups.load(partition, records)
 
     def _loaded(self, partition: int) -> None:
         self._crash_point("coordinator.loaded")
@@ -315,6 +353,7 @@ class Shell:
                 self._opened[partition] = state.leader_epoch
                 self._take(self._groups.open(partition, state.leader_epoch, self._now()))
                 self._loader.begin(partition, ordinal)
+        self._transactions.follow_metadata()
 
     def _close_all(self) -> None:
         opened, self._opened = self._opened, {}

@@ -11,8 +11,9 @@ KEEP_CODEC = "producer"
 UNCOMPRESSED = "uncompressed"
 
 
-def log_options(settings: TopicSettings, largest_batch_bytes: int) -> LogOptions:
-    """TopicSettings → the native append options. `largest_batch_bytes`: more could never be sent to a consumer."""
+def log_options(settings: TopicSettings, largest_batch_bytes: int, from_client: bool = True) -> LogOptions:
+    """TopicSettings → the native append options. `largest_batch_bytes`: more could never be sent to a consumer.
+    `from_client`: no for batches of the coordinator, whose sequences say nothing."""
     return LogOptions(
         segment_bytes=settings.segment_bytes,
         segment_ms=settings.segment_ms - settings.segment_jitter_ms,
@@ -25,6 +26,7 @@ def log_options(settings: TopicSettings, largest_batch_bytes: int) -> LogOptions
         compacted="compact" in settings.cleanup_policy,
         timestamp_before_max_ms=settings.message_timestamp_before_max_ms,
         timestamp_after_max_ms=settings.message_timestamp_after_max_ms,
+        from_client=from_client,
     )
 
 

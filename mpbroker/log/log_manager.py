@@ -49,6 +49,7 @@ __all__ = [
     "FoundOffset",
     "Log",
     "LogManager",
+    "LogOptions",
     "PartitionBusyError",
     "PartitionState",
     "ReadPlan",
@@ -197,6 +198,10 @@ class LogManager:
         if kept is None or kept[0] is not topic.settings:
             kept = self._remember(topic)
         return kept[1], kept[2]
+
+    def coordinator_options_of(self, topic: TopicOfLog) -> LogOptions:
+        """The same for what the coordinator appends within a producer's transaction."""
+        return log_options(topic.settings, self._largest_batch_bytes, from_client=False)
 
     def _remember(self, topic: TopicOfLog) -> tuple[object, LogOptions, ProduceRules]:
         if len(self._settings) > 2 * 4096:

@@ -5,7 +5,8 @@ from typing import Final
 
 MAX_NAME_CHARS: Final = 249
 OFFSETS_TOPIC: Final = "__consumer_offsets"
-INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, "__transaction_state"})
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
+INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 

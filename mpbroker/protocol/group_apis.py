@@ -1,4 +1,5 @@
-"""The APIs that the coordinator answers: key, versions, messages. Fixed at import; any process.
+"""The APIs that the coordinator answers, of groups and of transactions: key, versions, messages. Fixed at import; any
+process.
 
 Their requests are handed over to the coordinator process (docs/architecture.md), so they have no row in the table of
 the request handlers. Which of their versions are advertised is read here.
@@ -40,6 +41,20 @@ BY_KEY: Final[dict[int, GroupApi]] = {
         _row(ApiKey.LIST_GROUPS, 0, 5),
         _row(ApiKey.DELETE_GROUPS, 0, 2, True),
         _row(ApiKey.OFFSET_DELETE, 0, 0),
+        _row(ApiKey.INIT_PRODUCER_ID, 0, 5),
+        _row(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5),
+        _row(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4),
+        _row(ApiKey.END_TXN, 0, 4),
+        _row(ApiKey.WRITE_TXN_MARKERS, 0, 1),
+        _row(ApiKey.TXN_OFFSET_COMMIT, 0, 4),
+        _row(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0),
+        _row(ApiKey.LIST_TRANSACTIONS, 0, 1),
     )
 }
 """API key → row."""
+
+HANDED_OVER: Final[dict[int, tuple[int, int]]] = {
+    key: row.versions for key, row in BY_KEY.items() if key != ApiKey.INIT_PRODUCER_ID
+}
+"""Those whose requests all go there, unseen by request handlers: key → versions. InitProducerId goes there only when it
+names a transactional id."""

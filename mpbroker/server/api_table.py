@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mpbroker.protocol.group_apis import BY_KEY as GROUP_APIS
+from mpbroker.protocol.group_apis import HANDED_OVER
 from mpbroker.server.apis import ApiTable
 from mpbroker.server.handlers import (
     alter_configs,
@@ -58,5 +58,5 @@ API_TABLE = ApiTable(
         update_features.API,
         list_config_resources.API,
     ),
-    {key: api.versions for key, api in GROUP_APIS.items()},
+    HANDED_OVER,
 )

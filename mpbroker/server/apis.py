@@ -25,10 +25,12 @@ class NoResponse(Enum):
     PARKED = 1
     NO_ANSWER = 2
     CLOSE = 3
+    HANDED_OVER = 4
 
 
 PARKED: Final = NoResponse.PARKED  # a delayed operation holds the request and answers later
 NO_ANSWER: Final = NoResponse.NO_ANSWER  # acks=0: nothing is sent, the connection goes on
+HANDED_OVER: Final = NoResponse.HANDED_OVER  # the coordinator answers
 CLOSE: Final = NoResponse.CLOSE  # the only way to tell an acks=0 producer of an error
 
 #: What became of a request: a response message, or why there is none.

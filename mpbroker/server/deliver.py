@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from mpbroker.channel.handler_port import Request
-from mpbroker.server.apis import CLOSE, NO_ANSWER, PARKED, Outcome
+from mpbroker.server.apis import CLOSE, HANDED_OVER, NO_ANSWER, PARKED, Outcome
 from mpbroker.server.server_context import ServerContext
 
 
 def deliver(context: ServerContext, request: Request, outcome: Outcome) -> None:
-    """Sends it; what is parked is answered later, by whoever holds it."""
-    if outcome is PARKED:
+    """Sends it; what is parked or handed over is answered later, by whoever holds it."""
+    if outcome is PARKED or outcome is HANDED_OVER:
         return
     if outcome is NO_ANSWER:
         context.port.answer_none(request)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.metadata.commands import NewTopic
-from mpbroker.metadata.topic_names import OFFSETS_TOPIC
+from mpbroker.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
 REPLICAS = 1  # there is one broker
 
 
 def new_topic(name: str, config: BrokerConfig) -> NewTopic:
-    """A topic that is created because somebody asked for it: `__consumer_offsets` as a coordinator needs it, any other
-    with the broker's defaults."""
+    """A topic that is created because somebody asked for it: `__consumer_offsets` and `__transaction_state` as a
+    coordinator needs them, any other with the broker's defaults."""
+    if name == TRANSACTIONS_TOPIC:
+        return _transactions(config)
     if name != OFFSETS_TOPIC:
         return NewTopic(name=name)
     return NewTopic(
@@ -22,5 +24,20 @@ def new_topic(name: str, config: BrokerConfig) -> NewTopic:
             "cleanup.policy": "compact",
             "compression.type": "producer",
             "segment.bytes": str(config.offsets_topic_segment_bytes),
+        },
+    )
+
+
+def _transactions(config: BrokerConfig) -> NewTopic:
+    return NewTopic(
+        name=TRANSACTIONS_TOPIC,
+        num_partitions=config.transaction_state_log_num_partitions,
+        replication_factor=REPLICAS,
+        configs={
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": str(min(config.transaction_state_log_min_isr, REPLICAS)),
+            "segment.bytes": str(config.transaction_state_log_segment_bytes),
+            "unclean.leader.election.enable": "false",
         },
     )

@@ -19,12 +19,12 @@ from mpbroker.config.sources import Given
 from mpbroker.errors import ConfigError, ErrorCode
 from mpbroker.log.log_manager import LogManager
 from mpbroker.metadata.metadata_cache import MetadataCache
+from mpbroker.metadata.producer_ids import ProducerIds
 from mpbroker.protocol.types import Struct
 from mpbroker.purgatory.delayed_operation import DelayedOperation, DelayedOperationPurgatory
 from mpbroker.server.auto_creation import AutoCreation
 from mpbroker.server.controller_commands import ControllerCommands
 from mpbroker.server.native_topics import NativeTopics
-from mpbroker.server.producer_ids import ProducerIds
 from mpbroker.shm.clock import Clock
 from mpbroker.shm.events import Events
 from mpbroker.shm.process_context import BoundListener

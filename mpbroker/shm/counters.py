@@ -123,7 +123,7 @@ class Counter(IntEnum):
     RECOVERY_DOUBTS = 160
     PARTITIONS_OFFLINE_AT_START = 161
     STRAY_DIRECTORIES = 162
-    COORDINATORS_REFUSED = 163
+    # 163 counted requests for a coordinator of transactions before there was one.
     CONNECTIONS_FAILED = 164
     FETCHES_SHORTENED = 165
     GROUPS = 166
@@ -143,6 +143,16 @@ class Counter(IntEnum):
     LOGS_COMPACTED = 180
     COMPACTED_BYTES_READ = 181
     FETCH_SESSIONS_WRONG = 182
+    TRANSACTIONAL_IDS = 200
+    TRANSACTIONS_COMMITTED = 201
+    TRANSACTIONS_ABORTED = 202
+    TRANSACTIONS_TIMED_OUT = 203
+    TRANSACTIONAL_IDS_EXPIRED = 204
+    TRANSACTIONAL_IDS_REFUSED = 205
+    TRANSACTION_LOADING_REFUSED = 206
+    TRANSACTION_RECORDS_SKIPPED = 207
+    TRANSACTION_PARTITIONS = 208
+    TRANSACTION_PARTITIONS_REFUSED = 209
 
 
 NATIVE_COUNTERS: Final = len(_native.COUNTERS)
@@ -211,8 +221,6 @@ COUNTERS: Final = {Counter[row[0]]: _native_info(*row) for row in _native.COUNTE
         "Connections a processor took from its acceptor; also the number of the last one, in its trace records."),
     Counter.TRACE_NOTICES_DROPPED: CounterInfo("trace_notices_dropped", "lines",
         "Notices of connections and clients that found no room on their way to the tracer."),
-    Counter.COORDINATORS_REFUSED: CounterInfo("coordinators_refused", "requests",
-        "Requests for the coordinator of a transaction, which is not served yet."),
     Counter.RECOVERY_DOUBTS: CounterInfo("recovery_doubts", "findings",
                                          "What recovery cut, set aside or did not believe; a `log_cut` line each."),
     Counter.PARTITIONS_OFFLINE_AT_START: CounterInfo("partitions_offline_at_start", "partitions",
@@ -250,6 +258,26 @@ COUNTERS: Final = {Counter[row[0]]: _native_info(*row) for row in _native.COUNTE
         "Requests refused because their partition of __consumer_offsets is being read."),
     Counter.OFFSET_RECORDS_SKIPPED: CounterInfo("offset_records_skipped", "records",
         "Records of __consumer_offsets that this broker does not know."),
+    Counter.TRANSACTIONAL_IDS: CounterInfo("transactional_ids", "ids",
+        "Transactional ids that are known.", gauge=True),
+    Counter.TRANSACTIONS_COMMITTED: CounterInfo("transactions_committed", "transactions",
+        "Transactions committed, with all their markers."),
+    Counter.TRANSACTIONS_ABORTED: CounterInfo("transactions_aborted", "transactions",
+        "Transactions aborted, with all their markers."),
+    Counter.TRANSACTIONS_TIMED_OUT: CounterInfo("transactions_timed_out", "transactions",
+        "Of those, the ones that lasted longer than their producer allowed."),
+    Counter.TRANSACTIONAL_IDS_EXPIRED: CounterInfo("transactional_ids_expired", "ids",
+        "Transactional ids forgotten after transactional.id.expiration.ms."),
+    Counter.TRANSACTIONAL_IDS_REFUSED: CounterInfo("transactional_ids_refused", "requests",
+        "Requests refused because of mpbroker.max.transactional.ids."),
+    Counter.TRANSACTION_LOADING_REFUSED: CounterInfo("transaction_loading_refused", "requests",
+        "Requests refused because their partition of __transaction_state is being read."),
+    Counter.TRANSACTION_PARTITIONS: CounterInfo("transaction_partitions", "partitions",
+        "Partitions of ongoing transactions, one that several are in several times.", gauge=True),
+    Counter.TRANSACTION_PARTITIONS_REFUSED: CounterInfo("transaction_partitions_refused", "requests",
+        "Requests refused because all ongoing transactions together have half of mpbroker.max.producers partitions."),
+    Counter.TRANSACTION_RECORDS_SKIPPED: CounterInfo("transaction_records_skipped", "records",
+        "Records of __transaction_state that this broker does not know."),
 }
 
 IDS: Final = {info.name: counter for counter, info in COUNTERS.items()}

@@ -308,6 +308,15 @@ static PyObject *handler_hand_over(PyObject *object, PyObject *keys)
     Py_RETURN_NONE;
 }
 
+static PyObject *handler_give_to_coordinator(PyObject *object, PyObject *target)
+{
+    RequestObject *request = mpb_py_request_arg(object, target);
+    if (request == NULL)
+        return NULL;
+    mpb_handler_give_to_coordinator(PORT(object), request->entry);
+    Py_RETURN_NONE;
+}
+
 static PyObject *handler_idle(PyObject *object, PyObject *unused)
 {
     (void)unused;
@@ -356,6 +365,8 @@ static PyMethodDef handler_methods[] = {
     {"recover", handler_recover, METH_NOARGS, "recover() -> counts; before the loop of a successor begins"},
     {"hand_over", handler_hand_over, METH_O,
      "hand_over(api_keys): requests of these APIs go to the coordinator from now on, unseen by this process"},
+    {"give_to_coordinator", handler_give_to_coordinator, METH_O,
+     "give_to_coordinator(request): a request in hand goes to the coordinator; it is not this process's any more"},
     {"idle", handler_idle, METH_NOARGS, "idle() -> bytes given back to the kernel; call about once a second"},
     {NULL, NULL, 0, NULL},
 };

@@ -92,10 +92,17 @@ int64_t mpb_handler_claim(struct mpb_handler *h, bool control_only)
 
 bool mpb_handler_hand_over(struct mpb_handler *h, uint32_t index)
 {
-    struct mpb_entry *entry = &h->core->entries[index];
-    uint32_t key = (uint16_t)entry->api_key, generation = mpb_state_generation(mpb_load_relaxed(&entry->state));
+    uint32_t key = (uint16_t)h->core->entries[index].api_key;
     if (key >= 128 || (h->hands_over[key / 64] >> key % 64 & 1) == 0)
         return false;
+    mpb_handler_give_to_coordinator(h, index);
+    return true;
+}
+
+void mpb_handler_give_to_coordinator(struct mpb_handler *h, uint32_t index)
+{
+    struct mpb_entry *entry = &h->core->entries[index];
+    uint32_t generation = mpb_state_generation(mpb_load_relaxed(&entry->state));
     mpb_count(h->core, h->slot, MPB_C_REQUESTS_HANDED, 1);
     mpb_store_release(&entry->state, mpb_state_word(generation, MPB_E_HANDED, h->slot));
     MPB_CRASH(h->core, "handler.handed");
@@ -103,7 +110,6 @@ bool mpb_handler_hand_over(struct mpb_handler *h, uint32_t index)
     MPB_CRASH(h->core, "handler.handed_hinted");
     put_down(h, index);
     mpb_ring_coordinator(h->core);
-    return true;
 }
 
 static void ring_processors(struct mpb_handler *h)

@@ -43,6 +43,8 @@ int64_t mpb_handler_claim(struct mpb_handler *h, bool control_only);
 int64_t mpb_handler_serve_or_claim(struct mpb_handler *h, bool control_only, uint64_t until_ns);
 /* A request of one of the API keys `hands_over` goes to the coordinator: true, and it is not this handler's any more. */
 bool mpb_handler_hand_over(struct mpb_handler *h, uint32_t entry);
+/* Any request in hand does. */
+void mpb_handler_give_to_coordinator(struct mpb_handler *h, uint32_t entry);
 /* Sleeps until there may be something to take. */
 enum mpb_slept mpb_handler_wait(struct mpb_handler *h, bool control_only, int64_t timeout_ns);
 /* When leaving without having taken data although there is some: wakes another handler for it. */

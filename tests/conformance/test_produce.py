@@ -156,11 +156,6 @@ def test_producer_ids_are_all_different(broker):
     assert len(set(ids)) == 40
 
 
-def test_a_transactional_id_finds_no_coordinator(peer):
-    refused = peer.ask(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000), 1)
-    assert refused.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-
-
 def test_a_duplicate_gets_its_first_offset_and_is_not_appended_again(peer, topic):
     producer = _producer(peer)
     batches = [_numbered(producer, 3 * n, 3) for n in range(5)]

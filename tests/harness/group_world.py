@@ -8,7 +8,7 @@ called unknown.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from mpbroker.coordinator.effects import Answer, Append, GroupRequest, Now
@@ -82,7 +82,8 @@ class World:
         never_ms = 10**12  # a group that goes with its last offset begins again at generation 1, as in Kafka
         self.settings = settings or GroupSettings(retention_check_ms=never_ms)
         self.table = MemoryTable(most)
-        self.log: list[tuple[bytes, bytes | None]] = []
+        self.log: list[tuple[bytes, bytes | None]] = []  # of no transaction
+        self.batches: list[tuple[Any, Any]] = []  # (producer or None, records), (producer id, committed): a marker
         self.ms = 10_000
         self.open: dict[int, Sent] = {}
         self.unacknowledged: deque[tuple[int, int]] = deque()
@@ -94,18 +95,35 @@ class World:
     def now(self) -> Now:
         return Now(self.ms, 1_700_000_000_000 + self.ms)
 
-    def start(self) -> None:
-        """A coordinator takes over: it loads, then requests without an answer are run again, in their order."""
+    def start(self, markers: Iterable[tuple[int, bool]] = ()) -> None:
+        """A coordinator takes over: it loads, then requests without an answer are run again, in their order.
+        `markers`: are written while it loads."""
         self.coordinator = GroupCoordinator(self.settings, self.table, lambda topic, part: topic == TOPIC, b"b" * 16)
         self.partition = self.coordinator.partition_of(GROUP)
         self.effects_left = None
         self.unacknowledged.clear()
         self.table.restart()
         self.carry_out(self.coordinator.open(self.partition, 0, self.now()))
-        self.coordinator.load(self.partition, self.log)
+        for producer_id, committed in markers:
+            self.coordinator.transaction_ended(self.partition, producer_id, committed)
+        self._load()
         self.carry_out(self.coordinator.loaded(self.partition, self.now()))
         for sent in list(self.open.values()):
             self._run(sent)
+
+    def _load(self) -> None:
+        for offset, (who, what) in enumerate(self.batches):
+            if isinstance(what, bool):
+                self.coordinator.load_marker(self.partition, who, what)
+            elif who is not None:
+                self.coordinator.load_transactional(self.partition, who[0], offset, what)
+            else:
+                self.coordinator.load(self.partition, what)
+
+    def mark(self, producer_id: int, committed: bool) -> None:
+        """The end of a transaction is written."""
+        self.batches.append((producer_id, committed))
+        self.coordinator.transaction_ended(self.partition, producer_id, committed)
 
     def _run(self, sent: Sent) -> None:
         fields = {name: getattr(sent.request, name) for name in sent.request.__struct_fields__}
@@ -158,7 +176,9 @@ class World:
         written, code, at_once = self.append_fate()
         sent = self.open.get(append.token) if append.token is not None else None
         if written:
-            self.log.extend(append.records)
+            self.batches.append((append.producer, list(append.records)))
+            if append.producer is None:
+                self.log.extend(append.records)
             if sent is not None:
                 sent.appended.add(append.partition)
         if at_once:

@@ -8,9 +8,6 @@ import signal
 
 import pytest
 
-from mpbroker.protocol.headers import encode_request_frame
-from mpbroker.protocol.messages.find_coordinator import FindCoordinatorRequest
-from mpbroker.protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.harness.broker import Broker, wait_until
 from tests.harness.raw_client import RawConnection, frame
 from tests.harness.raw_records import RawProducer, create_by_metadata
@@ -29,20 +26,13 @@ def send_and_be_closed(port, data):
 
 
 def provoke(broker):
-    """Foreign protocols, APIs and versions that are not served, a request cut off, coordinators, a dead worker."""
+    """Foreign protocols, APIs and versions that are not served, a request cut off, a dead worker."""
     port = broker.port()
     for data in (b"GET / HTTP/1.1\r\n\r\n", TLS_HELLO, b"SSH-2.0-x\r\n"):
         send_and_be_closed(port, data)
-    send_and_be_closed(port, frame(28, 0, 1, b"", b"my client"))
+    send_and_be_closed(port, frame(39, 0, 1, b"", b"my client"))
     send_and_be_closed(port, frame(1, 99, 1, b"", b"my\nclient \x1b[31m"))
     send_and_be_closed(port, frame(3, 1, 1, b"\0", b"cut off"))
-    connection = RawConnection(port)
-    for number in range(50):
-        question = FindCoordinatorRequest(key="readers", key_type=1)
-        assert connection.ask(encode_request_frame(question, 1, number, "reader")) is not None
-    transaction = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1000)
-    assert connection.ask(encode_request_frame(transaction, 1, 99, "writer")) is not None
-    connection.close()
     pid = broker.kill("handler", 0)
     broker.wait_restarted("handler", 0, pid)
     os.kill(broker.pid, signal.SIGHUP)
@@ -57,7 +47,6 @@ def test_every_line_of_a_run_with_errors_is_an_object(tmp_path):
     overrides = {"mpbroker.log.format": "json", "mpbroker.log.level": "DEBUG", "offsets.topic.replication.factor": 2}
     with Broker(tmp_path, overrides=overrides) as broker:
         provoke(broker)
-        counters = broker.status()["counters"]
     lines = [json.loads(line) for line in broker.log().splitlines()]
     for line in lines:
         assert list(line) == ["ts", "level", "process", "pid", "event", "fields"], line
@@ -74,13 +63,6 @@ def test_every_line_of_a_run_with_errors_is_an_object(tmp_path):
     assert (fetch["api"], fetch["version"], fetch["client_id"]) == ("Fetch", 99, "my\nclient \x1b[31m")
     (cut_off,) = named(lines, "request_refused")
     assert (cut_off["reason"], cut_off["api"], cut_off["client_id"]) == ("malformed_body", "Metadata", "cut off")
-    *asked, transaction = named(lines, "coordinator_not_served")
-    assert 1 <= len(asked) <= 3  # one from each handler that was asked; of handler 0 its successor, too
-    for one in asked:
-        assert (one["transactional_id"], one["client_id"]) == ("readers", "reader")
-        assert "transactional.id" in one["reason"]
-    assert (transaction["transactional_id"], transaction["client_id"]) == ("tx", "writer")
-    assert counters["coordinators_refused"] == 51
     assert {"ready", "worker_died", "reloaded", "stopping", "stopped"} <= {line["event"] for line in lines}
 
 
@@ -91,7 +73,7 @@ def test_text_lines_name_the_same_things_and_cannot_be_forged(tmp_path):
     assert first == f"mpbroker: data directory {broker.data_dir}"
     assert [line for line in lines if not LINE.match(line)] == []
     assert "\\n" in next(line for line in lines if "api=Fetch" in line) and "\x1b" not in broker.log()
-    assert any('api=TxnOffsetCommit version=0 client_id="my client"' in line for line in lines)
+    assert any('api=RenewDelegationToken version=0 client_id="my client"' in line for line in lines)
     assert any("this looks like HTTP" in line for line in lines)
 
 

@@ -6,7 +6,6 @@ import time
 from mpbroker.protocol.codec import decode
 from mpbroker.protocol.headers import encode_request_frame
 from mpbroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from mpbroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.harness.broker import Broker, wait_until
 from tests.harness.raw_client import RawConnection, frame
 from tests.harness.raw_records import RawFetcher, RawProducer, batch, produce_request
@@ -30,7 +29,7 @@ PROVOKED = {
     "log_appends", "log_append_bytes", "log_duplicates", "log_rolls", "connections_accepted", "connections_taken",
     "connections_closed", "connections_refused_per_ip", "connections_idle", "frames_timed_out", "bad_frames",
     "requests_refused", "requests_unsupported", "purgatory_expired", "produce_partition_errors",
-    "controller_table_full", "coordinators_refused", "log_flushes", "segments_deleted", "producer_snapshots",
+    "controller_table_full", "log_flushes", "segments_deleted", "producer_snapshots",
 }  # fmt: skip
 
 
@@ -71,10 +70,8 @@ def connections(broker):
     """Too many, one that sends nothing, one that stops in the middle of a request, some that send what nobody reads."""
     port = broker.port()
     closed_for(port, b"GET / HTTP/1.1\r\n\r\n")
-    closed_for(port, frame(28, 0, 1))
+    closed_for(port, frame(29, 0, 1))
     closed_for(port, frame(3, 1, 1, b"\0"))
-    with RawConnection(port) as connection:
-        connection.ask(encode_request_frame(FindCoordinatorRequest(key="g", key_type=1), 1, 1))
     silent, stuck = RawConnection(port), RawConnection(port)
     stuck.send(struct.pack(">i", 100) + b"half")
     many = [RawConnection(port) for _ in range(8)]
@@ -104,7 +101,7 @@ def test_what_is_provoked_is_counted(tmp_path):
             time.sleep(0.05)
         assert missing() == []
         counters = broker.status()["counters"]
-        assert (counters["requests_unsupported"], counters["bad_frames"], counters["coordinators_refused"]) == (1, 1, 1)
+        assert (counters["requests_unsupported"], counters["bad_frames"]) == (1, 1)
         assert (counters["log_duplicates"], counters["controller_table_full"]) == (1, 1)
         assert counters["connections_closed"] <= counters["connections_taken"] <= counters["connections_accepted"]
         wait_until(lambda: _balance(broker), "every connection to be closed")

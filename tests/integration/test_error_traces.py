@@ -13,6 +13,12 @@ from mpbroker.protocol.api_keys import API_NAMES
 from mpbroker.protocol.codec import decode
 from mpbroker.protocol.headers import decode_response_header, encode_request_frame
 from mpbroker.protocol.messages import RESPONSES
+from mpbroker.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from mpbroker.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from mpbroker.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from mpbroker.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -33,7 +39,9 @@ from mpbroker.protocol.messages.delete_topics import DeleteTopicsRequest, Delete
 from mpbroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from mpbroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from mpbroker.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from mpbroker.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from mpbroker.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from mpbroker.protocol.messages.end_txn import EndTxnRequest
 from mpbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from mpbroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from mpbroker.protocol.messages.heartbeat import HeartbeatRequest
@@ -65,7 +73,17 @@ from mpbroker.protocol.messages.offset_for_leader_epoch import (
 )
 from mpbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from mpbroker.protocol.messages.sync_group import SyncGroupRequest
+from mpbroker.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from mpbroker.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from mpbroker.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from mpbroker.protocol.schema import schema_of
 from mpbroker.server.api_table import API_TABLE
 from tests.harness.broker import Broker, wait_until
@@ -95,6 +113,8 @@ def offsets(topic):
     return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=asked)])
 
 
+WRITES = AddPartitionsToTxnTransaction("tx", 1, 0, False, [AddPartitionsToTxnTopic("unknown", [0])])
+TO_COMMIT = TxnOffsetCommitRequestTopic("unknown", [TxnOffsetCommitRequestPartition(0, 1)])
 ELSEWHERE = AlterReplicaLogDir("/elsewhere", [AlterReplicaLogDirTopic(KNOWN, [0])])
 RETAIN = IncrementalAlterableConfig("retention.ms", 0, "1")
 #: Requests that end with an error, by API key, and the code: more than one where there is more than one way.
@@ -115,6 +135,12 @@ REFUSED = {
     20: [(DeleteTopicsRequest(topics=[DeleteTopicState("unknown")], topic_names=["unknown"], timeout_ms=5000), 3)],
     21: [(DeleteRecordsRequest([DeleteRecordsTopic("unknown", [DeleteRecordsPartition()])]), 3)],
     22: [(InitProducerIdRequest(transactional_id=""), 42)],
+    24: [(AddPartitionsToTxnRequest([WRITES], "", 0, 0, [AddPartitionsToTxnTopic("unknown", [0])]), 3)],
+    25: [(AddOffsetsToTxnRequest("tx", 1, 0, "g"), 16)],
+    26: [(EndTxnRequest("tx", 1, 0, True), 16)],
+    27: [(WriteTxnMarkersRequest([WritableTxnMarker(1, 0, False, [WritableTxnMarkerTopic("unknown", [0])])]), 3)],
+    28: [(TxnOffsetCommitRequest("tx", "g", 1, 0, topics=[TO_COMMIT]), 15)],
+    65: [(DescribeTransactionsRequest(["tx"]), 16)],
     23: [(OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic("unknown", [OffsetForLeaderPartition()])]), 3)],
     57: [(UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("unknown", 1)]), 95)],
     33: [(AlterConfigsRequest(resources=[AlterConfigsResource(2, "unknown")]), 3)],
@@ -135,13 +161,13 @@ WITHOUT_ERROR = {(10, 0), (18, 0), (18, 1), (18, 2)}
 #: From these versions on a topic is named by its id: the request above names one that nobody has.
 BY_TOPIC_ID = {0: 13, 1: 13}
 #: There is none.
-NEVER_REFUSED = {16, 35, 46, 60, 74}
+NEVER_REFUSED = {16, 35, 46, 60, 66, 74}
 
 
 def codes_in(value):
     """All error codes of a decoded answer, wherever they are."""
     if isinstance(value, dict):
-        own = [code for name, code in value.items() if name == "error_code" and code]
+        own = [code for name, code in value.items() if name.endswith("error_code") and code]
         return own + [code for inner in value.values() for code in codes_in(inner)]
     return [code for inner in value for code in codes_in(inner)] if isinstance(value, list) else []
 

@@ -18,18 +18,25 @@ HANDLERS = sorted(path.stem for path in (ROOT / "mpbroker/server/handlers").glob
 MESSAGES = sorted(path.stem for path in (ROOT / "mpbroker/protocol/messages").glob("[!_]*.py"))
 TESTS = ROOT / "tests/unit/server"
 
-#: Messages of requests that no request handler answers: they are the group coordinator's.
+#: Messages of requests that no request handler answers: they are the coordinator's.
 COORDINATORS = {
+    "add_offsets_to_txn",
+    "add_partitions_to_txn",
     "delete_groups",
     "describe_groups",
+    "describe_transactions",
+    "end_txn",
     "heartbeat",
     "join_group",
     "leave_group",
     "list_groups",
+    "list_transactions",
     "offset_commit",
     "offset_delete",
     "offset_fetch",
     "sync_group",
+    "txn_offset_commit",
+    "write_txn_markers",
 }
 
 

@@ -6,6 +6,8 @@ its classes, or stands here twice, fails at import.
 
 from typing import Final
 
+from mpbroker.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from mpbroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from mpbroker.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from mpbroker.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -26,7 +28,9 @@ from mpbroker.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
+from mpbroker.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from mpbroker.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from mpbroker.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from mpbroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from mpbroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from mpbroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -44,6 +48,7 @@ from mpbroker.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from mpbroker.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from mpbroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from mpbroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from mpbroker.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
@@ -51,7 +56,9 @@ from mpbroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFe
 from mpbroker.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from mpbroker.protocol.messages.produce import ProduceRequest, ProduceResponse
 from mpbroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from mpbroker.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from mpbroker.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from mpbroker.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from mpbroker.protocol.schema import schema_of
 from mpbroker.protocol.types import Struct
 
@@ -74,6 +81,13 @@ _PAIRS: Final[tuple[tuple[type[Struct], type[Struct]], ...]] = (
     (DeleteTopicsRequest, DeleteTopicsResponse),
     (DeleteRecordsRequest, DeleteRecordsResponse),
     (InitProducerIdRequest, InitProducerIdResponse),
+    (AddPartitionsToTxnRequest, AddPartitionsToTxnResponse),
+    (AddOffsetsToTxnRequest, AddOffsetsToTxnResponse),
+    (EndTxnRequest, EndTxnResponse),
+    (WriteTxnMarkersRequest, WriteTxnMarkersResponse),
+    (TxnOffsetCommitRequest, TxnOffsetCommitResponse),
+    (DescribeTransactionsRequest, DescribeTransactionsResponse),
+    (ListTransactionsRequest, ListTransactionsResponse),
     (DescribeConfigsRequest, DescribeConfigsResponse),
     (AlterConfigsRequest, AlterConfigsResponse),
     (CreatePartitionsRequest, CreatePartitionsResponse),

@@ -1,7 +1,7 @@
-"""InitProducerId (key 22), versions 0 to 5: an id for an idempotent producer (KIP-98).
+"""InitProducerId (key 22), versions 0 to 5: an id for an idempotent producer, or for a transactional one (KIP-98).
 
-Ids come from blocks the controller hands out; each handler process uses up its own block. A transactional id is
-answered COORDINATOR_NOT_AVAILABLE (there is no transaction coordinator yet), an empty one INVALID_REQUEST.
+Ids come from blocks the controller hands out; each handler process uses up its own block. A request with a
+transactional id is handed over to the coordinator; an empty one is answered with INVALID_REQUEST.
 From version 3 on a producer may name the id and epoch it has (KIP-360): both or neither, else INVALID_REQUEST. Without
 a transactional id they count for nothing.
 """
@@ -15,9 +15,8 @@ from mpbroker.errors import ErrorCode
 from mpbroker.metadata.commands import Answer, ProducerIds
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from mpbroker.server.apis import PARKED, Api, Outcome
+from mpbroker.server.apis import HANDED_OVER, PARKED, Api, Outcome
 from mpbroker.server.delayed_command import park_for_controller
-from mpbroker.server.handlers.find_coordinator import say_missing
 from mpbroker.server.server_context import ServerContext
 
 BLOCK_TIMEOUT_MS = 10_000
@@ -30,8 +29,8 @@ def handle(context: ServerContext, request: Request, message: InitProducerIdRequ
     if message.transactional_id is not None:
         if message.transactional_id == "":
             return failed(message, request.api_version, ErrorCode.INVALID_REQUEST)
-        say_missing(context, request, message.transactional_id)
-        return failed(message, request.api_version, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        context.port.give_to_coordinator(request)
+        return HANDED_OVER
     ids = context.producer_ids
     producer_id = ids.take()
     if producer_id is not None:

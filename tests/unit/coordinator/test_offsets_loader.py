@@ -7,7 +7,7 @@ from mpbroker.coordinator import offsets_loader
 from mpbroker.coordinator.offsets_loader import OffsetsLoader
 from mpbroker.metadata.topic_names import OFFSETS_TOPIC
 from mpbroker.metrics.event_log import EventLog
-from mpbroker.record.batch_builder import control_batch, encode_batch
+from mpbroker.record.batch_builder import encode_batch
 from tests.harness.in_process_broker import InProcessBroker
 
 
@@ -18,11 +18,18 @@ class Loads:
         self.records: dict[int, list] = {}
         self.loaded: list[int] = []
         self.loader = OffsetsLoader(
-            broker.handler.context.log_manager, EventLog("test"), self._load, self.loaded.append
+            broker.handler.context.log_manager, EventLog("test"), lambda: self, self.loaded.append
         )
+        self.transactional: list = []
 
-    def _load(self, partition, records) -> None:
+    def load(self, partition, records) -> None:
         self.records.setdefault(partition, []).extend(records)
+
+    def load_transactional(self, partition, producer_id, offset, records) -> None:
+        self.transactional.append((producer_id, offset, records))
+
+    def load_marker(self, partition, producer_id, committed) -> None:
+        self.transactional.append((producer_id, committed))
 
     def run(self) -> int:
         steps = 0
@@ -58,11 +65,18 @@ def test_empty_partitions_are_loaded_at_once(broker):
 
 def test_records_come_in_the_order_of_the_log_without_markers(broker):
     [ordinal] = broker.create_topic(OFFSETS_TOPIC, internal=True)
-    fill(broker, ordinal, [*batches(3), control_batch(True, 7, 0, 0, 5), encode_batch([(b"gone", None, 5)])])
+    fill(broker, ordinal, batches(3))
+    options = _native.LogOptions(from_client=False)
+    assert broker.log.verify(ordinal, 7, 0) == 0
+    in_transaction = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+    fill(broker, ordinal, [encode_batch([(b"key", b"value", 5)], **in_transaction)])
+    assert broker.log.append_marker(ordinal, 7, 0, 0, True, options, 5).error == 0
+    fill(broker, ordinal, [encode_batch([(b"gone", None, 5)])])
     loads = Loads(broker)
     loads.loader.begin(0, ordinal)
     loads.run()
     assert loads.records[0] == [(b"key %d" % number, bytes(100)) for number in range(3)] + [(b"gone", None)]
+    assert loads.transactional == [(7, 3, [(b"key", b"value")]), (7, True)]
     assert loads.loaded == [0]
 
 

@@ -1,14 +1,21 @@
-"""FindCoordinator: this broker coordinates every group, and nobody coordinates transactions yet."""
+"""FindCoordinator: this broker coordinates every group and every transaction."""
 
 import pytest
 
 from mpbroker.errors import ErrorCode
 from mpbroker.metadata.commands import CreateTopics, NewTopic, TopicResult, TopicResults
-from mpbroker.metadata.topic_names import OFFSETS_TOPIC
+from mpbroker.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from mpbroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.harness.in_process_broker import InProcessBroker
 from tests.harness.in_process_controller import InProcessController
 
+TRANSACTION_SETTINGS = {
+    "cleanup.policy": "compact",
+    "compression.type": "uncompressed",
+    "min.insync.replicas": "1",
+    "segment.bytes": "104857600",
+    "unclean.leader.election.enable": "false",
+}
 SETTINGS = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
 
 
@@ -49,6 +56,20 @@ def test_the_first_question_waits_for_the_topic(broker):
     assert broker.decode(asked(0), 0, frame).error_code == ErrorCode.NONE
 
 
+@pytest.mark.parametrize("version", [1, 6])
+def test_transactions_are_coordinated_here_once_their_topic_is_made(broker, version):
+    controller = InProcessController(broker)
+    broker.send(asked(version, 1), version)
+    broker.step()
+    broker.create_topic(TRANSACTIONS_TOPIC, 3, internal=True)
+    [created] = controller.serve(TopicResults([TopicResult(TRANSACTIONS_TOPIC)]))
+    assert created == CreateTopics([NewTopic(TRANSACTIONS_TOPIC, 50, 1, configs=TRANSACTION_SETTINGS)])
+    [(_, _, frame)] = broker.collect()
+    answer = broker.decode(asked(version, 1), version, frame)
+    [one] = answer.coordinators if version >= 4 else [answer]
+    assert (one.error_code, one.node_id) == (ErrorCode.NONE, 0)
+
+
 def test_whose_topic_cannot_be_made_asks_again(broker):
     controller = InProcessController(broker)
     broker.send(asked(5), 5)
@@ -62,10 +83,8 @@ def test_whose_topic_cannot_be_made_asks_again(broker):
 @pytest.mark.parametrize(
     ("version", "key_type", "code"),
     [
-        (2, 1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (2, 2, ErrorCode.INVALID_REQUEST),
         (3, -1, ErrorCode.INVALID_REQUEST),
-        (5, 1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (5, 2, ErrorCode.INVALID_REQUEST),
         (6, 2, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (6, 3, ErrorCode.INVALID_REQUEST),

@@ -1,4 +1,4 @@
-"""The producer ids this handler process may hand out. A block lost with its process is never used again (KIP-98)."""
+"""The producer ids that this process may hand out. A block lost with its process is never used again (KIP-98)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,142 @@
+"""Ends transactions in their partitions: one control batch in each. Runs in the coordinator process.
+
+`MarkerSender` is the interface; with one broker every partition is here, and `Log.append_marker` appends the markers. A
+marker that cannot be written is tried again for as long as its partition exists: a transaction that was decided ends.
+Markers may be written twice, for a successor sends all of them again; the second one changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from mpbroker.channel.handler_port import HandlerPort
+from mpbroker.coordinator.effects import SendMarkers
+from mpbroker.coordinator.offsets_log import BUSY, OffsetsLog
+from mpbroker.errors import ErrorCode
+from mpbroker.log.log_manager import LogManager
+from mpbroker.metadata.metadata_cache import MetadataCache
+from mpbroker.metadata.topic_names import OFFSETS_TOPIC
+from mpbroker.shm.clock import Clock
+
+RETRY_MS, BROKEN_RETRY_MS = 20, 1000
+#: A newer coordinator or a newer producer was there: the partition needs this marker no more.
+NO_SHARD = -1  # an administrator asked: he hears of errors, and may ask again
+_OVERTAKEN = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+Codes: TypeAlias = dict[tuple[str, int], int]
+
+#: Called once: a code for each partition.
+Then: TypeAlias = Callable[[Codes], None]
+
+
+class MarkerSender(Protocol):
+    """Whoever can end a transaction in its partitions."""
+
+    def send(self, markers: SendMarkers, then: Then) -> None:
+        """End it there; however long that takes."""
+        ...
+
+
+class _Sending(msgspec.Struct):
+    """One transaction: what was heard of its partitions."""
+
+    markers: SendMarkers
+    then: Then
+    codes: Codes
+
+
+class LocalMarkerSender:
+    """Appends to the partitions of this broker. `offsets_ended(partition, producer id, committed)` hears of markers in
+    `__consumer_offsets`."""
+
+    def __init__(
+        self,
+        port: HandlerPort,
+        log_manager: LogManager,
+        metadata: MetadataCache,
+        appends: OffsetsLog,
+        clock: Clock,
+        offsets_ended: Callable[[int, int, bool], None],
+        crash_point: Callable[[str], None],
+    ) -> None:
+        self._port = port
+        self._logs = log_manager
+        self._metadata = metadata
+        self._appends = appends
+        self._clock = clock
+        self._offsets_ended = offsets_ended
+        self._crash_point = crash_point
+        self._waiting: list[tuple[int, _Sending, tuple[str, int]]] = []  # from when on, what, where
+
+    def send(self, markers: SendMarkers, then: Then) -> None:
+        sending = _Sending(markers, then, {})
+        if not markers.partitions:
+            then({})
+        for one in sorted(markers.partitions):
+            self._write(sending, one)
+
+    def retry(self, now_ms: int) -> None:
+        """Tries again what could not be written."""
+        waiting, self._waiting = self._waiting, []
+        for due_ms, sending, one in waiting:
+            if due_ms <= now_ms:
+                self._write(sending, one)
+            else:
+                self._waiting.append((due_ms, sending, one))
+
+    def next_due_ms(self) -> int | None:
+        """When to call `retry`."""
+        return min((due_ms for due_ms, _, _ in self._waiting), default=None)
+
+    def _write(self, sending: _Sending, one: tuple[str, int]) -> None:
+        topic = self._metadata.topic(one[0])
+        if topic is None or one[1] >= len(topic.partitions):
+            self._settle(sending, one, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return
+        ordinal = topic.partitions[one[1]]
+        markers, now_ms = sending.markers, self._clock.monotonic_ms()
+        result = self._logs.log.append_marker(
+            ordinal,
+            markers.producer_id,
+            markers.producer_epoch,
+            markers.coordinator_epoch,
+            markers.committed,
+            self._logs.options_of(topic)[0],
+            self._clock.wall_ms(),
+            topic_id=topic.id,
+        )
+        if result.busy:
+            self._port.watch(ordinal)
+        if result.error:
+            self._refused(sending, one, BUSY if result.busy else result.error, now_ms)
+            return
+        self._crash_point("coordinator.marked")
+        self._appends.await_end(
+            ordinal, result.end_offset, result.leader_epoch, now_ms, partial(self._acknowledged, sending, one)
+        )
+
+    def _refused(self, sending: _Sending, one: tuple[str, int], code: int, now_ms: int) -> None:
+        is_asked = sending.markers.shard == NO_SHARD and code != BUSY
+        if code in _OVERTAKEN or is_asked:
+            self._settle(sending, one, code)
+        else:
+            after_ms = RETRY_MS if code == BUSY else BROKEN_RETRY_MS
+            self._waiting.append((now_ms + after_ms, sending, one))
+
+    def _acknowledged(self, sending: _Sending, one: tuple[str, int], code: int) -> None:
+        """Not synced in time, say: then it is written once more."""
+        if code:
+            self._refused(sending, one, code, self._clock.monotonic_ms())
+        else:
+            self._settle(sending, one, ErrorCode.NONE)
+
+    def _settle(self, sending: _Sending, one: tuple[str, int], code: int) -> None:
+        markers = sending.markers
+        if one[0] == OFFSETS_TOPIC and code == ErrorCode.NONE:
+            self._offsets_ended(one[1], markers.producer_id, markers.committed)
+        sending.codes[one] = code
+        if len(sending.codes) == len(markers.partitions):
+            sending.then(sending.codes)

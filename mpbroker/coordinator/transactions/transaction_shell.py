@@ -1,0 +1,193 @@
+"""The part of the coordinator's shell that transactions need: their topic, markers, verification, producer ids.
+
+Runs in the coordinator process, beside the shell of groups, which owns requests, appends and the order of effects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from mpbroker.channel.handler_port import HandlerPort
+from mpbroker.config.broker_config import BrokerConfig
+from mpbroker.coordinator.effects import Effect, GroupRequest, Now, SendMarkers, TakeProducerIds, Verify
+from mpbroker.coordinator.offsets_loader import OffsetsLoader
+from mpbroker.coordinator.offsets_log import OffsetsLog
+from mpbroker.coordinator.transactions.marker_sender import Codes, LocalMarkerSender
+from mpbroker.coordinator.transactions.partition_verifier import LocalVerifier
+from mpbroker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
+from mpbroker.coordinator.transactions.transaction_counting import TransactionCounting
+from mpbroker.coordinator.transactions.transaction_settings import TransactionSettings
+from mpbroker.log.log_manager import LogManager
+from mpbroker.metadata.commands import AllocateProducerIds, ProducerIds, decode_answer, encode_command
+from mpbroker.metadata.metadata_cache import MetadataCache, Topic
+from mpbroker.metadata.topic_names import TRANSACTIONS_TOPIC
+from mpbroker.protocol.api_keys import ApiKey
+from mpbroker.shm.clock import Clock
+from mpbroker.shm.process_context import ProcessContext
+
+#: Requests that the logic of transactions sees first.
+TRANSACTION_APIS: Final = frozenset(
+    {
+        ApiKey.INIT_PRODUCER_ID,
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        ApiKey.END_TXN,
+        ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.DESCRIBE_TRANSACTIONS,
+        ApiKey.LIST_TRANSACTIONS,
+        ApiKey.WRITE_TXN_MARKERS,
+    }
+)
+#: Of those, the ones that append to `__transaction_state` with their cell.
+RECORDED_IN_STATE: Final = frozenset({ApiKey.INIT_PRODUCER_ID, ApiKey.END_TXN})
+
+
+class TransactionShell:
+    """`take(effects)` carries out what the logic says; `offsets_partition(group)` and `offsets_ended(partition,
+    producer id, committed)` are those of groups."""
+
+    def __init__(
+        self,
+        ctx: ProcessContext,
+        port: HandlerPort,
+        log_manager: LogManager,
+        metadata: MetadataCache,
+        clock: Clock,
+        appends: OffsetsLog,
+        take: Callable[[list[Effect]], None],
+        offsets_partition: Callable[[str], int],
+        offsets_ended: Callable[[int, int, bool], None],
+    ) -> None:
+        self._ctx = ctx
+        self._port = port
+        self._logs = log_manager
+        self._metadata = metadata
+        self._clock = clock
+        self._take = take
+        self._offsets_partition = offsets_partition
+        self._settings = TransactionSettings.of(ctx.config)
+        self._crash_point = ctx.core.crash_point
+        self._loader = OffsetsLoader(log_manager, ctx.log, lambda: self.coordinator, self._loaded, TRANSACTIONS_TOPIC)
+        self._markers = LocalMarkerSender(port, log_manager, metadata, appends, clock, offsets_ended, self._crash_point)
+        self._verifier = LocalVerifier(port, log_manager, metadata)
+        self._opened: dict[int, int] = {}  # partition → leader epoch
+        self._commands = 0  # for producer ids, on their way
+        self.topic: Topic | None = None
+        self._start(self._settings.partitions)
+
+    def _start(self, partitions: int) -> None:
+        """Which partition holds an id depends on how many there are: of the topic that is there."""
+        settings = msgspec.structs.replace(self._settings, partitions=partitions)
+        self.coordinator = TransactionCoordinator(settings, self._has_partition, self._offsets_partition)
+        self._counting = TransactionCounting(self._ctx.process_row)
+
+    def _has_partition(self, topic: str, partition: int) -> bool:
+        found = self._metadata.topic(topic)
+        return found is not None and 0 <= partition < len(found.partitions)
+
+    # metadata
+
+    def follow_metadata(self) -> None:
+        """Partitions of `__transaction_state` are opened; a topic that is another one by now is left."""
+        topic = self._metadata.topic(TRANSACTIONS_TOPIC)
+        if self.topic is not None and (topic is None or topic.id != self.topic.id):
+            self._close_all()
+            self.topic = None
+        if self.topic is None and topic is not None:
+            self._start(len(topic.partitions))
+        self.topic = topic
+        for partition, ordinal in enumerate(topic.partitions if topic is not None else ()):
+            state = self._logs.state(ordinal)
+            if state is not None and self._opened.get(partition, -1) < state.leader_epoch:
+                self._opened[partition] = state.leader_epoch
+                self._take(self.coordinator.open(partition, state.leader_epoch, self._now()))
+                self._loader.begin(partition, ordinal)
+        self._tell_ready()
+
+    def _close_all(self) -> None:
+        opened, self._opened = self._opened, {}
+        for partition, leader_epoch in opened.items():
+            self._loader.forget(partition)
+            self._take(self.coordinator.close(partition, leader_epoch, self._now()))
+
+    def _loaded(self, partition: int) -> None:
+        self._crash_point("coordinator.transactions_loaded")
+        self._take(self.coordinator.loaded(partition, self._now()))
+        self._tell_ready()
+
+    def _tell_ready(self) -> None:
+        """Until everything that was ongoing is verified once more, partitions must not refuse what they do not know."""
+        core = self._ctx.core
+        if not core.transactions_ready and self.coordinator.is_ready(len(self._opened)):
+            core.transactions_ready = 1
+
+    # what the loop calls
+
+    def handle(self, request: GroupRequest) -> None:
+        """One request of TRANSACTION_APIS."""
+        self._take(self.coordinator.handle(request, self._now()))
+
+    def deliver(self) -> None:
+        """Answers of the controller, what waited for locks, deadlines, a slice of what is to be loaded."""
+        now = self._now()
+        if self._commands:
+            self._take_commands(now)
+        self._verifier.retry(now.ms)
+        self._markers.retry(now.ms)
+        self._loader.step()
+        self._take(self.coordinator.pass_time(now))
+        self._tell_ready()
+
+    def next_due_ms(self, now_ms: int) -> int | None:
+        """The next deadline; now, while there is something to load."""
+        if not self._loader.is_idle:
+            return now_ms
+        due = (self.coordinator.deadline_ms(), self._verifier.next_due_ms(now_ms), self._markers.next_due_ms())
+        return min((one for one in due if one is not None), default=None)
+
+    def rest(self) -> None:
+        """Counters are published."""
+        self._counting.publish(self.coordinator.counts)
+
+    def use_config(self, config: BrokerConfig) -> None:
+        """Nothing of it changes while the broker runs."""
+
+    # effects
+
+    def carry_out(self, effect: Verify | SendMarkers | TakeProducerIds) -> None:
+        """What only transactions ask for."""
+        if isinstance(effect, TakeProducerIds):
+            self._send_command()
+        elif isinstance(effect, Verify):
+            self._verifier.verify(effect, self._clock.monotonic_ms(), partial(self._verified, effect))
+        else:
+            self._crash_point("coordinator.prepared")
+            self._markers.send(effect, partial(self._marked, effect))
+
+    def _verified(self, effect: Verify, code: int) -> None:
+        self._take(self.coordinator.verified(effect.shard, effect.number, code, self._now()))
+
+    def _marked(self, effect: SendMarkers, codes: Codes) -> None:
+        self._take(self.coordinator.marked(effect.shard, effect.number, codes, self._now()))
+
+    def _send_command(self) -> None:
+        if self._port.send(encode_command(AllocateProducerIds()), 0) < 0:
+            self._take(self.coordinator.add_producer_ids(-1, 0, self._now()))
+        else:
+            self._commands += 1
+
+    def _take_commands(self, now: Now) -> None:
+        for _, payload in self._port.answers():
+            self._commands -= 1
+            answer = decode_answer(payload)
+            if isinstance(answer, ProducerIds) and not answer.error_code:
+                self._take(self.coordinator.add_producer_ids(answer.first_id, answer.count, now))
+            else:
+                self._take(self.coordinator.add_producer_ids(-1, 0, now))
+
+    def _now(self) -> Now:
+        return Now(self._clock.monotonic_ms(), self._clock.wall_ms())
