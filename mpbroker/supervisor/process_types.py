@@ -3,6 +3,7 @@
 A row says all that is special about a role; nothing else in the supervisor asks for a role by name.
 """
 
+import gc
 import signal
 from collections.abc import Callable
 from importlib import import_module
@@ -19,7 +20,8 @@ class ProcessType(NamedTuple):
     """One role.
 
     number, first_slot, slots  as native/shm/layout.h numbers them
-    main          "module:function", imported in the supervisor so that every worker shares its memory
+    main          "module:function", imported in the supervisor so that every worker shares its memory; of the first
+                  stage in the process itself, while the supervisor imports what the next stage runs
     start_stage   a stage starts when every process of the one before serves
     stop_stage    a stage is told to stop when the one before has ended
     parent_death  what the kernel sends it when the supervisor dies; the tracer lives on to unlink names
@@ -50,6 +52,19 @@ PROCESS_TYPES: tuple[ProcessType, ...] = (
     ProcessType("admin", 8, 116, 1, "mpbroker.admin.admin:main", 2, 1, wanted_by="admin_address"),
 )
 START_STAGES = 2
+FIRST_SHARES = (
+    "mpbroker.log.log_manager",
+    "mpbroker.metadata.commands",
+    "mpbroker.metadata.features",
+    "mpbroker.config.topic_changes",
+    "mpbroker.protocol.types",
+    "mpbroker.protocol.api_keys",
+    "mpbroker.shm.topic_table",
+    "mpbroker.trace.notice",
+    "mpbroker.record.checksum",
+    "mpbroker.channel",
+)
+"""What the first stage and later ones run: imported in the supervisor before the first stage is forked."""
 LATE_STAGE = START_STAGES
 """Of those that nobody waits for: forked when the broker is ready."""
 STOP_STAGES = 4
@@ -95,14 +110,28 @@ def plan_processes(config: Any, listeners: tuple[BoundListener, ...]) -> tuple[P
 
 
 def resolve_mains(start_stage: int, types: tuple[ProcessType, ...] = PROCESS_TYPES) -> dict[str, Main]:
-    """Import the main functions of the roles of a start stage: role → function."""
-    mains = {}
-    for row in types:
-        if row.start_stage != start_stage:
-            continue
-        module, _, function = row.main.partition(":")
-        mains[row.role] = getattr(import_module(module), function)
-    return mains
+    """The main functions of the roles of a start stage, imported, or to be imported where they run: role → function."""
+    if start_stage == 0:
+        for module in FIRST_SHARES:
+            import_module(module)
+        return {row.role: _imported_there(row.main) for row in types if row.start_stage == 0}
+    return {row.role: _imported(row.main) for row in types if row.start_stage == start_stage}
+
+
+def _imported(path: str) -> Main:
+    module, _, function = path.partition(":")
+    main: Main = getattr(import_module(module), function)
+    return main
+
+
+def _imported_there(path: str) -> Main:
+    def main(context: ProcessContext) -> None:
+        gc.disable()  # as in the supervisor: a collection between two imports finds nothing
+        found = _imported(path)
+        gc.enable()
+        found(context)
+
+    return main
 
 
 def served_versions() -> dict[int, tuple[int, int]]:
