@@ -31,6 +31,7 @@ COMMANDS = {
     "stop": "end the broker of a data directory",
     "topic": "create, list, describe, alter and delete topics",
     "group": "list, describe, reset and delete consumer groups",
+    "txn": "list, describe and abort transactions",
     "config": "show and change settings of topics and brokers",
     "produce": "write lines, JSON or a whole file to a topic",
     "consume": "print the records of a topic",

@@ -75,10 +75,10 @@ class GroupDescription(NamedTuple):
 
 
 @contextlib.contextmanager
-def at_coordinator(client: NetworkClient, group: str) -> Iterator[NetworkClient]:
-    """A connection to the group's coordinator: `client` itself where there is one broker. KafkaError after some
-    seconds without one."""
-    found = _find_coordinator(client, group)
+def at_coordinator(client: NetworkClient, name: str, key_type: int = 0) -> Iterator[NetworkClient]:
+    """A connection to the coordinator of a group, or (key type 1) of a transactional id: `client` itself where there is
+    one broker. KafkaError after some seconds without one."""
+    found = _find_coordinator(client, name, key_type)
     if len(brokers_of(client)) <= 1:
         yield client
         return
@@ -86,13 +86,13 @@ def at_coordinator(client: NetworkClient, group: str) -> Iterator[NetworkClient]
         yield coordinator
 
 
-def _find_coordinator(client: NetworkClient, group: str) -> FindCoordinatorResponse:
+def _find_coordinator(client: NetworkClient, name: str, key_type: int) -> FindCoordinatorResponse:
     """Its address; the first that asks makes the broker create the topic of groups, which takes a moment."""
     for pause_s in (*pauses(), None):
-        found = client.call(FindCoordinatorRequest(key=group), FindCoordinatorResponse, 3)
+        found = client.call(FindCoordinatorRequest(key=name, key_type=key_type), FindCoordinatorResponse, 3)
         if not found.error_code:
             break
-        error = KafkaError(found.error_code, found.error_message or "", group)
+        error = KafkaError(found.error_code, found.error_message or "", name)
         if pause_s is None or not error.retriable:
             raise error
         time.sleep(pause_s)

@@ -74,6 +74,8 @@ class TransactionWorld:
         self.undecided: dict[tuple[tuple[str, int], int], list[int]] = {}  # likewise → records
         self.outcomes: dict[int, bool] = {}  # record → committed
         self._records = 0
+        self.asked: list[SendMarkers] = []  # by administrators
+        self.asked_codes: dict[tuple[str, int], int] = {}  # what becomes of those
         self.held_markers: deque[SendMarkers] | None = None  # a deque: they wait here
         self.next_id = 1000
         self.block = 3
@@ -161,6 +163,9 @@ class TransactionWorld:
             return self._append(effect)
         elif isinstance(effect, Verify):
             return self._verify(effect)
+        elif isinstance(effect, SendMarkers) and effect.shard == -1:
+            self.asked.append(effect)
+            return self.coordinator.marked(-1, effect.number, self.asked_codes, now)
         elif isinstance(effect, SendMarkers):
             if self.held_markers is not None:
                 self.held_markers.append(effect)

@@ -17,6 +17,11 @@ from mpbroker.protocol.messages.add_partitions_to_txn import (
 )
 from mpbroker.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from mpbroker.protocol.messages.list_transactions import ListTransactionsRequest
+from mpbroker.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from tests.harness.transaction_world import ID, OFFSETS_PARTITION, TIMEOUT_MS, TOPIC, Marker, TransactionWorld
 
 NONE, MOVING = ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS
@@ -304,3 +309,14 @@ def test_what_administrators_see(world):
     assert names([], [producer[0]]) == ([ID], [])
     world.advance(100)
     assert names(["Ongoing"], [], 50) == ([ID], []) and names(["Ongoing"], [], 200) == ([], [])
+
+
+def test_an_administrator_ends_transactions_in_partitions(world):
+    marker = WritableTxnMarker(70, 3, False, [WritableTxnMarkerTopic(TOPIC, [0, 1])], 5)
+    world.asked_codes = {(TOPIC, 0): NONE, (TOPIC, 1): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    [answer] = world.send(WriteTxnMarkersRequest([marker, marker]), 1)
+    rows = [[row.error_code for row in one.topics[0].partitions] for one in answer.markers]
+    assert rows == [[NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]] * 2
+    assert [(one.producer_id, one.producer_epoch, one.coordinator_epoch) for one in world.asked] == [(70, 3, 5)] * 2
+    [nothing] = world.send(WriteTxnMarkersRequest([]), 0)
+    assert nothing.markers == []
