@@ -40,8 +40,10 @@ static enum mpb_fetch_left plan_part(struct mpb_native_fetch *native, struct mpb
         return MPB_FETCH_LEFT_ERROR;
     int error = mpb_log_find(native->log, part->topic->ordinals[asked->partition], part->topic->id, asked->fetch_offset,
                              bound, limit, min_one, &part->plan);
-    if (error != 0 || asked->last_epoch >= 0 ||
-        (asked->leader_epoch >= 0 && asked->leader_epoch != part->plan.leader_epoch))
+    bool is_of_now = asked->leader_epoch < 0 || asked->leader_epoch == part->plan.leader_epoch;
+    bool read_of_now = asked->last_epoch < 0 ||
+                       asked->last_epoch == part->plan.leader_epoch; /* it ends at the log's end */
+    if (error != 0 || !is_of_now || !read_of_now)
         return MPB_FETCH_LEFT_ERROR;
     bool may_name = request->isolation == READ_COMMITTED && part->plan.aborted_end > asked->fetch_offset;
     return may_name ? MPB_FETCH_LEFT_ABORTED : MPB_FETCH_SERVE;

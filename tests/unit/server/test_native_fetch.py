@@ -96,10 +96,11 @@ def test_epochs_are_checked_natively_and_errors_about_them_are_pythons(ways):
         ways.both(request, 12)
         assert (ways.served_natively() > before) == natively, epoch
     request.topics[0].partitions[0].current_leader_epoch = -1
-    request.topics[0].partitions[0].last_fetched_epoch = 0
-    before = ways.served_natively()
-    ways.both(request, 12)
-    assert ways.served_natively() == before
+    for epoch, natively in ((0, True), (1, False), (-2, True)):  # the epoch of now ends at the log's end
+        request.topics[0].partitions[0].last_fetched_epoch = epoch
+        before = ways.served_natively()
+        ways.both(request, 12)
+        assert (ways.served_natively() > before) == natively, epoch
 
 
 def test_old_readers_of_zstd_are_pythons(ways):
