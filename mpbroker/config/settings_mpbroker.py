@@ -60,7 +60,8 @@ QUEUES = (
             "Address space for received requests of one processor; memory is used only as far as requests fill it.",
             least=MIB, most=2**40),
     Setting("mpbroker.answer.memory.bytes", LONG, -1,
-            "Memory for answers that clients have not read yet, divided among request handlers and coordinator; none gets more "
+            "Memory for answers that clients have not read yet, divided among request handlers and coordinator of the start; "
+            "none gets more "
             "than 256 MiB; -1: a quarter of the machine's memory, or of the container's limit.", least=-1, most=2**40),
     Setting("mpbroker.frame.timeout.ms", LONG, 60000,
             "A connection whose request has begun but makes no progress for this long is closed.", least=1),

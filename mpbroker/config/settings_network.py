@@ -66,10 +66,10 @@ SOCKETS = (
 
 REQUESTS = (
     Setting("num.network.threads", INT, None, "Processors (network processes) for each data listener.",
-            least=1, most=32, change=CLUSTER_WIDE, scoped=True, restart=True,
+            least=1, most=32, change=CLUSTER_WIDE, scoped=True,
             from_cores=lambda cores: max(1, min(cores // 2, 32)), cores_formula="max(1, cores / 2), as far as 32 slots go"),
     Setting("num.io.threads", INT, None, "Request handlers (processes that execute requests of the data plane).",
-            least=1, most=63, change=CLUSTER_WIDE, restart=True,
+            least=1, most=63, change=CLUSTER_WIDE,
             from_cores=lambda cores: max(2, min(cores, 56)), cores_formula="max(2, cores), at most 56"),
     Setting("background.threads", INT, 10, "Kafka's pool for background work; mpbroker has one process per duty instead.",
             least=1, change=CLUSTER_WIDE, later=True),

@@ -24,6 +24,8 @@ from mpbroker.shm.scheduling import prefer_latency
 
 POLL_MS = 300
 MAX_ACCEPTS_PER_TURN = 64
+MAX_PENDING = 256
+"""Sockets on their way, above which no processor is listened to that passes its own back."""
 
 
 def main(ctx: ProcessContext) -> None:
@@ -52,7 +54,7 @@ class Acceptor:
             stamp_arrivals(self._socket)
         self._send_buffer_bytes = ctx.config.socket_send_buffer_bytes
         self._quotas = ConnectionQuotas(limits_of(ctx.config, self._listener.name))
-        self._handovers = [Handover(ctx.handovers[p], p, ctx.incarnation) for p in ctx.processors]
+        self._handovers: list[Handover] = []
         self._next = 0
         self._pending: deque[Accepted] = deque()
         self._listening = False
@@ -60,8 +62,7 @@ class Acceptor:
         self._blocked_since_ns = 0
         self._epoll = select.epoll()
         self._epoll.register(ctx.wakeup_fd, select.EPOLLIN)
-        for handover in self._handovers:
-            self._epoll.register(handover.channel, select.EPOLLIN)
+        self._take_processors()
 
     def turn(self, timeout_ms: int) -> None:
         """One turn: answers of processors, their deaths, new connections, hand-overs."""
@@ -73,21 +74,32 @@ class Acceptor:
         self._ctx.log.tick()
         self._reload()
         for handover in self._handovers:
-            answers = handover.read_answers(self._quotas)
-            self._pending.extendleft(self._refused(answers.refused))
-            if answers.unexpected:
-                self._count(Counter.HANDOVER_UNEXPECTED, answers.unexpected)
-            self._pending.extendleft(reversed(handover.follow(self._living(handover.processor), self._quotas)))
+            self._listen_to(handover)
         self._dispatch()
         if self._may_accept():
             self._accept()
             self._dispatch()
         self._listen_if(self._may_accept())
 
+    def _listen_to(self, handover: Handover) -> None:
+        """What a processor has said, and whether it lives. What it passes back is read only as fast as it is passed
+        on."""
+        if len(self._pending) < MAX_PENDING:
+            answers = handover.read_answers(self._quotas)
+            self._pending.extendleft(self._refused(answers.refused))
+            self._pending.extend(answers.returned)
+            if answers.unexpected:
+                self._count(Counter.HANDOVER_UNEXPECTED, answers.unexpected)
+        if self._rows[handover.processor].state == ProcessState.STOPPING:
+            lost = handover.leaves(self._quotas)
+        else:
+            lost = handover.follow(self._living(handover.processor), self._quotas)
+        self._pending.extendleft(reversed(lost))
+
     def close(self) -> None:
         """Close what no processor has acknowledged; the clients see a closed connection."""
         for handover in self._handovers:
-            handover.read_answers(self._quotas)
+            self._pending.extend(handover.read_answers(self._quotas).returned)
         for accepted in self._pending:
             os.close(accepted.fd)
         self._pending.clear()
@@ -108,7 +120,7 @@ class Acceptor:
 
     def _connection_counts(self) -> tuple[int, int]:
         """Connections of this listener and of the broker, those under way to a processor included."""
-        own = set(self._ctx.processors)
+        own = [handover.processor for handover in self._handovers]
         counts = [row.connections for row in self._rows]
         under_way = len(self._pending) + sum(handover.unacknowledged() for handover in self._handovers)
         return sum(counts[p] for p in own) + under_way, sum(counts) + under_way
@@ -163,8 +175,10 @@ class Acceptor:
             rooms[self._next] -= 1
             self._next = (self._next + 1) % len(rooms)
         for position, group in groups.items():
-            if not self._handovers[position].send(group):
-                self._pending.extendleft(reversed(group))
+            fresh = [accepted for accepted in group if not accepted.received]
+            for part in ([fresh] if fresh else []) + [[accepted] for accepted in group if accepted.received]:
+                if not self._handovers[position].send(part):
+                    self._pending.extendleft(reversed(part))
 
     def _refused(self, refused: list[Accepted]) -> list[Accepted]:
         """Sockets to try again with the next processor; one that was refused too often is closed."""
@@ -211,6 +225,16 @@ class Acceptor:
         config = self._ctx.take_reload()
         if config is not None:
             self._quotas.limits = limits_of(config, self._listener.name)
+            self._take_processors()
+
+    def _take_processors(self) -> None:
+        """Those that came since; those that left stay known, for what they may still pass back."""
+        known = {handover.processor for handover in self._handovers}
+        for processor in self._ctx.processors:
+            if processor not in known:
+                handover = Handover(self._ctx.handovers[processor], processor, self._ctx.incarnation)
+                self._handovers.append(handover)
+                self._epoll.register(handover.channel, select.EPOLLIN)
 
 
 def limits_of(config: BrokerConfig, listener: str) -> Limits:

@@ -96,6 +96,14 @@ class ConnectionQuotas:
         _subtract(held, address, ended)
         _subtract(self._per_ip, address, ended)
 
+    def returned(self, processor: int | None, address: bytes) -> None:
+        """A connection is passed back by its processor, None: by one whose connections are not counted any more."""
+        held = self._held.get(processor) if processor is not None else None
+        if held is None or not held[address]:
+            self._per_ip[address] += 1
+        else:
+            _subtract(held, address, 1)
+
     def dropped(self, address: bytes) -> None:
         """A counted connection ended before a processor had it."""
         _subtract(self._per_ip, address, 1)

@@ -5,6 +5,10 @@ with ACK when it has all of them or REFUSED when the kernel dropped some (MSG_CT
 sender keeps its own copies until that answer, so a death on the other side loses nothing. Messages name the incarnation
 of the processor they are for: a successor closes what was meant for its predecessor, and the acceptor sends it again.
 
+A processor that leaves while the broker runs (ADR 19) passes its connections back, one a message, each with what it has
+received of the next request. It has let go of a socket when the message is sent: the message lives in the kernel, and
+is read whichever acceptor lives then.
+
     header (24 bytes)  kind u8 | count u8 | unused u16 | processor incarnation u32 | acceptor incarnation u32 |
                        unused u32 | sequence u64
     peer   (24 bytes)  address 16 (IPv4 mapped into IPv6) | number u32 (port, or a count of connections) | accepted u32
@@ -18,6 +22,7 @@ from typing import NamedTuple
 
 MAX_SOCKETS_PER_MESSAGE = 16
 MAX_PEERS_PER_MESSAGE = 255
+MAX_RECEIVED_BYTES = 65536  # of a connection that is passed on; one that has more is served until it has less
 
 HANDOVER = 1  # acceptor → processor: count sockets with their peers
 ACK = 2  # processor → acceptor: message `sequence` arrived whole
@@ -26,11 +31,13 @@ CLOSED = 4  # processor → acceptor: per peer address, how many connections end
 HELLO = 5  # acceptor → processor: a new acceptor asks which connections there are
 CONNECTIONS = 6  # processor → acceptor: per peer address, how many connections there are; answers HELLO
 CONNECTIONS_END = 7  # processor → acceptor: that was all of the answer
+RETURNED = 8  # processor → acceptor: a connection, with what was received of its next request; the processor leaves
 
 _HEADER = struct.Struct("<BBHIIIQ")
 _PEER = struct.Struct("<16sII")
 _INT_BYTES = array.array("i").itemsize
-_MAX_MESSAGE_BYTES = _HEADER.size + MAX_PEERS_PER_MESSAGE * _PEER.size
+_MAX_MESSAGE_BYTES = _HEADER.size + max(MAX_PEERS_PER_MESSAGE * _PEER.size, _PEER.size + MAX_RECEIVED_BYTES)
+_WITH_SOCKETS = frozenset((HANDOVER, RETURNED))
 _ANCILLARY_BYTES = socket.CMSG_SPACE(MAX_SOCKETS_PER_MESSAGE * _INT_BYTES)
 _MAPPED = bytes(10) + b"\xff\xff"
 
@@ -48,7 +55,7 @@ class Peer(NamedTuple):
 
 class Message(NamedTuple):
     """One message. `sockets` are descriptors the receiver owns; `truncated`: the kernel dropped some, all are
-    closed."""
+    closed. `received`: of a single connection that was served before, the bytes of its next request that are here."""
 
     kind: int
     processor_incarnation: int
@@ -57,6 +64,7 @@ class Message(NamedTuple):
     peers: tuple[Peer, ...] = ()
     sockets: tuple[int, ...] = ()
     truncated: bool = False
+    received: bytes = b""
 
 
 def handover_pair() -> tuple[socket.socket, socket.socket]:
@@ -93,6 +101,7 @@ def accepted_ns(stamp: int, now_ns: int) -> int:
 
 def send_message(channel: socket.socket, message: Message) -> bool:
     """Send without waiting. False: no room now (queue full, too many descriptors under way); nothing was sent."""
+    assert len(message.received) <= MAX_RECEIVED_BYTES and (not message.received or len(message.peers) == 1)
     assert len(message.peers) <= MAX_PEERS_PER_MESSAGE and len(message.sockets) <= MAX_SOCKETS_PER_MESSAGE
     header = _HEADER.pack(
         message.kind,
@@ -103,7 +112,7 @@ def send_message(channel: socket.socket, message: Message) -> bool:
         0,
         message.sequence,
     )
-    body = header + b"".join([_PEER.pack(*peer) for peer in message.peers])
+    body = header + b"".join([_PEER.pack(*peer) for peer in message.peers]) + message.received
     ancillary = []
     if message.sockets:
         ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", message.sockets))]
@@ -129,7 +138,7 @@ def receive_message(channel: socket.socket) -> Message | None:
     if message is None:
         close_all(sockets)
         return Message(0, 0, 0, 0)
-    expected = len(message.peers) if message.kind == HANDOVER else 0
+    expected = len(message.peers) if message.kind in _WITH_SOCKETS else 0
     if flags & socket.MSG_CTRUNC or len(sockets) != expected:
         close_all(sockets)
         return message._replace(sockets=(), truncated=True)
@@ -154,7 +163,9 @@ def _parse(body: bytes, sockets: tuple[int, ...]) -> Message | None:
     if len(body) < _HEADER.size:
         return None
     kind, count, _, processor, acceptor, _, sequence = _HEADER.unpack_from(body)
-    if len(body) != _HEADER.size + count * _PEER.size:
+    end = _HEADER.size + count * _PEER.size
+    received = body[end:]
+    if len(body) < end or (received and not (count == 1 and kind in _WITH_SOCKETS)):
         return None
-    peers = tuple(Peer(*fields) for fields in _PEER.iter_unpack(body[_HEADER.size :]))
-    return Message(kind, processor, acceptor, sequence, peers, sockets)
+    peers = tuple(Peer(*fields) for fields in _PEER.iter_unpack(body[_HEADER.size : end]))
+    return Message(kind, processor, acceptor, sequence, peers, sockets, received=received)

@@ -20,6 +20,7 @@ from mpbroker.network.fd_passing import (
     HELLO,
     MAX_SOCKETS_PER_MESSAGE,
     REFUSED,
+    RETURNED,
     Message,
     Peer,
     receive_message,
@@ -31,25 +32,28 @@ MAX_REFUSALS = 8  # a socket refused this many times is closed
 
 
 class Accepted:
-    """A socket on its way: descriptor (ours until acknowledged), 16 address bytes, port, how often it was refused, and
-    when it was accepted (fd_passing.accept_stamp)."""
+    """A socket on its way: descriptor (ours until acknowledged), 16 address bytes, port, how often it was refused, when
+    it was accepted (fd_passing.accept_stamp), and what a processor that had it has received of its next request."""
 
-    __slots__ = ("address", "fd", "port", "refusals", "stamp")
+    __slots__ = ("address", "fd", "port", "received", "refusals", "stamp")
 
-    def __init__(self, fd: int, address: bytes, port: int, stamp: int = 0) -> None:
+    def __init__(self, fd: int, address: bytes, port: int, stamp: int = 0, received: bytes = b"") -> None:
         self.fd = fd
         self.address = address
         self.port = port
         self.stamp = stamp
+        self.received = received
         self.refusals = 0
 
 
 class Answers(NamedTuple):
-    """What a processor's messages amounted to: sockets it has now, sockets it refused, messages not understood."""
+    """What a processor's messages amounted to: sockets it has now, sockets it refused, messages not understood,
+    connections it passes back."""
 
     taken: int
     refused: list[Accepted]
     unexpected: int
+    returned: list[Accepted]
 
 
 class Handover:
@@ -65,10 +69,11 @@ class Handover:
         self._in_window = 0
         self._greeted = False
         self._counting = False
+        self._leaving = False
 
     def room(self) -> int:
         """Sockets that may be sent now."""
-        if not self.incarnation or not self._greeted:
+        if not self.incarnation or not self._greeted or self._leaving:
             return 0
         return min(WINDOW_SOCKETS - self._in_window, MAX_SOCKETS_PER_MESSAGE)
 
@@ -82,21 +87,41 @@ class Handover:
             if incarnation and not self._greeted:
                 self._greet()
             return []
-        refused = self.read_answers(quotas).refused  # what it said before it died counts
-        lost = refused + [accepted for group in self._window.values() for accepted in group]
-        self._window.clear()
-        self._in_window = 0
+        lost = self._take_back(quotas)
         quotas.processor_died(self.processor)
         self.incarnation = incarnation
-        self._greeted = self._counting = False
+        self._greeted = self._counting = self._leaving = False
         if incarnation:
             self._greet()
         return lost
 
+    def leaves(self, quotas: ConnectionQuotas) -> list[Accepted]:
+        """It takes no more sockets, serves those it has and passes them back. Returns what it never acknowledged, nor
+        will: it said all that it had to say before it showed that it leaves."""
+        if self._leaving:
+            return []
+        self._leaving = True
+        return self._take_back(quotas)
+
+    def _take_back(self, quotas: ConnectionQuotas) -> list[Accepted]:
+        """The window, after all that the processor said before it died or left."""
+        lost: list[Accepted] = []
+        while True:
+            answers = self.read_answers(quotas)
+            lost += answers.returned + answers.refused
+            if not answers.returned:
+                break
+        lost += [accepted for group in self._window.values() for accepted in group]
+        self._window.clear()
+        self._in_window = 0
+        return lost
+
     def send(self, group: list[Accepted]) -> bool:
-        """Send at most `room()` sockets as one message. False: not now; the caller still has them."""
+        """Send at most `room()` sockets as one message; one with received bytes goes alone. False: not now; the caller
+        still has them."""
         self._sequence += 1
         peers = tuple(Peer(accepted.address, accepted.port, accepted.stamp) for accepted in group)
+        received = group[0].received if len(group) == 1 else b""
         message = Message(
             HANDOVER,
             self.incarnation,
@@ -104,6 +129,7 @@ class Handover:
             self._sequence,
             peers,
             tuple(accepted.fd for accepted in group),
+            received=received,
         )
         if not send_message(self.channel, message):
             return False
@@ -114,8 +140,11 @@ class Handover:
     def read_answers(self, quotas: ConnectionQuotas) -> Answers:
         """Take every message that is here; acknowledged copies are closed, quotas follow."""
         taken, refused, unexpected = 0, [], 0
-        while (message := receive_message(self.channel)) is not None:
-            if message.processor_incarnation != self.incarnation:
+        returned: list[Accepted] = []
+        while len(returned) < WINDOW_SOCKETS and (message := receive_message(self.channel)) is not None:
+            if message.kind == RETURNED:  # also of a dead one: it had let go of them
+                returned += self._returned(message, quotas)
+            elif message.processor_incarnation != self.incarnation:
                 continue  # of a dead one, whose connections no longer count
             if message.kind in (ACK, REFUSED):
                 group = self._take(message)
@@ -128,7 +157,16 @@ class Handover:
                 self._count(message, quotas)
             else:
                 unexpected += 1
-        return Answers(taken, refused, unexpected)
+        return Answers(taken, refused, unexpected, returned)
+
+    def _returned(self, message: Message, quotas: ConnectionQuotas) -> list[Accepted]:
+        """A connection that is under way again, with its place in the quotas."""
+        known = message.processor_incarnation == self.incarnation and self._counting
+        found = []
+        for fd, peer in zip(message.sockets, message.peers, strict=False):
+            quotas.returned(self.processor if known else None, peer.address)
+            found.append(Accepted(fd, peer.address, peer.number, peer.accepted, message.received))
+        return found
 
     def _take(self, message: Message) -> list[Accepted]:
         if message.acceptor_incarnation != self._acceptor_incarnation:

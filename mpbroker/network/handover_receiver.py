@@ -18,6 +18,7 @@ from mpbroker.network.fd_passing import (
     HELLO,
     MAX_PEERS_PER_MESSAGE,
     REFUSED,
+    RETURNED,
     Message,
     Peer,
     close_all,
@@ -33,6 +34,7 @@ class Received(NamedTuple):
     address: bytes
     port: int
     accepted: int = 0  # fd_passing.accept_stamp
+    received: bytes = b""  # by a processor that had it before
 
 
 class HandoverReceiver:
@@ -43,6 +45,7 @@ class HandoverReceiver:
         self.open_connections: Counter[bytes] = Counter()
         self.truncated = 0  # messages whose sockets the kernel dropped
         self.stale = 0  # sockets meant for a predecessor
+        self.leaving = False  # nothing is acknowledged any more: the acceptor knows, and keeps what it sends
         self._incarnation = incarnation
         self._acceptor_incarnation = 0
         self._closed: Counter[bytes] = Counter()
@@ -61,9 +64,25 @@ class HandoverReceiver:
                 self.stale += len(message.sockets)
             elif message.kind == HELLO:
                 self._report(message.acceptor_incarnation)
+            elif message.kind == HANDOVER and self.leaving:
+                close_all(message.sockets)
             elif message.kind == HANDOVER:
                 received += self._take(message)
         return received
+
+    def owes_answers(self) -> bool:
+        """Whether the acceptor still has to hear something."""
+        return bool(self._unsent)
+
+    def pass_back(self, fd: int, peer: Peer, received: bytes) -> bool:
+        """Give a connection to the acceptor, which gives it to another processor. False: not now; it is still ours."""
+        message = Message(RETURNED, self._incarnation, self._acceptor_incarnation, 0, (peer,), (fd,), received=received)
+        if not send_message(self.channel, message):
+            return False
+        self.open_connections[peer.address] -= 1
+        if self.open_connections[peer.address] <= 0:
+            del self.open_connections[peer.address]
+        return True
 
     def closed(self, address: bytes) -> None:
         """A connection ended; the next `flush` reports it to the acceptor."""
@@ -91,7 +110,7 @@ class HandoverReceiver:
             return []
         for peer in message.peers:
             self.open_connections[peer.address] += 1
-        return [Received(fd, *peer) for fd, peer in zip(message.sockets, message.peers, strict=True)]
+        return [Received(fd, *peer, message.received) for fd, peer in zip(message.sockets, message.peers, strict=True)]
 
     def _report(self, acceptor_incarnation: int) -> None:
         """All our connections, for an acceptor that knows none of them. Ends not yet reported are part of it."""

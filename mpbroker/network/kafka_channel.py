@@ -22,7 +22,7 @@ class ConnectionLost(Exception):
 class KafkaChannel(Connection):
     """State of one connection. `number` and `generation` name it in request entries; `address` is 16 bytes."""
 
-    __slots__ = ("address", "large_filled", "large_offset", "large_view", "socket")
+    __slots__ = ("address", "large_filled", "large_offset", "large_view", "port", "socket")
 
     def __new__(
         cls, connection: socket.socket, number: int, generation: int, address: bytes, now_ns: int
@@ -33,6 +33,7 @@ class KafkaChannel(Connection):
         super().__init__(connection.fileno(), number, generation, now_ns)
         self.socket = connection
         self.address = address
+        self.port = 0  # the client's
         self.large_offset = -1  # arena offset of the large frame under way
         self.large_view: memoryview | None = None
         self.large_filled = 0

@@ -27,7 +27,7 @@ from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.network.connection_notices import ConnectionNotices, names_in
 from mpbroker.network.connection_quotas import UNLIMITED
 from mpbroker.network.connection_table import ConnectionTable
-from mpbroker.network.fd_passing import accepted_ns, address_text
+from mpbroker.network.fd_passing import MAX_RECEIVED_BYTES, Peer, accepted_ns, address_text
 from mpbroker.network.handover_receiver import HandoverReceiver, Received
 from mpbroker.network.kafka_channel import MIN_FRAME_BYTES, ConnectionLost, KafkaChannel
 from mpbroker.network.refusals import invalid_frame, unsupported
@@ -36,7 +36,7 @@ from mpbroker.protocol.api_keys import api_name
 from mpbroker.shm.counters import Counter
 from mpbroker.shm.layout import SLOT_PROCESSORS
 from mpbroker.shm.process_context import ProcessContext
-from mpbroker.shm.process_table import ProcessRow, ProcessState
+from mpbroker.shm.process_table import BrokerState, ProcessRow, ProcessState
 from mpbroker.shm.scheduling import prefer_latency
 from mpbroker.trace import lane
 from mpbroker.trace.notice import CloseReason
@@ -44,6 +44,7 @@ from mpbroker.trace.notice import CloseReason
 POLL_MS = 300
 ORDINARY_TURNS = 1000
 NO_ROOM_POLL_MS = 10
+LEAVING_POLL_MS = 10  # the acceptor has room again, or the broker stops: neither rings a bell
 MAX_NEW_CONNECTIONS_PER_TURN = 20
 MAX_ANSWERS_PER_TURN = 256
 HOUSEKEEPING_NS = 1_000_000_000
@@ -65,9 +66,10 @@ def main(ctx: ProcessContext) -> None:
         prefer_latency(ctx.config.mpbroker_control_plane_scheduling)
     processor.recover()
     ctx.running()
-    while not ctx.stop_requested():
+    while not ctx.stop_requested() or processor.must_go_on():
         processor.turn(POLL_MS, ORDINARY_TURNS)
-    row.state = ProcessState.STOPPING
+    row.state = ProcessState.STOPPING  # from here on the acceptor sends nothing
+    processor.leave()
     processor.drain(ctx.config.mpbroker_drain_timeout_ms)
 
 
@@ -85,7 +87,7 @@ class Processor:
         self._counted: dict[Counter, int] = {}
         self._is_protected = len(ctx.listeners) > 1 and ctx.config.end_points.inter_broker == self._listener.name
         self._eventfd = ctx.eventfds[ctx.index]
-        self._lane = lane.attach(ctx.lanes[ctx.index]).native if ctx.lanes else None
+        self._lane = attach_lane(ctx)
         self._sample(ctx.config)
         self._port = ProcessorPort(ctx.core, ctx.index, self._eventfd, self._lane)
         self._port.batching = True  # handlers are woken once a turn, not once a request
@@ -186,6 +188,44 @@ class Processor:
         wait_ms = 0 if busy else timeout_ms
         if native.poll(wait_ms, turns, MAX_ANSWERS_PER_TURN, self._housekeeping_ns, POLL_MS):
             self._take_events()
+
+    # ---- leaving while the broker runs
+
+    def _broker_stops(self) -> bool:
+        return bool(self._ctx.core.state == BrokerState.DRAINING) or self._ctx.supervisor_gone()
+
+    def must_go_on(self) -> bool:
+        """Whether the acceptor has not yet heard which sockets are ours: only then may this process leave."""
+        return self._handover.owes_answers() and not self._broker_stops()
+
+    def leave(self) -> None:
+        """Pass every connection back as soon as nothing of it is under way here; ends when none is left, or when the
+        whole broker stops. Until then each is served as ever, so that no client notices."""
+        self._handover.leaving = True
+        while self._by_fd and not self._broker_stops():
+            self._send_answers()
+            self._native_turn.end(True)  # what is held back for the next answer goes now
+            self._take_events()
+            self._serve_waiting()
+            self._take_new_connections()
+            passed = self._pass_back()
+            self._read_requests()
+            self._keep_house()
+            self._wait(passed > 0, LEAVING_POLL_MS, 0)
+        self._handover.receive(MAX_NEW_CONNECTIONS_PER_TURN)  # closes copies of what came too late
+
+    def _pass_back(self) -> int:
+        """How many connections went."""
+        passed = 0
+        for channel in list(self._by_fd.values()):
+            if _is_quiet(channel):
+                peer = Peer(channel.address, channel.port, 0)
+                if not self._handover.pass_back(channel.fd, peer, channel.peek(MAX_RECEIVED_BYTES)):
+                    break
+                self._count(Counter.CONNECTIONS_PASSED_BACK)
+                self._let_go(channel, CloseReason.STOPPING)
+                passed += 1
+        return passed
 
     def drain(self, timeout_ms: int) -> None:
         """Read nothing more, send the answers of what is in flight, then close every connection."""
@@ -289,13 +329,17 @@ class Processor:
     def _add(self, connection: socket.socket, new: Received, now_ns: int) -> None:
         self._count(Counter.CONNECTIONS_TAKEN)
         channel = self._connections.add(connection, self._row.counter(Counter.CONNECTIONS_TAKEN), new.address, now_ns)
-        self._guard(channel, self._begin, new.port, accepted_ns(new.accepted, now_ns))
+        channel.port = new.port
+        self._guard(channel, self._begin, new, now_ns)
 
-    def _begin(self, channel: KafkaChannel, port: int, accepted_at_ns: int) -> None:
-        """Serve a connection from now on."""
+    def _begin(self, channel: KafkaChannel, new: Received, now_ns: int) -> None:
+        """Serve a connection from now on, beginning with what another processor had received of it."""
+        channel.preload(new.received, now_ns)
         self._port.set_address(channel.number, channel.generation, channel.address)
         self._native_turn.add(channel)
-        self._notices.opened(channel, port, accepted_at_ns)
+        if new.received:
+            self._native_turn.schedule(channel)
+        self._notices.opened(channel, new.port, accepted_ns(new.accepted, now_ns))
 
     def _register(self, new: Received) -> socket.socket | None:
         """The new socket in our epoll set; None, and it is closed, if that cannot be."""
@@ -329,6 +373,13 @@ class Processor:
         if channel.closed:
             return
         self._count(Counter.CONNECTIONS_CLOSED)
+        try:
+            self._let_go(channel, reason)
+        finally:
+            self._handover.closed(channel.address)
+
+    def _let_go(self, channel: KafkaChannel, reason: CloseReason) -> None:
+        """Forget a connection and close our descriptor of it."""
         self._connections.remove(channel)
         try:
             self._native_turn.forget(channel)
@@ -338,7 +389,6 @@ class Processor:
             with contextlib.suppress(OSError):
                 self._epoll.unregister(channel.fd)
             channel.socket.close()
-            self._handover.closed(channel.address)
             self._row.connections = len(self._connections)
         self._notices.closed(channel, reason, _now_ns())
 
@@ -393,6 +443,19 @@ class Processor:
             if channel is not None:
                 self._count(Counter.CONNECTIONS_EXCESS)
                 self._close(channel, CloseReason.EXCESS)
+
+
+def _is_quiet(channel: KafkaChannel) -> bool:
+    """Whether nothing of a connection is under way: no request, no answer, no large frame; then it is its socket and
+    the bytes that were received, and another processor can take it."""
+    busy = channel.in_flight or channel.out_count or channel.large or channel.waits or channel.large_view is not None
+    return not busy and channel.buffered() <= MAX_RECEIVED_BYTES
+
+
+def attach_lane(ctx: ProcessContext) -> _native.TraceLane | None:
+    """None when requests are not traced: for all of them, or for this processor, whose lane found no memory."""
+    name = ctx.lanes[ctx.index] if ctx.lanes else ""
+    return lane.attach(name).native if name else None
 
 
 def drain_eventfd(fd: int) -> None:

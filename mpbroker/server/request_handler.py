@@ -24,7 +24,7 @@ from mpbroker.server.waiting_fetch import park_if_it_waits
 from mpbroker.shm.clock import SystemClock
 from mpbroker.shm.layout import DIRTY_BITS, SLOT_LOG_KEEPER
 from mpbroker.shm.process_context import ProcessContext
-from mpbroker.shm.process_table import BrokerState, ProcessState
+from mpbroker.shm.process_table import BrokerState, ProcessRow, ProcessState
 from mpbroker.shm.scheduling import prefer_latency
 
 POLL_MS = 300  # Kafka's handler poll: a safety net, every event rings a bell
@@ -94,6 +94,12 @@ class RequestHandler:
             self.port.idle()
             self.context.log_manager.close_stale()
 
+    def leave(self, row: ProcessRow) -> None:
+        """This handler goes while the broker runs on: what is parked with it goes back to the others, as a successor
+        would put it there. Nothing is in its hand."""
+        row.set_state(ProcessState.STOPPING)
+        self.port.recover()
+
     def use_config(self, config: BrokerConfig) -> None:
         """The configuration was read again, or settings were changed."""
         self.context.config = config
@@ -114,6 +120,8 @@ def main(ctx: ProcessContext) -> None:
     ctx.running()
     while not ctx.stop_requested():
         work(ctx, handler)
+    if not handler.context.is_ending():
+        handler.leave(row)
 
 
 def work(ctx: ProcessContext, handler: RequestHandler) -> None:

@@ -89,15 +89,20 @@ class CoreView:
     def held_requests(self) -> Counter[int]:
         """Requests by the slot of the handler that executes or has parked them."""
         region, held = self._regions["entries"], Counter[int]()
-        processors, _, per_processor, _ = layout.HEADER.unpack_from(self._header)[8:12]
-        marks = self._regions["doorbells"].offset + ENTRIES_HIGH_OFFSET
-        high = os.pread(self._fd, _ENTRIES_HIGH.size * processors, marks)
+        per_processor = layout.HEADER.unpack_from(self._header)[10]
         form = struct.Struct(f"<Q{region.stride - 8}x")
-        for processor, (used,) in enumerate(_ENTRIES_HIGH.iter_unpack(high)):
+        for processor, used in enumerate(self._entries_high()):
             rows = min(used, per_processor)
             data = os.pread(self._fd, rows * region.stride, region.offset + processor * per_processor * region.stride)
             held.update(word & 0xFFFFFF for (word,) in form.iter_unpack(data) if word >> 24 & 0xFF == CLAIMED)
         return held
+
+    def _entries_high(self) -> list[int]:
+        """How many entries each processor ever used."""
+        processors = layout.HEADER.unpack_from(self._header)[8]
+        marks = self._regions["doorbells"].offset + ENTRIES_HIGH_OFFSET
+        high = os.pread(self._fd, _ENTRIES_HIGH.size * processors, marks)
+        return [used for (used,) in _ENTRIES_HIGH.iter_unpack(high)]
 
     def _number(self, offset: int) -> int:
         return int.from_bytes(self._header[offset : offset + 4], "little")

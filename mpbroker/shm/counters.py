@@ -143,6 +143,7 @@ class Counter(IntEnum):
     LOGS_COMPACTED = 180
     COMPACTED_BYTES_READ = 181
     FETCH_SESSIONS_WRONG = 182
+    CONNECTIONS_PASSED_BACK = 183
     TRANSACTIONAL_IDS = 200
     TRANSACTIONS_COMMITTED = 201
     TRANSACTIONS_ABORTED = 202
@@ -278,6 +279,8 @@ COUNTERS: Final = {Counter[row[0]]: _native_info(*row) for row in _native.COUNTE
         "Requests refused because all ongoing transactions together have half of mpbroker.max.producers partitions."),
     Counter.TRANSACTION_RECORDS_SKIPPED: CounterInfo("transaction_records_skipped", "records",
         "Records of __transaction_state that this broker does not know."),
+    Counter.CONNECTIONS_PASSED_BACK: CounterInfo("connections_passed_back", "connections",
+        "Connections that a processor which left gave to another one."),
 }
 
 IDS: Final = {info.name: counter for counter, info in COUNTERS.items()}

@@ -38,8 +38,9 @@ class MetricsView(CoreView):
 
     def apis(self) -> list[ApiMetrics]:
         """Requests by API, of all processors."""
-        region = self._regions["apis"]
-        return read_apis(os.pread(self._fd, region.count * region.stride, region.offset))
+        region, size = self._regions["apis"], layout.API_ROWS * layout.STRIDES["apis"]
+        used = [processor for processor, entries in enumerate(self._entries_high()) if entries]
+        return read_apis(b"".join(os.pread(self._fd, size, region.offset + processor * size) for processor in used))
 
     def fetch_sessions(self) -> tuple[int, int]:
         """Sessions, and partitions of all of them."""

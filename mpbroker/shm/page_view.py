@@ -132,9 +132,13 @@ class PageView:
         ]
 
     def rings(self) -> list[RingInfo]:
-        """Every ring in use."""
+        """Every ring in use; those of answers only where there is, or was, a processor for them."""
         found = []
+        heads = enumerate(self._heads("processes", _PROCESS_HEAD))
+        used = {slot - layout.SLOT_PROCESSORS for slot, (pid, state) in heads if pid or state != ProcessState.EMPTY}
         for number, (tail, peak, head, capacity) in enumerate(self._heads("rings", _RING)):
+            if number >= layout.RING_RESPONSE and number - layout.RING_RESPONSE not in used:
+                continue
             if capacity:
                 name = RING_NAMES.get(number) or f"response-{number - layout.RING_RESPONSE}"
                 found.append(RingInfo(name, min(max(0, tail - head), capacity), capacity, peak, number))

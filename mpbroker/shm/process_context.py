@@ -57,8 +57,9 @@ class ProcessContext:
     boot_secret  random bytes of this start that no client sees: member ids are made from them
     listeners    every BoundListener; `listener` the index of its own (acceptor, processor) or None
     listen_socket  acceptors and admin: the listening socket
-    processors   acceptors: indexes of their processors, in round-robin order
-    handovers    socketpair ends to acceptors (processor: one) or processors (acceptor: by processor index)
+    processors   acceptors: indexes of their processors, in round-robin order; a reload renews them
+    handovers    socketpair ends to acceptors (processor: one) or processors (acceptor: by processor index, also those
+                 that may come)
     eventfds     one per processor: written to wake it
     lanes        names of the trace lanes, by processor index
     trace_notices_fd  the pipe of trace/notice.py: its writing end (processors), its reading end (tracer), or -1
@@ -159,6 +160,8 @@ class ProcessContext:
     def _read_config(self) -> BrokerConfig:
         """What the supervisor published: the texts of all settings, checked by it already."""
         document = json.loads(os.pread(self.config_fd, MAX_CONFIG_BYTES, 0))
+        if self.role == "acceptor":
+            self.processors = tuple(document["processors"].get(str(self.listener), ()))
         dynamic = DynamicSettings(document["cluster"], document["broker"])
         return build_broker_config(Given(document["texts"], {}, ()), document["cores"], dynamic)
 

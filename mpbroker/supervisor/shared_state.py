@@ -11,17 +11,24 @@ import os
 import socket
 import time
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from mpbroker import __version__
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.config.dynamic import DynamicSettings
-from mpbroker.config.limits import HANDLER_ARENA_BYTES, MIN_HANDLER_ARENA_BYTES
+from mpbroker.config.limits import (
+    COORDINATORS,
+    HANDLER_ARENA_BYTES,
+    MAX_HANDLERS,
+    MAX_PROCESSORS,
+    MIN_HANDLER_ARENA_BYTES,
+)
 from mpbroker.config.memory import available_memory_bytes
 from mpbroker.log import reserve_file
 from mpbroker.network.fd_passing import close_all, handover_pair, receive_message
 from mpbroker.shm import segment, settings_board
 from mpbroker.shm.core_view import CLAIMED
-from mpbroker.shm.layout import INDEX_BITS, MAX_FETCH_SESSIONS, PAGE_BYTES, SESSION_UNIT_BYTES, MemoryPlan
+from mpbroker.shm.layout import INDEX_BITS, MAX_FETCH_SESSIONS, MAX_SLOTS, PAGE_BYTES, SESSION_UNIT_BYTES, MemoryPlan
 from mpbroker.shm.page_view import PageView
 from mpbroker.shm.process_context import MAX_CONFIG_BYTES, BoundListener, ProcessContext
 from mpbroker.shm.process_table import NO_LISTENER, BrokerState, ProcessState
@@ -32,9 +39,11 @@ from mpbroker.supervisor.health import Facts, Finding
 from mpbroker.supervisor.process_types import SUPERVISOR_SLOT, ProcessPlan
 from mpbroker.supervisor.ready import listener_document
 from mpbroker.supervisor.sockets import admin_url
+from mpbroker.supervisor.staffing import Room
 from mpbroker.supervisor.status_file import StatusFile
 from mpbroker.trace import lane
 
+MOST_ENTRIES = 2**INDEX_BITS - 2
 TRACE_NOTICES_BYTES = 1 << 20
 """What the pipe to the tracer holds: some ten thousand connections opened and closed between two of its turns."""
 
@@ -52,27 +61,29 @@ class SharedState:
         cluster_id: str,
         lock_fd: int,
     ) -> None:
-        self.plans = plans
+        self.plans = plans  # those of the start
         self.listeners = listeners
         self._sockets = sockets
         self._admin_socket = admin_socket
         self._cluster_id = cluster_id
         self._lock_fd = lock_fd
         self._data_dir = config.data_dir
-        self._processors = [plan for plan in plans if plan.type.role == "processor"]
+        plan = memory_plan(config, plans)
+        self.room = Room(plan.processors, plan.handlers - plan.coordinator)
         self.boot_id = int.from_bytes(os.urandom(8), "little") >> 1 or 1
         self._boot_secret = os.urandom(32)
         segment.sweep(config.data_dir)
-        self._eventfds = tuple(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) for _ in self._processors)
+        self._eventfds = tuple(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) for _ in range(plan.processors))
         self.notice_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._config_fd = os.memfd_create("mpbroker-config", os.MFD_CLOEXEC)
         self._settings_fd = settings_board.create()
-        self._handovers = {plan.index: handover_pair() for plan in self._processors}
-        self._memory = segment.create(memory_plan(config, plans), config.data_dir, self.boot_id, self._eventfds)
+        self._handovers = [handover_pair() for _ in range(plan.processors)]
+        self._memory = segment.create(plan, config.data_dir, self.boot_id, self._eventfds)
         self._arm_crash_points()
+        self._made_lanes: set[int] = set()
         self._lanes = self._create_lanes(config)
         self._trace_notices = trace_notices_pipe() if self._lanes else (-1, -1)
-        self._rows = {slot: self._memory.row(slot) for slot in (SUPERVISOR_SLOT, *(plan.slot for plan in plans))}
+        self._rows = [self._memory.row(slot) for slot in range(MAX_SLOTS)]
         self._rows[SUPERVISOR_SLOT].begin(os.getpid(), 0, 0, NO_LISTENER)
         self._rows[SUPERVISOR_SLOT].set_state(ProcessState.RUNNING)
 
@@ -89,17 +100,33 @@ class SharedState:
             raise
 
     def _create_lanes(self, config: BrokerConfig) -> tuple[str, ...]:
-        """One trace lane per processor; none when tracing is off."""
+        """Names of the trace lanes, one for each processor there is room for; none when tracing is off. Those of the
+        processors of the start are made."""
         if not config.mpbroker_trace_enabled:
             return ()
         prefix = f"{segment.name_prefix(config.data_dir)}{self.boot_id:016x}-lane-"
+        lanes = tuple(f"{prefix}{index}" for index in range(self.room.processors))
         try:
-            for plan in self._processors:
-                lane.create(f"{prefix}{plan.index}", plan.index, self.boot_id)
+            for plan in self.plans:
+                if plan.type.role == "processor":
+                    lane.create(lanes[plan.index], plan.index, self.boot_id)
+                    self._made_lanes.add(plan.index)
         except BaseException:
             segment.sweep(config.data_dir)
             raise
-        return tuple(f"{prefix}{plan.index}" for plan in self._processors)
+        return lanes
+
+    def _lanes_for(self, plan: ProcessPlan) -> tuple[str, ...]:
+        """Empty names where there is no lane; the tracer looks for those that may come."""
+        if plan.type.role == "tracer":
+            return self._lanes
+        return tuple(name if index in self._made_lanes else "" for index, name in enumerate(self._lanes))
+
+    def make_lane(self, plan: ProcessPlan) -> None:
+        """The lane of a processor that is added, if it has none yet. LaneError: /dev/shm is too small for it."""
+        if self._lanes and plan.index not in self._made_lanes:
+            lane.create(self._lanes[plan.index], plan.index, self.boot_id)
+            self._made_lanes.add(plan.index)
 
     @property
     def page_name(self) -> str:
@@ -109,7 +136,7 @@ class SharedState:
     @property
     def names(self) -> tuple[str, ...]:
         """Every name of this broker in /dev/shm."""
-        return (self.page_name, *self._lanes)
+        return (self.page_name, *(self._lanes[index] for index in sorted(self._made_lanes) if self._lanes))
 
     def status_file(self, config: BrokerConfig) -> StatusFile:
         """What `status` and `stop` are told, from outside."""
@@ -135,8 +162,10 @@ class SharedState:
 
     # ---- processes
 
-    def context_for(self, plan: ProcessPlan, config: BrokerConfig) -> ProcessContext:
-        """What the next process of a slot is given; takes the slot for it."""
+    def context_for(
+        self, plan: ProcessPlan, config: BrokerConfig, processors: Mapping[int, Sequence[int]]
+    ) -> ProcessContext:
+        """What the next process of a slot is given; takes the slot for it. `processors`: of each listener."""
         row = self._rows[plan.slot]
         row.begin(0, plan.type.number, plan.index, NO_LISTENER if plan.listener is None else plan.listener)
         context = ProcessContext(
@@ -153,8 +182,8 @@ class SharedState:
             listeners=self.listeners,
             listener=plan.listener,
             eventfds=self._eventfds,
-            lanes=self._lanes,
-            names=self.names,
+            lanes=self._lanes_for(plan),
+            names=(self.page_name, *self._lanes),  # also those that may come
             data_dirs=(self._data_dir,),
             supervisor_pid=os.getpid(),
             notice_fd=self.notice_fd,
@@ -162,10 +191,9 @@ class SharedState:
             settings_fd=self._settings_fd,
         )
         if plan.type.role == "acceptor":
-            own = [each.index for each in self._processors if each.listener == plan.listener]
             context.listen_socket = self._sockets[plan.index]
-            context.processors = tuple(own)
-            context.handovers = {index: self._handovers[index][0] for index in own}
+            context.processors = tuple(processors.get(plan.index, ()))
+            context.handovers = {index: pair[0] for index, pair in enumerate(self._handovers)}
         elif plan.type.role == "processor":
             context.handovers = {plan.index: self._handovers[plan.index][1]}
             context.trace_notices_fd = self._trace_notices[1]
@@ -194,6 +222,13 @@ class SharedState:
     def process_started(self, plan: ProcessPlan, pid: int) -> None:
         """A process was forked."""
         self._rows[plan.slot].pid = pid
+
+    def left(self, plan: ProcessPlan) -> None:
+        """The slot's process has left for good; what it counted stays."""
+        row = self._rows[plan.slot]
+        row.pid = 0
+        row.unsteady_since_ns = 0
+        row.state = ProcessState.EMPTY
 
     def process_died(self, plan: ProcessPlan, status: int) -> None:
         """A process died with a wait(2) status; it has not been reaped."""
@@ -251,10 +286,12 @@ class SharedState:
         """Dynamic settings as the controller stored them; None: it has not said yet."""
         return settings_board.read(self._settings_fd)
 
-    def publish_config(self, config: BrokerConfig) -> None:
-        """Put the configuration where workers read it after SIGHUP."""
+    def publish_config(self, config: BrokerConfig, processors: Mapping[int, Sequence[int]]) -> None:
+        """Put the configuration, and the processors of each listener, where workers read them after SIGHUP."""
         layers = {"cluster": dict(config.dynamic.cluster), "broker": dict(config.dynamic.broker)}
-        document = json.dumps({"texts": config.texts, "cores": config.cores, **layers}).encode()
+        document = json.dumps(
+            {"texts": config.texts, "cores": config.cores, "processors": processors, **layers}
+        ).encode()
         assert len(document) <= MAX_CONFIG_BYTES
         os.pwrite(self._config_fd, document, 0)
         os.ftruncate(self._config_fd, len(document))
@@ -262,17 +299,22 @@ class SharedState:
     def rebuild(self) -> None:
         """After a reset: empty memory under the same name, no socket under way, no bell pending. Every worker is
         dead."""
-        for _, receiving in self._handovers.values():
-            while (message := receive_message(receiving)) is not None:
-                close_all(message.sockets)
-        for sending, _ in self._handovers.values():
+        self.close_strays(range(len(self._handovers)))
+        for sending, _ in self._handovers:
             while (message := receive_message(sending)) is not None:
                 close_all(message.sockets)
         for descriptor in self._eventfds:
             with contextlib.suppress(BlockingIOError):
                 os.eventfd_read(descriptor)
         self._memory.reset(self._eventfds)
-        self._rows = {slot: self._memory.row(slot) for slot in self._rows}
+        self._rows = [self._memory.row(slot) for slot in range(MAX_SLOTS)]
+
+    def close_strays(self, processors: Iterable[int]) -> None:
+        """Close our copies of sockets on their way to processors that are not there: their acceptor has its own, and a
+        copy in the kernel would keep a connection open that everybody else has closed."""
+        for index in processors:
+            while (message := receive_message(self._handovers[index][1])) is not None:
+                close_all(message.sockets)
 
     def remember_killer(self, plan: ProcessPlan) -> None:
         """A fault ended this process: if it was a handler, or the coordinator, keep the digest of the frame it executed
@@ -314,16 +356,18 @@ def answer_bytes_of_handler(config: BrokerConfig, handlers: int) -> int:
 
 
 def memory_plan(config: BrokerConfig, plans: tuple[ProcessPlan, ...]) -> MemoryPlan:
-    """How much of everything this configuration needs."""
+    """How much of everything: room for as many processors and handlers as there may ever be (`num.network.threads` and
+    `num.io.threads` change while the broker runs), which costs memory only where they run."""
     coordinator = any(plan.type.role == "coordinator" for plan in plans)
     handlers = sum(plan.type.role == "handler" for plan in plans) + coordinator
     processors = sum(plan.type.role == "processor" for plan in plans)
+    entries = min(config.mpbroker_entries_per_processor, MOST_ENTRIES // processors)
     return MemoryPlan(
-        processors=processors,
-        handlers=handlers,
+        processors=max(processors, min(MAX_PROCESSORS, MOST_ENTRIES // entries)),
+        handlers=MAX_HANDLERS - COORDINATORS + coordinator,
         coordinator=coordinator,
         reserved_handlers=config.reserved_handlers,
-        entries_per_processor=min(config.mpbroker_entries_per_processor, (2**INDEX_BITS - 2) // processors),
+        entries_per_processor=entries,
         data_requests=config.queued_max_requests,
         topics=config.mpbroker_max_topics,
         partitions=config.mpbroker_max_partitions,

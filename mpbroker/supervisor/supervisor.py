@@ -28,6 +28,7 @@ from mpbroker.supervisor.process_types import (
     LATE_STAGE,
     START_STAGES,
     Main,
+    ProcessPlan,
     plan_processes,
     resolve_mains,
     served_versions,
@@ -36,10 +37,12 @@ from mpbroker.supervisor.ready import clear_ready_file, ready_document, ready_li
 from mpbroker.supervisor.shared_state import SharedState
 from mpbroker.supervisor.signals import SupervisorSignals
 from mpbroker.supervisor.sockets import open_admin_listener, open_listeners, warn_of_unset_address
+from mpbroker.supervisor.staffing import Staffing
 from mpbroker.supervisor.startup import claim_data_dir
 from mpbroker.supervisor.status_file import remove_status_file, write_status_file
 from mpbroker.supervisor.stopping import Stopping
 from mpbroker.supervisor.workers import Death, Worker, Workers
+from mpbroker.trace.lane import LaneError
 
 EXIT_CLEAN, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
 MAX_RESETS, RESET_WINDOW_S = 5, 60.0
@@ -88,8 +91,10 @@ class Supervisor:
         self._ready_file = ready_file
         self._read_config = read_config
         self._stored = config.dynamic
+        self._short: dict[str, int] = {}
         self._log = EventLog("supervisor").use_config(config)
         self._workers = Workers(shared.plans)
+        self._staffing = Staffing(self._workers, shared.room)
         self._epoll = select.epoll()
         self._probes = Probes(self._epoll, shared.listeners)
         self._health = HealthWatch(shared.page_name, shared.held_requests, self._log)
@@ -177,6 +182,8 @@ class Supervisor:
             if worker.unsteady and worker.age_s >= STEADY_S:
                 worker.settled()
                 self._shared.set_unsteady(worker.plan, False)
+        self._staff()
+        self._shared.close_strays(self._staffing.left_places())
         recent = sum(time.monotonic() - reset < RESET_WINDOW_S for reset in self._resets)
         self._shared.set_trouble(Trouble.MANY_RESETS, recent >= MAX_RESETS - 2)
 
@@ -222,7 +229,8 @@ class Supervisor:
 
     def _fork(self, worker: Worker) -> None:
         plan = worker.plan
-        context = self._shared.context_for(plan, self._config)
+        context = self._shared.context_for(plan, self._config, self._staffing.processors())
+        context.stopping = worker.leaving
         context.api_versions = self._api_versions
         context.log = EventLog(plan.name.replace(" ", "-")).use_config(self._config)
         title = f"mpbroker: {plan.name}"
@@ -282,6 +290,11 @@ class Supervisor:
             return
         if self._resetting:
             return
+        if worker.leaving and not death.status:
+            self._workers.remove(worker)
+            self._shared.left(death.plan)
+            self._log.info("worker_left", process=death.plan.name, pid=death.pid)
+            return
         if death.is_fault:
             self._log.error("worker_fault", **told)
             self._shared.remember_killer(death.plan)
@@ -320,6 +333,9 @@ class Supervisor:
         if self._workers.alive():
             return
         self._shared.rebuild()
+        for worker in [each for each in self._workers.all if each.leaving]:
+            self._workers.remove(worker)
+            self._shared.left(worker.plan)
         self._resetting = self._late_forked = False
         self._started_stages = 0
         self._log.warning("reset", workers=len(self._workers.all))
@@ -392,5 +408,39 @@ class Supervisor:
         """From now on, in every process."""
         self._config = config
         self._log.use_config(config)
-        self._shared.publish_config(config)
+        self._publish()
+        self._staff()
+
+    def _publish(self) -> None:
+        self._shared.publish_config(self._config, self._staffing.processors())
         self._workers.kill(signal.SIGHUP)
+
+    def _staff(self) -> None:
+        """Let processors and handlers come and go until there are as many as the configuration says."""
+        if not self._ready or self._resetting or self._stopping is not None:
+            return
+        changes = self._staffing.changes(self._config, self._shared.listeners)
+        for plan in changes.come:
+            self._make_lane(plan)
+            self._fork(self._workers.add(plan))
+        if changes.come:  # acceptors are to know them, and the tracer
+            self._publish()
+        for worker in changes.stay:
+            worker.leaving = False  # it has been told to go: then as a worker that died, with a successor
+        for worker in changes.go:
+            worker.leaving = True
+            worker.kill(signal.SIGTERM)
+        for plan in changes.come:
+            self._log.info("worker_added", process=plan.name)
+        if changes.short != self._short:
+            self._short = changes.short
+            for role, missing in changes.short.items():
+                self._log.warning("no_room_for_workers", role=role, missing=missing, remedy="start the broker again")
+
+    def _make_lane(self, plan: ProcessPlan) -> None:
+        """A processor without one serves all the same."""
+        try:
+            if plan.type.role == "processor":
+                self._shared.make_lane(plan)
+        except LaneError as error:
+            self._log.warning("requests_not_traced", process=plan.name, reason=error)

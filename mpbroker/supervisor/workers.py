@@ -4,6 +4,8 @@ A death is looked at before it is reaped (waitid with WNOWAIT), so that the pid 
 table still names it. Only pidfds are ever signalled or waited for.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import signal
@@ -55,6 +57,7 @@ class Worker:
         self.pidfd = -1
         self.restart_at = 0.0  # monotonic seconds; 0: no successor is due
         self.short_lives = 0
+        self.leaving = False  # it was told to go for good; its successor, should it die first, is told so, too
         self._started = 0.0
 
     @property
@@ -120,6 +123,16 @@ class Workers:
 
     def __init__(self, plans: Iterable[ProcessPlan]) -> None:
         self.all = [Worker(plan) for plan in plans]
+
+    def add(self, plan: ProcessPlan) -> Worker:
+        """A slot more."""
+        worker = Worker(plan)
+        self.all.append(worker)
+        return worker
+
+    def remove(self, worker: Worker) -> None:
+        """A slot whose process has left."""
+        self.all.remove(worker)
 
     def by_pidfd(self, pidfd: int) -> Worker | None:
         """The worker a pidfd belongs to."""

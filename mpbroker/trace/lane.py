@@ -119,6 +119,8 @@ def attach(name: str) -> Lane:
         raise LaneError(f"there is no trace lane /dev/shm{name}") from None
     try:
         return Lane(name, mmap.mmap(segment.fd, os.fstat(segment.fd).st_size))
+    except ValueError:  # of a processor that is just being added
+        raise LaneError(f"the trace lane /dev/shm{name} is not made yet") from None
     finally:
         segment.close_fd()
 

@@ -46,6 +46,10 @@ class OwnRecords:
         self._finished = 0
         self._processes_due_ns = self._gauges_due_ns = 0
 
+    def add_drain(self, drain: LaneDrain) -> None:
+        """A processor was added; the list of drains has its one already."""
+        self._by_processor[drain.lane.processor] = drain
+
     def take(self, now_ns: int) -> None:
         """Takes what was reported and marked, and samples what is due."""
         self._notices.take()

@@ -8,6 +8,7 @@ It sleeps between drains and is never woken by a request: a lane holds 16,384 re
 fills.
 """
 
+import contextlib
 import errno
 import select
 import time
@@ -91,9 +92,22 @@ class Tracer:
         if left:
             self._ctx.log.info("trace_segments_recovered", count=left)
         origin = Origin(config.node_id, getattr(self._ctx, "cluster_id", ""), time_namespace_ns(), self._describe())
-        limits = Limits(config.mpbroker_trace_segment_bytes, config.mpbroker_trace_segment_ms)
-        self._drains = [LaneDrain(lane.attach(name), self._directory, origin, limits) for name in self._ctx.lanes]
+        self._origin = origin
+        self._drains = []
+        self._attach_lanes()
         self._own = OwnRecords(self._ctx, self._directory, self._drains)
+
+    def _attach_lanes(self) -> list[LaneDrain]:
+        """Lanes are made when their processor is first started: those that are there now and were not before."""
+        config, known = self._ctx.config, {drain.lane.name for drain in self._drains}
+        limits = Limits(config.mpbroker_trace_segment_bytes, config.mpbroker_trace_segment_ms)
+        new = []
+        for name in self._ctx.lanes:
+            if name not in known:
+                with contextlib.suppress(lane.LaneError):
+                    new.append(LaneDrain(lane.attach(name), self._directory, self._origin, limits))
+        self._drains += new
+        return new
 
     def _describe(self) -> dict[str, Any]:
         listeners = [
@@ -191,6 +205,8 @@ class Tracer:
             for drain in self._drains:
                 drain.limits = Limits(config.mpbroker_trace_segment_bytes, config.mpbroker_trace_segment_ms)
             if self._own is not None:
+                for drain in self._attach_lanes():
+                    self._own.add_drain(drain)
                 self._own.gauge_ms = config.mpbroker_trace_gauge_interval_ms
 
 

@@ -99,6 +99,18 @@ enum mpb_received mpb_connection_receive(struct mpb_connection *c, uint8_t scrat
     return MPB_RECEIVED;
 }
 
+bool mpb_connection_preload(struct mpb_connection *c, const uint8_t *bytes, uint32_t length, uint64_t now_ns)
+{
+    if (length == 0)
+        return true;
+    if (!make_room(c, length))
+        return false;
+    memcpy(c->buffer + c->end, bytes, length);
+    c->end += length;
+    c->first_ns = c->later_ns = c->frame_started_ns = now_ns;
+    return true;
+}
+
 enum mpb_frame mpb_connection_frame(const struct mpb_connection *c, uint32_t max_bytes, const uint8_t **frame,
                                     int32_t *length)
 {

@@ -69,6 +69,8 @@ enum mpb_received mpb_connection_receive(struct mpb_connection *c, uint8_t scrat
 bool mpb_connection_introduces(struct mpb_connection *c, const uint8_t *frame, uint32_t length, uint32_t client_hash);
 /* The bytes are the caller's, NULL: none; to be freed. */
 uint8_t *mpb_connection_take_introduction(struct mpb_connection *c, uint32_t *bytes);
+/* Bytes that another processor had received before it passed the connection on; false: no memory. */
+bool mpb_connection_preload(struct mpb_connection *c, const uint8_t *bytes, uint32_t length, uint64_t now_ns);
 /* Looks for the next frame: `frame` and `length` (signed, as announced) are set unless not even the length is here. */
 enum mpb_frame mpb_connection_frame(const struct mpb_connection *c, uint32_t max_bytes, const uint8_t **frame,
                                     int32_t *length);

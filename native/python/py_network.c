@@ -87,6 +87,20 @@ static PyObject *connection_peek(PyObject *object, PyObject *arg)
     return PyBytes_FromStringAndSize((const char *)c->buffer + c->start, most < have ? (Py_ssize_t)most : have);
 }
 
+static PyObject *connection_preload(PyObject *object, PyObject *args)
+{
+    Py_buffer bytes;
+    unsigned long long now_ns;
+    if (!PyArg_ParseTuple(args, "y*K:preload", &bytes, &now_ns))
+        return NULL;
+    bool done = bytes.len <= UINT32_MAX &&
+                mpb_connection_preload(CONNECTION(object), bytes.buf, (uint32_t)bytes.len, now_ns);
+    PyBuffer_Release(&bytes);
+    if (!done)
+        return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
 static PyObject *connection_wants_arena_bytes(PyObject *object, PyObject *unused)
 {
     (void)unused;
@@ -125,6 +139,8 @@ static PyMethodDef connection_methods[] = {
      "take_introduction() -> beginning of the last request that said who the client is; empty: told already"},
     {"buffered", connection_buffered, METH_NOARGS, "buffered() -> bytes received and not yet taken"},
     {"peek", connection_peek, METH_O, "peek(most) -> the first of those bytes, at most so many; they stay"},
+    {"preload", connection_preload, METH_VARARGS,
+     "preload(bytes, now_ns): what another processor had received of it, before anything else is"},
     {"wants_arena_bytes", connection_wants_arena_bytes, METH_NOARGS,
      "wants_arena_bytes() -> length of the unfinished frame if it should now move to the arena, else 0"},
     {"move_to", connection_move_to, METH_O,

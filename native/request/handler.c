@@ -11,6 +11,15 @@
 
 #define FETCH_KEY 1
 
+/* From now on somebody may wait for this handler. */
+static void note_use(struct mpb_core *core, uint32_t index)
+{
+    mpb_atomic32 *high = &core->header->handlers_high;
+    uint32_t seen = mpb_load_relaxed(high);
+    while (seen < index + 1 && !atomic_compare_exchange_weak(high, &seen, index + 1))
+        ;
+}
+
 int mpb_handler_open(struct mpb_handler *h, struct mpb_core *core, uint32_t index)
 {
     memset(h, 0, sizeof *h);
@@ -21,6 +30,8 @@ int mpb_handler_open(struct mpb_handler *h, struct mpb_core *core, uint32_t inde
     h->reserved = (mpb_reserved_mask(core) >> index & 1) != 0;
     h->is_coordinator = (mpb_coordinator_mask(core) >> index & 1) != 0;
     h->awake_since_ns = mpb_trace_clock_ns();
+    if (!h->is_coordinator)
+        note_use(core, index);
     return mpb_extents_open(&h->extents, core, index);
 }
 

@@ -253,8 +253,7 @@ static uint32_t trust(const struct mpb_processor *p, uint32_t handler, uint64_t 
 static uint64_t trusted_requests(const struct mpb_processor *p, uint64_t now_ns, uint64_t depth)
 {
     const struct mpb_core *core = p->core;
-    uint64_t all = core->header->handler_count >= 64 ? ~0ull : (1ull << core->header->handler_count) - 1;
-    uint64_t awake = all & ~mpb_apart_mask(core) & ~atomic_load(&core->doorbells->sleepers), count = 0;
+    uint64_t awake = mpb_used_mask(core) & ~mpb_apart_mask(core) & ~atomic_load(&core->doorbells->sleepers), count = 0;
     for (; awake != 0 && count < depth; awake &= awake - 1)
         count += trust(p, (uint32_t)__builtin_ctzll(awake), now_ns);
     return count;

@@ -190,7 +190,10 @@ void mpb_notify_partition(struct mpb_core *core, uint32_t ordinal, uint32_t self
 
 void mpb_ring_everybody(struct mpb_core *core)
 {
+    uint64_t used = mpb_used_mask(core) | mpb_coordinator_mask(core);
     for (uint32_t h = 0; h < core->header->handler_count; h++) {
+        if ((used >> h & 1) == 0)
+            continue;
         atomic_fetch_or(&core->doorbells->handler[h].poke, MPB_POKE_SCAN);
         mpb_fence_full();
         wake_word(core, h); /* whatever its bit says: the dead one may have taken it back without waking */

@@ -54,6 +54,13 @@ static inline uint64_t mpb_reserved_mask(const struct mpb_core *core)
     return reserved >= 64 ? ~0ull : (1ull << reserved) - 1;
 }
 
+/* Handlers that run or ever ran, the coordinator apart. */
+static inline uint64_t mpb_used_mask(const struct mpb_core *core)
+{
+    uint32_t high = mpb_load_acquire(&core->header->handlers_high);
+    return high >= 64 ? ~0ull : (1ull << high) - 1;
+}
+
 /* Handlers that take no data requests. */
 static inline uint64_t mpb_apart_mask(const struct mpb_core *core)
 {

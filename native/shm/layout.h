@@ -93,7 +93,7 @@ struct mpb_segment_header { /* one page */
     mpb_atomic32 groups_high;     /* rows of `groups` and `members` from these on were never used */
     mpb_atomic32 members_high;
     mpb_atomic32 transactions_ready; /* 1: what was ongoing at the last stop is verified again (transaction.h) */
-    uint32_t unused1;
+    mpb_atomic32 handlers_high;      /* handlers from this index on never ran, but for the coordinator */
     uint8_t unused[MPB_PAGE_BYTES - 160 - MPB_MAX_REGIONS * 40 - MPB_DATA_DIR_BYTES];
     char data_dir[MPB_DATA_DIR_BYTES]; /* page: the data directory's path, for who looks for brokers; empty: too long */
 };

@@ -2,6 +2,7 @@
 #include "shm/inject.h"
 #include <sched.h>
 
+#define SCAN_AHEAD MPB_MAX_SLOTS /* the tail lags by no more than the pushes under way, one a process */
 #define LAP_MASK 0x7fffffffull
 
 static inline uint64_t word_of(uint64_t lap, uint64_t full, uint32_t value) { return lap << 33 | full << 32 | value; }
@@ -155,7 +156,8 @@ void mpb_ring_push_sure(const struct mpb_ring *ring, uint32_t hint)
 
 void mpb_ring_scan(const struct mpb_ring *ring, uint64_t *present)
 {
-    for (uint64_t i = 0; i < ring->capacity; i++) {
+    uint64_t tail = mpb_load_acquire(&ring->ctl->tail), used = tail + SCAN_AHEAD;
+    for (uint64_t i = 0; i < ring->capacity && i < used; i++) { /* what was never written gets no memory by a look */
         struct word word = split(mpb_load_acquire(&ring->slots[i]));
         uint32_t index = word.value & MPB_INDEX_MASK;
         if (!word.full || index >= ring->rows)

@@ -390,10 +390,10 @@ def test_sighup_takes_on_what_may_change_and_says_what_may_not(tmp_path):
     with Broker(tmp_path, properties=properties) as broker:
         first = [RawConnection(broker.port()) for _ in range(3)]
         assert all(connection.ask(api_versions(1)) for connection in first)
-        properties.write_text("max.connections.per.ip=3\nnum.io.threads=7\n")
+        properties.write_text("max.connections.per.ip=3\nqueued.max.requests=7\n")
         os.kill(broker.pid, signal.SIGHUP)
         wait_until(lambda: "reloaded" in broker.log(), "the reload")
-        assert "changed=max.connections.per.ip" in broker.log() and "needs_restart=num.io.threads" in broker.log()
+        assert "changed=max.connections.per.ip" in broker.log() and "needs_restart=queued.max.requests" in broker.log()
 
         def refused():
             with RawConnection(broker.port()) as connection:

@@ -133,6 +133,6 @@ def test_compare_tells_what_a_running_broker_takes_on(configure):
         "log.segment.bytes=1073741824",
     )
     changes = compare(old, new)
-    assert changes.taken == ("message.max.bytes", "listener.name.plaintext.max.connections")
-    assert changes.restart == ("num.io.threads", "log.retention.hours")
+    assert changes.taken == ("num.io.threads", "message.max.bytes", "listener.name.plaintext.max.connections")
+    assert changes.restart == ("log.retention.hours",)
     assert compare(old, old) == ((), ())

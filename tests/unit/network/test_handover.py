@@ -11,6 +11,7 @@ from mpbroker.network.fd_passing import (
     CLOSED,
     CONNECTIONS,
     CONNECTIONS_END,
+    MAX_RECEIVED_BYTES,
     REFUSED,
     Message,
     Peer,
@@ -186,7 +187,7 @@ def test_an_acknowledgement_of_the_dead_is_not_believed(setting, processor, acce
     assert handover.send([accepted])
     for kind in (ACK, REFUSED):
         assert send_message(pair[1], Message(kind, processor, acceptor, 1))
-    assert handover.read_answers(quotas) == (0, [], 0) and handover.unacknowledged() == 1
+    assert handover.read_answers(quotas) == (0, [], 0, []) and handover.unacknowledged() == 1
     os.fstat(accepted.fd)  # still ours
     assert send_message(pair[1], Message(ACK, 2, 1, 1))
     assert handover.read_answers(quotas).taken == 1
@@ -200,10 +201,98 @@ def test_connections_of_the_dead_are_not_counted(setting, processor, acceptor):
     handover.follow(2, quotas)
     for kind, peers in ((CONNECTIONS, (Peer(LOCAL, 5),)), (CONNECTIONS_END, ()), (CLOSED, (Peer(LOCAL, 1),))):
         assert send_message(pair[1], Message(kind, processor, acceptor, 0, peers))
-    assert handover.read_answers(quotas) == (0, [], 0)
+    assert handover.read_answers(quotas) == (0, [], 0, [])
     assert quotas.connections_from(LOCAL) == 0
     assert send_message(pair[1], Message(CONNECTIONS, 2, 1, 0, (Peer(LOCAL, 5),)))
     handover.read_answers(quotas)
     assert send_message(pair[1], Message(CLOSED, 1, 1, 0, (Peer(LOCAL, 1),)))
     handover.read_answers(quotas)
     assert quotas.connections_from(LOCAL) == 5
+
+
+def _taken(pair, handover, receiver, quotas):
+    """A connection that its processor has: (what it has of it, the client's end)."""
+    accepted, client = _accepted(quotas)
+    assert handover.send([accepted])
+    (received,) = receiver.receive(20)
+    handover.read_answers(quotas)
+    return received, client
+
+
+def _pass_back(receiver, received, request=b""):
+    assert receiver.pass_back(received.fd, Peer(received.address, received.port), request)
+    os.close(received.fd)
+
+
+def test_a_connection_passed_back_goes_to_another_with_what_was_received(setting):
+    pair, quotas = setting
+    handover, receiver = _started(pair, quotas), HandoverReceiver(pair[1], 1)
+    receiver.receive(20)  # the greeting
+    handover.read_answers(quotas)
+    other = handover_pair()
+    next_one, next_receiver = _started(other, quotas), HandoverReceiver(other[1], 1)
+    for request in (b"", b"\0\0\1\2half", bytes(MAX_RECEIVED_BYTES)):
+        received, client = _taken(pair, handover, receiver, quotas)
+        _pass_back(receiver, received, request)
+        (returned,) = handover.read_answers(quotas).returned
+        assert (returned.received, returned.port) == (request, received.port)
+        assert quotas.connections_from(LOCAL) == 1, "it is one connection all the while"
+        assert next_one.send([returned])
+        (again,) = next_receiver.receive(20)
+        next_one.read_answers(quotas)
+        assert again.received == request
+        os.write(again.fd, b"answer")
+        assert client.recv(10) == b"answer"
+        os.close(again.fd)
+        assert client.recv(10) == b""
+        next_receiver.closed(LOCAL)
+        next_receiver.flush()
+        next_one.read_answers(quotas)
+        assert quotas.connections_from(LOCAL) == 0
+    for end in other:
+        end.close()
+
+
+def test_one_that_leaves_takes_nothing_and_nothing_is_lost(setting):
+    pair, quotas = setting
+    handover, receiver = _started(pair, quotas), HandoverReceiver(pair[1], 1)
+    received, first = _taken(pair, handover, receiver, quotas)
+    (late, second), (acknowledged, third) = _accepted(quotas), _accepted(quotas)
+    assert handover.send([acknowledged])
+    (kept,) = receiver.receive(20)  # acknowledged, and the acceptor has not read that yet
+    assert handover.send([late])
+    receiver.leaving = True
+    assert receiver.receive(20) == []
+    assert handover.leaves(quotas) == [late], "what was acknowledged before is not sent again"
+    assert handover.room() == 0 and handover.leaves(quotas) == []
+    os.fstat(late.fd)
+    _pass_back(receiver, received)
+    assert len(handover.read_answers(quotas).returned) == 1
+    assert handover.follow(2, quotas) == [] and handover.room() > 0, "a successor is as good as any"
+    for fd in (late.fd, kept.fd):
+        os.close(fd)
+    for client in (first, second, third):
+        client.close()
+
+
+def test_what_it_passed_back_is_there_after_its_death_and_for_a_new_acceptor(setting):
+    pair, quotas = setting
+    handover, receiver = _started(pair, quotas), HandoverReceiver(pair[1], 1)
+    taken = [_taken(pair, handover, receiver, quotas) for _ in range(3)]
+    clients = [client for _, client in taken]
+    for received, _ in taken:
+        _pass_back(receiver, received)
+    found = handover.follow(0, quotas)  # dead
+    assert len(found) == 3 and quotas.connections_from(LOCAL) == 3
+    for accepted in found[:2]:
+        os.close(accepted.fd)
+    received = HandoverReceiver(pair[1], 1)
+    received.open_connections[LOCAL] += 1
+    assert received.pass_back(found[2].fd, Peer(LOCAL, 5), b"x")
+    fresh = ConnectionQuotas(Limits())
+    (again,) = Handover(pair[0], 0, 2).read_answers(fresh).returned
+    assert (again.port, again.received, fresh.connections_from(LOCAL)) == (5, b"x", 1)
+    os.close(again.fd)
+    os.close(found[2].fd)
+    for client in clients:
+        client.close()

@@ -3,6 +3,7 @@
 import errno
 import os
 
+import posix_ipc
 import pytest
 
 from mpbroker.trace import lane, record
@@ -79,3 +80,15 @@ def test_sampling_is_set_within_bounds(name):
     for wrong in (-1, 16):
         with pytest.raises(ValueError):
             native.sample_shift = wrong
+
+
+def test_a_lane_that_is_just_being_made_is_none(name):
+    segment = posix_ipc.SharedMemory(name, posix_ipc.O_CREX, mode=0o600)
+    try:
+        with pytest.raises(lane.LaneError, match="not made yet"):
+            lane.attach(name)
+        os.posix_fallocate(segment.fd, 0, lane.lane_bytes(4))
+        with pytest.raises(lane.LaneError):
+            lane.attach(name)
+    finally:
+        segment.close_fd()

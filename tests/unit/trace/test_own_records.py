@@ -40,6 +40,7 @@ def begin(memory, slot, pid):
 
 def test_a_sample_has_rings_and_processes(memory, page):
     begin(memory, 48, os.getpid())
+    begin(memory, 16, 2**22 - 2)  # a processor: its ring of answers is looked at
     begin(memory, 49, 2**22 - 1)  # nobody has that pid
     sampler = GaugeSampler()
     before = time.process_time_ns()

@@ -154,6 +154,9 @@ def test_the_time_namespace_is_read():
 def test_connections_names_markers_and_gauges(tmp_path, memory, lanes):
     traces = tmp_path / "traces"
     ctx = Context(traces, tuple(one.name for one in lanes), turns=1, memory=memory)
+    for index in range(2):  # processors, whose rings of answers are looked at
+        memory.row(16 + index).begin(2**22 - 2 - index, 2, index, 0)
+        memory.row(16 + index).state = 3
     one = tracer.Tracer(ctx)
     one.turn()
     assert not list(traces.glob("*.mpt"))  # nothing happened: no file
@@ -178,6 +181,19 @@ def test_connections_names_markers_and_gauges(tmp_path, memory, lanes):
     assert {one.name for one in gauges} >= {"data", "control", "response-0", "response-1", "tracer 0"}
     assert requests_in(traces) == [1]
     assert (traces / dictionary.file_name(4, BOOT)).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_lane_that_is_made_later_is_drained_after_a_reload(tmp_path, memory, lanes):
+    lane.unlink(lanes[1].name)
+    ctx = Context(tmp_path / "traces", tuple(one.name for one in lanes), turns=1, memory=memory)
+    one = tracer.Tracer(ctx)
+    later = lane.create(lanes[1].name, 1, boot_id=BOOT, capacity_records=64)
+    later.native.put(full_request(5).pack())
+    one.turn()
+    ctx.take_reload = lambda: ctx.config
+    one.turn()
+    one.finish()
+    assert requests_in(tmp_path / "traces") == [5]
 
 
 def test_new_settings_are_taken_over(tmp_path, memory, lanes):

@@ -14,7 +14,7 @@ TOPICS = {"t": SimpleNamespace(overrides={"retention.ms": "5"})}
 def describe(kind, name, keys=None, synonyms=True, documentation=False):
     metadata = SimpleNamespace(refresh=lambda: None, topic=TOPICS.get)
     config = load_broker_config(overrides=["node.id=1"], environ={}, cores=2)
-    context = SimpleNamespace(config=config, metadata=metadata, node_id=1)
+    context = SimpleNamespace(config=config, metadata=metadata, node_id=1, shown_config=lambda: config)
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
     message = DescribeConfigsRequest(
         resources=[resource], include_synonyms=synonyms, include_documentation=documentation

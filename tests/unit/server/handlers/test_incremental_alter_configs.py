@@ -24,7 +24,6 @@ REFUSED = [
     (BROKER, "x", [], 42, "Node id must be an integer, but it is: x"),
     (BROKER, "2147483648", [], 42, "Node id must be an integer, but it is: 2147483648"),
     (BROKER, "7", [], 42, "Unexpected broker id, expected 0, but received 7"),
-    (BROKER, "+0", [], 0, None),
     (LOGGER, "", [], 42, "Node id must be an integer, but it is: "),
     (LOGGER, "0", [("root", SET, "INFO")], 40, "Logger root does not exist!"),
     (METRICS, "", [], 42, "Subscription name can't be empty"),
