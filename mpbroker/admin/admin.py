@@ -6,6 +6,7 @@ request. Nobody waits for it: it is forked when the broker is ready, its socket 
 
 import select
 import socket
+import time
 from typing import TYPE_CHECKING
 
 from mpbroker.shm.process_context import ProcessContext
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from mpbroker.admin.http_server import AdminServer
 
 POLL_S = 0.3
+PAUSE_S = 0.1
+"""After a connection could not be taken: without, an epoll that says so again at once would keep a core busy."""
 
 
 def main(ctx: ProcessContext) -> None:
@@ -37,11 +40,13 @@ class Admin:
         self._epoll = select.epoll()
         self._epoll.register(ctx.wakeup_fd, select.EPOLLIN)
         self._epoll.register(listening, select.EPOLLIN)
+        self._paused_until_s = 0.0
+        self._is_said = False
 
     def turn(self) -> None:
         """One turn, of at most POLL_S."""
         self._ctx.process_row.set_wait(WaitName.ACCEPT)
-        events = self._epoll.poll(POLL_S)
+        events = self._epoll.poll(self._listen_again())
         self._ctx.process_row.set_wait(WaitName.NONE)
         self._ctx.drain_wakeups()
         self._ctx.take_reload()
@@ -52,8 +57,35 @@ class Admin:
             self._serve()
 
     def _serve(self) -> None:
-        if self._server is None:
-            from mpbroker.admin.http_server import AdminServer
+        try:
+            if self._server is None:
+                from mpbroker.admin.http_server import AdminServer
 
-            self._server = AdminServer(self._listening, self._ctx)
-        self._server.handle_request()
+                self._server = AdminServer(self._listening, self._ctx)
+            self._server.handle_request()
+        except OSError as error:  # no descriptor, or no memory, for the server itself
+            self._pause(error)
+            return
+        if self._server.not_taken is not None:
+            self._pause(self._server.not_taken)
+        else:
+            self._is_said = False
+
+    def _pause(self, error: OSError) -> None:
+        """Out of descriptors or memory: it passes, and until then connections wait in the socket's queue."""
+        if not self._is_said:
+            self._ctx.log.warning("accept_failed", "admin", listener="admin", error=error)
+        self._is_said = True
+        self._paused_until_s = time.monotonic() + PAUSE_S
+        self._epoll.unregister(self._listening)
+
+    def _listen_again(self) -> float:
+        """Seconds to wait for; a pause that is over ends."""
+        if self._paused_until_s == 0.0:
+            return POLL_S
+        left_s = self._paused_until_s - time.monotonic()
+        if left_s > 0:
+            return left_s
+        self._paused_until_s = 0.0
+        self._epoll.register(self._listening, select.EPOLLIN)
+        return POLL_S

@@ -39,6 +39,18 @@ class AdminServer(ThreadingMixIn, TCPServer):
         self._pages = Pages(context)
         self._ends_s: dict[socket.socket, float] = {}
         self._places = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self.not_taken: OSError | None = None
+
+    def get_request(self) -> Any:
+        """Take a connection; why none could be taken is kept in `not_taken`, for the base class says nothing of it."""
+        self.not_taken = None
+        try:
+            return super().get_request()
+        except BlockingIOError:  # the client went away meanwhile
+            raise
+        except OSError as error:
+            self.not_taken = error
+            raise
 
     def page(self, path: str) -> Page:
         """The page at a path; 500 when it cannot be made, which is logged."""

@@ -43,9 +43,14 @@ SETTINGS = {
 pytestmark = pytest.mark.skipif(not hasattr(_native, "io_fail"), reason="no test build")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def nothing_is_left_in_cycles():
+    """What earlier files left there would close its descriptors in the middle of a count."""
+    gc.collect()
+
+
 @pytest.fixture(autouse=True)
 def no_hook():
-    gc.collect()  # what earlier tests left in cycles would close its descriptors in the middle of a count
     yield
     _native.io_fail(0, 0, -1)
 
