@@ -38,6 +38,8 @@ from mpbroker.protocol.messages.delete_records import DeleteRecordsPartition, De
 from mpbroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from mpbroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from mpbroker.protocol.messages.describe_groups import DescribeGroupsRequest
+from mpbroker.protocol.messages.describe_producers import DescribeProducersRequest
+from mpbroker.protocol.messages.describe_producers import TopicRequest as ProducersOfTopic
 from mpbroker.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from mpbroker.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from mpbroker.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
@@ -141,6 +143,7 @@ REFUSED = {
     27: [(WriteTxnMarkersRequest([WritableTxnMarker(1, 0, False, [WritableTxnMarkerTopic("unknown", [0])])]), 3)],
     28: [(TxnOffsetCommitRequest("tx", "g", 1, 0, topics=[TO_COMMIT]), 15)],
     65: [(DescribeTransactionsRequest(["tx"]), 16)],
+    61: [(DescribeProducersRequest([ProducersOfTopic("unknown", [0])]), 0)],
     23: [(OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic("unknown", [OffsetForLeaderPartition()])]), 3)],
     57: [(UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("unknown", 1)]), 95)],
     33: [(AlterConfigsRequest(resources=[AlterConfigsResource(2, "unknown")]), 3)],

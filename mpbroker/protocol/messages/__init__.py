@@ -24,6 +24,7 @@ from mpbroker.protocol.messages.describe_cluster import DescribeClusterRequest, 
 from mpbroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from mpbroker.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from mpbroker.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from mpbroker.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 from mpbroker.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -96,6 +97,7 @@ _PAIRS: Final[tuple[tuple[type[Struct], type[Struct]], ...]] = (
     (OffsetDeleteRequest, OffsetDeleteResponse),
     (DescribeClusterRequest, DescribeClusterResponse),
     (DescribeLogDirsRequest, DescribeLogDirsResponse),
+    (DescribeProducersRequest, DescribeProducersResponse),
     (DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse),
     (ElectLeadersRequest, ElectLeadersResponse),
     (ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),
