@@ -143,7 +143,7 @@ REFUSED = {
     27: [(WriteTxnMarkersRequest([WritableTxnMarker(1, 0, False, [WritableTxnMarkerTopic("unknown", [0])])]), 3)],
     28: [(TxnOffsetCommitRequest("tx", "g", 1, 0, topics=[TO_COMMIT]), 15)],
     65: [(DescribeTransactionsRequest(["tx"]), 16)],
-    61: [(DescribeProducersRequest([ProducersOfTopic("unknown", [0])]), 0)],
+    61: [(DescribeProducersRequest([ProducersOfTopic("unknown", [0])]), 3)],
     23: [(OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic("unknown", [OffsetForLeaderPartition()])]), 3)],
     57: [(UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("unknown", 1)]), 95)],
     33: [(AlterConfigsRequest(resources=[AlterConfigsResource(2, "unknown")]), 3)],
