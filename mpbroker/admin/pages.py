@@ -8,6 +8,7 @@ well; only for consumer groups it asks the coordinator, within a limit. Used by 
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -17,7 +18,7 @@ from mpbroker.admin.group_lag import GroupLag
 from mpbroker.admin.process_families import process_families
 from mpbroker.admin.request_families import request_families
 from mpbroker.admin.session_families import session_families
-from mpbroker.admin.topic_families import topic_families
+from mpbroker.admin.topic_families import oldest_transaction, topic_families
 from mpbroker.metadata.topic_names import OFFSETS_TOPIC
 from mpbroker.shm.metrics_view import MetricsView
 from mpbroker.shm.page_view import PageView
@@ -81,6 +82,9 @@ class Pages:
     def _families(self, look: GroupLook) -> Iterator[Family]:
         names, partitions = self._core.topic_names(), list(self._core.partitions())
         yield from topic_families(names, partitions)
+        has_open = any(one.open_transactions for one in partitions)
+        started_ms = self._core.oldest_transaction_ms() if has_open else None
+        yield oldest_transaction(started_ms, int(time.time() * 1000))
         yield from group_families(look, names, partitions)
         yield from request_families(self._core.apis())
         yield from session_families(*self._core.fetch_sessions(), self._page.counters())

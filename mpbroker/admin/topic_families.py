@@ -34,6 +34,32 @@ def topic_families(names: dict[int, str], partitions: list[PartitionMetrics]) ->
         ]
         yield Family(f"kafka_log_log_{what}", GAUGE, sentence, samples)
     yield from _replicas(names, known)
+    yield from _transactions(names, known)
+
+
+def _transactions(names: dict[int, str], partitions: list[PartitionMetrics]) -> Iterator[Family]:
+    """Of partitions that have one: most never have."""
+    those = [one for one in partitions if one.open_transactions or one.last_stable < one.high_watermark]
+    for what, sentence in (
+        ("ongoing", "Transactions that are open in the partition."),
+        ("last_stable_offset_lag", "Records that readers of committed records do not get yet."),
+    ):
+        samples = [
+            labelled(
+                one.open_transactions if what == "ongoing" else one.high_watermark - one.last_stable,
+                topic=names[one.topic_row],
+                partition=one.partition,
+            )
+            for one in those
+        ]
+        yield Family(f"mpbroker_transactions_{what}", GAUGE, sentence, samples)
+
+
+def oldest_transaction(started_ms: int | None, now_ms: int) -> Family:
+    """The age of the transaction that is open for longest. 0: there is none."""
+    age_s = 0.0 if started_ms is None else max(0, now_ms - started_ms) / 1000
+    sentence = "Age of the oldest transaction that is open in a partition; 0: there is none."
+    return Family("mpbroker_transactions_oldest_seconds", GAUGE, sentence, [labelled(age_s)])
 
 
 def _moved(name: str, field: str, sentence: str, names: dict[int, str], partitions: list[PartitionMetrics]) -> Family:

@@ -13,6 +13,8 @@ from mpbroker.shm.partition_metrics import PartitionMetrics, read_partitions
 from mpbroker.shm.request_metrics import ApiMetrics, read_apis
 
 _CHUNK_ROWS = 1024
+_PRODUCERS_HIGH = LAYOUT["header.producers_high"]
+_TXN_FIRST, _TXN_STARTED = LAYOUT["producer.txn_first"], LAYOUT["producer.txn_started_ms"]
 _SESSION_PARTITIONS = LAYOUT["fetch_session.partitions"]
 
 
@@ -35,6 +37,20 @@ class MetricsView(CoreView):
         for first in range(0, rows, _CHUNK_ROWS):
             count = min(_CHUNK_ROWS, rows - first)
             yield from read_partitions(os.pread(self._fd, count * region.stride, region.offset + first * region.stride))
+
+    def oldest_transaction_ms(self) -> int | None:
+        """When the oldest of the transactions that are open in any partition was opened, by the wall clock; None:
+        there is none. Reads the rows of all producers: to be asked only if a partition says that it has one."""
+        region = self._regions["producers"]
+        rows, oldest = min(self._number(_PRODUCERS_HIGH), region.count), None
+        for first in range(0, rows, _CHUNK_ROWS):
+            count = min(_CHUNK_ROWS, rows - first)
+            data = os.pread(self._fd, count * region.stride, region.offset + first * region.stride)
+            for at in range(0, len(data), region.stride):
+                if any(data[at + _TXN_FIRST : at + _TXN_FIRST + 8]):
+                    started_ms = int.from_bytes(data[at + _TXN_STARTED : at + _TXN_STARTED + 8], "little")
+                    oldest = started_ms if oldest is None else min(oldest, started_ms)
+        return oldest
 
     def apis(self) -> list[ApiMetrics]:
         """Requests by API, of all processors."""

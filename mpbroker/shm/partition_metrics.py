@@ -10,7 +10,7 @@ from mpbroker.shm.layout import PARTITION_EXISTS, PARTITION_ONLINE, STRIDES
 
 _WHO: Final = struct.Struct("<III")  # flags, topic row, partition
 _SELECTOR: Final = struct.Struct("<Q")
-_ENDS: Final = struct.Struct("<qqq")  # log start, log end, high watermark
+_ENDS: Final = struct.Struct("<qqqq")  # log start, log end, high watermark, last stable offset
 _COPY, _COPY_BYTES = LAYOUT["partition.copy"], LAYOUT["partition_copy"]
 
 
@@ -28,6 +28,8 @@ class PartitionMetrics(NamedTuple):
     bytes_in: int
     records_in: int
     bytes_read: int
+    last_stable: int = 0
+    open_transactions: int = 0
 
 
 def read_partitions(data: bytes) -> list[PartitionMetrics]:
@@ -49,7 +51,7 @@ def _read_row(data: bytes, at: int) -> PartitionMetrics | None:
         return int.from_bytes(data[where : where + size], "little")
 
     bytes_read = at + LAYOUT["partition.bytes_read"]
-    log_start, log_end, high_watermark = _ENDS.unpack_from(data, copy)
+    log_start, log_end, high_watermark, last_stable = _ENDS.unpack_from(data, copy)
     return PartitionMetrics(
         topic_row,
         partition,
@@ -62,4 +64,6 @@ def _read_row(data: bytes, at: int) -> PartitionMetrics | None:
         of_copy("bytes_in"),
         of_copy("records_in"),
         int.from_bytes(data[bytes_read : bytes_read + 8], "little"),
+        last_stable,
+        of_copy("open_transactions", 4),
     )

@@ -86,18 +86,6 @@ void mpb_txn_look(struct mpb_core *core, const struct mpb_partition *row, uint32
     out->others_first = not_below(least_first(core, row, producer_row, &out->others), now->log_start);
 }
 
-void mpb_txn_move(const struct mpb_txn_plan *plan, struct mpb_partition_copy *next)
-{
-    if (plan->kind == MPB_BATCH_IN_TRANSACTION)
-        next->open_transactions += plan->first < 0;
-    if (mpb_is_marker(plan->kind)) {
-        next->open_transactions = plan->others;
-        next->lso = plan->others_first < next->hw ? plan->others_first : next->hw;
-    }
-    if (next->open_transactions == 0)
-        next->lso = next->hw;
-}
-
 int64_t mpb_txn_last_stable(struct mpb_core *core, const struct mpb_partition *row,
                             const struct mpb_partition_copy *next)
 {

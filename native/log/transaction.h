@@ -42,7 +42,8 @@ struct mpb_txn_plan {
 
 static inline enum mpb_batch_kind mpb_txn_kind(const struct mpb_batch_info *batch)
 {
-    bool transactional = batch->producer_id >= 0 && (batch->attributes & MPB_ATTRIBUTE_TRANSACTIONAL) != 0;
+    int kind = batch->attributes & (MPB_ATTRIBUTE_TRANSACTIONAL | MPB_ATTRIBUTE_CONTROL);
+    bool transactional = batch->producer_id >= 0 && kind == MPB_ATTRIBUTE_TRANSACTIONAL;
     return transactional ? MPB_BATCH_IN_TRANSACTION : MPB_BATCH_PLAIN;
 }
 
@@ -58,7 +59,17 @@ int mpb_txn_check_marker(const struct mpb_core *core, const struct mpb_partition
 void mpb_txn_look(struct mpb_core *core, const struct mpb_partition *row, uint32_t producer_row,
                   struct mpb_txn_plan *out);
 /* Number of open ones and last stable offset in a state whose ends have been moved. */
-void mpb_txn_move(const struct mpb_txn_plan *plan, struct mpb_partition_copy *next);
+static inline void mpb_txn_move(const struct mpb_txn_plan *plan, struct mpb_partition_copy *next)
+{
+    if (plan->kind == MPB_BATCH_IN_TRANSACTION)
+        next->open_transactions += plan->first < 0;
+    if (mpb_is_marker(plan->kind)) {
+        next->open_transactions = plan->others;
+        next->lso = plan->others_first < next->hw ? plan->others_first : next->hw;
+    }
+    if (next->open_transactions == 0)
+        next->lso = next->hw;
+}
 /* The last stable offset where the high watermark alone has moved. */
 int64_t mpb_txn_last_stable(struct mpb_core *core, const struct mpb_partition *row,
                             const struct mpb_partition_copy *next);
