@@ -1,8 +1,11 @@
 """What a failed start takes away: all that it made in a directory that was empty or not there, and nothing else."""
 
+import errno
+
 import pytest
 
 from mpbroker.log import data_dir
+from mpbroker.metadata.keys import STORE_FILE
 from mpbroker.supervisor.failed_start import MadeByStart
 
 KNOWN = (
@@ -97,3 +100,17 @@ def test_a_lock_file_that_was_taken_away_is_made_anew(tmp_path, monkeypatch):
     monkeypatch.undo()
     assert data_dir.holder(directory) is not None
     lock.close()
+
+
+def test_a_directory_that_could_not_be_looked_into_is_not_tidied(tmp_path, monkeypatch):
+    """Descriptors were short for a moment: what lies there may be anybody's."""
+
+    def refuse(_):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    (tmp_path / STORE_FILE).write_bytes(b"topics of years")
+    with monkeypatch.context() as patched:
+        patched.setattr("os.listdir", refuse)
+        made = MadeByStart(str(tmp_path), str(tmp_path / "traces"))
+    made.undo()
+    assert (tmp_path / STORE_FILE).read_bytes() == b"topics of years"
