@@ -116,3 +116,4 @@ def test_the_console_writes_and_reads_by_partition(broker):
         )
         == lines
     )
+    assert broker.status()["counters"]["fetch_sessions_made"] > 0, "Java's consumer goes on with a session"
