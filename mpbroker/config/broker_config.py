@@ -28,13 +28,14 @@ class ConfigSource(IntEnum):
 class BrokerConfig(FrozenSettings):
     """Every setting as an attribute (`config.num_io_threads`), and what follows from them.
 
-    Beside the settings: `end_points` (Listeners), `data_dir` and `trace_dir` (absolute paths), `cores`, `warnings`
-    (sentences to log once at start), `connection_overrides` (address → connections), `admin_address` (None: no admin
-    process).
+    Beside the settings: `end_points` (Listeners), `data_dir` and `trace_dir` (absolute paths), `data_dirs` (`data_dir`
+    first), `cores`, `warnings` (sentences to log once at start), `connection_overrides` (address → connections),
+    `admin_address` (None: no admin process).
     """
 
     end_points: Listeners
     data_dir: str
+    data_dirs: tuple[str, ...]
     trace_dir: str
     cores: int
     warnings: tuple[str, ...]

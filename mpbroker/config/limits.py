@@ -2,6 +2,7 @@
 
 MAX_PROCESSORS = 32  # slots of the process table
 MAX_HANDLERS = 64  # request handlers and the coordinator
+MAX_LOG_DIRS = 32  # a bit for each in shared memory
 COORDINATORS = 1
 MAX_ENTRIES = 2**17  # an entry's index has 17 bits in a hint
 HANDLER_ARENA_BYTES = 256 << 20  # memory for answers of one request handler, at most

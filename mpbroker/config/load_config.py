@@ -14,7 +14,7 @@ from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.config.cores import available_cores
 from mpbroker.config.cross_checks import check_together
 from mpbroker.config.dynamic import NOTHING_DYNAMIC, DynamicSettings
-from mpbroker.config.limits import MAX_PROCESSORS
+from mpbroker.config.limits import MAX_LOG_DIRS, MAX_PROCESSORS
 from mpbroker.config.listeners import Listeners, ListenerSettings, build_listeners, left_out
 from mpbroker.config.sources import Given, gather
 from mpbroker.config.table import SETTINGS, locate
@@ -46,11 +46,12 @@ def build_broker_config(given: Given, cores: int, dynamic: DynamicSettings = NOT
     _join_node_id(values, texts, errors)
     listeners = _listener_settings(values, texts)
     end_points = _attempt(build_listeners, listeners, errors)
-    data_dir = _attempt(_data_dir, values, errors)
+    log_dirs = _attempt(_log_dirs, values, errors) or ("",)
     connection_overrides = _attempt(parse_connection_overrides, values["max.connections.per.ip.overrides"], errors)
     derived = {
         "end_points": end_points or build_listeners(_listener_settings(_defaults(cores), {})),
-        "data_dir": data_dir or "",
+        "data_dir": log_dirs[0],
+        "data_dirs": log_dirs,
         "cores": cores,
         "warnings": (*given.warnings, *left_out(listeners), *_no_effect(texts)),
         "_values": values,
@@ -142,14 +143,17 @@ def _processors_that_fit(wanted: int, end_points: Listeners) -> int:
     return max(1, min(wanted, slots // len(end_points.data)))
 
 
-def _data_dir(values: dict[str, Any]) -> str:
-    """The one data directory, absolute."""
+def _log_dirs(values: dict[str, Any]) -> tuple[str, ...]:
+    """The log directories, absolute; the first is the data directory."""
     key = "log.dirs" if values["log.dirs"] else "log.dir"
     directories: list[str] = [item for part in values[key].split(",") if (item := part.strip())]
-    if len(directories) != 1:
-        problem = f"{key}={values[key]}: several data directories are not supported yet; name one"
-        raise ConfigError(key, values[key], problem=problem if directories else f"{key} names no directory")
-    return str(os.path.abspath(directories[0]))
+    if not directories:
+        raise ConfigError(key, values[key], problem=f"{key} names no directory")
+    if len(directories) > MAX_LOG_DIRS:
+        raise ConfigError(key, values[key], f"at most {MAX_LOG_DIRS} directories")
+    if len({os.path.realpath(directory) for directory in directories}) < len(directories):
+        raise ConfigError(key, values[key], problem=f"{key}={values[key]}: names a directory twice")
+    return tuple(os.path.abspath(directory) for directory in directories)
 
 
 def _no_effect(texts: dict[str, str]) -> list[str]:

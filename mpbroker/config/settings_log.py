@@ -7,7 +7,7 @@ CLUSTER_WIDE = Change.CLUSTER_WIDE
 INT, LONG, STRING, BOOLEAN, DOUBLE, LIST = Kind.INT, Kind.LONG, Kind.STRING, Kind.BOOLEAN, Kind.DOUBLE, Kind.LIST
 
 DIRECTORY = (
-    Setting("log.dirs", STRING, None, "The data directory (one for now); `log.dir` when not set."),
+    Setting("log.dirs", STRING, None, "Log directories; the first holds the metadata, too. `log.dir` when not set."),
     Setting("log.dir", STRING, "mpbroker-data", "The data directory, relative to where the broker is started."),
     Setting("num.recovery.threads.per.data.dir", INT, 1, "Processes that recover logs at start.", least=1,
             change=CLUSTER_WIDE, restart=True, later=True),

@@ -20,7 +20,7 @@ from mpbroker.controller.config_manager import ConfigManager
 from mpbroker.controller.controller_recovery import ControllerRecovery
 from mpbroker.controller.controller_store import ControllerStore
 from mpbroker.controller.feature_manager import FeatureManager
-from mpbroker.controller.partition_logs import PartitionLogs
+from mpbroker.controller.partition_logs import Home, PartitionLogs
 from mpbroker.controller.partition_rows import PartitionRows
 from mpbroker.controller.store_check import check_store
 from mpbroker.controller.topic_deletion import TopicDeletions
@@ -28,9 +28,9 @@ from mpbroker.controller.topic_manager import TopicManager
 from mpbroker.controller.topic_validation import Defaults
 from mpbroker.errors import ConfigError, ErrorCode
 from mpbroker.log import reserve_file, unusable
-from mpbroker.log.data_dir import LOG_DIR
+from mpbroker.log.data_dir import FIRST
 from mpbroker.log.log_loader import LogLoader
-from mpbroker.log.log_manager import open_log
+from mpbroker.log.log_manager import Log, open_log
 from mpbroker.metadata.commands import (
     AllocateProducerIds,
     AlterConfigs,
@@ -239,9 +239,11 @@ def build_controller(ctx: ProcessContext) -> Controller:
     )
     log = open_log(ctx)
     log.repair_slot(ctx.slot)  # a predecessor may have died with a partition's lock
-    log.refuse_appends(LOG_DIR, reserve_file.was_given_up(data_dir))
+    log.refuse_appends(FIRST, reserve_file.was_given_up(data_dir))
     loader = LogLoader(log, data_dir, ctx.log, clock, ctx.core.crash_point, row.count)
-    logs = PartitionLogs(log, data_dir, loader, clock.wall_ms, ctx.core.crash_point)
+    further = [_home(ctx, log, number) for number in range(1, len(ctx.data_dirs))]
+    first_id = ctx.directory_ids[FIRST] if ctx.directory_ids else ""
+    logs = PartitionLogs(log, data_dir, loader, clock.wall_ms, ctx.core.crash_point, further, first_id)
     return Controller(
         core=ctx.core,
         config=ctx.config,
@@ -254,6 +256,19 @@ def build_controller(ctx: ProcessContext) -> Controller:
         crash_point=ctx.core.crash_point,
         publish=ctx.publish_settings,
     )
+
+
+def _home(ctx: ProcessContext, log: Log, number: int) -> Home:
+    """A log directory beside the first; one that cannot be read is offline from here on, and all else goes on."""
+    path, loader = ctx.data_dirs[number], None
+    try:
+        if log.log_dir_online(number):
+            loader = LogLoader(log, path, ctx.log, SystemClock(), ctx.core.crash_point, ctx.process_row.count)
+            log.refuse_appends(number, reserve_file.was_given_up(path))
+    except OSError as error:
+        log.fail_log_dir(number)
+        ctx.log.error("log_directory_unreadable", directory=path, error=error)
+    return Home(number, path, ctx.directory_ids[number], loader)
 
 
 def open_store(path: str) -> SqliteStore:

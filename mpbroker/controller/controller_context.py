@@ -17,7 +17,8 @@ class TopicState(msgspec.Struct):
     """A topic. `replicas`: broker ids per partition; `ordinals`: partition rows; `row`: topic row, NO_ROW at first.
 
     `record_version` counts the writes of its store record, `config_version` those of its settings' (0: it has none),
-    `revision` is the store's at the topic's last change.
+    `revision` is the store's at the topic's last change. `directories`: the directory.id of the log directory of each
+    partition; those made while there was one have none.
     """
 
     id: bytes
@@ -30,6 +31,7 @@ class TopicState(msgspec.Struct):
     revision: int = 0
     row: int = NO_ROW
     ordinals: list[int] = []
+    directories: list[str] = []
 
     def image(self) -> TopicImage:
         """What the snapshot is to show."""

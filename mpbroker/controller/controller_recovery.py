@@ -6,17 +6,18 @@ needs no asking: a live row is kept, a missing one is loaded if it has segments 
 here may be done again after any interruption.
 """
 
+import os
 from collections.abc import Callable
 
 from mpbroker.config.topic_config import TopicSettings
 from mpbroker.controller.controller_context import ControllerContext, TopicState
 from mpbroker.controller.controller_store import ControllerStore
-from mpbroker.controller.partition_logs import PartitionLogs, names_of
+from mpbroker.controller.partition_logs import Home, PartitionLogs, names_of
 from mpbroker.controller.partition_rows import PartitionRows
 from mpbroker.controller.topic_deletion import TopicDeletions
 from mpbroker.errors import KafkaError, MpbrokerError
 from mpbroker.log import partition_directory
-from mpbroker.log.data_dir import LOG_DIR
+from mpbroker.log.data_dir import FIRST
 from mpbroker.log.log_loader import PartitionToLoad
 from mpbroker.log.partition_directory import FoundDirectory
 from mpbroker.metadata.metadata_snapshot import MetadataSnapshot
@@ -60,6 +61,7 @@ class ControllerRecovery:
         self._store.load_operations()
         context = ControllerContext(self._store.load_topics())
         live, shown = self._rows.recover(), self._snapshot.recover()
+        self._logs.know({row: self._rows.who(row).log_dir for rows in live.values() for row in rows.values()})
         self._resume_deletions(live, shown)
         for topic in context.by_id.values():
             self._take_rows(topic, live.get(topic.id, {}), shown.pop(topic.id, None))
@@ -111,27 +113,32 @@ class ControllerRecovery:
     def _look_for_strays(self, context: ControllerContext) -> None:
         """Directories that belong to no partition of the store. They are left as they are, with a line; only what a
         creation left that was never committed, logs without a byte and files of our own, goes."""
-        for found in partition_directory.find_all(self._logs.data_dir):
-            topic = context.by_name.get(found.topic)
-            if topic and found.partition < len(topic.replicas) and found.topic_id in (topic.id, None):
-                continue
-            if found.topic in self._deletions.pending:
-                continue
-            if partition_directory.is_unused(self._logs.data_dir, found.name):
-                self._throw_away(found)
-            else:
+        for home in self._logs.online_homes:
+            for found in partition_directory.find_all(home.path):
+                if self._belongs(context, home, found) or found.topic in self._deletions.pending:
+                    continue
+                if partition_directory.is_unused(home.path, found.name):
+                    self._throw_away(home, found)
+                    continue
                 self._count("stray_directories")
                 self._log.warning(
                     "stray_directory",
-                    directory=found.name,
+                    directory=found.name if home.log_dir == FIRST else os.path.join(home.path, found.name),
                     left="as it is",
                     remedy="`mpbroker adopt` takes it in as a topic; otherwise move it away",
                 )
 
-    def _throw_away(self, found: FoundDirectory) -> None:
+    def _belongs(self, context: ControllerContext, home: Home, found: FoundDirectory) -> bool:
+        """Whether a directory is that of a partition. Of several the others are strays."""
+        topic = context.by_name.get(found.topic)
+        if topic is None or found.partition >= len(topic.replicas) or found.topic_id not in (topic.id, None):
+            return False
+        return not self._logs.are_several or self._logs.find(topic, found.partition).log_dir == home.log_dir
+
+    def _throw_away(self, home: Home, found: FoundDirectory) -> None:
         unique = found.topic_id or bytes(16)
         suffix = partition_directory.DELETE_SUFFIX
-        new_name = partition_directory.retire(self._logs.data_dir, found.name, unique, suffix)
+        new_name = partition_directory.retire(home.path, found.name, unique, suffix)
         self._crash_point("controller.stray_renamed")
         self._log.info("unused_directory", directory=found.name, renamed=new_name)
 
@@ -147,16 +154,18 @@ class ControllerRecovery:
                 ordinal = mine.get(partition)
                 if ordinal is None:
                     ordinal = self._allocate()
-                    if self._logs.has_log(topic.name, partition):
-                        self._logs.prepare_found(name, topic.id)
-                        assert settings is not None
-                        to_load.append(
-                            PartitionToLoad(
-                                ordinal, topic.id, topic.row, topic.name, partition, LOG_DIR, name, settings
-                            )
-                        )
+                    assert settings is not None
+                    place = self._logs.find(topic, partition)
+                    found = PartitionToLoad(
+                        ordinal, topic.id, topic.row, topic.name, partition, place.log_dir, name, settings
+                    )
+                    if place.problem:
+                        self._show_offline(found, place.problem)
+                    elif place.has_log:
+                        self._logs.prepare_found(place.log_dir, name, topic.id)
+                        to_load.append(found)
                     else:
-                        self._create(topic, partition, ordinal, name)
+                        self._create(topic, partition, ordinal, name, place.log_dir)
                 topic.ordinals.append(ordinal)
         if to_load:
             self._logs.load(to_load)
@@ -168,9 +177,17 @@ class ControllerRecovery:
         except IndexError:
             raise TablesTooSmall("the partition table has no row left; raise mpbroker.max.partitions") from None
 
-    def _create(self, topic: TopicState, partition: int, ordinal: int, name: str) -> None:
+    def _show_offline(self, partition: PartitionToLoad, problem: str) -> None:
+        self._count("partitions_offline_at_start")
+        remedy = "bring the log directory back and start again, or delete the topic"
+        self._log.error("partition_offline", partition=partition.dir, error=problem, remedy=remedy)
+        error = self._logs.show_offline(partition)
+        if error:
+            raise KafkaError(error, f"the row of {partition.dir} cannot be written")
+
+    def _create(self, topic: TopicState, partition: int, ordinal: int, name: str, log_dir: int) -> None:
         self._log.warning("log_directory_missing", directory=name, made="empty")
-        error = self._logs.create(topic, partition, ordinal)
+        error = self._logs.create(topic, partition, ordinal, log_dir)
         if error:
             raise KafkaError(error, f"the log of {name} cannot be created")
 

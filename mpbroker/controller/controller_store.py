@@ -90,6 +90,7 @@ class ControllerStore:
                         replicas=topic.replicas,
                         configs=own,
                         created_ms=topic.created_ms,
+                        directories=list(topic.directories),
                         record_version=entry.version,
                         config_version=config_version,
                         revision=max(entry.mod_rev, revision),
@@ -256,4 +257,5 @@ class ControllerStore:
 
 
 def _encode_topic(topic: TopicState) -> bytes:
-    return encode_record(TopicRecord(topic.id.hex(), topic.name, topic.replicas, topic.created_ms))
+    directories = topic.directories[: len(topic.replicas)]
+    return encode_record(TopicRecord(topic.id.hex(), topic.name, topic.replicas, topic.created_ms, directories))

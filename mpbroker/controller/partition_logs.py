@@ -1,16 +1,23 @@
-"""Creating and retiring the logs behind partitions: directory, first segment, partition row. Controller process only.
+"""Creating, finding and retiring the logs behind partitions: directory, first segment, partition row. Controller
+process only.
 
 The native Log does what needs the partition's lock; this module adds the directory's own files and knows their names.
+
+Of several log directories a new partition goes to the one with the fewest. The store keeps which one that was, so that
+a partition whose directory is missing is offline, and not made anew in another one. What is found in another than the
+noted one is served from there: somebody moved it.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
 from mpbroker.controller.controller_context import TopicState
 from mpbroker.errors import ErrorCode
 from mpbroker.log import disk, partition_directory
-from mpbroker.log.data_dir import LOG_DIR
-from mpbroker.log.log_loader import LogLoader
+from mpbroker.log.data_dir import FIRST
+from mpbroker.log.log_loader import LogLoader, PartitionToLoad
 from mpbroker.shm.layout import PartitionFlags
 
 FIRST_EPOCH: Final = 0
@@ -45,9 +52,42 @@ class PartitionLog(Protocol):
         """Change a row's flags under its lock."""
         ...
 
+    def publish(
+        self,
+        ordinal: int,
+        topic_id: bytes,
+        topic_row: int,
+        partition: int,
+        log_dir: int,
+        dir: str,
+        state: dict[str, Any],
+        hidden: bool = False,
+    ) -> int:
+        """Give a row its identity and state."""
+        ...
+
+
+class Home(NamedTuple):
+    """A log directory: its index in partition rows, its path, its directory.id. `load` loads what lies there; None: it
+    could not be read at the start."""
+
+    log_dir: int
+    path: str
+    id: str
+    load: LogLoader | None
+
+
+class Place(NamedTuple):
+    """Where a partition is. `has_log`: there is something to load, or was when the checkpoints were written; `problem`:
+    why it cannot be served."""
+
+    log_dir: int
+    has_log: bool = False
+    problem: str = ""
+
 
 class PartitionLogs:
-    """The logs in one data directory. `crash_point(name)`: where tests kill the controller."""
+    """The logs in the log directories. `crash_point(name)`: where tests kill the controller. `id`: of the first."""
 
     def __init__(
         self,
@@ -56,59 +96,136 @@ class PartitionLogs:
         loader: LogLoader,
         now_ms: Callable[[], int],
         crash_point: Callable[[str], object],
+        further: Sequence[Home] = (),
+        id: str = "",
     ) -> None:
         self._log = log
-        self.data_dir = data_dir
-        self.load = loader
+        self._homes = [Home(FIRST, data_dir, id, loader), *further]
         self._now_ms = now_ms
         self._crash_point = crash_point
+        self._home_of: dict[int, int] = {}  # row → log directory
 
-    def has_log(self, topic: str, partition: int) -> bool:
-        """Whether there are segments to load, or were when the checkpoints were written."""
-        name = partition_directory.directory_name(topic, partition)
-        there = partition_directory.log_bytes(self.data_dir, name) is not None
-        return there or self.load.written_up_to(topic, partition) > 0
+    @property
+    def are_several(self) -> bool:
+        """Whether there is a choice."""
+        return len(self._homes) > 1
 
-    def is_foreign(self, name: str, topic_id: bytes) -> bool:
-        """Whether a directory of that name holds records of another topic, or nobody knows whose."""
-        if not partition_directory.log_bytes(self.data_dir, name):
+    @property
+    def online_homes(self) -> list[Home]:
+        """Those that can be read."""
+        return [home for home in self._homes if self._is_online(home)]
+
+    def _is_online(self, home: Home) -> bool:
+        return home.load is not None and (home.log_dir == FIRST or self._log.log_dir_online(home.log_dir))
+
+    def know(self, home_of: Mapping[int, int]) -> None:
+        """The rows in use, with their log directories."""
+        self._home_of = dict(home_of)
+
+    def find(self, topic: TopicState, partition: int) -> Place:
+        """Where a partition is, by what the store and the directories say."""
+        name = partition_directory.directory_name(topic.name, partition)
+        noted = topic.directories[partition] if partition < len(topic.directories) else ""
+        home = next((each for each in self._homes if noted and each.id == noted), None)
+        if home is not None and not self._is_online(home):
+            return Place(home.log_dir, problem=f"log directory {home.path} is offline")
+        is_lost = home is None or not self._is_here(home, name, topic.id)
+        if is_lost and (self.are_several or noted):
+            others = [each for each in self.online_homes if self._is_here(each, name, topic.id)]
+            if len(others) == 1:
+                return Place(others[0].log_dir, True)
+            if others:
+                paths = ", ".join(each.path for each in others)
+                return Place(others[0].log_dir, problem=f"found in {paths}; move all but the right one away")
+        if noted and home is None:
+            return Place(FIRST, problem=f"its log directory (directory.id {noted}) is not among log.dirs")
+        home = home or self._homes[FIRST]
+        assert home.load is not None
+        there = partition_directory.log_bytes(home.path, name) is not None
+        return Place(home.log_dir, there or home.load.written_up_to(topic.name, partition) > 0)
+
+    def _is_here(self, home: Home, name: str, topic_id: bytes) -> bool:
+        if partition_directory.log_bytes(home.path, name) is None:
             return False
-        return partition_directory.read_topic_id(f"{self.data_dir}/{name}") != topic_id
+        return partition_directory.read_topic_id(os.path.join(home.path, name)) in (topic_id, None)
 
-    def prepare_found(self, name: str, topic_id: bytes) -> None:
+    def load(self, partitions: Sequence[PartitionToLoad]) -> None:
+        """Recover and publish them, one log directory after the other."""
+        for home in self._homes:
+            mine = [partition for partition in partitions if partition.log_dir == home.log_dir]
+            if mine and home.load is not None:
+                home.load(mine)
+        self._home_of |= {partition.ordinal: partition.log_dir for partition in partitions}
+
+    def show_offline(self, partition: PartitionToLoad) -> int:
+        """A row for a partition whose log directory cannot be used; returns a Kafka error code."""
+        self._home_of[partition.ordinal] = partition.log_dir
+        error = self._log.publish(
+            ordinal=partition.ordinal,
+            topic_id=partition.topic_id,
+            topic_row=partition.topic_row,
+            partition=partition.partition,
+            log_dir=partition.log_dir,
+            dir=partition.dir,
+            state={},
+            hidden=True,
+        )
+        return error or self._log.set_flags(partition.ordinal, int(PartitionFlags.EXISTS), 0)
+
+    def is_foreign(self, home: Home, name: str, topic_id: bytes) -> bool:
+        """Whether a directory of that name holds records of another topic, or nobody knows whose."""
+        if not partition_directory.log_bytes(home.path, name):
+            return False
+        return partition_directory.read_topic_id(f"{home.path}/{name}") != topic_id
+
+    def prepare_found(self, log_dir: int, name: str, topic_id: bytes) -> None:
         """Complete the files of a directory that is there; one that is missing, or a stranger's, is left to the loader,
         which shows the partition offline. OSError passes."""
-        path = f"{self.data_dir}/{name}"
+        data_dir = self._homes[log_dir].path
+        path = f"{data_dir}/{name}"
         if disk.patiently(disk.is_directory, path) and partition_directory.read_topic_id(path) in (topic_id, None):
-            partition_directory.prepare(self.data_dir, name, topic_id)
+            partition_directory.prepare(data_dir, name, topic_id)
 
     @property
     def online(self) -> bool:
         """Whether partitions can be made: what is made in an offline directory could never be written or read."""
-        return self._log.log_dir_online(LOG_DIR)
+        return any(self._log.log_dir_online(home.log_dir) for home in self._homes)
 
     @property
     def has_room(self) -> bool:
         """False after a start on a full disk: what is left there is for what makes room."""
-        return self._log.takes_appends(LOG_DIR)
+        return any(self._takes_partitions(home) for home in self._homes)
 
-    def create(self, topic: TopicState, partition: int, ordinal: int) -> int:
+    def _takes_partitions(self, home: Home) -> bool:
+        return (
+            home.load is not None and self._log.log_dir_online(home.log_dir) and self._log.takes_appends(home.log_dir)
+        )
+
+    def _emptiest(self) -> Home | None:
+        held = Counter(self._home_of.values())
+        fitting = [home for home in self._homes if self._takes_partitions(home)]
+        return min(fitting, key=lambda home: (held[home.log_dir], home.log_dir), default=None)
+
+    def create(self, topic: TopicState, partition: int, ordinal: int, log_dir: int | None = None) -> int:
         """A new, empty partition in a row; returns a Kafka error code: KAFKA_STORAGE_ERROR also if records of somebody
-        else lie where it would be."""
+        else lie where it would be. `log_dir`: where, if that is known; it is noted in the topic."""
         name = partition_directory.directory_name(topic.name, partition)
-        if self.is_foreign(name, topic.id):
+        home = self._emptiest() if log_dir is None else self._homes[log_dir]
+        if home is None or any(self.is_foreign(each, name, topic.id) for each in self.online_homes):
             return ErrorCode.KAFKA_STORAGE_ERROR
         try:
-            partition_directory.prepare(self.data_dir, name, topic.id)
+            partition_directory.prepare(home.path, name, topic.id)
         except OSError:
             return ErrorCode.KAFKA_STORAGE_ERROR
+        self._note(topic, partition, home)
+        self._home_of[ordinal] = home.log_dir
         self._crash_point("controller.directory_made")
         error = self._log.create(
             ordinal=ordinal,
             topic_id=topic.id,
             topic_row=topic.row,
             partition=partition,
-            log_dir=LOG_DIR,
+            log_dir=home.log_dir,
             dir=name,
             leader_epoch=FIRST_EPOCH,
             now_ms=self._now_ms(),
@@ -116,21 +233,34 @@ class PartitionLogs:
         self._crash_point("controller.partition_created")
         return error
 
+    def _note(self, topic: TopicState, partition: int, home: Home) -> None:
+        """Which log directory holds a partition; where there is one, there is nothing to say."""
+        if self.are_several:
+            missing = partition + 1 - len(topic.directories)
+            topic.directories = [*topic.directories, *[""] * missing]
+            topic.directories[partition] = home.id
+
     def hide(self, ordinal: int) -> int:
         """The row's partition is deleted: appends and reads of it fail from here on. Returns a Kafka error code."""
+        self._home_of.pop(ordinal, None)
         gone = PartitionFlags.EXISTS | PartitionFlags.ONLINE
         return self._log.set_flags(ordinal, int(PartitionFlags.DELETED), int(gone))
 
     def retire(self, name: str, topic_id: bytes) -> str | None:
-        """Rename a directory out of the way if it is that topic's; returns its new name. OSError passes."""
-        owner = partition_directory.read_topic_id(f"{self.data_dir}/{name}")
-        if owner not in (topic_id, None) or (owner is None and self.is_foreign(name, topic_id)):
-            return None
-        return partition_directory.retire(self.data_dir, name, topic_id, partition_directory.DELETE_SUFFIX)
+        """Rename a directory out of the way if it is that topic's; returns its new name. OSError passes. In a log
+        directory that is offline it stays, and is a stray when that comes back."""
+        retired = None
+        for home in self.online_homes:
+            owner = partition_directory.read_topic_id(f"{home.path}/{name}")
+            if owner in (topic_id, None) and not (owner is None and self.is_foreign(home, name, topic_id)):
+                suffix = partition_directory.DELETE_SUFFIX
+                retired = partition_directory.retire(home.path, name, topic_id, suffix) or retired
+        return retired
 
     def sync(self) -> None:
-        """Make creations and renames in the data directory durable. OSError passes."""
-        disk.patiently(disk.sync_directory, self.data_dir)
+        """Make creations and renames in the log directories durable. OSError passes."""
+        for home in self.online_homes:
+            disk.patiently(disk.sync_directory, home.path)
 
 
 def names_of(topic: str, partitions: Iterable[int]) -> list[str]:

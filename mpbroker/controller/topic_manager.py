@@ -118,7 +118,7 @@ class TopicManager:
             return self._no_room("more topics", "raise mpbroker.max.topics")
         topic = TopicState(self._new_id(), plan.name, plan.replicas, plan.configs, self._now_ms())
         topic.row = self._snapshot.reserve()
-        topic.ordinals = []
+        topic.ordinals, topic.directories = [], []
         refusal = self._prepare_partitions(topic, range(len(plan.replicas)))
         if refusal:
             self._snapshot.release(topic.row)
@@ -148,6 +148,7 @@ class TopicManager:
             self._logs.hide(ordinal)
         for name in names_of(topic.name, partitions[: len(made)]):
             self._logs.retire(name, topic.id)
+        del topic.directories[partitions.start :]
         self._rows.release(made)
 
     def _no_room(self, what: str, advice: str) -> Refusal:

@@ -6,7 +6,6 @@ anything was not as it should be: the next start then reads the logs instead of 
 
 from mpbroker.log.checkpoint_writer import CheckpointWriter
 from mpbroker.log.clean_shutdown import write_marker
-from mpbroker.log.data_dir import LOG_DIR
 from mpbroker.log.keeper_context import KeeperContext
 from mpbroker.log.log_flusher import LogFlusher
 from mpbroker.log.partition_directory import find_all
@@ -31,7 +30,7 @@ def stop_cleanly(
     if not checkpoints.write():
         why_not = why_not or "a checkpoint could not be written"
     keeper.crash_point("keeper.stop.checkpointed")
-    if not keeper.log.log_dir_online(LOG_DIR):
+    if not keeper.log.log_dir_online(keeper.log_dir):
         why_not = "the log directory is offline"
     if why_not:
         keeper.events.warning("not_stopped_cleanly", why=why_not, next_start="reads the logs")

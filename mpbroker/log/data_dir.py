@@ -22,7 +22,7 @@ from mpbroker.log.checkpoint_file import replace_durably
 from mpbroker.log.unusable import unusable
 from mpbroker.shm.owner import refusal
 
-LOG_DIR = 0  # its index in partition rows: one data directory so far
+FIRST = 0  # index in partition rows of the first log directory, the data directory
 LOCK_FILE = ".lock"
 META_FILE = "meta.properties"
 META_VERSION = 1

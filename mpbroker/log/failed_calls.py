@@ -8,6 +8,7 @@ import errno
 import os
 from typing import Final
 
+from mpbroker.log.data_dir import FIRST
 from mpbroker.log.keeper_context import Interval, KeeperContext
 from mpbroker.shm.troubles import Trouble
 
@@ -44,7 +45,7 @@ class FailedCalls:
         for slot, failures in enumerate(self._keeper.io_failures()):
             calls = failures.calls - self._seen[slot]
             self._seen[slot] = failures.calls
-            if calls > 0:
+            if calls > 0 and self._is_mine(failures.ordinal):
                 key = (failures.errno, failures.ordinal)
                 found[key] = found.get(key, 0) + calls
         for (number, ordinal), calls in found.items():
@@ -67,6 +68,10 @@ class FailedCalls:
             calls=calls,
             remedy=REMEDIES.get(number, OTHER_REMEDY),
         )
+
+    def _is_mine(self, ordinal: int) -> bool:
+        """What belongs to no partition is said once, for the first log directory."""
+        return self._keeper.log_dir == FIRST if ordinal < 0 else self._keeper.is_mine(ordinal)
 
     def _partition(self, ordinal: int) -> str:
         """Its directory's name; `unknown` when the row has none or belongs to nobody any more."""

@@ -4,14 +4,14 @@ Log keeper only.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from msgspec import Struct
 
 from mpbroker._native import Log, PartitionState
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.log import disk
-from mpbroker.log.data_dir import LOG_DIR
+from mpbroker.log.data_dir import FIRST
 from mpbroker.log.kept_partitions import KeptPartition, Partitions
 from mpbroker.log.syncs import InlineSyncs, Syncs
 from mpbroker.shm.clock import Clock
@@ -27,6 +27,27 @@ SHOWN: Final = PARTITION_EXISTS | PARTITION_ONLINE
 
 def _nothing(*_: object) -> None:
     """The default of callbacks that a test does not need."""
+
+
+def _always(_: int) -> bool:
+    """Where there is one log directory."""
+    return True
+
+
+class Lock(Protocol):
+    """A lock of threads."""
+
+    def locked(self) -> bool:
+        """Whether somebody has it."""
+        ...
+
+    def acquire(self) -> bool:
+        """Wait for it and take it."""
+        ...
+
+    def release(self) -> None:
+        """Give it up."""
+        ...
 
 
 class IoFailures(NamedTuple):
@@ -52,6 +73,9 @@ class KeeperContext(Struct):
     io_failures   which calls on log files have failed, a row for each process
     first_delay_ms  pause before the first round of every job
     pool          where partitions are synced; one after the other unless given
+    log_dir       number of the log directory in partition rows, `data_dir` its path
+    is_mine       whether a partition's row is one of this log directory
+    cleaning      held by the one compaction of all log directories; None: there is one directory
     """
 
     log: Log
@@ -70,6 +94,9 @@ class KeeperContext(Struct):
     io_failures: Callable[[], Sequence[IoFailures]] = tuple
     first_delay_ms: int = 0
     pool: Syncs | None = None
+    log_dir: int = FIRST
+    is_mine: Callable[[int], bool] = _always
+    cleaning: Lock | None = None
 
     def __post_init__(self) -> None:
         self.pool = self.pool or InlineSyncs(self.log)
@@ -102,7 +129,7 @@ class KeeperContext(Struct):
         what does not takes the directory offline."""
         self.events.error(what, error=error, **fields)
         if disk.condemns(error):
-            self.log.fail_log_dir(LOG_DIR)
+            self.log.fail_log_dir(self.log_dir)
 
 
 class Interval:

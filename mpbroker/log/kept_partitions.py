@@ -16,6 +16,7 @@ from mpbroker.shm.core import Core
 from mpbroker.shm.layout import TopicFlags
 from mpbroker.shm.topic_table import (
     metadata_generation,
+    partition_who,
     topic_count,
     topic_partitions,
     topic_read,
@@ -65,14 +66,16 @@ class Partitions(Protocol):
 
 
 class KeptPartitions:
-    """Partitions of every topic in the snapshot."""
+    """Partitions of every topic in the snapshot; of one log directory, if it is given."""
 
     def __init__(
         self,
         core: Core,
         config: BrokerConfig,
         settings: Callable[[dict[str, str], BrokerConfig], TopicSettings] = effective,
+        log_dir: int | None = None,
     ) -> None:
+        self._log_dir = log_dir
         self._core = core
         self._config = config
         self._settings = settings
@@ -124,5 +127,7 @@ class KeptPartitions:
         settings = self._settings(overrides, self._config)
         self._overrides[row] = overrides
         self._by_row[row] = [
-            KeptPartition(ordinal, found.id, found.name, number, settings) for number, ordinal in enumerate(ordinals)
+            KeptPartition(ordinal, found.id, found.name, number, settings)
+            for number, ordinal in enumerate(ordinals)
+            if self._log_dir in (None, partition_who(self._core, ordinal).log_dir)
         ]

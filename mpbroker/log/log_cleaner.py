@@ -84,6 +84,8 @@ class LogCleaner:
         if self._thread is not None and self._thread.is_alive():
             return
         self._thread = None
+        if self._keeper.cleaning is not None and self._keeper.cleaning.locked():
+            return  # another log directory's turn
         config = self._keeper.config
         self._round.interval_ms = config.log_cleaner_backoff_ms
         if not config.log_cleaner_enable or config.log_cleaner_threads < 1 or not self._round.due():
@@ -185,6 +187,8 @@ class LogCleaner:
         if self._make_log is None:  # a test steps the job: no thread
             self._ended.put(self._compact(self._keeper.log, dirt, limits, per_second))
             return
+        if self._keeper.cleaning is not None:
+            self._keeper.cleaning.acquire()
         work = (self._make_log, dirt, limits, per_second)
         self._thread = threading.Thread(target=self._work, args=work, name="cleaner", daemon=True)
         self._thread.start()
@@ -198,6 +202,8 @@ class LogCleaner:
             ended = Ended(dirt.partition, 0.0, None, str(error), True)
         except BaseException:  # broken: another process takes over
             os._exit(1)
+        if self._keeper.cleaning is not None:
+            self._keeper.cleaning.release()
         self._ended.put(ended)
         self._ring()
 

@@ -58,7 +58,7 @@ class LogFlusher:
         """At a clean stop: syncs all, says now and then how many are left; False if anything could not be synced."""
         clock, syncs = self._keeper.clock, self._keeper.syncs
         self._settle()
-        wanted = self._keeper.log.unflushed(False)
+        wanted = [ordinal for ordinal in self._keeper.log.unflushed(False) if self._keeper.is_mine(ordinal)]
         left, said_ms, good = len(wanted), clock.monotonic_ms(), True
         self._start(wanted)
         while left > 0:
@@ -97,7 +97,7 @@ class LogFlusher:
 
     def _start(self, ordinals: Iterable[int]) -> None:
         keeper = self._keeper
-        for ordinal in ordinals:
+        for ordinal in filter(keeper.is_mine, ordinals):
             keeper.waiting(WaitName.FSYNC)
             keeper.crash_point("keeper.flush.begin")
             keeper.syncs.start(ordinal)

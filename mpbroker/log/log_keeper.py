@@ -6,13 +6,16 @@ successor finds all it needs in shared memory and in the directories.
 """
 
 import resource
+import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 from mpbroker._native import Log
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.log.checkpoint_writer import CheckpointWriter
 from mpbroker.log.clean_stop import stop_cleanly
+from mpbroker.log.data_dir import FIRST
 from mpbroker.log.deleted_open import DeletedOpen
 from mpbroker.log.disk import patiently
 from mpbroker.log.failed_calls import FailedCalls
@@ -21,6 +24,7 @@ from mpbroker.log.kept_partitions import KeptPartition, KeptPartitions
 from mpbroker.log.log_cleaner import OPEN_SEGMENTS as CLEANER_OPEN_SEGMENTS
 from mpbroker.log.log_cleaner import LogCleaner
 from mpbroker.log.log_flusher import LogFlusher
+from mpbroker.log.log_keepers import JoinedSigns, LogKeepers
 from mpbroker.log.log_retention import LogRetention
 from mpbroker.log.offline_directory import OfflineDirectory
 from mpbroker.log.producer_expiration import ProducerEviction, ProducerExpiration
@@ -30,15 +34,19 @@ from mpbroker.log.reserve_keeper import ReserveKeeper
 from mpbroker.log.segment_deletion import SegmentDeletion
 from mpbroker.log.syncs import LateSyncs, Syncs
 from mpbroker.shm.clock import SystemClock
+from mpbroker.shm.core import Core
 from mpbroker.shm.counters import Counter, counter_id
 from mpbroker.shm.layout import MAX_SLOTS
 from mpbroker.shm.process_context import ProcessContext
 from mpbroker.shm.process_table import ProcessRow, ProcessState
+from mpbroker.shm.topic_table import partition_who
+from mpbroker.shm.troubles import Trouble
 
 WAIT_MS: Final = 200
 """Longest wait for the bell: a signal that came just before the wait is noticed after it."""
 OPEN_SEGMENTS: Final = 1024
 EXIT_NOT_CLEAN: Final = 1
+OFFLINE_REMEDY: Final = "look at the disk, then start the broker again"
 DESCRIPTORS_A_SEGMENT: Final = 3
 
 
@@ -50,11 +58,7 @@ def main(ctx: ProcessContext) -> None:
         row.set_state(ProcessState.RECOVERING)
         log.repair_slot(ctx.slot)
         ctx.core.ring_everybody()  # the predecessor may have died between a sync and ringing who waited for it
-    keeper = LogKeeper(
-        context_of(ctx, log, LateSyncs(lambda: sync_threads(ctx))),
-        lambda: Log(ctx.core, list(ctx.data_dirs), ctx.slot, CLEANER_OPEN_SEGMENTS),
-        lambda: ctx.core.ring_service(ctx.slot),
-    )
+    keeper = keepers(ctx, log)
     ctx.running()
     while not ctx.stop_requested():
         row.beat()
@@ -68,6 +72,39 @@ def main(ctx: ProcessContext) -> None:
     log.close()
     if not clean:
         raise SystemExit(EXIT_NOT_CLEAN)  # the broker then exits with 1, too
+
+
+def keepers(ctx: ProcessContext, log: Log) -> LogKeepers:
+    """One for each log directory that can be used. Those that could not at the start are said."""
+    signs = JoinedSigns(ctx.process_row.set_trouble, partial(_set_gauge, ctx.process_row))
+    cleaning = threading.Lock()
+    made: list[LogKeeper] = []
+    for number, path in enumerate(ctx.data_dirs):
+        if number != FIRST and not log.log_dir_online(number):
+            ctx.log.error("log_directory_offline", directory=path, remedy=OFFLINE_REMEDY)
+            signs.trouble_of(number)(Trouble.LOG_DIRECTORY_OFFLINE, True)
+            continue
+        context = context_of(ctx, log, LateSyncs(lambda: sync_threads(ctx)), number)
+        if len(ctx.data_dirs) > 1:
+            context.trouble, context.set_gauge = signs.trouble_of(number), signs.gauge_of(number)
+            context.is_mine = partial(_is_of, ctx.core, number)
+            context.cleaning = cleaning
+        made.append(
+            LogKeeper(
+                context,
+                lambda: Log(ctx.core, list(ctx.data_dirs), ctx.slot, CLEANER_OPEN_SEGMENTS),
+                lambda: ctx.core.ring_service(ctx.slot),
+            )
+        )
+    return LogKeepers(made)
+
+
+def _is_of(core: Core, log_dir: int, ordinal: int) -> bool:
+    return partition_who(core, ordinal).log_dir == log_dir
+
+
+def _set_gauge(row: ProcessRow, name: str, value: int) -> None:
+    row.set_counter(counter_id(name), value)
 
 
 def open_segments() -> int:
@@ -87,23 +124,24 @@ def sync_threads(ctx: ProcessContext) -> Syncs:
     )
 
 
-def context_of(ctx: ProcessContext, log: Log, pool: Syncs | None = None) -> KeeperContext:
-    """What the jobs work with in a real process. A successor does not wait before its first round."""
+def context_of(ctx: ProcessContext, log: Log, pool: Syncs | None = None, log_dir: int = FIRST) -> KeeperContext:
+    """What the jobs of a directory work with in a real process. A successor does not wait before its first round."""
     rows = [ProcessRow(ctx.core, slot) for slot in range(MAX_SLOTS)]
     return KeeperContext(
         log=log,
         pool=pool,
-        partitions=KeptPartitions(ctx.core, ctx.config),
+        partitions=KeptPartitions(ctx.core, ctx.config, log_dir=log_dir if len(ctx.data_dirs) > 1 else None),
         clock=SystemClock(),
         config=ctx.config,
-        data_dir=ctx.data_dirs[0],
+        data_dir=ctx.data_dirs[log_dir],
+        log_dir=log_dir,
         events=ctx.log,
         notify=lambda ordinal: ctx.core.notify_partition(ordinal, ctx.slot),
         waiting=ctx.process_row.set_wait,
         trouble=ctx.process_row.set_trouble,
         crash_point=ctx.core.crash_point,
         count=ctx.process_row.count,
-        set_gauge=lambda name, value: ctx.process_row.set_counter(counter_id(name), value),
+        set_gauge=partial(_set_gauge, ctx.process_row),
         pids=lambda: [row.pid for row in rows if row.pid],
         io_failures=lambda: [
             IoFailures(row.counter(Counter.LOG_IO_ERRORS), row.log_errno, row.log_errno_row - 1) for row in rows

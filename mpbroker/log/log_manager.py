@@ -107,7 +107,7 @@ class LogManager:
     """Appends and reads by partition row. Errors a client can cause are Kafka error codes in the results.
 
     `request_flush()` wakes the log keeper, which syncs what is not synced; for acknowledgements that wait for it.
-    `data_dir`: where the partitions' directories are, for what stands in no segment; "": nowhere.
+    `data_dirs`: where the partitions' directories are, for what stands in no segment; by a row's log directory.
     `largest_batch_bytes`: a larger batch is refused whatever its topic allows, because no answer could hold it.
     """
 
@@ -118,9 +118,9 @@ class LogManager:
         flush_on_commit: bool,
         request_flush: Callable[[], None] = lambda: None,
         largest_batch_bytes: int = LARGEST_ANSWER_BYTES,
-        data_dir: str = "",
+        data_dirs: Sequence[str] = (),
     ) -> None:
-        self._data_dir = data_dir
+        self.data_dirs = tuple(data_dirs)
         self._largest_batch_bytes = largest_batch_bytes
         self.log = log
         self.flush_on_commit = flush_on_commit
@@ -246,17 +246,20 @@ class LogManager:
     def is_offline(self, ordinal: int) -> bool:
         return not self.log.state(ordinal).flags & PARTITION_ONLINE
 
-    def directory(self) -> LogDirectory:
-        """The log directory and its file system as they are now."""
-        is_online = self.log.log_dir_online(0)
-        space = disk_status(self._data_dir) if is_online and self._data_dir else None
+    def directories(self) -> list[LogDirectory]:
+        """The log directories, by their numbers in rows, and their file systems as they are now."""
+        return [self._directory(number, path) for number, path in enumerate(self.data_dirs)]
+
+    def _directory(self, number: int, path: str) -> LogDirectory:
+        is_online = self.log.log_dir_online(number)
+        space = disk_status(path) if is_online else None
         if space is None:
-            return LogDirectory(self._data_dir, is_online, -1, -1)
-        return LogDirectory(self._data_dir, is_online, space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize)
+            return LogDirectory(path, is_online, -1, -1)
+        return LogDirectory(path, is_online, space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize)
 
     def end_of_epoch(self, state: PartitionState, epoch: int) -> EpochEnd:
         """Where the records of a leader epoch end. `state`: of the partition."""
-        epochs = read_epochs(os.path.join(self._data_dir, state.dir)) if self._data_dir else []
+        epochs = read_epochs(os.path.join(self.data_dirs[state.log_dir], state.dir)) if self.data_dirs else []
         return end_of_epoch(epochs or [EpochStart(state.leader_epoch, 0)], epoch, state.leo)
 
     def offset_for_timestamp(

@@ -7,7 +7,6 @@ moment every append and read answers KAFKA_STORAGE_ERROR; the bit stays until th
 
 from typing import Final
 
-from mpbroker.log.data_dir import LOG_DIR
 from mpbroker.log.keeper_context import Interval, KeeperContext
 from mpbroker.shm.layout import PARTITION_ONLINE
 from mpbroker.shm.troubles import Trouble
@@ -26,7 +25,7 @@ class OfflineDirectory:
     @property
     def failed(self) -> bool:
         """Whether the directory is offline."""
-        return not self._keeper.log.log_dir_online(LOG_DIR)
+        return not self._keeper.log.log_dir_online(self._keeper.log_dir)
 
     def do_work(self) -> None:
         """One turn."""

@@ -7,7 +7,6 @@ set the directory's bit in shared memory: appends are answered with KAFKA_STORAG
 from typing import Final
 
 from mpbroker.log import reserve_file
-from mpbroker.log.data_dir import LOG_DIR
 from mpbroker.log.keeper_context import Interval, KeeperContext
 from mpbroker.log.unusable import free_bytes
 from mpbroker.shm.troubles import Trouble
@@ -28,11 +27,11 @@ class ReserveKeeper:
         """One turn."""
         if not self._interval.due():
             return
-        refused = not self._keeper.log.takes_appends(LOG_DIR)
+        refused = not self._keeper.log.takes_appends(self._keeper.log_dir)
         if refused and not self._refusing:
             self._say_refused()
         if (reserve_file.is_whole(self._keeper.data_dir) or self._make()) and refused:
-            self._keeper.log.refuse_appends(LOG_DIR, False)
+            self._keeper.log.refuse_appends(self._keeper.log_dir, False)
             self._keeper.trouble(Trouble.APPENDS_REFUSED, False)
             self._keeper.events.info("appends_accepted_again", directory=self._keeper.data_dir)
             refused = False

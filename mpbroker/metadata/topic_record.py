@@ -15,12 +15,14 @@ class BadRecord(MpbrokerError):
 
 
 class TopicRecord(msgspec.Struct, frozen=True):
-    """A topic. `id`: 32 hex digits; `replicas`: broker ids of every partition, the first one leads by preference."""
+    """A topic. `id`: 32 hex digits; `replicas`: broker ids of every partition, the first one leads by preference;
+    `directories`: which of several log directories hold them, by directory.id, "" for the first."""
 
     id: str
     name: str
     replicas: list[list[int]]
     created_ms: int
+    directories: list[str] = []
     v: int = RECORD_VERSION
 
 

@@ -143,7 +143,7 @@ def build_context(ctx: ProcessContext) -> ServerContext:
         ctx.config.mpbroker_log_flush == "commit",
         lambda: ctx.core.ring_service(SLOT_LOG_KEEPER),
         largest_batch_bytes(ctx.core.arena_handler_bytes),
-        ctx.data_dirs[0],
+        ctx.data_dirs,
     )
     context = ServerContext(
         config=ctx.config,

@@ -64,7 +64,7 @@ class ProcessContext:
     lanes        names of the trace lanes, by processor index
     trace_notices_fd  the pipe of trace/notice.py: its writing end (processors), its reading end (tracer), or -1
     names        every name in /dev/shm of this broker, for the tracer to unlink when the supervisor is gone
-    data_dirs    log.dirs as absolute paths
+    data_dirs    log.dirs as absolute paths, and the directory.id of each; an offline one may have none
     roles, judge admin: names of roles by number; what is not well with the broker, from its page
     may_trace    tracer: False while what is left on a full disk is not for traces
     log          this process's lines
@@ -93,6 +93,7 @@ class ProcessContext:
         self.trace_notices_fd = -1
         self.names: tuple[str, ...] = ()
         self.data_dirs: tuple[str, ...] = ()
+        self.directory_ids: tuple[str, ...] = ()
         self.may_trace: Callable[[], bool] = lambda: True
         self.roles: dict[int, str] = {}
         self.judge: Callable[[PageView], Sequence[Any]] = lambda page: ()

@@ -48,6 +48,7 @@ class PartitionWho(NamedTuple):
     next_ordinal: int
     topic_id: bytes
     dir: str
+    log_dir: int = 0
 
 
 def topic_read(core: Core, row: int) -> TopicRow | None:

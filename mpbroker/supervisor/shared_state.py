@@ -40,6 +40,7 @@ from mpbroker.supervisor.process_types import SUPERVISOR_SLOT, ProcessPlan
 from mpbroker.supervisor.ready import listener_document
 from mpbroker.supervisor.sockets import admin_url
 from mpbroker.supervisor.staffing import Room
+from mpbroker.supervisor.startup import Claim
 from mpbroker.supervisor.status_file import StatusFile
 from mpbroker.trace import lane
 
@@ -58,15 +59,15 @@ class SharedState:
         sockets: list[socket.socket],
         listeners: tuple[BoundListener, ...],
         admin_socket: socket.socket | None,
-        cluster_id: str,
-        lock_fd: int,
+        claim: Claim,
     ) -> None:
         self.plans = plans  # those of the start
         self.listeners = listeners
         self._sockets = sockets
         self._admin_socket = admin_socket
-        self._cluster_id = cluster_id
-        self._lock_fd = lock_fd
+        self._cluster_id = claim.cluster_id
+        self._lock_fds = claim.lock_fds
+        self._directories = claim.directories
         self._data_dir = config.data_dir
         plan = memory_plan(config, plans)
         self.room = Room(plan.processors, plan.handlers - plan.coordinator)
@@ -80,12 +81,19 @@ class SharedState:
         self._handovers = [handover_pair() for _ in range(plan.processors)]
         self._memory = segment.create(plan, config.data_dir, self.boot_id, self._eventfds)
         self._arm_crash_points()
+        self._mark_offline()
         self._made_lanes: set[int] = set()
         self._lanes = self._create_lanes(config)
         self._trace_notices = trace_notices_pipe() if self._lanes else (-1, -1)
         self._rows = [self._memory.row(slot) for slot in range(MAX_SLOTS)]
         self._rows[SUPERVISOR_SLOT].begin(os.getpid(), 0, 0, NO_LISTENER)
         self._rows[SUPERVISOR_SLOT].set_state(ProcessState.RUNNING)
+
+    def _mark_offline(self) -> None:
+        """Log directories that could not be used at the start, in memory that is new."""
+        for number, directory in enumerate(self._directories):
+            if directory.problem:
+                self._memory.core.fail_log_dir(number)
 
     def _arm_crash_points(self) -> None:
         """Those of the environment, for tests and for whoever wants to see a repair; they need a build that has
@@ -184,7 +192,8 @@ class SharedState:
             eventfds=self._eventfds,
             lanes=self._lanes_for(plan),
             names=(self.page_name, *self._lanes),  # also those that may come
-            data_dirs=(self._data_dir,),
+            data_dirs=tuple(directory.path for directory in self._directories),
+            directory_ids=tuple(directory.id for directory in self._directories),
             supervisor_pid=os.getpid(),
             notice_fd=self.notice_fd,
             config_fd=self._config_fd,
@@ -216,7 +225,7 @@ class SharedState:
         if context.trace_notices_fd >= 0:
             keep.append(context.trace_notices_fd)
         if context.role != "tracer":
-            keep.append(self._lock_fd)
+            keep += self._lock_fds
         return keep
 
     def process_started(self, plan: ProcessPlan, pid: int) -> None:
@@ -307,6 +316,7 @@ class SharedState:
             with contextlib.suppress(BlockingIOError):
                 os.eventfd_read(descriptor)
         self._memory.reset(self._eventfds)
+        self._mark_offline()
         self._rows = [self._memory.row(slot) for slot in range(MAX_SLOTS)]
 
     def close_strays(self, processors: Iterable[int]) -> None:

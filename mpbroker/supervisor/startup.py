@@ -13,16 +13,19 @@ from mpbroker.errors import DataDirectoryInUse
 from mpbroker.log import data_dir, reserve_file, unusable
 from mpbroker.supervisor import data_dir_check
 from mpbroker.supervisor.failed_start import MadeByStart
+from mpbroker.supervisor.further_directories import FurtherDirectories, LogDirectory
 
 PATIENCE_S = 3.0
 
 
 class Claim:
-    """The data directory is ours. `served`: set once clients were let in; until then it is left as it was found."""
+    """The data directory is ours, and the log directories, of which it is the first. `served`: set once clients were
+    let in; until then it is left as it was found."""
 
-    def __init__(self, lock: data_dir.DataDirLock, cluster_id: str) -> None:
-        self.lock_fd = lock.descriptor
+    def __init__(self, lock: data_dir.DataDirLock, cluster_id: str, directories: tuple[LogDirectory, ...]) -> None:
+        self.lock_fds: tuple[int, ...] = (lock.descriptor,)
         self.cluster_id = cluster_id
+        self.directories = directories
         self.served = False
 
 
@@ -30,6 +33,7 @@ class Claim:
 def claim_data_dir(config: BrokerConfig) -> Iterator[Claim]:
     """Lock the data directory and check whose it is. DataDirectoryInUse, ConfigError; also for a disk that is full."""
     made = MadeByStart(config.data_dir, config.trace_dir)
+    further = FurtherDirectories(config.data_dirs[1:])
     lock, claim = None, None
     try:
         if reserve_file.is_needed(config.data_dir) and data_dir.holder(config.data_dir) is None:
@@ -39,19 +43,33 @@ def claim_data_dir(config: BrokerConfig) -> Iterator[Claim]:
         lock = _lock(config.data_dir)
         if config.mpbroker_trace_enabled:
             data_dir.create(config.trace_dir, "mpbroker.trace.dir", 0o700)
-        claim = Claim(lock, data_dir.prepare(config.data_dir, config.node_id).cluster_id)
+        meta = _identity(config)
+        others = further.take(config.node_id, meta.cluster_id, meta.directory_id)
+        claim = Claim(lock, meta.cluster_id, (LogDirectory(config.data_dir, meta.directory_id), *others))
+        claim.lock_fds += further.lock_fds
         yield claim
     except OSError as error:
         if error.errno not in unusable.FULL:
             raise
         raise unusable.no_space(config.data_dir) from None
     finally:
+        further.close(claim is not None and claim.served)
         if lock is None:
             made.remove_empty()
         else:
             if claim is None or not claim.served:
                 made.undo()
             lock.close()
+
+
+def _identity(config: BrokerConfig) -> data_dir.MetaProperties:
+    """Of the data directory. Where there are others, partitions are told apart by the directories' ids: it gets one if
+    it was made without."""
+    meta = data_dir.prepare(config.data_dir, config.node_id)
+    if not meta.directory_id and len(config.data_dirs) > 1:
+        meta = meta._replace(directory_id=data_dir.new_id())
+        data_dir.write_meta(config.data_dir, meta)
+    return meta
 
 
 def _lock(path: str) -> data_dir.DataDirLock:

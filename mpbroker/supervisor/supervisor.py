@@ -66,7 +66,7 @@ def run(
         warn_of_unset_address(config, listeners, EventLog("supervisor").use_config(config))
         plans = plan_processes(config, listeners)
         admin = open_admin_listener(config)
-        shared = SharedState(config, plans, sockets, listeners, admin, claim.cluster_id, claim.lock_fd)
+        shared = SharedState(config, plans, sockets, listeners, admin, claim)
         supervisor = Supervisor(config, shared, ready_file, read_config)
         try:
             return supervisor.run()

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "log/io_error.h"
 #include "log/log_io.h"
 #include "log/segment.h"
 
@@ -27,7 +28,17 @@ int mpb_log_open(struct mpb_log *log, struct mpb_core *core, uint32_t slot, cons
         return -ENOMEM;
     }
     for (uint32_t i = 0; i < dir_count; i++) {
-        int fd = mpb_io_open(AT_FDCWD, dirs[i], O_RDONLY | O_DIRECTORY);
+        bool may_lack = i > 0; /* without the first, which holds the store, there is no broker */
+        int fd = -1;
+        if (!may_lack || mpb_log_dir_online(core, i))
+            fd = mpb_io_open(AT_FDCWD, dirs[i], O_RDONLY | O_DIRECTORY);
+        else
+            fd = -EIO;
+        if (fd < 0 && may_lack && mpb_io_error_condemns(fd, false)) {
+            mpb_log_dir_fail(core, i);
+            log->dir_fd[log->dir_count++] = -1;
+            continue;
+        }
         if (fd < 0) {
             *bad_dir = i;
             mpb_log_close(log);
@@ -48,7 +59,8 @@ void mpb_log_close(struct mpb_log *log)
             free(log->lists[i]);
         }
     for (uint32_t i = 0; i < log->dir_count; i++)
-        mpb_io_close(log->dir_fd[i]);
+        if (log->dir_fd[i] >= 0)
+            mpb_io_close(log->dir_fd[i]);
     free(log->open_segments);
     free(log->lists);
     memset(log, 0, sizeof *log);

@@ -4,6 +4,7 @@
 #include "shm/arena.h"
 #include "shm/doorbell.h"
 #include "shm/inject.h"
+#include "log/log.h"
 #include "request/killers.h"
 #include "shm/ring.h"
 #include "trace/trace_record.h"
@@ -356,6 +357,15 @@ static PyObject *core_row(PyObject *object, PyObject *arg)
     return PyObject_CallFunctionObjArgs((PyObject *)mpb_process_row_type, object, arg, NULL);
 }
 
+static PyObject *core_fail_log_dir(PyObject *object, PyObject *number)
+{
+    unsigned long log_dir = PyLong_AsUnsignedLong(number);
+    if (!attached(object) || PyErr_Occurred())
+        return NULL;
+    mpb_log_dir_fail(CORE(object), (uint32_t)log_dir);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef core_methods[] = {
     {"row", core_row, METH_O, "row(slot) -> ProcessRow"},
     {"notify_partition", core_notify_partition, METH_VARARGS,
@@ -378,6 +388,7 @@ static PyMethodDef core_methods[] = {
     {"entry_states", core_entry_states, METH_NOARGS,
      "entry_states() -> [(entry, generation, state, owner)], FREE left out"},
     {"handler_slot", core_handler_slot, METH_O, "handler_slot(handler) -> its row of the process table"},
+    {"fail_log_dir", core_fail_log_dir, METH_O, "fail_log_dir(log_dir): it could not be used at the start"},
     {"unique", core_unique, METH_NOARGS, "unique() -> a number no other call of this boot got"},
     {NULL, NULL, 0, NULL},
 };

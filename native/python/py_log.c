@@ -43,10 +43,10 @@ static const struct field COPY_FIELDS[] = {
 };
 enum { COPY_FIELD_COUNT = sizeof COPY_FIELDS / sizeof *COPY_FIELDS };
 
-static PyStructSequence_Field state_fields[COPY_FIELD_COUNT + 5];
+static PyStructSequence_Field state_fields[COPY_FIELD_COUNT + 6];
 static PyStructSequence_Desc state_desc = {"mpbroker._native.PartitionState",
                                            "A consistent copy of a partition's row (struct mpb_partition_copy).",
-                                           state_fields, COPY_FIELD_COUNT + 4};
+                                           state_fields, COPY_FIELD_COUNT + 5};
 static PyTypeObject *state_type;
 
 bool mpb_py_ordinal(LogObject *self, unsigned int ordinal)
@@ -189,6 +189,7 @@ static PyObject *log_state(PyObject *object, PyObject *argument)
     PyStructSequence_SetItem(result, COPY_FIELD_COUNT + 2, PyUnicode_FromString(row->dir));
     PyStructSequence_SetItem(result, COPY_FIELD_COUNT + 3,
                              PyLong_FromLongLong((int64_t)mpb_load_acquire(&row->start_written)));
+    PyStructSequence_SetItem(result, COPY_FIELD_COUNT + 4, PyLong_FromUnsignedLong(row->log_dir));
     if (PyErr_Occurred())
         Py_CLEAR(result);
     return result;
@@ -369,6 +370,7 @@ static int add_state_type(PyObject *module)
     state_fields[COPY_FIELD_COUNT + 1].name = "flushed_offset";
     state_fields[COPY_FIELD_COUNT + 2].name = "dir";
     state_fields[COPY_FIELD_COUNT + 3].name = "start_written";
+    state_fields[COPY_FIELD_COUNT + 4].name = "log_dir";
     state_type = PyStructSequence_NewType(&state_desc);
     return state_type == NULL ? -1 : PyModule_AddObjectRef(module, "PartitionState", (PyObject *)state_type);
 }

@@ -194,9 +194,9 @@ static PyObject *partition_who(PyObject *module, PyObject *args)
         return NULL;
     const struct mpb_partition *row = &core->partitions[ordinal];
     Py_ssize_t dir_length = row->dir_length < sizeof row->dir ? row->dir_length : 0;
-    return Py_BuildValue("(IIIIy#s#)", mpb_load_acquire(&core->partitions[ordinal].flags), row->topic_row,
+    return Py_BuildValue("(IIIIy#s#I)", mpb_load_acquire(&core->partitions[ordinal].flags), row->topic_row,
                          row->partition, mpb_load_acquire(&core->partitions[ordinal].next_ordinal), row->topic_id,
-                         (Py_ssize_t)16, row->dir, dir_length);
+                         (Py_ssize_t)16, row->dir, dir_length, row->log_dir);
 }
 
 static PyObject *topic_partitions(PyObject *module, PyObject *args)
@@ -246,7 +246,7 @@ static PyMethodDef metadata_functions[] = {
      "journal_since(core, generation) -> (reached, [topic row, ...]), or (reached, None): look at every row"},
     {"partition_link", partition_link, METH_VARARGS, "partition_link(core, ordinal, next ordinal + 1 or 0)"},
     {"partition_who", partition_who, METH_VARARGS,
-     "partition_who(core, ordinal) -> (flags, topic_row, partition, next ordinal + 1, topic_id, dir)"},
+     "partition_who(core, ordinal) -> (flags, topic_row, partition, next ordinal + 1, topic_id, dir, log_dir)"},
     {"topic_partitions", topic_partitions, METH_VARARGS,
      "topic_partitions(core, topic_id, first_ordinal, count) -> ordinals in order, or None while they change"},
     {NULL, NULL, 0, NULL},

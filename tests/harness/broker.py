@@ -77,6 +77,7 @@ class Broker:
         env: Mapping[str, str] | None = None,
         properties: Path | None = None,
         prefix: Sequence[str] = (),
+        further_dirs: Sequence[str] = (),
     ) -> None:
         self.directory = Path(directory)
         self.data_dir = self.directory / "data"
@@ -87,6 +88,7 @@ class Broker:
         self.env = dict(env or {})
         self.properties = properties
         self.prefix = list(prefix)
+        self.further_dirs = list(further_dirs)  # log.dirs beside data_dir
         self.process: subprocess.Popen[bytes] | None = None
         self.ready_line = ""
         self.ready: dict[str, Any] = {}
@@ -112,7 +114,7 @@ class Broker:
             "start",
             *([str(self.properties)] if self.properties else []),
             "--data-dir",
-            str(self.data_dir),
+            ",".join([str(self.data_dir), *self.further_dirs]),
             "--ready-file",
             str(self.ready_file),
         ]

@@ -1,7 +1,8 @@
 """AlterReplicaLogDirs (key 34), versions 0 to 2: moves of partitions between log directories (KIP-113).
 
-There is one log directory: a move into it is done already, any other is LOG_DIR_NOT_FOUND, whichever partition it
-names.
+A partition that lies in the directory already has been moved; a directory that is none of ours is LOG_DIR_NOT_FOUND,
+whichever partition it names, and one that is offline KAFKA_STORAGE_ERROR. Moves from one directory to another are not
+made: they, too, are refused with KAFKA_STORAGE_ERROR.
 """
 
 from __future__ import annotations
@@ -25,14 +26,17 @@ def handle(
     context: ServerContext, request: Request, message: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
     context.metadata.refresh()
-    here = context.log_manager.directory().path
+    log_manager = context.log_manager
 
     def code(path: str, name: str, number: int) -> int:
-        if path != here:
+        if path not in log_manager.data_dirs:
             return ErrorCode.LOG_DIR_NOT_FOUND
         topic = context.metadata.topic(name)
-        known = topic is not None and 0 <= number < len(topic.partitions)
-        return ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic is None or not 0 <= number < len(topic.partitions):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        state = log_manager.state(topic.partitions[number])
+        is_there = state is not None and log_manager.data_dirs[state.log_dir] == path
+        return ErrorCode.NONE if is_there else ErrorCode.KAFKA_STORAGE_ERROR
 
     return _response(message, code)
 

@@ -1,4 +1,4 @@
-"""DescribeLogDirs (key 35), versions 0 to 4: what lies in the log directory, and how full it is (KIP-113, KIP-827).
+"""DescribeLogDirs (key 35), versions 0 to 4: what lies in each log directory, and how full it is (KIP-113, KIP-827).
 
 Null asks about every partition; one that is not here is left out. Sizes are those of the log's segments, without their
 indexes. A directory that is offline answers KAFKA_STORAGE_ERROR and nothing else.
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from mpbroker.channel.handler_port import Request
 from mpbroker.errors import ErrorCode
+from mpbroker.log.log_manager import LogDirectory
 from mpbroker.metadata.metadata_cache import Topic
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.messages.describe_log_dirs import (
@@ -25,18 +26,25 @@ from mpbroker.server.server_context import ServerContext
 
 def handle(context: ServerContext, request: Request, message: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     context.metadata.refresh()
-    directory = context.log_manager.directory()
+    lying: list[list[DescribeLogDirsTopic]] = [[] for _ in context.log_manager.data_dirs]
+    for topic, numbers in _asked(context, message):
+        for log_dir, described in _described(context, topic, numbers).items():
+            lying[log_dir].append(described)
+    results = [
+        _result(directory, topics) for directory, topics in zip(context.log_manager.directories(), lying, strict=True)
+    ]
+    return DescribeLogDirsResponse(results=results)
+
+
+def _result(directory: LogDirectory, topics: list[DescribeLogDirsTopic]) -> DescribeLogDirsResult:
     if not directory.is_online:
-        offline = DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path)
-        return DescribeLogDirsResponse(results=[offline])
-    topics = [_described(context, topic, numbers) for topic, numbers in _asked(context, message)]
-    result = DescribeLogDirsResult(
+        return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path)
+    return DescribeLogDirsResult(
         log_dir=directory.path,
-        topics=[topic for topic in topics if topic.partitions],
+        topics=topics,
         total_bytes=directory.total_bytes,
         usable_bytes=directory.usable_bytes,
     )
-    return DescribeLogDirsResponse(results=[result])
 
 
 def _asked(context: ServerContext, message: DescribeLogDirsRequest) -> Iterator[tuple[Topic, list[int]]]:
@@ -50,16 +58,16 @@ def _asked(context: ServerContext, message: DescribeLogDirsRequest) -> Iterator[
             yield found, [number for number in asked.partitions if 0 <= number < len(found.partitions)]
 
 
-def _described(context: ServerContext, topic: Topic, numbers: list[int]) -> DescribeLogDirsTopic:
-    states = [(number, context.log_manager.state(topic.partitions[number])) for number in numbers]
-    partitions = [
-        DescribeLogDirsPartition(
-            partition_index=number, partition_size=state.log_bytes, offset_lag=max(state.hw - state.leo, 0)
-        )
-        for number, state in states
-        if state is not None
-    ]
-    return DescribeLogDirsTopic(name=topic.name, partitions=partitions)
+def _described(context: ServerContext, topic: Topic, numbers: list[int]) -> dict[int, DescribeLogDirsTopic]:
+    """What of a topic lies in which log directory."""
+    found: dict[int, DescribeLogDirsTopic] = {}
+    for number in numbers:
+        state = context.log_manager.state(topic.partitions[number])
+        if state is not None:
+            lag = max(state.hw - state.leo, 0)
+            partition = DescribeLogDirsPartition(partition_index=number, partition_size=state.log_bytes, offset_lag=lag)
+            found.setdefault(state.log_dir, DescribeLogDirsTopic(name=topic.name)).partitions.append(partition)
+    return found
 
 
 def failed(message: DescribeLogDirsRequest, version: int, code: int) -> DescribeLogDirsResponse:

@@ -68,9 +68,13 @@ def test_log_dirs_wins_over_log_dir(configure):
     assert configure("log.dirs=/b", "mpbroker.trace.dir=/t").trace_dir == "/t"
 
 
-def test_several_data_directories_are_not_supported(configure):
-    with pytest.raises(ConfigError, match="log.dirs=/a,/b: several data directories are not supported yet; name one"):
-        configure("log.dirs=/a,/b")
+def test_the_first_of_several_log_directories_is_the_data_directory(configure):
+    config = configure("log.dirs=/a, /b,/c/")
+    assert config.data_dirs == ("/a", "/b", "/c") and config.data_dir == "/a" and config.trace_dir == "/a/traces"
+    with pytest.raises(ConfigError, match="log.dirs=/a,/b,/a/: names a directory twice"):
+        configure("log.dirs=/a,/b,/a/")
+    with pytest.raises(ConfigError, match="must be at most 32 directories"):
+        configure("log.dirs=" + ",".join(f"/{n}" for n in range(33)))
 
 
 def test_settings_of_one_listener(configure):

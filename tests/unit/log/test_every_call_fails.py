@@ -19,7 +19,7 @@ from mpbroker import _native
 from mpbroker.controller.partition_logs import PartitionLogs
 from mpbroker.errors import ErrorCode, MpbrokerError
 from mpbroker.log import data_dir, reserve_file
-from mpbroker.log.data_dir import LOG_DIR
+from mpbroker.log.data_dir import FIRST
 from mpbroker.log.deletion import remove_deleted
 from mpbroker.log.kept_partitions import KeptPartition
 from mpbroker.log.log_keeper import LogKeeper
@@ -210,7 +210,7 @@ def test_no_job_of_the_log_keeper_gives_up(tmp_path, monkeypatch):
 
         ended = failing(call, number, work)
         assert isinstance(ended, bool), ended
-        online = world.log.log_dir_online(LOG_DIR)
+        online = world.log.log_dir_online(FIRST)
         if number in PASSING:
             assert online and acknowledged[-1] == RECORDS + MORE, (call, number)
             assert world.events.named("log_keeper_job_failed") == []
@@ -254,7 +254,7 @@ def test_a_topic_is_deleted_whatever_was_short_for_a_moment(tmp_path):
         retired = [name for name in os.listdir(world.path) if name.endswith(DELETE_SUFFIX)]
         assert len(retired) == 1 and list(find_all(str(world.path))) == []
         assert read_topic_id(str(world.path / retired[0])) == trial.partition.topic_id
-        assert world.log.log_dir_online(LOG_DIR)
+        assert world.log.log_dir_online(FIRST)
         unchanged_descriptors(world, before)
         world.close()
 
@@ -325,7 +325,7 @@ def test_a_partition_is_made_at_the_second_try(tmp_path, number):
         assert error in (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR)
         if error:
             assert logs.create(topic, 0, 0) == ErrorCode.NONE
-        assert world.log.log_dir_online(LOG_DIR) and world.log.state(0).flags & ONLINE
+        assert world.log.log_dir_online(FIRST) and world.log.state(0).flags & ONLINE
         world.close()
         if call >= len(seen):
             break

@@ -20,6 +20,8 @@ class World:
             clock=self.clock,
             events=self.lines,
             data_dir="/data",
+            log_dir=0,
+            is_mine=lambda ordinal: True,
             partitions=PARTITIONS,
             io_failures=lambda: self.failures,
             trouble=lambda bit, there: self.troubles.append((bit, there)),

@@ -13,7 +13,7 @@ from tests.unit.server.test_produce_fetch import batch, produce
 @pytest.fixture
 def broker(tmp_path):
     made = InProcessBroker(tmp_path)
-    made.handler.context.log_manager._data_dir = str(tmp_path)
+    made.handler.context.log_manager.data_dirs = (str(tmp_path),)
     made.create_topic("t", partitions=2)
     made.create_topic("u")
     return made

@@ -47,6 +47,6 @@ def test_what_is_refused(broker, asked, code):
 
 
 def test_epochs_of_a_log_that_kafka_wrote(broker, tmp_path):
-    broker.handler.context.log_manager._data_dir = str(tmp_path)
+    broker.handler.context.log_manager.data_dirs = (str(tmp_path),)
     (tmp_path / "t-0" / "leader-epoch-checkpoint").write_text("0\n2\n3 0\n5 1\n")
     assert [ask(broker, epoch) for epoch in (2, 3, 4, 5)] == [(0, 2, 0), (0, 3, 1), (0, 3, 1), (0, 5, 2)]

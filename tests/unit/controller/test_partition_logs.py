@@ -1,0 +1,115 @@
+"""Which of several log directories: a new partition's, and where one is that the store knows."""
+
+import pytest
+
+from mpbroker.controller.controller_context import TopicState
+from mpbroker.controller.partition_logs import Home, PartitionLogs, Place
+from mpbroker.log.partition_directory import prepare
+
+ID = b"i" * 16
+NAME = "t-0"
+
+
+class Logs:
+    """Directories that a test takes offline or fills; partitions are only counted."""
+
+    def __init__(self) -> None:
+        self.offline: set[int] = set()
+        self.full: set[int] = set()
+
+    def log_dir_online(self, log_dir):
+        return log_dir not in self.offline
+
+    def takes_appends(self, log_dir):
+        return log_dir not in self.full
+
+    def create(self, **_):
+        return 0
+
+    def set_flags(self, ordinal, set, clear):
+        return 0
+
+
+class Loader:
+    """What checkpoints say."""
+
+    def __init__(self) -> None:
+        self.written = 0
+
+    def written_up_to(self, topic, partition):
+        return self.written
+
+
+@pytest.fixture
+def logs():
+    return Logs()
+
+
+@pytest.fixture
+def several(tmp_path, logs):
+    homes = [Home(number, str(tmp_path / name), name, Loader()) for number, name in enumerate("abc")]
+    for home in homes:
+        (tmp_path / home.id).mkdir()
+    first, *further = homes
+    return PartitionLogs(logs, first.path, first.load, lambda: 0, lambda name: None, further, first.id)
+
+
+def topic(*directories):
+    return TopicState(ID, "t", [[0]] * 9, {}, 0, directories=list(directories))
+
+
+def put(tmp_path, home, topic_id=ID):
+    prepare(str(tmp_path / home), NAME, topic_id)
+    (tmp_path / home / NAME / f"{0:020d}.log").write_bytes(b"x")
+
+
+def test_a_new_partition_goes_where_there_are_fewest_of_those_that_can_hold_it(several, logs):
+    made = topic()
+    for number in range(4):
+        assert several.create(made, number, number) == 0
+    assert made.directories == ["a", "b", "c", "a"]
+    several.hide(1)
+    assert several.create(made, 4, 4) == 0 and made.directories[4] == "b"
+    logs.offline, logs.full = {1}, {2}
+    assert several.create(made, 5, 5) == 0 and made.directories[5] == "a"
+    logs.offline = {0, 1}
+    assert several.create(made, 6, 6) == 56 and several.online and not several.has_room
+
+
+def test_it_is_where_the_store_says_though_there_is_another(several, tmp_path):
+    put(tmp_path, "b")
+    put(tmp_path, "c")
+    assert several.find(topic("c"), 0) == Place(2, True)
+
+
+def test_what_was_moved_by_hand_is_served_from_there(several, tmp_path):
+    put(tmp_path, "b")
+    assert (
+        several.find(topic("c"), 0) == several.find(topic("removed"), 0) == several.find(topic(), 0) == Place(1, True)
+    )
+
+
+def test_in_doubt_it_is_offline_and_nothing_is_made_anew(several, logs, tmp_path):
+    assert "not among log.dirs" in several.find(topic("removed"), 0).problem
+    put(tmp_path, "b")
+    logs.offline = {2}
+    assert "offline" in several.find(topic("c"), 0).problem
+    logs.offline = set()
+    put(tmp_path, "a")
+    assert "found in" in several.find(topic("c"), 0).problem
+
+
+def test_anothers_directory_is_not_taken_for_it_and_keeps_its_name(several, tmp_path):
+    put(tmp_path, "b", b"j" * 16)
+    assert several.find(topic("c"), 0) == Place(2, False)
+    assert several.create(topic(), 0, 0) == 56
+    assert several.retire(NAME, ID) is None and (tmp_path / "b" / NAME).exists()
+
+
+def test_one_directory_needs_no_note(tmp_path, logs):
+    (tmp_path / "a").mkdir()
+    alone = PartitionLogs(logs, str(tmp_path / "a"), Loader(), lambda: 0, lambda name: None, id="a")
+    made = topic()
+    assert alone.create(made, 0, 0) == 0 and made.directories == []
+    assert alone.find(made, 0) == alone.find(topic("a"), 0) == Place(0, False)
+    assert "not among log.dirs" in alone.find(topic("b"), 0).problem
