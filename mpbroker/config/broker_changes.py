@@ -59,7 +59,7 @@ def refusal(before: BrokerConfig, after: DynamicSettings, of_broker: bool) -> st
     """Why a broker cannot take over these settings; None: it can. `of_broker`: its own layer was changed, not that of
     all brokers."""
     layer = after.broker if of_broker else after.cluster
-    sentence = _unchangeable(layer) or _wrong_value(layer)
+    sentence = _unchangeable(layer, of_broker) or _wrong_value(layer)
     if sentence is None and not of_broker:
         sentence = _needs_a_broker(layer)
     if sentence is not None:
@@ -71,8 +71,8 @@ def refusal(before: BrokerConfig, after: DynamicSettings, of_broker: bool) -> st
     return next(_counts_out_of_step(before, config), None)
 
 
-def _unchangeable(layer: Mapping[str, str]) -> str | None:
-    fixed = [name for name in layer if not _is_dynamic(name)]
+def _unchangeable(layer: Mapping[str, str], of_broker: bool) -> str | None:
+    fixed = [name for name in layer if not _is_dynamic(name) or (of_broker and _waits_for_a_start(name))]
     return f"Cannot update these configs dynamically: Set({', '.join(sorted(fixed))})" if fixed else None
 
 
@@ -82,6 +82,12 @@ def _is_dynamic(name: str) -> bool:
     if located is not None:
         return located.setting.change is not Scope.READ_ONLY
     return not why_ignored(name) and name not in REFUSED
+
+
+def _waits_for_a_start(name: str) -> bool:
+    """Listeners: kept and not in force they could forbid the next start, with nobody there to take them back."""
+    located = locate(name)
+    return located is not None and located.setting.change is Scope.PER_BROKER and located.setting.restart
 
 
 def _wrong_value(layer: Mapping[str, str]) -> str | None:

@@ -88,6 +88,8 @@ def test_refusals_in_kafkas_order():
         ({"log.retention.ms": "0"}, "log.retention.ms=0: "),
     ):
         assert (refusal(present, DynamicSettings(layer), False) or "").startswith(start)
+    own = DynamicSettings({}, {"listeners": "PLAINTEXT://127.0.0.1:0"})
+    assert refusal(present, own, True) == "Cannot update these configs dynamically: Set(listeners)"
     assert refusal(present, DynamicSettings({SEGMENT: "14", "no.such": "1"}), False) is None
 
 
