@@ -14,12 +14,14 @@ Recovery never destroys (Kafka's recoverLog is the model for what is served):
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Final
 
 from msgspec import Struct, field
 
 from mpbroker._native import scan_segment
 from mpbroker.log import disk
+from mpbroker.log.partition_directory import EPOCH_FILE, METADATA_FILE
 from mpbroker.log.producer_replay import ProducerReplay
 from mpbroker.log.producer_snapshot import SUFFIX as SNAPSHOT
 from mpbroker.log.producer_snapshot import ProducerEntry, newest_snapshot, snapshot_offsets, snapshot_path
@@ -31,6 +33,7 @@ from mpbroker.log.txn_index_file import is_sound, read_aborted, write_aborted
 
 DELETED: Final = ".deleted"
 INDEXES: Final = (INDEX, TIME_INDEX, TXN_INDEX)
+_OF_ALL: Final = (METADATA_FILE, EPOCH_FILE)
 OWN_TEMPORARY: Final = (f"{SNAPSHOT}.tmp", f"{TXN_INDEX}.tmp", "partition.metadata.tmp", "leader-epoch-checkpoint.tmp")
 
 
@@ -75,6 +78,7 @@ class LogRecovery:
         self._clean = clean
         self._recovery_point = recovery_point
         self._log_start = log_start
+        self._has_snapshots = True
         self._cut: list[str] = []
         self._unsound: list[str] = []
         self._segments = SegmentRecovery(directory, index_interval_bytes, self._cut.append, self._unsound.append)
@@ -82,9 +86,13 @@ class LogRecovery:
     def run(self) -> RecoveredLog:
         """Repairs the files and returns the state they stand for. OSError: the directory cannot be used, LogMissing:
         because its segments are not there."""
-        finish_swaps(self.directory)
-        self._put_away_leftovers()
-        found = self._bases() or [self._create_first()]
+        names = disk.names(self.directory)
+        if not _all_ordinary(names):
+            finish_swaps(self.directory)
+            self._put_away_leftovers()
+            names = disk.names(self.directory)
+        self._has_snapshots = any(name.endswith(SNAPSHOT) for name in names)
+        found = _bases(names) or [self._create_first()]
         bases, last = self._walk(self._above_log_start(found))
         if self._log_start > last.next_offset:
             self._cut.append(
@@ -92,7 +100,7 @@ class LogRecovery:
                 f"{last.next_offset}: the checkpoint is not believed, records deleted before may be back"
             )
             self._log_start = 0
-            bases, last = self._walk(self._bases())
+            bases, last = self._walk(_bases(disk.names(self.directory)))
         if self._recovery_point > last.next_offset:
             self._cut.append(
                 f"{self._name()}: the log ends at {last.next_offset}, but records up to {self._recovery_point} were "
@@ -116,10 +124,6 @@ class LogRecovery:
 
     def _name(self) -> str:
         return os.path.basename(self.directory)
-
-    def _bases(self) -> list[int]:
-        stems = (name[: -len(LOG)] for name in disk.names(self.directory) if name.endswith(LOG))
-        return sorted(int(stem) for stem in stems if len(stem) == 20 and stem.isdecimal() and int(stem) < 2**63)
 
     def _above_log_start(self, bases: list[int]) -> list[int]:
         """Without segments wholly below the log start: deleted before, back by whatever way. Retention takes them."""
@@ -231,11 +235,12 @@ class LogRecovery:
 
         Of segments that were read anew the .txnindex is written anew too, as the other indexes are. Where that needs
         entries, the replay begins at or below the segment: which transactions were open there must be known."""
-        for offset in snapshot_offsets(self.directory):
+        for offset in snapshot_offsets(self.directory) if self._has_snapshots else ():
             if offset > end_offset:
                 set_aside(snapshot_path(self.directory, offset))
         wanted = self._without_txn_index(bases, end_offset)
-        start, entries = newest_snapshot(self.directory, min([end_offset, *wanted]))
+        upper = min([end_offset, *wanted])
+        start, entries = newest_snapshot(self.directory, upper) if self._has_snapshots else (0, [])
         replay = ProducerReplay(start, entries)
         for number, base in enumerate(bases):
             following = bases[number + 1] if number + 1 < len(bases) else end_offset
@@ -281,3 +286,22 @@ class LogRecovery:
             if sizes[-1]:
                 return sizes[0], read_aborted(path)[-1].last_offset + 1
         return 0, 0
+
+
+def _bases(names: Iterable[str]) -> list[int]:
+    """Of the segments among the files of a directory."""
+    stems = (name[: -len(LOG)] for name in names if name.endswith(LOG))
+    return sorted(int(stem) for stem in stems if len(stem) == 20 and stem.isdecimal() and int(stem) < 2**63)
+
+
+def _all_ordinary(names: list[str]) -> bool:
+    """Whether a directory holds nothing but segments, their indexes, snapshots and the two files that every partition
+    has: then no swap is to be finished, and nothing put away. Nearly all are so, and thousands are looked at."""
+    there = set(names)
+    for name in names:
+        stem, suffix = os.path.splitext(name)
+        if name in _OF_ALL or (len(stem) == 20 and stem.isdecimal() and suffix in (LOG, SNAPSHOT)):
+            continue
+        if suffix not in INDEXES or stem + LOG not in there:
+            return False
+    return True

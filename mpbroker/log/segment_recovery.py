@@ -108,7 +108,7 @@ class SegmentRecovery:
         last_set = self._last_entry(base, INDEX, INDEX_ENTRY)
         last_time = self._last_entry(base, TIME_INDEX, TIME_INDEX_ENTRY) or (NO_TIMESTAMP, 0)
         if last_set is None:
-            return self.rebuild(base, settled=True)[0]
+            return self._read_short(base) or self.rebuild(base, settled=True)[0]
         start = (last_set[1], base, last_time[0], base + last_time[1])
         with disk.opened(self.path(base, LOG)) as log:
             scan = scan_segment(log, -1, -1, base, self._index_interval_bytes, True, None, *start)
@@ -128,6 +128,18 @@ class SegmentRecovery:
             last_time[0],
             scan.valid_bytes - last_set[1],
         )
+
+    def _read_short(self, base: int) -> SegmentState | None:
+        """A segment that is too short for an entry in its indexes, read with checksums; nothing is written, nothing
+        synced: a broker may have thousands of them. None: it is damaged, or its indexes ought to have entries."""
+        if disk.size(self.path(base, TIME_INDEX)):
+            return None
+        with disk.opened(self.path(base, LOG)) as log:
+            scan = scan_segment(log, -1, -1, base, self._index_interval_bytes, True, None)
+        if scan.end or scan.valid_bytes < scan.file_bytes or scan.bytes_since_index < scan.valid_bytes:
+            return None
+        self.rebuilt[base] = scan.aborts
+        return _state(base, scan)
 
     def rebuild(self, base: int, *, settled: bool = False) -> tuple[SegmentState, bool]:
         """Reads the whole segment and writes its indexes anew; (state, whether the log had to be cut).

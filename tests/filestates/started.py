@@ -26,6 +26,7 @@ from mpbroker.log.log_manager import open_log
 from mpbroker.log.log_retention import NO_LIMIT
 from mpbroker.log.producer_snapshots import ProducerSnapshots
 from mpbroker.protocol.messages.metadata import MetadataRequest
+from mpbroker.shm import settings_board
 from mpbroker.shm.clock import SystemClock
 from mpbroker.shm.layout import PARTITION_ONLINE, SLOT_CONTROLLER, SLOT_LOG_KEEPER
 from mpbroker.shm.process_context import ProcessContext
@@ -100,12 +101,16 @@ class InProcess:
             slot=SLOT_CONTROLLER,
             cluster_id=cluster_id,
             data_dirs=(str(path),),
+            settings_fd=settings_board.create(),
+            notice_fd=os.eventfd(0),
         )
+        self._descriptors = (context.settings_fd, context.notice_fd)
         self._controller: Controller = build_controller(context)
         try:
             self._controller.recover()
         except BaseException:
             self._controller.close()
+            self._close_descriptors()
             raise
         context.slot = SLOT_LOG_KEEPER
         self._log: Log = open_log(context)
@@ -159,6 +164,11 @@ class InProcess:
         """What a kill does."""
         self._log.close()
         self._controller.close()
+        self._close_descriptors()
+
+    def _close_descriptors(self) -> None:
+        for descriptor in self._descriptors:
+            os.close(descriptor)
 
 
 @contextlib.contextmanager

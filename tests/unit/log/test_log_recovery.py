@@ -127,6 +127,38 @@ def test_clean_start_reads_the_tail_and_finds_the_same_state(tmp_path, number):
     assert recover(tmp_path, clean=True) == dirty
 
 
+@pytest.mark.parametrize("batches", [0, 1, 10])
+def test_a_short_log_is_read_after_a_clean_stop_without_a_write_or_a_sync(tmp_path, batches, monkeypatch):
+    """A broker may have thousands of them: three syncs each took its start minutes."""
+    write_log(tmp_path, 0, make_batches(0, batches))
+    dirty = recover(tmp_path)
+    before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    monkeypatch.setattr(os, "fsync", lambda descriptor: pytest.fail("synced"))
+    found = recover(tmp_path, clean=True)
+    assert found == dirty and found.active.next_offset == 3 * batches
+    assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("spoil", ["log", "timeindex", "no entry"])
+def test_a_short_log_whose_files_do_not_fit_is_written_anew(tmp_path, spoil):
+    path = write_log(tmp_path, 0, make_batches(0, 30 if spoil == "no entry" else 3), indexes=True)
+    dirty = recover(tmp_path)
+    if spoil == "log":
+        with open(path, "ab") as file:
+            file.write(b"rest")
+    elif spoil == "timeindex":
+        with open(f"{path[:-4]}.timeindex", "wb") as file:
+            file.write(bytes(12))
+    else:
+        for suffix in (".index", ".timeindex"):
+            assert os.path.getsize(path[:-4] + suffix) > 0
+            open(path[:-4] + suffix, "wb").close()
+    found = recover(tmp_path, clean=True)
+    assert (found.active.next_offset, found.active.index_bytes) == (dirty.active.next_offset, dirty.active.index_bytes)
+    assert os.path.getsize(f"{path[:-4]}.timeindex") == found.active.time_index_bytes
+    assert bool(found.cut) == (spoil == "log")
+
+
 def test_empty_and_missing_logs_start_at_the_checkpointed_offset(tmp_path):
     found = recover(tmp_path, log_start=77)
     assert (found.active.base, found.active.next_offset, found.log_start) == (77, 77, 77)
