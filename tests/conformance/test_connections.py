@@ -45,7 +45,7 @@ def test_an_error_of_acks_0_closes_the_connection(peer):
         (6, "UpdateMetadata"),
         (17, "SaslHandshake"),
         (49, "AlterClientQuotas"),
-        (24, "AddPartitionsToTxn"),
+        (38, "CreateDelegationToken"),
     ],
 )
 @pytest.mark.parametrize("listener", [0, 2])
@@ -236,8 +236,14 @@ def test_what_is_advertised_has_kafkas_ranges(peer):
         18: (0, 4),
         19: (0, 7),
         20: (0, 6),
+        21: (0, 2),
         22: (0, 5),
         23: (0, 4),
+        24: (0, 5),
+        25: (0, 4),
+        26: (0, 4),
+        27: (0, 1),
+        28: (0, 4),
         32: (0, 4),
         33: (0, 2),
         34: (0, 2),
@@ -249,7 +255,12 @@ def test_what_is_advertised_has_kafkas_ranges(peer):
         45: (0, 0),
         46: (0, 0),
         47: (0, 0),
+        57: (0, 1),
         60: (0, 1),
+        61: (0, 0),
+        65: (0, 0),
+        66: (0, 1),
+        74: (0, 0),
         75: (0, 0),
     }
     assert all(low <= high for low, high in ranges.values())
