@@ -39,14 +39,25 @@ static uint64_t accounted(struct mpb_lane_header *h) /* writer only */
     return mpb_load_relaxed(&h->written) + mpb_load_relaxed(&h->dropped) + mpb_load_relaxed(&h->sampled_out);
 }
 
+/* The request whose record was being written when its processor died. Rows that were never used are left alone: a look gives
+ * each page of theirs memory, and the table is laid out for as many processors as there can be. */
+static void unstamp(struct mpb_core *core, uint64_t fill_number)
+{
+    uint32_t rows = core->header->entries_per_processor;
+    for (uint32_t p = 0; p < core->header->processor_count; p++) {
+        uint32_t used = mpb_load_acquire(&core->doorbells->processor_mark[p].entries_high);
+        for (struct mpb_entry *e = core->entries + p * rows, *end = e + (used < rows ? used : rows); e < end; e++)
+            if (e->fill_number == fill_number)
+                mpb_trace_of(e->trace)->t0_ns = 0;
+    }
+}
+
 void mpb_lane_adopt(struct mpb_core *core, struct mpb_lane *lane)
 {
     struct mpb_lane_header *h = lane->header;
     uint64_t total = accounted(h);
     if (core != NULL && h->committing != 0 && total != h->committing_base)
-        for (uint32_t i = 0; i < core->entry_count; i++)
-            if (core->entries[i].fill_number == h->committing)
-                mpb_trace_of(core->entries[i].trace)->t0_ns = 0;
+        unstamp(core, h->committing);
     mpb_step();
     h->committing = 0;
     mpb_store_release(&h->finished, total);

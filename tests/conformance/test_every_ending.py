@@ -123,7 +123,7 @@ def _closed_by_the_broker(client: Client) -> list[int]:
 
 def _refused_at_the_door(broker: Broker) -> None:
     """Never given to anybody: no record, each counted."""
-    for data in [frame(24, 0, 5_000_000, bytes(32)), struct.pack(">i", -1)] * MANY:
+    for data in [frame(38, 0, 5_000_000, bytes(32)), struct.pack(">i", -1)] * MANY:
         with RawConnection(broker.port()) as connection:
             connection.send(data)
             assert connection.is_closed()

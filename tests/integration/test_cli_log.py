@@ -140,7 +140,8 @@ def test_a_damaged_or_cut_segment_shows_what_stands_before(places, tmp_path):
     assert f"no record batch, or a damaged one, at byte {batches[1]['position']}" in refused(done)
     assert done.stdout.startswith("batch at byte 0:")
     assert refused(dump(tmp_path / "none.log")) == f"mpbroker: {tmp_path}/none.log: No such file or directory\n"
-    assert "its name should end in one of .log .index .timeindex .snapshot" in refused(dump(tmp_path / "x.txt"), 2)
+    named = "its name should end in one of .log .index .timeindex .txnindex .snapshot"
+    assert named in refused(dump(tmp_path / "x.txt"), 2)
 
 
 def test_batches_larger_than_a_window(places, monkeypatch):

@@ -64,10 +64,9 @@ static void play_open_log(struct play *p)
         p->native[h].log = &p->log[h];
         p->native[h].now_ms = -1;
         for (int name = 0; name < 2; name++) {
-            struct mpb_native_topic *topic =
-                mpb_native_add(&p->native[h].topics, (const uint8_t *)ask_topic(name == 1),
-                               (uint32_t)strlen(ask_topic(name == 1)), id, ordinals, ASK_PARTITIONS, &FIX_OPTIONS,
-                               &PLAY_RULES);
+            struct mpb_native_topic *topic = mpb_native_add(&p->native[h].topics, (const uint8_t *)ask_topic(name == 1),
+                                                            (uint32_t)strlen(ask_topic(name == 1)), id, ordinals,
+                                                            ASK_PARTITIONS, &FIX_OPTIONS, &PLAY_RULES);
             CHECK(topic != NULL && mpb_native_may_produce(topic));
             topic->produces = true;
         }

@@ -301,9 +301,10 @@ static void test_reader_beside_writer(void)
 /* ---- killed at every instruction */
 static struct mpb_core core_of(struct world *w)
 {
-    struct mpb_core core = {0};
-    core.entries = w->entries;
-    core.entry_count = ENTRIES;
+    static struct mpb_segment_header header = {.processor_count = 1, .entries_per_processor = ENTRIES};
+    static struct mpb_doorbells doorbells;
+    struct mpb_core core = {.header = &header, .doorbells = &doorbells, .entries = w->entries, .entry_count = ENTRIES};
+    atomic_store(&doorbells.processor_mark[0].entries_high, ENTRIES);
     return core;
 }
 
