@@ -54,6 +54,7 @@ PROCESS_TYPES: tuple[ProcessType, ...] = (
 START_STAGES = 2
 FIRST_SHARES = (
     "mpbroker.log.log_manager",
+    "mpbroker.log.producer_snapshot",
     "mpbroker.metadata.commands",
     "mpbroker.metadata.features",
     "mpbroker.config.topic_changes",

@@ -11,7 +11,14 @@ from mpbroker.metadata.topic_record import BadRecord, ProducerIdBlock, TopicReco
 
 def test_a_record_is_json_with_a_version():
     value = encode_record(TopicRecord("00" * 16, "orders", [[0], [0]], 5))
-    assert json.loads(value) == {"id": "00" * 16, "name": "orders", "replicas": [[0], [0]], "created_ms": 5, "v": 1}
+    assert json.loads(value) == {
+        "id": "00" * 16,
+        "name": "orders",
+        "replicas": [[0], [0]],
+        "created_ms": 5,
+        "directories": [],
+        "v": 1,
+    }
     assert decode_record(TopicRecord, value, "t/1").replicas == [[0], [0]]
 
 
