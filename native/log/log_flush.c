@@ -18,12 +18,21 @@ static bool is_retained_away(struct mpb_log *log, const struct mpb_partition *ro
     return mpb_partition_snapshot(log, (uint32_t)(row - log->core->partitions), &now) == 0 && base < now.log_start;
 }
 
-static int sync_segment(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *copy,
-                        int64_t base)
+/* Of the segment in use, whether transactions were aborted in it since the last flush. */
+static bool has_new_aborts(const struct mpb_partition_copy *copy, int64_t flushed)
 {
-    /* Of a rolled segment the indexes too: below the recovery point nobody rebuilds them. */
-    int files = base == copy->active_base ? 1 : MPB_SEGMENT_FILES;
-    for (int file = 0; file < files; file++) {
+    return copy->txn_index_bytes > 0 && copy->aborted_end > flushed;
+}
+
+static int sync_segment(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *copy,
+                        int64_t base, int64_t flushed)
+{
+    /* Of a rolled segment the indexes too: below the recovery point nobody rebuilds them. Of the one in use they are, but
+     * for .txnindex after a clean stop: without its entry a reader of committed records would get what was aborted. */
+    for (int file = 0; file < MPB_ALL_SEGMENT_FILES; file++) {
+        if (base == copy->active_base && file != MPB_FILE_LOG &&
+            (file != MPB_FILE_TXN_INDEX || !has_new_aborts(copy, flushed)))
+            continue;
         int fd = mpb_segment_fd(log, row, copy, base, (enum mpb_segment_file)file);
         if (fd == -ENOENT && (file != MPB_FILE_LOG || is_retained_away(log, row, base)))
             continue;
@@ -56,16 +65,18 @@ static int sync_directory(struct mpb_log *log, const struct mpb_partition *row)
 static int sync_from(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *copy,
                      int64_t flushed)
 {
-    if (flushed > copy->active_base)
-        return sync_segment(log, row, copy, copy->active_base);
     const struct mpb_segment_list *list;
+    if (flushed > copy->active_base) {
+        int failed = sync_segment(log, row, copy, copy->active_base, flushed);
+        return failed != 0 || !has_new_aborts(copy, flushed) ? failed : sync_directory(log, row);
+    }
     int error = mpb_segment_list_get(log, row, copy, &list);
     if (error != 0)
         return error;
     /* From the segment that holds the last flushed offset: when it was synced it may have been the active one, of which
      * the indexes are left out. */
     for (uint32_t i = mpb_segment_list_find(list, flushed > 0 ? flushed - 1 : 0); i < list->count; i++) {
-        error = sync_segment(log, row, copy, list->bases[i]);
+        error = sync_segment(log, row, copy, list->bases[i], flushed);
         if (error != 0)
             return error;
     }

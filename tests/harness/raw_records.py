@@ -62,10 +62,16 @@ def produce_request(
     return frame(PRODUCE, PRODUCE_VERSION, correlation_id, body, b"raw")
 
 
-def create_by_metadata(host: str, port: int, topic: str) -> None:
-    """Have the broker make a topic, by asking for its Metadata (4) with auto-creation."""
+def create_by_metadata(host: str, port: int, topic: str, within_s: float = 15.0) -> None:
+    """Have the broker make a topic: asks for its Metadata (4) with auto-creation until that names it without an error:
+    the first answer comes before the topic is there."""
+    body, there = struct.pack(">i", 1) + _string(topic) + b"\1", b"\0\0" + _string(topic)
+    until = time.monotonic() + within_s
     with RawConnection(port, host) as connection:
-        assert connection.ask(frame(3, 4, 1, struct.pack(">i", 1) + _string(topic) + b"\1")) is not None
+        while there not in (connection.ask(frame(3, 4, 1, body)) or (0, b""))[1]:
+            if time.monotonic() > until:
+                raise TimeoutError(f"{topic} was not created within {within_s} s")
+            time.sleep(0.005)
 
 
 class Produced(NamedTuple):

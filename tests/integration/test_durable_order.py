@@ -4,6 +4,7 @@ the disk are recorded."""
 from __future__ import annotations
 
 import pytest
+from confluent_kafka import Producer
 
 from mpbroker.log.checkpoint_file import HIGH_WATERMARK, RECOVERY_POINT, read_checkpoint
 from mpbroker.log.clean_shutdown import MARKER
@@ -15,6 +16,7 @@ STORE = "metadata.db-wal"
 FILES = (".log", ".index", ".timeindex")
 SMALL = {"log.segment.bytes": 1000, "log.index.interval.bytes": 1}
 BATCHES = 6  # two of them fill a segment
+ABORTS = 3
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +66,30 @@ def test_a_clean_stop_says_so_when_everything_else_is_on_disk(disk, tmp_path):
     for name in (RECOVERY_POINT, HIGH_WATERMARK):
         renamed = last(calls, "rename", name)
         assert last(calls, "sync", f"{name}.tmp") < renamed < place(calls, "sync", ".", renamed) < marked
+
+
+def test_what_was_aborted_is_on_disk_before_the_log_is_believed(disk, tmp_path):
+    """Without the entry in .txnindex, which a clean start does not look for, readers of committed records would get it:
+    of a segment that was rolled, and of the one in use."""
+    with disk.broker(tmp_path, **SMALL) as broker:
+        with Peer(broker.port()) as peer:
+            assert create_topic(peer, "t").error_code == 0
+        producer = Producer({"bootstrap.servers": f"127.0.0.1:{broker.port()}", "transactional.id": "aborts"})
+        producer.init_transactions(20)
+        for _ in range(ABORTS):
+            producer.begin_transaction()
+            producer.produce("t", b"x" * 300, partition=0)
+            producer.flush(20)
+            producer.abort_transaction(20)
+    calls = disk.all()
+    marked, pointed = place(calls, "rename", MARKER), last(calls, "rename", RECOVERY_POINT)
+    paths = {call.path for call in calls if call.path.startswith("t-0/") and call.path.endswith(".txnindex")}
+    written = sorted(path for path in paths if any(call == Call("write", path) for call in calls))
+    assert len(written) > 1, "one of them of a rolled segment"
+    for path in written:
+        assert last(calls, "write", path) < last(calls, "sync", path) < pointed < marked, path
+        created = last(calls, "create", path)
+        assert created < place(calls, "sync", "t-0", created) < pointed, f"the name of {path}, too"
 
 
 def test_a_marker_is_gone_for_good_before_anything_is_written(disk, tmp_path):
