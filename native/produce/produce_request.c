@@ -3,87 +3,11 @@
 #include <string.h>
 
 #include "record/crc32c.h"
-#include "record/uvarint.h"
+#include "record/frame_cursor.h"
 
 #define FIRST_VERSION 3
 #define LAST_VERSION 13
 #define HEADER_BYTES 8 /* key, version, correlation id; the client id follows */
-#define ABSENT UINT32_MAX
-
-struct cursor {
-    const uint8_t *at;
-    size_t left;
-    bool flexible; /* lengths and counts are compact, and tags end every struct */
-};
-
-static inline const uint8_t *take(struct cursor *c, size_t n)
-{
-    if (n > c->left)
-        return NULL;
-    const uint8_t *p = c->at;
-    c->at += n;
-    c->left -= n;
-    return p;
-}
-
-static inline bool take32(struct cursor *c, int32_t *value)
-{
-    const uint8_t *p = take(c, 4);
-    if (p)
-        *value = mpb_be32(p);
-    return p != NULL;
-}
-
-static inline bool take16(struct cursor *c, int16_t *value)
-{
-    const uint8_t *p = take(c, 2);
-    if (p)
-        *value = mpb_be16(p);
-    return p != NULL;
-}
-
-static inline bool take_varint(struct cursor *c, uint32_t *value)
-{
-    const uint8_t *next = mpb_get_uvarint(c->at, c->at + c->left, value);
-    if (next == NULL)
-        return false;
-    c->left -= (size_t)(next - c->at);
-    c->at = next;
-    return true;
-}
-
-/* A length or a count, ABSENT for null. `wide`: four bytes in versions that are not flexible, else two. */
-static inline bool take_length(struct cursor *c, bool wide, uint32_t *value)
-{
-    int16_t narrow_value;
-    int32_t wide_value;
-    if (c->flexible) {
-        if (!take_varint(c, value))
-            return false;
-        *value = *value == 0 ? ABSENT : *value - 1;
-        return true;
-    }
-    if (wide ? !take32(c, &wide_value) : !take16(c, &narrow_value))
-        return false;
-    if (!wide)
-        wide_value = narrow_value;
-    *value = wide_value < 0 ? ABSENT : (uint32_t)wide_value;
-    return wide_value >= -1;
-}
-
-/* Tagged fields, of which a Produce request has none that mean anything: each is skipped. */
-static inline bool skip_tags(struct cursor *c)
-{
-    uint32_t count, tag, size;
-    if (!c->flexible)
-        return true;
-    if (!take_varint(c, &count) || count > c->left / 2)
-        return false;
-    for (uint32_t i = 0; i < count; i++)
-        if (!take_varint(c, &tag) || !take_varint(c, &size) || take(c, size) == NULL)
-            return false;
-    return true;
-}
 
 /* A request with a transactional id has the batches of one producer. */
 static bool is_of_one_producer(struct mpb_produce_request *request, const uint8_t *batch)
@@ -114,19 +38,19 @@ static enum mpb_left look_at_batch(struct mpb_produce_request *request, const st
     return transactional && !is_of_one_producer(request, records) ? MPB_LEFT_TRANSACTION : MPB_SERVE;
 }
 
-static enum mpb_left read_partition(struct cursor *c, struct mpb_produce_request *request,
+static enum mpb_left read_partition(struct mpb_cursor *c, struct mpb_produce_request *request,
                                     const struct mpb_native_topic *topic, const struct mpb_produce_part *first)
 {
     int32_t index;
     uint32_t length;
     if (request->count == MPB_NATIVE_PARTITIONS)
         return MPB_LEFT_PARTITIONS;
-    if (!take32(c, &index) || !take_length(c, true, &length))
+    if (!mpb_take32(c, &index) || !mpb_take_length(c, true, &length))
         return MPB_LEFT_FRAME;
-    if (length == ABSENT)
+    if (length == MPB_ABSENT)
         return MPB_LEFT_BATCH;
-    const uint8_t *records = take(c, length);
-    if (records == NULL || !skip_tags(c))
+    const uint8_t *records = mpb_take(c, length);
+    if (records == NULL || !mpb_take_tags(c, NULL))
         return MPB_LEFT_FRAME;
     if (index < 0 || (uint32_t)index >= topic->partition_count)
         return MPB_LEFT_PARTITIONS;
@@ -148,32 +72,32 @@ static enum mpb_left read_partition(struct cursor *c, struct mpb_produce_request
 }
 
 /* The name or the id that begins a topic. NULL: not readable; *topic is NULL for one that is not known. */
-static bool take_topic(struct cursor *c, const struct mpb_native_topics *topics, int16_t version,
+static bool take_topic(struct mpb_cursor *c, const struct mpb_native_topics *topics, int16_t version,
                        const struct mpb_native_topic **topic)
 {
     if (version >= MPB_PRODUCE_FIRST_BY_ID) {
-        const uint8_t *id = take(c, 16);
+        const uint8_t *id = mpb_take(c, 16);
         *topic = id == NULL ? NULL : mpb_native_by_id(topics, id);
         return id != NULL;
     }
     uint32_t length;
-    if (!take_length(c, false, &length) || length == ABSENT)
+    if (!mpb_take_length(c, false, &length) || length == MPB_ABSENT)
         return false;
-    const uint8_t *name = take(c, length);
+    const uint8_t *name = mpb_take(c, length);
     *topic = name == NULL ? NULL : mpb_native_by_name(topics, name, length);
     return name != NULL;
 }
 
-static enum mpb_left read_topic(struct cursor *c, const struct mpb_native_topics *topics,
+static enum mpb_left read_topic(struct mpb_cursor *c, const struct mpb_native_topics *topics,
                                 struct mpb_produce_request *request)
 {
     const struct mpb_native_topic *topic;
     uint32_t partitions;
-    if (!take_topic(c, topics, request->version, &topic) || !take_length(c, true, &partitions))
+    if (!take_topic(c, topics, request->version, &topic) || !mpb_take_length(c, true, &partitions))
         return MPB_LEFT_FRAME;
     if (topic == NULL || !topic->produces)
         return MPB_LEFT_TOPIC;
-    if (partitions == 0 || partitions == ABSENT)
+    if (partitions == 0 || partitions == MPB_ABSENT)
         return MPB_LEFT_FRAME;
     if (partitions > MPB_NATIVE_PARTITIONS)
         return MPB_LEFT_PARTITIONS;
@@ -188,23 +112,24 @@ static enum mpb_left read_topic(struct cursor *c, const struct mpb_native_topics
     }
     first->first_of_topic = true;
     first->parts_of_topic = partitions;
-    return skip_tags(c) ? MPB_SERVE : MPB_LEFT_FRAME;
+    return mpb_take_tags(c, NULL) ? MPB_SERVE : MPB_LEFT_FRAME;
 }
 
 /* From behind the correlation id to the array of topics. */
-static enum mpb_left read_head(struct cursor *c, struct mpb_produce_request *request, uint32_t *topics)
+static enum mpb_left read_head(struct mpb_cursor *c, struct mpb_produce_request *request, uint32_t *topics)
 {
     int16_t client_length;
     uint32_t transactional_id;
     int32_t timeout_ms;
-    if (!take16(c, &client_length) || client_length < -1 ||
-        (client_length > 0 && take(c, (size_t)client_length) == NULL) || !skip_tags(c) ||
-        !take_length(c, false, &transactional_id) || (transactional_id != ABSENT && take(c, transactional_id) == NULL))
+    if (!mpb_take16(c, &client_length) || client_length < -1 ||
+        (client_length > 0 && mpb_take(c, (size_t)client_length) == NULL) || !mpb_take_tags(c, NULL) ||
+        !mpb_take_length(c, false, &transactional_id) ||
+        (transactional_id != MPB_ABSENT && mpb_take(c, transactional_id) == NULL))
         return MPB_LEFT_FRAME;
-    request->transactional = transactional_id != ABSENT;
+    request->transactional = transactional_id != MPB_ABSENT;
     request->producer_id = -1;
-    if (!take16(c, &request->acks) || request->acks < -1 || request->acks > 1 || !take32(c, &timeout_ms) ||
-        !take_length(c, true, topics) || *topics == 0 || *topics == ABSENT)
+    if (!mpb_take16(c, &request->acks) || request->acks < -1 || request->acks > 1 || !mpb_take32(c, &timeout_ms) ||
+        !mpb_take_length(c, true, topics) || *topics == 0 || *topics == MPB_ABSENT)
         return MPB_LEFT_FRAME;
     return *topics > MPB_NATIVE_PARTITIONS ? MPB_LEFT_PARTITIONS : MPB_SERVE;
 }
@@ -212,8 +137,8 @@ static enum mpb_left read_head(struct cursor *c, struct mpb_produce_request *req
 enum mpb_left mpb_produce_read(const struct mpb_native_topics *topics, const uint8_t *frame, size_t length,
                                struct mpb_produce_request *request)
 {
-    struct cursor c = {.at = frame, .left = length};
-    const uint8_t *head = take(&c, HEADER_BYTES);
+    struct mpb_cursor c = {.at = frame, .left = length};
+    const uint8_t *head = mpb_take(&c, HEADER_BYTES);
     if (head == NULL)
         return MPB_LEFT_FRAME;
     request->version = mpb_be16(head + 2);
@@ -225,5 +150,5 @@ enum mpb_left mpb_produce_read(const struct mpb_native_topics *topics, const uin
     enum mpb_left left = read_head(&c, request, &request->topics);
     for (uint32_t i = 0; left == MPB_SERVE && i < request->topics; i++)
         left = read_topic(&c, topics, request);
-    return left == MPB_SERVE && !skip_tags(&c) ? MPB_LEFT_FRAME : left;
+    return left == MPB_SERVE && !mpb_take_tags(&c, NULL) ? MPB_LEFT_FRAME : left;
 }
