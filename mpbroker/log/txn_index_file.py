@@ -12,6 +12,7 @@ from typing import Final
 from mpbroker.log import disk
 from mpbroker.log.checkpoint_file import replace_durably
 from mpbroker.log.producer_replay import AbortedTxn
+from mpbroker.log.set_aside import set_aside
 
 SUFFIX: Final = ".txnindex"
 VERSION: Final = 0
@@ -37,11 +38,14 @@ def read_aborted(path: str, *, cut_off: bool = False) -> list[AbortedTxn]:
 
 
 def write_aborted(path: str, aborted: list[AbortedTxn]) -> None:
-    """The file of a segment as it has to be: none without entries."""
-    if aborted:
-        replace_durably(path, b"".join(ENTRY.pack(VERSION, *row) for row in aborted))
-    elif disk.exists(path):
-        disk.unlink(path)
+    """The file of a segment as it has to be: none, or an empty one, without entries. One that says something else is
+    kept aside; an end that was not committed, or is missing, is what a crash leaves."""
+    wanted = b"".join(ENTRY.pack(VERSION, *row) for row in aborted)
+    there = disk.read_whole(path, MAX_BYTES) if disk.exists(path) else b""
+    if there and not (wanted and (there.startswith(wanted) or wanted.startswith(there))):
+        set_aside(path)
+    if wanted:
+        replace_durably(path, wanted)
 
 
 def is_sound(aborted: list[AbortedTxn], base: int, end: int) -> bool:

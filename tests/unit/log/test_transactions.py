@@ -215,6 +215,17 @@ def test_a_damaged_index_of_aborted_transactions_is_written_anew(tmp_path, conte
     world.reboot()
     assert path.read_bytes() == good
     assert [entry.first_offset for entry in read_aborted(str(path))] == [0]
+    assert [kept.read_bytes() for kept in path.parent.glob("*.txnindex.cut")] == ([content] if content else [])
+
+
+def test_an_index_of_what_was_never_aborted_is_kept_aside(tmp_path):
+    world = LogWorld(tmp_path)
+    world.create()
+    open_and_end(world, 6, True)
+    path = tmp_path / "t-0" / f"{0:020d}.txnindex"
+    path.write_bytes(b"\0\0" + bytes(32))
+    world.reboot()
+    assert not path.exists() and path.with_suffix(".txnindex.cut").read_bytes() == b"\0\0" + bytes(32)
 
 
 def test_snapshots_tell_open_transactions_and_coordinator_epochs(tmp_path):
