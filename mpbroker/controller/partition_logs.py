@@ -104,6 +104,7 @@ class PartitionLogs:
         self._now_ms = now_ms
         self._crash_point = crash_point
         self._home_of: dict[int, int] = {}  # row → log directory
+        self._held: Counter[int] = Counter()  # log directory → rows
 
     @property
     def are_several(self) -> bool:
@@ -121,6 +122,16 @@ class PartitionLogs:
     def know(self, home_of: Mapping[int, int]) -> None:
         """The rows in use, with their log directories."""
         self._home_of = dict(home_of)
+        self._held = Counter(home_of.values())
+
+    def _settle(self, ordinal: int, log_dir: int | None) -> None:
+        """A row's partition lies in that log directory now; None: nowhere."""
+        before = self._home_of.pop(ordinal, None)
+        if before is not None:
+            self._held[before] -= 1
+        if log_dir is not None:
+            self._home_of[ordinal] = log_dir
+            self._held[log_dir] += 1
 
     def find(self, topic: TopicState, partition: int) -> Place:
         """Where a partition is, by what the store and the directories say."""
@@ -155,11 +166,12 @@ class PartitionLogs:
             mine = [partition for partition in partitions if partition.log_dir == home.log_dir]
             if mine and home.load is not None:
                 home.load(mine)
-        self._home_of |= {partition.ordinal: partition.log_dir for partition in partitions}
+        for partition in partitions:
+            self._settle(partition.ordinal, partition.log_dir)
 
     def show_offline(self, partition: PartitionToLoad) -> int:
         """A row for a partition whose log directory cannot be used; returns a Kafka error code."""
-        self._home_of[partition.ordinal] = partition.log_dir
+        self._settle(partition.ordinal, partition.log_dir)
         error = self._log.publish(
             ordinal=partition.ordinal,
             topic_id=partition.topic_id,
@@ -202,9 +214,8 @@ class PartitionLogs:
         )
 
     def _emptiest(self) -> Home | None:
-        held = Counter(self._home_of.values())
         fitting = [home for home in self._homes if self._takes_partitions(home)]
-        return min(fitting, key=lambda home: (held[home.log_dir], home.log_dir), default=None)
+        return min(fitting, key=lambda home: (self._held[home.log_dir], home.log_dir), default=None)
 
     def create(self, topic: TopicState, partition: int, ordinal: int, log_dir: int | None = None) -> int:
         """A new, empty partition in a row; returns a Kafka error code: KAFKA_STORAGE_ERROR also if records of somebody
@@ -218,7 +229,7 @@ class PartitionLogs:
         except OSError:
             return ErrorCode.KAFKA_STORAGE_ERROR
         self._note(topic, partition, home)
-        self._home_of[ordinal] = home.log_dir
+        self._settle(ordinal, home.log_dir)
         self._crash_point("controller.directory_made")
         error = self._log.create(
             ordinal=ordinal,
@@ -242,7 +253,7 @@ class PartitionLogs:
 
     def hide(self, ordinal: int) -> int:
         """The row's partition is deleted: appends and reads of it fail from here on. Returns a Kafka error code."""
-        self._home_of.pop(ordinal, None)
+        self._settle(ordinal, None)
         gone = PartitionFlags.EXISTS | PartitionFlags.ONLINE
         return self._log.set_flags(ordinal, int(PartitionFlags.DELETED), int(gone))
 

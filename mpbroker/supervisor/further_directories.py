@@ -64,9 +64,9 @@ class FurtherDirectories:
 
     def _take(self, path: str, node_id: int, cluster_id: str) -> LogDirectory:
         try:
+            check(path)
             if reserve_file.is_needed(path) and data_dir.holder(path) is None:
                 reserve_file.give_up(path)
-            check(path)
             data_dir.create(path)
             lock = data_dir.lock(path)
         except OSError as error:

@@ -68,8 +68,8 @@ def test_a_new_partition_goes_where_there_are_fewest_of_those_that_can_hold_it(s
     for number in range(4):
         assert several.create(made, number, number) == 0
     assert made.directories == ["a", "b", "c", "a"]
-    several.hide(1)
-    assert several.create(made, 4, 4) == 0 and made.directories[4] == "b"
+    several.hide(2)
+    assert several.create(made, 4, 4) == 0 and made.directories[4] == "c"
     logs.offline, logs.full = {1}, {2}
     assert several.create(made, 5, 5) == 0 and made.directories[5] == "a"
     logs.offline = {0, 1}
