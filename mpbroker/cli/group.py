@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from mpbroker.cli import client_arguments, group_reset, group_text, moments
-from mpbroker.cli.topic import Verb
-from mpbroker.cli.usage import example_text
+from mpbroker.cli.verbs import Verb, define_verbs, print_as, run_verb
 from mpbroker.client.group_admin import (
     GroupListing,
     at_coordinator,
@@ -41,30 +38,12 @@ T = TypeVar("T")
 
 def define(parser: argparse.ArgumentParser) -> None:
     """The arguments of this command: a parser for each verb."""
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="|".join(VERBS), title="subcommands")
-    for name, verb in VERBS.items():
-        one = verbs.add_parser(
-            name,
-            help=verb.text,
-            description=f"{verb.text[0].upper()}{verb.text[1:]}.",
-            epilog=example_text(verb.examples),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
-        verb.define(one)
-        client_arguments.define(one)
-        one.add_argument("--json", action="store_true", help="print JSON")
+    define_verbs(parser, VERBS)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the verb; returns the exit code."""
-    with client_arguments.open_client(arguments) as client:
-        VERBS[arguments.verb].run(client, arguments)
-    return 0
-
-
-def _print(arguments: argparse.Namespace, value: Any, text: str) -> None:
-    sys.stdout.write((json.dumps(value) if arguments.json else text) + "\n" if arguments.json or text else "")
+    return run_verb(arguments, VERBS)
 
 
 def _when_ready(ask: Callable[[], T]) -> T:
@@ -81,7 +60,7 @@ def _when_ready(ask: Callable[[], T]) -> T:
 
 def _list(client: NetworkClient, arguments: argparse.Namespace) -> None:
     groups = _when_ready(lambda: _groups_of_all(client))
-    _print(arguments, [group._asdict() for group in groups], "\n".join(group.name for group in groups))
+    print_as(arguments, [group._asdict() for group in groups], "\n".join(group.name for group in groups))
 
 
 def _groups_of_all(client: NetworkClient) -> list[GroupListing]:
@@ -103,7 +82,7 @@ def _name(parser: argparse.ArgumentParser) -> None:
 def _describe(client: NetworkClient, arguments: argparse.Namespace) -> None:
     with at_coordinator(client, arguments.group) as coordinator:
         found = _when_ready(lambda: group_text.look_at(client, coordinator, arguments.group))
-    _print(arguments, found, group_text.as_text(found))
+    print_as(arguments, found, group_text.as_text(found))
 
 
 def _define_reset(parser: argparse.ArgumentParser) -> None:
@@ -155,7 +134,7 @@ def _reset(client: NetworkClient, arguments: argparse.Namespace) -> None:
         if arguments.execute:
             group_reset.execute(coordinator, group, moves)
     told = group_reset.as_dict(group, moves, arguments.execute)
-    _print(arguments, told, group_reset.as_text(group, moves, arguments.execute))
+    print_as(arguments, told, group_reset.as_text(group, moves, arguments.execute))
 
 
 def _define_delete(parser: argparse.ArgumentParser) -> None:
@@ -173,7 +152,7 @@ def _delete(client: NetworkClient, arguments: argparse.Namespace) -> None:
             raise
         done = False
     text = f"deleted {group}" if done else f"there is no group {group}"
-    _print(arguments, {"name": group, "deleted": done}, text)
+    print_as(arguments, {"name": group, "deleted": done}, text)
 
 
 VERBS = {

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-from collections.abc import Callable
-from typing import Any, NamedTuple
 
 from mpbroker.cli import client_arguments, topic_text
-from mpbroker.cli.usage import UsageError, example_text
+from mpbroker.cli.usage import UsageError
+from mpbroker.cli.verbs import Verb, define_verbs, print_as, run_verb
 from mpbroker.client.config_admin import TOPIC, Resource, change_configs
 from mpbroker.client.network_client import NetworkClient
 from mpbroker.client.topic_admin import (
@@ -32,43 +29,16 @@ EXAMPLES = (
 MAX_PARTITIONS, MAX_REPLICAS = (1 << 31) - 1, (1 << 15) - 1
 
 
-class Verb(NamedTuple):
-    """One subcommand."""
-
-    text: str
-    examples: tuple[tuple[str, str], ...]
-    define: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[NetworkClient, argparse.Namespace], None]
-
-
 def define(parser: argparse.ArgumentParser) -> None:
     """The arguments of this command: a parser for each verb."""
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="|".join(VERBS), title="subcommands")
-    for name, verb in VERBS.items():
-        one = verbs.add_parser(
-            name,
-            help=verb.text,
-            description=f"{verb.text[0].upper()}{verb.text[1:]}.",
-            epilog=example_text(verb.examples),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
-        verb.define(one)
-        client_arguments.define(one)
-        one.add_argument("--json", action="store_true", help="print JSON")
+    define_verbs(parser, VERBS)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the verb; returns the exit code."""
     if arguments.verb == "alter":
         _check_alter(arguments)
-    with client_arguments.open_client(arguments) as client:
-        VERBS[arguments.verb].run(client, arguments)
-    return 0
-
-
-def _print(arguments: argparse.Namespace, value: Any, text: str) -> None:
-    sys.stdout.write((json.dumps(value) if arguments.json else text) + "\n" if arguments.json or text else "")
+    return run_verb(arguments, VERBS)
 
 
 def _name(parser: argparse.ArgumentParser) -> None:
@@ -115,17 +85,17 @@ def _create(client: NetworkClient, arguments: argparse.Namespace) -> None:
         made = False
     topic = await_leaders(client, arguments.name)
     what = f"created {topic.name} with" if made else f"{topic.name} already exists, with"
-    _print(arguments, topic_text.as_dict(topic), f"{what} {topic_text.partitions(len(topic.partitions))}")
+    print_as(arguments, topic_text.as_dict(topic), f"{what} {topic_text.partitions(len(topic.partitions))}")
 
 
 def _list(client: NetworkClient, arguments: argparse.Namespace) -> None:
     topics = list_topics(client)
-    _print(arguments, [topic_text.as_dict(topic) for topic in topics], "\n".join(topic.name for topic in topics))
+    print_as(arguments, [topic_text.as_dict(topic) for topic in topics], "\n".join(topic.name for topic in topics))
 
 
 def _describe(client: NetworkClient, arguments: argparse.Namespace) -> None:
     found = topic_text.look_at(client, arguments.name)
-    _print(arguments, found, topic_text.as_text(found))
+    print_as(arguments, found, topic_text.as_text(found))
 
 
 def _define_alter(parser: argparse.ArgumentParser) -> None:
@@ -161,7 +131,7 @@ def _alter(client: NetworkClient, arguments: argparse.Namespace) -> None:
         return
     found = topic_text.look_at(client, arguments.name)
     own = ", ".join(f"{key}={value}" for key, value in found["configs"].items())
-    _print(arguments, found, f"{arguments.name} has {own}")
+    print_as(arguments, found, f"{arguments.name} has {own}")
 
 
 def _define_add(parser: argparse.ArgumentParser) -> None:
@@ -183,7 +153,7 @@ def _grow(client: NetworkClient, arguments: argparse.Namespace, count: int) -> N
     grow_topic(client, arguments.name, count)
     topic = await_leaders(client, arguments.name)
     text = f"{topic.name} has {topic_text.partitions(len(topic.partitions))}"
-    _print(arguments, topic_text.as_dict(topic), text)
+    print_as(arguments, topic_text.as_dict(topic), text)
 
 
 def _define_delete(parser: argparse.ArgumentParser) -> None:
@@ -200,7 +170,7 @@ def _delete(client: NetworkClient, arguments: argparse.Namespace) -> None:
             raise
         done = False
     text = f"deleted {arguments.name}" if done else f"there is no topic {arguments.name}"
-    _print(arguments, {"name": arguments.name, "deleted": done}, text)
+    print_as(arguments, {"name": arguments.name, "deleted": done}, text)
 
 
 VERBS = {

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-from typing import Any
 
-from mpbroker.cli import client_arguments
 from mpbroker.cli.moments import moment_text
-from mpbroker.cli.topic import Verb
-from mpbroker.cli.usage import example_text
+from mpbroker.cli.verbs import Verb, define_verbs, print_as, run_verb
 from mpbroker.client.group_admin import at_coordinator, brokers_of
 from mpbroker.client.network_client import NetworkClient
 from mpbroker.client.transaction_admin import (
@@ -32,30 +27,12 @@ EXAMPLES = (
 
 def define(parser: argparse.ArgumentParser) -> None:
     """The arguments of this command: a parser for each verb."""
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="|".join(VERBS), title="subcommands")
-    for name, verb in VERBS.items():
-        one = verbs.add_parser(
-            name,
-            help=verb.text,
-            description=f"{verb.text[0].upper()}{verb.text[1:]}.",
-            epilog=example_text(verb.examples),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
-        verb.define(one)
-        client_arguments.define(one)
-        one.add_argument("--json", action="store_true", help="print JSON")
+    define_verbs(parser, VERBS)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the verb; returns the exit code."""
-    with client_arguments.open_client(arguments) as client:
-        VERBS[arguments.verb].run(client, arguments)
-    return 0
-
-
-def _print(arguments: argparse.Namespace, value: Any, text: str) -> None:
-    sys.stdout.write((json.dumps(value) if arguments.json else text) + "\n" if arguments.json or text else "")
+    return run_verb(arguments, VERBS)
 
 
 def _define_list(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +48,7 @@ def _define_list(parser: argparse.ArgumentParser) -> None:
 def _list(client: NetworkClient, arguments: argparse.Namespace) -> None:
     found = _of_all(client, arguments.state)
     text = "\n".join(f"{one.transactional_id}  {one.state}  producer {one.producer_id}" for one in found)
-    _print(arguments, [one._asdict() for one in found], text)
+    print_as(arguments, [one._asdict() for one in found], text)
 
 
 def _of_all(client: NetworkClient, states: list[str]) -> list[TransactionListing]:
@@ -102,7 +79,7 @@ def _describe(client: NetworkClient, arguments: argparse.Namespace) -> None:
     if found.state == ONGOING:
         lines.append(f"  since {moment_text(found.started_ms)}")
     lines += [f"  {topic}-{number}" for topic, number in found.partitions]
-    _print(arguments, shown, "\n".join(lines))
+    print_as(arguments, shown, "\n".join(lines))
 
 
 def _abort(client: NetworkClient, arguments: argparse.Namespace) -> None:
@@ -113,7 +90,7 @@ def _abort(client: NetworkClient, arguments: argparse.Namespace) -> None:
             abort_transaction(coordinator, found)
     is_aborted = found.state == ONGOING
     text = f"aborted the transaction of {name}; its producer is fenced" if is_aborted else f"{name} has no transaction"
-    _print(arguments, {"transactional_id": name, "aborted": is_aborted}, text)
+    print_as(arguments, {"transactional_id": name, "aborted": is_aborted}, text)
 
 
 VERBS = {
