@@ -1,4 +1,4 @@
-"""The keys of the metadata store, all below `/mpb/v1/<cluster>/`. Used by the controller. Pure.
+"""The keys of the metadata store, all below `/mpb/v1/<cluster>/`. Used by the controller and the agents. Pure.
 
 cluster               id of the cluster, written once
 tn/<name>             topic id (hex): a topic exists if and only if this key does
@@ -9,6 +9,13 @@ admin/delete/<id>     TopicDeletion: the topic is gone, its files are still to b
 features              FeaturesRecord: finalized levels, once one was changed
 pid_block             first producer id that no block has handed out
 op/<boot>/<operation> answer of a controller command, for a request that is run again after its handler's death
+
+Of several brokers only (docs/architecture.md):
+
+brokers/<id>          BrokerRecord: the broker lives. Bound to its session; its creation's revision is the broker epoch
+controller            ControllerRecord: who is the controller. Bound to that process's session
+controller_epoch      ControllerEpochRecord: +1 at each election. Its version guards every write of a controller
+p/<topic id>/<number> PartitionRecord: leader, epochs, in-sync replicas. Partition epoch = version of the key - 1
 """
 
 from typing import Final
@@ -30,6 +37,10 @@ class Keys:
         self.features = f"{self.prefix}features"
         self.producer_id_block = f"{self.prefix}pid_block"
         self.operations = f"{self.prefix}op/"
+        self.brokers = f"{self.prefix}brokers/"
+        self.controller = f"{self.prefix}controller"
+        self.controller_epoch = f"{self.prefix}controller_epoch"
+        self.partitions = f"{self.prefix}p/"
 
     def topic_name(self, name: str) -> str:
         """Existence of a topic."""
@@ -46,6 +57,18 @@ class Keys:
     def broker_config(self, broker: int | None) -> str:
         """What was changed on a broker; None: on all of them."""
         return f"{self.broker_configs}{'default' if broker is None else broker}"
+
+    def broker(self, broker: int) -> str:
+        """A broker's registration."""
+        return f"{self.brokers}{broker}"
+
+    def partitions_of(self, topic_id: bytes) -> str:
+        """Prefix of the states of a topic's partitions."""
+        return f"{self.partitions}{topic_id.hex()}/"
+
+    def partition(self, topic_id: bytes, number: int) -> str:
+        """The state of one partition."""
+        return f"{self.partitions}{topic_id.hex()}/{number}"
 
     def deletion(self, topic_id: bytes) -> str:
         """An unfinished deletion."""

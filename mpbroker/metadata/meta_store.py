@@ -1,9 +1,10 @@
 """The MetaStore interface: a small versioned key-value store with transactions and watches.
 
-Used by the controller process only. Keys are ASCII text, values bytes. The store has one revision, an integer that
-grows by one with every transaction that changed something; all changes of a transaction carry the same revision.
-Drivers: `sqlite_store` (one machine), later etcd; tests have a model of it in memory. One instance belongs to the
-process that opened it; use after a fork is an error.
+Used by the controller process, and in a cluster by the elected controller's. Keys are ASCII text, values bytes. The
+store has one revision, an integer that grows by one with every transaction that changed something; all changes of a
+transaction carry the same revision. Drivers: `sqlite_store` (one broker), `sqlite_shared_store` (brokers of one
+machine), `etcd_store` (several machines); tests have a model of it in memory. One instance belongs to the process that
+opened it; use after a fork is an error.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,8 @@ from mpbroker.errors import MpbrokerError
 
 MAX_KEY_BYTES: Final = 1024
 """Longer keys are refused; ours hold a topic name (249) and a prefix."""
+WATCH_MS: Final = 250
+"""A Watch is looked at at least so often, also when its descriptor is silent."""
 
 
 class StoreError(MpbrokerError):
@@ -153,7 +156,7 @@ class Session(msgspec.Struct, frozen=True):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What one transaction may hold: checks plus ops, and bytes of keys and values."""
+    """What one transaction may hold: so many checks, as many ops, and bytes of keys and values."""
 
     max_ops: int
     max_bytes: int
@@ -214,6 +217,37 @@ class MetaStore(Protocol):
         ...
 
 
+class Watch(Protocol):
+    """Changes below a prefix, for a loop that waits for other things too. `rev`: all up to it has been delivered."""
+
+    rev: int
+
+    def fileno(self) -> int:
+        """A descriptor for epoll: readable when `take` may have something."""
+        ...
+
+    def take(self, wait_ms: int = 0) -> list[Batch]:
+        """What is new, in order; empty after `wait_ms` without anything. Compacted: scan, and open another. To be
+        called at least every WATCH_MS, since some things are noticed only here. StoreError: it has ended."""
+        ...
+
+    def close(self) -> None:
+        """Give back its descriptor."""
+        ...
+
+
+class ClusterStore(MetaStore, Protocol):
+    """A MetaStore that several brokers share: with a watch to wait for, and sessions that end with their owners."""
+
+    def open_watch(self, prefix: str, start_rev: int) -> Watch:
+        """Changes from revision `start_rev` on."""
+        ...
+
+    def session_find(self, session_id: int) -> Session | None:
+        """A session that lives, for the successor of the process that opened it."""
+        ...
+
+
 def prefix_end(prefix: str) -> str:
     """The smallest key behind all keys that begin with the (non-empty, ASCII) prefix."""
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)
@@ -221,8 +255,8 @@ def prefix_end(prefix: str) -> str:
 
 def check_request(limits: Limits, checks: Sequence[Check], ops: Sequence[Op]) -> None:
     """Refuse what no driver could do: too much, an illegal key, or two ops on the same key."""
-    if len(checks) + len(ops) > limits.max_ops:
-        raise ValueError(f"{len(checks) + len(ops)} checks and ops, allowed are {limits.max_ops}")
+    if max(len(checks), len(ops)) > limits.max_ops:
+        raise ValueError(f"{len(checks)} checks and {len(ops)} ops, allowed are {limits.max_ops} of each")
     puts = [op for op in ops if isinstance(op, Put)]
     prefixes = [op.prefix for op in ops if isinstance(op, DeletePrefix)]
     single = [op.key for op in ops if not isinstance(op, DeletePrefix)]

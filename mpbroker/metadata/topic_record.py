@@ -1,7 +1,7 @@
 """What the metadata store keeps about topics and settings: JSON values with a version field `v`. Written by the
 controller. Pure."""
 
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -16,13 +16,17 @@ class BadRecord(MpbrokerError):
 
 class TopicRecord(msgspec.Struct, frozen=True):
     """A topic. `id`: 32 hex digits; `replicas`: broker ids of every partition, the first one leads by preference;
-    `directories`: which of several log directories hold them, by directory.id, "" for the first."""
+    `directories`: which of several log directories hold them, by directory.id, "" for the first. `adding`, `removing`:
+    of a reassignment under way (KIP-455), the part of each partition's `replicas` that comes or goes; shorter than
+    `replicas`, or empty, where nothing moves."""
 
     id: str
     name: str
     replicas: list[list[int]]
     created_ms: int
     directories: list[str] = []
+    adding: list[list[int]] = []
+    removing: list[list[int]] = []
     v: int = RECORD_VERSION
 
 
@@ -65,10 +69,16 @@ class ProducerIdBlock(msgspec.Struct, frozen=True):
     v: int = RECORD_VERSION
 
 
-Record = TopicRecord | TopicConfigRecord | BrokerConfigRecord | TopicDeletion | FeaturesRecord | ProducerIdBlock
-_Record = TypeVar(
-    "_Record", TopicRecord, TopicConfigRecord, BrokerConfigRecord, TopicDeletion, FeaturesRecord, ProducerIdBlock
-)
+class Record(Protocol):
+    """Any of these, and those of cluster_records.py."""
+
+    @property
+    def v(self) -> int:
+        """Which version of the record's kind this is."""
+        ...
+
+
+_Record = TypeVar("_Record", bound=Record)
 
 
 def encode_record(record: Record) -> bytes:

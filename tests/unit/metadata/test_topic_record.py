@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from mpbroker.metadata.cluster_records import PartitionRecord, broker_epoch, partition_epoch
 from mpbroker.metadata.keys import Keys
 from mpbroker.metadata.topic_names import collision_key, is_internal_topic
 from mpbroker.metadata.topic_record import BadRecord, ProducerIdBlock, TopicRecord, decode_record, encode_record
@@ -17,6 +18,8 @@ def test_a_record_is_json_with_a_version():
         "replicas": [[0], [0]],
         "created_ms": 5,
         "directories": [],
+        "adding": [],
+        "removing": [],
         "v": 1,
     }
     assert decode_record(TopicRecord, value, "t/1").replicas == [[0], [0]]
@@ -34,6 +37,22 @@ def test_keys_hang_under_the_cluster():
     assert keys.topic_name("orders") == "/mpb/v1/abc/tn/orders"
     assert keys.topic_config("orders") == "/mpb/v1/abc/config/topic/orders"
     assert keys.deletion(b"\x01" * 16) == "/mpb/v1/abc/admin/delete/" + "01" * 16
+
+
+def test_keys_of_a_cluster_do_not_run_into_each_other():
+    keys = Keys("abc")
+    assert keys.broker(12) == "/mpb/v1/abc/brokers/12"
+    assert (
+        keys.partition(b"\x01" * 16, 7) == keys.partitions_of(b"\x01" * 16) + "7" == keys.partitions + "01" * 16 + "/7"
+    )
+    assert not keys.controller.endswith("/")
+    assert keys.controller_epoch.startswith(keys.controller)  # so neither may be watched as a prefix of its own
+
+
+def test_epochs_of_the_wire_come_from_the_store():
+    record = PartitionRecord(leader=1, leader_epoch=0, isr=[1, 2], controller_epoch=1)
+    assert decode_record(PartitionRecord, encode_record(record), "p") == record
+    assert (partition_epoch(1), broker_epoch(7)) == (0, 7)
 
 
 def test_operation_keys_sort_by_age_and_by_boot():
