@@ -13,6 +13,9 @@ from importlib.resources import files
 from mpbroker.protocol.schema import fields_of
 from mpbroker.protocol.types import ZERO_UUID
 
+BROKERS_ONLY = (4, 5, 6, 7, 56, 67)
+"""Keys of messages that this peer does not describe: Kafka 4 has dropped them, or no client sends them."""
+
 _MODULES = ("producer", "consumer", "metadata", "admin")
 
 

@@ -8,13 +8,16 @@ from typing import Final
 
 from mpbroker.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from mpbroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from mpbroker.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from mpbroker.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from mpbroker.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from mpbroker.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
 from mpbroker.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 from mpbroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from mpbroker.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from mpbroker.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from mpbroker.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from mpbroker.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -41,6 +44,7 @@ from mpbroker.protocol.messages.incremental_alter_configs import (
 )
 from mpbroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from mpbroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from mpbroker.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from mpbroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from mpbroker.protocol.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 from mpbroker.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -56,9 +60,11 @@ from mpbroker.protocol.messages.offset_delete import OffsetDeleteRequest, Offset
 from mpbroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from mpbroker.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from mpbroker.protocol.messages.produce import ProduceRequest, ProduceResponse
+from mpbroker.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from mpbroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from mpbroker.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from mpbroker.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from mpbroker.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from mpbroker.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from mpbroker.protocol.schema import schema_of
 from mpbroker.protocol.types import Struct
@@ -106,6 +112,12 @@ _PAIRS: Final[tuple[tuple[type[Struct], type[Struct]], ...]] = (
     (AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse),
     (UpdateFeaturesRequest, UpdateFeaturesResponse),
     (ListConfigResourcesRequest, ListConfigResourcesResponse),
+    (LeaderAndIsrRequest, LeaderAndIsrResponse),
+    (StopReplicaRequest, StopReplicaResponse),
+    (UpdateMetadataRequest, UpdateMetadataResponse),
+    (ControlledShutdownRequest, ControlledShutdownResponse),
+    (AlterPartitionRequest, AlterPartitionResponse),
+    (AllocateProducerIdsRequest, AllocateProducerIdsResponse),
 )
 
 REQUESTS: Final[dict[int, type[Struct]]] = {}
