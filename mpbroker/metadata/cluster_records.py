@@ -17,7 +17,8 @@ class ListenerRecord(msgspec.Struct, frozen=True):
 
 class BrokerRecord(msgspec.Struct, frozen=True):
     """A broker that lives. `machine`: boot id of its kernel; `directory`: directory.id of its first log directory;
-    `incarnation`: one start of it, so that its own process finds its registration again, and another one does not."""
+    `incarnation`: one start of it, so that its own process finds its registration again, and another one does not;
+    `unclean`: the machine went down under it, so that its logs may lack what it acknowledged."""
 
     id: int
     machine: str
@@ -25,6 +26,7 @@ class BrokerRecord(msgspec.Struct, frozen=True):
     incarnation: str
     listeners: list[ListenerRecord]
     rack: str | None = None
+    unclean: bool = False
     v: int = RECORD_VERSION
 
 

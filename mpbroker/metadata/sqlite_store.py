@@ -1,4 +1,4 @@
-"""The MetaStore on a SQLite file: the default, for one machine. Opened by the controller process only.
+"""The MetaStore on a SQLite file: the default, for one broker. Opened by the controller process only.
 
 `kv` holds the present, `log` the last changes for watches, `meta` the revision. The journal is a write-ahead log
 synced at every commit (synchronous=FULL): what was answered as committed survives a power loss. Reads and scans use
@@ -9,9 +9,9 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from mpbroker.metadata.meta_store import (
     Batch,
@@ -39,7 +39,7 @@ from mpbroker.metadata.meta_store import (
     prefix_end,
 )
 
-_Outcome = Committed | Conflict
+_Result = TypeVar("_Result")
 SCHEMA_VERSION: Final = 1
 TRIM_EVERY_REVISIONS: Final = 64
 _COLUMNS: Final = "key, value, version, create_rev, mod_rev, session"
@@ -83,9 +83,16 @@ class SqliteStore:
 
     def _connect(self) -> sqlite3.Connection:
         db = sqlite3.connect(self.path, timeout=self._timeout_ms / 1000, isolation_level=None)
-        db.execute("PRAGMA journal_mode=WAL")
-        db.execute("PRAGMA synchronous=FULL")
+        try:
+            self._use_journal(db)
+            db.execute("PRAGMA synchronous=FULL")
+        except BaseException:
+            db.close()
+            raise
         return db
+
+    def _use_journal(self, db: sqlite3.Connection) -> None:
+        db.execute("PRAGMA journal_mode=WAL")
 
     def _prepare(self) -> None:
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
@@ -123,16 +130,27 @@ class SqliteStore:
 
     def revision(self) -> int:
         """Revision of the last change."""
-        return _meta(self._own(), "rev")
+        with self._reading() as db:
+            return _meta(db, "rev")
 
     def get(self, key: str) -> tuple[int, Entry | None]:
         """(store revision, entry or None), both from one snapshot."""
-        db = self._own()
-        db.execute("BEGIN")
-        try:
+        with self._reading() as db:
             return _meta(db, "rev"), _get(db, key)
-        finally:
-            db.execute("COMMIT")
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        """One snapshot for all that is read inside; StoreTimeout when the file stays locked."""
+        db = self._own()
+        try:
+            db.execute("BEGIN")
+            try:
+                yield db
+            finally:
+                db.execute("COMMIT")
+        except sqlite3.Error as error:
+            kind = StoreTimeout if _primary_code(error) == sqlite3.SQLITE_BUSY else StoreError
+            raise kind(f"{self.path} cannot be read: {error}") from error
 
     def scan(self, prefix: str, *, at: int | None = None, page: int = 5000) -> Iterator[Page]:
         """All entries below a prefix in key order, in one read transaction of a connection of its own."""
@@ -148,16 +166,24 @@ class SqliteStore:
             while len(entries) == page and (entries := tuple(Entry(*row) for row in rows.fetchmany(page))):
                 yield Page(rev, entries)
 
+    def _entries(self, db: sqlite3.Connection, prefix: str) -> tuple[int, list[Entry]]:
+        rows = db.execute(f"SELECT {_COLUMNS} FROM kv {_BELOW} ORDER BY key", _bounds(prefix)).fetchall()
+        return _meta(db, "rev"), [Entry(*row) for row in rows]
+
     def txn(self, checks: Sequence[Check], ops: Sequence[Op], *, tag: str) -> Committed | Conflict | Unknown:
         """Apply all ops if all checks hold; Unknown only when the commit itself failed on the disk."""
-        db = self._own()
         check_request(self.limits, checks, ops)
+        return self._transaction(lambda db: self._inside(db, checks, ops), tag)
+
+    def _transaction(self, inside: Callable[[sqlite3.Connection], _Result], tag: str) -> _Result | Unknown:
+        """What `inside` returns, once its changes are durable."""
+        db = self._own()
         try:
             db.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
             raise StoreTimeout(f"{tag}: {self.path} is locked by another process: {error}") from error
         try:
-            outcome = self._inside(db, checks, ops)
+            outcome = inside(db)
         except BaseException as error:
             if db.in_transaction:  # a full disk has already ended it
                 db.execute("ROLLBACK")
@@ -166,15 +192,21 @@ class SqliteStore:
             raise
         return self._commit(db, outcome, tag)
 
-    def _commit(self, db: sqlite3.Connection, outcome: _Outcome, tag: str) -> _Outcome | Unknown:
+    def _commit(self, db: sqlite3.Connection, outcome: _Result, tag: str) -> _Result | Unknown:
         try:
             db.execute("COMMIT")
-        except sqlite3.Error:
-            # A failed sync may or may not have reached the disk: only a fresh look at the file can tell.
+        except sqlite3.Error as error:
             if db.in_transaction:
                 db.execute("ROLLBACK")
+            if _primary_code(error) == sqlite3.SQLITE_BUSY:  # readers would not leave: nothing was written
+                raise StoreTimeout(f"{tag}: {self.path} is being read by another process: {error}") from error
+            # A failed sync may or may not have reached the disk: only a fresh look at the file can tell.
             return Unknown(tag)
+        self._committed()
         return outcome
+
+    def _committed(self) -> None:
+        """A transaction is durable; a store that others share tells them."""
 
     def _inside(self, db: sqlite3.Connection, checks: Sequence[Check], ops: Sequence[Op]) -> Committed | Conflict:
         current = tuple(_get(db, check.key) for check in checks)
@@ -211,9 +243,7 @@ class SqliteStore:
 
     def _changes(self, prefix: str, start_rev: int) -> tuple[list[Batch], int]:
         """Up to 1000 changes from `start_rev` on in whole transactions, and the revision to go on from."""
-        db = self._own()
-        db.execute("BEGIN")
-        try:
+        with self._reading() as db:
             rev, compacted = _meta(db, "rev"), _meta(db, "compacted")
             if start_rev <= compacted:
                 raise Compacted(compacted + 1)
@@ -222,8 +252,6 @@ class SqliteStore:
                 f"{_BELOW} AND rev >= ? AND rev < ? ORDER BY rev, seq",
                 (*_bounds(prefix), start_rev, start_rev + 1000),
             ).fetchall()
-        finally:
-            db.execute("COMMIT")
         by_rev: dict[int, list[Event]] = {}
         for at, key, value, version, created, session in rows:
             entry = None if value is None else Entry(key, value, version, created, at, session)
@@ -259,6 +287,11 @@ class SqliteStore:
             with suppress(sqlite3.Error):  # a full disk, say: the log stays beside the file and nothing is lost
                 self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             self._db.close()
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    """SQLite's result code without its extension; -1: the error is the module's own."""
+    return getattr(error, "sqlite_errorcode", -1) & 0xFF
 
 
 def _bounds(prefix: str) -> tuple[str, str]:

@@ -40,7 +40,7 @@ class MemoryStore:
         self._data: dict[str, Entry] = {}
         self._history: dict[int, tuple[Event, ...]] = {}
         self._history_revisions = history_revisions
-        self._sessions: set[int] = set()
+        self._sessions: dict[int, Session] = {}
         self._next_session = 1
 
     def _own(self) -> None:
@@ -113,12 +113,20 @@ class MemoryStore:
             if events:
                 yield Batch(following - 1, events)
 
+    def open_watch(self, prefix: str, start_rev: int) -> "MemoryWatch":
+        """Changes from `start_rev` on; nobody is woken."""
+        return MemoryWatch(self, prefix, start_rev)
+
+    def session_find(self, session_id: int) -> Session | None:
+        """A session that lives."""
+        return self._sessions.get(session_id)
+
     def session_open(self, ttl_ms: int, owner: str) -> Session:
-        """Begin a session; it ends by `session_close` only."""
+        """Begin a session; it ends by `session_close` only: a test that wants one to expire calls that."""
         self._own()
         session = Session(self._next_session, owner, ttl_ms)
         self._next_session += 1
-        self._sessions.add(session.id)
+        self._sessions[session.id] = session
         return session
 
     def session_renew(self, session: Session) -> bool:
@@ -132,12 +140,37 @@ class MemoryStore:
         if session.id in self._sessions:
             bound = sorted(entry.key for entry in self._data.values() if entry.session == session.id)
             self.txn([], [Delete(key) for key in bound], tag="session_close")
-            self._sessions.discard(session.id)
+            del self._sessions[session.id]
 
     def health(self) -> Health:
         """Always well."""
         self._own()
         return Health("memory", 0, "1", 0)
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+class MemoryWatch:
+    """A Watch without a descriptor: whoever steps the store knows when to look."""
+
+    def __init__(self, store: MemoryStore, prefix: str, start_rev: int) -> None:
+        self.rev = start_rev - 1
+        self._changes = store.watch(prefix, start_rev)
+
+    def take(self, wait_ms: int = 0) -> list[Batch]:
+        """What is new."""
+        batches = []
+        for item in self._changes:
+            self.rev = item.rev
+            if isinstance(item, Progress):
+                break
+            batches.append(item)
+        return batches
+
+    def fileno(self) -> int:
+        """None."""
+        return -1
 
     def close(self) -> None:
         """Nothing to give back."""

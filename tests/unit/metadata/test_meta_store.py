@@ -3,6 +3,7 @@
 import os
 import random
 import sqlite3
+from contextlib import ExitStack
 from itertools import islice
 
 import pytest
@@ -25,19 +26,44 @@ from mpbroker.metadata.meta_store import (
     Value,
     Version,
 )
+from mpbroker.metadata.sqlite_shared_store import WAL_IS_SAFE, SharedSqliteStore
 from mpbroker.metadata.sqlite_store import SqliteStore
 from tests.harness.memory_store import MemoryStore
+from tests.harness.store_owner import living_owner
 
 
 def _sqlite(tmp_path, **more):
     return SqliteStore(tmp_path / "metadata.db", sleep=lambda _seconds: None, **more)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+def _shared(tmp_path, journal="persist", **more):
+    library = WAL_IS_SAFE if journal == "wal" else (3, 40, 1)
+    return SharedSqliteStore(tmp_path / "metadata.db", library=library, sleep=lambda _seconds: None, **more)
+
+
+MAKERS = {
+    "memory": lambda tmp_path, **more: MemoryStore(**more),
+    "sqlite": _sqlite,
+    "shared-persist": _shared,
+    "shared-wal": lambda tmp_path, **more: _shared(tmp_path, "wal", **more),
+}
+SHARED = ("shared-persist", "shared-wal")
+
+
+@pytest.fixture(params=MAKERS)
 def store(request, tmp_path):
-    made = MemoryStore(history_revisions=100) if request.param == "memory" else _sqlite(tmp_path, history_revisions=100)
+    made = MAKERS[request.param](tmp_path, history_revisions=100)
     yield made
     made.close()
+
+
+@pytest.fixture
+def owner(store):
+    """The name of somebody who may have sessions in the store."""
+    with ExitStack() as stack:
+        if isinstance(store, SharedSqliteStore):
+            stack.enter_context(living_owner(store.path, "broker-0"))
+        yield "broker-0"
 
 
 def _everything(store: MetaStore, prefix: str = "") -> list[Entry]:
@@ -182,8 +208,8 @@ def test_a_watch_from_a_trimmed_revision_is_told_so(store):
     assert 300 - first.rev < 100 + 64
 
 
-def test_sessions_own_keys_until_they_are_closed(store):
-    session = store.session_open(9000, "broker-0")
+def test_sessions_own_keys_until_they_are_closed(store, owner):
+    session = store.session_open(9000, owner)
     store.txn([], [Put("s", b"1", session.id), Put("t", b"2")], tag="t")
     assert store.session_renew(session)
     store.session_close(session)
@@ -226,11 +252,11 @@ def _random_ops(rng, keys):
     return ops
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_sqlite_behaves_as_the_model_does(tmp_path, seed):
+@pytest.mark.parametrize(("driver", "seed"), [("sqlite", 0), ("sqlite", 1), ("shared-persist", 2), ("shared-wal", 3)])
+def test_a_driver_behaves_as_the_model_does(tmp_path, driver, seed):
     rng = random.Random(seed)
     keys = [f"{letter}/{n}" for letter in "abc" for n in range(4)] + ["a", "b0"]
-    model, real = MemoryStore(history_revisions=1000), _sqlite(tmp_path, history_revisions=1000)
+    model, real = MemoryStore(history_revisions=1000), MAKERS[driver](tmp_path, history_revisions=1000)
     for step in range(250):
         current = {entry.key: entry for entry in _everything(model)}
         checks = [_random_check(rng, keys, current) for _ in range(rng.choice([0, 0, 1, 2]))]
@@ -240,7 +266,7 @@ def test_sqlite_behaves_as_the_model_does(tmp_path, seed):
         assert _everything(model, prefix) == _everything(real, prefix)
         if rng.random() < 0.05:
             real.close()
-            real = _sqlite(tmp_path, history_revisions=1000)
+            real = MAKERS[driver](tmp_path, history_revisions=1000)
     prefix, start = rng.choice(["", "a/", "b"]), rng.randint(1, 20)
     expected = [item for item in islice(model.watch(prefix, start), 60) if isinstance(item, Batch)]
     assert expected == [item for item in islice(real.watch(prefix, start), 60) if isinstance(item, Batch)]

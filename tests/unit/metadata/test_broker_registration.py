@@ -1,0 +1,110 @@
+"""Registration: one broker for each id, an epoch that grows, and what a start finds of the one before."""
+
+import msgspec
+import pytest
+
+from mpbroker.metadata.broker_registration import Occupied, Registered, owner_of, register
+from mpbroker.metadata.cluster_records import BrokerRecord, ListenerRecord
+from mpbroker.metadata.controller_election import elect
+from mpbroker.metadata.keys import Keys
+from mpbroker.metadata.meta_store import StoreTimeout, Unknown
+from mpbroker.metadata.topic_record import decode_record
+from tests.harness.memory_store import MemoryStore
+
+KEYS = Keys("c")
+RECORD = BrokerRecord(1, "machine", "directory", "start-1", [ListenerRecord("PLAINTEXT", "PLAINTEXT", "h", 9092)])
+
+
+class Unsure(MemoryStore):
+    """Answers Unknown as often as it is told, before or after it did what was asked."""
+
+    unknown: tuple[str, ...] = ()
+
+    def txn(self, checks, ops, *, tag):
+        if not self.unknown:
+            return super().txn(checks, ops, tag=tag)
+        done, self.unknown = self.unknown[0], self.unknown[1:]
+        if done == "done":
+            super().txn(checks, ops, tag=tag)
+        return Unknown(tag)
+
+
+@pytest.fixture
+def store():
+    return Unsure()
+
+
+def _register(store, record=RECORD):
+    return register(store, KEYS, record, 9000)
+
+
+def _known(store):
+    _, entry = store.get(KEYS.broker(1))
+    return decode_record(BrokerRecord, entry.value, "key"), entry
+
+
+def test_the_epoch_is_the_revision_of_the_registration(store):
+    store.txn([], [], tag="")
+    found = _register(store)
+    assert isinstance(found, Registered)
+    assert (found.epoch, found.resumed, found.session.owner) == (1, False, owner_of(1))
+    assert (_known(store)[0], _known(store)[1].session) == (RECORD, found.session.id)
+
+
+def test_a_new_process_of_the_same_start_goes_on(store):
+    first = _register(store)
+    assert _register(store) == Registered(first.epoch, first.session, resumed=True)
+    moved = msgspec.structs.replace(RECORD, rack="b")
+    assert _register(store, moved) == Registered(first.epoch, first.session, resumed=True)
+    assert _known(store)[0] == moved
+
+
+def test_a_registration_that_ended_is_made_anew_with_a_higher_epoch(store):
+    first = _register(store)
+    store.session_close(first.session)
+    second = _register(store)
+    assert (second.resumed, second.epoch > first.epoch) == (False, True)
+
+
+def test_a_broker_that_starts_again_does_not_wait_for_its_old_session(store):
+    first = _register(store)
+    controller = store.session_open(9000, owner_of(1))
+    elect(store, KEYS, 1, "term", controller)
+    second = _register(store, msgspec.structs.replace(RECORD, incarnation="start-2"))
+    assert second.epoch > first.epoch
+    assert not store.session_renew(first.session)
+    assert not store.session_renew(controller)
+    assert store.get(KEYS.controller)[1] is None
+
+
+def test_it_leaves_another_brokers_controller_alone(store):
+    _register(store)
+    controller = store.session_open(9000, owner_of(2))
+    elect(store, KEYS, 2, "term", controller)
+    _register(store, msgspec.structs.replace(RECORD, incarnation="start-2"))
+    assert store.get(KEYS.controller)[1] is not None
+
+
+@pytest.mark.parametrize("other", [{"machine": "another"}, {"directory": "another"}])
+def test_another_broker_with_the_id_is_refused(store, other):
+    first = _register(store)
+    found = _register(store, msgspec.structs.replace(RECORD, incarnation="start-2", **other))
+    assert found == Occupied(RECORD)
+    assert found.sentence == "another broker has node.id 1 in this cluster: PLAINTEXT://h:9092; give each its own"
+    store.session_close(first.session)
+    assert isinstance(_register(store, msgspec.structs.replace(RECORD, incarnation="start-2", **other)), Registered)
+
+
+@pytest.mark.parametrize("unknown", [("done",), ("lost",), ("lost", "done"), ("lost", "lost", "done")])
+def test_what_nobody_knows_is_looked_up(store, unknown):
+    store.unknown = unknown
+    found = _register(store)
+    assert found.epoch == _known(store)[1].create_rev
+    assert found.session.id == _known(store)[1].session
+    assert len(store._sessions) == 1
+
+
+def test_it_gives_up_at_some_time(store):
+    store.unknown = ("lost",) * 50
+    with pytest.raises(StoreTimeout, match="5 attempts"):
+        _register(store)
