@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from mpbroker.config.admin_listener import AdminAddress
+from mpbroker.config.cluster_store import ClusterStorePlace
 from mpbroker.config.dynamic import DynamicSettings
 from mpbroker.config.frozen import FrozenSettings
 from mpbroker.config.listeners import Listeners
@@ -30,7 +31,7 @@ class BrokerConfig(FrozenSettings):
 
     Beside the settings: `end_points` (Listeners), `data_dir` and `trace_dir` (absolute paths), `data_dirs` (`data_dir`
     first), `cores`, `warnings` (sentences to log once at start), `connection_overrides` (address → connections),
-    `admin_address` (None: no admin process).
+    `admin_address` (None: no admin process), `cluster_store` (None: a broker by itself).
     """
 
     end_points: Listeners
@@ -41,6 +42,7 @@ class BrokerConfig(FrozenSettings):
     warnings: tuple[str, ...]
     connection_overrides: dict[str, int]
     admin_address: AdminAddress | None
+    cluster_store: ClusterStorePlace | None
 
     def value(self, name: str) -> Any:
         """The value of a setting by Kafka's name, also `listener.name.<l>.<key>`; KeyError for an unknown name."""

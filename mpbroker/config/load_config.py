@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 from mpbroker.config.admin_listener import KEY as ADMIN_LISTENER
 from mpbroker.config.admin_listener import parse_admin_listener
 from mpbroker.config.broker_config import BrokerConfig
+from mpbroker.config.cluster_store import KEY as CLUSTER_STORE
+from mpbroker.config.cluster_store import parse_cluster_store
 from mpbroker.config.cores import available_cores
 from mpbroker.config.cross_checks import check_together
 from mpbroker.config.dynamic import NOTHING_DYNAMIC, DynamicSettings
@@ -62,6 +64,7 @@ def build_broker_config(given: Given, cores: int, dynamic: DynamicSettings = NOT
         "_dynamic": dynamic,
         "connection_overrides": connection_overrides or {},
         "admin_address": _attempt(parse_admin_listener, values[ADMIN_LISTENER], errors),
+        "cluster_store": _attempt(parse_cluster_store, values[CLUSTER_STORE], errors),
     }
     config = _config(values, derived)
     wrong = {error.key for error in errors}

@@ -8,6 +8,12 @@ CLUSTER_WIDE = Change.CLUSTER_WIDE
 INT, LONG, STRING, BOOLEAN = Kind.INT, Kind.LONG, Kind.STRING, Kind.BOOLEAN
 MIB = 1024 * 1024
 
+CLUSTER = (
+    Setting("mpbroker.cluster.store", STRING, "",
+            "Where the brokers of a cluster keep its metadata: `sqlite:/path/of/metadata.db` for brokers of one machine; empty: "
+            "this broker is by itself."),
+)
+
 DURABILITY = (
     Setting("mpbroker.log.flush", STRING, "none",
             "`commit` acknowledges a write only after it is synced to disk; `none` leaves syncing to `log.flush.*` and "
@@ -107,6 +113,7 @@ STOPPING = (
 )
 
 GROUPS = (
+    ("mpbroker: cluster", CLUSTER),
     ("mpbroker: durability", DURABILITY),
     ("mpbroker: log lines", LOGGING),
     ("mpbroker: traces", TRACES),

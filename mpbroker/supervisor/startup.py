@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mpbroker.config.broker_config import BrokerConfig
-from mpbroker.errors import DataDirectoryInUse
+from mpbroker.errors import ConfigError, DataDirectoryInUse
 from mpbroker.log import data_dir, reserve_file, unusable
 from mpbroker.supervisor import data_dir_check
 from mpbroker.supervisor.failed_start import MadeByStart
@@ -64,9 +64,15 @@ def claim_data_dir(config: BrokerConfig) -> Iterator[Claim]:
 
 def _identity(config: BrokerConfig) -> data_dir.MetaProperties:
     """Of the data directory. Where there are others, partitions are told apart by the directories' ids: it gets one if
-    it was made without."""
+    it was made without. A broker of a cluster is not given one: it would be that of a new cluster."""
+    if config.cluster_store is not None and data_dir.read_meta(config.data_dir) is None:
+        problem = (
+            f"{config.data_dir} is not formatted: a broker of a cluster needs the cluster's id, see "
+            "`mpbroker format --cluster-id`, or `mpbroker cluster start`, which does it"
+        )
+        raise ConfigError("log.dirs", config.data_dir, problem=problem)
     meta = data_dir.prepare(config.data_dir, config.node_id)
-    if not meta.directory_id and len(config.data_dirs) > 1:
+    if not meta.directory_id and (len(config.data_dirs) > 1 or config.cluster_store is not None):
         meta = meta._replace(directory_id=data_dir.new_id())
         data_dir.write_meta(config.data_dir, meta)
     return meta

@@ -22,6 +22,7 @@ from mpbroker.shm.library_pages import release_library_pages
 from mpbroker.shm.process_table import BrokerState, ProcessState
 from mpbroker.shm.troubles import Trouble
 from mpbroker.supervisor import launch, process_limits, reload, stacks
+from mpbroker.supervisor.cluster_lock import cluster_lock
 from mpbroker.supervisor.health_watch import HealthWatch
 from mpbroker.supervisor.probes import Probes
 from mpbroker.supervisor.process_types import (
@@ -58,7 +59,7 @@ def run(
     """Run a broker until it ends; the exit code. `read_config` reads the configuration again, for SIGHUP."""
     process_limits.raise_descriptor_limit()
     gc.disable()  # until everything is imported; launch.freeze turns it on again
-    with claim_data_dir(config) as claim:
+    with cluster_lock(config), claim_data_dir(config) as claim:
         if ready_file:
             clear_ready_file(ready_file)
         config = reload.with_stored_settings(config, claim.cluster_id, EventLog("supervisor").use_config(config))

@@ -27,6 +27,7 @@ DERIVED = (
     "reserved_handlers",
     "node_id",
     "admin_address",
+    "cluster_store",
 )
 #: Another value than the default, where it cannot be worked out from the row.
 OTHER = {
@@ -40,6 +41,7 @@ OTHER = {
     "log.dir": "/elsewhere",
     "mpbroker.trace.dir": "/elsewhere",
     "mpbroker.admin.listener": "h:1",
+    "mpbroker.cluster.store": "sqlite:/elsewhere",
     "log.cleaner.min.cleanable.ratio": "0.25",
     "max.connections.per.ip.overrides": "h:1",
     "broker.rack": "r",

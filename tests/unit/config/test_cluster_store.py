@@ -1,0 +1,23 @@
+"""`mpbroker.cluster.store`: where the brokers of a cluster keep its metadata, or nothing."""
+
+import pytest
+
+from mpbroker.config.cluster_store import parse_cluster_store
+from mpbroker.config.load_config import load_broker_config
+from mpbroker.errors import ConfigError
+
+
+def test_a_file_of_one_machine():
+    place = load_broker_config(overrides=["mpbroker.cluster.store=sqlite:/d/metadata.db"], environ={}, cores=2)
+    assert place.cluster_store == ("sqlite:/d/metadata.db", "/d/metadata.db")
+
+
+@pytest.mark.parametrize("text", ["", "  "])
+def test_nothing_is_a_broker_by_itself(text):
+    assert parse_cluster_store(text) is None
+
+
+@pytest.mark.parametrize("text", ["/d/metadata.db", "sqlite:metadata.db", "sqlite:", "sqlite:/d/", "zookeeper:h:2181"])
+def test_anything_else_is_refused_by_name(text):
+    with pytest.raises(ConfigError, match=r"mpbroker\.cluster\.store=.*sqlite:/path"):
+        load_broker_config(overrides=[f"mpbroker.cluster.store={text}"], environ={}, cores=2)
