@@ -1,14 +1,15 @@
-"""The controller's end of the command table: handlers' commands come one at a time, each is answered where it lies."""
+"""The controller's end of the command table, and the cluster's controller's: handlers' commands come one at a time,
+each is answered where it lies."""
 
 from mpbroker import _native
 from mpbroker.shm.layout import SLOT_CONTROLLER
 
 
 class CommandChannel:
-    """Used by the controller process alone."""
+    """Used by the process of that slot alone."""
 
-    def __init__(self, core: _native.Core) -> None:
-        self._port = _native.CommandPort(core, SLOT_CONTROLLER)
+    def __init__(self, core: _native.Core, slot: int = SLOT_CONTROLLER) -> None:
+        self._port = _native.CommandPort(core, slot)
 
     def recover(self) -> int:
         """Commands a dead controller held are queued again; before the loop begins. Returns how many."""

@@ -9,6 +9,7 @@ from typing import Final
 
 from mpbroker import _native
 from mpbroker._native import COMMAND_FULL, COMMAND_PARTS, COMMAND_TOO_LONG, Cell, Request
+from mpbroker.shm.layout import SLOT_CONTROLLER
 from mpbroker.shm.process_context import ProcessContext
 
 __all__ = ["COMMAND_FULL", "COMMAND_PARTS", "COMMAND_TOO_LONG", "MAX_ATTEMPTS", "Cell", "HandlerPort", "Request"]
@@ -24,11 +25,11 @@ class HandlerPort(_native.HandlerPort):
     def __init__(self, core: _native.Core, index: int) -> None:
         self._commands = _native.CommandPort(core, core.handler_slot(index))
 
-    def send(self, command: bytes, operation: int) -> int:
-        """A command to the controller: its number, or COMMAND_FULL, COMMAND_TOO_LONG. `operation`: the fill number of
-        the request it serves times COMMAND_PARTS plus a part, or 0 for none; sent again under the same one, a command
-        is found, not repeated."""
-        return self._commands.send(command, operation)
+    def send(self, command: bytes, operation: int, target: int = SLOT_CONTROLLER) -> int:
+        """A command to the controller, or to the process of another slot: its number, or COMMAND_FULL,
+        COMMAND_TOO_LONG. `operation`: the fill number of the request it serves times COMMAND_PARTS plus a part, or 0
+        for none; sent again under the same one, a command is found, not repeated."""
+        return self._commands.send(command, operation, target)
 
     def answers(self) -> list[tuple[int, bytes]]:
         """The controller's answers to this process that came since the last call: (number, bytes)."""

@@ -27,6 +27,7 @@ SLOT_LOG_KEEPER: Final = LAYOUT["slot_log_keeper"]
 SLOT_TRACER: Final = LAYOUT["slot_tracer"]
 SLOT_COORDINATOR: Final = LAYOUT["slot_coordinator"]
 SLOT_ADMIN: Final = LAYOUT["slot_admin"]
+SLOT_CLUSTER_CONTROLLER: Final = LAYOUT["slot_cluster_controller"]
 MAX_ACCEPTORS: Final = LAYOUT["max_acceptors"]
 MAX_PROCESSORS: Final = LAYOUT["max_processors"]
 MAX_HANDLERS: Final = LAYOUT["max_handlers"]
@@ -36,6 +37,7 @@ MAX_RINGS: Final = LAYOUT["max_rings"]
 RING_CONTROL: Final = LAYOUT["ring_control"]
 RING_DATA: Final = LAYOUT["ring_data"]
 RING_CONTROLLER: Final = LAYOUT["ring_controller"]
+RING_CLUSTER_CONTROLLER: Final = LAYOUT["ring_cluster_controller"]
 RING_COORDINATOR: Final = LAYOUT["ring_coordinator"]
 RING_COORDINATOR_REQUEUED: Final = LAYOUT["ring_coordinator_requeued"]
 RING_RESPONSE: Final = LAYOUT["ring_response"]
@@ -55,12 +57,17 @@ ADDRESS_ROWS: Final = LAYOUT["address_rows"]
 SESSION_UNIT_BYTES: Final = LAYOUT["session_units"]
 MAX_FETCH_SESSIONS: Final = 65536
 """The row is a part of a session's id; the rest is random."""
+MAX_BROKERS: Final = LAYOUT["max_brokers"]
+BROKER_BYTES: Final = LAYOUT["broker_bytes"]
+"""Bytes of a broker's endpoints and rack."""
+MAX_ASSIGNED: Final = LAYOUT["max_assigned"]
+"""Replicas of a partition."""
 API_ROWS: Final = LAYOUT["api_rows"]
 """Rows of `apis` for each processor, one for each API key."""
 
 CORE_REGIONS: Final = ("topics", "journal", "partitions", "producers", "entries", "slots", "commands", "extents",
                        "doorbells", "killers", "inject", "apis", "groups", "members", "addresses", "fetch_sessions",
-                       "session_units", "session_owners")
+                       "session_units", "session_owners", "assignments", "brokers")
 PAGE_REGIONS: Final = ("processes", "rings", "counters")
 STRIDES: Final = {name: LAYOUT[name] for name in CORE_REGIONS + PAGE_REGIONS}
 """Bytes of one row of each region."""
@@ -123,7 +130,7 @@ class ParkedKind(IntEnum):
 
 class MemoryPlan(NamedTuple):
     """How much of everything. `processors` counts those of all listeners, `handlers` includes the reserved ones and, as
-    the last of them, the coordinator if there is one."""
+    the last of them, the coordinator if there is one. `replicated`: the broker is one of a cluster."""
 
     processors: int = 1
     handlers: int = 2
@@ -140,6 +147,7 @@ class MemoryPlan(NamedTuple):
     members: int = 1024
     fetch_sessions: int = 1000
     session_units: int = 8192
+    replicated: bool = False
     arena_processor_bytes: int = 256 << 20
     arena_handler_bytes: int = HANDLER_ARENA_BYTES
 
@@ -176,6 +184,8 @@ def plan_rings(plan: MemoryPlan) -> list[RingPlan]:
     ]
     wanted += [(RING_RESPONSE + p, f"response-{p}", plan.entries_per_processor + RING_SLACK)
                for p in range(plan.processors)]
+    if plan.replicated:
+        wanted.append((RING_CLUSTER_CONTROLLER, "cluster-controller", plan.commands + RING_SLACK))
     rings, first = [], 0
     for ring, name, capacity in wanted:
         rings.append(RingPlan(ring, name, capacity, first))
@@ -211,6 +221,7 @@ def core_regions(plan: MemoryPlan) -> tuple[list[Region], int]:
         "apis": plan.processors * API_ROWS, "groups": plan.groups, "members": plan.members,
         "addresses": plan.processors * ADDRESS_ROWS, "fetch_sessions": plan.fetch_sessions,
         "session_units": plan.session_units, "session_owners": plan.session_units,
+        "assignments": plan.partitions if plan.replicated else 0, "brokers": MAX_BROKERS if plan.replicated else 0,
     })
 
 

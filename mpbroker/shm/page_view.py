@@ -23,6 +23,7 @@ RING_NAMES = {
     layout.RING_DATA: "data",
     layout.RING_DATA + layout.CLASS_REQUEUED: "data-requeued",
     layout.RING_CONTROLLER: "controller",
+    layout.RING_CLUSTER_CONTROLLER: "cluster-controller",
     layout.RING_COORDINATOR: "coordinator",
     layout.RING_COORDINATOR_REQUEUED: "coordinator-requeued",
 }

@@ -147,6 +147,8 @@ def serves(row: ProcessInfo, role: str, ring: int, reserved_handlers: int) -> bo
         return ring == layout.RING_RESPONSE + row.index
     if role == "coordinator":
         return ring in (layout.RING_COORDINATOR, layout.RING_COORDINATOR_REQUEUED)
+    if role == "cluster-controller":
+        return ring == layout.RING_CLUSTER_CONTROLLER
     return role == "controller" and ring == layout.RING_CONTROLLER
 
 

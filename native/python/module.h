@@ -35,5 +35,6 @@ int mpb_add_known(PyObject *module);
 int mpb_add_fetch(PyObject *module);
 int mpb_add_session(PyObject *module);
 int mpb_add_metadata(PyObject *module);
+int mpb_add_cluster(PyObject *module);
 
 #endif

@@ -24,7 +24,8 @@ static PyObject *command_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     CoreObject *core = mpb_core_object(core_object);
     if (core == NULL)
         return NULL;
-    if ((slot < MPB_SLOT_HANDLERS || slot > MPB_SLOT_CONTROLLER) && slot != MPB_SLOT_COORDINATOR)
+    if ((slot < MPB_SLOT_HANDLERS || slot > MPB_SLOT_CONTROLLER) && slot != MPB_SLOT_COORDINATOR &&
+        slot != MPB_SLOT_CLUSTER_CONTROLLER)
         return PyErr_Format(PyExc_IndexError, "slot %u is neither a handler's nor the controller's", slot);
     CommandObject *self = (CommandObject *)type->tp_alloc(type, 0);
     if (self == NULL)
@@ -46,15 +47,19 @@ static PyObject *command_send(PyObject *object, PyObject *args)
 {
     Py_buffer bytes;
     unsigned long long operation;
-    if (!PyArg_ParseTuple(args, "y*K", &bytes, &operation))
+    unsigned int target = MPB_SLOT_CONTROLLER;
+    if (!PyArg_ParseTuple(args, "y*K|I", &bytes, &operation, &target))
         return NULL;
     int64_t result = MPB_COMMAND_TOO_LONG;
-    bool from_handler = SELF(object)->slot != MPB_SLOT_CONTROLLER;
-    if (bytes.len <= MPB_COMMAND_REQUEST && from_handler)
-        result = mpb_command_send(CORE(object), SELF(object)->slot, operation, bytes.buf, (uint32_t)bytes.len);
+    bool from_handler = SELF(object)->slot != MPB_SLOT_CONTROLLER && SELF(object)->slot != MPB_SLOT_CLUSTER_CONTROLLER;
+    bool is_served = CORE(object)->rings[mpb_command_ring(target)].capacity != 0;
+    if (bytes.len <= MPB_COMMAND_REQUEST && from_handler && is_served)
+        result = mpb_command_send(CORE(object), SELF(object)->slot, target, operation, bytes.buf, (uint32_t)bytes.len);
     PyBuffer_Release(&bytes);
     if (!from_handler)
         return PyErr_Format(PyExc_TypeError, "the controller sends no commands");
+    if (!is_served)
+        return PyErr_Format(PyExc_ValueError, "nobody takes commands for slot %u", target);
     return PyLong_FromLongLong(result);
 }
 
@@ -88,17 +93,17 @@ static PyObject *command_claim(PyObject *object, PyObject *arg)
     double wait_ms = PyFloat_AsDouble(arg);
     if (PyErr_Occurred())
         return NULL;
-    struct mpb_process *row = &CORE(object)->processes[MPB_SLOT_CONTROLLER];
+    struct mpb_process *row = &CORE(object)->processes[SELF(object)->slot];
     mpb_store_relaxed(&row->heartbeat_ns, mpb_trace_clock_ns());
-    int64_t index = mpb_command_claim(CORE(object));
+    int64_t index = mpb_command_claim(CORE(object), SELF(object)->slot);
     if (index < 0) {
         mpb_store_relaxed(&row->wait, MPB_WAIT_COMMAND);
         Py_BEGIN_ALLOW_THREADS
-            mpb_service_wait(CORE(object), MPB_SLOT_CONTROLLER, (int64_t)(wait_ms * 1e6));
+            mpb_service_wait(CORE(object), SELF(object)->slot, (int64_t)(wait_ms * 1e6));
         Py_END_ALLOW_THREADS
         mpb_store_relaxed(&row->wait, MPB_WAIT_NONE);
         mpb_store_relaxed(&row->heartbeat_ns, mpb_trace_clock_ns());
-        index = mpb_command_claim(CORE(object));
+        index = mpb_command_claim(CORE(object), SELF(object)->slot);
     }
     if (index < 0) {
         if (PyErr_CheckSignals() < 0)
@@ -118,7 +123,8 @@ static PyObject *command_complete(PyObject *object, PyObject *args)
     if (!PyArg_ParseTuple(args, "Iy*K", &index, &bytes, &generation_after))
         return NULL;
     bool done = bytes.len <= MPB_COMMAND_ANSWER &&
-                mpb_command_complete(CORE(object), index, bytes.buf, (uint32_t)bytes.len, generation_after);
+                mpb_command_complete(CORE(object), SELF(object)->slot, index, bytes.buf, (uint32_t)bytes.len,
+                                     generation_after);
     PyBuffer_Release(&bytes);
     return PyBool_FromLong(done);
 }
@@ -127,13 +133,14 @@ static PyObject *command_recover(PyObject *object, PyObject *unused)
 {
     (void)unused;
     struct mpb_recovery done;
-    mpb_recover_controller(CORE(object), &done);
+    mpb_recover_controller(CORE(object), SELF(object)->slot, &done);
     return PyLong_FromUnsignedLong(done.requeued);
 }
 
 static PyMethodDef command_methods[] = {
     {"send", command_send, METH_VARARGS,
-     "send(bytes, operation) -> command, COMMAND_FULL or COMMAND_TOO_LONG (40,960 bytes). Handlers. The same operation"
+     "send(bytes, operation, target = the controller's slot) -> command, COMMAND_FULL or COMMAND_TOO_LONG (40,960 "
+     "bytes). Handlers. The same operation"
      " sent again (a re-run) gives the first command."},
     {"answers", command_answers, METH_NOARGS,
      "answers() -> [(command, operation, bytes, generation_after)] for this handler; free() each"},

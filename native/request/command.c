@@ -72,7 +72,8 @@ static int64_t take_free(struct mpb_core *core, uint32_t slot)
     return -1;
 }
 
-int64_t mpb_command_send(struct mpb_core *core, uint32_t slot, uint64_t operation, const void *bytes, uint32_t length)
+int64_t mpb_command_send(struct mpb_core *core, uint32_t slot, uint32_t target, uint64_t operation, const void *bytes,
+                         uint32_t length)
 {
     if (length > MPB_COMMAND_REQUEST)
         return MPB_COMMAND_TOO_LONG;
@@ -99,10 +100,10 @@ int64_t mpb_command_send(struct mpb_core *core, uint32_t slot, uint64_t operatio
     uint64_t word = mpb_load_acquire(&command->state);
     mpb_store_release(&command->state, mpb_state_word(mpb_state_generation(word), MPB_E_QUEUED, slot));
     MPB_CRASH(core, "command.published");
-    struct mpb_ring ring = mpb_ring_view(core, MPB_RING_CONTROLLER);
+    struct mpb_ring ring = mpb_ring_view(core, mpb_command_ring(target));
     mpb_ring_push_sure(&ring, mpb_hint((uint32_t)index, mpb_state_generation(word)));
     mpb_count(core, slot, MPB_C_COMMANDS_SENT, 1);
-    mpb_ring_service(core, MPB_SLOT_CONTROLLER);
+    mpb_ring_service(core, target);
     return index;
 }
 
@@ -126,41 +127,43 @@ bool mpb_command_free(struct mpb_core *core, uint32_t slot, uint32_t index)
     return mpb_state_of(word) == MPB_E_DONE && move(core, index, word, MPB_E_FREE, 0);
 }
 
-int64_t mpb_command_claim(struct mpb_core *core)
+int64_t mpb_command_claim(struct mpb_core *core, uint32_t self)
 {
-    struct mpb_ring ring = mpb_ring_view(core, MPB_RING_CONTROLLER);
+    struct mpb_ring ring = mpb_ring_view(core, mpb_command_ring(self));
     int64_t index = mpb_ring_take(&ring, MPB_STATE_BIT(MPB_E_QUEUED) | MPB_STATE_BIT(MPB_E_REQUEUED), MPB_E_CLAIMED,
-                                  MPB_SLOT_CONTROLLER);
+                                  self);
     MPB_CRASH(core, "command.claimed");
     return index;
 }
 
-bool mpb_command_complete(struct mpb_core *core, uint32_t index, const void *bytes, uint32_t length,
+bool mpb_command_complete(struct mpb_core *core, uint32_t self, uint32_t index, const void *bytes, uint32_t length,
                           uint64_t generation_after)
 {
     if (index >= core->command_count || length > MPB_COMMAND_ANSWER)
         return false;
     struct mpb_command *command = &core->commands[index];
     uint64_t word = mpb_load_acquire(&command->state);
-    if (mpb_state_of(word) != MPB_E_CLAIMED || mpb_state_owner(word) != MPB_SLOT_CONTROLLER)
+    if (mpb_state_of(word) != MPB_E_CLAIMED || mpb_state_owner(word) != self)
         return false;
     memcpy(command->answer, bytes, length);
     command->answer_length = length;
     command->generation_after = generation_after;
-    mpb_store_release(&command->state, mpb_state_word(mpb_state_generation(word), MPB_E_DONE, MPB_SLOT_CONTROLLER));
+    mpb_store_release(&command->state, mpb_state_word(mpb_state_generation(word), MPB_E_DONE, self));
     MPB_CRASH(core, "command.done");
-    mpb_count(core, MPB_SLOT_CONTROLLER, MPB_C_COMMANDS_DONE, 1);
+    mpb_count(core, self, MPB_C_COMMANDS_DONE, 1);
     mpb_fence_full();
     uint32_t slot = mpb_load_acquire(&command->handler_slot);
-    mpb_poke_handler(core, mpb_slot_handler(core, slot), MPB_POKE_COMMAND, MPB_SLOT_CONTROLLER);
+    mpb_poke_handler(core, mpb_slot_handler(core, slot), MPB_POKE_COMMAND, self);
     return true;
 }
 
 void mpb_commands_recover_handler(struct mpb_core *core, uint32_t slot)
 {
-    struct mpb_ring ring = mpb_ring_view(core, MPB_RING_CONTROLLER);
     uint64_t present[MPB_MAX_COMMANDS / 64 + 1] = {0};
+    struct mpb_ring ring = mpb_ring_view(core, MPB_RING_CONTROLLER);
+    struct mpb_ring other = mpb_ring_view(core, MPB_RING_CLUSTER_CONTROLLER);
     mpb_ring_scan(&ring, present);
+    mpb_ring_scan(&other, present);
     for (uint32_t i = 0; i < core->command_count && i < MPB_MAX_COMMANDS; i++) {
         uint64_t word = mpb_load_acquire(&core->commands[i].state);
         uint32_t state = mpb_state_of(word);

@@ -232,21 +232,20 @@ void mpb_recover_handler(struct mpb_handler *h, struct mpb_recovery *done)
 }
 
 /* ------------------------------------------------------------------ controller */
-void mpb_recover_controller(struct mpb_core *core, struct mpb_recovery *done)
+void mpb_recover_controller(struct mpb_core *core, uint32_t self, struct mpb_recovery *done)
 {
     *done = (struct mpb_recovery){0};
     struct present present;
-    scan_rings(core, &present, MPB_RING_CONTROLLER, 1, core->command_count);
-    struct mpb_ring ring = mpb_ring_view(core, MPB_RING_CONTROLLER);
+    scan_rings(core, &present, mpb_command_ring(self), 1, core->command_count);
+    struct mpb_ring ring = mpb_ring_view(core, mpb_command_ring(self));
     for (uint32_t i = 0; i < core->command_count; i++) {
         uint64_t word = mpb_load_acquire(&core->commands[i].state);
         uint32_t state = mpb_state_of(word), generation = mpb_state_generation(word);
-        if (mpb_state_owner(word) != MPB_SLOT_CONTROLLER)
+        if (mpb_state_owner(word) != self)
             continue;
         if (state == MPB_E_CLAIMED) {
             generation++;
-            mpb_store_release(&core->commands[i].state,
-                              mpb_state_word(generation, MPB_E_REQUEUED, MPB_SLOT_CONTROLLER));
+            mpb_store_release(&core->commands[i].state, mpb_state_word(generation, MPB_E_REQUEUED, self));
             MPB_CRASH(core, "recover.command.requeued");
         } else if (state != MPB_E_REQUEUED || has(&present, i)) {
             continue;
@@ -254,5 +253,5 @@ void mpb_recover_controller(struct mpb_core *core, struct mpb_recovery *done)
         mpb_ring_push_sure(&ring, mpb_hint(i, generation));
         done->requeued++;
     }
-    finish_recovery(core, MPB_SLOT_CONTROLLER);
+    finish_recovery(core, self);
 }

@@ -23,6 +23,6 @@ struct mpb_recovery {
 
 void mpb_recover_processor(struct mpb_processor *p, struct mpb_recovery *done);
 void mpb_recover_handler(struct mpb_handler *h, struct mpb_recovery *done);
-void mpb_recover_controller(struct mpb_core *core, struct mpb_recovery *done);
+void mpb_recover_controller(struct mpb_core *core, uint32_t self, struct mpb_recovery *done); /* or the cluster's */
 
 #endif

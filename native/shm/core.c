@@ -88,6 +88,10 @@ int mpb_core_attach(struct mpb_core *core, void *core_base, size_t core_bytes, v
     REGION(core_base, core_bytes, "session_owners", session_owners, &one);
     if (status == 0 && one < core->session_unit_count)
         status = -5;
+    REGION(core_base, core_bytes, "assignments", assignments, &core->assignment_count);
+    if (status == 0 && core->assignment_count != 0 && core->assignment_count < core->partition_count)
+        status = -5;
+    REGION(core_base, core_bytes, "brokers", brokers, &core->broker_count);
     REGION(page_base, page_bytes, "processes", processes, &one);
     REGION(page_base, page_bytes, "rings", rings, &one);
     REGION(page_base, page_bytes, "counters", counters, &one);

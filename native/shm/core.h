@@ -42,6 +42,10 @@ struct mpb_core {
     uint32_t fetch_session_count;
     struct mpb_session_unit *session_units;
     uint32_t session_unit_count;
+    struct mpb_assignment *assignments; /* by partition row; none in a broker that is alone */
+    uint32_t assignment_count;
+    struct mpb_broker *brokers;
+    uint32_t broker_count;
     mpb_atomic32 *session_owners; /* row of the session that has the unit + 1, 0: free */
 
     struct mpb_process *processes; /* page */

@@ -19,6 +19,8 @@
  *  | groups      known groups         |        (the same for `members`, ids of members,
  *  | addresses   of connections       |         and `addresses`)
  *  | fetch_sessions  and their units  |        (`session_units`, `session_owners`)
+ *  | assignments who leads and holds  |        (no rows in a broker that is alone,
+ *  | brokers     that live            |         as `assignments`)
  *  +----------------------------------+
  *
  * Every region is an array: `count` rows of `stride` bytes at `offset`. The supervisor plans and zeroes a segment
@@ -29,6 +31,8 @@
 #include <pthread.h>
 #include <stddef.h>
 #include "shm/atomics.h"
+#include "shm/layout_cluster.h"
+#include "shm/layout_metadata.h"
 #include "shm/layout_sessions.h"
 
 #define MPB_LAYOUT_VERSION 1u
@@ -50,6 +54,7 @@
 #define MPB_SLOT_TRACER 114
 #define MPB_SLOT_COORDINATOR 115
 #define MPB_SLOT_ADMIN 116
+#define MPB_SLOT_CLUSTER_CONTROLLER 117
 #define MPB_MAX_SLOTS 128
 
 /* ------------------------------------------------------------------ header of a segment of shared memory */
@@ -94,7 +99,10 @@ struct mpb_segment_header { /* one page */
     mpb_atomic32 members_high;
     mpb_atomic32 transactions_ready; /* 1: what was ongoing at the last stop is verified again (transaction.h) */
     mpb_atomic32 handlers_high;      /* handlers from this index on never ran, but for the coordinator */
-    uint8_t unused[MPB_PAGE_BYTES - 160 - MPB_MAX_REGIONS * 40 - MPB_DATA_DIR_BYTES];
+    mpb_atomic64 cluster_generation; /* changes of the next two words and of `brokers` (cluster.h) */
+    mpb_atomic64 cluster_controller; /* epoch 32 | broker id + 1; 0: none is known */
+    mpb_atomic64 broker_epoch;       /* of our registration + 1; 0: we have none */
+    uint8_t unused[MPB_PAGE_BYTES - 184 - MPB_MAX_REGIONS * 40 - MPB_DATA_DIR_BYTES];
     char data_dir[MPB_DATA_DIR_BYTES]; /* page: the data directory's path, for who looks for brokers; empty: too long */
 };
 _Static_assert(sizeof(struct mpb_segment_header) == MPB_PAGE_BYTES, "header is one page");
@@ -160,7 +168,8 @@ enum mpb_ring_id {                       /* row numbers of the `rings` region */
                    MPB_RING_CONTROLLER = 16,
                    MPB_RING_COORDINATOR = 17,
                    MPB_RING_COORDINATOR_REQUEUED = 18,
-                   MPB_RING_RESPONSE = 32, /* + processor index */
+                   MPB_RING_CLUSTER_CONTROLLER = 20, /* commands, as 16: ring.h tells them by one bit */
+                   MPB_RING_RESPONSE = 32,           /* + processor index */
                    MPB_MAX_RINGS = 64
 };
 
@@ -323,50 +332,6 @@ enum mpb_poke {
     MPB_POKE_COMMAND = 2, /* the controller answered a command */
     MPB_POKE_DIRTY = 4    /* a bit in `dirty` is set */
 };
-
-/* ------------------------------------------------------------------ controller commands
- * Same first word as an entry (state, generation, owner), so that the same ring code claims them. */
-#define MPB_COMMAND_BYTES 65536
-#define MPB_MAX_COMMANDS 4096
-#define MPB_COMMAND_REQUEST 40960
-struct mpb_command {
-    mpb_atomic64 state;        /* FREE, FILL, QUEUED, CLAIMED, DONE as above */
-    uint64_t operation;        /* made of the fill number of the request it serves: a re-run finds its first result */
-    mpb_atomic32 handler_slot; /* who waits for the answer; a re-run on another handler takes it over */
-    uint32_t handler_incarnation;
-    uint32_t request_length;
-    uint32_t answer_length;
-    uint64_t generation_after; /* metadata generation that shows the change */
-    uint8_t unused[24];
-    uint8_t request[MPB_COMMAND_REQUEST]; /* kept apart: a successor runs it again after a half-written answer */
-    uint8_t answer[MPB_COMMAND_BYTES - 64 - MPB_COMMAND_REQUEST];
-};
-_Static_assert(sizeof(struct mpb_command) == MPB_COMMAND_BYTES, "controller command");
-
-/* ------------------------------------------------------------------ metadata snapshot
- * The controller alone writes. Two copies and a selector per row (low bit: copy in force); a change writes its rows,
- * appends their numbers to the journal, then raises metadata_generation. */
-#define MPB_TOPIC_BLOB 3584
-struct mpb_topic_copy {
-    uint8_t id[16];
-    uint32_t partition_count;
-    uint32_t flags;         /* 1 exists, 2 internal, 4 being deleted */
-    uint32_t first_ordinal; /* partition rows are chained by next_ordinal */
-    uint32_t name_length;
-    uint32_t overrides_length; /* msgspec JSON object of the settings given at creation */
-    uint32_t unused;
-    uint64_t version; /* of the MetaStore entry */
-    uint8_t name[256];
-    uint8_t overrides[MPB_TOPIC_BLOB];
-};
-struct mpb_topic {
-    mpb_atomic64 selector;
-    uint8_t unused[56];
-    struct mpb_topic_copy copy[2];
-    uint8_t pad[8192 - 64 - 2 * sizeof(struct mpb_topic_copy)];
-};
-_Static_assert(sizeof(struct mpb_topic) == 8192, "topic row");
-#define MPB_JOURNAL_ROWS 4096 /* mpb_atomic64 each: topic row number of change g at g modulo rows */
 
 /* ------------------------------------------------------------------ partition table (docs/append-rules.md) */
 struct mpb_partition_copy {

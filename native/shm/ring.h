@@ -44,7 +44,7 @@ enum { MPB_RING_FULL = -1, MPB_RING_EMPTY = -1 };
 static inline struct mpb_ring mpb_ring_view(struct mpb_core *core, uint32_t ring_id)
 {
     struct mpb_ring_ctl *ctl = &core->rings[ring_id];
-    bool commands = ring_id == MPB_RING_CONTROLLER;
+    bool commands = (ring_id & ~4u) == MPB_RING_CONTROLLER; /* and MPB_RING_CLUSTER_CONTROLLER */
     return (struct mpb_ring){.core = core,
                              .ctl = ctl,
                              .slots = core->slots + ctl->slots_first,

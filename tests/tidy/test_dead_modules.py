@@ -20,6 +20,7 @@ BUILT_FIRST = (
     "mpbroker.metadata.broker_registration",
     "mpbroker.metadata.controller_election",
     "mpbroker.metadata.open_store",
+    "mpbroker.shm.cluster_table",
 )
 
 

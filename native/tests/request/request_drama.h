@@ -162,9 +162,9 @@ static bool work_controller(struct drama *d, unsigned handlers)
 {
     bool moved = false;
     int64_t command;
-    while (!d->no_controller && (command = mpb_command_claim(&d->w.core)) >= 0) {
+    while (!d->no_controller && (command = mpb_command_claim(&d->w.core, MPB_SLOT_CONTROLLER)) >= 0) {
         d->commands_executed[d->w.core.commands[command].operation % MAX_IDS]++;
-        HOLD(d, mpb_command_complete(&d->w.core, (uint32_t)command, "done", 4, 1));
+        HOLD(d, mpb_command_complete(&d->w.core, MPB_SLOT_CONTROLLER, (uint32_t)command, "done", 4, 1));
         moved = true;
     }
     for (uint32_t h = 0; h < CAST; h++)

@@ -85,7 +85,7 @@ static uint64_t operation_of(struct drama *d) { return d->w.core.entries[d->kept
 static void set_command_sent(struct drama *d)
 {
     claim_id(d, 4);
-    HOLD(d, mpb_command_send(&d->w.core, MPB_SLOT_HANDLERS, operation_of(d), "make", 4) >= 0);
+    HOLD(d, mpb_command_send(&d->w.core, MPB_SLOT_HANDLERS, MPB_SLOT_CONTROLLER, operation_of(d), "make", 4) >= 0);
 }
 
 static void set_for_group(struct drama *d) { ask(d, 1, MPB_PLANE_DATA, 13, 100); }
@@ -220,17 +220,17 @@ static void do_notify(void *a)
 static void do_send_command(void *a)
 {
     struct drama *d = a;
-    mpb_command_send(&d->w.core, MPB_SLOT_HANDLERS, operation_of(d), "make", 4);
+    mpb_command_send(&d->w.core, MPB_SLOT_HANDLERS, MPB_SLOT_CONTROLLER, operation_of(d), "make", 4);
 }
 
 static void do_control(void *a)
 {
     struct drama *d = a;
-    int64_t command = mpb_command_claim(&d->w.core);
+    int64_t command = mpb_command_claim(&d->w.core, MPB_SLOT_CONTROLLER);
     if (command < 0)
         return;
     d->commands_executed[d->w.core.commands[command].operation % MAX_IDS]++;
-    mpb_command_complete(&d->w.core, (uint32_t)command, "done", 4, 1);
+    mpb_command_complete(&d->w.core, MPB_SLOT_CONTROLLER, (uint32_t)command, "done", 4, 1);
 }
 
 static const struct scene scenes[] = {
@@ -289,7 +289,7 @@ static inline void do_recover(void *a)
     else if (r->s->actor == HANDLER)
         mpb_recover_handler(&r->d->h[r->s->index], &done);
     else
-        mpb_recover_controller(&r->d->w.core, &done);
+        mpb_recover_controller(&r->d->w.core, MPB_SLOT_CONTROLLER, &done);
 }
 
 /* The others go on before anybody repairs anything; processors not always: answers then lie about meanwhile. */

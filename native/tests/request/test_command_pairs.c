@@ -47,7 +47,7 @@ static void a_dead_handler(void)
         struct mpb_handler dead;
         mpb_inject_arm(&w.core, "command.published");
         if (mpb_handler_open(&dead, &w.core, 0) == 0 && claimed(&dead) == 0)
-            mpb_command_send(&w.core, dead.slot, operation(), "create", 6);
+            mpb_command_send(&w.core, dead.slot, MPB_SLOT_CONTROLLER, operation(), "create", 6);
         _exit(9);
     }
     CHECK_EQ(waitpid(child, &status, 0), child);
@@ -61,14 +61,14 @@ static bool runs(struct mpb_handler *h)
     if (entry < 0)
         return false;
     CHECK_EQ(entry, 0);
-    CHECK(mpb_command_send(&w.core, h->slot, operation(), "create", 6) >= 0);
+    CHECK(mpb_command_send(&w.core, h->slot, MPB_SLOT_CONTROLLER, operation(), "create", 6) >= 0);
     return true;
 }
 
 static void control(void)
 {
-    for (int64_t command; (command = mpb_command_claim(&w.core)) >= 0; executed++)
-        CHECK(mpb_command_complete(&w.core, (uint32_t)command, "done", 4, 1));
+    for (int64_t command; (command = mpb_command_claim(&w.core, MPB_SLOT_CONTROLLER)) >= 0; executed++)
+        CHECK(mpb_command_complete(&w.core, MPB_SLOT_CONTROLLER, (uint32_t)command, "done", 4, 1));
 }
 
 /* Everybody else while the repair stands still. Returns who has the request, NULL: it is not put back yet. */

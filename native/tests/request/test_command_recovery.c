@@ -34,7 +34,8 @@ static void send_and_die(struct world *w)
     CHECK_EQ(mpb_handler_open(&d, &w->core, 0), 0);
     int64_t entry = claimed(&d);
     CHECK(entry >= 0);
-    mpb_command_send(&w->core, d.slot, w->core.entries[entry].fill_number * MPB_COMMAND_PARTS, "create", 6);
+    mpb_command_send(&w->core, d.slot, MPB_SLOT_CONTROLLER, w->core.entries[entry].fill_number * MPB_COMMAND_PARTS,
+                     "create", 6);
 }
 
 static void repair(struct world *w)
@@ -62,16 +63,16 @@ static void play(const char *repair_dies_at)
     killed(&w, repair_dies_at, repair);
     int64_t command = -1;
     if (claimed(&h1) == entry) { /* put back already: another handler is quick */
-        command = mpb_command_send(&w.core, h1.slot, operation, "create", 6);
+        command = mpb_command_send(&w.core, h1.slot, MPB_SLOT_CONTROLLER, operation, "create", 6);
         CHECK(command >= 0);
     }
     repair(&w); /* the next successor */
     if (command < 0) {
         CHECK_EQ(claimed(&h1), entry);
-        command = mpb_command_send(&w.core, h1.slot, operation, "create", 6);
+        command = mpb_command_send(&w.core, h1.slot, MPB_SLOT_CONTROLLER, operation, "create", 6);
     }
-    CHECK_EQ(mpb_command_claim(&w.core), command);
-    CHECK_EQ(mpb_command_claim(&w.core), -1);
+    CHECK_EQ(mpb_command_claim(&w.core, MPB_SLOT_CONTROLLER), command);
+    CHECK_EQ(mpb_command_claim(&w.core, MPB_SLOT_CONTROLLER), -1);
     mpb_handler_close(&h1);
     mpb_processor_close(&p);
     world_close(&w);

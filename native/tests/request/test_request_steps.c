@@ -61,7 +61,7 @@ static void rerun_command(struct drama *d, const struct scene *s)
         return;
     }
     uint64_t operation = d->w.core.entries[entry].fill_number;
-    HOLD(d, mpb_command_send(&d->w.core, MPB_SLOT_HANDLERS + 1, operation, "make", 4) >= 0);
+    HOLD(d, mpb_command_send(&d->w.core, MPB_SLOT_HANDLERS + 1, MPB_SLOT_CONTROLLER, operation, "make", 4) >= 0);
     work_controller(d, ALL_HANDLERS);
     HOLD(d, d->commands_executed[operation % MAX_IDS] == 1);
     execute(d, &d->h[1], entry);

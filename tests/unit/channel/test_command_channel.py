@@ -6,7 +6,7 @@ from mpbroker import _native
 from mpbroker.channel.command_channel import CommandChannel
 from mpbroker.channel.handler_port import COMMAND_FULL, COMMAND_PARTS, COMMAND_TOO_LONG, HandlerPort
 from mpbroker.channel.processor_port import ProcessorPort
-from mpbroker.shm.layout import SLOT_CONTROLLER
+from mpbroker.shm.layout import SLOT_CLUSTER_CONTROLLER, SLOT_CONTROLLER
 from tests.harness.small_core import small_core
 
 
@@ -125,3 +125,33 @@ def test_a_full_table_keeps_the_answers_that_somebody_will_read(core):
     assert handler.send(b"x", 0) == gone
     assert handler.send(b"x", 0) == COMMAND_FULL
     assert sorted(number for number, _ in handler.answers()) == sorted(numbers)
+
+
+def test_commands_of_the_cluster_have_a_ring_of_their_own():
+    core = small_core(commands=4, replicated=True).core
+    handler, controller = HandlerPort(core, 0), CommandChannel(core)
+    cluster = CommandChannel(core, SLOT_CLUSTER_CONTROLLER)
+    mine, theirs = handler.send(b"log", 1), handler.send(b"topic", 2, SLOT_CLUSTER_CONTROLLER)
+    assert cluster.claim(0) == (theirs, 2, b"topic")
+    assert controller.claim(0) == (mine, 1, b"log")
+    assert cluster.claim(0) is None
+    assert not cluster.complete(mine, b"no", 1), "it is the other one's"
+    assert cluster.complete(theirs, b"yes", 1)
+    assert handler.answers() == [(theirs, b"yes")]
+    assert controller.complete(mine, b"done", 1)
+
+
+def test_a_successor_takes_the_commands_of_its_own_slot_again():
+    core = small_core(commands=4, replicated=True).core
+    handler = HandlerPort(core, 0)
+    mine, theirs = handler.send(b"log", 1), handler.send(b"topic", 2, SLOT_CLUSTER_CONTROLLER)
+    assert CommandChannel(core).claim(0) and CommandChannel(core, SLOT_CLUSTER_CONTROLLER).claim(0)
+    successor = CommandChannel(core, SLOT_CLUSTER_CONTROLLER)
+    assert successor.recover() == 1
+    assert successor.claim(0) == (theirs, 2, b"topic")
+    assert CommandChannel(core).claim(0) is None, f"command {mine} is still the controller's"
+
+
+def test_a_broker_that_is_alone_has_nobody_for_them(core):
+    with pytest.raises(ValueError, match="nobody takes commands"):
+        HandlerPort(core, 0).send(b"topic", 2, SLOT_CLUSTER_CONTROLLER)

@@ -22,6 +22,7 @@ from mpbroker.channel.processor_port import (
     POISON,
     ProcessorPort,
 )
+from mpbroker.shm.cluster_table import held_payload
 from mpbroker.shm.layout import MemoryPlan, ParkedKind
 from tests.harness.small_core import small_core
 
@@ -448,3 +449,19 @@ def test_crash_points_count_down(pair):
     assert pair.core.hits("some.point") == 1
     with pytest.raises(ValueError, match="allowed is"):
         pair.core.arm("name:x")
+
+
+@pytest.mark.parametrize("length", [100, INLINE_PAYLOAD_BYTES + 1000])
+def test_another_process_reads_a_request_that_a_handler_holds(pair, length):
+    sent = frame(body=b"b" * length)
+    pair.submit(sent)
+    handler = pair.handlers[0]
+    request = handler.serve_or_claim()
+    entry, fill_number = request.entry, request.fill_number
+    assert held_payload(pair.core, entry, fill_number) == sent
+    assert held_payload(pair.core, entry, fill_number + 1) is None
+    handler.answer_none(request)
+    pair.processor.collect(9)
+    assert held_payload(pair.core, entry, fill_number) is None
+    with pytest.raises(IndexError):
+        held_payload(pair.core, 1 << 20, 1)
