@@ -22,9 +22,9 @@ from mpbroker.config.load_config import build_broker_config
 from mpbroker.config.sources import Given
 from mpbroker.config.topic_changes import NotAList
 from mpbroker.controller.controller_store import BrokerLayer, ControllerStore
-from mpbroker.controller.topic_validation import Refusal
 from mpbroker.errors import ConfigError, ErrorCode
 from mpbroker.metadata.commands import ConfigChanges
+from mpbroker.metadata.topic_validation import Refusal
 
 MAX_LAYER_BYTES: Final = 65536
 

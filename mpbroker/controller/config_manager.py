@@ -12,11 +12,11 @@ from mpbroker.config.topic_config import validate_topic_configs
 from mpbroker.controller.broker_settings import BrokerSettings
 from mpbroker.controller.controller_context import ControllerContext, TopicState
 from mpbroker.controller.controller_store import BrokerLayer, ControllerStore
-from mpbroker.controller.topic_validation import BIGGEST_BLOB_BYTES, Refusal
 from mpbroker.errors import ErrorCode
 from mpbroker.metadata.commands import AlterConfigs, ConfigChanges, TopicResult, TopicResults, encode_answer
 from mpbroker.metadata.metadata_snapshot import MetadataSnapshot, encode_overrides
 from mpbroker.metadata.topic_names import illegal_name_sentence
+from mpbroker.metadata.topic_validation import BIGGEST_BLOB_BYTES, Refusal
 from mpbroker.shm.events import Events
 
 BROKER = 4

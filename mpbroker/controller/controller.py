@@ -25,7 +25,6 @@ from mpbroker.controller.partition_rows import PartitionRows
 from mpbroker.controller.store_check import check_store
 from mpbroker.controller.topic_deletion import TopicDeletions
 from mpbroker.controller.topic_manager import TopicManager
-from mpbroker.controller.topic_validation import Defaults
 from mpbroker.errors import ConfigError, ErrorCode
 from mpbroker.log import reserve_file, unusable
 from mpbroker.log.data_dir import FIRST
@@ -52,6 +51,7 @@ from mpbroker.metadata.meta_store import StoreError, StoreTooNew
 from mpbroker.metadata.metadata_snapshot import MetadataSnapshot
 from mpbroker.metadata.sqlite_store import SqliteStore
 from mpbroker.metadata.store_peek import STORE_FILE
+from mpbroker.metadata.topic_validation import Defaults
 from mpbroker.shm.clock import SystemClock
 from mpbroker.shm.core import Core
 from mpbroker.shm.events import Events

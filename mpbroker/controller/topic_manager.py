@@ -13,14 +13,13 @@ Killed before 3: the successor throws the prepared parts away. Killed after 3: i
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from mpbroker.controller import topic_validation
 from mpbroker.controller.controller_context import ControllerContext, TopicState
 from mpbroker.controller.controller_store import PRODUCER_ID_BLOCK, ControllerStore
 from mpbroker.controller.partition_logs import PartitionLogs, names_of
 from mpbroker.controller.partition_rows import PartitionRows
 from mpbroker.controller.topic_deletion import TopicDeletions
-from mpbroker.controller.topic_validation import Defaults, Refusal, TopicPlan
 from mpbroker.errors import ErrorCode
+from mpbroker.metadata import topic_validation
 from mpbroker.metadata.commands import (
     CreatePartitions,
     CreateTopics,
@@ -32,6 +31,7 @@ from mpbroker.metadata.commands import (
     encode_answer,
 )
 from mpbroker.metadata.metadata_snapshot import MetadataSnapshot, encode_overrides
+from mpbroker.metadata.topic_validation import Defaults, Refusal, TopicPlan
 from mpbroker.shm.events import Events
 
 DUPLICATE = "Duplicate topic name."

@@ -48,7 +48,6 @@ class InProcessBroker:
         is_traced: bool = False,
         fetch_sessions: int = 1000,
         session_units: int = 1024,
-        replicated: bool = False,
         **overrides: str,
     ) -> None:
         settings = [f"{key}={value}" for key, value in {"log.dirs": str(directory), **overrides}.items()]
@@ -59,7 +58,6 @@ class InProcessBroker:
             topics=16,
             fetch_sessions=fetch_sessions,
             session_units=session_units,
-            replicated=replicated,
         )
         self.core = self.shared.core
         self.clock = ManualClock()

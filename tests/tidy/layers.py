@@ -11,6 +11,7 @@ LAYERS = {
     "metrics": 3,
     "trace": 3,
     "metadata": 3,
+    "cluster": 4,
     "purgatory": 4,
     "client": 4,
     "testing": 4,

@@ -78,9 +78,8 @@ def config_of(*overrides: str) -> Any:
 class LogWorld:
     """One data directory and one broker's memory. `reboot` throws the memory away, as a crash or a stop does."""
 
-    def __init__(self, path: Any, *overrides: str, replicated: bool = False) -> None:
+    def __init__(self, path: Any, *overrides: str) -> None:
         self.path = path
-        self.replicated = replicated
         self.clock = ManualClock()
         self.events = Events()
         self.config = config_of(*overrides)
@@ -90,7 +89,7 @@ class LogWorld:
 
     def boot(self) -> None:
         """Fresh memory, nothing loaded."""
-        self.core = small_core(partitions=ROWS, replicated=self.replicated).core
+        self.core = small_core(partitions=ROWS).core
         rows_raise(self.core, 0, ROWS)
         self.log = Log(self.core, [str(self.path)], 1)
 

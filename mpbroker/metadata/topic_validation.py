@@ -1,11 +1,11 @@
 """What a topic may be: names, counts, assignments, settings, with Kafka 3.9's error codes and sentences.
 
-Runs in the controller process. Pure functions over what exists; nothing is changed. The order of the checks is
-Kafka's: names, existence and collisions, settings, then counts or assignment, so that of several faults a client is
-told the same one.
+Runs in the controller process, in a cluster in the elected one's. Pure functions over what exists; nothing is
+changed. The order of the checks is Kafka's: names, existence and collisions, settings, then counts or assignment, so
+that of several faults a client is told the same one.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
 from mpbroker.config.topic_config import validate_topic_configs
@@ -55,12 +55,24 @@ def refuse_name(name: str, existing: Collection[str], colliding: Mapping[str, st
     return None
 
 
-def plan_topic(new: NewTopic, brokers: list[int], defaults: Defaults) -> TopicPlan | Refusal:
+def place_replicas(first: int, count: int, factor: int, brokers: list[int]) -> list[list[int]]:
+    """Replicas of partitions first … first + count - 1, leaders going round the brokers."""
+    ring = range(first, first + count)
+    return [[brokers[(partition + k) % len(brokers)] for k in range(factor)] for partition in ring]
+
+
+Place = Callable[[int, int, int, list[int]], list[list[int]]]
+"""Like `place_replicas`; the factor is at most the number of brokers."""
+
+
+def plan_topic(
+    new: NewTopic, brokers: list[int], defaults: Defaults, place: Place = place_replicas
+) -> TopicPlan | Refusal:
     """Settings and partitions of a topic whose name may be used. `brokers`: ids of the registered ones."""
     configs, sentence = validate_topic_configs(new.configs)
     if sentence:
         return Refusal(ErrorCode.INVALID_CONFIG, sentence)
-    replicas = _assigned(new, brokers) if new.assignments else _spread(new, brokers, defaults)
+    replicas = _assigned(new, brokers) if new.assignments else _spread(new, brokers, defaults, place)
     return replicas if isinstance(replicas, Refusal) else TopicPlan(new.name, replicas, configs)
 
 
@@ -108,7 +120,7 @@ def _refuse_replicas(replicas: list[int], brokers: list[int], factor: int) -> Re
     return None if sentence is None else Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, sentence)
 
 
-def _spread(new: NewTopic, brokers: list[int], defaults: Defaults) -> list[list[int]] | Refusal:
+def _spread(new: NewTopic, brokers: list[int], defaults: Defaults, place: Place) -> list[list[int]] | Refusal:
     if new.replication_factor < DEFAULT_COUNT or new.replication_factor == 0:
         sentence = "Replication factor must be larger than 0, or -1 to use the default value."
         return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, sentence)
@@ -116,23 +128,21 @@ def _spread(new: NewTopic, brokers: list[int], defaults: Defaults) -> list[list[
         return Refusal(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
     partitions = defaults.num_partitions if new.num_partitions == DEFAULT_COUNT else new.num_partitions
     factor = defaults.replication_factor if new.replication_factor == DEFAULT_COUNT else new.replication_factor
-    return place_replicas(0, partitions, factor, brokers)
+    return _placed(0, partitions, factor, brokers, place)
 
 
-def place_replicas(first: int, count: int, factor: int, brokers: list[int]) -> list[list[int]] | Refusal:
-    """Replicas of partitions first … first + count - 1, leaders going round the brokers."""
+def _placed(first: int, count: int, factor: int, brokers: list[int], place: Place) -> list[list[int]] | Refusal:
     if factor > len(brokers):
         sentence = (
             f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot "
             f"be reached because only {len(brokers)} broker(s) are registered."
         )
         return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, sentence)
-    ring = range(first, first + count)
-    return [[brokers[(partition + k) % len(brokers)] for k in range(factor)] for partition in ring]
+    return place(first, count, factor, brokers)
 
 
 def plan_partitions(
-    wanted: PartitionCount, replicas: list[list[int]] | None, brokers: list[int]
+    wanted: PartitionCount, replicas: list[list[int]] | None, brokers: list[int], place: Place = place_replicas
 ) -> list[list[int]] | Refusal:
     """Broker ids of the partitions to add to a topic that has `replicas` (None: there is no such topic)."""
     if replicas is None:
@@ -147,7 +157,7 @@ def plan_partitions(
     if added > MAX_PARTITIONS_PER_REQUEST:
         return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)  # what Kafka answers
     if wanted.assignments is None:
-        return place_replicas(present, added, len(replicas[0]), brokers)
+        return _placed(present, added, len(replicas[0]), brokers, place)
     return _added(wanted.assignments, added, len(replicas[0]), brokers)
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from mpbroker.controller.topic_validation import (
+from mpbroker.metadata.commands import NewTopic, PartitionCount
+from mpbroker.metadata.topic_validation import (
     Defaults,
     Refusal,
     TopicPlan,
@@ -11,7 +12,6 @@ from mpbroker.controller.topic_validation import (
     refuse_name,
     too_many_partitions,
 )
-from mpbroker.metadata.commands import NewTopic, PartitionCount
 
 DEFAULTS = Defaults(num_partitions=4, replication_factor=1)
 LONG = "a" * 250

@@ -1,0 +1,341 @@
+"""The elected controller over the store in memory: each row of the table of events."""
+
+import pytest
+
+from mpbroker.cluster.cluster_config import ClusterConfig
+from mpbroker.errors import ErrorCode
+from mpbroker.metadata.commands import (
+    AllocateProducerIds,
+    AlterConfigs,
+    ConfigChange,
+    ConfigChanges,
+    CreateTopics,
+    NewTopic,
+)
+from mpbroker.metadata.meta_store import Put
+from mpbroker.protocol.messages.alter_partition import (
+    AlterPartitionPartition,
+    AlterPartitionRequest,
+    AlterPartitionTopic,
+)
+from mpbroker.protocol.messages.controlled_shutdown import ControlledShutdownRequest
+from mpbroker.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from mpbroker.protocol.messages.update_metadata import UpdateMetadataRequest
+from tests.unit.cluster.controller_bench import ControllerBench, alter, elect, epoch_of, roles, stops
+
+
+@pytest.fixture
+def bench():
+    return ControllerBench()
+
+
+def test_a_new_term_tells_every_broker_everything_metadata_first(bench):
+    bench.create()
+    bench.take_sent()
+    bench.elect()
+    sent = bench.take_sent()
+    for broker in (1, 2, 3):
+        kinds = [(type(request), request.type) for to, request in sent if to == broker]
+        assert kinds[:2] == [(UpdateMetadataRequest, 2), (LeaderAndIsrRequest, 2)]
+        assert {request.controller_epoch for to, request in sent if to == broker} == {2}
+
+
+def test_a_new_partition_is_led_by_its_first_live_replica(bench):
+    topic = bench.create(assignments=([2, 3, 1], [3, 1, 2]))
+    assert [bench.state(topic, n) for n in (0, 1)] == [(2, 0, [2, 3, 1], 0), (3, 0, [3, 1, 2], 0)]
+    assert len(roles(bench.take_sent())) == 6
+    bench.elect()
+    assert all(not is_new for *_, is_new in roles(bench.take_sent()))
+
+
+def test_a_new_partition_is_told_to_its_replicas_as_new(bench):
+    bench.take_sent()
+    bench.create(assignments=([1, 2],))
+    sent = bench.take_sent()
+    assert roles(sent) == [(1, 0, 1, 0, (1, 2), True), (2, 0, 1, 0, (1, 2), True)]
+    assert {broker for broker, request in sent if isinstance(request, UpdateMetadataRequest)} == {1, 2, 3}
+
+
+def test_a_lost_leader_is_followed_by_the_next_in_sync(bench):
+    topic = bench.create()
+    alter(bench, topic, [1, 3])
+    bench.take_sent()
+    bench.lose(1)
+    assert bench.state(topic) == (3, 1, [3], 2)
+    sent = bench.take_sent()
+    assert roles(sent) == [(2, 0, 3, 1, (3,), False), (3, 0, 3, 1, (3,), False)]
+    assert {broker for broker, _ in sent} == {2, 3}
+    update = [request for _, request in sent if isinstance(request, UpdateMetadataRequest)][-1]
+    assert [broker.id for broker in update.live_brokers] == [2, 3]
+
+
+def test_a_lost_follower_leaves_the_isr_in_a_new_epoch(bench):
+    topic = bench.create()
+    bench.lose(2)
+    assert bench.state(topic) == (1, 1, [1, 3], 1)
+
+
+def test_brokers_are_told_of_a_loss_that_changes_no_partition(bench):
+    bench.take_sent()
+    bench.lose(3)
+    assert [(broker, type(request)) for broker, request in bench.take_sent()] == [
+        (1, UpdateMetadataRequest),
+        (2, UpdateMetadataRequest),
+    ]
+
+
+def test_the_last_in_sync_replica_stays_in_the_isr(bench):
+    topic = bench.create()
+    bench.lose(1, 2)
+    bench.take_sent()
+    bench.lose(3)
+    leader, _, isr, _ = bench.state(topic)
+    assert (leader, isr) == (-1, [3])
+    bench.come(1)
+    assert bench.state(topic)[0] == -1  # it may lack records that 3 has acknowledged
+    bench.come(3)
+    assert bench.state(topic)[0::2] == (3, [3])
+
+
+def test_a_broker_that_is_back_gets_everything_then_its_replicas(bench):
+    bench.create()
+    bench.create("u", ([1, 2],))
+    bench.lose(3)
+    bench.take_sent()
+    bench.come(3)
+    own = [request for broker, request in bench.take_sent() if broker == 3]
+    assert [(type(r), r.type) for r in own[:2]] == [(UpdateMetadataRequest, 2), (LeaderAndIsrRequest, 2)]
+    assert sum(len(topic.partition_states) for topic in own[0].topic_states) == 2
+    assert roles([(3, own[1])]) == [(3, 0, 1, 1, (1, 2), False)]
+    assert own[0].broker_epoch == epoch_of(bench, 3)
+
+
+def test_a_restart_is_a_loss_and_a_return(bench):
+    topic = bench.create()
+    bench.register(1)
+    bench.watch()
+    assert bench.state(topic)[:3] == (2, 1, [2, 3])
+
+
+def test_a_restart_that_no_controller_saw_is_noticed_by_the_next(bench):
+    topic = bench.create()
+    bench.register(1)
+    bench.elect()
+    assert bench.state(topic)[:3] == (2, 1, [2, 3])
+
+
+def test_a_cluster_that_restarts_keeps_its_isr(bench):
+    topic = bench.create()
+    bench.lose(1, 2, 3)
+    leader, _, isr, _ = bench.state(topic)
+    assert leader == -1 and isr == [1, 2, 3]
+    for broker in (1, 2, 3):
+        bench.register(broker)
+    bench.elect()
+    assert bench.state(topic)[0::2] == (1, [1, 2, 3])
+
+
+def test_an_unclean_start_leaves_the_isr_that_has_another(bench):
+    topic, other = bench.create(), bench.create("sole", ([1],))
+    bench.lose(2)
+    bench.lose(1, 3)
+    assert bench.state(topic)[0::2] == (-1, [1, 3])
+    bench.come(1, unclean=True)
+    assert bench.state(topic)[0::2] == (-1, [3])
+    assert bench.state(other)[0::2] == (1, [1])  # nobody else has it
+    bench.come(3)
+    assert bench.state(topic)[0::2] == (3, [3])
+
+
+def test_an_unclean_leader_is_elected_where_that_is_allowed(bench):
+    topic = bench.create(configs={"unclean.leader.election.enable": "true"})
+    bench.lose(2, 3)
+    bench.come(2)
+    bench.lose(1)
+    assert bench.state(topic)[0::2] == (2, [2])
+
+
+def test_allowing_unclean_elections_elects(bench):
+    topic = bench.create()
+    bench.lose(2, 3)
+    bench.come(2)
+    bench.lose(1)
+    assert bench.state(topic)[0] == -1
+    change = ConfigChanges(2, "t", [ConfigChange("unclean.leader.election.enable", 0, "true")])
+    assert bench.ask(AlterConfigs([change])).results[0].error_code == 0
+    assert bench.state(topic)[0::2] == (2, [2])
+
+
+class TestAlterPartition:
+    def test_it_changes_the_isr_in_the_same_leader_epoch(self, bench):
+        topic = bench.create()
+        bench.take_sent()
+        assert alter(bench, topic, [1, 2]) == (0, [1, 2], 1)
+        sent = bench.take_sent()
+        assert not roles(sent) and {broker for broker, _ in sent} == {1, 2, 3}
+        assert alter(bench, topic, [1, 3, 2]) == (0, [1, 2, 3], 2)
+
+    def test_what_is_so_already_is_done_whatever_its_partition_epoch(self, bench):
+        topic = bench.create()
+        alter(bench, topic, [1, 2])
+        assert alter(bench, topic, [2, 1], partition_epoch=0) == (0, [1, 2], 1)
+
+    @pytest.mark.parametrize(
+        ("asked", "code"),
+        [
+            ({"partition_epoch": 0}, ErrorCode.INVALID_UPDATE_VERSION),
+            ({"partition_epoch": 9}, ErrorCode.NOT_CONTROLLER),
+            ({"leader_epoch": 9}, ErrorCode.NOT_CONTROLLER),
+            ({"broker": 2}, ErrorCode.INVALID_REQUEST),
+            ({"epochs": {2: 1}}, ErrorCode.INELIGIBLE_REPLICA),
+        ],
+    )
+    def test_refusals(self, bench, asked, code):
+        topic = bench.create()
+        alter(bench, topic, [1])
+        assert alter(bench, topic, [1, 2], **asked)[0] == code
+        assert bench.state(topic)[2:] == ([1], 1)
+
+    def test_an_old_leader_is_fenced(self, bench):
+        topic = bench.create()
+        bench.lose(3)
+        assert alter(bench, topic, [1], leader_epoch=0)[0] == ErrorCode.FENCED_LEADER_EPOCH
+
+    def test_a_dead_replica_may_not_join(self, bench):
+        topic = bench.create()
+        bench.lose(3)
+        assert alter(bench, topic, [1, 2, 3])[0] == ErrorCode.INELIGIBLE_REPLICA
+
+    def test_a_strange_broker_epoch_and_strange_topics(self, bench):
+        bench.create()
+        assert bench.ask(AlterPartitionRequest(broker_id=1, broker_epoch=999)).error_code == 77
+        strange = AlterPartitionTopic(topic_id=b"x" * 16, partitions=[AlterPartitionPartition()])
+        answer = bench.ask(AlterPartitionRequest(broker_id=1, broker_epoch=epoch_of(bench, 1), topics=[strange]))
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+class TestShutdown:
+    def test_leaders_move_and_followers_stop(self, bench):
+        topic, sole = bench.create(assignments=([1, 2, 3], [2, 1, 3])), bench.create("u", ([1],))
+        bench.take_sent()
+        answer = bench.ask(ControlledShutdownRequest(broker_id=1, broker_epoch=epoch_of(bench, 1)))
+        assert (answer.error_code, answer.remaining_partitions) == (0, [])  # RF 1 stays and does not count
+        assert bench.state(topic, 0)[:3] == (2, 1, [2, 3])
+        assert bench.state(topic, 1)[:3] == (2, 1, [2, 3])
+        assert bench.state(sole)[:3] == (1, 0, [1])
+        assert stops(bench.take_sent()) == [(1, 0, 1, False), (1, 1, 1, False)]
+        assert alter(bench, topic, [1, 2], broker=2, number=1)[0] == ErrorCode.INELIGIBLE_REPLICA
+
+    def test_what_nobody_else_can_lead_remains(self, bench):
+        topic = bench.create(assignments=([1, 2],))
+        alter(bench, topic, [1])
+        answer = bench.ask(ControlledShutdownRequest(broker_id=1, broker_epoch=epoch_of(bench, 1)))
+        assert [(p.topic_name, p.partition_index) for p in answer.remaining_partitions] == [("t", 0)]
+        assert bench.state(topic)[:3] == (1, 0, [1])
+
+    def test_strange_brokers(self, bench):
+        assert bench.ask(ControlledShutdownRequest(broker_id=1, broker_epoch=999)).error_code == 77
+        assert bench.ask(ControlledShutdownRequest(broker_id=9)).error_code == ErrorCode.BROKER_NOT_AVAILABLE
+
+    def test_a_broker_that_came_back_leads_again(self, bench):
+        topic = bench.create(assignments=([1, 2],))
+        bench.ask(ControlledShutdownRequest(broker_id=1, broker_epoch=epoch_of(bench, 1)))
+        bench.lose(1)
+        bench.come(1)
+        assert alter(bench, topic, [1, 2], broker=2)[0] == 0
+
+
+class TestElectLeaders:
+    def test_the_preferred_replica(self, bench):
+        topic = bench.create()
+        assert elect(bench) == [(0, ErrorCode.ELECTION_NOT_NEEDED)]
+        bench.lose(1)
+        assert elect(bench) == [(0, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)]
+        bench.come(1)
+        assert elect(bench) == [(0, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)]
+        alter(bench, topic, [1, 2, 3], broker=2)
+        assert elect(bench) == [(0, 0)]
+        assert bench.state(topic)[:3] == (1, 2, [1, 2, 3])
+        assert elect(bench, partitions=(7,)) == [(7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+        assert elect(bench, partitions=None) == []
+
+    def test_any_replica(self, bench):
+        topic = bench.create()
+        assert elect(bench, 1) == [(0, ErrorCode.ELECTION_NOT_NEEDED)]
+        bench.lose(2, 3)
+        bench.lose(1)
+        assert elect(bench, 1) == [(0, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)]
+        bench.come(2)
+        assert elect(bench, 1) == [(0, 0)]
+        assert bench.state(topic)[0::2] == (2, [2])
+
+    def test_leaders_go_back_by_themselves(self):
+        bench = ControllerBench(config=ClusterConfig(leader_imbalance_check_interval_seconds=10))
+        topic = bench.create()
+        bench.lose(1)
+        bench.come(1)
+        alter(bench, topic, [1, 2, 3], broker=2)
+        bench.tick(4000)
+        assert bench.state(topic)[0] == 2
+        bench.tick(2000)
+        assert bench.state(topic)[0] == 1
+
+    def test_a_small_imbalance_is_left(self):
+        bench = ControllerBench()
+        topic = bench.create(assignments=[[1, 2]] * 10)
+        bench.lose(1)
+        bench.come(1)
+        for number in range(10):
+            alter(bench, topic, [1, 2], broker=2, number=number)
+        elect(bench, partitions=range(9))
+        bench.tick(6000)
+        assert bench.state(topic, 9)[0] == 2  # one of ten is no more than 10 %
+
+
+def test_producer_id_blocks_never_overlap(bench):
+    bench.unknown = [True]
+    blocks = [bench.ask(AllocateProducerIds()).first_id for _ in range(3)]
+    assert blocks == [1000, 2000, 3000]  # the outcome of the first try was unknown: its block is lost
+
+
+class TestTransactions:
+    def test_every_one_is_guarded_and_a_failed_guard_ends_the_term(self, bench):
+        bench.create()
+        assert all(txn.checks[0].key == bench.keys.controller_epoch for txn in bench.txns)
+        _, entry = bench.store.get(bench.keys.controller_epoch)
+        bench.store.txn([], [Put(entry.key, entry.value)], tag="")
+        answer = bench.ask(CreateTopics([NewTopic("u", 1, 1)]))
+        assert bench.resigned == "another controller was elected"
+        assert answer.error_code == ErrorCode.NOT_CONTROLLER
+        assert bench.ask(CreateTopics([NewTopic("u", 1, 1)])).error_code == ErrorCode.NOT_CONTROLLER
+        assert bench.controller.next_request(1, bench.now_ms) is None
+
+    def test_the_watch_ends_the_term_too(self, bench):
+        _, entry = bench.store.get(bench.keys.controller_epoch)
+        bench.store.txn([], [Put(entry.key, entry.value)], tag="")
+        bench.watch()
+        assert bench.resigned
+
+    @pytest.mark.parametrize("hidden", range(6))
+    def test_an_unknown_outcome_is_read_again(self, hidden):
+        bench = ControllerBench(max_operations=8)
+        bench.unknown = [False] * hidden + [True]
+        topic = bench.create(assignments=[[1, 2, 3]] * 20)
+        bench.lose(1)
+        assert [bench.state(topic, n)[:3] for n in range(20)] == [(2, 1, [2, 3])] * 20
+
+    def test_a_conflict_is_computed_again(self, bench):
+        topic = bench.create()
+        key = bench.keys.partition(topic, 0)
+        value = bench.store.get(key)[1].value
+        bench.store.txn([], [Put(key, value)], tag="")  # not seen yet
+        assert alter(bench, topic, [1, 2], partition_epoch=0)[0] == ErrorCode.INVALID_UPDATE_VERSION
+        assert alter(bench, topic, [1, 2]) == (0, [1, 2], 2)
+
+    def test_a_broker_that_restarted_unseen_does_not_join(self, bench):
+        topic = bench.create()
+        alter(bench, topic, [1])
+        old = epoch_of(bench, 2)
+        bench.register(2)  # the watch has not told
+        code, _, _ = alter(bench, topic, [1, 2], epochs={2: old})
+        assert code == ErrorCode.INELIGIBLE_REPLICA
