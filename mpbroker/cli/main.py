@@ -25,6 +25,7 @@ OK, FAILED, NOT_AVAILABLE, INTERRUPTED = 0, 1, 3, 130
 
 COMMANDS = {
     "start": "run a broker in the foreground",
+    "cluster": "run several brokers on this machine as one cluster",
     "demo": "see a broker lose a worker and nothing else",
     "status": "show what every process of a broker does",
     "top": "watch processes, rates, latencies, topics and groups",

@@ -6,14 +6,16 @@ Workers inherit it and never change it; SIGHUP makes the supervisor build a new 
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mpbroker.config.admin_listener import AdminAddress
-from mpbroker.config.cluster_store import ClusterStorePlace
 from mpbroker.config.dynamic import DynamicSettings
 from mpbroker.config.frozen import FrozenSettings
 from mpbroker.config.listeners import Listeners
 from mpbroker.config.table import SETTINGS, locate, scoped_name
+
+if TYPE_CHECKING:
+    from mpbroker.config.cluster_store import ClusterStorePlace
 
 
 class ConfigSource(IntEnum):
@@ -42,7 +44,7 @@ class BrokerConfig(FrozenSettings):
     warnings: tuple[str, ...]
     connection_overrides: dict[str, int]
     admin_address: AdminAddress | None
-    cluster_store: ClusterStorePlace | None
+    cluster_store: "ClusterStorePlace | None"
 
     def value(self, name: str) -> Any:
         """The value of a setting by Kafka's name, also `listener.name.<l>.<key>`; KeyError for an unknown name."""

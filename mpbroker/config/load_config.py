@@ -6,13 +6,11 @@ that is wrong is found before anything is raised: one start names every mistake.
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mpbroker.config.admin_listener import KEY as ADMIN_LISTENER
 from mpbroker.config.admin_listener import parse_admin_listener
 from mpbroker.config.broker_config import BrokerConfig
-from mpbroker.config.cluster_store import KEY as CLUSTER_STORE
-from mpbroker.config.cluster_store import parse_cluster_store
 from mpbroker.config.cores import available_cores
 from mpbroker.config.cross_checks import check_together
 from mpbroker.config.dynamic import NOTHING_DYNAMIC, DynamicSettings
@@ -21,6 +19,9 @@ from mpbroker.config.listeners import Listeners, ListenerSettings, build_listene
 from mpbroker.config.sources import Given, gather
 from mpbroker.config.table import SETTINGS, locate
 from mpbroker.errors import ConfigError, raise_all
+
+if TYPE_CHECKING:
+    from mpbroker.config.cluster_store import ClusterStorePlace
 
 T = TypeVar("T")
 
@@ -64,7 +65,7 @@ def build_broker_config(given: Given, cores: int, dynamic: DynamicSettings = NOT
         "_dynamic": dynamic,
         "connection_overrides": connection_overrides or {},
         "admin_address": _attempt(parse_admin_listener, values[ADMIN_LISTENER], errors),
-        "cluster_store": _attempt(parse_cluster_store, values[CLUSTER_STORE], errors),
+        "cluster_store": _attempt(_cluster_store, values["mpbroker.cluster.store"], errors),
     }
     config = _config(values, derived)
     wrong = {error.key for error in errors}
@@ -157,6 +158,14 @@ def _log_dirs(values: dict[str, Any]) -> tuple[str, ...]:
     if len({os.path.realpath(directory) for directory in directories}) < len(directories):
         raise ConfigError(key, values[key], problem=f"{key}={values[key]}: names a directory twice")
     return tuple(os.path.abspath(directory) for directory in directories)
+
+
+def _cluster_store(text: str) -> "ClusterStorePlace | None":
+    if not text:
+        return None
+    from mpbroker.config.cluster_store import parse_cluster_store  # a broker by itself needs none of it
+
+    return parse_cluster_store(text)
 
 
 def _no_effect(texts: dict[str, str]) -> list[str]:
