@@ -14,12 +14,14 @@ from typing import NamedTuple, TypeAlias
 from mpbroker.channel.handler_port import Cell, HandlerPort, Request
 from mpbroker.coordinator.effects import Append
 from mpbroker.errors import ErrorCode
+from mpbroker.log.leadership import is_led_since, is_under_min_isr
 from mpbroker.log.log_manager import NO_REQUEST, LogManager, LogOptions
 from mpbroker.metadata.metadata_cache import Topic
 from mpbroker.record.batch_builder import encode_batch
 from mpbroker.shm.layout import DIRTY_BITS
 
 RETRY_MS = 20
+ACKS_ALL = -1
 BUSY = ErrorCode.REQUEST_TIMED_OUT  # a partition's lock is not to be had
 
 #: Called once for every append, with an error code (NONE: acknowledged), at once or later.
@@ -99,6 +101,7 @@ class OffsetsLog:
             append.timestamp_ms,
             leader_epoch=append.leader_epoch,
             topic_id=topic.id,
+            acks=ACKS_ALL,
         )
         if result.busy:
             return False
@@ -180,9 +183,11 @@ class OffsetsLog:
         state = self._logs.state(pending.ordinal)
         if state is None:
             return ErrorCode.KAFKA_STORAGE_ERROR
-        if state.leader_epoch != pending.leader_epoch:
+        if not is_led_since(state, pending.leader_epoch):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if state.hw < pending.end_offset:
             return None
+        if is_under_min_isr(state):
+            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         synced = not self._logs.flush_on_commit or state.flushed_offset >= pending.end_offset
         return ErrorCode.NONE if synced else None

@@ -21,7 +21,6 @@ def log_options(settings: TopicSettings, largest_batch_bytes: int, from_client: 
         index_max_bytes=settings.segment_index_bytes,
         flush_messages=settings.flush_messages,
         log_append_time=settings.message_timestamp_type == "LogAppendTime",
-        sole_replica=True,
         max_message_bytes=min(settings.max_message_bytes, largest_batch_bytes),
         compacted="compact" in settings.cleanup_policy,
         timestamp_before_max_ms=settings.message_timestamp_before_max_ms,

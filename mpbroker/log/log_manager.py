@@ -132,7 +132,7 @@ class LogManager:
         self.read_into = log.read_into
 
     def append(
-        self, topic: TopicOfLog, index: int, request: Request, cell: int, records: BatchBytes, version: int
+        self, topic: TopicOfLog, index: int, request: Request, cell: int, records: BatchBytes, version: int, acks: int
     ) -> AppendResult:
         """Appends the one batch in `records`, or refuses it.
 
@@ -149,7 +149,7 @@ class LogManager:
                 return self.refuse(topic, index, request, cell, checked.code)
             records, max_timestamp = checked.batch, checked.max_timestamp
         result = self.log.append(
-            ordinal, request.entry, cell, records, options, now_ms, version, -1, max_timestamp, topic.id
+            ordinal, request.entry, cell, records, options, now_ms, version, -1, max_timestamp, topic.id, acks
         )
         if result.flush_due and not result.error:
             return self._synced(ordinal, request, cell) or result

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from mpbroker.channel.handler_port import Request
 from mpbroker.errors import ErrorCode
+from mpbroker.log.leadership import is_led_since, is_under_min_isr
 from mpbroker.protocol.messages.produce import (
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -21,6 +22,7 @@ from mpbroker.protocol.messages.produce import (
 from mpbroker.server.server_context import ParkedRequest, ServerContext
 from mpbroker.shm.layout import ParkedKind
 
+ACKS_ALL = -1
 LEADERS_SINCE = 10  # the version of Produce whose answers name them
 
 
@@ -91,11 +93,14 @@ class DelayedProduce(ParkedRequest):
         if state is None:
             entry.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             return True
-        if state.leader_epoch != entry.leader_epoch:
+        if not is_led_since(state, entry.leader_epoch):
             entry.result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             return True
-        if self.acks == -1 and state.hw < entry.required_offset:
+        if self.acks == ACKS_ALL and state.hw < entry.required_offset:
             return False
+        if self.acks == ACKS_ALL and is_under_min_isr(state):
+            entry.result.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            return True
         return not self.context.log_manager.flush_on_commit or state.flushed_offset >= entry.required_offset
 
     def on_expiration(self) -> None:

@@ -46,7 +46,7 @@ def append_partition(
     if topic.internal and request.client_id != ADMIN_CLIENT_ID:
         return refused(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION)
     records = memoryview(data.records or b"")[: checked.batch_bytes]
-    result = context.log_manager.append(topic, data.index, request, cell, records, request.api_version)
+    result = context.log_manager.append(topic, data.index, request, cell, records, request.api_version, acks)
     if result.unverified:
         code = unverified_code(result.error, request.api_version)
         result = context.log_manager.refuse(topic, data.index, request, cell, code)

@@ -87,6 +87,7 @@ class Counter(IntEnum):
     FETCH_LEFT_RERUN = 60
     FETCH_LEFT_MEMORY = 61
     FETCH_LEFT_CHANGED = 62
+    PRODUCE_LEFT_WAITS = 63
     # Python code counts these:
     CONNECTIONS_ACCEPTED = 128
     CONNECTIONS_CLOSED = 129

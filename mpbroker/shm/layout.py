@@ -67,7 +67,7 @@ API_ROWS: Final = LAYOUT["api_rows"]
 
 CORE_REGIONS: Final = ("topics", "journal", "partitions", "producers", "entries", "slots", "commands", "extents",
                        "doorbells", "killers", "inject", "apis", "groups", "members", "addresses", "fetch_sessions",
-                       "session_units", "session_owners", "assignments", "brokers")
+                       "session_units", "session_owners", "assignments", "brokers", "replicas")
 PAGE_REGIONS: Final = ("processes", "rings", "counters")
 STRIDES: Final = {name: LAYOUT[name] for name in CORE_REGIONS + PAGE_REGIONS}
 """Bytes of one row of each region."""
@@ -115,6 +115,14 @@ class PartitionFlags(IntFlag):
 TOPIC_EXISTS: Final = int(TopicFlags.EXISTS)
 PARTITION_EXISTS: Final = int(PartitionFlags.EXISTS)
 PARTITION_ONLINE: Final = int(PartitionFlags.ONLINE)
+
+
+class ReplicaRole(IntEnum):
+    """What this broker is for a partition (enum mpb_replica_role)."""
+
+    LEADER = LAYOUT["role_leader"]
+    FOLLOWER = LAYOUT["role_follower"]
+    NONE = LAYOUT["role_none"]  # no controller has said yet, or there is no replica here
 
 
 class ParkedKind(IntEnum):
@@ -222,6 +230,7 @@ def core_regions(plan: MemoryPlan) -> tuple[list[Region], int]:
         "addresses": plan.processors * ADDRESS_ROWS, "fetch_sessions": plan.fetch_sessions,
         "session_units": plan.session_units, "session_owners": plan.session_units,
         "assignments": plan.partitions if plan.replicated else 0, "brokers": MAX_BROKERS if plan.replicated else 0,
+        "replicas": plan.partitions if plan.replicated else 0,
     })
 
 

@@ -8,6 +8,7 @@
 #include "log/producer.h"
 #include "log/producer_room.h"
 #include "log/repair.h"
+#include "log/replica_role.h"
 #include "log/roll.h"
 #include "log/segment.h"
 #include "log/transaction.h"
@@ -112,7 +113,7 @@ static int write_files(struct mpb_log *log, struct mpb_partition *row, const str
     next->bytes_in += info->batch_bytes;
     next->records_in += (uint32_t)info->record_count;
     next->leo = last_offset + 1;
-    if (options->sole_replica)
+    if ((next->maximal_isr & ~(1u << next->self)) == 0 && !mpb_is_under_min_isr(next)) /* nobody else to wait for */
         next->hw = next->leo;
     mpb_txn_move(plan, next);
     return 0;
@@ -157,6 +158,7 @@ static int append_locked(struct mpb_log *log, struct mpb_partition *row, const s
     out->end_offset = next.leo;
     out->log_start = next.log_start;
     out->leader_epoch = next.leader_epoch;
+    out->waits = request->acks < 0 && next.hw < next.leo;
     out->flush_due = next.leo - (int64_t)mpb_load_relaxed(&row->flushed_offset) >= options->flush_messages;
     mpb_log_count(log, MPB_C_LOG_APPENDS, 1);
     mpb_log_count(log, MPB_C_LOG_APPEND_BYTES, info->batch_bytes);
@@ -183,8 +185,11 @@ static bool decide_without_writing(struct mpb_log *log, struct mpb_partition *ro
     out->log_start = now->log_start;
     out->leader_epoch = now->leader_epoch;
     out->error = (int16_t)mpb_partition_usable(log->core, row, request->topic_id);
-    if (out->error == 0 && request->leader_epoch >= 0 && request->leader_epoch != now->leader_epoch)
+    bool deposed = request->leader_epoch >= 0 && request->leader_epoch != now->leader_epoch;
+    if (out->error == 0 && (now->role != MPB_ROLE_LEADER || deposed))
         out->error = MPB_ERR_NOT_LEADER_OR_FOLLOWER;
+    if (out->error == 0 && request->acks < 0 && mpb_is_under_min_isr(now))
+        out->error = MPB_ERR_NOT_ENOUGH_REPLICAS;
     bool is_marker = mpb_is_marker(request->marker);
     if (out->error == 0 && request->info->batch_bytes > (uint32_t)options->segment_bytes && !is_marker)
         out->error = MPB_ERR_RECORD_LIST_TOO_LARGE;
@@ -204,6 +209,7 @@ static bool decide_without_writing(struct mpb_log *log, struct mpb_partition *ro
         out->append_time_ms = check.original.timestamp_ms; /* told for every kind of topic, as Kafka does */
         out->base_offset = check.original.base_offset;
         out->end_offset = check.original.base_offset + check.original.last_offset_delta + 1;
+        out->waits = request->acks < 0 && now->hw < out->end_offset;
         mpb_log_count(log, MPB_C_LOG_DUPLICATES, 1);
     }
     return out->error != 0 || check.duplicate || has_no_room(log, row, out);

@@ -30,6 +30,7 @@ struct mpb_append_request {
     enum mpb_batch_kind
         marker; /* COMMIT or ABORT: `batch` is that marker (marker.h); else PLAIN, whatever the batch is */
     int32_t coordinator_epoch; /* of a marker */
+    int16_t acks;              /* -1: only with as many replicas in sync as min.insync.replicas says */
 };
 
 void mpb_append(struct mpb_log *log, const struct mpb_append_options *options, const struct mpb_append_request *request,

@@ -13,7 +13,6 @@ struct mpb_append_options { /* a topic's settings, by Kafka's names */
     int64_t flush_messages;
     bool log_append_time; /* message.timestamp.type=LogAppendTime */
     bool by_coordinator;  /* sequences of its own batches are not looked at (Kafka's AppendOrigin.COORDINATOR) */
-    bool sole_replica;    /* the high watermark follows the end at once */
 };
 
 #endif

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "log/leader_epochs.h"
 #include "log/log_io.h"
 #include "log/partition_lock.h"
 #include "log/producer.h"
@@ -52,6 +53,11 @@ int mpb_partition_publish(struct mpb_log *log, uint32_t ordinal, const struct mp
     struct mpb_partition_copy next = *state;
     next.segment_id = mpb_load_relaxed(&row->selector) + 1;
     next.truncations = (mpb_partition_in_force(row)->truncations | 1) + 1; /* even; no cached descriptor stays valid */
+    if (log->core->replica_count != 0) { /* nobody's until the controller says whose */
+        mpb_replicas_forget(log->core, row);
+        next.role = MPB_ROLE_NONE;
+        next.leader = -1;
+    }
     mpb_partition_write_idle(log->core, row, &next);
     mpb_partition_commit(row);
     if (!identity->hidden)
@@ -149,17 +155,6 @@ int mpb_partition_set_log_start(struct mpb_log *log, uint32_t ordinal, int64_t o
         next.log_start = offset;
     if (next.lso < next.log_start)
         next.lso = next.log_start;
-    end_change(log, ordinal, &next);
-    return 0;
-}
-
-int mpb_partition_set_leader_epoch(struct mpb_log *log, uint32_t ordinal, int32_t leader_epoch)
-{
-    struct mpb_partition_copy next;
-    int error = begin_change(log, ordinal, &next);
-    if (error != 0)
-        return error;
-    next.leader_epoch = leader_epoch;
     end_change(log, ordinal, &next);
     return 0;
 }

@@ -30,6 +30,5 @@ int mpb_partition_set_flags(struct mpb_log *log, uint32_t ordinal, uint32_t set,
 /* Moves the high watermark, or log start (DeleteRecords: at most the high watermark, else OFFSET_OUT_OF_RANGE). */
 int mpb_partition_set_high_watermark(struct mpb_log *log, uint32_t ordinal, int64_t offset);
 int mpb_partition_set_log_start(struct mpb_log *log, uint32_t ordinal, int64_t offset);
-int mpb_partition_set_leader_epoch(struct mpb_log *log, uint32_t ordinal, int32_t leader_epoch);
 
 #endif

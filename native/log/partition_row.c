@@ -5,7 +5,7 @@
 #include "shm/doorbell.h"
 
 #define SNAPSHOT_TRIES 8
-#define COPY_WORDS (offsetof(struct mpb_partition_copy, unused) / 8)
+#define COPY_WORDS (sizeof(struct mpb_partition_copy) / 8)
 
 int mpb_partition_usable(const struct mpb_core *core, const struct mpb_partition *row, const uint8_t *topic_id)
 {

@@ -51,10 +51,7 @@ void mpb_native_forget(struct mpb_native_topics *topics)
     topics->count = 0;
 }
 
-bool mpb_native_may_produce(const struct mpb_native_topic *topic)
-{
-    return topic->append.flush_messages == NO_FLUSH && topic->append.sole_replica;
-}
+bool mpb_native_may_produce(const struct mpb_native_topic *topic) { return topic->append.flush_messages == NO_FLUSH; }
 
 struct mpb_native_topic *mpb_native_add(struct mpb_native_topics *topics, const uint8_t *name, uint32_t name_length,
                                         const uint8_t id[16], const uint32_t *ordinals, uint32_t partition_count,

@@ -20,6 +20,7 @@ enum mpb_left {                 /* why a request is left to Python; the order of
                 MPB_LEFT_RERUN,      /* a handler died with it */
                 MPB_LEFT_MEMORY,     /* for result cells, the answer or decompressed records */
                 MPB_LEFT_BUSY,       /* the lock of a partition is not to be had now */
+                MPB_LEFT_WAITS,      /* appended, and acknowledged when the replicas in sync have it */
                 MPB_LEFT_REASONS,
                 MPB_SERVE = MPB_LEFT_REASONS
 };

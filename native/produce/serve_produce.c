@@ -16,7 +16,7 @@ static const enum mpb_counter LEFT_COUNTERS[MPB_LEFT_REASONS] = {
     [MPB_LEFT_TOPIC] = MPB_C_PRODUCE_LEFT_TOPIC, [MPB_LEFT_PARTITIONS] = MPB_C_PRODUCE_LEFT_PARTITIONS,
     [MPB_LEFT_BATCH] = MPB_C_PRODUCE_LEFT_BATCH, [MPB_LEFT_RECORDS] = MPB_C_PRODUCE_LEFT_RECORDS,
     [MPB_LEFT_RERUN] = MPB_C_PRODUCE_LEFT_RERUN, [MPB_LEFT_MEMORY] = MPB_C_PRODUCE_LEFT_MEMORY,
-    [MPB_LEFT_BUSY] = MPB_C_PRODUCE_LEFT_BUSY,
+    [MPB_LEFT_BUSY] = MPB_C_PRODUCE_LEFT_BUSY,   [MPB_LEFT_WAITS] = MPB_C_PRODUCE_LEFT_WAITS,
 };
 
 /* The records of a batch whose header is good. MPB_SERVE with the part's error set or 0, or why it is left to Python. */
@@ -59,7 +59,7 @@ static enum mpb_left check_part(struct mpb_native_produce *native, const struct 
 }
 
 static void append_part(struct mpb_native_produce *native, uint32_t entry, uint32_t cell, struct mpb_produce_part *part,
-                        int64_t now_ms)
+                        int16_t acks, int64_t now_ms)
 {
     const struct mpb_native_topic *topic = part->topic;
     struct mpb_append_request request = {.ordinal = topic->ordinals[part->index],
@@ -70,7 +70,8 @@ static void append_part(struct mpb_native_produce *native, uint32_t entry, uint3
                                          .max_timestamp = part->max_timestamp,
                                          .now_ms = now_ms,
                                          .leader_epoch = -1,
-                                         .topic_id = topic->id};
+                                         .topic_id = topic->id,
+                                         .acks = acks};
     if (part->error == 0)
         mpb_append(native->log, &topic->append, &request, &part->result);
     else
@@ -107,27 +108,29 @@ static int64_t wall_clock_ms(const struct mpb_native_produce *native)
 
 #define SOME_BUSY UINT32_MAX
 #define SOME_UNVERIFIED (UINT32_MAX - 1)
+#define SOME_WAIT (UINT32_MAX - 2)
 
 /* Returns the number of partitions in error; the first error goes to the trace. SOME_BUSY: a partition's lock is not to
- * be had now; SOME_UNVERIFIED: one knows nothing of the batch's transaction; what was done to the others is in their
- * cells. */
+ * be had now; SOME_UNVERIFIED: one knows nothing of the batch's transaction; SOME_WAIT: one is not to be acknowledged
+ * yet. What was done is in the cells. */
 static uint32_t append_all(struct mpb_native_produce *native, uint32_t index, struct mpb_produce_request *asked,
                            int64_t now_ms)
 {
     struct mpb_entry *entry = &native->handler->core->entries[index];
     uint32_t errors = 0;
     int16_t first_error = 0;
-    bool busy = false, unverified = false;
+    bool busy = false, unverified = false, waits = false;
     for (uint32_t i = 0; i < asked->count; i++) {
         const struct mpb_append_result *result = &asked->parts[i].result;
-        append_part(native, index, i, &asked->parts[i], now_ms);
+        append_part(native, index, i, &asked->parts[i], asked->acks, now_ms);
         busy |= result->busy;
         unverified |= result->unverified;
+        waits |= result->waits;
         if (result->error != 0 && errors++ == 0)
             first_error = result->error;
     }
-    if (busy || unverified)
-        return busy ? SOME_BUSY : SOME_UNVERIFIED;
+    if (busy || unverified || waits)
+        return busy ? SOME_BUSY : unverified ? SOME_UNVERIFIED : SOME_WAIT;
     if (errors != 0) {
         entry->error = first_error;
         mpb_count(native->handler->core, native->handler->slot, native->errors_counter, errors);
@@ -172,9 +175,9 @@ bool mpb_serve_produce(void *opaque, uint32_t index)
     int64_t now_ms = wall_clock_ms(native);
     enum mpb_left left = prepare(native, index, &asked, now_ms, &answer);
     uint32_t errors = left == MPB_SERVE ? append_all(native, index, &asked, now_ms) : 0;
-    if (errors >= SOME_UNVERIFIED) { /* the Python handler can let it wait, as it does a second run */
+    if (errors >= SOME_WAIT) { /* the Python handler can let it wait, as it does a second run */
         mpb_answer_unreserve(handler, index);
-        left = errors == SOME_BUSY ? MPB_LEFT_BUSY : MPB_LEFT_TRANSACTION;
+        left = errors == SOME_BUSY ? MPB_LEFT_BUSY : errors == SOME_WAIT ? MPB_LEFT_WAITS : MPB_LEFT_TRANSACTION;
     }
     if (left != MPB_SERVE) {
         mpb_count(core, handler->slot, LEFT_COUNTERS[left], 1);

@@ -40,6 +40,11 @@ static const struct field COPY_FIELDS[] = {
     FIELD(open_transactions),
     FIELD(txn_index_bytes),
     FIELD(aborted_end),
+    FIELD(role),
+    FIELD(min_isr),
+    FIELD(isr),
+    FIELD(maximal_isr),
+    FIELD(leader_since),
 };
 enum { COPY_FIELD_COUNT = sizeof COPY_FIELDS / sizeof *COPY_FIELDS };
 
@@ -178,7 +183,11 @@ static PyObject *log_state(PyObject *object, PyObject *argument)
     PyObject *result = PyStructSequence_New(state_type);
     for (int i = 0; result != NULL && i < COPY_FIELD_COUNT; i++) {
         const char *at = (const char *)&copy + COPY_FIELDS[i].offset;
-        int64_t value = COPY_FIELDS[i].size == 4 ? *(const int32_t *)at : *(const int64_t *)at;
+        size_t size = COPY_FIELDS[i].size;
+        int64_t value = size == 8   ? *(const int64_t *)at
+                        : size == 4 ? *(const int32_t *)at
+                        : size == 2 ? *(const uint16_t *)at
+                                    : *(const uint8_t *)at;
         PyStructSequence_SetItem(result, i, PyLong_FromLongLong(value));
     }
     if (result == NULL)
@@ -212,6 +221,8 @@ static int read_state(PyObject *dict, struct mpb_partition_copy *out)
             return -1;
         }
         int64_t number = PyLong_AsLongLong(value);
+        if (!PyErr_Occurred() && COPY_FIELDS[i].size < 4)
+            PyErr_Format(PyExc_ValueError, "%s is not loaded but told", name);
         if (PyErr_Occurred())
             return -1;
         char *to = (char *)out + COPY_FIELDS[i].offset;
@@ -281,7 +292,6 @@ static PyObject *log_set_flags(PyObject *object, PyObject *args)
     }
 SET_METHOD(log_set_high_watermark, mpb_partition_set_high_watermark, long long, "L")
 SET_METHOD(log_set_log_start, mpb_partition_set_log_start, long long, "L")
-SET_METHOD(log_set_leader_epoch, mpb_partition_set_leader_epoch, int, "i")
 
 static PyObject *log_repair_slot(PyObject *object, PyObject *argument)
 {
@@ -312,7 +322,6 @@ static PyMethodDef log_methods[] = {
     {"set_high_watermark", log_set_high_watermark, METH_VARARGS, "set_high_watermark(ordinal, offset) -> error"},
     {"set_log_start", log_set_log_start, METH_VARARGS,
      "set_log_start(ordinal, offset) -> error; above the high watermark is OFFSET_OUT_OF_RANGE"},
-    {"set_leader_epoch", log_set_leader_epoch, METH_VARARGS, "set_leader_epoch(ordinal, epoch) -> error"},
     {"is_busy", log_is_busy, METH_O,
      "is_busy(ordinal) -> bool: somebody waited for its lock in vain, and it is still not to be had. Who watches the\n"
      "partition is rung when its holder lets go"},
@@ -349,12 +358,12 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
-/* One method table from the five files; lives as long as the process. */
+/* One method table from the six files; lives as long as the process. */
 static PyMethodDef *all_methods(void)
 {
-    static PyMethodDef all[64];
-    PyMethodDef *const parts[] = {log_methods, mpb_log_append_methods, mpb_log_read_methods, mpb_log_keep_methods,
-                                  mpb_log_txn_methods};
+    static PyMethodDef all[80];
+    PyMethodDef *const parts[] = {log_methods,          mpb_log_append_methods, mpb_log_read_methods,
+                                  mpb_log_keep_methods, mpb_log_txn_methods,    mpb_log_replica_methods};
     size_t n = 0;
     for (size_t part = 0; part < sizeof parts / sizeof *parts; part++)
         for (PyMethodDef *method = parts[part]; method->ml_name != NULL && n + 1 < sizeof all / sizeof *all; method++)
@@ -383,7 +392,8 @@ int mpb_add_log(PyObject *module)
     PyObject *type = PyType_FromSpec(&log_spec);
     int status = type == NULL ? -1 : PyModule_AddObjectRef(module, "Log", type);
     log_type = (PyTypeObject *)type; /* kept: the module is never unloaded */
-    if (status < 0 || add_state_type(module) < 0 || mpb_add_log_append(module) < 0 || mpb_add_log_read(module) < 0)
+    if (status < 0 || add_state_type(module) < 0 || mpb_add_log_replica(module) < 0 || mpb_add_log_append(module) < 0 ||
+        mpb_add_log_read(module) < 0)
         return -1;
     return PyModule_AddFunctions(module, functions);
 }

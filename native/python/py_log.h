@@ -39,7 +39,8 @@ bool mpb_py_row(LogObject *self, PyObject *number, unsigned int *ordinal);
 /* A topic id from None or 16 bytes, else ValueError. */
 bool mpb_py_topic_id(PyObject *object, uint8_t out[16], const uint8_t **topic_id);
 
-extern PyMethodDef mpb_log_read_methods[], mpb_log_keep_methods[], mpb_log_append_methods[], mpb_log_txn_methods[];
+extern PyMethodDef mpb_log_read_methods[], mpb_log_keep_methods[], mpb_log_append_methods[], mpb_log_txn_methods[],
+    mpb_log_replica_methods[];
 extern PyTypeObject *mpb_log_options_type;
 /* A new AppendResult, to be filled by the caller. */
 PyObject *mpb_py_append_result(struct mpb_append_result **result);
@@ -51,5 +52,6 @@ struct mpb_log *mpb_log_of(PyObject *log);
 struct mpb_native_produce *mpb_native_produce_of(PyObject *object);
 int mpb_add_log_read(PyObject *module);
 int mpb_add_log_append(PyObject *module);
+int mpb_add_log_replica(PyObject *module);
 
 #endif

@@ -23,26 +23,17 @@ PyObject *mpb_py_append_result(struct mpb_append_result **result)
 
 static int options_init(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"segment_bytes",
-                            "segment_ms",
-                            "index_interval_bytes",
-                            "index_max_bytes",
-                            "flush_messages",
-                            "log_append_time",
-                            "sole_replica",
-                            "max_message_bytes",
-                            "compacted",
-                            "timestamp_before_max_ms",
-                            "timestamp_after_max_ms",
-                            "from_client",
-                            NULL};
+    static char *names[] = {"segment_bytes",          "segment_ms",     "index_interval_bytes",
+                            "index_max_bytes",        "flush_messages", "log_append_time",
+                            "max_message_bytes",      "compacted",      "timestamp_before_max_ms",
+                            "timestamp_after_max_ms", "from_client",    NULL};
     LogOptionsObject *self = (LogOptionsObject *)object;
     long long segment_ms = 604800000, flush_messages = INT64_MAX, before_ms = INT64_MAX, after_ms = INT64_MAX;
     int segment_bytes = 1 << 30, interval = 4096, index_max = 10485760, max_message_bytes = 1048588;
-    int log_append_time = 0, sole_replica = 1, compacted = 0, from_client = 1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$iLiiLppipLLp", names, &segment_bytes, &segment_ms, &interval,
-                                     &index_max, &flush_messages, &log_append_time, &sole_replica, &max_message_bytes,
-                                     &compacted, &before_ms, &after_ms, &from_client))
+    int log_append_time = 0, compacted = 0, from_client = 1;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$iLiiLpipLLp", names, &segment_bytes, &segment_ms, &interval,
+                                     &index_max, &flush_messages, &log_append_time, &max_message_bytes, &compacted,
+                                     &before_ms, &after_ms, &from_client))
         return -1;
     if (segment_bytes < MPB_BATCH_HEADER_BYTES || interval < 0 || index_max < MPB_TIME_INDEX_ENTRY_BYTES) {
         PyErr_SetString(PyExc_ValueError, "segment_bytes, index_interval_bytes or index_max_bytes is too small");
@@ -56,7 +47,6 @@ static int options_init(PyObject *object, PyObject *args, PyObject *kwargs)
         .flush_messages = flush_messages,
         .log_append_time = log_append_time,
         .by_coordinator = !from_client,
-        .sole_replica = sole_replica,
     };
     self->rules = (struct mpb_batch_rules){
         .max_message_bytes = max_message_bytes,
@@ -110,18 +100,18 @@ static void append_checked(LogObject *self, const struct mpb_append_options *opt
 static PyObject *log_append(PyObject *object, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"ordinal",         "entry",        "cell",          "records",  "options", "now_ms",
-                            "produce_version", "leader_epoch", "max_timestamp", "topic_id", NULL};
+                            "produce_version", "leader_epoch", "max_timestamp", "topic_id", "acks",    NULL};
     LogObject *self = (LogObject *)object;
-    struct mpb_append_request request = {.leader_epoch = -1};
+    struct mpb_append_request request = {.leader_epoch = -1, .acks = 1};
     struct mpb_batch_info info;
     PyObject *options_object, *max_timestamp = Py_None, *topic_id = Py_None;
     uint8_t id[16];
     Py_buffer records;
     long long now_ms;
     int produce_version = 7, error;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "IIIy*O!L|iiOO", names, &request.ordinal, &request.entry,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "IIIy*O!L|iiOOh", names, &request.ordinal, &request.entry,
                                      &request.cell, &records, mpb_log_options_type, &options_object, &now_ms,
-                                     &produce_version, &request.leader_epoch, &max_timestamp, &topic_id))
+                                     &produce_version, &request.leader_epoch, &max_timestamp, &topic_id, &request.acks))
         return NULL;
     const LogOptionsObject *options = (LogOptionsObject *)options_object;
     struct mpb_batch_rules rules = options->rules;
@@ -186,7 +176,7 @@ static PyObject *log_roll(PyObject *object, PyObject *args)
 PyMethodDef mpb_log_append_methods[] = {
     {"append", (PyCFunction)(void *)log_append, METH_VARARGS | METH_KEYWORDS,
      "append(ordinal, entry, cell, records, options, now_ms, produce_version=7, leader_epoch=-1, max_timestamp=None,\n"
-     "       topic_id=None) -> AppendResult\n\n"
+     "       topic_id=None, acks=1) -> AppendResult\n\n"
      "Checks the one batch in `records` and appends it; the result, errors too, also goes into cell `cell` of request\n"
      "entry `entry` (NO_REQUEST: nowhere). A second call for the same cell and fill number only reads it. Compressed\n"
      "records must have been walked by the caller, who gives the largest timestamp it found (-1: none)."},
@@ -204,7 +194,7 @@ PyMethodDef mpb_log_append_methods[] = {
 
 static PyType_Slot options_slots[] = {
     {Py_tp_doc, "LogOptions(*, segment_bytes, segment_ms, index_interval_bytes, index_max_bytes, flush_messages,\n"
-                "log_append_time, sole_replica, max_message_bytes, compacted, timestamp_before_max_ms,\n"
+                "log_append_time, max_message_bytes, compacted, timestamp_before_max_ms,\n"
                 "timestamp_after_max_ms, from_client): a topic's settings as an append needs them, Kafka's defaults."},
     {Py_tp_init, options_init},
     {Py_tp_new, PyType_GenericNew},
@@ -221,7 +211,8 @@ static PyMemberDef result_members[] = {
     RESULT(T_BOOL, busy),           RESULT(T_LONGLONG, base_offset),
     RESULT(T_LONGLONG, end_offset), RESULT(T_LONGLONG, append_time_ms),
     RESULT(T_LONGLONG, log_start),  RESULT(T_INT, leader_epoch),
-    RESULT(T_BOOL, unverified),     {NULL, 0, 0, 0, NULL},
+    RESULT(T_BOOL, unverified),     RESULT(T_BOOL, waits),
+    {NULL, 0, 0, 0, NULL},
 };
 static PyType_Slot result_slots[] = {
     {Py_tp_doc, "What an append answered; base_offset, end_offset and append_time_ms are -1 where there is none."},

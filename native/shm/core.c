@@ -92,6 +92,9 @@ int mpb_core_attach(struct mpb_core *core, void *core_base, size_t core_bytes, v
     if (status == 0 && core->assignment_count != 0 && core->assignment_count < core->partition_count)
         status = -5;
     REGION(core_base, core_bytes, "brokers", brokers, &core->broker_count);
+    REGION(core_base, core_bytes, "replicas", replicas, &core->replica_count);
+    if (status == 0 && core->replica_count != 0 && core->replica_count < core->partition_count)
+        status = -5;
     REGION(page_base, page_bytes, "processes", processes, &one);
     REGION(page_base, page_bytes, "rings", rings, &one);
     REGION(page_base, page_bytes, "counters", counters, &one);

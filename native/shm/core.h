@@ -46,6 +46,8 @@ struct mpb_core {
     uint32_t assignment_count;
     struct mpb_broker *brokers;
     uint32_t broker_count;
+    struct mpb_replicas *replicas; /* by partition row; none in a broker that is alone */
+    uint32_t replica_count;
     mpb_atomic32 *session_owners; /* row of the session that has the unit + 1, 0: free */
 
     struct mpb_process *processes; /* page */

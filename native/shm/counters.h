@@ -72,7 +72,9 @@
     X(FETCH_LEFT_ABORTED, "requests", "Fetch requests left to Python: aborted transactions to be named.")      \
     X(FETCH_LEFT_RERUN, "requests", "Fetch requests left to Python: a handler died with them.")                \
     X(FETCH_LEFT_MEMORY, "requests", "Fetch requests left to Python: not enough memory for the answer.")       \
-    X(FETCH_LEFT_CHANGED, "requests", "Fetch requests left to Python: a log changed meanwhile.")
+    X(FETCH_LEFT_CHANGED, "requests", "Fetch requests left to Python: a log changed meanwhile.")               \
+    X(PRODUCE_LEFT_WAITS, "requests",                                                                          \
+      "Produce requests left to Python: acks=all, and replicas that have not fetched the records yet.")
 
 #define MPB_COUNTER_ENUM(name, unit, sentence) MPB_C_##name,
 enum mpb_counter { MPB_COUNTER_LIST(MPB_COUNTER_ENUM) MPB_COUNTERS_NATIVE };

@@ -21,6 +21,7 @@
  *  | fetch_sessions  and their units  |        (`session_units`, `session_owners`)
  *  | assignments who leads and holds  |        (no rows in a broker that is alone,
  *  | brokers     that live            |         as `assignments`)
+ *  | replicas    as they fetched last |        (the same)
  *  +----------------------------------+
  *
  * Every region is an array: `count` rows of `stride` bytes at `offset`. The supervisor plans and zeroes a segment
@@ -31,8 +32,10 @@
 #include <pthread.h>
 #include <stddef.h>
 #include "shm/atomics.h"
+#include "shm/layout_apis.h"
 #include "shm/layout_cluster.h"
 #include "shm/layout_metadata.h"
+#include "shm/layout_replicas.h"
 #include "shm/layout_sessions.h"
 
 #define MPB_LAYOUT_VERSION 1u
@@ -359,7 +362,18 @@ struct mpb_partition_copy {
     uint32_t open_transactions; /* producers with an open transaction here; `lso` is the least of their first offsets */
     uint32_t txn_index_bytes;   /* of the active segment; 0: it may have no such file */
     int64_t aborted_end;        /* behind the last marker that aborted a transaction; 0: there was none */
-    uint64_t unused[4];
+    /* replication (replica_role.h); a broker that is alone has zeros here: leader, nobody else to wait for */
+    uint8_t role;            /* enum mpb_replica_role */
+    uint8_t min_isr;         /* min.insync.replicas, or the number of replicas if that is less */
+    uint8_t self;            /* this broker's place in the list of replicas */
+    uint8_t ids_at;          /* which list of struct mpb_replicas is in force */
+    uint16_t isr;            /* places, a bit each; of a leader only */
+    uint16_t maximal_isr;    /* the same and those that are proposed: what the high watermark waits for (KIP-497) */
+    int32_t leader_since;    /* epoch in which this broker became leader; later epochs did not interrupt it */
+    int32_t partition_epoch; /* of the ISR */
+    int64_t epoch_start;     /* log end when the leader epoch began here; of a leader only */
+    uint32_t epochs;         /* leader epochs ever begun here: the last ones stand in struct mpb_replicas */
+    int32_t leader;          /* broker id; -1: none is known. Not kept up by a broker that is alone */
 };
 _Static_assert(sizeof(struct mpb_partition_copy) == 192, "partition copy: whole lines, apart from the other one's");
 
@@ -491,47 +505,6 @@ struct mpb_lane_header { /* one page, then the records */
     uint8_t unused2[MPB_PAGE_BYTES - 136];
 };
 _Static_assert(sizeof(struct mpb_lane_header) == MPB_PAGE_BYTES, "lane header");
-
-/* ------------------------------------------------------------------ requests by API (request_metrics.h)
- * MPB_API_ROWS rows for each processor, one for each API key. */
-#define MPB_API_ROWS 96u
-#define MPB_API_VERSIONS 20     /* the last one counts all that are higher */
-#define MPB_API_ERRORS 8        /* different error codes an API's row can count */
-#define MPB_TIME_BUCKETS 26     /* the last one has no upper end */
-#define MPB_TIME_FIRST_TICKS 16 /* upper end of the first bucket: 1.024 us; each further one doubles it */
-
-enum mpb_request_time { /* as Kafka's RequestMetrics divides a request; RemoteTime is what the purgatory takes */
-                        MPB_TIME_REQUEST_QUEUE = 0,
-                        MPB_TIME_LOCAL = 1,
-                        MPB_TIME_REMOTE = 2,
-                        MPB_TIME_RESPONSE_QUEUE = 3,
-                        MPB_TIME_RESPONSE_SEND = 4,
-                        MPB_TIME_TOTAL = 5,
-                        MPB_REQUEST_TIMES = 6
-};
-
-struct mpb_time_histogram {
-    mpb_atomic64 ticks; /* sum of all durations, of 64 ns */
-    mpb_atomic64 bucket[MPB_TIME_BUCKETS];
-};
-
-struct mpb_api_error {
-    mpb_atomic32 code;
-    uint32_t unused;
-    mpb_atomic64 count; /* 0: the place is free */
-};
-
-struct mpb_api_row { /* 1,664 bytes = 26 cache lines; one writer, the processor */
-    mpb_atomic64 request_bytes;
-    mpb_atomic64 response_bytes;
-    mpb_atomic64 other_errors; /* answers whose code found no place in `error` */
-    uint64_t unused0;
-    mpb_atomic64 version[MPB_API_VERSIONS]; /* requests by version */
-    struct mpb_api_error error[MPB_API_ERRORS];
-    struct mpb_time_histogram time[MPB_REQUEST_TIMES];
-    uint8_t unused1[1664 - 32 - 8 * MPB_API_VERSIONS - 16 * MPB_API_ERRORS - 6 * 8 * (1 + MPB_TIME_BUCKETS)];
-};
-_Static_assert(sizeof(struct mpb_api_row) == 1664, "row of an API");
 
 /* ------------------------------------------------------------------ what the coordinator must not forget (known_rows.h) */
 struct mpb_known {     /* of `groups` and `members`; the coordinator alone writes */

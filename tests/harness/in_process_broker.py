@@ -48,6 +48,7 @@ class InProcessBroker:
         is_traced: bool = False,
         fetch_sessions: int = 1000,
         session_units: int = 1024,
+        replicated: bool = False,
         **overrides: str,
     ) -> None:
         settings = [f"{key}={value}" for key, value in {"log.dirs": str(directory), **overrides}.items()]
@@ -58,6 +59,7 @@ class InProcessBroker:
             topics=16,
             fetch_sessions=fetch_sessions,
             session_units=session_units,
+            replicated=replicated,
         )
         self.core = self.shared.core
         self.clock = ManualClock()

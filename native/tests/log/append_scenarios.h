@@ -5,6 +5,7 @@
 
 #include "tests/log/log_world.h"
 #include "log/delete_records.h"
+#include "log/isr.h"
 #include "log/marker.h"
 #include "log/repair.h"
 #include "log/retain.h"
@@ -215,6 +216,52 @@ static void run_abort_later(struct mpb_log *log) { append_marker(log, 3, 0, fals
 static void run_abort_and_roll(struct mpb_log *log) { append_marker(log, 4, 0, false, 700); }
 static void run_marker_of_none(struct mpb_log *log) { append_marker(log, 2, 0, false, 1 << 20); }
 
+static void prepare_replicated(struct fixture *f)
+{
+    fixture_replicate(f);
+    prepare_some(f);
+}
+
+/* A leader of three, which one of the others has followed from the start. */
+static void prepare_leader_of_three(struct fixture *f)
+{
+    const struct mpb_new_role role = fixture_role(MPB_ROLE_LEADER, 4, 2);
+    prepare_replicated(f);
+    CHECK_EQ(mpb_become(&f->log, 0, &role), 0);
+    struct mpb_append_options options = small_segments();
+    struct batch_spec spec = numbered(-1, 0, 44);
+    options.segment_bytes = 1 << 20;
+    CHECK_EQ(append_batch(&f->log, &options, 0, MPB_NO_REQUEST, 0, &spec).error, 0);
+    CHECK_EQ(mpb_partition_in_force(&f->core.partitions[0])->hw, 18);
+}
+
+static void become(struct mpb_log *log, enum mpb_replica_role kind, uint32_t in_sync)
+{
+    struct mpb_new_role role = fixture_role(kind, 5, in_sync);
+    role.replicas[2] = 9; /* another list of replicas */
+    note(mpb_become(log, 0, &role));
+}
+
+static void fetch_as(struct mpb_log *log, int32_t broker, int64_t offset)
+{
+    const struct mpb_follower_fetch fetch = {
+        .broker = broker, .leader_epoch = 4, .offset = offset, .last_epoch = -1, .now_ms = 9000};
+    struct mpb_follower_answer answer;
+    mpb_follower_fetched(log, 0, &fetch, &answer);
+    note(answer.error);
+}
+
+static void run_lead(struct mpb_log *log) { become(log, MPB_ROLE_LEADER, 2); }
+static void run_follow(struct mpb_log *log) { become(log, MPB_ROLE_FOLLOWER, 0); }
+static void run_stop(struct mpb_log *log) { note(mpb_stop(log, 0)); }
+static void run_fetched(struct mpb_log *log) { fetch_as(log, FIX_OTHER, 20); }
+static void run_joins(struct mpb_log *log) { fetch_as(log, FIX_THIRD, 20); }
+static void run_answered(struct mpb_log *log)
+{
+    const struct mpb_isr_proposal answer = {.leader_epoch = 4, .partition_epoch = 9, .isr = {FIX_SELF}, .isr_count = 1};
+    note(mpb_isr_answered(log, &answer, 0));
+}
+
 static const struct scenario SCENARIOS[] = {
     {"plain append", prepare_some, run_plain, 1, false},
     {"plain append, cold descriptors", prepare_some, run_plain, 1, true},
@@ -240,6 +287,13 @@ static const struct scenario SCENARIOS[] = {
     {"abort, cold descriptors", prepare_transactions, run_abort_later, 1, true},
     {"first abort of a segment", prepare_transactions, run_abort_and_roll, 1, false},
     {"marker without a transaction", prepare_transactions, run_marker_of_none, 1, false},
+    {"append of a cluster's leader", prepare_replicated, run_idempotent, 1, false},
+    {"become leader", prepare_replicated, run_lead, 0, false},
+    {"become follower", prepare_replicated, run_follow, 0, false},
+    {"stop", prepare_replicated, run_stop, 0, false},
+    {"follower's fetch", prepare_leader_of_three, run_fetched, 0, false},
+    {"follower's fetch that joins", prepare_leader_of_three, run_joins, 0, false},
+    {"answer about the ISR", prepare_leader_of_three, run_answered, 0, false},
 };
 enum { SCENARIO_COUNT = sizeof SCENARIOS / sizeof *SCENARIOS };
 
@@ -289,7 +343,9 @@ static void trial_complete(struct trial *t)
     CHECK_EQ(scenario_error, 0);
     struct mpb_append_options options = small_segments();
     options.segment_bytes = 1 << 20;
-    CHECK_EQ(append_batch(&t->f.log, &options, 0, AFTER_ENTRY, 0, &first).error, 0);
+    bool leads = mpb_partition_in_force(&t->f.core.partitions[0])->role == MPB_ROLE_LEADER;
+    CHECK_EQ(append_batch(&t->f.log, &options, 0, AFTER_ENTRY, 0, &first).error,
+             leads ? 0 : MPB_ERR_NOT_LEADER_OR_FOLLOWER);
 }
 
 static void trial_reset(struct trial *t, const struct log_world *world)

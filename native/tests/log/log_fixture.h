@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "log/append.h"
+#include "log/become.h"
 #include "tests/stepping/check.h"
 #include "record/crc32c.h"
 #include "log/header_scan.h"
@@ -68,6 +69,7 @@ static inline void fixture_open(struct fixture *f)
     core->partition_count = FIX_PARTITIONS;
     core->producers = shared_bytes(FIX_PRODUCERS * sizeof *core->producers);
     core->producer_count = FIX_PRODUCERS;
+    core->replicas = shared_bytes(FIX_PARTITIONS * sizeof *core->replicas); /* counted by fixture_replicate */
     core->entries = shared_bytes(FIX_ENTRIES * sizeof *core->entries);
     core->entry_count = FIX_ENTRIES;
     core->injects = shared_bytes(MPB_INJECT_ROWS * sizeof *core->injects);
@@ -88,6 +90,7 @@ static inline void fixture_close(struct fixture *f)
     munmap(core->header, sizeof *core->header);
     munmap(core->arena, FIX_ARENA);
     munmap(core->partitions, FIX_PARTITIONS * sizeof *core->partitions);
+    munmap(core->replicas, FIX_PARTITIONS * sizeof *core->replicas);
     munmap(core->producers, FIX_PRODUCERS * sizeof *core->producers);
     munmap(core->entries, FIX_ENTRIES * sizeof *core->entries);
     munmap(core->injects, MPB_INJECT_ROWS * sizeof *core->injects);
@@ -130,12 +133,36 @@ static inline void fixture_handle(struct fixture *f, struct mpb_log *log, uint32
     CHECK_EQ(mpb_log_open(log, &f->core, slot, dirs, 1, 64, &bad), 0);
 }
 
+/* From now on partitions are made as in a broker of a cluster. */
+static inline void fixture_replicate(struct fixture *f) { f->core.replica_count = FIX_PARTITIONS; }
+
+enum { FIX_SELF = 1, FIX_OTHER = 2, FIX_THIRD = 3 }; /* broker ids */
+
+static inline struct mpb_new_role fixture_role(enum mpb_replica_role role, int32_t epoch, uint32_t in_sync)
+{
+    struct mpb_new_role made = {.role = role,
+                                .leader_epoch = epoch,
+                                .partition_epoch = epoch,
+                                .leader = FIX_OTHER,
+                                .self = FIX_SELF,
+                                .min_isr = 1,
+                                .replicas = {FIX_OTHER, FIX_SELF, FIX_THIRD},
+                                .replica_count = 3,
+                                .isr = {FIX_SELF, FIX_OTHER, FIX_THIRD},
+                                .isr_count = role == MPB_ROLE_LEADER ? in_sync : 0,
+                                .now_ms = 4000};
+    return made;
+}
+
 static inline void fixture_partition(struct fixture *f, uint32_t ordinal)
 {
     char dir[32];
     struct mpb_partition_identity identity = {.topic_id = {7}, .partition = ordinal, .dir = dir};
     snprintf(dir, sizeof dir, "t-%u", ordinal);
     CHECK_EQ(mpb_partition_create(&f->log, ordinal, &identity, 3, 1000), 0);
+    const struct mpb_new_role leader = fixture_role(MPB_ROLE_LEADER, 3, 1);
+    if (f->core.replica_count != 0)
+        CHECK_EQ(mpb_become(&f->log, ordinal, &leader), 0);
 }
 
 static inline uint64_t fixture_fill(struct fixture *f, uint32_t entry, uint32_t cells)
@@ -185,7 +212,6 @@ static const struct mpb_append_options FIX_OPTIONS = {
     .index_interval_bytes = 4096,
     .index_max_bytes = 1 << 20,
     .flush_messages = INT64_MAX,
-    .sole_replica = true,
 };
 
 /* The bytes of a batch, built once: a victim that is stepped through should not build them again. */

@@ -8,6 +8,7 @@
 struct world_memory {
     struct mpb_segment_header header;
     struct mpb_partition partitions[FIX_PARTITIONS];
+    struct mpb_replicas replicas[FIX_PARTITIONS];
     struct mpb_producer producers[FIX_PRODUCERS];
     struct mpb_entry entries[FIX_ENTRIES];
     uint8_t arena[FIX_ENTRIES * 4096];
@@ -23,7 +24,7 @@ struct world_part {
     void *at;
     size_t bytes, offset;
 };
-enum { WORLD_PARTS = 5 };
+enum { WORLD_PARTS = 6 };
 
 static void world_parts(struct fixture *f, struct world_part part[WORLD_PARTS])
 {
@@ -31,9 +32,9 @@ static void world_parts(struct fixture *f, struct world_part part[WORLD_PARTS])
     {                                                                                          \
         (pointer), sizeof((struct world_memory *)0)->name, offsetof(struct world_memory, name) \
     }
-    const struct world_part parts[WORLD_PARTS] = {PART(header, f->core.header), PART(partitions, f->core.partitions),
-                                                  PART(producers, f->core.producers), PART(entries, f->core.entries),
-                                                  PART(arena, f->core.arena)};
+    const struct world_part parts[WORLD_PARTS] = {
+        PART(header, f->core.header),       PART(partitions, f->core.partitions), PART(replicas, f->core.replicas),
+        PART(producers, f->core.producers), PART(entries, f->core.entries),       PART(arena, f->core.arena)};
     memcpy(part, parts, sizeof parts);
 #undef PART
 }
@@ -93,6 +94,30 @@ static void same_partition(const struct mpb_partition *now, const struct mpb_par
     CHECK_EQ(a->open_transactions, b->open_transactions);
     CHECK_EQ(a->txn_index_bytes, b->txn_index_bytes);
     CHECK_EQ(a->aborted_end, b->aborted_end);
+    CHECK_EQ(a->role, b->role);
+    CHECK_EQ(a->min_isr, b->min_isr);
+    CHECK_EQ(a->self, b->self);
+    CHECK_EQ(a->isr, b->isr);
+    CHECK_EQ(a->maximal_isr, b->maximal_isr);
+    CHECK_EQ(a->leader_since, b->leader_since);
+    CHECK_EQ(a->partition_epoch, b->partition_epoch);
+    CHECK_EQ(a->epoch_start, b->epoch_start);
+    CHECK_EQ(a->leader, b->leader);
+}
+
+/* What the state in force says of epochs and brokers, wherever in the row it stands, and what counts of the places. */
+static void same_replicas(const struct mpb_partition *now, const struct mpb_replicas *a,
+                          const struct mpb_partition *want, const struct mpb_replicas *b)
+{
+    const struct mpb_partition_copy *x = mpb_partition_in_force(now), *y = mpb_partition_in_force(want);
+    CHECK_EQ(x->epochs, y->epochs);
+    for (uint32_t i = 0; i < x->epochs && i < MPB_KEPT_EPOCHS; i++) {
+        CHECK_EQ(a->epoch[i].epoch, b->epoch[i].epoch);
+        CHECK_EQ(a->epoch[i].offset, b->epoch[i].offset);
+    }
+    CHECK_EQ(memcmp(a->ids[x->ids_at], b->ids[y->ids_at], sizeof a->ids[0]), 0);
+    CHECK_EQ(mpb_load_relaxed(&a->proposal), mpb_load_relaxed(&b->proposal));
+    CHECK_EQ(memcmp(a->place, b->place, sizeof a->place), 0);
 }
 
 static const struct mpb_producer *producer_of(const struct mpb_partition *row, const struct mpb_producer *table,
@@ -190,6 +215,8 @@ static inline void world_compare(struct fixture *f, const struct log_world *want
     }
     for (uint32_t i = 0; i < FIX_PARTITIONS; i++) {
         same_partition(&f->core.partitions[i], &want->memory.partitions[i]);
+        same_replicas(&f->core.partitions[i], &f->core.replicas[i], &want->memory.partitions[i],
+                      &want->memory.replicas[i]);
         for (int64_t id = 1; id <= 4; id++)
             same_producer(producer_of(&f->core.partitions[i], f->core.producers, id),
                           producer_of(&want->memory.partitions[i], want->memory.producers, id));

@@ -69,7 +69,7 @@ static size_t write_header(uint8_t *base, uint64_t magic, const struct world_reg
 }
 
 #define WORLD_SLACK 16
-#define WORLD_REGIONS 20
+#define WORLD_REGIONS 21
 
 static uint32_t ring_capacity(const struct world_plan *plan, uint32_t ring)
 {
@@ -112,7 +112,8 @@ static void plan_regions(const struct world_plan *plan, struct world_region core
         {"session_units", sizeof(struct mpb_session_unit), 16},
         {"session_owners", sizeof(mpb_atomic32), 16},
         {"assignments", sizeof(struct mpb_assignment), 0},
-        {"brokers", sizeof(struct mpb_broker), 0}};
+        {"brokers", sizeof(struct mpb_broker), 0},
+        {"replicas", sizeof(struct mpb_replicas), 0}};
     const struct world_region pages[3] = {{"processes", sizeof(struct mpb_process), MPB_MAX_SLOTS},
                                           {"rings", sizeof(struct mpb_ring_ctl), MPB_MAX_RINGS},
                                           {"counters", sizeof(struct mpb_counter_row), MPB_MAX_SLOTS}};

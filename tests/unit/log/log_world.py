@@ -78,8 +78,9 @@ def config_of(*overrides: str) -> Any:
 class LogWorld:
     """One data directory and one broker's memory. `reboot` throws the memory away, as a crash or a stop does."""
 
-    def __init__(self, path: Any, *overrides: str) -> None:
+    def __init__(self, path: Any, *overrides: str, replicated: bool = False) -> None:
         self.path = path
+        self.replicated = replicated
         self.clock = ManualClock()
         self.events = Events()
         self.config = config_of(*overrides)
@@ -89,7 +90,7 @@ class LogWorld:
 
     def boot(self) -> None:
         """Fresh memory, nothing loaded."""
-        self.core = small_core(partitions=ROWS).core
+        self.core = small_core(partitions=ROWS, replicated=self.replicated).core
         rows_raise(self.core, 0, ROWS)
         self.log = Log(self.core, [str(self.path)], 1)
 

@@ -13,6 +13,7 @@ from mpbroker.log.checkpoint_file import read_checkpoint
 from mpbroker.log.log_cleaner import CLEANER_OFFSETS, LogCleaner, Pace, Stopped
 from mpbroker.record.batch_builder import encode_batch
 from mpbroker.record.compression import decompress
+from mpbroker.shm.layout import ReplicaRole
 from tests.unit.log.log_world import LogWorld
 
 SECOND = 1000
@@ -318,10 +319,12 @@ def test_records_that_are_too_young_stay(world):
     assert chosen.first_dirty == 0 and chosen.until == int(world.files(partition, ".log")[1][:20])
 
 
-def test_what_may_still_be_undone_is_not_compacted(world):
+def test_what_may_still_be_undone_is_not_compacted(tmp_path):
     """Nothing at or above the last stable offset."""
+    world = LogWorld(tmp_path, replicated=True)
     partition = world.create(**SMALL)
-    options = LogOptions(segment_bytes=2000, index_interval_bytes=200, sole_replica=False)
+    options = LogOptions(segment_bytes=2000, index_interval_bytes=200)
+    assert world.log.become(0, ReplicaRole.LEADER, 0, 0, [0, 1], [0, 1], 0, 1, 0) == 0
     for number in range(60):
         batch = encode_batch([(b"k", b"%d" % number * 20, 1)])
         assert world.log.append(0, NO_REQUEST, 0, batch, options, 1).error == 0

@@ -87,7 +87,7 @@ def test_a_log_directory_that_is_none_is_refused(log, method):
 
 def test_an_epoch_that_is_none_is_refused(log):
     with pytest.raises(OverflowError):
-        log.set_leader_epoch(3, 1 << 32)
+        log.become(3, 1, 1 << 32, 0, [1], [1], 1, 1, 0)
     assert log.state(3).leader_epoch == 5
 
 
