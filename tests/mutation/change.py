@@ -19,7 +19,7 @@ PYTHON_ROOMS = (
     "metadata",
     "coordinator",
 )
-C_ROOMS = ("shm", "record", "trace", "log", "request", "network", "produce", "python")
+C_ROOMS = ("shm", "record", "trace", "log", "request", "network", "produce", "fetch", "python")
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,20 @@
 """The metadata snapshot and the cache that follows it: what one writes the other sees, at the cost of the change."""
 
 import random
+import struct
 
 import pytest
 
+from mpbroker._native import LAYOUT
 from mpbroker.config.load_config import load_broker_config
 from mpbroker.metadata import metadata_cache
 from mpbroker.metadata.metadata_cache import MetadataCache
 from mpbroker.metadata.metadata_snapshot import MetadataSnapshot, TopicImage, encode_overrides
 from mpbroker.shm import layout
 from mpbroker.shm.topic_table import metadata_generation, partition_link, rows_high, rows_raise, topic_read, topic_write
-from tests.harness.small_core import small_core
+from tests.harness.small_core import small_core, small_plan
 
+TOPIC_BLOB = LAYOUT["topic_copy"] - LAYOUT["topic_copy.name"] - 256
 CONFIG = load_broker_config(overrides=["listeners=PLAINTEXT://127.0.0.1:0"], environ={}, cores=2)
 
 
@@ -58,6 +61,28 @@ def test_a_published_topic_is_seen_after_a_refresh(world):
     assert topic.settings.segment_bytes == CONFIG.log_segment_bytes
     assert world.cache.topic_by_id(_id(1)) is topic
     assert not world.cache.refresh()
+
+
+@pytest.mark.parametrize(("field", "impossible"), [("name_length", 256), ("overrides_length", TOPIC_BLOB + 1)])
+def test_a_row_with_impossible_lengths_is_not_read(world, field, impossible):
+    row = world.snapshot.reserve()
+    world.snapshot.publish(row, world.image(1, "orders", [5]))
+    copy = next(region for region in layout.core_regions(small_plan())[0] if region.name == "topics").offset
+    copy += row * LAYOUT["topics"] + LAYOUT["topic.copy"]
+    for base in (copy, copy + LAYOUT["topic_copy"]):
+        struct.pack_into(
+            "<I", world.memory.memory[0], base + {"name_length": 28, "overrides_length": 32}[field], impossible
+        )
+    with pytest.raises(RuntimeError, match="impossible lengths"):
+        topic_read(world.core, row)
+
+
+def test_the_longest_name_and_settings_are_read(world):
+    row = world.snapshot.reserve()
+    settings = b"x" * TOPIC_BLOB
+    topic_write(world.core, row, 1, _id(1), b"n" * 255, 1, 0, settings, 7)
+    _, flags, _, name, count, _, overrides, version = topic_read(world.core, row)
+    assert (flags, name, count, overrides, version) == (1, "n" * 255, 1, settings, 7)
 
 
 def test_internal_topics_are_marked(world):
