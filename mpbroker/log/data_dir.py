@@ -19,6 +19,7 @@ from mpbroker.config.properties import parse_properties
 from mpbroker.errors import ConfigError, DataDirectoryInUse
 from mpbroker.log import disk
 from mpbroker.log.checkpoint_file import replace_durably
+from mpbroker.log.set_aside import keep_tail
 from mpbroker.log.unusable import unusable
 from mpbroker.shm.owner import refusal
 
@@ -219,6 +220,16 @@ def write_meta(path: str, meta: MetaProperties) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             disk.unlink(name + ".tmp")
+        raise unusable(path, error) from None
+
+
+def keep_meta(path: str) -> None:
+    """A copy of meta.properties as `meta.properties.0.cut`, before it is written anew."""
+    name = os.path.join(path, META_FILE)
+    try:
+        with disk.opened(name) as descriptor:
+            keep_tail(descriptor, name, 0, MAX_META_BYTES)
+    except OSError as error:
         raise unusable(path, error) from None
 
 

@@ -184,28 +184,29 @@ class LogRecovery:
 
     def _belongs(self, kept: list[int], base: int, *, is_only: bool) -> bool:
         """Whether a segment is part of the log above those in `kept`. What holds the offsets of another one under a
-        name that is not its own would hide them: it is set aside, be it this one or the last of `kept`."""
+        name that is not its own would hide them: it is set aside, be it this one or the last of `kept`. (In a compacted
+        log a segment may begin behind its name, but it may not reach into another one.)"""
         first = self._segments.first_offset(base)
         if first is not None and first < base and not is_only:
             self._set_segment_aside(base, f"it holds offset {first}, which belongs to a segment below")
             return False
-        while kept and not (self._is_named_rightly(base) and self._is_named_rightly(kept[-1])):
+        while kept and not (self._begins_as_named(base) and self._begins_as_named(kept[-1])):
             end = self._segments.next_offset(kept[-1])
             if end <= base:
                 break
-            if not self._is_named_rightly(base):
+            if not self._begins_as_named(base):
                 self._set_segment_aside(base, f"it begins before offset {end}, where the one below ends")
                 return False
             self._set_segment_aside(kept.pop(), f"it holds offsets up to {end - 1}, and segment {base} its own")
         return True
 
-    def _is_named_rightly(self, base: int) -> bool:
-        """Whether a segment begins with the offset that its name says, as far as compaction leaves that."""
-        first = self._segments.first_offset(base)
-        return first is not None and (first == base or (self._gaps_allowed and first > base))
+    def _begins_as_named(self, base: int) -> bool:
+        return self._segments.first_offset(base) == base
 
     def _is_named_wrongly(self, base: int) -> bool:
-        return self._segments.first_offset(base) is not None and not self._is_named_rightly(base)
+        """Whether a segment does not begin with the offset that its name says, as far as compaction leaves that."""
+        first = self._segments.first_offset(base)
+        return first is not None and first != base and not (self._gaps_allowed and first > base)
 
     def _recover(self, base: int, *, active: bool, settled: bool) -> tuple[SegmentState, bool]:
         """After a clean stop everything was synced: what is damaged then was no torn write, and nothing is given up."""

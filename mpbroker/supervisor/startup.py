@@ -64,7 +64,8 @@ def claim_data_dir(config: BrokerConfig) -> Iterator[Claim]:
 
 def _identity(config: BrokerConfig) -> data_dir.MetaProperties:
     """Of the data directory. Where there are others, partitions are told apart by the directories' ids: it gets one if
-    it was made without. A broker of a cluster is not given one: it would be that of a new cluster."""
+    it was made without, and what its file said is kept beside it: perhaps it has lost it. A broker of a cluster is not
+    given a cluster's id: it would be that of a new cluster."""
     if config.cluster_store is not None and data_dir.read_meta(config.data_dir) is None:
         problem = (
             f"{config.data_dir} is not formatted: a broker of a cluster needs the cluster's id, see "
@@ -74,6 +75,7 @@ def _identity(config: BrokerConfig) -> data_dir.MetaProperties:
     meta = data_dir.prepare(config.data_dir, config.node_id)
     if not meta.directory_id and (len(config.data_dirs) > 1 or config.cluster_store is not None):
         meta = meta._replace(directory_id=data_dir.new_id())
+        data_dir.keep_meta(config.data_dir)
         data_dir.write_meta(config.data_dir, meta)
     return meta
 

@@ -1,31 +1,34 @@
 """Data directories that the fuzzer starts from: written by a real broker, stopped cleanly or killed.
 
-Each has topics of several partitions, rolled segments, idempotent producers, a retention that moved a log start, a
-deleted topic, a `.cut` file; and a copy of how it looked half-way, for files that come back. Nobody serves them.
+Each has topics of several partitions, rolled segments, idempotent producers, transactions of every ending (one is still
+open), a retention that moved a log start, a deleted topic, a `.cut` file; and a copy of how it looked half-way, for
+files that come back. One lies in two log directories. Nobody serves them.
 """
 
 from __future__ import annotations
 
 import itertools
-import os
 import shutil
 import struct
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from confluent_kafka import Producer
 from crc32c import crc32c
 
 from mpbroker.log.checkpoint_file import HIGH_WATERMARK, LOG_START, RECOVERY_POINT, read_checkpoint
 from mpbroker.protocol.messages.delete_topics import DeleteTopicsRequest
 from mpbroker.record.batch_builder import encode_batch
 from tests.harness.broker import Broker, wait_until
-from tests.harness.peer import Peer, create_topic, list_offset, produce
+from tests.harness.peer import Peer, create_topic, produce
 
-TOPICS = {"t": 3, "u": 1, "gone": 1}
+TOPICS = {"t": 3, "u": 1, "x": 2, "gone": 1}
 PARTITIONS = [("t", 0), ("t", 1), ("t", 2), ("u", 0)]
-BATCHES, RETAINED_BATCHES = 24, 40
+TRANSACTIONAL = [("x", 0), ("x", 1)]
+TRANSACTION_STATE = ("__transaction_state", 0)
+BATCHES, RETAINED_BATCHES, TRANSACTIONS = 24, 40, 9
+FEW_S = 20
 SETTINGS = {
     "log.segment.bytes": 1200,
     "log.index.interval.bytes": 200,
@@ -33,6 +36,10 @@ SETTINGS = {
     "num.io.threads": 1,
     "mpbroker.trace.enabled": "false",
     "mpbroker.max.partitions": 64,
+    "log.cleaner.enable": "false",
+    "transaction.state.log.num.partitions": 1,
+    "transaction.state.log.segment.bytes": 1200,
+    "transaction.max.timeout.ms": 3_600_000,
 }
 _OFTEN = (
     "log.flush.offset.checkpoint.interval.ms",
@@ -53,17 +60,29 @@ class Batch(NamedTuple):
     data: bytes
 
 
+class Transactions(NamedTuple):
+    """Of one partition's log below `stable`, the last stable offset. `aborted`: (producer id, first offset)."""
+
+    aborted: set[tuple[int, int]]
+    stable: int
+
+
 class Base(NamedTuple):
-    """`path`: the data directory as the stop left it; `earlier`: the same some time before. `batches`: directory name →
-    what was acknowledged and is still wanted; `producers`: directory name → producer id → its last sequence;
-    `files`: what is in `path`."""
+    """`path`: what the stop left, `earlier`: the same some time before. `homes`: the log directories in it, each with a
+    slash behind it; "": it is the only one itself.
+
+    By a partition's directory name: `batches`, what was acknowledged and is still wanted; `producers`, by producer id
+    their last sequences; `transactions`; `home_of`, where it lies. `files`: what is in `path`."""
 
     name: str
     path: Path
     earlier: Path
+    homes: tuple[str, ...]
     clean: bool
     batches: dict[str, list[Batch]]
     producers: dict[str, dict[int, int]]
+    transactions: dict[str, Transactions]
+    home_of: dict[str, str]
     files: dict[str, bytes]
 
 
@@ -82,28 +101,36 @@ def walk(data: bytes) -> list[Batch]:
 
 
 def make_bases(directory: Path) -> list[Base]:
-    """Two of them, by two brokers each; some seconds."""
-    return [_make(directory / name, name, clean=name == "clean") for name in ("clean", "killed")]
+    """All of them, by two brokers each; some seconds."""
+    return [
+        _make(directory / "clean", clean=True),
+        _make(directory / "killed", clean=False),
+        _make(directory / "several-clean", clean=True, homes=("one/", "two/")),
+        _make(directory / "several-killed", clean=False, homes=("one/", "two/")),
+    ]
 
 
-def _make(directory: Path, name: str, *, clean: bool) -> Base:
-    earlier = directory / "earlier"
-    first = _first_run(directory, earlier)
-    _tear(first.data_dir / "u-0")
-    second = Broker(directory, overrides=SETTINGS | EAGER).start()
-    written = _second_run(second)
+def _make(directory: Path, *, clean: bool, homes: tuple[str, ...] = ("",)) -> Base:
+    root, earlier = directory / "data", directory / "earlier"
+    broker = Broker(directory, overrides=SETTINGS | EAGER, further_dirs=[str(root / home) for home in homes[1:]])
+    broker.data_dir = root / homes[0]
+    _first_run(broker)
+    shutil.copytree(root, earlier, symlinks=True)
+    _tear(next(root.rglob("u-0")))
+    held = _second_run(broker, root)
     if clean:
-        second.stop()
+        broker.stop()
     else:
-        second.destroy()
-    for copy, left in itertools.product((second.data_dir, earlier), (".mpbroker-status.json", ".lock", ".reserve")):
-        (copy / left).unlink(missing_ok=True)
-    starts = read_checkpoint(str(second.data_dir / LOG_START))
-    return _described(name, second.data_dir, earlier, clean, written, starts)
+        broker.destroy()
+    held.clear()  # producers: they may end now
+    for copy, left in itertools.product((root, earlier), (".mpbroker-status.json", ".lock", ".reserve")):
+        for found in copy.rglob(left):
+            found.unlink()
+    return _described(directory.name, root, earlier, homes, clean)
 
 
-def _first_run(directory: Path, earlier: Path) -> Broker:
-    broker = Broker(directory, overrides=SETTINGS | EAGER).start()
+def _first_run(broker: Broker) -> None:
+    broker.start()
     with Peer(broker.port()) as peer:
         for topic, partitions in TOPICS.items():
             limits = {"retention_bytes": "4000"} if topic == "u" else {}
@@ -111,9 +138,8 @@ def _first_run(directory: Path, earlier: Path) -> Broker:
         for topic, partition in [*PARTITIONS, ("gone", 0)]:
             for number in range(BATCHES // 2):
                 _write(peer, topic, partition, number)
+    _transactions(_producer(broker, "first"), TRANSACTIONS)
     broker.destroy()
-    shutil.copytree(broker.data_dir, earlier, symlinks=True)
-    return broker
 
 
 def _tear(directory: Path) -> None:
@@ -122,28 +148,60 @@ def _tear(directory: Path) -> None:
         file.write(b"half a batch")
 
 
-def _second_run(broker: Broker) -> dict[tuple[str, int], int]:
-    """Writes on, deletes a topic, waits for a retention and checkpoints, writes a little more. Returns the log ends."""
-    ends = {}
+def _second_run(broker: Broker, root: Path) -> list[Producer]:
+    """Writes on, deletes a topic, waits for a retention and checkpoints, writes a little more. Returns producers that
+    must live as long as the broker: one of them has a transaction under way."""
+    broker.start()
+    held = [_producer(broker, name) for name in ("first", "second", "undecided")]
     with Peer(broker.port()) as peer:
         for topic, partition in PARTITIONS:
             for number in range(BATCHES // 2, RETAINED_BATCHES if topic == "u" else BATCHES):
                 _write(peer, topic, partition, number)
+        _transactions(held[0], TRANSACTIONS)
         deleted = peer.ask(DeleteTopicsRequest(topic_names=["gone"], timeout_ms=10_000), 3)
         assert deleted.responses[0].error_code == 0
-        data = broker.data_dir
-        _checkpointed(lambda: read_checkpoint(str(data / LOG_START)).get(("u", 0), 0) > 0, "a log start")
-        for name in (RECOVERY_POINT, HIGH_WATERMARK):
-            _checkpointed(lambda name=name: read_checkpoint(str(data / name)).get(("t", 2), 0) > 0, name)
+        _checkpointed(root, LOG_START, ("u", 0))
+        for who in (("t", 2), ("x", 0), TRANSACTION_STATE):
+            _checkpointed(root, RECOVERY_POINT, who)
+            _checkpointed(root, HIGH_WATERMARK, who)
         for topic, partition in PARTITIONS:
             for number in range(3):
                 _write(peer, topic, partition, (RETAINED_BATCHES if topic == "u" else BATCHES) + number)
-            ends[topic, partition] = list_offset(peer, topic, LATEST, partition).offset
-    return ends
+        _transact(held[2])
+        _transactions(held[1], 3)
+    return held
 
 
-def _checkpointed(condition: Callable[[], bool], what: str) -> None:
-    wait_until(condition, f"the checkpoint of {what}", 20)
+def _checkpointed(root: Path, name: str, who: tuple[str, int]) -> None:
+    files = list(root.rglob(name))
+    wait_until(lambda: any(read_checkpoint(str(file)).get(who, 0) > 0 for file in files), f"{name} of {who}", 20)
+
+
+def _producer(broker: Broker, name: str) -> Producer:
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "transactional.id": name,
+            "transaction.timeout.ms": 3_600_000,
+            "log_level": 0,
+        }
+    )
+    producer.init_transactions(FEW_S)
+    return producer
+
+
+def _transact(producer: Producer) -> None:
+    producer.begin_transaction()
+    for topic, partition in TRANSACTIONAL:
+        producer.produce(topic, bytes(120), partition=partition)
+    assert producer.flush(FEW_S) == 0
+
+
+def _transactions(producer: Producer, count: int) -> None:
+    """Every third is aborted."""
+    for number in range(count):
+        _transact(producer)
+        (producer.abort_transaction if number % 3 == 1 else producer.commit_transaction)(FEW_S)
 
 
 def _write(peer: Peer, topic: str, partition: int, number: int) -> None:
@@ -158,21 +216,58 @@ def _write(peer: Peer, topic: str, partition: int, number: int) -> None:
     assert answer.error_code == 0, answer
 
 
-def _described(
-    name: str, path: Path, earlier: Path, clean: bool, ends: dict[tuple[str, int], int], starts: dict
-) -> Base:
-    batches, producers = {}, {}
-    for (topic, partition), end in ends.items():
-        directory = f"{topic}-{partition}"
-        found = [one for file in sorted((path / directory).glob("*.log")) for one in walk(file.read_bytes())]
-        batches[directory] = [one for one in found if one.first >= starts.get((topic, partition), 0)]
-        assert found[-1].last + 1 == end, f"{directory}: acknowledged up to {end}, on disk up to {found[-1].last}"
-        last = {struct.unpack_from(">q", one.data, 43)[0]: _last_sequence(one.data) for one in found}
-        producers[directory] = {producer: sequence for producer, sequence in last.items() if producer >= 0}
-    assert any(entry.name.endswith("-delete") for entry in os.scandir(path))
-    assert list(path.glob("u-0/*.cut")) and list(path.glob("u-0/*.deleted"))
+def _described(name: str, path: Path, earlier: Path, homes: tuple[str, ...], clean: bool) -> Base:
     files = {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
-    return Base(name, path, earlier, clean, batches, producers, files)
+    starts, ends = (
+        {who: at for home in homes for who, at in read_checkpoint(str(path / home / one)).items()}
+        for one in (LOG_START, HIGH_WATERMARK)
+    )
+    batches, producers, transactions, home_of = {}, {}, {}, {}
+    for topic, partition in [*PARTITIONS, *TRANSACTIONAL, TRANSACTION_STATE]:
+        directory = f"{topic}-{partition}"
+        (home_of[directory],) = [home for home in homes if (path / home / directory).is_dir()]
+        logs = sorted((path / home_of[directory] / directory).glob("*.log"))
+        found = [one for file in logs for one in walk(file.read_bytes())]
+        batches[directory] = [one for one in found if one.first >= starts.get((topic, partition), 0)]
+        assert len(logs) > 1 and found[-1].last + 1 >= ends[topic, partition] > 0, directory
+        producers[directory] = _producers(found)
+        transactions[directory] = transactions_of(found)
+    for directory in ("x-0", "x-1"):
+        assert (
+            len(transactions[directory].aborted) == 6 and transactions[directory].stable < batches[directory][-1].last
+        )
+    assert len(set(home_of.values())) == len(homes)
+    assert [one for one in files if "-delete/" in one] and [one for one in files if one.endswith(".txnindex")]
+    assert [one for one in files if "u-0/" in one and one.endswith(".cut")]
+    assert [one for one in files if "u-0/" in one and one.endswith(".deleted")]
+    return Base(name, path, earlier, homes, clean, batches, producers, transactions, home_of, files)
+
+
+def _producers(batches: list[Batch]) -> dict[int, int]:
+    data = [one.data for one in batches if not is_control(one)]
+    last = {struct.unpack_from(">q", one, 43)[0]: _last_sequence(one) for one in data}
+    return {producer: sequence for producer, sequence in last.items() if producer >= 0}
+
+
+def is_control(batch: Batch) -> bool:
+    """Whether it is the end of a transaction."""
+    return bool(batch.data[22] & 0x20)
+
+
+def transactions_of(batches: list[Batch]) -> Transactions:
+    """What stands in these batches, the simplest way."""
+    open_since: dict[int, int] = {}
+    aborted = set()
+    for one in batches:
+        (producer,) = struct.unpack_from(">q", one.data, 43)
+        if is_control(one):
+            is_commit = one.data[HEADER_BYTES + 8] == 1
+            first = open_since.pop(producer, None)
+            aborted |= set() if is_commit or first is None else {(producer, first)}
+        elif one.data[22] & 0x10:
+            open_since.setdefault(producer, one.first)
+    stable = min(open_since.values(), default=batches[-1].last + 1)
+    return Transactions({one for one in aborted if one[1] < stable}, stable)  # readers of what is decided
 
 
 def _last_sequence(data: bytes) -> int:

@@ -55,7 +55,7 @@ class State(NamedTuple):
 
     def of_partitions(self) -> list[Path]:
         """The partitions' directories that are there."""
-        return sorted(path for path in self.path.iterdir() if path.is_dir() and path.name in self.base.batches)
+        return sorted(path for path in self.path.rglob("*") if path.is_dir() and path.name in self.base.batches)
 
     def short(self, path: Path) -> str:
         """A path as reports name it."""
@@ -74,7 +74,7 @@ def drop_file(random: Random, state: State) -> str | None:
 
 def drop_segment(random: Random, state: State) -> str | None:
     """All files of a segment are lost."""
-    logs = sorted(state.path.glob("*/*.log"))
+    logs = sorted(state.path.rglob("*.log"))
     if not logs:
         return None
     log = random.choice(logs)
@@ -169,7 +169,7 @@ def double_file(random: Random, state: State) -> str | None:
 
 def double_segment(random: Random, state: State) -> str | None:
     """A segment is there a second time under another base offset."""
-    logs = sorted(state.path.glob("*/*.log"))
+    logs = sorted(state.path.rglob("*.log"))
     if not logs:
         return None
     log = random.choice(logs)
@@ -187,7 +187,7 @@ def double_directory(random: Random, state: State) -> str | None:
     if not found:
         return None
     path = random.choice(found)
-    target = state.path / random.choice(["t-3", "new-0", "u-1", f"{path.name}.{'0' * 32}-stray", f"{path.name}.old"])
+    target = path.parent / random.choice(["t-3", "new-0", "u-1", f"{path.name}.{'0' * 32}-stray", f"{path.name}.old"])
     if target.exists():
         return None
     shutil.copytree(path, target)
@@ -218,7 +218,7 @@ def roll_back(random: Random, state: State) -> str | None:
     """A file, or all of a partition, is as it was some time ago."""
     earlier = state.base.earlier
     if random.random() < 0.2:
-        name = random.choice(sorted(state.base.batches))
+        name = random.choice([state.base.home_of[one] + one for one in sorted(state.base.batches)])
         shutil.rmtree(state.path / name, ignore_errors=True)
         shutil.copytree(earlier / name, state.path / name)
         return f"roll back {name}"
@@ -232,9 +232,9 @@ def roll_back(random: Random, state: State) -> str | None:
 
 def undo_rename(random: Random, state: State) -> str | None:
     """A file has still the name under which it was written, or a deleted topic's directory its own."""
-    deleted = sorted(state.path.glob("*-delete"))
+    deleted = sorted(state.path.rglob("*-delete"))
     if deleted and random.random() < 0.3:
-        target = state.path / deleted[0].name.split(".", 1)[0]
+        target = deleted[0].with_name(deleted[0].name.split(".", 1)[0])
         if target.exists():
             return None
         deleted[0].rename(target)
@@ -264,6 +264,52 @@ def touch(random: Random, state: State) -> str | None:
     return f"touch {state.short(path)} by {by_s} s"
 
 
+def lose_home(random: Random, state: State) -> str | None:
+    """A log directory beside the first is not there: its disk is not mounted, or another one is."""
+    found = [state.path / home for home in state.base.homes[1:] if (state.path / home).is_dir()]
+    if not found:
+        return None
+    home, becomes = random.choice(found), random.choice(["gone", "empty", "a file", "without its identity"])
+    if becomes == "without its identity":
+        (home / "meta.properties").unlink(missing_ok=True)
+        return f"{home.name} is {becomes}"
+    shutil.rmtree(home)
+    if becomes == "empty":
+        home.mkdir()
+    elif becomes == "a file":
+        home.touch()
+    return f"{home.name} is {becomes}"
+
+
+def move_directory(random: Random, state: State) -> str | None:
+    """A partition lies in another log directory, or there, too."""
+    found = state.of_partitions()
+    if not found or len(state.base.homes) == 1:
+        return None
+    path = random.choice(found)
+    homes = [state.path / home for home in state.base.homes]
+    target = random.choice([home for home in homes if home != path.parent]) / path.name
+    if target.exists() or not target.parent.is_dir():
+        return None
+    if random.random() < 0.5:
+        path.rename(target)
+        return f"move {state.short(path)} to {state.short(target)}"
+    shutil.copytree(path, target)
+    return f"double {state.short(path)} as {state.short(target)}"
+
+
+def swap_homes(random: Random, state: State) -> str | None:
+    """The log directories were mounted in each other's place."""
+    homes = [state.path / home for home in state.base.homes]
+    if len(homes) == 1 or not all(home.is_dir() for home in homes):
+        return None
+    between = state.path / "between"
+    homes[0].rename(between)
+    homes[1].rename(homes[0])
+    between.rename(homes[1])
+    return "swap the log directories"
+
+
 MUTATIONS: tuple[Mutation, ...] = (
     drop_file,
     drop_file,
@@ -285,6 +331,9 @@ MUTATIONS: tuple[Mutation, ...] = (
     roll_back,
     undo_rename,
     touch,
+    lose_home,
+    move_directory,
+    swap_homes,
 )
 
 

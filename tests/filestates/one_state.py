@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -10,7 +13,9 @@ from typing import NamedTuple
 from tests.filestates import oracle
 from tests.filestates.bases import Base
 from tests.filestates.mutations import State, mutate
-from tests.filestates.started import Refused, started_here, started_really
+from tests.filestates.started import Refused, Running, started_here, started_really
+
+Start = Callable[..., AbstractContextManager[Running]]
 
 
 class Result(NamedTuple):
@@ -26,7 +31,8 @@ def run_state(random: Random, bases: list[Base], directory: Path, *, really: boo
     base = random.choice(bases)
     path = directory / "data"
     shutil.copytree(base.path, path)
-    original = base.files
+    original, start = base.files, started_really if really else started_here
+    started = partial(start, homes=base.homes)
     done = [f"base {base.name}", *mutate(random, State(path, base))]
     mutated = oracle.read_files(path)
     starts = random.choice([1, 1, 1, 2])
@@ -34,29 +40,32 @@ def run_state(random: Random, bases: list[Base], directory: Path, *, really: boo
     for _ in range(starts):
         clean_stop = random.random() < 0.4
         done.append(f"start, {'stop' if clean_stop else 'kill'}")
-        outcome, found = _start(path, base, original, really=really, clean_stop=clean_stop)
+        outcome, found = _start(path, base, original, started, really=really, clean_stop=clean_stop)
         if found:
             break
     if not found:
         done.append(_put_back(random, path, base, mutated, original))
-        found = _start_again(path, base, original, really=really)
+        found = _start_again(path, base, started)
     if not found:
         shutil.rmtree(directory)
     return Result(outcome, done, found)
 
 
-def _start(path: Path, base: Base, original: oracle.Files, *, really: bool, clean_stop: bool) -> tuple[str, list[str]]:
+def _start(
+    path: Path, base: Base, original: oracle.Files, started: Start, *, really: bool, clean_stop: bool
+) -> tuple[str, list[str]]:
     before = oracle.read_files(path)
     found: list[str] = []
     outcome = "served"
     wanted = oracle.expectations(path, before, base, original)
     try:
-        with (started_really if really else started_here)(path, clean_stop=clean_stop) as running:
+        with started(path, clean_stop=clean_stop) as running:
             found += oracle.problems(running, wanted, before, base, original)
     except Refused as error:
         outcome = "refused"
         found += [f"refused ({error}), but {name} changed" for name in _touched(before, oracle.read_files(path))]
-        if all(before.get(name) == original.get(name) for name in original if "/" not in name):
+        homes = {home.rstrip("/") for home in base.homes}
+        if not any(name.rpartition("/")[0] in homes for name in oracle.changed(before, original)):
             found.append(f"refused, but nothing was done to the directory's own files: {error}")
     except Exception as error:
         return "failed", [f"the start failed: {error!r}"]
@@ -69,8 +78,12 @@ def _start(path: Path, base: Base, original: oracle.Files, *, really: bool, clea
 
 
 def _touched(before: oracle.Files, after: oracle.Files) -> list[str]:
-    """SQLite's own files may be another way to hold the same."""
-    return [name for name in oracle.changed(before, after) if not name.startswith(oracle.STORE)]
+    """SQLite's own files may be another way to hold the same; a lock says nothing."""
+    return [name for name in oracle.changed(before, after) if not _is_store(name) and not name.endswith(".lock")]
+
+
+def _is_store(name: str) -> bool:
+    return name.rpartition("/")[2].startswith(oracle.STORE)
 
 
 def _put_back(random: Random, path: Path, base: Base, mutated: oracle.Files, original: oracle.Files) -> str:
@@ -81,23 +94,23 @@ def _put_back(random: Random, path: Path, base: Base, mutated: oracle.Files, ori
     for name in mutated.keys() - original.keys():
         (path / name).unlink(missing_ok=True)
     hurt = set(oracle.changed(mutated, original))
-    store = {name for name in original if name.startswith(oracle.STORE)}
+    store = {name for name in original if _is_store(name)}
     if hurt & store:
         hurt |= store
     for name in original:
         if everything or name in hurt or (name.endswith(".log") and now.get(name) != original[name]):
-            (path / name).parent.mkdir(exist_ok=True)
+            (path / name).parent.mkdir(exist_ok=True, parents=True)
             shutil.copy2(base.path / name, path / name)
     if everything or hurt & store:
         for name in now.keys() - original.keys():
-            if name.startswith(oracle.STORE):
+            if _is_store(name):
                 (path / name).unlink(missing_ok=True)
     return f"put back {'everything' if everything else 'what was hurt'}"
 
 
-def _start_again(path: Path, base: Base, original: oracle.Files, *, really: bool) -> list[str]:
+def _start_again(path: Path, base: Base, started: Start) -> list[str]:
     try:
-        with (started_really if really else started_here)(path, clean_stop=False) as running:
+        with started(path, clean_stop=False) as running:
             shown = running.partitions()
             found = [f"put back, but {name} is not served" for name in base.batches if not shown.get(name)]
             for name in base.batches:

@@ -32,6 +32,8 @@ from tests.filestates.started import Running
 Files = dict[str, bytes]  # path below the data directory → content
 STORE = "metadata.db"
 CHECKPOINTS = (LOG_START, RECOVERY_POINT, HIGH_WATERMARK)
+OF_ALL = (*CHECKPOINTS, META_FILE)  # what tells of all partitions of a log directory
+TXN_ENTRY = 34  # bytes
 IDENTITY = ("partition.metadata", "leader-epoch-checkpoint")
 GIVEN_UP = (".deleted", ".snapshot.tmp", "partition.metadata.tmp", "leader-epoch-checkpoint.tmp", ".lock", "-shm")
 _HEADER = struct.Struct(">qiibI")
@@ -85,15 +87,26 @@ def _walk(data: bytes, base: int, *, past_damage: bool) -> _Walked:
 
 def _segments(files: Files, directory: str) -> dict[int, bytes]:
     """Base offset → content of every log file."""
-    names = [name.removeprefix(f"{directory}/") for name in files if name.startswith(f"{directory}/")]
+    names = [_file(name) for name in files if name.rpartition("/")[0] == directory]
     stems = [name[:-4] for name in names if name.endswith(".log") and len(name) == 24 and name[:-4].isdecimal()]
     return {int(stem): files[f"{directory}/{stem}.log"] for stem in sorted(stems)}
 
 
-def is_clean(files: Files) -> bool:
-    """Whether the last stop says that it was clean."""
+def _file(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+def home_of(files: Files, base: Base, directory: str) -> str:
+    """The log directory in which a start finds the partition: its own, else the only one in which it lies."""
+    there = [home for home in base.homes if any(name.startswith(f"{home}{directory}/") for name in files)]
+    own = base.home_of[directory]
+    return there[0] if len(there) == 1 and own not in there else own
+
+
+def is_clean(files: Files, home: str) -> bool:
+    """Whether the last stop says of a log directory that it was clean."""
     try:
-        return isinstance(json.loads(files[MARKER]), dict)
+        return isinstance(json.loads(files[home + MARKER]), dict)
     except (KeyError, ValueError):
         return False
 
@@ -102,10 +115,13 @@ def required(path: Path, files: Files, base: Base, directory: str) -> tuple[list
     """The acknowledged batches of a partition that a start on these files has to serve; whether nothing else than
     they is in its logs, so that a consumer comes from each to the next."""
     topic, _, partition = directory.rpartition("-")
-    who = topic, int(partition)
-    clean, log_start = is_clean(files), read_checkpoint(str(path / LOG_START)).get(who, 0)
-    recovery_point = read_checkpoint(str(path / RECOVERY_POINT)).get(who, 0) if _believed(path, directory) else 0
-    segments = _segments(files, directory)
+    who, home = (topic, int(partition)), home_of(files, base, directory)
+    if not (path / home).is_dir():
+        return [], False
+    clean, log_start = is_clean(files, home), read_checkpoint(str(path / home / LOG_START)).get(who, 0)
+    believed = _believed(path / home, directory)
+    recovery_point = read_checkpoint(str(path / home / RECOVERY_POINT)).get(who, 0) if believed else 0
+    segments = _segments(files, home + directory)
     bases, wanted = list(segments), dict.fromkeys(base.batches[directory])
     walked: dict[int, _Walked] = {}
     for number, start in enumerate(bases):
@@ -155,7 +171,8 @@ def _is_kept(name: str, data: bytes, before: Files, after: Files, was_written: b
     stem, _, suffix = file.partition(".")
     if suffix in ("index", "timeindex", "txnindex") and f"{top}/{stem}.log" in before:
         return True
-    if any(after[other] == data for other in _aside(f"{name}.cut", after)) or after.get(f"{name}.deleted") == data:
+    whole = [*_aside(f"{name}.cut", after), *_aside(f"{name}.0.cut", after), f"{name}.deleted"]
+    if any(after.get(other) == data for other in whole):
         return True
     heads = [after.get(name, b""), *(after[other] for other in _aside(f"{name}.cut", after))]
     tails = [(head, f"{name}.{len(head)}.cut") for head in heads if data.startswith(head)]
@@ -168,12 +185,14 @@ def _aside(wanted: str, after: Files) -> list[str]:
 
 class Expected(NamedTuple):
     """Of one partition: the batches that have to be served; offsets that are missing, with the batch that a consumer
-    gets there; whether anything was done to it; whether its producers' state has to be whole."""
+    gets there; whether anything was done to it; whether its producers' state has to be whole, and what readers of
+    committed records are told."""
 
     batches: list[Batch]
     holes: list[tuple[int, Batch]]
     touched: bool
     producers: bool
+    transactions: bool
 
 
 def expectations(path: Path, before: Files, base: Base, original: Files) -> dict[str, Expected]:
@@ -183,17 +202,29 @@ def expectations(path: Path, before: Files, base: Base, original: Files) -> dict
     for directory in base.batches:
         wanted, is_plain = required(path, before, base, directory)
         holes = [(one.last + 1, other) for one, other in pairwise(wanted) if is_plain and one.last + 1 < other.first]
-        touched = any(name.startswith(f"{directory}/") or name in CHECKPOINTS for name in changes)
-        whole = len(wanted) == len(base.batches[directory])
-        found[directory] = Expected(wanted, holes, touched, whole and _snapshots_are_own(path, before, base, directory))
+        touched = any(f"/{directory}/" in f"/{name}" or _file(name) in OF_ALL for name in changes)
+        place = home_of(before, base, directory) + directory
+        whole = len(wanted) == len(base.batches[directory]) and _snapshots_are_own(path, before, base, directory)
+        told = whole and is_plain and not any(_may_mislead(name, before, original, place) for name in changes)
+        found[directory] = Expected(wanted, holes, touched, whole, told)
     return found
+
+
+def _may_mislead(name: str, before: Files, original: Files, place: str) -> bool:
+    """Whether a changed file is a .txnindex of the partition at `place` that is believed, because it could be one:
+    nobody compares that of a segment which is not read anew with the log."""
+    if not name.startswith(f"{place}/") or not name.endswith(".txnindex"):
+        return False
+    data = before.get(name, b"")
+    entries = [data[at : at + TXN_ENTRY] for at in range(0, len(data), TXN_ENTRY)]
+    return len(data) % TXN_ENTRY == 0 and all(one.startswith(b"\0\0") for one in entries)
 
 
 def problems(running: Running, wanted: dict[str, Expected], before: Files, base: Base, original: Files) -> list[str]:
     """What ought to be served by a start on `before` and is not; one sentence each."""
     found: list[str] = []
     shown = running.partitions()
-    names = [name for name in original if name.startswith(STORE) or name == META_FILE]
+    names = [name for name in original if _file(name).startswith(STORE) or _file(name) == META_FILE]
     store_is_same = all(before.get(name) == original.get(name) for name in names)
     for directory, expected in wanted.items():
         if directory not in shown:
@@ -201,6 +232,7 @@ def problems(running: Running, wanted: dict[str, Expected], before: Files, base:
         elif shown[directory]:
             found += not_read(running, directory, [(one.first, one) for one in expected.batches] + expected.holes)
             found += _producers_lost(running, directory, base) if expected.producers else []
+            found += _transactions_lost(running, directory, base) if expected.transactions else []
         elif not expected.touched and store_is_same:
             found.append(f"{directory} is offline, and nothing was done to it")
     return found
@@ -218,10 +250,12 @@ def not_read(running: Running, directory: str, wanted: list[tuple[int, Batch]]) 
 
 def _snapshots_are_own(path: Path, before: Files, base: Base, directory: str) -> bool:
     """Whether every snapshot that would be believed was written under its name."""
+    own = base.home_of[directory]
     for name, data in before.items():
-        if not name.startswith(f"{directory}/") or not name.endswith(".snapshot"):
+        if f"/{directory}/" not in f"/{name}" or not name.endswith(".snapshot"):
             continue
-        originals = [root / name for root in (base.path, base.earlier) if (root / name).is_file()]
+        written = f"{own}{directory}/{_file(name)}"
+        originals = [root / written for root in (base.path, base.earlier) if (root / written).is_file()]
         if all(data != file.read_bytes() for file in originals) and read_snapshot(str(path / name)) is not None:
             return False
     return True
@@ -233,3 +267,9 @@ def _producers_lost(running: Running, directory: str, base: Base) -> list[str]:
     if there is None or there == wanted:
         return []
     return [f"{directory}: producers {there}, not {wanted}, though every batch is there"]
+
+
+def _transactions_lost(running: Running, directory: str, base: Base) -> list[str]:
+    there = running.transactions(directory, [one.first for one in base.batches[directory]])
+    wanted = base.transactions[directory]
+    return [] if there == wanted else [f"{directory}: {there}, not {wanted}, though every batch is there"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -31,13 +31,15 @@ from mpbroker.shm.clock import SystemClock
 from mpbroker.shm.layout import PARTITION_ONLINE, SLOT_CONTROLLER, SLOT_LOG_KEEPER
 from mpbroker.shm.process_context import ProcessContext
 from mpbroker.shm.process_table import NO_LISTENER, ProcessRow
+from mpbroker.supervisor.further_directories import LogDirectory
 from mpbroker.supervisor.startup import claim_data_dir
-from tests.filestates.bases import SETTINGS
+from tests.filestates.bases import SETTINGS, Transactions
 from tests.harness.broker import Broker
 from tests.harness.peer import Peer, fetch
 from tests.harness.small_core import small_core
 
 READ_BYTES = 1 << 20
+READ_COMMITTED = 1  # isolation level
 REFUSED = 2  # exit code
 _ROLE = 4
 
@@ -68,6 +70,10 @@ class Running(Protocol):
         """Producer id → last sequence; None: cannot be asked."""
         ...
 
+    def transactions(self, directory: str, offsets: list[int]) -> Transactions:
+        """What readers of committed records are told of the partition, who read from each of these offsets."""
+        ...
+
 
 class _Lines:
     """Log lines: kept, for a failure's report."""
@@ -87,7 +93,7 @@ class _Lines:
 class InProcess:
     """Controller and log keeper on one piece of memory."""
 
-    def __init__(self, path: Path, cluster_id: str, config: Any) -> None:
+    def __init__(self, directories: Sequence[LogDirectory], cluster_id: str, config: Any) -> None:
         self.events = _Lines()
         self._core = small_core(partitions=64, topics=16).core
         rows = {slot: ProcessRow(self._core, slot) for slot in (SLOT_CONTROLLER, SLOT_LOG_KEEPER)}
@@ -100,11 +106,15 @@ class InProcess:
             log=self.events,
             slot=SLOT_CONTROLLER,
             cluster_id=cluster_id,
-            data_dirs=(str(path),),
+            data_dirs=tuple(directory.path for directory in directories),
+            directory_ids=tuple(directory.id for directory in directories),
             settings_fd=settings_board.create(),
             notice_fd=os.eventfd(0),
         )
         self._descriptors = (context.settings_fd, context.notice_fd)
+        for number, directory in enumerate(directories):
+            if directory.problem:
+                self._core.fail_log_dir(number)
         self._controller: Controller = build_controller(context)
         try:
             self._controller.recover()
@@ -114,16 +124,22 @@ class InProcess:
             raise
         context.slot = SLOT_LOG_KEEPER
         self._log: Log = open_log(context)
-        self._keeper = KeeperContext(
-            log=self._log,
-            partitions=KeptPartitions(self._core, config),
-            clock=SystemClock(),
-            config=config,
-            data_dir=str(path),
-            events=self.events,
-        )
-        self._keeper.partitions.refresh()
-        self._by_name = {kept.dir: kept for kept in self._keeper.partitions.all}
+        self._keepers = [
+            KeeperContext(
+                log=self._log,
+                partitions=KeptPartitions(self._core, config, log_dir=number if len(directories) > 1 else None),
+                clock=SystemClock(),
+                config=config,
+                data_dir=directory.path,
+                events=self.events,
+                log_dir=number,
+            )
+            for number, directory in enumerate(directories)
+            if self._log.log_dir_online(number)
+        ]
+        for keeper in self._keepers:
+            keeper.partitions.refresh()
+        self._by_name = {kept.dir: kept for keeper in self._keepers for kept in keeper.partitions.all}
 
     def partitions(self) -> dict[str, bool]:
         """See Running."""
@@ -144,21 +160,30 @@ class InProcess:
         _, rows = self._log.producers(self._by_name[directory].ordinal)
         return {row[0]: row[3] for row in rows}
 
+    def transactions(self, directory: str, offsets: list[int]) -> Transactions:
+        """See Running."""
+        ordinal, aborted = self._by_name[directory].ordinal, set[tuple[int, int]]()
+        for offset in offsets:
+            error, plan = self._log.find(ordinal, offset, READ_TO_END, READ_BYTES)
+            if not error and plan.length:
+                error, found = self._log.aborted(plan, offset)
+                assert not error, (directory, offset, error)
+                aborted |= set(found)
+        return Transactions(aborted, self._log.state(ordinal).lso)
+
     def retain(self) -> None:
         """Retention by age, which the log keeper does sooner or later, too."""
         now_ms = SystemClock().wall_ms()
-        for kept in self._keeper.partitions.all:
-            if self._keeper.state(kept) is not None:
-                self._log.retain(kept.ordinal, kept.settings.retention_ms, NO_LIMIT, now_ms)
+        for keeper in self._keepers:
+            for kept in keeper.partitions.all:
+                if keeper.state(kept) is not None:
+                    self._log.retain(kept.ordinal, kept.settings.retention_ms, NO_LIMIT, now_ms)
 
     def stop(self) -> None:
         """A clean stop."""
-        stop_cleanly(
-            self._keeper,
-            LogFlusher(self._keeper, lambda ordinal: None),
-            ProducerSnapshots(self._keeper),
-            CheckpointWriter(self._keeper),
-        )
+        for keeper in self._keepers:
+            flusher, snapshots = LogFlusher(keeper, lambda ordinal: None), ProducerSnapshots(keeper)
+            stop_cleanly(keeper, flusher, snapshots, CheckpointWriter(keeper))
 
     def close(self) -> None:
         """What a kill does."""
@@ -172,13 +197,14 @@ class InProcess:
 
 
 @contextlib.contextmanager
-def started_here(path: Path, *, clean_stop: bool) -> Iterator[InProcess]:
-    """A start in this process. Refused."""
-    settings = [f"{name}={value}" for name, value in {**SETTINGS, "log.dirs": path}.items()]
+def started_here(path: Path, *, clean_stop: bool, homes: Sequence[str] = ("",)) -> Iterator[InProcess]:
+    """A start in this process on the log directories `homes` of `path`. Refused."""
+    directories = ",".join(str(path / home) for home in homes)
+    settings = [f"{name}={value}" for name, value in {**SETTINGS, "log.dirs": directories}.items()]
     config = load_broker_config(overrides=settings, environ={}, cores=2)
     try:
         with claim_data_dir(config) as claim:
-            running = InProcess(path, claim.cluster_id, config)
+            running = InProcess(claim.directories, claim.cluster_id, config)
             try:
                 running.retain()
                 yield running
@@ -189,7 +215,8 @@ def started_here(path: Path, *, clean_stop: bool) -> Iterator[InProcess]:
     except ConfigError as error:
         raise Refused(str(error)) from error
     finally:
-        (path / ".lock").unlink(missing_ok=True)
+        for lock in path.rglob(".lock"):
+            lock.unlink()
 
 
 class _Real:
@@ -222,12 +249,19 @@ class _Real:
         """See Running."""
         return None
 
+    def transactions(self, directory: str, offsets: list[int]) -> Transactions:
+        """See Running."""
+        topic, partition = self._names[directory]
+        answers = [fetch(self._peer, topic, offset, partition, isolation_level=READ_COMMITTED) for offset in offsets]
+        aborted = {(one.producer_id, one.first_offset) for each in answers for one in each.aborted_transactions or ()}
+        return Transactions(aborted, answers[-1].last_stable_offset)
+
 
 @contextlib.contextmanager
-def started_really(path: Path, *, clean_stop: bool) -> Iterator[_Real]:
+def started_really(path: Path, *, clean_stop: bool, homes: Sequence[str] = ("",)) -> Iterator[_Real]:
     """A broker of its own, killed or stopped in the end. Refused."""
-    broker = Broker(path.parent, overrides=SETTINGS)
-    broker.data_dir = path
+    broker = Broker(path.parent, overrides=SETTINGS, further_dirs=[str(path / home) for home in homes[1:]])
+    broker.data_dir = path / homes[0]
     try:
         broker.start()
     except AssertionError:
@@ -244,5 +278,6 @@ def started_really(path: Path, *, clean_stop: bool) -> Iterator[_Real]:
         with contextlib.suppress(subprocess.TimeoutExpired):
             if broker.process is not None and broker.process.poll() is None:
                 broker.destroy()
-        for left in (".lock", ".mpbroker-status.json", ".reserve"):
-            (path / left).unlink(missing_ok=True)
+        for name in (".lock", ".mpbroker-status.json", ".reserve"):
+            for left in path.rglob(name):
+                left.unlink()

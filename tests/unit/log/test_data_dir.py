@@ -114,6 +114,16 @@ def test_prepare_gives_a_fresh_directory_an_identity_and_keeps_it(directory):
     assert meta.cluster_id != meta.directory_id
 
 
+def test_what_meta_properties_says_is_kept_before_it_is_written_anew(tmp_path):
+    path = str(tmp_path)
+    data_dir.prepare(path, 1)
+    for number in range(2):
+        said = (tmp_path / data_dir.META_FILE).read_bytes()
+        data_dir.keep_meta(path)
+        assert (tmp_path / f"meta.properties.0.cut{'.1' * number}").read_bytes() == said
+        data_dir.write_meta(path, data_dir.prepare(path, 1)._replace(directory_id=data_dir.new_id()))
+
+
 def test_prepare_with_a_given_cluster_id(directory):
     chosen = "ZF7CwAAXRvaWnKtFCRe1Gg"
     assert data_dir.prepare(directory, 0, chosen).cluster_id == chosen

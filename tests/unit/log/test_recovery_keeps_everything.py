@@ -90,15 +90,27 @@ def test_a_tail_that_cannot_be_kept_is_not_cut(tmp_path, monkeypatch):
     assert recover(tmp_path).active.next_offset == 12
 
 
-def test_of_two_segments_that_overlap_the_lower_one_is_served_and_the_rest_behind_them(tmp_path):
+@pytest.mark.parametrize("compacted", [False, True])
+def test_of_two_segments_that_overlap_the_lower_one_is_served_and_the_rest_behind_them(tmp_path, compacted):
     segments(tmp_path, 0, 15, 30)
     (tmp_path / name_of(9)).write_bytes((tmp_path / name_of(15)).read_bytes())
     before = sorted(log_contents(tmp_path))
-    found = recover(tmp_path)
+    found = recover(tmp_path, gaps_allowed=compacted)
     assert (found.log_start, found.active.next_offset) == (0, 45)
     assert sorted(log_contents(tmp_path)) == before
     assert (tmp_path / f"{name_of(9)}.cut").exists()
-    assert recover(tmp_path).active == found.active
+    assert recover(tmp_path, gaps_allowed=compacted).active == found.active
+
+
+def test_a_compacted_segment_may_begin_behind_its_name_but_not_reach_into_the_next_one(tmp_path):
+    segments(tmp_path, 0, 30, 45)
+    write_log(tmp_path, 15, make_batches(18, 4))
+    found = recover(tmp_path, gaps_allowed=True)
+    assert (found.active.next_offset, found.segment_count, found.cut) == (60, 4, [])
+    (tmp_path / name_of(15)).write_bytes((tmp_path / name_of(30)).read_bytes())
+    found = recover(tmp_path, gaps_allowed=True)
+    assert (found.active.next_offset, found.segment_count) == (60, 3)
+    assert (tmp_path / f"{name_of(15)}.cut").exists()
 
 
 def test_a_log_start_beyond_the_end_is_not_believed(tmp_path):

@@ -59,7 +59,10 @@ class Sessions(RuleBasedStateMachine):
         whole = self._told_without_session(client)
         for place, told in whole.items():
             assert client.knows[place] == (told.high_watermark, told.log_start_offset, told.error_code), place
-        for place, each in found.items():  # a whole request, also that of a client without a session, is told everything
+        for (
+            place,
+            each,
+        ) in found.items():  # a whole request, also that of a client without a session, is told everything
             news = each.records or each.error_code or knew.get(place) != client.knows[place]
             assert news or is_whole, "nothing new"
 
