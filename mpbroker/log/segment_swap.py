@@ -35,8 +35,8 @@ def swap_path(directory: str, base: int, end: int) -> str:
 
 def remove_cleaned(directory: str) -> None:
     """Remove what a compaction that did not come to its swap left: copies, of no use without it. With a `.swap` file
-    beside them nothing is touched. With retired segments beside them it may be that file which is missing, and they the
-    only copy: they are set aside."""
+    beside them nothing is touched. With retired segments beside them it may be that file which is missing, and without
+    the segment that they are of they may be the only copy: they are set aside."""
     names = disk.names(directory)
     if any(_SWAP.match(name) for name in names):
         return
@@ -46,7 +46,7 @@ def remove_cleaned(directory: str) -> None:
             continue
         path = os.path.join(directory, name)
         with suppress(FileNotFoundError):
-            if any(base > int(name[:20]) for base in retired):
+            if f"{name[:20]}{LOG}" not in names or any(base > int(name[:20]) for base in retired):
                 set_aside(path)
             else:
                 disk.unlink(path)
@@ -54,12 +54,18 @@ def remove_cleaned(directory: str) -> None:
 
 def abandon_swaps(directory: str) -> None:
     """Before a compaction, when the partition's row was repaired if need be: a swap that is still marked was either
-    finished by that, or never begun. What its renames did is made durable before the mark goes."""
-    marks = [name for name in disk.names(directory) if _SWAP.match(name)]
+    finished by that, or never begun. What its renames did is made durable before the mark goes. Where the segment that
+    it names is not there, somebody took it away, and mark and copies are set aside."""
+    names = set(disk.names(directory))
+    marks = [name for name in names if _SWAP.match(name)]
     if marks:
         disk.sync_directory(directory)
     for name in marks:
-        disk.unlink(os.path.join(directory, name))
+        path = os.path.join(directory, name)
+        if f"{name[:20]}{LOG}" in names:
+            disk.unlink(path)
+        else:
+            set_aside(path)
     remove_cleaned(directory)
 
 
