@@ -420,89 +420,6 @@ static void test_who_was_woken_and_does_not_come(uint32_t plane)
     drama_close(&d);
 }
 
-/* How many requests are left to handler 0, which is awake, before sleeping handler 2 is rung. It took its last request
- * `request_ns` ago, went round its loop `heartbeat_ns` ago (0: never), and we rang it `woken_ns` ago. A look that took
- * too long to tell says nothing: -1. */
-static int left_to_it(struct drama *roomy, uint64_t request_ns, uint64_t heartbeat_ns, uint64_t woken_ns)
-{
-    struct mpb_processor *p = &roomy->p[0];
-    struct mpb_process *row = &roomy->w.core.processes[roomy->h[0].slot];
-    bool is_rung = false;
-    int asked = 0;
-    drama_open(roomy);
-    p->batching = true;
-    mpb_handler_announce(&roomy->w.core, 2);
-    while (!is_rung && asked < 12) {
-        ask(roomy, 0, MPB_PLANE_DATA, (uint32_t)asked++, 100);
-        uint64_t now_ns = mpb_trace_clock_ns();
-        mpb_store_relaxed(&row->request_since_ns, request_ns ? now_ns - request_ns : 0);
-        mpb_store_relaxed(&row->heartbeat_ns, heartbeat_ns ? now_ns - heartbeat_ns : 0);
-        p->woken_ns[0] = woken_ns ? now_ns - woken_ns : 0;
-        mpb_processor_ring(p);
-        is_rung = (mpb_load_relaxed(&roomy->w.core.doorbells->sleepers) >> 2 & 1) == 0;
-        if (mpb_trace_clock_ns() - now_ns > 20000)
-            asked = 100;
-    }
-    p->batching = false;
-    drama_close(roomy);
-    return asked < 100 ? asked - 1 : -1;
-}
-
-static int surely_left(uint64_t request_ns, uint64_t heartbeat_ns, uint64_t woken_ns)
-{
-    static const struct world_plan plan = {2, 4, 0, 16, 16, 2, 2, 64 << 10, 256 << 10};
-    static struct drama roomy;
-    int left = -1;
-    world_open(&roomy.w, &plan);
-    for (int i = 0; i < 10000 && left < 0; i++)
-        left = left_to_it(&roomy, request_ns, heartbeat_ns, woken_ns);
-    world_close(&roomy.w);
-    return left;
-}
-
-/* A handler that shows that it is quick gets many, one that was there a while ago few, any other none. */
-static void test_requests_left_to_who_is_awake(void)
-{
-    CHECK_EQ(surely_left(0, 0, 0), 0);
-    CHECK_EQ(surely_left(1000, 0, 0), 8);
-    CHECK_EQ(surely_left(0, 1000, 0), 8);
-    CHECK_EQ(surely_left(500000, 1000, 0), 8);
-    CHECK_EQ(surely_left(1000, 500000, 0), 8);
-    CHECK_EQ(surely_left(0, 0, 1000), 8);
-    CHECK_EQ(surely_left(100000, 0, 0), 2);
-    CHECK_EQ(surely_left(0, 100000, 0), 2);
-    CHECK_EQ(surely_left(0, 0, 100000), 2);
-    CHECK_EQ(surely_left(500000, 500000, 500000), 0);
-}
-
-/* When a request's first byte had arrived, and when it was read, stand in its record from the start. */
-static void test_a_request_knows_when_it_arrived(void)
-{
-    uint8_t frame[100];
-    drama_open(&d);
-    make_frame(frame, sizeof frame, 4);
-    struct mpb_submission s = {.plane = MPB_PLANE_DATA,
-                               .connection = 4,
-                               .connection_generation = 1,
-                               .frame = frame,
-                               .length = sizeof frame,
-                               .offset = MPB_PAYLOAD_INLINE,
-                               .t0_ns = 64000,
-                               .arrival_ns = 64000 - 64 * 9,
-                               .frame_done_ns = 64000 + 64 * 5,
-                               .client_hash = 77,
-                               .inflight = 300};
-    int64_t entry = mpb_submit(&d.p[0], &s);
-    CHECK(entry >= 0);
-    const struct mpb_trace *t = mpb_trace_of(d.w.core.entries[entry].trace);
-    CHECK_EQ(t->rx_wait, 9);
-    CHECK_EQ(t->stage[MPB_STAGE_FRAME_DONE], 5);
-    CHECK(t->stage[MPB_STAGE_PARSED] != MPB_TRACE_NOT_REACHED);
-    CHECK_EQ(t->client_hash, 77);
-    CHECK_EQ(t->inflight, 255);
-    drama_close(&d);
-}
-
 static void *wait_for_control(void *handler)
 {
     mpb_handler_wait(handler, true, -1);
@@ -591,8 +508,6 @@ int main(void)
     test_who_was_woken_and_does_not_come(MPB_PLANE_DATA);
     test_who_was_woken_and_does_not_come(MPB_PLANE_CONTROL);
     test_a_wake_that_met_the_wrong_one_is_passed_on();
-    test_requests_left_to_who_is_awake();
-    test_a_request_knows_when_it_arrived();
     test_parked_kinds();
     test_handed_requests_go_back_to_the_coordinator();
     test_handing_over_never_waits();
