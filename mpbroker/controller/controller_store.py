@@ -20,6 +20,7 @@ from mpbroker.metadata.meta_store import (
     Delete,
     DeletePrefix,
     MetaStore,
+    ModRev,
     Op,
     Put,
     Value,
@@ -66,6 +67,7 @@ class ControllerStore:
         self._keys = keys
         self._boot_id = boot_id
         self._operations: deque[int] = deque()
+        self._features_revision = 0  # 0: nothing is stored
 
     def load_topics(self) -> list[TopicState]:
         """All topics with their settings."""
@@ -198,17 +200,20 @@ class ControllerStore:
     def load_features(self) -> FeatureLevels:
         """The finalized levels of features."""
         _, entry = self._store.get(self._keys.features)
+        self._features_revision = 0 if entry is None else entry.mod_rev
         if entry is None:
             return FeatureLevels()
         record = decode_record(FeaturesRecord, entry.value, self._keys.features)
-        return FeatureLevels(record.epoch, record.metadata_version, record.kraft_version)
+        of_kafka_4 = (record.transaction_version, record.group_version)
+        return FeatureLevels(record.epoch, record.metadata_version, record.kraft_version, *of_kafka_4)
 
-    def update_features(self, before: FeatureLevels, after: FeatureLevels, operation: int, answer: bytes) -> None:
+    def update_features(self, after: FeatureLevels, operation: int, answer: bytes) -> None:
         """These levels are finalized from here on."""
         key = self._keys.features
-        check: Check = Value(key, encode_record(FeaturesRecord(*before))) if before.epoch else Absent(key)
+        seen = self._features_revision
+        check: Check = ModRev(key, seen) if seen else Absent(key)
         put = Put(key, encode_record(FeaturesRecord(*after)))
-        self._commit([check], [put], "update features", operation, answer)
+        self._features_revision = self._commit([check], [put], "update features", operation, answer)
 
     def allocate_producer_ids(self) -> int | None:
         """First id of a block of PRODUCER_ID_BLOCK, never handed out again; None when ids are used up.

@@ -52,9 +52,9 @@ class FeatureManager:
 
     def _commit(self, after: FeatureLevels, operation: int, answer: TopicResults) -> None:
         self._crash_point("controller.prepared")
-        self._store.update_features(self.levels, after, operation, encode_answer(answer))
+        self._store.update_features(after, operation, encode_answer(answer))
         self._crash_point("controller.committed")
         self.levels = after
         publish(self._core, after)
         self._crash_point("controller.shown")
-        self._log.info("features_changed", metadata_version=after.metadata_version, kraft_version=after.kraft_version)
+        self._log.info("features_changed", **after._asdict())

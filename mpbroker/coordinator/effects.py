@@ -12,6 +12,8 @@ other and then carries out, in order, the effects that it returns:
   `TransactionCoordinator.marked`.
 - `TakeProducerIds`: get a block of them from the controller; then call `TransactionCoordinator.add_producer_ids`.
 - `PassOn`: transactions have nothing against this request, which groups now answer.
+- `GiveBack`: a Produce request whose partitions were added to its transaction goes back to the request handlers; with a
+  code they were not, and the code goes into the cells of those partitions that have no result yet.
 """
 
 from __future__ import annotations
@@ -108,4 +110,11 @@ class PassOn(NamedTuple):
     request: GroupRequest
 
 
-Effect: TypeAlias = Answer | Append | Verify | SendMarkers | TakeProducerIds | PassOn
+class GiveBack(NamedTuple):
+    """A Produce request that request handlers go on with."""
+
+    request: GroupRequest
+    code: int
+
+
+Effect: TypeAlias = Answer | Append | Verify | SendMarkers | TakeProducerIds | PassOn | GiveBack

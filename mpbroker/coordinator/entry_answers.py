@@ -61,6 +61,11 @@ class EntryAnswers:
         if not self._port.answer(request, frame):
             self._waiting.append((request, frame, now_ms + PATIENCE_MS))
 
+    def give_back(self, request: Request) -> None:
+        """Request handlers go on with it."""
+        if self._take_back(request):
+            self._port.give_back(request)
+
     def refuse(self, request: Request, reason: str, detail: str = "", code: int = ErrorCode.INVALID_REQUEST) -> None:
         """Closes the connection of a request that cannot be answered."""
         if self._take_back(request):

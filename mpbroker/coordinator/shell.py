@@ -18,7 +18,7 @@ from mpbroker.channel.request_log import naming
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.config.limits import largest_batch_bytes
 from mpbroker.coordinator.counting import Counting
-from mpbroker.coordinator.effects import Answer, Append, Effect, GroupRequest, Now, PassOn
+from mpbroker.coordinator.effects import Answer, Append, Effect, GiveBack, GroupRequest, Now, PassOn
 from mpbroker.coordinator.entry_answers import EntryAnswers
 from mpbroker.coordinator.group_coordinator import GroupCoordinator
 from mpbroker.coordinator.group_settings import GroupSettings
@@ -287,6 +287,11 @@ class Shell:
             self._crash_point("coordinator.answered")
         elif isinstance(effect, PassOn):
             self._decide_group(effect.request)
+        elif isinstance(effect, GiveBack):
+            assert isinstance(effect.request.token, Request)
+            self._transactions.refuse_written(effect.request, effect.code)
+            self._answers.give_back(effect.request.token)
+            self._crash_point("coordinator.answered")
         elif isinstance(effect, Append):
             self._append(effect, now_ms)
         else:

@@ -1,7 +1,8 @@
-"""Features of the cluster and their finalized levels (KIP-584, KIP-778): those that a KRaft node of Kafka 3.9 knows.
+"""Features of the cluster and their finalized levels (KIP-584, KIP-778): those that a KRaft node of Kafka 3.9 knows, and
+`transaction.version` (KIP-890), which Kafka 4 added: its clients speak version 2 of transactions where it is finalized.
 
 Pure but for the one word of shared memory that shows what is finalized. The controller alone writes it, behind its
-store; any process reads it. `transaction.version` and `group.version` are no features of 3.9: their level is 0.
+store; any process reads it. `group.version` is not supported: its level is 0.
 """
 
 from __future__ import annotations
@@ -12,12 +13,18 @@ from mpbroker.shm.core import Core
 
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
+TRANSACTION_VERSION: Final = "transaction.version"
 KAFKA_3_9: Final = 21  # its metadata.version
-SUPPORTED: Final = {KRAFT_VERSION: (0, 1), METADATA_VERSION: (1, KAFKA_3_9)}
+SUPPORTED: Final = {KRAFT_VERSION: (0, 1), METADATA_VERSION: (1, KAFKA_3_9), TRANSACTION_VERSION: (0, 2)}
 """Feature → lowest and highest level that this program could run."""
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 _KRAFT_SINCE: Final = 4  # metadata.version 3.3-IV0, the first that a node without ZooKeeper may have
+_FIELDS: Final = {
+    METADATA_VERSION: "metadata_version",
+    KRAFT_VERSION: "kraft_version",
+    TRANSACTION_VERSION: "transaction_version",
+}
 _SAME_METADATA_SINCE: Final = 17  # from here on up to 3.9 no level brought records that an older one does not know
 
 
@@ -27,26 +34,30 @@ class FeatureLevels(NamedTuple):
     epoch: int = 0
     metadata_version: int = KAFKA_3_9
     kraft_version: int = 0
+    transaction_version: int = 2
+    group_version: int = 0
 
     def of(self, name: str) -> int:
         """The finalized level of a feature."""
-        return {METADATA_VERSION: self.metadata_version, KRAFT_VERSION: self.kraft_version}.get(name, 0)
+        return getattr(self, _FIELDS[name]) if name in _FIELDS else 0
 
     def with_level(self, name: str, level: int) -> FeatureLevels:
         """The same with one feature at another level; features that nobody knows have none."""
-        changes = {METADATA_VERSION: "metadata_version", KRAFT_VERSION: "kraft_version"}
-        return self._replace(**{changes[name]: level}) if name in changes else self
+        return self._replace(**{_FIELDS[name]: level}) if name in _FIELDS else self
 
 
 def publish(core: Core, levels: FeatureLevels) -> None:
     """Show what is finalized; one store."""
-    core.features = levels.epoch << 32 | levels.kraft_version << 16 | levels.metadata_version
+    of_groups = levels.group_version << 8 | levels.transaction_version
+    core.features = levels.epoch << 32 | of_groups << 16 | levels.kraft_version << 8 | levels.metadata_version
 
 
 def finalized(core: Core) -> FeatureLevels:
     """What is finalized; before the controller has shown anything, what a new cluster begins with."""
     word = core.features
-    return FeatureLevels(word >> 32, word & 0xFFFF, word >> 16 & 0xFFFF) if word else FeatureLevels()
+    if not word:
+        return FeatureLevels()
+    return FeatureLevels(word >> 32, word & 0xFF, word >> 8 & 0xFF, word >> 16 & 0xFF, word >> 24 & 0xFF)
 
 
 def finalized_level(core: Core, name: str) -> int:

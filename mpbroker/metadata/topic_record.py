@@ -59,6 +59,8 @@ class FeaturesRecord(msgspec.Struct, frozen=True):
     epoch: int
     metadata_version: int
     kraft_version: int
+    transaction_version: int = 0
+    group_version: int = 0
     v: int = RECORD_VERSION
 
 

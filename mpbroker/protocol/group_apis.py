@@ -31,6 +31,7 @@ def _row(key: int, lowest: int, highest: int, takes_empty_id: bool = False) -> G
 BY_KEY: Final[dict[int, GroupApi]] = {
     row.key: row
     for row in (
+        _row(ApiKey.PRODUCE, 12, 13),
         _row(ApiKey.OFFSET_COMMIT, 2, 9, True),
         _row(ApiKey.OFFSET_FETCH, 1, 9, True),
         _row(ApiKey.JOIN_GROUP, 0, 9),
@@ -44,9 +45,9 @@ BY_KEY: Final[dict[int, GroupApi]] = {
         _row(ApiKey.INIT_PRODUCER_ID, 0, 5),
         _row(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5),
         _row(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4),
-        _row(ApiKey.END_TXN, 0, 4),
+        _row(ApiKey.END_TXN, 0, 5),
         _row(ApiKey.WRITE_TXN_MARKERS, 0, 1),
-        _row(ApiKey.TXN_OFFSET_COMMIT, 0, 4),
+        _row(ApiKey.TXN_OFFSET_COMMIT, 0, 5),
         _row(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0),
         _row(ApiKey.LIST_TRANSACTIONS, 0, 1),
     )
@@ -54,7 +55,7 @@ BY_KEY: Final[dict[int, GroupApi]] = {
 """API key → row."""
 
 HANDED_OVER: Final[dict[int, tuple[int, int]]] = {
-    key: row.versions for key, row in BY_KEY.items() if key != ApiKey.INIT_PRODUCER_ID
+    key: row.versions for key, row in BY_KEY.items() if key not in (ApiKey.INIT_PRODUCER_ID, ApiKey.PRODUCE)
 }
 """Those whose requests all go there, unseen by request handlers: key → versions. InitProducerId goes there only when it
-names a transactional id."""
+names a transactional id; Produce only on its way, for a transaction that does not know its partitions yet."""

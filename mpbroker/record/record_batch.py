@@ -51,6 +51,11 @@ def producer_of(batch: BatchBytes) -> tuple[int, int]:
     return producer_id, epoch
 
 
+def is_transactional(batch: BatchBytes) -> bool:
+    """Return whether the header of a batch says that it belongs to a transaction; no if there are too few bytes."""
+    return len(batch) >= HEADER_BYTES and bool(batch[ATTRIBUTES_AT + 1] & ATTRIBUTE_TRANSACTIONAL)
+
+
 def claimed_records(batch: BatchBytes) -> int:
     """Return how many records the header of a batch says it holds, unchecked; 0 if there are too few bytes."""
     if len(batch) < _last_offset_delta.size:

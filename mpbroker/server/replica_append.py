@@ -21,6 +21,7 @@ from mpbroker.server.server_context import ServerContext
 ADMIN_CLIENT_ID = "__admin_client"
 LEGAL_ACKS = (-1, 0, 1)
 ABORTABLE_SINCE = 11  # KIP-890: whoever sends it knows TRANSACTION_ABORTABLE
+ADDS_PARTITIONS_SINCE = 12  # KIP-890, too: partitions need not be added to the transaction before
 UNKNOWN = -1
 
 
@@ -32,8 +33,9 @@ def append_partition(
     checked: RequestCheck,
     cell: int,
     acks: int,
-) -> PartitionProduceResponse:
-    """Appends one partition's records; returns its part of the response, with an error code or the offsets.
+) -> PartitionProduceResponse | None:
+    """Appends one partition's records; returns its part of the response, with an error code or the offsets. None: the
+    coordinator must add the partition to the producer's transaction first.
 
     `checked` is the RequestCheck of its records, `cell` the number of its result cell.
     """
@@ -47,6 +49,8 @@ def append_partition(
         return refused(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION)
     records = memoryview(data.records or b"")[: checked.batch_bytes]
     result = context.log_manager.append(topic, data.index, request, cell, records, request.api_version, acks)
+    if result.unverified and request.api_version >= ADDS_PARTITIONS_SINCE:
+        return None
     if result.unverified:
         code = unverified_code(result.error, request.api_version)
         result = context.log_manager.refuse(topic, data.index, request, cell, code)

@@ -88,6 +88,7 @@ class Counter(IntEnum):
     FETCH_LEFT_MEMORY = 61
     FETCH_LEFT_CHANGED = 62
     PRODUCE_LEFT_WAITS = 63
+    REQUESTS_GIVEN_BACK = 64
     # Python code counts these:
     CONNECTIONS_ACCEPTED = 128
     CONNECTIONS_CLOSED = 129

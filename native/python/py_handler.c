@@ -317,6 +317,15 @@ static PyObject *handler_give_to_coordinator(PyObject *object, PyObject *target)
     Py_RETURN_NONE;
 }
 
+static PyObject *handler_give_back(PyObject *object, PyObject *target)
+{
+    RequestObject *request = mpb_py_request_arg(object, target);
+    if (request == NULL)
+        return NULL;
+    mpb_handler_give_back(PORT(object), request->entry);
+    Py_RETURN_NONE;
+}
+
 static PyObject *handler_idle(PyObject *object, PyObject *unused)
 {
     (void)unused;
@@ -367,6 +376,8 @@ static PyMethodDef handler_methods[] = {
      "hand_over(api_keys): requests of these APIs go to the coordinator from now on, unseen by this process"},
     {"give_to_coordinator", handler_give_to_coordinator, METH_O,
      "give_to_coordinator(request): a request in hand goes to the coordinator; it is not this process's any more"},
+    {"give_back", handler_give_back, METH_O,
+     "give_back(request): a request of the coordinator's goes to the request handlers, which go on with it"},
     {"idle", handler_idle, METH_NOARGS, "idle() -> bytes given back to the kernel; call about once a second"},
     {NULL, NULL, 0, NULL},
 };

@@ -1,6 +1,7 @@
 /* Requests that a handler hands over to the coordinator: the entry itself moves, and whoever it moved to answers it.
  *
  *   CLAIMED by a handler ─► HANDED (owner: that handler) ─► CLAIMED by the coordinator ─► DONE
+ *                                                              │ given back ─► REQUEUED, hinted in its plane
  *                                                              │ the coordinator died
  *                                                              └─► REQUEUED (owner: the coordinator) ─► CLAIMED
  *

@@ -123,6 +123,20 @@ void mpb_handler_give_to_coordinator(struct mpb_handler *h, uint32_t index)
     mpb_ring_coordinator(h->core);
 }
 
+void mpb_handler_give_back(struct mpb_handler *h, uint32_t index)
+{
+    struct mpb_entry *entry = &h->core->entries[index];
+    uint32_t generation = mpb_state_generation(mpb_load_relaxed(&entry->state));
+    mpb_count(h->core, h->slot, MPB_C_REQUESTS_GIVEN_BACK, 1);
+    mpb_trace_again(entry->trace); /* its stages are those of the run that answers it */
+    mpb_store_release(&entry->state, mpb_state_word(generation, MPB_E_REQUEUED, h->slot));
+    MPB_CRASH(h->core, "handler.given_back");
+    mpb_plane_requeue(h->core, index);
+    MPB_CRASH(h->core, "handler.given_back_hinted");
+    put_down(h, index);
+    mpb_ring_data_handler(h->core, h->slot);
+}
+
 static void ring_processors(struct mpb_handler *h)
 {
     for (; h->unrung != 0; h->unrung &= h->unrung - 1)

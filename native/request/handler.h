@@ -45,6 +45,8 @@ int64_t mpb_handler_serve_or_claim(struct mpb_handler *h, bool control_only, uin
 bool mpb_handler_hand_over(struct mpb_handler *h, uint32_t entry);
 /* Any request in hand does. */
 void mpb_handler_give_to_coordinator(struct mpb_handler *h, uint32_t entry);
+/* And back from the coordinator, parked or in hand: the request handlers go on with it. */
+void mpb_handler_give_back(struct mpb_handler *h, uint32_t entry);
 /* Sleeps until there may be something to take. */
 enum mpb_slept mpb_handler_wait(struct mpb_handler *h, bool control_only, int64_t timeout_ns);
 /* When leaving without having taken data although there is some: wakes another handler for it. */

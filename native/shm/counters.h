@@ -54,7 +54,7 @@
       "Produce requests left to Python: many partitions, one that is not there or is named twice.")            \
     X(PRODUCE_LEFT_BATCH, "requests", "Produce requests left to Python: not one batch of format 2.")           \
     X(PRODUCE_LEFT_RECORDS, "requests", "Produce requests left to Python: records to be named in the answer.") \
-    X(PRODUCE_LEFT_RERUN, "requests", "Produce requests left to Python: a handler died with them.")            \
+    X(PRODUCE_LEFT_RERUN, "requests", "Produce requests left to Python: run before.")                          \
     X(PRODUCE_LEFT_MEMORY, "requests", "Produce requests left to Python: no memory for the answer.")           \
     X(PRODUCE_LEFT_BUSY, "requests", "Produce requests left to Python: a partition's lock was not to be had.") \
     X(LOG_PRODUCERS_REPLACED, "producers",                                                                     \
@@ -74,7 +74,8 @@
     X(FETCH_LEFT_MEMORY, "requests", "Fetch requests left to Python: not enough memory for the answer.")       \
     X(FETCH_LEFT_CHANGED, "requests", "Fetch requests left to Python: a log changed meanwhile.")               \
     X(PRODUCE_LEFT_WAITS, "requests",                                                                          \
-      "Produce requests left to Python: acks=all, and replicas that have not fetched the records yet.")
+      "Produce requests left to Python: acks=all, and replicas that have not fetched the records yet.")        \
+    X(REQUESTS_GIVEN_BACK, "requests", "Requests the coordinator gave back: their transaction has them in it.")
 
 #define MPB_COUNTER_ENUM(name, unit, sentence) MPB_C_##name,
 enum mpb_counter { MPB_COUNTER_LIST(MPB_COUNTER_ENUM) MPB_COUNTERS_NATIVE };

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from mpbroker.coordinator.effects import GroupRequest, Now
 from mpbroker.coordinator.transactions.init_producer import refuse
-from mpbroker.coordinator.transactions.transaction import Partition, Transaction
+from mpbroker.coordinator.transactions.transaction import RAISES_EPOCHS, Partition, Transaction
 from mpbroker.coordinator.transactions.transaction_answers import (
     SEVERAL_TRANSACTIONS,
     append_error,
@@ -54,8 +54,10 @@ def add(
     partitions: frozenset[Partition],
     now: Now,
     then: Callable[[int, Now], None],
+    version: int = 0,
 ) -> None:
-    """Add partitions to one transaction; `then(code, now)` when they are recorded and verified, or not."""
+    """Add partitions to one transaction; `then(code, now)` when they are recorded and verified, or not. `version`: of
+    transactions, that of the producer."""
     if not transactional_id:
         then(ErrorCode.INVALID_REQUEST, now)
         return
@@ -67,7 +69,7 @@ def add(
         code = ErrorCode.INVALID_PRODUCER_ID_MAPPING if entry is None else ErrorCode.CONCURRENT_TRANSACTIONS
         then(code, now)
         return
-    step = add_partitions(entry.found, producer, partitions, now.wall_ms)
+    step = add_partitions(entry.found, producer, partitions, now.wall_ms, version)
     if step.next is not None and _too_many(shard, entry.found, step.next):
         step = Step(ErrorCode.CONCURRENT_TRANSACTIONS)
     if step.code != ErrorCode.NONE:
@@ -149,7 +151,8 @@ class Addition:
                 known = code_for(self._request, code)
                 self._finish(one, lambda topic, number: known, later)
 
-            add(shard, one.transactional_id, producer, partitions, now, then)
+            version = RAISES_EPOCHS if self._request.version >= SEVERAL_TRANSACTIONS else 0
+            add(shard, one.transactional_id, producer, partitions, now, then, version)
 
     def _verified(self, one: AddPartitionsToTxnTransaction) -> Callable[[str, int], int]:
         """Another broker asks whether partitions were added (KIP-890)."""

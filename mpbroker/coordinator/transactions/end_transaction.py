@@ -1,18 +1,22 @@
 """EndTxn, transactions whose time is over, and ids that nobody uses any more. Runs in the coordinator process.
 
-The record of the decision is the point of no return: then the producer is answered, then markers are written.
+The record of the decision is the point of no return: then the producer is answered, then markers are written. From
+version 5 of EndTxn on the answer names the producer's next epoch (KIP-890), which needs a new producer id when all
+epochs are used up.
 """
 
 from __future__ import annotations
 
 from mpbroker.coordinator.effects import GroupRequest, Now
 from mpbroker.coordinator.transactions.init_producer import refuse
+from mpbroker.coordinator.transactions.transaction import NO_EPOCH, NO_ID
 from mpbroker.coordinator.transactions.transaction_answers import append_error
 from mpbroker.coordinator.transactions.transaction_shard import Entry, TransactionShard
-from mpbroker.coordinator.transactions.transitions import Producer, end, fence
+from mpbroker.coordinator.transactions.transitions import Producer, end, end_raising, fence
 from mpbroker.errors import ErrorCode
-from mpbroker.protocol.messages.end_txn import EndTxnRequest
+from mpbroker.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
+NEXT_EPOCH_SINCE = 5  # the version of EndTxn that tells the producer its next epoch
 TOMBSTONES_AT_ONCE = 4000  # about 100 bytes each, and a batch may have 1 MiB
 
 
@@ -21,26 +25,63 @@ def handle(shard: TransactionShard, request: GroupRequest, message: EndTxnReques
     if not message.transactional_id:
         refuse(shard, request, ErrorCode.INVALID_REQUEST)
         return
-    if shard.partition in request.appended:
-        refuse(shard, request, ErrorCode.NONE)  # an earlier run decided it
-        return
     entry = shard.entries.get(message.transactional_id)
-    if entry is None or entry.is_moving:
+    if shard.partition in request.appended:
+        _answer(shard, request, entry)  # an earlier run decided it
+    elif entry is None or entry.is_moving:
         code = ErrorCode.INVALID_PRODUCER_ID_MAPPING if entry is None else ErrorCode.CONCURRENT_TRANSACTIONS
         refuse(shard, request, code)
-        return
+    elif request.version >= NEXT_EPOCH_SINCE and entry.found.is_exhausted:
+        _with_new_id(shard, request, message, entry, now)
+    else:
+        _decide(shard, request, message, entry, NO_ID, now)
+
+
+def _with_new_id(
+    shard: TransactionShard, request: GroupRequest, message: EndTxnRequest, entry: Entry, now: Now
+) -> None:
+    entry.is_moving = True
+
+    def then(producer_id: int | None, later: Now) -> None:
+        entry.is_moving = False
+        if not shard.is_open:
+            refuse(shard, request, ErrorCode.NOT_COORDINATOR)
+        elif producer_id is None:
+            refuse(shard, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        else:
+            _decide(shard, request, message, entry, producer_id, later)
+
+    shard.env.take_producer_id(now, then)
+
+
+def _decide(
+    shard: TransactionShard, request: GroupRequest, message: EndTxnRequest, entry: Entry, new_id: int, now: Now
+) -> None:
     producer = Producer(message.producer_id, message.producer_epoch)
-    step = end(entry.found, producer, message.committed, now.wall_ms)
-    if step.next is None:
+    if request.version >= NEXT_EPOCH_SINCE:
+        step = end_raising(entry.found, producer, message.committed, new_id, now.wall_ms)
+    else:
+        step = end(entry.found, producer, message.committed, now.wall_ms)
+    if step.next is None and step.code == ErrorCode.NONE:
+        _answer(shard, request, entry)
+    elif step.next is None:
         refuse(shard, request, step.code)
-        return
+    else:
 
-    def then(code: int, later: Now) -> None:
-        refuse(shard, request, append_error(code))
-        if code == ErrorCode.NONE:
-            shard.send_markers(entry)
+        def then(code: int, later: Now) -> None:
+            if code == ErrorCode.NONE:
+                _answer(shard, request, entry)
+                shard.send_markers(entry)
+            else:
+                refuse(shard, request, append_error(code))
 
-    shard.record(entry, step.next, request.token, now, then)
+        shard.record(entry, step.next, request.token, now, then)
+
+
+def _answer(shard: TransactionShard, request: GroupRequest, entry: Entry | None) -> None:
+    """It is decided. `entry` is None if the id was forgotten since."""
+    producer_id, epoch = entry.found.successor if entry is not None else (NO_ID, NO_EPOCH)
+    shard.env.answer(request.token, EndTxnResponse(producer_id=producer_id, producer_epoch=epoch))
 
 
 def watch_times(shard: TransactionShard, now: Now) -> None:
@@ -67,7 +108,7 @@ def _abort(shard: TransactionShard, entry: Entry, now: Now) -> None:
             shard.env.counts.timed_out += 1
             shard.send_markers(entry)
 
-    shard.record(entry, fence(entry.found, now.wall_ms), None, now, then)
+    shard.record(entry, fence(entry.found, now.wall_ms, shard.env.feature_level()), None, now, then)
 
 
 def _forget_unused(shard: TransactionShard, now: Now) -> None:

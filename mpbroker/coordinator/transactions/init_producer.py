@@ -90,7 +90,8 @@ def _init(
     new_id: int,
     now: Now,
 ) -> None:
-    step = init(entry.found, _expected(message), message.transaction_timeout_ms, new_id, now.wall_ms)
+    version = shard.env.feature_level()
+    step = init(entry.found, _expected(message), message.transaction_timeout_ms, new_id, now.wall_ms, version)
     if step.next is None:
         refuse(shard, request, step.code)
     elif step.code == ErrorCode.NONE:

@@ -14,6 +14,7 @@ NO_ID: Final = -1
 NO_TIME: Final = -1
 LAST_EPOCH: Final = 2**15 - 1
 EXHAUSTED_EPOCH: Final = LAST_EPOCH - 1  # the highest one for a producer: the last is for fencing it
+RAISES_EPOCHS: Final = 2  # the version of transactions in which each end of one raises the epoch (KIP-890)
 
 
 @unique
@@ -60,6 +61,11 @@ class Transaction(msgspec.Struct, frozen=True):
     previous_producer_id: int = NO_ID
     next_producer_id: int = NO_ID
     client_version: int = 0
+
+    @property
+    def successor(self) -> tuple[int, int]:
+        """Producer id and epoch with which the producer goes on when a prepared transaction is complete."""
+        return (self.producer_id, self.epoch) if self.next_producer_id == NO_ID else (self.next_producer_id, 0)
 
     @property
     def is_exhausted(self) -> bool:

@@ -25,6 +25,12 @@ from mpbroker.protocol.messages.describe_transactions import (
 from mpbroker.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from mpbroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from mpbroker.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from mpbroker.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 from mpbroker.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -172,7 +178,25 @@ def _markers(message: WriteTxnMarkersRequest, version: int, code: int) -> WriteT
     return markers_answer(message, partitions)
 
 
+def _produce(message: ProduceRequest, version: int, code: int) -> ProduceResponse:
+    """Only what fails as a whole is answered by the coordinator."""
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(index=data.index, error_code=code, base_offset=-1)
+                    for data in topic.partition_data
+                ],
+            )
+            for topic in message.topic_data
+        ]
+    )
+
+
 TRANSACTION_FAILED: Final[dict[int, Callable[[Any, int, int], Struct]]] = {
+    ApiKey.PRODUCE: _produce,
     ApiKey.INIT_PRODUCER_ID: _init,
     ApiKey.ADD_PARTITIONS_TO_TXN: _add_partitions,
     ApiKey.ADD_OFFSETS_TO_TXN: _add_offsets,

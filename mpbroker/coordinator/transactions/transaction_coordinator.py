@@ -30,11 +30,14 @@ from mpbroker.coordinator.transactions.transaction_settings import TransactionSe
 from mpbroker.coordinator.transactions.transaction_shard import TransactionShard
 from mpbroker.coordinator.transactions.transitions import Producer, verify
 from mpbroker.coordinator.transactions.write_markers import AskedMarkers
+from mpbroker.coordinator.transactions.written_partitions import add_written
+from mpbroker.coordinator.transactions.written_partitions import handle as add_produced
 from mpbroker.errors import ErrorCode
 from mpbroker.metadata.topic_names import OFFSETS_TOPIC
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.messages.describe_transactions import DescribeTransactionsResponse
 
+ADDS_GROUPS_SINCE = 5  # the version of TxnOffsetCommit
 MAX_ID_BYTES = 32_000  # a record has 16 bits for a length
 
 #: Requests about one transactional id, by API key.
@@ -176,8 +179,12 @@ class TransactionCoordinator:
                 handler(shard, request, message, now)
         elif request.api_key == ApiKey.ADD_PARTITIONS_TO_TXN:
             self._add_partitions(request, now)
+        elif request.api_key == ApiKey.TXN_OFFSET_COMMIT and request.version >= ADDS_GROUPS_SINCE:
+            self._add_offsets(request, now)
         elif request.api_key == ApiKey.TXN_OFFSET_COMMIT:
             self._check_offsets(request)
+        elif request.api_key == ApiKey.PRODUCE:
+            add_produced(self._env, self._shard_of, request, message, now)
         elif request.api_key == ApiKey.WRITE_TXN_MARKERS:
             AskedMarkers(self._env, request, message).go_on(now)
         elif request.api_key == ApiKey.DESCRIBE_TRANSACTIONS:
@@ -192,6 +199,24 @@ class TransactionCoordinator:
         Addition(
             request, message, self._shard_of, env.has_partition, lambda answer: env.answer(request.token, answer)
         ).go_on(now)
+
+    def _add_offsets(self, request: GroupRequest, now: Now) -> None:
+        """TxnOffsetCommit that adds its group to the transaction by itself, before groups answer it."""
+        message: Any = request.message
+        partition = self._env.offsets_partition(message.group_id)
+
+        def then(code: int, later: Now) -> None:
+            if code == ErrorCode.NONE:
+                self._env.ask(PassOn(request))
+            else:
+                self._env.answer(request.token, failure(request, code))
+
+        if partition in request.appended:
+            then(ErrorCode.NONE, now)
+            return
+        producer = Producer(message.producer_id, message.producer_epoch)
+        partitions = frozenset({(OFFSETS_TOPIC, partition)})
+        add_written(self._env, self._shard_of, message.transactional_id, producer, partitions, now, then)
 
     def _check_offsets(self, request: GroupRequest) -> None:
         """TxnOffsetCommit: groups answer it if the transaction takes it. Who appended already may have been told by the

@@ -6,12 +6,13 @@ Runs in the coordinator process, beside the shell of groups, which owns requests
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
 import msgspec
 
-from mpbroker.channel.handler_port import HandlerPort
+from mpbroker.channel.handler_port import HandlerPort, Request
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.coordinator.effects import Effect, GroupRequest, Now, SendMarkers, TakeProducerIds, Verify
 from mpbroker.coordinator.offsets_loader import OffsetsLoader
@@ -21,17 +22,23 @@ from mpbroker.coordinator.transactions.partition_verifier import LocalVerifier
 from mpbroker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from mpbroker.coordinator.transactions.transaction_counting import TransactionCounting
 from mpbroker.coordinator.transactions.transaction_settings import TransactionSettings
-from mpbroker.log.log_manager import LogManager
+from mpbroker.errors import ErrorCode
+from mpbroker.log.log_manager import LogManager, PartitionBusyError
 from mpbroker.metadata.commands import AllocateProducerIds, ProducerIds, decode_answer, encode_command
+from mpbroker.metadata.features import TRANSACTION_VERSION
 from mpbroker.metadata.metadata_cache import MetadataCache, Topic
 from mpbroker.metadata.topic_names import TRANSACTIONS_TOPIC
 from mpbroker.protocol.api_keys import ApiKey
+from mpbroker.protocol.messages.produce import ProduceRequest
+from mpbroker.protocol.repeated_partitions import merge_repeated
 from mpbroker.shm.clock import Clock
 from mpbroker.shm.process_context import ProcessContext
 
+IDS_SINCE: Final = 13  # the version of Produce that names topics by id
 #: Requests that the logic of transactions sees first.
 TRANSACTION_APIS: Final = frozenset(
     {
+        ApiKey.PRODUCE,
         ApiKey.INIT_PRODUCER_ID,
         ApiKey.ADD_PARTITIONS_TO_TXN,
         ApiKey.ADD_OFFSETS_TO_TXN,
@@ -82,7 +89,13 @@ class TransactionShell:
     def _start(self, partitions: int) -> None:
         """Which partition holds an id depends on how many there are: of the topic that is there."""
         settings = msgspec.structs.replace(self._settings, partitions=partitions)
-        self.coordinator = TransactionCoordinator(settings, self._has_partition, self._offsets_partition)
+        levels = self._metadata.features
+        self.coordinator = TransactionCoordinator(
+            settings,
+            self._has_partition,
+            self._offsets_partition,
+            lambda: levels().of(TRANSACTION_VERSION),
+        )
         self._counting = TransactionCounting(self._ctx.process_row)
 
     def _has_partition(self, topic: str, partition: int) -> bool:
@@ -129,7 +142,32 @@ class TransactionShell:
 
     def handle(self, request: GroupRequest) -> None:
         """One request of TRANSACTION_APIS."""
+        if isinstance(request.message, ProduceRequest):
+            self._name_topics(request.message, request.version)
         self._take(self.coordinator.handle(request, self._now()))
+
+    def _name_topics(self, message: ProduceRequest, version: int) -> None:
+        """A request by ids gets the names too, and means what it means to request handlers."""
+        if version >= IDS_SINCE:
+            for asked in message.topic_data:
+                topic = self._metadata.topic_by_id(asked.topic_id)
+                asked.name = topic.name if topic is not None else ""
+        merge_repeated(message)
+
+    def refuse_written(self, asked_by: GroupRequest, code: int) -> None:
+        """The code goes into the cells of a Produce request that are empty yet; 0: nothing does. A partition whose lock
+        is not to be had stays without: then handlers ask once more."""
+        request, message, cell = asked_by.token, asked_by.message, 0
+        if code == ErrorCode.NONE:
+            return
+        assert isinstance(request, Request) and isinstance(message, ProduceRequest)
+        for asked in message.topic_data:
+            topic = self._metadata.topic(asked.name)
+            for data in asked.partition_data:
+                if self._has_partition(asked.name, data.index) and topic is not None:
+                    with suppress(PartitionBusyError):
+                        self._logs.refuse(topic, data.index, request, cell, code)
+                cell += 1
 
     def deliver(self) -> None:
         """Answers of the controller, what waited for locks, deadlines, a slice of what is to be loaded."""

@@ -11,10 +11,12 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from mpbroker.coordinator.transactions.transaction import (
+    EXHAUSTED_EPOCH,
     NO_EPOCH,
     NO_ID,
     NO_TIME,
     PREPARED,
+    RAISES_EPOCHS,
     RESTING,
     Partition,
     State,
@@ -52,15 +54,17 @@ def needs_new_id(found: Transaction, expected: Producer) -> bool:
     return found.state in RESTING and found.is_exhausted and is_current
 
 
-def init(found: Transaction, expected: Producer, timeout_ms: int, new_id: int, now_ms: int) -> Step:
+def init(
+    found: Transaction, expected: Producer, timeout_ms: int, new_id: int, now_ms: int, version: int = 0
+) -> Step:
     """A producer starts, or starts again. `expected`: what it thinks it has (KIP-360). `new_id`: used if
-    `needs_new_id`."""
+    `needs_new_id`. `version`: of transactions, that of the cluster."""
     if expected.id != NO_ID and not _is_valid(found, expected):
         return Step(ErrorCode.PRODUCER_FENCED)
     if found.state in PREPARED:
         return Step(ErrorCode.CONCURRENT_TRANSACTIONS)
     if found.state is State.ONGOING:
-        return Step(ErrorCode.CONCURRENT_TRANSACTIONS, fence(found, now_ms))
+        return Step(ErrorCode.CONCURRENT_TRANSACTIONS, fence(found, now_ms, version))
     if needs_new_id(found, expected):
         last = found.epoch if expected.epoch != NO_EPOCH else NO_EPOCH
         return Step(ErrorCode.NONE, _begun(found, new_id, 0, last, timeout_ms, now_ms))
@@ -103,16 +107,20 @@ def _begun(found: Transaction, producer_id: int, epoch: int, last: int, timeout_
     )
 
 
-def fence(found: Transaction, now_ms: int) -> Transaction:
-    """The ongoing transaction is aborted by somebody else than its producer, whose epoch is over with that."""
-    return replace(found, epoch=found.epoch + 1, last_epoch=NO_EPOCH, state=State.PREPARE_ABORT, last_update_ms=now_ms)
+def fence(found: Transaction, now_ms: int, version: int = 0) -> Transaction:
+    """The ongoing transaction is aborted by somebody else than its producer, whose epoch is over with that. From version
+    2 on it may go on with the raised one if it asks for it."""
+    last = found.epoch if version >= RAISES_EPOCHS else NO_EPOCH
+    return replace(found, epoch=found.epoch + 1, last_epoch=last, state=State.PREPARE_ABORT, last_update_ms=now_ms)
 
 
 # partitions
 
 
-def add_partitions(found: Transaction, producer: Producer, partitions: frozenset[Partition], now_ms: int) -> Step:
-    """The producer is going to write to these."""
+def add_partitions(
+    found: Transaction, producer: Producer, partitions: frozenset[Partition], now_ms: int, version: int = 0
+) -> Step:
+    """The producer is going to write to these, in its version of transactions."""
     code = _producer_error(found, producer)
     if code != ErrorCode.NONE:
         return Step(code)
@@ -127,6 +135,7 @@ def add_partitions(found: Transaction, producer: Producer, partitions: frozenset
         partitions=(found.partitions | partitions) if is_on else partitions,
         start_ms=found.start_ms if is_on else now_ms,
         last_update_ms=now_ms,
+        client_version=version,
     )
     return Step(ErrorCode.NONE, added)
 
@@ -155,16 +164,72 @@ def end(found: Transaction, producer: Producer, committed: bool, now_ms: int) ->
         return Step(code)
     prepare = State.PREPARE_COMMIT if committed else State.PREPARE_ABORT
     if found.state is State.ONGOING:
-        return Step(ErrorCode.NONE, replace(found, state=prepare, last_update_ms=now_ms))
+        return Step(ErrorCode.NONE, replace(found, state=prepare, last_update_ms=now_ms, client_version=0))
     if found.state is prepare:
         return Step(ErrorCode.CONCURRENT_TRANSACTIONS)
     is_done = found.state is _complete(prepare)
     return Step(ErrorCode.NONE if is_done else ErrorCode.INVALID_TXN_STATE)
 
 
+def end_raising(found: Transaction, producer: Producer, committed: bool, new_id: int, now_ms: int) -> Step:
+    """The producer's decision in version 2: whoever ends a transaction goes on with the next epoch, so that nothing late
+    of this one can be taken for the next one's. `new_id`: used if the epochs are used up. A repeat, of which the next
+    epoch tells, hears what the first one heard; an abort of nothing raises the epoch too."""
+    is_repeat = _is_repeated_end(found, producer)
+    if found.producer_id != producer.id and not is_repeat:
+        return Step(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if is_repeat and found.state in (State.ONGOING, State.EMPTY):
+        return Step(ErrorCode.PRODUCER_FENCED)  # the producer has gone on since, or somebody else in its place
+    if found.epoch != producer.epoch and not is_repeat:
+        return Step(ErrorCode.PRODUCER_FENCED)
+    prepare = State.PREPARE_COMMIT if committed else State.PREPARE_ABORT
+    if found.state in PREPARED:
+        is_same = found.state is prepare
+        return Step(ErrorCode.CONCURRENT_TRANSACTIONS if is_same else ErrorCode.INVALID_TXN_STATE)
+    if is_repeat:
+        is_done = found.state is _complete(prepare)
+        return Step(ErrorCode.NONE if is_done else ErrorCode.INVALID_TXN_STATE)
+    if committed and found.state is not State.ONGOING:
+        return Step(ErrorCode.INVALID_TXN_STATE)
+    return Step(ErrorCode.NONE, _prepared(found, prepare, new_id, now_ms))
+
+
+def _is_repeated_end(found: Transaction, producer: Producer) -> bool:
+    if found.client_version < RAISES_EPOCHS:
+        return False
+    if found.producer_id == producer.id:
+        return found.epoch == producer.epoch + 1
+    has_new_id = found.previous_producer_id == producer.id and found.epoch == 0
+    return has_new_id and producer.epoch == EXHAUSTED_EPOCH
+
+
+def _prepared(found: Transaction, prepare: State, new_id: int, now_ms: int) -> Transaction:
+    return replace(
+        found,
+        state=prepare,
+        epoch=found.epoch + 1,
+        last_epoch=found.epoch,
+        next_producer_id=new_id if found.is_exhausted else NO_ID,
+        start_ms=found.start_ms if found.state is State.ONGOING else now_ms,
+        last_update_ms=now_ms,
+        client_version=RAISES_EPOCHS,
+    )
+
+
 def complete(found: Transaction, now_ms: int) -> Transaction:
     """All markers of a prepared transaction are written."""
-    return replace(found, state=_complete(found.state), partitions=frozenset(), last_update_ms=now_ms)
+    producer_id, epoch = found.successor
+    has_new_id = producer_id != found.producer_id
+    return replace(
+        found,
+        state=_complete(found.state),
+        producer_id=producer_id,
+        epoch=epoch,
+        previous_producer_id=found.producer_id if has_new_id else found.previous_producer_id,
+        next_producer_id=NO_ID,
+        partitions=frozenset(),
+        last_update_ms=now_ms,
+    )
 
 
 def _complete(prepare: State) -> State:

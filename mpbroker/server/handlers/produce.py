@@ -23,7 +23,10 @@ Versions 0 to 13 are advertised, 3 to 13 are served:
 - 7 may carry zstd (KIP-110).
 - 8 tells which records were refused and why (KIP-467).
 - 10 names the leader in an answer with NOT_LEADER_OR_FOLLOWER (KIP-951).
-- 11 may be answered TRANSACTION_ABORTABLE; 12 says that the producer knows transactions of version 2 (KIP-890).
+- 11 may be answered TRANSACTION_ABORTABLE.
+- 12 adds its partitions to the producer's transaction by itself (KIP-890): a request for a partition that knows nothing
+  of the transaction goes to the coordinator first, and comes back when they are added. If they cannot be, it comes back
+  with the reason in its cells.
 - 13 names topics by id (KIP-516): one that is not known is UNKNOWN_TOPIC_ID.
 
 Rule → file: one batch, its format and codec, its header and its records → mpbroker/record/validation.py and
@@ -45,17 +48,17 @@ from mpbroker.log.log_manager import PartitionBusyError
 from mpbroker.metadata.metadata_cache import Topic
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.messages.produce import (
-    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
     TopicProduceResponse,
 )
+from mpbroker.protocol.repeated_partitions import merge_repeated
 from mpbroker.record.record_batch import producer_of
 from mpbroker.record.rejected_records import CODES as REJECTED
 from mpbroker.record.validation import RequestCheck, check_request_records
-from mpbroker.server.apis import CLOSE, NO_ANSWER, PARKED, Api, Outcome
+from mpbroker.server.apis import CLOSE, HANDED_OVER, NO_ANSWER, PARKED, Api, Outcome
 from mpbroker.server.delayed_produce import DelayedProduce
 from mpbroker.server.replica_append import append_partition, name_records, recorded_result, refused
 from mpbroker.server.request_trace import IO_DONE, describe_produce
@@ -86,11 +89,14 @@ def _serve(context: ServerContext, request: Request, message: ProduceRequest, un
     code = _whole_request_code(message, checks)
     if code:
         return _tell_errors(request, message, failed(message, request.api_version, code))
-    results, busy = _append_all(context, request, message, checks)
+    results, busy, unadded = _append_all(context, request, message, checks)
     if busy and context.clock.monotonic_ms() < until_ms:
         again = partial(_serve_again, context, request, message)
         wait_for_partitions(context, request, busy, until_ms, again)
         return PARKED
+    if unadded:
+        context.port.give_to_coordinator(request)
+        return HANDED_OVER
     if busy:
         request.flag_timed_out()
         context.count("purgatory_expired")
@@ -117,21 +123,6 @@ def _tell_errors(request: Request, message: ProduceRequest, response: ProduceRes
         return response
     note_error(request, response)
     return CLOSE
-
-
-def merge_repeated(message: ProduceRequest) -> None:
-    """Kafka reads a request into a map: a topic in pieces is one, of a partition named twice the last counts, and a
-    topic without partitions is not answered."""
-    if len(message.topic_data) == 1 and len(message.topic_data[0].partition_data) == 1:
-        return
-    topics: dict[tuple[str, bytes], dict[int, PartitionProduceData]] = {}
-    for topic in message.topic_data:
-        for data in topic.partition_data:
-            topics.setdefault((topic.name, topic.topic_id), {})[data.index] = data
-    message.topic_data = [
-        TopicProduceData(name=name, topic_id=topic_id, partition_data=list(partitions.values()))
-        for (name, topic_id), partitions in topics.items()
-    ]
 
 
 def _name_topics(context: ServerContext, message: ProduceRequest) -> None:
@@ -167,9 +158,10 @@ def _several_producers_code(message: ProduceRequest, checks: Sequence[RequestChe
 
 def _append_all(
     context: ServerContext, request: Request, message: ProduceRequest, checks: Sequence[RequestCheck]
-) -> tuple[list[PartitionProduceResponse], list[int]]:
+) -> tuple[list[PartitionProduceResponse], list[int], bool]:
     """One result per partition, in the order of the request: the order is also the number of its result cell. And the
-    rows of those that are busy, whose result is that they timed out."""
+    rows of those that are busy, whose result is that they timed out; and whether the coordinator must add one to its
+    transaction first."""
     run_before = request.cell_count > 0  # by a handler that died: its appends are in the cells
     if not context.port.ensure_cells(request, len(checks)):
         context.count("answer_memory_exhausted")
@@ -178,15 +170,16 @@ def _append_all(
             for topic in message.topic_data
             for data in topic.partition_data
         ]
-        return late, []
+        return late, [], False
     results: list[PartitionProduceResponse] = []
     busy: list[int] = []
+    unadded, cell = False, -1
     for topic_data in message.topic_data:
         topic = _topic(context, request, topic_data)
         if topic is not None:
             context.native_topics.learn(topic)
         for data in topic_data.partition_data:
-            cell = len(results)
+            cell += 1
             try:
                 result = recorded_result(context, request, topic, data.index, cell) if run_before else None
                 if result is None:
@@ -194,9 +187,12 @@ def _append_all(
             except PartitionBusyError as error:
                 busy.append(error.ordinal)
                 result = refused(data.index, ErrorCode.REQUEST_TIMED_OUT)
+            if result is None:
+                unadded = True
+                continue
             _explain(context, request, topic, data, checks[cell], result)
             results.append(result)
-    return results, busy
+    return results, busy, unadded
 
 
 def _topic(context: ServerContext, request: Request, asked: TopicProduceData) -> Topic | None:

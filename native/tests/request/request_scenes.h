@@ -159,6 +159,12 @@ static void do_execute_handed(void *a)
     execute(d, &d->h[COORDINATOR], d->kept[0]);
 }
 
+static void do_give_back(void *a)
+{
+    struct drama *d = a;
+    mpb_handler_give_back(&d->h[COORDINATOR], (uint32_t)d->kept[0]);
+}
+
 static void do_wait_handed(void *a)
 {
     struct drama *d = a;
@@ -261,6 +267,7 @@ static const struct scene scenes[] = {
     {"hand over", HANDLER, 0, set_for_group, do_take_0},
     {"take what was handed", HANDLER, COORDINATOR, set_handed, do_take_handed},
     {"answer what was handed", HANDLER, COORDINATOR, set_handed_claimed, do_execute_handed},
+    {"give back", HANDLER, COORDINATOR, set_handed_claimed, do_give_back},
     {"wait for what is handed", HANDLER, COORDINATOR, set_nothing, do_wait_handed},
     {"control", CONTROLLER, 0, set_command_sent, do_control},
 };

@@ -482,6 +482,26 @@ static void test_handed_requests_go_back_to_the_coordinator(void)
     drama_close(&d);
 }
 
+/* What the coordinator gives back any request handler takes, once, and before what came since. */
+static void test_given_back_requests_go_on_with_the_handlers(void)
+{
+    drama_open(&d);
+    d.scene = "given back";
+    hand_over(12);
+    int64_t entry = mpb_handler_claim(&d.h[COORDINATOR], false);
+    ask(&d, 0, MPB_PLANE_DATA, 1, 100);
+    mpb_handler_give_back(&d.h[COORDINATOR], (uint32_t)entry);
+    CHECK_EQ(mpb_load_relaxed(&d.w.core.doorbells->handler_mark[COORDINATOR].in_hand), 0);
+    CHECK_EQ(mpb_handler_claim(&d.h[COORDINATOR], false), MPB_CLAIM_NOTHING);
+    CHECK_EQ(mpb_handler_claim(&d.h[1], false), entry);
+    CHECK(!mpb_handler_owns(&d.h[COORDINATOR], (uint32_t)entry, mpb_state_generation(d.w.core.entries[entry].state)));
+    CHECK(mpb_handler_hand_over(&d.h[1], (uint32_t)entry)); /* these are for the coordinator alone */
+    coordinate(12);
+    drain(&d, ALL_HANDLERS, 3);
+    check_rest(&d);
+    drama_close(&d);
+}
+
 /* A coordinator that does not come holds no plane back: its ring has room for every entry. */
 static void test_handing_over_never_waits(void)
 {
@@ -510,6 +530,7 @@ int main(void)
     test_a_wake_that_met_the_wrong_one_is_passed_on();
     test_parked_kinds();
     test_handed_requests_go_back_to_the_coordinator();
+    test_given_back_requests_go_on_with_the_handlers();
     test_handing_over_never_waits();
     test_poison();
     test_answers_of_a_dead_processor_are_dropped();

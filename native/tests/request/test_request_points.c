@@ -36,6 +36,8 @@ static const char *const points[] = {
     "handler.done",
     "handler.handed",
     "handler.handed_hinted",
+    "handler.given_back",
+    "handler.given_back_hinted",
     "handler.hinted",
     "handler.parked",
     "processor.collected",

@@ -46,10 +46,11 @@ SETTINGS = {
     "transaction.max.timeout.ms": "60000",
     "group.initial.rebalance.delay.ms": "0",
 }
-FILE = Path(__file__).with_name("kafka_3_9_outcomes.jsonl")
+FILE = Path(__file__).with_name("kafka_4_3_outcomes.jsonl")
 TIMEOUT_MS = 30_000
 PATIENCE_S = 20
 READ_COMMITTED = 1
+NEXT_EPOCH_SINCE = 5  # the version of EndTxn that tells it
 _LATER = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -169,10 +170,22 @@ class Stage:
         request = AddOffsetsToTxnRequest(self.tx + name, *producer, self.group + group)
         self.write("add offsets", self._until(lambda: self.peer.ask(request, version).error_code))
 
-    def end(self, producer: tuple[int, int], committed: bool, version: int = 3, name: str = "") -> None:
-        """EndTxn."""
+    def end(self, producer: tuple[int, int], committed: bool, version: int = 3, name: str = "") -> tuple[int, int]:
+        """EndTxn; returns who the producer is from then on, which version 5 says."""
         request = EndTxnRequest(self.tx + name, *producer, committed)
-        self.write("commit" if committed else "abort", self._until(lambda: self.peer.ask(request, version).error_code))
+        answer: Any = None
+
+        def ask() -> int:
+            nonlocal answer
+            answer = self.peer.ask(request, version)
+            return answer.error_code
+
+        label = "commit" if committed else "abort"
+        if version < NEXT_EPOCH_SINCE:
+            self.write(label, self._until(ask))
+            return producer
+        self.write(label, self._until(ask), self.alias(answer.producer_id), answer.producer_epoch)
+        return producer if answer.error_code else (answer.producer_id, answer.producer_epoch)
 
     def produce(
         self,
@@ -199,6 +212,21 @@ class Stage:
 
         self._until(ask)
         self.write("produce", answer.error_code, answer.base_offset)
+
+    def produce_all(self, producer: tuple[int, int], sequence: int, values: list[bytes], version: int) -> None:
+        """Produce one batch of one record to each partition, from the first on."""
+        settings = {"producer_id": producer[0], "producer_epoch": producer[1], "base_sequence": sequence}
+        records = {number: batch(one, transactional=True, **settings) for number, one in enumerate(values)}
+        request = produce_request(self.topic, records, acks=-1)
+        request.transactional_id = self.tx
+        rows: list[Any] = []
+
+        def ask() -> int:
+            rows[:] = sorted(self.peer.ask(request, version).responses[0].partition_responses, key=lambda row: row.index)
+            return max(row.error_code if row.error_code in _LATER else 0 for row in rows)
+
+        self._until(ask)
+        self.write("produce", [[row.error_code, row.base_offset] for row in rows])
 
     def commit_offsets(
         self,
@@ -249,10 +277,11 @@ class Stage:
         """What a reader sees, and how far it goes."""
         answer = self.peer.ask(fetch_request(self.topic, {partition: 0}, isolation_level=isolation), 11)
         row = answer.responses[0].partitions[0]
-        aborted = None
-        if row.aborted_transactions is not None:
-            aborted = [[self.alias(one.producer_id), one.first_offset] for one in row.aborted_transactions]
         values = [[one.offset, bytes(one.value).decode()] for one in iterate_records(row.records or b"")]
+        aborted = None
+        if row.aborted_transactions is not None:  # Kafka 4.3 cuts such answers short, and with them this list
+            seen = [one for one in row.aborted_transactions if values and one.first_offset <= values[-1][0]]
+            aborted = [[self.alias(one.producer_id), one.first_offset] for one in seen]
         self.write("read", row.error_code, row.last_stable_offset, row.high_watermark, aborted, values)
 
     def latest(self, partition: int = 0, isolation: int = READ_COMMITTED) -> None:
@@ -280,9 +309,13 @@ class Stage:
                 "transactional_id": row.transactional_id.removeprefix(self.prefix),
                 "producer_id": self.alias(row.producer_id) if not row.error_code else "",
                 "transaction_start_time_ms": row.transaction_start_time_ms > 0,
-                "topics": [[one.topic.removeprefix(self.prefix), sorted(one.partitions)] for one in row.topics],
+                "topics": [[one.topic.removeprefix(self.prefix), self._shown(one)] for one in row.topics],
             }
             self.write("described", shown)
+
+    def _shown(self, topic: Any) -> Any:
+        """Which partition a group's offsets are in depends on the play's prefix."""
+        return sorted(topic.partitions) if topic.topic == self.topic else len(topic.partitions)
 
     def close(self) -> None:
         """Hang up."""
