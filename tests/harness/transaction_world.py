@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from mpbroker.coordinator.effects import (
     Answer,
     Append,
+    GiveBack,
     GroupRequest,
     Now,
     PassOn,
@@ -35,6 +36,7 @@ from mpbroker.protocol.messages.end_txn import EndTxnRequest
 from mpbroker.protocol.messages.init_producer_id import InitProducerIdRequest
 from mpbroker.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from mpbroker.protocol.schema import schema_of
+from tests.harness.peer import batch, produce_request
 
 TOPIC, PARTITIONS, ID = "t", 4, "tx"
 OFFSETS_PARTITION = 7
@@ -174,6 +176,8 @@ class TransactionWorld:
         elif isinstance(effect, TakeProducerIds):
             first, self.next_id = self.next_id, self.next_id + self.block
             return self.coordinator.add_producer_ids(first, self.block, now)
+        elif isinstance(effect, GiveBack):
+            self.open.pop(effect.request.token).heard.append(effect.code)
         else:
             assert isinstance(effect, PassOn)
             self._answer(effect.request.token, TxnOffsetCommitResponse())
@@ -276,6 +280,22 @@ class TransactionWorld:
             return None
         rows = heard[0].results_by_topic_v3_and_below[0].results_by_partition
         return [row.partition_error_code for row in rows]
+
+    def add_written(self, producer: tuple[int, int], *partitions: int, name: str = ID) -> Any:
+        """What request handlers hear of a Produce 12 to partitions that know nothing of it; it waits at most 0.1 s."""
+        settings = {"producer_id": producer[0], "producer_epoch": producer[1], "base_sequence": 0}
+        records = batch(b"", transactional=True, **settings)
+        request = produce_request(TOPIC, dict.fromkeys(partitions, records), acks=-1)
+        request.transactional_id = name
+        heard = self.send(request, 12)
+        if not heard:
+            self.advance(110)
+        return heard[0] if heard else None
+
+    def end_raising(self, producer: tuple[int, int], committed: bool, name: str = ID) -> Any:
+        """EndTxn 5: (code, producer id, epoch), None while it waits."""
+        heard = self.send(EndTxnRequest(name, *producer, committed), 5)
+        return (heard[0].error_code, heard[0].producer_id, heard[0].producer_epoch) if heard else None
 
     def add_offsets(self, producer: tuple[int, int], name: str = ID, version: int = 3) -> Any:
         """The code."""

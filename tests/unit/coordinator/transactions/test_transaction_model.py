@@ -25,8 +25,9 @@ _AGAIN = {
 class Client:
     """One producer process of a transactional id, and the transaction it is in."""
 
-    def __init__(self, name: str, producer: tuple[int, int]) -> None:
+    def __init__(self, name: str, producer: tuple[int, int], raises: bool) -> None:
         self.name = name
+        self.raises = raises  # its epoch with each end: version 2 of transactions
         self.producer = producer
         self.added: set[int] = set()
         self.records: list[int] = []
@@ -38,7 +39,7 @@ class Transactions(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.world = TransactionWorld()
+        self.world = TransactionWorld(feature_level=2)
         self.clients: list[Client] = []
         self.groups: list[list[int]] = []  # records of one transaction
         self.committed: list[list[int]] = []  # of those, the ones whose producer heard so
@@ -48,18 +49,21 @@ class Transactions(RuleBasedStateMachine):
         alive = [client for client in self.clients if not client.is_over]
         return alive[number % len(alive)] if alive else None
 
-    @rule(name=st.sampled_from(IDS))
-    def start(self, name: str) -> None:
+    @rule(name=st.sampled_from(IDS), raises=st.booleans())
+    def start(self, name: str, raises: bool) -> None:
         found = self.world.init(name)
         if found is not None and found[0] == 0:
-            self.clients.append(Client(name, found[1:]))
+            self.clients.append(Client(name, found[1:], raises))
 
     @rule(which=st.integers(0, 5), partitions=st.sets(st.integers(0, PARTITIONS - 1), min_size=1))
     def add(self, which: int, partitions: set[int]) -> None:
         client = self._some(which)
         if client is None:
             return
-        codes = set(self.world.add(client.producer, *partitions, name=client.name))
+        if client.raises:
+            codes = {self.world.add_written(client.producer, *partitions, name=client.name)}
+        else:
+            codes = set(self.world.add(client.producer, *partitions, name=client.name))
         if codes == {0}:
             client.added |= partitions
         else:
@@ -91,7 +95,7 @@ class Transactions(RuleBasedStateMachine):
         client = self._some(which)
         if client is None or not client.added:
             return
-        code = self.world.end(client.producer, committed, name=client.name)
+        code = self._ended(client, committed)
         if code == 0:
             (self.committed if committed else self.aborted).append(client.records)
         elif code in _AGAIN:
@@ -100,6 +104,16 @@ class Transactions(RuleBasedStateMachine):
             client.is_over = True
         self.groups.append(client.records)
         client.added, client.records = set(), []
+
+    def _ended(self, client: Client, committed: bool) -> int | None:
+        if not client.raises:
+            code: int | None = self.world.end(client.producer, committed, name=client.name)
+            return code
+        heard = self.world.end_raising(client.producer, committed, name=client.name)
+        if heard is not None and heard[0] == 0:
+            assert heard[1:] == (client.producer[0], client.producer[1] + 1)
+            client.producer = heard[1:]
+        return None if heard is None else heard[0]
 
     @rule(effects=st.integers(0, 6))
     def die_soon(self, effects: int) -> None:
