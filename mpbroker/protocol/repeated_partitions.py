@@ -1,5 +1,5 @@
-"""What a Produce request that names a partition twice means. Pure; request handlers and the coordinator, which must agree
-on the numbers of result cells: a cell for each partition that is left, in their order."""
+"""What a Produce request that names a partition twice means. Pure; request handlers and the coordinator, which must
+agree on the numbers of result cells: a cell for each partition that is left, in their order."""
 
 from __future__ import annotations
 

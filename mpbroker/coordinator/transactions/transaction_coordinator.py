@@ -209,6 +209,8 @@ class TransactionCoordinator:
             if code == ErrorCode.NONE:
                 self._env.ask(PassOn(request))
             else:
+                is_elsewhere = code == ErrorCode.NOT_COORDINATOR
+                code = ErrorCode.COORDINATOR_NOT_AVAILABLE if is_elsewhere else code
                 self._env.answer(request.token, failure(request, code))
 
         if partition in request.appended:

@@ -54,9 +54,7 @@ def needs_new_id(found: Transaction, expected: Producer) -> bool:
     return found.state in RESTING and found.is_exhausted and is_current
 
 
-def init(
-    found: Transaction, expected: Producer, timeout_ms: int, new_id: int, now_ms: int, version: int = 0
-) -> Step:
+def init(found: Transaction, expected: Producer, timeout_ms: int, new_id: int, now_ms: int, version: int = 0) -> Step:
     """A producer starts, or starts again. `expected`: what it thinks it has (KIP-360). `new_id`: used if
     `needs_new_id`. `version`: of transactions, that of the cluster."""
     if expected.id != NO_ID and not _is_valid(found, expected):
@@ -108,8 +106,8 @@ def _begun(found: Transaction, producer_id: int, epoch: int, last: int, timeout_
 
 
 def fence(found: Transaction, now_ms: int, version: int = 0) -> Transaction:
-    """The ongoing transaction is aborted by somebody else than its producer, whose epoch is over with that. From version
-    2 on it may go on with the raised one if it asks for it."""
+    """The ongoing transaction is aborted by somebody else than its producer, whose epoch is over with that. From
+    version 2 on it may go on with the raised one if it asks for it."""
     last = found.epoch if version >= RAISES_EPOCHS else NO_EPOCH
     return replace(found, epoch=found.epoch + 1, last_epoch=last, state=State.PREPARE_ABORT, last_update_ms=now_ms)
 
@@ -172,8 +170,8 @@ def end(found: Transaction, producer: Producer, committed: bool, now_ms: int) ->
 
 
 def end_raising(found: Transaction, producer: Producer, committed: bool, new_id: int, now_ms: int) -> Step:
-    """The producer's decision in version 2: whoever ends a transaction goes on with the next epoch, so that nothing late
-    of this one can be taken for the next one's. `new_id`: used if the epochs are used up. A repeat, of which the next
+    """The producer's decision in version 2: whoever ends a transaction goes on with the next epoch, so that nothing
+    late of this one can be taken for the next one's. `new_id`: used if the epochs are used up. A repeat, of which the next
     epoch tells, hears what the first one heard; an abort of nothing raises the epoch too."""
     is_repeat = _is_repeated_end(found, producer)
     if found.producer_id != producer.id and not is_repeat:

@@ -1,5 +1,5 @@
-"""Produce 12 and TxnOffsetCommit 5: what a transaction of version 2 writes to is added by the write (KIP-890). Runs in the
-coordinator process.
+"""Produce 12 and TxnOffsetCommit 5: what a transaction of version 2 writes to is added by the write (KIP-890). Runs in
+the coordinator process.
 
 A producer goes on as soon as the end of its last transaction is decided, so its first write often meets markers that
 are still being written. That takes a millisecond or two, and the write waits for it, as it does in Kafka.

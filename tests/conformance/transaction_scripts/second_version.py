@@ -1,4 +1,4 @@
-"""Transactions of version 2 (KIP-890): partitions and groups are added by what is written, each end raises the epoch."""
+"""Transactions of version 2 (KIP-890): what is written adds its partition or group, each end raises the epoch."""
 
 from tests.conformance.transaction_scripts.stage import Stage, script
 

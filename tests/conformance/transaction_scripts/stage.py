@@ -222,7 +222,9 @@ class Stage:
         rows: list[Any] = []
 
         def ask() -> int:
-            rows[:] = sorted(self.peer.ask(request, version).responses[0].partition_responses, key=lambda row: row.index)
+            rows[:] = sorted(
+                self.peer.ask(request, version).responses[0].partition_responses, key=lambda row: row.index
+            )
             return max(row.error_code if row.error_code in _LATER else 0 for row in rows)
 
         self._until(ask)
