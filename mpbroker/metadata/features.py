@@ -1,5 +1,6 @@
 """Features of the cluster and their finalized levels (KIP-584, KIP-778): those that a KRaft node of Kafka 3.9 knows,
-and `transaction.version` (KIP-890), which Kafka 4 added: its clients speak version 2 of transactions where it is finalized.
+and `transaction.version` (KIP-890), which Kafka 4 added: its clients speak version 2 of transactions where it is
+finalized.
 
 Pure but for the one word of shared memory that shows what is finalized. The controller alone writes it, behind its
 store; any process reads it. `group.version` is not supported: its level is 0.

@@ -1,4 +1,4 @@
-"""Scripts of transactions end on this broker as they ended on Apache Kafka 3.9.2; see tests/conformance/
+"""Scripts of transactions end on this broker as they ended on Apache Kafka 4.3.1; see tests/conformance/
 transaction_scripts. How Kafka's outcomes are recorded says `transaction_differential`."""
 
 import pytest

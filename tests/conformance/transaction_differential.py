@@ -1,4 +1,4 @@
-"""Plays the scripts of transactions to Apache Kafka 3.9 and shows where this broker differs.
+"""Plays the scripts of transactions to Apache Kafka 4.3 and shows where this broker differs.
 
     python -m tests.conformance.transaction_differential --kafka H:P [--broker H:P] [--only TEXT] [--record FILE]
 
@@ -44,7 +44,7 @@ def main() -> int:
     """See the module's description."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--broker", metavar="H:P", help="this broker")
-    parser.add_argument("--kafka", metavar="H:P", required=True, help="Apache Kafka 3.9")
+    parser.add_argument("--kafka", metavar="H:P", required=True, help="Apache Kafka 4.3")
     parser.add_argument("--only", default="", metavar="TEXT", help="only scripts whose title contains this")
     parser.add_argument("--record", type=Path, metavar="FILE", help="write Kafka's outcomes here")
     options = parser.parse_args()

@@ -171,8 +171,8 @@ def end(found: Transaction, producer: Producer, committed: bool, now_ms: int) ->
 
 def end_raising(found: Transaction, producer: Producer, committed: bool, new_id: int, now_ms: int) -> Step:
     """The producer's decision in version 2: whoever ends a transaction goes on with the next epoch, so that nothing
-    late of this one can be taken for the next one's. `new_id`: used if the epochs are used up. A repeat, of which the next
-    epoch tells, hears what the first one heard; an abort of nothing raises the epoch too."""
+    late of this one can be taken for the next one's. `new_id`: used if the epochs are used up. A repeat, of which the
+    next epoch tells, hears what the first one heard; an abort of nothing raises the epoch too."""
     is_repeat = _is_repeated_end(found, producer)
     if found.producer_id != producer.id and not is_repeat:
         return Step(ErrorCode.INVALID_PRODUCER_ID_MAPPING)

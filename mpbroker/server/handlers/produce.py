@@ -48,6 +48,7 @@ from mpbroker.log.log_manager import PartitionBusyError
 from mpbroker.metadata.metadata_cache import Topic
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.messages.produce import (
+    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
