@@ -85,9 +85,9 @@ struct mpb_segment_header { /* one page */
     uint32_t entries_per_processor;
     uint32_t reserved_handlers;       /* handlers 0..n-1 of the pool that take control requests only */
     mpb_atomic64 metadata_generation; /* journal position: number of published topic changes */
-    mpb_atomic64 features;        /* finalized levels: epoch 32, then 8 each: group, transaction, kraft, metadata.version */
-    mpb_atomic64 segment_counter; /* spare source of unique numbers (files, commands) */
-    mpb_atomic32 state;           /* enum mpb_broker_state */
+    mpb_atomic64 features; /* finalized levels: epoch 32, then 8 each: group, transaction, kraft, metadata.version */
+    mpb_atomic64 segment_counter;  /* spare source of unique numbers (files, commands) */
+    mpb_atomic32 state;            /* enum mpb_broker_state */
     mpb_atomic32 offline_log_dirs; /* one bit per log.dirs entry: an I/O error there, never cleared while we run */
     uint32_t plane_bound[2];       /* requests a plane holds over all its classes: data, control */
     uint32_t plane_classes[2];     /* class rings in use, 1 .. MPB_CLASS_REQUEUED */
