@@ -75,7 +75,9 @@ def _define_start(parser: argparse.ArgumentParser) -> None:
         metavar="P",
         help="port of the first broker, the next ones in steps of 10; 0: free ones (default 9092)",
     )
-    parser.add_argument("--store", metavar="STORE", help="where metadata is kept: sqlite, a file in D (default)")
+    parser.add_argument(
+        "--store", metavar="STORE", help="where metadata is kept: sqlite, a file in D (default), or etcd://HOST:PORT,…"
+    )
     parser.add_argument(
         "--override",
         action="append",

@@ -10,8 +10,8 @@ MIB = 1024 * 1024
 
 CLUSTER = (
     Setting("mpbroker.cluster.store", STRING, "",
-            "Where the brokers of a cluster keep its metadata: `sqlite:/path/of/metadata.db` for brokers of one machine; empty: "
-            "this broker is by itself."),
+            "Where the brokers of a cluster keep its metadata: `sqlite:/path/of/metadata.db` for brokers of one machine, "
+            "`etcd://HOST:PORT,HOST:PORT,…` (3.5 or later) for several; empty: this broker is by itself."),
 )
 
 DURABILITY = (

@@ -6,7 +6,12 @@ from mpbroker.metadata.meta_store import ClusterStore
 
 
 def open_cluster_store(place: ClusterStorePlace) -> ClusterStore:
-    """The store. StoreError: a sentence why not."""
+    """The store. StoreError: a sentence why not. Only the driver that is used is imported."""
+    if place.etcd:
+        from mpbroker.metadata.etcd_gateway import EndPoint
+        from mpbroker.metadata.etcd_store import EtcdStore
+
+        return EtcdStore([EndPoint(host, port) for host, port in place.etcd])
     from mpbroker.metadata.sqlite_shared_store import SharedSqliteStore
 
     return SharedSqliteStore(place.sqlite_path)

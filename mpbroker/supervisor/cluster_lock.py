@@ -7,7 +7,6 @@ one whose cluster keeps its metadata in etcd, has no such lock.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mpbroker.config import cluster_store
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.errors import ConfigError
 
@@ -16,9 +15,10 @@ from mpbroker.errors import ConfigError
 def cluster_lock(config: BrokerConfig) -> Iterator[None]:
     """Held inside. ConfigError: another broker of this id runs on the store, or its directory cannot be used."""
     place = config.cluster_store
-    if place is None:
+    if place is None or not place.sqlite_path:
         yield
         return
+    from mpbroker.config import cluster_store
     from mpbroker.metadata.broker_registration import owner_of  # a broker by itself needs none of it
     from mpbroker.metadata.session_files import OwnerAlive, OwnerLock
 
