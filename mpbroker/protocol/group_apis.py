@@ -1,16 +1,31 @@
-"""The APIs that the coordinator answers, of groups and of transactions: key, versions, messages. Fixed at import; any
-process.
-
-Their requests are handed over to the coordinator process (docs/architecture.md), so they have no row in the table of
-the request handlers. Which of their versions are advertised is read here.
-"""
+"""The APIs that the coordinator answers, with their messages; their versions stand in `protocol.group_versions`. Fixed
+at import; the coordinator, once it has something to do."""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from mpbroker.protocol.api_keys import ApiKey
-from mpbroker.protocol.messages import REQUESTS, RESPONSES
+from mpbroker.protocol.group_versions import VERSIONS
+from mpbroker.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from mpbroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from mpbroker.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from mpbroker.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from mpbroker.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from mpbroker.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from mpbroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from mpbroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from mpbroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from mpbroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from mpbroker.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from mpbroker.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from mpbroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from mpbroker.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from mpbroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from mpbroker.protocol.messages.produce import ProduceRequest, ProduceResponse
+from mpbroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from mpbroker.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from mpbroker.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from mpbroker.protocol.schema import schema_of
 from mpbroker.protocol.types import Struct
 
 
@@ -24,38 +39,33 @@ class GroupApi(NamedTuple):
     takes_empty_id: bool
 
 
-def _row(key: int, lowest: int, highest: int, takes_empty_id: bool = False) -> GroupApi:
-    return GroupApi(key, (lowest, highest), REQUESTS[key], RESPONSES[key], takes_empty_id)
+def _row(request: type[Struct], response: type[Struct], takes_empty_id: bool = False) -> GroupApi:
+    key = schema_of(request).key
+    return GroupApi(key, VERSIONS[key], request, response, takes_empty_id)
 
 
 BY_KEY: Final[dict[int, GroupApi]] = {
     row.key: row
     for row in (
-        _row(ApiKey.PRODUCE, 12, 13),
-        _row(ApiKey.OFFSET_COMMIT, 2, 9, True),
-        _row(ApiKey.OFFSET_FETCH, 1, 9, True),
-        _row(ApiKey.JOIN_GROUP, 0, 9),
-        _row(ApiKey.HEARTBEAT, 0, 4),
-        _row(ApiKey.LEAVE_GROUP, 0, 5),
-        _row(ApiKey.SYNC_GROUP, 0, 5),
-        _row(ApiKey.DESCRIBE_GROUPS, 0, 5, True),
-        _row(ApiKey.LIST_GROUPS, 0, 5),
-        _row(ApiKey.DELETE_GROUPS, 0, 2, True),
-        _row(ApiKey.OFFSET_DELETE, 0, 0),
-        _row(ApiKey.INIT_PRODUCER_ID, 0, 5),
-        _row(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5),
-        _row(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4),
-        _row(ApiKey.END_TXN, 0, 5),
-        _row(ApiKey.WRITE_TXN_MARKERS, 0, 1),
-        _row(ApiKey.TXN_OFFSET_COMMIT, 0, 5),
-        _row(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0),
-        _row(ApiKey.LIST_TRANSACTIONS, 0, 1),
+        _row(ProduceRequest, ProduceResponse),
+        _row(OffsetCommitRequest, OffsetCommitResponse, takes_empty_id=True),
+        _row(OffsetFetchRequest, OffsetFetchResponse, takes_empty_id=True),
+        _row(JoinGroupRequest, JoinGroupResponse),
+        _row(HeartbeatRequest, HeartbeatResponse),
+        _row(LeaveGroupRequest, LeaveGroupResponse),
+        _row(SyncGroupRequest, SyncGroupResponse),
+        _row(DescribeGroupsRequest, DescribeGroupsResponse, takes_empty_id=True),
+        _row(ListGroupsRequest, ListGroupsResponse),
+        _row(DeleteGroupsRequest, DeleteGroupsResponse, takes_empty_id=True),
+        _row(OffsetDeleteRequest, OffsetDeleteResponse),
+        _row(InitProducerIdRequest, InitProducerIdResponse),
+        _row(AddPartitionsToTxnRequest, AddPartitionsToTxnResponse),
+        _row(AddOffsetsToTxnRequest, AddOffsetsToTxnResponse),
+        _row(EndTxnRequest, EndTxnResponse),
+        _row(WriteTxnMarkersRequest, WriteTxnMarkersResponse),
+        _row(TxnOffsetCommitRequest, TxnOffsetCommitResponse),
+        _row(DescribeTransactionsRequest, DescribeTransactionsResponse),
+        _row(ListTransactionsRequest, ListTransactionsResponse),
     )
 }
 """API key → row."""
-
-HANDED_OVER: Final[dict[int, tuple[int, int]]] = {
-    key: row.versions for key, row in BY_KEY.items() if key not in (ApiKey.INIT_PRODUCER_ID, ApiKey.PRODUCE)
-}
-"""Those whose requests all go there, unseen by request handlers: key → versions. InitProducerId goes there only when it
-names a transactional id; Produce only on its way, for a transaction that does not know its partitions yet."""

@@ -1,12 +1,11 @@
 """The four codecs of record batches behind one pair of functions; used by request handlers, clients and tools.
 
 Everything decompressed goes through an OutputBuffer, whose limit holds before memory is allocated. gzip uses the
-standard library, which can stop in the middle of a stream and is faster than the alternative; the rest is cramjam.
+standard library, which can stop in the middle of a stream and is faster than the alternative; the rest is cramjam,
+imported where it is first needed: a broker whose producers' records nobody compresses anew starts without it.
 """
 
 import zlib
-
-import cramjam
 
 from mpbroker.errors import ErrorCode
 from mpbroker.record import lz4_frame, snappy_framing
@@ -58,6 +57,8 @@ def _read_gzip(data: memoryview, out: OutputBuffer) -> None:
 
 
 def _read_zstd(data: memoryview, out: OutputBuffer) -> None:
+    import cramjam
+
     wanted = max(_ZSTD_FIRST_ROOM_BYTES, 4 * len(data))
     while len(data):
         room = out.room(wanted)
@@ -131,5 +132,7 @@ def compress(codec: int, data: bytes | memoryview, level: int | None = None) -> 
     if codec == LZ4:
         return lz4_frame.write(data) if level == DEFAULT_LEVELS[LZ4] else lz4_frame.write_closely(data, level)
     if codec == ZSTD:
+        import cramjam
+
         return bytes(cramjam.zstd.compress(data, level))
     raise ValueError(f"codec {codec} does not exist; codecs are 0 to 4 ({', '.join(CODEC_NAMES)})")

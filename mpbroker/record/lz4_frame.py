@@ -8,8 +8,6 @@ batch that is stored must be readable by the consumers that exist. Blocks go thr
 import functools
 import struct
 
-import cramjam
-
 from mpbroker import _native
 from mpbroker.record.output_buffer import CorruptInputError, OutputBuffer, OutputTooLargeError
 
@@ -56,6 +54,8 @@ def _read_descriptor(data: memoryview) -> tuple[int, int, int]:
 
 
 def _read_block(block: memoryview, max_block_bytes: int, out: OutputBuffer) -> None:
+    import cramjam
+
     wanted = min(max_block_bytes, _MAX_EXPANSION * len(block) + 64)
     room = out.room(wanted)[:wanted]
     try:
@@ -93,6 +93,8 @@ def read(data: memoryview, out: OutputBuffer) -> None:
 
 def write(data: bytes | memoryview) -> bytes:
     """Compress `data` into one frame of independent 64 KiB blocks."""
+    import cramjam
+
     checksum = _descriptor_checksum(_WRITE_DESCRIPTOR)
     parts = [_WORD.pack(MAGIC), _WRITE_DESCRIPTOR, bytes((checksum,))]
     view = memoryview(data)
@@ -109,6 +111,8 @@ def write(data: bytes | memoryview) -> bytes:
 
 def write_closely(data: bytes | memoryview, level: int) -> bytes:
     """The same with more work for fewer bytes, from level 1 on; from 12 on it is as close as it gets."""
+    import cramjam
+
     compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
     compressor.compress(bytes(data))
     return bytes(compressor.finish())

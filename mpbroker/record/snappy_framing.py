@@ -6,8 +6,6 @@ the header's version numbers, takes further headers between blocks and up to thr
 
 import struct
 
-import cramjam
-
 from mpbroker.record.output_buffer import CorruptInputError, OutputBuffer, OutputTooLargeError
 
 _MAGIC = b"\x82SNAPPY\0"
@@ -20,6 +18,8 @@ _MAX_EXPANSION = 22
 
 
 def _read_block(block: memoryview, out: OutputBuffer) -> None:
+    import cramjam
+
     if not len(block):
         raise CorruptInputError
     try:
@@ -53,6 +53,8 @@ def read(data: memoryview, out: OutputBuffer) -> None:
 
 def write(data: bytes | memoryview) -> bytes:
     """Compress `data` into a xerial stream of 32 KiB blocks."""
+    import cramjam
+
     parts = [_HEADER]
     view = memoryview(data)
     for start in range(0, len(view), _WRITE_BLOCK_BYTES):

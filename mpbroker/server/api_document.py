@@ -22,7 +22,7 @@ def table() -> str:
 
 
 def _cells(key: int, lowest: int, highest: int) -> str:
-    api = API_TABLE.by_key.get(key)
+    api = API_TABLE.get(key)
     in_name_only = api is not None and api.served_from > lowest
     remark = f" ({lowest} to {api.served_from - 1} in name only)" if api is not None and in_name_only else ""
     return f"{key} | {API_NAMES[key]} | {lowest} to {highest}{remark}"

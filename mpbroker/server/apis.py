@@ -1,7 +1,8 @@
 """The table of served APIs. Runs in request handlers; the table is fixed at import.
 
 A handler module declares one `Api` row: its key, the versions it serves, its messages and two functions. What
-ApiVersions advertises, and what processors let through, is computed from these rows, so nothing is listed twice.
+ApiVersions advertises, and what processors let through, is computed from these rows; those of seldom used APIs are read
+when one is first asked for.
 """
 
 from __future__ import annotations
@@ -58,26 +59,44 @@ class Api(msgspec.Struct, Generic[M], frozen=True):
 class ApiTable:
     """The registry: key → Api. Registering a key twice is a mistake in the source and ends the start.
 
-    `handed_over`: the versions of APIs whose requests go to the coordinator, unseen by request handlers.
+    `apis`: those that clients ask for all the time. `seldom`: the versions of others, whose handlers are imported by
+    `load(key)` at the first request for them, in the process that has it. `handed_over`: the versions of APIs whose
+    requests go to the coordinator, unseen by request handlers.
     """
 
-    def __init__(self, apis: tuple[Api[Any], ...], handed_over: Mapping[int, tuple[int, int]]) -> None:
-        self.by_key: dict[int, Api[Any]] = {}
+    def __init__(
+        self,
+        apis: tuple[Api[Any], ...],
+        handed_over: Mapping[int, tuple[int, int]],
+        seldom: Mapping[int, tuple[int, int]] | None = None,
+        load: Callable[[int], Api[Any]] | None = None,
+    ) -> None:
+        self.by_key: dict[int, Api[Any]] = {api.key: api for api in apis}
+        self.seldom = seldom or {}
         self.handed_over = handed_over
-        for api in apis:
-            if api.key in self.by_key or api.key in handed_over:
-                raise AssertionError(f"API key {api.key} is registered twice")
-            self.by_key[api.key] = api
+        self._load = load
+        keys = [*(api.key for api in apis), *self.seldom, *handed_over]
+        if len(set(keys)) < len(keys):
+            raise AssertionError("an API key is registered twice")
+
+    def get(self, key: int) -> Api[Any] | None:
+        """The row of an API that request handlers execute; None for any other."""
+        api = self.by_key.get(key)
+        if api is None and key in self.seldom and self._load is not None:
+            api = self.by_key[key] = self._load(key)
+        return api
 
     def versions(self) -> dict[int, tuple[int, int]]:
         """Key → (lowest, highest) advertised version, in key order."""
-        all_versions = {key: api.versions for key, api in self.by_key.items()} | dict(self.handed_over)
-        return dict(sorted(all_versions.items()))
+        loaded = {key: api.versions for key, api in self.by_key.items()}
+        return dict(sorted({**loaded, **self.seldom, **self.handed_over}.items()))
 
     def failure(self, request: Request, code: int, message: Struct | None = None) -> Struct:
         """The response when all of a request fails with one code. `message`: the request's body if it is decoded
         already. ProtocolError: it cannot be read."""
-        api = self.by_key[request.api_key]
+        api = self.get(request.api_key)
+        if api is None:
+            raise KeyError(request.api_key)
         if message is None:
             header = decode_request_header(request.payload)
             message = decode(api.request, request.api_version, request.payload, header.body_offset)

@@ -30,7 +30,11 @@ def dispatch(context: ServerContext, request: Request) -> None:
     """Executes one claimed request and sends, parks or closes. Never raises for what a client sent."""
     if waits_for_repair(context, request, dispatch):
         return
-    api = API_TABLE.by_key.get(request.api_key)
+    try:
+        api = API_TABLE.get(request.api_key)
+    except (OSError, ImportError) as error:  # its handler is imported at its first request: no descriptor was free
+        context.refuse(request, "api_not_loaded", error, ErrorCode.UNKNOWN_SERVER_ERROR)
+        return
     if is_poison(context, request):
         _answer_poison(context, request)
         return

@@ -7,9 +7,10 @@ supervisor's descriptors are closed, signals reset, the title set, and the role'
 import gc
 import os
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
+from typing import NamedTuple
 
 from mpbroker.errors import ConfigError
 from mpbroker.shm.parent_death import set_parent_death_signal
@@ -47,27 +48,42 @@ def freeze() -> None:
     gc.enable()
 
 
-def launch(
-    context: ProcessContext,
-    title: str,
-    main: Callable[[ProcessContext], None],
-    keep: Iterable[int],
-    parent_death: signal.Signals,
-    oom_score: int = 0,
-) -> tuple[int, int]:
-    """Fork a worker. Returns (pid, pidfd). `keep`: the descriptors it needs beside stdin, stdout and stderr;
-    `oom_score`: by how much its score lies above the supervisor's."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ALL_SIGNALS)  # no handler of ours may run in the child
+class Launch(NamedTuple):
+    """A worker to fork. `keep`: the descriptors it needs beside stdin, stdout and stderr."""
+
+    context: ProcessContext
+    title: str
+    main: Callable[[ProcessContext], None]
+    keep: tuple[int, ...]
+    parent_death: signal.Signals
+
+
+def launch(wanted: Sequence[Launch], oom_score: int = 0) -> list[tuple[int, int]]:
+    """Fork workers; (pid, pidfd) of each. `oom_score`: by how much theirs lie above the supervisor's.
+
+    All that can be prepared is done before the first fork and all that can wait after the last: a page that this
+    process writes between two forks is no longer shared by the children.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ALL_SIGNALS)  # no handler of ours may run in a child
+    pids: list[int] = []
     try:
-        with stacks.of_child() as descriptor:
-            kept = sorted({0, 1, 2, descriptor, *keep})
-            pid = os.fork()
-            if pid == 0:
-                _child(context, title, main, kept, parent_death)
+        with stacks.of_children(len(wanted)) as descriptors:
+            kept = [sorted({0, 1, 2, own, *one.keep}) for one, own in zip(wanted, descriptors, strict=True)]
+            for one, own, keep in zip(wanted, descriptors, kept, strict=True):
+                stacks.write_to(own)
+                pid = os.fork()
+                if pid == 0:
+                    _child(one, keep)
+                pids.append(pid)
+    except BaseException:  # no process left to fork: those that nobody will know end at once
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        raise
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    process_limits.step_forward(pid, oom_score)
-    return pid, os.pidfd_open(pid)
+    for pid in pids:
+        process_limits.step_forward(pid, oom_score)
+    return [(pid, os.pidfd_open(pid)) for pid in pids]
 
 
 def _leave_group(context: ProcessContext) -> None:
@@ -82,17 +98,12 @@ def _leave_group(context: ProcessContext) -> None:
         os.setpgid(0, 0)
 
 
-def _child(
-    context: ProcessContext,
-    title: str,
-    main: Callable[[ProcessContext], None],
-    keep: list[int],
-    parent_death: signal.Signals,
-) -> None:
+def _child(launched: Launch, keep: list[int]) -> None:
     """Never returns."""
     code = EXIT_FAILURE
+    context = launched.context
     try:
-        set_parent_death_signal(parent_death)
+        set_parent_death_signal(launched.parent_death)
         if context.supervisor_gone():
             return
         _close_others(keep)
@@ -101,8 +112,8 @@ def _child(
         signals.reset_for_child()
         context.install_signals()
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        setproctitle(title)
-        main(context)
+        setproctitle(launched.title)
+        launched.main(context)
         code = EXIT_CLEAN
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else EXIT_FAILURE

@@ -3,7 +3,6 @@
 A row says all that is special about a role; nothing else in the supervisor asks for a role by name.
 """
 
-import gc
 import signal
 from collections.abc import Callable
 from importlib import import_module
@@ -20,9 +19,9 @@ class ProcessType(NamedTuple):
     """One role.
 
     number, first_slot, slots  as native/shm/layout.h numbers them
-    main          "module:function", imported in the supervisor so that every worker shares its memory; of the first
-                  stage in the process itself, while the supervisor imports what the next stage runs
-    start_stage   a stage starts when every process of the one before serves
+    main          "module:function", imported in the supervisor so that every worker shares its memory
+    start_stage   a stage starts when every process of the one before serves (acceptors, when the controller has
+                  recovered); the last one, when listeners have answered
     stop_stage    a stage is told to stop when the one before has ended
     parent_death  what the kernel sends it when the supervisor dies; the tracer lives on to unlink names
     per_listener  it belongs to one listener (acceptors, processors)
@@ -43,31 +42,17 @@ class ProcessType(NamedTuple):
 
 PROCESS_TYPES: tuple[ProcessType, ...] = (
     ProcessType("acceptor", 1, 1, 15, "mpbroker.network.acceptor:main", 1, 0, per_listener=True),
-    ProcessType("processor", 2, 16, 32, "mpbroker.network.processor:main", 1, 0, per_listener=True),
-    ProcessType("handler", 3, 48, 64, "mpbroker.server.request_handler:main", 1, 1),
+    ProcessType("processor", 2, 16, 32, "mpbroker.network.processor:main", 0, 0, per_listener=True),
+    ProcessType("handler", 3, 48, 64, "mpbroker.server.request_handler:main", 0, 1),
     ProcessType("controller", 4, 112, 1, "mpbroker.controller.controller:main", 0, 2),
-    ProcessType("log-keeper", 5, 113, 1, "mpbroker.log.log_keeper:main", 0, 2),
+    ProcessType("log-keeper", 5, 113, 1, "mpbroker.log.log_keeper:main", 2, 2),
     ProcessType("coordinator", 7, 115, 1, "mpbroker.coordinator.process:main", 2, 1),
-    ProcessType("tracer", 6, 114, 1, "mpbroker.trace.tracer:main", 0, 3, parent_death=signal.SIGTERM),
+    ProcessType("tracer", 6, 114, 1, "mpbroker.trace.tracer:main", 2, 3, parent_death=signal.SIGTERM),
     ProcessType("admin", 8, 116, 1, "mpbroker.admin.admin:main", 2, 1, wanted_by="admin_address"),
 )
 START_STAGES = 2
-FIRST_SHARES = (
-    "mpbroker.log.log_manager",
-    "mpbroker.log.producer_snapshot",
-    "mpbroker.metadata.commands",
-    "mpbroker.metadata.features",
-    "mpbroker.config.topic_changes",
-    "mpbroker.protocol.types",
-    "mpbroker.protocol.api_keys",
-    "mpbroker.shm.topic_table",
-    "mpbroker.trace.notice",
-    "mpbroker.record.checksum",
-    "mpbroker.channel",
-)
-"""What the first stage and later ones run: imported in the supervisor before the first stage is forked."""
 LATE_STAGE = START_STAGES
-"""Of those that nobody waits for: forked when the broker is ready."""
+"""Of those that no client waits for: forked when every listener has answered."""
 STOP_STAGES = 4
 
 
@@ -110,28 +95,14 @@ def plan_processes(config: Any, listeners: tuple[BoundListener, ...]) -> tuple[P
     return tuple(plans)
 
 
-def resolve_mains(start_stage: int, types: tuple[ProcessType, ...] = PROCESS_TYPES) -> dict[str, Main]:
-    """The main functions of the roles of a start stage, imported, or to be imported where they run: role → function."""
-    if start_stage == 0:
-        for module in FIRST_SHARES:
-            import_module(module)
-        return {row.role: _imported_there(row.main) for row in types if row.start_stage == 0}
-    return {row.role: _imported(row.main) for row in types if row.start_stage == start_stage}
+def resolve_mains(late: bool) -> dict[str, Main]:
+    """The main functions of the roles of the late stage, or of all before it, imported: role → function."""
+    return {row.role: _imported(row.main) for row in PROCESS_TYPES if (row.start_stage == LATE_STAGE) == late}
 
 
 def _imported(path: str) -> Main:
     module, _, function = path.partition(":")
     main: Main = getattr(import_module(module), function)
-    return main
-
-
-def _imported_there(path: str) -> Main:
-    def main(context: ProcessContext) -> None:
-        gc.disable()  # as in the supervisor: a collection between two imports finds nothing
-        found = _imported(path)
-        gc.enable()
-        found(context)
-
     return main
 
 

@@ -45,29 +45,37 @@ def register() -> None:
     """Have this process write its stack into a memfd at SIGUSR2, and to stderr when it dies of a fault. Forks inherit
     the latter."""
     global _own
-    _own = _write_to_memfd()
+    _own = _memfd()
+    write_to(_own)
     if not faulthandler.is_enabled():
         faulthandler.enable(file=2)
 
 
 @contextlib.contextmanager
-def of_child() -> Iterator[int]:
-    """Around a fork: gives the memfd that the child will write to, and has it keep. All signals are blocked.
+def of_children(count: int) -> Iterator[list[int]]:
+    """Around forks: the memfd that each child will write to, and has to keep. All signals are blocked.
 
     The parent does it, for whatever a child touches costs it a page. It goes back to its own memfd afterwards.
     """
-    descriptor = _write_to_memfd()
+    descriptors: list[int] = []
     try:
-        yield descriptor
+        for _ in range(count):
+            descriptors.append(_memfd())
+        yield descriptors
     finally:
-        faulthandler.register(SIGNAL, file=_own, all_threads=True)
-        os.close(descriptor)
+        write_to(_own)
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
-def _write_to_memfd() -> int:
+def write_to(descriptor: int) -> None:
+    """From now on this process's stack goes there."""
+    faulthandler.register(SIGNAL, file=descriptor, all_threads=True)
+
+
+def _memfd() -> int:
     descriptor = os.memfd_create(MEMFD_NAME, os.MFD_CLOEXEC)
     fcntl.fcntl(descriptor, fcntl.F_SETFL, os.O_APPEND)  # whoever asks empties it: the next answer begins at 0
-    faulthandler.register(SIGNAL, file=descriptor, all_threads=True)
     return descriptor
 
 

@@ -13,7 +13,7 @@ import select
 import signal
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mpbroker.config.broker_config import BrokerConfig
@@ -119,7 +119,7 @@ class Supervisor:
         stacks.register()
         self._mains: dict[str, Main] = {}
         self._api_versions: dict[int, tuple[int, int]] = {}
-        self._import_stage(0)
+        self._import(late=False)
         shared = self._shared
         write_status_file(self._config.data_dir, shared.status_file(self._config))
         self._epoll.register(self._signals.fd, select.EPOLLIN)
@@ -167,12 +167,11 @@ class Supervisor:
             self._reset_step()
         elif self._started_stages <= START_STAGES:
             self._start_step()
-        for worker in self._workers.due():
-            self._fork(worker)
-        if not self._ready and self._probes.step():
-            self._announce()
-        if self._ready and not self._late_forked and self._started_stages > START_STAGES:
+        self._fork(self._workers.due())
+        if not self._late_forked and self._started_stages > START_STAGES and self._probes.step():
             self._fork_late()
+            if not self._ready:
+                self._announce()
         if self._health.look():
             self._note_what_is_over()
         return False
@@ -199,27 +198,24 @@ class Supervisor:
                 self._shared.set_state(BrokerState.RUNNING)
                 self._probes.begin()
                 return
-            for worker in self._workers.all:
-                if worker.plan.type.start_stage == stage:
-                    self._fork(worker)
-            self._import_stage(stage + 1)  # while this one starts
+            self._fork(self._of_stage(stage))
 
     def _fork_late(self) -> None:
-        """Those that nobody waits for."""
+        """Those that no client waits for; until the log keeper and the tracer run, it is as after a death of them."""
         self._late_forked = True
-        self._import_stage(LATE_STAGE)
-        for worker in self._workers.all:
-            if worker.plan.type.start_stage == LATE_STAGE:
-                self._fork(worker)
+        self._import(late=True)
+        self._fork(self._of_stage(LATE_STAGE))
 
-    def _import_stage(self, stage: int) -> None:
-        """Import what the workers of a start stage run, for them to share."""
-        mains = resolve_mains(stage)
-        if not mains.keys() <= self._mains.keys():
-            self._mains |= mains
-            if stage == START_STAGES - 1:
-                self._api_versions = served_versions()
-            launch.freeze()
+    def _of_stage(self, stage: int) -> list[Worker]:
+        return [worker for worker in self._workers.all if worker.plan.type.start_stage == stage]
+
+    def _import(self, late: bool) -> None:
+        """Import what workers run, for them to share."""
+        if late and self._mains.keys() >= {worker.plan.type.role for worker in self._of_stage(LATE_STAGE)}:
+            return
+        self._mains |= resolve_mains(late)
+        self._api_versions = served_versions()
+        launch.freeze()
 
     def _stage_serves(self) -> bool:
         return all(
@@ -228,7 +224,17 @@ class Supervisor:
             if worker.plan.type.start_stage < self._started_stages
         )
 
-    def _fork(self, worker: Worker) -> None:
+    def _fork(self, workers: Sequence[Worker]) -> None:
+        if not workers:
+            return
+        for worker, (pid, pidfd) in zip(
+            workers, launch.launch([self._launch_of(worker) for worker in workers], self._oom_score), strict=True
+        ):
+            self._shared.process_started(worker.plan, pid)
+            worker.started(pid, pidfd)
+            self._epoll.register(pidfd, select.EPOLLIN)
+
+    def _launch_of(self, worker: Worker) -> launch.Launch:
         plan = worker.plan
         context = self._shared.context_for(plan, self._config, self._staffing.processors())
         context.stopping = worker.leaving
@@ -237,17 +243,8 @@ class Supervisor:
         title = f"mpbroker: {plan.name}"
         if plan.listener is not None:
             title += f" {self._shared.listeners[plan.listener].name}"
-        pid, pidfd = launch.launch(
-            context,
-            title,
-            self._mains[plan.type.role],
-            self._shared.keep_fds(context),
-            plan.type.parent_death,
-            self._oom_score,
-        )
-        self._shared.process_started(plan, pid)
-        worker.started(pid, pidfd)
-        self._epoll.register(pidfd, select.EPOLLIN)
+        keep = tuple(self._shared.keep_fds(context))
+        return launch.Launch(context, title, self._mains[plan.type.role], keep, plan.type.parent_death)
 
     def _announce(self) -> None:
         """Every listener has answered: the one line on stdout, and the ready file."""
@@ -355,6 +352,8 @@ class Supervisor:
     def _stop(self, exit_code: int) -> None:
         if self._stopping is not None:
             return
+        if self._started_stages >= START_STAGES and not self._late_forked and not self._resetting:
+            self._fork_late()  # whatever clients have written by now, the log keeper is to stop cleanly
         self._exit_code = exit_code
         self._resetting = False
         self._shared.set_state(BrokerState.DRAINING)
@@ -374,7 +373,7 @@ class Supervisor:
         finished = stopping.step()
         for worker in self._workers.due():  # a handler that dies while processors drain still has a successor
             if worker.plan.type.stop_stage > stopping.stage:
-                self._fork(worker)
+                self._fork([worker])
             worker.restart_at = 0.0
         if finished:
             self._end(stopping)
@@ -423,7 +422,7 @@ class Supervisor:
         changes = self._staffing.changes(self._config, self._shared.listeners)
         for plan in changes.come:
             self._make_lane(plan)
-            self._fork(self._workers.add(plan))
+        self._fork([self._workers.add(plan) for plan in changes.come])
         if changes.come:  # acceptors are to know them, and the tracer
             self._publish()
         for worker in changes.stay:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mpbroker.protocol.codec import decode, encode, encoded_size
-from mpbroker.protocol.messages import REQUESTS, RESPONSES
+from mpbroker.protocol.messages_by_key import REQUESTS, RESPONSES
 from mpbroker.protocol.schema import fields_of, schema_of
 from tests.conformance.kafka_python_peer import BROKERS_ONLY, snake
 

@@ -6,7 +6,7 @@ import pytest
 
 from mpbroker.protocol import headers
 from mpbroker.protocol.codec import decode, encode, encoded_size
-from mpbroker.protocol.messages import REQUESTS, RESPONSES
+from mpbroker.protocol.messages_by_key import REQUESTS, RESPONSES
 from mpbroker.protocol.schema import schema_of
 from tests.conformance.kafka_python_peer import BROKERS_ONLY, peer_class, to_peer
 from tests.fuzz import plain_codec

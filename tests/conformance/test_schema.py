@@ -4,7 +4,7 @@ import pytest
 
 from mpbroker.protocol.api_keys import API_NAMES, FIRST_FLEXIBLE
 from mpbroker.protocol.headers import RequestHeader
-from mpbroker.protocol.messages import REQUESTS, RESPONSES
+from mpbroker.protocol.messages_by_key import REQUESTS, RESPONSES
 from mpbroker.protocol.schema import NEVER, fields_of, schema_of
 from mpbroker.protocol.types import ZERO_UUID
 from tests.conformance.kafka_python_peer import BROKERS_ONLY, covers, described, description, snake, version_range

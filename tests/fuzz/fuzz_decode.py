@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from mpbroker.errors import ProtocolError
 from mpbroker.protocol.codec import decode_prefix, encode
 from mpbroker.protocol.headers import decode_request_header, encode_request_frame
-from mpbroker.protocol.messages import REQUESTS, RESPONSES
+from mpbroker.protocol.messages_by_key import REQUESTS, RESPONSES
 from mpbroker.protocol.schema import schema_of
 from tests.fuzz import plain_codec
 from tests.fuzz.random_messages import random_message

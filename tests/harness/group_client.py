@@ -8,7 +8,6 @@ from typing import Any
 
 from mpbroker.protocol.codec import decode
 from mpbroker.protocol.headers import decode_response_header, encode_request_frame
-from mpbroker.protocol.messages import RESPONSES
 from mpbroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from mpbroker.protocol.messages.heartbeat import HeartbeatRequest
 from mpbroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -19,6 +18,7 @@ from mpbroker.protocol.messages.offset_commit import (
 )
 from mpbroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from mpbroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from mpbroker.protocol.messages_by_key import RESPONSES
 from mpbroker.protocol.schema import schema_of
 from tests.harness.raw_client import RawConnection
 

@@ -16,7 +16,7 @@ from mpbroker.coordinator.group_coordinator import GroupCoordinator
 from mpbroker.coordinator.group_settings import GroupSettings
 from mpbroker.coordinator.group_table import GroupRow
 from mpbroker.protocol.codec import decode, encode
-from mpbroker.protocol.messages import RESPONSES
+from mpbroker.protocol.messages_by_key import RESPONSES
 from mpbroker.protocol.schema import schema_of
 
 GROUP, TOPIC, LANE = "g", "t", 0

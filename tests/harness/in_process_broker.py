@@ -20,7 +20,7 @@ from mpbroker.metadata.metadata_snapshot import MetadataSnapshot, TopicImage, en
 from mpbroker.metrics.event_log import EventLog
 from mpbroker.protocol.codec import decode
 from mpbroker.protocol.headers import decode_response_header, encode_request_frame
-from mpbroker.protocol.messages import RESPONSES
+from mpbroker.protocol.messages_by_key import RESPONSES
 from mpbroker.protocol.schema import schema_of
 from mpbroker.server.api_table import API_TABLE
 from mpbroker.server.controller_commands import ControllerCommands

@@ -29,12 +29,12 @@ from mpbroker.coordinator.transactions.transaction_settings import TransactionSe
 from mpbroker.errors import ErrorCode
 from mpbroker.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from mpbroker.protocol.codec import decode, encode
-from mpbroker.protocol.messages import RESPONSES
 from mpbroker.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from mpbroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from mpbroker.protocol.messages.end_txn import EndTxnRequest
 from mpbroker.protocol.messages.init_producer_id import InitProducerIdRequest
 from mpbroker.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from mpbroker.protocol.messages_by_key import RESPONSES
 from mpbroker.protocol.schema import schema_of
 from tests.harness.peer import batch, produce_request
 

@@ -12,7 +12,6 @@ from mpbroker.errors import ErrorCode, error_name
 from mpbroker.protocol.api_keys import API_NAMES
 from mpbroker.protocol.codec import decode
 from mpbroker.protocol.headers import decode_response_header, encode_request_frame
-from mpbroker.protocol.messages import RESPONSES
 from mpbroker.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from mpbroker.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -86,6 +85,7 @@ from mpbroker.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from mpbroker.protocol.messages_by_key import RESPONSES
 from mpbroker.protocol.schema import schema_of
 from mpbroker.server.api_table import API_TABLE
 from tests.harness.broker import Broker, wait_until
@@ -211,7 +211,7 @@ class Asker:
 
 def versions_of(key):
     lowest, highest = API_TABLE.versions()[key]
-    api = API_TABLE.by_key.get(key)
+    api = API_TABLE.get(key)
     return range(max(lowest, api.served_from if api else 0), highest + 1)
 
 

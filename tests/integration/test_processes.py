@@ -1,5 +1,6 @@
 """The process tree of a real broker: start, ready, every way of dying, stop. Nothing may be left behind."""
 
+import contextlib
 import json
 import os
 import signal
@@ -278,6 +279,25 @@ def test_sigterm_ends_everything_cleanly_within_five_seconds(tmp_path):
         assert time.monotonic() - began < 5
         assert connection.is_closed()
     assert not (broker.data_dir / ".mpbroker-status.json").exists()
+
+
+def test_a_stop_before_the_log_keeper_is_forked_is_a_clean_one(tmp_path):
+    """It is forked when listeners have answered; what a client that was quicker wrote must not need a recovery."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    broker = Broker(tmp_path, listeners=[f"PLAINTEXT://127.0.0.1:{port}"])
+    broker.spawn()
+
+    def answers() -> bool:
+        with contextlib.suppress(OSError), RawConnection(port, timeout_s=20) as connection:
+            return connection.ask(api_versions(1)) is not None
+        return False
+
+    wait_until(answers, "an answer", 20)
+    os.kill(broker.pid, signal.SIGTERM)
+    assert broker.process.wait(20) == 0, broker.log()
+    broker.destroy()
+    assert (broker.data_dir / ".kafka_cleanshutdown").exists(), broker.log()
 
 
 def test_a_long_poll_is_answered_when_the_broker_stops(tmp_path):

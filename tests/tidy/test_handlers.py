@@ -7,7 +7,7 @@ import typing
 import pytest
 
 from mpbroker.channel.handler_port import Request
-from mpbroker.protocol.messages import REQUESTS, RESPONSES
+from mpbroker.protocol.messages_by_key import REQUESTS, RESPONSES
 from mpbroker.protocol.types import Struct
 from mpbroker.server.api_table import API_TABLE
 from mpbroker.server.apis import NoResponse
@@ -57,7 +57,14 @@ def module_of(name: str):
 def test_each_api_has_messages_a_handler_and_a_row_of_the_same_name():
     assert set(HANDLERS) == set(MESSAGES) - COORDINATORS - BROKERS_ONLY
     assert set(MESSAGES) >= COORDINATORS
-    assert API_TABLE.by_key == {api.key: api for api in (module_of(name).API for name in HANDLERS)}
+    assert {key: API_TABLE.get(key) for key in [*API_TABLE.by_key, *API_TABLE.seldom]} == {
+        api.key: api for api in (module_of(name).API for name in HANDLERS)
+    }
+
+
+def test_versions_of_apis_that_are_imported_at_their_first_request_are_those_of_their_rows():
+    rows = {key: API_TABLE.get(key) for key in API_TABLE.seldom}
+    assert API_TABLE.seldom == {key: row and row.versions for key, row in rows.items()}
 
 
 @pytest.mark.parametrize("name", HANDLERS)

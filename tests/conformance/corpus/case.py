@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from mpbroker.errors import ProtocolError
 from mpbroker.protocol.codec import decode, encoded_size
 from mpbroker.protocol.headers import decode_response_header, encode_request_frame
-from mpbroker.protocol.messages import RESPONSES
+from mpbroker.protocol.messages_by_key import RESPONSES
 from mpbroker.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from mpbroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from mpbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic

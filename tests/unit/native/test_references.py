@@ -8,7 +8,7 @@ import pytest
 from mpbroker import _native
 from mpbroker.channel.planes import DATA
 from mpbroker.errors import ErrorCode
-from mpbroker.protocol.messages import REQUESTS
+from mpbroker.protocol.messages_by_key import REQUESTS
 from tests.harness.in_process_broker import InProcessBroker
 from tests.harness.small_core import small_core
 from tests.unit.server.test_produce_fetch import batch, fetch, produce

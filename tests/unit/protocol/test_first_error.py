@@ -4,10 +4,10 @@ import msgspec
 import pytest
 
 from mpbroker.protocol.first_error import finder_of, first_error
-from mpbroker.protocol.messages import RESPONSES
 from mpbroker.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from mpbroker.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from mpbroker.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
+from mpbroker.protocol.messages_by_key import RESPONSES
 from mpbroker.protocol.schema import fields_of
 
 

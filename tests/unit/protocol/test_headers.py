@@ -16,10 +16,10 @@ from mpbroker.protocol.headers import (
     encode_response_frame,
     encode_response_frame_into,
 )
-from mpbroker.protocol.messages import RESPONSES
 from mpbroker.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from mpbroker.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from mpbroker.protocol.messages.metadata import MetadataRequest
+from mpbroker.protocol.messages_by_key import RESPONSES
 
 
 def test_header_version_1():

@@ -1,8 +1,6 @@
 """The process table says who runs, and in which slot."""
 
 import re
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -10,7 +8,7 @@ import pytest
 
 from mpbroker.config.load_config import load_broker_config
 from mpbroker.shm.process_context import BoundListener
-from mpbroker.supervisor.process_types import FIRST_SHARES, LATE_STAGE, PROCESS_TYPES, STOP_STAGES, plan_processes
+from mpbroker.supervisor.process_types import LATE_STAGE, PROCESS_TYPES, STOP_STAGES, plan_processes
 
 LAYOUT = Path(__file__).resolve().parents[3] / "native" / "shm" / "layout.h"
 
@@ -87,18 +85,4 @@ def test_stages_exist(row):
 def test_who_stops_first_starts_last():
     by_role = {row.role: row for row in PROCESS_TYPES}
     assert by_role["processor"].stop_stage < by_role["handler"].stop_stage < by_role["log-keeper"].stop_stage
-    assert by_role["tracer"].stop_stage == STOP_STAGES - 1 and by_role["log-keeper"].start_stage == 0
-
-
-def _modules_with(names):
-    """What is imported once the supervisor and these modules are."""
-    code = "import sys, importlib; [importlib.import_module(name) for name in sys.argv[1:]]; print(*sys.modules)"
-    names = ["mpbroker.supervisor.supervisor", *names]
-    return set(subprocess.run([sys.executable, "-c", code, *names], capture_output=True, check=True).stdout.split())
-
-
-def test_what_the_first_stage_imports_by_itself_nobody_else_needs():
-    first = _modules_with(row.main.partition(":")[0] for row in PROCESS_TYPES if row.start_stage == 0)
-    later = _modules_with(row.main.partition(":")[0] for row in PROCESS_TYPES if row.start_stage > 0)
-    shared = _modules_with(FIRST_SHARES)
-    assert first & later <= shared <= later
+    assert by_role["tracer"].stop_stage == STOP_STAGES - 1 and by_role["controller"].start_stage == 0
