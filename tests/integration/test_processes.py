@@ -286,6 +286,8 @@ def test_a_stop_before_the_log_keeper_is_forked_is_a_clean_one(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     broker = Broker(tmp_path, listeners=[f"PLAINTEXT://127.0.0.1:{port}"])
+    with broker:
+        create_by_metadata("127.0.0.1", port, "t")
     broker.spawn()
 
     def answers() -> bool:
