@@ -29,11 +29,13 @@ from mpbroker.metadata.meta_store import (
 )
 from mpbroker.metadata.session_files import SessionFiles, machine_id
 from mpbroker.metadata.shared_watch import SharedWatch
-from mpbroker.metadata.sqlite_store import SqliteStore
+from mpbroker.metadata.sqlite_store import SqliteStore, primary_code
 from mpbroker.metadata.store_bell import ring_all
 from mpbroker.metadata.store_place import network_kind
 
 WAL_IS_SAFE: Final = (3, 51, 3)
+SHORTEST_WAIT_S: Final = 0.0005
+UNEVEN_US: Final = 3000
 _SESSIONS: Final = "SELECT id, owner, ttl_ms, start, machine FROM sessions JOIN holders ON holders.session = id"
 _HOLDERS: Final = """
 CREATE TABLE IF NOT EXISTS holders (session INTEGER PRIMARY KEY, start TEXT NOT NULL, machine TEXT NOT NULL);
@@ -75,6 +77,7 @@ class SharedSqliteStore(SqliteStore):
         with self._alone(timeout_ms):
             super().__init__(path, timeout_ms=timeout_ms, **more)
             self._db.executescript(_HOLDERS)
+        self._db.execute("PRAGMA busy_timeout=0")  # from here on _lock waits
         self._refuse_another_machine()
         self._transaction(self._sweep, "sweep")
 
@@ -109,6 +112,20 @@ class SharedSqliteStore(SqliteStore):
                 f"{self.path} is open in a journal mode ({mode}) that SQLite {sqlite3.sqlite_version} cannot share: "
                 "start all brokers with the same SQLite, 3.51.3 or later"
             )
+
+    def _lock(self, db: sqlite3.Connection, statement: str) -> None:
+        """Waits in short steps of uneven length. SQLite's own grow to 100 ms, in which writers that take turns leave a
+        reader no moment, and are the same for all, so that several who find a dead writer's journal, and each need the
+        others to let go of the file, would meet again and again."""
+        deadline = time.monotonic() + self._timeout_ms / 1000
+        while True:
+            try:
+                db.execute(statement)
+                return
+            except sqlite3.OperationalError as error:
+                if primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+            time.sleep(SHORTEST_WAIT_S + time.monotonic_ns() // 1000 % UNEVEN_US / 1e6)
 
     def _refuse_another_machine(self) -> None:
         """StoreError while another machine's brokers use the file. Sessions from before a reboot are dead, and look

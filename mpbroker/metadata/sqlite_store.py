@@ -138,6 +138,10 @@ class SqliteStore:
         with self._reading() as db:
             return _meta(db, "rev"), _get(db, key)
 
+    def _lock(self, db: sqlite3.Connection, statement: str) -> None:
+        """A statement that takes a lock of the file; SQLite itself waits for it."""
+        db.execute(statement)
+
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
         """One snapshot for all that is read inside; StoreTimeout when the file stays locked."""
@@ -145,11 +149,12 @@ class SqliteStore:
         try:
             db.execute("BEGIN")
             try:
+                self._lock(db, "SELECT value FROM meta")
                 yield db
             finally:
                 db.execute("COMMIT")
         except sqlite3.Error as error:
-            kind = StoreTimeout if _primary_code(error) == sqlite3.SQLITE_BUSY else StoreError
+            kind = StoreTimeout if primary_code(error) == sqlite3.SQLITE_BUSY else StoreError
             raise kind(f"{self.path} cannot be read: {error}") from error
 
     def scan(self, prefix: str, *, at: int | None = None, page: int = 5000) -> Iterator[Page]:
@@ -179,7 +184,7 @@ class SqliteStore:
         """What `inside` returns, once its changes are durable."""
         db = self._own()
         try:
-            db.execute("BEGIN IMMEDIATE")
+            self._lock(db, "BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
             raise StoreTimeout(f"{tag}: {self.path} is locked by another process: {error}") from error
         try:
@@ -194,11 +199,11 @@ class SqliteStore:
 
     def _commit(self, db: sqlite3.Connection, outcome: _Result, tag: str) -> _Result | Unknown:
         try:
-            db.execute("COMMIT")
+            self._lock(db, "COMMIT")
         except sqlite3.Error as error:
             if db.in_transaction:
                 db.execute("ROLLBACK")
-            if _primary_code(error) == sqlite3.SQLITE_BUSY:  # readers would not leave: nothing was written
+            if primary_code(error) == sqlite3.SQLITE_BUSY:  # readers would not leave: nothing was written
                 raise StoreTimeout(f"{tag}: {self.path} is being read by another process: {error}") from error
             # A failed sync may or may not have reached the disk: only a fresh look at the file can tell.
             return Unknown(tag)
@@ -289,7 +294,7 @@ class SqliteStore:
             self._db.close()
 
 
-def _primary_code(error: sqlite3.Error) -> int:
+def primary_code(error: sqlite3.Error) -> int:
     """SQLite's result code without its extension; -1: the error is the module's own."""
     return getattr(error, "sqlite_errorcode", -1) & 0xFF
 
