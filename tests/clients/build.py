@@ -19,16 +19,17 @@ from pathlib import Path
 HERE = Path(__file__).parent
 #: Where programs are built, and looked for: beside the packages of this checkout.
 DIRECTORY = Path(os.environ.get("TEST_CLIENTS", HERE.parents[1] / ".venv" / "clients"))
-KAFKA_RELEASES = {"java-3.9": "3.9.2", "java-4": "4.3.1"}
+KAFKA_RELEASES = {"java-3.9": "3.9.2", "java-4": "4.3.1", "streams-3.9": "3.9.2", "streams-4": "4.3.1"}
 BUILT = ".built"
 
 
 def java(name: str, into: Path) -> None:
     """The jars of one release, and classes beside them."""
+    sources_in = HERE / PROGRAMS[name][1]
     release = f"-Dkafka.version={KAFKA_RELEASES[name]}"
     copy = ("-DincludeScope=runtime", f"-DoutputDirectory={into / 'jars'}")
-    run("mvn", "-B", "-q", "-f", str(HERE / "java" / "pom.xml"), release, "dependency:copy-dependencies", *copy)
-    sources = map(str, sorted((HERE / "java").glob("*.java")))
+    run("mvn", "-B", "-q", "-f", str(sources_in / "pom.xml"), release, "dependency:copy-dependencies", *copy)
+    sources = map(str, sorted(sources_in.glob("*.java")))
     run("javac", "-nowarn", "-Xlint:-removal", "-d", str(into), "-cp", f"{into}/jars/*", *sources)
 
 
@@ -48,6 +49,8 @@ def node(name: str, into: Path) -> None:
 PROGRAMS: dict[str, tuple[Callable[[str, Path], None], str, tuple[str, ...]]] = {
     "java-3.9": (java, "java", ("javac", "mvn")),
     "java-4": (java, "java", ("javac", "mvn")),
+    "streams-3.9": (java, "streams", ("javac", "mvn")),
+    "streams-4": (java, "streams", ("javac", "mvn")),
     "franz": (go, "go", ("go",)),
     "sarama": (go, "go", ("go",)),
     "kafkajs": (node, "node", ("npm", "node")),

@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.clients.build import DIRECTORY, PROGRAMS, is_built
+from tests.clients.build import DIRECTORY, is_built
 from tests.harness.broker import Broker
 
 LONG = bool(os.environ.get("LONG"))
@@ -58,7 +58,7 @@ def runs(broker):
             [*command(name), broker.bootstrap, name, str(RECORDS)],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )
-        for name in PROGRAMS if is_built(name)
+        for name in STEPS if is_built(name)
     }  # fmt: skip
     try:
         yield {name: process.communicate(timeout=TIMEOUT_S)[0] for name, process in started.items()}
@@ -73,7 +73,7 @@ def steps_of(printed: str) -> list[str]:
     return re.findall(r"^ok (\S+)", printed, re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", STEPS)
 def test_a_program_notices_no_difference(runs, name):
     if name not in runs:
         pytest.skip(f"{name} is not built: make clients")
