@@ -44,6 +44,14 @@ def read_epochs(directory: str) -> list[EpochStart]:
         return []
 
 
+def merged_epochs(written: Sequence[EpochStart], kept: Sequence[EpochStart]) -> list[EpochStart]:
+    """All that are known: the latest ones as shared memory has them, before them what the file says."""
+    if not kept:
+        return list(written)
+    older = [each for each in written if each.epoch < kept[0].epoch and each.start_offset < kept[0].start_offset]
+    return [*older, *kept]
+
+
 def end_of_epoch(epochs: Sequence[EpochStart], asked: int, log_end: int) -> EpochEnd:
     """Where the records of epoch `asked` end, as Kafka's leader answers it.
 

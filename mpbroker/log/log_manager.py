@@ -30,7 +30,7 @@ from mpbroker.config.topic_config import TopicSettings
 from mpbroker.errors import ErrorCode
 from mpbroker.log.append_settings import log_options, produce_rules
 from mpbroker.log.disk import disk_status, patiently
-from mpbroker.log.leader_epochs import EpochEnd, EpochStart, end_of_epoch, read_epochs
+from mpbroker.log.leader_epochs import EpochEnd, EpochStart, end_of_epoch, merged_epochs, read_epochs
 from mpbroker.record.compression import Decompressor, decompressed_limit_bytes
 from mpbroker.record.record_batch import BatchBytes, BatchUnreadableError, codec_of, find_timestamp, iterate_batches
 from mpbroker.record.rejected_records import RejectedRecords, rejected_records
@@ -257,10 +257,16 @@ class LogManager:
             return LogDirectory(path, is_online, -1, -1)
         return LogDirectory(path, is_online, space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize)
 
-    def end_of_epoch(self, state: PartitionState, epoch: int) -> EpochEnd:
+    def end_of_epoch(self, ordinal: int, state: PartitionState, epoch: int) -> EpochEnd:
         """Where the records of a leader epoch end. `state`: of the partition."""
-        epochs = read_epochs(os.path.join(self.data_dirs[state.log_dir], state.dir)) if self.data_dirs else []
+        _, has_older, kept = self.log.epochs(ordinal)
+        epochs = [EpochStart(*each) for each in kept]
+        if not epochs or (has_older and epoch < epochs[0].epoch):
+            epochs = merged_epochs(self._written_epochs(state), epochs)
         return end_of_epoch(epochs or [EpochStart(state.leader_epoch, 0)], epoch, state.leo)
+
+    def _written_epochs(self, state: PartitionState) -> list[EpochStart]:
+        return read_epochs(os.path.join(self.data_dirs[state.log_dir], state.dir)) if self.data_dirs else []
 
     def offset_for_timestamp(
         self, topic: TopicOfLog, ordinal: int, timestamp_ms: int

@@ -24,7 +24,8 @@ from mpbroker.channel.handler_port import Request
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from mpbroker.protocol.types import ZERO_UUID
-from mpbroker.server.replica_read import FIRST_WITH_IDS, FetchPlan, PartitionRead, replica_of
+from mpbroker.server.follower_fetch import replica_of
+from mpbroker.server.replica_read import FIRST_WITH_IDS, FetchPlan, PartitionRead
 from mpbroker.server.server_context import ServerContext
 
 FIRST_WITH_SESSIONS = 7

@@ -16,7 +16,8 @@ from msgspec import Struct
 from mpbroker.config.limits import LARGEST_ANSWER_BYTES
 from mpbroker.errors import ErrorCode
 from mpbroker.log.leader_epochs import NOT_KNOWN, EpochEnd
-from mpbroker.log.log_manager import READ_TO_END, READ_TO_HIGH_WATERMARK, READ_TO_STABLE, ReadPlan
+from mpbroker.log.leadership import LEADER
+from mpbroker.log.log_manager import READ_TO_END, READ_TO_HIGH_WATERMARK, READ_TO_STABLE, PartitionState, ReadPlan
 from mpbroker.metadata.metadata_cache import Topic
 from mpbroker.protocol.messages.fetch import (
     AbortedTransaction,
@@ -26,11 +27,13 @@ from mpbroker.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
+from mpbroker.server.follower_fetch import count_position, is_by_follower, replica_of
 from mpbroker.server.server_context import ServerContext
 
 CONSUMER = -1
 READ_UNCOMMITTED, READ_COMMITTED = ISOLATION_LEVELS = 0, 1
 UNKNOWN_OFFSET = -1
+KNOWN_HERE = frozenset((ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.NOT_LEADER_OR_FOLLOWER))
 FIRST_WITH_ZSTD, FIRST_WITH_IDS = 10, 13  # versions of Fetch
 
 
@@ -99,10 +102,14 @@ class FetchPlan(Struct):
 
 
 def plan_fetch(
-    context: ServerContext, message: FetchRequest, version: int, most_bytes: int = LARGEST_ANSWER_BYTES
+    context: ServerContext,
+    message: FetchRequest,
+    version: int,
+    most_bytes: int = LARGEST_ANSWER_BYTES,
+    first_look: bool = False,
 ) -> FetchPlan:
     """Reads the state of every partition asked for and divides the byte budget over them in order. `most_bytes`: the
-    budget, if the request allows more.
+    budget, if the request allows more. `first_look`: what a follower asks for counts as its position, once.
 
     Partitions that are not here come last in the answer, those of unknown ids before others, as Kafka's do. `version`
     is the request's.
@@ -110,6 +117,7 @@ def plan_fetch(
     # a negative one is an error, for the first only
     left = min(message.max_bytes, context.config.fetch_max_bytes, most_bytes)
     bound = _bound(message)
+    by_follower = first_look and is_by_follower(context, message)
     plan = FetchPlan([])
     reads: list[tuple[tuple[str, bytes], PartitionRead]] = []
     for asked_topic in message.topics:
@@ -120,6 +128,9 @@ def plan_fetch(
             read = _find(context, topic, asked_topic, asked, version)
             reads.append((key, read))
             if topic is not None and read.ordinal >= 0:
+                if by_follower and count_position(context, topic, asked, message, read):
+                    plan.is_urgent = True
+                    continue
                 _read(
                     context,
                     topic,
@@ -157,11 +168,6 @@ def _bound(message: FetchRequest) -> int:
     return READ_TO_STABLE if message.isolation_level == READ_COMMITTED else READ_TO_HIGH_WATERMARK
 
 
-def replica_of(message: FetchRequest) -> int:
-    """Who asks: a broker's id, −1 for a consumer. Versions 15 and later say it in a tag."""
-    return message.replica_id if message.replica_state is None else message.replica_state.replica_id
-
-
 def _find(
     context: ServerContext, topic: Topic | None, asked_topic: FetchTopic, asked: FetchPartition, version: int
 ) -> PartitionRead:
@@ -196,10 +202,11 @@ def _read(
     error, plan = context.log_manager.find(
         read.ordinal, asked.fetch_offset, bound, max(limit_bytes, 0), oversized or limit_bytes < 0, topic.id
     )
-    readable = error in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE)  # else the plan has no epoch to check
-    read.error = (readable and _refusal(asked, message, plan)) or error
+    readable = error in KNOWN_HERE  # else the plan has no epoch to check
+    read.error = (readable and _refusal(context, asked, message, plan)) or error
     read.leader_epoch = plan.leader_epoch
-    if readable and read.error == error and asked.last_fetched_epoch >= 0 and _diverges(context, asked, read):
+    in_doubt = readable and read.error == error != ErrorCode.NOT_LEADER_OR_FOLLOWER and asked.last_fetched_epoch >= 0
+    if in_doubt and _diverges(context, asked, read):
         read.high_watermark, read.last_stable_offset = plan.high_watermark, plan.last_stable
         read.log_start = plan.log_start
         return
@@ -225,7 +232,9 @@ def _diverges(context: ServerContext, asked: FetchPartition, read: PartitionRead
     """KIP-595: whether the reader's last epoch ended here before the offset that it asks for; no records then. An epoch
     that is not known is an offset out of range."""
     state = context.log_manager.state(read.ordinal)
-    end = NOT_KNOWN if state is None else context.log_manager.end_of_epoch(state, asked.last_fetched_epoch)
+    end = NOT_KNOWN
+    if state is not None:
+        end = context.log_manager.end_of_epoch(read.ordinal, state, asked.last_fetched_epoch)
     if end == NOT_KNOWN:
         read.error = ErrorCode.OFFSET_OUT_OF_RANGE
     elif end.epoch < asked.last_fetched_epoch or end.end_offset < asked.fetch_offset:
@@ -233,12 +242,18 @@ def _diverges(context: ServerContext, asked: FetchPartition, read: PartitionRead
     return read.diverging is not None
 
 
-def _refusal(asked: FetchPartition, message: FetchRequest, plan: ReadPlan) -> int:
+def _refusal(context: ServerContext, asked: FetchPartition, message: FetchRequest, plan: ReadPlan) -> int:
     asked_epoch = max(asked.current_leader_epoch, -1)  # Fetch takes every negative epoch for −1, ListOffsets does not
     code = check_leader_epoch(asked_epoch, plan.leader_epoch)
-    if code == ErrorCode.NONE and replica_of(message) >= 0:
+    if code == ErrorCode.NONE and replica_of(message) >= 0 and not is_by_follower(context, message):
         return ErrorCode.NOT_LEADER_OR_FOLLOWER  # no broker but this one holds a replica
     return code
+
+
+def check_leadership(state: PartitionState, asked_epoch: int) -> int:
+    """Whether this broker leads the partition in that epoch, for requests that only a leader answers."""
+    code = check_leader_epoch(asked_epoch, state.leader_epoch)
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if code == ErrorCode.NONE and state.role != LEADER else code
 
 
 def check_leader_epoch(asked_epoch: int, leader_epoch: int) -> int:

@@ -22,7 +22,7 @@ from mpbroker.server.dispatch import dispatch
 from mpbroker.server.server_context import ServerContext
 from mpbroker.server.waiting_fetch import park_if_it_waits
 from mpbroker.shm.clock import SystemClock
-from mpbroker.shm.layout import DIRTY_BITS, SLOT_LOG_KEEPER
+from mpbroker.shm.layout import DIRTY_BITS, SLOT_CONTROLLER, SLOT_LOG_KEEPER
 from mpbroker.shm.process_context import ProcessContext
 from mpbroker.shm.process_table import BrokerState, ProcessRow, ProcessState
 from mpbroker.shm.scheduling import prefer_latency
@@ -160,5 +160,6 @@ def build_context(ctx: ProcessContext) -> ServerContext:
         cluster_id=ctx.cluster_id,
     )
     context.stored_settings = ctx.stored_settings
+    context.request_isr_change = lambda: ctx.core.ring_service(SLOT_CONTROLLER)
     context.is_ending = lambda: ctx.core.state == BrokerState.DRAINING
     return context

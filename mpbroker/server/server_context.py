@@ -83,6 +83,7 @@ class ServerContext:
         self.cluster_id = cluster_id
         self.node_id: int = config.node_id
         self.stored_settings: Callable[[], DynamicSettings | None] = lambda: None
+        self.request_isr_change: Callable[[], None] = lambda: None  # the agent is to ask the controller
         self.is_ending: Callable[[], bool] = lambda: False  # the broker is about to stop: long polls end now
         self.fetch_deadline_ms: int | None = None  # of the Fetch that is being dispatched again; it has waited already
         self.producer_ids = ProducerIds()

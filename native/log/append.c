@@ -3,129 +3,23 @@
 #include <string.h>
 
 #include "log/append_finish.h"
-#include "log/log_io.h"
+#include "log/append_write.h"
 #include "log/partition_lock.h"
 #include "log/producer.h"
 #include "log/producer_room.h"
 #include "log/repair.h"
 #include "log/replica_role.h"
 #include "log/roll.h"
-#include "log/segment.h"
 #include "log/transaction.h"
-#include "log/txn_index.h"
 
-#define ONE_WRITE_BYTES 8192 /* up to here a copy costs less than the second part of a gather write */
 #define ROOM_ROUNDS 8
-
-static void write_intent(struct mpb_log *log, struct mpb_partition *row, const struct mpb_append_request *request,
-                         const struct mpb_append_result *result, uint64_t fill_number, uint32_t producer_row,
-                         enum mpb_batch_kind kind, int64_t max_timestamp)
-{
-    const struct mpb_partition_copy *now = mpb_partition_in_force(row);
-    struct mpb_intent *intent = &row->intent;
-    intent->fill_number = fill_number;
-    intent->entry = request->entry;
-    intent->cell = request->cell;
-    mpb_step();
-    MPB_CRASH(log->core, "append.intent_half"); /* the target is still the last one's, which was committed */
-    intent->target = mpb_load_relaxed(&row->selector) + 1;
-    intent->base_offset = now->leo;
-    intent->position = now->position;
-    intent->length = request->info->batch_bytes;
-    intent->producer_row = producer_row;
-    intent->producer_id = request->info->producer_id;
-    intent->producer_epoch = request->info->producer_epoch;
-    intent->batch_kind = (uint16_t)kind;
-    intent->coordinator_epoch = request->coordinator_epoch;
-    intent->first_sequence = request->info->base_sequence;
-    intent->last_sequence = mpb_last_sequence(request->info->base_sequence, request->info->record_count);
-    intent->last_offset = now->leo + request->info->last_offset_delta;
-    intent->timestamp_ms = max_timestamp;
-    intent->append_time_ms = result->append_time_ms;
-    intent->written_ms = request->now_ms;
-    mpb_intent_set(log, row, MPB_INTENT_APPEND);
-    MPB_CRASH(log->core, "append.intent");
-}
-
-/* Append rule 8: base offset and leader epoch go into a copy of the header, never into the request's bytes. */
-static int write_batch(int fd, const uint8_t header[MPB_BATCH_HEADER_BYTES], const uint8_t *batch, size_t length,
-                       uint64_t position)
-{
-    const uint8_t *rest = batch + MPB_BATCH_HEADER_BYTES;
-    size_t rest_length = length - MPB_BATCH_HEADER_BYTES;
-    if (length > ONE_WRITE_BYTES)
-        return mpb_io_write_two(fd, header, MPB_BATCH_HEADER_BYTES, rest, rest_length, position);
-    uint8_t whole[ONE_WRITE_BYTES];
-    memcpy(whole, header, MPB_BATCH_HEADER_BYTES);
-    memcpy(whole + MPB_BATCH_HEADER_BYTES, rest, rest_length);
-    return mpb_io_write(fd, whole, length, position);
-}
-
-/* Before the commit: what is in the index counts only up to the length that the commit names. */
-static int index_abort(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_txn_plan *plan,
-                       int64_t producer_id, struct mpb_partition_copy *next)
-{
-    struct mpb_aborted aborted = {.producer_id = producer_id, .first_offset = plan->first, .last_offset = next->leo};
-    aborted.last_stable = plan->others > 0 ? plan->others_first : next->leo + 1;
-    int error = mpb_txn_index_append(log, row, next, &aborted);
-    if (error == 0)
-        MPB_CRASH(log->core, "append.abort_indexed");
-    return error;
-}
-
-/* The files' part of an append, and the state that will commit it. Returns 0 or a negative errno. */
-static int write_files(struct mpb_log *log, struct mpb_partition *row, const struct mpb_append_options *options,
-                       const struct mpb_append_request *request, const struct mpb_txn_plan *plan,
-                       uint8_t header[MPB_BATCH_HEADER_BYTES], int64_t max_timestamp, struct mpb_partition_copy *next)
-{
-    const struct mpb_batch_info *info = request->info;
-    int64_t last_offset = next->leo + info->last_offset_delta;
-    int fd = mpb_segment_fd(log, row, next, next->active_base, MPB_FILE_LOG);
-    if (fd < 0)
-        return fd;
-    mpb_put_be64(header + MPB_BATCH_BASE_OFFSET, next->leo);
-    mpb_put_be32(header + MPB_BATCH_LEADER_EPOCH, next->leader_epoch);
-    int error = write_batch(fd, header, request->batch, info->batch_bytes, next->position);
-    if (error != 0)
-        return error;
-    MPB_CRASH(log->core, "append.log_written");
-    if (next->position == 0)
-        next->first_timestamp = max_timestamp;
-    if (max_timestamp > next->max_timestamp) {
-        next->max_timestamp = max_timestamp;
-        next->max_timestamp_offset = last_offset;
-    }
-    if (next->bytes_since_index > (uint32_t)options->index_interval_bytes) {
-        error = mpb_segment_index(log, row, next, last_offset, (uint32_t)next->position);
-        if (error != 0)
-            return error;
-        next->bytes_since_index = 0;
-        MPB_CRASH(log->core, "append.index_written");
-    }
-    if (plan->kind == MPB_BATCH_ABORT && plan->first >= 0) {
-        error = index_abort(log, row, plan, request->info->producer_id, next);
-        if (error != 0)
-            return error;
-    }
-    next->bytes_since_index += info->batch_bytes;
-    next->position += info->batch_bytes;
-    next->log_bytes += info->batch_bytes;
-    next->bytes_in += info->batch_bytes;
-    next->records_in += (uint32_t)info->record_count;
-    next->leo = last_offset + 1;
-    if ((next->maximal_isr & ~(1u << next->self)) == 0 && !mpb_is_under_min_isr(next)) /* nobody else to wait for */
-        next->hw = next->leo;
-    mpb_txn_move(plan, next);
-    return 0;
-}
 
 static int append_locked(struct mpb_log *log, struct mpb_partition *row, const struct mpb_append_options *options,
                          const struct mpb_append_request *request, uint64_t fill_number,
                          uint8_t header[MPB_BATCH_HEADER_BYTES], struct mpb_append_result *out)
 {
     const struct mpb_batch_info *info = request->info;
-    uint32_t ordinal = request->ordinal, producer_row = 0;
-    struct mpb_txn_plan plan;
+    struct mpb_append_write write;
     int64_t max_timestamp = options->log_append_time                       ? request->now_ms
                             : request->max_timestamp != MPB_RECORDS_UNSEEN ? request->max_timestamp
                                                                            : info->max_timestamp;
@@ -134,23 +28,40 @@ static int append_locked(struct mpb_log *log, struct mpb_partition *row, const s
         if (error != 0)
             return error;
     }
+    write.producer_row = 0;
     if (info->producer_id >= 0) {
-        producer_row = mpb_producer_row(log, ordinal, info->producer_id, true);
-        if (producer_row == 0)
+        write.producer_row = mpb_producer_row(log, request->ordinal, info->producer_id, true);
+        if (write.producer_row == 0)
             return MPB_ERR_THROTTLING_QUOTA_EXCEEDED;
     }
     struct mpb_partition_copy next = *mpb_partition_in_force(row);
     out->base_offset = next.leo;
-    plan.kind = request->marker != MPB_BATCH_PLAIN ? request->marker : mpb_txn_kind(info);
-    if (plan.kind != MPB_BATCH_PLAIN)
-        mpb_txn_look(log->core, row, producer_row, &plan);
-    write_intent(log, row, request, out, fill_number, producer_row, plan.kind, max_timestamp);
-    int error = write_files(log, row, options, request, &plan, header, max_timestamp, &next);
+    write.batch = request->batch;
+    write.header = header;
+    write.info = info;
+    write.base_offset = next.leo;
+    write.max_timestamp = max_timestamp;
+    write.append_time_ms = out->append_time_ms;
+    write.now_ms = request->now_ms;
+    write.fill_number = fill_number;
+    write.entry = request->entry;
+    write.cell = request->cell;
+    write.coordinator_epoch = request->coordinator_epoch;
+    write.plan.kind = request->marker != MPB_BATCH_PLAIN ? request->marker : mpb_txn_kind(info);
+    if (write.plan.kind != MPB_BATCH_PLAIN)
+        mpb_txn_look(log->core, row, write.producer_row, &write.plan);
+    mpb_append_write_intent(log, row, &write);
+    mpb_put_be64(header + MPB_BATCH_BASE_OFFSET, next.leo); /* append rule 8: never into the request's bytes */
+    mpb_put_be32(header + MPB_BATCH_LEADER_EPOCH, next.leader_epoch);
+    int error = mpb_append_write_files(log, row, options, &write, &next);
     if (error != 0) { /* append rule 4: the same repair as after a death */
         int answer = mpb_log_io_error(log, row, error);
         mpb_repair(log, row);
         return answer;
     }
+    if ((next.maximal_isr & ~(1u << next.self)) == 0 && !mpb_is_under_min_isr(&next)) /* nobody else to wait for */
+        next.hw = next.leo;
+    mpb_txn_move(&write.plan, &next);
     mpb_partition_write_idle(log->core, row, &next);
     mpb_partition_commit(row);
     MPB_CRASH(log->core, "append.committed");

@@ -12,9 +12,13 @@ int mpb_delete_records(struct mpb_log *log, uint32_t ordinal, const uint8_t *top
         return error;
     struct mpb_partition_copy next = *mpb_partition_in_force(row);
     offset = offset == MPB_TO_HIGH_WATERMARK ? next.hw : offset;
-    if (offset > next.hw || offset < 0) {
+    if (next.role != MPB_ROLE_LEADER)
+        error = MPB_ERR_NOT_LEADER_OR_FOLLOWER;
+    else if (offset > next.hw || offset < 0)
+        error = MPB_ERR_OFFSET_OUT_OF_RANGE;
+    if (error != 0) {
         mpb_partition_unlock(log, ordinal);
-        return MPB_ERR_OFFSET_OUT_OF_RANGE;
+        return error;
     }
     bool moves = offset > next.log_start;
     if (moves) {

@@ -48,7 +48,9 @@ static int begin(struct mpb_log *log, uint32_t ordinal, const uint8_t *topic_id,
         memset(out, 0, sizeof *out);
     else
         describe(copy, ordinal, out);
-    return error != 0 ? error : mpb_partition_usable(log->core, &log->core->partitions[ordinal], topic_id);
+    if (error == 0)
+        error = mpb_partition_usable(log->core, &log->core->partitions[ordinal], topic_id);
+    return error == 0 && copy->role != MPB_ROLE_LEADER ? MPB_ERR_NOT_LEADER_OR_FOLLOWER : error;
 }
 
 bool mpb_read_overtaken(struct mpb_log *log, uint32_t ordinal, uint32_t truncations)

@@ -29,7 +29,7 @@ struct mpb_read_plan {
 
 /* Finds what a fetch from `offset` gets: whole batches from the one that holds it, of one segment, below `limit`; cut
  * at max_bytes, but never inside the first batch: that is given whole if `min_one`, else not at all. The offsets of
- * the partition are filled in whatever the answer. OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR,
+ * the partition are filled in whatever the answer. NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR,
  * UNKNOWN_TOPIC_OR_PARTITION, CORRUPT_MESSAGE. topic_id NULL: any. */
 int mpb_log_find(struct mpb_log *log, uint32_t ordinal, const uint8_t *topic_id, int64_t offset, int64_t limit,
                  uint32_t max_bytes, bool min_one, struct mpb_read_plan *out);

@@ -56,6 +56,8 @@ static int repair(struct mpb_log *log, struct mpb_partition *row)
         return mpb_swap_finish(log, row);
     case MPB_INTENT_TRUNCATE:
         return committed ? mpb_truncate_finish(log, row) : 0; /* nothing was done before the commit */
+    case MPB_INTENT_START: /* before the commit: a segment under a name that none in force has */
+        return committed ? mpb_start_finish(log, row) : mpb_segment_unlink(log, row, row->intent.base_offset);
     default:
         return 0;
     }

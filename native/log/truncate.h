@@ -10,4 +10,10 @@
  * log start is OFFSET_OUT_OF_RANGE. 0 or a Kafka error. */
 int mpb_truncate(struct mpb_log *log, uint32_t ordinal, int64_t offset);
 
+/* A follower's, to where its leader's log and its own part. The partition must be a follower in this epoch
+ * (FENCED_LEADER_EPOCH). Leader epochs that began at or beyond `offset` are cut too, also where no record is. Below log start
+ * log start falls with it, below the first segment the log begins anew (start_at.h), as Kafka does it. The high watermark
+ * falls to the new end. */
+int mpb_truncate_follower(struct mpb_log *log, uint32_t ordinal, int64_t offset, int32_t leader_epoch, int64_t now_ms);
+
 #endif

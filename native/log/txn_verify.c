@@ -13,6 +13,10 @@ int mpb_txn_verify(struct mpb_log *log, uint32_t ordinal, const uint8_t *topic_i
         int error = mpb_partition_lock_usable(log, ordinal, topic_id);
         if (error != 0)
             return error;
+        if (mpb_partition_in_force(&log->core->partitions[ordinal])->role != MPB_ROLE_LEADER) {
+            mpb_partition_unlock(log, ordinal);
+            return MPB_ERR_NOT_LEADER_OR_FOLLOWER;
+        }
         uint32_t at = mpb_producer_row(log, ordinal, producer_id, true);
         if (at != 0) {
             struct mpb_producer *producer = &log->core->producers[at - 1];

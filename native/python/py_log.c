@@ -45,6 +45,7 @@ static const struct field COPY_FIELDS[] = {
     FIELD(isr),
     FIELD(maximal_isr),
     FIELD(leader_since),
+    FIELD(epoch_start),
 };
 enum { COPY_FIELD_COUNT = sizeof COPY_FIELDS / sizeof *COPY_FIELDS };
 

@@ -1,10 +1,13 @@
 /* Binds become.h, isr.h and leader_epochs.h: roles, followers' fetches, the ISR and its proposals. */
 #include "python/py_log.h"
 
+#include "log/append_follower.h"
 #include "log/become.h"
 #include "log/isr.h"
 #include "log/partition_lock.h"
 #include "log/replica_role.h"
+#include "log/start_at.h"
+#include "log/truncate.h"
 
 static PyTypeObject *replica_state_type;
 
@@ -59,6 +62,11 @@ static PyObject *log_become(PyObject *object, PyObject *args, PyObject *kwargs)
     role.isr_count = (uint32_t)isr_count;
     role.now_ms = now_ms;
     return PyLong_FromLong(mpb_become(&self->log, ordinal, &role));
+}
+
+static PyObject *log_is_replicated(PyObject *object, PyObject *Py_UNUSED(none))
+{
+    return PyBool_FromLong(((LogObject *)object)->log.core->replica_count != 0);
 }
 
 static PyObject *log_stop(PyObject *object, PyObject *argument)
@@ -139,6 +147,59 @@ static PyObject *log_follower_fetched(PyObject *object, PyObject *args, PyObject
     mpb_follower_fetched(&self->log, ordinal, &fetch, &answer);
     return Py_BuildValue("(iNiLN)", answer.error, PyBool_FromLong(answer.ask_file), answer.diverging.epoch,
                          (long long)answer.diverging.offset, PyBool_FromLong(answer.proposed));
+}
+
+static PyObject *log_append_follower(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"ordinal",          "leader_epoch", "offset", "records",  "leader_hw",
+                            "leader_log_start", "options",      "now_ms", "topic_id", NULL};
+    LogObject *self = (LogObject *)object;
+    struct mpb_follower_append request;
+    struct mpb_follower_appended appended;
+    PyObject *options, *topic = Py_None;
+    Py_buffer records;
+    long long offset, hw, log_start, now_ms;
+    uint8_t id[16];
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "IiLy*LLO!L|O", names, &request.ordinal, &request.leader_epoch,
+                                     &offset, &records, &hw, &log_start, mpb_log_options_type, &options, &now_ms,
+                                     &topic))
+        return NULL;
+    bool good = mpb_py_ordinal(self, request.ordinal) && mpb_py_topic_id(topic, id, &request.topic_id);
+    request.offset = offset;
+    request.records = records.buf;
+    request.length = (size_t)records.len;
+    request.leader_hw = hw;
+    request.leader_log_start = log_start;
+    request.now_ms = now_ms;
+    const struct mpb_append_options *rules = &((LogOptionsObject *)options)->append;
+    if (good) {
+        Py_BEGIN_ALLOW_THREADS
+            mpb_append_follower(&self->log, rules, &request, &appended);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&records);
+    return !good ? NULL
+                 : Py_BuildValue("(iILL)", appended.error, appended.batches, (long long)appended.leo,
+                                 (long long)appended.hw);
+}
+
+static PyObject *log_truncate_follower(PyObject *object, PyObject *args)
+{
+    long long offset, now_ms;
+    int leader_epoch, error;
+    MPB_ROW_ARGS("LiL:truncate_follower", &offset, &leader_epoch, &now_ms);
+    Py_BEGIN_ALLOW_THREADS
+        error = mpb_truncate_follower(&self->log, ordinal, offset, leader_epoch, now_ms);
+    Py_END_ALLOW_THREADS
+    return PyLong_FromLong(error);
+}
+
+static PyObject *log_start_at(PyObject *object, PyObject *args)
+{
+    long long offset, now_ms;
+    int leader_epoch;
+    MPB_ROW_ARGS("LiL:start_at", &offset, &leader_epoch, &now_ms);
+    return PyLong_FromLong(mpb_start_at(&self->log, ordinal, offset, leader_epoch, now_ms));
 }
 
 /* Whether it may be worth the lock: a leader, and somebody else in sync or to come. */
@@ -279,6 +340,7 @@ PyMethodDef mpb_log_replica_methods[] = {
      "become(ordinal, role, leader_epoch, partition_epoch, replicas, isr, self_id, min_isr, now_ms, leader=-1) -> "
      "error\n\n"
      "Leader or follower from now on, in one commit. The same role and epoch again: 0, and min.insync.replicas anew."},
+    {"is_replicated", log_is_replicated, METH_NOARGS, "is_replicated() -> bool: the broker is one of a cluster"},
     {"stop", log_stop, METH_O, "stop(ordinal) -> error: neither leader nor follower; the epochs stay"},
     {"replica_state", log_replica_state, METH_O, "replica_state(ordinal) -> ReplicaState; None in a broker alone"},
     {"load_epochs", log_load_epochs, METH_VARARGS,
@@ -290,6 +352,14 @@ PyMethodDef mpb_log_replica_methods[] = {
     {"follower_fetched", (PyCFunction)(void *)log_follower_fetched, METH_VARARGS | METH_KEYWORDS,
      "follower_fetched(ordinal, broker, broker_epoch, leader_epoch, offset, last_epoch, log_start, now_ms,\n"
      "                 topic_id=None) -> (error, ask the file, diverging epoch, its end, ISR change proposed)"},
+    {"append_follower", (PyCFunction)(void *)log_append_follower, METH_VARARGS | METH_KEYWORDS,
+     "append_follower(ordinal, leader_epoch, offset, records, leader_hw, leader_log_start, options, now_ms,\n"
+     "                topic_id=None) -> (error, batches appended, log end, high watermark)\n\n"
+     "Batches as the leader has them, at the end where they were fetched from; no other role, epoch or end."},
+    {"truncate_follower", log_truncate_follower, METH_VARARGS,
+     "truncate_follower(ordinal, offset, leader_epoch, now_ms) -> error: where the leader's log and this one part"},
+    {"start_at", log_start_at, METH_VARARGS,
+     "start_at(ordinal, offset, leader_epoch, now_ms) -> error: everything out, the log begins at the offset"},
     {"take_isr_proposals", (PyCFunction)(void *)log_take_isr_proposals, METH_VARARGS | METH_KEYWORDS,
      "take_isr_proposals(lag_ms=-1, now_ms=0, again=False) -> [(ordinal, leader epoch, partition epoch, isr)]\n\n"
      "Changes of the ISR to ask the controller for. lag_ms >= 0: looks first who has fallen behind. again: also\n"

@@ -382,7 +382,8 @@ enum mpb_intent_kind {
     MPB_INTENT_APPEND = 1,
     MPB_INTENT_ROLL = 2,
     MPB_INTENT_TRUNCATE = 3,
-    MPB_INTENT_SWAP = 4
+    MPB_INTENT_SWAP = 4,
+    MPB_INTENT_START = 5
 };
 
 struct mpb_intent { /* `word` = kind 8 | process slot 24, stored last and cleared first (append rule 5) */
@@ -391,7 +392,7 @@ struct mpb_intent { /* `word` = kind 8 | process slot 24, stored last and cleare
     uint64_t target; /* selector value this operation commits with */
     uint32_t entry;  /* all ones: no request entry waits for the result */
     uint32_t cell;
-    int64_t base_offset; /* APPEND: of the batch; ROLL: of the new segment; SWAP: of the cleaned one */
+    int64_t base_offset; /* APPEND: of the batch; ROLL, START: of the new segment; SWAP: of the cleaned one */
     uint64_t position;
     uint32_t length;
     uint32_t producer_row; /* + 1; 0: no producer state to keep */
@@ -399,7 +400,7 @@ struct mpb_intent { /* `word` = kind 8 | process slot 24, stored last and cleare
     int32_t first_sequence;
     int32_t last_sequence;
     int16_t producer_epoch;
-    uint16_t batch_kind;       /* APPEND: enum mpb_batch_kind */
+    uint16_t batch_kind;       /* APPEND: enum mpb_batch_kind; TRUNCATE: not PLAIN if there are transactions */
     int32_t coordinator_epoch; /* of a marker */
     int64_t last_offset;       /* SWAP: base of the first segment behind it */
     int64_t timestamp_ms;      /* largest of the batch */

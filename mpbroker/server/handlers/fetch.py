@@ -1,8 +1,8 @@
 """Fetch (key 1), versions 4 to 17: read record batches, at once or when enough have arrived.
 
 From version 7 on a client may have a session (KIP-227, server/fetch_session.py): then it names only what has changed,
-and is told only what has changed. Not done: followers (NOT_LEADER_OR_FOLLOWER), preferred read replicas (KIP-392,
-always −1).
+and is told only what has changed. What followers ask for also says what they have (server/follower_fetch.py). Not done:
+preferred read replicas (KIP-392, always −1).
 
 From version 12 on a reader that names the epoch of its last record is told where its log parts from this one (KIP-595),
 from 13 on topics are named by id (KIP-516: one that is not known is UNKNOWN_TOPIC_ID), from 16 on an answer with
@@ -49,7 +49,7 @@ def handle(context: ServerContext, request: Request, message: FetchRequest) -> O
     except SessionError as error:
         names_it = error.code == ErrorCode.UNKNOWN_SERVER_ERROR or request.parked_kind  # was overtaken while it waited
         return FetchResponse(error_code=error.code, session_id=message.session_id if names_it else 0)
-    plan = plan_fetch(context, message, request.api_version)
+    plan = plan_fetch(context, message, request.api_version, first_look=True)
     if message.isolation_level not in ISOLATION_LEVELS and any(read.ordinal >= 0 for read in plan.reads()):
         return failed(message, request.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka, which knows no better
     partitions = sum(len(topic.partitions) for topic in message.topics)

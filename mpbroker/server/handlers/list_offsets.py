@@ -25,7 +25,7 @@ from mpbroker.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from mpbroker.server.apis import Api
-from mpbroker.server.replica_read import CONSUMER, ISOLATION_LEVELS, READ_COMMITTED, check_leader_epoch
+from mpbroker.server.replica_read import CONSUMER, ISOLATION_LEVELS, READ_COMMITTED, check_leadership
 from mpbroker.server.server_context import ServerContext
 
 LATEST, EARLIEST, LARGEST, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
@@ -69,7 +69,7 @@ def _answer(
     state = context.log_manager.state(ordinal)
     if state is None:
         return _refused(asked, ErrorCode.KAFKA_STORAGE_ERROR)
-    code = check_leader_epoch(asked.current_leader_epoch, state.leader_epoch)
+    code = check_leadership(state, asked.current_leader_epoch)
     if code:
         return _refused(asked, code)
     return _found(context, message, topic, ordinal, state, asked)

@@ -1,7 +1,7 @@
 """OffsetForLeaderEpoch (key 23), versions 0 to 4: where the records of a leader epoch end (KIP-101, KIP-320).
 
-A reader whose last record is of an older epoch learns whether that record is still there. With one broker the epoch
-never changes; a log that Kafka wrote may hold several. Who asks does not matter.
+A reader whose last record is of an older epoch learns whether that record is still there; a follower, where its log and
+its leader's part. In a broker that is alone the epoch never changes, but a log that Kafka wrote may hold several.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mpbroker.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from mpbroker.server.apis import Api
-from mpbroker.server.replica_read import check_leader_epoch
+from mpbroker.server.replica_read import check_leadership
 from mpbroker.server.server_context import ServerContext
 
 
@@ -37,13 +37,14 @@ def handle(
 def _end(context: ServerContext, topic: Topic | None, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     if topic is None or not 0 <= asked.partition < len(topic.partitions):
         return _refused(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    state = context.log_manager.state(topic.partitions[asked.partition])
+    ordinal = topic.partitions[asked.partition]
+    state = context.log_manager.state(ordinal)
     if state is None:
         return _refused(asked, ErrorCode.KAFKA_STORAGE_ERROR)
-    code = check_leader_epoch(asked.current_leader_epoch, state.leader_epoch)
+    code = check_leadership(state, asked.current_leader_epoch)
     if code:
         return _refused(asked, code)
-    end = context.log_manager.end_of_epoch(state, asked.leader_epoch)
+    end = context.log_manager.end_of_epoch(ordinal, state, asked.leader_epoch)
     return EpochEndOffset(partition=asked.partition, leader_epoch=end.epoch, end_offset=end.end_offset)
 
 

@@ -4,12 +4,14 @@
 #define MPB_TESTS_APPEND_SCENARIOS_H
 
 #include "tests/log/log_world.h"
+#include "log/append_follower.h"
 #include "log/delete_records.h"
 #include "log/isr.h"
 #include "log/marker.h"
 #include "log/repair.h"
 #include "log/retain.h"
 #include "log/roll.h"
+#include "log/start_at.h"
 #include "log/swap.h"
 #include "log/txn_verify.h"
 #include "log/truncate.h"
@@ -262,6 +264,118 @@ static void run_answered(struct mpb_log *log)
     note(mpb_isr_answered(log, &answer, 0));
 }
 
+/* ---- a follower: batches as a leader would send them, some in a later epoch, some in transactions */
+struct fetched {
+    uint8_t bytes[4096];
+    size_t length;
+};
+
+static void add_batch(struct fetched *to, const struct batch_spec *spec, int64_t base, int32_t epoch)
+{
+    uint8_t *at = to->bytes + to->length;
+    to->length += make_batch(at, spec);
+    mpb_put_be64(at + MPB_BATCH_BASE_OFFSET, base);
+    mpb_put_be32(at + MPB_BATCH_LEADER_EPOCH, epoch);
+}
+
+static const struct fetched *fetched_batches(void)
+{
+    static struct fetched made;
+    if (made.length == 0) {
+        struct batch_spec plain = numbered(1, 12, 70), begun = in_transaction(2, 0, 71),
+                          more = in_transaction(2, 2, 72);
+        add_batch(&made, &plain, 18, 3);
+        add_batch(&made, &begun, 22, 4); /* behind a gap that compaction left */
+        add_batch(&made, &more, 24, 5);
+    }
+    return &made;
+}
+
+static void prepare_follower(struct fixture *f)
+{
+    const struct mpb_new_role role = fixture_role(MPB_ROLE_FOLLOWER, 5, 0);
+    prepare_replicated(f);
+    CHECK_EQ(mpb_become(&f->log, 0, &role), 0);
+}
+
+/* The fetcher's successor goes on from the end, wherever that is. */
+static void append_fetched(struct mpb_log *log, int32_t segment)
+{
+    const struct fetched *all = fetched_batches();
+    const struct mpb_partition_copy *now = mpb_partition_in_force(&log->core->partitions[0]);
+    struct mpb_append_options options = small_segments();
+    struct mpb_follower_appended out;
+    options.segment_bytes = segment;
+    CHECK_EQ(mpb_partition_lock(log, 0), 0);
+    int64_t leo = now->leo;
+    now = mpb_partition_in_force(&log->core->partitions[0]);
+    leo = now->leo;
+    mpb_partition_unlock(log, 0);
+    size_t at = 0;
+    while (at < all->length && mpb_be64(all->bytes + at) < leo)
+        at += (size_t)mpb_be32(all->bytes + at + MPB_BATCH_LENGTH) + MPB_BATCH_OVERHEAD_BYTES;
+    const struct mpb_follower_append request = {.leader_epoch = 5,
+                                                .offset = leo,
+                                                .records = all->bytes + at,
+                                                .length = all->length - at,
+                                                .leader_hw = 24,
+                                                .leader_log_start = 2,
+                                                .now_ms = 6000};
+    mpb_append_follower(log, &options, &request, &out);
+    note(out.error);
+}
+
+/* What a follower with transactions may lose: the end of one, another wholly, and an epoch. */
+static void prepare_follower_of_transactions(struct fixture *f)
+{
+    const struct mpb_new_role role = fixture_role(MPB_ROLE_FOLLOWER, 5, 0),
+                              leader = fixture_role(MPB_ROLE_LEADER, 4, 1);
+    struct mpb_append_options options = small_segments();
+    struct mpb_append_result result;
+    struct mpb_marker marker = {.producer_id = 3, .now_ms = 5000, .leader_epoch = -1, .entry = MPB_NO_REQUEST};
+    fixture_replicate(f);
+    prepare_transactions(f);
+    CHECK_EQ(mpb_become(&f->log, 0, &leader), 0);
+    options.segment_bytes = 1 << 20;
+    mpb_append_marker(&f->log, &options, &marker, &result);
+    CHECK_EQ(result.error, 0);
+    CHECK_EQ(mpb_partition_in_force(&f->core.partitions[0])->open_transactions, 1);
+    CHECK_EQ(mpb_become(&f->log, 0, &role), 0);
+}
+
+static void prepare_segments_of_follower(struct fixture *f)
+{
+    const struct mpb_new_role role = fixture_role(MPB_ROLE_FOLLOWER, 5, 0);
+    fixture_replicate(f);
+    prepare_segments(f);
+    CHECK_EQ(mpb_partition_set_log_start(&f->log, 0, 10), 0);
+    CHECK_EQ(mpb_become(&f->log, 0, &role), 0);
+}
+
+/* Without its first segment. */
+static void prepare_later_segments(struct fixture *f)
+{
+    static int64_t removed[MPB_RETAIN_MAX_REMOVED];
+    const struct mpb_retain_rules rules = {.retention_ms = -1, .retention_bytes = -1, .now_ms = 9000};
+    const struct mpb_new_role role = fixture_role(MPB_ROLE_FOLLOWER, 5, 0);
+    uint32_t count;
+    fixture_replicate(f);
+    prepare_segments(f);
+    CHECK_EQ(mpb_partition_set_log_start(&f->log, 0, SWAP_END), 0);
+    CHECK_EQ(mpb_retain(&f->log, 0, &rules, removed, &count), 0);
+    CHECK(count > 0);
+    CHECK_EQ(mpb_become(&f->log, 0, &role), 0);
+}
+
+static void truncate_to(struct mpb_log *log, int64_t offset) { note(mpb_truncate_follower(log, 0, offset, 5, 7000)); }
+
+static void run_fetched_batches(struct mpb_log *log) { append_fetched(log, 1 << 20); }
+static void run_fetched_and_rolled(struct mpb_log *log) { append_fetched(log, 1300); }
+static void run_truncate_transactions(struct mpb_log *log) { truncate_to(log, 24); }
+static void run_truncate_below_start(struct mpb_log *log) { truncate_to(log, 4); }
+static void run_truncate_below_all(struct mpb_log *log) { truncate_to(log, 4); }
+static void run_start_beyond(struct mpb_log *log) { note(mpb_start_at(log, 0, 1000, 5, 7000)); }
+
 static const struct scenario SCENARIOS[] = {
     {"plain append", prepare_some, run_plain, 1, false},
     {"plain append, cold descriptors", prepare_some, run_plain, 1, true},
@@ -294,6 +408,12 @@ static const struct scenario SCENARIOS[] = {
     {"follower's fetch", prepare_leader_of_three, run_fetched, 0, false},
     {"follower's fetch that joins", prepare_leader_of_three, run_joins, 0, false},
     {"answer about the ISR", prepare_leader_of_three, run_answered, 0, false},
+    {"follower's append", prepare_follower, run_fetched_batches, 0, false},
+    {"follower's append that rolls", prepare_follower, run_fetched_and_rolled, 0, false},
+    {"truncation of transactions", prepare_follower_of_transactions, run_truncate_transactions, 0, false},
+    {"truncation below log start", prepare_segments_of_follower, run_truncate_below_start, 0, false},
+    {"truncation below the segments", prepare_later_segments, run_truncate_below_all, 0, false},
+    {"start beyond the end", prepare_segments_of_follower, run_start_beyond, 0, false},
 };
 enum { SCENARIO_COUNT = sizeof SCENARIOS / sizeof *SCENARIOS };
 
