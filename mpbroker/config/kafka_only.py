@@ -12,8 +12,6 @@ IGNORED: dict[str, str] = {
     "metadata.": "mpbroker keeps its metadata in metadata.db, not in a KRaft log",
     "inter.broker.protocol.version": "the protocol's versions are agreed on per request",
     "early.start.listeners": "all listeners start together",
-    "broker.heartbeat.interval.ms": "mpbroker has no KRaft quorum",
-    "broker.session.timeout.ms": "mpbroker has no KRaft quorum",
     "broker.id.generation.enable": "node.id is 0 unless it is set",
     "reserved.broker.max.id": "node.id is 0 unless it is set",
     "initial.broker.registration.timeout.ms": "mpbroker has no KRaft quorum",

@@ -15,12 +15,11 @@ TOPICS = (
             "In-sync replicas that a write with acks=all needs; a partition has one replica, which is then enough, as in Kafka.",
             least=1, change=CLUSTER_WIDE, later=True),
     Setting("unclean.leader.election.enable", BOOLEAN, False,
-            "Let a replica that is not in sync become leader, losing records.", change=CLUSTER_WIDE, later=True),
+            "Let a replica that is not in sync become leader, losing records.", change=CLUSTER_WIDE),
 )
 
 REPLICATION = (
-    Setting("replica.lag.time.max.ms", LONG, 30000, "A follower that is behind for this long leaves the in-sync replicas.", least=1,
-            later=True),
+    Setting("replica.lag.time.max.ms", LONG, 30000, "A follower that is behind for this long leaves the in-sync replicas.", least=1),
     Setting("replica.socket.timeout.ms", INT, 30000, "Timeout of a follower's requests.", least=1, later=True),
     Setting("replica.socket.receive.buffer.bytes", INT, 65536, "Receive buffer of a follower's connection.", least=-1,
             later=True),
@@ -34,9 +33,12 @@ REPLICATION = (
 )
 
 CONTROLLER = (
-    Setting("auto.leader.rebalance.enable", BOOLEAN, True, "Move leadership back to preferred replicas.", later=True),
-    Setting("leader.imbalance.per.broker.percentage", INT, 10, "Imbalance at which leadership is moved back.", least=0, later=True),
-    Setting("leader.imbalance.check.interval.seconds", LONG, 300, "How often imbalance is checked.", least=1, later=True),
+    Setting("broker.session.timeout.ms", INT, 9000,
+            "A broker of a cluster that is silent for so long is taken for dead; one whose processes are gone is at once.", least=1000),
+    Setting("broker.heartbeat.interval.ms", INT, 2000, "How often a broker of a cluster renews its session.", least=100),
+    Setting("auto.leader.rebalance.enable", BOOLEAN, True, "Move leadership back to preferred replicas."),
+    Setting("leader.imbalance.per.broker.percentage", INT, 10, "Imbalance at which leadership is moved back.", least=0),
+    Setting("leader.imbalance.check.interval.seconds", LONG, 300, "How often imbalance is checked.", least=1),
     Setting("controller.socket.timeout.ms", INT, 30000, "Timeout of the controller's requests.", least=1, later=True),
     Setting("controlled.shutdown.enable", BOOLEAN, True, "Hand leadership over before stopping.", later=True),
     Setting("controlled.shutdown.max.retries", INT, 3, "Attempts to hand leadership over before stopping.", least=0, later=True),
@@ -50,7 +52,7 @@ GROUP_COORDINATOR = (
     Setting("group.max.size", INT, INT_MAX, "Maximum number of members of a group.", least=1),
     Setting("offset.metadata.max.bytes", INT, 4096, "Maximum length of the metadata stored with a committed offset.", least=0),
     Setting("offsets.topic.num.partitions", INT, 50, "Partitions of `__consumer_offsets`.", least=1),
-    Setting("offsets.topic.replication.factor", SHORT, 3, "Replicas of `__consumer_offsets`.", least=1, later=True),
+    Setting("offsets.topic.replication.factor", SHORT, 3, "Replicas of `__consumer_offsets`.", least=1),
     Setting("offsets.topic.segment.bytes", INT, 104857600, "Segment size of `__consumer_offsets`.", least=1),
     Setting("offsets.retention.minutes", INT, 10080, "How long the offsets of an empty group are kept.", least=1),
     Setting("offsets.retention.check.interval.ms", LONG, 600000, "How often old offsets are removed.", least=1),
@@ -61,8 +63,7 @@ TRANSACTIONS = (
     Setting("transaction.max.timeout.ms", INT, 900000, "Longest transaction timeout a producer may ask for.", least=1),
     Setting("transactional.id.expiration.ms", INT, 604800000, "How long an unused transactional id is kept.", least=1),
     Setting("transaction.state.log.num.partitions", INT, 50, "Partitions of `__transaction_state`.", least=1),
-    Setting("transaction.state.log.replication.factor", SHORT, 3, "Replicas of `__transaction_state`.", least=1,
-            later=True),
+    Setting("transaction.state.log.replication.factor", SHORT, 3, "Replicas of `__transaction_state`.", least=1),
     Setting("transaction.state.log.min.isr", INT, 2, "In-sync replicas `__transaction_state` needs; it has one replica, which is enough.", least=1),
     Setting("transaction.state.log.segment.bytes", INT, 104857600, "Segment size of `__transaction_state`.", least=1),
     Setting("transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10000,

@@ -152,7 +152,7 @@ _ROWS = (
     TopicSetting("cleanup.policy", LIST, "log.cleanup.policy", "`delete` by age and size, `compact`, or both.",
                  allowed=("compact", "delete")),
     TopicSetting("unclean.leader.election.enable", BOOLEAN, "unclean.leader.election.enable",
-                 "Let a replica that is not in sync become leader, losing records.", later=True),
+                 "Let a replica that is not in sync become leader, losing records."),
     TopicSetting("min.insync.replicas", INT, "min.insync.replicas", "In-sync replicas that acks=all needs.", least=1,
                  later=True),
     TopicSetting("compression.type", STRING, "compression.type",

@@ -7,6 +7,7 @@ error -1 and everything is read again from the store; if even that fails the pro
 
 import os
 from collections.abc import Callable
+from importlib import import_module
 from typing import Final
 
 import msgspec
@@ -20,21 +21,22 @@ from mpbroker.controller.config_manager import ConfigManager
 from mpbroker.controller.controller_recovery import ControllerRecovery
 from mpbroker.controller.controller_store import ControllerStore
 from mpbroker.controller.feature_manager import FeatureManager
-from mpbroker.controller.partition_logs import Home, PartitionLogs
+from mpbroker.controller.open_logs import build_logs
+from mpbroker.controller.partition_logs import PartitionLogs
 from mpbroker.controller.partition_rows import PartitionRows
 from mpbroker.controller.store_check import check_store
 from mpbroker.controller.topic_deletion import TopicDeletions
 from mpbroker.controller.topic_manager import TopicManager
 from mpbroker.errors import ConfigError, ErrorCode
-from mpbroker.log import reserve_file, unusable
-from mpbroker.log.data_dir import FIRST
-from mpbroker.log.log_loader import LogLoader
-from mpbroker.log.log_manager import Log, open_log
+from mpbroker.log import unusable
+from mpbroker.log.log_manager import open_log
 from mpbroker.metadata.commands import (
     AllocateProducerIds,
     AlterConfigs,
     Answer,
     Command,
+    ControlAnswer,
+    ControlRequest,
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
@@ -183,6 +185,8 @@ class Controller:
                 return self._features.update(command, operation)
             case AllocateProducerIds():
                 return self._topics.allocate_producer_ids()
+            case ControlRequest():
+                return ControlAnswer(ErrorCode.NOT_CONTROLLER)  # nobody sends one to a broker that is alone
 
     def tidy(self) -> None:
         """Between commands: finish deletions that had to wait."""
@@ -195,6 +199,8 @@ def _failure(command: Command) -> Answer:
     match command:
         case AllocateProducerIds():
             return ProducerIds(error_code=code)
+        case ControlRequest():
+            return ControlAnswer(code)
         case DeleteTopics(names):
             pass
         case CreateTopics(topics) | CreatePartitions(topics):
@@ -237,13 +243,7 @@ def build_controller(ctx: ProcessContext) -> Controller:
         ctx.core.boot_id,
         waiting=lambda begins: row.set_wait(WaitName.METASTORE if begins else WaitName.NONE),
     )
-    log = open_log(ctx)
-    log.repair_slot(ctx.slot)  # a predecessor may have died with a partition's lock
-    log.refuse_appends(FIRST, reserve_file.was_given_up(data_dir))
-    loader = LogLoader(log, data_dir, ctx.log, clock, ctx.core.crash_point, row.count)
-    further = [_home(ctx, log, number) for number in range(1, len(ctx.data_dirs))]
-    first_id = ctx.directory_ids[FIRST] if ctx.directory_ids else ""
-    logs = PartitionLogs(log, data_dir, loader, clock.wall_ms, ctx.core.crash_point, further, first_id)
+    logs = build_logs(ctx, open_log(ctx))
     return Controller(
         core=ctx.core,
         config=ctx.config,
@@ -256,19 +256,6 @@ def build_controller(ctx: ProcessContext) -> Controller:
         crash_point=ctx.core.crash_point,
         publish=ctx.publish_settings,
     )
-
-
-def _home(ctx: ProcessContext, log: Log, number: int) -> Home:
-    """A log directory beside the first; one that cannot be read is offline from here on, and all else goes on."""
-    path, loader = ctx.data_dirs[number], None
-    try:
-        if log.log_dir_online(number):
-            loader = LogLoader(log, path, ctx.log, SystemClock(), ctx.core.crash_point, ctx.process_row.count)
-            log.refuse_appends(number, reserve_file.was_given_up(path))
-    except OSError as error:
-        log.fail_log_dir(number)
-        ctx.log.error("log_directory_unreadable", directory=path, error=error)
-    return Home(number, path, ctx.directory_ids[number], loader)
 
 
 def open_store(path: str) -> SqliteStore:
@@ -286,7 +273,11 @@ def open_store(path: str) -> SqliteStore:
 
 
 def main(ctx: ProcessContext) -> None:
-    """Process main: recover, say that it serves, carry out commands until asked to stop."""
+    """Process main: recover, say that it serves, carry out commands until asked to stop. In a broker of a cluster: the
+    agent (agent.py)."""
+    if ctx.config.cluster_store is not None:
+        import_module("mpbroker.controller.agent_process").main(ctx)  # a broker that is alone needs none of it
+        return
     core, row = ctx.core, ctx.process_row
     row.set_state(ProcessState.RECOVERING)
     controller = build_controller(ctx)

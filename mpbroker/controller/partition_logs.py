@@ -184,6 +184,21 @@ class PartitionLogs:
         )
         return error or self._log.set_flags(partition.ordinal, int(PartitionFlags.EXISTS), 0)
 
+    def show_absent(self, ordinal: int, topic_id: bytes, topic_row: int, partition: int) -> int:
+        """A row for a partition that has no log here, only an identity; returns a Kafka error code."""
+        self._settle(ordinal, None)
+        error = self._log.publish(
+            ordinal=ordinal,
+            topic_id=topic_id,
+            topic_row=topic_row,
+            partition=partition,
+            log_dir=FIRST,
+            dir="",
+            state={},
+            hidden=True,
+        )
+        return error or self._log.set_flags(ordinal, int(PartitionFlags.EXISTS), int(PartitionFlags.DELETED))
+
     def is_foreign(self, home: Home, name: str, topic_id: bytes) -> bool:
         """Whether a directory of that name holds records of another topic, or nobody knows whose."""
         if not partition_directory.log_bytes(home.path, name):
@@ -257,14 +272,13 @@ class PartitionLogs:
         gone = PartitionFlags.EXISTS | PartitionFlags.ONLINE
         return self._log.set_flags(ordinal, int(PartitionFlags.DELETED), int(gone))
 
-    def retire(self, name: str, topic_id: bytes) -> str | None:
+    def retire(self, name: str, topic_id: bytes, suffix: str = partition_directory.DELETE_SUFFIX) -> str | None:
         """Rename a directory out of the way if it is that topic's; returns its new name. OSError passes. In a log
         directory that is offline it stays, and is a stray when that comes back."""
         retired = None
         for home in self.online_homes:
             owner = partition_directory.read_topic_id(f"{home.path}/{name}")
             if owner in (topic_id, None) and not (owner is None and self.is_foreign(home, name, topic_id)):
-                suffix = partition_directory.DELETE_SUFFIX
                 retired = partition_directory.retire(home.path, name, topic_id, suffix) or retired
         return retired
 

@@ -42,10 +42,12 @@ class PartitionCount(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CreateTopics(msgspec.Struct, frozen=True, tag="create_topics", omit_defaults=True):
-    """Create topics; `validate_only` checks and changes nothing. Answered by TopicResults."""
+    """Create topics; `validate_only` checks and changes nothing; `forward`: the broker itself wants them, so that in a
+    cluster the controller is asked, wherever it is. Answered by TopicResults."""
 
     topics: list[NewTopic]
     validate_only: bool = False
+    forward: bool = False
 
 
 class DeleteTopics(msgspec.Struct, frozen=True, tag="delete_topics", omit_defaults=True):
@@ -106,6 +108,15 @@ class AllocateProducerIds(msgspec.Struct, frozen=True, tag="allocate_producer_id
     """A block of producer ids, never handed out again (KIP-360). Answered by ProducerIds."""
 
 
+class ControlRequest(msgspec.Struct, frozen=True, tag="control_request"):
+    """A request of another broker, or of a client for the cluster's controller, too large for a command: whoever
+    executes
+    it reads it from the entry in which its handler has parked it. Answered by ControlAnswer."""
+
+    entry: int
+    fill_number: int
+
+
 class TopicResult(msgspec.Struct, frozen=True, array_like=True):
     """What became of one topic: Kafka error code (0: done) and a sentence for the client.
 
@@ -138,6 +149,20 @@ class ProducerIds(msgspec.Struct, frozen=True, tag="producer_ids", omit_defaults
     error_code: int = 0
 
 
+class ControlAnswer(msgspec.Struct, frozen=True, tag="control_answer", omit_defaults=True):
+    """The code of the whole request; of each partition in the request's order (int16, little-endian, deflated), or the
+    whole answer (`body`: encoded in the request's version, deflated)."""
+
+    error_code: int
+    codes: bytes = b""
+    body: bytes = b""
+
+    @property
+    def results(self) -> list[TopicResult]:
+        """No topic was named."""
+        return []
+
+
 class Failed(msgspec.Struct, frozen=True, tag="failed", omit_defaults=True):
     """The controller could not even read the command, or failed while it worked on it."""
 
@@ -150,8 +175,16 @@ class Failed(msgspec.Struct, frozen=True, tag="failed", omit_defaults=True):
         return []
 
 
-Command = CreateTopics | DeleteTopics | CreatePartitions | AlterConfigs | UpdateFeatures | AllocateProducerIds
-Answer = TopicResults | ProducerIds | Failed
+Command = (
+    CreateTopics
+    | DeleteTopics
+    | CreatePartitions
+    | AlterConfigs
+    | UpdateFeatures
+    | AllocateProducerIds
+    | ControlRequest
+)
+Answer = TopicResults | ProducerIds | ControlAnswer | Failed
 
 _command_decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
 _answer_decoder: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
@@ -172,7 +205,7 @@ def encode_command(command: Command) -> bytes:
 def _answer_bytes(command: Command) -> int:
     """The largest number of bytes the answer can need without its sentences."""
     match command:
-        case AllocateProducerIds():
+        case AllocateProducerIds() | ControlRequest():
             return MAX_RESULT_BYTES
         case DeleteTopics(names):
             pass

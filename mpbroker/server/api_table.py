@@ -45,6 +45,16 @@ SELDOM: Final[dict[int, tuple[int, int]]] = {
 }
 """API key → oldest and newest version."""
 
+BETWEEN_BROKERS: Final[dict[int, tuple[int, int]]] = {
+    ApiKey.LEADER_AND_ISR: (0, 7),
+    ApiKey.STOP_REPLICA: (0, 4),
+    ApiKey.UPDATE_METADATA: (0, 8),
+    ApiKey.CONTROLLED_SHUTDOWN: (0, 3),
+    ApiKey.ALTER_PARTITION: (0, 3),
+    ApiKey.ALLOCATE_PRODUCER_IDS: (0, 0),
+}
+"""The same of those that brokers of a cluster send each other: whoever reaches them deposes leaders."""
+
 
 def _load(key: int) -> Api[Any]:
     """From the file of its name."""
@@ -66,4 +76,5 @@ API_TABLE = ApiTable(
     HANDED_OVER,
     SELDOM,
     _load,
+    BETWEEN_BROKERS,
 )

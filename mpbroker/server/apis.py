@@ -61,7 +61,8 @@ class ApiTable:
 
     `apis`: those that clients ask for all the time. `seldom`: the versions of others, whose handlers are imported by
     `load(key)` at the first request for them, in the process that has it. `handed_over`: the versions of APIs whose
-    requests go to the coordinator, unseen by request handlers.
+    requests go to the coordinator, unseen by request handlers. `between_brokers`: those that only brokers of a cluster
+    send, on the listeners that are theirs; elsewhere nobody serves them.
     """
 
     def __init__(
@@ -70,9 +71,11 @@ class ApiTable:
         handed_over: Mapping[int, tuple[int, int]],
         seldom: Mapping[int, tuple[int, int]] | None = None,
         load: Callable[[int], Api[Any]] | None = None,
+        between_brokers: Mapping[int, tuple[int, int]] | None = None,
     ) -> None:
         self.by_key: dict[int, Api[Any]] = {api.key: api for api in apis}
-        self.seldom = seldom or {}
+        self.between_brokers = between_brokers or {}
+        self.seldom = {**(seldom or {}), **self.between_brokers}
         self.handed_over = handed_over
         self._load = load
         keys = [*(api.key for api in apis), *self.seldom, *handed_over]
@@ -86,10 +89,12 @@ class ApiTable:
             api = self.by_key[key] = self._load(key)
         return api
 
-    def versions(self) -> dict[int, tuple[int, int]]:
-        """Key → (lowest, highest) advertised version, in key order."""
+    def versions(self, for_brokers: bool = False) -> dict[int, tuple[int, int]]:
+        """Key → (lowest, highest) advertised version, in key order. `for_brokers`: on one of their listeners."""
         loaded = {key: api.versions for key, api in self.by_key.items()}
-        return dict(sorted({**loaded, **self.seldom, **self.handed_over}.items()))
+        served = {**loaded, **self.seldom, **self.handed_over}
+        hidden = () if for_brokers else self.between_brokers
+        return {key: served[key] for key in sorted(served) if key not in hidden}
 
     def failure(self, request: Request, code: int, message: Struct | None = None) -> Struct:
         """The response when all of a request fails with one code. `message`: the request's body if it is decoded

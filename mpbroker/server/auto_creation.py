@@ -38,7 +38,7 @@ class AutoCreation:
         return all(sent)
 
     def _command(self, names: Sequence[str]) -> CreateTopics:
-        return CreateTopics(topics=[new_topic(name, self._config()) for name in names])
+        return CreateTopics(topics=[new_topic(name, self._config()) for name in names], forward=True)
 
     def _send(self, names: Sequence[str], encoded: bytes) -> bool:
         self._under_way.update(names)

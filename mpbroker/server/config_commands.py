@@ -69,6 +69,10 @@ def run_config_command(
 
     if not waiting:
         return finish([])
+    kinds = {wanted[number].resource_type for number in waiting}
+    if context.cluster is not None and len(kinds) > 1:
+        sentence = "In a cluster, settings of topics and of brokers are changed by requests of their own."
+        return finish([Verdict(ErrorCode.INVALID_REQUEST, sentence)] * len(waiting))
     return _ask_controller(context, request, [wanted[number] for number in waiting], finish, replace, validate_only)
 
 
@@ -93,7 +97,8 @@ def _ask_controller(
             found += _verdicts(len(part), answer)
         return finish(found)
 
-    if park_for_controller(context, request, [encoded for _, encoded in parts], TIMEOUT_MS, on_answers):
+    local = asked[0].resource_type == BROKER
+    if park_for_controller(context, request, [encoded for _, encoded in parts], TIMEOUT_MS, on_answers, local):
         return PARKED
     return on_answers([None] * len(parts))
 

@@ -12,6 +12,7 @@ from typing import TypeAlias, TypeVar
 from mpbroker.channel.handler_port import COMMAND_PARTS, HandlerPort
 from mpbroker.metadata.commands import Answer, Command, CommandTooLarge, decode_answer, encode_command
 from mpbroker.metadata.metadata_cache import MetadataCache
+from mpbroker.shm.layout import SLOT_CLUSTER_CONTROLLER, SLOT_CONTROLLER
 
 MAX_PARTS = COMMAND_PARTS  # commands one request may need
 OnAnswer: TypeAlias = Callable[[Answer], None]
@@ -21,14 +22,16 @@ T = TypeVar("T")
 class ControllerCommands:
     """Commands this handler process has under way: command number → what to do with its answer."""
 
-    def __init__(self, port: HandlerPort, metadata: MetadataCache) -> None:
+    def __init__(self, port: HandlerPort, metadata: MetadataCache, in_cluster: bool = False) -> None:
+        self._target = SLOT_CLUSTER_CONTROLLER if in_cluster else SLOT_CONTROLLER
         self._port = port
         self._metadata = metadata
         self._waiting: dict[int, OnAnswer] = {}
 
-    def send(self, encoded: bytes, operation: int, on_answer: OnAnswer) -> bool:
-        """Queues an encoded command. False: the command table is full (it is bounded; the caller answers)."""
-        number = self._port.send(encoded, operation)
+    def send(self, encoded: bytes, operation: int, on_answer: OnAnswer, local: bool = False) -> bool:
+        """Queues an encoded command. False: the command table is full (it is bounded; the caller answers). `local`: for
+        this broker's own controller process, also in a cluster."""
+        number = self._port.send(encoded, operation, SLOT_CONTROLLER if local else self._target)
         if number < 0:
             return False
         self._waiting[number] = on_answer

@@ -59,13 +59,19 @@ class DelayedCommand(ParkedRequest):
 
 
 def park_for_controller(
-    context: ServerContext, request: Request, parts: Sequence[bytes], timeout_ms: int, build: Build
+    context: ServerContext,
+    request: Request,
+    parts: Sequence[bytes],
+    timeout_ms: int,
+    build: Build,
+    local: bool = False,
 ) -> bool:
-    """Sends the encoded commands of a request and parks it. False: none could be sent, nothing is parked."""
+    """Sends the encoded commands of a request and parks it. False: none could be sent, nothing is parked. `local`: they
+    are for this broker's own controller process, also in a cluster."""
     deadline_ms = context.clock.monotonic_ms() + max(timeout_ms, 1)
     delayed = DelayedCommand(context, request, deadline_ms, build, len(parts))
     sent = [
-        context.commands.send(encoded, request.fill_number * MAX_PARTS + number, delayed.receiver(number))
+        context.commands.send(encoded, request.fill_number * MAX_PARTS + number, delayed.receiver(number), local)
         for number, encoded in enumerate(parts)
     ]
     if not any(sent):

@@ -6,7 +6,7 @@ from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.metadata.commands import NewTopic
 from mpbroker.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
-REPLICAS = 1  # there is one broker
+ALONE = 1  # replicas in a broker that is alone
 
 
 def new_topic(name: str, config: BrokerConfig) -> NewTopic:
@@ -19,7 +19,7 @@ def new_topic(name: str, config: BrokerConfig) -> NewTopic:
     return NewTopic(
         name=name,
         num_partitions=config.offsets_topic_num_partitions,
-        replication_factor=REPLICAS,
+        replication_factor=ALONE if config.cluster_store is None else config.offsets_topic_replication_factor,
         configs={
             "cleanup.policy": "compact",
             "compression.type": "producer",
@@ -29,14 +29,15 @@ def new_topic(name: str, config: BrokerConfig) -> NewTopic:
 
 
 def _transactions(config: BrokerConfig) -> NewTopic:
+    replicas = ALONE if config.cluster_store is None else config.transaction_state_log_replication_factor
     return NewTopic(
         name=TRANSACTIONS_TOPIC,
         num_partitions=config.transaction_state_log_num_partitions,
-        replication_factor=REPLICAS,
+        replication_factor=replicas,
         configs={
             "cleanup.policy": "compact",
             "compression.type": "uncompressed",
-            "min.insync.replicas": str(min(config.transaction_state_log_min_isr, REPLICAS)),
+            "min.insync.replicas": str(min(config.transaction_state_log_min_isr, replicas)),
             "segment.bytes": str(config.transaction_state_log_segment_bytes),
             "unclean.leader.election.enable": "false",
         },

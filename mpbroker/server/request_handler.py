@@ -15,6 +15,7 @@ from mpbroker.channel.handler_port import HandlerPort, open_handler_port
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.config.limits import largest_batch_bytes
 from mpbroker.log.log_manager import LogManager, open_log
+from mpbroker.metadata.cluster_cache import ClusterCache
 from mpbroker.metadata.metadata_cache import MetadataCache
 from mpbroker.server.api_table import API_TABLE
 from mpbroker.server.controller_commands import ControllerCommands
@@ -151,13 +152,14 @@ def build_context(ctx: ProcessContext) -> ServerContext:
         log_manager=log_manager,
         fetch_sessions=FetchSessionTable(ctx.core, ctx.slot),
         metadata=metadata,
-        commands=ControllerCommands(port, metadata),
+        commands=ControllerCommands(port, metadata, ctx.config.cluster_store is not None),
         listeners=ctx.listeners,
         clock=clock,
         log=ctx.log,
         row=ctx.process_row,
         apis=API_TABLE,
         cluster_id=ctx.cluster_id,
+        cluster=ClusterCache(ctx.core) if ctx.config.cluster_store is not None else None,
     )
     context.stored_settings = ctx.stored_settings
     context.request_isr_change = lambda: ctx.core.ring_service(SLOT_CONTROLLER)

@@ -18,6 +18,7 @@ from mpbroker.config.load_config import build_broker_config
 from mpbroker.config.sources import Given
 from mpbroker.errors import ConfigError, ErrorCode
 from mpbroker.log.log_manager import LogManager
+from mpbroker.metadata.cluster_cache import ClusterCache
 from mpbroker.metadata.metadata_cache import MetadataCache
 from mpbroker.metadata.producer_ids import ProducerIds
 from mpbroker.protocol.types import Struct
@@ -36,7 +37,7 @@ ANSWER_RETRY_MS, ANSWER_PATIENCE_MS = 20, 30_000
 class ServedApis(Protocol):
     """The table of APIs (apis.ApiTable) as the code below it needs it."""
 
-    def versions(self) -> dict[int, tuple[int, int]]:
+    def versions(self, for_brokers: bool = False) -> dict[int, tuple[int, int]]:
         """Key → (lowest, highest) advertised version, in key order."""
         ...
 
@@ -50,7 +51,7 @@ class ServerContext:
 
     log_manager appends and reads · fetch_sessions: those of all handlers · commands go to the controller ·
     listeners: by the index a request carries · purgatory: operations this process has parked · row: this process's
-    row of the process table.
+    row of the process table · cluster: the other brokers, None in a broker that is alone.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class ServerContext:
         row: ProcessRow,
         apis: ServedApis,
         cluster_id: str,
+        cluster: ClusterCache | None = None,
     ) -> None:
         self.config = config
         self.port = port
@@ -81,6 +83,7 @@ class ServerContext:
         self.row = row
         self.apis = apis
         self.cluster_id = cluster_id
+        self.cluster = cluster
         self.node_id: int = config.node_id
         self.stored_settings: Callable[[], DynamicSettings | None] = lambda: None
         self.request_isr_change: Callable[[], None] = lambda: None  # the agent is to ask the controller
@@ -91,6 +94,11 @@ class ServerContext:
         self.native_topics = NativeTopics(log_manager, port, metadata)
         self.native_topics.use_config(config)
         self.purgatory = DelayedOperationPurgatory(clock.monotonic_ms(), port.watch)
+
+    def is_between_brokers(self, listener: int) -> bool:
+        """Whether a listener is one on which brokers of a cluster talk to each other."""
+        bound = self.listeners[listener]
+        return self.cluster is not None and (bound.control or bound.name == self.config.end_points.inter_broker)
 
     def shown_config(self) -> BrokerConfig:
         """What clients are shown: with the dynamic settings as they are stored, which this process may not have taken

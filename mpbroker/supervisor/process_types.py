@@ -40,6 +40,9 @@ class ProcessType(NamedTuple):
     wanted_by: str = ""
 
 
+CLUSTER = "cluster_store"
+"""`wanted_by` of roles that only a broker of a cluster has; it alone imports what they run."""
+
 PROCESS_TYPES: tuple[ProcessType, ...] = (
     ProcessType("acceptor", 1, 1, 15, "mpbroker.network.acceptor:main", 1, 0, per_listener=True),
     ProcessType("processor", 2, 16, 32, "mpbroker.network.processor:main", 0, 0, per_listener=True),
@@ -49,6 +52,7 @@ PROCESS_TYPES: tuple[ProcessType, ...] = (
     ProcessType("coordinator", 7, 115, 1, "mpbroker.coordinator.process:main", 2, 1),
     ProcessType("tracer", 6, 114, 1, "mpbroker.trace.tracer:main", 2, 3, parent_death=signal.SIGTERM),
     ProcessType("admin", 8, 116, 1, "mpbroker.admin.admin:main", 2, 1, wanted_by="admin_address"),
+    ProcessType("cluster-controller", 9, 117, 1, "mpbroker.controller.cluster_process:main", 2, 1, wanted_by=CLUSTER),
 )
 START_STAGES = 2
 LATE_STAGE = START_STAGES
@@ -95,9 +99,11 @@ def plan_processes(config: Any, listeners: tuple[BoundListener, ...]) -> tuple[P
     return tuple(plans)
 
 
-def resolve_mains(late: bool) -> dict[str, Main]:
-    """The main functions of the roles of the late stage, or of all before it, imported: role → function."""
-    return {row.role: _imported(row.main) for row in PROCESS_TYPES if (row.start_stage == LATE_STAGE) == late}
+def resolve_mains(late: bool, in_cluster: bool = False) -> dict[str, Main]:
+    """The main functions of the roles of the late stage, or of all before it, imported: role → function. `in_cluster`:
+    also those of roles that only a broker of a cluster has."""
+    rows = [row for row in PROCESS_TYPES if (row.start_stage == LATE_STAGE) == late]
+    return {row.role: _imported(row.main) for row in rows if in_cluster or row.wanted_by != CLUSTER}
 
 
 def _imported(path: str) -> Main:
@@ -106,7 +112,9 @@ def _imported(path: str) -> Main:
     return main
 
 
-def served_versions() -> dict[int, tuple[int, int]]:
-    """Which requests processors let through: api key → (oldest, newest) version, computed from the handlers' table."""
-    versions: dict[int, tuple[int, int]] = import_module("mpbroker.server.api_table").API_TABLE.versions()
+def served_versions(for_brokers: bool) -> dict[int, tuple[int, int]]:
+    """Which requests processors let through: api key → (oldest, newest) version, computed from the handlers' table.
+    `for_brokers`: on a listener of a cluster's brokers."""
+    table = import_module("mpbroker.server.api_table").API_TABLE
+    versions: dict[int, tuple[int, int]] = table.versions(for_brokers)
     return versions

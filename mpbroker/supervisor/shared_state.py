@@ -386,6 +386,7 @@ def memory_plan(config: BrokerConfig, plans: tuple[ProcessPlan, ...]) -> MemoryP
         members=config.mpbroker_max_group_members,
         fetch_sessions=min(config.max_incremental_fetch_session_cache_slots, MAX_FETCH_SESSIONS),
         session_units=config.mpbroker_fetch_session_memory_bytes // SESSION_UNIT_BYTES,
+        replicated=config.cluster_store is not None,
         arena_processor_bytes=config.mpbroker_arena_bytes_per_processor,
         arena_handler_bytes=answer_bytes_of_handler(config, handlers),
     )

@@ -118,7 +118,7 @@ class Supervisor:
         self._oom_score = process_limits.outlive_workers()
         stacks.register()
         self._mains: dict[str, Main] = {}
-        self._api_versions: dict[int, tuple[int, int]] = {}
+        self._api_versions: dict[bool, dict[int, tuple[int, int]]] = {}
         self._import(late=False)
         shared = self._shared
         write_status_file(self._config.data_dir, shared.status_file(self._config))
@@ -213,8 +213,8 @@ class Supervisor:
         """Import what workers run, for them to share."""
         if late and self._mains.keys() >= {worker.plan.type.role for worker in self._of_stage(LATE_STAGE)}:
             return
-        self._mains |= resolve_mains(late)
-        self._api_versions = served_versions()
+        self._mains |= resolve_mains(late, self._config.cluster_store is not None)
+        self._api_versions = {each: served_versions(each) for each in (False, True)}
         launch.freeze()
 
     def _stage_serves(self) -> bool:
@@ -234,11 +234,18 @@ class Supervisor:
             worker.started(pid, pidfd)
             self._epoll.register(pidfd, select.EPOLLIN)
 
+    def _is_between_brokers(self, plan: ProcessPlan) -> bool:
+        """Whether a processor's listener is one on which the brokers of a cluster talk to each other."""
+        if self._config.cluster_store is None or plan.listener is None:
+            return False
+        listener = self._shared.listeners[plan.listener]
+        return listener.control or listener.name == self._config.end_points.inter_broker
+
     def _launch_of(self, worker: Worker) -> launch.Launch:
         plan = worker.plan
         context = self._shared.context_for(plan, self._config, self._staffing.processors())
         context.stopping = worker.leaving
-        context.api_versions = self._api_versions
+        context.api_versions = self._api_versions[self._is_between_brokers(plan)]
         context.log = EventLog(plan.name.replace(" ", "-")).use_config(self._config)
         title = f"mpbroker: {plan.name}"
         if plan.listener is not None:

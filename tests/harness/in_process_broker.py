@@ -15,6 +15,7 @@ from mpbroker.channel.handler_port import HandlerPort
 from mpbroker.channel.processor_port import ProcessorPort
 from mpbroker.config.load_config import load_broker_config
 from mpbroker.log.log_manager import Log, LogManager
+from mpbroker.metadata.cluster_cache import ClusterCache
 from mpbroker.metadata.metadata_cache import MetadataCache
 from mpbroker.metadata.metadata_snapshot import MetadataSnapshot, TopicImage, encode_overrides
 from mpbroker.metrics.event_log import EventLog
@@ -52,6 +53,7 @@ class InProcessBroker:
         **overrides: str,
     ) -> None:
         settings = [f"{key}={value}" for key, value in {"log.dirs": str(directory), **overrides}.items()]
+        self.replicated = replicated
         self.config = load_broker_config(overrides=settings, environ={})
         self.shared = small_core(
             arena_handler_bytes=64 << 20,
@@ -82,13 +84,14 @@ class InProcessBroker:
             log_manager=LogManager(self.log, self.clock, False),
             fetch_sessions=FetchSessionTable(self.core, SLOT_HANDLERS),
             metadata=metadata,
-            commands=ControllerCommands(port, metadata),
+            commands=ControllerCommands(port, metadata, self.replicated),
             listeners=(listener,),
             clock=self.clock,
             log=EventLog("in-process"),
             row=ProcessRow(self.core, SLOT_HANDLERS),
             apis=API_TABLE,
             cluster_id=CLUSTER_ID,
+            cluster=ClusterCache(self.core) if self.replicated else None,
         )
 
     def create_topic(

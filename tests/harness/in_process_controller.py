@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from mpbroker.channel.command_channel import CommandChannel
 from mpbroker.metadata.commands import Answer, Command, decode_command, encode_answer
+from mpbroker.shm.layout import SLOT_CONTROLLER
 from tests.harness.in_process_broker import InProcessBroker
 
 
 class InProcessController:
     """`take` and `answer` are the two halves of the real controller's loop."""
 
-    def __init__(self, broker: InProcessBroker) -> None:
+    def __init__(self, broker: InProcessBroker, slot: int = SLOT_CONTROLLER) -> None:
         self._broker = broker
-        self._channel = CommandChannel(broker.core)
+        self._channel = CommandChannel(broker.core, slot)
 
     def take(self) -> tuple[int, Command] | None:
         """The next command with its number; None when there is none."""

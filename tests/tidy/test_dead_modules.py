@@ -19,15 +19,7 @@ ENTRY_POINTS = {
 FOUND_BY_LISTING = ("mpbroker.server.handlers.", "mpbroker.cli.", "mpbroker.analysis.studies.")
 
 #: Parts of the cluster that are built before the process that runs them. A line goes when its modules are imported.
-BUILT_FIRST = (
-    "mpbroker.cluster.",
-    "mpbroker.replication.",
-    "mpbroker.metadata.cluster_records",
-    "mpbroker.metadata.broker_registration",
-    "mpbroker.metadata.controller_election",
-    "mpbroker.metadata.open_store",
-    "mpbroker.shm.cluster_table",
-)
+BUILT_FIRST = ("mpbroker.replication.",)
 
 
 @cache

@@ -39,23 +39,13 @@ COORDINATORS = {
     "write_txn_markers",
 }
 
-#: Messages between brokers, which nobody answers yet.
-BROKERS_ONLY = {
-    "allocate_producer_ids",
-    "alter_partition",
-    "controlled_shutdown",
-    "leader_and_isr",
-    "stop_replica",
-    "update_metadata",
-}
-
 
 def module_of(name: str):
     return importlib.import_module(f"mpbroker.server.handlers.{name}")
 
 
 def test_each_api_has_messages_a_handler_and_a_row_of_the_same_name():
-    assert set(HANDLERS) == set(MESSAGES) - COORDINATORS - BROKERS_ONLY
+    assert set(HANDLERS) == set(MESSAGES) - COORDINATORS
     assert set(MESSAGES) >= COORDINATORS
     assert {key: API_TABLE.get(key) for key in [*API_TABLE.by_key, *API_TABLE.seldom]} == {
         api.key: api for api in (module_of(name).API for name in HANDLERS)

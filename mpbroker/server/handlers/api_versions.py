@@ -31,11 +31,9 @@ LEVEL_0_SINCE = 4  # the version whose clients take a feature that begins at lev
 _SOFTWARE_TEXT = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def _advertised(context: ServerContext) -> list[ApiVersion]:
-    return [
-        ApiVersion(api_key=key, min_version=low, max_version=high)
-        for key, (low, high) in context.apis.versions().items()
-    ]
+def _advertised(context: ServerContext, request: Request) -> list[ApiVersion]:
+    served = context.apis.versions(context.is_between_brokers(request.listener))
+    return [ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in served.items()]
 
 
 def _names_software(message: ApiVersionsRequest) -> bool:
@@ -49,7 +47,7 @@ def _names_software(message: ApiVersionsRequest) -> bool:
 def handle(context: ServerContext, request: Request, message: ApiVersionsRequest) -> ApiVersionsResponse:
     if request.api_version >= 3 and not _names_software(message):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    response = ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=_advertised(context))
+    response = ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=_advertised(context, request))
     if request.api_version >= 3:
         _add_features(context, response, request.api_version)
     return response

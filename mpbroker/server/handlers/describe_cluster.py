@@ -14,7 +14,7 @@ from mpbroker.protocol.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 from mpbroker.server.apis import Api
-from mpbroker.server.handlers.metadata import CLUSTER_OPERATIONS, OPERATIONS_UNKNOWN
+from mpbroker.server.handlers.metadata import CLUSTER_OPERATIONS, OPERATIONS_UNKNOWN, brokers_on
 from mpbroker.server.server_context import ServerContext
 
 BROKERS, CONTROLLERS = 1, 2
@@ -25,18 +25,16 @@ def handle(context: ServerContext, request: Request, message: DescribeClusterReq
         known = message.endpoint_type == CONTROLLERS
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
         return failed(message, request.api_version, code)
-    listener = context.listeners[request.listener]
-    broker = DescribeClusterBroker(
-        broker_id=context.node_id,
-        host=listener.advertised_host,
-        port=listener.advertised_port,
-        rack=context.config.broker_rack,
-    )
+    if context.cluster is not None:
+        context.cluster.refresh()
     wanted = message.include_cluster_authorized_operations
     return DescribeClusterResponse(
         cluster_id=context.cluster_id,
-        controller_id=context.node_id,
-        brokers=[broker],
+        controller_id=context.node_id if context.cluster is None else context.cluster.controller_id,
+        brokers=[
+            DescribeClusterBroker(broker_id=id, host=host, port=port, rack=rack)
+            for id, host, port, rack in brokers_on(context, request)
+        ],
         cluster_authorized_operations=CLUSTER_OPERATIONS if wanted else OPERATIONS_UNKNOWN,
     )
 

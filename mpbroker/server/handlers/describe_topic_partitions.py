@@ -19,8 +19,9 @@ from mpbroker.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from mpbroker.protocol.messages.metadata import MetadataResponsePartition
 from mpbroker.server.apis import Api
-from mpbroker.server.handlers.metadata import TOPIC_OPERATIONS
+from mpbroker.server.handlers.metadata import TOPIC_OPERATIONS, partition_of
 from mpbroker.server.server_context import ServerContext
 
 MAX_PARTITIONS = 2000  # Kafka's max.request.partition.size.limit
@@ -30,6 +31,8 @@ def handle(
     context: ServerContext, request: Request, message: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     context.metadata.refresh()
+    if context.cluster is not None:
+        context.cluster.refresh()
     names = {topic.name for topic in message.topics}
     if "" in names:
         return failed(message, request.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka, which knows no better
@@ -72,21 +75,22 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
     )
 
 
+def _partition(found: MetadataResponsePartition) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=found.error_code,
+        partition_index=found.partition_index,
+        leader_id=found.leader_id,
+        leader_epoch=found.leader_epoch,
+        replica_nodes=found.replica_nodes,
+        isr_nodes=found.isr_nodes,
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=found.offline_replicas,
+    )
+
+
 def _described(context: ServerContext, topic: Topic, numbers: range) -> DescribeTopicPartitionsResponseTopic:
-    here = [context.node_id]
-    partitions = [
-        DescribeTopicPartitionsResponsePartition(
-            partition_index=number,
-            leader_id=context.node_id,
-            leader_epoch=context.log_manager.leader_epoch(topic.partitions[number]),
-            replica_nodes=here,
-            isr_nodes=here,
-            eligible_leader_replicas=[],
-            last_known_elr=[],
-            offline_replicas=here if context.log_manager.is_offline(topic.partitions[number]) else [],
-        )
-        for number in numbers
-    ]
+    partitions = [_partition(partition_of(context, topic, number, topic.partitions[number])) for number in numbers]
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.id,

@@ -59,7 +59,7 @@ def _create_topic(context: ServerContext, request: Request, message: FindCoordin
         context.log.warning("offsets_topic_not_created", topic, reason=_reason(answers[0]))
         return failed(message, request.api_version, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
-    command = encode_command(CreateTopics([new_topic(topic, context.config)]))
+    command = encode_command(CreateTopics([new_topic(topic, context.config)], forward=True))
     if park_for_controller(context, request, [command], CREATE_TIMEOUT_MS, build):
         return PARKED
     return failed(message, request.api_version, ErrorCode.COORDINATOR_NOT_AVAILABLE)

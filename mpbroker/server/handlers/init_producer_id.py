@@ -46,7 +46,7 @@ def handle(context: ServerContext, request: Request, message: InitProducerIdRequ
         code = answer.error_code if answer is not None else ErrorCode.NONE
         return failed(message, request.api_version, code or ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
-    if park_for_controller(context, request, [ids.command()], BLOCK_TIMEOUT_MS, build):
+    if park_for_controller(context, request, [ids.command()], BLOCK_TIMEOUT_MS, build, local=True):
         return PARKED
     return failed(message, request.api_version, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 

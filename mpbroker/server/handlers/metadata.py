@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from mpbroker.channel.handler_port import Request
 from mpbroker.errors import ErrorCode
+from mpbroker.metadata.cluster_cache import ClusterCache
 from mpbroker.metadata.metadata_cache import Topic
 from mpbroker.metadata.topic_names import is_legal_topic_name
 from mpbroker.protocol.api_keys import ApiKey
@@ -42,6 +43,8 @@ def handle(context: ServerContext, request: Request, message: MetadataRequest) -
     if code:
         return failed(message, request.api_version, code)
     context.metadata.refresh()
+    if context.cluster is not None:
+        context.cluster.refresh()
     ids = {topic.topic_id for topic in message.topics or () if topic.topic_id != ZERO_UUID}
     if _wants_all(request, message):
         topics = [_existing(context, topic) for topic in context.metadata.topics()]
@@ -99,7 +102,7 @@ def _identified(context: ServerContext, topic_id: bytes) -> MetadataResponseTopi
 
 
 def _existing(context: ServerContext, topic: Topic) -> MetadataResponseTopic:
-    partitions = [_partition(context, number, ordinal) for number, ordinal in enumerate(topic.partitions)]
+    partitions = [partition_of(context, topic, number, ordinal) for number, ordinal in enumerate(topic.partitions)]
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
@@ -110,7 +113,29 @@ def _existing(context: ServerContext, topic: Topic) -> MetadataResponseTopic:
     )
 
 
-def _partition(context: ServerContext, number: int, ordinal: int) -> MetadataResponsePartition:
+def _of_cluster(cluster: ClusterCache, topic: Topic, number: int, ordinal: int) -> MetadataResponsePartition:
+    """A partition as the controller told it. Without a leader that lives: LEADER_NOT_AVAILABLE, as in Kafka."""
+    found = cluster.assignment(ordinal, topic.id)
+    if found is None:
+        return MetadataResponsePartition(
+            error_code=ErrorCode.LEADER_NOT_AVAILABLE, partition_index=number, leader_id=-1, leader_epoch=-1
+        )
+    lives = found.leader in cluster.brokers
+    return MetadataResponsePartition(
+        error_code=ErrorCode.NONE if lives else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=number,
+        leader_id=found.leader if lives else -1,
+        leader_epoch=found.leader_epoch,
+        replica_nodes=found.replicas,
+        isr_nodes=found.isr,
+        offline_replicas=[broker for broker in found.replicas if broker not in cluster.brokers],
+    )
+
+
+def partition_of(context: ServerContext, topic: Topic, number: int, ordinal: int) -> MetadataResponsePartition:
+    """A partition of a topic, by its number and its row."""
+    if context.cluster is not None:
+        return _of_cluster(context.cluster, topic, number, ordinal)
     here = [context.node_id]
     return MetadataResponsePartition(
         error_code=ErrorCode.NONE,
@@ -126,20 +151,26 @@ def _partition(context: ServerContext, number: int, ordinal: int) -> MetadataRes
 def _response(
     context: ServerContext, request: Request, topics: list[MetadataResponseTopic], operations: int
 ) -> MetadataResponse:
-    listener = context.listeners[request.listener]
-    broker = MetadataResponseBroker(
-        node_id=context.node_id,
-        host=listener.advertised_host,
-        port=listener.advertised_port,
-        rack=context.config.broker_rack,
-    )
     return MetadataResponse(
-        brokers=[broker],
+        brokers=[
+            MetadataResponseBroker(node_id=id, host=host, port=port, rack=rack)
+            for id, host, port, rack in brokers_on(context, request)
+        ],
         cluster_id=context.cluster_id,
-        controller_id=context.node_id,
+        controller_id=context.node_id if context.cluster is None else context.cluster.controller_id,
         topics=topics,
         cluster_authorized_operations=operations,
     )
+
+
+def brokers_on(context: ServerContext, request: Request) -> list[tuple[int, str, int, str | None]]:
+    """(id, host, port, rack) of the brokers that live, as the listener that was asked shows them."""
+    listener = context.listeners[request.listener]
+    here = (context.node_id, listener.advertised_host, listener.advertised_port, context.config.broker_rack)
+    if context.cluster is None:
+        return [here]
+    shown = [(each, each.on(listener.name)) for each in context.cluster.brokers.values()]
+    return [(each.id, end.host, end.port, each.rack) for each, end in shown if end is not None] or [here]
 
 
 def failed(message: MetadataRequest, version: int, code: int) -> MetadataResponse:

@@ -40,7 +40,9 @@ def handle(context: ServerContext, request: Request, message: UpdateFeaturesRequ
         encoded = encode_command(UpdateFeatures(updates, message.validate_only))
     except CommandTooLarge as error:
         return UpdateFeaturesResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=str(error))
-    if park_for_controller(context, request, [encoded], max(message.timeout_ms, LEAST_PATIENCE_MS), _response):
+    if park_for_controller(
+        context, request, [encoded], max(message.timeout_ms, LEAST_PATIENCE_MS), _response, local=True
+    ):
         return PARKED
     return _response([None])
 

@@ -68,6 +68,7 @@ def test_slots_are_those_of_the_layout():
         "coordinator": "MPB_SLOT_COORDINATOR",
         "tracer": "MPB_SLOT_TRACER",
         "admin": "MPB_SLOT_ADMIN",
+        "cluster-controller": "MPB_SLOT_CLUSTER_CONTROLLER",
     }
     slots = {"acceptor": "MPB_MAX_ACCEPTORS", "processor": "MPB_MAX_PROCESSORS", "handler": "MPB_MAX_HANDLERS"}
     for row in PROCESS_TYPES:

@@ -49,7 +49,12 @@ def _told(workers):
 
 def test_each_stage_waits_for_the_one_before(workers, clock):
     stopping = Stopping(workers, 4.0, 1.0, 3.0)
-    order = [{"acceptor", "processor"}, {"handler", "coordinator", "admin"}, {"controller", "log-keeper"}, {"tracer"}]
+    order = [
+        {"acceptor", "processor"},
+        {"handler", "coordinator", "admin", "cluster-controller"},
+        {"controller", "log-keeper"},
+        {"tracer"},
+    ]
     told = set()
     for stage in order:
         assert not stopping.step()

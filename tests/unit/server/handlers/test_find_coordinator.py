@@ -51,7 +51,7 @@ def test_the_first_question_waits_for_the_topic(broker):
     assert broker.collect() == []
     broker.create_topic(OFFSETS_TOPIC, 3, internal=True)
     created = controller.serve(TopicResults([TopicResult(OFFSETS_TOPIC)]))
-    assert created == [CreateTopics([NewTopic(OFFSETS_TOPIC, 3, 1, configs=SETTINGS)])]
+    assert created == [CreateTopics([NewTopic(OFFSETS_TOPIC, 3, 1, configs=SETTINGS)], forward=True)]
     [(_, _, frame)] = broker.collect()
     assert broker.decode(asked(0), 0, frame).error_code == ErrorCode.NONE
 
@@ -63,7 +63,7 @@ def test_transactions_are_coordinated_here_once_their_topic_is_made(broker, vers
     broker.step()
     broker.create_topic(TRANSACTIONS_TOPIC, 3, internal=True)
     [created] = controller.serve(TopicResults([TopicResult(TRANSACTIONS_TOPIC)]))
-    assert created == CreateTopics([NewTopic(TRANSACTIONS_TOPIC, 50, 1, configs=TRANSACTION_SETTINGS)])
+    assert created == CreateTopics([NewTopic(TRANSACTIONS_TOPIC, 50, 1, configs=TRANSACTION_SETTINGS)], forward=True)
     [(_, _, frame)] = broker.collect()
     answer = broker.decode(asked(version, 1), version, frame)
     [one] = answer.coordinators if version >= 4 else [answer]

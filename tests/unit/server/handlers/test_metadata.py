@@ -70,7 +70,7 @@ def test_a_missing_topic_is_created_once_and_an_illegal_name_never(broker):
             ("orders", 0),
             ("a/b", ErrorCode.INVALID_TOPIC_EXCEPTION),
         ]
-    assert controller.take()[1] == CreateTopics([NewTopic("new")])
+    assert controller.take()[1] == CreateTopics([NewTopic("new")], forward=True)
     assert controller.take() is None
 
 

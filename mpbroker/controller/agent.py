@@ -1,0 +1,448 @@
+"""The agent: the controller process of a broker that is one of a cluster.
+
+It registers the broker in the cluster's store and keeps the session alive, follows the store's topics and settings,
+carries out LeaderAndIsr, StopReplica and UpdateMetadata for the elected controller, and tells that one which replicas
+are in sync. It alone writes rows of topics, partitions' identities, `assignments` and `brokers`. What it knows stands
+in the store and in shared memory; a successor reads both and goes on.
+
+A session that ended (the process stood still for too long) ends every role here: the broker registers anew, with a
+higher broker epoch, and waits for the controller to speak.
+"""
+
+import zlib
+from array import array
+from typing import Any, Final
+
+import msgspec
+
+from mpbroker.client.broker_channel import BrokerChannel
+from mpbroker.config.topic_config import effective
+from mpbroker.controller.agent_decisions import Epochs
+from mpbroker.controller.agent_requests import ControlRequests
+from mpbroker.controller.broker_settings import BrokerSettings, Room
+from mpbroker.controller.cluster_topics import ClusterTopics
+from mpbroker.controller.cluster_view import (
+    BrokersChanged,
+    ClusterView,
+    ControllerChanged,
+    Seen,
+    SettingsChanged,
+    TopicGone,
+    TopicPut,
+)
+from mpbroker.controller.command_inbox import Taken
+from mpbroker.controller.config_manager import ConfigManager
+from mpbroker.controller.controller_context import TopicState
+from mpbroker.controller.controller_store import PRODUCER_ID_BLOCK, ControllerStore, StoreChanged
+from mpbroker.controller.feature_manager import FeatureManager
+from mpbroker.controller.isr_proposals import IsrProposals
+from mpbroker.controller.partition_logs import PartitionLogs
+from mpbroker.controller.partition_rows import PartitionRows
+from mpbroker.errors import ErrorCode, MpbrokerError
+from mpbroker.log.log_manager import Log
+from mpbroker.metadata.broker_registration import Occupied, Registered, register
+from mpbroker.metadata.cluster_records import BrokerRecord, ListenerRecord
+from mpbroker.metadata.commands import (
+    AllocateProducerIds,
+    AlterConfigs,
+    Answer,
+    ControlAnswer,
+    ControlRequest,
+    Failed,
+    ProducerIds,
+    UpdateFeatures,
+    decode_command,
+    encode_answer,
+)
+from mpbroker.metadata.keys import Keys
+from mpbroker.metadata.meta_store import ClusterStore, Compacted, Watch
+from mpbroker.metadata.metadata_snapshot import MetadataSnapshot
+from mpbroker.protocol.codec import decode
+from mpbroker.protocol.headers import decode_request_header
+from mpbroker.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from mpbroker.protocol.messages.stop_replica import StopReplicaRequest
+from mpbroker.protocol.messages.update_metadata import UpdateMetadataRequest
+from mpbroker.protocol.messages_by_key import REQUESTS
+from mpbroker.shm.clock import SystemClock
+from mpbroker.shm.cluster_table import (
+    NOBODY,
+    Broker,
+    brokers_read,
+    brokers_write,
+    cluster_announce,
+    cluster_state,
+    held_payload,
+)
+from mpbroker.shm.layout import MAX_FETCHERS, SLOT_FETCHERS
+from mpbroker.shm.process_context import ProcessContext
+
+ATTEMPTS: Final = 5
+
+
+class LostRegistration(MpbrokerError):
+    """Another broker has this id, or nobody can say who has it."""
+
+
+class Agent:
+    """Everything but the loop."""
+
+    def __init__(self, ctx: ProcessContext, store: ClusterStore, log: Log, logs: PartitionLogs) -> None:
+        self._ctx = ctx
+        self._core = ctx.core
+        self._config = ctx.config
+        self._store = store
+        self._log = log
+        self._clock = SystemClock()
+        self._keys = Keys(ctx.cluster_id)
+        self._view = ClusterView(self._keys)
+        self._watch: Watch | None = None
+        self._registered: Registered | None = None
+        self._renewed_ms = 0
+        self._channel: BrokerChannel | None = None
+        self._commands = ControllerStore(store, self._keys, ctx.core.boot_id)
+        snapshot, rows = MetadataSnapshot(ctx.core), PartitionRows(ctx.core)
+        self._topics = ClusterTopics(
+            core=ctx.core,
+            self_id=ctx.config.node_id,
+            snapshot=snapshot,
+            rows=rows,
+            logs=logs,
+            settings_of=lambda configs: effective(configs, self._config),
+            log=ctx.log,
+            crash_point=ctx.core.crash_point,
+            count=ctx.process_row.count,
+        )
+        self._snapshot = snapshot
+        self._requests = ControlRequests(
+            self_id=ctx.config.node_id,
+            topics=self._topics,
+            log=log,
+            known=self._epochs,
+            seen=self._seen,
+            brokers=self._show_brokers,
+            missing=self._look_up,
+            settings_of=lambda configs: effective(configs, self._config),
+            roles_changed=self._ring_fetchers,
+            alive=self.keep_alive,
+            now_ms=self._clock.monotonic_ms,
+            events=ctx.log,
+        )
+        self._proposals = IsrProposals(
+            log=log,
+            self_id=ctx.config.node_id,
+            lag_ms=ctx.config.replica_lag_time_max_ms,
+            identity_of=self._identity_of,
+            broker_epoch=self._broker_epoch,
+        )
+
+    # ---- at the start
+
+    def recover(self) -> None:
+        """Shared memory as the store has it, then the registration: who registers can serve."""
+        self._read_store()
+        self._announce(*self._known_controller())
+        self._make_managers()
+        self._register()
+
+    def _read_store(self) -> None:
+        """Everything anew: at the start, and when the watch has fallen too far behind."""
+        view, rev = ClusterView(self._keys), 0
+        for prefix in (
+            self._keys.topic_configs,
+            self._keys.topics,
+            self._keys.brokers,
+            self._keys.controller,
+        ):
+            for page in self._store.scan(prefix):
+                view.load(page.entries)
+                rev = page.rev if rev == 0 else min(rev, page.rev)
+        self._view = view
+        self._topics.recover(view.topics())
+        if self._watch is not None:
+            self._watch.close()
+        self._watch = self._store.open_watch(self._keys.prefix, rev + 1)
+
+    def _make_managers(self) -> None:
+        ctx = self._ctx
+        room = Room(ctx.core.processor_count, ctx.core.handler_count - (ctx.core.coordinator >= 0))
+        self._settings = BrokerSettings(
+            store=self._commands, config=lambda: self._config, publish=ctx.publish_settings, room=room
+        )
+        self._settings.announce()
+        self._features = FeatureManager(
+            core=ctx.core,
+            store=self._commands,
+            node_id=ctx.config.node_id,
+            crash_point=ctx.core.crash_point,
+            log=ctx.log,
+        )
+
+    def _register(self) -> None:
+        outcome = register(self._store, self._keys, self._record(), self._config.broker_session_timeout_ms)
+        if isinstance(outcome, Occupied):
+            raise LostRegistration(outcome.sentence)
+        self._registered = outcome
+        self._renewed_ms = self._clock.monotonic_ms()
+        self._announce(*self._known_controller())
+        self._ctx.log.info("broker_registered", broker_epoch=outcome.epoch, resumed=outcome.resumed)
+
+    def _record(self) -> BrokerRecord:
+        ctx = self._ctx
+        listeners = [
+            ListenerRecord(each.name, each.protocol, each.advertised_host, each.advertised_port)
+            for each in ctx.listeners
+        ]
+        return BrokerRecord(
+            id=ctx.config.node_id,
+            machine=_machine(),
+            directory=ctx.directory_ids[0],
+            incarnation=f"{ctx.boot_id:016x}",
+            listeners=listeners,
+            rack=ctx.config.broker_rack,
+        )
+
+    # ---- the session
+
+    def keep_alive(self) -> None:
+        """Renew the session when it is time. False from the store: it has ended, and we were declared dead."""
+        now_ms = self._clock.monotonic_ms()
+        if self._registered is None or now_ms - self._renewed_ms < self._config.broker_heartbeat_interval_ms:
+            return
+        self._ctx.process_row.beat()
+        self._renewed_ms = now_ms
+        if not self._store.session_renew(self._registered.session):
+            self._ctx.log.warning("broker_session_lost", broker_epoch=self._registered.epoch)
+            self._begin_again()
+
+    def _begin_again(self) -> None:
+        """All roles end before the broker is known again."""
+        self._registered = None
+        for topic in self._topics.context.by_id.values():
+            for ordinal in topic.ordinals:
+                if self._topics.has_log(ordinal):
+                    self._log.stop(ordinal)
+        self._ring_fetchers()
+        self._register()
+
+    def _ring_fetchers(self) -> None:
+        """Roles or leaders' addresses have changed."""
+        for slot in range(SLOT_FETCHERS, SLOT_FETCHERS + MAX_FETCHERS):
+            self._core.ring_service(slot)
+
+    # ---- what the requests need
+
+    def _epochs(self) -> Epochs:
+        state = cluster_state(self._core)
+        return Epochs(state.controller_epoch, state.broker_epoch)
+
+    def _known_controller(self) -> tuple[int, int]:
+        """Id and latest epoch seen, by the store or by a request."""
+        state, record = cluster_state(self._core), self._view.controller
+        latest = state.controller_epoch
+        if record is None:
+            return NOBODY, latest
+        return (record.id, max(record.epoch, latest)) if record.epoch >= latest else (state.controller, latest)
+
+    def _announce(self, controller: int, epoch: int) -> None:
+        own = self._registered.epoch if self._registered is not None else cluster_state(self._core).broker_epoch
+        wanted = (controller, epoch, own)
+        if cluster_state(self._core)[1:] != wanted:
+            cluster_announce(self._core, *wanted)
+
+    def _seen(self, controller: int, epoch: int) -> None:
+        if epoch > cluster_state(self._core).controller_epoch:
+            self._announce(controller, epoch)
+
+    def _show_brokers(self, brokers: list[Broker]) -> None:
+        epochs = {broker: live.epoch for broker, live in self._view.brokers.items()}
+        shown = [Broker(one.id, epochs.get(one.id, NOBODY), one.endpoints, one.rack) for one in brokers]
+        if {one.id: one for one in shown} == brokers_read(self._core):
+            return
+        brokers_write(self._core, shown)
+        state = cluster_state(self._core)
+        cluster_announce(self._core, *state[1:])
+
+    def _look_up(self, topic_id: bytes) -> TopicState | None:
+        """A topic that the watch has not brought yet."""
+        _, entry = self._store.get(self._keys.topic(topic_id))
+        if entry is None:
+            return None
+        for seen in self._view.apply(entry.key, entry):
+            self._follow(seen)
+        name = next((topic.name for topic in self._view.topics() if topic.id == topic_id), "")
+        _, config = self._store.get(self._keys.topic_config(name)) if name else (0, None)
+        if config is not None:
+            for seen in self._view.apply(config.key, config):
+                self._follow(seen)
+        return self._topics.context.by_id.get(topic_id)
+
+    def _identity_of(self, ordinal: int) -> tuple[bytes, int]:
+        who = self._topics.who(ordinal)
+        return who.topic_id, who.partition
+
+    def _broker_epoch(self, broker: int) -> int:
+        if broker == self._config.node_id and self._registered is not None:
+            return self._registered.epoch
+        live = self._view.brokers.get(broker)
+        return NOBODY if live is None else live.epoch
+
+    # ---- the store's watch
+
+    def watch_fd(self) -> int:
+        """Readable when `follow_store` may have something."""
+        assert self._watch is not None
+        return self._watch.fileno()
+
+    def follow_store(self) -> None:
+        """What the store told since the last call."""
+        assert self._watch is not None
+        try:
+            for batch in self._watch.take():
+                for event in batch.events:
+                    for seen in self._view.apply(event.key, event.entry):
+                        self._follow(seen)
+        except Compacted:
+            self._read_store()
+
+    def _follow(self, seen: Seen) -> None:
+        match seen:
+            case TopicPut(topic):
+                self._topics.put(topic)
+            case TopicGone(topic_id):
+                self._topics.remove(topic_id)
+            case BrokersChanged():
+                self._show_brokers(list(brokers_read(self._core).values()))
+            case ControllerChanged():
+                self._announce(*self._known_controller())
+            case SettingsChanged():
+                self._make_managers()
+
+    # ---- commands
+
+    def execute(self, taken: Taken) -> bytes:
+        """Carry out an encoded command and return the encoded answer."""
+        try:
+            return encode_answer(self._run(decode_command(taken.payload), taken.operation))
+        except msgspec.DecodeError as error:
+            return encode_answer(Failed(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
+        except Exception as error:
+            self._ctx.log.exception("controller_command_failed", error)
+            return encode_answer(Failed(ErrorCode.UNKNOWN_SERVER_ERROR))
+
+    def _run(self, command: Any, operation: int) -> Answer:
+        match command:
+            case ControlRequest():
+                return self._control(command)
+            case AllocateProducerIds():
+                return self._producer_ids()
+            case AlterConfigs():
+                return self._config_manager().alter(command, operation)
+            case UpdateFeatures():
+                return self._features.update(command, operation)
+        return Failed(ErrorCode.NOT_CONTROLLER)
+
+    def _control(self, command: ControlRequest) -> ControlAnswer:
+        payload = held_payload(self._core, command.entry, command.fill_number)
+        if payload is None:
+            return ControlAnswer(ErrorCode.UNKNOWN_SERVER_ERROR)
+        header = decode_request_header(payload)
+        request = decode(REQUESTS[header.api_key], header.api_version, payload, header.body_offset)
+        self._core.crash_point("agent.request_read")
+        code, codes = self._execute(request)
+        self._core.crash_point("agent.request_done")
+        return ControlAnswer(code, zlib.compress(array("h", codes).tobytes(), 1))
+
+    def _execute(self, request: Any) -> tuple[int, list[int]]:
+        match request:
+            case LeaderAndIsrRequest():
+                return self._requests.leader_and_isr(request)
+            case StopReplicaRequest():
+                return self._requests.stop_replica(request)
+            case UpdateMetadataRequest():
+                return self._requests.update_metadata(request), []
+        return ErrorCode.INVALID_REQUEST, []
+
+    def _producer_ids(self) -> ProducerIds:
+        for _ in range(ATTEMPTS):
+            try:
+                first = self._commands.allocate_producer_ids()
+            except StoreChanged:  # another broker took a block at the same time
+                continue
+            return ProducerIds(error_code=-1) if first is None else ProducerIds(first, PRODUCER_ID_BLOCK)
+        return ProducerIds(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    def _config_manager(self) -> ConfigManager:
+        """For the settings of brokers; those of topics go to the cluster's controller."""
+        return ConfigManager(
+            context=self._topics.context,
+            store=self._commands,
+            snapshot=self._snapshot,
+            brokers=self._settings,
+            crash_point=self._core.crash_point,
+            log=self._ctx.log,
+        )
+
+    # ---- in-sync replicas
+
+    def channel(self) -> BrokerChannel | None:
+        """The connection to the controller, if there is one."""
+        return self._channel
+
+    def propose(self) -> None:
+        """Send what leaders here want, and take the answer."""
+        now_ms = self._clock.monotonic_ms()
+        if self._channel is not None and self._channel.busy:
+            outcome = self._channel.turn(now_ms)
+            if outcome is None:
+                return
+            code = self._proposals.answered(outcome.response, now_ms)  # type: ignore[arg-type]
+            if code:
+                self._ctx.log.warning("alter_partition_failed", error=code, problem=outcome.problem)
+        channel = self._to_controller()
+        if channel is not None and self._registered is not None:
+            request = self._proposals.next_request(now_ms)
+            if request is not None:
+                channel.send(request, now_ms)
+
+    def _to_controller(self) -> BrokerChannel | None:
+        record = self._view.controller
+        live = None if record is None else self._view.brokers.get(record.id)
+        address = None if live is None else address_of(live.record, self._config.end_points)
+        if address is None:
+            return None
+        if self._channel is None or self._channel.address != address:
+            if self._channel is not None:
+                self._channel.close()
+            self._channel = BrokerChannel(*address, client_id=str(self._config.node_id))
+        return self._channel
+
+    def use_config(self, config: Any) -> None:
+        """The broker's settings were read again."""
+        self._config = config
+
+    def close(self) -> None:
+        """The orderly end: nobody has to wait until the session is stale."""
+        if self._channel is not None:
+            self._channel.close()
+        if self._watch is not None:
+            self._watch.close()
+        if self._registered is not None:
+            self._store.session_close(self._registered.session)
+        self._store.close()
+
+
+def address_of(record: BrokerRecord, end_points: Any) -> tuple[str, int] | None:
+    """Where a broker takes control requests: on the control plane's listener if we have one, else on the brokers'
+    own."""
+    control = end_points.control
+    wanted = [control.listener_name] if control is not None else []
+    for name in [*wanted, end_points.inter_broker]:
+        for listener in record.listeners:
+            if listener.name == name:
+                return listener.host, listener.port
+    return None
+
+
+def _machine() -> str:
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()

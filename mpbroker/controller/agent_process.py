@@ -1,0 +1,60 @@
+"""The loop of the agent: commands of handlers, the store's watch, the connection to the cluster's controller, and the
+session,
+in one process (slot of the controller) of a broker of a cluster."""
+
+import select
+from typing import Final
+
+from mpbroker.channel.command_channel import CommandChannel
+from mpbroker.controller.agent import Agent
+from mpbroker.controller.command_inbox import CommandInbox
+from mpbroker.controller.open_logs import build_logs
+from mpbroker.log.log_manager import open_log
+from mpbroker.metadata.meta_store import StoreError
+from mpbroker.metadata.open_store import open_cluster_store
+from mpbroker.shm.process_context import ProcessContext
+from mpbroker.shm.process_table import ProcessState
+
+TURN_MS: Final = 100
+"""So often the loop looks for proposals of in-sync replicas and beats, also when nobody rings."""
+
+
+def main(ctx: ProcessContext) -> None:
+    """Process main: recover and register, then carry out what comes until asked to stop."""
+    ctx.process_row.set_state(ProcessState.RECOVERING)
+    place = ctx.config.cluster_store
+    assert place is not None, "a broker by itself has no agent"
+    log = open_log(ctx)
+    agent = Agent(ctx, open_cluster_store(place), log, build_logs(ctx, log))
+    agent.recover()
+    channel = CommandChannel(ctx.core)
+    inbox = CommandInbox(channel, ctx.stop_requested)
+    inbox.start()
+    ctx.running()
+    while not ctx.stop_requested():
+        poll = select.poll()
+        for fd in (inbox.fileno(), agent.watch_fd(), ctx.wakeup_fd):
+            poll.register(fd, select.POLLIN)
+        connection = agent.channel()
+        if connection is not None and connection.fileno() >= 0:
+            poll.register(connection.fileno(), connection.events())
+        poll.poll(TURN_MS)
+        ctx.drain_wakeups()
+        _turn(ctx, agent, inbox, channel)
+    agent.close()
+
+
+def _turn(ctx: ProcessContext, agent: Agent, inbox: CommandInbox, channel: CommandChannel) -> None:
+    config = ctx.take_reload()
+    if config is not None:
+        agent.use_config(config)
+    try:
+        agent.keep_alive()
+        agent.follow_store()
+        for taken in inbox.take():
+            channel.complete(taken.number, agent.execute(taken), ctx.core.metadata_generation)
+            agent.keep_alive()
+        agent.propose()
+    except StoreError as error:
+        ctx.log.warning("store_unavailable", problem=str(error))
+    ctx.process_row.beat()

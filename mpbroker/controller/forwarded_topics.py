@@ -1,0 +1,112 @@
+"""Topics that this broker wants to exist (auto-creation, internal topics), asked for from the cluster's controller as
+any
+client does: CreateTopics over the brokers' own listener. Cluster controller's process, while it is not elected.
+
+One request is in flight at a time; commands wait in a bounded queue and are answered with the controller's results.
+"""
+
+import select
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from mpbroker.client.broker_channel import BrokerChannel
+from mpbroker.errors import ErrorCode
+from mpbroker.metadata.cluster_records import BrokerRecord, ControllerRecord
+from mpbroker.metadata.commands import Answer, CreateTopics, Failed, NewTopic, TopicResult, TopicResults
+from mpbroker.metadata.keys import Keys
+from mpbroker.metadata.meta_store import MetaStore
+from mpbroker.metadata.topic_record import decode_record
+from mpbroker.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+MAX_WAITING: Final = 64
+TIMEOUT_MS: Final = 10_000
+
+
+class ForwardedTopics:
+    """Commands under way: command number → its topics."""
+
+    def __init__(self, store: MetaStore, keys: Keys, node_id: int, end_points: Callable[[], Any]) -> None:
+        self._store = store
+        self._keys = keys
+        self._node_id = node_id
+        self._end_points = end_points
+        self._waiting: deque[tuple[int, CreateTopics]] = deque()
+        self._sent: int | None = None
+        self._channel: BrokerChannel | None = None
+
+    def register(self, poll: "select.poll") -> None:
+        """What to poll for."""
+        if self._channel is not None and self._channel.fileno() >= 0:
+            poll.register(self._channel.fileno(), self._channel.events())
+
+    def add(self, number: int, command: CreateTopics) -> None:
+        """Ask for it when it is its turn."""
+        self._waiting.append((number, command))
+
+    def turn(self, now_ms: int) -> list[tuple[int, Answer]]:
+        """Answers to commands."""
+        done: list[tuple[int, Answer]] = []
+        if self._channel is not None and self._sent is not None:
+            outcome = self._channel.turn(now_ms)
+            if outcome is None:
+                return []
+            done.append((self._sent, _answer(outcome.response)))
+            self._sent = None
+        while len(self._waiting) > MAX_WAITING:
+            done.append((self._waiting.popleft()[0], Failed(ErrorCode.NOT_CONTROLLER)))
+        if self._waiting:
+            number, command = self._waiting.popleft()
+            address = self._controller()
+            if address is None:
+                done.append((number, Failed(ErrorCode.NOT_CONTROLLER)))
+            else:
+                self._send(address, number, command, now_ms)
+        return done
+
+    def _send(self, address: tuple[str, int], number: int, command: CreateTopics, now_ms: int) -> None:
+        if self._channel is None or self._channel.address != address:
+            self.close()
+            self._channel = BrokerChannel(*address, client_id=str(self._node_id), timeout_ms=TIMEOUT_MS)
+        topics = [_creatable(topic) for topic in command.topics]
+        self._channel.send(CreateTopicsRequest(topics=topics, timeout_ms=TIMEOUT_MS), now_ms)
+        self._sent = number
+
+    def _controller(self) -> tuple[str, int] | None:
+        _, entry = self._store.get(self._keys.controller)
+        if entry is None:
+            return None
+        controller = decode_record(ControllerRecord, entry.value, entry.key).id
+        _, broker = self._store.get(self._keys.broker(controller))
+        if broker is None:
+            return None
+        name = self._end_points().inter_broker
+        listeners = decode_record(BrokerRecord, broker.value, broker.key).listeners
+        return next(((one.host, one.port) for one in listeners if one.name == name), None)
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._channel is not None:
+            self._channel.close()
+        self._channel = None
+
+
+def _creatable(topic: NewTopic) -> CreatableTopic:
+    configs = [CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()]
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        configs=configs,
+    )
+
+
+def _answer(response: Any) -> Answer:
+    if not isinstance(response, CreateTopicsResponse):
+        return Failed(ErrorCode.NOT_CONTROLLER)
+    return TopicResults([TopicResult(one.name, one.error_code, one.error_message) for one in response.topics])

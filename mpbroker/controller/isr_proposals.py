@@ -1,0 +1,98 @@
+"""Changes of in-sync replicas that this broker's leaders want, sent to the controller as AlterPartition (KIP-497).
+Controller process of a broker of a cluster only.
+
+One request is in flight at a time, as in Kafka. What is wanted stands in the rows (Log.take_isr_proposals), so
+nothing is kept here that a successor would miss: it asks again for what is pending."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from mpbroker.errors import ErrorCode
+from mpbroker.protocol.messages.alter_partition import (
+    AlterPartitionPartition,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionTopic,
+    BrokerState,
+)
+
+MAX_PARTITIONS: Final = 500
+RETRY_MS: Final = 50
+
+Proposal = tuple[int, int, int, tuple[int, ...]]  # ordinal, leader epoch, partition epoch, wanted ISR
+
+
+class IsrProposals:
+    """`identity_of(ordinal)`: topic id and number of a row's partition; `broker_epoch(id)`: -1 not known."""
+
+    def __init__(
+        self,
+        *,
+        log: Any,
+        self_id: int,
+        lag_ms: int,
+        identity_of: Callable[[int], tuple[bytes, int]],
+        broker_epoch: Callable[[int], int],
+    ) -> None:
+        self._log = log
+        self._self_id = self_id
+        self._lag_ms = lag_ms
+        self._identity_of = identity_of
+        self._broker_epoch = broker_epoch
+        self._in_flight: dict[tuple[bytes, int], Proposal] = {}
+        self._again = True  # a predecessor's were perhaps never answered
+        self._not_before_ms = 0
+        self._looked_ms = 0
+
+    def next_request(self, now_ms: int) -> AlterPartitionRequest | None:
+        """None: nothing is wanted, or it was refused a moment ago."""
+        if now_ms < self._not_before_ms:
+            return None
+        shrink = now_ms - self._looked_ms >= self._lag_ms // 2
+        found = self._log.take_isr_proposals(self._lag_ms if shrink else -1, now_ms, self._again)
+        self._again = False
+        if shrink:
+            self._looked_ms = now_ms
+        if not found:
+            return None
+        if len(found) > MAX_PARTITIONS:
+            self._again = True
+            found = found[:MAX_PARTITIONS]
+        self._in_flight = {self._identity_of(proposal[0]): proposal for proposal in found}
+        return self._request()
+
+    def _request(self) -> AlterPartitionRequest:
+        topics: dict[bytes, AlterPartitionTopic] = {}
+        for (topic_id, partition), (_, leader_epoch, partition_epoch, isr) in self._in_flight.items():
+            topic = topics.setdefault(topic_id, AlterPartitionTopic(topic_id=topic_id))
+            topic.partitions.append(
+                AlterPartitionPartition(
+                    partition_index=partition,
+                    leader_epoch=leader_epoch,
+                    new_isr_with_epochs=[BrokerState(broker, self._broker_epoch(broker)) for broker in isr],
+                    partition_epoch=partition_epoch,
+                )
+            )
+        own_epoch = self._broker_epoch(self._self_id)
+        return AlterPartitionRequest(broker_id=self._self_id, broker_epoch=own_epoch, topics=list(topics.values()))
+
+    def answered(self, response: AlterPartitionResponse | None, now_ms: int) -> int:
+        """The controller's answer, None: none came. Returns the code of the whole."""
+        code = ErrorCode.NETWORK_EXCEPTION if response is None else response.error_code
+        if response is None or code:
+            self._again, self._not_before_ms = True, now_ms + RETRY_MS
+            self._in_flight = {}
+            return int(code)
+        for topic in response.topics:
+            for result in topic.partitions:
+                proposal = self._in_flight.pop((topic.topic_id, result.partition_index), None)
+                if proposal is None:
+                    continue
+                ordinal, leader_epoch, *_ = proposal
+                isr = tuple(result.isr)
+                self._log.isr_answered(ordinal, leader_epoch, result.partition_epoch, isr, result.error_code)
+                if result.error_code:
+                    self._not_before_ms = now_ms + RETRY_MS
+        if self._in_flight:
+            self._again, self._in_flight = True, {}
+        return 0

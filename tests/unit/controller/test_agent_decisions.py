@@ -1,0 +1,79 @@
+"""Kafka's fencing of control requests: 11, 77, 74, 103, 56, 3, and what a predecessor did counts as done."""
+
+import pytest
+
+from mpbroker.controller.agent_decisions import (
+    Epochs,
+    Hosted,
+    Role,
+    Verdict,
+    Wanted,
+    fence,
+    is_done,
+    judge_leader_and_isr,
+    judge_stop_replica,
+)
+
+ME, TOPIC = 1, b"t" * 16
+HERE = Hosted(TOPIC, leader_epoch=5, partition_epoch=2, has_role=True, is_leader=True, online=True, untouched=False)
+
+
+def wanted(leader=ME, epoch=6, topic_id=TOPIC, replicas=(1, 2), is_new=False):
+    return Wanted(topic_id, leader, epoch, 0, replicas, is_new)
+
+
+@pytest.mark.parametrize(
+    ("controller", "broker", "code"),
+    [(4, 100, 0), (5, -1, 0), (4, 101, 0), (3, 100, 11), (4, 99, 77), (3, 99, 77)],
+)
+def test_epochs_of_the_whole_request(controller, broker, code):
+    assert fence(Epochs(controller=4, broker=100), controller, broker) == code
+
+
+@pytest.mark.parametrize(
+    ("hosted", "request_", "expected"),
+    [
+        (HERE, wanted(), Verdict(0, Role.LEADER)),
+        (HERE, wanted(leader=2), Verdict(0, Role.FOLLOWER)),
+        (HERE, wanted(leader=-1), Verdict(0, Role.FOLLOWER)),
+        (HERE, wanted(epoch=5), Verdict(11)),
+        (HERE, wanted(epoch=4), Verdict(11)),
+        (HERE, wanted(topic_id=b"x" * 16), Verdict(103)),
+        (HERE, wanted(topic_id=bytes(16)), Verdict(0, Role.LEADER)),
+        (HERE, wanted(replicas=(2, 3)), Verdict(3)),
+        (HERE._replace(online=False), wanted(), Verdict(56)),
+        (HERE._replace(has_role=False), wanted(epoch=5), Verdict(0, Role.LEADER)),
+        (HERE._replace(has_role=False), wanted(epoch=4), Verdict(11)),
+        (HERE._replace(untouched=True), wanted(epoch=5), Verdict(0, Role.LEADER)),
+        (None, wanted(is_new=True), Verdict(0, Role.LEADER, create=True)),
+        (None, wanted(replicas=(2,)), Verdict(3)),
+    ],
+)
+def test_leader_and_isr(hosted, request_, expected):
+    assert judge_leader_and_isr(ME, hosted, request_, can_create=True) == expected
+
+
+def test_nothing_is_made_where_there_is_no_room():
+    assert judge_leader_and_isr(ME, None, wanted(), can_create=False) == Verdict(56)
+    assert judge_leader_and_isr(ME, HERE, wanted(), can_create=False) == Verdict(0, Role.LEADER)
+
+
+def test_what_a_predecessor_did_is_done():
+    left = HERE._replace(untouched=True)
+    assert is_done(ME, left, wanted(epoch=5))
+    assert not is_done(ME, left, wanted(epoch=5, leader=2)), "it became something else"
+    assert not is_done(ME, left, wanted(epoch=6))
+    assert not is_done(ME, HERE, wanted(epoch=5)), "that is a second request, not a second run"
+    assert not is_done(ME, left._replace(has_role=False), wanted(epoch=5))
+
+
+@pytest.mark.parametrize(
+    ("hosted", "epoch", "code"),
+    [(HERE, 5, 0), (HERE, 6, 0), (HERE, -1, 0), (HERE, -2, 0), (HERE, 4, 74), (None, 0, 0)],
+)
+def test_stop_replica(hosted, epoch, code):
+    assert judge_stop_replica(hosted, epoch) == code
+
+
+def test_stop_replica_of_an_offline_log():
+    assert judge_stop_replica(HERE._replace(online=False), 5) == 56
