@@ -164,6 +164,7 @@ class ErrorCode:
     TELEMETRY_TOO_LARGE: Final = _final(118, "The client pushed more metrics than the broker accepts.")
     INVALID_REGISTRATION: Final = _final(119, "The broker's registration is not acceptable.")
     TRANSACTION_ABORTABLE: Final = _final(120, "The transaction cannot go on; the client should abort it.")
+    INVALID_REGULAR_EXPRESSION: Final = _final(128, "The pattern of topics is no regular expression.")
 
 
 ERRORS: Final[dict[int, ErrorInfo]] = {

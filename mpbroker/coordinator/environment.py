@@ -6,11 +6,13 @@ Runs in the coordinator process; nothing here does I/O or reads a clock.
 from __future__ import annotations
 
 import hashlib
+from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from typing import TypeAlias
 
 import msgspec
 
+from mpbroker.coordinator.any_group import Topics
 from mpbroker.coordinator.group_settings import GroupSettings
 from mpbroker.coordinator.group_table import GroupTable
 from mpbroker.coordinator.workbench import Workbench
@@ -41,12 +43,18 @@ class Environment(Workbench):
     """Made once for a coordinator. `boot_secret`: bytes of this boot, the same after a restart of the process."""
 
     def __init__(
-        self, settings: GroupSettings, table: GroupTable, has_partition: HasPartition, boot_secret: bytes
+        self,
+        settings: GroupSettings,
+        table: GroupTable,
+        has_partition: HasPartition,
+        boot_secret: bytes,
+        topics: Topics,
     ) -> None:
         super().__init__(settings.max_parked)
         self.settings = settings
         self.table = table
         self.has_partition = has_partition
+        self.topics = topics
         self.counts = Counts()
         self._boot_secret = boot_secret
 
@@ -56,5 +64,12 @@ class Environment(Workbench):
 
     def new_member_id(self, prefix: str, identity: bytes) -> str:
         """An id nobody can guess, the same whenever this request runs: prefix and something that looks like a UUID."""
-        digest = hashlib.blake2b(identity, key=self._boot_secret, digest_size=16).hexdigest()
+        digest = self._digest(identity).hex()
         return f"{prefix}-{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:]}"
+
+    def new_short_id(self, identity: bytes) -> str:
+        """Likewise, as Kafka writes 16 bytes of its own making: the ids of members of the new protocol."""
+        return urlsafe_b64encode(self._digest(identity)).decode().rstrip("=")
+
+    def _digest(self, identity: bytes) -> bytes:
+        return hashlib.blake2b(identity, key=self._boot_secret, digest_size=16).digest()

@@ -12,7 +12,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from mpbroker.coordinator.any_group import CLASSIC_TYPE, AnyGroup
 from mpbroker.coordinator.effects import Now, Token
+from mpbroker.coordinator.offsets_records import group_key
 from mpbroker.coordinator.subscription import subscribed_topics
 from mpbroker.protocol.messages.join_group import JoinGroupResponseMember
 
@@ -37,18 +39,6 @@ class Parked(NamedTuple):
     lane: int
 
 
-class Committed(NamedTuple):
-    """A committed offset; times are since 1970, -1: none. `number`: of its append, which orders the records of a key;
-    one that was loaded has a negative number."""
-
-    offset: int
-    leader_epoch: int
-    metadata: str
-    commit_ms: int
-    expire_ms: int
-    number: int
-
-
 class Member(msgspec.Struct):
     """One member. `protocols`: name → metadata, best first. `is_new`: no join of it was answered yet.
 
@@ -70,18 +60,19 @@ class Member(msgspec.Struct):
     timer_ms: int = -1
 
 
-class Group:
+class Group(AnyGroup):
     """One group. `phase` counts the join phases, so that a timer of an earlier one is known as such.
 
     `initial_delay_ms`: of the first join phase after Empty, None in any other; `remaining_ms`: by how much that may
     still be extended. `pending`: ids that were issued and not used yet → when they end. `subscribed`: topics, None if
-    nobody can tell. `pending_offsets`: appends on their way. `transactional`: producer id → offsets that wait for the
-    end of its transaction. `last_leave`: the LeaveGroup in progress, whose token goes
-    with the record of an empty group, and what follows.
+    nobody can tell. `last_leave`: the LeaveGroup in progress, whose token goes with the record of an empty group, and
+    what follows.
     """
 
+    type = CLASSIC_TYPE
+
     def __init__(self, group_id: str) -> None:
-        self.id = group_id
+        super().__init__(group_id)
         self.state = State.EMPTY
         self.state_ms = -1
         self.generation = 0
@@ -97,9 +88,6 @@ class Group:
         self.remaining_ms = 0
         self.new_member_added = False
         self.subscribed: frozenset[str] | None = None
-        self.offsets: dict[str, dict[int, Committed]] = {}
-        self.pending_offsets: dict[tuple[str, int], int] = {}
-        self.transactional: dict[int, dict[tuple[str, int], Committed]] = {}
         self.last_leave: tuple[Token, Callable[[int, Now], None]] | None = None
 
     def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
@@ -151,23 +139,30 @@ class Group:
         """Whether the topic is consumed, also when nobody can tell."""
         return self.subscribed is None or topic in self.subscribed
 
-    def committed(self, topic: str, partition: int) -> Committed | None:
-        """The committed offset of a partition."""
-        return self.offsets.get(topic, {}).get(partition)
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no members, and is not being deleted."""
+        return self.state is State.EMPTY
 
-    def has_offsets(self) -> bool:
-        """Whether anything is committed, or about to be."""
-        return bool(self.offsets or self.pending_offsets or self.transactional)
+    @property
+    def is_dead(self) -> bool:
+        """Whether it is being deleted."""
+        return self.state is State.DEAD
 
-    def is_unstable(self, name: tuple[str, int]) -> bool:
-        """Whether a commit of this partition is on its way, or waits for the end of a transaction."""
-        return name in self.pending_offsets or any(name in offsets for offsets in self.transactional.values())
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody is about to become a member."""
+        return bool(self.pending)
 
-    def settle(self, name: tuple[str, int], committed: Committed) -> bool:
-        """An offset is committed, unless a later record says otherwise; whether it is the first one there."""
-        topic, partition = name
-        present = self.committed(topic, partition)
-        if present is not None and present.number >= committed.number:
-            return False
-        self.offsets.setdefault(topic, {})[partition] = committed
-        return present is None
+    @property
+    def state_name(self) -> str:
+        """Its state as clients see it."""
+        return self.state.value
+
+    def mark_dead(self, is_dead: bool) -> None:
+        """It is being deleted, or is not after all; only a group without members can be."""
+        self.state = State.DEAD if is_dead else State.EMPTY
+
+    def record_keys(self) -> list[bytes]:
+        """The key of its record, if there ever was one."""
+        return [group_key(self.id)] if self.generation > 0 else []

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mpbroker.coordinator.any_group import AnyGroup, ModernGroup
 from mpbroker.coordinator.append_errors import group_append_error
 from mpbroker.coordinator.effects import GroupRequest, Now
-from mpbroker.coordinator.group import Group, State
+from mpbroker.coordinator.group import State
 from mpbroker.coordinator.shard import Shard, keys_of
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from mpbroker.protocol.messages.list_groups import ListedGroup, ListGroupsRequest
-
-CLASSIC = "classic"
 
 
 def described(shard: Shard, group_id: str) -> DescribedGroup:
@@ -43,12 +42,11 @@ def described(shard: Shard, group_id: str) -> DescribedGroup:
 def listed(shard: Shard, message: ListGroupsRequest) -> list[ListedGroup]:
     """The groups of a shard that pass the filters, which ignore case; an empty filter takes all."""
     states = {name.lower() for name in message.states_filter}
-    if message.types_filter and CLASSIC not in {name.lower() for name in message.types_filter}:
-        return []
+    types = {name.lower() for name in message.types_filter}
     return [
-        ListedGroup(group.id, group.protocol_type or "", group.state.value, CLASSIC)
+        ListedGroup(group.id, group.protocol_type or "", group.state_name, group.type)
         for group in shard.groups.values()
-        if not states or group.state.value.lower() in states
+        if (not types or group.type in types) and (not states or group.state_name.lower() in states)
     ]
 
 
@@ -74,12 +72,12 @@ class Deletion:
         was_appended = shard.partition in request.appended
         groups = []
         for group_id in group_ids:
-            group = shard.find(group_id)
+            group = shard.any(group_id)
             self.codes[group_id] = _delete_error(group, was_appended)
             if group is not None and self.codes[group_id] == ErrorCode.NONE:
-                group.state = State.DEAD
+                group.mark_dead(True)
                 groups.append(group)
-        keys = [key for group in groups for key in keys_of(group, group.generation > 0)]
+        keys = [key for group in groups for key in keys_of(group)]
         if not keys:
             for group in groups:
                 shard.forget(group)
@@ -93,15 +91,16 @@ class Deletion:
         self._open += 1
         shard.append_tombstones(keys, request.token, now, then)
 
-    def _settle(self, shard: Shard, group: Group, code: int) -> None:
+    def _settle(self, shard: Shard, group: AnyGroup, code: int) -> None:
         if code == ErrorCode.NONE:
             shard.forget(group)
         else:
-            group.state = State.EMPTY
+            group.mark_dead(False)
             self.codes[group.id] = group_append_error(code)
 
 
-def _delete_error(group: Group | None, was_appended: bool) -> int:
-    if group is None or group.state is State.DEAD:
+def _delete_error(group: AnyGroup | None, was_appended: bool) -> int:
+    if group is None or group.is_dead:
         return ErrorCode.NONE if was_appended else ErrorCode.GROUP_ID_NOT_FOUND
-    return ErrorCode.NONE if group.state is State.EMPTY else ErrorCode.NON_EMPTY_GROUP
+    is_leaving = isinstance(group, ModernGroup) and group.is_recording  # it may be nobody leaves after all
+    return ErrorCode.NONE if group.is_empty and not is_leaving else ErrorCode.NON_EMPTY_GROUP

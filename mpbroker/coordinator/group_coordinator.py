@@ -8,8 +8,10 @@ for a partition that is being loaded wait for it (`loading_queue`).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
+from mpbroker.coordinator.any_group import MAX_NAME_BYTES, NO_TOPICS, ModernGroup, Topics
 from mpbroker.coordinator.effects import Effect, GroupRequest, Now
 from mpbroker.coordinator.environment import Counts, Environment, HasPartition
 from mpbroker.coordinator.group_loading import build_groups
@@ -34,8 +36,8 @@ from mpbroker.coordinator.txn_offset_commit import handle as commit_transactiona
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.group_apis import BY_KEY
+from mpbroker.protocol.types import Struct
 
-MAX_NAME_BYTES = 32_000  # a record has 16 bits for a length, and a member id is an instance id with an ending
 NAMES_PROTOCOL = 5  # the version from which SyncGroup says type and name of its protocol
 
 #: Requests about one group, by API key.
@@ -48,17 +50,25 @@ _HANDLERS: Final[dict[int, Callable[[Shard, GroupRequest, Any, Now], None]]] = {
     ApiKey.OFFSET_DELETE: delete_offsets,
     ApiKey.TXN_OFFSET_COMMIT: commit_transactional,
 }
+#: Those that are answered alike, whatever the group's protocol.
+_OF_BOTH: Final = frozenset({ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_DELETE, ApiKey.TXN_OFFSET_COMMIT})
 
 
 class GroupCoordinator:
     """All groups of this broker. Every method that returns effects returns them in the order to carry them out."""
 
     def __init__(
-        self, settings: GroupSettings, table: GroupTable, has_partition: HasPartition, boot_secret: bytes
+        self,
+        settings: GroupSettings,
+        table: GroupTable,
+        has_partition: HasPartition,
+        boot_secret: bytes,
+        topics: Topics = NO_TOPICS,
     ) -> None:
         """`has_partition(topic, partition)`: whether it exists now. `boot_secret`: 16 to 64 bytes of this boot, the
-        same for every process that takes over within it."""
-        self._env = Environment(settings, table, has_partition, boot_secret)
+        same for every process that takes over within it. `topics`: what groups of the new protocol need to know of
+        them."""
+        self._env = Environment(settings, table, has_partition, boot_secret, topics)
         self._shards: dict[int, Shard] = {}
         self._loading: dict[int, LoadedOffsets] = {}
         self._queue = LoadingQueue(self._env, self._is_loading, self._answer, self._refuse_loading)
@@ -143,21 +153,43 @@ class GroupCoordinator:
 
     def _handle(self, request: GroupRequest, now: Now) -> None:
         code = _request_error(request)
-        if code != ErrorCode.NONE:
+        refused = self._refused_heartbeat(request)
+        if refused is not None:
+            self._env.answer(request.token, refused)
+        elif code != ErrorCode.NONE:
             self._env.answer(request.token, failure(request, code))
         else:
             self._queue.answer_or_wait(request, now)
 
+    def _refused_heartbeat(self, request: GroupRequest) -> Struct | None:
+        """The answer to a heartbeat of the new protocol that is wrong whatever the group."""
+        if request.api_key != ApiKey.CONSUMER_GROUP_HEARTBEAT:
+            return None
+        from mpbroker.coordinator.consumer_groups.consumer_heartbeat import refused, request_refusal
+
+        message: Any = request.message
+        refusal = request_refusal(message, request.version, self._env.settings)
+        return refused(refusal) if refusal is not None else None
+
     def _answer(self, request: GroupRequest, now: Now) -> None:
-        handler = _HANDLERS.get(request.api_key)
-        if handler is None:
+        if request.api_key in ANSWERS:
             ANSWERS[request.api_key](self._env, self._shards, request, request.message, now)
             return
         shard = self._shards.get(self.partition_of(groups_of(request)[0]))
         if shard is None:
             self._env.answer(request.token, failure(request, ErrorCode.NOT_COORDINATOR))
+        elif request.api_key in _OF_BOTH or not self._is_modern(shard, request):
+            _HANDLERS[request.api_key](shard, request, request.message, now)
         else:
-            handler(shard, request, request.message, now)
+            from mpbroker.coordinator.consumer_groups.requests import handle
+
+            handle(shard, request, request.message, now, partial(self._answer, request))
+
+    @staticmethod
+    def _is_modern(shard: Shard, request: GroupRequest) -> bool:
+        message: Any = request.message
+        key = request.api_key
+        return key == ApiKey.CONSUMER_GROUP_HEARTBEAT or isinstance(shard.any(message.group_id), ModernGroup)
 
     # requests for a partition that is being loaded
 
@@ -204,6 +236,13 @@ class GroupCoordinator:
             else:
                 remove_topic(shard, topic, now)
         return self._env.take_effects()
+
+    def topics_changed(self, names: frozenset[str]) -> None:
+        """Topics came, went, or got more partitions: groups of the new protocol look at their next heartbeat."""
+        for shard in self._shards.values():
+            for group in shard.groups.values():
+                if isinstance(group, ModernGroup):
+                    group.topics_changed(names)
 
     def deadline_ms(self) -> int | None:
         """When `pass_time` has something to do, in monotonic milliseconds; None: never."""

@@ -5,11 +5,19 @@ Sessions begin anew at the end of a load: a coordinator that was away expels nob
 
 from __future__ import annotations
 
+from mpbroker.coordinator.any_group import AnyGroup, Committed
 from mpbroker.coordinator.effects import Now
-from mpbroker.coordinator.group import Committed, Group, Member, State
+from mpbroker.coordinator.group import Group, Member, State
 from mpbroker.coordinator.group_table import GroupRow, RowState
 from mpbroker.coordinator.loaded_offsets import LOADED, LoadedOffsets
-from mpbroker.coordinator.offsets_records import GroupValue, OffsetName, read_group, read_key, read_offset
+from mpbroker.coordinator.offsets_records import (
+    GroupValue,
+    OffsetName,
+    is_of_consumer_group,
+    read_group,
+    read_key,
+    read_offset,
+)
 from mpbroker.coordinator.rebalance import prepare, touch
 from mpbroker.coordinator.shard import Shard
 
@@ -17,9 +25,13 @@ from mpbroker.coordinator.shard import Shard
 def build_groups(shard: Shard, loaded: LoadedOffsets, now: Now) -> None:
     """Make the groups of a shard from the newest value of every key, and from what transactions have not ended yet."""
     offsets: list[tuple[OffsetName, bytes]] = []
+    modern: list[tuple[bytes, bytes]] = []
     for key, value in loaded.newest.items():
         name = read_key(key)
-        if name is None:
+        if name is None and is_of_consumer_group(key):
+            if value is not None:
+                modern.append((key, value))
+        elif name is None:
             shard.env.counts.records_skipped += 1
         elif isinstance(name, OffsetName):
             if value is not None:
@@ -28,13 +40,33 @@ def build_groups(shard: Shard, loaded: LoadedOffsets, now: Now) -> None:
             shard.env.table.drop_group(name)
         else:
             _add_group(shard, name, value)
+    if modern:
+        _add_consumer_groups(shard, modern)
     for name, value in offsets:
         _add_offset(shard, name, value)
     for producer_id, waiting in loaded.waiting.items():
         for key, (value, number) in waiting.items():
             _add_transactional(shard, producer_id, key, value, number)
     for group in list(shard.groups.values()):
-        _settle(shard, group, now)
+        if isinstance(group, Group):
+            _settle(shard, group, now)
+    if modern:
+        _begin_deadlines(shard, now)
+
+
+def _add_consumer_groups(shard: Shard, modern: list[tuple[bytes, bytes]]) -> None:
+    from mpbroker.coordinator.consumer_groups.consumer_loading import build_consumer_groups
+
+    build_consumer_groups(shard, modern)
+
+
+def _begin_deadlines(shard: Shard, now: Now) -> None:
+    from mpbroker.coordinator.consumer_groups.consumer_group import ConsumerGroup
+    from mpbroker.coordinator.consumer_groups.consumer_loading import begin_deadlines
+
+    for group in shard.groups.values():
+        if isinstance(group, ConsumerGroup):
+            begin_deadlines(shard, group, now)
 
 
 def _add_group(shard: Shard, group_id: str, value: bytes) -> None:
@@ -73,7 +105,7 @@ def _members(found: GroupValue) -> list[Member]:
 def _add_offset(shard: Shard, name: OffsetName, value: bytes) -> None:
     committed = _committed(shard, value, LOADED)
     if committed is not None:
-        group = shard.groups.get(name.group) or shard.add_group(Group(name.group))
+        group: AnyGroup = shard.groups.get(name.group) or shard.add_group(Group(name.group))
         group.offsets.setdefault(name.topic, {})[name.partition] = committed
         shard.env.counts.offsets += 1
 
@@ -82,7 +114,7 @@ def _add_transactional(shard: Shard, producer_id: int, key: bytes, value: bytes,
     name = read_key(key)
     committed = _committed(shard, value, number)
     if isinstance(name, OffsetName) and committed is not None:
-        group = shard.groups.get(name.group) or shard.add_group(Group(name.group))
+        group: AnyGroup = shard.groups.get(name.group) or shard.add_group(Group(name.group))
         group.transactional.setdefault(producer_id, {})[name.topic, name.partition] = committed
         shard.transactional.setdefault(producer_id, set()).add(group.id)
 

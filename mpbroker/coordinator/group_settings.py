@@ -22,6 +22,19 @@ class GroupSettings(msgspec.Struct, frozen=True):
     max_members: int = 131_072
     max_offsets: int = 1_048_576
     max_parked: int = 2048
+    rebalance_protocols: tuple[str, ...] = ("classic", "consumer")
+    consumer_session_timeout_ms: int = 45_000
+    consumer_heartbeat_interval_ms: int = 5000
+    consumer_max_size: int = 2**31 - 1
+    assignors: tuple[str, ...] = ("uniform", "range")
+    migration_policy: str = "bidirectional"
+    assignment_interval_ms: int = 1000
+    regex_refresh_interval_ms: int = 600_000
+
+    @property
+    def serves_consumer_protocol(self) -> bool:
+        """Whether the next-generation protocol is on."""
+        return "consumer" in self.rebalance_protocols
 
     @classmethod
     def of(cls, config: BrokerConfig) -> GroupSettings:
@@ -39,4 +52,12 @@ class GroupSettings(msgspec.Struct, frozen=True):
             max_members=config.mpbroker_max_group_members,
             max_offsets=config.mpbroker_max_committed_offsets,
             max_parked=config.mpbroker_entries_per_processor // 2,
+            rebalance_protocols=config.group_coordinator_rebalance_protocols,
+            consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
+            consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+            consumer_max_size=config.group_consumer_max_size,
+            assignors=config.group_consumer_assignors,
+            migration_policy=config.group_consumer_migration_policy.lower(),
+            assignment_interval_ms=config.group_consumer_assignment_interval_ms,
+            regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+from mpbroker.coordinator.any_group import ModernGroup
 from mpbroker.coordinator.effects import GroupRequest, Now
 from mpbroker.coordinator.environment import Environment
 from mpbroker.coordinator.group_admin import Deletion, described, listed
@@ -17,10 +18,20 @@ from mpbroker.coordinator.responses import failure
 from mpbroker.coordinator.shard import Shard
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.api_keys import ApiKey
+from mpbroker.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupDescribeResponseGroup,
+)
 from mpbroker.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from mpbroker.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from mpbroker.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from mpbroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse, OffsetFetchResponseGroup
+from mpbroker.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+)
 
 Shards: TypeAlias = dict[int, Shard]
 SEVERAL_GROUPS = 8  # the version from which OffsetFetch asks for several
@@ -35,6 +46,8 @@ def groups_of(request: GroupRequest) -> list[str]:
         return list(message.groups)
     if request.api_key == ApiKey.DELETE_GROUPS:
         return list(message.groups_names)
+    if request.api_key == ApiKey.CONSUMER_GROUP_DESCRIBE:
+        return list(message.group_ids)
     return [] if request.api_key == ApiKey.LIST_GROUPS else [message.group_id]
 
 
@@ -64,9 +77,34 @@ def fetch_offsets(
         row = OffsetFetchResponseGroup(group.group_id)
         if isinstance(shard, int):
             row.error_code = shard
+        elif (code := _fetch_error(shard, group)) != ErrorCode.NONE:
+            row.error_code = code
         else:
             row.topics = committed_offsets(shard, group.group_id, group.topics, message.require_stable)
         answer.groups.append(row)
+    env.answer(request.token, answer)
+
+
+def _fetch_error(shard: Shard, asked: OffsetFetchRequestGroup) -> int:
+    """Members of a group of the new protocol are told no offsets of an epoch that is not theirs any more."""
+    group = shard.any(asked.group_id)
+    return group.fetch_error(asked.member_id, asked.member_epoch) if isinstance(group, ModernGroup) else ErrorCode.NONE
+
+
+def describe_consumer_groups(
+    env: Environment, shards: Shards, request: GroupRequest, message: ConsumerGroupDescribeRequest, now: Now
+) -> None:
+    """ConsumerGroupDescribe."""
+    from mpbroker.coordinator.consumer_groups.consumer_describe import described as described_in_full
+
+    answer = ConsumerGroupDescribeResponse()
+    for group_id in message.group_ids:
+        shard = _shard(env, shards, group_id)
+        code = ErrorCode.INVALID_GROUP_ID if not group_id else shard if isinstance(shard, int) else ErrorCode.NONE
+        if code != ErrorCode.NONE or isinstance(shard, int):
+            answer.groups.append(ConsumerGroupDescribeResponseGroup(code, None, group_id))
+        else:
+            answer.groups.append(described_in_full(shard, group_id))
     env.answer(request.token, answer)
 
 
@@ -121,4 +159,5 @@ ANSWERS: Final[dict[int, Callable[[Environment, Shards, GroupRequest, Any, Now],
     ApiKey.DESCRIBE_GROUPS: describe_groups,
     ApiKey.LIST_GROUPS: list_groups,
     ApiKey.DELETE_GROUPS: delete_groups,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: describe_consumer_groups,
 }

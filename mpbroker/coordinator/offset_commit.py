@@ -5,9 +5,10 @@ An offset is visible, and the commit answered, when its record is acknowledged; 
 
 from __future__ import annotations
 
+from mpbroker.coordinator.any_group import AnyGroup, Committed, ModernGroup
 from mpbroker.coordinator.append_errors import offset_append_error
 from mpbroker.coordinator.effects import GroupRequest, Now
-from mpbroker.coordinator.group import Committed, Group, State
+from mpbroker.coordinator.group import Group, State
 from mpbroker.coordinator.membership import member_error
 from mpbroker.coordinator.offsets_records import OffsetValue, offset_key, offset_value
 from mpbroker.coordinator.rebalance import touch
@@ -24,8 +25,12 @@ Offsets = dict[tuple[str, int], Committed]
 def handle(shard: Shard, request: GroupRequest, message: OffsetCommitRequest, now: Now) -> None:
     """Answer when the offsets are recorded; a code for each partition that cannot be."""
     offsets, codes = _readable(shard, message, now)
-    code = _error(shard, message, now) if offsets and shard.partition not in request.appended else ErrorCode.NONE
-    group = shard.find(message.group_id) if code == ErrorCode.NONE else None
+    code = (
+        _error(shard, request, message, offsets, now)
+        if offsets and shard.partition not in request.appended
+        else ErrorCode.NONE
+    )
+    group = shard.any(message.group_id) if code == ErrorCode.NONE else None
     if group is not None:
         refuse_large(shard, group, offsets, codes)
     if not offsets or group is None or shard.partition in request.appended:
@@ -52,16 +57,18 @@ def _readable(shard: Shard, message: OffsetCommitRequest, now: Now) -> tuple[Off
     return offsets, codes
 
 
-def _error(shard: Shard, message: OffsetCommitRequest, now: Now) -> int:
+def _error(shard: Shard, request: GroupRequest, message: OffsetCommitRequest, offsets: Offsets, now: Now) -> int:
     """Whether the group takes a commit from whoever sends it; creates the group of a consumer without one."""
     generation, member_id = message.generation_id_or_member_epoch, message.member_id
-    group = shard.find(message.group_id)
+    group = shard.any(message.group_id)
+    if isinstance(group, ModernGroup) and not group.is_dead:
+        return group.commit_error(offsets, member_id, message.group_instance_id, generation, request.version)
     if group is None:
         if generation >= 0:
             return ErrorCode.ILLEGAL_GENERATION
         created = shard.create(message.group_id)
         return ErrorCode.NONE if created is not None else ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if group.state is State.DEAD:
+    if not isinstance(group, Group) or group.state is State.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if generation < 0 and group.state is State.EMPTY:
         return ErrorCode.NONE
@@ -72,7 +79,7 @@ def _error(shard: Shard, message: OffsetCommitRequest, now: Now) -> int:
     return ErrorCode.REBALANCE_IN_PROGRESS if group.state is State.COMPLETING else ErrorCode.NONE
 
 
-def refuse_large(shard: Shard, group: Group, offsets: Offsets, codes: Codes) -> None:
+def refuse_large(shard: Shard, group: AnyGroup, offsets: Offsets, codes: Codes) -> None:
     """Take out offsets with too long a text, and new ones when there are too many."""
     settings, counts = shard.env.settings, shard.env.counts
     room = settings.max_offsets - counts.offsets
@@ -96,7 +103,7 @@ def _java_length(text: str) -> int:
 
 def _append(
     shard: Shard,
-    group: Group,
+    group: AnyGroup,
     request: GroupRequest,
     message: OffsetCommitRequest,
     offsets: Offsets,
@@ -123,7 +130,7 @@ def value_of(committed: Committed) -> OffsetValue:
     )
 
 
-def _settle(shard: Shard, group: Group, topic: str, partition: int, committed: Committed, code: int) -> None:
+def _settle(shard: Shard, group: AnyGroup, topic: str, partition: int, committed: Committed, code: int) -> None:
     """The record is there, or not. What is not pending any more was deleted meanwhile; what is newer stays."""
     latest = group.pending_offsets.get((topic, partition))
     if latest is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mpbroker.coordinator.group import Group, State
+from mpbroker.coordinator.any_group import AnyGroup
 from mpbroker.coordinator.responses import NO_OFFSET
 from mpbroker.coordinator.shard import Shard
 from mpbroker.errors import ErrorCode
@@ -19,8 +19,8 @@ def committed_offsets(
     shard: Shard, group_id: str, topics: Topics, require_stable: bool
 ) -> list[OffsetFetchResponseTopic]:
     """The offsets of these partitions, each once; of all that have one if `topics` is None."""
-    group = shard.find(group_id)
-    if group is not None and group.state is State.DEAD:
+    group = shard.any(group_id)
+    if group is not None and group.is_dead:
         group = None
     if topics is None:
         found = group.offsets if group is not None else {}
@@ -38,7 +38,9 @@ def committed_offsets(
     ]
 
 
-def _partition(group: Group | None, topic: str, partition: int, require_stable: bool) -> OffsetFetchResponsePartition:
+def _partition(
+    group: AnyGroup | None, topic: str, partition: int, require_stable: bool
+) -> OffsetFetchResponsePartition:
     if group is not None and require_stable and group.is_unstable((topic, partition)):
         return OffsetFetchResponsePartition(partition, NO_OFFSET, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)
     committed = group.committed(topic, partition) if group is not None else None

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mpbroker.coordinator.any_group import AnyGroup, Committed
 from mpbroker.coordinator.effects import GroupRequest, Now, Token
-from mpbroker.coordinator.group import CONSUMER, Committed, Group, State
-from mpbroker.coordinator.offsets_records import group_key, offset_key
+from mpbroker.coordinator.group import CONSUMER, Group, State
+from mpbroker.coordinator.offsets_records import offset_key
 from mpbroker.coordinator.shard import Shard, nothing
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.messages.offset_delete import (
@@ -25,7 +26,7 @@ Names = list[tuple[str, int]]
 
 def handle(shard: Shard, request: GroupRequest, message: OffsetDeleteRequest, now: Now) -> None:
     """OffsetDelete: only of topics that nobody in the group consumes (KIP-496)."""
-    group = shard.find(message.group_id)
+    group = shard.any(message.group_id)
     code = _error(shard, group, request)
     if code != ErrorCode.NONE:
         shard.env.answer(request.token, OffsetDeleteResponse(error_code=code))
@@ -51,24 +52,24 @@ def handle(shard: Shard, request: GroupRequest, message: OffsetDeleteRequest, no
         then(ErrorCode.NONE, now)
 
 
-def _error(shard: Shard, group: Group | None, request: GroupRequest) -> int:
+def _error(shard: Shard, group: AnyGroup | None, request: GroupRequest) -> int:
     if shard.partition in request.appended:
         return ErrorCode.NONE
-    if group is None or group.state is State.DEAD:
+    if group is None or group.is_dead:
         return ErrorCode.GROUP_ID_NOT_FOUND
-    is_readable = group.state is State.EMPTY or group.protocol_type == CONSUMER
+    is_readable = not isinstance(group, Group) or group.is_empty or group.protocol_type == CONSUMER
     return ErrorCode.NONE if is_readable else ErrorCode.NON_EMPTY_GROUP
 
 
-def _partition_error(shard: Shard, group: Group | None, topic: str, partition: int) -> int:
+def _partition_error(shard: Shard, group: AnyGroup | None, topic: str, partition: int) -> int:
     if not shard.env.has_partition(topic, partition):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if group is not None and group.state is not State.EMPTY and group.is_subscribed(topic):
+    if group is not None and not group.is_empty and group.is_subscribed(topic):
         return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
     return ErrorCode.NONE
 
 
-def remove_offsets(shard: Shard, group: Group, names: Iterable[tuple[str, int]]) -> list[bytes]:
+def remove_offsets(shard: Shard, group: AnyGroup, names: Iterable[tuple[str, int]]) -> list[bytes]:
     """Forget these offsets, pending ones too, and the group if it was for them alone; the keys for tombstones."""
     keys = []
     for topic, partition in names:
@@ -81,14 +82,13 @@ def remove_offsets(shard: Shard, group: Group, names: Iterable[tuple[str, int]])
             del group.offsets[topic]
         if was_committed or was_pending:
             keys.append(offset_key(group.id, topic, partition))
-    if group.state is State.EMPTY and not group.has_offsets() and not group.pending:
-        if group.generation > 0:
-            keys.append(group_key(group.id))
+    if group.is_empty and not group.has_offsets() and not group.is_awaited:
+        keys += group.record_keys()
         shard.forget(group)
     return keys
 
 
-def drop_transactional(group: Group, name: tuple[str, int]) -> bool:
+def drop_transactional(group: AnyGroup, name: tuple[str, int]) -> bool:
     """Forget what transactions were about to commit there; whether there was something."""
     found = [producer_id for producer_id, offsets in group.transactional.items() if name in offsets]
     for producer_id in found:
@@ -105,7 +105,7 @@ def remove_topic(shard: Shard, topic: str, now: Now) -> None:
         names = [(topic, partition) for partition in group.offsets.get(topic, ())]
         waiting = (*group.pending_offsets, *(name for names in group.transactional.values() for name in names))
         names += [name for name in waiting if name[0] == topic]
-        if names and group.state is not State.DEAD:
+        if names and not group.is_dead:
             keys += remove_offsets(shard, group, names)
     _append(shard, keys, None, now)
 
@@ -128,7 +128,7 @@ def _remove_old(shard: Shard, now: Now) -> None:
         return
     keys: list[bytes] = []
     for group in list(shard.groups.values()):
-        if group.state is not State.DEAD:
+        if not group.is_dead:
             names = [name for name in _old_offsets(shard, group, now) if not group.is_unstable(name)]
             shard.env.counts.offsets_expired += len(names)
             keys += remove_offsets(shard, group, names)
@@ -136,7 +136,9 @@ def _remove_old(shard: Shard, now: Now) -> None:
     watch_age(shard, now.ms + shard.env.settings.retention_check_ms)
 
 
-def _old_offsets(shard: Shard, group: Group, now: Now) -> Names:
+def _old_offsets(shard: Shard, group: AnyGroup, now: Now) -> Names:
+    if not isinstance(group, Group):
+        return _expired(shard, group, now, None, frozenset(name for name in group.offsets if group.is_subscribed(name)))
     if group.protocol_type is None:
         return _expired(shard, group, now, None, frozenset())
     if group.state is State.EMPTY:
@@ -146,7 +148,7 @@ def _old_offsets(shard: Shard, group: Group, now: Now) -> Names:
     return []
 
 
-def _expired(shard: Shard, group: Group, now: Now, since_ms: int | None, spared: frozenset[str]) -> Names:
+def _expired(shard: Shard, group: AnyGroup, now: Now, since_ms: int | None, spared: frozenset[str]) -> Names:
     """Offsets whose time is over; it counts from `since_ms`, or from the commit."""
 
     def is_over(committed: Committed) -> bool:

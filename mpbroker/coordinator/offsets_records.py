@@ -4,8 +4,8 @@
     key 2     group                     value: a stable or empty group
 
 A key is an int16 type and fields, a value an int16 version and fields, both in the protocol's own encoding. Read are
-all versions, written the ones of Kafka 3.9. Keys of other types (groups of KIP-848, share groups) are skipped and
-counted.
+all versions, written the ones of Kafka 3.9. Keys of share and streams groups are skipped and counted; those of
+groups of the next-generation protocol are read elsewhere.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from mpbroker.protocol.codec import decode, encode
 from mpbroker.protocol.schema import stored
 from mpbroker.protocol.types import ZERO_UUID, Int32, Int64, Struct, Uuid, since, tagged, until
 
+#: Kinds of keys of groups of the next-generation protocol.
+CONSUMER_GROUP_KINDS = frozenset({3, 4, 5, 6, 7, 8, 16})
 OFFSET_KEY, GROUP_KEY, OFFSET_VALUE, GROUP_VALUE = 1, 2, 3, 3  # the versions that are written
 _INT16 = struct.Struct(">h")
 T = TypeVar("T", bound=Struct)
@@ -111,6 +113,11 @@ def read_key(key: bytes) -> Name | None:
     except ProtocolError:
         return None
     return found.group if kind == GROUP_KEY else OffsetName(found.group, found.topic, found.partition)
+
+
+def is_of_consumer_group(key: bytes) -> bool:
+    """Whether a key is one of a group of the next-generation protocol (`consumer_groups/consumer_records.py`)."""
+    return len(key) >= _INT16.size and _INT16.unpack_from(key)[0] in CONSUMER_GROUP_KINDS
 
 
 def read_offset(value: bytes) -> OffsetValue | None:

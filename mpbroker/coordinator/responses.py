@@ -10,6 +10,15 @@ from mpbroker.coordinator.group import Group, Member
 from mpbroker.coordinator.transactions.transaction_answers import KNOWS_LOADING, TRANSACTION_FAILED
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.api_keys import ApiKey
+from mpbroker.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupDescribeResponseGroup,
+)
+from mpbroker.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from mpbroker.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from mpbroker.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from mpbroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -146,6 +155,17 @@ def _offset_delete(message: OffsetDeleteRequest, version: int, code: int) -> Off
     return OffsetDeleteResponse(error_code=code)
 
 
+def _describe_in_full(message: ConsumerGroupDescribeRequest, version: int, code: int) -> ConsumerGroupDescribeResponse:
+    groups = [ConsumerGroupDescribeResponseGroup(code, None, group_id) for group_id in message.group_ids]
+    return ConsumerGroupDescribeResponse(groups=groups)
+
+
+def _consumer_heartbeat(
+    message: ConsumerGroupHeartbeatRequest, version: int, code: int
+) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(error_code=code)
+
+
 FAILED: Final[dict[int, Callable[[Any, int, int], Struct]]] = {
     ApiKey.OFFSET_COMMIT: _commit,
     ApiKey.OFFSET_FETCH: _fetch_failed,
@@ -157,6 +177,8 @@ FAILED: Final[dict[int, Callable[[Any, int, int], Struct]]] = {
     ApiKey.LIST_GROUPS: _list,
     ApiKey.DELETE_GROUPS: _delete,
     ApiKey.OFFSET_DELETE: _offset_delete,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: _consumer_heartbeat,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: _describe_in_full,
     ApiKey.TXN_OFFSET_COMMIT: TRANSACTION_FAILED[ApiKey.TXN_OFFSET_COMMIT],
 }
 

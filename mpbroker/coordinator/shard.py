@@ -7,19 +7,22 @@ between shards but what `Environment` keeps for all.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
+from mpbroker.coordinator.any_group import AnyGroup, ModernGroup
 from mpbroker.coordinator.effects import Append, Now, Token
 from mpbroker.coordinator.environment import Environment
 from mpbroker.coordinator.group import Group, Member, Parked, State
 from mpbroker.coordinator.group_table import GroupRow, RowState
-from mpbroker.coordinator.offsets_records import group_key, offset_key
-from mpbroker.coordinator.responses import join_failed, sync_failed
+from mpbroker.coordinator.offsets_records import offset_key
+from mpbroker.coordinator.responses import failure, join_failed, sync_failed
 from mpbroker.errors import ErrorCode
 from mpbroker.metadata.topic_names import OFFSETS_TOPIC
 from mpbroker.protocol.messages.join_group import JoinGroupResponse
 from mpbroker.protocol.messages.sync_group import SyncGroupResponse
 
 Records = list[tuple[bytes, bytes | None]]
+G = TypeVar("G", bound=AnyGroup)
 
 #: Tombstones in one batch: about 100 bytes each, and a batch may have 1 MiB.
 TOMBSTONES_AT_ONCE = 4000
@@ -38,7 +41,7 @@ class Shard:
         self.partition = partition
         self.leader_epoch = leader_epoch
         self.env = environment
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, AnyGroup] = {}
         self.is_loading = True
         self.is_open = True
         self.deleted_topics: list[str] = []  # while it was loading
@@ -49,37 +52,48 @@ class Shard:
     # groups
 
     def find(self, group_id: str) -> Group | None:
-        """The group; one that only the table remembers comes back Empty, at its generation floor."""
+        """The classic group of this id."""
+        group = self.any(group_id)
+        return group if isinstance(group, Group) else None
+
+    def any(self, group_id: str) -> AnyGroup | None:
+        """The group, of either protocol; a classic one that only the table remembers comes back Empty, at its
+        generation floor."""
         group = self.groups.get(group_id)
         if group is None and (row := self.env.table.group(group_id)) is not None:
-            group = self.add_group(Group(group_id))
-            group.generation = row.generation
+            found = self.add_group(Group(group_id))
+            found.generation = row.generation
+            return found
         return group
 
-    def create(self, group_id: str) -> Group | None:
-        """A new group, Empty; None if there are too many."""
-        if self.env.counts.groups >= self.env.settings.max_groups:
-            self.env.counts.groups_refused += 1
-            return None
-        return self.add_group(Group(group_id))
+    def has_room(self) -> bool:
+        """Whether there may be another group; it is counted if not."""
+        has_room = self.env.counts.groups < self.env.settings.max_groups
+        self.env.counts.groups_refused += not has_room
+        return has_room
 
-    def add_group(self, group: Group) -> Group:
+    def create(self, group_id: str) -> Group | None:
+        """A new classic group, Empty; None if there are too many."""
+        return self.add_group(Group(group_id)) if self.has_room() else None
+
+    def add_group(self, group: G) -> G:
         """Take a group in."""
         self.groups[group.id] = group
         self.env.counts.groups += 1
         return group
 
-    def forget(self, group: Group) -> None:
+    def forget(self, group: AnyGroup) -> None:
         """Let go of a group that holds no members any more."""
         self.groups.pop(group.id, None)
-        group.state = State.DEAD
+        group.mark_dead(True)
         counts = self.env.counts
         counts.groups -= 1
-        counts.members -= len(group.pending)
         counts.offsets -= sum(map(len, group.offsets.values()))
-        for member_id in group.pending:
-            self.env.table.drop_member(group.id, member_id)
-        group.pending.clear()
+        if isinstance(group, Group):
+            counts.members -= len(group.pending)
+            for member_id in group.pending:
+                self.env.table.drop_member(group.id, member_id)
+            group.pending.clear()
         group.offsets.clear()
         group.pending_offsets.clear()
         group.transactional.clear()
@@ -173,11 +187,17 @@ class Shard:
     def close(self, now: Now) -> None:
         """The partition is not ours any more: whoever waits hears so, and nothing is kept."""
         appends, self._appends = self._appends, {}
+        self.is_open = False
         for then in appends.values():
             then(ErrorCode.NOT_LEADER_OR_FOLLOWER, now)
-        self.is_open = False
         for group in list(self.groups.values()):
-            self._close(group)
+            if isinstance(group, Group):
+                self._close(group)
+            elif isinstance(group, ModernGroup):
+                for request in group.close():
+                    self.env.count_parked(request.lane, -1)
+                    self.env.answer(request.token, failure(request, ErrorCode.NOT_COORDINATOR))
+                self.forget(group)
 
     def _close(self, group: Group) -> None:
         for member in group.members.values():
@@ -193,11 +213,11 @@ def nothing(code: int, now: Now) -> None:
     """What follows an append whose failure changes nothing."""
 
 
-def keys_of(group: Group, with_group: bool) -> list[bytes]:
+def keys_of(group: AnyGroup) -> list[bytes]:
     """The keys of everything a group has in the log."""
     names = {(topic, partition) for topic, found in group.offsets.items() for partition in found}
     keys = [
         offset_key(group.id, *name)
         for name in sorted(names.union(group.pending_offsets, *group.transactional.values()))
     ]
-    return [*keys, group_key(group.id)] if with_group else keys
+    return [*keys, *group.record_keys()]

@@ -84,7 +84,7 @@ class Shell:
         self._is_carrying = False
         self._cells: dict[object, dict[int, int]] = {}  # request → partition → its cell, where there are several
         self._topic: Topic | None = None  # __consumer_offsets
-        self._names: dict[str, bytes] = {}  # of all topics, with their ids
+        self._names: dict[str, tuple[bytes, int]] = {}  # of all topics, with id and number of partitions
         self._opened: dict[int, int] = {}  # partition → leader epoch
         self._transactions = TransactionShell(
             ctx,
@@ -320,7 +320,7 @@ class Shell:
         """Which partition holds a group depends on how many there are: of the topic that is there, whatever the setting
         says by now."""
         settings = msgspec.structs.replace(self._settings, partitions=partitions)
-        return GroupCoordinator(settings, self._table, self._has_partition, self._ctx.boot_secret)
+        return GroupCoordinator(settings, self._table, self._has_partition, self._ctx.boot_secret, self._metadata)
 
     def _loaded(self, partition: int) -> None:
         self._crash_point("coordinator.loaded")
@@ -339,8 +339,9 @@ class Shell:
         """Topics that are gone take their offsets with them; partitions of `__consumer_offsets` are opened."""
         if not self._metadata.refresh() and not always:
             return
-        names = {topic.name: topic.id for topic in self._metadata.topics()}
-        gone = [name for name, topic_id in self._names.items() if names.get(name) != topic_id]
+        names = {topic.name: (topic.id, len(topic.partitions)) for topic in self._metadata.topics()}
+        gone = [name for name, (topic_id, _) in self._names.items() if names.get(name, (b"", 0))[0] != topic_id]
+        changed = frozenset(name for name, _ in names.items() ^ self._names.items())
         self._names = names
         topic = self._metadata.topic(OFFSETS_TOPIC)
         if self._topic is not None and (topic is None or topic.id != self._topic.id):
@@ -350,6 +351,7 @@ class Shell:
             self._groups = self._make_groups(len(topic.partitions))
             self._counting = Counting(self._ctx.process_row)
         self._topic = topic
+        self._groups.topics_changed(changed)
         for name in gone:
             self._take(self._groups.topic_deleted(name, self._now()))
         for partition, ordinal in enumerate(topic.partitions if topic is not None else ()):

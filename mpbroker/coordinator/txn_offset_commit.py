@@ -7,9 +7,10 @@ also one of no transaction; until the marker comes, OffsetFetch with `require_st
 
 from __future__ import annotations
 
+from mpbroker.coordinator.any_group import AnyGroup, Committed, ModernGroup
 from mpbroker.coordinator.append_errors import offset_append_error
 from mpbroker.coordinator.effects import GroupRequest, Now
-from mpbroker.coordinator.group import Committed, Group, State
+from mpbroker.coordinator.group import Group, State
 from mpbroker.coordinator.membership import member_error
 from mpbroker.coordinator.offset_commit import Codes, Offsets, refuse_large, value_of
 from mpbroker.coordinator.offsets_records import offset_key, offset_value
@@ -25,13 +26,13 @@ def handle(shard: Shard, request: GroupRequest, message: TxnOffsetCommitRequest,
     if not offsets or shard.partition in request.appended:
         shard.env.answer(request.token, offsets_answer(message, codes, ErrorCode.NONE))
         return
-    group = shard.find(message.group_id)
+    group = shard.any(message.group_id)
     code = ErrorCode.ILLEGAL_GENERATION
     if group is None and message.generation_id < 0:  # a producer without a consumer group
         group = shard.create(message.group_id)
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     if group is not None:
-        code = _error(shard, group, message)
+        code = _error(shard, group, message, offsets)
     if group is None or code != ErrorCode.NONE:
         shard.env.answer(request.token, offsets_answer(message, codes, code))
         return
@@ -56,9 +57,11 @@ def _readable(shard: Shard, message: TxnOffsetCommitRequest, now: Now) -> tuple[
     return offsets, codes
 
 
-def _error(shard: Shard, group: Group, message: TxnOffsetCommitRequest) -> int:
+def _error(shard: Shard, group: AnyGroup, message: TxnOffsetCommitRequest, offsets: Offsets) -> int:
     """Whether the group takes it from whoever sends it; one who does not say who he is, it does."""
-    if group.state is State.DEAD:
+    if isinstance(group, ModernGroup) and not group.is_dead:
+        return group.commit_error(offsets, message.member_id, message.group_instance_id, message.generation_id, None)
+    if not isinstance(group, Group) or group.state is State.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if message.generation_id < 0 and group.state is State.EMPTY:
         return ErrorCode.NONE
@@ -69,7 +72,7 @@ def _error(shard: Shard, group: Group, message: TxnOffsetCommitRequest) -> int:
 
 def _append(
     shard: Shard,
-    group: Group,
+    group: AnyGroup,
     request: GroupRequest,
     message: TxnOffsetCommitRequest,
     offsets: Offsets,
@@ -93,7 +96,7 @@ def _append(
     shard.transactional.setdefault(message.producer_id, set()).add(group.id)
 
 
-def _drop(group: Group, producer_id: int, offsets: Offsets, number: int) -> None:
+def _drop(group: AnyGroup, producer_id: int, offsets: Offsets, number: int) -> None:
     """The record is not there."""
     waiting = group.transactional.get(producer_id, {})
     for name in offsets:

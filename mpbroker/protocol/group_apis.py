@@ -8,6 +8,14 @@ from typing import Final, NamedTuple
 from mpbroker.protocol.group_versions import VERSIONS
 from mpbroker.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from mpbroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from mpbroker.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from mpbroker.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from mpbroker.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from mpbroker.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from mpbroker.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
@@ -58,6 +66,8 @@ BY_KEY: Final[dict[int, GroupApi]] = {
         _row(ListGroupsRequest, ListGroupsResponse),
         _row(DeleteGroupsRequest, DeleteGroupsResponse, takes_empty_id=True),
         _row(OffsetDeleteRequest, OffsetDeleteResponse),
+        _row(ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse),
+        _row(ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, takes_empty_id=True),
         _row(InitProducerIdRequest, InitProducerIdResponse),
         _row(AddPartitionsToTxnRequest, AddPartitionsToTxnResponse),
         _row(AddOffsetsToTxnRequest, AddOffsetsToTxnResponse),

@@ -18,6 +18,14 @@ from mpbroker.protocol.messages.alter_partition_reassignments import (
 )
 from mpbroker.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 from mpbroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from mpbroker.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from mpbroker.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from mpbroker.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from mpbroker.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from mpbroker.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -113,6 +121,8 @@ _PAIRS: Final[tuple[tuple[type[Struct], type[Struct]], ...]] = (
     (AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse),
     (UpdateFeaturesRequest, UpdateFeaturesResponse),
     (ListConfigResourcesRequest, ListConfigResourcesResponse),
+    (ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse),
+    (ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
     (LeaderAndIsrRequest, LeaderAndIsrResponse),
     (StopReplicaRequest, StopReplicaResponse),
     (UpdateMetadataRequest, UpdateMetadataResponse),

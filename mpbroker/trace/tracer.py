@@ -30,7 +30,11 @@ RETENTION_MS = 60_000
 OPEN_AGAIN_MS = 2_000
 _NS_PER_MS = 1_000_000
 LAST_NAMED_API = 66  # names of the APIs a broker may serve; they and fifteen listeners fit into a segment's header
-NAMED_BEYOND: Final = {ApiKey.DESCRIBE_TOPIC_PARTITIONS}
+NAMED_BEYOND: Final = {
+    ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    ApiKey.CONSUMER_GROUP_DESCRIBE,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+}
 """Of the keys above, those that this broker serves."""
 
 

@@ -8,7 +8,7 @@ from mpbroker.protocol import headers
 from mpbroker.protocol.codec import decode, encode, encoded_size
 from mpbroker.protocol.messages_by_key import REQUESTS, RESPONSES
 from mpbroker.protocol.schema import schema_of
-from tests.conformance.kafka_python_peer import BROKERS_ONLY, peer_class, to_peer
+from tests.conformance.kafka_python_peer import UNDESCRIBED, peer_class, to_peer
 from tests.fuzz import plain_codec
 from tests.fuzz.random_messages import random_message
 
@@ -16,7 +16,7 @@ VERSIONS = [
     (cls, version)
     for table in (REQUESTS, RESPONSES)
     for key, cls in table.items()
-    if key not in BROKERS_ONLY
+    if key not in UNDESCRIBED
     for version in range(schema_of(cls).versions[0], schema_of(cls).versions[1] + 1)
 ]
 SETS_OF_OPERATIONS = "DescribeTopicPartitionsResponse"  # what kafka-python has in place of the number there

@@ -260,6 +260,8 @@ def test_what_is_advertised_has_kafkas_ranges(peer):
         61: (0, 0),
         65: (0, 0),
         66: (0, 1),
+        68: (0, 1),
+        69: (0, 1),
         74: (0, 0),
         75: (0, 0),
     }

@@ -7,9 +7,9 @@ from mpbroker.protocol.headers import RequestHeader
 from mpbroker.protocol.messages_by_key import REQUESTS, RESPONSES
 from mpbroker.protocol.schema import NEVER, fields_of, schema_of
 from mpbroker.protocol.types import ZERO_UUID
-from tests.conformance.kafka_python_peer import BROKERS_ONLY, covers, described, description, snake, version_range
+from tests.conformance.kafka_python_peer import UNDESCRIBED, covers, described, description, snake, version_range
 
-MESSAGES = [cls for table in (REQUESTS, RESPONSES) for key, cls in table.items() if key not in BROKERS_ONLY]
+MESSAGES = [cls for table in (REQUESTS, RESPONSES) for key, cls in table.items() if key not in UNDESCRIBED]
 VERSIONS = [(cls, v) for cls in MESSAGES for v in range(schema_of(cls).versions[0], schema_of(cls).versions[1] + 1)]
 
 _EMPTY = {"bool": False, "string": "", "bytes": b"", "records": None, "uuid": ZERO_UUID}

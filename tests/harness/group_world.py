@@ -62,6 +62,47 @@ class MemoryTable:
         self.members = {key: True for key, is_confirmed in self.members.items() if is_confirmed}
 
 
+class MemoryTopic(NamedTuple):
+    """One topic."""
+
+    id: bytes
+    name: str
+    partitions: list[int]
+
+
+class MemoryTopics:
+    """The metadata cache as a dictionary."""
+
+    def __init__(self) -> None:
+        self.generation = 0
+        self._by_name: dict[str, MemoryTopic] = {}
+
+    def create(self, name: str, partitions: int) -> bytes:
+        """A new topic, or one with more partitions; its id."""
+        self.generation += 1
+        old = self._by_name.get(name)
+        topic_id = old.id if old is not None else self.generation.to_bytes(16, "big")
+        self._by_name[name] = MemoryTopic(topic_id, name, list(range(partitions)))
+        return topic_id
+
+    def delete(self, name: str) -> None:
+        self.generation += 1
+        del self._by_name[name]
+
+    def has_partition(self, name: str, partition: int) -> bool:
+        topic = self._by_name.get(name)
+        return topic is not None and 0 <= partition < len(topic.partitions)
+
+    def topic(self, name: str) -> MemoryTopic | None:
+        return self._by_name.get(name)
+
+    def topic_by_id(self, topic_id: bytes) -> MemoryTopic | None:
+        return next((topic for topic in self._by_name.values() if topic.id == topic_id), None)
+
+    def topics(self) -> Iterable[MemoryTopic]:
+        return self._by_name.values()
+
+
 class Died(Exception):
     """The coordinator was killed while it carried out effects."""
 

@@ -30,6 +30,8 @@ from mpbroker.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from mpbroker.protocol.messages.api_versions import ApiVersionsRequest
+from mpbroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from mpbroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from mpbroker.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from mpbroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from mpbroker.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -155,6 +157,8 @@ REFUSED = {
     32: [(DescribeConfigsRequest(resources=[DescribeConfigsResource(resource_type=2, resource_name="unknown")]), 3)],
     42: [(DeleteGroupsRequest(groups_names=["g"]), 16)],
     47: [(OffsetDeleteRequest(group_id="g"), 16)],
+    68: [(ConsumerGroupHeartbeatRequest(group_id=""), 42)],
+    69: [(ConsumerGroupDescribeRequest(["g"]), 16)],
     37: [(CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="unknown", count=9)], timeout_ms=5000), 3)],
     # the last one: its version 0 asks for a group, which makes the topic that the others must not find
     10: [(FindCoordinatorRequest(key="g", key_type=9, coordinator_keys=["g"]), 42)],

@@ -22,6 +22,8 @@ TESTS = ROOT / "tests/unit/server"
 COORDINATORS = {
     "add_offsets_to_txn",
     "add_partitions_to_txn",
+    "consumer_group_describe",
+    "consumer_group_heartbeat",
     "delete_groups",
     "describe_groups",
     "describe_transactions",

@@ -1,4 +1,6 @@
-"""The file of Apache Kafka 3.9's outcomes of the group scripts: one line per script, versions with equal ones together.
+"""The files of Apache Kafka's outcomes of the group scripts: one line per script, versions with equal ones together.
+
+Those of the classic protocol are 3.9's, those of the next-generation one 4.3's.
 
 Line: {"script": name, "versions": [..], "outcomes": [..]}. Written by `python -m tests.conformance.group_differential
 --record`.
@@ -10,9 +12,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.conformance.group_scripts.stage import Script
+from tests.conformance.group_scripts.stage import CLASSIC, NEXT, Script
 
-FILE = Path(__file__).with_name("kafka_3_9_outcomes.jsonl")
+FILES = {
+    CLASSIC: Path(__file__).with_name("kafka_3_9_outcomes.jsonl"),
+    NEXT: Path(__file__).with_name("kafka_4_3_outcomes.jsonl"),
+}
 
 
 def write(path: Path, outcomes: list[tuple[Script, list[Any]]]) -> None:
@@ -28,11 +33,12 @@ def write(path: Path, outcomes: list[tuple[Script, list[Any]]]) -> None:
     path.write_text("".join(lines), "utf-8")
 
 
-def read(path: Path = FILE) -> dict[tuple[str, int], list[Any]]:
+def read() -> dict[tuple[str, int], list[Any]]:
     """(script's name, version) → Kafka's outcomes."""
     found = {}
-    for line in path.read_text("utf-8").splitlines():
-        row = json.loads(line)
-        for version in row["versions"]:
-            found[row["script"], version] = row["outcomes"]
+    for path in FILES.values():
+        for line in path.read_text("utf-8").splitlines():
+            row = json.loads(line)
+            for version in row["versions"]:
+                found[row["script"], version] = row["outcomes"]
     return found

@@ -15,12 +15,17 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 QUIET_MS = 250  # a request without an answer after this time waits
-_UUID = re.compile(r"-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
+#: How ids of members end that a broker chose; those of members of the new protocol are the second form alone.
+_UUID = re.compile(r"-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$|^[A-Za-z0-9_-]{22}$")
 #: Whose lists come in the order of a hash table.
-_UNORDERED = {"members", "topics", "partitions", "groups", "results"}
+_UNORDERED = {"members", "topics", "partitions", "groups", "results", "topic_partitions"}
 _MAY_WAIT = {"JoinGroupRequest", "SyncGroupRequest"}
 PATIENCE_MS = 5000  # for the others
 SLICE_MS = 50
+
+
+#: The release of Apache Kafka that a script was played to.
+CLASSIC, NEXT = "3.9", "4.3"
 
 
 class Script(NamedTuple):
@@ -29,6 +34,7 @@ class Script(NamedTuple):
     name: str
     version: int
     play: Callable[[Stage, int], None]
+    release: str = CLASSIC
 
     @property
     def title(self) -> str:
@@ -38,11 +44,11 @@ class Script(NamedTuple):
 SCRIPTS: list[Script] = []
 
 
-def script(name: str, versions: Iterable[int] = (9,)):
+def script(name: str, versions: Iterable[int] = (9,), release: str = CLASSIC):
     """Put a function among the scripts, once for each version."""
 
     def register(play: Callable[[Stage, int], None]) -> Callable[[Stage, int], None]:
-        SCRIPTS.extend(Script(name, version, play) for version in versions)
+        SCRIPTS.extend(Script(name, version, play, release) for version in versions)
         return play
 
     return register
@@ -59,8 +65,8 @@ class Transport(Protocol):
     def answers(self, wanted: str | None, wait_ms: int) -> list[tuple[str, Any]]:
         """(client, answer) of all that come within `wait_ms`; if `wanted` is a client, hardly longer than its takes."""
 
-    def create_topic(self, name: str, partitions: int) -> None:
-        """Create a topic and wait until it can be used."""
+    def create_topic(self, name: str, partitions: int) -> bytes:
+        """Create a topic and wait until it can be used; its id."""
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic."""
@@ -75,12 +81,13 @@ class Stage:
         self.group = f"{prefix}g"
         self.outcomes: list[Any] = []
         self.ids: dict[str, str] = {}  # a client's member id
+        self.topic_ids: dict[bytes, str] = {}
         self._aliases: dict[str, str] = {}
         self._open: list[str] = []
 
     def topic(self, name: str = "t", partitions: int = 2) -> str:
         """A new topic."""
-        self.transport.create_topic(self.prefix + name, partitions)
+        self.topic_ids[self.transport.create_topic(self.prefix + name, partitions)] = name
         return self.prefix + name
 
     def step(self, client: str, message: Any, version: int) -> Any:
@@ -113,13 +120,13 @@ class Stage:
         found = dict(self.transport.answers(wanted, wait_ms))
         for client, answer in found.items():
             self._open.remove(client)
-            if _UUID.search(getattr(answer, "member_id", "")):
+            if _UUID.search(getattr(answer, "member_id", "") or ""):
                 self.ids[client] = answer.member_id
         return found
 
     def _write(self, label: str, found: dict[str, Any]) -> None:
         for client in sorted(found, key=lambda name: getattr(found[name], "member_id", "") or name):
-            if _UUID.search(getattr(found[client], "member_id", "")):
+            if _UUID.search(getattr(found[client], "member_id", "") or ""):
                 self._alias_of(client, found[client].member_id)
         self.outcomes.append(
             [label, {client: self._normal(found[client]) for client in sorted(found)}, sorted(self._open)]
@@ -137,8 +144,13 @@ class Stage:
             return self._struct(value)
         if isinstance(value, list):
             return [self._normal(each) for each in value]
+        if isinstance(value, bytes) and value in self.topic_ids:
+            return f"id of {self.topic_ids[value]}"
         if isinstance(value, bytes):
             return value.decode("latin-1").replace(self.prefix, "")
+        if isinstance(value, str) and " " in value:  # a sentence
+            for member_id, alias in self._aliases.items():
+                value = value.replace(member_id, alias)
         if isinstance(value, str):
             return self._aliases.get(value, _UUID.sub(" (an id nobody heard)", value.replace(self.prefix, "")))
         return value

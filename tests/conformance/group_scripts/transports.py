@@ -12,8 +12,9 @@ from mpbroker.coordinator.group_settings import GroupSettings
 from mpbroker.protocol.codec import decode, encode
 from mpbroker.protocol.messages.delete_topics import DeleteTopicsRequest
 from mpbroker.protocol.messages.find_coordinator import FindCoordinatorRequest
+from mpbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from mpbroker.protocol.schema import schema_of
-from tests.harness.group_world import MemoryTable
+from tests.harness.group_world import MemoryTable, MemoryTopics
 from tests.harness.peer import Peer, create_topic, list_offset
 
 #: What scripts count on; the peers are started with these settings.
@@ -22,6 +23,10 @@ SETTINGS = {
     "group.min.session.timeout.ms": "500",
     "group.max.session.timeout.ms": "60000",
     "group.max.size": "3",
+    "group.consumer.session.timeout.ms": "3000",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.max.size": "4",
+    "group.consumer.assignment.interval.ms": "0",
 }
 AFTERMATH_MS = 50  # answers to others that follow an answer
 CLIENT_ID = "cl-"
@@ -66,13 +71,15 @@ class Sockets:
                     end = min(end, time.monotonic() + AFTERMATH_MS / 1000)
         return found
 
-    def create_topic(self, name: str, partitions: int) -> None:
+    def create_topic(self, name: str, partitions: int) -> bytes:
         assert create_topic(self._admin, name, partitions).error_code == 0
         deadline = time.monotonic() + 30
         while any(list_offset(self._admin, name, -1, number).error_code for number in range(partitions)):
             assert time.monotonic() < deadline
             time.sleep(0.02)
         time.sleep(0.1)
+        asked = [MetadataRequestTopic(name=name)]
+        return bytes(self._admin.ask(MetadataRequest(topics=asked), 12).topics[0].topic_id)
 
     def delete_topic(self, name: str) -> None:
         answer = self._admin.ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=10_000), 3)
@@ -85,23 +92,25 @@ class Logic:
     host = "/127.0.0.1"
 
     def __init__(self) -> None:
-        self._topics: dict[str, int] = {}
+        self._topics = MemoryTopics()
         settings = GroupSettings(
             initial_rebalance_delay_ms=int(SETTINGS["group.initial.rebalance.delay.ms"]),
             min_session_timeout_ms=int(SETTINGS["group.min.session.timeout.ms"]),
             max_session_timeout_ms=int(SETTINGS["group.max.session.timeout.ms"]),
             max_group_size=int(SETTINGS["group.max.size"]),
+            consumer_session_timeout_ms=int(SETTINGS["group.consumer.session.timeout.ms"]),
+            consumer_heartbeat_interval_ms=int(SETTINGS["group.consumer.heartbeat.interval.ms"]),
+            consumer_max_size=int(SETTINGS["group.consumer.max.size"]),
+            assignment_interval_ms=int(SETTINGS["group.consumer.assignment.interval.ms"]),
         )
-        self.coordinator = GroupCoordinator(settings, MemoryTable(), self._has_partition, bytes(16))
+        has_partition = self._topics.has_partition
+        self.coordinator = GroupCoordinator(settings, MemoryTable(), has_partition, bytes(16), self._topics)
         self._ms = 1000
         self._requests = 0
         self._answers: list[tuple[str, Any]] = []
         for partition in range(settings.partitions):
             self.coordinator.open(partition, 0, self._now())
             self.coordinator.loaded(partition, self._now())
-
-    def _has_partition(self, topic: str, partition: int) -> bool:
-        return 0 <= partition < self._topics.get(topic, 0)
 
     def _now(self) -> Now:
         return Now(self._ms, 1_700_000_000_000 + self._ms)
@@ -138,9 +147,12 @@ class Logic:
         found, self._answers = self._answers, []
         return found
 
-    def create_topic(self, name: str, partitions: int) -> None:
-        self._topics[name] = partitions
+    def create_topic(self, name: str, partitions: int) -> bytes:
+        found = self._topics.create(name, partitions)
+        self.coordinator.topics_changed(frozenset({name}))
+        return found
 
     def delete_topic(self, name: str) -> None:
-        del self._topics[name]
+        self._topics.delete(name)
+        self.coordinator.topics_changed(frozenset({name}))
         self._carry_out(self.coordinator.topic_deleted(name, self._now()))

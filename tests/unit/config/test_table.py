@@ -11,7 +11,17 @@ from mpbroker.config.kinds import Kind
 from mpbroker.config.setting import Change
 from mpbroker.config.table import GROUPS, SETTINGS, locate, unknown_setting
 
-KAFKA = json.loads((Path(__file__).parent / "data" / "kafka_3_9_broker.json").read_text())
+#: Of Kafka 4.3.1: settings of groups of the next-generation protocol.
+KAFKA_4 = {
+    "group.coordinator.rebalance.protocols": (7, True, "classic,consumer,streams"),
+    "group.consumer.session.timeout.ms": (3, True, "45000"),
+    "group.consumer.heartbeat.interval.ms": (3, True, "5000"),
+    "group.consumer.max.size": (3, True, "2147483647"),
+    "group.consumer.assignors": (7, True, "uniform,range"),
+    "group.consumer.migration.policy": (2, True, "bidirectional"),
+    "group.consumer.assignment.interval.ms": (3, True, "1000"),
+}
+KAFKA = KAFKA_4 | json.loads((Path(__file__).parent / "data" / "kafka_3_9_broker.json").read_text())
 # Where our default differs on purpose; docs/configuration.md says so.
 OWN_DEFAULTS = {
     "node.id",
@@ -21,6 +31,7 @@ OWN_DEFAULTS = {
     "num.network.threads",
     "num.io.threads",
     "listener.security.protocol.map",
+    "group.coordinator.rebalance.protocols",
 }
 
 
