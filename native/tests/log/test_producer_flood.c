@@ -80,6 +80,31 @@ static void test_a_flood_goes_round_in_its_own_rows(void)
     end();
 }
 
+/* A row that is freed for somebody else stands in no chain any more: what was behind it is found, and it is not. */
+static void test_a_freed_row_leaves_its_chain(void)
+{
+    begin(FIX_PRODUCERS);
+    for (int64_t i = 0; i < FIX_PRODUCERS / 2; i++)
+        CHECK_EQ(produce(1, i, 0).error, 0);
+    for (uint32_t row = 0, left = rows_of(1); row < FIX_PRODUCERS; row++) {
+        int64_t written_ms;
+        bool again;
+        if (mpb_load_relaxed(&f.core.producers[row].owner) != 2)
+            continue;
+        CHECK(mpb_producer_time(&f.core, row, &written_ms, &again) && !again);
+        CHECK(mpb_producer_free_once(&f.core, row, 1, written_ms));
+        for (uint32_t chain = 0; chain < MPB_PRODUCER_CHAINS; chain++)
+            for (uint32_t at = mpb_load_relaxed(&f.core.partitions[1].producer_chain[chain]); at != 0;
+                 at = mpb_load_relaxed(&f.core.producers[at - 1].next)) {
+                CHECK(at != row + 1);
+                CHECK_EQ(mpb_load_relaxed(&f.core.producers[at - 1].owner), 2);
+            }
+        CHECK_EQ(rows_of(1), --left);
+    }
+    CHECK_EQ(rows_of(1), 0);
+    end();
+}
+
 /* Each of the table's rows is another partition's: the one that wrote longest ago goes. */
 static void test_a_new_producer_gets_a_row_of_another_partition(void)
 {
@@ -150,6 +175,7 @@ int main(void)
 {
     test_a_flood_goes_round_in_its_own_rows();
     test_a_new_producer_gets_a_row_of_another_partition();
+    test_a_freed_row_leaves_its_chain();
     test_a_table_of_producers_at_work_refuses();
     test_a_lost_row_is_found();
     printf("producer flood: %lu checks\n", checks_made);

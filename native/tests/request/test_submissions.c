@@ -89,8 +89,32 @@ static void test_a_request_knows_when_it_arrived(void)
     world_close(&d.w);
 }
 
+static uint64_t gauge(const struct drama *d, uint32_t counter)
+{
+    return mpb_load_relaxed(&d->w.core.counters[d->p[0].slot].value[counter]);
+}
+
+/* How many entries are in use, and how many bytes wait in them, is seen from outside. */
+static void test_what_is_in_use_is_shown(void)
+{
+    static struct drama d;
+    world_open(&d.w, &small_plan);
+    drama_open(&d);
+    for (uint32_t n = 1; n <= 3; n++) {
+        ask(&d, 0, MPB_PLANE_DATA, 3 + n, 100);
+        CHECK_EQ(gauge(&d, MPB_C_ENTRIES_IN_USE), n);
+        CHECK_EQ(gauge(&d, MPB_C_QUEUED_BYTES), 100 * n);
+    }
+    drain(&d, ALL_HANDLERS, 3);
+    CHECK_EQ(gauge(&d, MPB_C_ENTRIES_IN_USE), 0);
+    CHECK_EQ(gauge(&d, MPB_C_QUEUED_BYTES), 0);
+    drama_close(&d);
+    world_close(&d.w);
+}
+
 int main(void)
 {
+    test_what_is_in_use_is_shown();
     test_requests_left_to_who_is_awake();
     test_a_request_knows_when_it_arrived();
     printf("requests handed in: %lu checks\n", checks_made);

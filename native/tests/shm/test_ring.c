@@ -58,6 +58,20 @@ static void test_stale_hints_are_dropped(void)
     CHECK_EQ(w.core.entries[1].state, mpb_state_word(5, MPB_E_CLAIMED, 9));
 }
 
+/* However many hints have passed, all that are there are seen: who is not seen is taken for never pushed. */
+static void test_a_scan_sees_what_was_pushed_last(void)
+{
+    struct mpb_ring ring = mpb_ring_view(&w.core, MPB_RING_DATA);
+    for (uint32_t round = 1; round < 3 * MPB_MAX_SLOTS; round++) {
+        uint64_t present[4] = {0};
+        set_state(3, round, MPB_E_QUEUED);
+        CHECK_EQ(mpb_ring_push(&ring, mpb_hint(3, round)), 0);
+        mpb_ring_scan(&ring, present);
+        CHECK_EQ(present[0], 8);
+        CHECK_EQ(mpb_ring_take(&ring, QUEUED, MPB_E_CLAIMED, 9), 3);
+    }
+}
+
 /* A ring that must never be full makes room by dropping stale hints (request rule 6). */
 static void test_a_sure_push_drops_stale_hints(void)
 {
@@ -200,6 +214,8 @@ int main(void)
     test_stale_hints_are_dropped();
     world_reset(&w);
     test_a_sure_push_drops_stale_hints();
+    world_reset(&w);
+    test_a_scan_sees_what_was_pushed_last();
     world_reset(&w);
     test_head_and_tail_that_lag_are_helped();
     world_reset(&w);

@@ -127,19 +127,6 @@ def test_an_answered_request_is_gone(pair):
             use()
 
 
-@pytest.mark.parametrize("keys", [(11,), (70, 11), (0, 63, 64, 127)])
-def test_every_named_api_is_handed_over_and_no_other(pair, keys):
-    handler = pair.handlers[0]
-    handler.hand_over(keys)
-    for key in keys:
-        pair.submit(frame(key))
-        assert handler.serve_or_claim() is None
-    pair.submit(frame(12))
-    assert handler.serve_or_claim().api_key == 12
-    with pytest.raises(IndexError):
-        handler.hand_over([128])
-
-
 def test_a_request_belongs_to_its_handler(pair):
     pair.submit(frame())
     request = pair.handlers[0].serve_or_claim()

@@ -86,6 +86,7 @@ def test_behind_a_busy_lock_the_order_is_kept(broker, tmp_path):
         appends.append(3, partition=1)  # nobody holds that one
         appends.look()
         assert appends.settled == [(3, ErrorCode.NONE)]
+        assert appends.log.next_due_ms(1000) > 1000, "it does not ask again without a pause"
         held.go_on()
         appends.look()
     assert appends.settled == [(3, ErrorCode.NONE), (1, ErrorCode.NONE), (2, ErrorCode.NONE)]

@@ -337,14 +337,18 @@ def test_what_may_still_be_undone_is_not_compacted(tmp_path):
     assert [offset for offset in read(world, partition) if offset >= stable] == list(range(stable, 60))
 
 
-def test_segments_below_the_log_start_are_left_to_retention(world):
+@pytest.mark.parametrize("behind", [0, 1])
+def test_segments_below_the_log_start_are_left_to_retention(world, behind):
     partition = world.create(**SMALL)
     newest = fill(world, partition, KEYS, 20)
-    start = int(world.files(partition, ".log")[2][:20]) + 1
+    logs = world.files(partition, ".log")
+    start = int(logs[2][:20]) + behind
+    below = {name: (world.path / partition.dir / name).read_bytes() for name in logs[:2]}
     assert world.log.set_log_start(0, start) == 0
     cleaning = Cleaning(world)
     cleaning.look()
     assert cleaning.counted["logs_compacted"] == 1
+    assert {name: (world.path / partition.dir / name).read_bytes() for name in below} == below
     left = {key: offset for offset, (key, _) in read(world, partition).items()}
     assert left == newest and world.state(partition).log_start == start
 

@@ -4,15 +4,16 @@ import os
 import select
 import socket
 import tempfile
+from types import SimpleNamespace
 
 import pytest
 
 from mpbroker.channel.handler_port import HandlerPort
 from mpbroker.config.load_config import load_broker_config
 from mpbroker.network.connection_quotas import ConnectionQuotas, Limits
-from mpbroker.network.fd_passing import address_bytes, handover_pair
+from mpbroker.network.fd_passing import MAX_RECEIVED_BYTES, address_bytes, handover_pair
 from mpbroker.network.handover import Accepted, Handover
-from mpbroker.network.processor import MAX_NEW_CONNECTIONS_PER_TURN, Processor
+from mpbroker.network.processor import MAX_NEW_CONNECTIONS_PER_TURN, Processor, _is_quiet
 from mpbroker.shm.counters import Counter
 from mpbroker.shm.layout import SLOT_PROCESSORS
 from mpbroker.shm.process_context import BoundListener, ProcessContext
@@ -130,6 +131,50 @@ def test_a_turn_goes_answers_new_connections_receives_poll(world):
     assert len(turns) == 4
     assert turns[0] == ["answer", "new connections", "receive"]
     assert all(turn == turns[0] or turn == ["answer", "receive"] for turn in turns)
+
+
+def test_answers_of_one_turn_are_limited(world):
+    """So that none keeps the others from being read."""
+    asked = []
+
+    class Native:
+        def __init__(self, native):
+            self._native = native
+
+        def answer(self, most):
+            asked.append(most)
+            return self._native.answer(most)
+
+        def poll(self, wait_ms, turns, answers, *rest):
+            asked.append(answers)
+            return self._native.poll(wait_ms, turns, answers, *rest)
+
+        def __getattr__(self, name):
+            return getattr(self._native, name)
+
+    world.processor._native_turn = Native(world.processor._native_turn)
+    world.turns(2)
+    assert asked == [256] * 4
+
+
+@pytest.mark.parametrize(
+    ("under_way", "is_quiet"),
+    [
+        ({}, True),
+        ({"in_flight": 1}, False),
+        ({"out_count": 1}, False),
+        ({"large": True}, False),
+        ({"waits": True}, False),
+        ({"large_view": b""}, False),
+        ({"held": MAX_RECEIVED_BYTES}, True),
+        ({"held": MAX_RECEIVED_BYTES + 1}, False),
+    ],
+)
+def test_a_connection_is_passed_on_when_nothing_of_it_is_under_way(under_way, is_quiet):
+    nothing = {"in_flight": 0, "out_count": 0, "large": False, "waits": False, "large_view": None, "held": 0}
+    channel = SimpleNamespace(**nothing | under_way)
+    channel.buffered = lambda: channel.held
+    assert _is_quiet(channel) is is_quiet
 
 
 def test_new_connections_of_one_turn_are_limited(world):

@@ -80,6 +80,16 @@ def test_it_is_acknowledged_once_synced_with_the_offset_it_has(broker, dies):
     assert broker.log.state(0).leo == 2
 
 
+def test_one_that_is_not_synced_in_time_is_told_and_counted(broker):
+    counted = []
+    broker.handler.context.count = lambda name, n=1: counted.append(name)
+    message = park(broker)
+    broker.clock.advance(message.timeout_ms)
+    broker.step()
+    assert answer(broker, message).error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert counted.count("purgatory_expired") == 1
+
+
 @pytest.mark.parametrize("acks", [1, -1])
 def test_only_acks_all_waits_for_the_high_watermark(broker, acks):
     broker.send(produce(records=batch(b"a"), acks=acks), 7)

@@ -1,6 +1,7 @@
 """What a handler survives: delayed operations that raise, memory for answers that was not used, new settings."""
 
 import struct
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -11,6 +12,7 @@ from mpbroker.errors import ErrorCode
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.server.api_table import API_TABLE
 from mpbroker.server.request_handler import work
+from mpbroker.server.server_context import ANSWER_RETRY_MS, DelayedAnswer
 from mpbroker.shm.process_context import ProcessContext
 from tests.harness.in_process_broker import InProcessBroker
 from tests.unit.server.test_produce_fetch import batch, fetch, part, produce
@@ -55,6 +57,50 @@ def test_the_memory_of_an_answer_that_fails_is_free_again(broker, monkeypatch):
         for _ in range(100):  # of 64 MiB
             assert part(broker.call(fetch(), 11)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert len(part(broker.call(fetch(), 11)).records) > 900_000
+
+
+class Port:
+    """It has no memory for answers until `has_room`, and notes what it closed."""
+
+    def __init__(self, port):
+        self.has_room, self.tried, self.closed, self._port = False, 0, 0, port
+
+    def answer(self, request, frame):
+        self.tried += 1
+        return self.has_room
+
+    def answer_close(self, request, code):
+        self.closed += 1
+
+    def __getattr__(self, name):
+        return getattr(self._port, name)
+
+
+@pytest.mark.parametrize("comes", [False, True])
+def test_an_answer_waits_for_memory_only_so_long(broker, comes):
+    broker.send(fetch(), 11)
+    request = broker.handler.port.serve_or_claim()
+    context = broker.handler.context
+    context.port = port = Port(context.port)
+    waits = DelayedAnswer(context, request, b"1234", 5 * ANSWER_RETRY_MS)
+    assert not context.purgatory.try_complete_else_watch(waits)
+    for turn in range(20):
+        port.has_room = comes and turn == 2
+        broker.clock.advance(ANSWER_RETRY_MS)
+        context.purgatory.advance(broker.clock.monotonic_ms())
+    assert (port.tried, port.closed) == ((3, 0) if comes else (5, 1))
+    assert len(context.purgatory) == 0
+
+
+def test_a_request_that_fails_after_its_answer_is_named_as_such(broker):
+    broker.send(fetch(), 11)
+    context, told = broker.handler.context, []
+    context.log = SimpleNamespace(exception=lambda event, error, about, **fields: told.append((event, about)))
+    request = broker.handler.port.serve_or_claim()
+    broker.handler.port.answer(request, b"1234")
+    context.fail(request, RuntimeError("late"))
+    assert told == [("request_failed", "answered RuntimeError")]
+    assert len(broker.collect()) == 1
 
 
 def test_new_settings_reach_the_native_path(broker, tmp_path):
