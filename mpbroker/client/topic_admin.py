@@ -62,7 +62,7 @@ def create_topic(
     topic = CreatableTopic(
         name=name,
         num_partitions=partitions,
-        replication_factor=1 if partitions > 0 and replication_factor == -1 else replication_factor,
+        replication_factor=replication_factor,
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
     )
     request = CreateTopicsRequest(topics=[topic], timeout_ms=ADMIN_TIMEOUT_MS)
