@@ -73,6 +73,12 @@ FLUSH = (
             least=1),
 )
 
+MOVES = (
+    Setting("replica.alter.log.dirs.io.max.bytes.per.second", LONG, LONG_MAX,
+            "Maximum I/O of moving partitions between log directories.", least=0, change=CLUSTER_WIDE,
+            internal=True),
+)
+
 CLEANER = (
     Setting("log.cleaner.enable", BOOLEAN, True, "Whether logs with policy `compact` are compacted."),
     Setting("log.cleaner.threads", INT, 1, "Logs are compacted one at a time; 0: none is.", least=0, change=CLUSTER_WIDE),
@@ -135,6 +141,7 @@ GROUPS = (
     ("Retention", RETENTION),
     ("Flush and checkpoints", FLUSH),
     ("Compaction", CLEANER),
+    ("Moves between log directories", MOVES),
     ("Records", RECORDS),
     ("Producer ids", PRODUCERS),
 )

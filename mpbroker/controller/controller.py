@@ -21,6 +21,7 @@ from mpbroker.controller.config_manager import ConfigManager
 from mpbroker.controller.controller_recovery import ControllerRecovery
 from mpbroker.controller.controller_store import ControllerStore
 from mpbroker.controller.feature_manager import FeatureManager
+from mpbroker.controller.moves import Moves
 from mpbroker.controller.open_logs import build_logs
 from mpbroker.controller.partition_logs import PartitionLogs
 from mpbroker.controller.partition_rows import PartitionRows
@@ -130,6 +131,10 @@ class Controller:
             crash_point=self._crash_point,
             log=self._log,
         )
+        self._moves = Moves(
+            context=context, store=self._store, rows=self._rows, logs=self._logs, moves=lambda: self._core.moves
+        )
+        self._moves.resume()
         self._topics = TopicManager(
             context=context,
             store=self._store,
@@ -187,6 +192,10 @@ class Controller:
                 return self._topics.allocate_producer_ids()
             case ControlRequest():
                 return ControlAnswer(ErrorCode.NOT_CONTROLLER)  # nobody sends one to a broker that is alone
+
+    def note_moves(self) -> None:
+        """Partitions that were moved to another log directory: the store knows it soon afterwards."""
+        self._moves.note()
 
     def tidy(self) -> None:
         """Between commands: finish deletions that had to wait."""
@@ -288,6 +297,7 @@ def main(ctx: ProcessContext) -> None:
     while not ctx.stop_requested():
         serve_one(controller, channel, lambda: core.metadata_generation, WAIT_MS, core.crash_point)
         row.beat()
+        controller.note_moves()
         config = ctx.take_reload()
         if config is not None:
             controller.use_config(config)

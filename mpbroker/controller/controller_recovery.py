@@ -120,6 +120,8 @@ class ControllerRecovery:
                 if partition_directory.is_unused(home.path, found.name):
                     self._throw_away(home, found)
                     continue
+                if self._moved_away(context, home, found):
+                    continue
                 self._count("stray_directories")
                 self._log.warning(
                     "stray_directory",
@@ -134,6 +136,20 @@ class ControllerRecovery:
         if topic is None or found.partition >= len(topic.replicas) or found.topic_id not in (topic.id, None):
             return False
         return not self._logs.are_several or self._logs.find(topic, found.partition).log_dir == home.log_dir
+
+    def _moved_away(self, context: ControllerContext, home: Home, found: FoundDirectory) -> bool:
+        """Whether a directory is what a move left: all died between its two renames. It gets another name and stays."""
+        topic = context.by_name.get(found.topic)
+        if topic is None or found.topic_id != topic.id or found.partition >= len(topic.replicas):
+            return False
+        there = self._logs.home(self._logs.find(topic, found.partition).log_dir)
+        if not partition_directory.was_moved_here(f"{there.path}/{found.name}"):
+            return False
+        new_name = partition_directory.retire(home.path, found.name, topic.id, partition_directory.STRAY_SUFFIX)
+        self._log.warning(
+            "moved_partition_left", directory=f"{home.path}/{found.name}", renamed=new_name, to=there.path
+        )
+        return True
 
     def _throw_away(self, home: Home, found: FoundDirectory) -> None:
         unique = found.topic_id or bytes(16)

@@ -147,7 +147,7 @@ class ControllerStore:
             topic.revision = revision
 
     def add_partitions(self, topics: Sequence[TopicState], operation: int, answer: bytes) -> None:
-        """The topics have the partitions that their `replicas` name."""
+        """The topics have the partitions that their `replicas` name, in the log directories that `directories` does."""
         checks = [Version(self._keys.topic(topic.id), topic.record_version) for topic in topics]
         ops = [Put(self._keys.topic(topic.id), _encode_topic(topic)) for topic in topics]
         revision = self._commit(checks, ops, "create partitions", operation, answer)

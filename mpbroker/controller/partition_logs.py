@@ -5,7 +5,8 @@ The native Log does what needs the partition's lock; this module adds the direct
 
 Of several log directories a new partition goes to the one with the fewest. The store keeps which one that was, so that
 a partition whose directory is missing is offline, and not made anew in another one. What is found in another than the
-noted one is served from there: somebody moved it.
+noted one is served from there: somebody moved it. Of two directories of a partition the one that was marked as moved
+here counts (moves.py).
 """
 
 import os
@@ -50,6 +51,10 @@ class PartitionLog(Protocol):
 
     def set_flags(self, ordinal: int, set: int, clear: int) -> int:
         """Change a row's flags under its lock."""
+        ...
+
+    def ask_move(self, ordinal: int, topic_id: bytes, log_dir: int, /) -> int:
+        """Say that a partition shall lie in another log directory."""
         ...
 
     def publish(
@@ -140,6 +145,9 @@ class PartitionLogs:
         home = next((each for each in self._homes if noted and each.id == noted), None)
         if home is not None and not self._is_online(home):
             return Place(home.log_dir, problem=f"log directory {home.path} is offline")
+        moved = self._moved_to(name, topic.id) if self.are_several else None
+        if moved is not None:
+            return Place(moved.log_dir, True)
         is_lost = home is None or not self._is_here(home, name, topic.id)
         if is_lost and (self.are_several or noted):
             others = [each for each in self.online_homes if self._is_here(each, name, topic.id)]
@@ -151,9 +159,22 @@ class PartitionLogs:
         if noted and home is None:
             return Place(FIRST, problem=f"its log directory (directory.id {noted}) is not among log.dirs")
         home = home or self._homes[FIRST]
+        left = partition_directory.left_name(name, topic.id)
+        if is_lost and self.are_several and partition_directory.log_bytes(home.path, left) is not None:
+            return Place(home.log_dir, problem="it was moved to another log directory, which is not here or offline")
         assert home.load is not None
         there = partition_directory.log_bytes(home.path, name) is not None
         return Place(home.log_dir, there or home.load.written_up_to(topic.name, partition) > 0)
+
+    def _moved_to(self, name: str, topic_id: bytes) -> Home | None:
+        """The log directory whose directory of that name is marked as the whole copy of another, if it is the only
+        one."""
+        marked = [
+            home
+            for home in self.online_homes
+            if partition_directory.was_moved_here(f"{home.path}/{name}") and self._is_here(home, name, topic_id)
+        ]
+        return marked[0] if len(marked) == 1 else None
 
     def _is_here(self, home: Home, name: str, topic_id: bytes) -> bool:
         if partition_directory.log_bytes(home.path, name) is None:
@@ -280,7 +301,29 @@ class PartitionLogs:
             owner = partition_directory.read_topic_id(f"{home.path}/{name}")
             if owner in (topic_id, None) and not (owner is None and self.is_foreign(home, name, topic_id)):
                 retired = partition_directory.retire(home.path, name, topic_id, suffix) or retired
+            if self.are_several:
+                partition_directory.retire_future(home.path, name, topic_id)
         return retired
+
+    # ---- moves between log directories
+
+    def home(self, log_dir: int) -> Home:
+        """A log directory by its number."""
+        return self._homes[log_dir]
+
+    def ask_move(self, ordinal: int, topic_id: bytes, log_dir: int) -> int:
+        """Have a partition moved, after a start that found its copy half made; returns a Kafka error code."""
+        return self._log.ask_move(ordinal, topic_id, log_dir)
+
+    def settle(self, topic: TopicState, partition: int, ordinal: int, log_dir: int) -> bool:
+        """A partition lies in that log directory; whether the topic noted another one until now."""
+        self._settle(ordinal, log_dir)
+        home = self._homes[log_dir]
+        noted = topic.directories[partition] if partition < len(topic.directories) else ""
+        if noted == home.id or (not noted and log_dir == FIRST):
+            return False
+        self._note(topic, partition, home)
+        return True
 
     def sync(self) -> None:
         """Make creations and renames in the log directories durable. OSError passes."""

@@ -33,6 +33,7 @@ class CheckpointWriter:
     def __init__(self, keeper: KeeperContext) -> None:
         self._keeper = keeper
         self._moved: set[tuple[bytes, int]] = set()
+        self._expected: dict[tuple[str, int], dict[str, int]] = {}
         self._written: dict[str, Offsets] = {name: disk.patiently(read_checkpoint, self._path(name)) for name in FIELDS}
         self._intervals = {
             name: Interval(keeper.clock, interval_ms, keeper.first_delay_ms)
@@ -64,6 +65,16 @@ class CheckpointWriter:
         """Segments or records were deleted: from now on its log start is written down."""
         self._moved.add((partition.topic_id, partition.partition))
 
+    def expect(self, partition: KeptPartition, offsets: dict[str, int]) -> bool:
+        """A partition moves into this log directory: from before the moment that it is here its offsets stand in the
+        files. False: one could not be written."""
+        self._expected[partition.who] = offsets
+        return self.write(offsets)
+
+    def expect_no_more(self, partition: KeptPartition) -> None:
+        """It does not come."""
+        self._expected.pop(partition.who, None)
+
     def written(self, name: str, partition: KeptPartition) -> int:
         """What a file on disk says of a partition."""
         return self._written[name].get(partition.who, 0)
@@ -82,11 +93,14 @@ class CheckpointWriter:
         listed = {partition.who for partition, _ in states}
         self._moved &= {(partition.topic_id, partition.partition) for partition, _ in states}
         known = {partition.who for partition, state in states if state is not None}
+        for who in known & set(self._expected):
+            del self._expected[who]
         offsets = {
             who: offset
             for who, offset in self._written[name].items()
             if who not in known and (who in listed or disk.is_directory(self._path(directory_name(*who))))
         }
+        offsets |= {who: expected[name] for who, expected in self._expected.items()}
         offsets |= {
             partition.who: self._offset(name, partition, state) for partition, state in states if state is not None
         }

@@ -22,12 +22,12 @@ def remove_deleted(data_dir: str, *, now_ms: int, delay_ms: int, most: int = 100
             break
         path = os.path.join(data_dir, name)
         if name.endswith(DELETE_SUFFIX) and now_ms - disk.status(path).st_ctime_ns // 1_000_000 >= delay_ms:
-            _remove(path)
+            remove_partition(path)
             removed.append(name)
     return removed
 
 
-def _remove(path: str) -> None:
+def remove_partition(path: str) -> None:
     """The files of one partition directory, then itself; what is gone already is fine."""
     for name in disk.names(path):
         with contextlib.suppress(FileNotFoundError):

@@ -124,6 +124,15 @@ def write(descriptor: int, content: bytes) -> None:
         left = left[os.write(descriptor, left) :]
 
 
+def write_at(descriptor: int, content: bytes, position: int) -> None:
+    """All of it, at a position."""
+    left = memoryview(content)
+    while left:
+        _ask(IO_WRITE, descriptor)
+        written = os.pwrite(descriptor, left, position)
+        left, position = left[written:], position + written
+
+
 def write_file(path: str, content: bytes, *, sync_it: bool, mode: int = 0o644) -> None:
     """A file with this content, whatever it held before. After an error it may hold anything."""
     with opened(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, mode) as descriptor:

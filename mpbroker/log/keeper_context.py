@@ -117,7 +117,8 @@ class KeeperContext(Struct):
             state = self.log.state(partition.ordinal)
         except RuntimeError:  # the lock was not to be had, or its holder's damage could not be repaired
             return None
-        return state if state.flags & SHOWN == SHOWN and state.dir == partition.dir else None
+        is_here = state.dir == partition.dir and state.log_dir == self.log_dir
+        return state if state.flags & SHOWN == SHOWN and is_here else None
 
     def is_busy(self, partition: KeptPartition) -> bool:
         """Whether somebody, a stopped process perhaps, holds its lock for longer than one waits. A job leaves such a

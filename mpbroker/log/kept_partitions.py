@@ -83,6 +83,7 @@ class KeptPartitions:
         self._overrides: dict[int, dict[str, str]] = {}
         self._by_row: dict[int, list[KeptPartition]] = {}
         self._generation = -1
+        self._moves = core.moves
         self.all: Sequence[KeptPartition] = ()
 
     @property
@@ -92,12 +93,16 @@ class KeptPartitions:
 
     def refresh(self) -> bool:
         """Take over what changed since the last call; reads only rows that did."""
-        generation = metadata_generation(self._core)
-        if generation == self._generation:
+        generation, moves = metadata_generation(self._core), self._core.moves
+        has_moved = self._log_dir is not None and moves != self._moves
+        if generation == self._generation and not has_moved:
             return False
-        for row in topics_changed(self._core, self._selectors):
+        rows = set(topics_changed(self._core, self._selectors))
+        if has_moved:  # between log directories
+            rows |= {row for row, selector in enumerate(self._selectors) if selector}
+        for row in rows:
             self._load(row)
-        self._generation = generation
+        self._generation, self._moves = generation, moves
         self._join()
         return True
 

@@ -74,6 +74,7 @@ class LogCleaner:
         self._ended: queue.SimpleQueue[Ended] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._stopping = False
+        self._at = b""  # topic id of what the thread compacts
 
     # ---- the job
 
@@ -116,12 +117,26 @@ class LogCleaner:
                 found.append(dirt)
         return max(found, key=lambda dirt: (dirt.overdue, dirt.ratio), default=None)
 
+    def is_at(self, partition: KeptPartition) -> bool:
+        """Whether it compacts that one now."""
+        return self._thread is not None and self._at == partition.topic_id
+
+    def cleaned_to(self, partition: KeptPartition) -> int | None:
+        """The offset below which it is compacted, as far as that is known."""
+        return self._offsets.get(partition.who)
+
+    def take_in(self, partition: KeptPartition, cleaned_to: int) -> None:
+        """It has moved into this log directory, compacted so far."""
+        self._remember(partition, cleaned_to)
+
     # ---- who is dirty
 
     def _dirt_of(self, partition: KeptPartition) -> Dirt | None:
         settings = partition.settings
         if COMPACT not in settings.cleanup_policy or (partition.topic_id, partition.partition) in self._refused:
             return None
+        if self._keeper.log.move_of(partition.ordinal) is not None:
+            return None  # afterwards, in its new log directory
         state = self._keeper.state(partition)
         if state is None or state.active_base <= state.log_start:
             return None
@@ -189,6 +204,7 @@ class LogCleaner:
             return
         if self._keeper.cleaning is not None:
             self._keeper.cleaning.acquire()
+        self._at = dirt.partition.topic_id
         work = (self._make_log, dirt, limits, per_second)
         self._thread = threading.Thread(target=self._work, args=work, name="cleaner", daemon=True)
         self._thread.start()
@@ -257,7 +273,7 @@ class LogCleaner:
 
     def _remember(self, partition: KeptPartition, clean_to: int) -> None:
         self._offsets[partition.who] = clean_to
-        living = {each.who for each in self._keeper.partitions.all}
+        living = {each.who for each in self._keeper.partitions.all} | {partition.who}
         self._offsets = {who: offset for who, offset in self._offsets.items() if who in living}
         try:
             write_checkpoint(self._path(), self._offsets)

@@ -30,6 +30,8 @@ from mpbroker.log.offline_directory import OfflineDirectory
 from mpbroker.log.producer_expiration import ProducerEviction, ProducerExpiration
 from mpbroker.log.producer_snapshots import ProducerSnapshots
 from mpbroker.log.record_deletion import RecordDeletion
+from mpbroker.log.replica_mover import OPEN_SEGMENTS as MOVER_OPEN_SEGMENTS
+from mpbroker.log.replica_mover import ReplicaMover
 from mpbroker.log.reserve_keeper import ReserveKeeper
 from mpbroker.log.segment_deletion import SegmentDeletion
 from mpbroker.log.syncs import LateSyncs, Syncs
@@ -96,7 +98,16 @@ def keepers(ctx: ProcessContext, log: Log) -> LogKeepers:
                 lambda: ctx.core.ring_service(ctx.slot),
             )
         )
-    return LogKeepers(made)
+    mover = None
+    if len(ctx.data_dirs) > 1:
+        mover = ReplicaMover(
+            log,
+            {each.keeper.log_dir: each for each in made},
+            lambda: ctx.core.moves,
+            lambda: Log(ctx.core, list(ctx.data_dirs), ctx.slot, MOVER_OPEN_SEGMENTS),
+            lambda: ctx.core.ring_service(ctx.slot),
+        )
+    return LogKeepers(made, mover)
 
 
 def _is_of(core: Core, log_dir: int, ordinal: int) -> bool:
@@ -171,7 +182,7 @@ class LogKeeper:
         cleaner_log: Callable[[], Log] | None = None,
         ring: Callable[[], None] = lambda: None,
     ) -> None:
-        self._keeper = keeper
+        self.keeper = self._keeper = keeper
         keeper.partitions.refresh()
         self._by_ordinal: dict[int, KeptPartition] = {}
         self.snapshots = ProducerSnapshots(keeper)
@@ -197,6 +208,10 @@ class LogKeeper:
             self.checkpoints,
         )
         self._topics_changed()
+
+    def partition_at(self, ordinal: int) -> KeptPartition | None:
+        """The partition of a row, if it is one of this log directory."""
+        return self._by_ordinal.get(ordinal)
 
     def _removed(self, partition: KeptPartition, bases: list[int]) -> None:
         self.checkpoints.log_start_moved(partition)

@@ -31,20 +31,40 @@ class OneKeeper(Protocol):
         ...
 
 
-class LogKeepers:
-    """All of them, in turns."""
+class Mover(Protocol):
+    """What is needed of ReplicaMover."""
 
-    def __init__(self, keepers: Sequence[OneKeeper]) -> None:
+    def do_work(self) -> None:
+        """One turn."""
+        ...
+
+    def remaining_ms(self) -> int:
+        """Until something is due."""
+        ...
+
+    def stop(self) -> None:
+        """No more copying."""
+        ...
+
+
+class LogKeepers:
+    """All of them, in turns. `mover`: of partitions from one log directory to another, where there are several."""
+
+    def __init__(self, keepers: Sequence[OneKeeper], mover: Mover | None = None) -> None:
         self._keepers = keepers
+        self._mover = mover
 
     def do_work(self) -> None:
         """One turn of each."""
         for keeper in self._keepers:
             keeper.do_work()
+        if self._mover is not None:
+            self._mover.do_work()
 
     def remaining_ms(self) -> int:
         """Until something is due in one of them."""
-        return min(keeper.remaining_ms() for keeper in self._keepers)
+        first_ms = min(keeper.remaining_ms() for keeper in self._keepers)
+        return first_ms if self._mover is None else min(first_ms, self._mover.remaining_ms())
 
     def use_config(self, config: BrokerConfig) -> None:
         """The broker's settings were read again."""
@@ -53,6 +73,8 @@ class LogKeepers:
 
     def stop(self) -> bool:
         """The clean stop of each, whatever becomes of the others; False if one was not clean."""
+        if self._mover is not None:
+            self._mover.stop()
         stopped = [keeper.stop() for keeper in self._keepers]
         return all(stopped)
 

@@ -29,8 +29,9 @@ from mpbroker.config.limits import LARGEST_ANSWER_BYTES
 from mpbroker.config.topic_config import TopicSettings
 from mpbroker.errors import ErrorCode
 from mpbroker.log.append_settings import log_options, produce_rules
-from mpbroker.log.disk import disk_status, patiently
+from mpbroker.log.disk import condemns, disk_status, patiently
 from mpbroker.log.leader_epochs import EpochEnd, EpochStart, end_of_epoch, merged_epochs, read_epochs
+from mpbroker.log.partition_directory import future_name, prepare, retire_future
 from mpbroker.record.compression import Decompressor, decompressed_limit_bytes
 from mpbroker.record.record_batch import BatchBytes, BatchUnreadableError, codec_of, find_timestamp, iterate_batches
 from mpbroker.record.rejected_records import RejectedRecords, rejected_records
@@ -256,6 +257,33 @@ class LogManager:
         if space is None:
             return LogDirectory(path, is_online, -1, -1)
         return LogDirectory(path, is_online, space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize)
+
+    def ask_move(self, ordinal: int, state: PartitionState, topic_id: bytes, log_dir: int) -> int:
+        """Have a partition moved to a log directory; the one where it lies calls a move off. Its directory, and no
+        other one, is there when this returns. Returns a Kafka error code. `state`: of the partition."""
+        path = self.data_dirs[log_dir]
+        try:
+            if log_dir != state.log_dir:
+                prepare(path, future_name(state.dir, topic_id), topic_id)
+            error = self.log.ask_move(ordinal, topic_id, log_dir)
+            wanted = self.log.move_of(ordinal)
+            for number, other in enumerate(self.data_dirs):
+                if (wanted is None or number != wanted[0]) and self.log.log_dir_online(number):
+                    retire_future(other, state.dir, topic_id)
+        except OSError as failed:
+            if condemns(failed):
+                self.log.fail_log_dir(log_dir)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        self.request_flush()
+        return error
+
+    def future(self, ordinal: int, state: PartitionState) -> tuple[int, int, int] | None:
+        """Of a partition that moves: (log directory, bytes of the copy, records that it lacks); None: it stays."""
+        moving = self.log.move_of(ordinal) if len(self.data_dirs) > 1 else None
+        if moving is None:
+            return None
+        log_dir, _, end, size = moving
+        return log_dir, size, max(state.leo - max(end, state.log_start), 0)
 
     def end_of_epoch(self, ordinal: int, state: PartitionState, epoch: int) -> EpochEnd:
         """Where the records of a leader epoch end. `state`: of the partition."""

@@ -10,6 +10,7 @@ import os
 import re
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from mpbroker.log import disk
@@ -20,6 +21,10 @@ METADATA_FILE: Final = "partition.metadata"
 EPOCH_FILE: Final = "leader-epoch-checkpoint"
 DELETE_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"
+FUTURE_SUFFIX: Final = "-future"
+"""Of a copy in the log directory that a partition shall move to."""
+MOVED_HERE: Final = "moved-here"
+"""A file in a copy that is whole: of two directories of one partition the one that has it counts."""
 _SEGMENT: Final = (".log", ".index", ".timeindex", ".txnindex", ".tmp")
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})")
 _MAX_METADATA_BYTES: Final = 4096
@@ -45,6 +50,46 @@ def retired_name(name: str, topic_id: bytes, suffix: str) -> str:
     stem, _, partition = name.rpartition("-")
     tail = f"-{partition}.{topic_id.hex()}{suffix}"
     return stem[: MAX_NAME_BYTES - len(tail)] + tail
+
+
+def future_name(name: str, topic_id: bytes) -> str:
+    """Name of a partition's copy in the log directory that it shall move to, as Kafka's; longer ones are refused."""
+    return f"{name}.{topic_id.hex()}{FUTURE_SUFFIX}"
+
+
+def left_name(name: str, topic_id: bytes) -> str:
+    """Name of what is left in the log directory that a partition moved away from (native/log/move.h)."""
+    return f"{name}.{topic_id.hex()}{DELETE_SUFFIX}"
+
+
+def find_futures(data_dir: str) -> Iterator[FoundDirectory]:
+    """The copies in a log directory; `topic_id`: that of their name."""
+    for name in disk.patiently(disk.directories, data_dir):
+        stem, _, rest = name.rpartition(".")
+        parsed = parse_name(stem) if name.endswith(FUTURE_SUFFIX) else None
+        with suppress(ValueError):
+            topic_id = bytes.fromhex(rest.removesuffix(FUTURE_SUFFIX))
+            if parsed and len(topic_id) == 16:
+                yield FoundDirectory(name, *parsed, topic_id)
+
+
+def made_at(data_dir: str, name: str) -> float:
+    """When a copy was begun, in seconds since 1970."""
+    with suppress(FileNotFoundError):
+        return disk.patiently(disk.status, os.path.join(data_dir, name, METADATA_FILE)).st_mtime
+    return 0.0
+
+
+def retire_future(data_dir: str, name: str, topic_id: bytes) -> None:
+    """Have a copy that nobody wants any more deleted; fine if there is none."""
+    gone = f"{name}.{uuid.uuid4().hex}{DELETE_SUFFIX}"
+    with suppress(FileNotFoundError):
+        disk.patiently(disk.rename, os.path.join(data_dir, future_name(name, topic_id)), os.path.join(data_dir, gone))
+
+
+def was_moved_here(path: str) -> bool:
+    """Whether a partition's directory is the whole copy of another one of that name."""
+    return disk.patiently(disk.exists, os.path.join(path, MOVED_HERE))
 
 
 def parse_name(name: str) -> tuple[str, int] | None:

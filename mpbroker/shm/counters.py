@@ -146,6 +146,8 @@ class Counter(IntEnum):
     COMPACTED_BYTES_READ = 181
     FETCH_SESSIONS_WRONG = 182
     CONNECTIONS_PASSED_BACK = 183
+    PARTITIONS_MOVED = 196
+    PARTITION_MOVES_FAILED = 197
     TRANSACTIONAL_IDS = 200
     TRANSACTIONS_COMMITTED = 201
     TRANSACTIONS_ABORTED = 202
@@ -215,6 +217,10 @@ COUNTERS: Final = {Counter[row[0]]: _native_info(*row) for row in _native.COUNTE
     Counter.PRODUCERS_FORGOTTEN: CounterInfo("producers_forgotten", "producers",
         "Idle producers forgotten, after their time or because the table was nearly full."),
     Counter.LOGS_COMPACTED: CounterInfo("logs_compacted", "logs", "Compactions of partitions that ended well."),
+    Counter.PARTITIONS_MOVED: CounterInfo("partitions_moved", "partitions",
+        "Partitions that were moved from one log directory to another."),
+    Counter.PARTITION_MOVES_FAILED: CounterInfo("partition_moves_failed", "partitions",
+        "Moves that were given up: the partition stays where it is."),
     Counter.COMPACTED_BYTES_READ: CounterInfo("compacted_bytes_read", "bytes", "Bytes that those read."),
     Counter.FETCH_SESSIONS_WRONG: CounterInfo("fetch_sessions_wrong", "requests",
         "Requests of fetch sessions that are not known, or that are in another epoch."),

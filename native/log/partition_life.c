@@ -43,7 +43,8 @@ int mpb_partition_publish(struct mpb_log *log, uint32_t ordinal, const struct mp
     mpb_producers_free(log, ordinal);
     row->topic_row = identity->topic_row;
     row->partition = identity->partition;
-    row->log_dir = identity->log_dir;
+    mpb_store_relaxed(&row->log_dir, identity->log_dir);
+    mpb_store_relaxed(&row->move_to, 0);
     row->dir_length = (uint32_t)length;
     memcpy(row->topic_id, identity->topic_id, sizeof row->topic_id);
     memcpy(row->dir, identity->dir, length + 1);

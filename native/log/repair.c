@@ -4,6 +4,7 @@
 
 #include "log/append_finish.h"
 #include "log/log_io.h"
+#include "log/move_finish.h"
 #include "log/partition_row.h"
 #include "log/segment.h"
 #include "log/swap_finish.h"
@@ -54,6 +55,8 @@ static int repair(struct mpb_log *log, struct mpb_partition *row)
         return committed ? 0 : undo_roll(log, row);
     case MPB_INTENT_SWAP: /* two commits: from the first on it can only go forward */
         return mpb_swap_finish(log, row);
+    case MPB_INTENT_MOVE: /* the same */
+        return mpb_move_finish(log, row);
     case MPB_INTENT_TRUNCATE:
         return committed ? mpb_truncate_finish(log, row) : 0; /* nothing was done before the commit */
     case MPB_INTENT_START: /* before the commit: a segment under a name that none in force has */

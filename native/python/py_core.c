@@ -316,6 +316,8 @@ static PyObject *core_get(PyObject *object, void *which)
         return PyLong_FromUnsignedLongLong(mpb_load_acquire(&core->header->features));
     case 12:
         return PyLong_FromUnsignedLong(mpb_load_acquire(&CORE(object)->header->transactions_ready));
+    case 13:
+        return PyLong_FromUnsignedLong(mpb_load_acquire(&CORE(object)->header->moves));
     default:
         return PyLong_FromUnsignedLongLong(mpb_load_acquire(&CORE(object)->doorbells->sleepers));
     }
@@ -402,6 +404,7 @@ static PyGetSetDef core_getset[] = {
     {"boot_id", core_get, NULL, NULL, (void *)4},
     {"state", core_get, core_set_state, "0 starting, 1 running, 2 draining, 3 resetting", (void *)5},
     {"metadata_generation", core_get, NULL, NULL, (void *)6},
+    {"moves", core_get, NULL, "moves between log directories ever asked for, called off or ended", (void *)13},
     {"features", core_get, core_set_features, "finalized levels of features in one word (metadata/features.py)",
      (void *)11},
     {"partition_count", core_get, NULL, NULL, (void *)7},

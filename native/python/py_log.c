@@ -359,12 +359,13 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
-/* One method table from the six files; lives as long as the process. */
+/* One method table from the seven files; lives as long as the process. */
 static PyMethodDef *all_methods(void)
 {
-    static PyMethodDef all[80];
+    static PyMethodDef all[96];
     PyMethodDef *const parts[] = {log_methods,          mpb_log_append_methods, mpb_log_read_methods,
-                                  mpb_log_keep_methods, mpb_log_txn_methods,    mpb_log_replica_methods};
+                                  mpb_log_keep_methods, mpb_log_txn_methods,    mpb_log_replica_methods,
+                                  mpb_log_move_methods};
     size_t n = 0;
     for (size_t part = 0; part < sizeof parts / sizeof *parts; part++)
         for (PyMethodDef *method = parts[part]; method->ml_name != NULL && n + 1 < sizeof all / sizeof *all; method++)

@@ -40,7 +40,7 @@ bool mpb_py_row(LogObject *self, PyObject *number, unsigned int *ordinal);
 bool mpb_py_topic_id(PyObject *object, uint8_t out[16], const uint8_t **topic_id);
 
 extern PyMethodDef mpb_log_read_methods[], mpb_log_keep_methods[], mpb_log_append_methods[], mpb_log_txn_methods[],
-    mpb_log_replica_methods[];
+    mpb_log_replica_methods[], mpb_log_move_methods[];
 extern PyTypeObject *mpb_log_options_type;
 /* A new AppendResult, to be filled by the caller. */
 PyObject *mpb_py_append_result(struct mpb_append_result **result);

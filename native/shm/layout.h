@@ -105,7 +105,9 @@ struct mpb_segment_header { /* one page */
     mpb_atomic64 cluster_generation; /* changes of the next two words and of `brokers` (cluster.h) */
     mpb_atomic64 cluster_controller; /* epoch 32 | broker id + 1; 0: none is known */
     mpb_atomic64 broker_epoch;       /* of our registration + 1; 0: we have none */
-    uint8_t unused[MPB_PAGE_BYTES - 184 - MPB_MAX_REGIONS * 40 - MPB_DATA_DIR_BYTES];
+    mpb_atomic32 moves;              /* moves between log directories ever asked for, called off or ended (move.h) */
+    uint32_t unused_word;
+    uint8_t unused[MPB_PAGE_BYTES - 192 - MPB_MAX_REGIONS * 40 - MPB_DATA_DIR_BYTES];
     char data_dir[MPB_DATA_DIR_BYTES]; /* page: the data directory's path, for who looks for brokers; empty: too long */
 };
 _Static_assert(sizeof(struct mpb_segment_header) == MPB_PAGE_BYTES, "header is one page");
@@ -383,7 +385,8 @@ enum mpb_intent_kind {
     MPB_INTENT_ROLL = 2,
     MPB_INTENT_TRUNCATE = 3,
     MPB_INTENT_SWAP = 4,
-    MPB_INTENT_START = 5
+    MPB_INTENT_START = 5,
+    MPB_INTENT_MOVE = 6
 };
 
 struct mpb_intent { /* `word` = kind 8 | process slot 24, stored last and cleared first (append rule 5) */
@@ -392,7 +395,8 @@ struct mpb_intent { /* `word` = kind 8 | process slot 24, stored last and cleare
     uint64_t target; /* selector value this operation commits with */
     uint32_t entry;  /* all ones: no request entry waits for the result */
     uint32_t cell;
-    int64_t base_offset; /* APPEND: of the batch; ROLL, START: of the new segment; SWAP: of the cleaned one */
+    int64_t
+        base_offset; /* APPEND: of the batch; ROLL, START: of the new segment; SWAP: of the cleaned one; MOVE: new dir */
     uint64_t position;
     uint32_t length;
     uint32_t producer_row; /* + 1; 0: no producer state to keep */
@@ -402,7 +406,7 @@ struct mpb_intent { /* `word` = kind 8 | process slot 24, stored last and cleare
     int16_t producer_epoch;
     uint16_t batch_kind;       /* APPEND: enum mpb_batch_kind; TRUNCATE: not PLAIN if there are transactions */
     int32_t coordinator_epoch; /* of a marker */
-    int64_t last_offset;       /* SWAP: base of the first segment behind it */
+    int64_t last_offset;       /* SWAP: base of the first segment behind it; MOVE: old log directory */
     int64_t timestamp_ms;      /* largest of the batch */
     int64_t append_time_ms;    /* for the answer: -1 unless the topic uses LogAppendTime */
     int64_t written_ms;        /* the broker's clock */
@@ -416,11 +420,11 @@ enum mpb_partition_flags { MPB_PART_EXISTS = 1, MPB_PART_ONLINE = 2, MPB_PART_DE
 
 #define MPB_PRODUCER_CHAINS 64
 struct mpb_partition { /* 1,408 bytes; a line is written by those who append or wait, or read by everybody: not both */
-    /* line 0, who: written by the controller before EXISTS is stored, never while it exists */
+    /* line 0, who: written by the controller before EXISTS is stored, never while it exists (but for log_dir) */
     mpb_atomic32 flags;
     uint32_t topic_row;
     uint32_t partition;        /* number within the topic */
-    uint32_t log_dir;          /* index into log.dirs */
+    mpb_atomic32 log_dir;      /* index into log.dirs; a move changes it under the lock (append rule 23) */
     mpb_atomic32 next_ordinal; /* next partition of the topic + 1, 0: last */
     uint32_t dir_length;
     uint8_t topic_id[16];
@@ -438,8 +442,12 @@ struct mpb_partition { /* 1,408 bytes; a line is written by those who append or 
     mpb_atomic64 watchers;    /* handlers with a parked request on this partition; swapped to 0 by who moves an end */
     mpb_atomic64 start_asked; /* log start that a DeleteRecords moved to, 0: none yet; stored under the lock */
     mpb_atomic64
-        start_written; /* log start that the checkpoint on disk says since (log keeper); never above `start_asked` */
-    uint8_t unused2[32];
+        start_written;    /* log start that the checkpoint on disk says since (log keeper); never above `start_asked` */
+    mpb_atomic32 move_to; /* log directory it shall move to + 1, 0: it stays; under the lock */
+    mpb_atomic32 move_number;  /* of the row's last ask: a copy made for an older one is not that one's */
+    mpb_atomic64 future_end;   /* offset below which the copy in the new directory is made (log keeper) */
+    mpb_atomic64 future_bytes; /* of its segments */
+    uint8_t unused2[8];
     /* lines 3 to 9: the state, for readers without the lock */
     mpb_atomic64 selector; /* counts up; low bit: the copy in force */
     uint8_t unused3[56];

@@ -1,7 +1,8 @@
 """DescribeLogDirs (key 35), versions 0 to 4: what lies in each log directory, and how full it is (KIP-113, KIP-827).
 
 Null asks about every partition; one that is not here is left out. Sizes are those of the log's segments, without their
-indexes. A directory that is offline answers KAFKA_STORAGE_ERROR and nothing else.
+indexes. A directory that is offline answers KAFKA_STORAGE_ERROR and nothing else. A partition that moves is shown in
+both, in the new one as a future replica with the records that its copy lacks.
 """
 
 from __future__ import annotations
@@ -67,6 +68,13 @@ def _described(context: ServerContext, topic: Topic, numbers: list[int]) -> dict
             lag = max(state.hw - state.leo, 0)
             partition = DescribeLogDirsPartition(partition_index=number, partition_size=state.log_bytes, offset_lag=lag)
             found.setdefault(state.log_dir, DescribeLogDirsTopic(name=topic.name)).partitions.append(partition)
+            future = context.log_manager.future(topic.partitions[number], state)
+            if future is not None:
+                log_dir, size, lag = future
+                copy = DescribeLogDirsPartition(
+                    partition_index=number, partition_size=size, offset_lag=lag, is_future_key=True
+                )
+                found.setdefault(log_dir, DescribeLogDirsTopic(name=topic.name)).partitions.append(copy)
     return found
 
 

@@ -8,6 +8,7 @@
 #include "log/delete_records.h"
 #include "log/isr.h"
 #include "log/marker.h"
+#include "log/move.h"
 #include "log/repair.h"
 #include "log/retain.h"
 #include "log/roll.h"
@@ -118,6 +119,42 @@ static void prepare_swap(struct fixture *f)
     }
 }
 
+static struct mpb_move the_move; /* what prepare_move has copied */
+
+/* A copy of partition 0 in the other log directory, which lacks the end of the active segment's files. */
+static void prepare_move(struct fixture *f)
+{
+    static uint8_t bytes[1 << 16];
+    static const char *const SUFFIX[] = {"log", "index", "timeindex", "txnindex"};
+    const struct mpb_segment_list *list;
+    char name[96], path[160];
+    prepare_segments(f);
+    f->moves = true;
+    const struct mpb_partition *row = &f->core.partitions[0];
+    const struct mpb_partition_copy *now = mpb_partition_in_force(row);
+    CHECK_EQ(mpb_segment_list_get(&f->log, row, now, &list), 0);
+    CHECK_EQ(mpb_move_ask(&f->log, 0, NULL, 1), 0);
+    world_move_name(f, 3, name);
+    CHECK_EQ(mkdirat(f->log.dir_fd[0], name, 0755), 0);
+    the_move = (struct mpb_move){.to = 1,
+                                 .number = mpb_load_relaxed(&row->move_number),
+                                 .truncations = now->truncations,
+                                 .segment_count = now->segment_count,
+                                 .active_base = now->active_base,
+                                 .lengths = {now->position / 2, now->index_bytes / 2, 0, 0}};
+    for (uint32_t i = 0; i < list->count; i++)
+        for (int file = 0; file < MPB_SEGMENT_FILES; file++) {
+            int64_t length = mpb_segment_bytes(&f->log, row, now, list->bases[i], (enum mpb_segment_file)file);
+            int from = mpb_segment_fd(&f->log, row, now, list->bases[i], (enum mpb_segment_file)file);
+            snprintf(path, sizeof path, "%s/%020lld.%s", name, (long long)list->bases[i], SUFFIX[file]);
+            int to = openat(f->log.dir_fd[0], path, O_CREAT | O_WRONLY, 0644);
+            length = i + 1 < list->count ? length : (int64_t)the_move.lengths[file];
+            CHECK_EQ(pread(from, bytes, (size_t)length, 0), length);
+            CHECK_EQ(write(to, bytes, (size_t)length), length);
+            close(to);
+        }
+}
+
 static void append_to(struct mpb_log *log, uint32_t partitions, int64_t producer_id, int32_t sequence, int32_t segment)
 {
     struct mpb_append_options options = small_segments();
@@ -150,6 +187,11 @@ static void run_swap(struct mpb_log *log)
     int error = mpb_swap(log, 0, NULL, 0, SWAP_END, 2);
     note(error == MPB_SWAP_CHANGED ? 0
                                    : error); /* a predecessor got beyond the first commit: what is there is compared */
+}
+static void run_move(struct mpb_log *log)
+{
+    int error = mpb_move_end(log, 0, NULL, &the_move);
+    note(error == MPB_MOVE_CHANGED ? 0 : error); /* as above */
 }
 static void run_retain(struct mpb_log *log)
 {
@@ -391,6 +433,7 @@ static const struct scenario SCENARIOS[] = {
     {"truncate within the segment", prepare_segments, run_truncate_little, 0, false},
     {"retain", prepare_segments, run_retain, 0, false},
     {"swap", prepare_swap, run_swap, 0, false},
+    {"move", prepare_move, run_move, 0, false},
     {"producer in another's row", prepare_full_of_own, run_new_producer, 1, false},
     {"producer in another partition's", prepare_full_of_others, run_new_producer, 1, false},
     {"verify", prepare_transactions, run_verify, 0, false},
@@ -434,7 +477,8 @@ static void trial_warm(struct trial *t)
     for (uint32_t i = 0; i < FIX_PARTITIONS && !t->scenario->cold; i++) {
         const struct mpb_partition *row = &t->f.core.partitions[i];
         for (int file = 0; mpb_load_relaxed(&row->flags) != 0 && file < MPB_SEGMENT_FILES; file++)
-            CHECK(mpb_segment_fd(&t->f.log, row, mpb_partition_in_force(row), mpb_partition_in_force(row)->active_base,
+            CHECK(t->f.moves ||
+                  mpb_segment_fd(&t->f.log, row, mpb_partition_in_force(row), mpb_partition_in_force(row)->active_base,
                                  (enum mpb_segment_file)file) >= 0);
     }
 }

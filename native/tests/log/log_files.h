@@ -46,6 +46,8 @@ static void world_read_dir(struct fixture *f, struct world_files *w, const char 
 {
     static uint8_t entries[8192] __attribute__((aligned(8)));
     int fd = openat(f->log.dir_fd[0], dir, O_RDONLY | O_DIRECTORY);
+    if (fd < 0 && f->moves)
+        return;
     CHECK(fd >= 0);
     for (long n; (n = syscall(SYS_getdents64, fd, entries, sizeof entries)) != 0;) {
         CHECK(n > 0);
@@ -59,13 +61,37 @@ static void world_read_dir(struct fixture *f, struct world_files *w, const char 
     close(fd);
 }
 
+/* Every name that the directory of partition 0 may have while it moves. */
+enum { MOVE_NAMES = 5 };
+
+static void world_move_name(const struct fixture *f, int name, char out[96])
+{
+    static const char HEX[] = "0123456789abcdef";
+    static const char *const SUFFIX[MOVE_NAMES] = {"", "-delete", "", "-future", "-delete"};
+    const struct mpb_partition *row = &f->core.partitions[0];
+    char *at = stpcpy(stpcpy(out, name < 2 ? "" : FIX_SECOND "/"), row->dir);
+    if (*SUFFIX[name] == '\0')
+        return;
+    *at++ = '.';
+    for (size_t i = 0; i < sizeof row->topic_id; i++) {
+        *at++ = HEX[row->topic_id[i] >> 4];
+        *at++ = HEX[row->topic_id[i] & 15];
+    }
+    strcpy(at, SUFFIX[name]);
+}
+
 static void world_read_files(struct fixture *f, struct world_files *w)
 {
+    char name[96];
     w->count = 0;
     w->used = 0;
-    for (uint32_t i = 0; i < FIX_PARTITIONS; i++)
+    for (uint32_t i = f->moves ? 1 : 0; i < FIX_PARTITIONS; i++)
         if (mpb_load_relaxed(&f->core.partitions[i].flags) != 0)
             world_read_dir(f, w, f->core.partitions[i].dir);
+    for (int i = 0; i < MOVE_NAMES && f->moves; i++) {
+        world_move_name(f, i, name);
+        world_read_dir(f, w, name);
+    }
 }
 
 static inline const struct world_file *world_find(const struct world_files *w, const struct world_file *file)
@@ -87,6 +113,19 @@ static inline void world_write_file(struct fixture *f, const struct world_files 
     close(fd);
 }
 
+/* The directories: those that files shall be in, and no empty one. */
+static void world_restore_dirs(struct fixture *f, const struct world_files *w)
+{
+    char name[96];
+    for (int i = 0; i < MOVE_NAMES; i++) {
+        world_move_name(f, i, name);
+        unlinkat(f->log.dir_fd[0], name, AT_REMOVEDIR); /* fails where there are files */
+        for (uint32_t n = 0; n < w->count; n++)
+            if (strncmp(w->file[n].path, name, strlen(name)) == 0 && w->file[n].path[strlen(name)] == '/')
+                mkdirat(f->log.dir_fd[0], name, 0755); /* fails where there is one */
+    }
+}
+
 /* Only the files that are not as they should be. */
 static inline void world_restore_files(struct fixture *f, const struct world_files *w)
 {
@@ -95,6 +134,8 @@ static inline void world_restore_files(struct fixture *f, const struct world_fil
     for (uint32_t i = 0; i < now.count; i++)
         if (world_find(w, &now.file[i]) == NULL)
             CHECK_EQ(unlinkat(f->log.dir_fd[0], now.file[i].path, 0), 0);
+    if (f->moves)
+        world_restore_dirs(f, w);
     for (uint32_t i = 0; i < w->count; i++) {
         const struct world_file *is = world_find(&now, &w->file[i]);
         if (is == NULL || !same_bytes(&now, is, w, &w->file[i]))

@@ -34,7 +34,10 @@ struct fixture {
     struct mpb_core core;
     struct mpb_log log;
     char dir[200];
+    bool moves; /* partitions move between the two log directories */
 };
+
+#define FIX_SECOND "second" /* the other log directory, within the first */
 
 static void *shared_bytes(size_t bytes)
 {
@@ -77,9 +80,12 @@ static inline void fixture_open(struct fixture *f)
     core->counters = shared_bytes(MPB_MAX_SLOTS * sizeof *core->counters);
     core->processes = shared_bytes(MPB_MAX_SLOTS * sizeof *core->processes); /* of no live worker: any thread counts */
     fixture_make_dir(f);
-    const char *dirs[] = {f->dir};
+    char second[sizeof f->dir + sizeof FIX_SECOND];
+    snprintf(second, sizeof second, "%s/" FIX_SECOND, f->dir);
+    CHECK_EQ(mkdir(second, 0755), 0);
+    const char *dirs[] = {f->dir, second};
     uint32_t bad;
-    CHECK_EQ(mpb_log_open(&f->log, core, MPB_SLOT_HANDLERS, dirs, 1, 64, &bad), 0);
+    CHECK_EQ(mpb_log_open(&f->log, core, MPB_SLOT_HANDLERS, dirs, 2, 64, &bad), 0);
 }
 
 static inline void fixture_close(struct fixture *f)

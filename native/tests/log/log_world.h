@@ -94,6 +94,8 @@ static void same_partition(const struct mpb_partition *now, const struct mpb_par
     CHECK_EQ(a->open_transactions, b->open_transactions);
     CHECK_EQ(a->txn_index_bytes, b->txn_index_bytes);
     CHECK_EQ(a->aborted_end, b->aborted_end);
+    CHECK_EQ(now->log_dir, want->log_dir);
+    CHECK_EQ(mpb_load_relaxed(&now->move_to), mpb_load_relaxed(&want->move_to));
     CHECK_EQ(a->role, b->role);
     CHECK_EQ(a->min_isr, b->min_isr);
     CHECK_EQ(a->self, b->self);
@@ -178,7 +180,7 @@ static void partition_is_whole(struct fixture *f, const struct mpb_partition *ro
         char path[128];
         struct stat status;
         snprintf(path, sizeof path, "%.64s/%020lld.%s", row->dir, (long long)now->active_base, SUFFIX[file]);
-        int missing = fstatat(f->log.dir_fd[0], path, &status, 0);
+        int missing = fstatat(f->log.dir_fd[row->log_dir], path, &status, 0);
         if (missing != 0 && file == MPB_FILE_TXN_INDEX && lengths[file] == 0)
             continue;
         CHECK_EQ(missing, 0);

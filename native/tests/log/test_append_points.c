@@ -19,6 +19,9 @@ static const char *const POINTS[] = {
     "swap.intent",          "swap.committed",
     "swap.retired",         "swap.renamed",
     "swap.finished",        "append.abort_indexed",
+    "move.copied",          "move.intent",
+    "move.committed",       "move.renamed",
+    "move.retired",         "move.finished",
     "append.transaction",   "append.marker_half",
 };
 static const char *const REPAIR_POINTS[] = {"repair.begin", "repair.log_cut", "repair.middle", "repair.before_clear"};

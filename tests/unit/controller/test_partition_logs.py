@@ -4,7 +4,7 @@ import pytest
 
 from mpbroker.controller.controller_context import TopicState
 from mpbroker.controller.partition_logs import Home, PartitionLogs, Place
-from mpbroker.log.partition_directory import prepare
+from mpbroker.log.partition_directory import MOVED_HERE, future_name, left_name, prepare
 
 ID = b"i" * 16
 NAME = "t-0"
@@ -113,3 +113,37 @@ def test_one_directory_needs_no_note(tmp_path, logs):
     assert alone.create(made, 0, 0) == 0 and made.directories == []
     assert alone.find(made, 0) == alone.find(topic("a"), 0) == Place(0, False)
     assert "not among log.dirs" in alone.find(topic("b"), 0).problem
+
+
+def test_of_two_the_one_that_was_marked_as_moved_there_counts(several, tmp_path):
+    put(tmp_path, "a")
+    put(tmp_path, "b")
+    (tmp_path / "b" / NAME / MOVED_HERE).touch()
+    assert several.find(topic("a"), 0) == Place(1, True)
+    (tmp_path / "a" / NAME / MOVED_HERE).touch()  # in doubt: where the store says
+    assert several.find(topic("a"), 0) == Place(0, True)
+
+
+def test_one_that_moved_to_a_directory_that_is_offline_is_not_made_anew(several, logs, tmp_path):
+    """Everything died before the store knew."""
+    put(tmp_path, "b")
+    (tmp_path / "a" / left_name(NAME, ID)).mkdir()
+    (tmp_path / "a" / left_name(NAME, ID) / f"{0:020d}.log").touch()
+    assert several.find(topic("a"), 0) == Place(1, True)
+    logs.offline = {1}
+    assert "moved to another log directory" in several.find(topic("a"), 0).problem
+
+
+def test_a_deleted_topics_copies_go_too(several, tmp_path):
+    put(tmp_path, "a")
+    prepare(str(tmp_path / "b"), future_name(NAME, ID), ID)
+    assert several.retire(NAME, ID)
+    names = [entry.name for home in "ab" for entry in (tmp_path / home).iterdir()]
+    assert len(names) == 2 and all(name.endswith("-delete") for name in names)
+
+
+def test_the_store_hears_of_what_lies_elsewhere_now(several):
+    made = topic("a", "b", "")
+    assert [several.settle(made, number, number, 1) for number in range(3)] == [True, False, True]
+    assert made.directories == ["b", "b", "b"]
+    assert not several.settle(topic(""), 0, 7, 0)  # made while there was one

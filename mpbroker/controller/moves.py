@@ -1,0 +1,90 @@
+"""Moves of partitions between log directories, as far as the controller has to do with them. Controller process only.
+
+Request handlers ask for a move in the partition's row, the log keeper makes it (log/replica_mover.py). The controller
+notes in the store where the partition lies then, and asks again after a start that found a copy half made. Until it is
+noted, a start finds the partition by looking; a log directory that misses a partition which left it is known by what
+the move left there (PartitionLogs.find).
+"""
+
+from collections.abc import Callable
+
+from mpbroker.controller.controller_context import ControllerContext, TopicState
+from mpbroker.controller.controller_store import ControllerStore
+from mpbroker.controller.partition_logs import Home, PartitionLogs
+from mpbroker.controller.partition_rows import PartitionRows
+from mpbroker.log import partition_directory
+from mpbroker.log.partition_directory import FoundDirectory
+from mpbroker.shm.layout import PartitionFlags
+
+
+class Moves:
+    """`moves()`: counts what is asked for and what ends."""
+
+    def __init__(
+        self,
+        *,
+        context: ControllerContext,
+        store: ControllerStore,
+        rows: PartitionRows,
+        logs: PartitionLogs,
+        moves: Callable[[], int],
+    ) -> None:
+        self._context = context
+        self._store = store
+        self._rows = rows
+        self._logs = logs
+        self._moves = moves
+        self._seen = -1
+
+    def note(self) -> None:
+        """Tell the store where partitions lie, if any has moved since the last look. StoreChanged."""
+        moves = self._moves()
+        if moves == self._seen or not self._logs.are_several:
+            return
+        changed = [topic for topic in self._context.by_id.values() if self._settle(topic)]
+        if changed:
+            self._store.add_partitions(changed, operation=0, answer=b"")
+        self._seen = moves
+
+    def _settle(self, topic: TopicState) -> bool:
+        """Whether one of its partitions lies elsewhere than was noted. An offline one lies nowhere."""
+        moved = False
+        for partition, ordinal in enumerate(topic.ordinals):
+            who = self._rows.who(ordinal)
+            if who.flags & PartitionFlags.ONLINE and who.topic_id == topic.id:
+                moved |= self._logs.settle(topic, partition, ordinal, who.log_dir)
+        return moved
+
+    def resume(self) -> None:
+        """After a start: what was being copied is wanted still; of several copies of a partition the youngest is. Those
+        of topics that are gone go, too. OSError passes."""
+        if not self._logs.are_several or self._moves():
+            return  # the rows know
+        wanted: dict[tuple[str, int], list[tuple[float, Home, FoundDirectory]]] = {}
+        for home in self._logs.online_homes:
+            for found in partition_directory.find_futures(home.path):
+                made_s = partition_directory.made_at(home.path, found.name)
+                wanted.setdefault((found.topic, found.partition), []).append((made_s, home, found))
+        for copies in wanted.values():
+            copies.sort(key=lambda copy: copy[0])
+            for _, home, found in copies[:-1]:
+                self._retire(home, found)
+            _, home, found = copies[-1]
+            if not self._ask(home, found):
+                self._retire(home, found)
+
+    def _ask(self, home: Home, found: FoundDirectory) -> bool:
+        """False: nobody needs that copy."""
+        topic = self._context.by_name.get(found.topic)
+        if topic is None or topic.id != found.topic_id or found.partition >= len(topic.ordinals):
+            return False
+        ordinal = topic.ordinals[found.partition]
+        who = self._rows.who(ordinal)
+        if not who.flags & PartitionFlags.ONLINE:
+            return True  # its log directory is offline: the copy may be all there is
+        return who.log_dir != home.log_dir and not self._logs.ask_move(ordinal, topic.id, home.log_dir)
+
+    def _retire(self, home: Home, found: FoundDirectory) -> None:
+        name = partition_directory.directory_name(found.topic, found.partition)
+        assert found.topic_id is not None
+        partition_directory.retire_future(home.path, name, found.topic_id)

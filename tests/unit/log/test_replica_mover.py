@@ -1,0 +1,248 @@
+"""Partitions that move to another log directory while somebody writes: what is read afterwards, from memory and
+after a start, what goes along, and what becomes of moves that cannot be made."""
+
+import errno
+from types import SimpleNamespace
+
+import pytest
+
+from mpbroker._native import Log
+from mpbroker.log import disk, partition_directory
+from mpbroker.log.checkpoint_file import LOG_START, RECOVERY_POINT, read_checkpoint
+from mpbroker.log.checkpoint_writer import CheckpointWriter
+from mpbroker.log.log_loader import LogLoader
+from mpbroker.log.producer_snapshot import ProducerEntry, snapshot_offsets, write_snapshot
+from mpbroker.log.replica_mover import ReplicaMover
+from tests.unit.log.log_world import LogWorld, to_load
+
+SMALL = {"segment_bytes": "1000", "index_interval_bytes": "200"}
+OLD, NEW = 0, 1
+
+
+class Cleaner:
+    """What the mover asks a log directory's cleaner."""
+
+    def __init__(self):
+        self.offsets = {}
+        self.busy = False
+
+    def is_at(self, partition):
+        return self.busy
+
+    def cleaned_to(self, partition):
+        return self.offsets.get(partition.who)
+
+    def take_in(self, partition, cleaned_to):
+        self.offsets[partition.who] = cleaned_to
+
+
+class Moving:
+    """Two log directories, a mover without a thread, and one partition. `at[point]()` is called at a crash point."""
+
+    def __init__(self, tmp_path):
+        (tmp_path / "new").mkdir()
+        (tmp_path / "old").mkdir()
+        self.path = tmp_path
+        self.world = world = LogWorld(tmp_path / "old")
+        world.log.close()
+        world.log = Log(world.core, [str(tmp_path / "old"), str(tmp_path / "new")], 1)
+        self.log = world.log
+        self.partition = world.create(**SMALL)
+        self.at, self.counted = {}, {}
+        self.keepers = {OLD: self._keeper(OLD), NEW: self._keeper(NEW)}
+        self.mover = ReplicaMover(self.log, self.keepers, lambda: world.core.moves)
+
+    def _keeper(self, log_dir):
+        path = self.path / ("old", "new")[log_dir]
+        keeper = self.world.keeper(data_dir=str(path), log_dir=log_dir, crash_point=self._point, count=self._count)
+        is_mine = lambda ordinal: self.log.state(ordinal).log_dir == log_dir  # noqa: E731
+        return SimpleNamespace(
+            keeper=keeper,
+            checkpoints=CheckpointWriter(keeper),
+            cleaner=Cleaner(),
+            partition_at=lambda ordinal: self.partition if ordinal == 0 and is_mine(0) else None,
+            state=keeper.state,
+        )
+
+    def _point(self, name):
+        if name in self.at:
+            self.at.pop(name)()
+
+    def _count(self, name, by=1):
+        self.counted[name] = self.counted.get(name, 0) + by
+
+    def future(self, log_dir=NEW):
+        name = partition_directory.future_name(self.partition.dir, self.partition.topic_id)
+        return self.path / ("old", "new")[log_dir] / name
+
+    def ask(self, to=NEW):
+        if to != self.log.state(0).log_dir:
+            partition_directory.prepare(
+                str(self.path / ("old", "new")[to]), self.future().name, self.partition.topic_id
+            )
+        assert self.log.ask_move(0, self.partition.topic_id, to) == 0
+
+    def work(self, turns=12):
+        for _ in range(turns):
+            self.mover.do_work()
+
+    def records(self):
+        return self.world.records(self.partition)
+
+    def loaded(self, log_dir=NEW):
+        """The records after a start that finds the partition there; its log start."""
+        world = self.world
+        world.log.close()
+        world.boot()
+        world.log.close()
+        world.log = Log(world.core, [str(self.path / "old"), str(self.path / "new")], 1)
+        loader = LogLoader(world.log, str(self.path / ("old", "new")[log_dir]), world.events, world.clock)
+        loader([to_load(self.partition)._replace(log_dir=log_dir)])
+        return self.records(), self.world.state(self.partition).log_start
+
+
+@pytest.fixture
+def moving(tmp_path):
+    made = Moving(tmp_path)
+    yield made
+    made.world.close()
+
+
+def test_all_of_it_is_there_afterwards_and_after_a_start(moving):
+    world, partition = moving.world, moving.partition
+    world.fill(partition, 30)
+    assert world.log.delete_records(0, 11, partition.topic_id)[0] == 0
+    entry = ProducerEntry(1, 0, 0, 0, 0, 0, 0)
+    write_snapshot(str(moving.path / "old" / partition.dir), 20, [entry], durable=False)
+    moving.keepers[OLD].cleaner.offsets[partition.who] = 14
+    before, state = moving.records(), world.state(partition)
+    moving.ask()
+    assert moving.log.move_of(0) == (NEW, 1, 0, 0) and moving.log.moves() == [0]
+    moving.work()
+    after = world.state(partition)
+    assert after.log_dir == NEW and moving.records() == before and moving.log.move_of(0) is None
+    same = ("log_start", "leo", "hw", "lso", "log_bytes", "segment_count", "position", "index_bytes", "active_base")
+    assert [getattr(after, name) for name in same] == [getattr(state, name) for name in same]
+    new = moving.path / "new"
+    assert sorted(entry.name for entry in new.iterdir() if entry.is_dir()) == [partition.dir]
+    assert not (new / partition.dir / partition_directory.MOVED_HERE).exists()
+    left = partition_directory.left_name(partition.dir, partition.topic_id)
+    assert [entry.name for entry in (moving.path / "old").iterdir() if entry.is_dir()] == [left]
+    assert read_checkpoint(str(new / LOG_START)) == {partition.who: 11}
+    assert read_checkpoint(str(new / RECOVERY_POINT)) == {partition.who: 30}
+    assert snapshot_offsets(str(new / partition.dir)) == [20]
+    assert moving.keepers[NEW].cleaner.offsets == {partition.who: 14} and moving.counted == {"partitions_moved": 1}
+    assert world.append(partition).error == 0
+    records = moving.records()
+    assert moving.loaded() == (records, 11)
+
+
+def _retain(moving):
+    error, bases = moving.log.retain(0, -1, 2000, moving.world.clock.wall_ms())
+    assert not error and bases
+
+
+@pytest.mark.parametrize("point", ["mover.segment_copied", "mover.copied", "mover.checkpointed"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m.world.fill(m.partition, 33),
+        lambda m: m.world.fill(m.partition, 80),
+        lambda m: m.world.roll(m.partition),
+        _retain,
+        lambda m: m.log.delete_records(0, 22, m.partition.topic_id),
+        lambda m: m.log.truncate(0, 27),
+        lambda m: m.log.truncate(0, 5),
+        lambda m: m.world.append(m.partition, size=600_000),
+    ],
+    ids=["append", "segments", "roll", "retention", "delete records", "truncate", "truncate much", "large batch"],
+)
+def test_what_happens_meanwhile_happens_to_the_copy_too(moving, point, change):
+    moving.world.fill(moving.partition, 30)
+    moving.at[point] = lambda: change(moving)
+    moving.ask()
+    moving.work()
+    assert not moving.at and moving.world.state(moving.partition).log_dir == NEW
+    records, log_start = moving.records(), moving.world.state(moving.partition).log_start
+    assert read_checkpoint(str(moving.path / "new" / LOG_START)) == {moving.partition.who: log_start}
+    assert moving.loaded() == (records, log_start)
+
+
+def test_it_moves_back_and_forth(moving):
+    for number, to in enumerate((NEW, OLD, NEW, OLD)):
+        moving.world.fill(moving.partition, 10 * (number + 1))
+        moving.ask(to)
+        moving.work()
+        assert moving.world.state(moving.partition).log_dir == to
+    records = moving.records()
+    assert moving.loaded(OLD) == (records, 0)
+
+
+@pytest.mark.parametrize("point", ["mover.segment_copied", "mover.copied", "mover.checkpointed"])
+def test_one_that_is_called_off_or_asked_for_anew_ends_as_it_was_asked_for_last(moving, point):
+    moving.world.fill(moving.partition, 30)
+    before = moving.records()
+    moving.at[point] = lambda: moving.ask(OLD)
+    moving.ask()
+    moving.work()
+    assert moving.world.state(moving.partition).log_dir == OLD and moving.records() == before
+    assert not moving.counted and not moving.world.events.named("partition_not_moved")
+
+    def twice():
+        moving.ask(OLD)
+        moving.ask(NEW)
+
+    moving.at[point] = twice
+    moving.ask()
+    moving.work()
+    assert moving.world.state(moving.partition).log_dir == NEW and moving.records() == before
+
+
+def test_a_deleted_partition_is_left_alone(moving):
+    moving.world.fill(moving.partition, 30)
+    moving.at["mover.segment_copied"] = lambda: moving.log.set_flags(0, 4, 3)
+    moving.ask()
+    moving.work()
+    assert not moving.counted and moving.log.log_dir_online(NEW)
+
+
+@pytest.mark.parametrize(("number", "online"), [(errno.ENOSPC, True), (errno.EIO, False)])
+def test_a_new_directory_that_fails_or_fills_keeps_nothing(moving, monkeypatch, number, online):
+    moving.world.fill(moving.partition, 30)
+    before = moving.records()
+
+    def fail(*_):
+        raise OSError(number, "no")
+
+    monkeypatch.setattr(disk, "write_at", fail)
+    moving.ask()
+    moving.work()
+    assert moving.log.move_of(0) is None and moving.log.log_dir_online(NEW) is online and moving.log.log_dir_online(OLD)
+    assert moving.world.state(moving.partition).log_dir == OLD and moving.records() == before
+    assert (
+        moving.counted == {"partition_moves_failed": 1} and len(moving.world.events.named("partition_not_moved")) == 1
+    )
+    assert not moving.future().exists()
+
+
+def test_a_stranger_in_its_place_is_not_touched(moving):
+    moving.world.fill(moving.partition, 30)
+    stranger = moving.path / "new" / moving.partition.dir
+    stranger.mkdir()
+    (stranger / "x").touch()
+    moving.ask()
+    moving.work()
+    assert moving.world.state(moving.partition).log_dir == OLD and moving.log.log_dir_online(NEW)
+    assert moving.counted == {"partition_moves_failed": 1} and (stranger / "x").exists()
+
+
+def test_it_waits_for_a_compaction_of_the_partition(moving):
+    moving.world.fill(moving.partition, 30)
+    moving.keepers[OLD].cleaner.busy = True
+    moving.ask()
+    moving.work()
+    assert moving.log.moves() == [0] and not moving.counted
+    moving.keepers[OLD].cleaner.busy = False
+    moving.world.clock.advance(2000)
+    moving.work()
+    assert moving.counted == {"partitions_moved": 1}
