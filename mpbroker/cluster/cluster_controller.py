@@ -65,7 +65,8 @@ class Outgoing(NamedTuple):
 
 class ClusterController:
     """One term. `image`: loaded by a scan after the election. `guard`: the controller epoch's key as the election left
-    it. `max_operations` of a transaction; `now_ms` of every call is wall clock."""
+    it. `max_operations` of a transaction; `now_ms` of every call is wall clock. `shutting_down`: brokers that asked to
+    stop and are not gone yet."""
 
     def __init__(
         self,
@@ -84,12 +85,12 @@ class ClusterController:
         self.metrics = ControllerMetrics()
         self._node_id = node_id
         self._guard = guard
-        self._shutting_down: set[int] = set()
+        self.shutting_down: set[int] = set()
         self._requests: dict[int, Any] = {}
         self._resigned = False
         self._effects: list[Effect] = []
         self._now_ms = 0
-        self._publisher = Publisher(image, self._shutting_down)
+        self._publisher = Publisher(image, self.shutting_down)
         self._builder = RequestBuilder(node_id, epoch, config.inter_broker_listener_name)
         self._elections = Elections(image, self._surroundings, config.unclean_leader_election_enable, max_operations)
         self._jobs = Jobs(
@@ -106,7 +107,7 @@ class ClusterController:
             elections=self._elections,
             around=self._surroundings,
             max_operations=max_operations,
-            shutting_down=self._shutting_down,
+            shutting_down=self.shutting_down,
             stop_follower=lambda broker, partition: self._publisher.stop_follower(broker, partition, self._now_ms),
         )
         self._topic_jobs = TopicJobs(
@@ -193,7 +194,7 @@ class ClusterController:
         return self._jobs.queue_size
 
     def _surroundings(self) -> Surroundings:
-        return Surroundings(self.image.brokers, self._shutting_down, self.epoch)
+        return Surroundings(self.image.brokers, self.shutting_down, self.epoch)
 
     def _settle(self) -> list[Effect]:
         """Begin what can be begun, and hand over what is to be done."""
@@ -244,7 +245,7 @@ class ClusterController:
         if old == new:
             return
         assert isinstance(change.id, int)
-        self._shutting_down.discard(change.id)
+        self.shutting_down.discard(change.id)
         event = "broker_lost" if new is None else "broker_came" if old is None else "broker_restarted"
         self._log("INFO", event, broker=change.id, broker_epoch=new if new is not None else old)
 

@@ -3,7 +3,12 @@
 A job is a generator that yields Steps and is sent their outcomes. It computes each step from the image as it is at
 that moment, so a conflict, an outcome nobody knows, or the death of the controller between two steps needs nothing but
 computing again: what is done already is seen in the image. Elections go before commands of brokers, these before
-commands of clients; there is one transaction at a time, and every one carries the guard of the term.
+commands of clients.
+
+There is one transaction at a time. Every one carries the guard of the term, and is a link of a chain: it checks that
+the key `transaction` is as its predecessor left it, and leaves its own tag there. So the tag tells what became of one
+whose outcome nobody knew; and if it had not happened, it never will once the next one has (it could, say, create a
+topic again that was deleted in between).
 """
 
 from collections import deque
@@ -31,6 +36,8 @@ from mpbroker.metadata.meta_store import (
 
 ELECTION, BROKERS, CLIENTS = 0, 1, 2
 CLASSES: Final = 3
+LINK_OPERATIONS: Final = 2
+"""What a transaction has besides its step: guard and link to check, the link to write."""
 
 
 class Step(NamedTuple):
@@ -51,22 +58,21 @@ class StepBuilder:
 
     def __init__(self, image: ClusterImage, max_operations: int) -> None:
         self._image = image
-        self._most = min(max_operations - 1, MAX_TRANSACTION_OPERATIONS)
+        self._most = min(max_operations - LINK_OPERATIONS, MAX_TRANSACTION_OPERATIONS)
         self._checks: dict[str, Check] = {}
         self._ops: list[Op] = []
 
     def add(self, ops: Iterable[Op], brokers: Iterable[int] = ()) -> bool:
-        """Add operations on keys that must be as the image has them, while these brokers are still registered as they
-        are; False: there is no room for them."""
+        """Add operations on keys that must be as the image has them, while these brokers are registered, or not, as
+        they are; False: there is no room for them. So a state says of everybody in its ISR, by its revision, whether
+        he has been away since."""
         new, checks = list(ops), {}
         for op in new:
             if not isinstance(op, DeletePrefix):
                 checks[op.key] = self._as_known(op.key)
         for broker in brokers:
-            live = self._image.brokers.get(broker)
-            if live:
-                key = self._image.keys.broker(broker)
-                checks[key] = ModRev(key, live.mod_rev)
+            live, key = self._image.brokers.get(broker), self._image.keys.broker(broker)
+            checks[key] = ModRev(key, live.mod_rev) if live else Absent(key)
         checks = self._checks | checks
         if self._ops and (len(checks) > self._most or len(self._ops) + len(new) > self._most):
             return False
@@ -79,8 +85,13 @@ class StepBuilder:
         return Step(tuple(self._checks.values()), tuple(self._ops))
 
     def _as_known(self, key: str) -> Check:
-        known = self._image.entry(key)
-        return Version(key, known.version) if known else Absent(key)
+        return as_known(self._image, key)
+
+
+def as_known(image: ClusterImage, key: str) -> Check:
+    """That a key is in the store as it is in the image."""
+    known = image.entry(key)
+    return Version(key, known.version) if known else Absent(key)
 
 
 class Running(NamedTuple):
@@ -107,6 +118,7 @@ class Jobs:
     ) -> None:
         self._image = image
         self._guard = guard
+        self._link = image.keys.transaction
         self._term = term
         self._metrics = metrics
         self._elections = elections
@@ -171,7 +183,12 @@ class Jobs:
     def read(self, tag: str, entries: dict[str, Entry | None]) -> list[Effect]:
         """What the store has after a transaction whose outcome nobody knew."""
         txn = self._txn
-        return [] if txn is None or txn.tag != tag else self._corrected(txn, entries, Unknown(tag))
+        if txn is None or txn.tag != tag:
+            return []
+        link = entries[self._link]
+        if link is not None and link.value == tag.encode():
+            return self.outcome(tag, Committed(link.mod_rev))
+        return self._corrected(txn, entries, Unknown(tag))
 
     def _corrected(self, txn: Txn, entries: dict[str, Entry | None], outcome: Outcome) -> list[Effect]:
         guard = entries[self._guard.key]
@@ -193,7 +210,8 @@ class Jobs:
         self._number += 1
         self._owner = owner
         tag = f"{self._term}/{self._number}"
-        self._txn = Txn(tag, (self._guard, *step.checks), step.ops)
+        link = as_known(self._image, self._link)
+        self._txn = Txn(tag, (self._guard, link, *step.checks), (*step.ops, Put(self._link, tag.encode())))
         return self._txn
 
     def _advance(self, priority: int) -> Step | None:

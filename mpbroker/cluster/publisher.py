@@ -87,7 +87,7 @@ class Publisher:
             target.know(view, now_ms)
         for partition in sorted(self._image.hosted[broker.id]):
             if partition in self._told:
-                target.lead(self._told[partition], False, now_ms)
+                self._lead(target, partition, self._told[partition], False, now_ms)
 
     def _publish_partition(
         self, partition: PartitionId, now_ms: int
@@ -98,7 +98,7 @@ class Publisher:
             for target in self.targets.values():
                 target.know(after, now_ms)
             if after.leader != NO_LEADER and (before is None or before.leader_epoch != after.leader_epoch):
-                self._tell_replicas(before, after, now_ms)
+                self._tell_replicas(partition, before, after, now_ms)
             self._delete_replicas(before, after.replicas, after.leader_epoch, now_ms)
         elif before and not after:
             del self._told[partition]
@@ -108,7 +108,9 @@ class Publisher:
             self._delete_replicas(before, (), DELETED_EPOCH, now_ms)
         return before, after
 
-    def _tell_replicas(self, before: PartitionView | None, after: PartitionView, now_ms: int) -> None:
+    def _tell_replicas(
+        self, partition: PartitionId, before: PartitionView | None, after: PartitionView, now_ms: int
+    ) -> None:
         for broker in after.replicas:
             target = self.targets.get(broker)
             if target is None:
@@ -116,7 +118,17 @@ class Publisher:
             if broker in self._shutting_down and broker not in after.isr:
                 target.stop(Stop(after.topic, after.topic_id, after.number, after.leader_epoch, delete=False), now_ms)
             else:
-                target.lead(after, before is None or broker not in before.replicas, now_ms)
+                self._lead(target, partition, after, before is None or broker not in before.replicas, now_ms)
+
+    def _lead(
+        self, target: WantedState, partition: PartitionId, view: PartitionView, is_new: bool, now_ms: int
+    ) -> None:
+        """A leader that has restarted since it was elected may lack records it had: it leads no more in this epoch,
+        and waits for the election that follows."""
+        state = self._image.partitions.get(partition)
+        if view.leader == target.broker and (state is None or target.broker_epoch > state.mod_rev):
+            view = view._replace(leader=NO_LEADER)
+        target.lead(view, is_new, now_ms)
 
     def _delete_replicas(
         self, before: PartitionView | None, staying: tuple[int, ...], leader_epoch: int, now_ms: int

@@ -15,6 +15,7 @@ Of several brokers only (docs/architecture.md):
 brokers/<id>          BrokerRecord: the broker lives. Bound to its session; its creation's revision is the broker epoch
 controller            ControllerRecord: who is the controller. Bound to that process's session
 controller_epoch      ControllerEpochRecord: +1 at each election. Its version guards every write of a controller
+transaction           tag of the last transaction of a controller: each one checks that its predecessor's is still there
 p/<topic id>/<number> PartitionRecord: leader, epochs, in-sync replicas. Partition epoch = version of the key - 1
 """
 
@@ -40,6 +41,7 @@ class Keys:
         self.brokers = f"{self.prefix}brokers/"
         self.controller = f"{self.prefix}controller"
         self.controller_epoch = f"{self.prefix}controller_epoch"
+        self.transaction = f"{self.prefix}transaction"
         self.partitions = f"{self.prefix}p/"
 
     def topic_name(self, name: str) -> str:

@@ -7,13 +7,7 @@ from pathlib import Path
 from tests.tidy.source_tree import ROOT, imports, modules
 
 #: Entry points: started by name, never imported; and what tests and tools need whole, a broker in parts.
-ENTRY_POINTS = {
-    "mpbroker",
-    "mpbroker.__main__",
-    "mpbroker.cli.main",
-    "mpbroker.cluster.cluster_controller",
-    "mpbroker.protocol.messages_by_key",
-}
+ENTRY_POINTS = {"mpbroker", "mpbroker.__main__", "mpbroker.cli.main"}
 
 #: Packages whose modules are found by listing the package, or by a table of names.
 FOUND_BY_LISTING = ("mpbroker.server.handlers.", "mpbroker.cli.", "mpbroker.analysis.studies.")

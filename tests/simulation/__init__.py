@@ -1,0 +1,1 @@
+"""Controller, brokers, network and store stepped from one seed (docs/architecture.md)."""

@@ -1,0 +1,310 @@
+"""One run from a seed: steps drawn at random while things fail, then rest, then what must hold at rest."""
+
+import os
+from collections import deque
+from itertools import accumulate
+from typing import NamedTuple
+
+from mpbroker.metadata.commands import AllocateProducerIds
+from tests.simulation.invariants import Broken, Watcher
+from tests.simulation.world import BROKERS, TOPIC, World, creation, deletion, election, reassignment, shutdown
+
+STEPS = int(os.environ.get("STEPS", "150"))
+MOST_DOWN = 2
+MOST_TRIES = 30
+
+WEIGHTS = {
+    "network": 60,
+    "store": 50,
+    "watch": 50,
+    "push": 40,
+    "fetch": 14,
+    "produce": 8,
+    "propose": 15,
+    "shrink": 5,
+    "time": 1,
+    "register": 20,
+    "kill": 0.8,
+    "start": 8,
+    "cut": 0.6,
+    "join": 4,
+    "expire": 12,
+    "power": 0.5,
+    "controller_dies": 0.8,
+    "strive": 20,
+    "give_up": 1,
+    "admin": 1.5,
+    "late": 3,
+    "checkpoint": 1,
+    "late_message": 6,
+}
+"""How often a step is drawn; drawn again if it can do nothing at that moment."""
+
+
+class Failure(NamedTuple):
+    """What a run found. `trail`: its last steps."""
+
+    seed: int
+    sentence: str
+    trail: list[str]
+
+
+def run(seed, steps=STEPS):
+    """None: all holds; else a Failure."""
+    watcher = Watcher()
+    world = World(seed, watcher)
+    schedule = Schedule(world)
+    try:
+        for _ in range(steps):
+            schedule.step()
+            watcher(world)
+        schedule.heal()
+        watcher(world)
+        watcher.at_rest()
+    except Broken as error:
+        return Failure(seed, str(error), world.trail[-60:])
+    return None
+
+
+class Schedule:
+    """Draws steps."""
+
+    def __init__(self, world):
+        self.world = world
+        self.random = world.random
+        self._weights = list(accumulate(WEIGHTS.values()))
+        self._methods = [getattr(self, name) for name in WEIGHTS]
+
+    def step(self):
+        """One step that does something."""
+        for _ in range(MOST_TRIES):
+            (method,) = self.random.choices(self._methods, cum_weights=self._weights)
+            broker = self.random.choice(BROKERS)
+            if method(broker):
+                self.world.trail.append(f"{method.__name__} {broker}")
+                return
+
+    def network(self, broker):
+        return self.world.transmit(calm=False)
+
+    def late_message(self, broker):
+        return self.world.arrive_late()
+
+    def store(self, broker):
+        candidate = self.world.candidates[broker]
+        if not self._works(broker) or not candidate.todo:
+            return False
+        (fate,) = self.random.choices(("done", "hidden", "lost", "late"), (20, 1, 1, 1))
+        late = candidate.step_store(fate, self.world.now_ms)
+        if late:
+            self.world.late.append(late)
+        return True
+
+    def late(self, broker):
+        """A transaction that nobody believed in any more arrives at the store."""
+        if not self.world.late:
+            return False
+        txn = self.world.late.pop(self.random.randrange(len(self.world.late)))
+        self.world.store.txn(txn.checks, txn.ops, tag=txn.tag)
+        return True
+
+    def watch(self, broker):
+        return self._works(broker) and self.world.candidates[broker].watch(self.world.now_ms)
+
+    def push(self, broker):
+        return self._works(broker) and self.world.push(broker)
+
+    def fetch(self, broker):
+        return self.world.fetch(broker)
+
+    def produce(self, broker):
+        return self.world.produce(broker)
+
+    def propose(self, broker):
+        return self.world.propose(broker)
+
+    def shrink(self, broker):
+        return self.world.shrink(broker)
+
+    def checkpoint(self, broker):
+        """High watermarks and records reach the disk."""
+        for log in self.world.brokers[broker].logs.values():
+            log.checkpoint, log.synced = log.hw, log.leo
+        return True
+
+    def time(self, broker):
+        self.world.now_ms += self.random.choice((50, 100, 2000))
+        if self._works(broker):
+            self.world.tick(broker)
+        return True
+
+    def register(self, broker):
+        before = self.world.brokers[broker].epoch
+        self.world.register(broker)
+        return self.world.brokers[broker].epoch != before
+
+    def give_up(self, broker):
+        asking = self.world.brokers[broker].asking is not None
+        self.world.give_up_proposal(broker)
+        return (self._works(broker) and self.world.give_up_requests(broker)) or asking
+
+    def kill(self, broker):
+        """A broker's processes are killed, its candidate with them."""
+        if not self.world.brokers[broker].up or self._away() >= MOST_DOWN or self._damaged():
+            return False
+        self._stop(broker, power=False)
+        return True
+
+    def power(self, broker):
+        """Its machine fails: what was not synced is lost. Two failures at once are more than is promised, so the
+        others of each ISR are there, and nothing else fails before it has left them."""
+        world = self.world
+        if not world.brokers[broker].up or self._away() or self._damaged() or self._changing():
+            return False
+        if any(broker in record.isr and len(record.isr) < 2 for record, _, _ in world.states().values()):
+            return False
+        self._stop(broker, power=True)
+        return True
+
+    def _stop(self, broker, power):
+        self.world.brokers[broker].stop(power)
+        self.world.candidates[broker].forget()
+        self.world.net = deque(m for m in self.world.net if broker not in (m.source, m.target))
+
+    def _changing(self):
+        """Somebody was asked to take replicas away: that would be the second failure."""
+        running = [candidate.controller for candidate in self.world.candidates.values() if candidate.controller]
+        asked = any(controller.event_queue_size or controller.shutting_down for controller in running)
+        return asked or any(record.adding or record.removing for record in self.world.topics().values())
+
+    def _damaged(self):
+        """A broker without some of its records may be in an ISR."""
+        return any(self._is_damaged(broker) for broker in BROKERS)
+
+    def _is_damaged(self, broker):
+        model = self.world.brokers[broker]
+        if not model.unclean:
+            return False
+        registered = self.world.registered(broker)
+        if not model.up or registered != model.epoch or registered < 0:
+            registered = -1  # of its life before
+        for record, _, revision in self.world.states().values():
+            if broker in record.isr and (registered < 0 or revision < registered):
+                return True
+        if registered >= 0:
+            model.unclean = False
+        return False
+
+    def start(self, broker):
+        model = self.world.brokers[broker]
+        if model.up or (self.world.registered(broker) >= 0 and model.session is None):
+            return False
+        model.start()
+        model.epoch, model.session = -1, None
+        return True
+
+    def cut(self, broker):
+        if broker in self.world.cut or self._away() >= MOST_DOWN - 1 or self._damaged():
+            return False
+        self.world.cut.add(broker)
+        return True
+
+    def join(self, broker):
+        if broker not in self.world.cut:
+            return False
+        self.world.cut.discard(broker)
+        return True
+
+    def expire(self, broker):
+        """The session of a broker that is away ends."""
+        waits = self.world.brokers[broker].session is None  # started again, and not registered yet
+        if (self._works(broker) and not waits) or not self.world.store.sessions(f"broker-{broker}"):
+            return False
+        self.world.expire(broker)
+        return True
+
+    def controller_dies(self, broker):
+        """The process of the controller alone; or it only loses its session, and goes on until it notices."""
+        candidate = self.world.candidates[broker]
+        if candidate.session is None:
+            return False
+        self.world.store.session_close(candidate.session)
+        candidate.session = None
+        if self.random.random() < 0.5:
+            candidate.forget()
+        return True
+
+    def strive(self, broker):
+        candidate = self.world.candidates[broker]
+        if not self._works(broker) or candidate.controller or self.world.store.get(self.world.keys.controller)[1]:
+            return False
+        return candidate.strive(self.world.now_ms)
+
+    def admin(self, broker):
+        """Somebody asks the controller for something."""
+        active, world = self.world.active(), self.world
+        if active is None or self._damaged():
+            return False
+        command = self.random.choice(
+            (
+                creation("b"),
+                deletion("b"),
+                election(),
+                AllocateProducerIds(),
+                reassignment(TOPIC, self.random.sample(BROKERS, self.random.choice((2, 3)))),
+                reassignment(TOPIC, None),
+                shutdown(broker, world.registered(broker)),
+            )
+        )
+        world.ask(command, active.broker)
+        return True
+
+    def _works(self, broker):
+        return self.world.brokers[broker].up and broker not in self.world.cut
+
+    def _away(self):
+        return sum(not self._works(broker) for broker in BROKERS)
+
+    def heal(self):
+        """Nothing fails any more: everybody is started, sessions of the dead expire, and it comes to rest."""
+        world = self.world
+        world.cut.clear()
+        while world.late:
+            self.late(0)
+        while world.arrive_late():
+            pass
+        world.net.clear()
+        for broker in BROKERS:
+            model = world.brokers[broker]
+            if not model.up or not (model.session and world.store.session_renew(model.session)):
+                world.expire(broker)
+                model.start()
+                model.epoch = -1
+            self.give_up(broker)
+        for broker in BROKERS:
+            candidate = world.candidates[broker]
+            for session in world.store.sessions(f"broker-{broker}"):
+                if session not in (world.brokers[broker].session, candidate.session):
+                    world.store.session_close(session)
+            if candidate.controller and not (candidate.session and world.store.session_renew(candidate.session)):
+                candidate.forget()
+        for round_ in range(12):
+            world.now_ms += 1000
+            for broker in BROKERS:
+                world.register(broker)
+                self.strive(broker)
+                self.give_up(broker)
+            rest = world.calm(60)
+            active = world.active()
+            if rest and round_ > 0 and not active.controller.shutting_down:
+                return
+            self._make_way()
+        raise Broken("it does not come to rest")
+
+    def _make_way(self):
+        """A broker that asked to stop is started again, or nobody would let it lead."""
+        active = self.world.active()
+        for broker in sorted(active.controller.shutting_down) if active else ():
+            self.world.expire(broker)
+            self.world.brokers[broker].start()
+            self.world.brokers[broker].epoch = -1
