@@ -40,6 +40,26 @@ def document(before: Sample, now: Sample) -> dict[str, Any]:
         "topics": topics,
         "groups": _groups(now.groups, now.partitions),
         "groups_complete": now.groups.is_complete,
+        "transactions": _transactions(now),
+    }
+
+
+def _transactions(now: Sample) -> dict[str, Any]:
+    """Those that are open, one in several partitions several times, and their topics: records up to the high watermark
+    that readers of committed ones do not get yet."""
+    rows = []
+    for name, partitions in now.partitions.items():
+        those = [one for one in partitions if one.open_transactions or one.last_stable < one.high_watermark]
+        held = sum(max(0, one.high_watermark - one.last_stable) for one in those)
+        if held or any(one.open_transactions for one in those):
+            open_ones = _sum(those, "open_transactions")
+            rows.append({"name": name, "partitions": len(those), "ongoing": open_ones, "lso_lag": held})
+    age_s = now.oldest_transaction_s
+    return {
+        "ongoing": sum(row["ongoing"] for row in rows),
+        "lso_lag": sum(row["lso_lag"] for row in rows),
+        "oldest_s": None if age_s is None else round(age_s, 1),
+        "topics": sorted(rows, key=lambda row: (-row["lso_lag"], row["name"])),
     }
 
 

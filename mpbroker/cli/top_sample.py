@@ -26,7 +26,8 @@ _UTIME, _STIME, _RSS = 11, 12, 21  # fields of /proc/PID/stat behind the name
 
 
 class Sample(NamedTuple):
-    """One look. `processors_s` and `memory_bytes` by pid; `partitions` by topic's name."""
+    """One look. `processors_s` and `memory_bytes` by pid; `partitions` by topic's name; `oldest_transaction_s`: age of
+    the oldest transaction that is open in a partition, None: there is none."""
 
     taken_s: float
     status: dict[str, Any]
@@ -35,6 +36,7 @@ class Sample(NamedTuple):
     apis: list[ApiMetrics]
     partitions: dict[str, list[PartitionMetrics]]
     groups: GroupLook
+    oldest_transaction_s: float | None = None
 
 
 class Reader:
@@ -70,6 +72,7 @@ class Reader:
             apis,
             partitions,
             self._groups.latest if self._groups is not None else GroupLook(),
+            self._oldest_transaction_s(partitions),
         )
 
     def wait_for_groups(self, timeout_s: float) -> None:
@@ -87,6 +90,13 @@ class Reader:
             if one.topic_row in names:
                 found[names[one.topic_row]].append(one)
         return self._core.apis(), found
+
+    def _oldest_transaction_s(self, partitions: dict[str, list[PartitionMetrics]]) -> float | None:
+        """Looked for among the producers only if a partition has one."""
+        if self._core is None or not any(one.open_transactions for rows in partitions.values() for one in rows):
+            return None
+        started_ms = self._core.oldest_transaction_ms()
+        return None if started_ms is None else max(0.0, time.time() - started_ms / 1000)
 
     def _forget(self) -> None:
         if self._groups is not None:

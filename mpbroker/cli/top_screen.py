@@ -24,7 +24,8 @@ _COLOURS: Final = {"ok": "green", "degraded": "yellow"}
 
 def draw(found: dict[str, Any], height: int) -> RenderableType:
     """The whole screen, at most `height` lines."""
-    parts = [make(found) for make in (_processes, _rings, _apis, _topics, _groups)]
+    makers = (_processes, _rings, _apis, _topics, _groups)
+    parts = [make(found) for make in makers] + ([_transactions(found)] if found["transactions"]["topics"] else [])
     drawn: list[RenderableType] = list(islice(_head(found), height))
     for (table, rows), shown in zip(parts, share_out([len(rows) for _, rows in parts], height), strict=False):
         for row in rows[:shown]:
@@ -154,6 +155,15 @@ def _groups(found: dict[str, Any]) -> Part:
         (row["name"], str(row["members"]), str(len(row["topics"])), str(row["partitions"]), str(row["lag"]))
         for row in found["groups"]
     ]
+    return table, rows
+
+
+def _transactions(found: dict[str, Any]) -> Part:
+    """Topics with transactions that are open; the age is that of the oldest of all."""
+    told = found["transactions"]
+    age = "-" if told["oldest_s"] is None else duration(int(told["oldest_s"]))
+    table = _table(f"open transactions, the oldest for {age}", "partitions", "ongoing", "records held back")
+    rows = [(row["name"], str(row["partitions"]), str(row["ongoing"]), count(row["lso_lag"])) for row in told["topics"]]
     return table, rows
 
 

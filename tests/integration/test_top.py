@@ -140,6 +140,24 @@ def test_one_look_as_json_has_rates_and_lag(broker):
     assert {one["name"] for one in found["topics"]} == {"seen", "__consumer_offsets"}
 
 
+def test_a_transaction_that_is_open(broker):
+    """Last of those that share the broker: it makes a topic."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic("open", 1, 1)])["open"].result(10)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "top"})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    for number in range(3):
+        producer.produce("open", b"%d" % number)
+    assert producer.flush(10) == 0
+    told = json.loads(look(broker, "--json", "--interval", "0.1"))["transactions"]
+    assert (told["ongoing"], told["lso_lag"]) == (1, 3) and 0 <= told["oldest_s"] < 60
+    assert told["topics"] == [{"name": "open", "partitions": 1, "ongoing": 1, "lso_lag": 3}]
+    assert "open transactions, the oldest for" in look(broker, "--once", "--interval", "0.1", TERM="dumb")
+    producer.commit_transaction(20)
+    assert json.loads(look(broker, "--json", "--interval", "0.1"))["transactions"]["ongoing"] == 0
+
+
 def test_a_broker_that_ends_ends_the_screen_with_a_sentence(tmp_path):
     with Broker(tmp_path) as broker:
         terminal = Terminal(broker, 40, 100)

@@ -131,3 +131,20 @@ def test_without_rich_it_names_the_extra(capsys, monkeypatch):
 def test_intervals_have_bounds(interval, capsys):
     assert main(["top", "--once", "--interval", interval]) == 2
     assert "--interval" in capsys.readouterr().err
+
+
+def drawn(found):
+    console = Console(file=io.StringIO(), width=100, height=40)
+    console.print(top_screen.draw(found, 40))
+    return console.file.getvalue()
+
+
+def test_transactions_that_are_open_and_what_they_hold_back():
+    held = partition(0, 5)._replace(last_stable=60, open_transactions=2)
+    quiet = partition(1, 5)._replace(last_stable=100)
+    now = sample(1.0, partitions={"t": [held, quiet], "u": [quiet]})._replace(oldest_transaction_s=75.04)
+    found = document(sample(0.0), now)
+    topics = [{"name": "t", "partitions": 1, "ongoing": 2, "lso_lag": 40}]
+    assert found["transactions"] == {"ongoing": 2, "lso_lag": 40, "oldest_s": 75.0, "topics": topics}
+    assert "open transactions, the oldest for 1 min 15 s" in drawn(found)
+    assert "open transactions" not in drawn(document(sample(0.0), sample(1.0, partitions={"u": [quiet]})))
