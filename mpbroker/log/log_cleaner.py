@@ -257,6 +257,7 @@ class LogCleaner:
                 self._keeper.events.warning("log_not_compacted", partition=partition.dir, reason=ended.reason)
             return
         self._removed(partition, done.removed)
+        self._keeper.log.close_stale()  # a cleaned segment took the name of one that may be open here
         self._keeper.count("logs_compacted")
         self._keeper.count("compacted_bytes_read", done.bytes_read)
         self._keeper.events.info(

@@ -22,8 +22,8 @@ class Acknowledged:
             {"bootstrap.servers": broker.bootstrap, "acks": "1", "batch.num.messages": 10, **settings}
         )
 
-    def send(self, topic: str, value: bytes) -> None:
-        self._producer.produce(topic, value, partition=0, on_delivery=self._delivered)
+    def send(self, topic: str, value: bytes, key: bytes | None = None) -> None:
+        self._producer.produce(topic, value, key, partition=0, on_delivery=self._delivered)
         self._producer.poll(0)
 
     def poll(self) -> int:

@@ -1,11 +1,13 @@
 """Which runs are nearest to a change: those that touched its function when `python -m tests.mutation.record` watched.
-The first that is red is enough, so what is quick and touches little else comes first; what starts a broker comes last.
+The first that is red is enough, so what is quick and touches little else comes first, and before it what is named after
+the same things; what starts a broker comes last.
 
 Without a record of the function (it is new, or nothing was recorded), the tests named after the file and its room.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,7 @@ from tests.mutation.touched import Run, places_at
 PROGRAM_TESTS = "native/tests"
 #: What is not picked: they compile, and run the programs that ran before; or they are about the tool.
 NOT_PICKED = ("tests/unit/native/test_programs.py", "tests/unit/native/test_aarch64.py", "tests/mutation/")
+WORD = re.compile(r"[a-z]+")
 FIRST_S, QUICK_S, PROGRAM_S, SLOW_S, MOST_TESTS = 5.0, 12.0, 30.0, 30.0, 150
 
 
@@ -56,7 +59,10 @@ class Nearest:
     def _tests(self, change: Change, runs: list[Run]) -> Iterable[Selection]:
         name = f"test_{Path(change.path).stem}.py::"
         tests = [run for run in runs if not run.test.startswith("program ")]
-        tests.sort(key=lambda run: (f"/{name}" not in run.test, len(run.touched), run.call_s))
+        about = words_of(change.path)
+        tests.sort(
+            key=lambda run: (f"/{name}" not in run.test, -_shared(about, run.test), len(run.touched), run.call_s)
+        )
         named, of_named = self._named(change, tests)
         tests = [run for run in tests if run not in of_named]
         quick = [run for run in tests if not run.slow]
@@ -94,6 +100,16 @@ class Nearest:
         if test.startswith("program "):
             return any((self._tree / PROGRAM_TESTS).glob(f"*/test_{test.removeprefix('program ')}.c"))
         return (self._tree / test.partition("::")[0]).exists()
+
+
+def words_of(path: str) -> set[str]:
+    """What a path is about: its longer words, without the plural."""
+    return {word.rstrip("s") for word in WORD.findall(path) if len(word) > 4} - {"mpbroker", "native", "integration"}
+
+
+def _shared(about: set[str], test: str) -> int:
+    """How many of these words the name of a test's file has: every start of a broker touches nearly everything."""
+    return len(about & words_of(test.partition("::")[0]))
 
 
 def _programs(runs: list[Run]) -> list[Selection]:

@@ -177,6 +177,17 @@ def test_what_touched_a_function_is_nearest():
     assert words == [("program ring",), ("tests/unit/purgatory/test_timing_wheel.py",), (small,), (long,), (broker,)]
 
 
+def test_of_tests_that_start_a_broker_those_about_the_same_thing_come_first():
+    path = "mpbroker/coordinator/transactions/transaction_shell.py"
+    text = (ROOT / path).read_text()
+    inside = next(change for change in changes_of(path, text) if len(places_at(path, text, change.line)) == 1)
+    (touched,) = places_at(path, text, inside.line)
+    about, other = "tests/chaos/test_transaction_kills.py::a", "tests/integration/test_admin.py::b"
+    runs = _runs((other, True, 20.0, {touched}), (about, True, 20.0, {touched, 1, 2}))
+    words = [selection.words for selection in Nearest(ROOT, runs).selections(inside, text)]
+    assert words == [(about,)], "there is no time for both"
+
+
 def test_without_a_record_names_decide():
     path = "native/shm/ring.c"
     change = changes_of(path, (ROOT / path).read_text())[0]
