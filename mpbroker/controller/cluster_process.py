@@ -12,6 +12,7 @@ from the one that is.
 import os
 import select
 import zlib
+from contextlib import suppress
 from random import Random
 from typing import Any, Final
 
@@ -53,7 +54,7 @@ from mpbroker.shm.process_context import ProcessContext
 
 TURN_MS: Final = 250
 TICK_MS: Final = 500
-MAX_ROUNDS: Final = 1000
+MAX_ROUNDS: Final = 100_000
 """Effects of one event that lead to further events: transactions, mostly."""
 MARGIN_BYTES: Final = 256
 
@@ -199,7 +200,14 @@ class ClusterProcess:
             self._carry_out(self._term.event(event, self._clock.wall_ms()))
 
     def _carry_out(self, effects: list[Any]) -> None:
-        """In their order; what a transaction comes to leads to further effects."""
+        """In their order; what a transaction comes to leads to further effects. A store that does not answer ends the
+        term: whoever is elected next begins with what the store has then."""
+        try:
+            self._carry_out_in_order(effects)
+        except StoreError as error:
+            self._end_term(f"the store does not answer: {error}")
+
+    def _carry_out_in_order(self, effects: list[Any]) -> None:
         waiting = list(effects)
         for _ in range(MAX_ROUNDS):
             if not waiting:
@@ -235,10 +243,12 @@ class ClusterProcess:
         self._sender.close()
         for number in list(self._asked):
             self._complete(number, encode_answer(Failed(ErrorCode.NOT_CONTROLLER)))
-        if self._elected is not None:
-            resign(self._store, self._keys, self._elected, self._node_id, self._incarnation)
+        elected, incarnation = self._elected, self._incarnation
         self._elected, self._incarnation = None, ""
         self._close_watch()
+        if elected is not None:
+            with suppress(StoreError):  # then the key goes with the session
+                resign(self._store, self._keys, elected, self._node_id, incarnation)
 
     def _close_watch(self) -> None:
         if self._watch is not None:

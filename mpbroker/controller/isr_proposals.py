@@ -18,6 +18,8 @@ from mpbroker.protocol.messages.alter_partition import (
 
 MAX_PARTITIONS: Final = 500
 RETRY_MS: Final = 50
+UNKNOWN_EPOCH: Final = -1
+NO_EPOCH: Final = 0
 
 Proposal = tuple[int, int, int, tuple[int, ...]]  # ordinal, leader epoch, partition epoch, wanted ISR
 
@@ -63,18 +65,28 @@ class IsrProposals:
 
     def _request(self) -> AlterPartitionRequest:
         topics: dict[bytes, AlterPartitionTopic] = {}
-        for (topic_id, partition), (_, leader_epoch, partition_epoch, isr) in self._in_flight.items():
+        for (topic_id, partition), (ordinal, leader_epoch, partition_epoch, isr) in self._in_flight.items():
             topic = topics.setdefault(topic_id, AlterPartitionTopic(topic_id=topic_id))
             topic.partitions.append(
                 AlterPartitionPartition(
                     partition_index=partition,
                     leader_epoch=leader_epoch,
-                    new_isr_with_epochs=[BrokerState(broker, self._broker_epoch(broker)) for broker in isr],
+                    new_isr_with_epochs=self._members(ordinal, isr),
                     partition_epoch=partition_epoch,
                 )
             )
         own_epoch = self._broker_epoch(self._self_id)
         return AlterPartitionRequest(broker_id=self._self_id, broker_epoch=own_epoch, topics=list(topics.values()))
+
+    def _members(self, ordinal: int, isr: tuple[int, ...]) -> list[BrokerState]:
+        """Each with the broker epoch of the fetch that was counted (KIP-903), not the one it has by now: a follower
+        that lost records with its machine must not be in sync by what it had before. Of those that fetch anew and are
+        behind again, an epoch that nobody has."""
+        state = self._log.replica_state(ordinal)
+        epochs = {self._self_id: self._broker_epoch(self._self_id)}
+        for broker, log_end, _, broker_epoch in () if state is None else state.followers:
+            epochs[broker] = broker_epoch if broker in state.isr or log_end >= state.hw else NO_EPOCH
+        return [BrokerState(broker, epochs.get(broker, UNKNOWN_EPOCH)) for broker in isr]
 
     def answered(self, response: AlterPartitionResponse | None, now_ms: int) -> int:
         """The controller's answer, None: none came. Returns the code of the whole."""

@@ -158,7 +158,9 @@ class BrokerModel:
             if log.role == LEADER and log.proposal and log.proposal[1] == "pending":
                 log.proposal[1] = "sent"
                 lives = {**log.lives, self.id: self.epoch}
-                members = [BrokerState(broker_id=b, broker_epoch=lives.get(b, -1)) for b in sorted(log.proposal[0])]
+                behind = {b for b in log.proposal[0] - log.isr if log.positions.get(b, 0) < log.hw}
+                epochs = {b: 0 if b in behind else lives.get(b, -1) for b in sorted(log.proposal[0])}
+                members = [BrokerState(broker_id=b, broker_epoch=epoch) for b, epoch in epochs.items()]
                 wanted = AlterPartitionPartition(
                     partition_index=number,
                     leader_epoch=log.leader_epoch,

@@ -1,0 +1,39 @@
+"""What a leader's agent tells the controller of the replicas it wants in sync."""
+
+from types import SimpleNamespace
+
+from mpbroker.controller.isr_proposals import IsrProposals
+
+
+class Log:
+    """One partition: `followers` as ReplicaState has them."""
+
+    def __init__(self, followers, isr=(1, 2), hw=10):
+        self.state = SimpleNamespace(followers=followers, isr=isr, hw=hw)
+
+    def take_isr_proposals(self, lag_ms, now_ms, again):
+        return [(7, 4, 2, (1, 2, 3))]
+
+    def replica_state(self, ordinal):
+        return self.state if ordinal == 7 else None
+
+
+def members(log):
+    proposals = IsrProposals(
+        log=log, self_id=1, lag_ms=1000, identity_of=lambda ordinal: (b"t" * 16, 0), broker_epoch=lambda broker: 100
+    )
+    (topic,) = proposals.next_request(0).topics
+    return [(member.broker_id, member.broker_epoch) for member in topic.partitions[0].new_isr_with_epochs]
+
+
+def test_followers_have_the_broker_epoch_of_the_fetch_that_was_counted():
+    """By now broker 3 may have another one: what it had before its machine failed does not count."""
+    assert members(Log(((2, 9, 0, 20), (3, 12, 0, 30)))) == [(1, 100), (2, 20), (3, 30)]
+
+
+def test_a_member_that_has_not_fetched_in_this_epoch_is_unknown():
+    assert members(Log(((3, 12, 0, 30),))) == [(1, 100), (2, -1), (3, 30)]
+
+
+def test_a_newcomer_that_is_behind_again_is_named_so_that_it_is_refused():
+    assert members(Log(((2, 9, 0, 20), (3, 0, 0, 31)))) == [(1, 100), (2, 20), (3, 0)]
