@@ -20,14 +20,13 @@ TOPICS = (
 
 REPLICATION = (
     Setting("replica.lag.time.max.ms", LONG, 30000, "A follower that is behind for this long leaves the in-sync replicas.", least=1),
-    Setting("replica.socket.timeout.ms", INT, 30000, "Timeout of a follower's requests.", least=1, later=True),
-    Setting("replica.socket.receive.buffer.bytes", INT, 65536, "Receive buffer of a follower's connection.", least=-1,
-            later=True),
-    Setting("replica.fetch.max.bytes", INT, 1048576, "Bytes a follower asks for per partition.", least=0, later=True),
-    Setting("replica.fetch.wait.max.ms", INT, 500, "Longest wait of a follower's fetch.", least=0, later=True),
-    Setting("replica.fetch.min.bytes", INT, 1, "Bytes a follower's fetch waits for.", least=0, later=True),
-    Setting("replica.fetch.response.max.bytes", INT, 10485760, "Bytes a follower asks for in all.", least=0, later=True),
-    Setting("replica.fetch.backoff.ms", INT, 1000, "Pause of a follower after an error.", least=0, later=True),
+    Setting("replica.socket.timeout.ms", INT, 30000, "Timeout of a follower's requests.", least=1),
+    Setting("replica.socket.receive.buffer.bytes", INT, 65536, "Receive buffer of a follower's connection.", least=-1),
+    Setting("replica.fetch.max.bytes", INT, 1048576, "Bytes a follower asks for per partition.", least=0),
+    Setting("replica.fetch.wait.max.ms", INT, 500, "Longest wait of a follower's fetch.", least=0),
+    Setting("replica.fetch.min.bytes", INT, 1, "Bytes a follower's fetch waits for.", least=0),
+    Setting("replica.fetch.response.max.bytes", INT, 10485760, "Bytes a follower asks for in all.", least=0),
+    Setting("replica.fetch.backoff.ms", INT, 1000, "Pause of a follower after an error.", least=0),
     Setting("num.replica.fetchers", INT, 1, "Replica fetchers for each source broker.", least=1, change=CLUSTER_WIDE,
             later=True),
 )

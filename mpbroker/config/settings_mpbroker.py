@@ -12,6 +12,8 @@ CLUSTER = (
     Setting("mpbroker.cluster.store", STRING, "",
             "Where the brokers of a cluster keep its metadata: `sqlite:/path/of/metadata.db` for brokers of one machine, "
             "`etcd://HOST:PORT,HOST:PORT,…` (3.5 or later) for several; empty: this broker is by itself."),
+    Setting("mpbroker.replica.fetchers", INT, 1, "Processes that fetch, from all leaders, what this broker's replicas lack; "
+            "a partition always goes to the same one.", least=1, most=8),
 )
 
 DURABILITY = (

@@ -18,6 +18,7 @@ from mpbroker.log.clean_stop import stop_cleanly
 from mpbroker.log.data_dir import FIRST
 from mpbroker.log.deleted_open import DeletedOpen
 from mpbroker.log.disk import patiently
+from mpbroker.log.epoch_files import EpochFiles
 from mpbroker.log.failed_calls import FailedCalls
 from mpbroker.log.keeper_context import IoFailures, KeeperContext
 from mpbroker.log.kept_partitions import KeptPartition, KeptPartitions
@@ -193,6 +194,7 @@ class LogKeeper:
         self.cleaner = LogCleaner(keeper, self.deletion.removed, cleaner_log, ring)
         self.expiration = ProducerExpiration(keeper)
         self.checkpoints = CheckpointWriter(keeper)
+        self.epochs = EpochFiles(keeper)
         self.offline = OfflineDirectory(keeper)
         self._jobs: tuple[Job, ...] = (
             FailedCalls(keeper),
@@ -205,6 +207,7 @@ class LogKeeper:
             self.snapshots,
             self.expiration,
             ProducerEviction(keeper),
+            self.epochs,
             self.checkpoints,
         )
         self._topics_changed()
@@ -252,6 +255,8 @@ class LogKeeper:
     def stop(self) -> bool:
         """The clean stop; returns whether the next start may believe in it."""
         self.cleaner.stop()
+        if not self.epochs.write():
+            return False
         return stop_cleanly(self._keeper, self.flusher, self.snapshots, self.checkpoints)
 
     def _topics_changed(self) -> None:

@@ -123,7 +123,11 @@ class LogLoader:
         for sentence in recovered.cut:
             self._count("recovery_doubts")
             self._events.warning("log_cut", partition=partition.dir, what=sentence)
-        self._publish(partition, self._state(recovered, epoch))
+        state = self._state(recovered, epoch)
+        if self._log.is_replicated():
+            self._take_back_high_watermark(partition, directory, recovered, state)
+        self._publish(partition, state)
+        self._load_epochs(partition, directory, state)
         self._check(partition, self._log.set_flushed(partition.ordinal, flushed))
         transactions = transaction_rows(recovered.producers.values())
         if self._log.load_transactions(partition.ordinal, transactions) or self._log.load_producers(
@@ -203,6 +207,31 @@ class LogLoader:
             "leader_epoch": leader_epoch,
             "segment_count": recovered.segment_count,
         }
+
+    def _take_back_high_watermark(
+        self, partition: PartitionToLoad, directory: str, recovered: RecoveredLog, state: dict[str, int]
+    ) -> None:
+        """Of a broker in a cluster: what the checkpoint says, since what lies above may be nowhere else. A partition
+        with one replica gets the log's end when it is led again."""
+        written = self._high_watermarks.offset((partition.topic, partition.partition), directory)
+        state["hw"] = min(max(written, recovered.log_start), state["leo"])
+        state["lso"] = min(state["lso"], state["hw"])
+
+    def _load_epochs(self, partition: PartitionToLoad, directory: str, state: dict[str, int]) -> None:
+        """The leader epochs into shared memory. What the file says is believed after a clean stop; else the log keeper
+        may not have written the last ones down, and the batches say which they are."""
+        if not self._log.is_replicated():
+            return
+        written = read_epochs(directory)
+        epochs = [(each.epoch, each.start_offset) for each in written if each.start_offset < state["leo"]]
+        if not self.last_stop.of(partition.dir):
+            believed = epochs[:-1]
+            since = epochs[-1][1] if epochs else state["log_start"]
+            error, found = self._log.scan_epochs(partition.ordinal, max(since, state["log_start"]))
+            self._check(partition, error)
+            last = believed[-1][0] if believed else -1
+            epochs = believed + [each for each in found if each[0] > last]
+        self._check(partition, self._log.load_epochs(partition.ordinal, epochs))
 
     def _publish(self, partition: PartitionToLoad, state: dict[str, int]) -> None:
         """The row stays free in the eyes of a successor until its producers are there: else they would never be."""

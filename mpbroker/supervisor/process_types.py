@@ -51,6 +51,7 @@ PROCESS_TYPES: tuple[ProcessType, ...] = (
     ProcessType("log-keeper", 5, 113, 1, "mpbroker.log.log_keeper:main", 2, 2),
     ProcessType("coordinator", 7, 115, 1, "mpbroker.coordinator.process:main", 2, 1),
     ProcessType("tracer", 6, 114, 1, "mpbroker.trace.tracer:main", 2, 3, parent_death=signal.SIGTERM),
+    ProcessType("fetcher", 10, 118, 8, "mpbroker.replication.fetcher:main", 2, 1, wanted_by=CLUSTER),
     ProcessType("admin", 8, 116, 1, "mpbroker.admin.admin:main", 2, 1, wanted_by="admin_address"),
     ProcessType("cluster-controller", 9, 117, 1, "mpbroker.controller.cluster_process:main", 2, 1, wanted_by=CLUSTER),
 )
@@ -94,6 +95,8 @@ def plan_processes(config: Any, listeners: tuple[BoundListener, ...]) -> tuple[P
     plans += [ProcessPlan(process_type("processor"), n, listener) for n, listener in enumerate(processors)]
     handlers = config.num_io_threads + config.reserved_handlers
     plans += [ProcessPlan(process_type("handler"), n) for n in range(handlers)]
+    if getattr(config, CLUSTER, None):
+        plans += [ProcessPlan(process_type("fetcher"), n) for n in range(config.mpbroker_replica_fetchers)]
     single = [row for row in PROCESS_TYPES if row.slots == 1]
     plans += [ProcessPlan(row, 0) for row in single if not row.wanted_by or getattr(config, row.wanted_by)]
     return tuple(plans)

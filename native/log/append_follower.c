@@ -147,8 +147,11 @@ static void append_locked(struct mpb_log *log, const struct mpb_append_options *
     out->error = append_all(log, row, options, request, at, &out->batches);
     if (out->error != MPB_ERR_KAFKA_STORAGE_ERROR)
         commit_ends(log, row, request);
-    out->leo = mpb_partition_in_force(row)->leo;
-    out->hw = mpb_partition_in_force(row)->hw;
+    now = mpb_partition_in_force(row);
+    out->leo = now->leo;
+    out->hw = now->hw;
+    out->log_start = now->log_start;
+    out->last_epoch = mpb_epochs_latest(log->core, row, now);
 }
 
 void mpb_append_follower(struct mpb_log *log, const struct mpb_append_options *options,

@@ -27,6 +27,8 @@ struct mpb_follower_appended {
     uint32_t batches;
     int64_t leo;
     int64_t hw;
+    int64_t log_start;
+    int32_t last_epoch; /* of the last record, or begun later: what the next fetch names */
 };
 
 /* FENCED_LEADER_EPOCH: another role or epoch; OFFSET_OUT_OF_RANGE: another end, or batches that go back; CORRUPT_MESSAGE;

@@ -113,6 +113,8 @@ static const struct {
     {"slot_handlers", MPB_SLOT_HANDLERS},
     {"slot_controller", MPB_SLOT_CONTROLLER},
     {"slot_cluster_controller", MPB_SLOT_CLUSTER_CONTROLLER},
+    {"slot_fetchers", MPB_SLOT_FETCHERS},
+    {"max_fetchers", MPB_MAX_FETCHERS},
     {"slot_log_keeper", MPB_SLOT_LOG_KEEPER},
     {"slot_tracer", MPB_SLOT_TRACER},
     {"slot_coordinator", MPB_SLOT_COORDINATOR},

@@ -1,8 +1,11 @@
 /* Binds become.h, isr.h and leader_epochs.h: roles, followers' fetches, the ISR and its proposals. */
 #include "python/py_log.h"
 
+#include <string.h>
+
 #include "log/append_follower.h"
 #include "log/become.h"
+#include "log/epoch_scan.h"
 #include "log/isr.h"
 #include "log/partition_lock.h"
 #include "log/replica_role.h"
@@ -93,6 +96,31 @@ static PyObject *log_load_epochs(PyObject *object, PyObject *args)
     return PyErr_Occurred() ? NULL : PyLong_FromLong(error);
 }
 
+enum { MOST_SCANNED_EPOCHS = 65536 };
+
+static PyObject *log_scan_epochs(PyObject *object, PyObject *args)
+{
+    long long offset;
+    uint32_t count = 0;
+    int error;
+    MPB_ROW_ARGS("L:scan_epochs", &offset);
+    struct mpb_epoch_start *found = PyMem_Malloc(MOST_SCANNED_EPOCHS * sizeof *found);
+    if (found == NULL)
+        return PyErr_NoMemory();
+    Py_BEGIN_ALLOW_THREADS
+        error = mpb_epoch_scan(&self->log, ordinal, offset, found, MOST_SCANNED_EPOCHS, &count);
+    Py_END_ALLOW_THREADS
+    PyObject *list = PyList_New(0);
+    for (uint32_t i = 0; list != NULL && i < count && i < MOST_SCANNED_EPOCHS; i++) {
+        PyObject *item = Py_BuildValue("(iL)", found[i].epoch, (long long)found[i].offset);
+        if (item == NULL || PyList_Append(list, item) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(item);
+    }
+    PyMem_Free(found);
+    return list == NULL ? NULL : Py_BuildValue("(iN)", error, list);
+}
+
 static PyObject *log_epochs(PyObject *object, PyObject *argument)
 {
     struct mpb_epoch_start epoch[MPB_KEPT_EPOCHS];
@@ -179,8 +207,8 @@ static PyObject *log_append_follower(PyObject *object, PyObject *args, PyObject 
     }
     PyBuffer_Release(&records);
     return !good ? NULL
-                 : Py_BuildValue("(iILL)", appended.error, appended.batches, (long long)appended.leo,
-                                 (long long)appended.hw);
+                 : Py_BuildValue("(iILLiL)", appended.error, appended.batches, (long long)appended.leo,
+                                 (long long)appended.hw, appended.last_epoch, (long long)appended.log_start);
 }
 
 static PyObject *log_truncate_follower(PyObject *object, PyObject *args)
@@ -192,6 +220,58 @@ static PyObject *log_truncate_follower(PyObject *object, PyObject *args)
         error = mpb_truncate_follower(&self->log, ordinal, offset, leader_epoch, now_ms);
     Py_END_ALLOW_THREADS
     return PyLong_FromLong(error);
+}
+
+/* A row as a fetcher needs it; NULL without an exception: it is not followed. *busy: its lock is not to be had. */
+static PyObject *followed_row(LogObject *self, uint32_t ordinal, uint32_t *busy)
+{
+    struct mpb_core *core = self->log.core;
+    const struct mpb_partition *row = &core->partitions[ordinal];
+    struct mpb_partition_copy now;
+    if (mpb_load_acquire(&row->lock_made) == 0 || (mpb_load_acquire(&row->flags) & MPB_PART_ONLINE) == 0)
+        return NULL;
+    if (mpb_partition_try_snapshot(row, &now) && now.role != MPB_ROLE_FOLLOWER)
+        return NULL;
+    int error = mpb_partition_lock_usable(&self->log, ordinal, NULL);
+    if (error != 0) {
+        *busy += error == MPB_ERR_REQUEST_TIMED_OUT;
+        return NULL;
+    }
+    now = *mpb_partition_in_force(row);
+    int32_t last_epoch = mpb_epochs_latest(core, row, &now);
+    uint8_t id[16];
+    memcpy(id, row->topic_id, sizeof id);
+    uint32_t partition = row->partition;
+    mpb_partition_unlock(&self->log, ordinal);
+    if (now.role != MPB_ROLE_FOLLOWER || now.leader < 0)
+        return NULL;
+    return Py_BuildValue("(Iy#IiiLiLL)", ordinal, (const char *)id, (Py_ssize_t)sizeof id, partition, now.leader,
+                         now.leader_epoch, (long long)now.leo, last_epoch, (long long)now.log_start, (long long)now.hw);
+}
+
+static PyObject *log_followed(PyObject *object, PyObject *args)
+{
+    LogObject *self = (LogObject *)object;
+    unsigned int index, fetchers, busy = 0;
+    int only = -1;
+    if (!PyArg_ParseTuple(args, "II|i:followed", &index, &fetchers, &only) || !mpb_py_ordinal(self, 0))
+        return NULL;
+    if (fetchers == 0) {
+        PyErr_SetString(PyExc_ValueError, "at least one fetcher");
+        return NULL;
+    }
+    const struct mpb_core *core = self->log.core;
+    uint32_t high = core->replica_count == 0 ? 0 : mpb_load_acquire(&core->header->partitions_high);
+    PyObject *list = PyList_New(0);
+    for (uint32_t i = only >= 0 ? (uint32_t)only : index; list != NULL && i < high; i += only >= 0 ? high : fetchers) {
+        PyObject *item = followed_row(self, i, &busy);
+        if (item == NULL && !PyErr_Occurred())
+            continue;
+        if (item == NULL || PyList_Append(list, item) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(item);
+    }
+    return list == NULL ? NULL : Py_BuildValue("(IN)", busy, list);
 }
 
 static PyObject *log_start_at(PyObject *object, PyObject *args)
@@ -345,6 +425,8 @@ PyMethodDef mpb_log_replica_methods[] = {
     {"replica_state", log_replica_state, METH_O, "replica_state(ordinal) -> ReplicaState; None in a broker alone"},
     {"load_epochs", log_load_epochs, METH_VARARGS,
      "load_epochs(ordinal, [(epoch, start offset)]) -> error: at a start, rising; the role is none"},
+    {"scan_epochs", log_scan_epochs, METH_VARARGS,
+     "scan_epochs(ordinal, offset) -> (error, [(epoch, start offset)]) as the batches from there on say"},
     {"epochs", log_epochs, METH_O,
      "epochs(ordinal) -> (epochs ever begun, whether the file knows older ones, [(epoch, start offset)])"},
     {"epochs_written", log_epochs_written, METH_VARARGS,
@@ -354,10 +436,14 @@ PyMethodDef mpb_log_replica_methods[] = {
      "                 topic_id=None) -> (error, ask the file, diverging epoch, its end, ISR change proposed)"},
     {"append_follower", (PyCFunction)(void *)log_append_follower, METH_VARARGS | METH_KEYWORDS,
      "append_follower(ordinal, leader_epoch, offset, records, leader_hw, leader_log_start, options, now_ms,\n"
-     "                topic_id=None) -> (error, batches appended, log end, high watermark)\n\n"
+     "                topic_id=None) -> (error, batches appended, log end, high watermark, last epoch, log start)\n\n"
      "Batches as the leader has them, at the end where they were fetched from; no other role, epoch or end."},
     {"truncate_follower", log_truncate_follower, METH_VARARGS,
      "truncate_follower(ordinal, offset, leader_epoch, now_ms) -> error: where the leader's log and this one part"},
+    {"followed", log_followed, METH_VARARGS,
+     "followed(index, fetchers, only=-1) -> (rows that are busy, [(ordinal, topic id, partition, leader, leader "
+     "epoch,\n"
+     "log end, last epoch, log start, high watermark)]): the followers among every `fetchers`th row, or one row"},
     {"start_at", log_start_at, METH_VARARGS,
      "start_at(ordinal, offset, leader_epoch, now_ms) -> error: everything out, the log begins at the offset"},
     {"take_isr_proposals", (PyCFunction)(void *)log_take_isr_proposals, METH_VARARGS | METH_KEYWORDS,

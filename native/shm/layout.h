@@ -58,6 +58,8 @@
 #define MPB_SLOT_COORDINATOR 115
 #define MPB_SLOT_ADMIN 116
 #define MPB_SLOT_CLUSTER_CONTROLLER 117
+#define MPB_SLOT_FETCHERS 118
+#define MPB_MAX_FETCHERS 8
 #define MPB_MAX_SLOTS 128
 
 /* ------------------------------------------------------------------ header of a segment of shared memory */

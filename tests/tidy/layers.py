@@ -20,6 +20,7 @@ LAYERS = {
     "server": 5,
     "controller": 5,
     "coordinator": 5,
+    "replication": 5,
     "supervisor": 6,
     "cli": 7,
     "__main__": 8,

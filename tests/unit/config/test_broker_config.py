@@ -108,10 +108,10 @@ def test_large_machines_start_with_defaults(configure):
 
 
 def test_a_setting_without_effect_is_named(configure):
-    config = configure("replica.fetch.min.bytes=5", environ={"KAFKA_HEAP_OPTS": "-Xmx1g"})
+    config = configure("num.replica.fetchers=2", environ={"KAFKA_HEAP_OPTS": "-Xmx1g"})
     assert config.warnings == (
         "KAFKA_HEAP_OPTS is ignored: it is not a setting of this broker",
-        "replica.fetch.min.bytes is accepted but has no effect yet",
+        "num.replica.fetchers is accepted but has no effect yet",
     )
 
 

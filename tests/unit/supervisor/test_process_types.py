@@ -69,8 +69,14 @@ def test_slots_are_those_of_the_layout():
         "tracer": "MPB_SLOT_TRACER",
         "admin": "MPB_SLOT_ADMIN",
         "cluster-controller": "MPB_SLOT_CLUSTER_CONTROLLER",
+        "fetcher": "MPB_SLOT_FETCHERS",
     }
-    slots = {"acceptor": "MPB_MAX_ACCEPTORS", "processor": "MPB_MAX_PROCESSORS", "handler": "MPB_MAX_HANDLERS"}
+    slots = {
+        "acceptor": "MPB_MAX_ACCEPTORS",
+        "processor": "MPB_MAX_PROCESSORS",
+        "handler": "MPB_MAX_HANDLERS",
+        "fetcher": "MPB_MAX_FETCHERS",
+    }
     for row in PROCESS_TYPES:
         assert int(re.search(rf"#define {first[row.role]} (\d+)", text)[1]) == row.first_slot
         if row.role in slots:

@@ -51,7 +51,7 @@ def test_each_stage_waits_for_the_one_before(workers, clock):
     stopping = Stopping(workers, 4.0, 1.0, 3.0)
     order = [
         {"acceptor", "processor"},
-        {"handler", "coordinator", "admin", "cluster-controller"},
+        {"handler", "coordinator", "admin", "cluster-controller", "fetcher"},
         {"controller", "log-keeper"},
         {"tracer"},
     ]

@@ -1,0 +1,117 @@
+"""A non-blocking connection to one broker: one request in flight, its answer bounded before it is allocated.
+
+Used by a fetcher process, which waits for many of them with one epoll. Holds nothing that must survive.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from typing import Final
+
+from mpbroker.errors import ProtocolError
+from mpbroker.protocol.codec import decode
+from mpbroker.protocol.headers import decode_response_header, encode_request_frame
+from mpbroker.protocol.schema import schema_of
+from mpbroker.protocol.types import Struct
+
+HEAD_BYTES: Final = 4
+CONNECTING: Final = frozenset((0, errno.EINPROGRESS, errno.EWOULDBLOCK))
+
+
+class ConnectionEnded(Exception):
+    """The connection is of no use any more; says why."""
+
+
+class LeaderConnection:
+    """`most_bytes`: the longest answer that is taken. OSError: the address cannot be used at all."""
+
+    def __init__(self, host: str, port: int, client_id: str, most_bytes: int, receive_buffer_bytes: int = -1) -> None:
+        self._client_id = client_id
+        self._most_bytes = most_bytes
+        self._correlation_id = 0
+        self._out = memoryview(b"")
+        self._in = bytearray(HEAD_BYTES)
+        self._filled = 0
+        self._asked: tuple[type[Struct], type[Struct], int] | None = None
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        self._socket = socket.socket(family, kind, protocol)
+        try:
+            self._socket.setblocking(False)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if receive_buffer_bytes > 0:
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+            code = self._socket.connect_ex(address)
+            if code not in CONNECTING:
+                raise OSError(code, os.strerror(code))
+        except OSError:
+            self._socket.close()
+            raise
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether a request may be sent."""
+        return self._asked is None
+
+    @property
+    def wants_to_write(self) -> bool:
+        """Whether there is something left to send."""
+        return len(self._out) > 0
+
+    def ask(self, message: Struct, answer: type[Struct], version: int) -> None:
+        """Sends a request as far as the socket takes it; the rest when it is writable."""
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        frame = encode_request_frame(message, version, self._correlation_id, self._client_id)
+        self._out = memoryview(frame)
+        self._asked = (type(message), answer, version)
+
+    def write(self) -> None:
+        """ConnectionEnded."""
+        try:
+            while self._out:
+                self._out = self._out[self._socket.send(self._out) :]
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            raise ConnectionEnded(error.strerror or str(error)) from error
+
+    def read(self) -> Struct | None:
+        """The answer if it is there whole; ConnectionEnded, ProtocolError."""
+        while True:
+            try:
+                count = self._socket.recv_into(memoryview(self._in)[self._filled :])
+            except BlockingIOError:
+                return None
+            except OSError as error:
+                raise ConnectionEnded(error.strerror or str(error)) from error
+            if count == 0:
+                raise ConnectionEnded("it closed the connection")
+            self._filled += count
+            if self._filled < len(self._in):
+                continue
+            if len(self._in) > HEAD_BYTES:
+                return self._take()
+            self._make_room()
+
+    def _make_room(self) -> None:
+        length = int.from_bytes(self._in, "big", signed=True)
+        if not 0 < length <= self._most_bytes or self._asked is None:
+            raise ConnectionEnded(f"it announces an answer of {length} bytes")
+        self._in.extend(bytes(length))
+
+    def _take(self) -> Struct:
+        assert self._asked is not None
+        (request, answer, version), payload = self._asked, memoryview(self._in)[HEAD_BYTES:]
+        self._in, self._filled, self._asked = bytearray(HEAD_BYTES), 0, None
+        correlation_id, offset = decode_response_header(schema_of(request).key, version, payload)
+        if correlation_id != self._correlation_id:
+            raise ProtocolError(f"answer {correlation_id} came for request {self._correlation_id}")
+        found: Struct = decode(answer, version, payload, offset)
+        return found
+
+    def close(self) -> None:
+        self._socket.close()

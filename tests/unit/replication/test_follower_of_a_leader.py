@@ -1,0 +1,241 @@
+"""A follower and its leader, both in this process: roles as a controller would give them, requests without a socket.
+
+The follower's steps are the native ones, the leader is a request handler; what the fetcher process adds is the socket.
+"""
+
+import random
+
+import pytest
+
+from mpbroker._native import Log, LogOptions
+from mpbroker.log.leader_epochs import EpochStart, end_of_epoch
+from mpbroker.replication.follower import FetchLimits, Followed, LeaderFetch
+from mpbroker.replication.leader_link import LeaderLink
+from mpbroker.shm.clock import ManualClock
+from mpbroker.shm.layout import ReplicaRole
+from tests.harness.in_process_broker import InProcessBroker
+from tests.harness.small_core import small_core
+from tests.unit.server.test_produce_fetch import batch, produce
+
+LEADER, FOLLOWER = 0, 1
+OPTIONS = LogOptions()
+LIMITS = FetchLimits(wait_max_ms=0)
+
+
+class DirectConnection:
+    """Asks the leader's handler in this process."""
+
+    def __init__(self, leader: InProcessBroker) -> None:
+        self._leader = leader
+        self._answer = None
+        self.is_idle = True
+
+    def ask(self, message, answer, version) -> None:
+        self._answer = self._leader.call(message, version)
+        assert isinstance(self._answer, answer)
+
+    def read(self):
+        return self._answer
+
+    def close(self) -> None:
+        pass
+
+
+class FollowerWorld:
+    """Broker 1: its memory, its directory and its link to broker 0."""
+
+    def __init__(self, path, leader: InProcessBroker, topic_id: bytes) -> None:
+        self.path = path
+        self.leader = leader
+        self.topic_id = topic_id
+        self.core = small_core(replicated=True).core
+        self.clock = ManualClock()
+        self.log = Log(self.core, [str(path)], 118)
+        assert self.log.create(0, topic_id, 0, 0, 0, "t-0", 0, 1) == 0
+        self.said: list[str] = []
+        self.link = self.connect()
+
+    def connect(self) -> LeaderLink:
+        """As a fetcher's successor begins."""
+        fetch = LeaderFetch(FOLLOWER, 1, LIMITS)
+        self.link = LeaderLink(LEADER, fetch, self, self.clock, lambda: None, lambda event, **_: self.said.append(event))
+        self.link.connection = DirectConnection(self.leader)
+        return self.link
+
+    def rows(self) -> list[Followed]:
+        busy, rows = self.log.followed(0, 1)
+        assert not busy
+        return [Followed._make(row) for row in rows]
+
+    def row(self, ordinal: int) -> Followed | None:
+        return next((row for row in self.rows() if row.ordinal == ordinal), None)
+
+    def options(self, _ordinal: int) -> LogOptions:
+        return OPTIONS
+
+    def topic_name(self, _ordinal: int) -> str:
+        return "t"
+
+    def end_of_epoch(self, ordinal: int, epoch: int):
+        epochs = [EpochStart(*each) for each in self.log.epochs(ordinal)[2]]
+        return end_of_epoch(epochs, epoch, self.log.state(ordinal).leo)
+
+    def follow(self, epoch: int) -> None:
+        assert self.log.become(0, ReplicaRole.FOLLOWER, epoch, epoch, [0, 1], [], FOLLOWER, 1, 0, leader=LEADER) == 0
+
+    def lead(self, epoch: int, isr=(1,)) -> None:
+        assert self.log.become(0, ReplicaRole.LEADER, epoch, epoch, [0, 1], list(isr), FOLLOWER, 1, 0) == 0
+
+    def fetch(self, times: int = 1) -> None:
+        """So many rounds of the fetcher."""
+        for _ in range(times):
+            self.link.fetch.follow(self.rows())
+            self.clock.advance(1000)
+            if self.link.ask():
+                self.link.read()
+
+
+@pytest.fixture
+def leader(tmp_path):
+    path = tmp_path / "leader"
+    path.mkdir()
+    broker = InProcessBroker(path, replicated=True)
+    broker.topic_id = bytes(range(16))
+    broker.create_topic("t", topic_id=broker.topic_id)
+    lead(broker, 0)
+    return broker
+
+
+@pytest.fixture
+def follower(tmp_path, leader):
+    path = tmp_path / "follower"
+    path.mkdir()
+    made = FollowerWorld(path, leader, leader.topic_id)
+    made.follow(0)
+    return made
+
+
+def lead(broker, epoch: int, isr=(0, 1)) -> None:
+    assert broker.log.become(0, ReplicaRole.LEADER, epoch, epoch, [0, 1], list(isr), LEADER, 1, 0) == 0
+
+
+def write(broker, *values: bytes) -> None:
+    broker.call(produce(records=batch(*values), acks=1), 7)
+
+
+def log_bytes(path) -> bytes:
+    return b"".join(each.read_bytes() for each in sorted((path / "t-0").glob("*.log")))
+
+
+def same(leader, follower, tmp_path) -> bytes:
+    found = log_bytes(tmp_path / "leader")
+    assert found == log_bytes(tmp_path / "follower")
+    ours, theirs = leader.log.state(0), follower.log.state(0)
+    assert (theirs.leo, theirs.log_start) == (ours.leo, ours.log_start)
+    return found
+
+
+def test_it_gets_the_leaders_bytes_and_the_leader_learns_that_it_has_them(leader, follower, tmp_path):
+    for number in range(20):
+        write(leader, b"%d" % number * 50)
+    assert leader.log.state(0).hw == 0
+    follower.fetch(2)
+    assert len(same(leader, follower, tmp_path)) > 1000
+    assert leader.log.state(0).hw == 20 and follower.log.state(0).hw == 20
+    assert leader.log.take_isr_proposals() == []
+
+
+def test_its_successor_goes_on_from_the_end(leader, follower, tmp_path):
+    rng = random.Random(7)
+    for number in range(30):
+        write(leader, b"%d" % number * rng.randrange(1, 200))
+        if rng.random() < 0.5:
+            follower.connect()  # the fetcher died: nothing it knew is left
+        follower.fetch()
+    follower.fetch(2)
+    same(leader, follower, tmp_path)
+    assert leader.log.state(0).hw == 30
+
+
+def test_what_an_old_leader_wrote_alone_is_cut_where_the_logs_part(leader, follower, tmp_path):
+    write(leader, b"both")
+    follower.fetch(2)
+    write(leader, b"only here", b"and this")  # leader of epoch 0, which nobody fetched any more
+    follower.lead(1)
+    assert leader.log.become(0, ReplicaRole.FOLLOWER, 1, 1, [0, 1], [], LEADER, 1, 0, leader=FOLLOWER) == 0
+    lead(leader, 2, isr=(0,))  # elected again at once, with its own records
+    write(leader, b"in epoch 2")
+    follower.log.append(0, 2**32 - 1, 0, batch(b"x" * 300), OPTIONS, 1)
+    follower.follow(2)
+    follower.fetch(4)
+    same(leader, follower, tmp_path)
+    assert "replica_truncated" in follower.said
+    assert follower.log.epochs(0)[2] == leader.log.epochs(0)[2] == [(0, 0), (2, 3)]
+
+
+def test_one_that_is_too_far_behind_begins_anew_at_the_leaders_log_start(leader, follower, tmp_path):
+    write(leader, b"early")
+    follower.fetch(2)
+    lead(leader, 1, isr=(0,))
+    for number in range(5):
+        write(leader, b"%d" % number)
+    assert leader.log.roll(0, 1) == 0
+    write(leader, b"last")
+    assert leader.log.set_log_start(0, 6) == 0
+    follower.follow(1)
+    follower.fetch(6)
+    assert "replica_begun_anew" in follower.said
+    state = follower.log.state(0)
+    assert (state.log_start, state.leo, state.hw) == (6, 7, 7)
+    assert log_bytes(tmp_path / "leader").endswith(log_bytes(tmp_path / "follower"))
+
+
+def test_one_that_catches_up_is_proposed_for_the_isr_and_waited_for_at_once(leader, follower):
+    lead(leader, 1, isr=(0,))
+    write(leader, b"a")
+    assert leader.log.state(0).hw == 1
+    follower.follow(1)
+    follower.fetch(2)
+    assert leader.log.take_isr_proposals() == [(0, 1, 1, (0, 1))]
+    write(leader, b"b")
+    assert leader.log.state(0).hw == 1  # the maximal ISR has it already (KIP-497)
+    follower.fetch(2)
+    assert leader.log.state(0).hw == 2
+    assert leader.log.isr_answered(0, 1, 2, [0, 1], 0) == 0
+    assert leader.log.replica_state(0).isr == (0, 1)
+
+
+def test_one_that_does_not_keep_up_is_proposed_to_leave(leader, follower):
+    write(leader, b"a")
+    follower.fetch(2)
+    write(leader, b"b")
+    now_ms = leader.clock.monotonic_ms()
+    assert leader.log.take_isr_proposals(30_000, now_ms + 30_000) == []
+    assert leader.log.take_isr_proposals(30_000, now_ms + 30_001) == [(0, 0, 0, (0,))]
+    assert leader.log.state(0).hw == 1  # it counts until the controller has answered
+    assert leader.log.isr_answered(0, 0, 1, [0], 0) == 0
+    assert leader.log.state(0).hw == 2
+
+
+def test_a_fetcher_that_was_stopped_meanwhile_changes_nothing(leader, follower, tmp_path):
+    write(leader, b"a")
+    follower.link.fetch.follow(follower.rows())
+    follower.clock.advance(1000)
+    follower.link.ask()  # in the old epoch
+    follower.lead(1)
+    follower.link.read()
+    assert follower.log.state(0).leo == 0 and follower.rows() == []
+
+
+@pytest.mark.parametrize(("epoch", "broker", "error"), [(0, 1, 74), (2, 1, 75), (1, 5, 75), (1, 0, 75), (1, 1, 0)])
+def test_who_is_no_follower_of_this_epoch_is_refused(leader, follower, epoch, broker, error):
+    lead(leader, 1)
+    assert leader.log.follower_fetched(0, broker, -1, epoch, 0, -1, 0, 0)[0] == error
+
+
+def test_a_damaged_batch_is_not_appended(follower):
+    good, bad = batch(b"a" * 40), bytearray(batch(b"b" * 40))
+    bad[-1] ^= 1
+    bad[7] = 1  # base offset
+    code, batches, leo, *_ = follower.log.append_follower(0, 0, 0, good + bytes(bad), 9, 0, OPTIONS, 1)
+    assert (code, batches, leo) == (2, 1, 1)
