@@ -155,7 +155,7 @@ class Fetcher:
         brokers = brokers_read(self._ctx.core)
         for leader, link in self._links.items():
             broker = brokers.get(leader)
-            endpoint = None if broker is None else broker.on(self._ctx.config.listeners.inter_broker)
+            endpoint = None if broker is None else broker.on(self._ctx.config.end_points.inter_broker)
             address = None if endpoint is None else (endpoint.host, endpoint.port)
             if address != link.address:
                 self._lose(link, "it moved")
