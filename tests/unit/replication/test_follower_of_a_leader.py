@@ -58,7 +58,9 @@ class FollowerWorld:
     def connect(self) -> LeaderLink:
         """As a fetcher's successor begins."""
         fetch = LeaderFetch(FOLLOWER, 1, LIMITS)
-        self.link = LeaderLink(LEADER, fetch, self, self.clock, lambda: None, lambda event, **_: self.said.append(event))
+        self.link = LeaderLink(
+            LEADER, fetch, self, self.clock, lambda: None, lambda event, **_: self.said.append(event)
+        )
         self.link.connection = DirectConnection(self.leader)
         return self.link
 
