@@ -26,6 +26,9 @@ def look_at(client: NetworkClient, coordinator: NetworkClient, name: str) -> dic
         "state": group.state,
         "protocol_type": group.protocol_type,
         "protocol": group.protocol,
+        "type": group.type,
+        "epoch": group.epoch,
+        "target_epoch": group.target_epoch,
         "members": [_member(member) for member in group.members],
         "partitions": rows,
     }
@@ -78,7 +81,10 @@ def as_text(found: dict[str, Any]) -> str:
     lags = [row["lag"] for row in found["partitions"] if row["lag"] is not None]
     count = len(found["members"])
     about = [found["state"], f"{count} member{'' if count == 1 else 's'}"]
-    about += [f"protocol {found['protocol']}"] if found["protocol"] else []
+    if found["epoch"] is None:
+        about += [f"protocol {found['protocol']}"] if found["protocol"] else []
+    else:
+        about += [f"assignor {found['protocol']}", f"epoch {found['epoch']}, target of {found['target_epoch']}"]
     about += [f"lag {sum(lags)}"] if lags else []
     lines = [f"{found['name']}: {', '.join(about)}"]
     for member in found["members"]:

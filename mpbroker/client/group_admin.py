@@ -16,6 +16,11 @@ from mpbroker.client.group_assignment import assigned_partitions
 from mpbroker.client.network_client import NetworkClient
 from mpbroker.client.retries import pauses
 from mpbroker.errors import ErrorCode, KafkaError
+from mpbroker.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupDescribeResponseGroup,
+)
 from mpbroker.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from mpbroker.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -39,6 +44,7 @@ from mpbroker.protocol.messages.offset_fetch import (
 )
 
 EMPTY, DEAD = "Empty", "Dead"
+CLASSIC, CONSUMER = "classic", "consumer"
 MAX_COMMITS = 1000
 """Offsets in one OffsetCommit: they become one batch of the coordinator's log."""
 _SEVERAL_GROUPS = 8  # the version from which OffsetFetch asks for several
@@ -47,11 +53,12 @@ Partition: TypeAlias = tuple[str, int]
 
 
 class GroupListing(NamedTuple):
-    """One group of a list; the state is empty where the broker is too old to tell."""
+    """One group of a list; state and type (`classic`, `consumer`) are empty where the broker is too old to tell."""
 
     name: str
     state: str
     protocol_type: str
+    type: str = ""
 
 
 class GroupMember(NamedTuple):
@@ -65,13 +72,17 @@ class GroupMember(NamedTuple):
 
 
 class GroupDescription(NamedTuple):
-    """One group; `protocol` is the assignor that its members voted for, empty while they have none."""
+    """One group; `protocol` is the assignor that its members voted for, empty while they have none. `type`: `consumer`
+    for the next-generation protocol (KIP-848); such a group has an epoch, and the one its targets are for."""
 
     name: str
     state: str
     protocol_type: str
     protocol: str
     members: list[GroupMember]
+    type: str = CLASSIC
+    epoch: int | None = None
+    target_epoch: int | None = None
 
 
 @contextlib.contextmanager
@@ -106,19 +117,70 @@ def brokers_of(client: NetworkClient) -> list[MetadataResponseBroker]:
 
 def list_groups(client: NetworkClient) -> list[GroupListing]:
     """The groups that this broker coordinates, by name; KafkaError while it loads some of them."""
-    answer = client.call(ListGroupsRequest(), ListGroupsResponse, 4)
+    answer = client.call(ListGroupsRequest(), ListGroupsResponse, 5)
     if answer.error_code:
         raise KafkaError(answer.error_code)
-    return sorted(GroupListing(one.group_id, one.group_state, one.protocol_type) for one in answer.groups)
+    return sorted(
+        GroupListing(one.group_id, one.group_state, one.protocol_type, one.group_type) for one in answer.groups
+    )
 
 
 def describe_groups(client: NetworkClient, groups: Iterable[str]) -> list[GroupDescription]:
-    """These groups in their order; one that does not exist is Dead. KafkaError for the first that has an error."""
+    """These groups in their order, of either protocol; one that does not exist is Dead. KafkaError for the first that
+    has an error."""
     answer = client.call(DescribeGroupsRequest(groups=list(groups)), DescribeGroupsResponse, 5)
     for group in answer.groups:
         if group.error_code:
             raise KafkaError(group.error_code, about=group.group_id)
-    return [_description(group) for group in answer.groups]
+    found = {group.group_id: _description(group) for group in answer.groups}
+    found |= _of_next_generation(client, [name for name, group in found.items() if group.state == DEAD])
+    return [found[group.group_id] for group in answer.groups]
+
+
+def _of_next_generation(client: NetworkClient, names: list[str]) -> dict[str, GroupDescription]:
+    """Those of these groups that the other request knows, which older brokers do not have."""
+    try:
+        rows = (
+            client.call(ConsumerGroupDescribeRequest(names), ConsumerGroupDescribeResponse, 1).groups if names else []
+        )
+    except KafkaError as error:
+        if error.code != ErrorCode.UNSUPPORTED_VERSION:
+            raise
+        rows = []
+    found = {}
+    for group in rows:
+        if group.error_code == ErrorCode.NONE:
+            found[group.group_id] = _next_generation_description(group)
+        elif group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+            raise KafkaError(group.error_code, about=group.group_id)
+    return found
+
+
+def _next_generation_description(group: ConsumerGroupDescribeResponseGroup) -> GroupDescription:
+    members = [
+        GroupMember(
+            one.member_id,
+            one.instance_id,
+            one.client_id,
+            one.client_host.removeprefix("/"),
+            sorted(
+                (row.topic_name, number)
+                for row in (one.assignment.topic_partitions if one.assignment is not None else ())
+                for number in row.partitions
+            ),
+        )
+        for one in group.members
+    ]
+    return GroupDescription(
+        group.group_id,
+        group.group_state,
+        CONSUMER,
+        group.assignor_name,
+        sorted(members, key=lambda one: one.id),
+        CONSUMER,
+        group.group_epoch,
+        group.assignment_epoch,
+    )
 
 
 def _description(group: DescribedGroup) -> GroupDescription:

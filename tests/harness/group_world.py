@@ -119,10 +119,12 @@ class Sent(NamedTuple):
 class World:
     """One shard, one group. `append_fate()` says what becomes of the next append: (written, code, acknowledged now)."""
 
-    def __init__(self, settings: GroupSettings | None = None, most: int = 1000) -> None:
+    def __init__(self, settings: GroupSettings | None = None, most: int = 1000, partitions: int = 1) -> None:
         never_ms = 10**12  # a group that goes with its last offset begins again at generation 1, as in Kafka
         self.settings = settings or GroupSettings(retention_check_ms=never_ms)
         self.table = MemoryTable(most)
+        self.topics = MemoryTopics()
+        self.topics.create(TOPIC, partitions)
         self.log: list[tuple[bytes, bytes | None]] = []  # of no transaction
         self.batches: list[tuple[Any, Any]] = []  # (producer or None, records), (producer id, committed): a marker
         self.ms = 10_000
@@ -139,7 +141,7 @@ class World:
     def start(self, markers: Iterable[tuple[int, bool]] = ()) -> None:
         """A coordinator takes over: it loads, then requests without an answer are run again, in their order.
         `markers`: are written while it loads."""
-        self.coordinator = GroupCoordinator(self.settings, self.table, lambda topic, part: topic == TOPIC, b"b" * 16)
+        self.coordinator = self.successor()
         self.partition = self.coordinator.partition_of(GROUP)
         self.effects_left = None
         self.unacknowledged.clear()
@@ -151,6 +153,10 @@ class World:
         self.carry_out(self.coordinator.loaded(self.partition, self.now()))
         for sent in list(self.open.values()):
             self._run(sent)
+
+    def successor(self) -> GroupCoordinator:
+        """A coordinator that knows nothing yet."""
+        return GroupCoordinator(self.settings, self.table, lambda topic, part: topic == TOPIC, b"b" * 16, self.topics)
 
     def _load(self) -> None:
         for offset, (who, what) in enumerate(self.batches):
