@@ -7,7 +7,26 @@ import pytest
 
 from mpbroker.coordinator.consumer_groups.topic_pattern import BadPattern, TopicPattern
 
-NAMES = ["", "t", "tt", "a", "b", "ab", "abc", "aa", "aaa", "abb", "axb", "a.b", "a-b", "A_1", "foo", "123", "xy", "ABC"]
+NAMES = [
+    "",
+    "t",
+    "tt",
+    "a",
+    "b",
+    "ab",
+    "abc",
+    "aa",
+    "aaa",
+    "abb",
+    "axb",
+    "a.b",
+    "a-b",
+    "A_1",
+    "foo",
+    "123",
+    "xy",
+    "ABC",
+]
 ALIKE = [
     "t.*",
     "a|b",
@@ -70,7 +89,9 @@ def test_random_patterns_match_what_re_matches():
 )
 def test_what_only_re2_has(pattern, names):
     matcher = TopicPattern(pattern)
-    assert [name for name in ["t", "abc", "123", "a.b", "ABC", "ab", "foo", "a", "aa", "aaa"] if matcher.matches(name)] == (
+    assert [
+        name for name in ["t", "abc", "123", "a.b", "ABC", "ab", "foo", "a", "aa", "aaa"] if matcher.matches(name)
+    ] == (
         [name for name in ["t", "abc", "123", "a.b", "ABC", "ab", "foo", "a", "aa", "aaa"] if name in names]
         if pattern not in ("[[:alpha:]]+", r"\pL+")
         else ["t", "abc", "ABC", "ab", "foo", "a", "aa", "aaa"]
