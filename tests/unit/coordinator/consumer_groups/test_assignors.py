@@ -1,4 +1,4 @@
-"""Server-side assignors against a small model: everything is assigned once, balanced, and moves as little as it must."""
+"""Server-side assignors against a small model: all is assigned once, balanced, and moves as little as it must."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

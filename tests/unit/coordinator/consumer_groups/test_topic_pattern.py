@@ -100,8 +100,34 @@ def test_what_only_re2_has(pattern, names):
 
 @pytest.mark.parametrize(
     "pattern",
-    ["(", "a)", "[a", "*", "a**", "a{2}{3}", r"\1", "(?=a)", "(?!a)", "(?<=a)", r"\b", "x{1001}", "x{3,2}", "[b-a]"]
-    + [r"\p{Greek}", "(?P<n", "a\\", "((a{100}){100}){100}", "((a{0}){1000}){1000}", "(" * 200, "a" * 5000, "[[:no:]]"],
+    [
+        *(
+            "(",
+            "a)",
+            "[a",
+            "*",
+            "a**",
+            "a{2}{3}",
+            r"\1",
+            "(?=a)",
+            "(?!a)",
+            "(?<=a)",
+            r"\b",
+            "x{1001}",
+            "x{3,2}",
+            "[b-a]",
+        ),
+        *(
+            r"\p{Greek}",
+            "(?P<n",
+            "a\\",
+            "((a{100}){100}){100}",
+            "((a{0}){1000}){1000}",
+            "(" * 200,
+            "a" * 5000,
+            "[[:no:]]",
+        ),
+    ],
 )
 def test_everything_else_is_refused_at_once(pattern):
     with pytest.raises(BadPattern):
