@@ -457,3 +457,11 @@ def test_what_was_aborted_neither_stays_nor_replaces_anything(world, codec):
     assert [name for name in names if "txnindex" in name] == []
     assert world.reboot() is not None
     assert world.log.state(partition.ordinal).open_transactions == 0
+
+
+@pytest.mark.parametrize("size", [0, 60])
+def test_what_is_shorter_than_a_batchs_header_is_not_sealed(size):
+    short = bytearray(size)
+    with pytest.raises(ValueError, match="61 bytes"):
+        _native.seal_batch(short)
+    assert short == bytes(size)

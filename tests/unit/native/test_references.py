@@ -1,6 +1,7 @@
 """The binding gives back what it takes: no request, look-up or object leaves a Python object or a reference behind."""
 
 import gc
+import os
 import sys
 
 import pytest
@@ -41,6 +42,15 @@ def _requests(broker):
     broker.call(REQUESTS[18](), 3)
 
 
+def _named(broker):
+    """Requests of clients of whom nobody has heard before."""
+    name = os.urandom(8).hex().encode()
+    frame = b"\0\x12\0\0\0\0\0\5" + len(name).to_bytes(2, "big") + name
+    assert broker.processor.submit(DATA, 1, 1, 0, frame, 1) >= 0
+    broker.step()
+    assert len(broker.collect()) == 1
+
+
 def _refused(broker):
     broker.call(fetch(offset=10**6), 11)
     with pytest.raises(ValueError, match="a frame has 8 bytes"):
@@ -53,7 +63,7 @@ def _looked_up(broker):
     broker.log.state(0)
 
 
-@pytest.mark.parametrize("work", [_requests, _refused, _looked_up])
+@pytest.mark.parametrize("work", [_requests, _named, _refused, _looked_up])
 def test_rounds_leave_nothing_behind(broker, work):
     broker.call(produce(records=batch(b"a")), 7)
     assert kept(lambda: work(broker)) < ROUNDS // 2

@@ -311,6 +311,23 @@ def test_what_administrators_see(world):
     assert names(["Ongoing"], [], 50) == ([ID], []) and names(["Ongoing"], [], 200) == ([], [])
 
 
+def test_who_lists_transactions_waits_until_all_are_loaded(world):
+    producer_of(world)
+    world.coordinator = type(world.coordinator)(
+        world.settings, lambda *_: True, lambda _: 0, lambda: world.feature_level
+    )
+    world.carry_out(world.coordinator.open(0, 0, world.now()))
+    listed, described = world.send(ListTransactionsRequest(), 1), world.send(DescribeTransactionsRequest([ID]), 0)
+    assert not listed or listed[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert not described or described[0].transaction_states[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    world.coordinator.load(0, world.log)
+    world.carry_out(world.coordinator.loaded(0, world.now()))
+    if not listed:
+        listed = world.send(ListTransactionsRequest(), 1)
+    [answer] = world.send(ListTransactionsRequest(), 1)
+    assert [row.transactional_id for row in answer.transaction_states] == [ID]
+
+
 def test_an_administrator_ends_transactions_in_partitions(world):
     marker = WritableTxnMarker(70, 3, False, [WritableTxnMarkerTopic(TOPIC, [0, 1])], 5)
     world.asked_codes = {(TOPIC, 0): NONE, (TOPIC, 1): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
