@@ -4,7 +4,9 @@ import os
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -93,18 +95,25 @@ def test_a_newer_format_asks_for_the_newer_version(tmp_path):
     assert "start that version" in found.stderr and "put a copy" not in found.stderr
 
 
-def test_a_directory_of_another_user_names_both(tmp_path):
-    for path in (tmp_path, *tmp_path.parents):
-        if path.stat().st_uid == os.geteuid() and path.stat().st_mode & 0o005 != 0o005:
-            path.chmod(0o755)
-    found = run_as(NOBODY, "start", "--data-dir", str(tmp_path / "d"))
-    assert found.returncode == 2
+@pytest.fixture
+def in_the_open():
+    """A directory that everybody may look into. (Those of pytest are closed again by each other pytest that starts.)"""
+    with tempfile.TemporaryDirectory(prefix="mpbroker-") as directory:
+        for path in (Path(directory), *Path(directory).parents):
+            if path.stat().st_uid == os.geteuid() and path.stat().st_mode & 0o005 != 0o005:
+                path.chmod(0o755)
+        yield Path(directory)
+
+
+def test_a_directory_of_another_user_names_both(in_the_open):
+    found = run_as(NOBODY, "start", "--data-dir", str(in_the_open / "d"))
+    assert found.returncode == 2, found.stderr
     sentence = found.stderr.splitlines()[-1]
     assert (
-        f"{tmp_path} cannot be written by user nobody (uid {NOBODY}); it belongs to user root (uid 0), mode "
+        f"{in_the_open} cannot be written by user nobody (uid {NOBODY}); it belongs to user root (uid 0), mode "
         in sentence
     )
-    assert "start as that user" in sentence and list(tmp_path.iterdir()) == []
+    assert "start as that user" in sentence and list(in_the_open.iterdir()) == []
 
 
 @pytest.mark.parametrize(("listener", "warns"), [("PLAINTEXT://:0", True), ("PLAINTEXT://127.0.0.1:0", False)])
