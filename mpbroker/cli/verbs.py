@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 
 from mpbroker.cli import client_arguments
 from mpbroker.cli.usage import example_text
+from mpbroker.client.bootstrap import connect_to_controller
 from mpbroker.client.network_client import NetworkClient
+from mpbroker.errors import ErrorCode, KafkaError
 
 
 class Verb(NamedTuple):
@@ -43,9 +45,17 @@ def define_verbs(parser: argparse.ArgumentParser, verbs: Mapping[str, Verb]) -> 
 
 
 def run_verb(arguments: argparse.Namespace, verbs: Mapping[str, Verb]) -> int:
-    """Runs the one that was asked for; returns the exit code."""
+    """Runs the one that was asked for; returns the exit code. What only the cluster's controller does is asked of that
+    broker: nothing has been done, or printed, when another one refuses it."""
+    run = verbs[arguments.verb].run
     with client_arguments.open_client(arguments) as client:
-        verbs[arguments.verb].run(client, arguments)
+        try:
+            run(client, arguments)
+        except KafkaError as error:
+            if error.code != ErrorCode.NOT_CONTROLLER:
+                raise
+            with connect_to_controller(client) as controller:
+                run(controller, arguments)
     return 0
 
 

@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable
 
 from mpbroker.client.network_client import REQUEST_TIMEOUT_MS, ConnectionLost, NetworkClient
-from mpbroker.errors import ConfigError
+from mpbroker.errors import ConfigError, ErrorCode, KafkaError
+from mpbroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 DEFAULT_PORT = 9092
 MAX_ADDRESSES = 100
@@ -65,6 +66,15 @@ def connect(
             say = None
         time.sleep(min(pause_s, max(0.0, wait_s - waited_s)))
         pause_s = min(2 * pause_s, MAX_PAUSE_S)
+
+
+def connect_to_controller(client: NetworkClient) -> NetworkClient:
+    """A connection to the cluster's controller, as the broker of this one knows it. KafkaError: it knows of none."""
+    answer = client.call(MetadataRequest(topics=[]), MetadataResponse, 12)
+    for broker in answer.brokers:
+        if broker.node_id == answer.controller_id:
+            return NetworkClient(broker.host, broker.port, client.client_id, client.timeout_ms)
+    raise KafkaError(ErrorCode.NOT_CONTROLLER, f"{client.address} knows of no controller at this moment")
 
 
 def _sentence(problems: list[ConnectionLost], waited_s: float) -> str:

@@ -101,6 +101,10 @@ def test_what_scripts_rely_on(begin):
     listeners = [broker["listeners"][0] for broker in found["brokers"]]
     assert bootstrap == ",".join(f"{one['host']}:{one['port']}" for one in listeners)
     assert "in use" in cluster.run("start", code=3)
+    another = bootstrap.split(",")[controller % 3]  # clients of the command line find the controller themselves
+    words = [sys.executable, "-m", "mpbroker", "topic", "create", "orders", "-b", another]
+    assert subprocess.run(words, capture_output=True, timeout=TIMEOUT_S).stdout == b"created orders with 6 partitions\n"
+    assert cluster.status()["under_replicated"] == 0
 
     tree = _tree(cluster.pids()[controller])
     cluster.run("kill", controller)
