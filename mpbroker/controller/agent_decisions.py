@@ -67,8 +67,9 @@ class Verdict(NamedTuple):
 
 def fence(known: Epochs, controller_epoch: int, broker_epoch: int) -> int:
     """The code for a whole request. A higher broker epoch than ours is accepted: the controller may have seen the
-    registration before we did."""
-    if broker_epoch != UNKNOWN_EPOCH and broker_epoch < known.broker:
+    registration before we did. Before we have registered, whatever comes is meant for our last life: a role that it had
+    then may be more than its logs are good for now."""
+    if broker_epoch != UNKNOWN_EPOCH and (known.broker == UNKNOWN_EPOCH or broker_epoch < known.broker):
         return ErrorCode.STALE_BROKER_EPOCH
     return ErrorCode.STALE_CONTROLLER_EPOCH if controller_epoch < known.controller else ErrorCode.NONE
 

@@ -57,8 +57,8 @@ class BrokerModel:
 
     def handle(self, request):
         """A control request: its answer."""
-        if request.broker_epoch < self.epoch:
-            code = 77
+        if self.epoch < 0 or request.broker_epoch < self.epoch:
+            code = 77  # of a life before, also while this one has not registered
         elif request.controller_epoch < self.controller_epoch:
             code = 11
         else:

@@ -71,12 +71,16 @@ class Watcher:
                 partition = (log.topic_id, key[1])
                 other = self.led.setdefault((*partition, log.leader_epoch), broker)
                 check(other == broker, f"{key}: {other} and {broker} lead in epoch {log.leader_epoch}")
-                known = self.committed.setdefault(partition, [])
-                new = log.log[: log.hw]
-                shared = min(len(known), len(new))
-                check(known[:shared] == new[:shared], f"{key}: {broker} has {new}, committed was {known}")
-                if len(new) > len(known):
-                    self.committed[partition] = list(new)
+                self.commit(partition, key, broker, log)
+
+    def commit(self, partition, key, broker, log):
+        """What is below a leader's high watermark is final."""
+        known = self.committed.setdefault(partition, [])
+        new = log.log[: log.hw]
+        shared = min(len(known), len(new))
+        check(known[:shared] == new[:shared], f"{key}: {broker} has {new}, committed was {known}")
+        if len(new) > len(known):
+            self.committed[partition] = list(new)
 
     def _electable(self):
         """Whoever may be elected without loss has all that was committed (LeaderCompleteness)."""

@@ -313,6 +313,8 @@ class World:
         for key, log in model.roles(LEADER):
             done = [value for value, end in log.parked if end <= log.hw]
             log.parked = [(value, end) for value, end in log.parked if end > log.hw]
+            if done:
+                self.watcher.commit((log.topic_id, key[1]), key, broker, log)
             for value in done:
                 self.acknowledged[value] = (log.topic_id, key[1])
 

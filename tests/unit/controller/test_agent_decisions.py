@@ -13,6 +13,7 @@ from mpbroker.controller.agent_decisions import (
     judge_leader_and_isr,
     judge_stop_replica,
 )
+from mpbroker.errors import ErrorCode
 
 ME, TOPIC = 1, b"t" * 16
 HERE = Hosted(TOPIC, leader_epoch=5, partition_epoch=2, has_role=True, is_leader=True, online=True, untouched=False)
@@ -28,6 +29,12 @@ def wanted(leader=ME, epoch=6, topic_id=TOPIC, replicas=(1, 2), is_new=False):
 )
 def test_epochs_of_the_whole_request(controller, broker, code):
     assert fence(Epochs(controller=4, broker=100), controller, broker) == code
+
+
+def test_before_its_registration_a_broker_takes_no_role():
+    """The request is meant for its last life, whose records may be gone with its machine."""
+    assert fence(Epochs(controller=0, broker=-1), 4, 100) == ErrorCode.STALE_BROKER_EPOCH
+    assert fence(Epochs(controller=0, broker=-1), 4, -1) == 0
 
 
 @pytest.mark.parametrize(
