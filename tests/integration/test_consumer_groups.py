@@ -8,7 +8,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.harness.broker import Broker, wait_until
 
-SETTINGS = {"group.initial.rebalance.delay.ms": 100, "num.partitions": 4, "offsets.topic.num.partitions": 5}
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": 100,
+    "num.partitions": 4,
+    "offsets.topic.num.partitions": 5,
+    "group.consumer.heartbeat.interval.ms": 200,
+}
 
 
 @pytest.fixture
@@ -176,3 +181,34 @@ def test_a_reader_without_a_group_commits(broker):
     [found] = reader.committed([TopicPartition("t", 0)], 10)
     assert found.offset == 3
     reader.close()
+
+
+def test_members_of_the_next_generation_protocol_and_of_the_classic_one_share_a_group(broker):
+    """librdkafka with `group.protocol=consumer` joins a classic group, which changes its protocol while it is used."""
+    produce(broker, 0, 100)
+    classic = consumer(broker, **{"heartbeat.interval.ms": 200})
+    assert sorted(read(classic, 100)) == list(range(100))
+    classic.commit(asynchronous=False)
+    settings = {"bootstrap.servers": broker.bootstrap, "group.id": "g", "group.protocol": "consumer"}
+    modern = Consumer({**settings, "auto.offset.reset": "earliest", "enable.auto.commit": False})
+    modern.subscribe(["^t$"])
+
+    def shared() -> bool:
+        for one in (classic, modern):
+            assert one.poll(0.1) is None
+        return len(classic.assignment()) == len(modern.assignment()) == 2
+
+    wait_until(shared, "two partitions for each", 60)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    [found] = admin.describe_consumer_groups(["g"]).values()
+    assert str(found.result(10).type) == "ConsumerGroupType.CONSUMER"
+    produce(broker, 100, 40)
+    deadline, values = time.monotonic() + 30, []
+    while len(values) < 40:
+        assert time.monotonic() < deadline
+        values += [int(one.value()) for reader in (classic, modern) if (one := reader.poll(0.1)) and not one.error()]
+    assert sorted(values) == list(range(100, 140))
+    modern.commit(asynchronous=False)
+    modern.close()
+    wait_until(lambda: (classic.poll(0.1), len(classic.assignment()) == 4)[1], "all partitions for one", 60)
+    classic.close()
