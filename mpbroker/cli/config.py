@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from mpbroker.cli import client_arguments
 from mpbroker.cli.usage import UsageError, example_text
+from mpbroker.cli.verbs import run_at_broker
 from mpbroker.client.config_admin import BROKER, TOPIC, Resource, change_configs, read_configs
 from mpbroker.client.network_client import NetworkClient
 from mpbroker.errors import ConfigError, MpbrokerError
@@ -70,8 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.changes = _pairs(arguments.keys)
     elif any("=" in key for key in arguments.keys):
         raise UsageError(f"`config {arguments.verb}` takes KEY, without a value; `config set` sets one")
-    with client_arguments.open_client(arguments) as client:
-        verb.run(client, arguments)
+    run_at_broker(arguments, verb.run)
     return 0
 
 

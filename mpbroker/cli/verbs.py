@@ -45,9 +45,14 @@ def define_verbs(parser: argparse.ArgumentParser, verbs: Mapping[str, Verb]) -> 
 
 
 def run_verb(arguments: argparse.Namespace, verbs: Mapping[str, Verb]) -> int:
-    """Runs the one that was asked for; returns the exit code. What only the cluster's controller does is asked of that
-    broker: nothing has been done, or printed, when another one refuses it."""
-    run = verbs[arguments.verb].run
+    """Runs the one that was asked for; returns the exit code."""
+    run_at_broker(arguments, verbs[arguments.verb].run)
+    return 0
+
+
+def run_at_broker(arguments: argparse.Namespace, run: Callable[[NetworkClient, argparse.Namespace], None]) -> None:
+    """Run it at the broker that the arguments name, or at the controller, if that broker says that only the controller
+    does such a thing: nothing has been done, or printed, when it refuses."""
     with client_arguments.open_client(arguments) as client:
         try:
             run(client, arguments)
@@ -56,7 +61,6 @@ def run_verb(arguments: argparse.Namespace, verbs: Mapping[str, Verb]) -> int:
                 raise
             with connect_to_controller(client) as controller:
                 run(controller, arguments)
-    return 0
 
 
 def print_as(arguments: argparse.Namespace, value: Any, text: str) -> None:
