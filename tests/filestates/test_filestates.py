@@ -13,6 +13,7 @@ pytestmark = pytest.mark.slow
 SEED, STATES, REAL_OF = 1, 300, 60
 
 
+@pytest.mark.timeout(400)  # some 30 s; on a machine with much else to do ten times as long
 def test_nothing_that_is_sound_on_disk_is_lost_or_hidden():
     with tempfile.TemporaryDirectory(prefix="filestates-", dir=SHARED_MEMORY) as directory:
         bases = make_bases(Path(directory))
