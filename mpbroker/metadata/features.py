@@ -1,9 +1,9 @@
 """Features of the cluster and their finalized levels (KIP-584, KIP-778): those that a KRaft node of Kafka 3.9 knows,
-and `transaction.version` (KIP-890), which Kafka 4 added: its clients speak version 2 of transactions where it is
-finalized.
+and two that Kafka 4 added: `transaction.version` (KIP-890), whose clients speak version 2 of transactions where it is
+finalized, and `group.version` (KIP-848).
 
 Pure but for the one word of shared memory that shows what is finalized. The controller alone writes it, behind its
-store; any process reads it. `group.version` is not supported: its level is 0.
+store; any process reads it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,14 @@ from mpbroker.shm.core import Core
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
 TRANSACTION_VERSION: Final = "transaction.version"
+GROUP_VERSION: Final = "group.version"
 KAFKA_3_9: Final = 21  # its metadata.version
-SUPPORTED: Final = {KRAFT_VERSION: (0, 1), METADATA_VERSION: (1, KAFKA_3_9), TRANSACTION_VERSION: (0, 2)}
+SUPPORTED: Final = {
+    KRAFT_VERSION: (0, 1),
+    METADATA_VERSION: (1, KAFKA_3_9),
+    TRANSACTION_VERSION: (0, 2),
+    GROUP_VERSION: (0, 1),
+}
 """Feature → lowest and highest level that this program could run."""
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
@@ -25,6 +31,7 @@ _FIELDS: Final = {
     METADATA_VERSION: "metadata_version",
     KRAFT_VERSION: "kraft_version",
     TRANSACTION_VERSION: "transaction_version",
+    GROUP_VERSION: "group_version",
 }
 _SAME_METADATA_SINCE: Final = 17  # from here on up to 3.9 no level brought records that an older one does not know
 
@@ -36,7 +43,7 @@ class FeatureLevels(NamedTuple):
     metadata_version: int = KAFKA_3_9
     kraft_version: int = 0
     transaction_version: int = 2
-    group_version: int = 0
+    group_version: int = 1
 
     def of(self, name: str) -> int:
         """The finalized level of a feature."""

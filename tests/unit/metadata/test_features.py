@@ -8,7 +8,7 @@ from tests.harness.small_core import small_core
 
 def test_what_is_published_is_read_and_before_that_what_a_new_cluster_has():
     core = small_core().core
-    assert finalized(core) == FeatureLevels(0, 21, 0, 2, 0)
+    assert finalized(core) == FeatureLevels(0, 21, 0, 2, 1)
     publish(core, FeatureLevels(7, 18, 1, 0, 1))
     assert finalized(core) == FeatureLevels(7, 18, 1, 0, 1)
     assert finalized_level(core, "metadata.version") == 18 and finalized_level(core, "transaction.version") == 0

@@ -48,12 +48,16 @@ def test_a_client_whose_software_has_no_legal_name_is_refused(broker, name, vers
 
 @pytest.mark.parametrize(
     ("version", "names"),
-    [(2, []), (3, ["metadata.version"]), (4, ["kraft.version", "metadata.version", "transaction.version"])],
+    [
+        (2, []),
+        (3, ["metadata.version"]),
+        (4, ["kraft.version", "metadata.version", "transaction.version", "group.version"]),
+    ],
 )
 def test_features_are_those_of_kafka_and_one_from_level_0_on_is_for_version_4(broker, version, names):
     """A finalized level is told in any version that has features."""
     answer = broker.call(ApiVersionsRequest(**CLIENT), version)
     assert [one.name for one in answer.supported_features] == names
     finalized = [(one.name, one.max_version_level) for one in answer.finalized_features]
-    assert finalized == ([("metadata.version", 21), ("transaction.version", 2)] if names else [])
+    assert finalized == ([("metadata.version", 21), ("transaction.version", 2), ("group.version", 1)] if names else [])
     assert answer.finalized_features_epoch == (0 if names else -1)
