@@ -13,7 +13,7 @@ TOPICS = (
     Setting("delete.topic.enable", BOOLEAN, True, "Allow topics to be deleted."),
     Setting("min.insync.replicas", INT, 1,
             "In-sync replicas that a write with acks=all needs; a partition has one replica, which is then enough, as in Kafka.",
-            least=1, change=CLUSTER_WIDE, later=True),
+            least=1, change=CLUSTER_WIDE),
     Setting("unclean.leader.election.enable", BOOLEAN, False,
             "Let a replica that is not in sync become leader, losing records.", change=CLUSTER_WIDE),
 )

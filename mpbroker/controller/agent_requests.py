@@ -24,6 +24,7 @@ from mpbroker.controller.cluster_topics import ClusterTopics
 from mpbroker.controller.controller_context import TopicState
 from mpbroker.errors import ErrorCode
 from mpbroker.log.partition_directory import DELETE_SUFFIX, STRAY_SUFFIX
+from mpbroker.metadata.topic_names import is_internal_topic
 from mpbroker.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -118,7 +119,7 @@ class ControlRequests:
         code = self._fenced(request.controller_id, request.controller_epoch, request.broker_epoch)
         if code:
             return code, [code] * len(partitions)
-        codes, named = [], set()
+        codes, named, coordinated = [], set(), {}
         for number, (topic_state, state) in enumerate(partitions):
             if number % ALIVE_EVERY == 0:
                 self._alive()
@@ -126,8 +127,12 @@ class ControlRequests:
             codes.append(self._become(topic, topic_state.topic_id, state))
             if topic is not None and state.partition_index < len(topic.ordinals):
                 named.add(topic.ordinals[state.partition_index])
+                if is_internal_topic(topic.name):
+                    coordinated[topic.id] = topic
         if request.type == FULL:
             self._set_strays_aside(named)
+        for topic in coordinated.values():
+            self._topics.announce(topic)
         self._roles_changed()
         self._events.info(
             "leader_and_isr", controller=request.controller_id, epoch=request.controller_epoch, partitions=len(codes)

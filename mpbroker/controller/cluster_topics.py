@@ -134,7 +134,10 @@ class ClusterTopics:
         return found
 
     def _set_strays_aside(self) -> None:
-        """Directories of topics that exist no more, or of partitions that are somebody else's now."""
+        """Directories of topics that exist no more, or of partitions that are somebody else's now. A store without any
+        topic may be the wrong one: then all stays as it is."""
+        if not self.context.by_id:
+            return
         for home in self._logs.online_homes:
             for found in list(partition_directory.find_all(home.path)):
                 if not self._is_wanted(found):
@@ -212,6 +215,10 @@ class ClusterTopics:
         self._rows.link(topic.ordinals)
         self._snapshot.publish(topic.row, topic.image())
         self._crash_point("agent.topic_shown")
+
+    def announce(self, topic: TopicState) -> None:
+        """Who leads its partitions has changed here: the coordinator looks again."""
+        self._snapshot.announce(topic.row)
 
     def has_log(self, ordinal: int) -> bool:
         """Whether the row's partition lies here."""

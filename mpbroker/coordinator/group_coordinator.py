@@ -27,13 +27,13 @@ from mpbroker.coordinator.offset_commit import handle as commit_offsets
 from mpbroker.coordinator.offset_removal import handle as delete_offsets
 from mpbroker.coordinator.offset_removal import remove_topic, watch_age
 from mpbroker.coordinator.offsets_loader import RecordPairs
-from mpbroker.coordinator.offsets_records import partition_of
 from mpbroker.coordinator.responses import failure, loading
 from mpbroker.coordinator.shard import Shard
 from mpbroker.coordinator.sync_group import handle as sync_group
 from mpbroker.coordinator.txn_offset_commit import end as end_transaction
 from mpbroker.coordinator.txn_offset_commit import handle as commit_transactional
 from mpbroker.errors import ErrorCode
+from mpbroker.metadata.coordinator_partitions import partition_of
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.group_apis import BY_KEY
 from mpbroker.protocol.types import Struct

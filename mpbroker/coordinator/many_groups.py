@@ -13,10 +13,10 @@ from mpbroker.coordinator.effects import GroupRequest, Now
 from mpbroker.coordinator.environment import Environment
 from mpbroker.coordinator.group_admin import Deletion, described, listed
 from mpbroker.coordinator.offset_fetch import committed_offsets
-from mpbroker.coordinator.offsets_records import partition_of
 from mpbroker.coordinator.responses import failure
 from mpbroker.coordinator.shard import Shard
 from mpbroker.errors import ErrorCode
+from mpbroker.metadata.coordinator_partitions import partition_of
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,

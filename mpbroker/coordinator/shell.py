@@ -31,6 +31,7 @@ from mpbroker.coordinator.shared_table import SharedTable
 from mpbroker.coordinator.transactions.transaction_answers import TRANSACTION_FAILED
 from mpbroker.coordinator.transactions.transaction_shell import RECORDED_IN_STATE, TRANSACTION_APIS, TransactionShell
 from mpbroker.errors import ErrorCode, ProtocolError
+from mpbroker.log.leadership import led_since
 from mpbroker.log.log_manager import LogManager, open_log
 from mpbroker.metadata.metadata_cache import MetadataCache, Topic
 from mpbroker.metadata.topic_names import OFFSETS_TOPIC
@@ -86,6 +87,7 @@ class Shell:
         self._topic: Topic | None = None  # __consumer_offsets
         self._names: dict[str, tuple[bytes, int]] = {}  # of all topics, with id and number of partitions
         self._opened: dict[int, int] = {}  # partition → leader epoch
+        self._is_in_cluster = ctx.config.cluster_store is not None
         self._transactions = TransactionShell(
             ctx,
             port,
@@ -355,18 +357,24 @@ class Shell:
         for name in gone:
             self._take(self._groups.topic_deleted(name, self._now()))
         for partition, ordinal in enumerate(topic.partitions if topic is not None else ()):
-            state = self._logs.state(ordinal)
-            if state is not None and self._opened.get(partition, -1) < state.leader_epoch:
-                self._opened[partition] = state.leader_epoch
-                self._take(self._groups.open(partition, state.leader_epoch, self._now()))
+            leader_epoch = led_since(self._logs.state(ordinal), self._is_in_cluster)
+            opened = self._opened.get(partition)
+            if opened is not None and leader_epoch is None:
+                self._close(partition, self._opened.pop(partition))
+            elif leader_epoch is not None and (opened is None or opened < leader_epoch):
+                self._opened[partition] = leader_epoch
+                self._take(self._groups.open(partition, leader_epoch, self._now()))
                 self._loader.begin(partition, ordinal)
         self._transactions.follow_metadata()
 
     def _close_all(self) -> None:
         opened, self._opened = self._opened, {}
         for partition, leader_epoch in opened.items():
-            self._loader.forget(partition)
-            self._take(self._groups.close(partition, leader_epoch, self._now()))
+            self._close(partition, leader_epoch)
+
+    def _close(self, partition: int, leader_epoch: int) -> None:
+        self._loader.forget(partition)
+        self._take(self._groups.close(partition, leader_epoch, self._now()))
 
     def _now(self) -> Now:
         return Now(self._clock.monotonic_ms(), self._clock.wall_ms())

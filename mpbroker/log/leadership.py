@@ -20,3 +20,11 @@ def is_led_since(state: PartitionState, leader_epoch: int) -> bool:
 def is_under_min_isr(state: PartitionState) -> bool:
     """Whether fewer replicas are in sync, those to come included, than min.insync.replicas asks for."""
     return state.maximal_isr.bit_count() < state.min_isr
+
+
+def led_since(state: PartitionState | None, in_cluster: bool) -> int | None:
+    """The leader epoch since which this broker leads; None: it does not. A broker that is alone leads all that it has,
+    since its last epoch."""
+    if state is None or state.role != LEADER:
+        return None
+    return state.leader_since if in_cluster else state.leader_epoch

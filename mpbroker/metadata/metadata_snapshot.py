@@ -104,6 +104,10 @@ class MetadataSnapshot:
         topic_write(self._core, row, TopicFlags.DELETING, *found[2:])
         journal_append(self._core, row)
 
+    def announce(self, row: int) -> None:
+        """Make readers look at a row again that shows what it showed: something behind it has changed."""
+        journal_append(self._core, row)
+
     def announce_all(self) -> int:
         """Make every reader compare every row: what a dead predecessor wrote may not be in the journal."""
         return int(journal_skip(self._core))

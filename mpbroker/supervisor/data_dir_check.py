@@ -16,8 +16,9 @@ KEY: Final = "log.dirs"
 _ADOPT: Final = "`mpbroker adopt {path}` takes its topics in; or name another directory"
 
 
-def check(path: str) -> None:
-    """ConfigError, with the remedy, if a broker must not start on this directory."""
+def check(path: str, shared_store: str | None = None) -> None:
+    """ConfigError, with the remedy, if a broker must not start on this directory. `shared_store`: the file of its
+    cluster's store, empty if that is elsewhere; None: the broker is by itself."""
     if not os.path.isdir(path):
         return
     has_store = os.path.exists(os.path.join(path, STORE_FILE))
@@ -30,6 +31,9 @@ def check(path: str) -> None:
             f"holds {records or STORE_FILE} but no {data_dir.META_FILE}",
             f"put a copy of {data_dir.META_FILE} back; or `mpbroker adopt {{path}}` writes it anew",
         )
+    if shared_store is not None:
+        _check_of_cluster(path, shared_store, records if has_store else "")
+        return
     if records and not has_store:
         raise _refusal(
             path,
@@ -38,6 +42,13 @@ def check(path: str) -> None:
         )
     if records:
         _check_store(path, records)
+
+
+def _check_of_cluster(path: str, shared_store: str, records: str) -> None:
+    """Topics of a broker by itself are not those of a cluster, even if their names are."""
+    if records and os.path.realpath(shared_store) != os.path.realpath(os.path.join(path, STORE_FILE)):
+        remedy = "start it without mpbroker.cluster.store; or name another directory"
+        raise _refusal(path, f"holds {records} and a {STORE_FILE} of a broker by itself", remedy)
 
 
 def _check_store(path: str, records: str) -> None:

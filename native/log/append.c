@@ -86,6 +86,13 @@ static bool has_no_room(struct mpb_log *log, const struct mpb_partition *row, st
     return true;
 }
 
+/* The first leader epoch since which this broker leads: the controller of a cluster raises the epoch at every change of the
+ * ISR, which deposes nobody. */
+static int32_t led_since(const struct mpb_core *core, const struct mpb_partition_copy *now)
+{
+    return core->replica_count != 0 ? now->leader_since : now->leader_epoch;
+}
+
 /* Everything that can refuse a batch or answer it without writing. Returns true when `out` is the answer. */
 static bool decide_without_writing(struct mpb_log *log, struct mpb_partition *row,
                                    const struct mpb_append_options *options, const struct mpb_append_request *request,
@@ -96,7 +103,8 @@ static bool decide_without_writing(struct mpb_log *log, struct mpb_partition *ro
     out->log_start = now->log_start;
     out->leader_epoch = now->leader_epoch;
     out->error = (int16_t)mpb_partition_usable(log->core, row, request->topic_id);
-    bool deposed = request->leader_epoch >= 0 && request->leader_epoch != now->leader_epoch;
+    bool deposed = request->leader_epoch >= 0 &&
+                   (request->leader_epoch > now->leader_epoch || request->leader_epoch < led_since(log->core, now));
     if (out->error == 0 && (now->role != MPB_ROLE_LEADER || deposed))
         out->error = MPB_ERR_NOT_LEADER_OR_FOLLOWER;
     if (out->error == 0 && request->acks < 0 && mpb_is_under_min_isr(now))

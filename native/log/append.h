@@ -25,7 +25,7 @@ struct mpb_append_request {
     const struct mpb_batch_info *info;
     int64_t max_timestamp; /* found in the records, -1: none of them has one; or MPB_RECORDS_UNSEEN */
     int64_t now_ms;
-    int32_t leader_epoch;    /* the partition's must be this one; -1: any */
+    int32_t leader_epoch;    /* the partition must have been led since this one; -1: any */
     const uint8_t *topic_id; /* the partition's must be this one; NULL: any */
     enum mpb_batch_kind
         marker; /* COMMIT or ABORT: `batch` is that marker (marker.h); else PLAIN, whatever the batch is */

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from mpbroker.coordinator.offsets_records import partition_of
+from mpbroker.metadata.coordinator_partitions import partition_of
 from tests.conformance.test_dump_log_segments import LIBS, dump, pytestmark, trouble  # noqa: F401  (skips without Kafka's jars)
 from tests.harness.broker import Broker, wait_until
 from tests.harness.peer import Peer, create_topic

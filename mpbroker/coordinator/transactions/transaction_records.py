@@ -11,9 +11,9 @@ from __future__ import annotations
 import struct
 from typing import Annotated, Final
 
-from mpbroker.coordinator.offsets_records import java_hash
 from mpbroker.coordinator.transactions.transaction import Partition, State, Transaction
 from mpbroker.errors import ProtocolError
+from mpbroker.metadata.coordinator_partitions import java_hash
 from mpbroker.protocol.codec import decode, encode
 from mpbroker.protocol.schema import stored
 from mpbroker.protocol.types import Int8, Int16, Int32, Int64, Struct, since, tagged

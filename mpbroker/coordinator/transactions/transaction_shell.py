@@ -23,6 +23,7 @@ from mpbroker.coordinator.transactions.transaction_coordinator import Transactio
 from mpbroker.coordinator.transactions.transaction_counting import TransactionCounting
 from mpbroker.coordinator.transactions.transaction_settings import TransactionSettings
 from mpbroker.errors import ErrorCode
+from mpbroker.log.leadership import led_since
 from mpbroker.log.log_manager import LogManager, PartitionBusyError
 from mpbroker.metadata.commands import AllocateProducerIds, ProducerIds, decode_answer, encode_command
 from mpbroker.metadata.features import TRANSACTION_VERSION
@@ -82,6 +83,7 @@ class TransactionShell:
         self._markers = LocalMarkerSender(port, log_manager, metadata, appends, clock, offsets_ended, self._crash_point)
         self._verifier = LocalVerifier(port, log_manager, metadata)
         self._opened: dict[int, int] = {}  # partition → leader epoch
+        self._is_in_cluster = ctx.config.cluster_store is not None
         self._commands = 0  # for producer ids, on their way
         self.topic: Topic | None = None
         self._start(self._settings.partitions)
@@ -114,18 +116,24 @@ class TransactionShell:
             self._start(len(topic.partitions))
         self.topic = topic
         for partition, ordinal in enumerate(topic.partitions if topic is not None else ()):
-            state = self._logs.state(ordinal)
-            if state is not None and self._opened.get(partition, -1) < state.leader_epoch:
-                self._opened[partition] = state.leader_epoch
-                self._take(self.coordinator.open(partition, state.leader_epoch, self._now()))
+            leader_epoch = led_since(self._logs.state(ordinal), self._is_in_cluster)
+            opened = self._opened.get(partition)
+            if opened is not None and leader_epoch is None:
+                self._close(partition, self._opened.pop(partition))
+            elif leader_epoch is not None and (opened is None or opened < leader_epoch):
+                self._opened[partition] = leader_epoch
+                self._take(self.coordinator.open(partition, leader_epoch, self._now()))
                 self._loader.begin(partition, ordinal)
         self._tell_ready()
 
     def _close_all(self) -> None:
         opened, self._opened = self._opened, {}
         for partition, leader_epoch in opened.items():
-            self._loader.forget(partition)
-            self._take(self.coordinator.close(partition, leader_epoch, self._now()))
+            self._close(partition, leader_epoch)
+
+    def _close(self, partition: int, leader_epoch: int) -> None:
+        self._loader.forget(partition)
+        self._take(self.coordinator.close(partition, leader_epoch, self._now()))
 
     def _loaded(self, partition: int) -> None:
         self._crash_point("coordinator.transactions_loaded")

@@ -17,15 +17,23 @@ from mpbroker.protocol.messages.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from mpbroker.server.apis import Api
+from mpbroker.server.apis import Api, Outcome
+from mpbroker.server.control_request import ask_cluster_controller
 from mpbroker.server.server_context import ServerContext
 
 WITHOUT_SENTENCE = frozenset((ErrorCode.NONE, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS))
 
 
-def handle(
-    context: ServerContext, request: Request, message: AlterPartitionReassignmentsRequest
-) -> AlterPartitionReassignmentsResponse:
+def handle(context: ServerContext, request: Request, message: AlterPartitionReassignmentsRequest) -> Outcome:
+    if context.cluster is not None:
+        version, patience_ms = request.api_version, message.timeout_ms
+        return ask_cluster_controller(
+            context,
+            request,
+            AlterPartitionReassignmentsResponse,
+            lambda code: failed(message, version, code),
+            patience_ms,
+        )
     context.metadata.refresh()
     responses = []
     for asked in message.topics:

@@ -16,15 +16,21 @@ from mpbroker.protocol.messages.elect_leaders import (
     ReplicaElectionResult,
     TopicPartitions,
 )
-from mpbroker.server.apis import Api
+from mpbroker.server.apis import Api, Outcome
+from mpbroker.server.control_request import ask_cluster_controller
 from mpbroker.server.server_context import ServerContext
 
 PREFERRED, UNCLEAN = 0, 1
 
 
-def handle(context: ServerContext, request: Request, message: ElectLeadersRequest) -> ElectLeadersResponse:
+def handle(context: ServerContext, request: Request, message: ElectLeadersRequest) -> Outcome:
     if message.election_type not in (PREFERRED, UNCLEAN):
         return failed(message, request.api_version, ErrorCode.INVALID_REQUEST)
+    if context.cluster is not None:
+        version, patience_ms = request.api_version, message.timeout_ms
+        return ask_cluster_controller(
+            context, request, ElectLeadersResponse, lambda code: failed(message, version, code), patience_ms
+        )
     context.metadata.refresh()
     results = [_elected(context, asked) for asked in message.topic_partitions or ()]
     return ElectLeadersResponse(replica_election_results=results)

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 
 from mpbroker.channel.handler_port import Request
 from mpbroker.errors import ERRORS, ErrorCode
+from mpbroker.metadata.cluster_cache import ClusterCache
 from mpbroker.metadata.commands import Answer, CreateTopics, encode_command
+from mpbroker.metadata.coordinator_partitions import partition_of
 from mpbroker.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.messages.find_coordinator import (
@@ -32,6 +34,8 @@ TOPICS = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC}
 
 def handle(context: ServerContext, request: Request, message: FindCoordinatorRequest) -> Outcome:
     topic = TOPICS.get(message.key_type)
+    if topic is not None and message.key_type == TRANSACTION and context.cluster is not None:
+        return failed(message, request.api_version, ErrorCode.COORDINATOR_NOT_AVAILABLE)  # docs/skipped.md
     if topic is None:
         known = message.key_type == SHARE and request.api_version >= SHARE_FROM
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE if known else ErrorCode.INVALID_REQUEST
@@ -43,12 +47,43 @@ def handle(context: ServerContext, request: Request, message: FindCoordinatorReq
 
 
 def _here(context: ServerContext, request: Request, message: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    if context.cluster is not None:
+        return _in_cluster(context, context.cluster, request, message)
     listener = context.listeners[request.listener]
     host, port = listener.advertised_host, listener.advertised_port
     if request.api_version >= BATCHED_FROM:
         rows = [Coordinator(key, context.node_id, host, port, ErrorCode.NONE, "") for key in message.coordinator_keys]
         return FindCoordinatorResponse(coordinators=rows)
     return FindCoordinatorResponse(error_message="NONE", node_id=context.node_id, host=host, port=port)
+
+
+def _in_cluster(
+    context: ServerContext, cluster: ClusterCache, request: Request, message: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
+    """The leader of the partition that holds the key. Until there is one: COORDINATOR_NOT_AVAILABLE."""
+    cluster.refresh()
+    name = context.listeners[request.listener].name
+    keys = message.coordinator_keys if request.api_version >= BATCHED_FROM else [message.key]
+    rows = [_of_key(context, cluster, TOPICS[message.key_type], key, name) for key in keys]
+    if request.api_version >= BATCHED_FROM:
+        return FindCoordinatorResponse(coordinators=rows)
+    [one] = rows
+    sentence = ERRORS[one.error_code].sentence if one.error_code else "NONE"
+    return FindCoordinatorResponse(
+        error_code=one.error_code, error_message=sentence, node_id=one.node_id, host=one.host, port=one.port
+    )
+
+
+def _of_key(context: ServerContext, cluster: ClusterCache, name: str, key: str, listener: str) -> Coordinator:
+    topic = context.metadata.topic(name)
+    assert topic is not None
+    ordinal = topic.partitions[partition_of(key, len(topic.partitions))]
+    found = cluster.assignment(ordinal, topic.id)
+    broker = None if found is None else cluster.brokers.get(found.leader)
+    end_point = None if broker is None else broker.on(listener)
+    if broker is None or end_point is None:
+        return Coordinator(key, -1, "", -1, ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
+    return Coordinator(key, broker.id, end_point.host, end_point.port, ErrorCode.NONE, "")
 
 
 def _create_topic(context: ServerContext, request: Request, message: FindCoordinatorRequest, topic: str) -> Outcome:

@@ -12,13 +12,21 @@ from mpbroker.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-from mpbroker.server.apis import Api
+from mpbroker.server.apis import Api, Outcome
+from mpbroker.server.control_request import ask_cluster_controller
 from mpbroker.server.server_context import ServerContext
 
 
-def handle(
-    context: ServerContext, request: Request, message: ListPartitionReassignmentsRequest
-) -> ListPartitionReassignmentsResponse:
+def handle(context: ServerContext, request: Request, message: ListPartitionReassignmentsRequest) -> Outcome:
+    if context.cluster is not None:
+        version, patience_ms = request.api_version, message.timeout_ms
+        return ask_cluster_controller(
+            context,
+            request,
+            ListPartitionReassignmentsResponse,
+            lambda code: failed(message, version, code),
+            patience_ms,
+        )
     return ListPartitionReassignmentsResponse()
 
 

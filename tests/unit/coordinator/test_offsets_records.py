@@ -9,14 +9,13 @@ from mpbroker.coordinator.offsets_records import (
     OffsetValue,
     group_key,
     group_value,
-    java_hash,
     offset_key,
     offset_value,
-    partition_of,
     read_group,
     read_key,
     read_offset,
 )
+from mpbroker.metadata.coordinator_partitions import java_hash, partition_of
 
 MEMBER = MemberValue("m-1", "inst", "cl", "/127.0.0.1", 300_000, 10_000, b"\0\1", b"\2\3")
 STABLE = GroupValue("consumer", 5, "range", "m-1", 1_700_000_000_000, [MEMBER])

@@ -1,0 +1,101 @@
+"""Three brokers, a replicated topic, a leader killed with its whole tree: nothing acknowledged is lost."""
+
+import time
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import NewTopic
+
+from tests.harness.running_cluster import RunningCluster
+
+pytestmark = pytest.mark.slow
+TOPIC, PARTITIONS = "replicated", 3
+
+
+class Writer:
+    """An acks=all producer, and what was acknowledged to it."""
+
+    def __init__(self, cluster):
+        self._producer = Producer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "acks": "all",
+                "enable.idempotence": True,
+                "message.timeout.ms": 30_000,
+                "linger.ms": 0,
+                "log_level": 0,
+            }
+        )
+        self.acknowledged, self.failed, self._sent = [], [], 0
+
+    def _answered(self, error, message):
+        if error is not None:
+            self.failed.append(str(error))
+        else:
+            self.acknowledged.append((message.partition(), message.offset(), message.value()))
+
+    def write_for(self, seconds):
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            for partition in range(PARTITIONS):
+                value = f"{partition}-{self._sent}".encode()
+                self._producer.produce(TOPIC, partition=partition, value=value, on_delivery=self._answered)
+            self._sent += 1
+            self._producer.poll(0.005)
+
+    def finish(self):
+        assert self._producer.flush(30) == 0
+        assert self.failed == []
+
+
+def read_all(cluster):
+    """Partition → offset → value."""
+    settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "reader", "enable.auto.commit": False}
+    consumer = Consumer(settings | {"log_level": 0})
+    ends = {n: consumer.get_watermark_offsets(TopicPartition(TOPIC, n), timeout=10)[1] for n in range(PARTITIONS)}
+    consumer.assign([TopicPartition(TOPIC, n, 0) for n in range(PARTITIONS)])
+    found = {n: {} for n in range(PARTITIONS)}
+    deadline = time.monotonic() + 20
+    while any(max(found[n], default=-1) + 1 < end for n, end in ends.items()):
+        assert time.monotonic() < deadline, {n: len(rows) for n, rows in found.items()}
+        for message in consumer.consume(1000, 0.2):
+            assert message.error() is None
+            found[message.partition()][message.offset()] = message.value()
+    consumer.close()
+    return found
+
+
+def log_of(cluster, broker, partition):
+    """The bytes of a replica."""
+    directory = cluster.directory / f"broker-{broker}" / f"{TOPIC}-{partition}"
+    return b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
+
+
+def test_a_killed_leader_loses_nothing_and_comes_back(tmp_path):
+    with RunningCluster(tmp_path / "c", "min.insync.replicas=2") as cluster:
+        cluster.admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(20)
+        cluster.wait_for_isr(TOPIC, 3)
+        writer = Writer(cluster)
+        writer.write_for(0.5)
+        before = cluster.partitions(TOPIC)
+        assert sorted(leader for leader, _ in before.values()) == [1, 2, 3], "leaders are spread"
+        victim = cluster.status()["controller"]
+        cluster.kill(victim)
+        writer.write_for(1.5)
+        writer.finish()
+        cluster.wait_for_isr(TOPIC, 2)
+        after = cluster.partitions(TOPIC)
+        assert all(leader not in (victim, -1) and victim not in isr for leader, isr in after.values())
+        status = cluster.status()
+        assert status["controller"] not in (victim, -1) and status["controller_epoch"] == 2
+        cluster.start(victim)
+        cluster.wait_for_isr(TOPIC, 3)
+        found = read_all(cluster)
+        assert {n: len(rows) for n, rows in found.items()} == {
+            n: sum(1 for one in writer.acknowledged if one[0] == n) for n in range(PARTITIONS)
+        }, "each once"
+        for partition, offset, value in writer.acknowledged:
+            assert found[partition][offset] == value
+        for partition in range(PARTITIONS):
+            logs = {log_of(cluster, broker, partition) for broker in (1, 2, 3)}
+            assert len(logs) == 1 and logs != {b""}, f"replicas of partition {partition} differ"

@@ -1,0 +1,84 @@
+"""Three real brokers by `mpbroker cluster start`, for tests: its foreground process, and the commands beside it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka.admin import AdminClient
+
+START_S, PATIENCE_S = 60, 30
+
+
+class RunningCluster:
+    """A context manager; leaving it stops every broker."""
+
+    def __init__(self, directory: Path, *overrides: str) -> None:
+        self.directory = directory
+        self._overrides = overrides
+
+    def __enter__(self) -> RunningCluster:
+        chosen = [word for one in self._overrides for word in ("--override", one)]
+        with (self.directory.parent / "cluster.err").open("wb") as errors:
+            self._process = subprocess.Popen(
+                self._command("start", "-n", "3", "--port", "0", *chosen), stdout=subprocess.PIPE, stderr=errors
+            )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline().decode()
+        assert line.startswith("mpbroker cluster ready"), (line, self.logs())
+        self.bootstrap = line.split("bootstrap=")[1].strip()
+        self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.run("stop")
+        self._process.wait(PATIENCE_S)
+
+    def _command(self, verb: str, *words: str) -> list[str]:
+        return [sys.executable, "-m", "mpbroker", "cluster", verb, *words, "--dir", str(self.directory)]
+
+    def run(self, verb: str, *words: str) -> str:
+        """A command that ends, with what it printed."""
+        done = subprocess.run(self._command(verb, *words), capture_output=True, text=True, timeout=START_S)
+        assert done.returncode == 0, (verb, words, done.stdout, done.stderr)
+        return done.stdout
+
+    def kill(self, broker: int) -> None:
+        """SIGKILL of a broker's whole tree."""
+        self.run("kill", str(broker))
+
+    def start(self, broker: int) -> None:
+        """The broker again; returns when it serves. It belongs to the cluster's foreground process, or to nobody."""
+        subprocess.run(
+            self._command("start", str(broker)),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=START_S,
+            check=True,
+        )
+
+    def status(self) -> dict[str, Any]:
+        """`cluster status --json`."""
+        found: dict[str, Any] = json.loads(self.run("status", "--json"))
+        return found
+
+    def partitions(self, topic: str) -> dict[int, tuple[int, list[int]]]:
+        """Leader and in-sync replicas, as a client sees them."""
+        found = self.admin.list_topics(topic, timeout=10).topics[topic]
+        return {one.id: (one.leader, sorted(one.isrs)) for one in found.partitions.values()}
+
+    def wait_for_isr(self, topic: str, size: int) -> None:
+        """Every partition has so many replicas in sync."""
+        deadline = time.monotonic() + PATIENCE_S
+        while any(len(isr) != size for _, isr in self.partitions(topic).values()):
+            assert time.monotonic() < deadline, (self.partitions(topic), self.logs())
+            time.sleep(0.05)
+
+    def logs(self) -> str:
+        """The last lines of every broker."""
+        texts = [path.read_text().splitlines()[-15:] for path in sorted(self.directory.glob("broker-*.log"))]
+        return "\n".join(line for lines in texts for line in lines)

@@ -1,0 +1,84 @@
+"""Metadata, DescribeCluster, DescribeTopicPartitions and FindCoordinator as the controller of a cluster told it."""
+
+import pytest
+
+from mpbroker.metadata.coordinator_partitions import partition_of
+from mpbroker.metadata.topic_names import OFFSETS_TOPIC
+from mpbroker.protocol.messages.describe_cluster import DescribeClusterRequest
+from mpbroker.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from mpbroker.protocol.messages.find_coordinator import FindCoordinatorRequest
+from mpbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from mpbroker.shm.cluster_table import (
+    Assignment,
+    Broker,
+    Endpoint,
+    assignment_write,
+    brokers_write,
+    cluster_announce,
+)
+from tests.harness.in_process_broker import InProcessBroker
+
+ID = b"i" * 16
+
+
+@pytest.fixture
+def broker(tmp_path):
+    found = InProcessBroker(tmp_path, replicated=True)
+    ends = [Endpoint("PLAINTEXT", 0, "one.example", 19091), Endpoint("OTHER", 0, "hidden.example", 1)]
+    brokers_write(
+        found.core, [Broker(1, 7, ends, "r1"), Broker(2, 8, [Endpoint("PLAINTEXT", 0, "two.example", 19092)])]
+    )
+    cluster_announce(found.core, 2, 5, 7)
+    return found
+
+
+def assign(broker, ordinal, partition, leader, isr, topic_id=ID):
+    assignment_write(broker.core, ordinal, Assignment(topic_id, partition, leader, 4, 1, 5, [1, 2, 3], isr, [3]))
+
+
+def test_brokers_of_the_listener_and_the_controller(broker):
+    answer = broker.call(MetadataRequest(topics=[]), 9)
+    assert [(one.node_id, one.host, one.port, one.rack) for one in answer.brokers] == [
+        (1, "one.example", 19091, "r1"),
+        (2, "two.example", 19092, None),
+    ]
+    assert answer.controller_id == 2
+    described = broker.call(DescribeClusterRequest(), 1)
+    assert ([one.broker_id for one in described.brokers], described.controller_id) == ([1, 2], 2)
+
+
+def test_partitions_as_they_were_told(broker):
+    ordinals = broker.create_topic("t", 3, topic_id=ID)
+    assign(broker, ordinals[0], 0, 2, [2, 1])
+    assign(broker, ordinals[1], 1, 3, [3])
+    message = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+    [topic] = broker.call(message, 9).topics
+    rows = [
+        (one.error_code, one.leader_id, one.leader_epoch, one.replica_nodes, one.isr_nodes, one.offline_replicas)
+        for one in topic.partitions
+    ]
+    assert rows == [
+        (0, 2, 4, [1, 2, 3], [2, 1], [3]),
+        (5, -1, 4, [1, 2, 3], [3], [3]),
+        (5, -1, -1, [], [], []),
+    ]
+    [described] = broker.call(DescribeTopicPartitionsRequest(topics=[TopicRequest("t")]), 0).topics
+    assert [(one.leader_id, one.isr_nodes, one.error_code) for one in described.partitions] == [
+        (2, [2, 1], 0),
+        (-1, [3], 5),
+        (-1, [], 5),
+    ]
+
+
+def test_the_leader_of_its_partition_coordinates_a_group(broker):
+    ordinals = broker.create_topic(OFFSETS_TOPIC, 3, internal=True, topic_id=ID)
+    keys = ["a", "b", "c", "d"]
+    for number, ordinal in enumerate(ordinals):
+        assign(broker, ordinal, number, (1, 2, 3)[number], [1])
+    answer = broker.call(FindCoordinatorRequest(coordinator_keys=keys), 4)
+    leaders = [(1, 0), (2, 0), (-1, 15)]
+    expected = [leaders[partition_of(key, 3)] for key in keys]
+    assert [(one.node_id, one.error_code) for one in answer.coordinators] == expected
+    assert len(set(expected)) > 1
+    one = broker.call(FindCoordinatorRequest(key=keys[0]), 3)
+    assert (one.node_id, one.error_code) == expected[0]
