@@ -32,7 +32,12 @@ FIELDS = {
 NOT_KNOWN = 0xFFFFFFFFFFFFFFFF
 
 CONTROL_RINGS, DATA_RINGS, CONTROLLER_RING, RESPONSE_RINGS = range(8), range(8, 16), 16, range(32, 64)
-_SERVICE_RINGS = {CONTROLLER_RING: "controller", 17: "coordinator", 18: "coordinator-requeued"}
+_SERVICE_RINGS = {
+    CONTROLLER_RING: "controller",
+    17: "coordinator",
+    18: "coordinator-requeued",
+    20: "cluster-controller",
+}
 _REQUEUED_CLASS = 7
 _VALUES = struct.Struct("<6Q")
 _VALUES_OFFSET = record.layout()["stage"][0]
