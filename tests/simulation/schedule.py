@@ -161,8 +161,13 @@ class Schedule:
         world = self.world
         if not world.brokers[broker].up or self._away() or self._damaged() or self._changing():
             return False
-        if any(broker in record.isr and len(record.isr) < 2 for record, _, _ in world.states().values()):
-            return False
+        lives = {other: world.registered(other) for other in BROKERS}
+        if any(lives[other] != world.brokers[other].epoch for other in BROKERS):
+            return False  # somebody was away a moment ago
+        for record, _, revision in world.states().values():
+            others = [other for other in record.isr if other != broker and lives[other] <= revision]
+            if broker in record.isr and not others:
+                return False
         self._stop(broker, power=True)
         return True
 
