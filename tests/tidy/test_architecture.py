@@ -24,7 +24,7 @@ SECTIONS = [
 ]
 STEP = re.compile(r"^\| (\d+) \| `([^`]+)` \| `([^`]+)` \| (\w+) \|", re.MULTILINE)
 PATH = re.compile(r"`((?:mpbroker|native|tests|perf|deploy|docs)/[\w./-]*)`")
-PROCESSES = {"acceptor", "processor", "handler", "controller", "coordinator"}
+PROCESSES = {"acceptor", "processor", "handler", "controller", "coordinator", "fetcher", "log keeper"}
 
 
 def _steps() -> list[tuple[str, str, str, str]]:

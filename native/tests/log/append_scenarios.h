@@ -344,14 +344,15 @@ static void prepare_follower(struct fixture *f)
 static void append_fetched(struct mpb_log *log, int32_t segment)
 {
     const struct fetched *all = fetched_batches();
-    const struct mpb_partition_copy *now = mpb_partition_in_force(&log->core->partitions[0]);
     struct mpb_append_options options = small_segments();
     struct mpb_follower_appended out;
     options.segment_bytes = segment;
-    CHECK_EQ(mpb_partition_lock(log, 0), 0);
-    int64_t leo = now->leo;
-    now = mpb_partition_in_force(&log->core->partitions[0]);
-    leo = now->leo;
+    int error = mpb_partition_lock(log, 0);
+    if (error != 0) {
+        note(error);
+        return;
+    }
+    int64_t leo = mpb_partition_in_force(&log->core->partitions[0])->leo;
     mpb_partition_unlock(log, 0);
     size_t at = 0;
     while (at < all->length && mpb_be64(all->bytes + at) < leo)
