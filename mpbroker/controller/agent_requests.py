@@ -217,6 +217,7 @@ class ControlRequests:
         self._touched.add(ordinal)
         if hosted is not None and is_done(self._self_id, hosted, wanted):
             return ErrorCode.NONE
+        settings = self._settings_of(topic.configs)
         role = ReplicaRole.LEADER if verdict.role is Role.LEADER else ReplicaRole.FOLLOWER
         return self._log.become(
             ordinal,
@@ -226,7 +227,7 @@ class ControlRequests:
             tuple(state.replicas),
             tuple(broker for broker in state.isr if broker in state.replicas),
             self._self_id,
-            self._settings_of(topic.configs).min_insync_replicas,
+            settings.min_insync_replicas,
             self._now_ms(),
             state.leader,
         )

@@ -24,6 +24,8 @@ ROLE_NAMES = {
     6: "tracer",
     7: "coordinator",
     8: "admin",
+    9: "cluster-controller",
+    10: "fetcher",
 }
 NO_STATUS = 0xFFFFFFFF
 NO_LISTENER = 255

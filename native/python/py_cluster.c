@@ -173,7 +173,8 @@ static PyObject *held_payload(PyObject *module, PyObject *args)
     PyObject *bytes = PyBytes_FromStringAndSize((const char *)mpb_payload(core, entry), (Py_ssize_t)length);
     atomic_thread_fence(memory_order_acquire);
     uint32_t state = mpb_state_of(mpb_load_acquire((mpb_atomic64 *)(uintptr_t)&entry->state));
-    if (bytes != NULL && (entry->fill_number != fill_number || state == MPB_E_FREE || state == MPB_E_FILL)) {
+    bool is_over = state == MPB_E_FREE || state == MPB_E_FILL || state == MPB_E_DONE || state == MPB_E_SENDING;
+    if (bytes != NULL && (entry->fill_number != fill_number || is_over)) {
         Py_DECREF(bytes);
         Py_RETURN_NONE;
     }
@@ -196,7 +197,7 @@ static PyMethodDef cluster_functions[] = {
     {"cluster_announce", cluster_announce, METH_VARARGS,
      "cluster_announce(core, controller, controller_epoch, broker_epoch) -> the generation that shows it"},
     {"held_payload", held_payload, METH_VARARGS,
-     "held_payload(core, entry, fill_number) -> the frame of a parked request, without its length; None: it is gone"},
+     "held_payload(core, entry, fill_number) -> the frame of a parked request, without its length; None: it is gone, or answered"},
     {NULL, NULL, 0, NULL},
 };
 

@@ -20,12 +20,12 @@ def levels(world):
 
 
 def test_levels_are_stored_and_shown_and_a_refused_one_stops_no_other(world):
-    both = UpdateFeatures([FeatureUpdate("kraft.version", 1, 1), FeatureUpdate("group.version", 1, 1)])
+    both = UpdateFeatures([FeatureUpdate("kraft.version", 1, 1), FeatureUpdate("group.version", 2, 1)])
     refused, done = world.run(both).results
     assert refused == TopicResult(
         "group.version",
         ErrorCode.INVALID_UPDATE_VERSION,
-        "Invalid update version 1 for feature group.version. Local controller 0 does not support this feature.",
+        "Invalid update version 2 for feature group.version. Local controller 0 only supports versions 0-1",
     )
     assert done == TopicResult("kraft.version") and levels(world) == FeatureLevels(1, 21, 1)
     world.run(DOWN)

@@ -90,7 +90,7 @@ def test_gauges_and_process_events():
     assert [row[2].split(", ") for row in rows] == [[name for name, _ in fields] for fields in gauge.FIELDS.values()]
     section = PAGE[PAGE.index("### Process events") : PAGE.index("## Dictionary")]
     roles = section[section.index("Roles:") : section.index("`wait_status` is")]
-    assert {int(number): name for number, name in re.findall(r"(\d) ([a-z-]+)", roles)} == process_event.ROLE_NAMES
+    assert {int(number): name for number, name in re.findall(r"(\d+) ([a-z-]+)", roles)} == process_event.ROLE_NAMES
     assert "event, role, index, wait_status, restarts, listener" in section
 
 

@@ -36,4 +36,4 @@ def test_rings_have_the_names_that_status_shows():
         gauge.ring_name(layout.RING_RESPONSE + 2) == "response-2" and gauge.ring_name(layout.RING_DATA + 3) == "data-3"
     )
     assert range(layout.RING_RESPONSE, layout.MAX_RINGS) == gauge.RESPONSE_RINGS
-    assert gauge.ring_name(20) == "ring-20"
+    assert gauge.ring_name(21) == "ring-21"
