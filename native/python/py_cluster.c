@@ -197,7 +197,8 @@ static PyMethodDef cluster_functions[] = {
     {"cluster_announce", cluster_announce, METH_VARARGS,
      "cluster_announce(core, controller, controller_epoch, broker_epoch) -> the generation that shows it"},
     {"held_payload", held_payload, METH_VARARGS,
-     "held_payload(core, entry, fill_number) -> the frame of a parked request, without its length; None: it is gone, or answered"},
+     "held_payload(core, entry, fill_number) -> the frame of a parked request, without its length; None: it is gone, "
+     "or answered"},
     {NULL, NULL, 0, NULL},
 };
 
