@@ -2,7 +2,14 @@
 
 from types import SimpleNamespace
 
+import pytest
+
 from mpbroker.controller.isr_proposals import IsrProposals
+from mpbroker.protocol.messages.alter_partition import (
+    AlterPartitionPartitionResult,
+    AlterPartitionResponse,
+    AlterPartitionTopicResult,
+)
 
 
 class Log:
@@ -16,6 +23,9 @@ class Log:
 
     def replica_state(self, ordinal):
         return self.state if ordinal == 7 else None
+
+    def isr_answered(self, *answer):
+        self.answered = answer
 
 
 def members(log):
@@ -37,3 +47,16 @@ def test_a_member_that_has_not_fetched_in_this_epoch_is_unknown():
 
 def test_a_newcomer_that_is_behind_again_is_named_so_that_it_is_refused():
     assert members(Log(((2, 9, 0, 20), (3, 0, 0, 31)))) == [(1, 100), (2, 20), (3, 0)]
+
+
+@pytest.mark.parametrize("code", [0, 95])
+def test_the_partition_hears_what_the_controller_answered(code):
+    log = Log(((2, 9, 0, 20), (3, 12, 0, 30)))
+    proposals = IsrProposals(
+        log=log, self_id=1, lag_ms=1000, identity_of=lambda ordinal: (b"t" * 16, 0), broker_epoch=lambda broker: 100
+    )
+    proposals.next_request(0)
+    told = AlterPartitionPartitionResult(partition_index=0, error_code=code, partition_epoch=3, isr=[1, 2, 3])
+    answer = AlterPartitionResponse(topics=[AlterPartitionTopicResult(topic_id=b"t" * 16, partitions=[told])])
+    assert proposals.answered(answer, 10) == 0
+    assert log.answered == (7, 4, 3, (1, 2, 3), code)
