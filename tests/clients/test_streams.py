@@ -18,7 +18,7 @@ from tests.clients.build import DIRECTORY, is_built
 from tests.harness.broker import Broker, wait_until
 
 LONG = bool(os.environ.get("LONG"))
-LINES, KILLS, PATIENCE_S = (20_000, 30, 240) if LONG else (600, 2, 60)
+LINES, KILLS, PATIENCE_S = (20_000, 30, 240) if LONG else (200, 1, 60)
 SOURCE, TARGET, PARTITIONS = "lines", "counts", 2
 WORDS = ("all", "streams", "lead", "to", "kafka")
 SETTINGS = {

@@ -198,6 +198,7 @@ def test_without_a_record_names_decide():
 def test_functions_are_watched_through_forks_and_kills(tmp_path):
     """The recorder's C file, in a Python that forks a child which kills itself."""
     (tmp_path / "mpbroker").mkdir()
+    (tmp_path / "mpbroker" / "__init__.py").touch()  # a package of its own, wherever the real one is found
     (tmp_path / "mpbroker" / "some.py").write_text(
         "import os\nclass A:\n    def f(self):\n        return [g() for _ in 'a']\n"
         "def g():\n    if not (pid := os.fork()):\n        h()\n    os.waitpid(pid, 0)\n"
