@@ -144,7 +144,7 @@ static enum mpb_left prepare(struct mpb_native_produce *native, uint32_t index, 
 {
     struct mpb_handler *handler = native->handler;
     struct mpb_entry *entry = &handler->core->entries[index];
-    if (mpb_attempts(entry) != 0 || entry->cell_count != 0) /* the coordinator gave it back: some cells are filled */
+    if (mpb_attempts(entry) != 0) /* what the coordinator gave back may be served: its cells say what is done */
         return MPB_LEFT_RERUN;
     if (mpb_load_acquire(&handler->core->header->metadata_generation) != native->generation)
         return MPB_LEFT_TOPIC;

@@ -54,7 +54,7 @@
       "Produce requests left to Python: many partitions, one that is not there or is named twice.")            \
     X(PRODUCE_LEFT_BATCH, "requests", "Produce requests left to Python: not one batch of format 2.")           \
     X(PRODUCE_LEFT_RECORDS, "requests", "Produce requests left to Python: records to be named in the answer.") \
-    X(PRODUCE_LEFT_RERUN, "requests", "Produce requests left to Python: run before.")                          \
+    X(PRODUCE_LEFT_RERUN, "requests", "Produce requests left to Python: a handler died with them.")            \
     X(PRODUCE_LEFT_MEMORY, "requests", "Produce requests left to Python: no memory for the answer.")           \
     X(PRODUCE_LEFT_BUSY, "requests", "Produce requests left to Python: a partition's lock was not to be had.") \
     X(LOG_PRODUCERS_REPLACED, "producers",                                                                     \

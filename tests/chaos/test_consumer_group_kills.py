@@ -86,6 +86,8 @@ class Consumer(threading.Thread):
             self.wrong.append(f"{type(error).__name__}: {error}")
 
     def _leave(self) -> None:
+        if not self.epoch:
+            return  # it has left already
         self._give(self.has)
         answer = self._client.ask(ConsumerGroupHeartbeatRequest("g", self.name, -1), 1)
         if answer.error_code:

@@ -44,7 +44,7 @@ def named(lines, event):
 
 
 def test_every_line_of_a_run_with_errors_is_an_object(tmp_path):
-    overrides = {"mpbroker.log.format": "json", "mpbroker.log.level": "DEBUG", "offsets.topic.replication.factor": 2}
+    overrides = {"mpbroker.log.format": "json", "mpbroker.log.level": "DEBUG", "controlled.shutdown.max.retries": 2}
     with Broker(tmp_path, overrides=overrides) as broker:
         provoke(broker)
     lines = [json.loads(line) for line in broker.log().splitlines()]
@@ -54,7 +54,7 @@ def test_every_line_of_a_run_with_errors_is_an_object(tmp_path):
         assert line["level"] in ("DEBUG", "INFO", "WARN", "ERROR")
     assert lines[0]["event"] == "data_directory"
     assert named(lines, "configuration") == [
-        {"text": "offsets.topic.replication.factor is accepted but has no effect yet"}
+        {"text": "controlled.shutdown.max.retries is accepted but has no effect yet"}
     ]
     reasons = [fields["reason"] for fields in named(lines, "invalid_frame")]
     assert "HTTP" in reasons[0]  # the others are the same kind from the same peer: counted
@@ -109,7 +109,7 @@ def test_kafkas_own_kraft_file_starts_a_broker(tmp_path):
         "listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0\ninter.broker.listener.name=PLAINTEXT\n"
         "advertised.listeners=PLAINTEXT://localhost:0,CONTROLLER://localhost:0\ncontroller.listener.names=CONTROLLER\n"
         "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL\n"
-        f"log.dirs={tmp_path}/data\nshare.coordinator.state.topic.min.isr=1\noffsets.topic.replication.factor=1\n"
+        f"log.dirs={tmp_path}/data\nshare.coordinator.state.topic.min.isr=1\n"
     )
     with Broker(tmp_path, properties=properties, listeners=()) as broker:
         assert [listener["name"] for listener in broker.ready["listeners"]] == ["PLAINTEXT"]
@@ -121,7 +121,6 @@ def test_kafkas_own_kraft_file_starts_a_broker(tmp_path):
         "controller.quorum.voters",
         "controller.listener.names",
         "share.coordinator",
-        "offsets",
     ):
         assert sum(line.startswith(f"mpbroker: {key}") for line in broker.log().splitlines()) == 1, key
 

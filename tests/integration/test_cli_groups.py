@@ -86,9 +86,8 @@ def test_a_group_while_it_reads_and_afterwards(at, broker):
     read(reader, 20)
     produce(broker, "seen", 6)
     assert "watched" in at("list").stdout.splitlines()
-    assert {"name": "watched", "state": "Stable", "protocol_type": "consumer"} in json.loads(
-        at("list", "--json").stdout
-    )
+    row = {"name": "watched", "state": "Stable", "protocol_type": "consumer", "type": "classic"}
+    assert row in json.loads(at("list", "--json").stdout)
     found = json.loads(at("describe", "watched", "--json").stdout)
     assert (found["name"], found["state"], found["protocol"]) == ("watched", "Stable", "range")
     [member] = found["members"]

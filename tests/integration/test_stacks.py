@@ -104,7 +104,7 @@ import os, signal, sys
 from mpbroker.supervisor import stacks
 stacks.register()
 signal.pthread_sigmask(signal.SIG_BLOCK, [stacks.SIGNAL])
-with stacks.of_child():
+with stacks.of_children(1):
     print("two", flush=True)
     sys.stdin.readline()
 signal.pthread_sigmask(signal.SIG_UNBLOCK, [stacks.SIGNAL])
