@@ -168,7 +168,9 @@ def _beat(shard: Shard, request: GroupRequest, message: ConsumerGroupHeartbeatRe
         member_epoch=member.epoch,
         heartbeat_interval_ms=shard.env.settings.consumer_heartbeat_interval_ms,
     )
-    if message.member_epoch == 0 or _is_full(message) or member.assigned != before.assigned:
+    # A second run finds what the first one changed and never told: without it the member would revoke nothing, and be
+    # expelled for that.
+    if was_run or message.member_epoch == 0 or _is_full(message) or member.assigned != before.assigned:
         answer.assignment = _assignment(member.assigned)
 
     def then(code: int, later: Now) -> None:
