@@ -30,6 +30,7 @@ class Client:
         self.raises = raises  # its epoch with each end: version 2 of transactions
         self.producer = producer
         self.added: set[int] = set()
+        self.asked: set[int] = set()  # also those of which it does not know whether they were added
         self.records: list[int] = []
         self.is_over = False  # fenced
 
@@ -60,6 +61,7 @@ class Transactions(RuleBasedStateMachine):
         client = self._some(which)
         if client is None:
             return
+        client.asked |= partitions
         if client.raises:
             codes = {self.world.add_written(client.producer, *partitions, name=client.name)}
         else:
@@ -76,7 +78,7 @@ class Transactions(RuleBasedStateMachine):
             return  # a client that ended its transaction writes nothing before the next one
         record = self.world.produce(partition, client.producer)
         newest = max(other.producer[1] for other in self.clients if other.name == client.name)
-        assert record is None or partition in client.added, "a partition took what was never added"
+        assert record is None or partition in client.asked, "a partition took what was never added"
         assert (
             record is not None
             or partition not in client.added
@@ -103,7 +105,7 @@ class Transactions(RuleBasedStateMachine):
         else:
             client.is_over = True
         self.groups.append(client.records)
-        client.added, client.records = set(), []
+        client.added, client.asked, client.records = set(), set(), []
 
     def _ended(self, client: Client, committed: bool) -> int | None:
         if not client.raises:
