@@ -7,8 +7,10 @@ epochs are used up.
 
 from __future__ import annotations
 
+from functools import partial
+
 from mpbroker.coordinator.effects import GroupRequest, Now
-from mpbroker.coordinator.transactions.init_producer import refuse
+from mpbroker.coordinator.transactions.init_producer import refuse, with_new_id
 from mpbroker.coordinator.transactions.transaction import NO_EPOCH, NO_ID
 from mpbroker.coordinator.transactions.transaction_answers import append_error
 from mpbroker.coordinator.transactions.transaction_shard import Entry, TransactionShard
@@ -32,26 +34,9 @@ def handle(shard: TransactionShard, request: GroupRequest, message: EndTxnReques
         code = ErrorCode.INVALID_PRODUCER_ID_MAPPING if entry is None else ErrorCode.CONCURRENT_TRANSACTIONS
         refuse(shard, request, code)
     elif request.version >= NEXT_EPOCH_SINCE and entry.found.is_exhausted:
-        _with_new_id(shard, request, message, entry, now)
+        with_new_id(shard, request, entry, now, partial(_decide, shard, request, message, entry))
     else:
         _decide(shard, request, message, entry, NO_ID, now)
-
-
-def _with_new_id(
-    shard: TransactionShard, request: GroupRequest, message: EndTxnRequest, entry: Entry, now: Now
-) -> None:
-    entry.is_moving = True
-
-    def then(producer_id: int | None, later: Now) -> None:
-        entry.is_moving = False
-        if not shard.is_open:
-            refuse(shard, request, ErrorCode.NOT_COORDINATOR)
-        elif producer_id is None:
-            refuse(shard, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        else:
-            _decide(shard, request, message, entry, producer_id, later)
-
-    shard.env.take_producer_id(now, then)
 
 
 def _decide(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from mpbroker.coordinator.effects import GroupRequest, Now
 from mpbroker.coordinator.transactions.transaction import State, Transaction
 from mpbroker.coordinator.transactions.transaction_answers import append_error, failure
@@ -24,7 +27,7 @@ def handle(shard: TransactionShard, request: GroupRequest, message: InitProducer
     elif entry.is_moving:
         refuse(shard, request, ErrorCode.CONCURRENT_TRANSACTIONS)
     elif needs_new_id(entry.found, _expected(message)):
-        _change_id(shard, request, message, entry, now)
+        with_new_id(shard, request, entry, now, partial(_init, shard, request, message, entry))
     else:
         _init(shard, request, message, entry, -1, now)
 
@@ -65,9 +68,11 @@ def _create(shard: TransactionShard, request: GroupRequest, message: InitProduce
     shard.env.take_producer_id(now, then)
 
 
-def _change_id(
-    shard: TransactionShard, request: GroupRequest, message: InitProducerIdRequest, entry: Entry, now: Now
+def with_new_id(
+    shard: TransactionShard, request: GroupRequest, entry: Entry, now: Now, go_on: Callable[[int, Now], None]
 ) -> None:
+    """Call `go_on` with a new producer id; until there is one the transactional id is moving. Without one the request
+    is refused."""
     entry.is_moving = True
 
     def then(producer_id: int | None, later: Now) -> None:
@@ -77,7 +82,7 @@ def _change_id(
         elif producer_id is None:
             refuse(shard, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         else:
-            _init(shard, request, message, entry, producer_id, later)
+            go_on(producer_id, later)
 
     shard.env.take_producer_id(now, then)
 

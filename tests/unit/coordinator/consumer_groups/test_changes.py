@@ -122,6 +122,16 @@ def test_a_member_in_the_epoch_before_is_not_fenced_by_the_second_run_of_its_own
     assert (answer.error_code, answer.member_epoch) == (0, 4)
 
 
+def test_the_second_run_of_a_heartbeat_tells_what_the_first_one_changed(world):
+    """Whoever is not told to give a partition back keeps it, and is expelled for that."""
+    beat(world, "a", 0)
+    beat(world, "b", 0)
+    world.effects_left = 1
+    [answer] = beat(world, "a", 2)
+    assert answer.error_code == 0
+    assert sum(len(topic.partitions) for topic in answer.assignment.topic_partitions) == 1
+
+
 def test_a_static_member_is_not_refused_by_the_second_run_of_its_own_join(world):
     world.effects_left = 1
     [answer] = beat(world, "a", 0, instance_id="i")
