@@ -128,6 +128,8 @@ class LogLoader:
             self._take_back_high_watermark(partition, directory, recovered, state)
         self._publish(partition, state)
         self._load_epochs(partition, directory, state)
+        if self._log.is_replicated():
+            self._check(partition, self._log.load_ended(partition.ordinal, recovered.ended))
         self._check(partition, self._log.set_flushed(partition.ordinal, flushed))
         transactions = transaction_rows(recovered.producers.values())
         if self._log.load_transactions(partition.ordinal, transactions) or self._log.load_producers(
@@ -215,7 +217,8 @@ class LogLoader:
         with one replica gets the log's end when it is led again."""
         written = self._high_watermarks.offset((partition.topic, partition.partition), directory)
         state["hw"] = min(max(written, recovered.log_start), state["leo"])
-        state["lso"] = min(state["lso"], state["hw"])
+        undecided = [first for first, end in recovered.ended if end > state["hw"]]
+        state["lso"] = max(min(state["lso"], state["hw"], *undecided), recovered.log_start)
 
     def _load_epochs(self, partition: PartitionToLoad, directory: str, state: dict[str, int]) -> None:
         """The leader epochs into shared memory. What the file says is believed after a clean stop; else the log keeper

@@ -44,7 +44,8 @@ class LogMissing(OSError):
 class RecoveredLog(Struct):
     """A partition after recovery. `cut`: what is no longer part of the log, or is doubtful, one sentence each;
     `producers` by id; `txn_index_bytes`: of the active segment; `aborted_end`: behind the last abort marker; `unsound`:
-    index files of a clean stop that could not be believed and were written anew from the log."""
+    index files of a clean stop that could not be believed and were written anew from the log; `ended`: first offset and
+    end of the marker of transactions that are over, as far as batches were read."""
 
     active: SegmentState
     log_start: int
@@ -55,6 +56,7 @@ class RecoveredLog(Struct):
     producers: dict[int, ProducerEntry] = field(default_factory=dict)
     cut: list[str] = field(default_factory=list)
     unsound: list[str] = field(default_factory=list)
+    ended: list[tuple[int, int]] = field(default_factory=list)
 
 
 class LogRecovery:
@@ -120,6 +122,7 @@ class LogRecovery:
             replay.producers,
             self._cut,
             self._unsound,
+            list(replay.ended),
         )
 
     def _name(self) -> str:

@@ -5,6 +5,7 @@ Used by start-up recovery (log_recovery.py) in the controller's process, from a 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
@@ -14,6 +15,7 @@ from mpbroker.record.record_batch import ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIO
 ABORT, COMMIT = 0, 1
 NONE: Final = -1
 SEQUENCES: Final = 2**31
+MAX_ENDED: Final = 4096
 
 
 class AbortedTxn(NamedTuple):
@@ -32,6 +34,7 @@ class ProducerReplay:
         self._start = start
         self.producers = {entry.producer_id: entry for entry in entries}
         self.aborted: list[AbortedTxn] = []
+        self.ended: deque[tuple[int, int]] = deque()  # first offset, end of the marker: of all that are over
 
     def take(
         self,
@@ -72,6 +75,8 @@ class ProducerReplay:
         self, offset: int, timestamp_ms: int, producer_id: int, epoch: int, marker: int, coordinator_epoch: int
     ) -> None:
         known = self.producers.get(producer_id)
+        if known is not None and known.txn_first != NONE:
+            self._note_ended(known.txn_first, offset + 1)
         if known is not None and known.txn_first != NONE and marker == ABORT:
             stable = self.last_stable(offset + 1, but=producer_id)
             self.aborted.append(AbortedTxn(producer_id, known.txn_first, offset, stable))
@@ -80,6 +85,13 @@ class ProducerReplay:
         self.producers[producer_id] = known._replace(
             timestamp_ms=timestamp_ms, coordinator_epoch=coordinator_epoch, txn_first=NONE
         )
+
+    def _note_ended(self, first: int, end: int) -> None:
+        """Of very many the oldest are one."""
+        self.ended.append((first, end))
+        if len(self.ended) > MAX_ENDED:
+            (oldest, _), (next_first, next_end) = self.ended.popleft(), self.ended.popleft()
+            self.ended.appendleft((min(oldest, next_first), next_end))
 
     def last_stable(self, end: int, but: int = NONE) -> int:
         """The first offset of the oldest open transaction; `end`: none is open. `but`: not of this producer."""

@@ -61,7 +61,7 @@ static int append_locked(struct mpb_log *log, struct mpb_partition *row, const s
     }
     if ((next.maximal_isr & ~(1u << next.self)) == 0 && !mpb_is_under_min_isr(&next)) /* nobody else to wait for */
         next.hw = next.leo;
-    mpb_txn_move(&write.plan, &next);
+    mpb_txn_move(log->core, row, &write.plan, &next);
     mpb_partition_write_idle(log->core, row, &next);
     mpb_partition_commit(row);
     MPB_CRASH(log->core, "append.committed");

@@ -76,7 +76,7 @@ static int append_batch(struct mpb_log *log, struct mpb_partition *row, const st
         return answer;
     }
     follow_ends(log->core, row, request, &next);
-    mpb_txn_move(&write.plan, &next);
+    mpb_txn_move(log->core, row, &write.plan, &next);
     mpb_partition_write_idle(log->core, row, &next);
     mpb_partition_commit(row);
     MPB_CRASH(log->core, "follower.appended");

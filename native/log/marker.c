@@ -51,6 +51,7 @@ void mpb_append_marker(struct mpb_log *log, const struct mpb_append_options *opt
                                          .max_timestamp = MPB_RECORDS_UNSEEN,
                                          .now_ms = marker->now_ms,
                                          .leader_epoch = marker->leader_epoch,
+                                         .acks = -1,
                                          .topic_id = marker->topic_id,
                                          .marker = marker->commit ? MPB_BATCH_COMMIT : MPB_BATCH_ABORT,
                                          .coordinator_epoch = marker->coordinator_epoch};

@@ -162,13 +162,11 @@ struct chain_look {
     mpb_atomic32 *oldest_once; /* the link to it; NULL: all wrote more than one batch */
 };
 
-#define NO_VERIFIED_EPOCH UINT16_MAX /* -1 */
-
 /* One in a transaction is never forgotten: nobody would know any more that it is open, or may be. */
 static bool is_in_transaction(const struct mpb_producer *producer)
 {
     return mpb_load_acquire(&producer->txn_first) != 0 ||
-           (uint16_t)mpb_load_acquire(&producer->txn_epochs) != NO_VERIFIED_EPOCH;
+           (int16_t)mpb_load_acquire(&producer->txn_epochs) >= 0; /* below: not verified, or being verified */
 }
 
 static bool wrote_once(const struct mpb_producer *producer)

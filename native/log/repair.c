@@ -3,6 +3,8 @@
 #include <errno.h>
 
 #include "log/append_finish.h"
+#include "log/ended.h"
+#include "log/leader_epochs.h"
 #include "log/log_io.h"
 #include "log/move_finish.h"
 #include "log/partition_row.h"
@@ -31,6 +33,8 @@ static int undo_append(struct mpb_log *log, struct mpb_partition *row)
         error = cut(log, row, MPB_FILE_TIME_INDEX);
     if (error == 0 && row->intent.batch_kind == MPB_BATCH_ABORT)
         error = mpb_txn_index_cut(log, row, mpb_partition_in_force(row));
+    if (log->core->replica_count != 0)
+        mpb_ended_cut(mpb_replicas_of(log->core, row), mpb_partition_in_force(row)->leo);
     return error;
 }
 

@@ -1,5 +1,7 @@
 #include "log/transaction.h"
 
+#include "log/ended.h"
+#include "log/leader_epochs.h"
 #include "log/partition_row.h"
 #include "log/producer.h"
 
@@ -81,18 +83,29 @@ void mpb_txn_look(struct mpb_core *core, const struct mpb_partition *row, uint32
     out->first = mpb_txn_first(&core->producers[producer_row - 1]);
     out->others = now->open_transactions - (out->first >= 0 && now->open_transactions > 0);
     out->others_first = now->lso;
-    if (!mpb_is_marker(out->kind) || out->others == 0 || out->first > now->lso)
-        return; /* it is not the one that holds the last stable offset */
-    out->others_first = not_below(least_first(core, row, producer_row, &out->others), now->log_start);
+    if (!mpb_is_marker(out->kind) || out->others == 0 || (out->first > now->lso && core->replica_count == 0))
+        return; /* it is not the one that holds the last stable offset, which with replicas the high watermark may */
+    out->others_first = least_first(core, row, producer_row, &out->others);
+}
+
+void mpb_txn_hold(struct mpb_core *core, const struct mpb_partition *row, const struct mpb_txn_plan *plan,
+                  struct mpb_partition_copy *next)
+{
+    struct mpb_replicas *replicas = mpb_replicas_of(core, row);
+    if (mpb_is_marker(plan->kind) && plan->first >= 0 && next->hw < next->leo)
+        mpb_ended_note(replicas, next->hw, plan->first, next->leo);
+    int64_t least = not_below(mpb_ended_least(replicas, next->hw), next->log_start);
+    next->lso = least < next->lso ? least : next->lso;
 }
 
 int64_t mpb_txn_last_stable(struct mpb_core *core, const struct mpb_partition *row,
                             const struct mpb_partition_copy *next)
 {
+    const struct mpb_replicas *replicas = core->replica_count != 0 ? mpb_replicas_of(core, row) : NULL;
     uint32_t count;
-    if (next->open_transactions == 0)
-        return next->hw;
-    int64_t least = not_below(least_first(core, row, 0, &count), next->log_start);
+    int64_t least = next->open_transactions != 0 ? least_first(core, row, 0, &count) : INT64_MAX;
+    int64_t ended = replicas != NULL ? mpb_ended_least(replicas, next->hw) : INT64_MAX;
+    least = not_below(ended < least ? ended : least, next->log_start);
     return least < next->hw ? least : next->hw;
 }
 

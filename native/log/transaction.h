@@ -37,7 +37,7 @@ struct mpb_txn_plan {
     enum mpb_batch_kind kind;
     int64_t first;        /* of the producer's open transaction, -1: none */
     uint32_t others;      /* a marker: producers that have another one open */
-    int64_t others_first; /* least first offset of theirs, not below log start */
+    int64_t others_first; /* least first offset of theirs */
 };
 
 static inline enum mpb_batch_kind mpb_txn_kind(const struct mpb_batch_info *batch)
@@ -58,17 +58,25 @@ int mpb_txn_check_marker(const struct mpb_core *core, const struct mpb_partition
 /* `producer_row`: number + 1; out->kind is set, not PLAIN. */
 void mpb_txn_look(struct mpb_core *core, const struct mpb_partition *row, uint32_t producer_row,
                   struct mpb_txn_plan *out);
-/* Number of open ones and last stable offset in a state whose ends have been moved. */
-static inline void mpb_txn_move(const struct mpb_txn_plan *plan, struct mpb_partition_copy *next)
+/* With replicas: one that ends above the high watermark is undecided until that has passed its marker. */
+void mpb_txn_hold(struct mpb_core *core, const struct mpb_partition *row, const struct mpb_txn_plan *plan,
+                  struct mpb_partition_copy *next);
+/* Number of open ones and last stable offset in a state whose ends have been moved; before its commit, with the intent
+ * written. */
+static inline void mpb_txn_move(struct mpb_core *core, const struct mpb_partition *row, const struct mpb_txn_plan *plan,
+                                struct mpb_partition_copy *next)
 {
     if (plan->kind == MPB_BATCH_IN_TRANSACTION)
         next->open_transactions += plan->first < 0;
     if (mpb_is_marker(plan->kind)) {
+        int64_t least = plan->others_first < next->log_start ? next->log_start : plan->others_first;
         next->open_transactions = plan->others;
-        next->lso = plan->others_first < next->hw ? plan->others_first : next->hw;
+        next->lso = least < next->hw ? least : next->hw;
     }
     if (next->open_transactions == 0)
         next->lso = next->hw;
+    if (core->replica_count != 0)
+        mpb_txn_hold(core, row, plan, next);
 }
 /* The last stable offset where the high watermark alone has moved. */
 int64_t mpb_txn_last_stable(struct mpb_core *core, const struct mpb_partition *row,

@@ -2,7 +2,9 @@
 
 #include <errno.h>
 
+#include "log/ended.h"
 #include "log/header_scan.h"
+#include "log/leader_epochs.h"
 #include "log/log_io.h"
 #include "log/marker_read.h"
 #include "log/partition_row.h"
@@ -38,7 +40,9 @@ static int rebuild_from(struct mpb_log *log, struct mpb_partition *row, const st
         return end < 0 ? (int)end : fd;
     mpb_header_scan_begin(&scan, fd, 0, (uint64_t)end);
     while ((more = mpb_header_scan_next(&scan, &info)) == 1) {
-        uint32_t at = info.producer_id >= 0 ? mpb_producer_rebuilding(log->core, row, info.producer_id) : 0;
+        bool counts = info.producer_id >= 0 &&
+                      (info.attributes & MPB_ATTRIBUTE_CONTROL) == 0; /* markers have no sequence */
+        uint32_t at = counts ? mpb_producer_rebuilding(log->core, row, info.producer_id) : 0;
         struct mpb_producer_batch batch = {
             .base_offset = info.base_offset,
             .timestamp_ms = info.max_timestamp,
@@ -157,6 +161,8 @@ int mpb_start_finish(struct mpb_log *log, struct mpb_partition *row)
             error = mpb_segment_unlink(log, row, list->bases[i]);
         MPB_CRASH(log->core, "start_at.segment_unlinked");
     }
+    if (log->core->replica_count != 0)
+        mpb_ended_cut(mpb_replicas_of(log->core, row), 0);
     if (error == 0)
         mpb_producers_free(log, (uint32_t)(row - log->core->partitions));
     return error;
@@ -178,6 +184,8 @@ int mpb_truncate_finish(struct mpb_log *log, struct mpb_partition *row)
     }
     if (error == 0)
         error = mpb_txn_index_cut(log, row, now);
+    if (log->core->replica_count != 0)
+        mpb_ended_cut(mpb_replicas_of(log->core, row), now->leo);
     if (error == 0)
         error = rebuild_producers(log, row, now);
     if (error != 0 || row->intent.batch_kind == MPB_BATCH_PLAIN)

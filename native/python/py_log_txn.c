@@ -2,6 +2,8 @@
 #include "python/py_log.h"
 
 #include "log/aborted.h"
+#include "log/ended.h"
+#include "log/leader_epochs.h"
 #include "log/marker.h"
 #include "log/partition_lock.h"
 #include "log/producer.h"
@@ -12,18 +14,56 @@
 
 static PyObject *log_verify(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"ordinal", "producer_id", "epoch", "topic_id", NULL};
+    static char *names[] = {"ordinal", "producer_id", "epoch", "topic_id", "guard", NULL};
     LogObject *self = (LogObject *)object;
     unsigned int ordinal;
     long long producer_id;
-    short epoch;
+    short epoch, guard = MPB_NO_GUARD;
     uint8_t id[16];
     const uint8_t *topic_id;
     PyObject *topic = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "ILh|O", names, &ordinal, &producer_id, &epoch, &topic) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "ILh|Oh", names, &ordinal, &producer_id, &epoch, &topic, &guard) ||
         !mpb_py_ordinal(self, ordinal) || !mpb_py_topic_id(topic, id, &topic_id))
         return NULL;
-    return PyLong_FromLong(mpb_txn_verify(&self->log, ordinal, topic_id, producer_id, epoch));
+    return PyLong_FromLong(mpb_txn_verify(&self->log, ordinal, topic_id, producer_id, epoch, guard));
+}
+
+static PyObject *log_guard(PyObject *object, PyObject *args)
+{
+    LogObject *self = (LogObject *)object;
+    unsigned int ordinal;
+    long long producer_id;
+    short guard;
+    int16_t in_force;
+    uint8_t id[16];
+    const uint8_t *topic_id;
+    PyObject *topic;
+    if (!PyArg_ParseTuple(args, "ILhO:guard", &ordinal, &producer_id, &guard, &topic) ||
+        !mpb_py_ordinal(self, ordinal) || !mpb_py_topic_id(topic, id, &topic_id))
+        return NULL;
+    int error = mpb_txn_guard(&self->log, ordinal, topic_id, producer_id, guard, &in_force);
+    return Py_BuildValue("(ih)", error, in_force);
+}
+
+static PyObject *log_load_ended(PyObject *object, PyObject *args)
+{
+    PyObject *list;
+    MPB_ROW_ARGS("O!:load_ended", &PyList_Type, &list);
+    int error = mpb_partition_lock(&self->log, ordinal);
+    if (error != 0)
+        return PyLong_FromLong(error);
+    const struct mpb_partition *row = &self->log.core->partitions[ordinal];
+    struct mpb_replicas *replicas = mpb_replicas_of(self->log.core, row);
+    int64_t hw = mpb_partition_in_force(row)->hw;
+    long long first, end;
+    bool good = true;
+    for (Py_ssize_t i = 0; good && replicas != NULL && i < PyList_GET_SIZE(list); i++) {
+        good = PyArg_ParseTuple(PyList_GET_ITEM(list, i), "LL", &first, &end) != 0;
+        if (good && end > hw)
+            mpb_ended_note(replicas, hw, first, end);
+    }
+    mpb_partition_unlock(&self->log, ordinal);
+    return good ? PyLong_FromLong(0) : NULL;
 }
 
 static PyObject *log_append_marker(PyObject *object, PyObject *args, PyObject *kwargs)
@@ -199,12 +239,20 @@ static PyObject *log_load_transactions(PyObject *object, PyObject *args)
 
 PyMethodDef mpb_log_txn_methods[] = {
     {"verify", (PyCFunction)(void *)log_verify, METH_VARARGS | METH_KEYWORDS,
-     "verify(ordinal, producer_id, epoch, topic_id=None) -> error\n\n"
+     "verify(ordinal, producer_id, epoch, topic_id=None, guard=-1) -> error\n\n"
      "The coordinator says that the partition is part of the producer's transaction: its batches are taken from now "
      "on,\n"
      "until a marker. May be repeated. REQUEST_TIMED_OUT: the partition is busy; THROTTLING_QUOTA_EXCEEDED: the table "
      "of\n"
-     "producers is full."},
+     "producers is full. With a guard: only if no marker came since `guard` gave it, else INVALID_TXN_STATE; epoch -1\n"
+     "takes it back."},
+    {"guard", log_guard, METH_VARARGS,
+     "guard(ordinal, producer_id, guard, topic_id) -> (error, guard or epoch in force)\n\n"
+     "The coordinator, on another broker, is being asked about the producer; `guard` is below -1."},
+    {"load_ended", log_load_ended, METH_VARARGS,
+     "load_ended(ordinal, [(first offset, end of marker)]) -> error\n\n"
+     "What recovery found of transactions that are over: those above the high watermark stay undecided until it "
+     "passes."},
     {"append_marker", (PyCFunction)(void *)log_append_marker, METH_VARARGS | METH_KEYWORDS,
      "append_marker(ordinal, producer_id, epoch, coordinator_epoch, committed, options, now_ms, leader_epoch=-1,\n"
      "              topic_id=None, entry=NO_REQUEST, cell=0) -> AppendResult\n\n"

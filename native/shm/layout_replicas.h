@@ -36,17 +36,25 @@ struct mpb_epoch_start {
 
 enum mpb_proposal_state { MPB_PROPOSAL_NONE = 0, MPB_PROPOSAL_PENDING = 1, MPB_PROPOSAL_SENT = 2 };
 
+#define MPB_ENDED_PLACES 16
+struct mpb_ended {    /* a transaction whose marker was above the high watermark when it was written (log/ended.h) */
+    int64_t first;    /* its first offset */
+    mpb_atomic64 end; /* behind its marker; stored last. Counts while it is above the high watermark */
+};
+
 struct mpb_replicas {
     int32_t ids[2][MPB_MAX_REPLICAS]; /* broker ids by place, -1: none; the copy's `ids_at` names the list in force */
     mpb_atomic64 proposal;            /* an ISR to be asked for: leader epoch 32 | state 16 | places 16; one store */
     int64_t led_since_ms;             /* monotonic clock when its leader epoch began here */
     mpb_atomic32 epochs_low;          /* epochs below this number stand in the file alone */
     mpb_atomic32 epochs_written;      /* of those ever begun, so many stand in the file (log keeper) */
-    uint8_t unused[40];
+    mpb_atomic64 ended_end;           /* no `end` of those in `ended` is above it */
+    uint8_t unused[32];
     struct mpb_epoch_start
         epoch[MPB_KEPT_EPOCHS]; /* by number modulo the size; those from copy.epochs on do not count */
     struct mpb_replica_place place[MPB_MAX_REPLICAS];
+    struct mpb_ended ended[MPB_ENDED_PLACES];
 };
-_Static_assert(sizeof(struct mpb_replicas) == 128 + 64 + 512 + 1024, "replicas row");
+_Static_assert(sizeof(struct mpb_replicas) == 128 + 64 + 512 + 1024 + 256, "replicas row");
 
 #endif

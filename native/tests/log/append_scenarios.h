@@ -221,13 +221,13 @@ static void prepare_transactions(struct fixture *f)
 {
     struct mpb_append_options options = small_segments();
     prepare_some(f);
-    CHECK_EQ(mpb_txn_verify(&f->log, 0, NULL, 1, 0), 0);
+    CHECK_EQ(mpb_txn_verify(&f->log, 0, NULL, 1, 0, MPB_NO_GUARD), 0);
     for (int i = 0; i < 3; i++) {
         struct batch_spec spec = in_transaction(i == 1 ? 4 : 3, i == 2 ? 2 : 0, (uint8_t)(20 + i));
         struct mpb_marker marker = {.producer_id = 3, .now_ms = 5000, .leader_epoch = -1, .entry = MPB_NO_REQUEST};
         struct mpb_append_result result;
         options.segment_bytes = 1 << 20;
-        CHECK_EQ(mpb_txn_verify(&f->log, 0, NULL, spec.producer_id, 0), 0);
+        CHECK_EQ(mpb_txn_verify(&f->log, 0, NULL, spec.producer_id, 0, MPB_NO_GUARD), 0);
         CHECK_EQ(append_batch(&f->log, &options, 0, MPB_NO_REQUEST, 0, &spec).error, 0);
         if (i == 0)
             mpb_append_marker(&f->log, &options, &marker, &result);
@@ -251,7 +251,7 @@ static void append_marker(struct mpb_log *log, int64_t producer_id, int16_t epoc
     note(result.error);
 }
 
-static void run_verify(struct mpb_log *log) { note(mpb_txn_verify(log, 0, NULL, 2, 0)); }
+static void run_verify(struct mpb_log *log) { note(mpb_txn_verify(log, 0, NULL, 2, 0, MPB_NO_GUARD)); }
 static void run_open(struct mpb_log *log) { append_in_transaction(log, 1, 12); }
 static void run_transactional(struct mpb_log *log) { append_in_transaction(log, 4, 2); }
 static void run_commit(struct mpb_log *log) { append_marker(log, 4, 0, true, 1 << 20); }
@@ -386,6 +386,31 @@ static void prepare_follower_of_transactions(struct fixture *f)
     CHECK_EQ(mpb_become(&f->log, 0, &role), 0);
 }
 
+/* A leader whose followers have all that is below the two open transactions' ends. */
+static void prepare_leader_of_transactions(struct fixture *f)
+{
+    const struct mpb_new_role role = fixture_role(MPB_ROLE_LEADER, 4, 2);
+    fixture_replicate(f);
+    prepare_transactions(f);
+    CHECK_EQ(mpb_become(&f->log, 0, &role), 0);
+}
+
+/* One of them is over, which nobody else knows: it holds the last stable offset as if it were not. */
+static void prepare_ended_above_high_watermark(struct fixture *f)
+{
+    struct mpb_append_options options = small_segments();
+    struct mpb_append_result result;
+    struct mpb_marker marker = {
+        .producer_id = 4, .commit = true, .now_ms = 5000, .leader_epoch = -1, .entry = MPB_NO_REQUEST};
+    prepare_leader_of_transactions(f);
+    options.segment_bytes = 1 << 20;
+    mpb_append_marker(&f->log, &options, &marker, &result);
+    CHECK_EQ(result.error, 0);
+    const struct mpb_partition_copy *now = mpb_partition_in_force(&f->core.partitions[0]);
+    CHECK_EQ(now->open_transactions, 1);
+    CHECK(now->hw < now->leo && now->lso == 21);
+}
+
 static void prepare_segments_of_follower(struct fixture *f)
 {
     const struct mpb_new_role role = fixture_role(MPB_ROLE_FOLLOWER, 5, 0);
@@ -415,6 +440,8 @@ static void truncate_to(struct mpb_log *log, int64_t offset) { note(mpb_truncate
 static void run_fetched_batches(struct mpb_log *log) { append_fetched(log, 1 << 20); }
 static void run_fetched_and_rolled(struct mpb_log *log) { append_fetched(log, 1300); }
 static void run_truncate_transactions(struct mpb_log *log) { truncate_to(log, 24); }
+static void run_truncate_marker(struct mpb_log *log) { truncate_to(log, 25); }
+static void run_marker_replicated(struct mpb_log *log) { fetch_as(log, FIX_OTHER, 26); }
 static void run_truncate_below_start(struct mpb_log *log) { truncate_to(log, 4); }
 static void run_truncate_below_all(struct mpb_log *log) { truncate_to(log, 4); }
 static void run_start_beyond(struct mpb_log *log) { note(mpb_start_at(log, 0, 1000, 5, 7000)); }
@@ -455,6 +482,9 @@ static const struct scenario SCENARIOS[] = {
     {"follower's append", prepare_follower, run_fetched_batches, 0, false},
     {"follower's append that rolls", prepare_follower, run_fetched_and_rolled, 0, false},
     {"truncation of transactions", prepare_follower_of_transactions, run_truncate_transactions, 0, false},
+    {"truncation that opens one again", prepare_follower_of_transactions, run_truncate_marker, 0, false},
+    {"commit of a cluster's leader", prepare_leader_of_transactions, run_commit, 1, false},
+    {"follower's fetch that has a marker", prepare_ended_above_high_watermark, run_marker_replicated, 0, false},
     {"truncation below log start", prepare_segments_of_follower, run_truncate_below_start, 0, false},
     {"truncation below the segments", prepare_later_segments, run_truncate_below_all, 0, false},
     {"start beyond the end", prepare_segments_of_follower, run_start_beyond, 0, false},

@@ -4,6 +4,7 @@
 #define MPB_TESTS_LOG_WORLD_H
 
 #include "tests/log/log_files.h"
+#include "log/ended.h"
 
 struct world_memory {
     struct mpb_segment_header header;
@@ -120,6 +121,7 @@ static void same_replicas(const struct mpb_partition *now, const struct mpb_repl
     CHECK_EQ(memcmp(a->ids[x->ids_at], b->ids[y->ids_at], sizeof a->ids[0]), 0);
     CHECK_EQ(mpb_load_relaxed(&a->proposal), mpb_load_relaxed(&b->proposal));
     CHECK_EQ(memcmp(a->place, b->place, sizeof a->place), 0);
+    CHECK_EQ(mpb_ended_least(a, x->hw), mpb_ended_least(b, y->hw));
 }
 
 static const struct mpb_producer *producer_of(const struct mpb_partition *row, const struct mpb_producer *table,
