@@ -366,6 +366,7 @@ class NetworkTurn(Generic[_C]):  # _C: the connections it is given; generic here
         max_request_bytes: int,
         queued_bytes_limit: int,
         versions: dict[int, tuple[int, int]],
+        classifies: bool = False,
     ) -> Self: ...
     queued_bytes_limit: int
     @property

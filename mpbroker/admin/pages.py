@@ -12,14 +12,19 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from mpbroker.admin.controller_families import controller_families
 from mpbroker.admin.exposition import CONTENT_TYPE, GAUGE, Family, labelled, render
 from mpbroker.admin.group_families import GroupLook, group_families
 from mpbroker.admin.group_lag import GroupLag
 from mpbroker.admin.process_families import process_families
+from mpbroker.admin.replica_families import isr_families
 from mpbroker.admin.request_families import request_families
 from mpbroker.admin.session_families import session_families
 from mpbroker.admin.topic_families import oldest_transaction, topic_families
 from mpbroker.metadata.topic_names import OFFSETS_TOPIC
+from mpbroker.shm import controller_board
+from mpbroker.shm.counters import Counter
+from mpbroker.shm.layout import MAX_FETCHERS, SLOT_FETCHERS
 from mpbroker.shm.metrics_view import MetricsView
 from mpbroker.shm.page_view import PageView
 from mpbroker.shm.process_context import ProcessContext
@@ -27,6 +32,8 @@ from mpbroker.shm.process_table import BrokerState
 
 JSON, PLAIN = "application/json; charset=utf-8", "text/plain; charset=utf-8"
 HUNG: Final = "hung"
+LOOKS: Final = 5
+"""At a board that is being written."""
 
 
 class Page(NamedTuple):
@@ -81,7 +88,10 @@ class Pages:
 
     def _families(self, look: GroupLook) -> Iterator[Family]:
         names, partitions = self._core.topic_names(), list(self._core.partitions())
-        yield from topic_families(names, partitions)
+        in_cluster = self._context.controller_fd >= 0
+        yield from topic_families(names, partitions, in_cluster)
+        if in_cluster:
+            yield from self._cluster()
         has_open = any(one.open_transactions for one in partitions)
         started_ms = self._core.oldest_transaction_ms() if has_open else None
         yield oldest_transaction(started_ms, int(time.time() * 1000))
@@ -92,6 +102,17 @@ class Pages:
         findings = self._findings()
         states = [labelled(sum(one.level == level for one in findings), level=level) for level in _LEVELS]
         yield Family("mpbroker_health_findings", GAUGE, "What is not well; `mpbroker status` says what.", states)
+
+    def _cluster(self) -> Iterator[Family]:
+        """Of the broker as one of a cluster; the controller's are left out if they are just being written."""
+        fetchers = range(SLOT_FETCHERS, SLOT_FETCHERS + MAX_FETCHERS)
+        lag = max(self._page.counters(slot)[Counter.REPLICA_LAG] for slot in fetchers)
+        yield from isr_families(self._page.counters(), lag)
+        for _ in range(LOOKS):
+            figures = controller_board.read(self._context.controller_fd)
+            if figures is not None:
+                yield from controller_families(figures)
+                return
 
     def _findings(self) -> Sequence[Any]:
         return self._context.judge(self._page)

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from mpbroker.admin.exposition import COUNTER, GAUGE, Family, labelled
+from mpbroker.admin.replica_families import replica_families
+from mpbroker.shm.layout import ReplicaRole
 from mpbroker.shm.partition_metrics import PartitionMetrics
 
 _TOPICS: Final = "kafka_server_brokertopicmetrics_"
@@ -22,9 +24,12 @@ _LOGS: Final = (
 )
 
 
-def topic_families(names: dict[int, str], partitions: list[PartitionMetrics]) -> Iterator[Family]:
-    """All families of topics. `names`: of topic rows; a partition whose topic is just being deleted is left out."""
-    known = [partition for partition in partitions if partition.topic_row in names]
+def topic_families(
+    names: dict[int, str], partitions: list[PartitionMetrics], in_cluster: bool = False
+) -> Iterator[Family]:
+    """All families of topics. `names`: of topic rows; a partition whose topic is just being deleted is left out, and
+    in a cluster those that have no replica here."""
+    known = [one for one in partitions if one.topic_row in names and one.role != ReplicaRole.NONE]
     for what, field, sentence in _MOVED:
         yield _moved(f"{_TOPICS}{what}_total", field, sentence, names, known)
     for what, field, sentence in _LOGS:
@@ -33,7 +38,9 @@ def topic_families(names: dict[int, str], partitions: list[PartitionMetrics]) ->
             for one in sorted(known, key=lambda one: (names[one.topic_row], one.partition))
         ]
         yield Family(f"kafka_log_log_{what}", GAUGE, sentence, samples)
-    yield from _replicas(names, known)
+    yield from replica_families(known)
+    if not in_cluster:
+        yield from _of_one_broker(names, known)
     yield from _transactions(names, known)
 
 
@@ -71,18 +78,13 @@ def _moved(name: str, field: str, sentence: str, names: dict[int, str], partitio
     return Family(name, COUNTER, sentence, [labelled(sum(sums.values())), *by_topic])
 
 
-def _replicas(names: dict[int, str], partitions: list[PartitionMetrics]) -> Iterator[Family]:
-    """What dashboards alarm on. One broker leads every partition it holds, and has no replica that could lag."""
+def _of_one_broker(names: dict[int, str], partitions: list[PartitionMetrics]) -> Iterator[Family]:
+    """What the controller of a cluster would say: a broker that is alone leads every partition it holds."""
     offline = sum(not one.online for one in partitions)
     for name, value, sentence in (
-        ("kafka_server_replicamanager_partitioncount", len(partitions), "Partitions on this broker."),
-        ("kafka_server_replicamanager_leadercount", len(partitions) - offline, "Partitions this broker leads."),
-        ("kafka_server_replicamanager_offlinereplicacount", offline, "Partitions whose log directory failed."),
-        ("kafka_server_replicamanager_underreplicatedpartitions", 0, "Partitions with a replica that lags."),
-        ("kafka_server_replicamanager_underminisrpartitioncount", 0, "Partitions with too few replicas in sync."),
-        ("kafka_controller_kafkacontroller_activecontrollercount", 1, "1 where the controller runs."),
-        ("kafka_controller_kafkacontroller_offlinepartitionscount", offline, "Partitions without a leader."),
-        ("kafka_controller_kafkacontroller_globaltopiccount", len(names), "Topics."),
-        ("kafka_controller_kafkacontroller_globalpartitioncount", len(partitions), "Partitions."),
+        ("activecontrollercount", 1, "1 where the controller runs."),
+        ("offlinepartitionscount", offline, "Partitions without a leader."),
+        ("globaltopiccount", len(names), "Topics."),
+        ("globalpartitioncount", len(partitions), "Partitions."),
     ):
-        yield Family(name, GAUGE, sentence, [labelled(value)])
+        yield Family(f"kafka_controller_kafkacontroller_{name}", GAUGE, sentence, [labelled(value)])

@@ -37,6 +37,7 @@ from mpbroker.cluster.publisher import Publisher
 from mpbroker.cluster.reassignment_jobs import ReassignmentJobs
 from mpbroker.cluster.refusals import not_controller
 from mpbroker.cluster.state_change_log import StateChangeLog
+from mpbroker.cluster.timer import Timer
 from mpbroker.cluster.topic_jobs import TopicJobs
 from mpbroker.errors import ErrorCode
 from mpbroker.metadata.commands import (
@@ -90,6 +91,8 @@ class ClusterController:
         self._resigned = False
         self._effects: list[Effect] = []
         self._now_ms = 0
+        self._looking_since_ms: int | None = None
+        self._elections_seen = 0
         self._publisher = Publisher(image, self.shutting_down)
         self._builder = RequestBuilder(node_id, epoch, config.inter_broker_listener_name)
         self._elections = Elections(image, self._surroundings, config.unclean_leader_election_enable, max_operations)
@@ -129,6 +132,7 @@ class ClusterController:
         self._now_ms = now_ms
         self._publisher.start(now_ms)
         self._balance.start(now_ms)
+        self._looking_since_ms = now_ms
         for topic in self.image.topics.values():
             self._elections.look_at(self.image.partitions_of(topic))
         if self.image.orphans():
@@ -188,6 +192,14 @@ class ClusterController:
         """How long the oldest thing that a broker was not told, or has not confirmed, has been wanted."""
         return {broker: target.oldest_age_ms(now_ms) for broker, target in self._publisher.targets.items()}
 
+    def queue_times(self) -> dict[int, Timer]:
+        """RequestRateAndQueueTimeMs of each broker."""
+        return {broker: target.queue_time for broker, target in self._publisher.targets.items()}
+
+    def imbalance(self) -> int:
+        """PreferredReplicaImbalanceCount."""
+        return self._balance.imbalance()
+
     @property
     def event_queue_size(self) -> int:
         """EventQueueSize: commands that are not answered."""
@@ -201,6 +213,7 @@ class ClusterController:
         try:
             if not self._resigned and not any(isinstance(effect, Resign) for effect in self._effects):
                 self._effects += self._jobs.pump()
+                self._time_elections()
         except BrokenRule as error:
             self._effects.append(Resign(str(error)))
         effects, self._effects = self._effects, []
@@ -212,6 +225,13 @@ class ClusterController:
         replies = [Reply(number, not_controller(command)) for number, command in self._requests.items()]
         self._requests.clear()
         return [*(effect for effect in effects if isinstance(effect, Log | Reply)), *replies, resign]
+
+    def _time_elections(self) -> None:
+        if self._looking_since_ms is None or not self._elections.settled:
+            return
+        if self.metrics.elections > self._elections_seen:
+            self.metrics.election_time.add(max(0, self._now_ms - self._looking_since_ms))
+        self._elections_seen, self._looking_since_ms = self.metrics.elections, None
 
     def _resign(self, reason: str) -> None:
         self._effects.append(Resign(reason))
@@ -232,6 +252,8 @@ class ClusterController:
         for before, after in self._publisher.publish(changes, self._now_ms):
             self._effects += self._state_changes.partition_changed(before, after)
             self.metrics.partition_changed(before, after)
+        if self._looking_since_ms is None:
+            self._looking_since_ms = self._now_ms
         for change in changes:
             self._elections.look_at(self._publisher.touched(change))
             if change.kind == "configs" and isinstance(change.id, str):

@@ -5,11 +5,13 @@ from mpbroker.cluster.wanted_state import PartitionView
 
 
 class ControllerMetrics:
-    """Besides those of each broker's channel (wanted_state.py). EventQueueTimeMs: from an event's arrival at the
-    process until it is handled, which the process tells."""
+    """Besides those of each broker's channel (wanted_state.py). EventQueueTimeMs: from a command's arrival at the
+    process until it is handled, which the process tells. `election_time`: from what made partitions be looked at until
+    all that were given another leader have it in the store."""
 
     def __init__(self) -> None:
         self.event_queue_time = Timer()
+        self.election_time = Timer()
         self.elections = 0
         self.unclean_elections = 0
         self.transactions = 0

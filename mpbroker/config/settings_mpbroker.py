@@ -16,6 +16,12 @@ CLUSTER = (
             "a partition always goes to the same one.", least=1, most=8),
 )
 
+EXPERIMENTS = (
+    Setting("mpbroker.experiment.keep.produces.at.demotion", BOOLEAN, False,
+            "For the laboratory alone: writes that wait for replicas go on waiting, until they time out, when this broker does "
+            "not lead the partition any more, as in Kafka before KAFKA-4453.", internal=True),
+)
+
 DURABILITY = (
     Setting("mpbroker.log.flush", STRING, "none",
             "`commit` acknowledges a write only after it is synced to disk; `none` leaves syncing to `log.flush.*` and "
@@ -28,6 +34,10 @@ LOGGING = (
     Setting("mpbroker.log.format", STRING, "text",
             "How a log line on stderr looks: `text`, or `json` for one object a line (ts, level, process, pid, event, "
             "fields).", allowed=("text", "json"), change=CLUSTER_WIDE),
+    Setting("mpbroker.state.change.log.bytes", LONG, 10 * MIB,
+            "Size at which `state-change.log` in the first log directory becomes `state-change.log.1`: what the elected "
+            "controller of a cluster changed and told, as Kafka's file of that name has it; 0: there is none.", least=0,
+            most=2**40, change=CLUSTER_WIDE),
 )
 
 TRACES = (
@@ -58,6 +68,9 @@ QUEUES = (
     Setting("mpbroker.control.reserved.handlers", INT, 1,
             "Handlers that take only requests of the control plane, beside `num.io.threads`; none without a control plane.",
             least=1, most=8),
+    Setting("mpbroker.control.classify", BOOLEAN, False,
+            "Requests of the controller and of brokers among each other (LeaderAndIsr, StopReplica, UpdateMetadata, "
+            "ControlledShutdown, AlterPartition, AllocateProducerIds) go before all data, whichever listener they come on."),
     Setting("mpbroker.control.plane.scheduling", STRING, "auto",
             "`auto` makes the control plane's processes real-time ones where the kernel permits it (CAP_SYS_NICE or "
             "RLIMIT_RTPRIO; for 20 ms of work at a time), else gives them short time slices; `fair` only the latter.",
@@ -123,4 +136,5 @@ GROUPS = (
     ("mpbroker: tables", TABLES),
     ("mpbroker: admin", ADMIN),
     ("mpbroker: stopping", STOPPING),
+    ("mpbroker: experiments", EXPERIMENTS),
 )

@@ -38,6 +38,7 @@ from mpbroker.controller.feature_manager import FeatureManager
 from mpbroker.controller.isr_proposals import IsrProposals
 from mpbroker.controller.partition_logs import PartitionLogs
 from mpbroker.controller.partition_rows import PartitionRows
+from mpbroker.controller.role_trace import RoleTrace
 from mpbroker.errors import ErrorCode, MpbrokerError
 from mpbroker.log.log_manager import Log
 from mpbroker.metadata.broker_registration import Occupied, Registered, register
@@ -113,6 +114,7 @@ class Agent:
             count=ctx.process_row.count,
         )
         self._snapshot = snapshot
+        self._roles = RoleTrace(ctx.trace_notices_fd, log.replica_state, ctx.process_row.count)
         self._requests = ControlRequests(
             self_id=ctx.config.node_id,
             topics=self._topics,
@@ -126,6 +128,7 @@ class Agent:
             alive=self.keep_alive,
             now_ms=self._clock.monotonic_ms,
             events=ctx.log,
+            roles=self._roles,
         )
         self._proposals = IsrProposals(
             log=log,
@@ -133,6 +136,7 @@ class Agent:
             lag_ms=ctx.config.replica_lag_time_max_ms,
             identity_of=self._identity_of,
             broker_epoch=self._broker_epoch,
+            count=ctx.process_row.count,
         )
 
     # ---- at the start
@@ -218,9 +222,11 @@ class Agent:
         """All roles end before the broker is known again."""
         self._registered = None
         for topic in self._topics.context.by_id.values():
-            for ordinal in topic.ordinals:
+            for partition, ordinal in enumerate(topic.ordinals):
                 if self._topics.has_log(ordinal):
+                    before = self._roles.role_of(ordinal)
                     self._log.stop(ordinal)
+                    self._roles.changed(topic.name, partition, ordinal, before, self._epochs().controller)
         self._ring_fetchers()
         self._register()
 
@@ -383,6 +389,10 @@ class Agent:
         )
 
     # ---- in-sync replicas
+
+    def tell_roles(self) -> None:
+        """Roles that changed, to the tracer; nobody waits for it."""
+        self._roles.tell()
 
     def channel(self) -> BrokerChannel | None:
         """The connection to the controller, if there is one."""

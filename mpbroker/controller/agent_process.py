@@ -55,6 +55,7 @@ def _turn(ctx: ProcessContext, agent: Agent, inbox: CommandInbox, channel: Comma
             channel.complete(taken.number, agent.execute(taken), ctx.core.metadata_generation)
             agent.keep_alive()
         agent.propose()
+        agent.tell_roles()
     except StoreError as error:
         ctx.log.warning("store_unavailable", problem=str(error))
     ctx.process_row.beat()

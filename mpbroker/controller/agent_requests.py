@@ -22,6 +22,7 @@ from mpbroker.controller.agent_decisions import (
 )
 from mpbroker.controller.cluster_topics import ClusterTopics
 from mpbroker.controller.controller_context import TopicState
+from mpbroker.controller.role_trace import RoleTrace
 from mpbroker.errors import ErrorCode
 from mpbroker.log.partition_directory import DELETE_SUFFIX, STRAY_SUFFIX
 from mpbroker.metadata.topic_names import is_internal_topic
@@ -81,7 +82,8 @@ class ReplicaLog(Protocol):
 class ControlRequests:
     """`known()`: the epochs; `seen(controller, epoch)`: a controller spoke; `brokers(list)`: they live;
     `roles_changed()`:
-    fetchers and waiters are to look; `missing(topic_id)`: a topic that the watch has not brought yet, looked up."""
+    fetchers and waiters are to look; `missing(topic_id)`: a topic that the watch has not brought yet, looked up;
+    `roles`: is told of every role that changes."""
 
     def __init__(
         self,
@@ -98,6 +100,7 @@ class ControlRequests:
         alive: Callable[[], object],
         now_ms: Callable[[], int],
         events: Events,
+        roles: RoleTrace,
     ) -> None:
         self._self_id = self_id
         self._topics = topics
@@ -111,6 +114,7 @@ class ControlRequests:
         self._alive = alive
         self._now_ms = now_ms
         self._events = events
+        self._roles = roles
         self._touched: set[int] = set()
 
     def leader_and_isr(self, request: LeaderAndIsrRequest) -> tuple[int, list[int]]:
@@ -124,7 +128,7 @@ class ControlRequests:
             if number % ALIVE_EVERY == 0:
                 self._alive()
             topic = self._topic(topic_state.topic_id, topic_state.topic_name)
-            codes.append(self._become(topic, topic_state.topic_id, state))
+            codes.append(self._become(topic, topic_state.topic_id, state, request.controller_epoch))
             if topic is not None and state.partition_index < len(topic.ordinals):
                 named.add(topic.ordinals[state.partition_index])
                 if is_internal_topic(topic.name):
@@ -145,7 +149,7 @@ class ControlRequests:
         code = self._fenced(request.controller_id, request.controller_epoch, request.broker_epoch)
         if code:
             return code, [code] * len(stops)
-        codes = [self._stop(name, state) for name, state in stops]
+        codes = [self._stop(name, state, request.controller_epoch) for name, state in stops]
         self._roles_changed()
         self._events.info(
             "stop_replica", controller=request.controller_id, epoch=request.controller_epoch, partitions=len(codes)
@@ -200,7 +204,9 @@ class ControlRequests:
             untouched=ordinal not in self._touched,
         )
 
-    def _become(self, topic: TopicState | None, topic_id: bytes, state: LeaderAndIsrPartitionState) -> int:
+    def _become(
+        self, topic: TopicState | None, topic_id: bytes, state: LeaderAndIsrPartitionState, controller_epoch: int
+    ) -> int:
         partition = state.partition_index
         if topic is None or not 0 <= partition < len(topic.ordinals):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -219,7 +225,8 @@ class ControlRequests:
             return ErrorCode.NONE
         settings = self._settings_of(topic.configs)
         role = ReplicaRole.LEADER if verdict.role is Role.LEADER else ReplicaRole.FOLLOWER
-        return self._log.become(
+        before = self._roles.role_of(ordinal)
+        error = self._log.become(
             ordinal,
             int(role),
             state.leader_epoch,
@@ -231,6 +238,9 @@ class ControlRequests:
             self._now_ms(),
             state.leader,
         )
+        if error == 0:
+            self._roles.changed(topic.name, partition, ordinal, before, controller_epoch)
+        return error
 
     def _set_strays_aside(self, named: set[int]) -> None:
         """Replicas that the controller did not name although it named all of ours."""
@@ -245,7 +255,7 @@ class ControlRequests:
                 self._topics.drop(topic, partition, STRAY_SUFFIX)
                 self._touched.discard(ordinal)
 
-    def _stop(self, name: str, state: StopReplicaPartitionState) -> int:
+    def _stop(self, name: str, state: StopReplicaPartitionState, controller_epoch: int) -> int:
         topic, partition = self._topics.context.by_name.get(name), state.partition_index
         if topic is None or not 0 <= partition < len(topic.ordinals):
             return ErrorCode.NONE
@@ -254,7 +264,10 @@ class ControlRequests:
         if code or hosted is None:
             return int(code)
         ordinal = topic.ordinals[partition]
+        before = self._roles.role_of(ordinal)
         error = self._log.stop(ordinal)
+        if error == 0:
+            self._roles.changed(name, partition, ordinal, before, controller_epoch)
         if error == 0 and state.delete_partition:
             suffix = DELETE_SUFFIX if self._self_id not in topic.replicas[partition] else STRAY_SUFFIX
             self._topics.drop(topic, partition, suffix)

@@ -27,7 +27,9 @@ from mpbroker.controller.agent import address_of
 from mpbroker.controller.command_inbox import CommandInbox, Taken
 from mpbroker.controller.control_sender import ControlSender
 from mpbroker.controller.controller import new_topic_id
+from mpbroker.controller.controller_figures import FiguresBoard
 from mpbroker.controller.forwarded_topics import ForwardedTopics
+from mpbroker.controller.state_change_file import StateChangeFile
 from mpbroker.errors import ErrorCode
 from mpbroker.metadata.broker_registration import owner_of
 from mpbroker.metadata.commands import (
@@ -57,6 +59,7 @@ TICK_MS: Final = 500
 MAX_ROUNDS: Final = 100_000
 """Effects of one event that lead to further events: transactions, mostly."""
 MARGIN_BYTES: Final = 256
+NS_PER_MS: Final = 1_000_000
 
 
 class ClusterProcess:
@@ -77,6 +80,8 @@ class ClusterProcess:
         self._term: ClusterController | None = None
         self._elected: Elected | None = None
         self._watch: Watch | None = None
+        self._figures = FiguresBoard(ctx.controller_fd)
+        self._changes = StateChangeFile(ctx.data_dirs[0], ctx.config.mpbroker_state_change_log_bytes)
         self._asked: dict[int, int | None] = {}  # command → version of the request it came as
         self._forwarded = ForwardedTopics(store, self._keys, self._node_id, lambda: self._config.end_points)
         self._sender = ControlSender(
@@ -89,6 +94,7 @@ class ClusterProcess:
     def use_config(self, config: Any) -> None:
         """The broker's settings were read again; the next term has them."""
         self._config = config
+        self._changes.most_bytes = config.mpbroker_state_change_log_bytes
 
     # ---- what the loop waits for
 
@@ -118,6 +124,7 @@ class ClusterProcess:
                 self._event(events.Tick())
             if self._term is not None:
                 self._sender.turn(self._term, now_ms)
+        self._figures.show(self._term, now_ms, self._clock.wall_ms())
 
     def _keep_session(self, now_ms: int) -> None:
         if self._session is None:
@@ -193,6 +200,7 @@ class ClusterProcess:
             leader_imbalance_check_interval_seconds=config.leader_imbalance_check_interval_seconds,
             delete_topic_enable=config.delete_topic_enable,
             inter_broker_listener_name=config.end_points.inter_broker,
+            log_partitions=config.mpbroker_state_change_log_bytes > 0,
         )
 
     def _event(self, event: Any) -> None:
@@ -206,6 +214,7 @@ class ClusterProcess:
             self._carry_out_in_order(effects)
         except StoreError as error:
             self._end_term(f"the store does not answer: {error}")
+        self._changes.flush()
 
     def _carry_out_in_order(self, effects: list[Any]) -> None:
         waiting = list(effects)
@@ -231,6 +240,7 @@ class ClusterProcess:
         self._end_term(f"more than {MAX_ROUNDS} steps for one event")
 
     def _say(self, level: str, event: str, fields: dict[str, Any]) -> None:
+        self._changes.add(level, event, fields)
         if level == "INFO":
             self._ctx.log.info(event, **fields)
 
@@ -275,6 +285,8 @@ class ClusterProcess:
             return
         if self._term is not None:
             self._asked[taken.number] = version
+            waited_ms = (self._clock.monotonic_ns() - taken.taken_ns) // NS_PER_MS
+            self._term.metrics.event_queue_time.add(max(0, waited_ms))
             self._event(events.Request(taken.number, command))
         elif isinstance(command, CreateTopics) and command.forward:
             self._forwarded.add(taken.number, command)
@@ -304,6 +316,7 @@ class ClusterProcess:
         """The orderly end: another one is elected at once."""
         self._end_term("the broker stops")
         self._forwarded.close()
+        self._changes.close()
         if self._session is not None:
             self._store.session_close(self._session)
         self._store.close()

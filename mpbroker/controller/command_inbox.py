@@ -8,6 +8,7 @@ command that is taken and not answered when the process dies is put back for its
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,11 +20,12 @@ WAIT_MS: Final = 500
 
 
 class Taken(NamedTuple):
-    """A command: its number, its operation id, its bytes."""
+    """A command: its number, its operation id, its bytes; when the thread took it (monotonic clock)."""
 
     number: int
     operation: int
     payload: bytes
+    taken_ns: int = 0
 
 
 class CommandInbox:
@@ -54,5 +56,5 @@ class CommandInbox:
         while not self._stopping():
             claimed = self._channel.claim(WAIT_MS)
             if claimed is not None:
-                self._taken.append(Taken(*claimed))
+                self._taken.append(Taken(*claimed, time.monotonic_ns()))
             os.eventfd_write(self._eventfd, 1)

@@ -15,6 +15,7 @@ from mpbroker.protocol.messages.alter_partition import (
     AlterPartitionTopic,
     BrokerState,
 )
+from mpbroker.shm.counters import Counter
 
 MAX_PARTITIONS: Final = 500
 RETRY_MS: Final = 50
@@ -25,7 +26,8 @@ Proposal = tuple[int, int, int, tuple[int, ...]]  # ordinal, leader epoch, parti
 
 
 class IsrProposals:
-    """`identity_of(ordinal)`: topic id and number of a row's partition; `broker_epoch(id)`: -1 not known."""
+    """`identity_of(ordinal)`: topic id and number of a row's partition; `broker_epoch(id)`: -1 not
+    known; `count(counter, n)`: of changes."""
 
     def __init__(
         self,
@@ -35,12 +37,14 @@ class IsrProposals:
         lag_ms: int,
         identity_of: Callable[[int], tuple[bytes, int]],
         broker_epoch: Callable[[int], int],
+        count: Callable[[Counter, int], object] = lambda counter, n: None,
     ) -> None:
         self._log = log
         self._self_id = self_id
         self._lag_ms = lag_ms
         self._identity_of = identity_of
         self._broker_epoch = broker_epoch
+        self._count = count
         self._in_flight: dict[tuple[bytes, int], Proposal] = {}
         self._again = True  # a predecessor's were perhaps never answered
         self._not_before_ms = 0
@@ -102,9 +106,20 @@ class IsrProposals:
                     continue
                 ordinal, leader_epoch, *_ = proposal
                 isr = tuple(result.isr)
+                self._count_change(ordinal, isr, result.error_code)
                 self._log.isr_answered(ordinal, leader_epoch, result.partition_epoch, isr, result.error_code)
                 if result.error_code:
                     self._not_before_ms = now_ms + RETRY_MS
         if self._in_flight:
             self._again, self._in_flight = True, {}
         return 0
+
+    def _count_change(self, ordinal: int, isr: tuple[int, ...], error_code: int) -> None:
+        """Before the partition hears of it."""
+        if error_code:
+            self._count(Counter.ISR_UPDATES_FAILED, 1)
+            return
+        state = self._log.replica_state(ordinal)
+        before = set(() if state is None else state.isr)
+        self._count(Counter.ISR_SHRINKS, len(before - set(isr)))
+        self._count(Counter.ISR_EXPANDS, len(set(isr) - before))

@@ -102,6 +102,7 @@ class Processor:
             self._max_request_bytes,
             ctx.config.queued_max_request_bytes,
             ctx.api_versions,
+            ctx.config.mpbroker_control_classify,
         )
         self._reader = RequestReader(self._port, self._native_turn, plane, ctx.listener, self._guard, self._take_events)
         self._on_event: dict[int, Callable[[KafkaChannel, int, int], None]] = {

@@ -20,6 +20,7 @@ from mpbroker.replication.leader_connection import ConnectionEnded, LeaderConnec
 from mpbroker.replication.leader_link import LeaderLink
 from mpbroker.shm.clock import SystemClock
 from mpbroker.shm.cluster_table import brokers_read, cluster_state
+from mpbroker.shm.counters import Counter
 from mpbroker.shm.process_context import ProcessContext
 from mpbroker.shm.process_table import ProcessState
 
@@ -135,6 +136,11 @@ class Fetcher:
                 self._lose(link, "")
                 del self._links[leader]
         self._find_addresses()
+        self._show_lag()
+
+    def _show_lag(self) -> None:
+        lag = max((link.fetch.largest_lag() for link in self._links.values()), default=0)
+        self._ctx.process_row.set_counter(Counter.REPLICA_LAG, lag)
 
     def _new_link(self, leader: int, own_epoch: int) -> LeaderLink:
         config = self._ctx.config

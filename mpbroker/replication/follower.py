@@ -110,6 +110,7 @@ class _Partition(msgspec.Struct):
     log_start: int
     not_before_ms: int = 0
     pause_ms: int = 0
+    leader_hw: int = 0  # as it was told last
     is_waiting: bool = False  # for a step of the shell
     is_failed: bool = False  # fenced: until a new epoch
 
@@ -221,6 +222,10 @@ class LeaderFetch:
         """Partitions that are not asked for now because of an error."""
         return sum(each.is_failed or each.pause_ms > 0 for each in self._partitions.values())
 
+    def largest_lag(self) -> int:
+        """Records that the partition which lags most lacks of what its leader has committed."""
+        return max((max(0, each.leader_hw - each.offset) for each in self._partitions.values()), default=0)
+
     def _of(self, ordinal: int) -> _Partition | None:
         key = self._by_ordinal.get(ordinal)
         return None if key is None else self._partitions.get(key)
@@ -249,6 +254,7 @@ class LeaderFetch:
             self._pause(each, now_ms)
             return None
         each.is_waiting = True
+        each.leader_hw = data.high_watermark
         diverging = data.diverging_epoch
         if diverging is not None and diverging.end_offset >= 0:
             return Truncate(row.ordinal, row.leader_epoch, diverging.epoch, diverging.end_offset)

@@ -94,6 +94,8 @@ class DelayedProduce(ParkedRequest):
             entry.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             return True
         if not is_led_since(state, entry.leader_epoch):
+            if self.context.config.mpbroker_experiment_keep_produces_at_demotion:
+                return False  # KAFKA-4453 as it was: it times out
             entry.result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             return True
         if self.acks == ACKS_ALL and state.hw < entry.required_offset:

@@ -158,6 +158,10 @@ class Counter(IntEnum):
     TRANSACTION_RECORDS_SKIPPED = 207
     TRANSACTION_PARTITIONS = 208
     TRANSACTION_PARTITIONS_REFUSED = 209
+    ISR_SHRINKS = 220
+    ISR_EXPANDS = 221
+    ISR_UPDATES_FAILED = 222
+    REPLICA_LAG = 223
 
 
 NATIVE_COUNTERS: Final = len(_native.COUNTERS)
@@ -287,6 +291,15 @@ COUNTERS: Final = {Counter[row[0]]: _native_info(*row) for row in _native.COUNTE
         "Requests refused because all ongoing transactions together have half of mpbroker.max.producers partitions."),
     Counter.TRANSACTION_RECORDS_SKIPPED: CounterInfo("transaction_records_skipped", "records",
         "Records of __transaction_state that this broker does not know."),
+    Counter.ISR_SHRINKS: CounterInfo("isr_shrinks", "replicas",
+        "Replicas that left the in-sync replicas of partitions led here."),
+    Counter.ISR_EXPANDS: CounterInfo("isr_expands", "replicas",
+        "Replicas that joined the in-sync replicas of partitions led here."),
+    Counter.ISR_UPDATES_FAILED: CounterInfo("isr_updates_failed", "partitions",
+        "Changes of in-sync replicas that the controller refused."),
+    Counter.REPLICA_LAG: CounterInfo("replica_lag", "records",
+        "Records the follower that lags most lacks of what its leader has committed; of several fetchers the sum.",
+        gauge=True),
     Counter.CONNECTIONS_PASSED_BACK: CounterInfo("connections_passed_back", "connections",
         "Connections that a processor which left gave to another one."),
 }

@@ -36,7 +36,15 @@ class MetricsView(CoreView):
         rows = min(self._number(PARTITIONS_HIGH_OFFSET), region.count)
         for first in range(0, rows, _CHUNK_ROWS):
             count = min(_CHUNK_ROWS, rows - first)
-            yield from read_partitions(os.pread(self._fd, count * region.stride, region.offset + first * region.stride))
+            data = os.pread(self._fd, count * region.stride, region.offset + first * region.stride)
+            yield from read_partitions(data, self._assignments(first, count))
+
+    def _assignments(self, first: int, count: int) -> bytes:
+        """The rows beside those of partitions; none in a broker that is alone."""
+        region = self._regions["assignments"]
+        if region.count == 0:
+            return b""
+        return os.pread(self._fd, count * region.stride, region.offset + first * region.stride)
 
     def oldest_transaction_ms(self) -> int | None:
         """When the oldest of the transactions that are open in any partition was opened, by the wall clock; None:

@@ -102,6 +102,7 @@ class ProcessContext:
         self.notice_fd = -1
         self.config_fd = -1
         self.settings_fd = -1  # the board of settings_board.py
+        self.controller_fd = -1  # the board of controller_board.py, in a cluster only
         self.wakeup_fd = -1  # readable after a signal: put it into the epoll set
         self._wakeup_write: int | None = None
         self.stopping = False

@@ -78,6 +78,7 @@ class SharedState:
         self.notice_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._config_fd = os.memfd_create("mpbroker-config", os.MFD_CLOEXEC)
         self._settings_fd = settings_board.create()
+        self._controller_fd = _controller_board() if config.cluster_store is not None else -1
         self._handovers = [handover_pair() for _ in range(plan.processors)]
         self._memory = segment.create(plan, config.data_dir, self.boot_id, self._eventfds)
         self._arm_crash_points()
@@ -198,6 +199,7 @@ class SharedState:
             notice_fd=self.notice_fd,
             config_fd=self._config_fd,
             settings_fd=self._settings_fd,
+            controller_fd=self._controller_fd,
         )
         if plan.type.role == "acceptor":
             context.listen_socket = self._sockets[plan.index]
@@ -209,6 +211,8 @@ class SharedState:
         elif plan.type.role == "tracer":
             context.trace_notices_fd = self._trace_notices[0]
             context.may_trace = lambda: not reserve_file.is_spent_by(config.trace_dir, self._data_dir)
+        elif plan.type.role == "controller":
+            context.trace_notices_fd = self._trace_notices[1]
         elif plan.type.role == "admin":
             context.listen_socket = self._admin_socket
             context.roles = health.ROLES
@@ -219,6 +223,8 @@ class SharedState:
         """The descriptors a worker needs. The tracer may outlive the supervisor and must not hold the directory's
         lock."""
         keep = [self.notice_fd, self._config_fd, self._settings_fd, *self._eventfds]
+        if self._controller_fd >= 0:
+            keep.append(self._controller_fd)
         keep += [end.fileno() for end in context.handovers.values()]
         if context.listen_socket is not None:
             keep.append(context.listen_socket.fileno())
@@ -354,6 +360,13 @@ def trace_notices_pipe() -> tuple[int, int]:
     with contextlib.suppress(PermissionError):  # the system allows less: what finds no room is counted by its writer
         fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, TRACE_NOTICES_BYTES)
     return reading, writing
+
+
+def _controller_board() -> int:
+    """Of a broker of a cluster; others do not import it."""
+    from mpbroker.shm import controller_board
+
+    return controller_board.create()
 
 
 def answer_bytes_of_handler(config: BrokerConfig, handlers: int) -> int:

@@ -1,16 +1,19 @@
-"""What processors report to the tracer about their connections: one JSON line each, through one pipe all of them share.
+"""What processors report to the tracer about their connections, and the agent about roles: one JSON line each, through
+one pipe all of them share.
 
-Encoding and decoding are pure; a NoticeWriter belongs to one processor. The supervisor makes the pipe, non-blocking at
-both ends: `ctx.trace_notices_fd` is its writing end in a processor and its reading end in the tracer, -1 while tracing
-is off. A line is no longer than PIPE_BUF, so lines of several writers never mix, and one that finds the pipe full is
-dropped and counted: after a loss, the next notice written is followed by a NoticesLost that says how many. Nothing is
-sent per request.
+Encoding and decoding are pure; a NoticeWriter belongs to one process. The supervisor makes the pipe, non-blocking at
+both ends: `ctx.trace_notices_fd` is its writing end in a processor and in a cluster's agent, its reading end in the
+tracer, -1 while tracing is off. A line is no longer than PIPE_BUF, so lines of several writers never mix, and one that
+finds the pipe full is dropped and counted: after a loss, the next notice written is followed by a NoticesLost that says
+how many. Nothing is sent per request.
 
     {"k":"begin","t0":ns,"proc":index}                  a processor begins: whatever its predecessor had open is gone
     {"k":"open","t0":ns,"conn":id,"proc":index,"listener":index,"peer":"host:port"}
     {"k":"close","t0":ns,"conn":id,"proc":index,"listener":index,"requests":n,"reason":CloseReason}
     {"k":"client","conn":id,"hash":h,"name":text}       the first request of a connection with this client id
     {"k":"software","conn":id,"name":text,"version":text}   KIP-511
+    {"k":"role","t0":ns,"topic":hash,"partition":n,"epoch":leader epoch,"old":role,"new":role,"end":log end,"hw":n,
+     "controller":epoch,"leader":id or role_change.NO_LEADER}
     {"k":"lost","proc":index,"n":lines}
 
 `t0` is CLOCK_MONOTONIC. `conn` is a record's conn_id: unique in the life of a broker (the processor's index is in its
@@ -23,6 +26,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 PIPE_BUF = 4096
+NO_PROCESSOR = 0xFFFF
 MAX_CLIENT_ID, MAX_SOFTWARE, MAX_PEER = 255, 100, 64  # characters; each becomes at most 12 bytes
 _U32, _U64 = 2**32 - 1, 2**64 - 1
 
@@ -94,7 +98,22 @@ class NoticesLost(NamedTuple):
     count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls
 
 
-Notice = ProcessorBegan | ConnectionOpened | ConnectionClosed | ClientNamed | SoftwareNamed | NoticesLost
+class RoleChanged(NamedTuple):
+    """A partition's role at this broker is another one, or another leader epoch's (trace/role_change.py)."""
+
+    t0_ns: int
+    topic_hash: int
+    partition: int
+    leader_epoch: int
+    old_role: int
+    new_role: int
+    log_end: int
+    high_watermark: int
+    controller_epoch: int
+    leader: int
+
+
+Notice = ProcessorBegan | ConnectionOpened | ConnectionClosed | ClientNamed | SoftwareNamed | RoleChanged | NoticesLost
 
 #: kind → (class, key and bound of each field in its order: the largest number, or minus the characters of a text)
 _KINDS: dict[str, tuple[type[Notice], tuple[tuple[str, int], ...]]] = {
@@ -109,6 +128,21 @@ _KINDS: dict[str, tuple[type[Notice], tuple[tuple[str, int], ...]]] = {
     ),
     "client": (ClientNamed, (("conn", _U32), ("hash", _U32), ("name", -MAX_CLIENT_ID))),
     "software": (SoftwareNamed, (("conn", _U32), ("name", -MAX_SOFTWARE), ("version", -MAX_SOFTWARE))),
+    "role": (
+        RoleChanged,
+        (
+            ("t0", _U64),
+            ("topic", _U32),
+            ("partition", 0x7FFFFFFF),
+            ("epoch", 0x7FFFFFFF),
+            ("old", 0xFF),
+            ("new", 0xFF),
+            ("end", _U64),
+            ("hw", _U64),
+            ("controller", 0x7FFFFFFF),
+            ("leader", _U32),
+        ),
+    ),
     "lost": (NoticesLost, (("proc", 0xFFFF), ("n", _U64))),
 }
 _NAMES = {kind: name for name, (kind, _) in _KINDS.items()}
@@ -146,7 +180,8 @@ def _fits(value: object, bound: int) -> bool:
 
 
 class NoticeWriter:
-    """One processor's end of the pipe; `fd` -1: writes nothing. `dropped` counts lines that found no room."""
+    """One writer's end of the pipe (`processor` NO_PROCESSOR: the agent's); `fd` -1: writes nothing. `dropped` counts
+    lines that found no room."""
 
     def __init__(self, fd: int, processor: int) -> None:
         self.dropped = 0

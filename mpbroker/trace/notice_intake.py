@@ -1,5 +1,5 @@
-"""The tracer's end of the notice pipe: connections become records of kind 1 and 2 and names become rows of the
-dictionary.
+"""The tracer's end of the notice pipe: connections become records of kind 1 and 2, roles of kind 8, and names become
+rows of the dictionary.
 
 State of the tracer alone. What it read and had not written when it was killed is lost: at most what came within one
 turn.
@@ -17,9 +17,11 @@ from mpbroker.trace.notice import (
     ConnectionOpened,
     NoticesLost,
     ProcessorBegan,
+    RoleChanged,
     SoftwareNamed,
 )
 from mpbroker.trace.record import TraceRecord
+from mpbroker.trace.role_change import NO_LEADER, RoleChange
 
 READ_BYTES = 65536
 MAX_READS = 32  # a turn takes at most twice what the pipe holds
@@ -70,6 +72,8 @@ class NoticeIntake:
                 self._names.client(received.client_hash, received.name)
             case SoftwareNamed():
                 self._names.software(*received)
+            case RoleChanged():
+                self._role_changed(received)
             case NoticesLost():
                 self._names.lose_notices(received.count)
             case None:
@@ -81,6 +85,10 @@ class NoticeIntake:
             self._closed(
                 ConnectionClosed(received.t0_ns, one.conn_id, one.processor, one.listener, 0, CloseReason.DIED)
             )
+
+    def _role_changed(self, received: RoleChanged) -> None:
+        leader = None if received.leader == NO_LEADER else received.leader
+        self._add_event(notice.NO_PROCESSOR, RoleChange(*received[:-1], leader).pack(0))
 
     def _opened(self, received: ConnectionOpened) -> None:
         if len(self._open) >= MAX_OPEN:

@@ -13,8 +13,9 @@ TICK_NS = 1 << TICK_SHIFT
 NOT_REACHED = 0xFFFFFFFF
 SATURATED = 0xFFFFFFFE
 
-REQUEST, CONNECTION_OPEN, CONNECTION_CLOSE, DROP_NOTICE, GAUGE, CLOCK, MARKER, PROCESS_EVENT = range(8)
-KIND_NAMES = ("request", "connection-open", "connection-close", "drop-notice", "gauge", "clock", "marker", "process")
+REQUEST, CONNECTION_OPEN, CONNECTION_CLOSE, DROP_NOTICE, GAUGE, CLOCK, MARKER, PROCESS_EVENT, ROLE_CHANGE = range(9)
+KIND_NAMES = ("request", "connection-open", "connection-close", "drop-notice", "gauge", "clock", "marker", "process",
+              "role-changed")
 
 STAGES = ("frame_done", "parsed", "enqueued", "dequeued", "handler_start", "io_done", "local_done", "purg_enter",
           "purg_leave", "resp_enq", "resp_deq", "send_start", "send_done")

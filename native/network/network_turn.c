@@ -256,13 +256,29 @@ bool mpb_turn_submitted(struct mpb_turn *turn, struct mpb_connection *c, const s
     return true;
 }
 
+/* The keys of the controller and of brokers among each other: they never wait behind data if `classifies`. */
+static uint32_t plane_of(const struct mpb_turn *turn, const uint8_t *frame)
+{
+    switch (mpb_get_be16(frame)) {
+    case 4:  /* LeaderAndIsr */
+    case 5:  /* StopReplica */
+    case 6:  /* UpdateMetadata */
+    case 7:  /* ControlledShutdown */
+    case 56: /* AlterPartition */
+    case 67: /* AllocateProducerIds */
+        return MPB_PLANE_CONTROL;
+    default:
+        return turn->plane;
+    }
+}
+
 static bool submit(struct mpb_turn *turn, struct mpb_connection *c, const uint8_t *frame, uint32_t length)
 {
     c->frame_started_ns = 0;
     if (!mpb_turn_serves(turn, c, frame))
         return false;
     bool traced = turn->port->lane != NULL;
-    struct mpb_submission s = {.plane = turn->plane,
+    struct mpb_submission s = {.plane = turn->classifies ? plane_of(turn, frame) : turn->plane,
                                .listener = turn->listener,
                                .connection = c->number,
                                .connection_generation = c->generation,

@@ -52,6 +52,7 @@ struct mpb_turn {
     struct mpb_processor *port;
     int epoll;
     uint32_t plane, listener, max_request_bytes;
+    bool classifies;            /* requests between brokers go to the control plane, whichever listener they come on */
     int64_t queued_bytes_limit; /* of all processors together; not above 0: none */
     struct mpb_api_range apis[MPB_API_KEYS];
     struct mpb_connections by_fd, by_number; /* places may be NULL */

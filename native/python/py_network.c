@@ -212,14 +212,14 @@ static bool read_apis(struct mpb_turn *turn, PyObject *versions)
 
 static PyObject *turn_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"port",     "epoll", "plane", "listener", "max_request_bytes", "queued_bytes_limit",
-                            "versions", NULL};
+    static char *names[] = {"port",     "epoll",      "plane", "listener", "max_request_bytes", "queued_bytes_limit",
+                            "versions", "classifies", NULL};
     PyObject *port, *versions;
-    int epoll;
+    int epoll, classifies = 0;
     unsigned int plane, listener, max_bytes;
     long long limit;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OiIIILO!", names, &port, &epoll, &plane, &listener, &max_bytes,
-                                     &limit, &PyDict_Type, &versions))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OiIIILO!|p", names, &port, &epoll, &plane, &listener, &max_bytes,
+                                     &limit, &PyDict_Type, &versions, &classifies))
         return NULL;
     struct mpb_processor *processor = mpb_processor_of(port);
     if (processor == NULL || plane > MPB_PLANE_CONTROL)
@@ -236,6 +236,7 @@ static PyObject *turn_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->turn.listener = listener;
     self->turn.max_request_bytes = max_bytes;
     self->turn.queued_bytes_limit = limit;
+    self->turn.classifies = classifies != 0;
     if (!read_apis(&self->turn, versions))
         Py_CLEAR(self);
     return (PyObject *)self;
@@ -462,7 +463,8 @@ static PyMemberDef turn_members[] = {
 };
 
 static PyType_Slot turn_slots[] = {
-    {Py_tp_doc, "NetworkTurn(port, epoll, plane, listener, max_request_bytes, queued_bytes_limit, versions)"},
+    {Py_tp_doc,
+     "NetworkTurn(port, epoll, plane, listener, max_request_bytes, queued_bytes_limit, versions, classifies=False)"},
     {Py_tp_new, turn_new},
     {Py_tp_dealloc, turn_dealloc},
     {Py_tp_methods, turn_methods},

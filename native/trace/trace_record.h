@@ -27,7 +27,8 @@ enum mpb_trace_kind {
     MPB_TRACE_GAUGE = 4,
     MPB_TRACE_CLOCK = 5,
     MPB_TRACE_MARKER = 6,
-    MPB_TRACE_PROCESS = 7
+    MPB_TRACE_PROCESS = 7,
+    MPB_TRACE_ROLE_CHANGE = 8
 };
 
 enum mpb_trace_stage {                           /* in the order a request meets them */

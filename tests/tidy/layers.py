@@ -43,6 +43,7 @@ ANALYSIS_READS = {
             "clock_sample",
             "gauge",
             "process_event",
+            "role_change",
             "statistics",
             "mark_spool",
         )

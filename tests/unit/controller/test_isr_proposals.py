@@ -51,12 +51,19 @@ def test_a_newcomer_that_is_behind_again_is_named_so_that_it_is_refused():
 
 @pytest.mark.parametrize("code", [0, 95])
 def test_the_partition_hears_what_the_controller_answered(code):
-    log = Log(((2, 9, 0, 20), (3, 12, 0, 30)))
+    """And it is counted: 3 joins, 4 leaves."""
+    log, counted = Log(((2, 9, 0, 20), (3, 12, 0, 30)), isr=(1, 2, 4)), {}
     proposals = IsrProposals(
-        log=log, self_id=1, lag_ms=1000, identity_of=lambda ordinal: (b"t" * 16, 0), broker_epoch=lambda broker: 100
+        log=log,
+        self_id=1,
+        lag_ms=1000,
+        identity_of=lambda ordinal: (b"t" * 16, 0),
+        broker_epoch=lambda broker: 100,
+        count=lambda counter, n: counted.__setitem__(counter.name, n),
     )
     proposals.next_request(0)
     told = AlterPartitionPartitionResult(partition_index=0, error_code=code, partition_epoch=3, isr=[1, 2, 3])
     answer = AlterPartitionResponse(topics=[AlterPartitionTopicResult(topic_id=b"t" * 16, partitions=[told])])
     assert proposals.answered(answer, 10) == 0
     assert log.answered == (7, 4, 3, (1, 2, 3), code)
+    assert counted == ({"ISR_UPDATES_FAILED": 1} if code else {"ISR_SHRINKS": 1, "ISR_EXPANDS": 1})

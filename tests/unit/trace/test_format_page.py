@@ -14,6 +14,7 @@ from mpbroker.trace import (
     notice,
     process_event,
     record,
+    role_change,
     segment,
 )
 
@@ -88,10 +89,19 @@ def test_gauges_and_process_events():
     rows = table("| type | handler_id")
     assert [row[0] for row in rows] == [f"{number} {name}" for number, name in gauge.TYPE_NAMES.items()]
     assert [row[2].split(", ") for row in rows] == [[name for name, _ in fields] for fields in gauge.FIELDS.values()]
-    section = PAGE[PAGE.index("### Process events") : PAGE.index("## Dictionary")]
+    section = PAGE[PAGE.index("### Process events") : PAGE.index("### Roles")]
     roles = section[section.index("Roles:") : section.index("`wait_status` is")]
     assert {int(number): name for number, name in re.findall(r"(\d+) ([a-z-]+)", roles)} == process_event.ROLE_NAMES
     assert "event, role, index, wait_status, restarts, listener" in section
+
+
+def test_roles():
+    section = PAGE[PAGE.index("### Roles") : PAGE.index("## Dictionary")]
+    numbers = section[section.index("Their numbers:") : section.index("A leader of")]
+    assert {int(number): name for number, name in re.findall(r"(\d) (\w+)", numbers)} == role_change.ROLE_NAMES
+    names = ["log_end", "high_watermark", "controller_epoch", "leader"]
+    assert ", ".join(["old_role", "new_role", *names]) in section and list(role_change.RoleChange._fields[6:]) == names
+    assert f"0x{role_change.NO_LEADER:X}" in section
 
 
 def test_the_dictionary(tmp_path):

@@ -13,6 +13,7 @@ from mpbroker.trace.notice import (
     NoticesLost,
     NoticeWriter,
     ProcessorBegan,
+    RoleChanged,
     SoftwareNamed,
 )
 
@@ -23,6 +24,7 @@ NOTICES = [
     SoftwareNamed(1, "librdkafka", "2.3.0"),
     NoticesLost(3, 7),
     ProcessorBegan(5, 31),
+    RoleChanged(5, 0xDEADBEEF, 3, 7, 0, 1, 2**40, 12, 2, 0xFFFFFFFF),
 ]
 
 

@@ -1,4 +1,4 @@
-"""What a trace holds beside requests: gauges, processes, connections, markers, notices of loss, as tables.
+"""What a trace holds beside requests: gauges, processes, roles, connections, markers, notices of loss, as tables.
 
 They are few, so they are read one by one by the trace package's own readers. Times are nanoseconds since 1970.
 """
@@ -12,7 +12,7 @@ import pyarrow as pa
 from mpbroker.analysis.engine.input.boot import Boot
 from mpbroker.analysis.engine.input.clock_line import ClockLine
 from mpbroker.analysis.engine.input.losses import Gap
-from mpbroker.trace import gauge, process_event, record, segment
+from mpbroker.trace import gauge, process_event, record, role_change, segment
 from mpbroker.trace.dictionary import Dictionary
 from mpbroker.trace.record import RECORD_BYTES
 
@@ -52,6 +52,23 @@ PROCESSES = pa.schema(
         ("incarnation", pa.int64()),
         ("exit", pa.string()),
         ("restarts", pa.int64()),
+    ]
+)
+#: Partitions whose role changed at a broker. `mono_ns`: CLOCK_MONOTONIC, one for all brokers of a machine.
+ROLES = pa.schema(
+    [
+        *_WHERE,
+        ("epoch_ns", pa.int64()),
+        ("mono_ns", pa.int64()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("leader_epoch", pa.int64()),
+        ("old_role", pa.string()),
+        ("new_role", pa.string()),
+        ("log_end", pa.int64()),
+        ("high_watermark", pa.int64()),
+        ("controller_epoch", pa.int64()),
+        ("leader", pa.int64()),
     ]
 )
 CONNECTIONS = pa.schema(
@@ -170,6 +187,32 @@ def process_events(events: pa.Table, clocks: Clocks) -> pa.Table:
             )
         )
     return _table(PROCESSES, rows).sort_by("epoch_ns")
+
+
+def role_changes(events: pa.Table, names: Dictionary, clocks: Clocks) -> pa.Table:
+    """As ROLES, by time; a topic whose name the trace does not have is its hash."""
+    topics = {(boot.run, boot.broker): dict(names.of(boot.broker, boot.boot_id).topics) for boot in clocks}
+    rows = []
+    for run, broker, epoch_of, data in _of_kind(events, clocks, {record.ROLE_CHANGE}):
+        one = role_change.unpack(data)
+        rows.append(
+            (
+                run,
+                broker,
+                epoch_of(one.t0_ns),
+                one.t0_ns,
+                topics[run, broker].get(one.topic_hash, f"{one.topic_hash:08x}"),
+                one.partition,
+                one.leader_epoch,
+                role_change.ROLE_NAMES.get(one.old_role, str(one.old_role)),
+                role_change.ROLE_NAMES.get(one.new_role, str(one.new_role)),
+                one.log_end,
+                one.high_watermark,
+                one.controller_epoch,
+                one.leader,
+            )
+        )
+    return _table(ROLES, rows).sort_by("epoch_ns")
 
 
 def connections(events: pa.Table, names: Dictionary, clocks: Clocks) -> pa.Table:

@@ -129,6 +129,10 @@ class TraceInput:
         """Processes that began or died (events.PROCESSES)."""
         return self._within(events.process_events(self._events, self.clocks))
 
+    def role_changes(self) -> pa.Table:
+        """Partitions whose role changed at a broker (events.ROLES)."""
+        return self._within(events.role_changes(self._events, self.names, self.clocks))
+
     def connections(self) -> pa.Table:
         """Connections, and when they opened and closed (events.CONNECTIONS)."""
         return events.connections(self._events, self.names, self.clocks)

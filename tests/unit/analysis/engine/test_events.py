@@ -4,6 +4,7 @@ from mpbroker.analysis.engine.input.trace_input import open_input
 from mpbroker.trace import record
 from mpbroker.trace.gauge import ProcessGauge, RingGauge
 from mpbroker.trace.process_event import DIED, STARTED, ProcessEvent
+from mpbroker.trace.role_change import RoleChange, unpack
 from tests.harness.record_trace import OFFSET_NS, Lane, request, write_segment
 
 RUN = f"{Lane().boot_id:016x}"
@@ -63,6 +64,20 @@ def test_process_events(tmp_path):
     ] == [(2_000_000, "started", "handler 1", 4711, None, 0), (3_000_000, "died", "handler 1", 4711, "signal 9", 1)]
 
 
+def test_role_changes(tmp_path):
+    led = RoleChange(5_000_000, 0xDEADBEEF, 3, 7, 1, 0, 120, 118, 2, 1)
+    lost = led._replace(t0_ns=6_000_000, old_role=0, new_role=2, leader_epoch=8, leader=None)
+    assert unpack(lost.pack(4)) == lost and record.unpack(lost.pack(4)).proc_id == 4
+    rows = _input(tmp_path, lost.pack(0), led.pack(0)).role_changes().to_pylist()
+    assert [(row["epoch_ns"] - OFFSET_NS, row["mono_ns"]) for row in rows] == [
+        (at, at) for at in (5_000_000, 6_000_000)
+    ]
+    assert [tuple(row.values())[4:] for row in rows] == [
+        ("deadbeef", 3, 7, "follower", "leader", 120, 118, 2, 1),
+        ("deadbeef", 3, 8, "leader", "none", 120, 118, 2, None),
+    ]
+
+
 def test_only_those_of_the_time_asked_for(tmp_path):
     events = [RingGauge(at, 8, 1, 500, 1).pack(0) for at in (2_000_000, 4_000_000, 6_000_000)]
     _input(tmp_path, *events)
@@ -76,6 +91,7 @@ def test_a_trace_without_events_has_empty_tables(tmp_path):
         found.gauges(),
         found.process_events(),
         found.connections(),
+        found.role_changes(),
         found.markers(),
         found.raw_events(),
         found.losses(1000),

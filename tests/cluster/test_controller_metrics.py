@@ -1,0 +1,141 @@
+"""What three brokers show of their cluster: metrics under Kafka's names, the state-change log, roles in the traces. One
+broker is killed and comes back meanwhile."""
+
+import json
+import time
+import urllib.request
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import NewTopic
+from prometheus_client.parser import text_string_to_metric_families
+
+from mpbroker.analysis.engine.input.trace_input import open_input
+from tests.harness.running_cluster import PATIENCE_S, RunningCluster
+
+pytestmark = pytest.mark.slow
+TOPIC, PARTITIONS = "shown", 4
+CONTROLLER = "kafka_controller_kafkacontroller_"
+CHANNELS = "kafka_controller_controllerchannelmanager_"
+REPLICAS = "kafka_server_replicamanager_"
+
+
+def scrape(cluster, broker):
+    """Name → labels → value."""
+    plan = json.loads((cluster.directory / "cluster.json").read_text())
+    port = next(node["admin_port"] for node in plan["nodes"] if node["node_id"] == broker)
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+        text = answer.read().decode()
+    found = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            rows = found.setdefault(sample.name, {})
+            labels = tuple(sorted(sample.labels.items()))
+            assert labels not in rows, f"{sample.name} stands there twice"
+            rows[labels] = sample.value
+    return found
+
+
+def plain(found, name):
+    return found[name][()]
+
+
+def until(look, holds):
+    """What `look` sees once it holds."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds(seen := look()):
+        assert time.monotonic() < deadline, seen
+        time.sleep(0.1)
+    return seen
+
+
+def check_everybody_lives(cluster, controller):
+    for broker in (1, 2, 3):
+        found = until(
+            lambda broker=broker: scrape(cluster, broker), lambda found: CONTROLLER + "globaltopiccount" in found
+        )
+        assert plain(found, CONTROLLER + "activecontrollercount") == (broker == controller)
+        assert plain(found, REPLICAS + "partitioncount") == PARTITIONS
+        assert plain(found, REPLICAS + "underreplicatedpartitions") == 0
+        assert plain(found, REPLICAS + "underminisrpartitioncount") == 0
+        assert plain(found, REPLICAS + "offlinereplicacount") == 0
+    led = [plain(scrape(cluster, broker), REPLICAS + "leadercount") for broker in (1, 2, 3)]
+    assert sum(led) == PARTITIONS
+    found = until(
+        lambda: scrape(cluster, controller),
+        lambda found: plain(found, CONTROLLER + "globalpartitioncount") == PARTITIONS,
+    )
+    assert plain(found, CONTROLLER + "globaltopiccount") == 1 and plain(found, CONTROLLER + "activebrokercount") == 3
+    assert plain(found, CONTROLLER + "offlinepartitionscount") == 0
+    assert plain(found, CONTROLLER + "preferredreplicaimbalancecount") == 0
+    brokers = {(("broker_id", str(broker)),) for broker in (1, 2, 3)}
+    assert set(found[CHANNELS + "queuesize"]) == brokers
+    assert set(found[CHANNELS + "requestrateandqueuetimems_count"]) == brokers
+    assert all(count >= 2 for count in found[CHANNELS + "requestrateandqueuetimems_count"].values())
+    assert plain(found, "kafka_controller_controllereventmanager_eventqueuetimems_count") >= 1
+    assert plain(found, "kafka_controller_controllereventmanager_eventqueuesize") == 0
+
+
+def check_one_is_dead(cluster, controller, victim):
+    """Its partitions are led by others, which lack a replica; it is not in sync any more."""
+    found = until(
+        lambda: scrape(cluster, controller),
+        lambda found: (
+            plain(found, CONTROLLER + "activebrokercount") == 2
+            and plain(found, CONTROLLER + "preferredreplicaimbalancecount") > 0
+        ),
+    )
+    assert plain(found, "kafka_controller_controllerstats_leaderelectionrateandtimems_count") >= 1
+    assert plain(found, "kafka_controller_controllerstats_uncleanleaderelections_total") == 0
+    others = [broker for broker in (1, 2, 3) if broker != victim]
+    both = [scrape(cluster, broker) for broker in others]
+    assert sum(plain(found, REPLICAS + "underreplicatedpartitions") for found in both) == PARTITIONS
+    assert sum(plain(found, REPLICAS + "atminisrpartitioncount") for found in both) == PARTITIONS
+
+
+def test_what_a_cluster_shows(tmp_path):
+    with RunningCluster(tmp_path / "c", "auto.leader.rebalance.enable=false") as cluster:
+        cluster.admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(20)
+        cluster.wait_for_isr(TOPIC, 3)
+        controller = cluster.status()["controller"]
+        check_everybody_lives(cluster, controller)
+        victim = next(leader for leader, _ in cluster.partitions(TOPIC).values() if leader != controller)
+        cluster.kill(victim)
+        check_one_is_dead(cluster, controller, victim)
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0})
+        for number in range(100):
+            producer.produce(TOPIC, b"x", partition=number % PARTITIONS)
+        assert producer.flush(20) == 0
+        cluster.start(victim)
+        cluster.wait_for_isr(TOPIC, 3)
+        leaders = {leader for leader, _ in cluster.partitions(TOPIC).values()}
+        grown = [plain(scrape(cluster, broker), REPLICAS + "isrexpands_total") for broker in leaders]
+        assert sum(grown) == PARTITIONS
+        caught_up = until(
+            lambda: scrape(cluster, victim),
+            lambda found: found["kafka_server_replicafetchermanager_maxlag"][("clientid", "Replica"),] == 0,
+        )
+        assert plain(caught_up, REPLICAS + "leadercount") == 0
+        lines = (cluster.directory / f"broker-{controller}" / "state-change.log").read_text().splitlines()
+    changed = [line for line in lines if " partition_state_changed " in line and f"topic={TOPIC}" in line]
+    assert len({line.split("partition=")[1].split()[0] for line in changed}) == PARTITIONS
+    assert any(" control_request_sent " in line and "request=LeaderAndIsr" in line for line in lines)
+    assert any(" control_request_answered " in line and "outcome=NONE" in line for line in lines)
+    check_roles(cluster, victim)
+
+
+def check_roles(cluster, victim):
+    """In each leader epoch at most one broker led; who took over from the dead one says so."""
+    rows = (
+        open_input([cluster.directory / f"broker-{broker}" / "traces" for broker in (1, 2, 3)])
+        .role_changes()
+        .to_pylist()
+    )
+    rows = [row for row in rows if row["topic"] == TOPIC]
+    led = [(row["partition"], row["leader_epoch"], row["broker"]) for row in rows if row["new_role"] == "leader"]
+    assert len({one[:2] for one in led}) == len(set(led)), "two leaders of one epoch"
+    first = {partition for partition, epoch, _ in led if epoch == 0}
+    assert first == set(range(PARTITIONS))
+    taken = {partition for partition, epoch, broker in led if epoch > 0 and broker != victim}
+    assert taken >= {partition for partition, epoch, broker in led if epoch == 0 and broker == victim} != set()
+    assert all(row["high_watermark"] <= row["log_end"] and row["leader"] in (1, 2, 3) for row in rows)
