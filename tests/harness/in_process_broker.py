@@ -50,8 +50,10 @@ class InProcessBroker:
         fetch_sessions: int = 1000,
         session_units: int = 1024,
         replicated: bool = False,
+        coordinator: bool = False,
         **overrides: str,
     ) -> None:
+        self.directory = str(directory)
         settings = [f"{key}={value}" for key, value in {"log.dirs": str(directory), **overrides}.items()]
         self.replicated = replicated
         self.config = load_broker_config(overrides=settings, environ={})
@@ -62,6 +64,7 @@ class InProcessBroker:
             fetch_sessions=fetch_sessions,
             session_units=session_units,
             replicated=replicated,
+            coordinator=coordinator,
         )
         self.core = self.shared.core
         self.clock = ManualClock()

@@ -18,6 +18,9 @@ PYTHON_ROOMS = (
     "trace",
     "metadata",
     "coordinator",
+    "config",
+    "cluster",
+    "replication",
 )
 C_ROOMS = ("shm", "record", "trace", "log", "request", "network", "produce", "fetch", "python")
 

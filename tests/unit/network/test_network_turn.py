@@ -69,6 +69,19 @@ def test_held_answers_go_together_when_the_processor_sleeps(make):
     assert _numbers(far.recv(100)) == [0, 1, 2] and setting.finished() == (3, 3 * ANSWER_BYTES)
 
 
+def test_a_connection_whose_held_answers_were_sent_may_hold_answers_again(make):
+    setting = make()
+    channel, far = setting.connect()
+    for round_number in range(3):
+        _hold(setting, channel, far, 2)
+        setting.turn.end(True)
+        assert _numbers(far.recv(100)) == [0, 1] and setting.finished()[0] == 3 * round_number + 2
+        setting.read()
+        setting.answer(setting.claim())
+        setting.turn.answer(10)
+        assert _numbers(far.recv(100)) == [2]
+
+
 def test_held_answers_wait_at_most_some_turns(make):
     setting = make()
     channel, far = setting.connect()
