@@ -127,6 +127,7 @@ static void test_cells(void)
     struct mpb_append_result again = append_batch(&f.log, &FIX_OPTIONS, 0, 2, 0, &PLAIN);
     CHECK(again.replayed);
     CHECK_EQ(again.base_offset, 0);
+    CHECK_EQ(counted(&f, MPB_C_LOG_REPLAYS), 1);
     CHECK_EQ(state(&f, 0).leo, 1);
     fixture_fill(&f, 2, 3);
     CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 0, 2, 0, &PLAIN).base_offset, 1);

@@ -70,6 +70,7 @@ static void a_busy_partition(struct fixture *f)
 {
     struct mpb_partition *row = &f->core.partitions[0];
     struct mpb_partition_copy copy;
+    uint64_t busy = counted(f, MPB_C_LOG_LOCKS_BUSY);
     int status;
     CHECK_EQ(mpb_inject_arm(&f->core, "append.copy_half=stop"), 0);
     pid_t child = fork();
@@ -87,6 +88,7 @@ static void a_busy_partition(struct fixture *f)
     for (int i = 0; i < 1000; i++)
         CHECK_EQ(mpb_partition_lock(&f->log, 0), MPB_ERR_REQUEST_TIMED_OUT);
     CHECK(monotonic_ms() - begin < 1000 * MPB_LOCK_WAIT_MS / 2);
+    CHECK_EQ(counted(f, MPB_C_LOG_LOCKS_BUSY), busy + 1002);
     CHECK_EQ(mpb_partition_snapshot(&f->log, 0, &copy), 0);
     CHECK_EQ(mpb_load_relaxed(&f->core.doorbells->handler[3].poke), 0);
     kill(child, SIGCONT);

@@ -182,3 +182,23 @@ def test_deleted_partition(log):
     assert log.set_flags(3, 4, 0) == 0
     assert append(log, make_batch([b"a"])).error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert log.find(3, 0, _native.READ_TO_END, 10)[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize(
+    ("at", "byte", "code"),
+    [
+        (16, 1, ErrorCode.CORRUPT_MESSAGE),  # an older format
+        (16, 3, ErrorCode.CORRUPT_MESSAGE),
+        (11, 48, ErrorCode.CORRUPT_MESSAGE),  # shorter than a header
+        (11, 255, ErrorCode.CORRUPT_MESSAGE),  # beyond the end
+    ],
+)
+def test_what_is_no_batch_is_not_looked_through(log, tmp_path, at, byte, code):
+    append(log, make_batch([b"a"]))
+    start = log.state(3).position
+    append(log, make_batch([b"b"]))
+    with open(tmp_path / "t-0" / "00000000000000000000.log", "r+b") as file:
+        file.seek(start + at)
+        file.write(bytes([byte]))
+    assert log.find(3, 1, _native.READ_TO_END, 1 << 20)[0] == code
+    assert log.log_dir_online(0), "one batch is damaged, not the disk"

@@ -139,7 +139,11 @@ def test_what_the_kernel_does_not_take_is_kept_and_the_connection_waits(make):
     received = _drain(setting, far, ANSWER_BYTES + 8 + len(large))
     assert received[ANSWER_BYTES + 8 :] == large and channel.out_count == 0 and setting.finished()[0] == 2
     setting.read()
-    assert setting.claim().correlation_id == 9
+    request = setting.claim()
+    assert request.correlation_id == 9
+    setting.answer(request)
+    setting.turn.answer(10)
+    assert _numbers(far.recv(100)) == [9], "it is not taken for full any more"
 
 
 def test_an_answer_behind_an_unfinished_send_keeps_the_order(make):

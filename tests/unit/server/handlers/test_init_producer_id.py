@@ -5,6 +5,7 @@ import pytest
 from mpbroker.errors import ErrorCode
 from mpbroker.metadata.commands import AllocateProducerIds, Failed, ProducerIds
 from mpbroker.protocol.messages.init_producer_id import InitProducerIdRequest
+from mpbroker.server.controller_commands import ControllerCommands
 from mpbroker.server.handlers.init_producer_id import BLOCK_TIMEOUT_MS
 from tests.harness.in_process_broker import InProcessBroker
 from tests.harness.in_process_controller import InProcessController
@@ -84,3 +85,9 @@ def test_a_producer_names_both_its_id_and_its_epoch_or_neither(broker, controlle
     [(_, _, frame)] = broker.collect()
     answer = broker.decode(message, 3, frame)
     assert (answer.error_code, answer.producer_id) == (code, -1 if code else 7000)
+
+
+def test_a_full_table_of_commands_means_try_again(broker, monkeypatch):
+    monkeypatch.setattr(ControllerCommands, "send", lambda *_: False)
+    ask(broker)
+    assert answers(broker) == [(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1, -1)]
