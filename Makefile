@@ -44,6 +44,7 @@ fuzz: install
 soak: install
 	$(PY) -m tests.chaos.soak --kills $(or $(KILLS),300) --seed $(or $(SEED),1)
 	$(PY) -m tests.chaos.soak --kills $(or $(KILLS),300) --seed $(or $(SEED),1) --with all
+	$(PY) -m tests.chaos.transaction_soak --kills $(or $(KILLS),1000) --seconds 3600
 filestates: install
 	$(PY) -m tests.filestates --states $(or $(STATES),10000) --seed $(or $(SEED),1)
 	$(PY) -m tests.filestates.power_cut

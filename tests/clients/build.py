@@ -53,6 +53,7 @@ PROGRAMS: dict[str, tuple[Callable[[str, Path], None], str, tuple[str, ...]]] = 
     "streams-3.9": (java, "streams", ("javac", "mvn")),
     "streams-4": (java, "streams", ("javac", "mvn")),
     "franz": (go, "go", ("go",)),
+    "franz-chain": (go, "go", ("go",)),
     "sarama": (go, "go", ("go",)),
     "kafkajs": (node, "node", ("npm", "node")),
 }

@@ -1,13 +1,19 @@
 """A consume-process-produce chain of confluent-kafka: what was read and what came of it are committed together.
 
 It goes on through errors as an application does: it aborts what can be aborted, and starts a new producer (the same
-transactional id) otherwise. Some transactions it aborts of its own will.
+transactional id) otherwise. Some transactions it aborts of its own will. As a program, `python -m
+tests.harness.transaction_chain BOOTSTRAP SOURCE TARGET SEED`, it speaks as those of other languages do
+(tests/clients/java/Chain.java): a line for each transaction, `done` when its input was closed. CHAIN_DEBUG=eos,protocol
+in the environment: what librdkafka has to say of these, on stderr.
 """
 
 from __future__ import annotations
 
+import os
 import random
+import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -17,22 +23,34 @@ PARTITIONS = 2
 
 
 class Chain(threading.Thread):
-    """Copies every record of `source` to `target` until `records` were copied; `group` remembers how far."""
+    """Copies every record of `source` to `target` until `records` were copied; `group` remembers how far. A copy is
+    `partition offset attempt`; `say` is told what came of each attempt."""
 
-    def __init__(self, bootstrap: str, source: str, target: str, records: int, seed: int = 1) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        source: str,
+        target: str,
+        records: float,
+        seed: int = 1,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
         super().__init__(daemon=True)
         self.bootstrap, self.source, self.target, self.records = bootstrap, source, target, records
         self.group = f"{target}-group"
         self.committed = self.aborted = self.producers = 0
         self.wrong: list[str] = []
+        self.stopping = threading.Event()
+        self._seed, self._say = seed, say
         self._random = random.Random(seed)
 
     def run(self) -> None:
-        while self._left() and self.producers < 200:
+        while not self.stopping.is_set() and self._left():
             try:
                 self._work()
             except KafkaException as error:
                 self.wrong.append(str(error))
+                self._say(f"error {error}")
 
     def _consumer(self) -> Consumer:
         settings = {
@@ -51,7 +69,7 @@ class Chain(threading.Thread):
             TopicPartition(one.topic, one.partition, max(one.offset, 0)) for one in consumer.committed(asked, CALL_S)
         ]
 
-    def _left(self) -> int:
+    def _left(self) -> float:
         consumer = self._consumer()
         try:
             return self.records - sum(one.offset for one in self.offsets(consumer))
@@ -70,12 +88,14 @@ class Chain(threading.Thread):
             "linger.ms": 0,
             "log_level": 0,
         }
+        if debug := os.environ.get("CHAIN_DEBUG"):
+            settings |= {"debug": debug, "log_level": 7}
         producer, consumer = Producer(settings), self._consumer()
         try:
             _again(producer.init_transactions, CALL_S)
             consumer.assign(self.offsets(consumer))
             left = self._left()
-            while left > 0:
+            while left > 0 and not self.stopping.is_set():
                 messages = [one for one in consumer.consume(7, 1.0) if not one.error()]
                 if messages:
                     left -= self._transaction(producer, consumer, messages)
@@ -84,22 +104,27 @@ class Chain(threading.Thread):
 
     def _transaction(self, producer: Producer, consumer: Consumer, messages: list[Any]) -> int:
         """How many records were copied: all of these, or none."""
+        attempt = f"{self._seed}-{self.producers}-{self.committed + self.aborted}"
         try:
             producer.begin_transaction()
             for one in messages:
-                producer.produce(self.target, one.value(), partition=one.offset() % PARTITIONS)
+                value = f"{one.partition()} {one.offset()} {attempt}"
+                producer.produce(self.target, value, partition=one.offset() % PARTITIONS)
             positions = consumer.position(consumer.assignment())
             _again(producer.send_offsets_to_transaction, positions, consumer.consumer_group_metadata(), CALL_S)
             if self._random.random() < 0.2:
                 raise _Whim
             _again(producer.commit_transaction, CALL_S)
             self.committed += 1
+            self._say(f"committed {attempt}")
             return len(messages)
         except (KafkaException, _Whim) as error:
             if isinstance(error, KafkaException) and not error.args[0].txn_requires_abort():
+                self._say(f"unknown {attempt}")
                 raise
             _again(producer.abort_transaction, CALL_S)
             self.aborted += 1
+            self._say(f"aborted {attempt}")
             consumer.assign(self.offsets(consumer))
             return 0
 
@@ -120,6 +145,11 @@ def _again(call: Any, *arguments: Any) -> None:
     call(*arguments)
 
 
+def copies(values: list[bytes]) -> list[tuple[int, int]]:
+    """Of which records these are copies: partition and offset."""
+    return sorted((int(partition), int(offset)) for partition, offset, _ in map(bytes.split, values))
+
+
 def copied(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[bytes]:
     """All records of a topic, as a reader sees them."""
     settings = {"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": isolation, "log_level": 0}
@@ -135,3 +165,23 @@ def copied(bootstrap: str, topic: str, isolation: str = "read_committed") -> lis
             found.append(message.value())
     consumer.close()
     return found
+
+
+def main() -> None:
+    """Until the input is closed."""
+
+    def say(line: str) -> None:
+        print(line.replace("\n", " "), flush=True)
+
+    bootstrap, source, target, seed = sys.argv[1:5]
+    chain = Chain(bootstrap, source, target, float("inf"), int(seed), say)
+    chain.start()
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    chain.stopping.set()
+    chain.join()
+    say("done")
+
+
+if __name__ == "__main__":
+    main()

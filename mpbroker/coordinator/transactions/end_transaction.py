@@ -70,9 +70,10 @@ def _answer(shard: TransactionShard, request: GroupRequest, entry: Entry | None)
 
 
 def watch_times(shard: TransactionShard, now: Now) -> None:
-    """Look regularly for transactions whose time is over, and for ids to forget."""
+    """Look regularly for transactions whose time is over, and for ids to forget. The first look is now: with
+    coordinators that die before their first one is due no transaction would ever end."""
     settings = shard.env.settings
-    shard.env.timers.at(now.ms + settings.abort_check_ms, _abort_late, shard)
+    shard.env.timers.at(now.ms, _abort_late, shard)
     shard.env.timers.at(now.ms + settings.expiration_check_ms, _forget_unused, shard)
 
 

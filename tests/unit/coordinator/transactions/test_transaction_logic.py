@@ -167,6 +167,17 @@ def test_a_transaction_that_takes_too_long_is_aborted(world):
     assert world.end(producer, True) == FENCED
 
 
+def test_a_transaction_ends_although_no_coordinator_lives_until_its_next_look(world):
+    """Kills that come more often than the interval of looks begin the interval anew each time."""
+    code, *producer = world.init(timeout_ms=1000)
+    assert code == NONE and world.add(tuple(producer), 0) == [NONE]
+    for _ in range(4):
+        world.advance(world.settings.abort_check_ms // 2)
+        world.start()
+    world.advance(0)
+    assert world.recorded().state is State.COMPLETE_ABORT
+
+
 def test_an_id_that_nobody_uses_is_forgotten():
     world = TransactionWorld(TransactionSettings(partitions=1, expiration_ms=5000, expiration_check_ms=1000))
     producer = producer_of(world)

@@ -1,0 +1,233 @@
+"""Exactly-once chains under kills: `python -m tests.chaos.transaction_soak --kills 1000 --seconds 250 --record FILE`.
+
+Chains of every client library that is built (confluent-kafka, Java 3.9 and 4, franz-go) copy a topic that grows,
+records and offsets in one transaction, while processes of every kind are killed, all workers are reset by a fault, and
+the whole broker dies and is started again. In the end each chain's committed offsets and its committed copies say the
+same, no copy of an aborted attempt is read and each of a committed one is; meanwhile no last stable offset fell, and no
+transaction lasted longer than its timeout and ten seconds.
+
+One call plays rounds until its seconds are over or the record, a line of JSON for each round, has so many kills; the
+next call goes on with the next seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from mpbroker.client.bootstrap import connect
+from mpbroker.client.topic_admin import create_topic
+from tests.chaos.chain_programs import ChainProgram, available
+from tests.chaos.transaction_watchers import FORSAKEN, FORSAKEN_TIMEOUT_MS, GRACE_S, Ages, StableOffsets, Vanishing
+from tests.harness.broker import Broker, wait_until
+from tests.harness.transaction_chain import PARTITIONS, copied
+
+SETTINGS = {
+    "offsets.topic.num.partitions": 3,
+    "transaction.state.log.num.partitions": 3,
+    "group.initial.rebalance.delay.ms": 0,
+    "num.io.threads": 2,
+    "num.network.threads": 2,
+}
+SOURCE = "source"
+#: A fault in a worker, which resets all of them; the death of everything, and a new start.
+FAULT, RESTART = "fault", "restart"
+WEIGHTS = {"coordinator": 8, "handler": 6, "processor": 5, "log-keeper": 2, "controller": 2, "acceptor": 1, "tracer": 1}
+WEIGHTS |= {"admin": 1, FAULT: 1, RESTART: 1}
+ROUND_KILLS, FINISH_S, RECORDS_A_SECOND = 150, 60.0, 200
+
+
+class Feeder(threading.Thread):
+    """Lets the source grow, until `over`."""
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__(daemon=True)
+        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0})
+        self.over = threading.Event()
+
+    def run(self) -> None:
+        number = 0
+        while not self.over.wait(0.1):
+            for _ in range(RECORDS_A_SECOND // 10):
+                with contextlib.suppress(BufferError):
+                    self._producer.produce(SOURCE, b"%d" % number, partition=number % PARTITIONS)
+                number += 1
+            self._producer.poll(0)
+        self._producer.flush(30)
+
+
+class Round:
+    """One broker, all chains, some kills. `wrong` are sentences; `report` is for the record."""
+
+    def __init__(
+        self, directory: Path, seed: int, kills: int, until_s: float, pause_s: float, names: list[str]
+    ) -> None:
+        self._directory, self._seed, self._kills, self._until_s = directory, seed, kills, until_s
+        self._pause_s, self._names = pause_s, names
+        self._random = random.Random(seed)
+        self.killed: Counter[str] = Counter()
+        self.wrong: list[str] = []
+        self.report: dict[str, Any] = {"seed": seed}
+
+    def play(self) -> None:
+        """Everything, and the checks."""
+        with Broker(self._directory, overrides=SETTINGS) as broker:
+            broker.listeners = [f"PLAINTEXT://127.0.0.1:{broker.port()}"]  # where clients find the next one
+            with connect(broker.bootstrap) as client:
+                for topic in (SOURCE, FORSAKEN, *(f"target-{name}" for name in self._names)):
+                    create_topic(client, topic, PARTITIONS, {})
+            feeder = Feeder(broker.bootstrap)
+            feeder.start()
+            seed, place = self._seed, (broker.bootstrap, SOURCE)
+            chains = [ChainProgram(name, *place, seed, self._directory) for name in self._names]
+            targets = [one.target for one in chains]
+            ages = Ages(broker.port())
+            watchers = [StableOffsets(broker.port(), targets, PARTITIONS), ages, Vanishing(broker.port(), seed)]
+            for watcher in watchers:
+                watcher.start()
+            try:
+                wait_until(lambda: all(one.count("committed") for one in chains), "every chain works", 60)
+                while self.killed.total() < self._kills and time.monotonic() < self._until_s and not self.wrong:
+                    time.sleep(self._random.uniform(0, 2 * self._pause_s))
+                    self._disturb(broker)
+                    self._look_for_stalls(broker, chains)
+                watchers[2].end()
+                feeder.over.set()
+                self._finish(broker, chains)
+                feeder.join(60)
+                time.sleep(0.5)
+                patience_s = GRACE_S + FORSAKEN_TIMEOUT_MS / 1000 + 5
+                wait_until(lambda: not ages.undecided(), "every transaction is ended", patience_s)
+                for watcher in watchers[:2]:
+                    watcher.end()
+                self.wrong += [one for watcher in watchers for one in watcher.wrong]
+                for chain in chains:
+                    self._check(broker, chain)
+                if copied(broker.bootstrap, FORSAKEN):
+                    self.wrong.append("records of a producer that vanished are read")
+            finally:
+                for chain in chains:
+                    chain.close(0)
+            self._tell(chains, ages)
+
+    def _disturb(self, broker: Broker) -> None:
+        role = self._random.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+        if role == RESTART:
+            self.killed[role] += 1
+            self._restart(broker)
+            return
+        number, victim = (signal.SIGSEGV, "handler") if role == FAULT else (signal.SIGKILL, role)
+        rows = [row for row in broker.status()["processes"] if (row["role"], row["state"]) == (victim, "running")]
+        if not rows:
+            return  # it is on its way already
+        row = self._random.choice([row for row in rows if row["pid"]])
+        self.killed[role] += 1
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(row["pid"], number)
+        if self._random.random() < 0.8:
+            broker.wait_restarted(victim, row["index"], row["pid"], 20)
+
+    def _restart(self, broker: Broker) -> None:
+        """The supervisor dies, and everything with it; then a new one is started in the same place."""
+        assert broker.process is not None
+        os.kill(broker.pid, signal.SIGKILL)
+        broker.process.wait()
+        wait_until(lambda: not broker.processes(), "the end of all processes", 10)
+        broker._close()
+        broker.start()
+
+    def _look_for_stalls(self, broker: Broker, chains: list[ChainProgram]) -> None:
+        for chain in chains:
+            still_s = time.monotonic() - chain.last_progress_s
+            if still_s > FINISH_S:
+                self.wrong.append(f"{chain.name} has done nothing for {still_s:.0f} s: {chain.errors[-3:]}")
+                (self._directory / "status.json").write_text(json.dumps(broker.status(), default=str, indent=1))
+
+    def _finish(self, broker: Broker, chains: list[ChainProgram]) -> None:
+        deadline = time.monotonic() + FINISH_S
+        for chain in chains:
+            chain.end()
+        for chain in chains:
+            if not chain.close(max(deadline - time.monotonic(), 1)):
+                self.wrong.append(f"{chain.name} did not end in {FINISH_S} s: {chain.errors[-3:]}")
+
+    def _check(self, broker: Broker, chain: ChainProgram) -> None:
+        """What the group committed is what was copied, once; attempts are there or not as the program was told."""
+        progress = committed_offsets(broker.bootstrap, chain.group)
+        rows = [value.decode().split() for value in copied(broker.bootstrap, chain.target)]
+        copies = Counter((int(partition), int(offset)) for partition, offset, _ in rows)
+        expected = {(number, offset) for number, end in progress.items() for offset in range(end)}
+        if twice := [place for place, count in copies.items() if count > 1]:
+            self.wrong.append(f"{chain.name}: {len(twice)} records are there twice: {sorted(twice)[:5]}")
+        if missing := expected - set(copies):
+            self.wrong.append(f"{chain.name}: offsets without their output: {sorted(missing)[:5]} of {progress}")
+        if early := set(copies) - expected:
+            self.wrong.append(f"{chain.name}: output without its offsets: {sorted(early)[:5]} of {progress}")
+        seen = {attempt for _, _, attempt in rows}
+        for attempt, outcome in chain.outcomes.items():
+            if (outcome == "aborted" and attempt in seen) or (outcome == "committed" and attempt not in seen):
+                self.wrong.append(f"{chain.name}: {attempt} is {outcome}, and read: {attempt in seen}")
+
+    def _tell(self, chains: list[ChainProgram], ages: Ages) -> None:
+        for chain in chains:
+            counts = Counter(chain.outcomes.values())
+            self.report[chain.name] = {**counts, "errors": len(chain.errors)}
+        self.report |= {"kills": dict(self.killed), "oldest_s_after_timeout": round(ages.oldest_s, 1)}
+        self.report["wrong"] = self.wrong
+
+
+def committed_offsets(bootstrap: str, group: str) -> dict[int, int]:
+    """How far a group is in the source."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
+    asked = [TopicPartition(SOURCE, number) for number in range(PARTITIONS)]
+    found = {one.partition: max(one.offset, 0) for one in consumer.committed(asked, 20)}
+    consumer.close()
+    return found
+
+
+def main() -> int:
+    """Rounds, as many as there is time for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=1000, help="in all rounds of the record")
+    parser.add_argument("--seconds", type=float, default=250)
+    parser.add_argument("--record", type=Path, help="where rounds are written down, and read by the next call")
+    parser.add_argument("--pause-ms", type=float, default=300, help="mean time between a restart and the next kill")
+    parser.add_argument("--chains", nargs="*", default=available())
+    parser.add_argument("--keep", metavar="D", help="keep data and logs of rounds in this directory")
+    arguments = parser.parse_args()
+    until_s = time.monotonic() + arguments.seconds
+    record = arguments.record
+    rounds = [json.loads(line) for line in record.read_text().splitlines()] if record and record.exists() else []
+    while (done := sum(sum(one["kills"].values()) for one in rounds)) < arguments.kills and time.monotonic() < until_s:
+        with contextlib.ExitStack() as stack:
+            base = arguments.keep or stack.enter_context(tempfile.TemporaryDirectory(prefix="mpbroker-chains-"))
+            seed, kills = len(rounds) + 1, min(ROUND_KILLS, arguments.kills - done)
+            directory = Path(base) / str(seed)
+            one = Round(directory, seed, kills, until_s, arguments.pause_ms / 1000, arguments.chains)
+            one.play()
+        print(json.dumps(one.report), flush=True)
+        if record:
+            with open(record, "a") as file:
+                print(json.dumps(one.report), file=file)
+        if one.wrong:
+            return 1
+        rounds.append(one.report)
+    print(f"{done} kills in {len(rounds)} rounds")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
