@@ -6,6 +6,7 @@ Each rule yields a ConfigError for everything that breaks it, so that one start 
 from collections.abc import Iterator
 
 from mpbroker.config.broker_config import BrokerConfig
+from mpbroker.config.group_table import GROUP_SETTINGS, HEARTBEAT, SESSION
 from mpbroker.config.limits import (
     COORDINATORS,
     LARGEST_ANSWER_BYTES,
@@ -140,5 +141,18 @@ def _replication(config: BrokerConfig) -> Iterator[ConfigError]:
             yield ConfigError("replica.fetch.wait.max.ms", wait, f"at most {name} ({config.value(name)})")
 
 
+def _groups(config: BrokerConfig) -> Iterator[ConfigError]:
+    """What holds for groups without settings of their own is within the bounds of those that have some."""
+    for row in GROUP_SETTINGS.values():
+        least, most = row.bounds
+        for name, low, high in ((most, least, most), (row.broker, least, row.broker), (row.broker, row.broker, most)):
+            if config.value(low) > config.value(high):
+                other, word = (low, "least") if name == high else (high, "most")
+                yield ConfigError(name, config.value(name), f"at {word} {other} ({config.value(other)})")
+    if config.value(SESSION.broker) <= config.value(HEARTBEAT.broker):
+        session = config.value(SESSION.broker)
+        yield ConfigError(HEARTBEAT.broker, config.value(HEARTBEAT.broker), f"less than {SESSION.broker} ({session})")
+
+
 _LISTENER_RULES = (_listener_prefixes, _slots)
-_RULES = (_request_memory, _answer_memory, _connections, _retention, _compaction, _formats, _replication)
+_RULES = (_request_memory, _answer_memory, _connections, _retention, _compaction, _formats, _replication, _groups)

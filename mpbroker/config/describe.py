@@ -1,10 +1,11 @@
-"""Settings in the form DescribeConfigs answers need: value, source and synonyms of each, for a topic or the broker.
-Pure."""
+"""Settings in the form DescribeConfigs answers need: value, source and synonyms of each, for a topic, the broker or a
+group. Pure."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from mpbroker.config.broker_config import BrokerConfig, ConfigSource
+from mpbroker.config.group_table import GROUP_SETTINGS, GroupSetting, in_force
 from mpbroker.config.kinds import Kind
 from mpbroker.config.setting import Change, Setting
 from mpbroker.config.table import SETTINGS, locate
@@ -53,6 +54,13 @@ def describe_topic(
     return [_topic_entry(row, given, config) for row in TOPIC_SETTINGS.values() if not names or row.name in names]
 
 
+def describe_group(
+    own: Mapping[str, str], config: BrokerConfig, names: Collection[str] | None = None
+) -> list[ConfigEntry]:
+    """The settings of a group with these of its own; `names` as for topics."""
+    return [_group_entry(row, own, config) for row in GROUP_SETTINGS.values() if not names or row.name in names]
+
+
 def describe_broker(config: BrokerConfig, names: Collection[str] | None = None) -> list[ConfigEntry]:
     """The settings of the broker, those of single listeners included; `names` as for topics."""
     given = {name for _, texts in config.layers for name in texts}
@@ -81,6 +89,13 @@ def _topic_entry(row: TopicSetting, given: dict[str, Any], config: BrokerConfig)
     if row.name in given:
         synonyms = (Synonym(row.name, row.render(value), ConfigSource.TOPIC_CONFIG), *synonyms)
     return _entry(row.name, row.render(value), row.kind, False, synonyms, row.sentence)
+
+
+def _group_entry(row: GroupSetting, own: Mapping[str, str], config: BrokerConfig) -> ConfigEntry:
+    synonyms = _synonyms(row.broker, config)
+    if row.name in own:
+        synonyms = (Synonym(row.name, own[row.name], int(ConfigSource.GROUP_CONFIG)), *synonyms)
+    return _entry(row.name, str(in_force(row, own, config)), Kind.INT, False, synonyms, row.sentence)
 
 
 def _broker_entry(name: str, config: BrokerConfig) -> ConfigEntry:

@@ -36,7 +36,6 @@ IGNORED: dict[str, str] = {
     "create.topic.policy.class.name": "Java classes cannot be loaded",
     "alter.config.policy.": "Java classes cannot be loaded",
     "config.providers": "Java classes cannot be loaded",
-    "group.consumer.": "settings of single groups, which these bound, are not supported",
     "group.coordinator.": "one process coordinates all groups",
     "group.share.": "share groups are not supported",
     "group.streams.": "streams groups are not supported",

@@ -35,7 +35,7 @@ class ControllerChanged(NamedTuple):
 
 
 class SettingsChanged(NamedTuple):
-    """Dynamic settings of brokers."""
+    """Dynamic settings of brokers or groups."""
 
 
 Seen = TopicPut | TopicGone | BrokersChanged | ControllerChanged | SettingsChanged
@@ -80,7 +80,7 @@ class ClusterView:
         if key == keys.controller:
             self.controller = decode_record(ControllerRecord, entry.value, key) if entry else None
             return [ControllerChanged()]
-        return [SettingsChanged()] if key.startswith(keys.broker_configs) else []
+        return [SettingsChanged()] if key.startswith((keys.broker_configs, keys.group_configs)) else []
 
     def _topic(self, topic_id: bytes, entry: Entry | None) -> list[Seen]:
         known = self._topics.get(topic_id)

@@ -2,16 +2,16 @@
 
 One store transaction holds the changes of a command with its answer, so that a controller killed at any moment leaves
 all or nothing of it; its successor shows what the store says. A process that follows the metadata snapshot takes the
-new settings over with its next look at it. Settings of brokers go to the supervisor, which tells every process.
+new settings over with its next look at it. Settings of brokers and groups go to the supervisor, which tells everybody.
 """
 
 from collections.abc import Callable
 
 from mpbroker.config.topic_changes import NotAList, changed_topic_configs
 from mpbroker.config.topic_config import validate_topic_configs
-from mpbroker.controller.broker_settings import BrokerSettings
+from mpbroker.controller.broker_settings import GROUP, BrokerSettings, Layer
 from mpbroker.controller.controller_context import ControllerContext, TopicState
-from mpbroker.controller.controller_store import BrokerLayer, ControllerStore
+from mpbroker.controller.controller_store import ControllerStore
 from mpbroker.errors import ErrorCode
 from mpbroker.metadata.commands import AlterConfigs, ConfigChanges, TopicResult, TopicResults, encode_answer
 from mpbroker.metadata.metadata_snapshot import MetadataSnapshot, encode_overrides
@@ -49,7 +49,7 @@ class ConfigManager:
         results: list[TopicResult] = []
         settings = self._brokers.stored
         for wanted in command.resources:
-            if wanted.resource_type == BROKER:
+            if wanted.resource_type in (BROKER, GROUP):
                 after = self._brokers.judge(wanted, command.replace, settings)
                 if isinstance(after, Refusal):
                     results.append(TopicResult(wanted.name, *after))
@@ -74,7 +74,7 @@ class ConfigManager:
     def _commit(
         self,
         changed: list[tuple[TopicState, dict[str, str]]],
-        layers: list[BrokerLayer],
+        layers: list[Layer],
         operation: int,
         answer: TopicResults,
     ) -> None:

@@ -29,6 +29,7 @@ from mpbroker.metadata.meta_store import (
 from mpbroker.metadata.topic_record import (
     BrokerConfigRecord,
     FeaturesRecord,
+    GroupConfigRecord,
     ProducerIdBlock,
     TopicConfigRecord,
     TopicDeletion,
@@ -47,6 +48,14 @@ class BrokerLayer(NamedTuple):
     """Settings of one broker, or (None) of all, that were changed while they ran. `version` counts their writes."""
 
     broker: int | None
+    configs: dict[str, str]
+    version: int = 0
+
+
+class GroupLayer(NamedTuple):
+    """Settings of one group. `version`: 0 while nothing is stored."""
+
+    group: str
     configs: dict[str, str]
     version: int = 0
 
@@ -116,6 +125,16 @@ class ControllerStore:
                 layers[broker] = BrokerLayer(broker, record.configs, entry.version)
         return layers
 
+    def load_group_configs(self) -> dict[str, GroupLayer]:
+        """Settings of groups that have any."""
+        layers: dict[str, GroupLayer] = {}
+        for page in self._store.scan(self._keys.group_configs):
+            for entry in page.entries:
+                group = entry.key.removeprefix(self._keys.group_configs)
+                record = decode_record(GroupConfigRecord, entry.value, entry.key)
+                layers[group] = GroupLayer(group, record.configs, entry.version)
+        return layers
+
     def load_operations(self) -> None:
         """Find this start's answers again and drop those of earlier starts."""
         mine = self._keys.operations_of(self._boot_id)
@@ -158,12 +177,12 @@ class ControllerStore:
     def alter_configs(
         self,
         changed: Sequence[tuple[TopicState, dict[str, str]]],
-        layers: Sequence[BrokerLayer],
+        layers: Sequence[BrokerLayer | GroupLayer],
         operation: int,
         answer: bytes,
-    ) -> list[BrokerLayer]:
-        """The topics have these settings of their own, and no others, from here on; so have the brokers, whose layers
-        are returned with their new versions."""
+    ) -> list[BrokerLayer | GroupLayer]:
+        """The topics have these settings of their own, and no others, from here on; so have brokers and groups, whose
+        layers are returned with their new versions."""
         checks: list[Check] = []
         ops: list[Op] = []
         for topic, configs in changed:
@@ -172,14 +191,20 @@ class ControllerStore:
             checks.append(Version(key, version) if version else Absent(key))
             ops.append(Put(key, encode_record(TopicConfigRecord(configs))) if configs else Delete(key))
         for layer in layers:
-            key = self._keys.broker_config(layer.broker)
-            checks.append(Version(key, layer.version) if layer.version else Absent(key))
-            ops.append(Put(key, encode_record(BrokerConfigRecord(layer.configs))))
+            op = self._layer_written(layer)
+            checks.append(Version(op.key, layer.version) if layer.version else Absent(op.key))
+            ops.append(op)
         revision = self._commit(checks, ops, "alter configs", operation, answer)
         for topic, configs in changed:
             topic.config_version = topic.config_version + 1 if configs else 0
             topic.configs, topic.revision = configs, revision
-        return [layer._replace(version=layer.version + 1) for layer in layers]
+        return [layer._replace(version=_next_version(layer)) for layer in layers]
+
+    def _layer_written(self, layer: BrokerLayer | GroupLayer) -> Put | Delete:
+        if isinstance(layer, BrokerLayer):
+            return Put(self._keys.broker_config(layer.broker), encode_record(BrokerConfigRecord(layer.configs)))
+        key = self._keys.group_config(layer.group)
+        return Put(key, encode_record(GroupConfigRecord(layer.configs))) if layer.configs else Delete(key)
 
     def delete_topics(self, topics: Sequence[TopicState], operation: int, answer: bytes) -> list[TopicDeletion]:
         """The topics are gone; what is left to do is kept in the store until `finish_deletion`."""
@@ -259,6 +284,11 @@ class ControllerStore:
         if len(self._operations) >= MAX_OPERATIONS_KEPT:
             ops.append(Delete(self._keys.operation(self._boot_id, self._operations[0])))
         return ops
+
+
+def _next_version(layer: BrokerLayer | GroupLayer) -> int:
+    is_kept = isinstance(layer, BrokerLayer) or layer.configs
+    return layer.version + 1 if is_kept else 0
 
 
 def _encode_topic(topic: TopicState) -> bytes:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import hashlib
 from base64 import urlsafe_b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import msgspec
 
 from mpbroker.coordinator.any_group import Topics
-from mpbroker.coordinator.group_settings import GroupSettings
+from mpbroker.coordinator.group_settings import GroupSettings, OwnSettings
 from mpbroker.coordinator.group_table import GroupTable
 from mpbroker.coordinator.workbench import Workbench
 
@@ -57,6 +57,12 @@ class Environment(Workbench):
         self.topics = topics
         self.counts = Counts()
         self._boot_secret = boot_secret
+        self.own_settings: Mapping[str, OwnSettings] = {}
+        self._common = settings.common
+
+    def settings_of(self, group_id: str) -> OwnSettings:
+        """What may differ from group to group."""
+        return self.own_settings.get(group_id, self._common)
 
     def count_parked(self, lane: int, difference: int) -> None:
         super().count_parked(lane, difference)

@@ -7,7 +7,7 @@ for a partition that is being loaded wait for it (`loading_queue`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from mpbroker.coordinator.any_group import MAX_NAME_BYTES, NO_TOPICS, ModernGrou
 from mpbroker.coordinator.effects import Effect, GroupRequest, Now
 from mpbroker.coordinator.environment import Counts, Environment, HasPartition
 from mpbroker.coordinator.group_loading import build_groups
-from mpbroker.coordinator.group_settings import GroupSettings
+from mpbroker.coordinator.group_settings import GroupSettings, OwnSettings
 from mpbroker.coordinator.group_table import GroupTable
 from mpbroker.coordinator.heartbeat import handle as heartbeat
 from mpbroker.coordinator.join_group import handle as join_group
@@ -82,6 +82,10 @@ class GroupCoordinator:
     def partition_of(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` that holds a group."""
         return partition_of(group_id, self._env.settings.partitions)
+
+    def use_own_settings(self, own: Mapping[str, OwnSettings]) -> None:
+        """Groups that have settings of their own have these from now on; each takes them at its next request."""
+        self._env.own_settings = own
 
     # partitions
 

@@ -1,10 +1,27 @@
-"""The settings that the coordinator's logic reads, as one value. Fixed at start."""
+"""The settings that the coordinator's logic reads. Fixed at start but for those of single groups."""
 
 from __future__ import annotations
 
 import msgspec
 
 from mpbroker.config.broker_config import BrokerConfig
+from mpbroker.config.group_table import ASSIGNMENT, HEARTBEAT, SESSION, in_force
+
+
+class OwnSettings(msgspec.Struct, frozen=True):
+    """What may be set for a single group."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    assignment_interval_ms: int
+
+
+def own_settings(config: BrokerConfig) -> dict[str, OwnSettings]:
+    """Of the groups that have any, by id."""
+    return {
+        group: OwnSettings(*(in_force(row, own, config) for row in (SESSION, HEARTBEAT, ASSIGNMENT)))
+        for group, own in config.dynamic.groups.items()
+    }
 
 
 class GroupSettings(msgspec.Struct, frozen=True):
@@ -35,6 +52,12 @@ class GroupSettings(msgspec.Struct, frozen=True):
     def serves_consumer_protocol(self) -> bool:
         """Whether the next-generation protocol is on."""
         return "consumer" in self.rebalance_protocols
+
+    @property
+    def common(self) -> OwnSettings:
+        """Of a group that has none of its own."""
+        times = (self.consumer_session_timeout_ms, self.consumer_heartbeat_interval_ms, self.assignment_interval_ms)
+        return OwnSettings(*times)
 
     @classmethod
     def of(cls, config: BrokerConfig) -> GroupSettings:

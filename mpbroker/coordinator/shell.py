@@ -21,7 +21,7 @@ from mpbroker.coordinator.counting import Counting
 from mpbroker.coordinator.effects import Answer, Append, Effect, GiveBack, GroupRequest, Now, PassOn
 from mpbroker.coordinator.entry_answers import EntryAnswers
 from mpbroker.coordinator.group_coordinator import GroupCoordinator
-from mpbroker.coordinator.group_settings import GroupSettings
+from mpbroker.coordinator.group_settings import GroupSettings, own_settings
 from mpbroker.coordinator.group_table import GroupTable
 from mpbroker.coordinator.many_groups import groups_of
 from mpbroker.coordinator.offsets_loader import OffsetsLoader
@@ -74,6 +74,7 @@ class Shell:
         self._metadata = metadata
         self._answers = EntryAnswers(port, ctx.process_row, ctx.log)
         self._settings = GroupSettings.of(ctx.config)
+        self._own_settings = own_settings(ctx.config)
         self._table = table
         self._groups = self._make_groups(self._settings.partitions)
         self._appends = OffsetsLog(port, log_manager, ctx.config.offsets_commit_timeout_ms)
@@ -182,8 +183,10 @@ class Shell:
         self._transactions.rest()
 
     def use_config(self, config: BrokerConfig) -> None:
-        """The settings of groups are fixed at start; those of topics may have changed."""
+        """Settings of topics and of single groups may have changed."""
         self._metadata.use_config(config)
+        self._own_settings = own_settings(config)
+        self._groups.use_own_settings(self._own_settings)
 
     # a request
 
@@ -322,7 +325,9 @@ class Shell:
         """Which partition holds a group depends on how many there are: of the topic that is there, whatever the setting
         says by now."""
         settings = msgspec.structs.replace(self._settings, partitions=partitions)
-        return GroupCoordinator(settings, self._table, self._has_partition, self._ctx.boot_secret, self._metadata)
+        groups = GroupCoordinator(settings, self._table, self._has_partition, self._ctx.boot_secret, self._metadata)
+        groups.use_own_settings(self._own_settings)
+        return groups
 
     def _loaded(self, partition: int) -> None:
         self._crash_point("coordinator.loaded")

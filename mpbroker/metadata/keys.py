@@ -6,6 +6,7 @@ t/<topic id>          TopicRecord: name and replica assignment
 config/topic/<name>   TopicConfigRecord: settings given for the topic
 config/broker/<id>    BrokerConfigRecord: settings of a broker changed while it ran; `default`: those of all brokers
 admin/delete/<id>     TopicDeletion: the topic is gone, its files are still to be renamed
+config/group/<id>     GroupConfigRecord: settings of one group
 features              FeaturesRecord: finalized levels, once one was changed
 pid_block             first producer id that no block has handed out
 op/<boot>/<operation> answer of a controller command, for a request that is run again after its handler's death
@@ -34,6 +35,7 @@ class Keys:
         self.topics = f"{self.prefix}t/"
         self.topic_configs = f"{self.prefix}config/topic/"
         self.broker_configs = f"{self.prefix}config/broker/"
+        self.group_configs = f"{self.prefix}config/group/"
         self.deletions = f"{self.prefix}admin/delete/"
         self.features = f"{self.prefix}features"
         self.producer_id_block = f"{self.prefix}pid_block"
@@ -59,6 +61,10 @@ class Keys:
     def broker_config(self, broker: int | None) -> str:
         """What was changed on a broker; None: on all of them."""
         return f"{self.broker_configs}{'default' if broker is None else broker}"
+
+    def group_config(self, group: str) -> str:
+        """A group's own settings."""
+        return f"{self.group_configs}{group}"
 
     def broker(self, broker: int) -> str:
         """A broker's registration."""

@@ -44,6 +44,13 @@ class BrokerConfigRecord(msgspec.Struct, frozen=True):
     v: int = RECORD_VERSION
 
 
+class GroupConfigRecord(msgspec.Struct, frozen=True):
+    """Settings of one group: the texts as they were given."""
+
+    configs: dict[str, str]
+    v: int = RECORD_VERSION
+
+
 class TopicDeletion(msgspec.Struct, frozen=True):
     """A topic that exists no more while its partitions' directories may still have their old names."""
 

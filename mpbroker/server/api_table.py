@@ -40,7 +40,7 @@ SELDOM: Final[dict[int, tuple[int, int]]] = {
     ApiKey.UPDATE_FEATURES: (0, 1),
     ApiKey.DESCRIBE_CLUSTER: (0, 1),
     ApiKey.DESCRIBE_PRODUCERS: (0, 0),
-    ApiKey.LIST_CONFIG_RESOURCES: (0, 0),
+    ApiKey.LIST_CONFIG_RESOURCES: (0, 1),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
 }
 """API key → oldest and newest version."""

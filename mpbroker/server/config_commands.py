@@ -28,7 +28,7 @@ from mpbroker.server.controller_commands import encode_in_parts
 from mpbroker.server.delayed_command import park_for_controller
 from mpbroker.server.server_context import ServerContext
 
-TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 TIMEOUT_MS: Final = 30_000  # the requests carry none
 INT_MAX: Final = 2**31 - 1
 _INTEGER = re.compile(r"[+-]?[0-9]{1,400}")
@@ -54,7 +54,7 @@ def run_config_command(
     replace: bool,
     validate_only: bool,
 ) -> Outcome:
-    """Checks the resources, sends those of topics and brokers to the controller; returns PARKED or the response."""
+    """Checks the resources, sends what is kept to the controller; returns PARKED or the response."""
     verdicts = [_verdict(context, resource, replace) for resource in wanted]
     counts = Counter((resource.resource_type, resource.name) for resource in wanted)
     for number, resource in enumerate(wanted):
@@ -69,9 +69,9 @@ def run_config_command(
 
     if not waiting:
         return finish([])
-    kinds = {wanted[number].resource_type for number in waiting}
+    kinds = {wanted[number].resource_type == TOPIC for number in waiting}
     if context.cluster is not None and len(kinds) > 1:
-        sentence = "In a cluster, settings of topics and of brokers are changed by requests of their own."
+        sentence = "In a cluster, settings of topics and of others are changed by requests of their own."
         return finish([Verdict(ErrorCode.INVALID_REQUEST, sentence)] * len(waiting))
     return _ask_controller(context, request, [wanted[number] for number in waiting], finish, replace, validate_only)
 
@@ -97,7 +97,7 @@ def _ask_controller(
             found += _verdicts(len(part), answer)
         return finish(found)
 
-    local = asked[0].resource_type == BROKER
+    local = asked[0].resource_type != TOPIC
     if park_for_controller(context, request, [encoded for _, encoded in parts], TIMEOUT_MS, on_answers, local):
         return PARKED
     return on_answers([None] * len(parts))
@@ -117,7 +117,9 @@ def _verdict(context: ServerContext, resource: ConfigChanges, replace: bool) -> 
     fault = _fault(resource)
     if fault is not None:
         return Verdict(ErrorCode.INVALID_REQUEST, fault)
-    if resource.resource_type == TOPIC:
+    if resource.resource_type == GROUP and not resource.name:
+        return Verdict(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    if resource.resource_type in (TOPIC, GROUP):
         known = {change.operation for change in resource.changes} <= set(Operation)
         return None if known else Verdict(ErrorCode.UNKNOWN_SERVER_ERROR, None)  # Kafka's own words
     if resource.resource_type == BROKER:

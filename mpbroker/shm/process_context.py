@@ -164,7 +164,7 @@ class ProcessContext:
         document = json.loads(os.pread(self.config_fd, MAX_CONFIG_BYTES, 0))
         if self.role == "acceptor":
             self.processors = tuple(document["processors"].get(str(self.listener), ()))
-        dynamic = DynamicSettings(document["cluster"], document["broker"])
+        dynamic = DynamicSettings(document["cluster"], document["broker"], document["groups"])
         return build_broker_config(Given(document["texts"], {}, ()), document["cores"], dynamic)
 
     def publish_settings(self, settings: DynamicSettings) -> None:

@@ -23,8 +23,8 @@ def create() -> int:
 
 def write(descriptor: int, settings: DynamicSettings) -> None:
     """Put settings up in place of those before."""
-    document = json.dumps([dict(settings.cluster), dict(settings.broker)]).encode()
-    assert len(document) <= MAX_BYTES, "two layers that the controller lets grow to 64 KiB"
+    document = json.dumps([dict(layer) for layer in settings]).encode()
+    assert len(document) <= MAX_BYTES, "layers that the controller lets grow to 64 and 256 KiB"
     os.pwrite(descriptor, _HEAD.pack(len(document), _native.crc32c(document)) + document, 0)
 
 
@@ -37,5 +37,4 @@ def read(descriptor: int) -> DynamicSettings | None:
     document = content[_HEAD.size : _HEAD.size + size]
     if len(document) != size or _native.crc32c(document) != checksum:
         return None
-    cluster, broker = json.loads(document)
-    return DynamicSettings(cluster, broker)
+    return DynamicSettings(*json.loads(document))

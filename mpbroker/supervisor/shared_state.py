@@ -303,7 +303,7 @@ class SharedState:
 
     def publish_config(self, config: BrokerConfig, processors: Mapping[int, Sequence[int]]) -> None:
         """Put the configuration, and the processors of each listener, where workers read them after SIGHUP."""
-        layers = {"cluster": dict(config.dynamic.cluster), "broker": dict(config.dynamic.broker)}
+        layers = {name: dict(layer) for name, layer in config.dynamic._asdict().items()}
         document = json.dumps(
             {"texts": config.texts, "cores": config.cores, "processors": processors, **layers}
         ).encode()

@@ -22,6 +22,7 @@ SETTINGS = {
     "num.io.threads": 2,
     "mpbroker.trace.enabled": "false",
     "group.consumer.session.timeout.ms": 20000,
+    "group.consumer.min.session.timeout.ms": 20000,
     "group.consumer.assignment.interval.ms": 50,
 }
 POINTS = ["coordinator.decided:12", "coordinator.appended:9", "coordinator.answered:25"]

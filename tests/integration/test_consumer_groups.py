@@ -13,6 +13,7 @@ SETTINGS = {
     "num.partitions": 4,
     "offsets.topic.num.partitions": 5,
     "group.consumer.heartbeat.interval.ms": 200,
+    "group.consumer.min.heartbeat.interval.ms": 200,
 }
 
 

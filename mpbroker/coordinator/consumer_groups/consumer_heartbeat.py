@@ -166,7 +166,7 @@ def _beat(shard: Shard, request: GroupRequest, message: ConsumerGroupHeartbeatRe
     answer = ConsumerGroupHeartbeatResponse(
         member_id=member.id,
         member_epoch=member.epoch,
-        heartbeat_interval_ms=shard.env.settings.consumer_heartbeat_interval_ms,
+        heartbeat_interval_ms=shard.env.settings_of(group.id).heartbeat_interval_ms,
     )
     # A second run finds what the first one changed and never told: without it the member would revoke nothing, and be
     # expelled for that.

@@ -38,8 +38,8 @@ def unwatch(group: ConsumerGroup, kind: Kind, member_id: str) -> None:
 def touch(shard: Shard, group: ConsumerGroup, member: ConsumerMember, now: Now) -> None:
     """The member gave a sign of life: its session begins anew."""
     classic = member.classic
-    timeout_ms = shard.env.settings.consumer_session_timeout_ms if classic is None else classic.session_timeout_ms
-    watch(shard, group, Kind.SESSION, member.id, timeout_ms, now)
+    own = shard.env.settings_of(group.id) if classic is None else classic
+    watch(shard, group, Kind.SESSION, member.id, own.session_timeout_ms, now)
 
 
 def _due(shard: Shard, group: ConsumerGroup, key: tuple[Kind, str], timer_ms: int, now: Now) -> None:

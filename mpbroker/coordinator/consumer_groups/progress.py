@@ -26,7 +26,8 @@ def advance(
     asks_for_target = names_changed or pattern is subscribed_patterns.Changed.TO_KNOWN
     if asks_for_target or group.needs_look:
         _look(shard, change, asks_for_target)
-    maybe_work_out(change, shard.env.topics, shard.env.settings, now)
+    interval_ms = shard.env.settings_of(change.group.id).assignment_interval_ms
+    maybe_work_out(change, shard.env.topics, shard.env.settings.assignors[0], interval_ms, now)
     member = group.members[wanted.id]
     is_other = names_changed or pattern is not subscribed_patterns.Changed.NOT
     if member.is_reconciled(group.target_epoch) and not is_other:

@@ -12,17 +12,16 @@ from mpbroker.coordinator.consumer_groups.change import Change
 from mpbroker.coordinator.consumer_groups.consumer_group import ConsumerGroup
 from mpbroker.coordinator.consumer_groups.consumer_member import ConsumerMember, Target
 from mpbroker.coordinator.effects import Now
-from mpbroker.coordinator.group_settings import GroupSettings
 
 
-def maybe_work_out(change: Change, topics: Topics, settings: GroupSettings, now: Now) -> None:
-    """New targets, if the group's epoch asks for them and the last ones are old enough; only what differs is
-    recorded."""
+def maybe_work_out(change: Change, topics: Topics, preferred: str, interval_ms: int, now: Now) -> None:
+    """New targets, if the group's epoch asks for them and the last ones are `interval_ms` old; only what differs is
+    recorded. `preferred`: the assignor where no member asks for another."""
     group = change.group
-    is_early = group.target_ms and now.wall_ms < group.target_ms + settings.assignment_interval_ms
+    is_early = group.target_ms and now.wall_ms < group.target_ms + interval_ms
     if group.target_epoch >= group.epoch or is_early:
         return
-    for member_id, target in _targets(group, topics, group.assignor(settings.assignors[0])).items():
+    for member_id, target in _targets(group, topics, group.assignor(preferred)).items():
         if group.targets.get(member_id) != target:
             change.set_target(member_id, target)
     change.set_target_epoch(group.epoch, now.wall_ms)

@@ -1,5 +1,5 @@
-"""DescribeConfigs (key 32), versions 0 to 4: the settings of topics and of this broker, with where each came from.
-From version 3 on with their types and, if asked for, what each is (KIP-569).
+"""DescribeConfigs (key 32), versions 0 to 4: the settings of topics, of this broker and of groups, with where each
+came from. From version 3 on with their types and, if asked for, what each is (KIP-569).
 
 A broker without a name stands for what was set for all brokers. Not done: broker loggers (an empty list).
 """
@@ -10,7 +10,13 @@ import re
 from collections.abc import Sequence
 
 from mpbroker.channel.handler_port import Request
-from mpbroker.config.describe import ConfigEntry, describe_broker, describe_cluster_default, describe_topic
+from mpbroker.config.describe import (
+    ConfigEntry,
+    describe_broker,
+    describe_cluster_default,
+    describe_group,
+    describe_topic,
+)
 from mpbroker.errors import ERRORS, ErrorCode
 from mpbroker.metadata.topic_names import illegal_name_sentence
 from mpbroker.protocol.api_keys import ApiKey
@@ -25,8 +31,8 @@ from mpbroker.protocol.messages.describe_configs import (
 from mpbroker.server.apis import Api
 from mpbroker.server.server_context import ServerContext
 
-TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
-KNOWN_TYPES = frozenset((TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS))
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+KNOWN_TYPES = frozenset((TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP))
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 
 
@@ -44,6 +50,8 @@ def _describe(
         return _describe_topic(context, message, resource)
     if resource.resource_type == BROKER:
         return _describe_broker(context, message, resource)
+    if resource.resource_type == GROUP:
+        return _describe_group(context, message, resource)
     return _describe_nothing(context, message, resource)
 
 
@@ -72,6 +80,17 @@ def _describe_broker(
     if sentence:
         return _refused(resource, ErrorCode.INVALID_REQUEST, sentence)
     return _result(message, resource, describe_broker(context.shown_config(), resource.configuration_keys))
+
+
+def _describe_group(
+    context: ServerContext, message: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    """Whether there is such a group does not matter."""
+    if not resource.resource_name:
+        return _refused(resource, ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+    config = context.shown_config()
+    own = config.dynamic.groups.get(resource.resource_name, {})
+    return _result(message, resource, describe_group(own, config, resource.configuration_keys))
 
 
 def _not_this_broker(context: ServerContext, name: str, expected: str) -> str:

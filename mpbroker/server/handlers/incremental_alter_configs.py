@@ -1,5 +1,5 @@
-"""IncrementalAlterConfigs (key 44), versions 0 and 1: change single settings of topics and brokers (KIP-339).
-The controller does it.
+"""IncrementalAlterConfigs (key 44), versions 0 and 1: change single settings of topics, brokers (KIP-339)
+and groups (KIP-848). The controller does it.
 
 Not done: loggers, client metrics.
 """

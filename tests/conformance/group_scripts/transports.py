@@ -24,7 +24,9 @@ SETTINGS = {
     "group.max.session.timeout.ms": "60000",
     "group.max.size": "3",
     "group.consumer.session.timeout.ms": "3000",
+    "group.consumer.min.session.timeout.ms": "3000",
     "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "500",
     "group.consumer.max.size": "4",
     "group.consumer.assignment.interval.ms": "0",
 }

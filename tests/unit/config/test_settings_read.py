@@ -10,7 +10,8 @@ import functools
 
 import pytest
 
-from mpbroker.config.kinds import Kind
+from mpbroker.config.group_table import GROUP_SETTINGS
+from mpbroker.config.kinds import INT_MAX, Kind
 from mpbroker.config.table import SETTINGS
 from mpbroker.config.topic_config import effective
 from mpbroker.config.topic_table import TOPIC_SETTINGS
@@ -52,6 +53,8 @@ OTHER = {
     "log.retention.minutes": "5",
     "log.flush.interval.ms": "5",
     "log.message.timestamp.difference.max.ms": "5",
+    "group.consumer.min.session.timeout.ms": "5000",
+    "group.consumer.min.heartbeat.interval.ms": "5",
 }
 #: Settings without which the other value would be refused or mean nothing.
 TWO = ("listeners=A://h:1,B://h:2", "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT")
@@ -122,7 +125,8 @@ def _seen_from_outside(config):
         row.attribute: getattr(topic, row.attribute) for row in TOPIC_SETTINGS.values() if row.attribute in _reads()
     }
     processors = {"processors": config.processors(config.end_points.data[0].listener_name)}
-    return {name: getattr(config, name) for name in DERIVED} | topics | processors
+    groups = {row.name: (row.within(0, config), row.within(INT_MAX, config)) for row in GROUP_SETTINGS.values()}
+    return {name: getattr(config, name) for name in DERIVED} | topics | processors | groups
 
 
 @pytest.mark.parametrize("name", [name for name, row in SETTINGS.items() if not row.later])
