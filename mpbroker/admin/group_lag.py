@@ -8,7 +8,7 @@ that need no coordinator are shown all the same.
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from mpbroker.admin.group_families import GroupLook
@@ -26,11 +26,10 @@ _ANY_HOST: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 class GroupLag:
-    """Asks one listener, one look at a time; others wait their turn, but not for long."""
+    """Asks one of the listeners there are, one look at a time; others wait their turn, but not for long."""
 
-    def __init__(self, listeners: Sequence[BoundListener]) -> None:
-        own = next((one for one in listeners if not one.control), listeners[0])
-        self._host, self._port = _ANY_HOST.get(own.host, own.host), own.port
+    def __init__(self, listeners: Callable[[], Sequence[BoundListener]]) -> None:
+        self._listeners = listeners
         self._turn = threading.Lock()
 
     def look(self) -> GroupLook:
@@ -48,7 +47,9 @@ class GroupLag:
 
     def _ask(self, found: GroupLook) -> None:
         deadline = time.monotonic() + LIMIT_S
-        with NetworkClient(self._host, self._port, CLIENT_ID, int(LIMIT_S * 1000)) as client:
+        present = [one for one in self._listeners() if not one.removed]
+        own = next((one for one in present if not one.control), present[0])
+        with NetworkClient(_ANY_HOST.get(own.host, own.host), own.port, CLIENT_ID, int(LIMIT_S * 1000)) as client:
             _hurry(client, deadline)
             names = [group.name for group in list_groups(client)]
             for first in range(0, min(len(names), MAX_GROUPS), GROUPS_AT_ONCE):

@@ -51,9 +51,8 @@ class Pages:
         self._context = context
         self._page = PageView(context.names[0])
         self._core = MetricsView(context.supervisor_pid)
-        self._groups = GroupLag(context.listeners)
+        self._groups = GroupLag(lambda: context.listeners)
         self._one_reader = threading.Lock()
-        self._listeners = [listener.name for listener in context.listeners]
         self._paths: dict[str, Callable[[], Page]] = {
             "/": self._index,
             "/metrics": self._metrics,
@@ -98,7 +97,7 @@ class Pages:
         yield from group_families(look, names, partitions)
         yield from request_families(self._core.apis())
         yield from session_families(*self._core.fetch_sessions(), self._page.counters())
-        yield from process_families(self._page, self._listeners, self._context.roles)
+        yield from process_families(self._page, [each.name for each in self._context.listeners], self._context.roles)
         findings = self._findings()
         states = [labelled(sum(one.level == level for one in findings), level=level) for level in _LEVELS]
         yield Family("mpbroker_health_findings", GAUGE, "What is not well; `mpbroker status` says what.", states)

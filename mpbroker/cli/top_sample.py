@@ -111,7 +111,8 @@ class GroupWatch:
     command."""
 
     def __init__(self, listeners: list[dict[str, Any]]) -> None:
-        self._lag = GroupLag([_listener(index, one) for index, one in enumerate(listeners)])
+        bound = [_listener(index, one) for index, one in enumerate(listeners)]
+        self._lag = GroupLag(lambda: bound)
         self._ending = threading.Event()
         self.answered = threading.Event()
         self.latest = GroupLook()

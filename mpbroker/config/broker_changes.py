@@ -8,6 +8,7 @@ from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.config.dynamic import DynamicSettings
 from mpbroker.config.kafka_only import REFUSED, why_ignored
 from mpbroker.config.kinds import BadValue, Kind, parse
+from mpbroker.config.listeners import LISTENER_SETTINGS
 from mpbroker.config.load_config import build_broker_config
 from mpbroker.config.setting import Change as Scope
 from mpbroker.config.setting import Setting
@@ -59,7 +60,7 @@ def refusal(before: BrokerConfig, after: DynamicSettings, of_broker: bool) -> st
     """Why a broker cannot take over these settings; None: it can. `of_broker`: its own layer was changed, not that of
     all brokers."""
     layer = after.broker if of_broker else after.cluster
-    sentence = _unchangeable(layer, of_broker) or _wrong_value(layer)
+    sentence = _unchangeable(layer, before.cluster_store is not None) or _wrong_value(layer)
     if sentence is None and not of_broker:
         sentence = _needs_a_broker(layer)
     if sentence is not None:
@@ -68,11 +69,19 @@ def refusal(before: BrokerConfig, after: DynamicSettings, of_broker: bool) -> st
         config = build_broker_config(Given(before.texts, {}, ()), before.cores, after)
     except ConfigError as error:
         return str(error)
-    return next(_counts_out_of_step(before, config), None)
+    return lost_listener(before, config) or next(_counts_out_of_step(before, config), None)
 
 
-def _unchangeable(layer: Mapping[str, str], of_broker: bool) -> str | None:
-    fixed = [name for name in layer if not _is_dynamic(name) or (of_broker and _waits_for_a_start(name))]
+def lost_listener(before: BrokerConfig, after: BrokerConfig) -> str | None:
+    """Why a running broker cannot go from one configuration's listeners to another's: brokers would not reach it."""
+    name = before.end_points.inter_broker
+    if any(end_point.listener_name == name for end_point in after.end_points.advertised):
+        return None
+    return f"Advertised listener must be specified for inter-broker listener ListenerName({name})"
+
+
+def _unchangeable(layer: Mapping[str, str], in_cluster: bool) -> str | None:
+    fixed = [name for name in layer if not _is_dynamic(name) or (in_cluster and name in LISTENER_SETTINGS)]
     return f"Cannot update these configs dynamically: Set({', '.join(sorted(fixed))})" if fixed else None
 
 
@@ -82,12 +91,6 @@ def _is_dynamic(name: str) -> bool:
     if located is not None:
         return located.setting.change is not Scope.READ_ONLY
     return not why_ignored(name) and name not in REFUSED
-
-
-def _waits_for_a_start(name: str) -> bool:
-    """Listeners: kept and not in force they could forbid the next start, with nobody there to take them back."""
-    located = locate(name)
-    return located is not None and located.setting.change is Scope.PER_BROKER and located.setting.restart
 
 
 def _wrong_value(layer: Mapping[str, str]) -> str | None:

@@ -12,6 +12,8 @@ from mpbroker.errors import ConfigError, raise_all
 
 MAX_LISTENERS = 15  # acceptor slots in the process table
 DEFAULT_LISTENERS = "PLAINTEXT://127.0.0.1:9092"
+LISTENER_SETTINGS = frozenset({"listeners", "advertised.listeners", "listener.security.protocol.map"})
+"""Those that change while the broker runs (KIP-226)."""
 
 _END_POINT = re.compile(r"([A-Za-z0-9._-]+)://(?:\[([0-9A-Za-z:.%-]+)\]|([0-9A-Za-z._%-]*)):(\d{1,5})\Z")
 _MAP_ENTRY = re.compile(r"([A-Za-z0-9._-]+)\s*:\s*([A-Za-z0-9_]+)\Z")

@@ -17,14 +17,14 @@ LISTENERS = (
     Setting("listeners", STRING, DEFAULT_LISTENERS,
             "Where the broker listens: NAME://HOST:PORT, separated by commas. An empty host means every interface, port 0 "
             "any free port. (Kafka's default is every interface; ours is loopback only.)",
-            change=PER_BROKER, restart=True),
+            change=PER_BROKER),
     Setting("advertised.listeners", STRING, None,
             "The addresses that clients are given, by listener name; `listeners` when not set. Port 0 means the bound port.",
-            change=PER_BROKER, restart=True),
+            change=PER_BROKER),
     Setting("listener.security.protocol.map", STRING,
             "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
             "Security protocol of each listener name: NAME:PROTOCOL, separated by commas.",
-            change=PER_BROKER, restart=True),
+            change=PER_BROKER),
     Setting("control.plane.listener.name", STRING, None,
             "The listener whose requests have their own acceptor, processor, queue and handler, so that they never wait "
             "behind data (KIP-291). Not set: no control plane."),

@@ -44,6 +44,7 @@ from mpbroker.trace.notice import CloseReason
 POLL_MS = 300
 ORDINARY_TURNS = 1000
 NO_ROOM_POLL_MS = 10
+REMOVED_DRAIN_MS = 300  # for answers that clients of a listener that was removed wait for
 LEAVING_POLL_MS = 10  # the acceptor has room again, or the broker stops: neither rings a bell
 MAX_NEW_CONNECTIONS_PER_TURN = 20
 MAX_ANSWERS_PER_TURN = 256
@@ -197,12 +198,21 @@ class Processor:
 
     def must_go_on(self) -> bool:
         """Whether the acceptor has not yet heard which sockets are ours: only then may this process leave."""
-        return self._handover.owes_answers() and not self._broker_stops()
+        return self._handover.owes_answers() and not self._broker_stops() and not self._is_removed()
 
     def leave(self) -> None:
         """Pass every connection back as soon as nothing of it is under way here; ends when none is left, or when the
-        whole broker stops. Until then each is served as ever, so that no client notices."""
+        whole broker stops. Until then each is served as ever, so that no client notices. Connections of a listener that
+        was removed are closed, as Kafka does; what is in the hands of handlers then is waited for without them."""
         self._handover.leaving = True
+        if self._is_removed():
+            self.drain(min(self._ctx.config.mpbroker_drain_timeout_ms, REMOVED_DRAIN_MS))
+        while not self._broker_stops() and self._is_removed() and self._has_entries():
+            self._send_answers()
+            self._native_turn.end(True)
+            self._native_turn.poll(LEAVING_POLL_MS, 0, 0, 0, 0)
+            self._take_events()
+            self._row.beat()
         while self._by_fd and not self._broker_stops():
             self._send_answers()
             self._native_turn.end(True)  # what is held back for the next answer goes now
@@ -214,6 +224,16 @@ class Processor:
             self._keep_house()
             self._wait(passed > 0, LEAVING_POLL_MS, 0)
         self._handover.receive(MAX_NEW_CONNECTIONS_PER_TURN)  # closes copies of what came too late
+
+    def _is_removed(self) -> bool:
+        """Whether our listener is one that the broker does not have any more."""
+        self._ctx.take_reload()
+        return self._ctx.listeners[self._listener.index].removed
+
+    def _has_entries(self) -> bool:
+        """Whether requests of ours are not answered yet."""
+        each = self._ctx.core.entry_count // self._ctx.core.processor_count
+        return any(entry // each == self._ctx.index for entry, _, _, _ in self._ctx.core.entry_states())
 
     def _pass_back(self) -> int:
         """How many connections went."""

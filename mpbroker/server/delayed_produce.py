@@ -126,7 +126,7 @@ class DelayedProduce(ParkedRequest):
         for entry in moved:
             epoch = self.context.log_manager.leader_epoch(entry.ordinal)
             entry.result.current_leader = LeaderIdAndEpoch(leader_id=self.context.node_id, leader_epoch=epoch)
-        listener = self.context.listeners[self.request.listener]
+        listener = self.context.listener(self.request.listener)
         endpoint = NodeEndpoint(
             node_id=self.context.node_id,
             host=listener.advertised_host,

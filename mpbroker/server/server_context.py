@@ -86,6 +86,7 @@ class ServerContext:
         self.cluster = cluster
         self.node_id: int = config.node_id
         self.stored_settings: Callable[[], DynamicSettings | None] = lambda: None
+        self.renew_listeners: Callable[[], Sequence[BoundListener]] = lambda: self.listeners
         self.request_isr_change: Callable[[], None] = lambda: None  # the agent is to ask the controller
         self.is_ending: Callable[[], bool] = lambda: False  # the broker is about to stop: long polls end now
         self.fetch_deadline_ms: int | None = None  # of the Fetch that is being dispatched again; it has waited already
@@ -95,9 +96,15 @@ class ServerContext:
         self.native_topics.use_config(config)
         self.purgatory = DelayedOperationPurgatory(clock.monotonic_ms(), port.watch)
 
+    def listener(self, index: int) -> BoundListener:
+        """By the index that a request carries. One that was added a moment ago may not be known here yet."""
+        if index >= len(self.listeners) or self.listeners[index].removed:
+            self.listeners = self.renew_listeners()
+        return self.listeners[index]
+
     def is_between_brokers(self, listener: int) -> bool:
         """Whether a listener is one on which brokers of a cluster talk to each other."""
-        bound = self.listeners[listener]
+        bound = self.listener(listener)
         return self.cluster is not None and (bound.control or bound.name == self.config.end_points.inter_broker)
 
     def shown_config(self) -> BrokerConfig:

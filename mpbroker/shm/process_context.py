@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,12 +25,14 @@ if TYPE_CHECKING:
     from mpbroker.shm.page_view import PageView
 
 MAX_CONFIG_BYTES = 4 << 20
+_READ_TRIES, _READ_AGAIN_S = 20, 0.002  # while the supervisor writes what it publishes
 _ONE = (1).to_bytes(8, "little")
 _GIVEN = frozenset({"core", "config", "process_row", "log"})  # attributes without a default
 
 
 class BoundListener(NamedTuple):
-    """A listener with the ports it really has. `control`: it is the control plane's."""
+    """A listener with the ports it really has. `control`: it is the control plane's; `removed`: it was one, and
+    requests of its connections may still be under way."""
 
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls
     name: str
@@ -39,6 +42,7 @@ class BoundListener(NamedTuple):
     advertised_host: str
     advertised_port: int
     control: bool
+    removed: bool = False
 
     @property
     def url(self) -> str:
@@ -55,7 +59,8 @@ class ProcessContext:
     role, index  what it is, e.g. ("handler", 1); `slot` its number in the process table, `process_row` that row
     incarnation  how often this slot was forked; 1 for the first process
     boot_secret  random bytes of this start that no client sees: member ids are made from them
-    listeners    every BoundListener; `listener` the index of its own (acceptor, processor) or None
+    listeners    every BoundListener, by index, those that were removed included; a reload renews them. `listener`: the
+                 index of its own (acceptor, processor) or None
     listen_socket  acceptors and admin: the listening socket
     processors   acceptors: indexes of their processors, in round-robin order; a reload renews them
     handovers    socketpair ends to acceptors (processor: one) or processors (acceptor: by processor index, also those
@@ -159,9 +164,25 @@ class ProcessContext:
             self.log.use_config(self.config)
         return self.config
 
+    def renew_listeners(self) -> tuple[BoundListener, ...]:
+        """The listeners as the supervisor published them last, for who meets one that it does not know yet."""
+        if os.fstat(self.config_fd).st_size:
+            self.listeners = tuple(BoundListener(*each) for each in self._published()["listeners"])
+        return self.listeners
+
+    def _published(self) -> Any:
+        """What the supervisor published last. It may be writing: then it is read again."""
+        for _ in range(_READ_TRIES):
+            try:
+                return json.loads(os.pread(self.config_fd, MAX_CONFIG_BYTES, 0))
+            except ValueError:
+                time.sleep(_READ_AGAIN_S)
+        raise RuntimeError("what the supervisor published cannot be read")
+
     def _read_config(self) -> BrokerConfig:
         """What the supervisor published: the texts of all settings, checked by it already."""
-        document = json.loads(os.pread(self.config_fd, MAX_CONFIG_BYTES, 0))
+        document = self._published()
+        self.listeners = tuple(BoundListener(*each) for each in document["listeners"])
         if self.role == "acceptor":
             self.processors = tuple(document["processors"].get(str(self.listener), ()))
         dynamic = DynamicSettings(document["cluster"], document["broker"], document["groups"])

@@ -8,14 +8,17 @@ out of its store. What cannot be used, because the file of this start does not g
 import os
 from collections.abc import Callable
 
+from mpbroker.config.broker_changes import lost_listener
 from mpbroker.config.broker_config import BrokerConfig, compare
 from mpbroker.config.dynamic import DynamicSettings
+from mpbroker.config.listeners import LISTENER_SETTINGS
 from mpbroker.config.load_config import build_broker_config
 from mpbroker.config.sources import Given
 from mpbroker.config.table import locate
 from mpbroker.errors import ConfigError
 from mpbroker.metadata.keys import STORE_FILE, Keys
 from mpbroker.metrics.event_log import EventLog
+from mpbroker.supervisor.sockets import Listening, open_listeners
 
 
 def read_again(old: BrokerConfig, read_config: Callable[[], BrokerConfig], log: EventLog) -> BrokerConfig | None:
@@ -32,6 +35,9 @@ def read_again(old: BrokerConfig, read_config: Callable[[], BrokerConfig], log: 
             else:
                 texts[name] = text
         config = build_broker_config(Given(texts, {}, ()), old.cores, old.dynamic)
+        sentence = lost_listener(old, config)
+        if sentence is not None:
+            raise ConfigError("listeners", config.listeners, problem=sentence)
     except ConfigError as refused:
         for error in refused.errors:
             log.error("reload_refused", reason=error)
@@ -72,6 +78,21 @@ def with_settings(config: BrokerConfig, dynamic: DynamicSettings, log: EventLog)
             for error in refused.errors:
                 log.error("dynamic_setting_left_out", settings=",".join(sorted(more)), reason=error)
             wrong |= more
+
+
+def open_as_stored(config: BrokerConfig, log: EventLog) -> tuple[BrokerConfig, Listening]:
+    """The listeners of a start. Where those that were changed while the broker ran cannot be had, those of the file, so
+    that there is a broker to change them again; the others are tried again while it runs. ConfigError."""
+    try:
+        return config, Listening(*open_listeners(config))
+    except ConfigError as refused:
+        names = LISTENER_SETTINGS & config.dynamic.broker.keys()
+        if not names:
+            raise
+        log.error("dynamic_setting_left_out", settings=",".join(sorted(names)), reason=refused)
+        static = Given(config.texts, {}, ())
+        config = build_broker_config(static, config.cores, config.dynamic.without(set(names)))
+        return config, Listening(*open_listeners(config))
 
 
 def _named_in(refused: ConfigError, dynamic: DynamicSettings) -> set[str]:

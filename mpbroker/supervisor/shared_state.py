@@ -30,7 +30,7 @@ from mpbroker.shm import segment, settings_board
 from mpbroker.shm.core_view import CLAIMED
 from mpbroker.shm.layout import INDEX_BITS, MAX_FETCH_SESSIONS, MAX_SLOTS, PAGE_BYTES, SESSION_UNIT_BYTES, MemoryPlan
 from mpbroker.shm.page_view import PageView
-from mpbroker.shm.process_context import MAX_CONFIG_BYTES, BoundListener, ProcessContext
+from mpbroker.shm.process_context import MAX_CONFIG_BYTES, ProcessContext
 from mpbroker.shm.process_table import NO_LISTENER, BrokerState, ProcessState
 from mpbroker.shm.troubles import Trouble
 from mpbroker.shm.waits import WaitName
@@ -38,7 +38,7 @@ from mpbroker.supervisor import health
 from mpbroker.supervisor.health import Facts, Finding
 from mpbroker.supervisor.process_types import SUPERVISOR_SLOT, ProcessPlan
 from mpbroker.supervisor.ready import listener_document
-from mpbroker.supervisor.sockets import admin_url
+from mpbroker.supervisor.sockets import Listening, admin_url
 from mpbroker.supervisor.staffing import Room
 from mpbroker.supervisor.startup import Claim
 from mpbroker.supervisor.status_file import StatusFile
@@ -56,14 +56,12 @@ class SharedState:
         self,
         config: BrokerConfig,
         plans: tuple[ProcessPlan, ...],
-        sockets: list[socket.socket],
-        listeners: tuple[BoundListener, ...],
+        listening: Listening,
         admin_socket: socket.socket | None,
         claim: Claim,
     ) -> None:
         self.plans = plans  # those of the start
-        self.listeners = listeners
-        self._sockets = sockets
+        self.listening = listening
         self._admin_socket = admin_socket
         self._cluster_id = claim.cluster_id
         self._lock_fds = claim.lock_fds
@@ -159,7 +157,7 @@ class SharedState:
             started_ns=time.monotonic_ns(),
             page=self.page_name,
             names=self.names,
-            listeners=tuple(listener_document(listener) for listener in self.listeners),
+            listeners=tuple(listener_document(one) | {"index": one.index} for one in self.listening.present),
             trace_dir=config.trace_dir if config.mpbroker_trace_enabled else "",
             admin=self.admin_url,
         )
@@ -188,7 +186,7 @@ class SharedState:
             boot_id=self.boot_id,
             boot_secret=self._boot_secret,
             cluster_id=self._cluster_id,
-            listeners=self.listeners,
+            listeners=self.listening.all,
             listener=plan.listener,
             eventfds=self._eventfds,
             lanes=self._lanes_for(plan),
@@ -202,7 +200,7 @@ class SharedState:
             controller_fd=self._controller_fd,
         )
         if plan.type.role == "acceptor":
-            context.listen_socket = self._sockets[plan.index]
+            context.listen_socket = self.listening.sockets[plan.index]
             context.processors = tuple(processors.get(plan.index, ()))
             context.handovers = {index: pair[0] for index, pair in enumerate(self._handovers)}
         elif plan.type.role == "processor":
@@ -305,7 +303,13 @@ class SharedState:
         """Put the configuration, and the processors of each listener, where workers read them after SIGHUP."""
         layers = {name: dict(layer) for name, layer in config.dynamic._asdict().items()}
         document = json.dumps(
-            {"texts": config.texts, "cores": config.cores, "processors": processors, **layers}
+            {
+                "texts": config.texts,
+                "cores": config.cores,
+                "processors": processors,
+                "listeners": self.listening.all,
+                **layers,
+            }
         ).encode()
         assert len(document) <= MAX_CONFIG_BYTES
         os.pwrite(self._config_fd, document, 0)
@@ -314,10 +318,7 @@ class SharedState:
     def rebuild(self) -> None:
         """After a reset: empty memory under the same name, no socket under way, no bell pending. Every worker is
         dead."""
-        self.close_strays(range(len(self._handovers)))
-        for sending, _ in self._handovers:
-            while (message := receive_message(sending)) is not None:
-                close_all(message.sockets)
+        self.empty_places(range(len(self._handovers)))
         for descriptor in self._eventfds:
             with contextlib.suppress(BlockingIOError):
                 os.eventfd_read(descriptor)
@@ -332,6 +333,13 @@ class SharedState:
             while (message := receive_message(self._handovers[index][1])) is not None:
                 close_all(message.sockets)
 
+    def empty_places(self, processors: Iterable[int]) -> None:
+        """Close every socket under way to or from processors whose acceptor is not there any more either."""
+        self.close_strays(processors)
+        for index in processors:
+            while (message := receive_message(self._handovers[index][0])) is not None:
+                close_all(message.sockets)
+
     def remember_killer(self, plan: ProcessPlan) -> None:
         """A fault ended this process: if it was a handler, or the coordinator, keep the digest of the frame it executed
         over the reset."""
@@ -342,8 +350,7 @@ class SharedState:
 
     def close_listeners(self) -> None:
         """Refuse new connections from now on (the acceptors' copies go with them)."""
-        for opened in self._sockets:
-            opened.close()
+        self.listening.close()
 
     def close(self) -> None:
         """Remove every name."""

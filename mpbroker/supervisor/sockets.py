@@ -1,13 +1,19 @@
-"""Listening sockets: made by the supervisor before it forks, and kept open over every death and reset of workers."""
+"""Listening sockets: made by the supervisor before it forks, and kept open over every death and reset of workers.
+
+Listeners come and go while the broker runs (KIP-226). Each has an index, which its acceptor, its processors and
+requests carry. The index of one that was removed is used again when none of its processes is left, so that whatever is
+still under way means the listener it came from.
+"""
 
 import errno
 import os
 import socket
-from typing import Any
+from collections.abc import Collection
+from typing import Any, NamedTuple
 
 from mpbroker.config import admin_listener
 from mpbroker.config.broker_config import BrokerConfig
-from mpbroker.config.listeners import EndPoint, SecurityProtocol, advertise
+from mpbroker.config.listeners import MAX_LISTENERS, EndPoint, SecurityProtocol, advertise
 from mpbroker.errors import ConfigError
 from mpbroker.metrics.event_log import EventLog
 from mpbroker.shm.process_context import BoundListener
@@ -31,6 +37,89 @@ def open_listeners(config: Any) -> tuple[list[socket.socket], tuple[BoundListene
         for index, (end_point, opened) in enumerate(zip(config.end_points.all, sockets, strict=True))
     )
     return sockets, bound
+
+
+class Followed(NamedTuple):
+    """What came of the listeners that a configuration wants: whether any came, went or is to be told otherwise; errors
+    that were not there before."""
+
+    changed: bool
+    errors: list[ConfigError]
+
+
+class Listening:
+    """The listeners by index, and their sockets. `all` holds removed ones too, until their index is used again."""
+
+    def __init__(self, sockets: list[socket.socket], listeners: tuple[BoundListener, ...]) -> None:
+        self.sockets = sockets
+        self.all = listeners
+        self._said: set[str] = set()
+
+    @property
+    def present(self) -> tuple[BoundListener, ...]:
+        """Those that are listened on."""
+        return tuple(one for one in self.all if not one.removed)
+
+    @property
+    def removed(self) -> list[int]:
+        """Indexes of those that were."""
+        return [one.index for one in self.all if one.removed]
+
+    def follow(self, config: BrokerConfig, busy: Collection[int]) -> Followed:
+        """Open and close what the configuration wants; to be called again while something could not be opened. One that
+        is there under its name stays at its address, as in Kafka, and is only told to clients otherwise. `busy`:
+        indexes of which a process is left."""
+        before, failed = self.all, []
+        wanted = {end_point.listener_name: end_point for end_point in config.end_points.all}
+        for listener in self.present:
+            if listener.name not in wanted:
+                self._remove(listener)
+        there = {listener.name: listener for listener in self.present}
+        for name, end_point in wanted.items():
+            try:
+                opened = self.sockets[there[name].index] if name in there else _listen(end_point, config)
+            except ConfigError as error:
+                failed.append(error)
+                continue
+            index = there[name].index if name in there else self._free_index(busy)
+            if index is None:
+                opened.close()
+                problem = f"{_cannot(end_point)}: all {MAX_LISTENERS} places are taken, some by what was removed"
+                failed.append(ConfigError("listeners", end_point.connection_string, problem=problem))
+                continue
+            self._set(index, end_point, opened, config)
+        news = [error for error in failed if str(error) not in self._said]
+        self._said = {str(error) for error in failed}
+        return Followed(self.all != before, news)
+
+    def _set(self, index: int, end_point: EndPoint, opened: socket.socket, config: BrokerConfig) -> None:
+        """A listener under an index: a new one, or the one that is there, with what clients are told of it now."""
+        is_new = index == len(self.all)
+        if not is_new and not self.all[index].removed:
+            end_point = end_point._replace(host=self.all[index].host, port=self.all[index].port)
+        given = config.end_points.advertised if config.given_text("advertised.listeners") else ()
+        told = next((one for one in given if one.listener_name == end_point.listener_name), end_point)
+        bound = _bound(index, end_point, opened, told, config)
+        if is_new:
+            self.all, self.sockets = (*self.all, bound), [*self.sockets, opened]
+            return
+        self.all = tuple(bound if one.index == index else one for one in self.all)
+        self.sockets[index] = opened
+
+    def _free_index(self, busy: Collection[int]) -> int | None:
+        if len(self.all) < MAX_LISTENERS:
+            return len(self.all)
+        return next((index for index in self.removed if index not in busy), None)
+
+    def _remove(self, listener: BoundListener) -> None:
+        self.sockets[listener.index].close()
+        gone = listener._replace(removed=True)
+        self.all = tuple(gone if one.index == listener.index else one for one in self.all)
+
+    def close(self) -> None:
+        """Listen no more."""
+        for opened in self.sockets:
+            opened.close()
 
 
 def open_admin_listener(config: BrokerConfig) -> socket.socket | None:

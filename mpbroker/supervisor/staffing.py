@@ -1,7 +1,7 @@
 """How many processors and handlers there are to be, and which come or go for that; supervisor only.
 
-A slot that is left keeps its listener for the rest of the broker's life: what its last process passed back to the
-acceptor may still lie in their socketpair.
+A slot that is left keeps its listener for as long as there is one: what its last process passed back to the acceptor
+may still lie in their socketpair. All processes of a listener that was removed go, and then its places are anybody's.
 """
 
 from typing import NamedTuple
@@ -44,6 +44,13 @@ class Staffing:
         """Nothing where the numbers are right."""
         changes = Changes([], [], [], {})
         for listener in listeners:
+            if listener.removed:
+                changes.go.extend(
+                    each for each in self._workers.all if each.plan.listener == listener.index and not each.leaving
+                )
+                continue
+            if not any(each.plan.index == listener.index for each in self._of("acceptor")):
+                changes.come.append(ProcessPlan(process_type("acceptor"), listener.index, listener.index))
             self._balance(changes, "processor", config.processors(listener.name), listener.index)
         self._balance(changes, "handler", config.num_io_threads + config.reserved_handlers, None)
         return changes
@@ -59,6 +66,13 @@ class Staffing:
         for index, listener in sorted(self._listener_of.items()):
             found.setdefault(listener, []).append(index)
         return found
+
+    def forget(self, listener: int) -> list[int]:
+        """Places of a listener that was removed and has no process left; they are anybody's from now on."""
+        places = [index for index, owner in self._listener_of.items() if owner == listener]
+        for index in places:
+            del self._listener_of[index]
+        return places
 
     def left_places(self) -> list[int]:
         """Places of processors that are there no more."""

@@ -114,7 +114,7 @@ def _opened(path: str) -> Iterator[tuple[StatusFile, PageView]]:
 
 def _document(path: str, said: StatusFile, page: PageView) -> dict[str, Any]:
     now_ns = time.monotonic_ns()
-    names = [listener["name"] for listener in said.listeners]
+    names = {listener["index"]: listener["name"] for listener in said.listeners}
     values = page.counters()
     findings = _judge_twice(said, page)
     levels = {one.slot: one.level for one in reversed(findings) if one.level in (health.HUNG, health.SILENT)}
@@ -129,7 +129,7 @@ def _document(path: str, said: StatusFile, page: PageView) -> dict[str, Any]:
         "health": _health(findings),
         "started_ms": said.started_ms,
         "uptime_s": _seconds_since(said.started_ns),
-        "listeners": list(said.listeners),
+        "listeners": [{key: one[key] for key in one if key != "index"} for one in said.listeners],
         "admin": said.admin,
         "topics": _topics(said.pid),
         "disks": _disks(path, said.trace_dir),
@@ -223,9 +223,9 @@ def _seconds_since(moment_ns: int) -> int:
     return max(0, time.monotonic_ns() - moment_ns) // 1_000_000_000
 
 
-def _process(row: ProcessInfo, listeners: list[str], now_ns: int, level: str | None) -> dict[str, Any]:
+def _process(row: ProcessInfo, listeners: dict[int, str], now_ns: int, level: str | None) -> dict[str, Any]:
     alive = row.state not in (ProcessState.DEAD, ProcessState.EMPTY)
-    listener = listeners[row.listener] if row.listener is not None and row.listener < len(listeners) else None
+    listener = None if row.listener is None else listeners.get(row.listener)
     return {
         "slot": row.slot,
         "role": health.ROLES.get(row.role, str(row.role)),

@@ -37,7 +37,7 @@ from mpbroker.supervisor.process_types import (
 from mpbroker.supervisor.ready import clear_ready_file, ready_document, ready_line, write_atomically, write_ready_line
 from mpbroker.supervisor.shared_state import SharedState
 from mpbroker.supervisor.signals import SupervisorSignals
-from mpbroker.supervisor.sockets import open_admin_listener, open_listeners, warn_of_unset_address
+from mpbroker.supervisor.sockets import open_admin_listener, warn_of_unset_address
 from mpbroker.supervisor.staffing import Staffing
 from mpbroker.supervisor.startup import claim_data_dir
 from mpbroker.supervisor.status_file import remove_status_file, write_status_file
@@ -63,11 +63,11 @@ def run(
         if ready_file:
             clear_ready_file(ready_file)
         config = reload.with_stored_settings(config, claim.cluster_id, EventLog("supervisor").use_config(config))
-        sockets, listeners = open_listeners(config)
-        warn_of_unset_address(config, listeners, EventLog("supervisor").use_config(config))
-        plans = plan_processes(config, listeners)
+        config, listening = reload.open_as_stored(config, EventLog("supervisor").use_config(config))
+        warn_of_unset_address(config, listening.all, EventLog("supervisor").use_config(config))
+        plans = plan_processes(config, listening.all)
         admin = open_admin_listener(config)
-        shared = SharedState(config, plans, sockets, listeners, admin, claim)
+        shared = SharedState(config, plans, listening, admin, claim)
         supervisor = Supervisor(config, shared, ready_file, read_config)
         try:
             return supervisor.run()
@@ -97,7 +97,7 @@ class Supervisor:
         self._workers = Workers(shared.plans)
         self._staffing = Staffing(self._workers, shared.room)
         self._epoll = select.epoll()
-        self._probes = Probes(self._epoll, shared.listeners)
+        self._probes = Probes(self._epoll, shared.listening.all)
         self._health = HealthWatch(shared.page_name, shared.held_requests, self._log)
         self._started_stages = 0
         self._ready = False
@@ -238,7 +238,7 @@ class Supervisor:
         """Whether a processor's listener is one on which the brokers of a cluster talk to each other."""
         if self._config.cluster_store is None or plan.listener is None:
             return False
-        listener = self._shared.listeners[plan.listener]
+        listener = self._shared.listening.all[plan.listener]
         return listener.control or listener.name == self._config.end_points.inter_broker
 
     def _launch_of(self, worker: Worker) -> launch.Launch:
@@ -249,7 +249,7 @@ class Supervisor:
         context.log = EventLog(plan.name.replace(" ", "-")).use_config(self._config)
         title = f"mpbroker: {plan.name}"
         if plan.listener is not None:
-            title += f" {self._shared.listeners[plan.listener].name}"
+            title += f" {self._shared.listening.all[plan.listener].name}"
         keep = tuple(self._shared.keep_fds(context))
         return launch.Launch(context, title, self._mains[plan.type.role], keep, plan.type.parent_death)
 
@@ -257,7 +257,7 @@ class Supervisor:
         """Every listener has answered: the one line on stdout, and the ready file."""
         self._ready = True
         release_library_pages()
-        told = (self._config.node_id, os.getpid(), self._config.data_dir, self._shared.listeners)
+        told = (self._config.node_id, os.getpid(), self._config.data_dir, self._shared.listening.present)
         if self._ready_file:
             write_atomically(self._ready_file, ready_document(*told, self._shared.admin_url))
         try:
@@ -266,7 +266,7 @@ class Supervisor:
             self._log.error("ready_line_not_written", error=error)
             self._stop(EXIT_FAILED)
             return
-        self._log.info("ready", listeners=",".join(listener.url for listener in self._shared.listeners))
+        self._log.info("ready", listeners=",".join(listener.url for listener in self._shared.listening.present))
 
     # ---- deaths
 
@@ -295,7 +295,7 @@ class Supervisor:
             return
         if self._resetting:
             return
-        if worker.leaving and not death.status:
+        if worker.leaving and (not death.status or (death.plan.type.role == "acceptor" and not death.is_fault)):
             self._workers.remove(worker)
             self._shared.left(death.plan)
             self._log.info("worker_left", process=death.plan.name, pid=death.pid)
@@ -426,7 +426,8 @@ class Supervisor:
         """Let processors and handlers come and go until there are as many as the configuration says."""
         if not self._ready or self._resetting or self._stopping is not None:
             return
-        changes = self._staffing.changes(self._config, self._shared.listeners)
+        self._follow_listeners()
+        changes = self._staffing.changes(self._config, self._shared.listening.all)
         for plan in changes.come:
             self._make_lane(plan)
         self._fork([self._workers.add(plan) for plan in changes.come])
@@ -443,6 +444,23 @@ class Supervisor:
             self._short = changes.short
             for role, missing in changes.short.items():
                 self._log.warning("no_room_for_workers", role=role, missing=missing, remedy="start the broker again")
+
+    def _follow_listeners(self) -> None:
+        """Open and close what the configuration wants; everybody knows a listener before its processes are forked."""
+        listening, busy = self._shared.listening, {worker.plan.listener for worker in self._workers.all}
+        for index in listening.removed:
+            if index not in busy:
+                self._shared.empty_places(self._staffing.forget(index))
+        changed, errors = listening.follow(self._config, {index for index in busy if index is not None})
+        for error in errors:
+            self._log.error("listener_not_opened", reason=error, again_in_s=int(HEARTBEAT_S))
+        if changed:
+            self._publish()
+            write_status_file(self._config.data_dir, self._shared.status_file(self._config))
+            self._log.info("listeners_changed", listeners=",".join(each.url for each in listening.present))
+        for worker in self._workers.alive(lambda plan: plan.type.role == "acceptor"):
+            if worker.leaving:  # it was told a second ago; there is nothing of its listener that it could lose
+                worker.kill(signal.SIGKILL)
 
     def _make_lane(self, plan: ProcessPlan) -> None:
         """A processor without one serves all the same."""

@@ -94,6 +94,11 @@ class LaneDrain:
         self._finish_step(counters, now_ns)
         return moved
 
+    def use_origin(self, origin: Origin) -> None:
+        """What segments say from now on; the present one ends. OSError: its end is not written."""
+        self._origin = origin
+        self.close()
+
     def close(self) -> None:
         """End the present segment."""
         if self._writer is not None:

@@ -203,9 +203,20 @@ class Tracer:
             self._ctx.log.info("trace_segments_deleted", count=len(deleted))
         return 0
 
+    def _name_listeners(self) -> None:
+        """Those of the broker have changed: segments from now on name the ones it has now."""
+        extra = self._describe()
+        if self._own is None or extra == self._origin.extra:
+            return
+        self._origin = self._origin._replace(extra=extra)
+        for drain in self._drains:
+            with contextlib.suppress(OSError):  # a full disk: the segment is ended by the next start
+                drain.use_origin(self._origin)
+
     def _take_new_limits(self) -> None:
         config = self._ctx.take_reload()
         if config is not None:
+            self._name_listeners()
             for drain in self._drains:
                 drain.limits = Limits(config.mpbroker_trace_segment_bytes, config.mpbroker_trace_segment_ms)
             if self._own is not None:

@@ -148,12 +148,12 @@ def test_more_groups_than_are_shown(broker, monkeypatch):
     host, port = broker.bootstrap.split(":")
     listener = BoundListener(0, "PLAINTEXT", "PLAINTEXT", host, int(port), host, int(port), False)
     monkeypatch.setattr(group_lag, "GROUPS_AT_ONCE", 1)
-    whole = group_lag.GroupLag([listener]).look()
+    whole = group_lag.GroupLag(lambda: [listener]).look()
     assert whole.is_complete and set(whole.members) == {"g0", "g1", "g2"} and len(whole.offsets) == 6
     monkeypatch.setattr(group_lag, "MAX_GROUPS", 2)
-    part = group_lag.GroupLag([listener]).look()
+    part = group_lag.GroupLag(lambda: [listener]).look()
     assert not part.is_complete and set(part.members) == {"g0", "g1"}
     monkeypatch.setattr(group_lag, "MAX_GROUPS", 3)
     monkeypatch.setattr(group_lag, "MAX_OFFSETS", 4)
-    part = group_lag.GroupLag([listener]).look()
+    part = group_lag.GroupLag(lambda: [listener]).look()
     assert not part.is_complete and len(part.offsets) == 4

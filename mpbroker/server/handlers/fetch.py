@@ -215,7 +215,7 @@ def _name_leaders(context: ServerContext, request: Request, told: Topics, respon
 
 
 def _endpoint(context: ServerContext, request: Request) -> NodeEndpoint:
-    listener = context.listeners[request.listener]
+    listener = context.listener(request.listener)
     return NodeEndpoint(
         node_id=context.node_id,
         host=listener.advertised_host,

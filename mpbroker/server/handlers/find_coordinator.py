@@ -49,7 +49,7 @@ def handle(context: ServerContext, request: Request, message: FindCoordinatorReq
 def _here(context: ServerContext, request: Request, message: FindCoordinatorRequest) -> FindCoordinatorResponse:
     if context.cluster is not None:
         return _in_cluster(context, context.cluster, request, message)
-    listener = context.listeners[request.listener]
+    listener = context.listener(request.listener)
     host, port = listener.advertised_host, listener.advertised_port
     if request.api_version >= BATCHED_FROM:
         rows = [Coordinator(key, context.node_id, host, port, ErrorCode.NONE, "") for key in message.coordinator_keys]
@@ -62,7 +62,7 @@ def _in_cluster(
 ) -> FindCoordinatorResponse:
     """The leader of the partition that holds the key. Until there is one: COORDINATOR_NOT_AVAILABLE."""
     cluster.refresh()
-    name = context.listeners[request.listener].name
+    name = context.listener(request.listener).name
     keys = message.coordinator_keys if request.api_version >= BATCHED_FROM else [message.key]
     rows = [_of_key(context, cluster, TOPICS[message.key_type], key, name) for key in keys]
     if request.api_version >= BATCHED_FROM:

@@ -165,7 +165,7 @@ def _response(
 
 def brokers_on(context: ServerContext, request: Request) -> list[tuple[int, str, int, str | None]]:
     """(id, host, port, rack) of the brokers that live, as the listener that was asked shows them."""
-    listener = context.listeners[request.listener]
+    listener = context.listener(request.listener)
     here = (context.node_id, listener.advertised_host, listener.advertised_port, context.config.broker_rack)
     if context.cluster is None:
         return [here]

@@ -88,8 +88,6 @@ def test_refusals_in_kafkas_order():
         ({"log.retention.ms": "0"}, "log.retention.ms=0: "),
     ):
         assert (refusal(present, DynamicSettings(layer), False) or "").startswith(start)
-    own = DynamicSettings({}, {"listeners": "PLAINTEXT://127.0.0.1:0"})
-    assert refusal(present, own, True) == "Cannot update these configs dynamically: Set(listeners)"
     assert refusal(present, DynamicSettings({SEGMENT: "14", "no.such": "1"}), False) is None
 
 
@@ -99,3 +97,29 @@ def test_a_listener_that_is_not_there_may_have_settings_and_one_that_is_must_hav
     assert config_with({}, {own.format("plaintext"): "5"}).for_listener("PLAINTEXT", "max.connections") == 5
     sentence = refusal(config_with({}), DynamicSettings({own.format("plaintext"): "0"}), False)
     assert sentence is not None and "at least 1" in sentence
+
+
+MORE = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,B:PLAINTEXT"}
+
+
+@pytest.mark.parametrize(
+    ("own", "sentence"),
+    [
+        ({"listeners": "PLAINTEXT://h:1,B://h:2", **MORE}, None),
+        ({"advertised.listeners": "PLAINTEXT://h:3"}, None),
+        ({"listeners": "PLAINTEXT://h:1,B://h:2"}, "B has no security protocol"),
+        ({"listeners": "B://h:2", **MORE}, "for inter-broker listener ListenerName(PLAINTEXT)"),
+        ({"advertised.listeners": "NOPE://h:3"}, "NOPE has no security protocol"),
+        ({"listeners": "PLAINTEXT://h:1,SSL://h:2"}, "SSL is not supported yet"),
+        ({"listeners": "garbage"}, "must be NAME://HOST:PORT"),
+    ],
+)
+def test_listeners_change_as_long_as_brokers_find_each_other(own, sentence):
+    told = refusal(config_with({}), DynamicSettings({}, own), True)
+    assert told is None if sentence is None else sentence in (told or "")
+
+
+def test_in_a_cluster_listeners_are_those_of_the_start():
+    present = config_with({"mpbroker.cluster.store": "sqlite:/somewhere"})
+    own = DynamicSettings({}, {"listeners": "PLAINTEXT://127.0.0.1:0"})
+    assert refusal(present, own, True) == "Cannot update these configs dynamically: Set(listeners)"

@@ -7,12 +7,21 @@ import pytest
 
 from mpbroker.config.load_config import load_broker_config
 from mpbroker.errors import ConfigError
-from mpbroker.supervisor.sockets import open_listeners
+from mpbroker.supervisor.sockets import Listening, open_listeners
+
+
+def _config(*overrides):
+    return load_broker_config(overrides=overrides, environ={}, cores=2)
 
 
 def _open(*overrides):
-    sockets, listeners = open_listeners(load_broker_config(overrides=overrides, environ={}, cores=2))
-    return sockets, listeners
+    return open_listeners(_config(*overrides))
+
+
+def _named(*names, port=0, advertised=""):
+    given = [f"listeners={','.join(f'{name}://127.0.0.1:{port}' for name in names)}"]
+    given += [f"advertised.listeners={advertised}"] if advertised else []
+    return _config(*given, f"listener.security.protocol.map={','.join(f'{name}:PLAINTEXT' for name in names)}")
 
 
 def test_port_0_becomes_the_bound_port_everywhere():
@@ -81,3 +90,52 @@ def test_each_end_point_has_a_socket_with_the_backlog_of_the_settings(overrides,
     for opened in sockets:
         with opened:
             assert _backlog(opened) == backlog and not opened.getblocking()
+
+
+def _seen(listening):
+    return [(one.name, one.removed) for one in listening.all]
+
+
+def test_listeners_come_and_go_and_an_index_is_used_again_when_all_are_taken_and_nobody_is_left():
+    listening = Listening(*open_listeners(_named("A", "B")))
+    first = [opened.fileno() for opened in listening.sockets]
+    assert listening.follow(_named("A", "B"), ()) == (False, [])
+    assert listening.follow(_named("A", "C"), {0, 1}).changed
+    assert _seen(listening) == [("A", False), ("B", True), ("C", False)], "an index of its own while there are some"
+    assert (listening.sockets[0].fileno(), listening.sockets[1].fileno()) == (first[0], -1), "A as it was, B closed"
+    assert [one.name for one in listening.present] == ["A", "C"] and listening.removed == [1]
+    names = ["A", "C", *(f"N{number}" for number in range(12))]
+    listening.follow(_named(*names), {0, 1, 2})
+    assert len(listening.all) == 15
+    refused = listening.follow(_named(*names, "LAST"), set(range(15)))
+    assert "LAST" in str(refused.errors[0]) and not refused.changed
+    assert not listening.follow(_named(*names, "LAST"), set(range(15))).errors, "said once"
+    assert listening.follow(_named(*names, "LAST"), set(range(15)) - {1}).changed
+    assert listening.all[1].name == "LAST" and listening.all[1].index == 1 and not listening.removed
+    listening.close()
+
+
+def test_one_that_is_there_keeps_its_address_and_is_told_as_the_settings_say():
+    listening = Listening(*open_listeners(_named("A")))
+    port = listening.all[0].port
+    listening.follow(_named("A", port=1), {0})
+    assert (listening.all[0].port, listening.all[0].advertised_port) == (port, port)
+    assert listening.follow(_named("A", advertised="A://example.test:7"), {0}).changed
+    assert (listening.all[0].port, listening.all[0].advertised_host) == (port, "example.test")
+    assert listening.follow(_named("A"), {0}).changed and listening.all[0].advertised_port == port
+    listening.close()
+
+
+def test_what_cannot_be_opened_is_tried_again_and_keeps_nothing_else_from_being_opened():
+    listening = Listening(*open_listeners(_named("A")))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        wanted = _config(
+            f"listeners=A://127.0.0.1:0,B://127.0.0.1:{port},C://127.0.0.1:0",
+            "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT,C:PLAINTEXT",
+        )
+        changed, errors = listening.follow(wanted, {0})
+        assert changed and [one.name for one in listening.present] == ["A", "C"]
+        assert f"port {port} is in use" in str(errors[0]) and listening.follow(wanted, {0}) == (False, [])
+    assert listening.follow(wanted, {0}).changed and [one.name for one in listening.present] == ["A", "C", "B"]
+    listening.close()
