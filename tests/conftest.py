@@ -6,6 +6,7 @@ them out. Whole rooms of them are named here, a file of another room says it its
 Several processes share the work, a group of tests to each (tests/harness/groups.py).
 """
 
+import gc
 import os
 import signal
 import tempfile
@@ -16,6 +17,7 @@ import pytest
 from tests.harness import groups
 from tests.harness.broker import wait_until
 from tests.harness.leftovers import left_names, left_processes
+from tests.tidy import source_tree
 
 SPARK_TIMEOUT_S = 300
 TESTS = Path(__file__).parent
@@ -77,6 +79,24 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.slow)
         assert not needs_spark or groups.group_of(item.nodeid) == "spark", "a test with Spark has it in its file's name"
     items.sort(key=lambda item: groups.turn_of(item.nodeid))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """What tests are made of lives as long as the process: while they are collected, and ever after, no search for
+    garbage looks at it. It was a third of `make unit`."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_runtest_teardown(item, nextitem):
+    """The parsed source of the package is millions of objects: gone with the last test that reads it."""
+    if groups.group_of(item.nodeid) == groups.SOURCE != (nextitem and groups.group_of(nextitem.nodeid)):
+        source_tree.forget()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,6 +1,7 @@
 """The engines' tables computed as plainly as possible, one record after the other: what tests compare them with."""
 
 from collections import defaultdict
+from functools import lru_cache
 from typing import Any
 
 from mpbroker.analysis.engine.input.durations import BACKWARDS, MAX_TICKS, SPANS, SUMS
@@ -11,6 +12,7 @@ from mpbroker.trace.statistics import bucket_of
 Row = dict[str, Any]
 
 
+@lru_cache(maxsize=4096)
 def durations(one: TraceRecord) -> tuple[dict[str, int | None], int]:
     """Every duration in nanoseconds, and the flags they add."""
     flags = 0

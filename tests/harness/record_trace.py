@@ -3,6 +3,7 @@ there is."""
 
 import random
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -94,8 +95,13 @@ def random_requests(
     count: int, seed: int = 1, *, spread_ns: int = 5_000_000_000, sampled: bool = False
 ) -> list[TraceRecord]:
     """Requests as no broker would write them, too: missing, saturated and backward stages, unknown APIs and hashes."""
+    return list(_drawn(count, seed, spread_ns, sampled))
+
+
+@lru_cache(maxsize=16)
+def _drawn(count: int, seed: int, spread_ns: int, sampled: bool) -> tuple[TraceRecord, ...]:
     chance = random.Random(seed)
-    return [_random_request(chance, 1_000_000_000 + chance.randrange(spread_ns), sampled) for _ in range(count)]
+    return tuple(_random_request(chance, 1_000_000_000 + chance.randrange(spread_ns), sampled) for _ in range(count))
 
 
 def _random_request(chance: random.Random, t0_ns: int, sampled: bool) -> TraceRecord:

@@ -16,7 +16,7 @@ from tests.tidy.layers import (
     NATIVE_ROOMS,
     NATIVE_USERS,
 )
-from tests.tidy.source_tree import ROOT, imports, modules, package_of, tree
+from tests.tidy.source_tree import ROOT, imports, last_name, modules, nodes, package_of, tree
 
 
 def test_every_package_has_a_layer():
@@ -88,9 +88,8 @@ def test_only_commands_reach_the_analysis():
 
 
 def _third_party(path) -> set[str]:
-    nodes = list(ast.walk(tree(path)))
-    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+    names = {alias.name for node in nodes(path) if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in nodes(path) if isinstance(node, ast.ImportFrom) and node.module}
     return {name.split(".")[0] for name in names}
 
 
@@ -148,7 +147,8 @@ def test_no_import_cycles():
 def test_only_launch_forks():
     wrong = []
     for path in modules().values():
-        calls = {ast.unparse(node.func) for node in ast.walk(tree(path)) if isinstance(node, ast.Call)}
+        called = [node.func for node in nodes(path) if isinstance(node, ast.Call)]
+        calls = {ast.unparse(each) for each in called if last_name(each) in ("fork", "forkpty", "Process")}
         if calls & {"os.fork", "os.forkpty", "multiprocessing.Process"} and str(path.relative_to(ROOT)) != FORK_HOME:
             wrong.append(str(path))
     assert not wrong, wrong

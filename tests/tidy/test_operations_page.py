@@ -3,7 +3,7 @@
 import ast
 import re
 
-from tests.tidy.source_tree import ROOT, modules, tree
+from tests.tidy.source_tree import ROOT, modules, nodes
 
 PAGE = (ROOT / "docs" / "operations.md").read_text()
 
@@ -14,7 +14,7 @@ def _events():
     for module, path in modules().items():
         if module.startswith("mpbroker.analysis"):
             continue
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args):
                 continue
             name, first = node.func.attr, node.args[0]

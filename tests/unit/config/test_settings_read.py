@@ -15,7 +15,7 @@ from mpbroker.config.kinds import INT_MAX, Kind
 from mpbroker.config.table import SETTINGS
 from mpbroker.config.topic_config import effective
 from mpbroker.config.topic_table import TOPIC_SETTINGS
-from tests.tidy.source_tree import last_name, modules, tree
+from tests.tidy.source_tree import last_name, modules, nodes
 
 OWNERS = {"config", "_config", "settings", "log_config"}
 BY_NAME = {"value", "for_listener", "source", "processors"}
@@ -78,7 +78,7 @@ def _reads():
     for module, path in modules().items():
         if module.startswith("mpbroker.config"):
             continue
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             if isinstance(node, ast.Attribute) and last_name(node.value) in OWNERS:
                 found.add(node.attr)
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in BY_NAME:
@@ -93,7 +93,7 @@ def _methods():
         node.func.attr
         for module, path in modules().items()
         if not module.startswith("mpbroker.config")
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and last_name(node.func.value) in OWNERS
     }
 

@@ -11,6 +11,7 @@ from tests.tidy.source_tree import ROOT, last_name, modules, tree
 
 READERS = {"counter"}  # row.counter(Counter.X) reads
 HOME = "mpbroker.shm.counters"
+NAMED = re.compile(r"\bCounter\.|\b_?count\(|\bset_gauge\(")
 
 
 def _mentions(node, readers=READERS):
@@ -30,7 +31,8 @@ def _mentions(node, readers=READERS):
 
 
 def _counted_in_python():
-    return {name for module, path in modules().items() if module != HOME for name in _mentions(tree(path))}
+    files = [path for module, path in modules().items() if module != HOME and NAMED.search(path.read_text())]
+    return {name for path in files for name in _mentions(tree(path))}
 
 
 def _counted_in_c():
