@@ -89,7 +89,8 @@ def _left_alone(node: ast.AST) -> bool:
         return ast.unparse(node.test) == "TYPE_CHECKING"
     if isinstance(node, ast.Assign | ast.AnnAssign):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        return all(isinstance(one, ast.Name) and TIME.match(one.id) for one in targets)
+        names = [name for one in targets for name in (one.elts if isinstance(one, ast.Tuple) else [one])]
+        return all(isinstance(one, ast.Name) and TIME.match(one.id) for one in names)
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Constant) or _is_event_line(node.value)
     return isinstance(node, ast.JoinedStr | ast.Assert | ast.Import | ast.ImportFrom)

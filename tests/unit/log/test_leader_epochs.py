@@ -2,7 +2,7 @@
 
 import pytest
 
-from mpbroker.log.leader_epochs import EpochStart, end_of_epoch, read_epochs
+from mpbroker.log.leader_epochs import EpochStart, end_of_epoch, merged_epochs, read_epochs
 
 EPOCHS = [EpochStart(2, 10), EpochStart(4, 30), EpochStart(7, 50)]
 
@@ -36,3 +36,18 @@ def test_the_file_is_kafkas(tmp_path, text, epochs):
     (tmp_path / "leader-epoch-checkpoint").write_text(text)
     assert read_epochs(str(tmp_path)) == epochs
     assert read_epochs(str(tmp_path / "nowhere")) == []
+
+
+@pytest.mark.parametrize(
+    ("kept", "known"),
+    [
+        ([], [(2, 10), (4, 30), (7, 50)]),
+        ([(7, 50), (8, 60)], [(2, 10), (4, 30), (7, 50), (8, 60)]),
+        ([(5, 30), (8, 60)], [(2, 10), (5, 30), (8, 60)]),  # 4 wrote nothing that is still there
+        ([(4, 30)], [(2, 10), (4, 30)]),
+        ([(5, 31)], [(2, 10), (4, 30), (5, 31)]),
+        ([(2, 10)], [(2, 10)]),
+    ],
+)
+def test_what_shared_memory_keeps_counts_more_than_the_file(kept, known):
+    assert merged_epochs(EPOCHS, [EpochStart(*each) for each in kept]) == known

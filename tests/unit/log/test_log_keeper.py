@@ -43,3 +43,15 @@ def test_it_need_not_look_again_at_once_when_nothing_is_due(world):
     assert keeper.remaining_ms() == 1000
     world.clock.advance(999)
     assert keeper.remaining_ms() == 1
+
+
+def test_a_stop_ends_the_compaction_first(world, monkeypatch):
+    """It writes into the same partitions; and without the epochs on disk, the next start must not believe in the stop."""
+    world.create()
+    keeper = LogKeeper(world.keeper())
+    done = []
+    monkeypatch.setattr(keeper.cleaner, "stop", lambda: done.append("cleaner"))
+    monkeypatch.setattr(keeper.epochs, "write", lambda: done.append("epochs"))
+    assert not keeper.stop() and done == ["cleaner", "epochs"]
+    monkeypatch.setattr(keeper.epochs, "write", lambda: True)
+    assert keeper.stop()

@@ -336,3 +336,28 @@ def test_arena_memory_is_given_back_once_a_second(world):
     world.processor._housekeeping_ns = 0
     world.turns(3)
     assert port.idles == 2
+
+
+def test_stale_handovers_are_counted_once(world):
+    for stale in (2, 0):
+        world.processor._handover.stale = stale or world.processor._handover.stale
+        world.processor._housekeeping_ns = 0
+        world.turns()
+    assert world.row.counter(Counter.HANDOVERS_STALE) == 2 and world.processor._handover.stale == 0
+
+
+@pytest.mark.parametrize("room", [0, 1, 5])
+def test_connections_are_passed_back_while_there_is_room(world, room):
+    """What finds none stays until the next turn."""
+    clients, passed = world.connect(3), []
+    world.turns()
+    left = iter([True] * room)
+
+    def pass_back(fd, peer, received):
+        passed.append((fd, received))
+        return next(left, False)
+
+    world.processor._handover.pass_back = pass_back
+    assert world.processor._pass_back() == min(room, len(clients))
+    assert world.row.connections == len(clients) - min(room, len(clients))
+    assert len(passed) == min(room + 1, len(clients))

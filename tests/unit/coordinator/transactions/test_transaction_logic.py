@@ -301,6 +301,18 @@ def test_other_brokers_ask_whether_partitions_were_added(world):
     assert ask(4, False, 1) == [NONE] and ask(4, True, 1) == [NONE]
 
 
+@pytest.mark.parametrize(("version", "raises"), [(3, 0), (4, 2), (5, 2)])
+def test_who_adds_for_several_transactions_raises_epochs(version, raises):
+    world = TransactionWorld(feature_level=2)
+    producer = producer_of(world)
+    topics = [AddPartitionsToTxnTopic(TOPIC, [0])]
+    if version == 3:
+        world.add(producer, 0)
+    else:
+        world.send(AddPartitionsToTxnRequest([AddPartitionsToTxnTransaction(ID, *producer, False, topics)]), version)
+    assert world.recorded().client_version == raises
+
+
 def test_what_administrators_see(world):
     producer = producer_of(world)
     world.add(producer, 1, 0)
