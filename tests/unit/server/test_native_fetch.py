@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from mpbroker._native import NO_REQUEST, LogOptions
 from mpbroker.protocol.messages.fetch import ReplicaState
 from mpbroker.shm.counters import Counter
 from mpbroker.shm.layout import SLOT_HANDLERS
@@ -19,6 +20,7 @@ from tests.unit.server.test_produce_fetch import batch, produce
 TOPICS = {"t": 3, "u": 2, "zstd": 1, "__internal": 1}
 IDS = {name: bytes([number + 1]) * 16 for number, name in enumerate(TOPICS)}
 VERSIONS = range(4, 18)
+TIME_MS = 1_700_000_000_000
 LEFT = [counter for counter in Counter if counter.name.startswith("FETCH_LEFT_")]
 
 
@@ -264,3 +266,53 @@ TestBothWays = BothWays.TestCase
 TestBothWays.settings = settings(
     max_examples=20, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )
+
+
+def with_transactions(broker) -> None:
+    """Three producers' transactions in one another, over several segments: aborted, committed, and one still open."""
+    [row] = broker.create_topic("t", 1, topic_id=IDS["t"])
+    log, sequences = broker.log, {}
+
+    def write(producer: int) -> None:
+        sequences[producer] = sequences.get(producer, -1) + 1
+        assert log.verify(row, producer, 0) == 0
+        data = batch(
+            b"%d" % producer * 20,
+            producer_id=producer,
+            producer_epoch=0,
+            base_sequence=sequences[producer],
+            transactional=True,
+        )
+        assert log.append(row, NO_REQUEST, 0, data, LogOptions(), TIME_MS).error == 0
+
+    def end(producer: int, committed: bool) -> None:
+        assert log.append_marker(row, producer, 0, 0, committed, LogOptions(), TIME_MS).error == 0
+
+    for round_number in range(3):
+        for producer in (1, 2, 1, 3):
+            write(producer)
+        end(1, False)
+        end(2, round_number == 1)
+        assert log.roll(row, TIME_MS) == 0
+        end(3, False)
+    for _ in range(7):  # the topic is known natively, and correlation ids are above that of FetchWays
+        broker.call(fetch_of(11, IDS, {("t", 0): 0}, session_epoch=-1), 11)
+    write(2)
+    write(1)
+    end(1, False)
+
+
+@pytest.mark.parametrize("version", [4, 7, 11, 12, 13, 17])
+def test_what_was_aborted_is_told_alike(tmp_path, version):
+    ways, told = FetchWays(tmp_path, with_transactions), set()
+    for offset in range(24):
+        for isolation in (0, 1):
+            for limits in ({}, {"partition_bytes": 1}, {"partition_bytes": 400}):
+                asked = fetch_of(
+                    version, IDS, {("t", 0): offset}, session_epoch=-1, isolation_level=isolation, **limits
+                )
+                part = ways.both(asked, version).responses[0].partitions[0]
+                rows = part.aborted_transactions
+                told.add(None if rows is None else tuple((row.producer_id, row.first_offset) for row in rows))
+    assert {None, (), ((1, 0), (2, 1), (3, 3), (1, 7), (3, 10), (1, 14), (2, 15), (3, 17))} <= told and len(told) > 4
+    assert ways.served_natively() > 0

@@ -6,13 +6,17 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from mpbroker.channel.processor_port import ANSWER_INLINE
+from mpbroker.channel.processor_port import ANSWER_CLOSE, ANSWER_INLINE
 from mpbroker.config.load_config import load_broker_config
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.api_keys import ApiKey
+from mpbroker.protocol.messages.describe_cluster import DescribeClusterRequest
 from mpbroker.server.api_table import API_TABLE
+from mpbroker.server.apis import ApiTable
 from mpbroker.server.request_handler import work
 from mpbroker.server.server_context import ANSWER_RETRY_MS, DelayedAnswer
+from mpbroker.shm.counters import Counter
+from mpbroker.shm.layout import SLOT_HANDLERS
 from mpbroker.shm.process_context import ProcessContext
 from tests.harness.in_process_broker import InProcessBroker
 from tests.unit.server.test_produce_fetch import batch, fetch, part, produce
@@ -140,3 +144,22 @@ def test_a_client_id_may_be_null_or_no_text(broker, monkeypatch, name, kept):
     assert asked == [kept]
     [(_, kind, _)] = broker.collect()
     assert kind == ANSWER_INLINE, "error -1, not a closed connection"
+
+
+@pytest.mark.parametrize("error", [OSError(24, "Too many open files"), ImportError("half a file")])
+def test_an_api_that_cannot_be_imported_closes_its_connection_and_is_tried_again(broker, monkeypatch, capfd, error):
+    """It is imported at its first request, which may find no descriptor."""
+    table, message = ApiTable((), {}, {ApiKey.DESCRIBE_CLUSTER: (0, 1)}, API_TABLE._load, {}), DescribeClusterRequest()
+    monkeypatch.setattr("mpbroker.server.dispatch.API_TABLE", table)
+
+    def fail(_):
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(table, "_load", fail)
+        broker.send(message, 0)
+        broker.step()
+    [(_, kind, frame)] = broker.collect()
+    assert kind == ANSWER_CLOSE and not frame and broker.core.row(SLOT_HANDLERS).counter(Counter.REQUESTS_REFUSED) == 1
+    assert "reason=api_not_loaded" in capfd.readouterr().err
+    assert broker.call(message, 0).error_code == 0
