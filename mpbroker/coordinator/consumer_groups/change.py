@@ -123,7 +123,7 @@ def commit(shard: Shard, change: Change, token: Token | None, now: Now, then: Th
             change.undo()
         then(code, later)
 
-    if change.records:
+    if change.records or change.group.unsure:  # nobody hears of what a successor may not find
         record(shard, change.group, change.records, token, now, settled)
     else:
         then(ErrorCode.NONE, now)

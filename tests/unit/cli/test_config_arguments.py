@@ -6,12 +6,13 @@ import pytest
 
 from mpbroker.cli import config_arguments
 from mpbroker.errors import ConfigError
+from tests.harness.no_settings import without_settings
 
 
 @pytest.fixture
 def build(monkeypatch):
     """build("word", …) → BrokerConfig, without this machine's environment."""
-    monkeypatch.setattr("os.environ", {})
+    without_settings(monkeypatch)
 
     def parse(*words):
         parser = argparse.ArgumentParser()

@@ -4,6 +4,7 @@ import pytest
 
 from mpbroker.cli import main as cli
 from mpbroker.log import data_dir
+from tests.harness.no_settings import without_settings
 
 CLUSTER = "ZF7CwAAXRvaWnKtFCRe1Gg"
 
@@ -11,7 +12,7 @@ CLUSTER = "ZF7CwAAXRvaWnKtFCRe1Gg"
 @pytest.fixture
 def run(monkeypatch, tmp_path, capsys):
     """run("word", …) → (exit code, stdout, stderr) of `mpbroker format --data-dir tmp/d word …`."""
-    monkeypatch.setattr("os.environ", {})
+    without_settings(monkeypatch)
 
     def call(*words):
         code = cli.main(["format", "--data-dir", str(tmp_path / "d"), *words])

@@ -5,6 +5,7 @@ import pytest
 from mpbroker.cli import main as cli
 from mpbroker.config.load_config import load_broker_config
 from mpbroker.errors import ConfigError, ConfigErrors
+from tests.harness.no_settings import without_settings
 
 FILE = """\
 num.io.threads=many
@@ -76,7 +77,7 @@ def test_one_error_is_raised_as_itself(configure):
 
 
 def test_the_command_prints_a_line_each_and_exits_with_2(path, capsys, monkeypatch):
-    monkeypatch.setattr("os.environ", {})
+    without_settings(monkeypatch)
     assert cli.main(["start", path]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 7

@@ -46,7 +46,7 @@ def test_it_need_not_look_again_at_once_when_nothing_is_due(world):
 
 
 def test_a_stop_ends_the_compaction_first(world, monkeypatch):
-    """It writes into the same partitions; and without the epochs on disk, the next start must not believe in the stop."""
+    """It writes into the same partitions; and without the epochs on disk no start may believe in the stop."""
     world.create()
     keeper = LogKeeper(world.keeper())
     done = []

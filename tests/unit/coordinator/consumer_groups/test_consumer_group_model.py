@@ -256,3 +256,17 @@ Groups.TestCase.settings = settings(
     suppress_health_check=list(HealthCheck),
 )
 TestGroups = Groups.TestCase
+
+
+def test_a_member_that_may_be_gone_by_the_log_reads_nothing_before_it_is_written_again():
+    """Its leave was answered with a timeout, and is in the log; its next heartbeat changes nothing."""
+    play = Groups()
+    for _ in range(3):
+        play.everybody()
+    assert play.clients[0].has
+    play.fail(code=ErrorCode.REQUEST_TIMED_OUT, number=0, written=True)
+    assert play.clients[0].has
+    play.restart()
+    play.beat(number=1, times=1)
+    play.nothing_has_two_owners()
+    play.teardown()
