@@ -9,7 +9,7 @@ PY := $(VENV)/bin/python
 PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check
 SLOW_PROCESSES ?= $(shell expr $$(nproc) + 1)
-.PHONY: install run check unit test clients soak fuzz filestates mutants bench docs clean
+.PHONY: install run check unit test clients soak cluster-chaos fuzz filestates mutants bench docs clean
 install: $(VENV)/installed
 $(VENV)/installed: pyproject.toml $(wildcard native/*/*.[ch])
 	@rm -rf build
@@ -45,6 +45,8 @@ soak: install
 	$(PY) -m tests.chaos.soak --kills $(or $(KILLS),300) --seed $(or $(SEED),1)
 	$(PY) -m tests.chaos.soak --kills $(or $(KILLS),300) --seed $(or $(SEED),1) --with all
 	$(PY) -m tests.chaos.transaction_soak --kills $(or $(KILLS),1000) --seconds 3600
+cluster-chaos: install
+	$(PY) -m tests.cluster.chaos --seconds $(or $(SECONDS),120) --seed $(or $(SEED),1)
 filestates: install
 	$(PY) -m tests.filestates --states $(or $(STATES),10000) --seed $(or $(SEED),1)
 	$(PY) -m tests.filestates.power_cut

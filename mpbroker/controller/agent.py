@@ -78,6 +78,7 @@ from mpbroker.shm.layout import MAX_FETCHERS, SLOT_FETCHERS
 from mpbroker.shm.process_context import ProcessContext
 
 ATTEMPTS: Final = 5
+AGAIN_MS: Final = 200
 
 
 class LostRegistration(MpbrokerError):
@@ -208,27 +209,43 @@ class Agent:
     # ---- the session
 
     def keep_alive(self) -> None:
-        """Renew the session when it is time. False from the store: it has ended, and we were declared dead."""
+        """Renew the session when it is time. False from the store: it has ended, and we were declared dead. What came
+        to nothing, because the store did not answer or a partition was busy, is tried again after a pause."""
         now_ms = self._clock.monotonic_ms()
-        if self._registered is None or now_ms - self._renewed_ms < self._config.broker_heartbeat_interval_ms:
+        pause_ms = self._config.broker_heartbeat_interval_ms if self._registered is not None else AGAIN_MS
+        if now_ms - self._renewed_ms < pause_ms:
             return
         self._ctx.process_row.beat()
         self._renewed_ms = now_ms
-        if not self._store.session_renew(self._registered.session):
+        if self._registered is None:
+            self._begin_again()
+        elif not self._store.session_renew(self._registered.session):
             self._ctx.log.warning("broker_session_lost", broker_epoch=self._registered.epoch)
             self._begin_again()
 
     def _begin_again(self) -> None:
-        """All roles end before the broker is known again."""
+        """All roles end before the broker is known again; not as long as one of them cannot be ended."""
         self._registered = None
-        for topic in self._topics.context.by_id.values():
-            for partition, ordinal in enumerate(topic.ordinals):
-                if self._topics.has_log(ordinal):
-                    before = self._roles.role_of(ordinal)
-                    self._log.stop(ordinal)
-                    self._roles.changed(topic.name, partition, ordinal, before, self._epochs().controller)
+        codes = [
+            self._end_role(topic, partition)
+            for topic in self._topics.context.by_id.values()
+            for partition, ordinal in enumerate(topic.ordinals)
+            if self._topics.has_log(ordinal)
+        ]
         self._ring_fetchers()
-        self._register()
+        if ErrorCode.REQUEST_TIMED_OUT not in codes:
+            self._register()
+
+    def _end_role(self, topic: TopicState, partition: int) -> int:
+        ordinal = topic.ordinals[partition]
+        try:
+            before = self._roles.role_of(ordinal)
+            code = self._log.stop(ordinal)
+            if code == ErrorCode.NONE:
+                self._roles.changed(topic.name, partition, ordinal, before, self._epochs().controller)
+        except TimeoutError:
+            return ErrorCode.REQUEST_TIMED_OUT
+        return code
 
     def _ring_fetchers(self) -> None:
         """Roles or leaders' addresses have changed."""

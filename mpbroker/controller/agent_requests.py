@@ -2,10 +2,13 @@
 Controller
 process of a broker of a cluster only, one request at a time.
 
-Doing one again changes nothing: roles that are set are found set (Log.become), logs that are made are found made.
+Doing one again changes nothing: roles that are set are found set (Log.become), logs that are made are found made. So a
+request that met a partition whose lock is not to be had is answered REQUEST_TIMED_OUT as a whole: the controller sends
+it again, whereas an error of a single partition is the last word on it.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final, Protocol
 
 from mpbroker.config.topic_config import TopicSettings
@@ -123,25 +126,26 @@ class ControlRequests:
         code = self._fenced(request.controller_id, request.controller_epoch, request.broker_epoch)
         if code:
             return code, [code] * len(partitions)
-        codes, named, coordinated = [], set(), {}
+        codes, named, coordinated, strays = [], set(), {}, []
         for number, (topic_state, state) in enumerate(partitions):
             if number % ALIVE_EVERY == 0:
                 self._alive()
             topic = self._topic(topic_state.topic_id, topic_state.topic_name)
-            codes.append(self._become(topic, topic_state.topic_id, state, request.controller_epoch))
+            step = partial(self._become, topic, topic_state.topic_id, state, request.controller_epoch)
+            codes.append(_unless_busy(step))
             if topic is not None and state.partition_index < len(topic.ordinals):
                 named.add(topic.ordinals[state.partition_index])
                 if is_internal_topic(topic.name):
                     coordinated[topic.id] = topic
         if request.type == FULL:
-            self._set_strays_aside(named)
+            strays = self._set_strays_aside(named)
         for topic in coordinated.values():
             self._topics.announce(topic)
         self._roles_changed()
         self._events.info(
             "leader_and_isr", controller=request.controller_id, epoch=request.controller_epoch, partitions=len(codes)
         )
-        return ErrorCode.NONE, codes
+        return _whole([*codes, *strays]), codes
 
     def stop_replica(self, request: StopReplicaRequest) -> tuple[int, list[int]]:
         """The same of StopReplica."""
@@ -149,12 +153,12 @@ class ControlRequests:
         code = self._fenced(request.controller_id, request.controller_epoch, request.broker_epoch)
         if code:
             return code, [code] * len(stops)
-        codes = [self._stop(name, state, request.controller_epoch) for name, state in stops]
+        codes = [_unless_busy(partial(self._stop, name, state, request.controller_epoch)) for name, state in stops]
         self._roles_changed()
         self._events.info(
             "stop_replica", controller=request.controller_id, epoch=request.controller_epoch, partitions=len(codes)
         )
-        return ErrorCode.NONE, codes
+        return _whole(codes), codes
 
     def update_metadata(self, request: UpdateMetadataRequest) -> int:
         """The code."""
@@ -242,18 +246,20 @@ class ControlRequests:
             self._roles.changed(topic.name, partition, ordinal, before, controller_epoch)
         return error
 
-    def _set_strays_aside(self, named: set[int]) -> None:
-        """Replicas that the controller did not name although it named all of ours."""
+    def _set_strays_aside(self, named: set[int]) -> list[int]:
+        """Replicas that the controller did not name although it named all of ours: a code for each."""
+        codes = []
         for topic in list(self._topics.context.by_id.values()):
             for partition, ordinal in enumerate(topic.ordinals):
                 if ordinal in named or not self._topics.has_log(ordinal):
                     continue
-                self._log.stop(ordinal)
-                if self._self_id in topic.replicas[partition]:
-                    continue  # made after the controller looked, or it is behind: its next request tells
+                codes.append(self._log.stop(ordinal))
+                if codes[-1] == ErrorCode.REQUEST_TIMED_OUT or self._self_id in topic.replicas[partition]:
+                    continue  # busy; or made after the controller looked, or it is behind: its next request tells
                 self._events.warning("stray_set_aside", directory=f"{topic.name}-{partition}", renamed=STRAY_SUFFIX)
                 self._topics.drop(topic, partition, STRAY_SUFFIX)
                 self._touched.discard(ordinal)
+        return codes
 
     def _stop(self, name: str, state: StopReplicaPartitionState, controller_epoch: int) -> int:
         topic, partition = self._topics.context.by_name.get(name), state.partition_index
@@ -295,6 +301,18 @@ class ControlRequests:
                 offline=[broker for broker in state.offline_replicas if broker in state.replicas],
             ),
         )
+
+
+def _unless_busy(step: Callable[[], int]) -> int:
+    """The step's code; TimeoutError is a row whose lock is not to be had."""
+    try:
+        return step()
+    except TimeoutError:
+        return ErrorCode.REQUEST_TIMED_OUT
+
+
+def _whole(codes: list[int]) -> int:
+    return ErrorCode.REQUEST_TIMED_OUT if ErrorCode.REQUEST_TIMED_OUT in codes else ErrorCode.NONE
 
 
 def _topics_of(request: LeaderAndIsrRequest) -> Iterator[tuple[LeaderAndIsrTopicState, LeaderAndIsrPartitionState]]:

@@ -82,6 +82,7 @@ class ClusterProcess:
         self._watch: Watch | None = None
         self._figures = FiguresBoard(ctx.controller_fd)
         self._changes = StateChangeFile(ctx.data_dirs[0], ctx.config.mpbroker_state_change_log_bytes)
+        self._is_undecided = True  # nobody knows who is elected: to be tried
         self._asked: dict[int, int | None] = {}  # command → version of the request it came as
         self._forwarded = ForwardedTopics(store, self._keys, self._node_id, lambda: self._config.end_points)
         self._sender = ControlSender(
@@ -140,8 +141,7 @@ class ClusterProcess:
         """The store's watch; a candidate looks at one key only, to see when it goes."""
         if self._watch is None:
             self._watch = self._store.open_watch(self._keys.controller, self._store.revision() + 1)
-            self._try()
-            return
+            self._is_undecided = True
         try:
             batches = self._watch.take()
         except Compacted:
@@ -150,7 +150,8 @@ class ClusterProcess:
                 self._end_term("the store's history is gone")
             return
         if self._term is None:
-            if any(event.entry is None for batch in batches for event in batch.events):
+            self._is_undecided |= any(event.entry is None for batch in batches for event in batch.events)
+            if self._is_undecided:
                 self._try()
             return
         for batch in batches:
@@ -160,12 +161,14 @@ class ClusterProcess:
     # ---- the term
 
     def _try(self) -> None:
-        """Become the controller, if there is none."""
+        """Become the controller, if there is none. As long as the store does not say who is (StoreError, or it fails
+        while its content is read), the next turn tries again: nobody else may be there to do it."""
         if self._session is None:
             return
         self._incarnation = self._incarnation or os.urandom(8).hex()
         outcome = elect(self._store, self._keys, self._node_id, self._incarnation, self._session)
         if not isinstance(outcome, Elected):
+            self._is_undecided = False
             return
         self._ctx.core.crash_point("cluster_controller.elected")
         self._elected = outcome
@@ -186,6 +189,7 @@ class ClusterProcess:
             new_id=new_topic_id,
             random=Random(),
         )
+        self._is_undecided = False
         self._ctx.log.info("controller_elected", epoch=outcome.epoch, node=self._node_id)
         self._carry_out(self._term.start(self._clock.wall_ms()))
 

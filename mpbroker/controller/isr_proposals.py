@@ -65,7 +65,11 @@ class IsrProposals:
             self._again = True
             found = found[:MAX_PARTITIONS]
         self._in_flight = {self._identity_of(proposal[0]): proposal for proposal in found}
-        return self._request()
+        try:
+            return self._request()
+        except TimeoutError:  # a partition whose lock is not to be had
+            self._in_flight, self._again, self._not_before_ms = {}, True, now_ms + RETRY_MS
+            return None
 
     def _request(self) -> AlterPartitionRequest:
         topics: dict[bytes, AlterPartitionTopic] = {}
@@ -107,8 +111,10 @@ class IsrProposals:
                 ordinal, leader_epoch, *_ = proposal
                 isr = tuple(result.isr)
                 self._count_change(ordinal, isr, result.error_code)
-                self._log.isr_answered(ordinal, leader_epoch, result.partition_epoch, isr, result.error_code)
-                if result.error_code:
+                told = self._log.isr_answered(ordinal, leader_epoch, result.partition_epoch, isr, result.error_code)
+                is_busy = told == ErrorCode.REQUEST_TIMED_OUT  # it has not heard: asked again, which does no harm
+                self._again |= is_busy
+                if result.error_code or is_busy:
                     self._not_before_ms = now_ms + RETRY_MS
         if self._in_flight:
             self._again, self._in_flight = True, {}
@@ -119,7 +125,10 @@ class IsrProposals:
         if error_code:
             self._count(Counter.ISR_UPDATES_FAILED, 1)
             return
-        state = self._log.replica_state(ordinal)
+        try:
+            state = self._log.replica_state(ordinal)
+        except TimeoutError:  # it is busy: asked again and counted then
+            return
         before = set(() if state is None else state.isr)
         self._count(Counter.ISR_SHRINKS, len(before - set(isr)))
         self._count(Counter.ISR_EXPANDS, len(set(isr) - before))

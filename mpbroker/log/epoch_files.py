@@ -51,7 +51,10 @@ class EpochFiles:
         state = self._keeper.state(partition)
         if state is None:
             return True
-        kept = self._keeper.log.epochs(partition.ordinal)
+        try:
+            kept = self._keeper.log.epochs(partition.ordinal)
+        except TimeoutError:  # somebody holds its lock for long: at the next turn
+            return False
         identity = (partition.topic_id, partition.partition)
         if self._known.get(identity) == kept:
             return True

@@ -112,7 +112,7 @@ class _Partition(msgspec.Struct):
     pause_ms: int = 0
     leader_hw: int = 0  # as it was told last
     is_waiting: bool = False  # for a step of the shell
-    is_failed: bool = False  # fenced: until a new epoch
+    is_failed: bool = False  # fenced: until the rows are looked at again
 
 
 class LeaderFetch:
@@ -134,7 +134,8 @@ class LeaderFetch:
         return len(self._partitions)
 
     def follow(self, rows: Iterable[Followed]) -> None:
-        """These and no others from now on. One of the same epoch goes on where it is."""
+        """These and no others from now on. One of the same epoch goes on where it is; one that was fenced and is
+        still followed in this epoch begins again after its pause: its row was busy, or had lost its role meanwhile."""
         wanted = {row.key: row for row in rows}
         for key in [key for key in self._partitions if key not in wanted]:
             del self._partitions[key]
@@ -142,6 +143,9 @@ class LeaderFetch:
             known = self._partitions.get(key)
             if known is None or (known.row.ordinal, known.row.leader_epoch) != (row.ordinal, row.leader_epoch):
                 self._partitions[key] = _begun(row)
+            elif known.is_failed:
+                again = self._partitions[key] = _begun(row)
+                again.pause_ms, again.not_before_ms = known.pause_ms, known.not_before_ms
         self._by_ordinal = {each.row.ordinal: key for key, each in self._partitions.items()}
 
     def connection_lost(self, now_ms: int) -> None:
@@ -211,7 +215,7 @@ class LeaderFetch:
             each.is_waiting, each.pause_ms = False, 0
 
     def failed(self, ordinal: int, now_ms: int, is_fenced: bool = False) -> None:
-        """A step came to nothing: tried again after a pause, a fenced one in another epoch only."""
+        """A step came to nothing: tried again after a pause, a fenced one once the rows have been looked at."""
         each = self._of(ordinal)
         if each is not None:
             each.is_waiting = False

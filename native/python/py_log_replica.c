@@ -121,6 +121,13 @@ static PyObject *log_scan_epochs(PyObject *object, PyObject *args)
     return list == NULL ? NULL : Py_BuildValue("(iN)", error, list);
 }
 
+/* A lock that is not to be had for now is a TimeoutError: whoever asks tries again. */
+static PyObject *not_locked(uint32_t ordinal, int error)
+{
+    PyObject *kind = error == MPB_ERR_REQUEST_TIMED_OUT ? PyExc_TimeoutError : PyExc_RuntimeError;
+    return PyErr_Format(kind, "partition row %u cannot be locked: error %d", ordinal, error);
+}
+
 static PyObject *log_epochs(PyObject *object, PyObject *argument)
 {
     struct mpb_epoch_start epoch[MPB_KEPT_EPOCHS];
@@ -128,7 +135,7 @@ static PyObject *log_epochs(PyObject *object, PyObject *argument)
     MPB_ROW_ARG();
     int error = mpb_partition_lock(&self->log, ordinal);
     if (error != 0)
-        return PyErr_Format(PyExc_RuntimeError, "partition row %u cannot be locked: error %d", ordinal, error);
+        return not_locked(ordinal, error);
     const struct mpb_partition *row = &self->log.core->partitions[ordinal];
     const struct mpb_partition_copy *now = mpb_partition_in_force(row);
     uint32_t begun = now->epochs, count = mpb_epochs_read(self->log.core, row, now, epoch, &has_older);
@@ -389,7 +396,7 @@ static PyObject *log_replica_state(PyObject *object, PyObject *argument)
         Py_RETURN_NONE;
     int error = mpb_partition_lock(&self->log, ordinal);
     if (error != 0)
-        return PyErr_Format(PyExc_RuntimeError, "partition row %u cannot be locked: error %d", ordinal, error);
+        return not_locked(ordinal, error);
     const struct mpb_partition_copy now = *mpb_partition_in_force(&self->log.core->partitions[ordinal]);
     const struct mpb_replicas replicas = self->log.core->replicas[ordinal];
     mpb_partition_unlock(&self->log, ordinal);

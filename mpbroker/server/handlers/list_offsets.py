@@ -4,8 +4,9 @@ Timestamp −1 is the end a consumer may see (high watermark, or last stable off
 only), −2 the log start, 0 and later the first record at or after that time, exactly. From version 7 on −3 is the first
 record with the largest timestamp (KIP-734), from 8 on −4 the start of the local log, which is the log start here
 (KIP-405), from 9 on −5 the end of what is stored remotely, which is nothing (KIP-1005). Other negative timestamps, and
-these in older versions: UNSUPPORTED_VERSION for that partition. A partition named twice is INVALID_REQUEST. Version 10
-adds a timeout for remote storage, which is not used.
+these in older versions: UNSUPPORTED_VERSION for that partition. A partition named twice is INVALID_REQUEST. A new
+leader whose high watermark has not come to the start of its epoch does not know the end: OFFSET_NOT_AVAILABLE, before
+version 5 LEADER_NOT_AVAILABLE (KIP-207). Version 10 adds a timeout for remote storage, which is not used.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from mpbroker.server.replica_read import CONSUMER, ISOLATION_LEVELS, READ_COMMIT
 from mpbroker.server.server_context import ServerContext
 
 LATEST, EARLIEST, LARGEST, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+START = (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED)
+NOT_AVAILABLE_SINCE = 5
 FIRST_VERSION = {LATEST: 1, EARLIEST: 1, LARGEST: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
 
@@ -72,7 +75,12 @@ def _answer(
     code = check_leadership(state, asked.current_leader_epoch)
     if code:
         return _refused(asked, code)
-    return _found(context, message, topic, ordinal, state, asked)
+    found = _found(context, message, topic, ordinal, state, asked)
+    depends = asked.timestamp not in START and (asked.timestamp == LATEST or found.offset < 0)
+    if depends and not found.error_code and message.replica_id == CONSUMER and state.hw < state.epoch_start:
+        later = request.api_version >= NOT_AVAILABLE_SINCE
+        return _refused(asked, ErrorCode.OFFSET_NOT_AVAILABLE if later else ErrorCode.LEADER_NOT_AVAILABLE)
+    return found
 
 
 def _found(

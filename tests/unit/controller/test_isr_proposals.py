@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from mpbroker.controller.isr_proposals import IsrProposals
+from mpbroker.errors import ErrorCode
 from mpbroker.protocol.messages.alter_partition import (
     AlterPartitionPartitionResult,
     AlterPartitionResponse,
@@ -67,3 +68,35 @@ def test_the_partition_hears_what_the_controller_answered(code):
     assert proposals.answered(answer, 10) == 0
     assert log.answered == (7, 4, 3, (1, 2, 3), code)
     assert counted == ({"ISR_UPDATES_FAILED": 1} if code else {"ISR_SHRINKS": 1, "ISR_EXPANDS": 1})
+
+
+@pytest.mark.parametrize("busy", ["replica_state", "isr_answered"])
+def test_a_partition_whose_lock_is_not_to_be_had_is_asked_for_again(busy):
+    log = Log(((2, 9, 0, 20), (3, 12, 0, 30)))
+    asked = []
+    log.take_isr_proposals = lambda lag_ms, now_ms, again: asked.append(again) or [(7, 4, 2, (1, 2, 3))]
+    proposals = IsrProposals(
+        log=log,
+        self_id=1,
+        lag_ms=1000,
+        identity_of=lambda ordinal: (b"t" * 16, 0),
+        broker_epoch=lambda broker: 100,
+        count=lambda *_: None,
+    )
+    if busy == "replica_state":
+        works, log.replica_state = log.replica_state, raises_timeout
+        assert proposals.next_request(0) is None
+        log.replica_state = works
+    else:
+        proposals.next_request(0)
+        log.isr_answered = lambda *_: ErrorCode.REQUEST_TIMED_OUT
+        told = AlterPartitionPartitionResult(partition_index=0, partition_epoch=3, isr=[1, 2, 3])
+        answer = AlterPartitionResponse(topics=[AlterPartitionTopicResult(topic_id=b"t" * 16, partitions=[told])])
+        proposals.answered(answer, 10)
+    assert proposals.next_request(11) is None
+    assert proposals.next_request(100) is not None
+    assert asked == [True, True]
+
+
+def raises_timeout(ordinal):
+    raise TimeoutError

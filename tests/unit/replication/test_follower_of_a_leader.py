@@ -241,3 +241,13 @@ def test_a_damaged_batch_is_not_appended(follower):
     bad[7] = 1  # base offset
     code, batches, leo, *_ = follower.log.append_follower(0, 0, 0, good + bytes(bad), 9, 0, OPTIONS, 1)
     assert (code, batches, leo) == (2, 1, 1)
+
+
+def test_one_that_was_fenced_goes_on_if_it_is_still_followed_in_this_epoch(leader, follower, tmp_path):
+    """Its row was busy at that moment, or had no role between two requests of the controller."""
+    follower.fetch()
+    follower.link.fetch.failed(0, follower.clock.monotonic_ms(), is_fenced=True)
+    assert follower.link.fetch.next_request(follower.clock.monotonic_ms() + 5000) is None
+    follower.link.fetch.follow(follower.rows())
+    assert follower.link.fetch.next_request(follower.clock.monotonic_ms()) is None, "after a pause"
+    assert follower.link.fetch.next_request(follower.clock.monotonic_ms() + 5000) is not None

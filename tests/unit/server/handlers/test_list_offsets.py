@@ -5,6 +5,7 @@ import pytest
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from mpbroker.record.batch_builder import encode_batch
+from mpbroker.shm.layout import ReplicaRole
 from tests.harness.in_process_broker import InProcessBroker
 from tests.unit.server.test_produce_fetch import part, produce
 
@@ -84,6 +85,26 @@ def test_the_largest_timestamp_is_that_of_the_first_record_that_has_it(broker):
     assert (one.error_code, one.timestamp, one.offset, one.leader_epoch) == (0, T0 + 20, 2, 0)
     [none] = ask(broker, at(-3, 1), version=7)
     assert (none.error_code, none.timestamp, none.offset, none.leader_epoch) == (0, -1, -1, -1)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "version", "code"),
+    [(-1, 5, 78), (-1, 4, 5), (T0 + 1, 5, 78), (T0, 5, 0), (-2, 5, 0), (-4, 8, 0), (-5, 9, 0)],
+)
+def test_a_new_leader_does_not_know_the_end_before_its_high_watermark_is_in_its_epoch(
+    tmp_path, timestamp, version, code
+):
+    """Or the end that a client is told goes back when the leader changes (KIP-207)."""
+    made = InProcessBroker(tmp_path, replicated=True)
+    made.create_topic("t")
+    for epoch, isr in enumerate(([0], [0, 1])):
+        assert made.log.become(0, ReplicaRole.LEADER, epoch, epoch, [0, 1], isr, 0, 1, 0) == 0
+        records = encode_batch([(b"k", b"v", T0 + 20 * epoch)])
+        assert part(made.call(produce(records=records, acks=1), 7)).error_code == 0
+    assert made.log.become(0, ReplicaRole.LEADER, 2, 2, [0, 1], [0, 1], 0, 1, 0) == 0
+    assert ask(made, at(timestamp), version=version)[0].error_code == code
+    assert made.log.become(0, ReplicaRole.LEADER, 3, 3, [0, 1], [0], 0, 1, 0) == 0
+    assert ask(made, at(timestamp), version=version)[0].error_code == 0
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Three real brokers: fail-over, and a run in which everything fails (chaos.py)."""

@@ -1,0 +1,76 @@
+"""A candidate for the cluster's controller whose store fails in between tries again: nobody else may be there."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from mpbroker.controller.cluster_process import ClusterProcess
+from mpbroker.metadata.keys import Keys
+from mpbroker.metadata.meta_store import StoreTimeout
+from tests.harness.memory_store import MemoryStore
+
+
+class FailingStore(MemoryStore):
+    """`failing`: calls that raise, how often each."""
+
+    def __init__(self):
+        super().__init__()
+        self.failing = {}
+
+    def _fails(self, call):
+        if self.failing.get(call, 0) > 0:
+            self.failing[call] -= 1
+            raise StoreTimeout(call)
+
+    def txn(self, *words, **named):
+        self._fails("txn")
+        return super().txn(*words, **named)
+
+    def scan(self, *words, **named):
+        self._fails("scan")
+        return super().scan(*words, **named)
+
+    def session_open(self, *words):
+        self._fails("session_open")
+        return super().session_open(*words)
+
+
+def candidate(store):
+    nothing = lambda *_, **__: None  # noqa: E731
+    config = SimpleNamespace(
+        node_id=1, broker_session_timeout_ms=9000, broker_heartbeat_interval_ms=2000, num_partitions=1,
+        default_replication_factor=1, unclean_leader_election_enable=False, auto_leader_rebalance_enable=False,
+        leader_imbalance_per_broker_percentage=10, leader_imbalance_check_interval_seconds=300,
+        delete_topic_enable=True, end_points=SimpleNamespace(inter_broker="INTERNAL", control=None),
+        mpbroker_state_change_log_bytes=0,
+    )  # fmt: skip
+    core = SimpleNamespace(crash_point=nothing)
+    log = SimpleNamespace(info=nothing, warning=nothing)
+    ctx = SimpleNamespace(config=config, core=core, log=log, cluster_id="c", controller_fd=-1, data_dirs=["/nowhere"])
+    return ClusterProcess(ctx, store, None)
+
+
+@pytest.mark.parametrize("call", ["session_open", "txn", "scan"])
+def test_an_election_that_the_store_broke_off_is_tried_again(call):
+    store = FailingStore()
+    process = candidate(store)
+    store.failing = {call: 2}
+    for _ in range(2):
+        with pytest.raises(StoreTimeout):
+            process.turn()
+    process.turn()
+    _, holder = store.get(Keys("c").controller)
+    assert holder is not None and process._term is not None
+
+
+def test_who_lost_an_election_asks_again_only_when_the_winner_is_gone():
+    store = MemoryStore()
+    first, second = candidate(store), candidate(store)
+    second._node_id = 2
+    first.turn()
+    for _ in range(3):
+        second.turn()
+    assert first._term is not None and second._term is None and not second._is_undecided
+    first.close()
+    second.turn()
+    assert second._term is not None
