@@ -12,7 +12,7 @@ MAX_LINES = 120
 
 def _targets() -> set[str]:
     """Makefile targets that have a rule."""
-    return set(re.findall(r"^([a-z]+):(?!=)", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    return set(re.findall(r"^([a-z-]+):(?!=)", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
 def _commands() -> list[list[str]]:
@@ -31,7 +31,7 @@ def test_the_api_table_is_the_registry():
 
 
 def test_make_targets_exist():
-    named = set(re.findall(r"(?:`|^    )make ([a-z]+)", README.read_text(), re.MULTILINE))
+    named = set(re.findall(r"(?:`|^    )make ([a-z-]+)", README.read_text(), re.MULTILINE))
     assert named >= {"run", "test"} and not named - _targets()
 
 
