@@ -1,6 +1,7 @@
 """Groups out of the log, and out of the table what the log does not say. Runs in the coordinator process.
 
-Sessions begin anew at the end of a load: a coordinator that was away expels nobody for it.
+Sessions go on at the end of a load from the members' last signs of life, where the table has them, and begin anew where
+it does not: a coordinator that was away expels nobody for it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from mpbroker.coordinator.offsets_records import (
     read_key,
     read_offset,
 )
-from mpbroker.coordinator.rebalance import prepare, touch
+from mpbroker.coordinator.rebalance import prepare, resume
 from mpbroker.coordinator.shard import Shard
 
 
@@ -146,7 +147,7 @@ def _settle(shard: Shard, group: Group, now: Now) -> None:
         shard.store_row(group)
     for member in group.members.values():
         shard.env.table.put_member(group.id, member.id)
-        touch(shard, group, member, now)
+        resume(shard, group, member, now)
     if group.members and (was_interrupted or len(group.members) > shard.env.settings.max_group_size):
         prepare(shard, group, now)
 

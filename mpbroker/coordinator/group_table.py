@@ -6,7 +6,8 @@ workers, as after a start. The logic stores here before it returns an answer tha
 - the *generation floor* of each group that ever had a member, with its state. If it is above the generation that the
   log recorded, or the state is one between two recorded ones, a successor begins with a rebalance at the floor, so that
   no generation number is given twice;
-- every member id that was issued, so that a successor does not call it unknown.
+- every member id that was issued, so that a successor does not call it unknown; with the last sign of life of those
+  that are members, so that it does not wait for the dead for a whole session more.
 """
 
 from __future__ import annotations
@@ -55,6 +56,14 @@ class GroupTable(Protocol):
         """Store a member id; one that is there already can always be stored."""
         ...
 
+    def saw_member(self, group_id: str, member_id: str, now_ms: int) -> None:
+        """A member that is there gave a sign of life; by the monotonic clock."""
+        ...
+
+    def last_seen_ms(self, group_id: str, member_id: str) -> int | None:
+        """When a member gave its last sign of life, or up to a second before; None: nobody knows."""
+        ...
+
     def drop_member(self, group_id: str, member_id: str) -> None:
         """Forget a member id."""
         ...
@@ -81,6 +90,12 @@ class NoTable:
 
     def put_member(self, group_id: str, member_id: str) -> bool:
         return True
+
+    def saw_member(self, group_id: str, member_id: str, now_ms: int) -> None:
+        pass
+
+    def last_seen_ms(self, group_id: str, member_id: str) -> int | None:
+        return None
 
     def drop_member(self, group_id: str, member_id: str) -> None:
         pass

@@ -17,6 +17,7 @@ from mpbroker.coordinator.shard import Shard, nothing
 from mpbroker.errors import ErrorCode
 
 NEW_MEMBER_JOIN_MS = 5 * 60_000  # a join of a member that cannot heartbeat yet
+LEAST_LEFT_MS = 3000  # of a session after a death of the coordinator
 
 
 # sessions
@@ -25,6 +26,23 @@ NEW_MEMBER_JOIN_MS = 5 * 60_000  # a join of a member that cannot heartbeat yet
 def touch(shard: Shard, group: Group, member: Member, now: Now, timeout_ms: int | None = None) -> None:
     """The member gave a sign of life: its session begins anew. Only an earlier deadline needs a new timer."""
     member.deadline_ms = now.ms + (member.session_timeout_ms if timeout_ms is None else timeout_ms)
+    if timeout_ms is None:
+        shard.env.table.saw_member(group.id, member.id, now.ms)
+    _watch_if_earlier(shard, group, member)
+
+
+def resume(shard: Shard, group: Group, member: Member, now: Now) -> None:
+    """The member is known from a predecessor of this process. Its session goes on from its last sign of life: whoever
+    is dead goes when it would have gone. But while there was no coordinator it could give none, and the ones that wait
+    are not read yet: at least a third of a session is left, within which clients heartbeat."""
+    session_ms = member.session_timeout_ms
+    seen_ms = shard.env.table.last_seen_ms(group.id, member.id)
+    left_ms = session_ms if seen_ms is None else seen_ms + session_ms - now.ms
+    member.deadline_ms = now.ms + min(session_ms, max(left_ms, session_ms // 3, LEAST_LEFT_MS))
+    _watch_if_earlier(shard, group, member)
+
+
+def _watch_if_earlier(shard: Shard, group: Group, member: Member) -> None:
     if member.timer_ms == -1 or member.deadline_ms < member.timer_ms:
         _watch(shard, group, member)
 

@@ -12,7 +12,11 @@ from mpbroker.channel.known_rows import KnownRows
 from mpbroker.coordinator.group_table import GroupRow, RowState
 from mpbroker.shm.core import Core
 
-_USED, _STATE_AT = 1 << 40, 32  # a row's word: used, state, generation
+_USED, _STATE_AT = 1 << 40, 32  # a group's word: used, state, generation
+_SEEN, _SEEN_UNIT_MS = (
+    0xFFFFFFFF,
+    1000,
+)  # a member's: used, seconds of the monotonic clock at its last sign of life, or 0
 
 
 def _digest(*ids: str) -> bytes:
@@ -67,6 +71,7 @@ class SharedTable:
         self._groups = _Rows(KnownRows(core, False))
         self._members = _Rows(KnownRows(core, True))
         self._unconfirmed = set(self._members.words)
+        self._keys: dict[tuple[str, str], bytes] = {}  # of those that gave a sign of life
 
     def group(self, group_id: str) -> GroupRow | None:
         word = self._groups.words.get(_digest(group_id))
@@ -84,10 +89,21 @@ class SharedTable:
     def put_member(self, group_id: str, member_id: str) -> bool:
         key = _digest(group_id, member_id)
         self._unconfirmed.discard(key)
-        return self._members.put(key, _USED)
+        return self._members.put(key, self._members.words.get(key, _USED))
+
+    def saw_member(self, group_id: str, member_id: str, now_ms: int) -> None:
+        key = self._keys.get((group_id, member_id))
+        if key is None:
+            key = self._keys[group_id, member_id] = _digest(group_id, member_id)
+        if key in self._members.words:
+            self._members.put(key, _USED | now_ms // _SEEN_UNIT_MS & _SEEN)
+
+    def last_seen_ms(self, group_id: str, member_id: str) -> int | None:
+        seen = self._members.words.get(_digest(group_id, member_id), 0) & _SEEN
+        return seen * _SEEN_UNIT_MS or None
 
     def drop_member(self, group_id: str, member_id: str) -> None:
-        key = _digest(group_id, member_id)
+        key = self._keys.pop((group_id, member_id), None) or _digest(group_id, member_id)
         self._unconfirmed.discard(key)
         self._members.drop(key)
 

@@ -28,6 +28,7 @@ class MemoryTable:
     def __init__(self, most: int = 1000) -> None:
         self.groups: dict[str, GroupRow] = {}
         self.members: dict[tuple[str, str], bool] = {}  # → confirmed since the last restart
+        self.seen: dict[tuple[str, str], int] = {}
         self.most = most
 
     def restart(self) -> None:
@@ -55,8 +56,16 @@ class MemoryTable:
         self.members[group_id, member_id] = True
         return True
 
+    def saw_member(self, group_id: str, member_id: str, now_ms: int) -> None:
+        if (group_id, member_id) in self.members:
+            self.seen[group_id, member_id] = now_ms
+
+    def last_seen_ms(self, group_id: str, member_id: str) -> int | None:
+        return self.seen.get((group_id, member_id))
+
     def drop_member(self, group_id: str, member_id: str) -> None:
         self.members.pop((group_id, member_id), None)
+        self.seen.pop((group_id, member_id), None)
 
     def drop_unconfirmed_members(self) -> None:
         self.members = {key: True for key, is_confirmed in self.members.items() if is_confirmed}

@@ -21,6 +21,21 @@ def test_a_successor_finds_what_was_stored():
     assert not successor.has_member("gm", "")  # ids are not run together
 
 
+def test_a_successor_finds_the_last_sign_of_life_of_those_that_are_there():
+    core = small_core().core
+    table = SharedTable(core)
+    assert table.put_member("g", "m") and table.put_member("g", "silent") and table.put_member("g", "left")
+    table.saw_member("g", "m", 4_000_000)
+    table.saw_member("g", "left", 4_000_000)
+    table.saw_member("g", "m", 5_000_999)
+    table.drop_member("g", "left")
+    table.saw_member("g", "left", 6_000_000)
+    assert table.put_member("g", "m"), "stored again, as after a load, it keeps what was seen"
+    for each in (table, SharedTable(core)):
+        found = [each.last_seen_ms("g", one) for one in ("m", "silent", "left", "stranger")]
+        assert found == [5_000_000, None, None, None]
+
+
 def test_members_that_did_not_come_back_are_forgotten():
     core = small_core().core
     before = SharedTable(core)

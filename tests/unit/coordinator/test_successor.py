@@ -1,5 +1,8 @@
 """What a successor knows, whatever its predecessor was doing: the log, the table, and requests that are run again."""
 
+import pytest
+
+from mpbroker.coordinator.rebalance import LEAST_LEFT_MS
 from tests.harness.group_calls import SESSION_MS, Calls
 from tests.harness.group_world import GROUP
 
@@ -7,15 +10,49 @@ UNKNOWN_MEMBER, REBALANCE = 25, 27
 LATER = (True, 0, False)
 
 
-def test_a_stable_group_stays_so_and_its_sessions_begin_anew():
+def test_a_stable_group_stays_so_and_its_sessions_go_on():
     calls = Calls()
     (a,) = calls.stable()
-    calls.world.advance(SESSION_MS - 10)
+    calls.world.advance(SESSION_MS // 2)
     calls.die()
     assert calls.describe().group_state == "Stable"
-    calls.world.advance(SESSION_MS - 10)
+    calls.world.advance(SESSION_MS // 2 - 10)
     assert calls.beat(a) == 0
     assert calls.sync(a).answer.assignment == b"part of " + a.member_id.encode()
+
+
+@pytest.mark.parametrize(("silent_ms", "left_ms"), [(0, SESSION_MS), (SESSION_MS // 4, SESSION_MS * 3 // 4)])
+def test_a_member_that_is_dead_goes_when_it_would_have_gone(silent_ms, left_ms):
+    calls = Calls()
+    a, b = calls.stable(2)
+    calls.world.advance(silent_ms)
+    assert calls.beat(b) == 0
+    calls.die()
+    calls.world.advance(left_ms - 1)
+    assert calls.beat(b) == 0, "nobody is missed yet"
+    calls.world.advance(1)
+    assert (calls.beat(b), calls.beat(a)) == (REBALANCE, UNKNOWN_MEMBER)
+
+
+def test_who_could_not_heartbeat_while_there_was_no_coordinator_has_a_third_of_a_session_for_it():
+    calls = Calls()
+    a, b = calls.stable(2)
+    calls.world.advance(SESSION_MS - 1)
+    calls.die()
+    calls.world.advance(max(SESSION_MS // 3, LEAST_LEFT_MS) - 1)
+    assert calls.beat(b) == 0, "in time, and not expelled"
+    calls.world.advance(1)
+    assert (calls.beat(b), calls.beat(a)) == (REBALANCE, UNKNOWN_MEMBER)
+
+
+def test_a_coordinator_that_knows_no_signs_of_life_gives_everybody_a_session():
+    calls = Calls()
+    (a,) = calls.stable()
+    calls.world.advance(SESSION_MS - 1)
+    calls.world.table.seen.clear()
+    calls.die()
+    calls.world.advance(SESSION_MS - 1)
+    assert calls.beat(a) == 0
 
 
 def test_a_rebalance_that_was_on_goes_on():
