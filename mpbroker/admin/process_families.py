@@ -19,6 +19,7 @@ _KAFKA_STATES: Final = {
     BrokerState.STARTING: 1,
     BrokerState.RUNNING: 3,
     BrokerState.DRAINING: 6,
+    BrokerState.HANDING_OVER: 6,
     BrokerState.RESETTING: 2,
 }
 """Kafka's numbers: 1 starting, 2 recovery, 3 running, 6 pending controlled shutdown."""

@@ -7,11 +7,13 @@ that cannot be read) ends the connection and comes out as one failure. No state 
 from __future__ import annotations
 
 import errno
+import os
 import select
 import socket
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+from mpbroker.client.address_lookup import LOOKUP, AddressLookup
 from mpbroker.errors import ProtocolError
 from mpbroker.protocol.codec import decode
 from mpbroker.protocol.headers import decode_response_header, encode_request_frame
@@ -23,6 +25,7 @@ MAX_ANSWER_BYTES: Final = 64 << 20
 REQUEST_TIMEOUT_MS: Final = 30_000
 """controller.socket.timeout.ms: for connecting, sending and the answer together."""
 READ_BYTES: Final = 128 << 10
+LOOK_UP_MS: Final = 20
 
 
 class Outcome(NamedTuple):
@@ -35,8 +38,16 @@ class Outcome(NamedTuple):
 class BrokerChannel:
     """To one address; connects when there is something to send. `client_id` is what the other side's log shows."""
 
-    def __init__(self, host: str, port: int, client_id: str, timeout_ms: int = REQUEST_TIMEOUT_MS) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        client_id: str,
+        timeout_ms: int = REQUEST_TIMEOUT_MS,
+        lookup: AddressLookup = LOOKUP,
+    ) -> None:
         self.address = (host, port)
+        self._lookup = lookup
         self._client_id = client_id
         self._timeout_ms = timeout_ms
         self._socket: socket.socket | None = None
@@ -61,8 +72,12 @@ class BrokerChannel:
         return select.EPOLLIN | (select.EPOLLOUT if self._unsent or not self._connected else 0)
 
     def wait_ms(self, now_ms: int) -> int | None:
-        """How long until the request in flight is too old; None: there is none."""
-        return None if self._asked is None else max(0, self._deadline_ms - now_ms)
+        """How long until `turn` has something to do without an event: the request in flight is too old, or its address
+        may have been found. None: there is no request."""
+        if self._asked is None:
+            return None
+        left_ms = max(0, self._deadline_ms - now_ms)
+        return min(left_ms, LOOK_UP_MS) if self._socket is None else left_ms
 
     def send(self, message: Struct, now_ms: int) -> None:
         """Begin a request in its newest version. Only while none is in flight."""
@@ -75,7 +90,8 @@ class BrokerChannel:
         self._deadline_ms = now_ms + self._timeout_ms
         self._received.clear()
         if self._socket is None:
-            self._connect()
+            with suppress(OSError):  # the next turn says so
+                self._connect()
 
     def turn(self, now_ms: int) -> Outcome | None:
         """Go on as far as it goes without waiting; the outcome of the request in flight, once."""
@@ -83,7 +99,7 @@ class BrokerChannel:
             if self._socket is not None:
                 self._work()
             elif self._asked is not None:
-                return self._fail("not connected")
+                self._connect()
             done = self._answer()
         except (OSError, ProtocolError) as error:
             return self._fail(str(error))
@@ -99,17 +115,20 @@ class BrokerChannel:
         self._received.clear()
 
     def _connect(self) -> None:
-        host, port = self.address
+        """Begin to; while the address is looked up there is nothing to begin. OSError."""
+        found = self._lookup.find(*self.address)
+        if found is None:
+            return
+        made = socket.socket(found.family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         try:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            self._socket = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            code = self._socket.connect_ex((host, port))
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            code = made.connect_ex(found.sockaddr)
+            if code not in (0, errno.EINPROGRESS):
+                raise OSError(code, os.strerror(code))
         except OSError:
-            code = errno.ECONNREFUSED
-        if code not in (0, errno.EINPROGRESS) and self._socket is not None:
-            self._socket.close()
-            self._socket = None
+            made.close()
+            raise
+        self._socket = made
 
     def _work(self) -> None:
         assert self._socket is not None

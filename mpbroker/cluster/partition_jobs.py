@@ -142,7 +142,9 @@ class PartitionJobs:
         return live is not None and self._around().can_lead(broker) and epoch in (-1, live.epoch)
 
     def controlled_shutdown(self, request: ControlledShutdownRequest) -> Job:
-        """A broker wants to stop: others lead what it led; answered with what it still leads."""
+        """A broker wants to stop: others lead what it led; answered with what it still leads and somebody may lead
+        soon. What nobody else could lead however long it waits (all others are away, or stop too) is left out: Kafka
+        names it, and lets the last broker of a cluster wait in vain."""
         live = self._image.brokers.get(request.broker_id)
         if live is None:
             return ControlledShutdownResponse(error_code=ErrorCode.BROKER_NOT_AVAILABLE)
@@ -158,6 +160,8 @@ class PartitionJobs:
             if state is None or assignment is None or len(assignment.replicas) == 1:
                 continue
             if state.record.leader == request.broker_id:
+                if not any(self._around().can_lead(replica) for replica in assignment.replicas):
+                    continue
                 name = self._image.topics[partition.topic_id].name
                 remaining.append(RemainingPartition(topic_name=name, partition_index=partition.number))
             else:

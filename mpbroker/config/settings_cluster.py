@@ -39,9 +39,9 @@ CONTROLLER = (
     Setting("leader.imbalance.per.broker.percentage", INT, 10, "Imbalance at which leadership is moved back.", least=0),
     Setting("leader.imbalance.check.interval.seconds", LONG, 300, "How often imbalance is checked.", least=1),
     Setting("controller.socket.timeout.ms", INT, 30000, "Timeout of the controller's requests.", least=1, later=True),
-    Setting("controlled.shutdown.enable", BOOLEAN, True, "Hand leadership over before stopping.", later=True),
-    Setting("controlled.shutdown.max.retries", INT, 3, "Attempts to hand leadership over before stopping.", least=0, later=True),
-    Setting("controlled.shutdown.retry.backoff.ms", LONG, 5000, "Pause between those attempts.", least=0, later=True),
+    Setting("controlled.shutdown.enable", BOOLEAN, True, "Hand leadership over before stopping."),
+    Setting("controlled.shutdown.max.retries", INT, 3, "Attempts to hand leadership over before stopping.", least=0),
+    Setting("controlled.shutdown.retry.backoff.ms", LONG, 5000, "Pause between those attempts.", least=0),
 )
 
 GROUP_COORDINATOR = (

@@ -32,17 +32,19 @@ from mpbroker.controller.cluster_view import (
 )
 from mpbroker.controller.command_inbox import Taken
 from mpbroker.controller.config_manager import ConfigManager
+from mpbroker.controller.controlled_shutdown import ControlledShutdown, follows_the_store
 from mpbroker.controller.controller_context import TopicState
 from mpbroker.controller.controller_store import PRODUCER_ID_BLOCK, ControllerStore, StoreChanged
 from mpbroker.controller.feature_manager import FeatureManager
 from mpbroker.controller.isr_proposals import IsrProposals
+from mpbroker.controller.own_record import own_record
 from mpbroker.controller.partition_logs import PartitionLogs
 from mpbroker.controller.partition_rows import PartitionRows
 from mpbroker.controller.role_trace import RoleTrace
 from mpbroker.errors import ErrorCode, MpbrokerError
 from mpbroker.log.log_manager import Log
 from mpbroker.metadata.broker_registration import Occupied, Registered, register
-from mpbroker.metadata.cluster_records import BrokerRecord, ListenerRecord
+from mpbroker.metadata.cluster_records import BrokerRecord
 from mpbroker.metadata.commands import (
     AllocateProducerIds,
     AlterConfigs,
@@ -76,6 +78,7 @@ from mpbroker.shm.cluster_table import (
 )
 from mpbroker.shm.layout import MAX_FETCHERS, SLOT_FETCHERS
 from mpbroker.shm.process_context import ProcessContext
+from mpbroker.shm.process_table import BrokerState
 
 ATTEMPTS: Final = 5
 AGAIN_MS: Final = 200
@@ -101,6 +104,8 @@ class Agent:
         self._registered: Registered | None = None
         self._renewed_ms = 0
         self._channel: BrokerChannel | None = None
+        self._shutdown: ControlledShutdown | None = None
+        self._handed_over = False
         self._commands = ControllerStore(store, self._keys, ctx.core.boot_id)
         snapshot, rows = MetadataSnapshot(ctx.core), PartitionRows(ctx.core)
         self._topics = ClusterTopics(
@@ -151,7 +156,7 @@ class Agent:
 
     def _read_store(self) -> None:
         """Everything anew: at the start, and when the watch has fallen too far behind."""
-        view, rev = ClusterView(self._keys), 0
+        view, revs = ClusterView(self._keys), []
         for prefix in (
             self._keys.topic_configs,
             self._keys.topics,
@@ -160,12 +165,12 @@ class Agent:
         ):
             for page in self._store.scan(prefix):
                 view.load(page.entries)
-                rev = page.rev if rev == 0 else min(rev, page.rev)
+                revs.append(page.rev)
         self._view = view
         self._topics.recover(view.topics())
         if self._watch is not None:
             self._watch.close()
-        self._watch = self._store.open_watch(self._keys.prefix, rev + 1)
+        self._watch = self._store.open_watch(self._keys.prefix, min(revs) + 1)
 
     def _make_managers(self) -> None:
         ctx = self._ctx
@@ -183,28 +188,13 @@ class Agent:
         )
 
     def _register(self) -> None:
-        outcome = register(self._store, self._keys, self._record(), self._config.broker_session_timeout_ms)
+        outcome = register(self._store, self._keys, own_record(self._ctx), self._config.broker_session_timeout_ms)
         if isinstance(outcome, Occupied):
             raise LostRegistration(outcome.sentence)
         self._registered = outcome
         self._renewed_ms = self._clock.monotonic_ms()
         self._announce(*self._known_controller())
         self._ctx.log.info("broker_registered", broker_epoch=outcome.epoch, resumed=outcome.resumed)
-
-    def _record(self) -> BrokerRecord:
-        ctx = self._ctx
-        listeners = [
-            ListenerRecord(each.name, each.protocol, each.advertised_host, each.advertised_port)
-            for each in ctx.listeners
-        ]
-        return BrokerRecord(
-            id=ctx.config.node_id,
-            machine=_machine(),
-            directory=ctx.directory_ids[0],
-            incarnation=f"{ctx.boot_id:016x}",
-            listeners=listeners,
-            rack=ctx.config.broker_rack,
-        )
 
     # ---- the session
 
@@ -411,9 +401,10 @@ class Agent:
         """Roles that changed, to the tracer; nobody waits for it."""
         self._roles.tell()
 
-    def channel(self) -> BrokerChannel | None:
-        """The connection to the controller, if there is one."""
-        return self._channel
+    def channels(self) -> list[BrokerChannel]:
+        """Connections to the controller."""
+        leaving = None if self._shutdown is None else self._shutdown.channel
+        return [channel for channel in (self._channel, leaving) if channel is not None]
 
     def propose(self) -> None:
         """Send what leaders here want, and take the answer."""
@@ -431,10 +422,13 @@ class Agent:
             if request is not None:
                 channel.send(request, now_ms)
 
-    def _to_controller(self) -> BrokerChannel | None:
+    def _controller_address(self) -> tuple[str, int] | None:
         record = self._view.controller
         live = None if record is None else self._view.brokers.get(record.id)
-        address = None if live is None else address_of(live.record, self._config.end_points)
+        return None if live is None else address_of(live.record, self._config.end_points)
+
+    def _to_controller(self) -> BrokerChannel | None:
+        address = self._controller_address()
         if address is None:
             return None
         if self._channel is None or self._channel.address != address:
@@ -442,6 +436,30 @@ class Agent:
                 self._channel.close()
             self._channel = BrokerChannel(*address, client_id=str(self._config.node_id))
         return self._channel
+
+    # ---- before the broker stops
+
+    def hand_over(self) -> None:
+        """While the broker waits to stop: have others lead what is led here, then say so."""
+        if self._core.state != BrokerState.HANDING_OVER or self._handed_over:
+            return
+        config, now_ms = self._config, self._clock.monotonic_ms()
+        self._shutdown = self._shutdown or ControlledShutdown(
+            node_id=config.node_id,
+            broker_epoch=lambda: self._broker_epoch(config.node_id),
+            controller=self._controller_address,
+            follows=lambda: follows_the_store(
+                self._store, self._keys, self._topics, self._log, self._core, config.node_id
+            ),
+            attempts=config.controlled_shutdown_max_retries,
+            backoff_ms=config.controlled_shutdown_retry_backoff_ms,
+            log=self._ctx.log,
+            now_ms=now_ms,
+        )
+        if self._shutdown.turn(now_ms):
+            self._handed_over = True
+            self._ctx.log.info("handed_over")
+            self._ctx.handed_over()
 
     def use_config(self, config: Any) -> None:
         """The broker's settings were read again."""
@@ -468,8 +486,3 @@ def address_of(record: BrokerRecord, end_points: Any) -> tuple[str, int] | None:
             if listener.name == name:
                 return listener.host, listener.port
     return None
-
-
-def _machine() -> str:
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        return file.read().strip()

@@ -35,9 +35,9 @@ def main(ctx: ProcessContext) -> None:
         poll = select.poll()
         for fd in (inbox.fileno(), agent.watch_fd(), ctx.wakeup_fd):
             poll.register(fd, select.POLLIN)
-        connection = agent.channel()
-        if connection is not None and connection.fileno() >= 0:
-            poll.register(connection.fileno(), connection.events())
+        for connection in agent.channels():
+            if connection.fileno() >= 0:
+                poll.register(connection.fileno(), connection.events())
         poll.poll(TURN_MS)
         ctx.drain_wakeups()
         _turn(ctx, agent, inbox, channel)
@@ -56,6 +56,7 @@ def _turn(ctx: ProcessContext, agent: Agent, inbox: CommandInbox, channel: Comma
             agent.keep_alive()
         agent.propose()
         agent.tell_roles()
+        agent.hand_over()
     except StoreError as error:
         ctx.log.warning("store_unavailable", problem=str(error))
     ctx.process_row.beat()

@@ -53,6 +53,7 @@ from mpbroker.shm.clock import SystemClock
 from mpbroker.shm.cluster_table import held_payload
 from mpbroker.shm.layout import SLOT_CLUSTER_CONTROLLER
 from mpbroker.shm.process_context import ProcessContext
+from mpbroker.shm.process_table import BrokerState
 
 TURN_MS: Final = 250
 TICK_MS: Final = 500
@@ -115,6 +116,9 @@ class ClusterProcess:
     def turn(self) -> None:
         """Whatever is due."""
         now_ms = self._clock.monotonic_ms()
+        if self._ctx.core.state == BrokerState.DRAINING:
+            self._leave()
+            return
         self._keep_session(now_ms)
         self._follow(now_ms)
         for number, answer in self._forwarded.turn(now_ms):
@@ -126,6 +130,14 @@ class ClusterProcess:
             if self._term is not None:
                 self._sender.turn(self._term, now_ms)
         self._figures.show(self._term, now_ms, self._clock.wall_ms())
+
+    def _leave(self) -> None:
+        """The broker stops: another one is elected while its last requests are answered."""
+        self._end_term("the broker stops")
+        self._close_watch()
+        if self._session is not None:
+            self._store.session_close(self._session)
+            self._session = None
 
     def _keep_session(self, now_ms: int) -> None:
         if self._session is None:
@@ -318,11 +330,9 @@ class ClusterProcess:
 
     def close(self) -> None:
         """The orderly end: another one is elected at once."""
-        self._end_term("the broker stops")
+        self._leave()
         self._forwarded.close()
         self._changes.close()
-        if self._session is not None:
-            self._store.session_close(self._session)
         self._store.close()
 
 

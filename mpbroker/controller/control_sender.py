@@ -1,9 +1,9 @@
 """The elected controller's connections to the brokers: one loop, one request in flight for each broker, so that a
-broker
-that stands still delays nobody. Cluster controller's process only.
+broker that stands still delays nobody. Cluster controller's process only.
 
 What to send is asked for at the moment of sending, so a broker that was away hears what is wanted now, never what was
 wanted then. A connection that fails, or that is silent for 30 s, is closed; the logic waits 100 ms before it says more.
+One to a broker that has come back since the request was sent is closed at once, and what it is to know now is sent.
 """
 
 import select
@@ -53,6 +53,11 @@ class ControlSender:
         for broker in list(self._channels):
             self._receive(broker, now_ms)
         targets = controller.targets()
+        for broker, sent in list(self._sent.items()):
+            live = controller.broker(broker)
+            if live is not None and live.epoch != sent.broker_epoch:  # it came back: nobody answers for its last life
+                self._channels.pop(broker).close()
+                del self._sent[broker]
         for broker in self._channels.keys() - set(targets):
             self._channels.pop(broker).close()
             self._sent.pop(broker, None)

@@ -12,6 +12,8 @@ import select
 import threading
 from typing import Final
 
+from mpbroker.client.address_lookup import LOOKUP
+from mpbroker.client.broker_channel import LOOK_UP_MS
 from mpbroker.log.leader_epochs import NOT_KNOWN, EpochEnd
 from mpbroker.log.log_manager import LogManager, LogOptions, open_log
 from mpbroker.metadata.metadata_cache import MetadataCache, Topic
@@ -19,7 +21,7 @@ from mpbroker.replication.follower import FetchLimits, Followed, LeaderFetch
 from mpbroker.replication.leader_connection import ConnectionEnded, LeaderConnection
 from mpbroker.replication.leader_link import LeaderLink
 from mpbroker.shm.clock import SystemClock
-from mpbroker.shm.cluster_table import brokers_read, cluster_state
+from mpbroker.shm.cluster_table import NOBODY, brokers_read, cluster_state
 from mpbroker.shm.counters import Counter
 from mpbroker.shm.process_context import ProcessContext
 from mpbroker.shm.process_table import ProcessState
@@ -163,9 +165,12 @@ class Fetcher:
             broker = brokers.get(leader)
             endpoint = None if broker is None else broker.on(self._ctx.config.end_points.inter_broker)
             address = None if endpoint is None else (endpoint.host, endpoint.port)
+            epoch = NOBODY if broker is None else broker.epoch
             if address != link.address:
                 self._lose(link, "it moved")
-            link.address = address
+            elif NOBODY not in (epoch, link.epoch) and epoch != link.epoch:
+                self._lose(link, "it came back")  # nobody answers what its last life was asked
+            link.address, link.epoch = address, epoch
 
     def _serve(self, link: LeaderLink) -> None:
         if link.connection is None and not self._connect(link):
@@ -188,7 +193,11 @@ class Fetcher:
         most_bytes = config.replica_fetch_response_max_bytes + ANSWER_OVERHEAD_BYTES
         client_id = f"broker-{config.node_id}-fetcher-{self._index}"
         try:
-            made = LeaderConnection(*link.address, client_id, most_bytes, config.replica_socket_receive_buffer_bytes)
+            found = LOOKUP.find(*link.address)
+            if found is None:
+                link.fetch.not_before(self._clock.monotonic_ms() + LOOK_UP_MS)
+                return False
+            made = LeaderConnection(found, client_id, most_bytes, config.replica_socket_receive_buffer_bytes)
         except OSError as error:
             self._lose(link, error.strerror or str(error))
             return False

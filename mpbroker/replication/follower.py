@@ -156,6 +156,10 @@ class LeaderFetch:
         for each in self._partitions.values():
             each.is_waiting = False
 
+    def not_before(self, at_ms: int) -> None:
+        """Nothing can be asked before that."""
+        self._not_before_ms = max(self._not_before_ms, at_ms)
+
     def next_request(self, now_ms: int) -> FetchRequest | None:
         """What to ask now; None: nothing yet (`due_ms` says when to look again)."""
         if now_ms < self._not_before_ms:

@@ -10,6 +10,7 @@ import os
 import socket
 from typing import Final
 
+from mpbroker.client.address_lookup import Address
 from mpbroker.errors import ProtocolError
 from mpbroker.protocol.codec import decode
 from mpbroker.protocol.headers import decode_response_header, encode_request_frame
@@ -27,7 +28,7 @@ class ConnectionEnded(Exception):
 class LeaderConnection:
     """`most_bytes`: the longest answer that is taken. OSError: the address cannot be used at all."""
 
-    def __init__(self, host: str, port: int, client_id: str, most_bytes: int, receive_buffer_bytes: int = -1) -> None:
+    def __init__(self, address: Address, client_id: str, most_bytes: int, receive_buffer_bytes: int = -1) -> None:
         self._client_id = client_id
         self._most_bytes = most_bytes
         self._correlation_id = 0
@@ -35,14 +36,13 @@ class LeaderConnection:
         self._in = bytearray(HEAD_BYTES)
         self._filled = 0
         self._asked: tuple[type[Struct], type[Struct], int] | None = None
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        self._socket = socket.socket(family, kind, protocol)
+        self._socket = socket.socket(address.family, socket.SOCK_STREAM)
         try:
             self._socket.setblocking(False)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if receive_buffer_bytes > 0:
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
-            code = self._socket.connect_ex(address)
+            code = self._socket.connect_ex(address.sockaddr)
             if code not in CONNECTING:
                 raise OSError(code, os.strerror(code))
         except OSError:

@@ -86,6 +86,7 @@ class LeaderLink:
         self.fetch = fetch
         self.connection: LeaderConnection | None = None
         self.address: tuple[str, int] | None = None
+        self.epoch = -1  # of the leader's registration, as the connection was made for it
         self._logs = logs
         self._clock = clock
         self._rescan = rescan

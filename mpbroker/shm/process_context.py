@@ -19,7 +19,7 @@ from mpbroker.config.sources import Given
 from mpbroker.shm import settings_board
 from mpbroker.shm.core import Core
 from mpbroker.shm.events import Events
-from mpbroker.shm.process_table import ProcessRow
+from mpbroker.shm.process_table import ProcessRow, ProcessState
 
 if TYPE_CHECKING:
     from mpbroker.shm.page_view import PageView
@@ -187,6 +187,11 @@ class ProcessContext:
             self.processors = tuple(document["processors"].get(str(self.listener), ()))
         dynamic = DynamicSettings(document["cluster"], document["broker"], document["groups"])
         return build_broker_config(Given(document["texts"], {}, ()), document["cores"], dynamic)
+
+    def handed_over(self) -> None:
+        """Agent of a broker that is to stop: others lead what it led; the supervisor may go on."""
+        self.process_row.set_state(ProcessState.STOPPING)
+        os.write(self.notice_fd, _ONE)
 
     def publish_settings(self, settings: DynamicSettings) -> None:
         """Controller: these dynamic settings are stored; the supervisor is to take them over and tell everybody."""

@@ -28,6 +28,7 @@ class BrokerState(IntEnum):
     RUNNING = 1
     DRAINING = 2
     RESETTING = 3
+    HANDING_OVER = 4
 
 
 class ProcessState(IntEnum):

@@ -49,6 +49,7 @@ _WORKING = wait_name(WaitName.NONE)
 _STATES = {
     BrokerState.STARTING: ("starting", "it reads its logs and does not serve yet"),
     BrokerState.DRAINING: ("stopping", "it finishes the requests in hand, then it ends"),
+    BrokerState.HANDING_OVER: ("stopping", "other brokers take over what it leads, then it ends"),
     BrokerState.RESETTING: ("resetting", "a worker died of a fault; all start again"),
 }
 

@@ -7,10 +7,11 @@ out of its store. What cannot be used, because the file of this start does not g
 
 import os
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from mpbroker.config.broker_changes import lost_listener
 from mpbroker.config.broker_config import BrokerConfig, compare
-from mpbroker.config.dynamic import DynamicSettings
+from mpbroker.config.dynamic import NOTHING_DYNAMIC, DynamicSettings
 from mpbroker.config.listeners import LISTENER_SETTINGS
 from mpbroker.config.load_config import build_broker_config
 from mpbroker.config.sources import Given
@@ -19,6 +20,9 @@ from mpbroker.errors import ConfigError
 from mpbroker.metadata.keys import STORE_FILE, Keys
 from mpbroker.metrics.event_log import EventLog
 from mpbroker.supervisor.sockets import Listening, open_listeners
+
+if TYPE_CHECKING:
+    from mpbroker.config.cluster_store import ClusterStorePlace
 
 
 def read_again(old: BrokerConfig, read_config: Callable[[], BrokerConfig], log: EventLog) -> BrokerConfig | None:
@@ -50,20 +54,44 @@ def read_again(old: BrokerConfig, read_config: Callable[[], BrokerConfig], log: 
 
 def with_stored_settings(config: BrokerConfig, cluster_id: str, log: EventLog) -> BrokerConfig:
     """The configuration of a start under what was changed while brokers ran before; unchanged when nothing was."""
-    path = os.path.join(config.data_dir, STORE_FILE)
+    keys, place = Keys(cluster_id), config.cluster_store
+    wanted = (keys.broker_config(None), keys.broker_config(config.node_id))
+    if place is not None and not place.sqlite_path:
+        stored = _in_etcd(place, wanted)
+    else:
+        stored = _in_file(os.path.join(config.data_dir, STORE_FILE) if place is None else place.sqlite_path, wanted)
+    return with_settings(config, stored, log) if stored else config
+
+
+def _in_file(path: str, wanted: tuple[str, str]) -> DynamicSettings:
     if not os.path.exists(path):
-        return config
+        return NOTHING_DYNAMIC
     from mpbroker.metadata.store_peek import UnreadableStore, peek_settings  # sqlite3 is a tenth of a start
 
-    keys = Keys(cluster_id)
     try:
-        cluster, broker = (
-            peek_settings(path, key) for key in (keys.broker_config(None), keys.broker_config(config.node_id))
-        )
+        cluster, broker = (peek_settings(path, key) for key in wanted)
+        return DynamicSettings(cluster, broker)
     except UnreadableStore:
-        return config  # the controller opens it a moment later, and says what is wrong with it
-    stored = DynamicSettings(cluster, broker)
-    return with_settings(config, stored, log) if stored else config
+        return NOTHING_DYNAMIC  # the controller opens it a moment later, and says what is wrong with it
+
+
+def _in_etcd(place: "ClusterStorePlace", wanted: tuple[str, str]) -> DynamicSettings:
+    from mpbroker.metadata.meta_store import StoreError
+    from mpbroker.metadata.open_store import open_cluster_store
+    from mpbroker.metadata.topic_record import BrokerConfigRecord, decode_record
+
+    try:
+        store = open_cluster_store(place)
+        try:
+            found = [store.get(key)[1] for key in wanted]
+        finally:
+            store.close()
+    except StoreError:
+        return NOTHING_DYNAMIC  # the agent asks a moment later, and says what is wrong with it
+    cluster, broker = (
+        decode_record(BrokerConfigRecord, entry.value, entry.key).configs if entry else {} for entry in found
+    )
+    return DynamicSettings(cluster, broker)
 
 
 def with_settings(config: BrokerConfig, dynamic: DynamicSettings, log: EventLog) -> BrokerConfig:

@@ -3,8 +3,9 @@ request, takes no lock in shared memory and waits for nobody but in its epoll lo
 
 Start: data directory, listening sockets, shared memory, then the workers stage by stage; ready when every listener has
 answered. A worker that dies is forked again and recovers its slot itself; one that died of a fault makes the supervisor
-stop all workers and rebuild the shared state, with the listening sockets open. SIGTERM: stop stage by stage, at most
-`mpbroker.drain.timeout.ms` + `mpbroker.stop.timeout.ms`; a second one, at once. SIGHUP: read the configuration again.
+stop all workers and rebuild the shared state, with the listening sockets open. SIGTERM: in a cluster serve on until the
+agent says that others lead (handover.py); then stop stage by stage, at most `mpbroker.drain.timeout.ms` +
+`mpbroker.stop.timeout.ms`; a second one, at once. SIGHUP: read the configuration again.
 """
 
 import gc
@@ -23,6 +24,7 @@ from mpbroker.shm.process_table import BrokerState, ProcessState
 from mpbroker.shm.troubles import Trouble
 from mpbroker.supervisor import launch, process_limits, reload, stacks
 from mpbroker.supervisor.cluster_lock import cluster_lock
+from mpbroker.supervisor.handover import Handover
 from mpbroker.supervisor.health_watch import HealthWatch
 from mpbroker.supervisor.probes import Probes
 from mpbroker.supervisor.process_types import (
@@ -102,6 +104,7 @@ class Supervisor:
         self._started_stages = 0
         self._ready = False
         self._late_forked = False
+        self._handover: Handover | None = None
         self._stopping: Stopping | None = None
         self._resetting = False
         self._resets: deque[float] = deque(maxlen=MAX_RESETS)
@@ -152,6 +155,8 @@ class Supervisor:
         waits = [self._workers.next_due_s(), self._probes.timeout_s(), HEARTBEAT_S]
         if self._stopping is not None:
             waits.append(self._stopping.timeout_s())
+        elif self._handover is not None:
+            waits.append(self._handover.timeout_s())
         return min(wait for wait in waits if wait is not None)
 
     def _step(self) -> bool:
@@ -161,6 +166,8 @@ class Supervisor:
         if self._signals.reload:
             self._signals.reload = False
             self._reload()
+        if self._stopping is None and self._handover is not None and self._handover.is_over():
+            self._stop(EXIT_CLEAN)
         if self._stopping is not None:
             return self._stop_step(self._stopping)
         if self._resetting:
@@ -321,6 +328,8 @@ class Supervisor:
     def _reset(self) -> None:
         """Stop everybody; `_reset_step` goes on when all are gone."""
         now = time.monotonic()
+        if self._handover is not None:
+            self._stop(EXIT_CLEAN)
         if self._stopping is not None:
             self._stopping.hurry()
             return
@@ -350,11 +359,22 @@ class Supervisor:
 
     def _on_stop_signal(self) -> None:
         self._signals.stops -= 1
-        if self._stopping is None:
+        if self._stopping is None and self._handover is None:
             self._log.info("stopping")
+            self._begin_stop()
+            return
+        self._stop(EXIT_CLEAN)
+        assert self._stopping is not None
+        self._stopping.hurry()
+
+    def _begin_stop(self) -> None:
+        """What this broker leads goes to others first, where there are others."""
+        serves = self._ready and not self._resetting
+        self._handover = Handover.wanted(self._config, self._shared.process_state) if serves else None
+        if self._handover is None:
             self._stop(EXIT_CLEAN)
         else:
-            self._stopping.hurry()
+            self._shared.set_state(BrokerState.HANDING_OVER)
 
     def _stop(self, exit_code: int) -> None:
         if self._stopping is not None:

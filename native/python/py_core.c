@@ -402,7 +402,7 @@ static PyGetSetDef core_getset[] = {
     {"reserved_handlers", core_get, NULL, NULL, (void *)2},
     {"entry_count", core_get, NULL, NULL, (void *)3},
     {"boot_id", core_get, NULL, NULL, (void *)4},
-    {"state", core_get, core_set_state, "0 starting, 1 running, 2 draining, 3 resetting", (void *)5},
+    {"state", core_get, core_set_state, "0 starting, 1 running, 2 draining, 3 resetting, 4 handing over", (void *)5},
     {"metadata_generation", core_get, NULL, NULL, (void *)6},
     {"moves", core_get, NULL, "moves between log directories ever asked for, called off or ended", (void *)13},
     {"features", core_get, core_set_features, "finalized levels of features in one word (metadata/features.py)",

@@ -114,7 +114,13 @@ struct mpb_segment_header { /* one page */
 };
 _Static_assert(sizeof(struct mpb_segment_header) == MPB_PAGE_BYTES, "header is one page");
 
-enum mpb_broker_state { MPB_STARTING = 0, MPB_RUNNING = 1, MPB_DRAINING = 2, MPB_RESETTING = 3 };
+enum mpb_broker_state {
+    MPB_STARTING = 0,
+    MPB_RUNNING = 1,
+    MPB_DRAINING = 2,
+    MPB_RESETTING = 3,
+    MPB_HANDING_OVER = 4, /* serves as ever while other brokers take over what it leads */
+};
 
 /* ------------------------------------------------------------------ process table (page) */
 struct mpb_process { /* 256 bytes; written by its process, except last_exit, restarts, unsteady_since (supervisor) */

@@ -43,9 +43,16 @@ class RunningCluster:
 
     def run(self, verb: str, *words: str) -> str:
         """A command that ends, with what it printed."""
+        return self._done(verb, *words).stdout
+
+    def run_told(self, verb: str, *words: str) -> str:
+        """The same with what it told people."""
+        return self._done(verb, *words).stderr
+
+    def _done(self, verb: str, *words: str) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(self._command(verb, *words), capture_output=True, text=True, timeout=START_S)
         assert done.returncode == 0, (verb, words, done.stdout, done.stderr)
-        return done.stdout
+        return done
 
     def kill(self, broker: int) -> None:
         """SIGKILL of a broker's whole tree."""

@@ -1,0 +1,131 @@
+"""A broker that stops asks the controller: so often, with such pauses, and goes on whatever comes of it."""
+
+from typing import ClassVar
+
+import pytest
+
+from mpbroker.client.broker_channel import Outcome
+from mpbroker.controller import controlled_shutdown as module
+from mpbroker.controller.controlled_shutdown import FOLLOW_MS, ControlledShutdown
+from mpbroker.errors import ErrorCode
+from mpbroker.protocol.messages.controlled_shutdown import ControlledShutdownResponse, RemainingPartition
+
+ATTEMPTS, BACKOFF_MS = 3, 1000
+ADDRESS = ("127.0.0.1", 9092)
+REMAINING = ControlledShutdownResponse(remaining_partitions=[RemainingPartition(topic_name="t")])
+
+
+class Channel:
+    made: ClassVar[list] = []
+
+    def __init__(self, host, port, client_id, timeout_ms):
+        self.address, self.busy, self.sent, self.answer = (host, port), False, [], None
+        self.made.append(self)
+
+    def send(self, message, now_ms):
+        self.sent.append(message)
+        self.busy = True
+
+    def turn(self, now_ms):
+        if self.answer is not None:
+            self.busy = False
+        answer, self.answer = self.answer, None
+        return answer
+
+    def close(self):
+        self.busy = False
+
+
+class Log:
+    def __init__(self):
+        self.lines = []
+
+    def info(self, event, **fields):
+        self.lines.append(event)
+
+    warning = info
+
+
+@pytest.fixture
+def begin(monkeypatch):
+    monkeypatch.setattr(module, "BrokerChannel", Channel)
+    Channel.made.clear()
+
+    def one(controller=lambda: ADDRESS, follows=lambda: True):
+        log = Log()
+        made = ControlledShutdown(
+            node_id=2,
+            broker_epoch=lambda: 7,
+            controller=controller,
+            follows=follows,
+            attempts=ATTEMPTS,
+            backoff_ms=BACKOFF_MS,
+            log=log,
+            now_ms=0,
+        )
+        return made, log
+
+    return one
+
+
+def answered(shutdown, response, now_ms):
+    Channel.made[-1].answer = Outcome(response, "" if response else "closed")
+    return shutdown.turn(now_ms)
+
+
+def test_over_when_nothing_remains_and_the_roles_here_have_followed(begin):
+    follows = []
+    shutdown, _ = begin(follows=lambda: bool(follows))
+    assert not shutdown.turn(0)
+    (request,) = Channel.made[0].sent
+    assert (request.broker_id, request.broker_epoch) == (2, 7)
+    assert not shutdown.turn(1), "no answer yet"
+    assert not answered(shutdown, ControlledShutdownResponse(), 2)
+    assert not shutdown.turn(3), "still leads something"
+    follows.append(1)
+    assert shutdown.turn(4)
+
+
+def test_roles_that_do_not_follow_are_not_waited_for_for_ever(begin):
+    shutdown, _ = begin(follows=lambda: False)
+    shutdown.turn(0)
+    answered(shutdown, ControlledShutdownResponse(), 10)
+    assert not shutdown.turn(10 + FOLLOW_MS - 1)
+    assert shutdown.turn(10 + FOLLOW_MS)
+
+
+def test_what_remains_is_asked_for_again_after_the_pause(begin):
+    shutdown, log = begin()
+    now = 0
+    for attempt in range(ATTEMPTS):
+        shutdown.turn(now)
+        assert len(Channel.made[-1].sent) == attempt + 1
+        over = answered(shutdown, REMAINING, now + 1)
+        assert over == (attempt == ATTEMPTS - 1)
+        shutdown.turn(now + BACKOFF_MS)
+        assert len(Channel.made[-1].sent) == attempt + 1, "not before the pause is over"
+        now += 1 + BACKOFF_MS
+    assert log.lines == ["leaders_remain"] * ATTEMPTS
+
+
+def test_a_controller_that_goes_is_looked_for_within_the_attempt(begin):
+    now_there = [ADDRESS]
+    shutdown, log = begin(controller=lambda: now_there[0])
+    shutdown.turn(0)
+    now_there[0] = None
+    assert not shutdown.turn(1), "its connection is closed with the request in flight"
+    now_there[0] = ("127.0.0.1", 9102)
+    assert not shutdown.turn(50), "not yet"
+    assert not shutdown.turn(101)
+    assert [one.address[1] for one in Channel.made] == [9092, 9102]
+    assert not answered(shutdown, ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER), 102)
+    assert not shutdown.turn(202)
+    assert len(Channel.made[-1].sent) == 2
+    assert log.lines == []
+
+
+def test_without_a_controller_it_ends_all_the_same(begin):
+    shutdown, log = begin(controller=lambda: None)
+    times = [now for now in range(0, 10_000, 100) if shutdown.turn(now)]
+    assert times[0] == ATTEMPTS * BACKOFF_MS
+    assert log.lines[:ATTEMPTS] == ["controlled_shutdown_failed"] * ATTEMPTS
