@@ -11,6 +11,8 @@ other and then carries out, in order, the effects that it returns:
 - `SendMarkers`: end a transaction in its partitions, however long that takes; then call
   `TransactionCoordinator.marked`.
 - `TakeProducerIds`: get a block of them from the controller; then call `TransactionCoordinator.add_producer_ids`.
+- `AskCoordinator`: add partitions to a transaction at its coordinator on another broker, or ask whether they are part
+  of it (KIP-890); then call `TransactionCoordinator.asked`.
 - `PassOn`: transactions have nothing against this request, which groups now answer.
 - `GiveBack`: a Produce request whose partitions were added to its transaction goes back to the request handlers; with a
   code they were not, and the code goes into the cells of those partitions that have no result yet.
@@ -54,6 +56,7 @@ class GroupRequest(msgspec.Struct, frozen=True):
     lane: int = 0
     identity: bytes = b""
     appended: frozenset[int] = frozenset()
+    is_verified: bool = False  # the coordinator, on another broker, has said that its transaction is on
 
 
 class Answer(NamedTuple):
@@ -75,6 +78,7 @@ class Append(NamedTuple):
     records: tuple[tuple[bytes, bytes | None], ...]
     topic: str = OFFSETS_TOPIC
     producer: tuple[int, int] | None = None
+    is_verified: bool = False  # the partition knows of the transaction already, or is not to take the batch
 
 
 class Verify(NamedTuple):
@@ -85,6 +89,18 @@ class Verify(NamedTuple):
     producer_id: int
     producer_epoch: int
     partitions: frozenset[tuple[str, int]]
+
+
+class AskCoordinator(NamedTuple):
+    """Partitions (topic, partition), led here, that a producer writes to. `verify_only`: its transaction should have
+    them; else they are added to it."""
+
+    number: int
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: frozenset[tuple[str, int]]
+    verify_only: bool
 
 
 class SendMarkers(NamedTuple):
@@ -117,4 +133,4 @@ class GiveBack(NamedTuple):
     code: int
 
 
-Effect: TypeAlias = Answer | Append | Verify | SendMarkers | TakeProducerIds | PassOn | GiveBack
+Effect: TypeAlias = Answer | Append | Verify | AskCoordinator | SendMarkers | TakeProducerIds | PassOn | GiveBack

@@ -90,7 +90,8 @@ class OffsetsLog:
     def _append(self, ordinal: int, one: _Waiting) -> bool:
         """False: the partition is busy, and nothing was done."""
         topic, append, request, then = one.topic, one.append, one.request, one.then
-        if append.producer is not None and self._logs.log.verify(ordinal, *append.producer, topic.id) == BUSY:
+        producer = None if append.is_verified else append.producer
+        if producer is not None and self._logs.log.verify(ordinal, *producer, topic.id) == BUSY:
             return False
         result = self._logs.log.append(
             ordinal,

@@ -156,13 +156,22 @@ class Shard:
         now: Now,
         then: Callable[[int, Now], None],
         producer: tuple[int, int] | None = None,
+        is_verified: bool = False,
     ) -> int:
         """Append one batch; `then(code, now)` is called when it is acknowledged, or not. `producer`: in its
-        transaction."""
+        transaction, of which the partition knows if it `is_verified`."""
         number = self.env.next_number()
         self._appends[number] = then
         batch = Append(
-            self.partition, self.leader_epoch, number, token, now.wall_ms, tuple(records), OFFSETS_TOPIC, producer
+            self.partition,
+            self.leader_epoch,
+            number,
+            token,
+            now.wall_ms,
+            tuple(records),
+            OFFSETS_TOPIC,
+            producer,
+            is_verified,
         )
         self.env.ask(batch)
         return number

@@ -207,7 +207,7 @@ class Shell:
         if request.attempts >= MAX_ATTEMPTS and not recorded:
             self._answer_poison(request, FAILURES[api.key](message, asked.version, ErrorCode.UNKNOWN_SERVER_ERROR))
             return
-        if recorded and self._logs.flush_on_commit:
+        if recorded and (self._logs.flush_on_commit or self._is_in_cluster):
             self._await_recorded(asked, recorded)
         else:
             self._decide(asked)
@@ -236,7 +236,8 @@ class Shell:
         return {number: by_row[ordinal] for number, ordinal in enumerate(partitions) if ordinal in by_row}
 
     def _await_recorded(self, asked: GroupRequest, recorded: dict[int, Cell]) -> None:
-        """An earlier run died before its records were synced: it may have been for that that it was not answered."""
+        """An earlier run died before its records were synced and replicated: it may have been for that that it was not
+        answered."""
         missing = dict(recorded)
 
         def settled(partition: int, code: int) -> None:

@@ -90,7 +90,7 @@ def _append(
         answer = offsets_answer(message, codes, offset_append_error(code))
         shard.env.answer(request.token, answer)
 
-    number = shard.append(records, request.token, now, then, producer)
+    number = shard.append(records, request.token, now, then, producer, request.is_verified)
     waiting = group.transactional.setdefault(message.producer_id, {})
     waiting.update((name, committed._replace(number=number)) for name, committed in offsets.items())
     shard.transactional.setdefault(message.producer_id, set()).add(group.id)

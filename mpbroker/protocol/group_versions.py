@@ -12,7 +12,7 @@ from typing import Final
 from mpbroker.protocol.api_keys import ApiKey
 
 VERSIONS: Final[dict[int, tuple[int, int]]] = {
-    ApiKey.PRODUCE: (12, 13),
+    ApiKey.PRODUCE: (3, 13),
     ApiKey.OFFSET_COMMIT: (2, 9),
     ApiKey.OFFSET_FETCH: (1, 9),
     ApiKey.JOIN_GROUP: (0, 9),

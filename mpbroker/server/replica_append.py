@@ -49,7 +49,8 @@ def append_partition(
         return refused(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION)
     records = memoryview(data.records or b"")[: checked.batch_bytes]
     result = context.log_manager.append(topic, data.index, request, cell, records, request.api_version, acks)
-    if result.unverified and request.api_version >= ADDS_PARTITIONS_SINCE:
+    asks_elsewhere = context.cluster is not None  # whether a coordinator on another broker knows of it
+    if result.unverified and (asks_elsewhere or request.api_version >= ADDS_PARTITIONS_SINCE):
         return None
     if result.unverified:
         code = unverified_code(result.error, request.api_version)

@@ -53,10 +53,9 @@ static int set_verified(int16_t *verified, int16_t to, int16_t guard)
     return 0;
 }
 
-static int set_guard(int16_t *verified, int16_t to, int16_t guard)
+static int set_guard(int16_t *verified, int16_t to, int16_t epoch)
 {
-    (void)guard;
-    *verified = *verified < MPB_NO_GUARD ? *verified : to;
+    *verified = *verified < MPB_NO_GUARD || *verified == epoch ? *verified : to;
     return 0;
 }
 
@@ -66,9 +65,9 @@ int mpb_txn_verify(struct mpb_log *log, uint32_t ordinal, const uint8_t *topic_i
     return change_row(log, ordinal, topic_id, producer_id, set_verified, &epoch, guard);
 }
 
-int mpb_txn_guard(struct mpb_log *log, uint32_t ordinal, const uint8_t *topic_id, int64_t producer_id, int16_t guard,
-                  int16_t *in_force)
+int mpb_txn_guard(struct mpb_log *log, uint32_t ordinal, const uint8_t *topic_id, int64_t producer_id, int16_t epoch,
+                  int16_t guard, int16_t *in_force)
 {
     *in_force = guard;
-    return change_row(log, ordinal, topic_id, producer_id, set_guard, in_force, MPB_NO_GUARD);
+    return change_row(log, ordinal, topic_id, producer_id, set_guard, in_force, epoch);
 }

@@ -13,8 +13,8 @@ int mpb_txn_verify(struct mpb_log *log, uint32_t ordinal, const uint8_t *topic_i
                    int16_t guard);
 /* The coordinator, on another broker, is being asked about the producer: notes `guard`, below MPB_NO_GUARD, in its row. A
  * marker takes it out: what was true when the coordinator answered is not any more (KIP-890). *in_force: the guard of who
- * asked first, if somebody did. */
-int mpb_txn_guard(struct mpb_log *log, uint32_t ordinal, const uint8_t *topic_id, int64_t producer_id, int16_t guard,
-                  int16_t *in_force);
+ * asked first, if somebody did; the epoch if that is verified already. */
+int mpb_txn_guard(struct mpb_log *log, uint32_t ordinal, const uint8_t *topic_id, int64_t producer_id, int16_t epoch,
+                  int16_t guard, int16_t *in_force);
 
 #endif

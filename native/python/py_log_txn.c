@@ -33,15 +33,15 @@ static PyObject *log_guard(PyObject *object, PyObject *args)
     LogObject *self = (LogObject *)object;
     unsigned int ordinal;
     long long producer_id;
-    short guard;
+    short epoch, guard;
     int16_t in_force;
     uint8_t id[16];
     const uint8_t *topic_id;
     PyObject *topic;
-    if (!PyArg_ParseTuple(args, "ILhO:guard", &ordinal, &producer_id, &guard, &topic) ||
+    if (!PyArg_ParseTuple(args, "ILhhO:guard", &ordinal, &producer_id, &epoch, &guard, &topic) ||
         !mpb_py_ordinal(self, ordinal) || !mpb_py_topic_id(topic, id, &topic_id))
         return NULL;
-    int error = mpb_txn_guard(&self->log, ordinal, topic_id, producer_id, guard, &in_force);
+    int error = mpb_txn_guard(&self->log, ordinal, topic_id, producer_id, epoch, guard, &in_force);
     return Py_BuildValue("(ih)", error, in_force);
 }
 
@@ -247,7 +247,8 @@ PyMethodDef mpb_log_txn_methods[] = {
      "producers is full. With a guard: only if no marker came since `guard` gave it, else INVALID_TXN_STATE; epoch -1\n"
      "takes it back."},
     {"guard", log_guard, METH_VARARGS,
-     "guard(ordinal, producer_id, guard, topic_id) -> (error, guard or epoch in force)\n\n"
+     "guard(ordinal, producer_id, epoch, guard, topic_id) -> (error, in force: a guard, or the epoch: it is "
+     "verified)\n\n"
      "The coordinator, on another broker, is being asked about the producer; `guard` is below -1."},
     {"load_ended", log_load_ended, METH_VARARGS,
      "load_ended(ordinal, [(first offset, end of marker)]) -> error\n\n"

@@ -87,6 +87,30 @@ def add(
         shard.record(entry, step.next, None, now, recorded)
 
 
+def verify_added(
+    shard: TransactionShard | None,
+    transactional_id: str,
+    producer: Producer,
+    partitions: frozenset[Partition],
+    now: Now,
+    then: Callable[[int, Now], None],
+) -> None:
+    """The same for partitions that were added before: those led here are told; `then` with TRANSACTION_ABORTABLE if one
+    was not."""
+    entry = shard.entries.get(transactional_id) if shard is not None else None
+    if shard is None or entry is None or entry.is_moving:
+        missing = ErrorCode.NOT_COORDINATOR if shard is None else ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        then(missing if entry is None else ErrorCode.CONCURRENT_TRANSACTIONS, now)
+        return
+    code = verify(entry.found, producer)
+    if code == ErrorCode.NONE and not partitions <= entry.found.partitions:
+        code = ErrorCode.TRANSACTION_ABORTABLE
+    if code == ErrorCode.NONE:
+        shard.verify(entry, partitions, then)
+    else:
+        then(code, now)
+
+
 def _too_many(shard: TransactionShard, before: Transaction, after: Transaction) -> bool:
     counts = shard.env.counts
     is_so = counts.partitions + len(after.partitions) - len(before.partitions) > shard.env.settings.max_partitions

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
+
 from mpbroker.coordinator.effects import Effect, GroupRequest, Now, PassOn
 from mpbroker.coordinator.loading_queue import LoadingQueue
 from mpbroker.coordinator.offsets_loader import RecordPairs
@@ -40,6 +42,10 @@ from mpbroker.protocol.messages.describe_transactions import DescribeTransaction
 ADDS_GROUPS_SINCE = 5  # the version of TxnOffsetCommit
 MAX_ID_BYTES = 32_000  # a record has 16 bits for a length
 
+#: What TxnOffsetCommit hears as COORDINATOR_NOT_AVAILABLE: the transaction's coordinator was not to be had.
+_NOT_REACHED: Final = frozenset(
+    {ErrorCode.NOT_COORDINATOR, ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS}
+)
 #: Requests about one transactional id, by API key.
 _HANDLERS: Final[dict[int, Callable[[TransactionShard, GroupRequest, Any, Now], None]]] = {
     ApiKey.INIT_PRODUCER_ID: init_producer,
@@ -58,8 +64,9 @@ class TransactionCoordinator:
         has_partition: HasPartition,
         offsets_partition: Callable[[str], int],
         feature_level: Callable[[], int] = lambda: 0,
+        in_cluster: bool = False,
     ) -> None:
-        self._env = TransactionEnvironment(settings, has_partition, offsets_partition, feature_level)
+        self._env = TransactionEnvironment(settings, has_partition, offsets_partition, feature_level, in_cluster)
         self._shards: dict[int, TransactionShard] = {}
         self._newest: dict[int, dict[bytes, bytes | None]] = {}
         self._queue = LoadingQueue(self._env, self._is_loading, self._answer, self._refuse_loading)
@@ -182,11 +189,11 @@ class TransactionCoordinator:
         elif request.api_key == ApiKey.TXN_OFFSET_COMMIT and request.version >= ADDS_GROUPS_SINCE:
             self._add_offsets(request, now)
         elif request.api_key == ApiKey.TXN_OFFSET_COMMIT:
-            self._check_offsets(request)
+            self._check_offsets(request, now)
         elif request.api_key == ApiKey.PRODUCE:
             add_produced(self._env, self._shard_of, request, message, now)
         elif request.api_key == ApiKey.WRITE_TXN_MARKERS:
-            AskedMarkers(self._env, request, message).go_on(now)
+            AskedMarkers(self._env, request, message).begin()
         elif request.api_key == ApiKey.DESCRIBE_TRANSACTIONS:
             rows = [described(self._shard_of(one), one) for one in message.transactional_ids]
             self._env.answer(request.token, DescribeTransactionsResponse(transaction_states=rows))
@@ -206,30 +213,46 @@ class TransactionCoordinator:
         partition = self._env.offsets_partition(message.group_id)
 
         def then(code: int, later: Now) -> None:
-            if code == ErrorCode.NONE:
-                self._env.ask(PassOn(request))
-            else:
-                is_elsewhere = code == ErrorCode.NOT_COORDINATOR
-                code = ErrorCode.COORDINATOR_NOT_AVAILABLE if is_elsewhere else code
-                self._env.answer(request.token, failure(request, code))
+            self._pass_on(request, code, is_elsewhere)
 
         if partition in request.appended:
-            then(ErrorCode.NONE, now)
+            self._env.ask(PassOn(request))
             return
+        is_elsewhere = self._is_elsewhere(message.transactional_id)
         producer = Producer(message.producer_id, message.producer_epoch)
         partitions = frozenset({(OFFSETS_TOPIC, partition)})
         add_written(self._env, self._shard_of, message.transactional_id, producer, partitions, now, then)
 
-    def _check_offsets(self, request: GroupRequest) -> None:
+    def _pass_on(self, request: GroupRequest, code: int, is_verified: bool) -> None:
+        """Groups answer, or the code says why not. `is_verified`: the partition has been told already."""
+        if code == ErrorCode.NONE:
+            self._env.ask(PassOn(msgspec.structs.replace(request, is_verified=True) if is_verified else request))
+            return
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE if code in _NOT_REACHED else code
+        if code == ErrorCode.TRANSACTION_ABORTABLE and request.version < ABORTABLE_COMMIT:
+            code = ErrorCode.INVALID_TXN_STATE
+        self._env.answer(request.token, failure(request, code))
+
+    def _is_elsewhere(self, transactional_id: str) -> bool:
+        return self._env.in_cluster and self._shard_of(transactional_id) is None
+
+    def _check_offsets(self, request: GroupRequest, now: Now) -> None:
         """TxnOffsetCommit: groups answer it if the transaction takes it. Who appended already may have been told by the
         marker since."""
         message: Any = request.message
         partition = self._env.offsets_partition(message.group_id)
-        code = ErrorCode.NONE if partition in request.appended else self._offsets_error(request, message, partition)
-        if code == ErrorCode.NONE:
+        if partition in request.appended:
             self._env.ask(PassOn(request))
+        elif self._is_elsewhere(message.transactional_id):
+            producer = Producer(message.producer_id, message.producer_epoch)
+            partitions = frozenset({(OFFSETS_TOPIC, partition)})
+
+            def then(code: int, later: Now) -> None:
+                self._pass_on(request, code, True)
+
+            add_written(self._env, self._shard_of, message.transactional_id, producer, partitions, now, then, True)
         else:
-            self._env.answer(request.token, failure(request, code))
+            self._pass_on(request, self._offsets_error(request, message, partition), False)
 
     def _offsets_error(self, request: GroupRequest, message: Any, partition: int) -> int:
         shard = self._shard_of(message.transactional_id)
@@ -277,11 +300,16 @@ class TransactionCoordinator:
         """All partitions of a Verify are, or one of them cannot be."""
         return self._done(partition, number, code, now)
 
+    def asked(self, number: int, code: int, now: Now) -> list[Effect]:
+        """The coordinator on another broker has answered, and partitions know it."""
+        self._env.asked(number, code, now)
+        return self._env.take_effects()
+
     def marked(self, partition: int, number: int, codes: dict[tuple[str, int], int], now: Now) -> list[Effect]:
         """All markers of a SendMarkers are written, those that can be."""
         asked = self._env.asked_markers.pop(number, None)
         if asked is not None:
-            asked.written(codes, now)
+            asked(codes, now)
             return self._env.take_effects()
         return self._done(partition, number, ErrorCode.NONE, now)
 

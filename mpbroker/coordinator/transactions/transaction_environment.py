@@ -6,11 +6,11 @@ Nothing here does I/O or reads a clock.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
-from mpbroker.coordinator.effects import Now, TakeProducerIds
+from mpbroker.coordinator.effects import AskCoordinator, Now, TakeProducerIds
 from mpbroker.coordinator.transactions.transaction import State, Transaction
 from mpbroker.coordinator.transactions.transaction_settings import TransactionSettings
 from mpbroker.coordinator.workbench import Workbench
@@ -18,15 +18,9 @@ from mpbroker.metadata.producer_ids import ProducerIds
 
 #: Whether a partition of a topic exists: (topic, partition).
 HasPartition: TypeAlias = Callable[[str, int], bool]
+#: Who waits for markers that were asked for by name: (codes by partition, now).
+MarkersWritten: TypeAlias = Callable[[dict[tuple[str, int], int], Now], None]
 PRODUCER_ID_PATIENCE_MS = 10_000
-
-
-class AskedMarkers(Protocol):
-    """Who waits for markers that an administrator asked for."""
-
-    def written(self, codes: dict[tuple[str, int], int], now: Now) -> None:
-        """They are written, or why not, by partition."""
-        ...
 
 
 class TransactionCounts(msgspec.Struct):
@@ -48,7 +42,7 @@ class TransactionEnvironment(Workbench):
     """Made once for a coordinator.
 
     `offsets_partition(group)`: where in `__consumer_offsets` a group's offsets are. `feature_level()`: the finalized
-    level of `transaction.version`.
+    level of `transaction.version`. `in_cluster`: ids whose shard is not here have their coordinator elsewhere.
     """
 
     def __init__(
@@ -57,15 +51,18 @@ class TransactionEnvironment(Workbench):
         has_partition: HasPartition,
         offsets_partition: Callable[[str], int],
         feature_level: Callable[[], int] = lambda: 0,
+        in_cluster: bool = False,
     ) -> None:
         super().__init__(settings.max_parked)
         self.settings = settings
         self.has_partition = has_partition
         self.offsets_partition = offsets_partition
         self.feature_level = feature_level
+        self.in_cluster = in_cluster
         self.counts = TransactionCounts()
         self.producer_ids = ProducerIds()
-        self.asked_markers: dict[int, AskedMarkers] = {}  # by number of the effect
+        self.asked_markers: dict[int, MarkersWritten] = {}  # by number of the effect
+        self._asked: dict[int, Callable[[int, Now], None]] = {}  # likewise
         self._wanting: list[tuple[int, Callable[[int | None, Now], None]]] = []  # until when, whom
 
     def value_version(self) -> int:
@@ -90,6 +87,25 @@ class TransactionEnvironment(Workbench):
         until_ms = now.ms + PRODUCER_ID_PATIENCE_MS
         self._wanting.append((until_ms, then))
         self.timers.at(until_ms, self._give_up)
+
+    def ask_coordinator(
+        self,
+        transactional_id: str,
+        producer: tuple[int, int],
+        partitions: frozenset[tuple[str, int]],
+        verify_only: bool,
+        then: Callable[[int, Now], None],
+    ) -> None:
+        """Ask the coordinator on another broker; `then(code, now)` when it has answered and partitions know it."""
+        number = self.next_number()
+        self._asked[number] = then
+        self.ask(AskCoordinator(number, transactional_id, *producer, partitions, verify_only))
+
+    def asked(self, number: int, code: int, now: Now) -> None:
+        """It has answered."""
+        then = self._asked.pop(number, None)
+        if then is not None:
+            then(code, now)
 
     def add_producer_ids(self, first_id: int, count: int, now: Now) -> None:
         """A block of ids; 0: there are none to be had."""

@@ -14,10 +14,13 @@ import msgspec
 
 from mpbroker.channel.handler_port import HandlerPort, Request
 from mpbroker.config.broker_config import BrokerConfig
-from mpbroker.coordinator.effects import Effect, GroupRequest, Now, SendMarkers, TakeProducerIds, Verify
+from mpbroker.coordinator.effects import AskCoordinator, Effect, GroupRequest, Now, SendMarkers, TakeProducerIds, Verify
 from mpbroker.coordinator.offsets_loader import OffsetsLoader
 from mpbroker.coordinator.offsets_log import OffsetsLog
-from mpbroker.coordinator.transactions.marker_sender import Codes, LocalMarkerSender
+from mpbroker.coordinator.transactions.broker_requests import BrokerRequests
+from mpbroker.coordinator.transactions.elsewhere_verifier import ElsewhereVerifier
+from mpbroker.coordinator.transactions.marker_sender import Codes, MarkerSender
+from mpbroker.coordinator.transactions.other_brokers import OtherBrokers
 from mpbroker.coordinator.transactions.partition_verifier import LocalVerifier
 from mpbroker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from mpbroker.coordinator.transactions.transaction_counting import TransactionCounting
@@ -25,6 +28,7 @@ from mpbroker.coordinator.transactions.transaction_settings import TransactionSe
 from mpbroker.errors import ErrorCode
 from mpbroker.log.leadership import led_since
 from mpbroker.log.log_manager import LogManager, PartitionBusyError
+from mpbroker.metadata.cluster_cache import ClusterCache
 from mpbroker.metadata.commands import AllocateProducerIds, ProducerIds, decode_answer, encode_command
 from mpbroker.metadata.features import TRANSACTION_VERSION
 from mpbroker.metadata.metadata_cache import MetadataCache, Topic
@@ -54,6 +58,12 @@ TRANSACTION_APIS: Final = frozenset(
 RECORDED_IN_STATE: Final = frozenset({ApiKey.INIT_PRODUCER_ID, ApiKey.END_TXN})
 
 
+def _other_brokers(ctx: ProcessContext, metadata: MetadataCache) -> OtherBrokers:
+    node_id, core = ctx.config.node_id, ctx.core
+    requests = BrokerRequests(f"broker-{node_id}-coordinator", lambda: core.ring_handler(core.coordinator))
+    return OtherBrokers(ClusterCache(core), metadata, ctx.config.end_points.inter_broker, node_id, requests)
+
+
 class TransactionShell:
     """`take(effects)` carries out what the logic says; `offsets_partition(group)` and `offsets_ended(partition,
     producer id, committed)` are those of groups."""
@@ -79,11 +89,21 @@ class TransactionShell:
         self._offsets_partition = offsets_partition
         self._settings = TransactionSettings.of(ctx.config)
         self._crash_point = ctx.core.crash_point
-        self._loader = OffsetsLoader(log_manager, ctx.log, lambda: self.coordinator, self._loaded, TRANSACTIONS_TOPIC)
-        self._markers = LocalMarkerSender(port, log_manager, metadata, appends, clock, offsets_ended, self._crash_point)
-        self._verifier = LocalVerifier(port, log_manager, metadata)
-        self._opened: dict[int, int] = {}  # partition → leader epoch
+        self._appends = appends
         self._is_in_cluster = ctx.config.cluster_store is not None
+        others = _other_brokers(ctx, metadata) if self._is_in_cluster else None
+        self._loader = OffsetsLoader(log_manager, ctx.log, lambda: self.coordinator, self._loaded, TRANSACTIONS_TOPIC)
+        self._markers = MarkerSender(
+            port, log_manager, metadata, appends, clock, offsets_ended, self._crash_point, self._coordinates, others
+        )
+        self._verifier = LocalVerifier(port, log_manager, metadata)
+        self._elsewhere = (
+            None
+            if others is None
+            else ElsewhereVerifier(log_manager, metadata, others, self._state_partition, self._asked)
+        )
+        self._others = others
+        self._opened: dict[int, int] = {}  # partition → leader epoch
         self._commands = 0  # for producer ids, on their way
         self.topic: Topic | None = None
         self._start(self._settings.partitions)
@@ -97,6 +117,7 @@ class TransactionShell:
             self._has_partition,
             self._offsets_partition,
             lambda: levels().of(TRANSACTION_VERSION),
+            self._is_in_cluster,
         )
         self._counting = TransactionCounting(self._ctx.process_row)
 
@@ -132,10 +153,37 @@ class TransactionShell:
             self._close(partition, leader_epoch)
 
     def _close(self, partition: int, leader_epoch: int) -> None:
+        """It is not in `_opened` any more."""
         self._loader.forget(partition)
         self._take(self.coordinator.close(partition, leader_epoch, self._now()))
 
+    def _coordinates(self, partition: int, leader_epoch: int) -> bool:
+        return self._opened.get(partition) == leader_epoch
+
+    def _state_partition(self, transactional_id: str) -> int:
+        return self.coordinator.partition_of(transactional_id)
+
     def _loaded(self, partition: int) -> None:
+        """What was read counts when it is replicated: nobody must hear of a decision that the next leader lacks."""
+        if not self._is_in_cluster:
+            self._serve(partition)
+            return
+        assert self.topic is not None
+        ordinal, leader_epoch = self.topic.partitions[partition], self._opened[partition]
+        state = self._logs.state(ordinal)
+        end_offset = 0 if state is None else state.leo
+        then = partial(self._replicated, partition, leader_epoch)
+        self._appends.await_end(ordinal, end_offset, leader_epoch, self._clock.monotonic_ms(), then)
+
+    def _replicated(self, partition: int, leader_epoch: int, code: int) -> None:
+        if not self._coordinates(partition, leader_epoch):
+            return
+        if code == ErrorCode.REQUEST_TIMED_OUT:
+            self._loaded(partition)
+        else:
+            self._serve(partition)
+
+    def _serve(self, partition: int) -> None:
         self._crash_point("coordinator.transactions_loaded")
         self._take(self.coordinator.loaded(partition, self._now()))
         self._tell_ready()
@@ -143,7 +191,9 @@ class TransactionShell:
     def _tell_ready(self) -> None:
         """Until everything that was ongoing is verified once more, partitions must not refuse what they do not know."""
         core = self._ctx.core
-        if not core.transactions_ready and self.coordinator.is_ready(len(self._opened)):
+        if core.transactions_ready:
+            return
+        if self._is_in_cluster or self.coordinator.is_ready(len(self._opened)):  # leaders ask, in a cluster
             core.transactions_ready = 1
 
     # what the loop calls
@@ -182,6 +232,8 @@ class TransactionShell:
         now = self._now()
         if self._commands:
             self._take_commands(now)
+        if self._others is not None:
+            self._others.deliver()
         self._verifier.retry(now.ms)
         self._markers.retry(now.ms)
         self._loader.step()
@@ -204,10 +256,13 @@ class TransactionShell:
 
     # effects
 
-    def carry_out(self, effect: Verify | SendMarkers | TakeProducerIds) -> None:
+    def carry_out(self, effect: Verify | AskCoordinator | SendMarkers | TakeProducerIds) -> None:
         """What only transactions ask for."""
         if isinstance(effect, TakeProducerIds):
             self._send_command()
+        elif isinstance(effect, AskCoordinator):
+            assert self._elsewhere is not None
+            self._elsewhere.ask(effect)
         elif isinstance(effect, Verify):
             self._verifier.verify(effect, self._clock.monotonic_ms(), partial(self._verified, effect))
         else:
@@ -216,6 +271,9 @@ class TransactionShell:
 
     def _verified(self, effect: Verify, code: int) -> None:
         self._take(self.coordinator.verified(effect.shard, effect.number, code, self._now()))
+
+    def _asked(self, number: int, code: int) -> None:
+        self._take(self.coordinator.asked(number, code, self._now()))
 
     def _marked(self, effect: SendMarkers, codes: Codes) -> None:
         self._take(self.coordinator.marked(effect.shard, effect.number, codes, self._now()))

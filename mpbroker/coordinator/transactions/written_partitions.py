@@ -1,5 +1,6 @@
 """Produce 12 and TxnOffsetCommit 5: what a transaction of version 2 writes to is added by the write (KIP-890). Runs in
-the coordinator process.
+the coordinator process. In a cluster also older versions, of transactions that another broker coordinates: who leads
+the partition asks there whether it was added.
 
 A producer goes on as soon as the end of its last transaction is decided, so its first write often meets markers that
 are still being written. That takes a millisecond or two, and the write waits for it, as it does in Kafka.
@@ -8,9 +9,10 @@ are still being written. That takes a millisecond or two, and the write waits fo
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from mpbroker.coordinator.effects import GiveBack, GroupRequest, Now
-from mpbroker.coordinator.transactions.add_partitions import add
+from mpbroker.coordinator.transactions.add_partitions import add, verify_added
 from mpbroker.coordinator.transactions.transaction import RAISES_EPOCHS, Partition
 from mpbroker.coordinator.transactions.transaction_environment import TransactionEnvironment
 from mpbroker.coordinator.transactions.transaction_shard import TransactionShard
@@ -20,6 +22,17 @@ from mpbroker.protocol.messages.produce import ProduceRequest
 from mpbroker.record.record_batch import is_transactional, producer_of
 
 RETRY_MS, PATIENCE_MS = 2, 100  # Kafka's broker tries again for 100 ms, then the client does
+ABORTABLE_SINCE, ADDS_PARTITIONS_SINCE = 11, 12  # versions of Produce
+#: The coordinator was not to be had; a producer sends its batch again.
+_TRIED_AGAIN: Final = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
 
 
 def add_written(
@@ -30,13 +43,20 @@ def add_written(
     partitions: frozenset[Partition],
     now: Now,
     then: Callable[[int, Now], None],
+    verify_only: bool = False,
 ) -> None:
-    """Add partitions, as soon as the last transaction is over; `then(code, now)` with the codes of the write."""
+    """Add partitions, as soon as the last transaction is over; `then(code, now)` with the codes of the write.
+    `verify_only`: a producer of version 1 has added them before, or must not write there."""
     until_ms = now.ms + PATIENCE_MS
 
     def attempt(present: Now) -> None:
         shard = shard_of(transactional_id)
-        add(shard, transactional_id, producer, partitions, present, answered, RAISES_EPOCHS)
+        if shard is None and env.in_cluster:
+            env.ask_coordinator(transactional_id, producer, partitions, verify_only, answered)
+        elif verify_only:
+            verify_added(shard, transactional_id, producer, partitions, present, answered)
+        else:
+            add(shard, transactional_id, producer, partitions, present, answered, RAISES_EPOCHS)
 
     def answered(code: int, later: Now) -> None:
         if code == ErrorCode.CONCURRENT_TRANSACTIONS and later.ms < until_ms:
@@ -59,12 +79,23 @@ def handle(
     producer, partitions = _written(env, message)
 
     def then(code: int, later: Now) -> None:
-        env.ask(GiveBack(request, code))
+        env.ask(GiveBack(request, _code_for(request.version, code) if env.in_cluster else code))
 
     if producer is None:
         then(ErrorCode.INVALID_TXN_STATE, now)
     else:
-        add_written(env, shard_of, message.transactional_id or "", producer, partitions, now, then)
+        verify_only = request.version < ADDS_PARTITIONS_SINCE
+        transactional_id = message.transactional_id or ""
+        add_written(env, shard_of, transactional_id, producer, partitions, now, then, verify_only)
+
+
+def _code_for(version: int, code: int) -> int:
+    """As Kafka: what a producer tries again, and what ends its transaction."""
+    if code in _TRIED_AGAIN or (code == ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDS_PARTITIONS_SINCE):
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    if code == ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
+        return ErrorCode.INVALID_TXN_STATE
+    return code
 
 
 def _written(env: TransactionEnvironment, message: ProduceRequest) -> tuple[Producer | None, frozenset[Partition]]:

@@ -1,6 +1,7 @@
 """FindCoordinator (key 10), versions 0 to 6: which broker coordinates a group or a transactional id. KIP-699 (4).
 
-This broker coordinates every group and every transaction. The topic that they are kept in is created at the first
+A broker that is alone coordinates every group and every transaction; in a cluster the leader of the partition does that
+holds the key. The topic that they are kept in is created at the first
 question; that request waits for it, where Kafka answers COORDINATOR_NOT_AVAILABLE for a while. So it does here to share
 groups (KIP-932), which are not served; key types that do not exist are answered with INVALID_REQUEST.
 """
@@ -34,8 +35,6 @@ TOPICS = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC}
 
 def handle(context: ServerContext, request: Request, message: FindCoordinatorRequest) -> Outcome:
     topic = TOPICS.get(message.key_type)
-    if topic is not None and message.key_type == TRANSACTION and context.cluster is not None:
-        return failed(message, request.api_version, ErrorCode.COORDINATOR_NOT_AVAILABLE)  # docs/skipped.md
     if topic is None:
         known = message.key_type == SHARE and request.api_version >= SHARE_FROM
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE if known else ErrorCode.INVALID_REQUEST

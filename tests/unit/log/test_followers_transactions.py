@@ -177,13 +177,13 @@ def test_a_guard_is_good_until_the_next_marker(tmp_path):
     leader = Replica(tmp_path / "leader", ReplicaRole.LEADER)
     log, fields = leader.log, {"producer_id": 9, "producer_epoch": 0, "base_sequence": 0}
     batch = encode_batch([(b"k", b"v", 1)], transactional=True, **fields)
-    assert log.guard(0, 9, -7, None) == (0, -7)
-    assert log.guard(0, 9, -8, None) == (0, -7), "one question is enough"
+    assert log.guard(0, 9, 0, -7, None) == (0, -7)
+    assert log.guard(0, 9, 0, -8, None) == (0, -7), "one question is enough"
     assert log.append(0, NO_REQUEST, 0, batch, WHOLE, 5).unverified
     assert log.append_marker(0, 9, 0, 7, True, WHOLE, 5).error == 0
     assert log.verify(0, 9, 0, None, -7) == 48
     assert log.append(0, NO_REQUEST, 0, batch, WHOLE, 5).unverified, "what was true before the marker is not any more"
-    assert log.guard(0, 9, -8, None) == (0, -8)
-    assert log.verify(0, 9, -1, None, -8) == 0 and log.guard(0, 9, -9, None) == (0, -9), "taken back"
-    assert log.verify(0, 9, 0, None, -9) == 0
+    assert log.guard(0, 9, 0, -8, None) == (0, -8)
+    assert log.verify(0, 9, -1, None, -8) == 0 and log.guard(0, 9, 0, -9, None) == (0, -9), "taken back"
+    assert log.verify(0, 9, 0, None, -9) == 0 and log.guard(0, 9, 0, -10, None) == (0, 0), "nothing to ask"
     assert log.append(0, NO_REQUEST, 0, batch, WHOLE, 5).error == 0
