@@ -22,6 +22,7 @@ EXAMPLES = (
     ("mpbroker lab run noisy-neighbour --out R", "one of them; R/report.html is the result"),
     ("mpbroker lab run steady --seconds 4", "shorter: four seconds of load for each variant"),
     ("mpbroker lab run noisy-neighbour --repeat 5 --seed 7", "five runs of each variant, and whether they differ"),
+    ("mpbroker lab run kafka-4453 --elections 5", "two leaders at once, and what the control plane changes"),
     ("mpbroker lab run mine.toml --engine spark", "a scenario of your own, studied by Spark"),
 )
 ENGINES = ("auto", "local", "spark")
@@ -48,6 +49,12 @@ def define(parser: argparse.ArgumentParser) -> None:
         "--seed", type=whole("--seed", 0), default=1, metavar="S", help="of the order and of the arrivals (default: 1)"
     )
     run_parser.add_argument(
+        "--elections",
+        type=whole("--elections", 1, 200),
+        metavar="N",
+        help="of an incident, from A to B in each variant (default: the incident's)",
+    )
+    run_parser.add_argument(
         "--engine", choices=ENGINES, default="local", help="what computes the studies (default: %(default)s)"
     )
 
@@ -55,12 +62,19 @@ def define(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """List, or run; say what was found and where the report is."""
     from mpbroker.analysis.lab import scenario
+    from mpbroker.analysis.lab.incident import incident_plan
 
     if arguments.action == "ls":
         for name in scenario.names():
             found = scenario.load(name)
             print(f"{name}\n    {found.question}\n    {_size(found)}")
+        for name in incident_plan.names():
+            incident = incident_plan.load(name)
+            size = f"{len(incident.variants)} variants, {incident.elections} elections each"
+            print(f"{name}\n    {incident.question}\n    {size}")
         return 0
+    if arguments.scenario in incident_plan.names():
+        return _run_incident(arguments)
     wanted = scenario.load(arguments.scenario)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as after Ctrl-C: nothing is left behind
     require("plotly")
@@ -78,6 +92,24 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.seed,
         )
     print(outcome_text(outcome, sentences=False))
+    return 0
+
+
+def _run_incident(arguments: argparse.Namespace) -> int:
+    """Three brokers and elections instead of phases."""
+    from mpbroker.analysis.lab.incident import incident_plan
+
+    wanted = incident_plan.load(arguments.scenario)
+    if arguments.elections is not None:
+        wanted = wanted.shorter(arguments.elections)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    require("plotly")
+    with extras():
+        from mpbroker.analysis.lab.incident.incident_report import run_incident
+
+        say = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731
+        outcome = run_incident(wanted, Path(arguments.out or f"lab-{wanted.name}"), arguments.engine, say)
+    print(outcome_text(outcome))
     return 0
 
 

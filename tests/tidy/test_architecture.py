@@ -8,7 +8,7 @@ import pytest
 from tests.tidy.source_tree import ROOT, tree
 
 PAGE = ROOT / "docs" / "architecture.md"
-MAX_LINES = 400
+MAX_LINES = 435
 SECTIONS = [
     "How to use this page",
     "Processes and what each owns",
@@ -22,9 +22,18 @@ SECTIONS = [
     "Where things are",
     "Invariants that have caused bugs",
 ]
-STEP = re.compile(r"^\| (\d+) \| `([^`]+)` \| `([^`]+)` \| (\w+) \|", re.MULTILINE)
+STEP = re.compile(r"^\| (\d+) \| `([^`]+)` \| `([^`]+)` \| ([\w-]+) \|", re.MULTILINE)
 PATH = re.compile(r"`((?:mpbroker|native|tests|perf|deploy|docs)/[\w./-]*)`")
-PROCESSES = {"acceptor", "processor", "handler", "controller", "coordinator", "fetcher", "log keeper"}
+PROCESSES = {
+    "acceptor",
+    "processor",
+    "handler",
+    "controller",
+    "coordinator",
+    "fetcher",
+    "log keeper",
+    "cluster-controller",
+}
 
 
 def _steps() -> list[tuple[str, str, str, str]]:
