@@ -53,7 +53,8 @@ def read_partitions(data: bytes, assignments: bytes = b"") -> list[PartitionMetr
 def _replicas(assignments: bytes, number: int) -> int:
     at = number * STRIDES["assignments"]
     (selector,) = _SELECTOR.unpack_from(assignments, at)
-    return assignments[at + _ASSIGNED + (selector & 1) * _ASSIGNED_BYTES + _REPLICA_COUNT]
+    copy: int = at + _ASSIGNED + (selector & 1) * _ASSIGNED_BYTES
+    return assignments[copy + _REPLICA_COUNT]
 
 
 def _read_row(data: bytes, at: int) -> PartitionMetrics | None:

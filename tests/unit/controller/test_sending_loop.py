@@ -30,7 +30,7 @@ class Logic:
         return list(self.wanted)
 
     def broker(self, broker):
-        return SimpleNamespace(record=broker)
+        return SimpleNamespace(record=broker, epoch=7)
 
     def next_request(self, broker, now_ms):
         assert broker not in self.flying, "two requests in flight"

@@ -123,7 +123,12 @@ def _create_topics(brokers: ClusterBrokers, incident: Incident) -> None:
             if answer.topics[0].error_code:
                 raise KafkaError(answer.topics[0].error_code, about=name)
     for broker in (A, B):
-        _until(lambda broker=broker: _hot(brokers, broker) == (A, [A, B]), f"broker {broker} knows no leader of {HOT}")
+        _await_hot(brokers, broker)
+
+
+def _await_hot(brokers: ClusterBrokers, broker: int) -> None:
+    """A broker knows that A leads, with both replicas in sync."""
+    _until(lambda: _hot(brokers, broker) == (A, [A, B]), f"broker {broker} knows no leader of {HOT} with both in sync")
 
 
 def _hot(brokers: ClusterBrokers, broker: int) -> tuple[int, list[int]]:
@@ -260,7 +265,7 @@ def _election(client: NetworkClient, leader: int) -> Election:
 
 def _read_hot(brokers: ClusterBrokers) -> dict[int, str]:
     """The log as its last leader, A, has it once both replicas agree."""
-    _until(lambda: _hot(brokers, A) == (A, [A, B]), f"{HOT} has not both its replicas in sync")
+    _await_hot(brokers, A)
     found: dict[int, str] = {}
     with NetworkClient(*brokers.addresses[A], client_id="lab") as client:
         first, end = (offset_for(client, HOT, 0, at) for at in (EARLIEST, LATEST))

@@ -55,7 +55,7 @@ class ProbeConnection:
 
     def __init__(self, broker: int, address: tuple[str, int]) -> None:
         self.broker = broker
-        self.socket = socket.create_connection(tuple(address), timeout=CONNECT_TIMEOUT_S)
+        self.socket = socket.create_connection((address[0], address[1]), timeout=CONNECT_TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.setblocking(False)
         self.waiting: deque[Sent] = deque()
