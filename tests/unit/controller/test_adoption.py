@@ -1,6 +1,7 @@
 """`mpbroker adopt` on made directories: what is in doubt stays where it is, with the reason."""
 
 import os
+from types import SimpleNamespace
 
 import pytest
 
@@ -105,3 +106,16 @@ def test_a_store_that_is_none_is_said_to_be(tmp_path):
     with pytest.raises(ConfigError, match="put a copy back"):
         adopt(str(tmp_path))
     assert peek(str(tmp_path / "none.db")).clusters == set()
+
+
+def test_a_store_of_two_clusters_has_no_identity_of_its_own(tmp_path, monkeypatch):
+    for clusters, is_refused in (({"a"}, False), ({"a", "b"}, True)):
+        monkeypatch.setattr(
+            "mpbroker.controller.adoption.peek", lambda _, found=clusters: SimpleNamespace(clusters=found)
+        )
+        if is_refused:
+            (tmp_path / "meta.properties").unlink()
+            with pytest.raises(ConfigError, match=r"topics of several clusters \(a, b\)"):
+                identity(str(tmp_path), None)
+        else:
+            assert identity(str(tmp_path), None).cluster_id == "a"

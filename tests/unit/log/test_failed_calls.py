@@ -72,3 +72,14 @@ def test_status_shows_the_trouble_until_no_call_has_failed_for_a_while():
     world.clock.advance(WELL_AFTER_MS)
     world.look()
     assert world.troubles[-1] == (Trouble.LOG_CALLS_FAIL, False)
+
+
+def test_a_failure_is_said_for_the_log_directory_that_it_is_of():
+    world = World(IoFailures(0, 0, -1), IoFailures(0, 0, -1))
+    keeper = world.job._keeper
+    keeper.is_mine = lambda ordinal: ordinal == 0
+    world.look()
+    for log_dir, expected in ((1, [0]), (0, [0, -1])):
+        keeper.log_dir = log_dir
+        found = [ordinal for ordinal in (0, 3, -1) if world.job._is_mine(ordinal)]
+        assert found == expected

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from mpbroker._native import NO_REQUEST, READ_TO_STABLE, LogOptions
 from mpbroker.errors import ErrorCode
 from mpbroker.log.producer_snapshot import ProducerEntry, read_snapshot, snapshot_offsets, snapshot_path, write_snapshot
-from mpbroker.log.txn_index_file import read_aborted
+from mpbroker.log.txn_index_file import AbortedTxn, read_aborted, write_aborted
 from mpbroker.record.batch_builder import encode_batch
 from mpbroker.record.record_batch import ATTRIBUTE_CONTROL, iterate_batches
 from tests.unit.log.log_world import LogWorld
@@ -254,3 +254,15 @@ def test_one_in_a_transaction_is_never_forgotten(tmp_path):
     assert world.log.expire_producers(0, later_ms, later_ms) == 1  # number 6
     assert world.log.state(0).lso == 0
     assert world.append(partition, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True).error == 0
+
+
+def test_an_index_that_somebody_writes_is_read_up_to_its_last_whole_entry(tmp_path):
+    rows = [AbortedTxn(1, 0, 5, 4), AbortedTxn(2, 3, 9, 8)]
+    path = str(tmp_path / "x.txnindex")
+    write_aborted(path, rows)
+    assert read_aborted(path) == read_aborted(path, cut_off=True) == rows
+    with open(path, "ab") as file:
+        file.write(b"\0\0\0")
+    assert read_aborted(path, cut_off=True) == rows
+    with pytest.raises(ValueError, match="whole number of entries"):
+        read_aborted(path)

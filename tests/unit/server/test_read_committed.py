@@ -123,3 +123,16 @@ def test_a_waiting_reader_is_answered_when_the_last_stable_offset_moves(world):
     [(_, _, frame)] = world.broker.collect()
     part = world.broker.decode(world.fetch(), 11, frame).responses[0].partitions[0]
     assert offsets(part) == [0]
+
+
+def test_the_end_for_readers_of_committed_records_whatever_the_producers_id(world):
+    """Rows of producers hang in chains by their id: the first open transaction is found in each."""
+    end = 0
+    for producer in range(1000, 1064):
+        world.write(1)
+        world.write(producer)
+        world.end(1, committed=True)
+        assert world.end_offset(1) == end + 1, producer
+        world.end(producer, committed=True)
+        end += 4
+        assert world.end_offset(1) == end
