@@ -172,6 +172,7 @@ def _phase_row(one: Stretch, window_ms: int) -> dict[str, Any]:
         "to_ms": one.phase.to_ns // 1_000_000,
         "steady": one.steady.found,
         "steady_from_ms": first,
+        "warm_up_s": (first - int(one.at[0])) / 1000 if one.steady.found and len(one.at) else 0.0,
         "reason": one.steady.reason,
         "seconds": seconds,
         "requests": sums["n"],
@@ -260,9 +261,9 @@ def _phase_verdict(row: dict[str, Any]) -> str:
     if not row["seconds"]:
         return f"The load{where} is too short for a rate: it has no whole window of time."
     if row["steady"]:
-        cut = (row["steady_from_ms"] - row["from_ms"]) / 1000
+        cut = row["warm_up_s"]  # whole windows: the part of one at the beginning is no warm-up
         return f"In the steady state{where} the broker served {rates} over {row['seconds']:.1f} s" + (
-            f", after a warm-up of {cut:.1f} s was cut." if cut >= 0.05 else "."
+            f", after a warm-up of {cut:.1f} s was cut." if cut > 0 else "."
         )
     return f"No steady state{where} ({row['reason']}); on the whole {rates} over {row['seconds']:.1f} s."
 

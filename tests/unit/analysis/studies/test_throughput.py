@@ -7,7 +7,7 @@ import pytest
 from mpbroker.analysis.engine.engines.choose_engine import choose_engine
 from mpbroker.analysis.engine.input.trace_input import TraceInput, open_input
 from mpbroker.analysis.engine.running.study import StudyParameters
-from mpbroker.analysis.studies.throughput import STUDY
+from mpbroker.analysis.studies.throughput import STUDY, _phase_verdict
 from tests.harness import gauges
 from tests.harness.event_model import Scenario
 from tests.harness.event_trace import Marker, TraceOptions
@@ -107,3 +107,13 @@ def test_an_empty_trace_is_a_sentence(tmp_path):
         pass
     nothing = choose_engine("local", open_input([tmp_path], to_ns=1))
     assert "nothing to say" in STUDY.run(nothing, StudyParameters()).verdicts[0]
+
+
+@pytest.mark.parametrize(("warm_up_s", "told"), [(0.0, False), (0.1, True)])
+def test_the_part_of_a_window_at_the_beginning_is_no_warm_up(warm_up_s, told):
+    """A phase begins anywhere; its first whole window up to a window later."""
+    row = {"phase": "calm", "requests_per_s": 5.0, "mb_in_per_s": 1.0, "mb_out_per_s": 1.0, "in_flight": 1.0}
+    row |= {"p99_us": 5.0, "waiting_on_purpose": 0.0, "seconds": 3.0, "steady": True, "warm_up_s": warm_up_s}
+    row |= {"from_ms": 0, "steady_from_ms": 300 + 1000 * warm_up_s}
+    assert ("warm-up of 0.1 s was cut" in _phase_verdict(row)) is told
+    assert ("warm-up" in _phase_verdict(row)) is told
