@@ -60,6 +60,7 @@ from mpbroker.metadata.commands import (
 from mpbroker.metadata.keys import Keys
 from mpbroker.metadata.meta_store import ClusterStore, Compacted, Watch
 from mpbroker.metadata.metadata_snapshot import MetadataSnapshot
+from mpbroker.metadata.topic_names import is_internal_topic
 from mpbroker.protocol.codec import decode
 from mpbroker.protocol.headers import decode_request_header
 from mpbroker.protocol.messages.leader_and_isr import LeaderAndIsrRequest
@@ -222,6 +223,9 @@ class Agent:
             for partition, ordinal in enumerate(topic.ordinals)
             if self._topics.has_log(ordinal)
         ]
+        for topic in self._topics.context.by_id.values():
+            if is_internal_topic(topic.name):
+                self._topics.announce(topic)  # whoever coordinated by it does not any more
         self._ring_fetchers()
         if ErrorCode.REQUEST_TIMED_OUT not in codes:
             self._register()

@@ -284,6 +284,8 @@ class ControlRequests:
         error = self._log.stop(ordinal)
         if error == 0:
             self._roles.changed(name, partition, ordinal, before, controller_epoch)
+        if error == 0 and is_internal_topic(name):
+            self._topics.announce(topic)  # its coordinator is one no more
         if error == 0 and state.delete_partition:
             suffix = DELETE_SUFFIX if self._self_id not in topic.replicas[partition] else STRAY_SUFFIX
             self._topics.drop(topic, partition, suffix)

@@ -90,13 +90,19 @@ def _create_topic(context: ServerContext, request: Request, message: FindCoordin
         context.metadata.refresh()
         if context.metadata.topic(topic) is not None:  # made now, or by whoever was faster
             return _here(context, request, message)
-        context.log.warning("offsets_topic_not_created", topic, reason=_reason(answers[0]))
+        if not _is_made(answers[0]):  # else this broker has not heard of it yet
+            context.log.warning("offsets_topic_not_created", topic, reason=_reason(answers[0]))
         return failed(message, request.api_version, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     command = encode_command(CreateTopics([new_topic(topic, context.config)], forward=True))
     if park_for_controller(context, request, [command], CREATE_TIMEOUT_MS, build):
         return PARKED
     return failed(message, request.api_version, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+def _is_made(answer: Answer | None) -> bool:
+    results = getattr(answer, "results", [])
+    return bool(results) and all(not one.error_code for one in results)
 
 
 def _reason(answer: Answer | None) -> str:
