@@ -19,6 +19,8 @@ LONG = (
     SOURCE,
     "native address",
     "native plain",
+    "tests/filestates/test_filestates.py",
+    "tests/conformance/test_group_outcomes.py",
     "tests/integration/test_traces_page.py",
     "tests/integration/test_lab.py",
     "tests/integration/test_cli_records.py",
