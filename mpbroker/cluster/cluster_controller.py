@@ -32,6 +32,7 @@ from mpbroker.cluster.events import (
 )
 from mpbroker.cluster.jobs import BROKERS, CLIENTS, Job, Jobs
 from mpbroker.cluster.leader_election import Surroundings
+from mpbroker.cluster.offline_replicas import OfflineReplicas
 from mpbroker.cluster.partition_jobs import PartitionJobs
 from mpbroker.cluster.publisher import Publisher
 from mpbroker.cluster.reassignment_jobs import ReassignmentJobs
@@ -93,7 +94,8 @@ class ClusterController:
         self._now_ms = 0
         self._looking_since_ms: int | None = None
         self._elections_seen = 0
-        self._publisher = Publisher(image, self.shutting_down)
+        self._offline = OfflineReplicas()
+        self._publisher = Publisher(image, self.shutting_down, self._offline.by_partition)
         self._builder = RequestBuilder(node_id, epoch, config.inter_broker_listener_name)
         self._elections = Elections(image, self._surroundings, config.unclean_leader_election_enable, max_operations)
         self._jobs = Jobs(
@@ -206,7 +208,7 @@ class ClusterController:
         return self._jobs.queue_size
 
     def _surroundings(self) -> Surroundings:
-        return Surroundings(self.image.brokers, self.shutting_down, self.epoch)
+        return Surroundings(self.image.brokers, self.shutting_down, self.epoch, offline=self._offline.by_partition)
 
     def _settle(self) -> list[Effect]:
         """Begin what can be begun, and hand over what is to be done."""
@@ -264,12 +266,20 @@ class ClusterController:
         before, after = change.before, change.after
         old = before.epoch if isinstance(before, LiveBroker) else None
         new = after.epoch if isinstance(after, LiveBroker) else None
-        if old == new:
-            return
         assert isinstance(change.id, int)
+        if old == new:
+            if isinstance(before, LiveBroker) and isinstance(after, LiveBroker):
+                self._directories_changed(before, after)
+            return
         self.shutting_down.discard(change.id)
+        self._offline.restarted(change.id)
         event = "broker_lost" if new is None else "broker_came" if old is None else "broker_restarted"
         self._log("INFO", event, broker=change.id, broker_epoch=new if new is not None else old)
+
+    def _directories_changed(self, before: LiveBroker, after: LiveBroker) -> None:
+        if before.record.failed != after.record.failed:
+            self._log("INFO", "log_directories_changed", broker=after.id, failed=",".join(after.record.failed))
+            self._publisher.ask_again(after.id, self._now_ms)
 
     def _request(self, request_id: int, command: Any) -> None:
         self._requests[request_id] = command
@@ -315,6 +325,9 @@ class ClusterController:
             self._resign(f"broker {event.broker} knows a later controller")
         elif code == ErrorCode.NONE:
             target.answered()
+            changed = self._offline.answered(event.broker, event.response)
+            self._publisher.look_again(changed, self._now_ms)
+            self._elections.look_at(changed)
         else:
             target.failed(self._now_ms)
 

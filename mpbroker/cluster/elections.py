@@ -101,7 +101,7 @@ class Elections:
         topic = self._image.topics.get(partition.topic_id)
         if topic is None or partition.number >= len(topic.assignments):
             return None
-        around, assignment = self.surroundings(topic), topic.assignments[partition.number]
+        around, assignment = self.surroundings(topic).of(partition), topic.assignments[partition.number]
         state = self._image.partitions.get(partition)
         decision = _decide(state, assignment, around)
         if decision:

@@ -6,19 +6,29 @@ seen from revisions: whoever registered after the state was written has been awa
 """
 
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
-from mpbroker.cluster.cluster_image import NO_LEADER, Assignment, LiveBroker, Partition
+from mpbroker.cluster.cluster_image import NO_LEADER, Assignment, LiveBroker, Partition, PartitionId
 from mpbroker.metadata.cluster_records import PartitionRecord
 
 
 class Surroundings(NamedTuple):
-    """What decisions look at besides the partition. `unclean`: a replica that is not in sync may lead."""
+    """What decisions look at besides the partition. `unclean`: a replica that is not in sync may lead; `offline`: of a
+    partition the brokers whose log directory with it failed."""
 
     brokers: Mapping[int, LiveBroker]
     shutting_down: Collection[int]
     controller_epoch: int
     unclean: bool = False
+    offline: Mapping[PartitionId, Collection[int]] = MappingProxyType({})
+
+    def of(self, partition: PartitionId) -> "Surroundings":
+        """As this partition sees them: who cannot serve it is as good as dead."""
+        offline = self.offline.get(partition)
+        if not offline:
+            return self
+        return self._replace(brokers={id: live for id, live in self.brokers.items() if id not in offline})
 
     def can_lead(self, broker: int) -> bool:
         """Whether a broker lives and means to stay."""

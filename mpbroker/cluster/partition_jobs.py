@@ -131,15 +131,11 @@ class PartitionJobs:
         illegal = broker != record.leader or broker not in isr or not set(isr) <= set(assignment.replicas)
         if illegal or (recovering and (len(isr) > 1 or not record.recovering)):
             return ErrorCode.INVALID_REQUEST
-        if not all(self._eligible(member.broker_id, member.broker_epoch) for member in _members(wanted)):
+        around = self._around().of(partition) if partition else self._around()
+        if not all(_eligible(around, member) for member in _members(wanted)):
             return ErrorCode.INELIGIBLE_REPLICA
         ordered = [replica for replica in assignment.replicas if replica in isr]
         return PartitionRecord(record.leader, record.leader_epoch, ordered, self._around().controller_epoch, recovering)
-
-    def _eligible(self, broker: int, epoch: int) -> bool:
-        """Whether a replica may be in sync: alive, staying, and in the life that the leader heard of (KIP-841, 903)."""
-        live = self._image.brokers.get(broker)
-        return live is not None and self._around().can_lead(broker) and epoch in (-1, live.epoch)
 
     def controlled_shutdown(self, request: ControlledShutdownRequest) -> Job:
         """A broker wants to stop: others lead what it led; answered with what it still leads and somebody may lead
@@ -160,7 +156,7 @@ class PartitionJobs:
             if state is None or assignment is None or len(assignment.replicas) == 1:
                 continue
             if state.record.leader == request.broker_id:
-                if not any(self._around().can_lead(replica) for replica in assignment.replicas):
+                if not any(map(self._around().of(partition).can_lead, assignment.replicas)):
                     continue
                 name = self._image.topics[partition.topic_id].name
                 remaining.append(RemainingPartition(topic_name=name, partition_index=partition.number))
@@ -219,7 +215,7 @@ class PartitionJobs:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if state is None:
             return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE if kind else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-        around, leader = self._around(), state.record.leader
+        around, leader = self._around().of(partition), state.record.leader
         if kind == UNCLEAN:
             if leader in around.brokers:
                 return ErrorCode.ELECTION_NOT_NEEDED
@@ -244,6 +240,12 @@ class PartitionJobs:
 
     def _put(self, partition: PartitionId, record: PartitionRecord) -> Put:
         return Put(self._image.keys.partition(*partition), encode_record(record))
+
+
+def _eligible(around: Surroundings, member: BrokerState) -> bool:
+    """Whether a replica may be in sync: alive, staying, and in the life that the leader heard of (KIP-841, 903)."""
+    live = around.brokers.get(member.broker_id)
+    return live is not None and around.can_lead(member.broker_id) and member.broker_epoch in (-1, live.epoch)
 
 
 def new_isr(wanted: AlterPartitionPartition) -> list[int]:

@@ -10,7 +10,7 @@ topic gone                               UpdateMetadata with leader -2, StopRepl
 broker came                              everything to it, the list of brokers to all
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from mpbroker.cluster.cluster_image import DELETED_LEADER, NO_LEADER, Change, ClusterImage, LiveBroker, PartitionId
 from mpbroker.cluster.wanted_state import PartitionView, Stop, WantedState
@@ -20,12 +20,15 @@ DELETED_EPOCH = -2
 
 
 class Publisher:
-    """Keeps `targets`, one WantedState per live broker. `shutting_down` belongs to the controller."""
+    """Keeps `targets`, one WantedState per live broker. `shutting_down` and `offline` belong to the controller."""
 
-    def __init__(self, image: ClusterImage, shutting_down: set[int]) -> None:
+    def __init__(
+        self, image: ClusterImage, shutting_down: set[int], offline: Mapping[PartitionId, Collection[int]]
+    ) -> None:
         self.targets: dict[int, WantedState] = {}
         self._image = image
         self._shutting_down = shutting_down
+        self._offline = offline
         self._told: dict[PartitionId, PartitionView] = {}
 
     def start(self, now_ms: int) -> None:
@@ -46,6 +49,18 @@ class Publisher:
             touched.update(dict.fromkeys(self.touched(change)))
         pairs = [self._publish_partition(partition, now_ms) for partition in touched]
         return [pair for pair in pairs if pair[0] != pair[1]]
+
+    def look_again(self, partitions: Iterable[PartitionId], now_ms: int) -> None:
+        """Which replicas of these are offline has changed."""
+        for partition in partitions:
+            self._publish_partition(partition, now_ms)
+
+    def ask_again(self, broker: int, now_ms: int) -> None:
+        """A broker has other log directories than before: its answers will say which replicas it cannot serve."""
+        target = self.targets.get(broker)
+        for partition in sorted(self._image.hosted[broker]) if target else ():
+            if target and partition in self._told:
+                self._lead(target, partition, self._told[partition], False, now_ms)
 
     def touched(self, change: Change) -> Iterator[PartitionId]:
         """Partitions for which a change may mean something."""
@@ -157,6 +172,10 @@ class Publisher:
             replicas=assignment.replicas,
             adding=assignment.adding,
             removing=assignment.removing,
-            offline=tuple(broker for broker in assignment.replicas if broker not in self._image.brokers),
+            offline=tuple(
+                broker
+                for broker in assignment.replicas
+                if broker not in self._image.brokers or broker in self._offline.get(partition, ())
+            ),
             recovering=record.recovering,
         )

@@ -8,7 +8,7 @@ state a dead controller left a move in, the topic's record says what is still to
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from mpbroker.cluster.cluster_image import Assignment, ClusterImage, Partition, PartitionId, Topic
+from mpbroker.cluster.cluster_image import Assignment, ClusterImage, PartitionId, Topic
 from mpbroker.cluster.elections import with_topic
 from mpbroker.cluster.jobs import Job, Step, StepBuilder
 from mpbroker.cluster.leader_election import Surroundings, narrowed_state
@@ -97,7 +97,6 @@ class ReassignmentJobs:
     def _judge(self, topic: Topic | None, index: int, replicas: list[int] | None, begun: bool) -> Move | Refused | None:
         """How to begin a move; None: it is under way, or there is nothing to do."""
         assignment = topic.assignments[index] if topic and 0 <= index < len(topic.assignments) else None
-        state = self._image.partitions.get(PartitionId(topic.id, index)) if topic else None
         if assignment is None:
             return Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
         if replicas is None and not (assignment.adding or assignment.removing):
@@ -115,7 +114,7 @@ class ReassignmentJobs:
             return refused
         if target == assignment.target and not (replicas is None and assignment.adding):
             return None
-        return self._begin(state, assignment, target)
+        return self._begin(PartitionId(topic.id, index) if topic else None, assignment, target)
 
     def _refuse(self, target: tuple[int, ...]) -> Refused | None:
         sentence = None
@@ -129,12 +128,15 @@ class ReassignmentJobs:
             sentence = f"Replica assignment has brokers that are not alive. Replica list: {list(target)}"
         return None if sentence is None else Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, sentence)
 
-    def _begin(self, state: Partition | None, assignment: Assignment, target: tuple[int, ...]) -> Move | Refused:
+    def _begin(self, partition: PartitionId | None, assignment: Assignment, target: tuple[int, ...]) -> Move | Refused:
+        state = self._image.partitions.get(partition) if partition else None
         original = assignment.original
         adding = tuple(broker for broker in target if broker not in original)
         removing = tuple(broker for broker in original if broker not in target)
         now = Assignment((*target, *removing), adding, removing)
-        record = None if state is None else narrowed_state(state, now, self._around())
+        record = None
+        if partition is not None and state is not None:
+            record = narrowed_state(state, now, self._around().of(partition))
         if record is None or wrong_write(state, record, now):
             return Refused(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT, "None of the replicas that would stay is alive and in sync."

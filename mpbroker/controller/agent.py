@@ -29,6 +29,7 @@ from mpbroker.controller.cluster_view import (
     SettingsChanged,
     TopicGone,
     TopicPut,
+    address_of,
 )
 from mpbroker.controller.command_inbox import Taken
 from mpbroker.controller.config_manager import ConfigManager
@@ -37,14 +38,13 @@ from mpbroker.controller.controller_context import TopicState
 from mpbroker.controller.controller_store import PRODUCER_ID_BLOCK, ControllerStore, StoreChanged
 from mpbroker.controller.feature_manager import FeatureManager
 from mpbroker.controller.isr_proposals import IsrProposals
-from mpbroker.controller.own_record import own_record
+from mpbroker.controller.own_record import failed_directories, own_record
 from mpbroker.controller.partition_logs import PartitionLogs
 from mpbroker.controller.partition_rows import PartitionRows
 from mpbroker.controller.role_trace import RoleTrace
 from mpbroker.errors import ErrorCode, MpbrokerError
 from mpbroker.log.log_manager import Log
 from mpbroker.metadata.broker_registration import Occupied, Registered, register
-from mpbroker.metadata.cluster_records import BrokerRecord
 from mpbroker.metadata.commands import (
     AllocateProducerIds,
     AlterConfigs,
@@ -92,7 +92,7 @@ class LostRegistration(MpbrokerError):
 class Agent:
     """Everything but the loop."""
 
-    def __init__(self, ctx: ProcessContext, store: ClusterStore, log: Log, logs: PartitionLogs) -> None:
+    def __init__(self, ctx: ProcessContext, store: ClusterStore, log: Log, logs: PartitionLogs, unclean: bool) -> None:
         self._ctx = ctx
         self._core = ctx.core
         self._config = ctx.config
@@ -103,6 +103,8 @@ class Agent:
         self._view = ClusterView(self._keys)
         self._watch: Watch | None = None
         self._registered: Registered | None = None
+        self._failed: list[str] = []
+        self._unclean = unclean
         self._renewed_ms = 0
         self._channel: BrokerChannel | None = None
         self._shutdown: ControlledShutdown | None = None
@@ -153,6 +155,7 @@ class Agent:
         self._read_store()
         self._announce(*self._known_controller())
         self._make_managers()
+        self.tell_directories()
         self._register()
 
     def _read_store(self) -> None:
@@ -189,13 +192,26 @@ class Agent:
         )
 
     def _register(self) -> None:
-        outcome = register(self._store, self._keys, own_record(self._ctx), self._config.broker_session_timeout_ms)
+        outcome = register(
+            self._store,
+            self._keys,
+            own_record(self._ctx, self._failed, self._unclean),
+            self._config.broker_session_timeout_ms,
+        )
         if isinstance(outcome, Occupied):
             raise LostRegistration(outcome.sentence)
         self._registered = outcome
         self._renewed_ms = self._clock.monotonic_ms()
         self._announce(*self._known_controller())
         self._ctx.log.info("broker_registered", broker_epoch=outcome.epoch, resumed=outcome.resumed)
+
+    def tell_directories(self) -> None:
+        """The controller is to know which log directories cannot be used here."""
+        failed = failed_directories(self._ctx, self._log)
+        if failed != self._failed:
+            self._failed = failed
+            if self._registered is not None:
+                self._register()
 
     # ---- the session
 
@@ -478,15 +494,3 @@ class Agent:
         if self._registered is not None:
             self._store.session_close(self._registered.session)
         self._store.close()
-
-
-def address_of(record: BrokerRecord, end_points: Any) -> tuple[str, int] | None:
-    """Where a broker takes control requests: on the control plane's listener if we have one, else on the brokers'
-    own."""
-    control = end_points.control
-    wanted = [control.listener_name] if control is not None else []
-    for name in [*wanted, end_points.inter_broker]:
-        for listener in record.listeners:
-            if listener.name == name:
-                return listener.host, listener.port
-    return None

@@ -8,7 +8,9 @@ from typing import Final
 from mpbroker.channel.command_channel import CommandChannel
 from mpbroker.controller.agent import Agent
 from mpbroker.controller.command_inbox import CommandInbox
+from mpbroker.controller.machine_crash import unclean_start
 from mpbroker.controller.open_logs import build_logs
+from mpbroker.controller.own_record import machine
 from mpbroker.log.log_manager import open_log
 from mpbroker.metadata.meta_store import StoreError
 from mpbroker.metadata.open_store import open_cluster_store
@@ -24,8 +26,11 @@ def main(ctx: ProcessContext) -> None:
     ctx.process_row.set_state(ProcessState.RECOVERING)
     place = ctx.config.cluster_store
     assert place is not None, "a broker by itself has no agent"
+    unclean = unclean_start(list(ctx.data_dirs), machine(), f"{ctx.boot_id:016x}")  # before the markers are taken away
+    if unclean:
+        ctx.log.warning("unclean_start", reason="the machine went down under this broker")
     log = open_log(ctx)
-    agent = Agent(ctx, open_cluster_store(place), log, build_logs(ctx, log))
+    agent = Agent(ctx, open_cluster_store(place), log, build_logs(ctx, log), unclean)
     agent.recover()
     channel = CommandChannel(ctx.core)
     inbox = CommandInbox(channel, ctx.stop_requested)
@@ -51,6 +56,7 @@ def _turn(ctx: ProcessContext, agent: Agent, inbox: CommandInbox, channel: Comma
     try:
         agent.keep_alive()
         agent.follow_store()
+        agent.tell_directories()
         for taken in inbox.take():
             channel.complete(taken.number, agent.execute(taken), ctx.core.metadata_generation)
             agent.keep_alive()

@@ -217,7 +217,8 @@ class ControlRequests:
         ordinal = topic.ordinals[partition]
         wanted = Wanted(topic_id, state.leader, state.leader_epoch, state.partition_epoch, state.replicas, state.is_new)
         hosted = self._hosted(topic, partition)
-        verdict = judge_leader_and_isr(self._self_id, hosted, wanted, self._topics.can_create)
+        may_create = self._topics.can_create and (state.is_new or not self._topics.may_be_offline)
+        verdict = judge_leader_and_isr(self._self_id, hosted, wanted, may_create)
         if verdict.code or len(state.replicas) > MAX_ASSIGNED:
             return int(verdict.code or ErrorCode.INVALID_REPLICATION_FACTOR)
         if (

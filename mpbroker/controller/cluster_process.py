@@ -23,7 +23,7 @@ from mpbroker.cluster import events
 from mpbroker.cluster.cluster_config import ClusterConfig
 from mpbroker.cluster.cluster_controller import ClusterController
 from mpbroker.cluster.cluster_image import ClusterImage
-from mpbroker.controller.agent import address_of
+from mpbroker.controller.cluster_view import address_of
 from mpbroker.controller.command_inbox import CommandInbox, Taken
 from mpbroker.controller.control_sender import ControlSender
 from mpbroker.controller.controller import new_topic_id

@@ -242,6 +242,11 @@ class ClusterTopics:
         homes = [home.path for home in self._logs.online_homes]
         return any(read_checkpoint(os.path.join(path, HIGH_WATERMARK)).get(who, 0) > 0 for path in homes)
 
+    @property
+    def may_be_offline(self) -> bool:
+        """Whether a log that is not found may lie in a log directory that cannot be used."""
+        return self._logs.some_offline
+
     def create(self, topic: TopicState, partition: int) -> int:
         """Make the log of a partition that has none here; returns a Kafka error code."""
         ordinal = topic.ordinals[partition]

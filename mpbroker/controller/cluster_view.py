@@ -5,7 +5,7 @@ wins, so that an entry that was looked up before its watch event came does no ha
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mpbroker.controller.controller_context import TopicState
 from mpbroker.metadata.cluster_records import BrokerRecord, ControllerRecord
@@ -125,3 +125,15 @@ class ClusterView:
             record_version=version,
             revision=max(revision, changed),
         )
+
+
+def address_of(record: BrokerRecord, end_points: Any) -> tuple[str, int] | None:
+    """Where a broker takes control requests: on the control plane's listener if we have one, else on the brokers'
+    own."""
+    control = end_points.control
+    wanted = [control.listener_name] if control is not None else []
+    for name in [*wanted, end_points.inter_broker]:
+        for listener in record.listeners:
+            if listener.name == name:
+                return listener.host, listener.port
+    return None

@@ -240,6 +240,11 @@ class PartitionLogs:
         return any(self._log.log_dir_online(home.log_dir) for home in self._homes)
 
     @property
+    def some_offline(self) -> bool:
+        """Whether a log directory cannot be used."""
+        return not all(home.load is not None and self._log.log_dir_online(home.log_dir) for home in self._homes)
+
+    @property
     def has_room(self) -> bool:
         """False after a start on a full disk: what is left there is for what makes room."""
         return any(self._takes_partitions(home) for home in self._homes)

@@ -18,7 +18,8 @@ class ListenerRecord(msgspec.Struct, frozen=True):
 class BrokerRecord(msgspec.Struct, frozen=True):
     """A broker that lives. `machine`: boot id of its kernel; `directory`: directory.id of its first log directory;
     `incarnation`: one start of it, so that its own process finds its registration again, and another one does not;
-    `unclean`: the machine went down under it, so that its logs may lack what it acknowledged."""
+    `unclean`: the machine went down under it, so that its logs may lack what it acknowledged; `failed`: log directories
+    that it cannot use, by directory.id."""
 
     id: int
     machine: str
@@ -27,6 +28,7 @@ class BrokerRecord(msgspec.Struct, frozen=True):
     listeners: list[ListenerRecord]
     rack: str | None = None
     unclean: bool = False
+    failed: list[str] = []
     v: int = RECORD_VERSION
 
 

@@ -18,7 +18,12 @@ from mpbroker.protocol.messages.alter_partition import (
     BrokerState,
 )
 from mpbroker.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from mpbroker.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from mpbroker.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
 from mpbroker.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from mpbroker.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from tests.harness.memory_store import MemoryStore
@@ -30,9 +35,9 @@ ANSWERS = {
 }
 
 
-def broker_record(broker: int, rack=None, unclean=False, life=1) -> BrokerRecord:
+def broker_record(broker: int, rack=None, unclean=False, life=1, failed=()) -> BrokerRecord:
     listener = ListenerRecord("PLAINTEXT", "PLAINTEXT", f"host{broker}", 9000 + broker)
-    return BrokerRecord(broker, "machine", f"d{broker}", f"i{life}", [listener], rack, unclean)
+    return BrokerRecord(broker, "machine", f"d{broker}", f"i{life}", [listener], rack, unclean, list(failed))
 
 
 class ControllerBench:
@@ -48,6 +53,7 @@ class ControllerBench:
         self.replies, self.logs, self.sent, self.txns = {}, [], [], []
         self.resigned = None
         self.answering = set(brokers)
+        self.broken = set()
         self.unknown: list[bool] = []
         self._next_request = 0
         for broker in brokers:
@@ -135,8 +141,27 @@ class ControllerBench:
             return False
         self.sent.append(out)
         if broker in self.answering:
-            self.event(Answered(broker, out.broker_epoch, ANSWERS[type(out.request)]()))
+            answer = ANSWERS[type(out.request)]()
+            if isinstance(out.request, LeaderAndIsrRequest):
+                answer.topics = [self._carried_out(broker, topic) for topic in out.request.topic_states]
+            self.event(Answered(broker, out.broker_epoch, answer))
         return True
+
+    def _carried_out(self, broker, topic):
+        errors = [
+            LeaderAndIsrPartitionError(
+                partition_index=state.partition_index,
+                error_code=56 if (broker, topic.topic_id, state.partition_index) in self.broken else 0,
+            )
+            for state in topic.partition_states
+        ]
+        return LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=errors)
+
+    def fail_directory(self, broker, *replicas):
+        """A log directory fails with these (topic id, partition), and the broker says so in its registration."""
+        self.broken |= {(broker, *replica) for replica in replicas}
+        self.store.txn([], [Put(self.keys.broker(broker), encode_record(broker_record(broker, failed=["d"])))], tag="")
+        self.watch()
 
     def ask(self, command):
         self._next_request += 1

@@ -166,6 +166,46 @@ def test_allowing_unclean_elections_elects(bench):
     assert bench.state(topic)[0::2] == (2, [2])
 
 
+class TestAFailedLogDirectory:
+    def test_another_leads_and_the_replica_is_shown_offline(self, bench):
+        broken, sound = bench.create(), bench.create("u")
+        bench.take_sent()
+        bench.fail_directory(1, (broken, 0))
+        assert bench.state(broken)[:3] == (2, 1, [2, 3])
+        assert bench.state(sound)[:3] == (1, 0, [1, 2, 3]), "the broker lives, and its other directories do"
+        updates = [request for _, request in bench.take_sent(UpdateMetadataRequest)]
+        told = [state for update in updates for topic in update.topic_states for state in topic.partition_states]
+        assert told[-1].offline_replicas == [1]
+
+    def test_the_next_controller_hears_of_it(self, bench):
+        topic = bench.create()
+        bench.answering.discard(1)
+        bench.fail_directory(1, (topic, 0))
+        assert bench.state(topic)[0] == 1, "nobody knows which replicas it has there"
+        bench.answering.add(1)
+        bench.elect()
+        assert bench.state(topic)[:3] == (2, 1, [2, 3])
+
+    def test_such_a_replica_neither_joins_nor_is_elected(self, bench):
+        topic = bench.create()
+        bench.fail_directory(1, (topic, 0))
+        assert alter(bench, topic, [2, 3, 1], broker=2)[0] == ErrorCode.INELIGIBLE_REPLICA
+        assert elect(bench) == [(0, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)]
+        bench.lose(2)
+        assert bench.state(topic)[0::2] == (3, [3])
+        bench.lose(3)
+        assert bench.state(topic)[0::2] == (-1, [3])
+
+    def test_a_start_with_the_directory_repaired(self, bench):
+        alone = bench.create("alone", ([1],))
+        bench.fail_directory(1, (alone, 0))
+        assert bench.state(alone)[0::2] == (-1, [1]), "the only one that has it"
+        bench.broken.clear()
+        bench.register(1)
+        bench.watch()
+        assert bench.state(alone)[0::2] == (1, [1])
+
+
 class TestAlterPartition:
     def test_it_changes_the_isr_in_the_same_leader_epoch(self, bench):
         topic = bench.create()
