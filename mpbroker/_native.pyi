@@ -69,6 +69,8 @@ COMMAND_PARTS: Final[int]
 NO_REQUEST: Final[int]
 READ_TO_HIGH_WATERMARK: Final[int]
 READ_TO_STABLE: Final[int]
+READ_REPLICA_TO_HIGH_WATERMARK: Final[int]
+READ_REPLICA_TO_STABLE: Final[int]
 READ_TO_END: Final[int]
 
 MPB_SCAN_BATCH: Final[int]

@@ -83,7 +83,7 @@ def _define_start(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="a setting of all brokers (may be repeated)",
+        help="a setting of all brokers, {node} in it being each one's number (may be repeated)",
     )
 
 

@@ -72,7 +72,7 @@ class BrokerProcess:
         for name, text in self.plan.settings(self.node_id).items():
             words += ["--override", f"{name}={text}"]
         for pair in self.plan.overrides:
-            words += ["--override", pair]
+            words += ["--override", pair.replace("{node}", str(self.node_id))]
         return words
 
     def stop(self) -> None:

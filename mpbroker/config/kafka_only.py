@@ -16,7 +16,6 @@ IGNORED: dict[str, str] = {
     "reserved.broker.max.id": "node.id is 0 unless it is set",
     "initial.broker.registration.timeout.ms": "mpbroker has no KRaft quorum",
     "eligible.leader.replicas.enable": "there is one replica of each partition",
-    "replica.selector.class": "there is one replica of each partition",
     "num.replica.alter.log.dirs.threads": "partitions move between log directories one at a time",
     "alter.log.dirs.replication.quota.": "replica.alter.log.dirs.io.max.bytes.per.second holds at any time",
     "cordoned.log.dirs": "a log directory cannot be closed to new partitions",

@@ -6,6 +6,9 @@ from mpbroker.config.setting import Change, Setting
 CLUSTER_WIDE = Change.CLUSTER_WIDE
 INT, LONG, SHORT, STRING, BOOLEAN = Kind.INT, Kind.LONG, Kind.SHORT, Kind.STRING, Kind.BOOLEAN
 
+LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
+RACK_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
 TOPICS = (
     Setting("num.partitions", INT, 1, "Partitions of a topic created without a number.", least=1),
     Setting("default.replication.factor", INT, 1, "Replicas of a topic created without a number.", least=1),
@@ -27,6 +30,9 @@ REPLICATION = (
     Setting("replica.fetch.min.bytes", INT, 1, "Bytes a follower's fetch waits for.", least=0),
     Setting("replica.fetch.response.max.bytes", INT, 10485760, "Bytes a follower asks for in all.", least=0),
     Setting("replica.fetch.backoff.ms", INT, 1000, "Pause of a follower after an error.", least=0),
+    Setting("replica.selector.class", STRING, None,
+            "Where consumers that name their rack are sent to read, in a cluster: to an in-sync follower of that rack, or to the leader.",
+            allowed=(LEADER_SELECTOR, RACK_SELECTOR)),
     Setting("num.replica.fetchers", INT, 1, "Replica fetchers for each source broker.", least=1, change=CLUSTER_WIDE,
             later=True),
 )

@@ -206,7 +206,8 @@ class Agent:
         self._ctx.log.info("broker_registered", broker_epoch=outcome.epoch, resumed=outcome.resumed)
 
     def tell_directories(self) -> None:
-        """The controller is to know which log directories cannot be used here."""
+        """What moved between log directories; the controller is to know which of them cannot be used here."""
+        self._topics.note_moves()
         failed = failed_directories(self._ctx, self._log)
         if failed != self._failed:
             self._failed = failed

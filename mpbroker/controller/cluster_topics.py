@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from mpbroker.config.topic_config import TopicSettings
 from mpbroker.controller.controller_context import ControllerContext, TopicState
+from mpbroker.controller.moves import Moves
 from mpbroker.controller.partition_logs import Home, PartitionLogs
 from mpbroker.controller.partition_rows import PartitionRows
 from mpbroker.errors import KafkaError
@@ -78,6 +79,14 @@ class ClusterTopics:
         for topic in self.context.by_id.values():
             self._show(topic)
         self._snapshot.announce_all()
+        self._moves = Moves(
+            context=self.context, store=None, rows=self._rows, logs=self._logs, moves=lambda: self._core.moves
+        )
+        self._moves.resume()
+
+    def note_moves(self) -> None:
+        """Where partitions lie that moved between log directories."""
+        self._moves.note()
 
     def _take_topic_row(self, topic: TopicState, live: dict[int, int], shown: int | None) -> bool:
         """False: there is no room; the topic is not served here, and a line says so."""

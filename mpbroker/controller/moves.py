@@ -18,13 +18,14 @@ from mpbroker.shm.layout import PartitionFlags
 
 
 class Moves:
-    """`moves()`: counts what is asked for and what ends."""
+    """`moves()`: counts what is asked for and what ends. `store` None: of a broker of a cluster, whose topics' records
+    are the elected controller's; there every start finds partitions by looking."""
 
     def __init__(
         self,
         *,
         context: ControllerContext,
-        store: ControllerStore,
+        store: ControllerStore | None,
         rows: PartitionRows,
         logs: PartitionLogs,
         moves: Callable[[], int],
@@ -42,7 +43,7 @@ class Moves:
         if moves == self._seen or not self._logs.are_several:
             return
         changed = [topic for topic in self._context.by_id.values() if self._settle(topic)]
-        if changed:
+        if changed and self._store is not None:
             self._store.add_partitions(changed, operation=0, answer=b"")
         self._seen = moves
 

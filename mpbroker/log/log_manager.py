@@ -12,6 +12,8 @@ from typing import NamedTuple, Protocol
 
 from mpbroker._native import (
     NO_REQUEST,
+    READ_REPLICA_TO_HIGH_WATERMARK,
+    READ_REPLICA_TO_STABLE,
     READ_TO_END,
     READ_TO_HIGH_WATERMARK,
     READ_TO_STABLE,
@@ -43,6 +45,8 @@ from mpbroker.shm.process_context import ProcessContext
 
 __all__ = [
     "NO_REQUEST",
+    "READ_REPLICA_TO_HIGH_WATERMARK",
+    "READ_REPLICA_TO_STABLE",
     "READ_TO_END",
     "READ_TO_HIGH_WATERMARK",
     "READ_TO_STABLE",

@@ -25,6 +25,7 @@ from mpbroker.errors import ErrorCode
 from mpbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from mpbroker.protocol.types import ZERO_UUID
 from mpbroker.server.follower_fetch import replica_of
+from mpbroker.server.preferred_replica import NOBODY
 from mpbroker.server.replica_read import FIRST_WITH_IDS, FetchPlan, PartitionRead
 from mpbroker.server.server_context import ServerContext
 
@@ -123,6 +124,7 @@ class IncrementalFetchContext(FetchContext):
             read.length
             or read.error
             or read.diverging is not None
+            or read.preferred != NOBODY
             or (cached.high_watermark, cached.log_start) != (read.high_watermark, read.log_start)
         )
 

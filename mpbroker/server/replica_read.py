@@ -17,7 +17,15 @@ from mpbroker.config.limits import LARGEST_ANSWER_BYTES
 from mpbroker.errors import ErrorCode
 from mpbroker.log.leader_epochs import NOT_KNOWN, EpochEnd
 from mpbroker.log.leadership import LEADER
-from mpbroker.log.log_manager import READ_TO_END, READ_TO_HIGH_WATERMARK, READ_TO_STABLE, PartitionState, ReadPlan
+from mpbroker.log.log_manager import (
+    READ_REPLICA_TO_HIGH_WATERMARK,
+    READ_REPLICA_TO_STABLE,
+    READ_TO_END,
+    READ_TO_HIGH_WATERMARK,
+    READ_TO_STABLE,
+    PartitionState,
+    ReadPlan,
+)
 from mpbroker.metadata.metadata_cache import Topic
 from mpbroker.protocol.messages.fetch import (
     AbortedTransaction,
@@ -28,13 +36,14 @@ from mpbroker.protocol.messages.fetch import (
     PartitionData,
 )
 from mpbroker.server.follower_fetch import count_position, is_by_follower, replica_of
+from mpbroker.server.preferred_replica import NOBODY, preferred_replica, selects_by_rack
 from mpbroker.server.server_context import ServerContext
 
 CONSUMER = -1
 READ_UNCOMMITTED, READ_COMMITTED = ISOLATION_LEVELS = 0, 1
 UNKNOWN_OFFSET = -1
 KNOWN_HERE = frozenset((ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.NOT_LEADER_OR_FOLLOWER))
-FIRST_WITH_ZSTD, FIRST_WITH_IDS = 10, 13  # versions of Fetch
+FIRST_WITH_ZSTD, FIRST_WITH_RACK, FIRST_WITH_IDS = 10, 11, 13  # versions of Fetch
 
 
 class PartitionRead(Struct):
@@ -52,6 +61,7 @@ class PartitionRead(Struct):
     leader_epoch: int = -1
     diverging: EpochEnd | None = None
     aborted: list[tuple[int, int]] = []
+    preferred: int = NOBODY
 
     def to_message(self) -> PartitionData:
         """Records travel as a length to reserve; the bytes are read into the answer in place."""
@@ -66,7 +76,7 @@ class PartitionRead(Struct):
             log_start_offset=self.log_start,
             diverging_epoch=None if self.diverging is None else EpochEndOffset(*self.diverging),
             aborted_transactions=[AbortedTransaction(*row) for row in self.aborted] if told else None,
-            preferred_read_replica=-1,
+            preferred_read_replica=self.preferred,
             records=self.length or nothing,
         )
 
@@ -116,7 +126,8 @@ def plan_fetch(
     """
     # a negative one is an error, for the first only
     left = min(message.max_bytes, context.config.fetch_max_bytes, most_bytes)
-    bound = _bound(message)
+    bound = _bound(context, message, version)
+    sends_away = replica_of(message) == CONSUMER and selects_by_rack(context, message.rack_id)
     by_follower = first_look and is_by_follower(context, message)
     plan = FetchPlan([])
     reads: list[tuple[tuple[str, bytes], PartitionRead]] = []
@@ -129,6 +140,9 @@ def plan_fetch(
             reads.append((key, read))
             if topic is not None and read.ordinal >= 0:
                 if by_follower and count_position(context, topic, asked, message, read):
+                    plan.is_urgent = True
+                    continue
+                if sends_away and _send_away(context, asked, message, read):
                     plan.is_urgent = True
                     continue
                 _read(
@@ -162,10 +176,28 @@ def _topic(context: ServerContext, asked: FetchTopic, version: int) -> Topic | N
     return context.metadata.topic_by_id(asked.topic_id) if by_id else context.metadata.topic(asked.topic)
 
 
-def _bound(message: FetchRequest) -> int:
+def _bound(context: ServerContext, message: FetchRequest, version: int) -> int:
+    """From version 11 on consumers may read from followers, whoever sent them there."""
     if replica_of(message) != CONSUMER:
         return READ_TO_END
+    if version >= FIRST_WITH_RACK and context.cluster is not None:
+        committed = message.isolation_level == READ_COMMITTED
+        return READ_REPLICA_TO_STABLE if committed else READ_REPLICA_TO_HIGH_WATERMARK
     return READ_TO_STABLE if message.isolation_level == READ_COMMITTED else READ_TO_HIGH_WATERMARK
+
+
+def _send_away(context: ServerContext, asked: FetchPartition, message: FetchRequest, read: PartitionRead) -> bool:
+    """Whether the consumer is told to read elsewhere: then it gets no records here."""
+    state = context.log_manager.state(read.ordinal)
+    if state is None or check_leadership(state, max(asked.current_leader_epoch, -1)):
+        return False
+    read.preferred = preferred_replica(context, read.ordinal, asked.fetch_offset, message.rack_id)
+    if read.preferred == NOBODY:
+        return False
+    read.high_watermark, read.last_stable_offset, read.log_start = state.hw, state.lso, state.log_start
+    read.leader_epoch = state.leader_epoch
+    read.committed_only = message.isolation_level == READ_COMMITTED
+    return True
 
 
 def _find(

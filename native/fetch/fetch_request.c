@@ -134,9 +134,8 @@ static enum mpb_fetch_left read_tail(struct mpb_cursor *c, const struct mpb_nati
         left = read_forgotten(c, topics, request);
     if (left != MPB_FETCH_SERVE)
         return left;
-    if (request->version >= 11 &&
-        (!mpb_take_length(c, false, &rack) || rack == MPB_ABSENT || mpb_take(c, rack) == NULL))
-        return MPB_FETCH_LEFT_FRAME;
+    if (request->version >= 11 && (!mpb_take_length(c, false, &rack) || rack != 0))
+        return MPB_FETCH_LEFT_FRAME; /* a rack: another replica may be nearer */
     if (!mpb_take_tags(c, &seen) || (seen >> REPLICA_STATE & 1) != 0)
         return MPB_FETCH_LEFT_FRAME;
     return MPB_FETCH_SERVE;

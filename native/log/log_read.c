@@ -96,16 +96,25 @@ static int plan_in_segment(struct mpb_log *log, const struct mpb_partition *row,
     return mpb_segment_find(log, row, copy, out->base, limit, end, NULL);
 }
 
+static bool is_of_replica(int64_t limit)
+{
+    return limit == MPB_READ_REPLICA_TO_HIGH_WATERMARK || limit == MPB_READ_REPLICA_TO_STABLE;
+}
+
 int mpb_log_find(struct mpb_log *log, uint32_t ordinal, const uint8_t *topic_id, int64_t offset, int64_t limit,
                  uint32_t max_bytes, bool min_one, struct mpb_read_plan *out)
 {
     const struct mpb_partition *row = &log->core->partitions[ordinal];
     struct mpb_partition_copy copy;
     int error = begin(log, ordinal, topic_id, &copy, out);
+    if (error == MPB_ERR_NOT_LEADER_OR_FOLLOWER && copy.role == MPB_ROLE_FOLLOWER && is_of_replica(limit))
+        error = 0;
     if (error != 0)
         return error;
     if (offset < copy.log_start || offset > copy.leo)
         return MPB_ERR_OFFSET_OUT_OF_RANGE;
+    if (is_of_replica(limit))
+        limit = limit == MPB_READ_REPLICA_TO_STABLE ? copy.lso : copy.hw;
     limit = limit == MPB_READ_TO_HIGH_WATERMARK ? copy.hw : limit == MPB_READ_TO_STABLE ? copy.lso : limit;
     limit = limit > copy.leo ? copy.leo : limit;
     uint64_t end = 0;

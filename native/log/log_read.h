@@ -9,6 +9,9 @@
 #define MPB_READ_TO_HIGH_WATERMARK (-1)
 #define MPB_READ_TO_STABLE (-2)
 #define MPB_READ_TO_END INT64_MAX
+/* The same of a follower, too (KIP-392): */
+#define MPB_READ_REPLICA_TO_HIGH_WATERMARK (-3)
+#define MPB_READ_REPLICA_TO_STABLE (-4)
 
 struct mpb_read_plan {
     uint32_t ordinal;

@@ -168,6 +168,8 @@ int mpb_add_log_read(PyObject *module)
     if (plan_type == NULL ||
         PyModule_AddIntConstant(module, "READ_TO_HIGH_WATERMARK", MPB_READ_TO_HIGH_WATERMARK) < 0 ||
         PyModule_AddIntConstant(module, "READ_TO_STABLE", MPB_READ_TO_STABLE) < 0 ||
+        PyModule_AddIntConstant(module, "READ_REPLICA_TO_HIGH_WATERMARK", MPB_READ_REPLICA_TO_HIGH_WATERMARK) < 0 ||
+        PyModule_AddIntConstant(module, "READ_REPLICA_TO_STABLE", MPB_READ_REPLICA_TO_STABLE) < 0 ||
         PyModule_AddIntConstant(module, "READ_TO_END", MPB_READ_TO_END) < 0)
         return -1;
     return PyModule_AddType(module, plan_type);

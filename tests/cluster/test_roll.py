@@ -1,14 +1,16 @@
-"""A broker that is told to stop hands over what it leads first: producers see no error, and nothing is lost.
+"""Consumers read from a replica in their rack; a broker that is told to stop hands over what it leads first: producers
+see no error, and nothing is lost.
 
 LONG=1: all three brokers, by `mpbroker cluster roll`. Gaps are measured by perf/cluster_roll.py.
 """
 
+import json
 import os
 import signal
 import time
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from tests.harness.acknowledged_load import Load
@@ -17,6 +19,8 @@ from tests.harness.running_cluster import RunningCluster
 
 pytestmark = pytest.mark.slow
 TOPIC, PARTITIONS = "rolled", 6
+NEAR, RECORDS = "near", 200
+SELECTOR = "replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 def read_all(cluster):
@@ -51,22 +55,59 @@ def stop_controller(cluster):
     assert all(leader not in (node, -1) and len(isr) == 2 for leader, isr in cluster.partitions(TOPIC).values())
 
 
-def test_no_error_and_nothing_lost(tmp_path):
-    with RunningCluster(tmp_path / "c") as cluster:
-        cluster.admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(20)
-        cluster.wait_for_isr(TOPIC, 3)
-        with Load(cluster.bootstrap, TOPIC, PARTITIONS) as load:
-            time.sleep(0.3)
-            if os.environ.get("LONG"):
-                cluster.run("roll")
-                cluster.wait_for_isr(TOPIC, 3)
-            else:
-                stop_controller(cluster)
-            time.sleep(0.3)
-        assert load.failed == []
-        found = read_all(cluster)
-        for partition, values in load.acknowledged.items():
-            assert len(values) > 10
-            assert {offset: found[partition].get(offset) for offset in values.values()} == {
-                offset: value for value, offset in values.items()
-            }
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with RunningCluster(tmp_path_factory.mktemp("roll") / "c", "broker.rack=rack-{node}", SELECTOR) as cluster:
+        for topic, partitions in ((NEAR, 1), (TOPIC, PARTITIONS)):
+            cluster.admin.create_topics([NewTopic(topic, partitions, 3)])[topic].result(20)
+            cluster.wait_for_isr(topic, 3)
+        yield cluster
+
+
+def test_consumers_read_from_the_replica_in_their_rack(cluster):
+    """Whom librdkafka asked stands in its statistics."""
+    leader = cluster.partitions(NEAR)[0][0]
+    near = next(node for node in (1, 2, 3) if node != leader)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0})
+    for number in range(RECORDS):
+        producer.produce(NEAR, str(number), partition=0)
+    assert producer.flush(10) == 0
+    told = []
+    settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "near", "client.rack": f"rack-{near}"}
+    settings |= {"statistics.interval.ms": 100, "stats_cb": told.append, "log_level": 0}
+    consumer = Consumer(settings)
+    consumer.assign([TopicPartition(NEAR, 0, 0)])
+    values = []
+    wait_until(lambda: _take(consumer, values) == RECORDS, "all records")
+    assert values == [str(number).encode() for number in range(RECORDS)]
+    wait_until(lambda: _take(consumer, values) and told and json.loads(told[-1])["ts"], "statistics")
+    brokers = {each["nodeid"]: each for each in json.loads(told[-1])["brokers"].values()}
+    partition = json.loads(told[-1])["topics"][NEAR]["partitions"]["0"]
+    assert (partition["leader"], partition["broker"]) == (leader, near)
+    assert brokers[near]["req"]["Fetch"] > 0
+    consumer.close()
+
+
+def _take(consumer, values):
+    for message in consumer.consume(1000, 0.2):
+        assert message.error() is None
+        values.append(message.value())
+    return len(values)
+
+
+def test_no_error_and_nothing_lost(cluster):
+    with Load(cluster.bootstrap, TOPIC, PARTITIONS) as load:
+        time.sleep(0.3)
+        if os.environ.get("LONG"):
+            cluster.run("roll")
+            cluster.wait_for_isr(TOPIC, 3)
+        else:
+            stop_controller(cluster)
+        time.sleep(0.3)
+    assert load.failed == []
+    found = read_all(cluster)
+    for partition, values in load.acknowledged.items():
+        assert len(values) > 10
+        assert {offset: found[partition].get(offset) for offset in values.values()} == {
+            offset: value for value, offset in values.items()
+        }

@@ -1,8 +1,8 @@
 """Fetch (key 1), versions 4 to 17: read record batches, at once or when enough have arrived.
 
 From version 7 on a client may have a session (KIP-227, server/fetch_session.py): then it names only what has changed,
-and is told only what has changed. What followers ask for also says what they have (server/follower_fetch.py). Not done:
-preferred read replicas (KIP-392, always −1).
+and is told only what has changed. What followers ask for also says what they have (server/follower_fetch.py). From
+version 11 on consumers may read from followers, and are sent to one near them (KIP-392, server/preferred_replica.py).
 
 From version 12 on a reader that names the epoch of its last record is told where its log parts from this one (KIP-595),
 from 13 on topics are named by id (KIP-516: one that is not known is UNKNOWN_TOPIC_ID), from 16 on an answer with

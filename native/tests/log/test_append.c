@@ -58,6 +58,8 @@ static void test_append_and_read(void)
     CHECK_EQ(plan.length, 0);
     CHECK_EQ(mpb_log_find(&f.log, 1, NULL, 21, MPB_READ_TO_HIGH_WATERMARK, 10, true, &plan),
              MPB_ERR_OFFSET_OUT_OF_RANGE);
+    CHECK_EQ(mpb_log_find(&f.log, 1, NULL, 7, MPB_READ_REPLICA_TO_HIGH_WATERMARK, 250, true, &plan), 0);
+    CHECK_EQ(plan.length, 250);
     CHECK_EQ(mpb_log_find(&f.log, 2, NULL, 0, MPB_READ_TO_END, 10, true, &plan), MPB_ERR_UNKNOWN_TOPIC_OR_PARTITION);
     CHECK_EQ(mpb_partition_set_high_watermark(&f.log, 1, 5), 0);
     CHECK_EQ(mpb_log_find(&f.log, 1, NULL, 0, MPB_READ_TO_HIGH_WATERMARK, 9999, true, &plan), 0);

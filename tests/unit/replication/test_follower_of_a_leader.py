@@ -7,7 +7,14 @@ import random
 
 import pytest
 
-from mpbroker._native import Log, LogOptions
+from mpbroker._native import (
+    READ_REPLICA_TO_HIGH_WATERMARK,
+    READ_REPLICA_TO_STABLE,
+    READ_TO_HIGH_WATERMARK,
+    Log,
+    LogOptions,
+)
+from mpbroker.errors import ErrorCode
 from mpbroker.log.leader_epochs import EpochStart, end_of_epoch
 from mpbroker.replication.follower import FetchLimits, Followed, LeaderFetch
 from mpbroker.replication.leader_link import LeaderLink
@@ -251,3 +258,28 @@ def test_one_that_was_fenced_goes_on_if_it_is_still_followed_in_this_epoch(leade
     follower.link.fetch.follow(follower.rows())
     assert follower.link.fetch.next_request(follower.clock.monotonic_ms()) is None, "after a pause"
     assert follower.link.fetch.next_request(follower.clock.monotonic_ms() + 5000) is not None
+
+
+def test_consumers_read_from_a_follower_below_its_high_watermark(leader, follower):
+    """Between the high watermark and the end there is nothing yet, beyond it an error (KIP-392)."""
+    write(leader, b"a")
+    write(leader, b"b")
+    follower.fetch()
+
+    def found(offset, bound):
+        code, plan = follower.log.find(0, offset, bound, 1 << 20, True, follower.topic_id)
+        return code or plan.length
+
+    assert follower.row(0).leo == 2
+    assert follower.row(0).hw < 2
+    assert found(0, READ_TO_HIGH_WATERMARK) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    for bound in (READ_REPLICA_TO_HIGH_WATERMARK, READ_REPLICA_TO_STABLE):
+        assert found(1, bound) == 0
+        assert found(3, bound) == ErrorCode.OFFSET_OUT_OF_RANGE
+    follower.fetch(2)
+    assert follower.row(0).hw == 2
+    for bound in (READ_REPLICA_TO_HIGH_WATERMARK, READ_REPLICA_TO_STABLE):
+        assert found(1, bound) > 60
+        assert found(2, bound) == 0
+    follower.log.stop(0)
+    assert found(0, READ_REPLICA_TO_HIGH_WATERMARK) == ErrorCode.NOT_LEADER_OR_FOLLOWER
