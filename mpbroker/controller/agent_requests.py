@@ -197,14 +197,17 @@ class ControlRequests:
         ordinal = topic.ordinals[partition]
         if not self._topics.has_log(ordinal):
             return None
-        replica, row = self._log.replica_state(ordinal), self._log.state(ordinal)
+        row = self._log.state(ordinal)
+        if not row.flags & PARTITION_ONLINE:  # type: ignore[attr-defined]  # nobody takes its lock any more
+            return Hosted(topic.id, -1, -1, has_role=False, is_leader=False, online=False, untouched=False)
+        replica = self._log.replica_state(ordinal)
         return Hosted(
             topic_id=topic.id,
             leader_epoch=replica.leader_epoch,  # type: ignore[attr-defined]
             partition_epoch=replica.partition_epoch,  # type: ignore[attr-defined]
             has_role=replica.role != ReplicaRole.NONE,  # type: ignore[attr-defined]
             is_leader=replica.role == ReplicaRole.LEADER,  # type: ignore[attr-defined]
-            online=bool(row.flags & PARTITION_ONLINE),  # type: ignore[attr-defined]
+            online=True,
             untouched=ordinal not in self._touched,
         )
 

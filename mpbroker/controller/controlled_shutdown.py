@@ -21,7 +21,7 @@ from mpbroker.protocol.messages.controlled_shutdown import ControlledShutdownReq
 from mpbroker.shm.cluster_table import assignment_read
 from mpbroker.shm.core import Core
 from mpbroker.shm.events import Events
-from mpbroker.shm.layout import ReplicaRole
+from mpbroker.shm.layout import PARTITION_ONLINE, ReplicaRole
 
 SOON_MS: Final = 100
 FOLLOW_MS: Final = 2000
@@ -133,5 +133,6 @@ def follows_the_store(
 
 def _leads(topics: ClusterTopics, log: Log, core: Core, ordinal: int, node_id: int) -> bool:
     shown = assignment_read(core, ordinal)
-    state = log.replica_state(ordinal) if topics.has_log(ordinal) else None
+    is_usable = topics.has_log(ordinal) and log.state(ordinal).flags & PARTITION_ONLINE
+    state = log.replica_state(ordinal) if is_usable else None
     return (state is not None and state.role == ReplicaRole.LEADER) or (shown is not None and shown.leader == node_id)

@@ -20,7 +20,10 @@ def selects_by_rack(context: ServerContext, rack: str) -> bool:
 def preferred_replica(context: ServerContext, ordinal: int, fetch_offset: int, rack: str) -> int:
     """NOBODY: this broker, if it leads. Of the in-sync followers there that hold the offset, the one that has most, and
     of those the one that had caught up last."""
-    state = context.log_manager.log.replica_state(ordinal)
+    try:
+        state = context.log_manager.log.replica_state(ordinal)
+    except (TimeoutError, RuntimeError):  # its lock is not to be had, or it has just gone offline: the read will tell
+        return NOBODY
     if (
         context.cluster is None
         or state is None
