@@ -24,6 +24,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.chaos.soak import running
 from tests.cluster import cut_network, wall_clocks
 from tests.cluster.cut_network import CutNetwork
+from tests.cluster.failing_etcd import FailingEtcd
 from tests.cluster.faults import WEIGHTS, Faults
 from tests.cluster.nodes import Nodes
 from tests.cluster.readers import Consuming, Ends, Follower, drain, wait_in_sync
@@ -48,25 +49,25 @@ REST_S = 60
 class ChaosRun:
     """One run. `history` and `report` are there to look at afterwards."""
 
-    def __init__(self, directory, seconds, seed, kinds=(), store=None, say=lambda line: None):
+    def __init__(self, directory, seconds, seed, kinds=(), is_on_etcd=False, say=lambda line: None):
         self.directory, self.seconds, self.seed = directory, seconds, seed
-        self.kinds, self.store, self.say = kinds, store, say
+        self.kinds, self.is_on_etcd, self.say = kinds, is_on_etcd, say
         self.history, self.report, self.trail = History(), {"seed": seed}, []
 
     def run(self):
         """Anomalies."""
         with contextlib.ExitStack() as stack:
+            store = stack.enter_context(FailingEtcd(self.directory / "etcd")) if self.is_on_etcd else None
             network = stack.enter_context(CutNetwork((1, 2, 3))) if _is_alone() else None
             if network is None:
                 self.report["left_out"] = [cut_network.ALONE]
             clocks = wall_clocks.WallClocks(self.directory, (1, 2, 3)) if wall_clocks.is_possible() else None
-            place = None if self.store is None else self.store.place
-            nodes = Nodes(self.directory / "c", network, place, OVERRIDES)
+            nodes = Nodes(self.directory / "c", network, None if store is None else store.place, OVERRIDES)
             for node in nodes:
                 node.environment = {} if clocks is None else clocks.environment(node.number)
             stack.enter_context(nodes)
             make_topic(nodes.bootstrap)
-            faults = Faults(nodes, network, self.seed, SESSION_S, self.store, clocks, self.kinds)
+            faults = Faults(nodes, network, self.seed, SESSION_S, store, clocks, self.kinds)
             found = self._under_load(nodes, network, faults)
             self.report["stopped"] = nodes.stop()
             found += replicas_that_differ(nodes)
@@ -166,6 +167,9 @@ def main(words=None):
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kinds", default="", help=f"some of {','.join(WEIGHTS)}")
+    parser.add_argument(
+        "--etcd", action="store_true", help="three members of etcd as the store; no cuts"
+    )
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--again", metavar="HISTORY", help="only check a history that was kept")
     chosen = parser.parse_args(words)
@@ -174,7 +178,7 @@ def main(words=None):
             anomalies = anomalies_of(load(file))
         print(summary(anomalies))
         return 1 if anomalies else 0
-    if not _is_alone() and cut_network.is_possible():
+    if not _is_alone() and not chosen.etcd and cut_network.is_possible():
         os.environ["ALONE"] = "1"
         os.execvp(
             "unshare", ["unshare", "--net", sys.executable, "-m", "tests.cluster.chaos", *(words or sys.argv[1:])]
@@ -182,7 +186,7 @@ def main(words=None):
     directory = Path(tempfile.mkdtemp(prefix="cluster-chaos-"))
     kinds = tuple(filter(None, chosen.kinds.split(",")))
     say = (lambda line: print(line, file=sys.stderr, flush=True)) if chosen.verbose else (lambda line: None)
-    run = ChaosRun(directory, chosen.seconds, chosen.seed, kinds, say=say)
+    run = ChaosRun(directory, chosen.seconds, chosen.seed, kinds, chosen.etcd, say=say)
     anomalies = []
     try:
         anomalies = run.run()

@@ -38,8 +38,8 @@ TWO_AWAY = 0.1
 
 
 class Faults:
-    """`store`: an object with `fail(random)`, that returns what undoes it, None: nothing. `session_s`: how long a
-    broker may be silent before it counts as dead."""
+    """`store`: an object whose `fail(random)` returns what failed and what mends it, None: it never fails. `session_s`:
+    how long a broker may be silent before it counts as dead."""
 
     def __init__(self, nodes, network, seed, session_s, store=None, clocks=None, kinds=()):
         self._nodes, self._network, self._store, self._clocks = nodes, network, store, clocks
@@ -54,8 +54,9 @@ class Faults:
         if clocks is None:
             weights.pop("clock", None)
         if store is not None:
-            weights["store_fails"] = 2
+            weights["store_fails"] = 4
         self._weights = weights
+        self._store_fails_now = False
         self.done = Counter()
         self.trail = []
 
@@ -162,9 +163,17 @@ class Faults:
         return "clock step"
 
     def _store_fails(self, node):
-        undo = self._store.fail(self._random)
-        self._for(0.2, 2 * self._session_s, None, undo)
-        return "store"
+        if self._store_fails_now:
+            return None
+        what, undo = self._store.fail(self._random)
+        self._store_fails_now = True
+
+        def mend():
+            undo()
+            self._store_fails_now = False
+
+        self._for(0.2, 2 * self._session_s, None, mend)
+        return what
 
 
 def _role(title):
