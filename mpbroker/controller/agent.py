@@ -342,6 +342,9 @@ class Agent:
         match seen:
             case TopicPut(topic):
                 self._topics.put(topic)
+                shown = self._topics.context.by_id.get(topic.id)
+                if shown is not None:
+                    self._requests.set_moved_aside(shown)
             case TopicGone(topic_id):
                 self._topics.remove(topic_id)
             case BrokersChanged():

@@ -275,6 +275,17 @@ class ControlRequests:
                 self._touched.discard(ordinal)
         return codes
 
+    def set_moved_aside(self, topic: TopicState) -> None:
+        """The store says who holds a topic's partitions: replicas here that are somebody else's now, and that no
+        controller gives a role. The one that wanted them deleted may be gone, and its successor does not know."""
+        for partition, ordinal in enumerate(topic.ordinals):
+            if self._self_id in topic.replicas[partition] or not self._topics.has_log(ordinal):
+                continue
+            if self._log.state(ordinal).role == ReplicaRole.NONE:  # type: ignore[attr-defined]
+                self._events.warning("stray_set_aside", directory=f"{topic.name}-{partition}", renamed=STRAY_SUFFIX)
+                self._topics.drop(topic, partition, STRAY_SUFFIX)
+                self._touched.discard(ordinal)
+
     def _stop(self, name: str, state: StopReplicaPartitionState, controller_epoch: int) -> int:
         topic, partition = self._topics.context.by_name.get(name), state.partition_index
         if topic is None or not 0 <= partition < len(topic.ordinals):

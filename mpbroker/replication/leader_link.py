@@ -186,9 +186,13 @@ class LeaderLink:
             self._say("replica_append_failed", ordinal=ordinal, leader=self.leader, error=code)
 
     def _look_again(self, ordinal: int) -> None:
+        """A row that is no follower's, or whose lock is not to be had now, is looked for with all the others."""
         row = self._logs.row(ordinal)
         if row is not None:
             self.fetch.moved(ordinal, row.leo, row.last_epoch, row.log_start)
+        else:
+            self.fetch.failed(ordinal, self._clock.monotonic_ms(), is_fenced=True)
+            self._rescan()
 
     def _truncate(self, step: Truncate) -> None:
         row = self._logs.row(step.ordinal)

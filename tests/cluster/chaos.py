@@ -167,9 +167,7 @@ def main(words=None):
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kinds", default="", help=f"some of {','.join(WEIGHTS)}")
-    parser.add_argument(
-        "--etcd", action="store_true", help="three members of etcd as the store; no cuts"
-    )
+    parser.add_argument("--etcd", action="store_true", help="three members of etcd as the store; no cuts")
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--again", metavar="HISTORY", help="only check a history that was kept")
     chosen = parser.parse_args(words)

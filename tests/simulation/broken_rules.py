@@ -17,9 +17,16 @@ from mpbroker.cluster.events import Txn
 from mpbroker.cluster.jobs import Jobs, StepBuilder
 from mpbroker.cluster.publisher import Publisher
 from mpbroker.cluster.topic_jobs import TopicJobs
+from mpbroker.controller import agent_decisions, agent_requests
+from mpbroker.controller.agent_requests import ControlRequests
+from mpbroker.controller.isr_proposals import IsrProposals
 from mpbroker.metadata.cluster_records import PartitionRecord
 from mpbroker.metadata.meta_store import Version
-from tests.simulation.broker_model import BrokerModel
+from mpbroker.protocol.messages.alter_partition import BrokerState
+from mpbroker.replication import leader_link
+from mpbroker.replication.follower import LeaderFetch
+from mpbroker.replication.leader_link import LeaderLink
+from tests.simulation.agent_host import RowLog
 from tests.simulation.replica_model import LEADER, ReplicaModel
 
 
@@ -48,8 +55,9 @@ _begin = Jobs._begin
 _correct = Jobs._corrected
 _written = leader_election._written
 _take = ClusterImage._take
-_role = BrokerModel._role
 _become = ReplicaModel.become
+_follow = LeaderFetch.follow
+_told = RowLog.isr_answered
 
 
 def _no_guard_to_look_at(self, txn, entries, outcome):
@@ -96,11 +104,32 @@ def _hw_is_end(self, me, *role):
     return refused
 
 
-def _any_epoch(self, topic, state):
-    log = self.logs.get((topic.topic_name, state.partition_index))
-    if log:
-        log.leader_epoch = min(log.leader_epoch, state.leader_epoch - 1)
-    return _role(self, topic, state)
+def _deaf_when_busy(self, *answer):
+    _told(self, *answer)
+    return 0
+
+
+def _by_now(self, ordinal, isr):
+    return [BrokerState(broker, self._broker_epoch(broker)) for broker in isr]
+
+
+def _older_is_taken(hosted, wanted):
+    return 0
+
+
+def _look_again_once(self, ordinal):
+    row = self._logs.row(ordinal)
+    if row is not None:
+        self.fetch.moved(ordinal, row.leo, row.last_epoch, row.log_start)
+
+
+def _goes_on_only(self, rows):
+    failed = {key: each for key, each in self._partitions.items() if each.is_failed}
+    _follow(self, rows)
+    for key, each in failed.items():
+        now = self._partitions.get(key)
+        if now is not None and now.row.leader_epoch == each.row.leader_epoch:
+            self._partitions[key] = each
 
 
 def _forget_failed(self, now_ms):
@@ -145,8 +174,23 @@ RULES = [
     Rule("a broker that comes is told everything", 3, [(Publisher, "_broker_came", _nothing_for_newcomers)]),
     Rule("a move ends when its target is in sync", 28, [(elections_module, "reassigned_state", _end_at_once)]),
     Rule("what a dead controller left is swept", 81, [(TopicJobs, "sweep", _sweep_nothing)]),
-    Rule("an older leader epoch changes nothing", 72, [(BrokerModel, "_role", _any_epoch)]),
+    Rule("an older leader epoch changes nothing", 0, [(agent_decisions, "_refusal", _older_is_taken)]),
+    Rule("an older controller's request changes nothing", 0, [(agent_requests, "fence", lambda *_: 0)]),
+    Rule("what met a busy partition is asked for again", 0, [(agent_requests, "_whole", lambda codes: 0)]),
+    Rule(
+        "a busy partition hears of its ISR later",
+        0,
+        [(RowLog, "isr_answered", _deaf_when_busy)],
+    ),
+    Rule("what a dead controller wanted deleted goes", 80, [(ControlRequests, "set_moved_aside", lambda *_: None)]),
+    Rule("a fetcher looks again for a busy row", 432, [(LeaderLink, "_look_again", _look_again_once)]),
+    Rule("a fenced follower goes on in its epoch", 0, [(LeaderFetch, "follow", _goes_on_only)]),
+    Rule("a follower cuts back to where both logs part", 8, [(leader_link, "truncation_target", lambda *_: _[2])]),
+    Rule(
+        "a newcomer is known by the epoch that was counted",
+        0,
+        [(IsrProposals, "_members", _by_now)],
+    ),
     Rule("a shrunk ISR counts after the answer", 3, [(ReplicaModel, "propose", _shrink_at_once)]),
     Rule("a new leader's high watermark stays", 9, [(ReplicaModel, "become", _hw_is_end)]),
-    Rule("a follower cuts what its leader does not have", 8, [(ReplicaModel, "truncate", lambda *_: None)]),
 ]

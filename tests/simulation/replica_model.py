@@ -26,7 +26,7 @@ class ReplicaModel:
         self.positions, self.parked = {}, []
         self.lives = {}  # broker epochs of the fetches that were counted
         self.proposal = None  # [isr, "pending" or "sent"]
-        self.epoch_start = self.fetch = 0
+        self.epoch_start = 0
 
     def lose_power(self):
         """What was not synced is gone."""
@@ -130,24 +130,17 @@ class ReplicaModel:
         elif error not in (3, 100, 74, 95, 42, 108):
             self.proposal[1] = "pending"
 
-    def fetch_answered(self, offset, error, diverging, records, hw, leader_epoch):
-        """The leader's answer to a fetch from `offset` in `leader_epoch`; nothing if anything has moved since."""
-        if self.role != FOLLOWER or leader_epoch != self.leader_epoch or offset != self.leo or error:
-            return
-        if diverging:
-            self.truncate(diverging)
-            return
-        for epoch, value in records:
+    def copy(self, records, hw):
+        """What the leader has from here on, and how far it is committed."""
+        for offset, epoch, value in records:
+            assert offset == self.leo, (offset, self.leo, records, self.log)
             if epoch > self.last_epoch:
                 self.epochs.append((epoch, self.leo))
             self.log.append((epoch, value))
-        self.hw = min(hw, self.leo)
+        self.hw = max(self.hw, min(hw, self.leo))
 
-    def truncate(self, diverging):
-        """Back to where the leader's log and this one part, as far as can be told."""
-        epoch, end = diverging
-        own_end = self.end_of(epoch)[1] if epoch <= self.last_epoch else self.leo
-        target = min(end, own_end, self.leo) if own_end >= 0 else min(end, self.leo)
+    def truncate(self, target):
+        """Nothing stays from there on."""
         del self.log[target:]
         self.epochs = [(known, start) for known, start in self.epochs if start < target]
         self.synced, self.hw = min(self.synced, self.leo), min(self.hw, self.leo)

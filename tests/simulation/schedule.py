@@ -18,7 +18,12 @@ WEIGHTS = {
     "store": 50,
     "watch": 50,
     "push": 40,
-    "fetch": 14,
+    "fetch": 20,
+    "scan": 14,
+    "see": 30,
+    "agent_dies": 0.6,
+    "fetcher_dies": 0.6,
+    "break_off": 3,
     "produce": 8,
     "propose": 15,
     "shrink": 5,
@@ -55,9 +60,11 @@ def run(seed, steps=STEPS):
     world = World(seed, watcher)
     schedule = Schedule(world)
     try:
+        world.may_be_busy = True
         for _ in range(steps):
             schedule.step()
             watcher(world)
+        world.may_be_busy = False
         schedule.heal()
         watcher(world)
         watcher.at_rest()
@@ -116,6 +123,35 @@ class Schedule:
 
     def fetch(self, broker):
         return self.world.fetch(broker)
+
+    def scan(self, broker):
+        return self.world.scan(broker)
+
+    def see(self, broker):
+        """An agent hears of a change of the store."""
+        return self._works(broker) and self.world.brokers[broker].watch()
+
+    def agent_dies(self, broker):
+        """Its successor finds rows and logs, and does not know what the controller asked of it."""
+        host = self.world.brokers[broker]
+        if not host.up or not host.recovered:
+            return False
+        host.new_agent()
+        return True
+
+    def fetcher_dies(self, broker):
+        """Its successor begins with the rows."""
+        host = self.world.brokers[broker]
+        if not host.up:
+            return False
+        for link in host.fetching.links.values():
+            link.lose()
+        host.fetching.links.clear()
+        return True
+
+    def break_off(self, broker):
+        """Questions to leaders that were not answered are given up."""
+        return self.world.brokers[broker].up and self.world.brokers[broker].fetching.break_off()
 
     def produce(self, broker):
         return self.world.produce(broker)
@@ -280,6 +316,7 @@ class Schedule:
             pass
         world.net.clear()
         for broker in BROKERS:
+            world.brokers[broker].fetching.break_off()
             model = world.brokers[broker]
             if not model.up or not (model.session and world.store.session_renew(model.session)):
                 world.expire(broker)

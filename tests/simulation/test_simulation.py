@@ -1,8 +1,8 @@
 """The controller with three brokers in one process, stepped from a seed: nothing acknowledged is lost, one leader an
 epoch, everything comes to rest as the store has it; and every rule broken on purpose is noticed.
 
-LONG=1: 100,000 schedules; SEEDS=first:last: these (a failure names its seed). Broker, network and store are models,
-the controller's logic is the real one.
+LONG=1: 100,000 schedules; SEEDS=first:last: these (a failure names its seed). The controller's logic, the agent's
+requests and the fetcher's links are the broker's own code; rows, logs, network and store are models.
 """
 
 import os

@@ -21,7 +21,7 @@ from mpbroker.protocol.messages.alter_partition_reassignments import (
 from mpbroker.protocol.messages.controlled_shutdown import ControlledShutdownRequest
 from mpbroker.protocol.messages.elect_leaders import ElectLeadersRequest
 from tests.harness.memory_store import MemoryStore
-from tests.simulation.broker_model import BrokerModel
+from tests.simulation.agent_host import AgentHost
 from tests.simulation.candidate_model import CandidateModel
 from tests.simulation.replica_model import FOLLOWER, LEADER
 
@@ -30,6 +30,19 @@ MIN_ISR = 2
 TOPIC = "a"
 MAX_MESSAGES = 40
 NO_TERM = -1
+BUSY = 0.02
+
+
+class SimulatedClock:
+    """The world's time."""
+
+    def __init__(self, world):
+        self._world = world
+
+    def monotonic_ms(self):
+        return self._world.now_ms
+
+    wall_ms = monotonic_ms
 
 
 class Message(NamedTuple):
@@ -67,7 +80,8 @@ class World:
         self.store = StepStore()
         self.brokers, self.candidates = {}, {}
         self.net, self.slow = deque(), []
-        self.fetches = 0
+        self.clock = SimulatedClock(self)
+        self.may_be_busy = False
         self.late = []  # transactions that the store has not seen yet
         self.produced, self.acknowledged, self.refused = 0, {}, set()
         self.asked, self.answers, self.ids = {}, {}, set()
@@ -75,7 +89,7 @@ class World:
         self.trail = []
         self._states = -1, {}
         for broker in BROKERS:
-            self.brokers[broker] = BrokerModel(broker, MIN_ISR, self.hosts, self.refused.add)
+            self.brokers[broker] = AgentHost(broker, self, MIN_ISR)
             self.candidates[broker] = CandidateModel(broker, self.store, self.keys, self.random, self.reply)
         for broker in BROKERS:
             self.register(broker)
@@ -130,12 +144,14 @@ class World:
             return
         if self.registered(broker) >= 0:
             return  # of its last life: has to expire
+        if not model.recovered:
+            model.recover()
+        elif model.epoch >= 0 and not model.lost_session():  # no roles before the controller speaks
+            return
         model.session = self.store.session_open(9000, f"broker-{broker}")
         listener = ListenerRecord("PLAINTEXT", "PLAINTEXT", "h", broker)
         record = BrokerRecord(broker, "m", "d", f"{broker}.{model.life}", [listener], None, model.unclean)
         outcome = self.store.txn([], [Put(self.keys.broker(broker), encode_record(record), model.session.id)], tag="")
-        if model.epoch >= 0:  # a registration anew is a new life: no roles before the controller speaks
-            model.start()
         model.epoch = outcome.rev
 
     def expire(self, broker):
@@ -183,6 +199,10 @@ class World:
             message.deliver()
 
     # the controller's side
+
+    def is_busy(self):
+        """Whether a lock is not to be had at this moment."""
+        return self.may_be_busy and self.random.random() < BUSY
 
     def push(self, broker):
         """The controller on this broker sends what there is to send."""
@@ -276,36 +296,14 @@ class World:
             model.altered(command, None)
 
     def fetch(self, broker):
-        """A follower fetches from the leaders it was told of."""
-        model, sent = self.brokers[broker], False
-        if not model.up:
-            return False
-        for key, log in model.following():
-            if log.leader in self.brokers and log.leader != broker:
-                sent = True
-                self.fetches += 1
-                log.fetch = self.fetches
-                question = (log.topic_id, log.leader_epoch, log.leo, log.last_epoch, model.epoch, log.fetch)
-                leader = log.leader
-                self.send(broker, leader, lambda key=key, q=question, to=leader: self.fetched(broker, key, q, to))
-        return sent
+        """A fetcher asks the leaders it knows for what it may ask for now."""
+        return self.brokers[broker].up and self.brokers[broker].fetching.ask()
 
-    def fetched(self, broker, key, question, leader):
-        """A fetch arrives at a leader; its answer goes back."""
-        topic_id, epoch, offset, last_epoch, broker_epoch, number = question
-        log = self.brokers[leader].logs.get(key)
-        if log is None or log.topic_id != topic_id:
-            return
-        error, diverging, records, hw = log.fetched(leader, broker, epoch, offset, last_epoch, broker_epoch)
-        self.acknowledge(leader)
-
-        def answer():
-            own = self.brokers[broker].logs.get(key)
-            if own and own.topic_id == topic_id and own.fetch == number:  # of the one that is outstanding
-                own.fetch = 0
-                own.fetch_answered(offset, error, diverging, records, hw, epoch)
-
-        self.send(leader, broker, answer)
+    def scan(self, broker):
+        """A fetcher looks at the rows."""
+        if self.brokers[broker].up:
+            self.brokers[broker].fetching.scan()
+        return self.brokers[broker].up
 
     def acknowledge(self, broker):
         """Parked produces that the high watermark has passed are answered."""
@@ -358,12 +356,15 @@ class World:
                     busy = True
                 while candidate.watch(self.now_ms):
                     busy = True
+                while self.brokers[broker].watch():
+                    busy = True
                 busy |= self.push(broker) | self.propose(broker)
             while self.transmit(calm=True):
                 pass
             for broker in BROKERS:
                 if any(log.leo < self.leo_of(key, log) for key, log in self.brokers[broker].following()):
                     busy = True
+                self.scan(broker)
                 self.fetch(broker)
             while self.transmit(calm=True):
                 pass

@@ -37,7 +37,7 @@ class Log:
         return SimpleNamespace(leader_epoch=self.epochs[row], partition_epoch=0, role=self.roles[row])
 
     def state(self, row):
-        return SimpleNamespace(flags=PARTITION_ONLINE)
+        return SimpleNamespace(flags=PARTITION_ONLINE, role=self.roles[row])
 
     def become(self, row, role, leader_epoch, *_):
         if row == 1 and "become" in self.busy:
@@ -124,3 +124,16 @@ def test_a_stray_whose_role_does_not_end_keeps_its_directory():
     log.busy.clear()
     assert agent.leader_and_isr(leader_and_isr(kind=FULL)) == (0, [])
     assert topics.dropped == [0, 1]
+
+
+def test_a_replica_that_the_store_gives_to_others_goes_once_it_has_no_role():
+    """The full request came before the agent knew; the controller that wanted the deletion is gone."""
+    log, topics = Log(), Topics()
+    agent = requests(log, topics)
+    assert agent.leader_and_isr(leader_and_isr(0, kind=FULL)) == (0, [0])
+    topic = topics.context.by_id[TOPIC]
+    agent.set_moved_aside(topic)
+    assert topics.dropped == []
+    topic.replicas = [[2, 3], [2, 3]]
+    agent.set_moved_aside(topic)
+    assert topics.dropped == [1], "0 has a role: StopReplica tells"

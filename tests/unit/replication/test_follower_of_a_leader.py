@@ -283,3 +283,19 @@ def test_consumers_read_from_a_follower_below_its_high_watermark(leader, followe
         assert found(2, bound) == 0
     follower.log.stop(0)
     assert found(0, READ_REPLICA_TO_HIGH_WATERMARK) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_one_whose_row_is_busy_after_it_was_cut_goes_on_later(leader, follower, monkeypatch):
+    write(leader, b"both")
+    follower.fetch(2)
+    write(leader, b"more")
+    row, rescans = follower.row, []
+    monkeypatch.setattr(follower, "row", lambda ordinal: None)
+    monkeypatch.setattr(follower.link, "_rescan", lambda: rescans.append(1))
+    follower.link._look_again(0)
+    monkeypatch.setattr(follower, "row", row)
+    assert rescans == [1]
+    follower.link.fetch.follow(follower.rows())
+    follower.clock.advance(1000)
+    follower.fetch(2)
+    assert follower.log.state(0).leo == 2
