@@ -7,6 +7,7 @@ import pytest
 from mpbroker.controller.cluster_process import ClusterProcess
 from mpbroker.metadata.keys import Keys
 from mpbroker.metadata.meta_store import StoreTimeout
+from mpbroker.shm.process_table import BrokerState
 from tests.harness.memory_store import MemoryStore
 
 
@@ -44,7 +45,7 @@ def candidate(store):
         delete_topic_enable=True, end_points=SimpleNamespace(inter_broker="INTERNAL", control=None),
         mpbroker_state_change_log_bytes=0,
     )  # fmt: skip
-    core = SimpleNamespace(crash_point=nothing)
+    core = SimpleNamespace(crash_point=nothing, state=BrokerState.RUNNING)
     log = SimpleNamespace(info=nothing, warning=nothing)
     ctx = SimpleNamespace(config=config, core=core, log=log, cluster_id="c", controller_fd=-1, data_dirs=["/nowhere"])
     return ClusterProcess(ctx, store, None)
