@@ -224,16 +224,6 @@ class ControlRequests:
         verdict = judge_leader_and_isr(self._self_id, hosted, wanted, may_create)
         if verdict.code or len(state.replicas) > MAX_ASSIGNED:
             return int(verdict.code or ErrorCode.INVALID_REPLICATION_FACTOR)
-        if (
-            verdict.create
-            and verdict.role is Role.LEADER
-            and not state.is_new
-            and self._topics.is_lost(topic, partition)
-        ):
-            remedy = "put its directory back and start again, or let another replica lead"
-            name = f"{topic.name}-{partition}"
-            self._events.error("partition_offline", partition=name, error="its directory is gone", remedy=remedy)
-            return ErrorCode.KAFKA_STORAGE_ERROR
         if verdict.create:
             error = self._topics.create(topic, partition)
             if error:

@@ -8,7 +8,6 @@ readers find who leads it in `assignments`. Logs are made when the controller sa
 start when they are there. What belongs to nobody any more is set aside (`-stray`), never destroyed.
 """
 
-import os
 from collections.abc import Callable, Sequence
 
 from mpbroker.config.topic_config import TopicSettings
@@ -18,7 +17,6 @@ from mpbroker.controller.partition_logs import Home, PartitionLogs
 from mpbroker.controller.partition_rows import PartitionRows
 from mpbroker.errors import KafkaError
 from mpbroker.log import partition_directory
-from mpbroker.log.checkpoint_file import HIGH_WATERMARK, read_checkpoint
 from mpbroker.log.log_loader import PartitionToLoad
 from mpbroker.log.partition_directory import DELETE_SUFFIX, STRAY_SUFFIX, FoundDirectory, directory_name
 from mpbroker.metadata.metadata_snapshot import MetadataSnapshot
@@ -243,13 +241,6 @@ class ClusterTopics:
     def can_create(self) -> bool:
         """Whether a log can be made now."""
         return self._logs.online and self._logs.has_room
-
-    def is_lost(self, topic: TopicState, partition: int) -> bool:
-        """Whether a log directory says that records of a partition were in it whose directory is not there. Leading it
-        with an empty log would have its followers, too, throw away what they hold."""
-        who = topic.name, partition
-        homes = [home.path for home in self._logs.online_homes]
-        return any(read_checkpoint(os.path.join(path, HIGH_WATERMARK)).get(who, 0) > 0 for path in homes)
 
     @property
     def may_be_offline(self) -> bool:

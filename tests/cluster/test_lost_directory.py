@@ -11,7 +11,7 @@ from tests.harness.running_cluster import RunningCluster
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not os.environ.get("LONG"), reason="two restarts; the short form: unit/controller"),
+    pytest.mark.skipif(not os.environ.get("LONG"), reason="two restarts of a broker"),
 ]
 TOPIC = "alone"
 
@@ -28,7 +28,8 @@ def end_of(cluster) -> int:
 
 
 def test_its_partition_is_offline_until_it_is_back(tmp_path):
-    with RunningCluster(tmp_path / "c", "replica.high.watermark.checkpoint.interval.ms=100") as cluster:
+    soon = ("replica.high.watermark.checkpoint.interval.ms=100", "log.initial.task.delay.ms=0")
+    with RunningCluster(tmp_path / "c", *soon) as cluster:
         cluster.admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(10)
         producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0})
         for number in range(5):
@@ -46,7 +47,7 @@ def test_its_partition_is_offline_until_it_is_back(tmp_path):
         directory.rename(kept)
         cluster.start(leader)
         log = tmp_path.joinpath(f"c/broker-{leader}.log")
-        while "its directory is gone" not in log.read_text():
+        while f"partition_offline partition={TOPIC}-0" not in log.read_text():
             assert time.monotonic() < deadline + 20, cluster.logs()
             time.sleep(0.05)
         assert not directory.exists() and end_of(cluster) == -1
