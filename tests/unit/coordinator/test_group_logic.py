@@ -98,9 +98,13 @@ def test_a_static_member_whose_replacement_cannot_be_recorded():
     calls = Calls()
     (a,) = calls.stable(instance="one")
     calls.world.append_fate = lambda: NOT_WRITTEN
-    refused = calls.join(instance="one").answer
+    refused = calls.join(instance="one", metadata=b"other", session_timeout_ms=2 * SESSION_MS).answer
     assert (refused.error_code, refused.member_id, refused.generation_id) == (NOT_COORDINATOR, "", a.generation_id)
     assert calls.beat(a) == 0
+    [member] = calls.describe().members
+    assert member.member_metadata == b"m", "what it said before counts"
+    calls.world.advance(SESSION_MS + 1)
+    assert calls.describe().group_state == "Empty", "and so does its time"
 
 
 def test_age_of_offsets():
