@@ -6,6 +6,7 @@ at that moment.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 from mpbroker.channel.handler_port import Request
@@ -43,3 +44,9 @@ def describe_produce(request: Request, message: ProduceRequest) -> None:
 def describe_fetch(request: Request, message: FetchRequest, partitions: int, first: str) -> None:
     """Partitions and how long the client is ready to wait, in ms. `first`: the first topic's name."""
     request.set_trace(partitions, topic_hash(first) if first else 0, max(0, message.max_wait_ms), 0)
+
+
+def describe_control(request: Request, controller_epoch: int, partitions: Sequence[tuple[str, int]]) -> None:
+    """Of a request of a cluster's controller: how many partitions, the first one's topic, the controller's epoch."""
+    first = topic_hash(partitions[0][0]) if partitions and partitions[0][0] else 0
+    request.set_trace(len(partitions), first, max(0, controller_epoch), 0)

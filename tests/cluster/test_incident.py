@@ -22,6 +22,7 @@ def test_one_election_under_a_flood(tmp_path):
     assert abs(away["asked_to_given_up_ms"] - away["asked_to_led_ms"]) == pytest.approx(
         away["double_ms"] + away["leaderless_ms"], abs=0.01
     )
+    assert away["controller_epoch"] == 1, "the request says whose it is"
     assert away["plane"] == 1 and 0 <= away["queue_ms"] < 5000 and away["work_ms"] > 0
     (variant,) = found.tables["variants"].to_pylist()
     assert variant["elections"] == 1 and variant["flood_per_s"] > 50 and variant["records_dropped"] == 0

@@ -17,6 +17,7 @@ from mpbroker.protocol.messages.leader_and_isr import (
 )
 from mpbroker.server.apis import Api, Outcome
 from mpbroker.server.control_request import tell_agent
+from mpbroker.server.request_trace import describe_control
 from mpbroker.server.server_context import ServerContext
 
 BY_TOPIC_FROM, GROUPED_FROM = 5, 2  # versions
@@ -24,6 +25,7 @@ BY_TOPIC_FROM, GROUPED_FROM = 5, 2  # versions
 
 def handle(context: ServerContext, request: Request, message: LeaderAndIsrRequest) -> Outcome:
     names = _partitions(message)
+    describe_control(request, message.controller_epoch, names)
     return tell_agent(
         context, request, len(names), lambda code, codes: _response(message, request.api_version, code, codes)
     )

@@ -12,11 +12,13 @@ from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 from mpbroker.server.apis import Api, Outcome
 from mpbroker.server.control_request import tell_agent
+from mpbroker.server.request_trace import describe_control
 from mpbroker.server.server_context import ServerContext
 
 
 def handle(context: ServerContext, request: Request, message: StopReplicaRequest) -> Outcome:
     names = _partitions(message)
+    describe_control(request, message.controller_epoch, names)
     return tell_agent(context, request, len(names), lambda code, codes: _response(names, code, codes))
 
 

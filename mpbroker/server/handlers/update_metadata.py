@@ -10,10 +10,16 @@ from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from mpbroker.server.apis import Api, Outcome
 from mpbroker.server.control_request import tell_agent
+from mpbroker.server.request_trace import describe_control
 from mpbroker.server.server_context import ServerContext
 
 
 def handle(context: ServerContext, request: Request, message: UpdateMetadataRequest) -> Outcome:
+    named = [(state.topic_name, state.partition_index) for state in message.ungrouped_partition_states]
+    named += [
+        (topic.topic_name, state.partition_index) for topic in message.topic_states for state in topic.partition_states
+    ]
+    describe_control(request, message.controller_epoch, named)
     return tell_agent(context, request, 0, lambda code, codes: UpdateMetadataResponse(error_code=code))
 
 

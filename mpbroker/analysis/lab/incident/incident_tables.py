@@ -126,7 +126,7 @@ def _waits(control: Any, asked_ns: int, moment_ns: int) -> dict[str, float]:
     begun, ended = control["t0_ns"].astype(np.int64), at(control, "send_done")
     (places,) = np.nonzero((begun <= moment_ns) & (ended >= moment_ns))
     if not len(places):
-        return dict.fromkeys(("asked_to_read_ms", "read_ms", "queue_ms", "work_ms", "plane"), -1.0)
+        return dict.fromkeys(("asked_to_read_ms", "read_ms", "queue_ms", "work_ms", "plane", "controller_epoch"), -1.0)
     one = control[places[0]]
     return {
         "asked_to_read_ms": _ms(int(one["t0_ns"]) - asked_ns),
@@ -134,6 +134,7 @@ def _waits(control: Any, asked_ns: int, moment_ns: int) -> dict[str, float]:
         "queue_ms": _ms(between(one, "enqueued", "dequeued")),
         "work_ms": _ms(moment_ns - int(at(one, "dequeued"))),
         "plane": float(int(one["plane_prio"]) & 3),
+        "controller_epoch": float(int(one["aux"])),
     }
 
 
