@@ -19,19 +19,20 @@ from pathlib import Path
 HERE = Path(__file__).parent
 #: Where programs are built, and looked for: beside the packages of this checkout.
 DIRECTORY = Path(os.environ.get("TEST_CLIENTS", HERE.parents[1] / ".venv" / "clients"))
-KAFKA_RELEASES = {"java-3.9": "3.9.2", "java-4": "4.3.1", "streams-3.9": "3.9.2", "streams-4": "4.3.1"}
+_RELEASES = (("3.9", "3.9.2"), ("4", "4.3.1"))
+KAFKA_RELEASES = {f"{name}-{short}": release for name in ("java", "streams", "tools") for short, release in _RELEASES}
 BUILT = ".built"
-LONG_ONLY = frozenset() if os.environ.get("LONG") else frozenset({"streams-3.9"})
+LONG_ONLY = frozenset() if os.environ.get("LONG") else frozenset({"streams-3.9", "tools-3.9"})
 
 
 def java(name: str, into: Path) -> None:
-    """The jars of one release, and classes beside them."""
+    """The jars of one release, and classes beside them if there are sources."""
     sources_in = HERE / PROGRAMS[name][1]
     release = f"-Dkafka.version={KAFKA_RELEASES[name]}"
     copy = ("-DincludeScope=runtime", f"-DoutputDirectory={into / 'jars'}")
     run("mvn", "-B", "-q", "-f", str(sources_in / "pom.xml"), release, "dependency:copy-dependencies", *copy)
-    sources = map(str, sorted(sources_in.glob("*.java")))
-    run("javac", "-nowarn", "-Xlint:-removal", "-d", str(into), "-cp", f"{into}/jars/*", *sources)
+    if sources := sorted(sources_in.glob("*.java")):
+        run("javac", "-nowarn", "-Xlint:-removal", "-d", str(into), "-cp", f"{into}/jars/*", *map(str, sources))
 
 
 def go(name: str, into: Path) -> None:
@@ -52,6 +53,8 @@ PROGRAMS: dict[str, tuple[Callable[[str, Path], None], str, tuple[str, ...]]] = 
     "java-4": (java, "java", ("javac", "mvn")),
     "streams-3.9": (java, "streams", ("javac", "mvn")),
     "streams-4": (java, "streams", ("javac", "mvn")),
+    "tools-3.9": (java, "tools", ("java", "mvn")),
+    "tools-4": (java, "tools", ("java", "mvn")),
     "franz": (go, "go", ("go",)),
     "franz-chain": (go, "go", ("go",)),
     "sarama": (go, "go", ("go",)),
