@@ -20,15 +20,20 @@ from tests.harness.broker import Broker
 
 LONG = bool(os.environ.get("LONG"))
 RECORDS, TIMEOUT_S = (10_000, 300) if LONG else (100, 90)
-SETTINGS = {"group.initial.rebalance.delay.ms": 100, "offsets.topic.num.partitions": 5}
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": 100,
+    "offsets.topic.num.partitions": 5,
+    "group.consumer.heartbeat.interval.ms": 200,
+    "group.consumer.min.heartbeat.interval.ms": 200,
+}
 ALL_CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 #: Steps of a program, in its order. kafkajs compresses with two codecs; kafkajs and sarama know no cooperative
-#: rebalance, kafkajs no static members.
+#: rebalance, kafkajs no static members. `next` is the protocol of KIP-848, which Java 4 and franz-go know.
 ADMIN_STEPS = ["groups", "settings", "delete"]
 STEPS = {
     "java-3.9": [*ALL_CODECS, "seek", "eager", "cooperative", "static"],
-    "java-4": [*ALL_CODECS, "seek", "eager", "cooperative", "static"],
-    "franz": [*ALL_CODECS, "seek", "eager", "cooperative", "static"],
+    "java-4": [*ALL_CODECS, "seek", "eager", "cooperative", "static", "next"],
+    "franz": [*ALL_CODECS, "seek", "eager", "cooperative", "static", "next"],
     "sarama": [*ALL_CODECS, "seek", "eager", "static"],
     "kafkajs": ["none", "gzip", "snappy", "seek", "eager"],
 }
@@ -88,21 +93,20 @@ def test_what_they_left_is_what_they_said(broker, runs):
         pytest.skip("no program is built: make clients")
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     groups = {one.group_id for one in admin.list_consumer_groups().result(10).valid}
-    cooperative = {f"{name}-cooperative" for name in runs if "cooperative" in STEPS[name]}
-    assert cooperative <= groups, "a cooperative group was left, without members"
+    assert set(left_by(runs)) <= groups, "these groups were left, without members"
     assert not {f"{name}-eager" for name in runs} & groups
     topics = set(admin.list_topics(timeout=10).topics) - {"__consumer_offsets"}
-    assert topics == {f"{name}-cooperative" for name in cooperative_programs(runs)}, "deleted, and nothing else"
-    for name in cooperative_programs(runs):
+    assert topics == set(left_by(runs)), "deleted, and nothing else"
+    for name in left_by(runs):
         consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "nobody"})
-        ends = [consumer.get_watermark_offsets(TopicPartition(f"{name}-cooperative", one), 10)[1] for one in range(4)]
+        ends = [consumer.get_watermark_offsets(TopicPartition(name, one), 10)[1] for one in range(4)]
         consumer.close()
         assert ends == [3 * RECORDS // 4] * 4
 
 
-def cooperative_programs(runs) -> list[str]:
-    """Those that leave a group and its topic."""
-    return [name for name in runs if "cooperative" in STEPS[name]]
+def left_by(runs) -> list[str]:
+    """Groups that programs leave, each with a topic of its name."""
+    return [f"{name}-{step}" for name in runs for step in STEPS[name] if step in ("cooperative", "next")]
 
 
 def test_their_requests_are_served_natively(broker, runs):

@@ -73,4 +73,12 @@ final class GroupMember implements ConsumerRebalanceListener {
     all.putAll(more);
     return all;
   }
+
+  /** Of the protocol of KIP-848, in which the broker says how often to beat. */
+  static Properties nextSettings(String bootstrap, String group) {
+    Properties all = settings(bootstrap, group, Map.of("group.protocol", "consumer"));
+    all.remove("session.timeout.ms");
+    all.remove("heartbeat.interval.ms");
+    return all;
+  }
 }

@@ -34,6 +34,8 @@ public final class Program {
   private static final int PARTITIONS = 4;
   private static final String EAGER = "org.apache.kafka.clients.consumer.RangeAssignor";
   private static final String COOPERATIVE = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor";
+  /** Not an assignor: the broker assigns, in the protocol of KIP-848. */
+  private static final String NEXT = "consumer";
   private final String bootstrap;
   private final String prefix;
   private final String topic;
@@ -57,6 +59,7 @@ public final class Program {
     step("eager", () -> program.group("eager", EAGER));
     step("cooperative", () -> program.group("cooperative", COOPERATIVE));
     step("static", program::staticMember);
+    if (words[1].equals("java-4")) step("next", () -> program.group("next", NEXT));
     step("groups", program::groups);
     step("settings", program::settings);
     step("delete", program::delete);
@@ -186,7 +189,10 @@ public final class Program {
   private String group(String name, String assignor) throws Exception {
     String read = prefix + "-" + name;
     admin.createTopics(List.of(new NewTopic(read, PARTITIONS, (short) 1))).all().get();
-    Properties settings = GroupMember.settings(bootstrap, read, Map.of("partition.assignment.strategy", assignor));
+    Properties settings =
+        assignor == NEXT
+            ? GroupMember.nextSettings(bootstrap, read)
+            : GroupMember.settings(bootstrap, read, Map.of("partition.assignment.strategy", assignor));
     GroupMember first = new GroupMember(settings, read);
     await(() -> share(List.of(first)), "the first member owns all");
     fill(read, 0);

@@ -36,6 +36,7 @@ func main() {
 	Step("eager", func() string { return p.group("eager", kgo.RangeBalancer(), Partitions) })
 	Step("cooperative", func() string { return p.group("cooperative", kgo.CooperativeStickyBalancer(), Partitions/2) })
 	Step("static", p.staticMember)
+	Step("next", func() string { return p.group("next", kgo.StickyBalancer(), Partitions/2, kgo.ServerSideBalancer()) })
 	Step("groups", p.groups)
 	Step("settings", p.settings)
 	Step("delete", p.remove)
@@ -146,15 +147,16 @@ func (p *program) fill(topic string, part int) {
 	Must(client.ProduceSync(ctx(), records...).FirstErr())
 }
 
-func (p *program) group(name string, balancer kgo.GroupBalancer, moved int) string {
+func (p *program) group(name string, balancer kgo.GroupBalancer, moved int, more ...kgo.Opt) string {
+	more = append(more, kgo.Balancers(balancer))
 	read := p.Prefix + "-" + name
 	p.create(read, Partitions, nil)
-	first := join(p.Bootstrap, read, kgo.Balancers(balancer))
+	first := join(p.Bootstrap, read, more...)
 	Await("the first member owns all", func() bool { return Shared(first.partitions()) })
 	p.fill(read, 0)
 	Await("the first part", func() bool { return first.count() >= p.Records })
 	before := first.revoked.Load()
-	second := join(p.Bootstrap, read, kgo.Balancers(balancer))
+	second := join(p.Bootstrap, read, more...)
 	Await("two members share", func() bool { return Shared(first.partitions(), second.partitions()) })
 	Check(int(first.revoked.Load()-before) == moved, "%d partitions revoked", first.revoked.Load()-before)
 	p.fill(read, 1)
