@@ -35,7 +35,7 @@ def append_partition(
     acks: int,
 ) -> PartitionProduceResponse | None:
     """Appends one partition's records; returns its part of the response, with an error code or the offsets. None: the
-    coordinator must add the partition to the producer's transaction first.
+    coordinator must first add the partition to the producer's transaction, or say whether it was added.
 
     `checked` is the RequestCheck of its records, `cell` the number of its result cell.
     """
@@ -49,8 +49,7 @@ def append_partition(
         return refused(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION)
     records = memoryview(data.records or b"")[: checked.batch_bytes]
     result = context.log_manager.append(topic, data.index, request, cell, records, request.api_version, acks)
-    asks_elsewhere = context.cluster is not None  # whether a coordinator on another broker knows of it
-    if result.unverified and (asks_elsewhere or request.api_version >= ADDS_PARTITIONS_SINCE):
+    if result.unverified and (context.asks_coordinator or request.api_version >= ADDS_PARTITIONS_SINCE):
         return None
     if result.unverified:
         code = unverified_code(result.error, request.api_version)

@@ -163,6 +163,7 @@ def build_context(ctx: ProcessContext) -> ServerContext:
         cluster=ClusterCache(ctx.core) if ctx.config.cluster_store is not None else None,
     )
     context.stored_settings = ctx.stored_settings
+    context.asks_coordinator = True
     context.renew_listeners = ctx.renew_listeners
     context.request_isr_change = lambda: ctx.core.ring_service(SLOT_CONTROLLER)
     context.is_ending = lambda: ctx.core.state == BrokerState.DRAINING

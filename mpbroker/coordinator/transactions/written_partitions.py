@@ -1,6 +1,6 @@
 """Produce 12 and TxnOffsetCommit 5: what a transaction of version 2 writes to is added by the write (KIP-890). Runs in
-the coordinator process. In a cluster also older versions, of transactions that another broker coordinates: who leads
-the partition asks there whether it was added.
+the coordinator process. Older Produce requests only ask whether it was added; in a cluster who leads the partition asks
+the broker that coordinates the transaction.
 
 A producer goes on as soon as the end of its last transaction is decided, so its first write often meets markers that
 are still being written. That takes a millisecond or two, and the write waits for it, as it does in Kafka.
@@ -79,7 +79,7 @@ def handle(
     producer, partitions = _written(env, message)
 
     def then(code: int, later: Now) -> None:
-        env.ask(GiveBack(request, _code_for(request.version, code) if env.in_cluster else code))
+        env.ask(GiveBack(request, _code_for(request.version, code)))
 
     if producer is None:
         then(ErrorCode.INVALID_TXN_STATE, now)

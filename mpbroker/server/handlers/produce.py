@@ -24,6 +24,7 @@ Versions 0 to 13 are advertised, 3 to 13 are served:
 - 8 tells which records were refused and why (KIP-467).
 - 10 names the leader in an answer with NOT_LEADER_OR_FOLLOWER (KIP-951).
 - 11 may be answered TRANSACTION_ABORTABLE.
+- Before 12 the coordinator says what is wrong with a batch whose partition knows nothing of its transaction.
 - 12 adds its partitions to the producer's transaction by itself (KIP-890): a request for a partition that knows nothing
   of the transaction goes to the coordinator first, and comes back when they are added. If they cannot be, it comes back
   with the reason in its cells.
