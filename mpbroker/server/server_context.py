@@ -86,7 +86,9 @@ class ServerContext:
         self.cluster = cluster
         self.node_id: int = config.node_id
         self.stored_settings: Callable[[], DynamicSettings | None] = lambda: None
-        self.asks_coordinator = False  # about batches whose partition knows nothing of their transaction; False in tests
+        self.asks_coordinator = (
+            False  # about batches whose partition knows nothing of their transaction; False in tests
+        )
         self.renew_listeners: Callable[[], Sequence[BoundListener]] = lambda: self.listeners
         self.request_isr_change: Callable[[], None] = lambda: None  # the agent is to ask the controller
         self.is_ending: Callable[[], bool] = lambda: False  # the broker is about to stop: long polls end now
