@@ -34,6 +34,9 @@ def _nothing(*_, **__):
     pass
 
 
+EVENTS = SimpleNamespace(info=_nothing, warning=_nothing, error=_nothing)
+
+
 class AgentHost:
     """`logs`: (topic name, number) → ReplicaModel, the disk and the rows; `ordinals`: (topic id, number) → row."""
 
@@ -65,7 +68,7 @@ class AgentHost:
             self_id=self.id, topics=self.topics, log=self.rows, known=lambda: Epochs(self.controller_epoch, self.epoch),
             seen=self._seen, brokers=self._knows_brokers, missing=self._look_up,
             settings_of=lambda _: SimpleNamespace(min_insync_replicas=self.min_isr), roles_changed=_nothing,
-            alive=_nothing, now_ms=lambda: self.world.now_ms, events=SimpleNamespace(info=_nothing, warning=_nothing),
+            alive=_nothing, now_ms=lambda: self.world.now_ms, events=EVENTS,
             roles=SimpleNamespace(role_of=lambda _: 0, changed=_nothing),
         )  # fmt: skip
         self.isr = IsrProposals(
@@ -193,7 +196,7 @@ class AgentHost:
 class Topics:
     """What ControlRequests needs of ClusterTopics."""
 
-    can_create = True
+    can_create, may_be_offline = True, False
 
     def __init__(self, host):
         self._host = host
@@ -245,6 +248,10 @@ class Topics:
         key = self.key_of((topic.id, partition))
         if key is not None:
             self._host.drop(key)
+
+    def is_lost(self, topic, partition):
+        """Directories do not get lost here."""
+        return False
 
     def announce(self, topic):
         """For coordinators."""

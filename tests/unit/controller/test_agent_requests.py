@@ -60,7 +60,7 @@ class Topics:
             id=TOPIC, name="t", ordinals=[0, 1], configs={}, replicas=[list(replicas), list(replicas)]
         )
         self.context = SimpleNamespace(by_id={TOPIC: topic}, by_name={"t": topic})
-        self.can_create = True
+        self.can_create, self.may_be_offline = True, False
         self.dropped = []
 
     def has_log(self, row):
@@ -75,7 +75,7 @@ def requests(log, topics):
     return ControlRequests(
         self_id=1, topics=topics, log=log, known=lambda: Epochs(1, 1), seen=nothing, brokers=nothing, missing=nothing,
         settings_of=lambda _: SimpleNamespace(min_insync_replicas=1), roles_changed=nothing, alive=nothing,
-        now_ms=lambda: 0, events=SimpleNamespace(info=nothing, warning=nothing),
+        now_ms=lambda: 0, events=SimpleNamespace(info=nothing, warning=nothing, error=nothing),
         roles=SimpleNamespace(role_of=nothing, changed=nothing),
     )  # fmt: skip
 
