@@ -741,6 +741,7 @@ class Log:
         log_start: int,
         synced: int,
         lengths: tuple[int, int, int, int],
+        tail_bytes: int = 0,
     ) -> int | None: ...
     def swap(self, ordinal: int, topic_id: bytes | None, base: int, end: int, truncations: int, /) -> int | None: ...
     def retain(

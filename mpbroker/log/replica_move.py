@@ -29,7 +29,10 @@ from mpbroker.shm.layout import PARTITION_EXISTS, PARTITION_ONLINE
 FILES: Final = (LOG, INDEX, TIME_INDEX, TXN_INDEX)  # in the order of MPB_FILE_*
 PIECE_BYTES: Final = 1 << 20
 NEAR_BYTES: Final = 128 << 10
-"""What may be missing when `copy` returns: half of what is copied under the lock at most."""
+"""What may be missing when `copy` returns: half of what is copied under the lock at most. A log that grows too fast for
+that is allowed more and more, up to MOST_NEAR_BYTES: its move ends, and its appends wait for some ten milliseconds."""
+MOST_NEAR_BYTES: Final = 8 << 20
+PATIENCE_ROUNDS: Final = 16
 MAX_INDEX_BYTES: Final = 64 << 20
 Lengths = tuple[int, int, int, int]
 SHOWN: Final = PARTITION_EXISTS | PARTITION_ONLINE
@@ -54,6 +57,7 @@ class Copied(NamedTuple):
     log_start: int
     synced: int
     lengths: Lengths
+    tail_bytes: int
 
 
 class Wish(NamedTuple):
@@ -88,18 +92,26 @@ class ReplicaMove:
         self._closed: set[int] = set()  # bases of segments that are whole in the copy
         self._lengths: dict[tuple[int, str], int] = {}  # of the others' files
         self._unsynced: set[str] = set()  # files of whole segments
+        self._near = NEAR_BYTES
         self.bytes_copied = 0
 
     def copy(self) -> Copied:
         """Catch up with the log. CalledOff; SourceUnreadable; OSError: of the new directory."""
-        for _ in range(MAX_ROUNDS):
+        if self._truncations >= 0:
+            self._allow_more()  # it had caught up before, and could not end
+        for number in range(1, MAX_ROUNDS):
+            if number % PATIENCE_ROUNDS == 0:
+                self._allow_more()
             state = self._state()
             if state.truncations != self._truncations:
                 self._begin_anew(state)
             missing = self._round(state, paced=True)
-            if missing is not None and missing <= NEAR_BYTES:
+            if missing is not None and missing <= self._near:
                 return self._settle(state)
         raise CalledOff
+
+    def _allow_more(self) -> None:
+        self._near = min(self._near * 2, MOST_NEAR_BYTES)
 
     def follow(self, copied: Copied) -> Copied | None:
         """The same copy with what came since, unthrottled: the moment before its end. None: it is not that log any
@@ -109,9 +121,11 @@ class ReplicaMove:
             if (state.truncations, state.log_start) != (copied.truncations, copied.log_start):
                 return None
             missing = self._round(state, paced=False)
-            if missing is not None and missing <= NEAR_BYTES:
-                base, count = state.active_base, state.segment_count
-                return copied._replace(active_base=base, segment_count=count, lengths=self._active_lengths(base))
+            if missing is not None and missing <= self._near:
+                base, count, most = state.active_base, state.segment_count, 2 * self._near
+                lengths = self._active_lengths(base)
+                return copied._replace(active_base=base, segment_count=count, lengths=lengths, tail_bytes=most)
+        self._allow_more()
         return None
 
     def _round(self, state: PartitionState, *, paced: bool) -> int | None:
@@ -274,7 +288,8 @@ class ReplicaMove:
         self._log.show_future(self._ordinal, state.leo, self._bytes())
         self._crash_point("mover.copied")
         lengths = self._active_lengths(base)
-        return Copied(state.truncations, state.segment_count, base, state.log_start, state.leo, lengths)
+        most = 2 * self._near
+        return Copied(state.truncations, state.segment_count, base, state.log_start, state.leo, lengths, most)
 
     def _active_lengths(self, base: int) -> Lengths:
         log, index, time_index, txn_index = (self._lengths.get((base, suffix), 0) for suffix in FILES)

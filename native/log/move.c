@@ -130,7 +130,9 @@ static bool is_of_this_log(const struct mpb_partition *row, const struct mpb_par
                            const struct mpb_move *move)
 {
     const uint64_t ends[] = {now->position, now->index_bytes, now->time_index_bytes, now->txn_index_bytes};
-    uint64_t rest = 0;
+    uint64_t rest = 0, most = move->tail_bytes;
+    most = most < MPB_MOVE_TAIL_BYTES ? MPB_MOVE_TAIL_BYTES : most;
+    most = most > MPB_MOVE_MOST_TAIL_BYTES ? MPB_MOVE_MOST_TAIL_BYTES : most;
     for (int file = 0; file < MPB_ALL_SEGMENT_FILES; file++) {
         if (move->lengths[file] > ends[file])
             return false;
@@ -138,7 +140,7 @@ static bool is_of_this_log(const struct mpb_partition *row, const struct mpb_par
     }
     return mpb_load_relaxed(&row->move_to) == move->to + 1 && mpb_load_relaxed(&row->move_number) == move->number &&
            now->truncations == move->truncations && now->segment_count == move->segment_count &&
-           now->active_base == move->active_base && now->log_start == move->log_start && rest <= MPB_MOVE_TAIL_BYTES;
+           now->active_base == move->active_base && now->log_start == move->log_start && rest <= most;
 }
 
 /* Something else that has the partition's name in the new log directory would be in the way behind the commit. */

@@ -11,7 +11,8 @@
 
 #include "log/log.h"
 
-#define MPB_MOVE_TAIL_BYTES (256 * 1024) /* what is copied under the lock at most; more is for the log keeper */
+#define MPB_MOVE_TAIL_BYTES (256 * 1024)            /* what is copied under the lock; more is for the log keeper ... */
+#define MPB_MOVE_MOST_TAIL_BYTES (16 * 1024 * 1024) /* ... unless the log grows faster than it copies */
 #define MPB_MOVE_CHANGED (-101)
 
 struct mpb_move { /* what has been copied, of which state of the log */
@@ -23,6 +24,7 @@ struct mpb_move { /* what has been copied, of which state of the log */
     int64_t log_start;
     int64_t synced;                          /* offset below which the copy is on disk */
     uint64_t lengths[MPB_ALL_SEGMENT_FILES]; /* of the active segment's files */
+    uint32_t tail_bytes; /* what may be missing, between the two bounds above; 0 and other values mean the next bound */
 };
 
 /* Says that a partition shall lie in log directory `to`; the one where it lies calls a move off. 0 or a Kafka error code. */

@@ -64,9 +64,9 @@ static PyObject *log_moves(PyObject *object, PyObject *Py_UNUSED(none))
 static PyObject *log_end_move(PyObject *object, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"ordinal",     "topic_id",  "to",     "number",  "truncations", "segment_count",
-                            "active_base", "log_start", "synced", "lengths", NULL};
+                            "active_base", "log_start", "synced", "lengths", "tail_bytes",  NULL};
     LogObject *self = (LogObject *)object;
-    struct mpb_move move;
+    struct mpb_move move = {0};
     unsigned int ordinal;
     long long active_base, log_start, synced;
     unsigned long long lengths[MPB_ALL_SEGMENT_FILES];
@@ -74,9 +74,9 @@ static PyObject *log_end_move(PyObject *object, PyObject *args, PyObject *kwargs
     uint8_t id[16];
     const uint8_t *topic_id;
     int error;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "IOIIIILLL(KKKK)", names, &ordinal, &topic, &move.to, &move.number,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "IOIIIILLL(KKKK)|I", names, &ordinal, &topic, &move.to, &move.number,
                                      &move.truncations, &move.segment_count, &active_base, &log_start, &synced,
-                                     &lengths[0], &lengths[1], &lengths[2], &lengths[3]) ||
+                                     &lengths[0], &lengths[1], &lengths[2], &lengths[3], &move.tail_bytes) ||
         !mpb_py_ordinal(self, ordinal) || !mpb_py_topic_id(topic, id, &topic_id))
         return NULL;
     move.active_base = active_base;
@@ -102,7 +102,7 @@ PyMethodDef mpb_log_move_methods[] = {
     {"show_future", log_show_future, METH_VARARGS,
      "show_future(ordinal, end, bytes): how far the copy in the new log directory is"},
     {"end_move", (PyCFunction)(void *)log_end_move, METH_VARARGS | METH_KEYWORDS,
-     "end_move(ordinal, topic_id, to, number, truncations, segment_count, active_base, log_start, synced, lengths)\n"
-     "-> error, or None when the log is another one than was copied, or too much of it is missing"},
+     "end_move(ordinal, topic_id, to, number, truncations, segment_count, active_base, log_start, synced, lengths, "
+     "tail_bytes=0)\n-> error, or None when the log is another one than was copied, or too much of it is missing"},
     {NULL, NULL, 0, NULL},
 };

@@ -39,7 +39,7 @@ class Cleaner:
 class Moving:
     """Two log directories, a mover without a thread, and one partition. `at[point]()` is called at a crash point."""
 
-    def __init__(self, tmp_path):
+    def __init__(self, tmp_path, **settings):
         (tmp_path / "new").mkdir()
         (tmp_path / "old").mkdir()
         self.path = tmp_path
@@ -47,7 +47,7 @@ class Moving:
         world.log.close()
         world.log = Log(world.core, [str(tmp_path / "old"), str(tmp_path / "new")], 1)
         self.log = world.log
-        self.partition = world.create(**SMALL)
+        self.partition = world.create(**(settings or SMALL))
         self.at, self.counted = {}, {}
         self.keepers = {OLD: self._keeper(OLD), NEW: self._keeper(NEW)}
         self.mover = ReplicaMover(self.log, self.keepers, lambda: world.core.moves)
@@ -246,3 +246,24 @@ def test_it_waits_for_a_compaction_of_the_partition(moving):
     moving.world.clock.advance(2000)
     moving.work()
     assert moving.counted == {"partitions_moved": 1}
+
+
+def test_a_log_that_grows_faster_than_it_is_copied_moves_all_the_same(tmp_path, monkeypatch):
+    moving = Moving(tmp_path, segment_bytes="100000000")
+    grown, write_at = [], disk.write_at
+
+    def grow(descriptor, piece, position):
+        write_at(descriptor, piece, position)
+        if len(grown) < 300:  # far more than is ever needed: a move without an end fails below
+            grown.append(moving.world.append(moving.partition, size=300_000))
+
+    moving.world.append(moving.partition, size=300_000)
+    monkeypatch.setattr(disk, "write_at", grow)
+    moving.ask()
+    moving.work()
+    assert moving.world.state(moving.partition).log_dir == NEW and 0 < len(grown) < 200
+    assert all(answer.error == 0 for answer in grown)
+    state = moving.world.state(moving.partition)
+    assert state.leo == len(grown) + 1 and state.log_bytes > 300_000 * state.leo
+    assert sum(path.stat().st_size for path in (tmp_path / "new").glob("t-0/*.log")) == state.log_bytes
+    moving.world.close()
