@@ -51,6 +51,7 @@ class Scenario(NamedTuple):
     produce_timeout_ms: int = 30_000
     slow_handler: int = -1
     slow_factor: float = 1.0
+    wake_ms: float = 0.0  # what a handler that was idle needs to take its request
 
 
 @dataclass(eq=False)
@@ -159,6 +160,8 @@ class Outcome(NamedTuple):
     control: list[ControlFacts]
     depth_ticks: dict[str, dict[int, int]]
     busy_ticks: list[int]
+    queued_ticks: int  # of waiting in the request rings, added over requests, while every handler was busy
+    free_ticks: int  # the same while one was free
 
     def records(self, base_ns: int) -> list[record.TraceRecord]:
         """Trace records, unnumbered."""
@@ -178,6 +181,8 @@ class EventModel:
         self.busy = [False] * len(self.frames)
         self.stuck = [False] * len(self.frames)  # a processor that waits for room in the ring
         self.idle = set(range(scenario.handlers))
+        self.waking: set[int] = set()  # of the idle ones
+        self.queued_ticks = self.free_ticks = self.looked_at = 0
         self.busy_ticks = [0] * scenario.handlers
         self.control: dict[int, ControlFacts] = {}
         self.parked: dict[int, Request] = {}
@@ -194,6 +199,7 @@ class EventModel:
         self._plan_arrivals()
         while self._events:
             now, _, action, arguments = heapq.heappop(self._events)
+            self._note_waiting(now)
             action(now, *arguments)
         rings = {"data": self.data_ring, "control": self.control_ring}
         rings |= {f"response {number}": ring for number, ring in enumerate(self.responses)}
@@ -202,7 +208,17 @@ class EventModel:
             list(self.control.values()),
             {name: ring.depth_ticks for name, ring in rings.items()},
             self.busy_ticks,
+            self.queued_ticks,
+            self.free_ticks,
         )
+
+    def _note_waiting(self, now: int) -> None:
+        waited = (now - self.looked_at) * (len(self.data_ring.queue) + len(self.control_ring.queue))
+        self.looked_at = now
+        if self.idle:
+            self.free_ticks += waited
+        else:
+            self.queued_ticks += waited
 
     def _at(self, when: int, action: Callable[..., None], *arguments: object) -> None:
         self._order += 1
@@ -316,10 +332,23 @@ class EventModel:
     # Handlers
 
     def _wake_handlers(self, now: int) -> None:
-        for handler in sorted(self.idle):
-            ring = self._ring_for(handler)
-            if ring is not None:
-                self._handle(now, handler, ring)
+        for handler in sorted(self.idle - self.waking):
+            if self._ring_for(handler) is None:
+                continue
+            if self.scenario.wake_ms:
+                self.waking.add(handler)
+                self._at(now + int(self.scenario.wake_ms * TICKS_PER_MS), self._woken, handler)
+            else:
+                self._take_next(now, handler)
+
+    def _woken(self, now: int, handler: int) -> None:
+        self.waking.discard(handler)
+        self._take_next(now, handler)
+
+    def _take_next(self, now: int, handler: int) -> None:
+        ring = self._ring_for(handler)
+        if ring is not None:
+            self._handle(now, handler, ring)
 
     def _ring_for(self, handler: int) -> Ring | None:
         reserved = self.scenario.discipline == "plane" and handler == 0
@@ -370,6 +399,7 @@ class EventModel:
 
     def _handler_free(self, now: int, handler: int) -> None:
         self.idle.add(handler)
+        self._take_next(now, handler)
         self._wake_handlers(now)
 
     # Purgatory: the new leader fetches no more 5 ms after the election, so nothing of the moved partition is replicated

@@ -47,16 +47,18 @@ class Outcome(NamedTuple):
 
 
 def study_names() -> list[str]:
-    """The modules of mpbroker/analysis/studies."""
+    """The modules of mpbroker/analysis/studies, with hyphens as commands have them."""
     package = import_module("mpbroker.analysis.studies")
-    return sorted(one.name for one in pkgutil.iter_modules(package.__path__) if not one.name.startswith("_"))
+    return sorted(
+        one.name.replace("_", "-") for one in pkgutil.iter_modules(package.__path__) if not one.name.startswith("_")
+    )
 
 
 def find_study(name: str) -> Study:
     """A study by name; StudyError lists those there are."""
     if name not in study_names():
         raise StudyError(f"there is no study {name!r}; there are: {', '.join(study_names())}")
-    found: Study = import_module(f"mpbroker.analysis.studies.{name}").STUDY
+    found: Study = import_module(f"mpbroker.analysis.studies.{name.replace('-', '_')}").STUDY
     return found
 
 

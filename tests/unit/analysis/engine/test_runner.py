@@ -151,7 +151,16 @@ def test_results_that_cannot_be_read_are_told(tmp_path, studies, damage):
 
 
 def test_the_studies_are_found_by_listing_their_package():
-    assert set(runner.study_names()) >= {"latency", "throughput", "priority", "tail", "little", "compare"}
+    assert set(runner.study_names()) >= {
+        "latency",
+        "throughput",
+        "priority",
+        "tail",
+        "little",
+        "waits",
+        "queue-model",
+        "compare",
+    }
     for name in runner.study_names():
         study = runner.find_study(name)
         assert (
