@@ -4,11 +4,13 @@ import struct
 
 import pytest
 
+from mpbroker import _native
 from mpbroker.errors import ProtocolError
 from mpbroker.protocol import headers
 from mpbroker.protocol.api_keys import API_NAMES, ApiKey
 from mpbroker.protocol.codec import decode, encode
 from mpbroker.protocol.headers import (
+    FIRST_FLEXIBLE,
     RequestHeader,
     decode_request_header,
     decode_response_header,
@@ -131,3 +133,10 @@ def test_truncated_response_headers():
             decode_response_header(key, version, raw)
     with pytest.raises(ValueError, match="no API"):
         decode_response_header(999, 0, bytes(8))
+
+
+@pytest.mark.parametrize("fields", [0, 4])
+def test_a_request_header_has_five_fields(fields):
+    names = RequestHeader.__struct_fields__[:fields]
+    with pytest.raises(TypeError, match="five fields"):
+        _native.codec_connect_headers(RequestHeader, names, FIRST_FLEXIBLE)

@@ -205,3 +205,15 @@ def test_who_leads_now_is_told_from_version_10_on(replicated, version, leader):
     assert (told and (told.leader_id, told.leader_epoch)) == leader
     endpoints = [(one.node_id, one.host, one.port) for one in response.node_endpoints]
     assert endpoints == ([(0, "broker.example", 19092)] if leader else [])
+
+
+@pytest.mark.parametrize(
+    ("epoch", "role", "code"), [(4, "LEADER", 74), (5, "FOLLOWER", 74), (5, "LEADER", 0), (6, "FOLLOWER", 0)]
+)
+def test_a_role_of_an_older_epoch_or_another_one_in_the_same_epoch_is_fenced(replicated, epoch, role, code):
+    lead(replicated, 5, isr=[0, 1])
+    wanted, leader = getattr(ReplicaRole, role), 0 if role == "LEADER" else 1
+    isr = [0, 1] if role == "LEADER" else []
+    found = replicated.log.become(0, wanted, epoch, epoch, [0, 1, 2], isr, 0, 1, 0, leader=leader)
+    assert found == code
+    assert replicated.log.replica_state(0).role == (wanted if code == 0 else ReplicaRole.LEADER)
