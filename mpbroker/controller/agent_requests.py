@@ -131,6 +131,9 @@ class ControlRequests:
             if number % ALIVE_EVERY == 0:
                 self._alive()
             topic = self._topic(topic_state.topic_id, topic_state.topic_name)
+            if topic is None and topic_state.topic_name in self._topics.context.by_name:
+                codes.append(int(ErrorCode.INCONSISTENT_TOPIC_ID))
+                continue
             step = partial(self._become, topic, topic_state.topic_id, state, request.controller_epoch)
             codes.append(_unless_busy(step))
             if topic is not None and state.partition_index < len(topic.ordinals):

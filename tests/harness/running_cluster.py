@@ -17,16 +17,16 @@ START_S, PATIENCE_S = 60, 30
 class RunningCluster:
     """A context manager; leaving it stops every broker."""
 
-    def __init__(self, directory: Path, *overrides: str) -> None:
+    def __init__(self, directory: Path, *overrides: str, brokers: int = 3) -> None:
         self.directory = directory
+        self._brokers = brokers
         self._overrides = overrides
 
     def __enter__(self) -> RunningCluster:
         chosen = [word for one in self._overrides for word in ("--override", one)]
         with (self.directory.parent / "cluster.err").open("wb") as errors:
-            self._process = subprocess.Popen(
-                self._command("start", "-n", "3", "--port", "0", *chosen), stdout=subprocess.PIPE, stderr=errors
-            )
+            words = self._command("start", "-n", str(self._brokers), "--port", "0", *chosen)
+            self._process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors)
         assert self._process.stdout is not None
         line = self._process.stdout.readline().decode()
         assert line.startswith("mpbroker cluster ready"), (line, self.logs())

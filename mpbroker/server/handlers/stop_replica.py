@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mpbroker.channel.handler_port import Request
+from mpbroker.errors import ErrorCode
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 from mpbroker.server.apis import Api, Outcome
@@ -31,7 +32,13 @@ def _partitions(message: StopReplicaRequest) -> list[tuple[str, int]]:
     return found
 
 
+FENCED = (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_BROKER_EPOCH)
+"""Kafka names no partition then, other than in the answer to LeaderAndIsr."""
+
+
 def _response(names: Sequence[tuple[str, int]], code: int, codes: Sequence[int]) -> StopReplicaResponse:
+    if code in FENCED:
+        return StopReplicaResponse(error_code=code)
     errors = [
         StopReplicaPartitionError(topic_name=name, partition_index=index, error_code=one)
         for (name, index), one in zip(names, codes, strict=True)
