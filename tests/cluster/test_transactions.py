@@ -5,7 +5,10 @@ LONG=1: a broker is killed again and again while the chain copies.
 """
 
 import asyncio
+import json
 import os
+import subprocess
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -82,6 +85,12 @@ def test_markers_reach_the_leaders_on_all_brokers(cluster):
             producer.flush(10)
             (producer.abort_transaction if turn % 2 else producer.commit_transaction)(10)
     assert {leader for leader, _ in cluster.partitions(STATE).values()} == {1, 2, 3}, "coordinators are spread"
+    words = ["txn", "list", "--json", "--bootstrap-server", cluster.bootstrap.split(",")[0]]
+    listed = subprocess.run([sys.executable, "-m", "mpbroker", *words], capture_output=True, check=True).stdout
+    states = {one["transactional_id"]: one["state"] for one in json.loads(listed)}
+    assert {name: state for name, state in states.items() if name in ("t0", "t1", "t2", "t3")} == dict.fromkeys(
+        ("t0", "t1", "t2", "t3"), "CompleteAbort"
+    ), "those of every broker"
     found = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "r", "isolation.level": "read_committed"})
     found.assign([TopicPartition("out", partition, 0) for partition in range(3)])
     values = []
@@ -130,7 +139,12 @@ def test_exactly_once_through_the_loss_of_brokers(cluster):
     assert not chain.is_alive(), (chain.wrong, cluster.logs())
     assert chain.committed > KILLS, chain.wrong
     expected = sorted((number % PARTITIONS, number // PARTITIONS) for number in range(RECORDS))
-    assert copies(copied(cluster.bootstrap, "write-to")) == expected, chain.wrong
+    found, deadline = copies(copied(cluster.bootstrap, "write-to")), time.monotonic() + 20
+    while len(found) < RECORDS and time.monotonic() < deadline:  # a commit is answered before its markers are written
+        time.sleep(0.1)
+        found = copies(copied(cluster.bootstrap, "write-to"))
+    missing, doubled = set(expected) - set(found), {one for one in found if found.count(one) > 1}
+    assert found == expected, (missing, doubled, chain.wrong)
 
 
 def committed(cluster, group, topic):

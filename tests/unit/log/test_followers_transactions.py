@@ -187,3 +187,40 @@ def test_a_guard_is_good_until_the_next_marker(tmp_path):
     assert log.verify(0, 9, -1, None, -8) == 0 and log.guard(0, 9, 0, -9, None) == (0, -9), "taken back"
     assert log.verify(0, 9, 0, None, -9) == 0 and log.guard(0, 9, 0, -10, None) == (0, 0), "nothing to ask"
     assert log.append(0, NO_REQUEST, 0, batch, WHOLE, 5).error == 0
+
+
+def test_a_follower_that_becomes_leader_goes_on_with_its_producers_sequences(tmp_path):
+    leader, follower = Replica(tmp_path / "leader", ReplicaRole.LEADER), Replica(tmp_path / "follower")
+
+    def batch(sequence: int) -> bytes:
+        return encode_batch([(b"k", b"v", 1)] * 2, producer_id=5, producer_epoch=0, base_sequence=sequence)
+
+    def append(replica: Replica, sequence: int):
+        return replica.log.append(0, NO_REQUEST, 0, batch(sequence), WHOLE, 5)
+
+    for sequence in range(0, 14, 2):
+        assert append(leader, sequence).error == 0
+    follower.take(leader.batches()[:6], 4)  # the last one was acknowledged to nobody
+    assert follower.log.become(0, ReplicaRole.LEADER, 2, 2, [LEADER, FOLLOWER], [FOLLOWER], FOLLOWER, 1, 0) == 0
+    again = append(follower, 10)
+    assert (again.error, again.duplicate, again.base_offset) == (0, True, 10), "answered as it was at the first leader"
+    assert append(follower, 14).error == 45, "what the old leader had alone has to come again"
+    assert (append(follower, 12).error, append(follower, 14).error) == (0, 0)
+    assert follower.log.state(0).leo == 16
+
+
+def test_what_ended_in_a_part_that_was_cut_holds_nothing_back(tmp_path):
+    replica, other = led_with_a_follower(tmp_path / "replica"), Replica(tmp_path / "other", ReplicaRole.LEADER)
+    who = {"producer_id": 9, "producer_epoch": 0, "base_sequence": 0}
+    assert replica.log.verify(0, 9, 0) == 0
+    replica.log.append(0, NO_REQUEST, 0, encode_batch([(b"k", b"v", 1)] * 5, transactional=True, **who), WHOLE, 5)
+    assert replica.log.append_marker(0, 9, 0, 7, True, WHOLE, 5).error == 0
+    assert replica.log.state(0).lso == 0, "nobody else has the marker"
+    assert other.log.become(0, ReplicaRole.LEADER, 2, 2, [LEADER, FOLLOWER], [LEADER], LEADER, 1, 0) == 0
+    for _ in range(8):
+        other.log.append(0, NO_REQUEST, 0, encode_batch([(b"k", b"v", 1)]), WHOLE, 5)
+    assert replica.log.become(0, ReplicaRole.FOLLOWER, 2, 2, [LEADER, FOLLOWER], [], FOLLOWER, 1, 0, leader=LEADER) == 0
+    assert replica.log.truncate_follower(0, 0, 2, 7) == 0
+    code, *_ = replica.log.append_follower(0, 2, 0, b"".join(other.batches()), 4, 0, WHOLE, 9)
+    state = replica.log.state(0)
+    assert (code, state.leo, state.hw, state.lso) == (0, 8, 4, 4)
