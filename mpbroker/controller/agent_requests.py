@@ -81,6 +81,10 @@ class ReplicaLog(Protocol):
         """The row."""
         ...
 
+    def log_dir_online(self, log_dir: int, /) -> bool:
+        """Whether a log directory can be used."""
+        ...
+
 
 class ControlRequests:
     """`known()`: the epochs; `seen(controller, epoch)`: a controller spoke; `brokers(list)`: they live;
@@ -201,7 +205,8 @@ class ControlRequests:
         if not self._topics.has_log(ordinal):
             return None
         row = self._log.state(ordinal)
-        if not row.flags & PARTITION_ONLINE:  # type: ignore[attr-defined]  # nobody takes its lock any more
+        online = row.flags & PARTITION_ONLINE and self._log.log_dir_online(row.log_dir)  # type: ignore[attr-defined]
+        if not online:  # nobody takes its lock any more
             return Hosted(topic.id, -1, -1, has_role=False, is_leader=False, online=False, untouched=False)
         replica = self._log.replica_state(ordinal)
         return Hosted(

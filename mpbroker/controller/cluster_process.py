@@ -34,6 +34,7 @@ from mpbroker.errors import ErrorCode
 from mpbroker.metadata.broker_registration import owner_of
 from mpbroker.metadata.commands import (
     MAX_ANSWER_BYTES,
+    AlterConfigs,
     ControlAnswer,
     ControlRequest,
     CreateTopics,
@@ -116,13 +117,13 @@ class ClusterProcess:
     def turn(self) -> None:
         """Whatever is due."""
         now_ms = self._clock.monotonic_ms()
+        for number, answer in self._forwarded.turn(now_ms):
+            self._complete(number, encode_answer(answer))
         if self._ctx.core.state == BrokerState.DRAINING:
             self._leave()
             return
         self._keep_session(now_ms)
         self._follow(now_ms)
-        for number, answer in self._forwarded.turn(now_ms):
-            self._complete(number, encode_answer(answer))
         if self._term is not None:
             if now_ms - self._ticked_ms >= TICK_MS:
                 self._ticked_ms = now_ms
@@ -304,7 +305,7 @@ class ClusterProcess:
             waited_ms = (self._clock.monotonic_ns() - taken.taken_ns) // NS_PER_MS
             self._term.metrics.event_queue_time.add(max(0, waited_ms))
             self._event(events.Request(taken.number, command))
-        elif isinstance(command, CreateTopics) and command.forward:
+        elif isinstance(command, AlterConfigs) or (isinstance(command, CreateTopics) and command.forward):
             self._forwarded.add(taken.number, command)
         else:
             failed = Failed(ErrorCode.NOT_CONTROLLER) if version is None else ControlAnswer(ErrorCode.NOT_CONTROLLER)

@@ -133,6 +133,7 @@ def follows_the_store(
 
 def _leads(topics: ClusterTopics, log: Log, core: Core, ordinal: int, node_id: int) -> bool:
     shown = assignment_read(core, ordinal)
-    is_usable = topics.has_log(ordinal) and log.state(ordinal).flags & PARTITION_ONLINE
-    state = log.replica_state(ordinal) if is_usable else None
+    row = log.state(ordinal)
+    is_usable = row.flags & PARTITION_ONLINE and log.log_dir_online(row.log_dir)
+    state = log.replica_state(ordinal) if is_usable and topics.has_log(ordinal) else None
     return (state is not None and state.role == ReplicaRole.LEADER) or (shown is not None and shown.leader == node_id)

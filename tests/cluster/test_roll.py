@@ -11,8 +11,15 @@ import time
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.admin import ConfigResource, NewTopic
 
+from mpbroker.client.network_client import NetworkClient
+from mpbroker.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResponse,
+)
 from tests.harness.acknowledged_load import Load
 from tests.harness.broker import wait_until
 from tests.harness.running_cluster import RunningCluster
@@ -93,6 +100,26 @@ def _take(consumer, values):
         assert message.error() is None
         values.append(message.value())
     return len(values)
+
+
+def test_any_broker_changes_topics_settings(cluster):
+    """As in Kafka, whose tools ask one of them: who is not the controller asks that one."""
+    for number, address in enumerate(cluster.bootstrap.split(",")):
+        host, port = address.split(":")
+        change = IncrementalAlterableConfig(name="retention.ms", value=str(1000 + number))
+        wanted = IncrementalAlterConfigsResource(resource_type=2, resource_name=NEAR, configs=[change])
+        unknown = IncrementalAlterConfigsResource(resource_type=2, resource_name="nothing", configs=[change])
+        client = NetworkClient(host, int(port))
+        request = IncrementalAlterConfigsRequest(resources=[wanted, unknown])
+        answer = client.call(request, IncrementalAlterConfigsResponse, 1)
+        client.close()
+        assert [(one.resource_name, one.error_code) for one in answer.responses] == [(NEAR, 0), ("nothing", 3)]
+        wait_until(lambda wanted=str(1000 + number): _retention(cluster) == wanted, "the setting")
+
+
+def _retention(cluster):
+    resource = ConfigResource(ConfigResource.Type.TOPIC, NEAR)
+    return cluster.admin.describe_configs([resource])[resource].result(10)["retention.ms"].value
 
 
 def test_no_error_and_nothing_lost(cluster):

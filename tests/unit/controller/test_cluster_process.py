@@ -75,3 +75,16 @@ def test_who_lost_an_election_asks_again_only_when_the_winner_is_gone():
     first.close()
     second.turn()
     assert second._term is not None
+
+
+def test_a_broker_that_stops_resigns_at_once_and_is_no_candidate():
+    store = FailingStore()
+    process = candidate(store)
+    process.turn()
+    key = Keys("c").controller
+    assert store.get(key)[1] is not None
+    process._ctx.core.state = BrokerState.DRAINING
+    process.turn()
+    assert store.get(key)[1] is None
+    process.turn()
+    assert store.get(key)[1] is None
