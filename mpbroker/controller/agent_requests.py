@@ -146,6 +146,7 @@ class ControlRequests:
                     coordinated[topic.id] = topic
         if request.type == FULL:
             strays = self._set_strays_aside(named)
+        self._topics.announce_made()
         for topic in coordinated.values():
             self._topics.announce(topic)
         self._roles_changed()

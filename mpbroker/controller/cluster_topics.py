@@ -51,6 +51,7 @@ class ClusterTopics:
         self._log = log
         self._crash_point = crash_point
         self._count = count
+        self._made = False
         self.context = ControllerContext()
 
     # ---- at the start
@@ -250,11 +251,18 @@ class ClusterTopics:
     def create(self, topic: TopicState, partition: int) -> int:
         """Make the log of a partition that has none here; returns a Kafka error code."""
         ordinal = topic.ordinals[partition]
+        self._made = True
         error = self._logs.create(topic, partition, ordinal)
         if error and not self.has_log(ordinal):
             self._show_absent(topic, partition, ordinal)
         self._crash_point("agent.replica_created")
         return error
+
+    def announce_made(self) -> None:
+        """After logs were made: who looked while a row was written saw its topic not whole, and looks again."""
+        if self._made:
+            self._made = False
+            self._snapshot.announce_all()
 
     def drop(self, topic: TopicState, partition: int, suffix: str) -> None:
         """The replica is not ours any more: its row stays without a log, its directory is renamed."""

@@ -24,6 +24,8 @@ from mpbroker.shm.topic_table import (
 )
 
 MAX_ROUNDS = 10_000
+NEVER_SEEN = 0
+"""A selector that no written row has."""
 MAX_DERIVED = 1000
 _overrides_decoder = msgspec.json.Decoder(dict[str, str])
 SettingsOf = Callable[[dict[str, str], BrokerConfig], TopicSettings]  # overrides, the broker's settings
@@ -117,8 +119,10 @@ class MetadataCache:
         self._selectors[row] = found.selector
         if found.flags & (TopicFlags.EXISTS | TopicFlags.DELETING) == TopicFlags.EXISTS:
             ordinals = topic_partitions(self._core, found.id, found.first_ordinal, found.partition_count)
-            if ordinals is not None:  # else it is being deleted at this moment: the journal will say so
+            if ordinals is not None:
                 self._remember(self._topic(row, found, ordinals))
+            else:  # it is being deleted, or a partition's row is being written: the journal will say so
+                self._selectors[row] = NEVER_SEEN
 
     def _topic(self, row: int, found: TopicRow, ordinals: list[int]) -> Topic:
         overrides, settings = self._derive(found.overrides)

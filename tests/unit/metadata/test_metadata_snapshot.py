@@ -85,6 +85,19 @@ def test_the_longest_name_and_settings_are_read(world):
     assert (flags, name, count, overrides, version) == (1, "n" * 255, 1, settings, 7)
 
 
+def test_who_looked_while_a_partitions_row_was_written_looks_again(world, monkeypatch):
+    """A cluster's agent makes and removes logs of topics that are shown; their own rows stay what they were."""
+    world.snapshot.publish(world.snapshot.reserve(), world.image(1, "orders", [5, 2]))
+    with monkeypatch.context() as patch:
+        patch.setattr(metadata_cache, "topic_partitions", lambda *_: None)
+        world.cache.refresh()
+        assert world.names() == []
+    assert not world.cache.refresh(), "nobody has said that it is written"
+    world.snapshot.announce_all()
+    assert world.cache.refresh()
+    assert world.names() == ["orders"]
+
+
 def test_internal_topics_are_marked(world):
     world.snapshot.publish(world.snapshot.reserve(), world.image(1, "__consumer_offsets", [0]))
     world.cache.refresh()
