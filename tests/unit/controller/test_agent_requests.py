@@ -28,6 +28,7 @@ class Log:
 
     def __init__(self, *busy):
         self.busy = set(busy)
+        self.online = True
         self.epochs = [1, 1]
         self.roles = [ReplicaRole.FOLLOWER] * 2
 
@@ -37,7 +38,10 @@ class Log:
         return SimpleNamespace(leader_epoch=self.epochs[row], partition_epoch=0, role=self.roles[row])
 
     def state(self, row):
-        return SimpleNamespace(flags=PARTITION_ONLINE, role=self.roles[row])
+        return SimpleNamespace(flags=PARTITION_ONLINE, role=self.roles[row], log_dir=0)
+
+    def log_dir_online(self, log_dir):
+        return self.online
 
     def become(self, row, role, leader_epoch, *_):
         if row == 1 and "become" in self.busy:
@@ -62,6 +66,9 @@ class Topics:
         self.context = SimpleNamespace(by_id={TOPIC: topic}, by_name={"t": topic})
         self.can_create, self.may_be_offline = True, False
         self.dropped = []
+
+    def announce_made(self):
+        pass
 
     def has_log(self, row):
         return row not in self.dropped
@@ -137,3 +144,11 @@ def test_a_replica_that_the_store_gives_to_others_goes_once_it_has_no_role():
     topic.replicas = [[2, 3], [2, 3]]
     agent.set_moved_aside(topic)
     assert topics.dropped == [1], "0 has a role: StopReplica tells"
+
+
+def test_a_replica_in_a_failed_log_directory_is_told_and_its_lock_left_alone():
+    log = Log("replica_state", "become")
+    log.online = False
+    _, codes = requests(log, Topics()).leader_and_isr(leader_and_isr(0, 1))
+    assert codes == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    assert log.roles == [ReplicaRole.FOLLOWER] * 2

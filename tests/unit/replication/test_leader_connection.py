@@ -6,6 +6,7 @@ import struct
 
 import pytest
 
+from mpbroker.client.address_lookup import Address
 from mpbroker.errors import ProtocolError
 from mpbroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from mpbroker.protocol.messages.fetch import FetchRequest, FetchResponse, FetchTopic
@@ -21,7 +22,7 @@ def leader():
 
 @pytest.fixture
 def pair(leader):
-    connection = LeaderConnection("127.0.0.1", leader.getsockname()[1], "follower", 1000)
+    connection = LeaderConnection(Address(socket.AF_INET, leader.getsockname()), "follower", 1000)
     far, _ = leader.accept()
     far.settimeout(5)
     with far:
