@@ -47,6 +47,7 @@ SOURCE = "source"
 FAULT, RESTART = "fault", "restart"
 WEIGHTS = {"coordinator": 8, "handler": 6, "processor": 5, "log-keeper": 2, "controller": 2, "acceptor": 1, "tracer": 1}
 WEIGHTS |= {"admin": 1, FAULT: 1, RESTART: 1}
+FAULTS_APART_S = 15.0  # a broker gives up after too many of them
 ROUND_KILLS, FINISH_S, RECORDS_A_SECOND = 150, 60.0, 200
 
 
@@ -78,6 +79,7 @@ class Round:
         self._directory, self._seed, self._kills, self._until_s = directory, seed, kills, until_s
         self._pause_s, self._names = pause_s, names
         self._random = random.Random(seed)
+        self._next_fault_s = 0.0
         self.killed: Counter[str] = Counter()
         self.wrong: list[str] = []
         self.report: dict[str, Any] = {"seed": seed}
@@ -125,6 +127,10 @@ class Round:
 
     def _disturb(self, broker: Broker) -> None:
         role = self._random.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+        if role == FAULT:
+            if time.monotonic() < self._next_fault_s:
+                return
+            self._next_fault_s = time.monotonic() + FAULTS_APART_S
         if role == RESTART:
             self.killed[role] += 1
             self._restart(broker)
