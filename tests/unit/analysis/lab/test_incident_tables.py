@@ -94,10 +94,10 @@ def test_what_became_of_the_probes():
         return [name, acks, 0, 0, 0, 1, error, 0]
 
     probes = [probe("a", -1, 0), probe("b", -1, 0), probe("c", -1, 6), probe("d", -1, 7), probe("e", -1, -1)]
-    probes += [probe("f", 1, 0), probe("g", 1, 0), probe("h", 1, 6)]
-    found = probe_row(result(probes, {0: "a", 1: "f", 2: "f"}))
+    probes += [probe("f", 1, 0), probe("g", 1, 0), probe("h", 1, 6), probe("i", -1, 0), probe("j", 1, 0)]
+    found = probe_row(result(probes, {0: "a", 1: "f", 2: "f", 3: "i"}))
     del found["variant"]
-    assert list(found.values()) == [5, 2, 1, 1, 1, 1, 3, 2, 1, 1]
+    assert list(found.values()) == [6, 3, 1, 1, 1, 1, 4, 3, 2, 1]
 
 
 def test_a_variant_in_a_line():
