@@ -59,7 +59,11 @@ class SlowLink:
             if LEADER in self.addresses:
                 break
             await asyncio.sleep(0.01)
-        theirs, ours = await asyncio.open_connection(*self.addresses[LEADER])
+        try:
+            theirs, ours = await asyncio.open_connection(*self.addresses[LEADER])
+        except OSError:  # the leader has ended
+            writer.close()
+            return
         await asyncio.gather(self._carry(reader, ours), self._carry(theirs, writer))
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
