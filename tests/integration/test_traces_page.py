@@ -83,12 +83,12 @@ def _kinds(lines):
     return {re.sub(r"[\d,.]+", "#", line.split()[0]) for line in lines if line.strip()}
 
 
-def test_five_commands_lead_to_the_cause():
+def test_six_steps_lead_to_the_cause():
     steps = re.findall(r"^## (\d)\. ", PAGE.read_text(), re.MULTILINE)
-    assert steps == ["1", "2", "3", "4", "5"] and len(shown()) == 6
+    assert steps == ["1", "2", "3", "4", "5", "6"] and len(shown()) == 7
 
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(7))
 def test_a_command_runs_and_prints_what_the_page_shows(outputs, number):
     _, found = outputs
     one = shown()[number]
