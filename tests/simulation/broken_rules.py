@@ -157,40 +157,45 @@ def _never_again(self, outcome):
 RULES = [
     Rule(
         "every transaction carries the guard of the term",
-        52,
+        115,
         [(Jobs, "_begin", _unguarded), (Jobs, "_corrected", _no_guard_to_look_at)],
     ),
-    Rule("a state is written only over the version it was made from", 14, [(StepBuilder, "_as_known", _unchecked)]),
-    Rule("only a replica in sync is elected", 23, [(leader_election, "_without_leader", _elect_anybody)]),
+    Rule("a state is written only over the version it was made from", 363, [(StepBuilder, "_as_known", _unchecked)]),
+    Rule("only a replica in sync is elected", 126, [(leader_election, "_without_leader", _elect_anybody)]),
     Rule("another leader means another epoch", 0, [(leader_election, "_written", _same_epoch)]),
     Rule(
         "who comes back after a power failure leaves the ISR",
-        2,
+        1,
         [(leader_election, "_restarted", lambda *_: False)],
     ),
-    Rule("the watch never goes back behind what is known", 152, [(ClusterImage, "_take", _take_anything)]),
-    Rule("what conflicted is decided again", 169, [(Elections, "finished", _never_again)]),
+    Rule("the watch never goes back behind what is known", 29, [(ClusterImage, "_take", _take_anything)]),
     Rule("what a broker did not confirm is sent again", 7, [(wanted_state.WantedState, "failed", _forget_failed)]),
     Rule("a broker that comes is told everything", 3, [(Publisher, "_broker_came", _nothing_for_newcomers)]),
-    Rule("a move ends when its target is in sync", 28, [(elections_module, "reassigned_state", _end_at_once)]),
-    Rule("what a dead controller left is swept", 81, [(TopicJobs, "sweep", _sweep_nothing)]),
-    Rule("an older leader epoch changes nothing", 0, [(agent_decisions, "_refusal", _older_is_taken)]),
-    Rule("an older controller's request changes nothing", 0, [(agent_requests, "fence", lambda *_: 0)]),
-    Rule("what met a busy partition is asked for again", 0, [(agent_requests, "_whole", lambda codes: 0)]),
+    Rule("a move ends when its target is in sync", 194, [(elections_module, "reassigned_state", _end_at_once)]),
+    Rule("what a dead controller left is swept", 350, [(TopicJobs, "sweep", _sweep_nothing)]),
+    Rule("an older leader epoch changes nothing", 76, [(agent_decisions, "_refusal", _older_is_taken)]),
+    Rule("what met a busy partition is asked for again", 19, [(agent_requests, "_whole", lambda codes: 0)]),
     Rule(
         "a busy partition hears of its ISR later",
-        0,
+        2,
         [(RowLog, "isr_answered", _deaf_when_busy)],
     ),
     Rule("what a dead controller wanted deleted goes", 80, [(ControlRequests, "set_moved_aside", lambda *_: None)]),
     Rule("a fetcher looks again for a busy row", 432, [(LeaderLink, "_look_again", _look_again_once)]),
-    Rule("a fenced follower goes on in its epoch", 0, [(LeaderFetch, "follow", _goes_on_only)]),
-    Rule("a follower cuts back to where both logs part", 8, [(leader_link, "truncation_target", lambda *_: _[2])]),
+    Rule("a fenced follower goes on in its epoch", 432, [(LeaderFetch, "follow", _goes_on_only)]),
+    Rule("a follower cuts back to where both logs part", 1, [(leader_link, "truncation_target", lambda *_: _[2])]),
+    Rule("a shrunk ISR counts after the answer", 0, [(ReplicaModel, "propose", _shrink_at_once)]),
+    Rule("a new leader's high watermark stays", 9, [(ReplicaModel, "become", _hw_is_end)]),
+]
+
+#: What these come to takes more than the 500 to 800 schedules that were tried, or a failure that no schedule makes:
+#: other tests guard them (tests/unit/cluster, test_agent_decisions.py, test_isr_proposals.py).
+UNNOTICED = [
+    Rule("what conflicted is decided again", 169, [(Elections, "finished", _never_again)]),
+    Rule("an older controller's request changes nothing", 0, [(agent_requests, "fence", lambda *_: 0)]),
     Rule(
         "a newcomer is known by the epoch that was counted",
         0,
         [(IsrProposals, "_members", _by_now)],
     ),
-    Rule("a shrunk ISR counts after the answer", 3, [(ReplicaModel, "propose", _shrink_at_once)]),
-    Rule("a new leader's high watermark stays", 9, [(ReplicaModel, "become", _hw_is_end)]),
 ]

@@ -39,6 +39,6 @@ def test_a_seed_does_the_same_again():
 @pytest.mark.parametrize("rule", RULES, ids=[rule.sentence for rule in RULES])
 def test_a_broken_rule_is_noticed(rule):
     with rule.broken():
-        seeds = [*range(rule.seed, TRIES), *range(rule.seed)]
+        seeds = [rule.seed, *range(TRIES)]
         assert any(run(seed) for seed in seeds), f"nobody noticed in {TRIES} schedules: {rule.sentence}"
     assert run(rule.seed) is None
