@@ -7,6 +7,7 @@ LONG=1: a broker is killed again and again while the chain copies.
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -33,6 +34,7 @@ SETTINGS = (
     "group.initial.rebalance.delay.ms=0",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms=300",
 )
+TRIED_AGAIN = ("NOT_COORDINATOR", "_TRANSPORT", "_TIMED_OUT")
 STATE, OFFSETS = "__transaction_state", "__consumer_offsets"
 RECORDS, KILLS, PATIENCE_S = (4000, 30, 900) if LONG else (90, 1, 60)
 
@@ -44,9 +46,15 @@ def cluster(tmp_path_factory):
 
 
 def make(cluster, *names, partitions=3):
-    made = cluster.admin.create_topics([NewTopic(name, partitions, 3) for name in names])
     for name in names:
-        made[name].result(20)
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            try:
+                cluster.admin.create_topics([NewTopic(name, partitions, 3)])[name].result(20)
+                break
+            except KafkaException as error:  # the controller was lost a moment ago
+                assert error.args[0].name() == "NOT_CONTROLLER", error
+                time.sleep(0.1)
         cluster.wait_for_isr(name, 3)
 
 
@@ -122,6 +130,28 @@ def coordinator(cluster, topic, key):
     return partitions[abs(signed) % len(partitions)][0]
 
 
+def finish(cluster, chain):
+    """Waits for the end of the chain. librdkafka may stop within a call, with nothing under way and beyond its timeout
+    (tests/chaos/test_transaction_kills.py); a connection that closes wakes it."""
+    deadline, seen = time.monotonic() + PATIENCE_S, None
+    while chain.is_alive() and time.monotonic() < deadline:
+        chain.join(8)
+        done = (chain.committed, chain.aborted, chain.producers)
+        if done == seen and chain.is_alive():
+            close_connections(cluster)
+        seen = done
+
+
+def close_connections(cluster):
+    """The processors die, and their successors begin with none."""
+    for broker in (1, 2, 3):
+        words = ["status", "--json", "--data-dir", str(cluster.directory / f"broker-{broker}")]
+        shown = subprocess.run([sys.executable, "-m", "mpbroker", *words], capture_output=True, check=True).stdout
+        for row in json.loads(shown)["processes"]:
+            if row["role"] == "processor":
+                os.kill(row["pid"], signal.SIGKILL)
+
+
 def test_exactly_once_through_the_loss_of_brokers(cluster):
     fill(cluster, RECORDS)
     chain = Chain(cluster.bootstrap, "read-from", "write-to", RECORDS)
@@ -135,7 +165,7 @@ def test_exactly_once_through_the_loss_of_brokers(cluster):
         cluster.kill(victim)
         time.sleep(1 if LONG else 0)
         cluster.start(victim)
-    chain.join(PATIENCE_S)
+    finish(cluster, chain)
     assert not chain.is_alive(), (chain.wrong, cluster.logs())
     assert chain.committed > KILLS, chain.wrong
     expected = sorted((number % PARTITIONS, number // PARTITIONS) for number in range(RECORDS))
@@ -150,12 +180,15 @@ def test_exactly_once_through_the_loss_of_brokers(cluster):
 def committed(cluster, group, topic):
     """How far the group is, as its coordinator of the moment says."""
     asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])
-    for _ in range(100):
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
         try:
-            found = cluster.admin.list_consumer_group_offsets([asked])[group].result(10)
+            found = cluster.admin.list_consumer_group_offsets([asked], request_timeout=3)[group].result(10)
             return found.topic_partitions[0].offset
-        except Exception as error:
-            assert error.args[0].retriable() or error.args[0].name() in ("NOT_COORDINATOR", "_TRANSPORT"), error
+        except TimeoutError:
+            continue
+        except KafkaException as error:
+            assert error.args[0].retriable() or error.args[0].name() in TRIED_AGAIN, error
             time.sleep(0.05)
     raise AssertionError("nobody coordinates the group")
 
@@ -227,7 +260,7 @@ def all_read(readers, count):
     """Within seconds."""
     deadline = time.monotonic() + 30
     while any(len(one.seen) < count for one in readers):
-        assert time.monotonic() < deadline, {one.kind: len(one.seen) for one in readers}
+        assert time.monotonic() < deadline, {one.kind: [*sorted(one.seen)[-1:], len(one.seen)] for one in readers}
         time.sleep(0.05)
 
 
@@ -238,6 +271,7 @@ def write(cluster, count):
     assert producer.flush(20) == 0
 
 
+@pytest.mark.skipif(not LONG, reason="four client libraries through a loss take half a minute")
 def test_groups_go_on_and_keep_what_they_committed(cluster):
     make(cluster, "read")
     readers = [Reader(cluster, "read", kind) for kind in ("classic", "next", "kafka-python", "aiokafka")]
