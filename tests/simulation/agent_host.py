@@ -256,6 +256,9 @@ class Topics:
     def announce(self, topic):
         """For coordinators."""
 
+    def announce_made(self):
+        """For readers of rows."""
+
     def assign(self, topic, partition, shown):
         """What UpdateMetadata says; the field names are those of its request."""
         self._host.metadata[topic.id, partition] = SimpleNamespace(
@@ -311,7 +314,11 @@ class RowLog:
     def state(self, ordinal):
         """The row, without its lock."""
         log = self._log(ordinal)
-        return SimpleNamespace(flags=PARTITION_ONLINE, role=ROLES[NONE if log is None else log.role])
+        return SimpleNamespace(flags=PARTITION_ONLINE, log_dir=0, role=ROLES[NONE if log is None else log.role])
+
+    def log_dir_online(self, log_dir):
+        """Disks do not fail here, machines do."""
+        return True
 
     def take_isr_proposals(self, lag_ms, now_ms, again):
         """Those that are pending, or were taken and never answered."""
