@@ -88,4 +88,4 @@ def test_the_way_to_the_supervisor_imports_little():
         "mpbroker.config.topic_config",
     }
     assert found & slow == set()
-    assert len([name for name in found if name.startswith("mpbroker")]) <= 25
+    assert len([name for name in found if name.startswith("mpbroker")]) <= 26
