@@ -262,7 +262,7 @@ def test_what_is_advertised_has_kafkas_ranges(peer):
         66: (0, 1),
         68: (0, 1),
         69: (0, 1),
-        74: (0, 0),
+        74: (0, 1),
         75: (0, 0),
     }
     assert all(low <= high for low, high in ranges.values())

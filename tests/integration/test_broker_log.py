@@ -44,7 +44,7 @@ def named(lines, event):
 
 
 def test_every_line_of_a_run_with_errors_is_an_object(tmp_path):
-    overrides = {"mpbroker.log.format": "json", "mpbroker.log.level": "DEBUG", "controlled.shutdown.max.retries": 2}
+    overrides = {"mpbroker.log.format": "json", "mpbroker.log.level": "DEBUG", "controller.socket.timeout.ms": 30001}
     with Broker(tmp_path, overrides=overrides) as broker:
         provoke(broker)
     lines = [json.loads(line) for line in broker.log().splitlines()]
@@ -53,9 +53,7 @@ def test_every_line_of_a_run_with_errors_is_an_object(tmp_path):
         assert isinstance(line["pid"], int) and isinstance(line["fields"], dict)
         assert line["level"] in ("DEBUG", "INFO", "WARN", "ERROR")
     assert lines[0]["event"] == "data_directory"
-    assert named(lines, "configuration") == [
-        {"text": "controlled.shutdown.max.retries is accepted but has no effect yet"}
-    ]
+    assert named(lines, "configuration") == [{"text": "controller.socket.timeout.ms is accepted but has no effect yet"}]
     reasons = [fields["reason"] for fields in named(lines, "invalid_frame")]
     assert "HTTP" in reasons[0]  # the others are the same kind from the same peer: counted
     fetch, renew = sorted(named(lines, "unsupported_request"), key=lambda fields: fields["api"])
