@@ -1,21 +1,15 @@
-"""The board of the cluster's controller: its figures, for who shows metrics. Only in a broker of a cluster.
-
-A memfd that every process inherits; the cluster-controller process alone writes it, whether it is elected or not.
-Whoever reads it in the middle of a write, or after a writer was killed there, sees a wrong checksum, and nothing.
+"""The board (board.py) of the cluster's controller: its figures, for who shows metrics. Only in a broker of a cluster;
+the cluster-controller process alone writes it, whether it is elected or not.
 """
 
-import os
-import struct
 from typing import Final
 
 import msgspec
 
-from mpbroker import _native
+from mpbroker.shm import board
 
-MAX_BYTES: Final = 1 << 20
 QUANTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 """Those of Kafka's histograms."""
-_HEAD = struct.Struct("<II")  # bytes of the document, their CRC-32C
 
 
 class TimerFigures(msgspec.Struct, frozen=True, array_like=True):
@@ -59,23 +53,15 @@ _decoder = msgspec.msgpack.Decoder(ControllerFigures)
 
 def create() -> int:
     """An empty board; returns its descriptor."""
-    return os.memfd_create("mpbroker-controller", os.MFD_CLOEXEC)
+    return board.create("mpbroker-controller")
 
 
 def write(descriptor: int, figures: ControllerFigures) -> None:
-    """Put figures up in place of those before."""
-    document = _encoder.encode(figures)
-    assert len(document) <= MAX_BYTES, "a channel for each of MAX_BROKERS brokers"
-    os.pwrite(descriptor, _HEAD.pack(len(document), _native.crc32c(document)) + document, 0)
+    """Put figures up in place of those before: a channel for each of MAX_BROKERS brokers at most."""
+    board.write(descriptor, _encoder.encode(figures))
 
 
 def read(descriptor: int) -> ControllerFigures | None:
     """What is up; None: nothing yet, or it is just being written."""
-    content = os.pread(descriptor, _HEAD.size + MAX_BYTES, 0)
-    if len(content) < _HEAD.size:
-        return None
-    size, checksum = _HEAD.unpack_from(content)
-    document = content[_HEAD.size : _HEAD.size + size]
-    if len(document) != size or _native.crc32c(document) != checksum:
-        return None
-    return _decoder.decode(document)
+    document = board.read(descriptor)
+    return None if document is None else _decoder.decode(document)

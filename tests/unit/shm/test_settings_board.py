@@ -17,7 +17,10 @@ def board():
 
 def test_the_last_settings_are_read(board):
     assert settings_board.read(board) is None
-    for settings in (DynamicSettings({"a": "1" * 1000}, {"b": "ü"}), DynamicSettings({}, {"b": "2"})):
+    for settings in (
+        DynamicSettings({"a": "1" * 1000}, {"b": "ü"}, {"g": {"c": "3"}}),
+        DynamicSettings({}, {"b": "2"}),
+    ):
         settings_board.write(board, settings)
         assert settings_board.read(board) == settings
 
