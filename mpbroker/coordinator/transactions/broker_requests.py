@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 MAX_CONNECTIONS: Final = 4  # to one broker: one that waits for its followers must not hold the others up
 MAX_WAITING: Final = 1000  # for one broker; the oldest ones fail
+MAX_PEERS: Final = 32  # remembered: a broker that came back elsewhere is another one; a cluster has 15 at most
 TIMEOUT_MS: Final = 10_000
 IDLE_MS: Final = 1000
 
@@ -74,8 +75,11 @@ class BrokerRequests:
     # the thread
 
     def _run(self) -> None:
-        while True:
-            self._turn()
+        try:
+            while True:
+                self._turn()
+        except BaseException:  # broken: another process takes over, else whoever asked would wait for ever
+            os._exit(1)
 
     def _turn(self) -> None:
         poll = select.poll()
@@ -95,8 +99,15 @@ class BrokerRequests:
         answered = len(self._answered)
         for address, peer in self._peers.items():
             self._serve(address, peer, _now_ms())
+        if len(self._peers) > MAX_PEERS:
+            self._forget_idle()
         if len(self._answered) != answered:
             self._ring()
+
+    def _forget_idle(self) -> None:
+        for address in [address for address, peer in self._peers.items() if not (peer.waiting or peer.in_flight)]:
+            for channel in self._peers.pop(address).channels:
+                channel.close()
 
     def _serve(self, address: Address, peer: _Peer, now_ms: int) -> None:
         for channel in peer.channels:

@@ -1,0 +1,42 @@
+"""Requests of the coordinator to other brokers: every one ends, none holds the process for ever, few are remembered."""
+
+import socket
+import subprocess
+import sys
+import threading
+
+from mpbroker.coordinator.transactions.broker_requests import MAX_PEERS, BrokerRequests
+from mpbroker.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
+
+NOBODY_THERE = 40  # addresses
+BROKEN = """
+import time
+from mpbroker.coordinator.transactions.broker_requests import BrokerRequests
+
+requests = BrokerRequests("b", lambda: None)
+requests._turn = lambda: 1 / 0
+requests.send(("127.0.0.1", 1), None, print)
+time.sleep(20)
+"""
+
+
+def test_brokers_that_are_gone_answer_none_and_are_forgotten():
+    rung = threading.Event()
+    requests, found = BrokerRequests("b", rung.set), []
+    with socket.socket() as taken:  # bound, never listening: whoever connects is refused
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        for number in range(1, NOBODY_THERE + 1):
+            requests.send((f"127.0.0.{number}", port), WriteTxnMarkersRequest(markers=[]), found.append)
+        while len(found) < NOBODY_THERE:
+            assert rung.wait(5), f"{len(found)} of {NOBODY_THERE} have ended"
+            rung.clear()
+            requests.deliver()
+    assert found == [None] * NOBODY_THERE
+    assert len(requests._peers) <= MAX_PEERS
+
+
+def test_a_broken_thread_ends_the_process():
+    """Else whoever asked would wait for ever, and with it the end of a transaction."""
+    ended = subprocess.run([sys.executable, "-c", BROKEN], capture_output=True, timeout=15)
+    assert ended.returncode == 1
