@@ -110,6 +110,7 @@ class MetadataCache:
         raise MpbrokerError(f"topics changed faster than they could be read, {MAX_ROUNDS} times")
 
     def _load(self, row: int) -> None:
+        before = self._by_row.get(row)
         self._forget(row)
         found = topic_read(self._core, row)
         if found is None:
@@ -121,8 +122,10 @@ class MetadataCache:
             ordinals = topic_partitions(self._core, found.id, found.first_ordinal, found.partition_count)
             if ordinals is not None:
                 self._remember(self._topic(row, found, ordinals))
-            else:  # it is being deleted, or a partition's row is being written: the journal will say so
-                self._selectors[row] = NEVER_SEEN
+                return
+            self._selectors[row] = NEVER_SEEN  # a partition's row is being written: the journal will say when it is
+            if before is not None and before.id == found.id:
+                self._remember(before)  # it is not gone: who takes it for that deletes what belongs to it
 
     def _topic(self, row: int, found: TopicRow, ordinals: list[int]) -> Topic:
         overrides, settings = self._derive(found.overrides)

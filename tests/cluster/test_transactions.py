@@ -18,7 +18,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError as AioKafkaError
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 from kafka.errors import KafkaError
 
@@ -48,14 +48,31 @@ def cluster(tmp_path_factory):
 def make(cluster, *names, partitions=3):
     for name in names:
         deadline = time.monotonic() + 20
-        while time.monotonic() < deadline:
-            try:
-                cluster.admin.create_topics([NewTopic(name, partitions, 3)])[name].result(20)
-                break
-            except KafkaException as error:  # the controller was lost a moment ago
-                assert error.args[0].name() == "NOT_CONTROLLER", error
-                time.sleep(0.1)
+        while not is_created(cluster, name, partitions):
+            assert time.monotonic() < deadline, f"nobody creates {name}"
+            time.sleep(0.1)
         cluster.wait_for_isr(name, 3)
+        assert len(cluster.partitions(name)) == partitions
+
+
+def is_created(cluster, name, partitions):
+    """False: the controller was lost a moment ago. librdkafka remembers it until it asks for metadata."""
+    try:
+        cluster.admin.create_topics([NewTopic(name, partitions, 3)])[name].result(20)
+    except KafkaException as error:
+        assert error.args[0].name() == "NOT_CONTROLLER", error
+        cluster.admin.list_topics(timeout=10)
+        return False
+    return True
+
+
+def known_everywhere(cluster, name):
+    """kafka-python that asks a broker which does not know a new topic yet asks again after its metadata's age alone."""
+    for address in cluster.bootstrap.split(","):
+        admin, deadline = AdminClient({"bootstrap.servers": address, "log_level": 0}), time.monotonic() + 10
+        while name not in admin.list_topics(timeout=10).topics:
+            assert time.monotonic() < deadline, f"{address} does not know {name}"
+            time.sleep(0.05)
 
 
 def files_of(cluster, topic, partition, suffix):
@@ -265,15 +282,19 @@ def all_read(readers, count):
 
 
 def write(cluster, count):
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0})
+    """All of them acknowledged."""
+    producer, errors = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0}), []
     for number in range(count):
-        producer.produce("read", b"%d" % number, partition=number % 3)
-    assert producer.flush(20) == 0
+        producer.produce(
+            "read", b"%d" % number, partition=number % 3, on_delivery=lambda error, _: errors.append(error)
+        )
+    assert producer.flush(20) == 0 and errors == [None] * count, [error for error in errors if error][:3]
 
 
 @pytest.mark.skipif(not LONG, reason="four client libraries through a loss take half a minute")
 def test_groups_go_on_and_keep_what_they_committed(cluster):
     make(cluster, "read")
+    known_everywhere(cluster, "read")
     readers = [Reader(cluster, "read", kind) for kind in ("classic", "next", "kafka-python", "aiokafka")]
     for reader in readers:
         reader.start()

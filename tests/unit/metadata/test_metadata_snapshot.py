@@ -98,6 +98,30 @@ def test_who_looked_while_a_partitions_row_was_written_looks_again(world, monkey
     assert world.names() == ["orders"]
 
 
+def test_a_topic_is_not_gone_while_a_partitions_row_is_written(world, monkeypatch):
+    """The coordinator deletes the offsets of topics that are gone, and gives its own topic up."""
+    row = world.snapshot.reserve()
+    world.snapshot.publish(row, world.image(1, "orders", [5, 2]))
+    world.cache.refresh()
+    with monkeypatch.context() as patch:
+        patch.setattr(metadata_cache, "topic_partitions", lambda *_: None)
+        world.snapshot.publish(row, world.image(1, "orders", [5, 2], {"retention.ms": "7"}))
+        assert world.cache.refresh()
+        assert world.cache.topic("orders").partitions == [5, 2] and world.cache.topic_by_id(_id(1)) is not None
+    world.snapshot.announce_all()
+    assert world.cache.refresh() and world.cache.topic("orders").overrides == {"retention.ms": "7"}
+
+
+def test_another_topic_in_the_row_is_not_the_one_before(world, monkeypatch):
+    row = world.snapshot.reserve()
+    world.snapshot.publish(row, world.image(1, "orders", [5]))
+    world.cache.refresh()
+    monkeypatch.setattr(metadata_cache, "topic_partitions", lambda *_: None)
+    world.snapshot.publish(row, world.image(2, "orders", [6]))
+    world.cache.refresh()
+    assert world.names() == []
+
+
 def test_internal_topics_are_marked(world):
     world.snapshot.publish(world.snapshot.reserve(), world.image(1, "__consumer_offsets", [0]))
     world.cache.refresh()
