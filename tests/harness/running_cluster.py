@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, TopicMetadata
 
 START_S, PATIENCE_S = 60, 30
 
@@ -74,15 +74,16 @@ class RunningCluster:
         return found
 
     def partitions(self, topic: str) -> dict[int, tuple[int, list[int]]]:
-        """Leader and in-sync replicas, as a client sees them."""
-        found = self.admin.list_topics(topic, timeout=10).topics[topic]
+        """Leader and in-sync replicas, as a client sees them; nothing where the broker asked does not know the topic
+        yet. All topics are asked for: to name one that is not there would make it."""
+        found = self.admin.list_topics(timeout=10).topics.get(topic, TopicMetadata())
         return {one.id: (one.leader, sorted(one.isrs)) for one in found.partitions.values()}
 
     def wait_for_isr(self, topic: str, size: int) -> None:
         """Every partition has so many replicas in sync."""
         deadline = time.monotonic() + PATIENCE_S
-        while any(len(isr) != size for _, isr in self.partitions(topic).values()):
-            assert time.monotonic() < deadline, (self.partitions(topic), self.logs())
+        while not (found := self.partitions(topic)) or any(len(isr) != size for _, isr in found.values()):
+            assert time.monotonic() < deadline, (found, self.logs())
             time.sleep(0.05)
 
     def logs(self) -> str:
