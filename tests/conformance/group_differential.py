@@ -1,10 +1,12 @@
 """Plays the scripts of groups to a real Apache Kafka and shows where this broker, or its logic alone, differs.
 
-    python -m tests.conformance.group_differential --kafka H:P [--release 4.3] [--broker H:P] [--only TEXT]
+    python -m tests.conformance.group_differential --kafka H:P [--release 4.3|3.9-preview] [--broker H:P] [--only TEXT]
         [--record FILE]
 
 Both brokers need the settings of `transports.SETTINGS`, Kafka 3.9 also `group.coordinator.rebalance.protocols=classic`,
-4.3 the lower bounds of `group.consumer.min.session.timeout.ms` and `group.consumer.min.heartbeat.interval.ms`.
+4.3 the lower bounds of `group.consumer.min.session.timeout.ms` and `group.consumer.min.heartbeat.interval.ms`. The
+preview is 3.9 with `group.coordinator.rebalance.protocols=classic,consumer`,
+`group.consumer.migration.policy=bidirectional` and the same bounds.
 `--record` writes Kafka's outcomes down, for the tests, which then need no Kafka. Exit code 1: there are differences.
 """
 
@@ -18,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.conformance.differential import _paths
-from tests.conformance.group_scripts import SCRIPTS
+from tests.conformance.group_scripts import PREVIEWS, SCRIPTS
 from tests.conformance.group_scripts.recorded import write
-from tests.conformance.group_scripts.stage import CLASSIC, NEXT, Script, play
+from tests.conformance.group_scripts.stage import CLASSIC, NEXT, PREVIEW, Script, play
 from tests.conformance.group_scripts.transports import Logic, Sockets
 
 AT_ONCE = 8  # a script mostly waits
@@ -59,11 +61,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--broker", metavar="H:P", help="this broker; else the logic alone")
     parser.add_argument("--kafka", metavar="H:P", required=True, help="Apache Kafka")
-    parser.add_argument("--release", choices=(CLASSIC, NEXT), default=CLASSIC, help="the scripts of this one")
+    parser.add_argument("--release", choices=(CLASSIC, NEXT, PREVIEW), default=CLASSIC, help="the scripts of this one")
     parser.add_argument("--only", default="", metavar="TEXT", help="only scripts whose title contains this")
     parser.add_argument("--record", type=Path, metavar="FILE", help="write Kafka's outcomes here")
     options = parser.parse_args()
-    scripts = [script for script in SCRIPTS if options.only in script.title and script.release == options.release]
+    scripts = [
+        script for script in SCRIPTS + PREVIEWS if options.only in script.title and script.release == options.release
+    ]
     ours = [alone(script) for script in scripts]
     kafkas = played(scripts, int(options.kafka.rsplit(":", 1)[1]), ours)
     if options.record:

@@ -18,9 +18,9 @@ from tests.conformance.group_scripts.stage import NEXT, Stage, script
 class Consumers(Cast):
     """Clients of the next-generation protocol, who choose their member id: the client's name, from version 1 on."""
 
-    def __init__(self, stage: Stage, version: int = 1) -> None:
+    def __init__(self, stage: Stage, version: int | None = None) -> None:
         super().__init__(stage)
-        self.version = version
+        self.version = stage.heartbeat_version if version is None else version
         self.epochs: dict[str, int] = {}
 
     def live(self, client: str, epoch: int | None = None, **fields: Any) -> Any:

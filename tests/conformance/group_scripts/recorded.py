@@ -1,6 +1,7 @@
 """The files of Apache Kafka's outcomes of the group scripts: one line per script, versions with equal ones together.
 
-Those of the classic protocol are 3.9's, those of the next-generation one 4.3's.
+Those of the classic protocol are 3.9's, those of the next-generation one 4.3's; what 3.9 made of the latter when it was
+a preview stands in a third file.
 
 Line: {"script": name, "versions": [..], "outcomes": [..]}. Written by `python -m tests.conformance.group_differential
 --record`.
@@ -12,11 +13,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.conformance.group_scripts.stage import CLASSIC, NEXT, Script
+from tests.conformance.group_scripts.stage import CLASSIC, NEXT, PREVIEW, Script
 
 FILES = {
     CLASSIC: Path(__file__).with_name("kafka_3_9_outcomes.jsonl"),
     NEXT: Path(__file__).with_name("kafka_4_3_outcomes.jsonl"),
+    PREVIEW: Path(__file__).with_name("kafka_3_9_preview_outcomes.jsonl"),
 }
 
 
@@ -33,11 +35,11 @@ def write(path: Path, outcomes: list[tuple[Script, list[Any]]]) -> None:
     path.write_text("".join(lines), "utf-8")
 
 
-def read() -> dict[tuple[str, int], list[Any]]:
+def read(*releases: str) -> dict[tuple[str, int], list[Any]]:
     """(script's name, version) → Kafka's outcomes."""
     found = {}
-    for path in FILES.values():
-        for line in path.read_text("utf-8").splitlines():
+    for release in releases or (CLASSIC, NEXT):
+        for line in FILES[release].read_text("utf-8").splitlines():
             row = json.loads(line)
             for version in row["versions"]:
                 found[row["script"], version] = row["outcomes"]

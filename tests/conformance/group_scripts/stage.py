@@ -24,8 +24,8 @@ PATIENCE_MS = 5000  # for the others
 SLICE_MS = 50
 
 
-#: The release of Apache Kafka that a script was played to.
-CLASSIC, NEXT = "3.9", "4.3"
+#: The release of Apache Kafka that a script was played to. PREVIEW is 3.9 with what it had of KIP-848 switched on.
+CLASSIC, NEXT, PREVIEW = "3.9", "4.3", "3.9-preview"
 
 
 class Script(NamedTuple):
@@ -73,11 +73,13 @@ class Transport(Protocol):
 
 
 class Stage:
-    """One play. `group` and `topic` are the names of this play."""
+    """One play. `group` and `topic` are the names of this play; `heartbeat_version` is that of the next-generation
+    protocol where a script is about something else."""
 
-    def __init__(self, transport: Transport, prefix: str) -> None:
+    def __init__(self, transport: Transport, prefix: str, heartbeat_version: int = 1) -> None:
         self.transport = transport
         self.prefix = prefix
+        self.heartbeat_version = heartbeat_version
         self.group = f"{prefix}g"
         self.outcomes: list[Any] = []
         self.ids: dict[str, str] = {}  # a client's member id
@@ -171,6 +173,6 @@ class Stage:
 
 def play(one: Script, transport: Transport, prefix: str) -> list[Any]:
     """Everything that was written down, as JSON would give it back."""
-    stage = Stage(transport, prefix)
+    stage = Stage(transport, prefix, 0 if one.release == PREVIEW else 1)
     one.play(stage, one.version)
     return msgspec.json.decode(msgspec.json.encode(stage.outcomes))
