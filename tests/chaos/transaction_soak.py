@@ -7,7 +7,8 @@ same, no copy of an aborted attempt is read and each of a committed one is; mean
 transaction lasted longer than its timeout and ten seconds.
 
 One call plays rounds until its seconds are over or the record, a line of JSON for each round, has so many kills; the
-next call goes on with the next seed.
+next call goes on with the next seed. With `--in D` all rounds of all calls happen in the data directory D: the same
+topics, groups and transactional ids go on, and each round checks everything that was ever written there.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from mpbroker.client.bootstrap import connect
-from mpbroker.client.topic_admin import create_topic
+from mpbroker.client.topic_admin import create_topic, list_topics
 from tests.chaos.chain_programs import ChainProgram, available
 from tests.chaos.transaction_watchers import FORSAKEN, FORSAKEN_TIMEOUT_MS, GRACE_S, Ages, StableOffsets, Vanishing
 from tests.harness.broker import Broker, wait_until
@@ -70,16 +71,36 @@ class Feeder(threading.Thread):
         self._producer.flush(30)
 
 
+class Past:
+    """What earlier rounds in a directory knew at their end, in a file there: what came of which attempt, and how far
+    last stable offsets were. A round that was cut short is not in it: its attempts are not judged, its records are."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "past.json"
+        known = json.loads(self._path.read_text()) if self._path.exists() else {"outcomes": {}, "stable": []}
+        self.outcomes: dict[str, dict[str, str]] = known["outcomes"]
+        self.stable = {(topic, partition): offset for topic, partition, offset in known["stable"]}
+
+    def write(self, chains: list[ChainProgram], stable: dict[tuple[str, int], int]) -> None:
+        """For the next round."""
+        for chain in chains:
+            self.outcomes.setdefault(chain.name, {}).update(chain.outcomes)
+        rows = [(*place, offset) for place, offset in stable.items()]
+        self._path.write_text(json.dumps({"outcomes": self.outcomes, "stable": rows}))
+
+
 class Round:
     """One broker, all chains, some kills. `wrong` are sentences; `report` is for the record."""
 
     def __init__(
         self, directory: Path, seed: int, kills: int, until_s: float, pause_s: float, names: list[str]
     ) -> None:
+        self._past = Past(directory)
         self._directory, self._seed, self._kills, self._until_s = directory, seed, kills, until_s
         self._pause_s, self._names = pause_s, names
         self._random = random.Random(seed)
         self._next_fault_s = 0.0
+        self._copies: dict[str, int] = {}  # all there are, of earlier rounds too
         self.killed: Counter[str] = Counter()
         self.wrong: list[str] = []
         self.report: dict[str, Any] = {"seed": seed}
@@ -89,15 +110,18 @@ class Round:
         with Broker(self._directory, overrides=SETTINGS) as broker:
             broker.listeners = [f"PLAINTEXT://127.0.0.1:{broker.port()}"]  # where clients find the next one
             with connect(broker.bootstrap) as client:
+                there = {topic.name for topic in list_topics(client)}
                 for topic in (SOURCE, FORSAKEN, *(f"target-{name}" for name in self._names)):
-                    create_topic(client, topic, PARTITIONS, {})
+                    if topic not in there:
+                        create_topic(client, topic, PARTITIONS, {})
             feeder = Feeder(broker.bootstrap)
             feeder.start()
             seed, place = self._seed, (broker.bootstrap, SOURCE)
             chains = [ChainProgram(name, *place, seed, self._directory) for name in self._names]
             targets = [one.target for one in chains]
             ages = Ages(broker.port())
-            watchers = [StableOffsets(broker.port(), targets, PARTITIONS), ages, Vanishing(broker.port(), seed)]
+            stable = StableOffsets(broker.port(), targets, PARTITIONS, self._past.stable)
+            watchers = [stable, ages, Vanishing(broker.port(), seed)]
             for watcher in watchers:
                 watcher.start()
             try:
@@ -124,6 +148,7 @@ class Round:
                 for chain in chains:
                     chain.close(0)
             self._tell(chains, ages)
+            self._past.write(chains, stable.seen)
 
     def _disturb(self, broker: Broker) -> None:
         role = self._random.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
@@ -183,14 +208,15 @@ class Round:
         if early := set(copies) - expected:
             self.wrong.append(f"{chain.name}: output without its offsets: {sorted(early)[:5]} of {progress}")
         seen = {attempt for _, _, attempt in rows}
-        for attempt, outcome in chain.outcomes.items():
+        self._copies[chain.name] = len(rows)
+        for attempt, outcome in (self._past.outcomes.get(chain.name, {}) | chain.outcomes).items():
             if (outcome == "aborted" and attempt in seen) or (outcome == "committed" and attempt not in seen):
                 self.wrong.append(f"{chain.name}: {attempt} is {outcome}, and read: {attempt in seen}")
 
     def _tell(self, chains: list[ChainProgram], ages: Ages) -> None:
         for chain in chains:
             counts = Counter(chain.outcomes.values())
-            self.report[chain.name] = {**counts, "errors": len(chain.errors)}
+            self.report[chain.name] = {**counts, "errors": len(chain.errors), "copies": self._copies[chain.name]}
         self.report |= {"kills": dict(self.killed), "oldest_s_after_timeout": round(ages.oldest_s, 1)}
         self.report["wrong"] = self.wrong
 
@@ -212,7 +238,9 @@ def main() -> int:
     parser.add_argument("--record", type=Path, help="where rounds are written down, and read by the next call")
     parser.add_argument("--pause-ms", type=float, default=300, help="mean time between a restart and the next kill")
     parser.add_argument("--chains", nargs="*", default=available())
-    parser.add_argument("--keep", metavar="D", help="keep data and logs of rounds in this directory")
+    places = parser.add_mutually_exclusive_group()
+    places.add_argument("--keep", metavar="D", help="keep data and logs of rounds in this directory, each in its own")
+    places.add_argument("--in", metavar="D", dest="place", type=Path, help="all rounds go on in this one")
     arguments = parser.parse_args()
     until_s = time.monotonic() + arguments.seconds
     record = arguments.record
@@ -221,7 +249,8 @@ def main() -> int:
         with contextlib.ExitStack() as stack:
             base = arguments.keep or stack.enter_context(tempfile.TemporaryDirectory(prefix="mpbroker-chains-"))
             seed, kills = len(rounds) + 1, min(ROUND_KILLS, arguments.kills - done)
-            directory = Path(base) / str(seed)
+            directory = arguments.place or Path(base) / str(seed)
+            directory.mkdir(parents=True, exist_ok=True)
             one = Round(directory, seed, kills, until_s, arguments.pause_ms / 1000, arguments.chains)
             one.play()
         print(json.dumps(one.report), flush=True)

@@ -58,29 +58,29 @@ class Watcher(threading.Thread):
 class StableOffsets(Watcher):
     """The last stable offset of every partition of some topics never falls, and is never above the end."""
 
-    def __init__(self, port: int, topics: Iterable[str], partitions: int) -> None:
+    def __init__(self, port: int, topics: Iterable[str], partitions: int, seen: dict[tuple[str, int], int]) -> None:
         super().__init__(port)
         self._topics, self._partitions = list(topics), partitions
-        self._seen: dict[tuple[str, int], int] = {}
+        self.seen = dict(seen)
         self._peer: Peer | None = None
 
     def look(self) -> None:
         self._peer = self._peer or Peer(self.port, timeout_s=10)
         for topic in self._topics:
-            known = {number: self._seen.get((topic, number), 0) for number in range(self._partitions)}
+            known = {number: self.seen.get((topic, number), 0) for number in range(self._partitions)}
             answer = self._peer.ask(fetch_request(topic, known, 1, isolation_level=1), 11)
             for found in answer.responses[0].partitions:
                 self._compare(topic, found)
 
     def _compare(self, topic: str, found: Any) -> None:
         place = (topic, found.partition_index)
-        before = self._seen.get(place, 0)
+        before = self.seen.get(place, 0)
         if found.error_code == 1:  # OFFSET_OUT_OF_RANGE
             self.wrong.append(f"{place}: {before} is not there any more")
         elif not found.error_code:
             if not before <= found.last_stable_offset <= found.high_watermark:
                 self.wrong.append(f"{place}: {before}, then {found.last_stable_offset} of {found.high_watermark}")
-            self._seen[place] = found.last_stable_offset
+            self.seen[place] = found.last_stable_offset
 
     def forget(self) -> None:
         if self._peer is not None:
