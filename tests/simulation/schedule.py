@@ -198,7 +198,7 @@ class Schedule:
         if not world.brokers[broker].up or self._away() or self._damaged() or self._changing():
             return False
         lives = {other: world.registered(other) for other in BROKERS}
-        if any(lives[other] != world.brokers[other].epoch for other in BROKERS):
+        if any(not lives[other] == world.brokers[other].epoch >= 0 for other in BROKERS):
             return False  # somebody was away a moment ago
         for record, _, revision in world.states().values():
             others = [other for other in record.isr if other != broker and lives[other] <= revision]
