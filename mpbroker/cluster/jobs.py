@@ -8,7 +8,8 @@ commands of clients.
 There is one transaction at a time. Every one carries the guard of the term, and is a link of a chain: it checks that
 the key `transaction` is as its predecessor left it, and leaves its own tag there. So the tag tells what became of one
 whose outcome nobody knew; and if it had not happened, it never will once the next one has (it could, say, create a
-topic again that was deleted in between).
+topic again that was deleted in between). Until then it may: such are remembered, so that the image gets all that one of
+them changed when the link shows that it came after all.
 """
 
 from collections import deque
@@ -36,6 +37,8 @@ from mpbroker.metadata.meta_store import (
 
 ELECTION, BROKERS, CLIENTS = 0, 1, 2
 CLASSES: Final = 3
+MAX_IN_DOUBT: Final = 16
+"""So many transactions in a row may have an outcome that nobody knows; a store that does worse ends the term."""
 LINK_OPERATIONS: Final = 2
 """What a transaction has besides its step: guard and link to check, the link to write."""
 
@@ -126,6 +129,7 @@ class Jobs:
         self._changed = changed
         self._waiting: list[deque[Running]] = [deque() for _ in range(CLASSES)]
         self._txn: Txn | None = None
+        self._in_doubt: dict[bytes, Txn] = {}
         self._owner: int = ELECTION
         self._number = 0
 
@@ -175,8 +179,9 @@ class Jobs:
         if isinstance(outcome, Conflict):
             self._metrics.conflicts += 1
             entries = {check.key: entry for check, entry in zip(txn.checks, outcome.current, strict=True)}
-            return self._corrected(txn, entries, outcome)
+            return self._looked_up(txn, entries, outcome)
         self._metrics.transactions += 1
+        self._in_doubt.clear()
         self._finish(outcome, self._image.commit(outcome.rev, txn.ops))
         return []
 
@@ -185,17 +190,33 @@ class Jobs:
         txn = self._txn
         if txn is None or txn.tag != tag:
             return []
+        return self._looked_up(txn, entries, Unknown(tag))
+
+    def _looked_up(self, txn: Txn, entries: dict[str, Entry | None], outcome: Outcome) -> list[Effect]:
         link = entries[self._link]
-        if link is not None and link.value == tag.encode():
-            return self.outcome(tag, Committed(link.mod_rev))
-        return self._corrected(txn, entries, Unknown(tag))
+        if link is not None and link.value == txn.tag.encode():
+            return self.outcome(txn.tag, Committed(link.mod_rev))
+        if isinstance(outcome, Unknown):
+            self._in_doubt[txn.tag.encode()] = txn
+        return self._corrected(txn, entries, outcome)
 
     def _corrected(self, txn: Txn, entries: dict[str, Entry | None], outcome: Outcome) -> list[Effect]:
         guard = entries[self._guard.key]
         if guard is None or guard.version != self._guard.version:
             return [Resign("another controller was elected")]
-        self._finish(outcome, self._image.correct(entries))
+        late = self._came_late(entries[self._link])
+        if late is None or len(self._in_doubt) > MAX_IN_DOUBT:
+            return [Resign("the store is as no transaction that is remembered has left it")]
+        self._finish(outcome, [*late, *self._image.correct(entries)])
         return []
+
+    def _came_late(self, link: Entry | None) -> list[Change] | None:
+        """What one of those in doubt changed, if the link says that it came; None: the link is nobody's."""
+        known = self._image.entry(self._link)
+        if link is None or (known is not None and known.mod_rev >= link.mod_rev):
+            return []
+        late = self._in_doubt.get(link.value)
+        return None if late is None else self._image.commit(link.mod_rev, late.ops)
 
     def _finish(self, outcome: Outcome, changes: list[Change]) -> None:
         self._txn = None

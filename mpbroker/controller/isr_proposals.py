@@ -55,8 +55,8 @@ class IsrProposals:
         if now_ms < self._not_before_ms:
             return None
         shrink = now_ms - self._looked_ms >= self._lag_ms // 2
-        found = self._log.take_isr_proposals(self._lag_ms if shrink else -1, now_ms, self._again)
-        self._again = False
+        found, busy = self._log.take_isr_proposals(self._lag_ms if shrink else -1, now_ms, self._again)
+        self._again = self._again and busy  # one that was asked for already would wait for good
         if shrink:
             self._looked_ms = now_ms
         if not found:

@@ -188,13 +188,15 @@ int mpb_isr_shrink(struct mpb_log *log, uint32_t ordinal, int64_t lag_ms, int64_
     return 0;
 }
 
-bool mpb_isr_take_proposal(struct mpb_log *log, uint32_t ordinal, bool again, struct mpb_isr_proposal *out)
+int mpb_isr_take_proposal(struct mpb_log *log, uint32_t ordinal, bool again, struct mpb_isr_proposal *out)
 {
     struct mpb_partition *row = &log->core->partitions[ordinal];
     struct mpb_replicas *replicas = mpb_replicas_of(log->core, row);
-    if (replicas == NULL || mpb_load_acquire(&replicas->proposal) == 0 ||
-        mpb_partition_lock_usable(log, ordinal, NULL) != 0)
-        return false;
+    if (replicas == NULL || mpb_load_acquire(&replicas->proposal) == 0)
+        return 0;
+    int error = mpb_partition_lock_usable(log, ordinal, NULL);
+    if (error != 0)
+        return error == MPB_ERR_REQUEST_TIMED_OUT ? error : 0;
     const struct mpb_partition_copy *now = mpb_partition_in_force(row);
     uint64_t proposal = mpb_load_relaxed(&replicas->proposal);
     enum mpb_proposal_state state = state_of(proposal, now);

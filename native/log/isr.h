@@ -48,9 +48,9 @@ struct mpb_isr_proposal {
 
 /* Proposes to leave out whoever has not caught up for `lag_ms`. Looks at one partition; 0 or a Kafka error. */
 int mpb_isr_shrink(struct mpb_log *log, uint32_t ordinal, int64_t lag_ms, int64_t now_ms);
-/* The pending proposal of a partition, which from now on counts as sent; false: none. `again`: also one that was sent, for
- * the successor of who sent it. */
-bool mpb_isr_take_proposal(struct mpb_log *log, uint32_t ordinal, bool again, struct mpb_isr_proposal *out);
+/* The pending proposal of a partition, which from now on counts as sent. `again`: also one that was sent, for the
+ * successor of who sent it. 1: it is in `out`; 0: none; REQUEST_TIMED_OUT: there may be one, the lock is not to be had. */
+int mpb_isr_take_proposal(struct mpb_log *log, uint32_t ordinal, bool again, struct mpb_isr_proposal *out);
 /* The controller's answer: 0 with the ISR in force since; what it refused for good (INELIGIBLE_REPLICA,
  * OPERATION_NOT_ATTEMPTED) is taken back; what says that the leadership is news here waits for LeaderAndIsr; the rest is
  * proposed again. */

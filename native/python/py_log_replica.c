@@ -309,13 +309,16 @@ static PyObject *log_take_isr_proposals(PyObject *object, PyObject *args, PyObje
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|LLp", names, &lag_ms, &now_ms, &again) || !mpb_py_ordinal(self, 0))
         return NULL;
     struct mpb_core *core = self->log.core;
+    bool busy = false;
     PyObject *list = PyList_New(0);
     for (uint32_t i = 0;
          list != NULL && i < core->replica_count && i < mpb_load_acquire(&core->header->partitions_high); i++) {
         struct mpb_isr_proposal proposal;
         if (lag_ms >= 0 && may_propose(core, i))
             mpb_isr_shrink(&self->log, i, lag_ms, now_ms);
-        if (!mpb_isr_take_proposal(&self->log, i, again != 0, &proposal))
+        int taken = mpb_isr_take_proposal(&self->log, i, again != 0, &proposal);
+        busy = busy || taken == MPB_ERR_REQUEST_TIMED_OUT;
+        if (taken != 1)
             continue;
         PyObject *item = Py_BuildValue("(IiiN)", i, proposal.leader_epoch, proposal.partition_epoch,
                                        id_tuple(proposal.isr, proposal.isr_count));
@@ -323,7 +326,7 @@ static PyObject *log_take_isr_proposals(PyObject *object, PyObject *args, PyObje
             Py_CLEAR(list);
         Py_XDECREF(item);
     }
-    return list;
+    return list == NULL ? NULL : Py_BuildValue("(NN)", list, PyBool_FromLong(busy));
 }
 
 static PyObject *log_isr_answered(PyObject *object, PyObject *args)
@@ -454,9 +457,10 @@ PyMethodDef mpb_log_replica_methods[] = {
     {"start_at", log_start_at, METH_VARARGS,
      "start_at(ordinal, offset, leader_epoch, now_ms) -> error: everything out, the log begins at the offset"},
     {"take_isr_proposals", (PyCFunction)(void *)log_take_isr_proposals, METH_VARARGS | METH_KEYWORDS,
-     "take_isr_proposals(lag_ms=-1, now_ms=0, again=False) -> [(ordinal, leader epoch, partition epoch, isr)]\n\n"
+     "take_isr_proposals(lag_ms=-1, now_ms=0, again=False)\n"
+     " -> ([(ordinal, leader epoch, partition epoch, isr)], busy)\n\n"
      "Changes of the ISR to ask the controller for. lag_ms >= 0: looks first who has fallen behind. again: also\n"
-     "those that a predecessor took."},
+     "those that a predecessor took. busy: somewhere a lock was not to be had, so that there may be more."},
     {"isr_answered", log_isr_answered, METH_VARARGS,
      "isr_answered(ordinal, leader_epoch, partition_epoch, isr, error) -> error: what the controller said"},
     {NULL, NULL, 0, NULL},

@@ -322,14 +322,16 @@ class RowLog:
 
     def take_isr_proposals(self, lag_ms, now_ms, again):
         """Those that are pending, or were taken and never answered."""
-        found = []
+        found, busy = [], False
         for (_, number), log in self._host.roles(LEADER):
             wanted = log.proposal and (log.proposal[1] == "pending" or (again and log.proposal[1] == "sent"))
-            if wanted and not self._is_busy():
+            if wanted and self._is_busy():
+                busy = True
+            elif wanted:
                 log.proposal[1] = "sent"
                 row = self._host.ordinals[log.topic_id, number]
                 found.append((row, log.leader_epoch, log.partition_epoch, tuple(sorted(log.proposal[0]))))
-        return found
+        return found, busy
 
     def isr_answered(self, ordinal, leader_epoch, partition_epoch, isr, error):
         """What the controller said."""

@@ -17,11 +17,14 @@ from tests.simulation.world import World
 LONG = bool(os.environ.get("LONG"))
 FIRST, LAST = map(int, os.environ.get("SEEDS", "0:100000" if LONG else "0:150").split(":"))
 TRIES = 400
+FAILED_ONCE = (13242, 14248, 14369, 15452)
+"""Of 100,000: a deletion that the store carried out late (twice), an ISR that was asked for while its partition was
+busy, and a power failure while another broker was not registered, which is more than is promised."""
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(4 * 3600 if LONG or "SEEDS" in os.environ else 120)]
 
 
 def test_schedules():
-    failures = [failure for failure in map(run, range(FIRST, LAST)) if failure]
+    failures = [failure for failure in map(run, (*FAILED_ONCE, *range(FIRST, LAST))) if failure]
     assert not failures, "\n".join(f"seed {f.seed}: {f.sentence}; {f.trail}" for f in failures[:3])
 
 

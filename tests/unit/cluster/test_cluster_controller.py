@@ -3,6 +3,7 @@
 import pytest
 
 from mpbroker.cluster.cluster_config import ClusterConfig
+from mpbroker.cluster.events import ReadDone, Request, TxnDone
 from mpbroker.errors import ErrorCode
 from mpbroker.metadata.commands import (
     AllocateProducerIds,
@@ -10,9 +11,10 @@ from mpbroker.metadata.commands import (
     ConfigChange,
     ConfigChanges,
     CreateTopics,
+    DeleteTopics,
     NewTopic,
 )
-from mpbroker.metadata.meta_store import Put
+from mpbroker.metadata.meta_store import Committed, Delete, Put, Unknown
 from mpbroker.protocol.messages.alter_partition import (
     AlterPartitionPartition,
     AlterPartitionRequest,
@@ -363,6 +365,40 @@ class TestTransactions:
         topic = bench.create(assignments=[[1, 2, 3]] * 20)
         bench.lose(1)
         assert [bench.state(topic, n)[:3] for n in range(20)] == [(2, 1, [2, 3])] * 20
+
+    def test_a_transaction_that_comes_after_its_successor_was_made_counts_whole(self, bench):
+        """A deletion that had not happened when it was looked for, and an election that was made meanwhile: what the
+        deletion took away is not made again. (The simulation found it: seeds 13242 and 14369.)"""
+        topic, controller = bench.create(), bench.controller
+        (deletion,) = controller.event(Request(99, DeleteTopics(["t"])), 0)
+        (read,) = controller.event(TxnDone(deletion.tag, Unknown(deletion.tag)), 0)
+        before = {key: bench.store.get(key)[1] for key in read.keys}
+        bench.store.txn([], [Delete(bench.keys.broker(1))], tag="")
+        bench.watch(settle=False)
+        (election,) = controller.event(ReadDone(read.tag, before), 0)
+        assert bench.keys.partition(topic, 0) in {op.key for op in election.ops}
+        assert isinstance(bench.store.txn(deletion.checks, deletion.ops, tag=""), Committed)
+        conflict = bench.store.txn(election.checks, election.ops, tag="")
+        bench.carry_out(controller.event(TxnDone(election.tag, conflict), 0))
+        assert bench.replies[99].results[0].error_code == 0
+        assert bench.store.get(bench.keys.partition(topic, 0))[1] is None
+        assert not controller.image.partitions and not controller.image.orphans()
+        bench.watch()
+        assert not controller.image.partitions and bench.resigned is None
+
+    def test_a_conflict_with_an_own_transaction_is_its_success(self, bench):
+        """As when a driver of the store asks again after an answer that was lost."""
+        controller = bench.controller
+        (allocation,) = controller.event(Request(99, AllocateProducerIds()), 0)
+        bench.store.txn(allocation.checks, allocation.ops, tag="")
+        again = bench.store.txn(allocation.checks, allocation.ops, tag="")
+        bench.carry_out(controller.event(TxnDone(allocation.tag, again), 0))
+        assert (bench.replies[99].first_id, bench.ask(AllocateProducerIds()).first_id) == (0, 1000)
+
+    def test_a_link_that_nobody_remembers_ends_the_term(self, bench):
+        bench.store.txn([], [Put(bench.keys.transaction, b"1/1/77")], tag="")
+        assert bench.ask(CreateTopics([NewTopic("t", 1, 1)])).error_code == ErrorCode.NOT_CONTROLLER
+        assert bench.resigned == "the store is as no transaction that is remembered has left it"
 
     def test_a_conflict_is_computed_again(self, bench):
         topic = bench.create()

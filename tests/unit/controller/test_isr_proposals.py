@@ -20,7 +20,7 @@ class Log:
         self.state = SimpleNamespace(followers=followers, isr=isr, hw=hw)
 
     def take_isr_proposals(self, lag_ms, now_ms, again):
-        return [(7, 4, 2, (1, 2, 3))]
+        return [(7, 4, 2, (1, 2, 3))], False
 
     def replica_state(self, ordinal):
         return self.state if ordinal == 7 else None
@@ -74,7 +74,7 @@ def test_the_partition_hears_what_the_controller_answered(code):
 def test_a_partition_whose_lock_is_not_to_be_had_is_asked_for_again(busy):
     log = Log(((2, 9, 0, 20), (3, 12, 0, 30)))
     asked = []
-    log.take_isr_proposals = lambda lag_ms, now_ms, again: asked.append(again) or [(7, 4, 2, (1, 2, 3))]
+    log.take_isr_proposals = lambda lag_ms, now_ms, again: asked.append(again) or ([(7, 4, 2, (1, 2, 3))], False)
     proposals = IsrProposals(
         log=log,
         self_id=1,
@@ -96,6 +96,21 @@ def test_a_partition_whose_lock_is_not_to_be_had_is_asked_for_again(busy):
     assert proposals.next_request(11) is None
     assert proposals.next_request(100) is not None
     assert asked == [True, True]
+
+
+def test_what_a_predecessor_asked_for_is_asked_for_until_no_partition_is_busy():
+    """Its proposal counts as sent: skipped once because its lock was taken, it would wait for good, and with it the
+    in-sync replicas as they are. (The simulation found it: seed 14248.)"""
+    log, asked = Log(((2, 9, 0, 20), (3, 12, 0, 30))), []
+    answers = [([], True), ([], True), ([(7, 4, 2, (1, 2, 3))], False), ([], False)]
+    log.take_isr_proposals = lambda lag_ms, now_ms, again: asked.append(again) or answers.pop(0)
+    proposals = IsrProposals(
+        log=log, self_id=1, lag_ms=1000, identity_of=lambda ordinal: (b"t" * 16, 0), broker_epoch=lambda broker: 100
+    )
+    assert proposals.next_request(0) is None and proposals.next_request(1) is None
+    assert proposals.next_request(2) is not None
+    assert proposals.next_request(3) is None
+    assert asked == [True, True, True, False]
 
 
 def raises_timeout(ordinal):

@@ -23,6 +23,7 @@ from mpbroker.shm.layout import ReplicaRole
 from tests.harness.in_process_broker import InProcessBroker
 from tests.harness.small_core import small_core
 from tests.unit.server.test_produce_fetch import batch, produce
+from tests.unit.server.test_waiting_for_locks import append, holder
 
 LEADER, FOLLOWER = 0, 1
 OPTIONS = LogOptions()
@@ -151,7 +152,7 @@ def test_it_gets_the_leaders_bytes_and_the_leader_learns_that_it_has_them(leader
     follower.fetch(2)
     assert len(same(leader, follower, tmp_path)) > 1000
     assert leader.log.state(0).hw == 20 and follower.log.state(0).hw == 20
-    assert leader.log.take_isr_proposals() == []
+    assert leader.log.take_isr_proposals() == ([], False)
 
 
 def test_its_successor_goes_on_from_the_end(leader, follower, tmp_path):
@@ -205,7 +206,7 @@ def test_one_that_catches_up_is_proposed_for_the_isr_and_waited_for_at_once(lead
     assert leader.log.state(0).hw == 1
     follower.follow(1)
     follower.fetch(2)
-    assert leader.log.take_isr_proposals() == [(0, 1, 1, (0, 1))]
+    assert leader.log.take_isr_proposals() == ([(0, 1, 1, (0, 1))], False)
     write(leader, b"b")
     assert leader.log.state(0).hw == 1  # the maximal ISR has it already (KIP-497)
     follower.fetch(2)
@@ -214,13 +215,25 @@ def test_one_that_catches_up_is_proposed_for_the_isr_and_waited_for_at_once(lead
     assert leader.log.replica_state(0).isr == (0, 1)
 
 
+def test_a_proposal_behind_a_lock_that_is_held_is_not_taken_for_none(leader, follower, tmp_path):
+    lead(leader, 1, isr=(0,))
+    follower.follow(1)
+    follower.fetch(2)
+    wanted = (0, 1, 1, (0, 1))
+    assert leader.log.take_isr_proposals() == ([wanted], False)
+    with holder(leader, tmp_path / "leader", "append.copy_half", append()):
+        assert leader.log.take_isr_proposals(again=True) == ([], True)
+    assert leader.log.take_isr_proposals() == ([], False)
+    assert leader.log.take_isr_proposals(again=True) == ([wanted], False)
+
+
 def test_one_that_does_not_keep_up_is_proposed_to_leave(leader, follower):
     write(leader, b"a")
     follower.fetch(2)
     write(leader, b"b")
     now_ms = leader.clock.monotonic_ms()
-    assert leader.log.take_isr_proposals(30_000, now_ms + 30_000) == []
-    assert leader.log.take_isr_proposals(30_000, now_ms + 30_001) == [(0, 0, 0, (0,))]
+    assert leader.log.take_isr_proposals(30_000, now_ms + 30_000) == ([], False)
+    assert leader.log.take_isr_proposals(30_000, now_ms + 30_001) == ([(0, 0, 0, (0,))], False)
     assert leader.log.state(0).hw == 1  # it counts until the controller has answered
     assert leader.log.isr_answered(0, 0, 1, [0], 0) == 0
     assert leader.log.state(0).hw == 2
