@@ -30,6 +30,7 @@ PARTS = {
     "stats": ("trace_look", "per API: number, errors, and percentiles of each stage"),
     "tail": ("trace_look", "the last records, and with --follow those that come"),
     "mark": ("trace_mark", "put a marker into the trace of a running broker"),
+    "dump": ("trace_dump", "write what the dash-cam of a running broker holds to disk"),
     "study": ("trace_study", "run studies and write a report"),
     "report": ("trace_report", "write the page of a finished run anew"),
     "compact": ("trace_compact", "turn segments into Parquet files, a quarter of the size"),

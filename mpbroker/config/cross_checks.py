@@ -10,6 +10,7 @@ from mpbroker.config.group_table import GROUP_SETTINGS, HEARTBEAT, SESSION
 from mpbroker.config.limits import (
     COORDINATORS,
     LARGEST_ANSWER_BYTES,
+    LEAST_DASHCAM_BYTES,
     MAX_ENTRIES,
     MAX_HANDLERS,
     MAX_PROCESSORS,
@@ -96,6 +97,13 @@ def _answer_memory(config: BrokerConfig) -> Iterator[ConfigError]:
         )
 
 
+def _dashcam(config: BrokerConfig) -> Iterator[ConfigError]:
+    if 0 < config.mpbroker_trace_dashcam_bytes < LEAST_DASHCAM_BYTES:
+        yield ConfigError(
+            "mpbroker.trace.dashcam.bytes", config.mpbroker_trace_dashcam_bytes, f"0, or at least {LEAST_DASHCAM_BYTES}"
+        )
+
+
 def _connections(config: BrokerConfig) -> Iterator[ConfigError]:
     if config.max_connections_per_ip == 0 and not config.connection_overrides:
         yield ConfigError(
@@ -155,4 +163,14 @@ def _groups(config: BrokerConfig) -> Iterator[ConfigError]:
 
 
 _LISTENER_RULES = (_listener_prefixes, _slots)
-_RULES = (_request_memory, _answer_memory, _connections, _retention, _compaction, _formats, _replication, _groups)
+_RULES = (
+    _request_memory,
+    _answer_memory,
+    _dashcam,
+    _connections,
+    _retention,
+    _compaction,
+    _formats,
+    _replication,
+    _groups,
+)

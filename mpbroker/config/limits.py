@@ -13,3 +13,6 @@ LARGEST_ANSWER_BYTES = HANDLER_ARENA_BYTES - (1 << 20)  # records of one; the re
 def largest_batch_bytes(arena_bytes: int) -> int:
     """Records that one answer can hold where a handler has so much memory for answers."""
     return arena_bytes - min(HANDLER_ARENA_BYTES - LARGEST_ANSWER_BYTES, arena_bytes // 4)
+
+
+LEAST_DASHCAM_BYTES = 8 << 20  # some segments of a lane each

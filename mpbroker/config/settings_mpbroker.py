@@ -62,6 +62,25 @@ TRACES = (
             "records does not count. -1: none is.", least=-1, most=3_600_000, change=CLUSTER_WIDE),
 )
 
+DASHCAM = (
+    Setting("mpbroker.trace.dashcam.bytes", LONG, 0,
+            "Above 0: traces are kept in memory (/dev/shm), at most so many bytes of them, and written to disk only when "
+            "something happens: see the settings below, `mpbroker trace dump` and SIGUSR1; 8 MiB is the least. 0: they are "
+            "written as requests finish.", least=0, most=2**40),
+    Setting("mpbroker.trace.dashcam.ms", LONG, 300_000,
+            "How long traces are kept in memory, and how long after one trigger the next one counts.", least=1000,
+            most=86_400_000, change=CLUSTER_WIDE),
+    Setting("mpbroker.trace.dashcam.after.ms", LONG, 10_000,
+            "How long a dump that a trigger began goes on, so that it also shows what came of it.", least=0, most=3_600_000,
+            change=CLUSTER_WIDE),
+    Setting("mpbroker.trace.dashcam.latency.ms", LONG, -1,
+            "A request that takes at least this long is a trigger; a Fetch's wait for records does not count. -1: none is.",
+            least=-1, most=3_600_000, change=CLUSTER_WIDE),
+    Setting("mpbroker.trace.dashcam.error.percent", INT, 0,
+            "At least so many requests of a hundred that fail within ten seconds, with at least a hundred requests, are a "
+            "trigger; 0: never.", least=0, most=100, change=CLUSTER_WIDE),
+)
+
 QUEUES = (
     Setting("mpbroker.queue.discipline", STRING, "fifo", "How a handler chooses among waiting requests of the data plane.",
             allowed=("fifo",), later=True),
@@ -132,6 +151,7 @@ GROUPS = (
     ("mpbroker: durability", DURABILITY),
     ("mpbroker: log lines", LOGGING),
     ("mpbroker: traces", TRACES),
+    ("mpbroker: traces in memory", DASHCAM),
     ("mpbroker: queues", QUEUES),
     ("mpbroker: tables", TABLES),
     ("mpbroker: admin", ADMIN),

@@ -21,6 +21,7 @@ from mpbroker.shm.layout import MemoryPlan
 from mpbroker.shm.process_table import NEVER_DIED, BrokerState, ProcessRow
 
 SHM_DIR = "/dev/shm"
+DASHCAM_SUFFIX = "-dashcam"  # a directory of trace segments, not shared memory: trace/dashcam.py
 CORE_MEMFD = "mpbroker-core"
 CRASH_VARIABLE = "MPBROKER_CRASH"
 
@@ -36,12 +37,38 @@ def page_name(data_dir: str, boot_id: int) -> str:
 
 
 def names_of(data_dir: str) -> list[str]:
-    """Every name in /dev/shm that belongs to the data directory, whichever broker created it."""
+    """Every name in /dev/shm that belongs to the data directory, whichever broker created it; the dash-cam's traces are
+    none: the next start writes them to disk."""
     prefix = name_prefix(data_dir)[1:]
     try:
-        return sorted(f"/{name}" for name in os.listdir(SHM_DIR) if name.startswith(prefix))
+        names = [name for name in os.listdir(SHM_DIR) if name.startswith(prefix)]
+        return sorted(f"/{name}" for name in names if not name.endswith(DASHCAM_SUFFIX))
     except FileNotFoundError:
         return []
+
+
+def dashcam_directory(data_dir: str, boot_id: int) -> str:
+    """Where the dash-cam of one start keeps its traces: in memory, but files that every trace command reads."""
+    return f"{SHM_DIR}{name_prefix(data_dir)}{boot_id:016x}{DASHCAM_SUFFIX}"
+
+
+def left_dashcams(data_dir: str, boot_id: int) -> list[str]:
+    """Of brokers on this data directory that were killed; for the start that has its lock and this boot id."""
+    prefix, own = name_prefix(data_dir)[1:], os.path.basename(dashcam_directory(data_dir, boot_id))
+    with os.scandir(SHM_DIR) as entries:
+        found = [one for one in entries if one.name.startswith(prefix) and one.name.endswith(DASHCAM_SUFFIX)]
+    return sorted(one.path for one in found if one.name != own and one.is_dir(follow_symlinks=False))
+
+
+def check_room(dashcam_bytes: int) -> None:
+    """ConfigError when /dev/shm can never hold so much; what others take of it later is met by keeping less."""
+    status = os.statvfs(SHM_DIR)
+    room = status.f_bavail * status.f_frsize
+    if dashcam_bytes > room:
+        problem = (
+            f"mpbroker.trace.dashcam.bytes={dashcam_bytes}: {SHM_DIR} has {room} free bytes; allowed is less than that"
+        )
+        raise ConfigError("mpbroker.trace.dashcam.bytes", str(dashcam_bytes), problem=problem)
 
 
 def unlink_names(names: Iterable[str]) -> list[str]:

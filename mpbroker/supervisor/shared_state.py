@@ -12,6 +12,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from mpbroker import __version__
 from mpbroker.config.broker_config import BrokerConfig
@@ -25,6 +26,7 @@ from mpbroker.config.limits import (
 )
 from mpbroker.config.memory import available_memory_bytes
 from mpbroker.log import reserve_file
+from mpbroker.metrics.event_log import EventLog
 from mpbroker.network.fd_passing import close_all, handover_pair, receive_message
 from mpbroker.shm import segment, settings_board
 from mpbroker.shm.core_view import CLAIMED
@@ -111,6 +113,8 @@ class SharedState:
         processors of the start are made."""
         if not config.mpbroker_trace_enabled:
             return ()
+        if self._has_dashcam(config):
+            segment.check_room(config.mpbroker_trace_dashcam_bytes)
         prefix = f"{segment.name_prefix(config.data_dir)}{self.boot_id:016x}-lane-"
         lanes = tuple(f"{prefix}{index}" for index in range(self.room.processors))
         try:
@@ -158,14 +162,35 @@ class SharedState:
             page=self.page_name,
             names=self.names,
             listeners=tuple(listener_document(one) | {"index": one.index} for one in self.listening.present),
-            trace_dir=config.trace_dir if config.mpbroker_trace_enabled else "",
+            trace_dir=self._trace_place(config),
             admin=self.admin_url,
+            dump_dir=config.trace_dir if self._has_dashcam(config) else "",
         )
 
     @property
     def admin_url(self) -> str | None:
         """Where the admin process is found; None when there is none."""
         return admin_url(self._admin_socket)
+
+    def _has_dashcam(self, config: BrokerConfig) -> bool:
+        return bool(config.mpbroker_trace_enabled and config.mpbroker_trace_dashcam_bytes)
+
+    def _trace_place(self, config: BrokerConfig) -> str:
+        if self._has_dashcam(config):
+            return segment.dashcam_directory(config.data_dir, self.boot_id)
+        return config.trace_dir if config.mpbroker_trace_enabled else ""
+
+    def ask_for_dump(self, config: BrokerConfig, log: EventLog) -> None:
+        """SIGUSR1: the tracer takes it as it takes `mpbroker trace dump`."""
+        if not self._has_dashcam(config):
+            log.info("no_dashcam", hint="SIGUSR1 asks for a dump of it: mpbroker.trace.dashcam.bytes")
+            return
+        from mpbroker.trace import mark_spool
+
+        try:
+            mark_spool.put(Path(self._trace_place(config)), "SIGUSR1", dump_after_ms=0)
+        except OSError as error:
+            log.error("trace_dump_failed", directory=self._trace_place(config), reason=str(error))
 
     # ---- processes
 

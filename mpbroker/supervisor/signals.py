@@ -9,16 +9,18 @@ CATCHABLE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signa
 
 
 class SupervisorSignals:
-    """Flags set by signals: `stops` counts SIGTERM and SIGINT, `reload` is set by SIGHUP. `fd` is readable after
-    one."""
+    """Flags set by signals: `stops` counts SIGTERM and SIGINT, `reload` is set by SIGHUP, `dump` by SIGUSR1. `fd` is
+    readable after one."""
 
     def __init__(self) -> None:
         self.stops = 0
         self.reload = False
+        self.dump = False
         self.fd, self._write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         for number in _STOP:
             signal.signal(number, self._on_stop)
         signal.signal(signal.SIGHUP, self._on_reload)
+        signal.signal(signal.SIGUSR1, self._on_dump)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
 
@@ -32,6 +34,9 @@ class SupervisorSignals:
 
     def _on_stop(self, _number: int, _frame: object) -> None:
         self.stops += 1
+
+    def _on_dump(self, _number: int, _frame: object) -> None:
+        self.dump = True
 
     def _on_reload(self, _number: int, _frame: object) -> None:
         self.reload = True

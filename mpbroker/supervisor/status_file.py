@@ -18,7 +18,7 @@ class StatusFile(NamedTuple):
     """What it says. `page` is the name of the metrics page in /dev/shm, `names` are all names of this broker there.
 
     `started_ms`: since 1970; `started_ns`: the same moment of CLOCK_MONOTONIC. `trace_dir`: where it writes traces,
-    empty if it does not trace.
+    empty if it does not trace; with the dash-cam that is memory, and `dump_dir` is where it is written to (else empty).
     """
 
     pid: int
@@ -33,6 +33,7 @@ class StatusFile(NamedTuple):
     listeners: tuple[dict[str, Any], ...]
     trace_dir: str
     admin: str | None = None  # URL of the admin process
+    dump_dir: str = ""
 
 
 def write_status_file(data_dir: str, said: StatusFile) -> None:
@@ -59,6 +60,7 @@ def read_status_file(data_dir: str) -> StatusFile | None:
             listeners=tuple(found["listeners"]),
             trace_dir=str(found["trace_dir"]),
             admin=str(found["admin"]) if found.get("admin") else None,
+            dump_dir=str(found.get("dump_dir", "")),
         )
     except PermissionError:
         raise

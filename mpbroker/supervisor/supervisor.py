@@ -166,6 +166,9 @@ class Supervisor:
         if self._signals.reload:
             self._signals.reload = False
             self._reload()
+        if self._signals.dump:
+            self._signals.dump = False
+            self._shared.ask_for_dump(self._config, self._log)
         if self._stopping is None and self._handover is not None and self._handover.is_over():
             self._stop(EXIT_CLEAN)
         if self._stopping is not None:

@@ -5,6 +5,7 @@ and in the lane: its successor closes the file, and seeks the lane to where the 
 """
 
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,6 +51,7 @@ class LaneDrain:
         self._events: deque[bytes] = deque()
         self._urgent = False
         self.events_lost = 0
+        self.watch: Callable[[memoryview, int], object] | None = None
         self._progress = Progress()
         self._resume()
 
@@ -87,6 +89,8 @@ class LaneDrain:
             if not records:
                 break  # counters and lane contradict each other: nothing can be read from this lane any more
             writer.append(records)
+            if self.watch is not None:
+                self.watch(records, now_ns)
             self.lane.release(records)
             moved += len(records) // RECORD_BYTES
             self._note_written(writer)

@@ -2,6 +2,7 @@
 taken by the tracer.
 
 A file is `<monotonic ns>-<pid>-<number>.mark` with one JSON object {"t0_ns", "text"}, renamed into place when complete.
+With "dump_after_ms" it also asks the dash-cam for a dump, which goes on for so long.
 Directory and files belong to one user alone; the tracer takes nothing else, and removes what it does not take.
 """
 
@@ -26,6 +27,7 @@ MAX_TEXT_CHARS = 200
 MAX_FILE_BYTES = 4096
 MAX_AT_ONCE = 64
 MAX_LOOKED_AT = 1024
+MAX_DUMP_AFTER_MS = 3_600_000
 _NS_PER_S = 1_000_000_000
 _NO_FILE_OF_OURS = {errno.ELOOP, errno.ENXIO, errno.EACCES, errno.EISDIR}
 _numbers = itertools.count()
@@ -38,14 +40,16 @@ class MarkRefused(MpbrokerError):
 
 
 class Mark(NamedTuple):
-    """A marker that waits in the spool. `t0_ns`: CLOCK_MONOTONIC when it was made."""
+    """A marker that waits in the spool. `t0_ns`: CLOCK_MONOTONIC when it was made. `dump_after_ms`: None for one that
+    asks for no dump."""
 
     path: Path
     text: str
     t0_ns: int
+    dump_after_ms: int | None = None
 
 
-def put(traces: Path, text: str, t0_ns: int | None = None) -> Path:
+def put(traces: Path, text: str, t0_ns: int | None = None, dump_after_ms: int | None = None) -> Path:
     """Leave a marker for the tracer that writes into `traces`; returns the file, which is gone once it was recorded.
 
     `t0_ns`: the moment to mark, now if None. MarkRefused for an empty text or one with more than MAX_TEXT_CHARS.
@@ -60,7 +64,8 @@ def put(traces: Path, text: str, t0_ns: int | None = None) -> Path:
     temporary = path.with_suffix(NEW_SUFFIX)
     file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        os.write(file, json.dumps({"t0_ns": t0_ns, "text": text}).encode())
+        asked = {} if dump_after_ms is None else {"dump_after_ms": dump_after_ms}
+        os.write(file, json.dumps({"t0_ns": t0_ns, "text": text} | asked).encode())
     finally:
         os.close(file)
     temporary.replace(path)
@@ -156,12 +161,14 @@ def _parse(path: Path) -> Mark:
         row = json.loads(os.read(file, MAX_FILE_BYTES))
     finally:
         os.close(file)
-    text, t0_ns = row["text"], row["t0_ns"]
+    text, t0_ns, after_ms = row["text"], row["t0_ns"], row.get("dump_after_ms")
     if not isinstance(text, str) or not 0 < len(text) <= MAX_TEXT_CHARS:
         raise ValueError("its text is empty or too long")
     if type(t0_ns) is not int or not 0 < t0_ns <= time.monotonic_ns() + _NS_PER_S:
         raise ValueError("its time is not one of this machine")
-    return Mark(path, text, t0_ns)
+    if after_ms is not None and (type(after_ms) is not int or not 0 <= after_ms <= MAX_DUMP_AFTER_MS):
+        raise ValueError("its dump goes on for too long")
+    return Mark(path, text, t0_ns, after_ms)
 
 
 def _is_young(path: Path) -> bool:

@@ -5,6 +5,7 @@ Part of the tracer process, which alone writes all of it. Records go into the se
 those about the whole broker into the first lane's.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 from mpbroker.record.checksum import crc32c
@@ -17,12 +18,13 @@ from mpbroker.trace.gauge_sampler import GaugeSampler
 from mpbroker.trace.lane_drain import LaneDrain
 from mpbroker.trace.mark_spool import Mark, MarkSpool
 from mpbroker.trace.notice_intake import NoticeIntake
-from mpbroker.trace.process_event import DIED
+from mpbroker.trace.process_event import DIED, ROLE_NAMES
 from mpbroker.trace.process_watch import ProcessWatch
 from mpbroker.trace.record import TraceRecord
 from mpbroker.trace.topic_names import TopicNames
 
 PROCESSES_MS = 200
+_TRACER = next(role for role, name in ROLE_NAMES.items() if name == "tracer")
 _NS_PER_MS = 1_000_000
 
 
@@ -43,6 +45,8 @@ class OwnRecords:
         self._watch = ProcessWatch()
         self._gauges = GaugeSampler()
         self._before_idle: list[Gauge] = []
+        self.on_death: Callable[[str], object] = lambda text: None
+        self.on_dump: Callable[[Mark], object] = lambda mark: None
         self._finished = 0
         self._processes_due_ns = self._gauges_due_ns = 0
 
@@ -57,7 +61,10 @@ class OwnRecords:
         self._take_marks()
         if now_ns >= self._processes_due_ns:
             self._processes_due_ns = now_ns + PROCESSES_MS * _NS_PER_MS
+            looked_before = self._watch.has_looked
             for event in self._watch.events(self._page.processes(), now_ns):
+                if event.event == DIED and (looked_before or event.role == _TRACER):
+                    self.on_death(f"{event.name} died: {event.exit_text}")
                 self._drains[0].add_event(event.pack(self._drains[0].lane.processor), urgent=event.event == DIED)
         if now_ns >= self._gauges_due_ns:
             self._gauges_due_ns = now_ns + self.gauge_ms * _NS_PER_MS
@@ -106,16 +113,19 @@ class OwnRecords:
         self._names.close()
         self._gauges.close()
 
+    def mark(self, text: str, t0_ns: int) -> None:
+        """Add a marker."""
+        number, processor = self._names.marker(text, t0_ns), self._drains[0].lane.processor
+        self._drains[0].add_event(TraceRecord(t0_ns=t0_ns, kind=record.MARKER, aux=number, proc_id=processor).pack())
+
     def _take_marks(self) -> None:
         if self._marks:
             return  # the disk is full: those must be written first
         self._marks = self._spool.take()
         for mark in self._marks:
-            number = self._names.marker(mark.text, mark.t0_ns)
-            processor = self._drains[0].lane.processor
-            self._drains[0].add_event(
-                TraceRecord(t0_ns=mark.t0_ns, kind=record.MARKER, aux=number, proc_id=processor).pack()
-            )
+            self.mark(mark.text, mark.t0_ns)
+            if mark.dump_after_ms is not None:
+                self.on_dump(mark)
 
     def _add(self, processor: int, data: bytes) -> None:
         self._by_processor.get(processor, self._drains[0]).add_event(data)

@@ -16,6 +16,11 @@ class ProcessWatch:
     def __init__(self) -> None:
         self._known: dict[int, tuple[int, int, int]] = {}  # slot → pid, incarnation, restarts
 
+    @property
+    def has_looked(self) -> bool:
+        """False until the first look, which also sees what a predecessor saw."""
+        return bool(self._known)
+
     def events(self, rows: Iterable[ProcessInfo], now_ns: int) -> list[ProcessEvent]:
         """What is new, deaths before the starts of their successors."""
         found = []

@@ -13,17 +13,22 @@ import errno
 import select
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mpbroker import __version__
 from mpbroker.protocol.api_keys import API_NAMES, ApiKey
 from mpbroker.shm.process_context import ProcessContext
 from mpbroker.shm.process_table import ProcessState
+from mpbroker.shm.segment import left_dashcams
 from mpbroker.shm.troubles import Trouble
 from mpbroker.shm.waits import WaitName
 from mpbroker.trace import lane, manifest, retention
 from mpbroker.trace.lane_drain import LaneDrain, Limits, Origin, recover_directory
 from mpbroker.trace.own_records import OwnRecords
+
+if TYPE_CHECKING:
+    from mpbroker.config.broker_config import BrokerConfig
+    from mpbroker.trace.dashcam import Dashcam
 
 MIN_PAUSE_MS, BUSY_PAUSE_MS, IDLE_PAUSE_MS = 10, 50, 200
 RETENTION_MS = 60_000
@@ -60,6 +65,7 @@ class Tracer:
         self._ctx = ctx
         self._row = ctx.process_row
         self._directory = Path(ctx.config.trace_dir)
+        self._dashcam: Dashcam | None = None
         self._drains: list[LaneDrain] = []
         self._own: OwnRecords | None = None
         self._retention_due_ns = 0
@@ -69,6 +75,8 @@ class Tracer:
         self._poll = select.poll()
         self._poll.register(ctx.wakeup_fd, select.POLLIN)
         self._open_due_ns = 0
+        self._left: list[str] = []
+        self._saving: Any | None = None
         try:
             self._open(time.monotonic_ns())
         except OSError as error:
@@ -92,6 +100,9 @@ class Tracer:
     def _begin(self) -> None:
         config = self._ctx.config
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._left = left_dashcams(config.data_dir, self._ctx.boot_id)
+        if config.mpbroker_trace_dashcam_bytes:
+            self._begin_dashcam()
         left = recover_directory(self._directory, config.node_id)
         if left:
             self._ctx.log.info("trace_segments_recovered", count=left)
@@ -100,18 +111,39 @@ class Tracer:
         self._drains = []
         self._attach_lanes()
         self._own = OwnRecords(self._ctx, self._directory, self._drains)
+        if self._dashcam is not None:
+            self._dashcam.resume()
+            self._own.on_death = self._dashcam.trigger.died
+            self._own.on_dump = self._dashcam.asked
+
+    def _begin_dashcam(self) -> None:
+        """From here on traces are written into memory."""
+        from mpbroker.trace.dashcam import Dashcam
+
+        if self._dashcam is None:
+            self._dashcam = Dashcam(self._ctx.config, self._ctx.boot_id, self._ctx.log, self._end_segments)
+        self._directory = self._dashcam.memory
+
+    def _end_segments(self) -> None:
+        for drain in self._drains:
+            drain.close()
 
     def _attach_lanes(self) -> list[LaneDrain]:
         """Lanes are made when their processor is first started: those that are there now and were not before."""
-        config, known = self._ctx.config, {drain.lane.name for drain in self._drains}
-        limits = Limits(config.mpbroker_trace_segment_bytes, config.mpbroker_trace_segment_ms)
-        new = []
+        known, limits, new = {drain.lane.name for drain in self._drains}, self._limits(self._ctx.config), []
         for name in self._ctx.lanes:
             if name not in known:
                 with contextlib.suppress(lane.LaneError):
                     new.append(LaneDrain(lane.attach(name), self._directory, self._origin, limits))
+        for drain in new:
+            drain.watch = self._dashcam.trigger.see if self._dashcam is not None else None
         self._drains += new
         return new
+
+    def _limits(self, config: "BrokerConfig") -> Limits:
+        if self._dashcam is not None:
+            return self._dashcam.limits(len(self._ctx.lanes))
+        return Limits(config.mpbroker_trace_segment_bytes, config.mpbroker_trace_segment_ms)
 
     def _describe(self) -> dict[str, Any]:
         listeners = [
@@ -127,7 +159,7 @@ class Tracer:
         self._row.beat()
         moved = 0
         failure: OSError | None = None
-        for work in (self._open, self._write_own, self._drain, self._retain):
+        for work in (self._open, self._write_own, self._drain, self._watch, self._save_left, self._retain):
             try:
                 moved += work(now_ns)
             except OSError as error:
@@ -137,6 +169,8 @@ class Tracer:
         self._pause_ms = BUSY_PAUSE_MS if moved else min(IDLE_PAUSE_MS, self._pause_ms + 10)
         if self._own is not None:
             self._pause_ms = min(self._pause_ms, max(MIN_PAUSE_MS, self._own.due_ms(now_ns)))
+        if self._dashcam is not None and self._dashcam.is_busy:
+            self._pause_ms = MIN_PAUSE_MS
         self._take_new_limits()
         return moved
 
@@ -159,6 +193,11 @@ class Tracer:
                 self._ctx.log.error("trace_close_failed", directory=str(self._directory), reason=str(error))
         if self._own is not None:
             self._own.close()
+        if self._dashcam is not None:
+            try:
+                self._dashcam.finish(self._ctx.supervisor_gone())
+            except OSError as error:
+                self._ctx.log.error("trace_dump_failed", directory=str(self._directory), reason=str(error))
 
     def _write_own(self, now_ns: int) -> int:
         """The tracer's own records go first: the names of what follows."""
@@ -169,6 +208,30 @@ class Tracer:
 
     def _drain(self, now_ns: int) -> int:
         return sum(drain.step(now_ns) for drain in self._drains)
+
+    def _watch(self, now_ns: int) -> int:
+        """The dash-cam's turn."""
+        if self._dashcam is not None and self._own is not None:
+            self._dashcam.turn(now_ns, self._drains, self._own)
+        return 0
+
+    def _save_left(self, now_ns: int) -> int:
+        """Of a broker that was killed: what its dash-cam had in memory."""
+        if not self._left or now_ns < self._open_due_ns:
+            return 0
+        try:
+            if self._saving is None:
+                from mpbroker.trace.left_dashcam import LeftDashcam
+
+                config = self._ctx.config
+                self._saving = LeftDashcam(Path(self._left[0]), Path(config.trace_dir), config.node_id, self._ctx.log)
+            if self._saving.turn():
+                self._saving = None
+                self._left.pop(0)
+        except OSError:
+            self._open_due_ns = now_ns + OPEN_AGAIN_MS * _NS_PER_MS
+            raise
+        return 0
 
     def _say(self, failure: OSError | None) -> None:
         """One line when writing fails, one when it works again, one when something had to be given up meanwhile."""
@@ -189,6 +252,9 @@ class Tracer:
             return 0
         self._retention_due_ns = now_ns + RETENTION_MS * _NS_PER_MS
         config = self._ctx.config
+        if self._dashcam is not None:
+            self._dashcam.retain_dumps(time.time())
+            return 0
         active = {path: size for drain in self._drains for path, size in drain.active.items()}
         deleted = retention.apply(
             self._directory,
@@ -217,8 +283,10 @@ class Tracer:
         config = self._ctx.take_reload()
         if config is not None:
             self._name_listeners()
+            if self._dashcam is not None:
+                self._dashcam.take_settings(config)
             for drain in self._drains:
-                drain.limits = Limits(config.mpbroker_trace_segment_bytes, config.mpbroker_trace_segment_ms)
+                drain.limits = self._limits(config)
             if self._own is not None:
                 for drain in self._attach_lanes():
                     self._own.add_drain(drain)

@@ -280,7 +280,33 @@ static PyObject *py_trace_summary(PyObject *Py_UNUSED(module), PyObject *arg)
                                         (unsigned long long)s.t0_max, s.max_total, apis);
 }
 
+/* What the dash-cam asks about requests that have just finished: how many, how many failed (each for as many as it
+ * stands for), and where the first slow one is. */
+static PyObject *py_trace_scan(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    Py_buffer records;
+    unsigned slow_ticks;
+    if (!PyArg_ParseTuple(args, "y*I", &records, &slow_ticks))
+        return NULL;
+    unsigned long long requests = 0, failed = 0;
+    Py_ssize_t slow = -1, count = records.len / MPB_TRACE_BYTES;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        struct mpb_trace t;
+        memcpy(&t, (const char *)records.buf + i * MPB_TRACE_BYTES, sizeof t);
+        if (t.kind != MPB_TRACE_REQUEST)
+            continue;
+        unsigned long long stands_for = 1ull << (t.flags >> MPB_TF_SAMPLE_SHIFT);
+        requests += stands_for;
+        failed += t.error != 0 ? stands_for : 0;
+        if (slow < 0 && mpb_trace_is_slow(&t, slow_ticks))
+            slow = i;
+    }
+    PyBuffer_Release(&records);
+    return Py_BuildValue("(KKn)", requests, failed, slow);
+}
+
 static PyMethodDef functions[] = {
+    {"trace_scan", py_trace_scan, METH_VARARGS, "trace_scan(records, slow_ticks) -> (requests, failed, index of slow)"},
     {"trace_summary", py_trace_summary, METH_O,
      "trace_summary(records) -> (requests, t0_min_ns, t0_max_ns, max_total_ticks, [(api slot, count)])"},
     {"trace_lane_format", py_lane_format, METH_VARARGS, "trace_lane_format(buffer, capacity, processor, boot_id)"},

@@ -86,19 +86,19 @@ static void complete_record(struct mpb_trace *t, const struct mpb_lane *lane, st
 
 static uint64_t ticks_or_0(uint32_t ticks) { return ticks == MPB_TRACE_NOT_REACHED ? 0 : ticks; }
 
-static bool is_slow(const struct mpb_lane *lane, const struct mpb_trace *t)
+bool mpb_trace_is_slow(const struct mpb_trace *t, uint32_t slow_ticks)
 {
     uint64_t taken = ticks_or_0(t->rx_wait) + ticks_or_0(t->stage[MPB_STAGE_SEND_DONE]);
     if (t->purg_kind == MPB_PURG_FETCH && t->stage[MPB_STAGE_PURG_LEAVE] != MPB_TRACE_NOT_REACHED)
         taken -= t->stage[MPB_STAGE_PURG_LEAVE] - ticks_or_0(t->stage[MPB_STAGE_PURG_ENTER]);
-    return lane->slow_ticks != MPB_TRACE_NOT_REACHED && taken >= lane->slow_ticks;
+    return slow_ticks != MPB_TRACE_NOT_REACHED && taken >= slow_ticks;
 }
 
 static bool is_wanted_always(const struct mpb_lane *lane, const struct mpb_trace *t)
 {
     bool timed_out = (t->flags & MPB_TF_PURG_TIMEOUT) && t->purg_kind != MPB_PURG_FETCH;
     return t->error != 0 || (t->plane_prio & 3) != 0 || (t->flags & (MPB_TF_ABORTED | MPB_TF_REDISPATCHED)) ||
-           timed_out || is_slow(lane, t);
+           timed_out || mpb_trace_is_slow(t, lane->slow_ticks);
 }
 
 /* Every bit of the result depends on every bit of the request's name: clients count in steps of their own. */

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from mpbroker.trace import manifest, record, segment
 from mpbroker.trace.record import TraceRecord
 from tests.harness.broker import Broker
@@ -14,8 +16,17 @@ def requests_of(broker: Broker) -> list[TraceRecord]:
 
 def records_of(broker: Broker, kind: int) -> list[TraceRecord]:
     """The records of one kind."""
+    return _in_directory(broker.data_dir / "traces", kind)
+
+
+def requests_in_directory(directory: str | Path) -> list[TraceRecord]:
+    """Every request of a directory with segments."""
+    return _in_directory(Path(directory), record.REQUEST)
+
+
+def _in_directory(directory: Path, kind: int) -> list[TraceRecord]:
     found = []
-    for info in manifest.segments(broker.data_dir / "traces"):
+    for info in manifest.segments(directory):
         for chunk in segment.read_chunks(info):
             found += [record.unpack(chunk, at) for at in range(0, len(chunk), record.RECORD_BYTES)]
     return [one for one in found if one.kind == kind]

@@ -18,12 +18,14 @@ class Context:
     def __init__(self, directory, names, turns, memory=None, gone=False):
         self.config = SimpleNamespace(
             trace_dir=str(directory),
+            data_dir=str(directory.parent / "data"),
             node_id=4,
             mpbroker_trace_segment_bytes=1 << 20,
             mpbroker_trace_segment_ms=60_000,
             mpbroker_trace_retention_bytes=-1,
             mpbroker_trace_retention_ms=-1,
             mpbroker_trace_gauge_interval_ms=1000,
+            mpbroker_trace_dashcam_bytes=0,
         )
         self.process_row = SimpleNamespace(state=0, wait=0, beats=0, troubles=0)
         self.process_row.set_trouble = lambda bit, there: setattr(self.process_row, "troubles", bit if there else 0)

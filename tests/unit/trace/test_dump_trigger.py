@@ -1,0 +1,87 @@
+"""What makes the dash-cam write, and how often."""
+
+import pytest
+
+from mpbroker.trace import dump_cause
+from mpbroker.trace.dump_trigger import DumpTrigger, TriggerLimits
+from mpbroker.trace.record import CLOCK, NOT_REACHED, TraceRecord
+from tests.unit.trace.traces import full_request
+
+SECOND_NS, TICKS_OF_A_MS = 1_000_000_000, 15_625
+LIMITS = TriggerLimits(latency_ms=-1, error_percent=0, rest_ms=60_000, after_ms=700)
+
+
+def _seen(trigger, records, now_ns=5 * SECOND_NS):
+    trigger.see(memoryview(b"".join(one.pack() for one in records)), now_ns)
+    return trigger.take(now_ns)
+
+
+def _taking(ms, **fields):
+    return full_request(1, send_done=ms * TICKS_OF_A_MS, **fields)
+
+
+@pytest.mark.parametrize(
+    "request_, fires",
+    [
+        (_taking(199), False),
+        (_taking(200), True),
+        (_taking(150)._replace(rx_wait=50 * TICKS_OF_A_MS), True),  # what it waited in the socket counts
+        (
+            _taking(500, purg_enter=TICKS_OF_A_MS, purg_leave=400 * TICKS_OF_A_MS)._replace(purg_kind=2),
+            False,
+        ),  # a Fetch
+        (_taking(500, purg_enter=TICKS_OF_A_MS, purg_leave=400 * TICKS_OF_A_MS)._replace(purg_kind=3), True),
+        (TraceRecord(t0_ns=1, kind=CLOCK, stage=(0xFFFFFFF0,) * 13), False),
+        (full_request(1, send_done=NOT_REACHED), False),
+    ],
+)
+def test_a_slow_request_is_a_trigger(request_, fires):
+    cause = _seen(DumpTrigger(LIMITS._replace(latency_ms=200)), [full_request(0), request_])
+    assert (cause is not None) == fires
+    if fires:
+        assert (cause.kind, cause.after_ms) == (dump_cause.LATENCY, 700)
+
+
+def test_the_text_names_the_first_slow_request():
+    slow = _taking(812)._replace(api_key=1, conn_id=0x30002)
+    cause = _seen(DumpTrigger(LIMITS._replace(latency_ms=500)), [full_request(0), slow, _taking(900)])
+    assert cause.text == "Fetch of connection 0x30002 took 812 ms; the limit is 500 ms"
+
+
+def test_nothing_is_looked_at_when_nothing_is_asked_for():
+    assert _seen(DumpTrigger(LIMITS), [_taking(100_000, error=7)] * 300) is None
+
+
+@pytest.mark.parametrize("failed, of, fires", [(9, 100, False), (10, 100, True), (50, 99, False), (20, 200, True)])
+def test_many_failed_requests_are_a_trigger(failed, of, fires):
+    trigger = DumpTrigger(LIMITS._replace(error_percent=10))
+    records = [full_request(n, error=3 if n >= of - failed else 0) for n in range(of)]
+    half = len(records) // 2
+    assert _seen(trigger, records[:half], 5 * SECOND_NS) is None
+    cause = _seen(trigger, records[half:], 14 * SECOND_NS)
+    assert (cause is not None) == fires
+    if fires:
+        assert cause.text == f"{failed} of {of} requests failed within 10 s"
+
+
+def test_errors_of_more_than_ten_seconds_ago_do_not_count():
+    trigger = DumpTrigger(LIMITS._replace(error_percent=10))
+    assert _seen(trigger, [full_request(n, error=3) for n in range(90)], 5 * SECOND_NS) is None
+    assert _seen(trigger, [full_request(n) for n in range(200)], 15 * SECOND_NS) is None
+
+
+def test_a_sampled_request_counts_for_those_it_stands_for():
+    trigger = DumpTrigger(LIMITS._replace(error_percent=10))
+    kept = [full_request(n, error=3) for n in range(12)]
+    sampled = [full_request(n)._replace(flags=4 << 12) for n in range(20)]  # each for 16
+    assert _seen(trigger, [*kept, *sampled]) is None  # 12 of 332
+    assert _seen(trigger, [full_request(n, error=3) for n in range(30)]).text == "42 of 362 requests failed within 10 s"
+
+
+def test_it_rests_after_a_trigger_and_counts_what_it_leaves_out():
+    trigger = DumpTrigger(LIMITS)
+    for when_s, fires in ((100, True), (110, False), (159, False), (160, True)):
+        trigger.died("handler 1 died: signal 9")
+        assert (trigger.take(when_s * SECOND_NS) is not None) == fires
+    assert trigger.left_out == 2
+    assert trigger.take(1000 * SECOND_NS) is None
