@@ -12,6 +12,7 @@ from mpbroker.cli import client_arguments, record_output, start_offsets
 from mpbroker.cli.record_output import Printer
 from mpbroker.cli.usage import UsageError
 from mpbroker.client.consumer import LATEST, Consumer, offsets_for
+from mpbroker.client.partition_leaders import PartitionLeaders
 from mpbroker.client.topic_admin import ensure_partitions
 from mpbroker.errors import ConfigError
 
@@ -85,15 +86,15 @@ def _define_how(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command; returns the exit code."""
     write = _printer(arguments)
-    with client_arguments.open_client(arguments) as client:
+    with client_arguments.open_client(arguments) as client, PartitionLeaders(client) as leaders:
         there = ensure_partitions(client, arguments.topic, create=False)
         wanted = sorted(set(range(there) if arguments.partition is None else arguments.partition))
         if wanted and wanted[-1] >= there:
             raise ConfigError("--partition", wanted[-1], f"0 to {there - 1}")
         start = arguments.start or ("earliest" if arguments.until_end else "latest")
-        positions = start_offsets.start_offsets(client, arguments.topic, wanted, start)
-        ends = offsets_for(client, arguments.topic, wanted, LATEST) if arguments.until_end else {}
-        consumer = Consumer(client, arguments.topic, positions)
+        positions = start_offsets.start_offsets(leaders, arguments.topic, wanted, start)
+        ends = offsets_for(leaders, arguments.topic, wanted, LATEST) if arguments.until_end else {}
+        consumer = Consumer(leaders, arguments.topic, positions)
         try:
             _print_records(consumer, write, ends, arguments.count)
         finally:

@@ -84,12 +84,14 @@ class OwnClient:
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         from mpbroker.client.bootstrap import connect
+        from mpbroker.client.partition_leaders import PartitionLeaders
         from mpbroker.client.producer import Outgoing, Producer
         from mpbroker.client.topic_admin import ensure_partitions
 
         self._client, self._topic = connect(bootstrap, "demo"), topic
         ensure_partitions(self._client, topic, create=True)
-        self._producer = Producer(self._client, topic)
+        self._leaders = PartitionLeaders(self._client)
+        self._producer = Producer(self._leaders, topic)
         self._waiting: dict[int, list[Outgoing]] = {}
         self._record = Outgoing
 
@@ -109,7 +111,7 @@ class OwnClient:
 
         found: dict[int, list[bytes]] = {}
         count, silent = 0, 0
-        consumer = Consumer(self._client, self._topic, dict.fromkeys(range(partitions), 0))
+        consumer = Consumer(self._leaders, self._topic, dict.fromkeys(range(partitions), 0))
         while count < records and silent < 10:
             before = count
             for partition, record in consumer.poll(500):

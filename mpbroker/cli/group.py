@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable
-from typing import TypeVar
 
 from mpbroker.cli import client_arguments, group_reset, group_text, moments
 from mpbroker.cli.verbs import Verb, define_verbs, print_as, run_verb
-from mpbroker.client.group_admin import (
-    GroupListing,
-    at_coordinator,
-    brokers_of,
-    delete_group,
-    list_groups,
-)
+from mpbroker.client.group_admin import ask_coordinator, ask_every_broker, delete_group, list_groups, when_ready
 from mpbroker.client.network_client import NetworkClient
-from mpbroker.client.retries import pauses
 from mpbroker.errors import ConfigError, ErrorCode, KafkaError
 
 DESCRIPTION = "List, describe, reset and delete consumer groups, through the protocol, on any broker."
@@ -28,12 +18,6 @@ EXAMPLES = (
     ("mpbroker group reset --help", "each of them has more, with examples"),
 )
 MAX_OFFSET, MAX_PARTITION = (1 << 63) - 1, (1 << 31) - 1
-_NOT_READY = {
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_COORDINATOR,
-}
-T = TypeVar("T")
 
 
 def define(parser: argparse.ArgumentParser) -> None:
@@ -46,33 +30,9 @@ def run(arguments: argparse.Namespace) -> int:
     return run_verb(arguments, VERBS)
 
 
-def _when_ready(ask: Callable[[], T]) -> T:
-    """What `ask` returns, tried for some seconds while a coordinator starts or reads its groups."""
-    for pause_s in pauses():
-        try:
-            return ask()
-        except KafkaError as error:
-            if error.code not in _NOT_READY:
-                raise
-        time.sleep(pause_s)
-    return ask()
-
-
 def _list(client: NetworkClient, arguments: argparse.Namespace) -> None:
-    groups = _when_ready(lambda: _groups_of_all(client))
+    groups = when_ready(lambda: sorted(ask_every_broker(client, list_groups)))
     print_as(arguments, [group._asdict() for group in groups], "\n".join(group.name for group in groups))
-
-
-def _groups_of_all(client: NetworkClient) -> list[GroupListing]:
-    """Those of every broker."""
-    brokers = brokers_of(client)
-    if len(brokers) <= 1:
-        return list_groups(client)
-    found: list[GroupListing] = []
-    for broker in brokers:
-        with NetworkClient(broker.host, broker.port, client.client_id, client.timeout_ms) as one:
-            found += list_groups(one)
-    return sorted(found)
 
 
 def _name(parser: argparse.ArgumentParser) -> None:
@@ -80,8 +40,7 @@ def _name(parser: argparse.ArgumentParser) -> None:
 
 
 def _describe(client: NetworkClient, arguments: argparse.Namespace) -> None:
-    with at_coordinator(client, arguments.group) as coordinator:
-        found = _when_ready(lambda: group_text.look_at(client, coordinator, arguments.group))
+    found = ask_coordinator(client, arguments.group, lambda one: group_text.look_at(client, one, arguments.group))
     print_as(arguments, found, group_text.as_text(found))
 
 
@@ -129,10 +88,9 @@ def _topic(text: str) -> tuple[str, list[int]]:
 
 def _reset(client: NetworkClient, arguments: argparse.Namespace) -> None:
     group = arguments.group
-    with at_coordinator(client, group) as coordinator:
-        moves = _when_ready(lambda: group_reset.plan(client, coordinator, arguments))
-        if arguments.execute:
-            group_reset.execute(coordinator, group, moves)
+    moves = ask_coordinator(client, group, lambda one: group_reset.plan(client, one, arguments))
+    if arguments.execute:
+        ask_coordinator(client, group, lambda one: group_reset.execute(one, group, moves))
     told = group_reset.as_dict(group, moves, arguments.execute)
     print_as(arguments, told, group_reset.as_text(group, moves, arguments.execute))
 
@@ -145,8 +103,7 @@ def _define_delete(parser: argparse.ArgumentParser) -> None:
 def _delete(client: NetworkClient, arguments: argparse.Namespace) -> None:
     group, done = arguments.group, True
     try:
-        with at_coordinator(client, group) as coordinator:
-            _when_ready(lambda: delete_group(coordinator, group))
+        ask_coordinator(client, group, lambda one: delete_group(one, group))
     except KafkaError as error:
         if error.code != ErrorCode.GROUP_ID_NOT_FOUND or not arguments.if_exists:
             raise

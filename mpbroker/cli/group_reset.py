@@ -12,6 +12,7 @@ from mpbroker.cli.topic_text import partitions
 from mpbroker.client.consumer import EARLIEST, LATEST, offsets_for
 from mpbroker.client.group_admin import DEAD, EMPTY, Partition, commit_offsets, committed_offsets, describe_groups
 from mpbroker.client.network_client import NetworkClient
+from mpbroker.client.partition_leaders import PartitionLeaders
 from mpbroker.client.topic_admin import describe_topic
 from mpbroker.errors import ErrorCode, KafkaError, MpbrokerError
 
@@ -54,9 +55,9 @@ def plan(client: NetworkClient, coordinator: NetworkClient, arguments: argparse.
     by_topic: dict[str, list[int]] = {}
     for topic, number in chosen:
         by_topic.setdefault(topic, []).append(number)
-    return [
-        move for topic, numbers in by_topic.items() for move in _moves(client, arguments, topic, numbers, committed)
-    ]
+    with PartitionLeaders(client) as leaders:
+        rows = [_moves(leaders, arguments, topic, numbers, committed) for topic, numbers in by_topic.items()]
+    return [move for moves in rows for move in moves]
 
 
 def _chosen(client: NetworkClient, topics: list[tuple[str, list[int]]]) -> list[Partition]:
@@ -71,14 +72,14 @@ def _chosen(client: NetworkClient, topics: list[tuple[str, list[int]]]) -> list[
 
 
 def _moves(
-    client: NetworkClient,
+    leaders: PartitionLeaders,
     arguments: argparse.Namespace,
     topic: str,
     numbers: list[int],
     committed: dict[Partition, int],
 ) -> list[Move]:
-    first, end = (offsets_for(client, topic, numbers, which) for which in (EARLIEST, LATEST))
-    meant = _meant(client, arguments, topic, first, end, committed)
+    first, end = (offsets_for(leaders, topic, numbers, which) for which in (EARLIEST, LATEST))
+    meant = _meant(leaders, arguments, topic, first, end, committed)
     return [
         Move(topic, at, committed.get((topic, at)), meant[at], min(max(meant[at], first[at]), end[at]))
         for at in numbers
@@ -86,7 +87,7 @@ def _moves(
 
 
 def _meant(
-    client: NetworkClient,
+    leaders: PartitionLeaders,
     arguments: argparse.Namespace,
     topic: str,
     first: dict[int, int],
@@ -101,7 +102,7 @@ def _meant(
     if arguments.to_offset is not None:
         return dict.fromkeys(first, arguments.to_offset)
     if arguments.to_datetime is not None:
-        return offsets_for(client, topic, list(first), arguments.to_datetime)
+        return offsets_for(leaders, topic, list(first), arguments.to_datetime)
     missing = [number for number in first if (topic, number) not in committed]
     if missing:
         raise NothingToReset(f"group {arguments.group} has committed nothing in {topic}-{missing[0]} to shift from")

@@ -6,9 +6,10 @@ from itertools import groupby
 from typing import Any
 
 from mpbroker.cli.topic_text import partitions
-from mpbroker.client.consumer import LATEST, offsets_for
+from mpbroker.client.consumer import LATEST, offsets_now
 from mpbroker.client.group_admin import GroupMember, Partition, committed_offsets, existing_group
-from mpbroker.client.network_client import NetworkClient
+from mpbroker.client.network_client import ConnectionLost, NetworkClient
+from mpbroker.client.partition_leaders import PartitionLeaders
 from mpbroker.errors import KafkaError
 
 
@@ -19,7 +20,8 @@ def look_at(client: NetworkClient, coordinator: NetworkClient, name: str) -> dic
     committed = committed_offsets(coordinator, [name])[name]
     readers = {partition: member for member in group.members for partition in member.partitions}
     where = sorted({*committed, *readers})
-    ends = _ends(client, where)
+    with PartitionLeaders(client) as leaders:
+        ends = _ends(leaders, where)
     rows = [_row(at, committed.get(at), ends.get(at), readers.get(at)) for at in where]
     return {
         "name": name,
@@ -58,21 +60,22 @@ def _row(at: Partition, committed: int | None, end: int | None, reader: GroupMem
     }
 
 
-def _ends(client: NetworkClient, where: list[Partition]) -> dict[Partition, int]:
+def _ends(leaders: PartitionLeaders, where: list[Partition]) -> dict[Partition, int]:
     """Where these partitions end, as far as that is known."""
     found: dict[Partition, int] = {}
     for topic, rows in groupby(where, key=lambda at: at[0]):
-        found |= _ends_of_topic(client, topic, [number for _, number in rows])
+        found |= _ends_of_topic(leaders, topic, [number for _, number in rows])
     return found
 
 
-def _ends_of_topic(client: NetworkClient, topic: str, numbers: list[int]) -> dict[Partition, int]:
+def _ends_of_topic(leaders: PartitionLeaders, topic: str, numbers: list[int]) -> dict[Partition, int]:
     try:
-        return {(topic, number): end for number, end in offsets_for(client, topic, numbers, LATEST).items()}
-    except KafkaError:
+        return {(topic, number): end for number, end in offsets_now(leaders, topic, numbers, LATEST).items()}
+    except (KafkaError, ConnectionLost):
+        leaders.look_again()
         if len(numbers) == 1:
             return {}
-    single = [_ends_of_topic(client, topic, [number]) for number in numbers]
+    single = [_ends_of_topic(leaders, topic, [number]) for number in numbers]
     return {at: end for one in single for at, end in one.items()}
 
 

@@ -10,6 +10,7 @@ from mpbroker.cli import client_arguments, moments
 from mpbroker.cli.record_batches import Batches
 from mpbroker.cli.record_input import FORMATS, JSON, LINES, Given, items, parse_header
 from mpbroker.cli.usage import UsageError
+from mpbroker.client.partition_leaders import PartitionLeaders
 from mpbroker.client.producer import Producer
 from mpbroker.client.topic_admin import ensure_partitions
 from mpbroker.errors import ConfigError, MpbrokerError
@@ -83,12 +84,12 @@ def _define_sending(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command; returns the exit code."""
     given = _given(arguments)
-    with client_arguments.open_client(arguments) as client:
+    with client_arguments.open_client(arguments) as client, PartitionLeaders(client) as leaders:
         partitions = ensure_partitions(client, arguments.topic, create=True)
         if arguments.partition is not None and arguments.partition >= partitions:
             raise ConfigError("--partition", arguments.partition, f"0 to {partitions - 1}")
         codec = CODEC_NAMES.index(arguments.compression)
-        producer = Producer(client, arguments.topic, ACKS[arguments.acks], codec)
+        producer = Producer(leaders, arguments.topic, ACKS[arguments.acks], codec)
         try:
             _send_all(producer, Batches(partitions, arguments.partition), arguments.file, given)
         except KeyboardInterrupt:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mpbroker.cli import moments
 from mpbroker.client.consumer import EARLIEST, LATEST, offsets_for
-from mpbroker.client.network_client import NetworkClient
+from mpbroker.client.partition_leaders import PartitionLeaders
 from mpbroker.errors import ConfigError
 
 NAMES = {"earliest": EARLIEST, "beginning": EARLIEST, "latest": LATEST, "end": LATEST}
@@ -19,17 +19,17 @@ def check(text: str) -> str:
     return text
 
 
-def start_offsets(client: NetworkClient, topic: str, partitions: list[int], text: str) -> dict[int, int]:
+def start_offsets(leaders: PartitionLeaders, topic: str, partitions: list[int], text: str) -> dict[int, int]:
     """Partition → first offset to read."""
     if text in NAMES:
-        return offsets_for(client, topic, partitions, NAMES[text])
+        return offsets_for(leaders, topic, partitions, NAMES[text])
     count = _count(text)
     if count is None:
-        return offsets_for(client, topic, partitions, _moment_ms(text))
+        return offsets_for(leaders, topic, partitions, _moment_ms(text))
     if not text.startswith("-"):
         return dict.fromkeys(partitions, count)
-    first = offsets_for(client, topic, partitions, EARLIEST)
-    end = offsets_for(client, topic, partitions, LATEST)
+    first = offsets_for(leaders, topic, partitions, EARLIEST)
+    end = offsets_for(leaders, topic, partitions, LATEST)
     return {number: max(first[number], end[number] - count) for number in partitions}
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from mpbroker.client.consumer import EARLIEST, LATEST, offsets_for
 from mpbroker.client.network_client import NetworkClient
+from mpbroker.client.partition_leaders import PartitionLeaders
 from mpbroker.client.topic_admin import TopicDescription, describe_topic, topic_configs
 
 TOPICS_OWN_SETTING = 1  # DescribeConfigs: DYNAMIC_TOPIC_CONFIG
@@ -25,8 +26,9 @@ def look_at(client: NetworkClient, name: str) -> dict[str, Any]:
     """A topic with the offsets of its partitions and its own settings. Offsets are None where nobody leads."""
     topic = describe_topic(client, name)
     led = [row["id"] for row in topic.partitions if row["leader"] >= 0]
-    first = offsets_for(client, name, led, EARLIEST) if led else {}
-    end = offsets_for(client, name, led, LATEST) if led else {}
+    with PartitionLeaders(client) as leaders:
+        first = offsets_for(leaders, name, led, EARLIEST) if led else {}
+        end = offsets_for(leaders, name, led, LATEST) if led else {}
     rows = [{**row, "start": first.get(row["id"]), "end": end.get(row["id"])} for row in topic.partitions]
     configs = {
         key: row["value"]

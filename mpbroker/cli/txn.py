@@ -6,12 +6,11 @@ import argparse
 
 from mpbroker.cli.moments import moment_text
 from mpbroker.cli.verbs import Verb, define_verbs, print_as, run_verb
-from mpbroker.client.group_admin import at_coordinator, brokers_of
+from mpbroker.client.group_admin import ask_coordinator, ask_every_broker, when_ready
 from mpbroker.client.network_client import NetworkClient
 from mpbroker.client.transaction_admin import (
     ONGOING,
     TRANSACTION,
-    TransactionListing,
     abort_transaction,
     describe_transaction,
     list_transactions,
@@ -46,21 +45,9 @@ def _define_list(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(client: NetworkClient, arguments: argparse.Namespace) -> None:
-    found = _of_all(client, arguments.state)
+    found = when_ready(lambda: sorted(ask_every_broker(client, lambda one: list_transactions(one, arguments.state))))
     text = "\n".join(f"{one.transactional_id}  {one.state}  producer {one.producer_id}" for one in found)
     print_as(arguments, [one._asdict() for one in found], text)
-
-
-def _of_all(client: NetworkClient, states: list[str]) -> list[TransactionListing]:
-    """Those of every broker."""
-    brokers = brokers_of(client)
-    if len(brokers) <= 1:
-        return list_transactions(client, states)
-    found: list[TransactionListing] = []
-    for broker in brokers:
-        with NetworkClient(broker.host, broker.port, client.client_id, client.timeout_ms) as one:
-            found += list_transactions(one, states)
-    return sorted(found)
 
 
 def _name(parser: argparse.ArgumentParser) -> None:
@@ -68,8 +55,8 @@ def _name(parser: argparse.ArgumentParser) -> None:
 
 
 def _describe(client: NetworkClient, arguments: argparse.Namespace) -> None:
-    with at_coordinator(client, arguments.transactional_id, TRANSACTION) as coordinator:
-        found = describe_transaction(coordinator, arguments.transactional_id)
+    name = arguments.transactional_id
+    found = ask_coordinator(client, name, lambda one: describe_transaction(one, name), TRANSACTION)
     shown = found._asdict()
     shown["partitions"] = [{"topic": topic, "partition": number} for topic, number in found.partitions]
     lines = [
@@ -84,10 +71,9 @@ def _describe(client: NetworkClient, arguments: argparse.Namespace) -> None:
 
 def _abort(client: NetworkClient, arguments: argparse.Namespace) -> None:
     name = arguments.transactional_id
-    with at_coordinator(client, name, TRANSACTION) as coordinator:
-        found = describe_transaction(coordinator, name)
-        if found.state == ONGOING:
-            abort_transaction(coordinator, found)
+    found = ask_coordinator(client, name, lambda one: describe_transaction(one, name), TRANSACTION)
+    if found.state == ONGOING:
+        ask_coordinator(client, name, lambda one: abort_transaction(one, found), TRANSACTION)
     is_aborted = found.state == ONGOING
     text = f"aborted the transaction of {name}; its producer is fenced" if is_aborted else f"{name} has no transaction"
     print_as(arguments, {"transactional_id": name, "aborted": is_aborted}, text)

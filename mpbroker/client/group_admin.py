@@ -1,6 +1,6 @@
 """Consumer groups through the protocol: list, describe, offsets, delete. Any process; any broker.
 
-Each function asks the broker it is given once; `at_coordinator` finds the one that answers for a group, and waits
+Each function asks the broker it is given once; `ask_coordinator` finds the one that answers for a group, and waits
 until it can.
 """
 
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby, islice
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from mpbroker.client.group_assignment import assigned_partitions
-from mpbroker.client.network_client import NetworkClient
-from mpbroker.client.retries import pauses
+from mpbroker.client.network_client import ConnectionLost, NetworkClient
+from mpbroker.client.retries import MORE_PAUSES, PAUSES, pauses
 from mpbroker.errors import ErrorCode, KafkaError
 from mpbroker.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -47,9 +47,15 @@ EMPTY, DEAD = "Empty", "Dead"
 CLASSIC, CONSUMER = "classic", "consumer"
 MAX_COMMITS = 1000
 """Offsets in one OffsetCommit: they become one batch of the coordinator's log."""
+_NOT_READY = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+}
 _SEVERAL_GROUPS = 8  # the version from which OffsetFetch asks for several
 
 Partition: TypeAlias = tuple[str, int]
+T = TypeVar("T")
 
 
 class GroupListing(NamedTuple):
@@ -85,34 +91,73 @@ class GroupDescription(NamedTuple):
     target_epoch: int | None = None
 
 
+def when_ready(ask: Callable[[], T], tries: int = PAUSES) -> T:
+    """What `ask` returns, tried for some seconds while a coordinator starts, moves or reads its groups."""
+    for pause_s in pauses(tries):
+        try:
+            return ask()
+        except KafkaError as error:
+            if error.code not in _NOT_READY:
+                raise
+        time.sleep(pause_s)
+    return ask()
+
+
+def ask_coordinator(client: NetworkClient, name: str, ask: Callable[[NetworkClient], T], key_type: int = 0) -> T:
+    """What `ask` returns when it is given a connection to the coordinator, which is looked for again when it has moved,
+    and while nobody answers at its address."""
+
+    def find_and_ask() -> T:
+        with at_coordinator(client, name, key_type) as coordinator:
+            return ask(coordinator)
+
+    return when_ready(find_and_ask, PAUSES if len(brokers_of(client)) <= 1 else PAUSES + MORE_PAUSES)
+
+
 @contextlib.contextmanager
 def at_coordinator(client: NetworkClient, name: str, key_type: int = 0) -> Iterator[NetworkClient]:
     """A connection to the coordinator of a group, or (key type 1) of a transactional id: `client` itself where there is
-    one broker. KafkaError after some seconds without one."""
+    one broker. KafkaError while there is none."""
     found = _find_coordinator(client, name, key_type)
     if len(brokers_of(client)) <= 1:
         yield client
         return
-    with NetworkClient(found.host, found.port, client.client_id, client.timeout_ms) as coordinator:
+    try:
+        connected = NetworkClient(found.host, found.port, client.client_id, client.timeout_ms)
+    except ConnectionLost as lost:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(lost), name) from lost
+    with connected as coordinator:
         yield coordinator
 
 
 def _find_coordinator(client: NetworkClient, name: str, key_type: int) -> FindCoordinatorResponse:
     """Its address; the first that asks makes the broker create the topic of groups, which takes a moment."""
-    for pause_s in (*pauses(), None):
-        found = client.call(FindCoordinatorRequest(key=name, key_type=key_type), FindCoordinatorResponse, 3)
-        if not found.error_code:
-            break
-        error = KafkaError(found.error_code, found.error_message or "", name)
-        if pause_s is None or not error.retriable:
-            raise error
-        time.sleep(pause_s)
+    found = client.call(FindCoordinatorRequest(key=name, key_type=key_type), FindCoordinatorResponse, 3)
+    if found.error_code:
+        raise KafkaError(found.error_code, found.error_message or "", name)
     return found
 
 
 def brokers_of(client: NetworkClient) -> list[MetadataResponseBroker]:
     """All brokers of the cluster."""
     return client.call(MetadataRequest(topics=[], allow_auto_topic_creation=False), MetadataResponse, 8).brokers
+
+
+def ask_every_broker(client: NetworkClient, ask: Callable[[NetworkClient], list[T]]) -> list[T]:
+    """What all brokers of the cluster answer, together: each knows what it coordinates. KafkaError (15) while one that
+    is named does not take a connection."""
+    brokers = brokers_of(client)
+    if len(brokers) <= 1:
+        return ask(client)
+    found: list[T] = []
+    for broker in brokers:
+        try:
+            connected = NetworkClient(broker.host, broker.port, client.client_id, client.timeout_ms)
+        except ConnectionLost as lost:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(lost)) from lost
+        with connected as one:
+            found += ask(one)
+    return found
 
 
 def list_groups(client: NetworkClient) -> list[GroupListing]:

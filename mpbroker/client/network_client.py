@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 import struct
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from mpbroker.errors import ErrorCode, KafkaError, MpbrokerError, ProtocolError
 from mpbroker.protocol.codec import decode
@@ -33,6 +33,13 @@ class ConnectionLost(MpbrokerError):
     def __init__(self, sentence: str, may_pass: bool = True) -> None:
         super().__init__(sentence)
         self.may_pass = may_pass
+
+
+class Asked(NamedTuple):
+    """A request on its way."""
+
+    request_class: type[Struct]
+    version: int
 
 
 class NetworkClient:
@@ -78,7 +85,8 @@ class NetworkClient:
             raise
 
     def _negotiate(self) -> None:
-        response = self._exchange(ApiVersionsRequest(), ApiVersionsResponse, 0)
+        self.send_only(ApiVersionsRequest(), 0)
+        response = self.answer_to(Asked(ApiVersionsRequest, 0), ApiVersionsResponse, self.timeout_ms)
         if response.error_code != ErrorCode.NONE:
             raise KafkaError(response.error_code, "version negotiation failed")
         self._versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
@@ -96,18 +104,26 @@ class NetworkClient:
         self, message: Struct, response_class: type[Answer], highest: int, timeout_ms: int | None = None
     ) -> Answer:
         """Sends one request and returns its decoded response."""
-        return self._exchange(message, response_class, self.version_for(type(message), highest), timeout_ms)
+        return self.answer_to(self.ask(message, highest), response_class, timeout_ms or self.timeout_ms)
 
-    def _exchange(
-        self, message: Struct, response_class: type[Answer], version: int, timeout_ms: int | None = None
-    ) -> Answer:
+    def ask(self, message: Struct, highest: int) -> Asked:
+        """Sends one request; `answer_to` reads its response, and nothing else is asked before that."""
+        version = self.version_for(type(message), highest)
         self.send_only(message, version)
-        payload = self._receive_frame(timeout_ms or self.timeout_ms, type(message).__name__)
-        correlation_id, offset = decode_response_header(schema_of(type(message)).key, version, payload)
+        return Asked(type(message), version)
+
+    def answer_to(self, asked: Asked, response_class: type[Answer], timeout_ms: int) -> Answer:
+        """Waits for the answer to the request sent last."""
+        payload = self._receive_frame(timeout_ms, asked.request_class.__name__)
+        correlation_id, offset = decode_response_header(schema_of(asked.request_class).key, asked.version, payload)
         if correlation_id != self._correlation_id:
             raise ProtocolError(f"answer {correlation_id} came for request {self._correlation_id}")
-        answer: Answer = decode(response_class, version, payload, offset)
+        answer: Answer = decode(response_class, asked.version, payload, offset)
         return answer
+
+    def fileno(self) -> int:
+        """The socket: readable when an answer comes."""
+        return self._socket.fileno()
 
     def send_only(self, message: Struct, version: int) -> None:
         """Sends without waiting for an answer (Produce with acks=0 has none)."""

@@ -1,19 +1,18 @@
 """A simple producer: batches of one topic, one request at a time. For the command line and the demo.
 
-Any process; owns no socket (its NetworkClient does). With acks=all it is idempotent (KIP-98): a batch whose answer was
+Any process; owns no socket (its PartitionLeaders do). With acks=all it is idempotent (KIP-98): a batch whose answer was
 lost is sent again under the same sequence numbers, and the broker stores it once. A batch that is larger than the topic
 takes is halved until a single record is.
 """
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from mpbroker.client.network_client import ConnectionLost, NetworkClient
-from mpbroker.client.retries import pauses
+from mpbroker.client.partition_leaders import PartitionLeaders
 from mpbroker.client.topic_admin import topic_configs
 from mpbroker.errors import ErrorCode, KafkaError, MpbrokerError
 from mpbroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -53,13 +52,13 @@ class Producer:
 
     def __init__(
         self,
-        client: NetworkClient,
+        leaders: PartitionLeaders,
         topic: str,
         acks: int = ACKS_ALL,
         codec: int = compression.NONE,
         timeout_ms: int = 30_000,
     ) -> None:
-        self._client = client
+        self._leaders = leaders
         self._topic = topic
         self._acks = acks
         self._codec = codec
@@ -67,6 +66,7 @@ class Producer:
         self._id = (NO_PRODUCER_ID, -1)  # and its epoch
         self._sequences: dict[int, int] = {}  # partition → of the next record
         self.acknowledged = 0  # records the broker said it has
+        self._in_doubt = False  # whether the batch in hand was sent, and its answer lost
         self.unknown = 0  # records sent without an answer: with acks=0, or the connection was lost
 
     def send(self, partition: int, records: Sequence[Outgoing]) -> int | None:
@@ -89,7 +89,7 @@ class Producer:
 
     def _build(self, partition: int, records: Sequence[Outgoing]) -> Batch:
         if self._acks == ACKS_ALL and self._id[0] == NO_PRODUCER_ID:
-            self._id = self._take_id()
+            self._id = self._take_id(partition)
         idempotent = self._id[0] != NO_PRODUCER_ID
         builder = RecordBatchBuilder(
             codec=self._codec,
@@ -102,72 +102,94 @@ class Producer:
             builder.append(key, value, now_ms if timestamp_ms is None else timestamp_ms, headers)
         return Batch(builder.build(), builder.size_bytes)
 
-    def _take_id(self) -> tuple[int, int]:
+    def _take_id(self, partition: int) -> tuple[int, int]:
+        """Any broker gives one: the partition's leader, which is needed next."""
         request = InitProducerIdRequest(transactional_id=None)
-        for pause_s in (*pauses(), None):
+        for pause_s in self._tries():
+            leader: NetworkClient | None = None
             try:
-                answer = self._client.call(request, InitProducerIdResponse, INIT_PRODUCER_ID_VERSION)
+                leader = self._leaders.of(self._topic, partition)
+                answer = leader.call(request, InitProducerIdResponse, INIT_PRODUCER_ID_VERSION)
                 problem: MpbrokerError = KafkaError(answer.error_code, about="a producer id for acks=all")
                 if not answer.error_code:
                     return answer.producer_id, answer.producer_epoch
-            except ConnectionLost as lost:
-                problem = lost
-            self._before_another_try(problem, pause_s)
+            except (ConnectionLost, KafkaError) as caught:
+                problem = caught
+            self._before_another_try(problem, pause_s, leader)
         raise AssertionError("unreachable: the last try returns or raises")
+
+    def _tries(self) -> Iterator[float | None]:
+        """The pause after each try; None after the last."""
+        yield from self._leaders.pauses()
+        yield None
 
     def _deliver(self, partition: int, batch: Batch, count: int) -> PartitionProduceResponse | None:
         """The broker's final answer, None with acks=0; what may pass is tried again for some seconds."""
-        for pause_s in (*pauses(), None):
+        self._in_doubt = False
+        try:
+            answer = self._try_to_deliver(partition, batch)
+        except (MpbrokerError, KeyboardInterrupt) as problem:
+            self.unknown += count if self._in_doubt else 0
+            if isinstance(problem, ConnectionLost) and self._in_doubt:
+                raise ConnectionLost(f"{problem} (a batch of {len(batch.data)} bytes)", problem.may_pass) from problem
+            raise
+        if answer is None:
+            self.unknown += count
+        return answer
+
+    def _try_to_deliver(self, partition: int, batch: Batch) -> PartitionProduceResponse | None:
+        for pause_s in self._tries():
+            leader: NetworkClient | None = None
             try:
-                answer = self._send_once(partition, batch.data)
-                if answer is None:
-                    self.unknown += count
-                    return None
-                problem: MpbrokerError = KafkaError(answer.error_code, about=f"{self._topic}-{partition}")
-                if not answer.error_code or not _may_pass(problem) or pause_s is None:
+                leader = self._leaders.of(self._topic, partition)
+                answer = self._send_once(leader, partition, batch.data)
+                if answer is None or not answer.error_code:
                     return answer
+                problem: MpbrokerError = KafkaError(answer.error_code, about=f"{self._topic}-{partition}")
+                if not _may_pass(problem) or pause_s is None:
+                    return answer
+            except KafkaError as refused:  # nobody to send it to
+                problem = refused
             except ConnectionLost as lost:
                 problem = lost
-                if pause_s is None or self._id[0] == NO_PRODUCER_ID:  # again might be twice
-                    self.unknown += count
-                    raise ConnectionLost(f"{lost} (a batch of {len(batch.data)} bytes)", lost.may_pass) from lost
+                self._in_doubt |= leader is not None
+                if leader is not None and self._id[0] == NO_PRODUCER_ID:  # again might be twice
+                    raise
             except KeyboardInterrupt:
-                self.unknown += count
+                self._in_doubt |= leader is not None
                 raise
-            self._before_another_try(problem, pause_s)
+            self._before_another_try(problem, pause_s, leader)
         raise AssertionError("unreachable: the last try returns or raises")
 
-    def _before_another_try(self, problem: MpbrokerError, pause_s: float | None) -> None:
-        """Waits, and connects again if the connection is gone; raises what is not worth another try."""
+    def _before_another_try(self, problem: MpbrokerError, pause_s: float | None, leader: NetworkClient | None) -> None:
+        """Waits, and forgets who leads, and a connection that is gone; raises what is not worth another try."""
         if pause_s is None or not _may_pass(problem):
             raise problem
         time.sleep(pause_s)
-        if isinstance(problem, ConnectionLost):
-            with contextlib.suppress(ConnectionLost):  # the next try finds out
-                self._client.reconnect()
+        self._leaders.look_again(leader if isinstance(problem, ConnectionLost) else None)
 
-    def _send_once(self, partition: int, batch: bytes) -> PartitionProduceResponse | None:
+    def _send_once(self, leader: NetworkClient, partition: int, batch: bytes) -> PartitionProduceResponse | None:
         data = TopicProduceData(name=self._topic, partition_data=[PartitionProduceData(index=partition, records=batch)])
         request = ProduceRequest(acks=self._acks, timeout_ms=self._timeout_ms, topic_data=[data])
         if self._acks == 0:
-            self._client.send_only(request, self._client.version_for(ProduceRequest, PRODUCE_VERSION))
+            leader.send_only(request, leader.version_for(ProduceRequest, PRODUCE_VERSION))
             return None
-        response = self._client.call(request, ProduceResponse, PRODUCE_VERSION)
+        response = leader.call(request, ProduceResponse, PRODUCE_VERSION)
         return response.responses[0].partition_responses[0]
 
     def _refused(self, partition: int, batch: Batch, code: int) -> KafkaError:
         about = f"{self._topic}-{partition}"
         if code != ErrorCode.MESSAGE_TOO_LARGE:
             return KafkaError(code, about=about)
-        size, limit = f"a record takes {len(batch.data)} bytes as a batch", self._most_bytes()
+        size, limit = f"a record takes {len(batch.data)} bytes as a batch", self._most_bytes(partition)
         if limit is not None and len(batch.data) > limit:
             return KafkaError(code, f"{size}, the topic accepts at most {limit} (max.message.bytes)", about)
         return KafkaError(code, f"{size}, {batch.plain_bytes} uncompressed", about)
 
-    def _most_bytes(self) -> int | None:
+    def _most_bytes(self, partition: int) -> int | None:
         """The topic's max.message.bytes, None if the broker does not say."""
         try:
-            value = topic_configs(self._client, self._topic)["max.message.bytes"]["value"]
+            value = topic_configs(self._leaders.of(self._topic, partition), self._topic)["max.message.bytes"]["value"]
         except (MpbrokerError, KeyError):
             return None
         return int(value) if value is not None and value.isdigit() else None

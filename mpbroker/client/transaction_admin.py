@@ -1,6 +1,6 @@
 """Transactions through the protocol: list, describe, abort. Any process; any broker of Kafka 3.0 or later.
 
-Each function asks the broker it is given once; `group_admin.at_coordinator` with `TRANSACTION` finds the one that
+Each function asks the broker it is given once; `group_admin.ask_coordinator` with `TRANSACTION` finds the one that
 answers for a transactional id.
 """
 

@@ -1,5 +1,8 @@
-"""Three brokers, a replicated topic, a leader killed with its whole tree: nothing acknowledged is lost."""
+"""Three brokers, a replicated topic, a leader killed with its whole tree: nothing acknowledged is lost, and who types
+into `mpbroker produce` does not notice."""
 
+import subprocess
+import sys
 import time
 
 import pytest
@@ -10,6 +13,7 @@ from tests.harness.running_cluster import RunningCluster
 
 pytestmark = pytest.mark.slow
 TOPIC, PARTITIONS = "replicated", 3
+TYPED = "typed"
 
 
 class Writer:
@@ -48,6 +52,38 @@ class Writer:
         assert self.failed == []
 
 
+class Typist:
+    """`mpbroker produce` at one broker, and what was typed."""
+
+    def __init__(self, broker):
+        words = ["produce", TYPED, "-b", broker]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "mpbroker", *words], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        self._lines = []
+
+    def type(self, count):
+        for _ in range(count):
+            self._lines.append(b"line %d" % len(self._lines))
+            self._process.stdin.write(self._lines[-1] + b"\n")
+            self._process.stdin.flush()
+            time.sleep(0.01)  # batches, which all partitions get in turn
+
+    def finish(self):
+        """Everything typed; nothing was told but that it is written."""
+        _, told = self._process.communicate(timeout=60)
+        assert (self._process.returncode, told.decode()) == (0, f"{len(self._lines)} records written to {TYPED}\n")
+        return sorted(self._lines)
+
+
+def consumed(broker):
+    """All records as `mpbroker consume` prints them."""
+    words = ["consume", TYPED, "-e", "-b", broker]
+    done = subprocess.run([sys.executable, "-m", "mpbroker", *words], capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr.decode()
+    return sorted(done.stdout.splitlines())
+
+
 def read_all(cluster):
     """Partition → offset → value."""
     settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "reader", "enable.auto.commit": False}
@@ -73,16 +109,23 @@ def log_of(cluster, broker, partition):
 
 def test_a_killed_leader_loses_nothing_and_comes_back(tmp_path):
     with RunningCluster(tmp_path / "c", "min.insync.replicas=2") as cluster:
-        cluster.admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(20)
+        for made in cluster.admin.create_topics([NewTopic(name, PARTITIONS, 3) for name in (TOPIC, TYPED)]).values():
+            made.result(20)
         cluster.wait_for_isr(TOPIC, 3)
         writer = Writer(cluster)
         writer.write_for(0.5)
         before = cluster.partitions(TOPIC)
         assert sorted(leader for leader, _ in before.values()) == [1, 2, 3], "leaders are spread"
         victim = cluster.status()["controller"]
+        brokers = cluster.bootstrap.split(",")
+        typist = Typist(brokers.pop(victim - 1))
+        typist.type(20)
         cluster.kill(victim)
+        typist.type(20)
         writer.write_for(1.5)
         writer.finish()
+        typed = typist.finish()
+        assert consumed(brokers[0]) == typed
         cluster.wait_for_isr(TOPIC, 2)
         after = cluster.partitions(TOPIC)
         assert all(leader not in (victim, -1) and victim not in isr for leader, isr in after.values())

@@ -15,6 +15,7 @@ from typing import Any
 
 from mpbroker.client.consumer import EARLIEST, LATEST, PARTITION_BYTES_MAX, offset_for
 from mpbroker.client.network_client import NetworkClient
+from mpbroker.client.partition_leaders import PartitionLeaders
 from mpbroker.client.topic_admin import describe_topic
 from mpbroker.errors import KafkaError
 from mpbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -32,8 +33,9 @@ def main() -> int:
     host, port, topic, seconds = sys.argv[1], int(sys.argv[2]), sys.argv[3], float(sys.argv[4])
     with NetworkClient(host, port, client_id="W2") as client:
         partitions = [row["id"] for row in describe_topic(client, topic).partitions]
-        ends = {number: offset_for(client, topic, number, LATEST) for number in partitions}
-        positions = {number: offset_for(client, topic, number, EARLIEST) for number in partitions}
+        leaders = PartitionLeaders(client)
+        ends = {number: offset_for(leaders, topic, number, LATEST) for number in partitions}
+        positions = {number: offset_for(leaders, topic, number, EARLIEST) for number in partitions}
         print(json.dumps(read(client, topic, positions, ends, seconds)))
     return 0
 

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from mpbroker.cli import group, group_reset
-from mpbroker.client.group_admin import GroupListing
+from mpbroker.cli import group_reset
+from mpbroker.client import group_admin
 from mpbroker.errors import ErrorCode, KafkaError
 
 
@@ -13,7 +13,7 @@ from mpbroker.errors import ErrorCode, KafkaError
 def slept(monkeypatch):
     """Pauses, which take no time."""
     pauses = []
-    monkeypatch.setattr(group, "time", SimpleNamespace(sleep=pauses.append))
+    monkeypatch.setattr(group_admin, "time", SimpleNamespace(sleep=pauses.append))
     return pauses
 
 
@@ -31,16 +31,16 @@ def _asking(*codes):
 
 def test_a_coordinator_that_loads_is_asked_again(slept):
     codes = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    assert group._when_ready(_asking(*codes)) == "answer" and len(slept) == 3
+    assert group_admin.when_ready(_asking(*codes)) == "answer" and len(slept) == 3
 
 
 def test_but_not_for_ever_and_not_after_other_errors(slept):
     with pytest.raises(KafkaError, match=r"\(14\)"):
-        group._when_ready(_asking(*[ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 100))
+        group_admin.when_ready(_asking(*[ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 100))
     assert 5 < sum(slept) < 10
     slept.clear()
     with pytest.raises(KafkaError, match=r"\(3\)"):
-        group._when_ready(_asking(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        group_admin.when_ready(_asking(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     assert not slept
 
 
@@ -56,11 +56,10 @@ def test_every_broker_of_a_cluster_is_asked_for_its_groups(monkeypatch):
             pass
 
     brokers = [SimpleNamespace(host=host, port=1) for host in ("b", "a")]
-    monkeypatch.setattr(group, "NetworkClient", One)
-    monkeypatch.setattr(group, "brokers_of", lambda client: brokers)
-    monkeypatch.setattr(group, "list_groups", lambda one: [GroupListing(f"of-{one.host}", "Empty", "consumer")])
-    found = group._groups_of_all(SimpleNamespace(client_id="c", timeout_ms=1))
-    assert [listing.name for listing in found] == ["of-a", "of-b"]
+    monkeypatch.setattr(group_admin, "NetworkClient", One)
+    monkeypatch.setattr(group_admin, "brokers_of", lambda client: brokers)
+    client = SimpleNamespace(client_id="c", timeout_ms=1)
+    assert group_admin.ask_every_broker(client, lambda one: [one.host]) == ["b", "a"]
 
 
 @pytest.mark.parametrize(

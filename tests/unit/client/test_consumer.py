@@ -1,5 +1,6 @@
 """How the consumer moves through batches, and what it does when a fetch fails."""
 
+import socket
 from types import SimpleNamespace
 
 import pytest
@@ -7,34 +8,73 @@ import pytest
 from mpbroker.client.consumer import Consumer
 from mpbroker.client.network_client import ConnectionLost
 from mpbroker.errors import ErrorCode, KafkaError
-from mpbroker.protocol.messages.fetch import FetchRequest
 from mpbroker.record.batch_builder import RecordBatchBuilder, control_batch, encode_batch
 
 LOST = "lost"
 
 
 class Client:
-    """Answers each Fetch with the next of the given (error code, bytes), or loses the connection; the last for ever."""
+    """Leads every partition; answers each Fetch with the next of the given (error code, bytes), or loses the
+    connection; the last for ever."""
 
     timeout_ms = 1000
 
     def __init__(self, *answers, reach=(0, 0)):
         self.answers, self.reach, self.asked, self.connections = list(answers), reach, [], 1
 
-    def call(self, request, response, version, timeout_ms=None):
-        if not isinstance(request, FetchRequest):  # ListOffsets
-            wanted = request.topics[0].partitions[0]
-            row = SimpleNamespace(partition_index=0, error_code=0, offset=self.reach[wanted.timestamp == -1])
-            return SimpleNamespace(topics=[SimpleNamespace(partitions=[row])])
+    def by_leader(self, topic, partitions):
+        return {self: list(partitions)}
+
+    def pauses(self):
+        return [0.05] * 8
+
+    def look_again(self, lost=None):
+        self.connections += lost is self
+
+    def call(self, request, response, version):
+        wanted = request.topics[0].partitions[0]  # ListOffsets
+        row = SimpleNamespace(partition_index=0, error_code=0, offset=self.reach[wanted.timestamp == -1])
+        return SimpleNamespace(topics=[SimpleNamespace(partitions=[row])])
+
+    def ask(self, request, highest):
         self.asked.append({one.partition: one.fetch_offset for one in request.topics[0].partitions})
+
+    def answer_to(self, asked, response, timeout_ms):
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if answer == LOST:
             raise ConnectionLost("gone")
-        data = SimpleNamespace(partition_index=0, error_code=answer[0], records=answer[1])
+        return self.response(0, *answer)
+
+    @staticmethod
+    def response(number, code, records):
+        data = SimpleNamespace(partition_index=number, error_code=code, records=records)
         return SimpleNamespace(error_code=0, responses=[SimpleNamespace(partitions=[data])])
 
-    def reconnect(self):
-        self.connections += 1
+
+class Member(Client):
+    """One of two brokers, which leads one partition; its socket is readable when its answer has come."""
+
+    def __init__(self, number):
+        super().__init__((0, _batch(0, b"%d" % number)))
+        self.number, (self.here, self.there) = number, socket.socketpair()
+
+    def fileno(self):
+        return self.here.fileno()
+
+    def answer_to(self, asked, response, timeout_ms):
+        self.here.recv(1)
+        return self.response(self.number, *self.answers[0])
+
+
+class Pair(Client):
+    """Their cluster."""
+
+    def __init__(self):
+        super().__init__()
+        self.members = [Member(number) for number in range(2)]
+
+    def by_leader(self, topic, partitions):
+        return {self.members[number]: [number] for number in partitions}
 
 
 @pytest.fixture(autouse=True)
@@ -103,3 +143,16 @@ def test_an_offset_that_is_not_there_is_told_with_what_is():
     with pytest.raises(KafkaError, match="t-0: offset 99 is out of range: the partition has 3 to 8"):
         _values(Consumer(client, "t", {0: 99}))
     assert len(client.asked) == 1
+
+
+def test_a_leader_that_has_nothing_holds_up_no_other():
+    pair = Pair()
+    consumer = Consumer(pair, "t", {0: 0, 1: 0})
+    pair.members[1].there.send(b"!")
+    assert _values(consumer) == [b"1"] and consumer.positions == {0: 0, 1: 1}
+    pair.members[0].there.send(b"!")
+    assert _values(consumer) == [b"0"] and consumer.positions == {0: 1, 1: 1}
+    assert [member.asked for member in pair.members] == [[{0: 0}], [{1: 0}, {1: 1}]]
+    for member in pair.members:
+        member.here.close()
+        member.there.close()

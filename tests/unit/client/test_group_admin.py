@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from mpbroker.client import group_admin
-from mpbroker.client.group_admin import at_coordinator, commit_offsets, committed_offsets
+from mpbroker.client.group_admin import ask_coordinator, at_coordinator, commit_offsets, committed_offsets
+from mpbroker.client.network_client import ConnectionLost
 from mpbroker.errors import ErrorCode, KafkaError
 from mpbroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from mpbroker.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
@@ -108,13 +109,37 @@ def test_of_several_brokers_it_is_the_one_named(monkeypatch):
     assert made[-1] == "closed"
 
 
+def test_a_coordinator_that_has_moved_is_looked_for_again(monkeypatch):
+    class Other:
+        def __init__(self, host, *_):
+            if host == "dead":
+                raise ConnectionLost("nobody answers")
+            self.host = host
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+    def ask(one):
+        if one.host == "h1":
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        return one.host
+
+    monkeypatch.setattr(group_admin, "NetworkClient", Other)
+    monkeypatch.setattr(group_admin, "time", SimpleNamespace(sleep=lambda _: None))
+    places = [FindCoordinatorResponse(host=host, port=2) for host in ("h1", "dead", "h2")]
+    client = Client(FindCoordinatorResponse=places, MetadataResponse=cluster(3))
+    assert ask_coordinator(client, "g", ask) == "h2"
+
+
 def test_a_coordinator_that_is_coming_is_waited_for_but_not_for_ever(monkeypatch):
     slept = []
     monkeypatch.setattr(group_admin, "time", SimpleNamespace(sleep=slept.append))
     coming = FindCoordinatorResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     client = Client(FindCoordinatorResponse=[coming, coming, FindCoordinatorResponse()], MetadataResponse=cluster(1))
-    with at_coordinator(client, "g") as found:
-        assert found is client and len(slept) == 2
-    with pytest.raises(KafkaError, match=r"\(15\)"), at_coordinator(Client(FindCoordinatorResponse=coming), "g"):
-        pass
+    assert ask_coordinator(client, "g", lambda one: one) is client and len(slept) == 2
+    with pytest.raises(KafkaError, match=r"\(15\)"):
+        ask_coordinator(Client(FindCoordinatorResponse=coming, MetadataResponse=cluster(1)), "g", lambda one: one)
     assert sum(slept) < 10

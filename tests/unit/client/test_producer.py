@@ -16,10 +16,10 @@ LOST, CTRL_C = "lost", "ctrl-c"
 
 
 class Broker:
-    """Answers each Produce request with the next of the given codes, and keeps the batches."""
+    """Leads everything; answers each Produce request with the next of the given codes, and keeps the batches."""
 
     def __init__(self, *codes):
-        self.codes, self.requests, self.ids, self.connections = list(codes), [], 0, 1
+        self.codes, self.requests, self.ids, self.connections, self.looks = list(codes), [], 0, 1, 0
 
     def call(self, request, response, version):
         if isinstance(request, InitProducerIdRequest):
@@ -36,8 +36,15 @@ class Broker:
         partition = SimpleNamespace(error_code=code, base_offset=42)
         return SimpleNamespace(responses=[SimpleNamespace(partition_responses=[partition])])
 
-    def reconnect(self):
-        self.connections += 1
+    def of(self, topic, partition):
+        return self
+
+    def look_again(self, lost=None):
+        self.looks += 1
+        self.connections += lost is self
+
+    def pauses(self):
+        return [0.05] * 8
 
     def send_only(self, request, version):
         self.requests.append(request)
@@ -77,6 +84,7 @@ def test_records_go_out_as_one_batch():
 def test_an_error_that_passes_is_tried_again_and_another_is_raised():
     broker = Broker(ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NONE)
     assert Producer(broker, "t").send(0, _values(b"a")) == 42
+    assert (broker.looks, broker.connections) == (1, 1)  # who leads is asked again, over the same connection
     producer = Producer(Broker(ErrorCode.INVALID_RECORD), "t")
     with pytest.raises(KafkaError) as caught:
         producer.send(0, _values(b"a"))
@@ -109,6 +117,18 @@ def test_without_sequences_a_lost_answer_is_not_repeated():
     with pytest.raises(ConnectionLost, match=r"gone \(a batch of \d+ bytes\)"):
         producer.send(0, _values(b"b", b"c"))
     assert (producer.acknowledged, producer.unknown, broker.connections) == (1, 2, 1)
+
+
+def test_what_found_no_leader_was_not_sent():
+    class Nobody(Broker):
+        def of(self, topic, partition):
+            raise ConnectionLost("nobody there")
+
+    broker = Nobody()
+    producer = Producer(broker, "t", acks=1)
+    with pytest.raises(ConnectionLost, match="^nobody there$"):
+        producer.send(0, _values(b"a"))
+    assert (producer.unknown, broker.looks) == (0, 8)
 
 
 def test_what_was_under_way_when_it_is_interrupted_is_not_known():

@@ -24,6 +24,7 @@ from mpbroker.analysis.lab.schedule import CLOSED
 from mpbroker.analysis.lab.variant_run import slug
 from mpbroker.client.consumer import EARLIEST, LATEST, Consumer, offset_for
 from mpbroker.client.network_client import NetworkClient
+from mpbroker.client.partition_leaders import PartitionLeaders
 from mpbroker.client.topic_admin import describe_topic
 from mpbroker.errors import ErrorCode, KafkaError, MpbrokerError
 from mpbroker.protocol.messages.alter_partition_reassignments import (
@@ -267,9 +268,9 @@ def _read_hot(brokers: ClusterBrokers) -> dict[int, str]:
     """The log as its last leader, A, has it once both replicas agree."""
     _await_hot(brokers, A)
     found: dict[int, str] = {}
-    with NetworkClient(*brokers.addresses[A], client_id="lab") as client:
-        first, end = (offset_for(client, HOT, 0, at) for at in (EARLIEST, LATEST))
-        consumer = Consumer(client, HOT, {0: first})
+    with NetworkClient(*brokers.addresses[A], client_id="lab") as client, PartitionLeaders(client) as leaders:
+        first, end = (offset_for(leaders, HOT, 0, at) for at in (EARLIEST, LATEST))
+        consumer = Consumer(leaders, HOT, {0: first})
         while consumer.positions[0] < end:
             for _, record in consumer.poll(500):
                 found[record.offset] = (record.value or b"").decode()
