@@ -1,48 +1,69 @@
-"""`mpbroker trace rollup`: a trace into histograms that add up. Runs in the command's process; needs the extra
-`studies`."""
+"""`mpbroker trace rollup`: new segments into a table of histograms. Runs in the command's process; needs the extra
+`studies`, with --engine spark also `spark`."""
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mpbroker.cli import trace_arguments
 from mpbroker.cli.extras import extras
 
+if TYPE_CHECKING:
+    from mpbroker.analysis.engine.rollups.job import Report
+
 DESCRIPTION = """\
-Add the histograms of a trace (windows of 10 s, by run, broker, API, listener, plane and error) to a
-Parquet file. Rollups of any number of traces add up exactly; a segment is never counted twice."""
+Add what is new in traces to a table of histograms and sums, which `trace study` reads in their
+stead. Closed segments are counted, each once, however often this runs and wherever it is killed;
+one that is being written or damaged is left out with a reason, and taken up by a later run."""
 EXAMPLES = (
-    ("mpbroker trace rollup mpbroker-data/traces rollup.parquet", "keep what matters of a trace before it is deleted"),
+    ("mpbroker trace rollup mpbroker-data/traces rollups", "every hour: keep what matters of traces before they go"),
+    ("mpbroker trace study latency throughput fleet --in rollups", "studies of the table"),
 )
+MAX_NOTES = 20
 
 
 def define(parser: argparse.ArgumentParser, _: str = "rollup") -> None:
     """The arguments of `trace rollup`."""
     parser.add_argument(
-        "sources", nargs="+", metavar="SRC", help="folders with traces (searched downwards), or their files"
+        "sources", nargs="+", metavar="SRC", help="folders with trace segments (searched downwards), or such files"
     )
-    parser.add_argument("destination", metavar="DST", help="the Parquet file; made if it is not there")
-    trace_arguments.define_slice(parser)
+    parser.add_argument("destination", metavar="DST", help="the table's folder; made if it is not there")
     parser.add_argument(
-        "--window-ms", type=int, default=10_000, metavar="N", help="length of a window (default: %(default)s)"
+        "--window-ms",
+        type=trace_arguments.whole_number(1, 3_600_000),
+        metavar="N",
+        help="length of a window of a new table (default: 10000)",
     )
     parser.add_argument(
-        "--engine", choices=("auto", "local", "spark"), default="auto", help="who computes it (default: auto)"
+        "--engine", choices=("local", "spark"), default="local", help="who counts (default: this process)"
     )
     parser.add_argument("--master", metavar="URL", help="Spark's master (default: this machine)")
+    parser.add_argument("--remote", metavar="URL", help="a Spark Connect server, sc://host:port")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Add it and say what the file has now."""
+    """Count what is new and say what was done."""
     with extras():
-        from mpbroker.analysis.engine.engines import rollup_store
-        from mpbroker.analysis.engine.engines.choose_engine import choose_engine
-        from mpbroker.analysis.engine.input.trace_input import open_input
+        from mpbroker.analysis.engine.rollups import job, table
+        from mpbroker.analysis.engine.rollups.table_files import LocalFiles
 
-        source = open_input(arguments.sources, **trace_arguments.slice_of(arguments))
-        engine = choose_engine(arguments.engine, source, master=arguments.master)
-        try:
-            table = rollup_store.add(engine, Path(arguments.destination), arguments.window_ms)
-        finally:
-            engine.close()
-    print(f"{source.loss.records} requests added; {table.num_rows} rows: {arguments.destination}")
+        found = table.open_or_create(LocalFiles(Path(arguments.destination)), arguments.window_ms)
+        report = job.run(arguments.sources, found, job.LocalCounter())
+    print(text_of(report, arguments.destination))
     return 0
+
+
+def text_of(report: "Report", destination: str) -> str:
+    """A line for each segment that was left out for another reason than being written, and one in all."""
+    from mpbroker.analysis.engine.rollups.segment_count import GROWING
+
+    damaged = [one for one in report.left if one.reason != GROWING]
+    lines = [f"left out: {one.reason if one.path in one.reason else f'{one.path}: {one.reason}'}" for one in damaged]
+    if len(lines) > MAX_NOTES:
+        lines[MAX_NOTES:] = [f"left out: {len(lines) - MAX_NOTES} more"]
+    growing = len(report.left) - len(damaged)
+    lines.append(
+        f"{report.segments} segments with {report.requests} requests added, {report.known} were counted before, "
+        f"{growing} are being written, {len(damaged)} are damaged: {destination}"
+    )
+    return "\n".join(lines)

@@ -1,15 +1,12 @@
 """Both engines give the same integers: for known traces, sampled ones, compacted ones, and one of a live broker."""
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from mpbroker.analysis.engine.engines.engine import Where
 from mpbroker.analysis.engine.engines.local_engine import LocalEngine
 from mpbroker.analysis.engine.input.trace_input import open_input
-from mpbroker.analysis.engine.mathematics.histogram import BUCKETS, boundaries, buckets_of_ns
-from mpbroker.analysis.spark.engine import BUCKET, CELLS, SparkEngine
-from mpbroker.trace.record import TICK_SHIFT
+from mpbroker.analysis.spark.engine import SparkEngine
 from perf.load.produce_load import ProduceLoad
 from tests.harness.broker import Broker
 from tests.harness.event_model import Scenario, simulate
@@ -111,13 +108,3 @@ def test_a_live_brokers_trace(engines, tmp_path):
     local, spark = engines(tmp_path)
     ours, theirs = local.rollup(250, ("api", "processor")), spark.rollup(250, ("api", "processor"))
     assert local.input.loss.records > 100 and theirs.equals(ours)
-
-
-def test_the_buckets_of_sparks_logarithm(spark):
-    """The multiples of a tick nearest to every boundary, on both sides: there are no other durations."""
-    assert BUCKETS < CELLS
-    ticks = np.unique(np.concatenate([(boundaries()[:-1] >> TICK_SHIFT) + apart for apart in range(-3, 4)]))
-    ticks = ticks[(ticks >= 0) & (ticks < (1 << 40 - TICK_SHIFT))]
-    frame = spark.createDataFrame(pa.table({"ticks": ticks, "wanted": buckets_of_ns(ticks << TICK_SHIFT)}))
-    assert frame.where(f"{BUCKET} <> wanted").count() == 0
-    assert frame.count() == len(ticks) > 6_000

@@ -1,25 +1,22 @@
-"""The engine for traces beyond one machine: Spark SQL that gives the same integers as the local engine.
+"""The engine for traces beyond one machine: Spark reads, spreads and adds up; the same integers as the local engine.
 
-Runs in a command's process as Spark's driver. A rollup is one pass: a row per request and stage, grouped by window,
-`by` and one number for stage and bucket (narrow keys cost less). All arithmetic is in whole ticks; only a bucket comes
-from a logarithm of doubles. Java's strict logarithm is the same on every machine, and for whole ticks its buckets are
-exact at every boundary up to 2**40 ns (tests/integration/test_spark_engine.py); log2 would take two logarithms for it.
+Runs in a command's process as Spark's driver. Tables asked for together take one scan: each task counts its requests
+with the code of the local engine (partial_sums.py), which costs less than Spark's own expressions for a row per request
+and stage; Spark adds up what the tasks found.
 """
 
 from collections.abc import Iterable, Sequence
-from math import log
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from mpbroker.analysis.engine.engines.engine import Engine, EngineError, Where, check_groups
-from mpbroker.analysis.engine.input.column_set import needed_compact, sorted_table, stored_of
-from mpbroker.analysis.engine.input.columns import FRAME
-from mpbroker.analysis.engine.input.durations import BACKWARDS, HANDLER_TIME, ROLLUP_STAGES
-from mpbroker.analysis.spark import frames
+from mpbroker.analysis.engine.engines.accumulate import needed
+from mpbroker.analysis.engine.engines.engine import Ask, Engine, EngineError, Where
+from mpbroker.analysis.engine.input.column_set import needed_compact
+from mpbroker.analysis.engine.input.columns import COMPACT, FRAME
+from mpbroker.analysis.spark import frames, partial_sums
 from mpbroker.analysis.spark.session import SparkError, open_session
-from mpbroker.trace.record import HAS_SATURATED, TICK_NS
-from mpbroker.trace.statistics import BUCKETS_PER_OCTAVE
+from mpbroker.trace.record import TICK_NS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,35 +25,7 @@ if TYPE_CHECKING:
 
 #: Up to so many requests the JVM's start costs more than its work: the profile that starts cheaply.
 SMALL_RECORDS = 1_000_000
-#: A stage and a bucket in one number.
-CELLS = 2048
-#: floor(log2(ns + 1) * 32) of `ticks`.
-BUCKET = f"CAST(ln(ticks * {TICK_NS} + 1) * {BUCKETS_PER_OCTAVE / log(2)!r}D AS INT)"
 TIES = ("epoch_ns", "run", "broker", "ring", "seq")
-
-_ACTIVITY = {
-    "n": "weight",
-    "errors": "CAST(error <> 0 AS BIGINT) * weight",
-    "req_bytes": "req_bytes * weight",
-    "resp_bytes": "resp_bytes * weight",
-    "throttled": "CAST(throttle_ms > 0 AS BIGINT) * weight",
-    "aux_sum": "aux * weight",
-    "handler_ns": f"greatest({frames.sum_of(HANDLER_TIME)}, 0L) * {TICK_NS} * weight",
-    "saturated": f"CAST((flags & {HAS_SATURATED}) <> 0 AS BIGINT) * weight",
-    "backwards": f"CAST((flags & {BACKWARDS}) <> 0 AS BIGINT) * weight",
-}
-_ACTIVITY_COLUMNS = {
-    "ts",
-    "ts_ns",
-    "weight",
-    "error",
-    "req_bytes",
-    "resp_bytes",
-    "throttle_ms",
-    "aux",
-    "flags",
-    *(f"{name}_ticks" for name in (*HANDLER_TIME.parts, *HANDLER_TIME.optional)),
-}
 
 
 class SparkEngine(Engine):
@@ -70,35 +39,15 @@ class SparkEngine(Engine):
         self._session = open_session("test" if small else None, master=master, remote=remote)
         self.spark = self._session.spark
 
-    def rollup(self, window_ms: int, by: Sequence[str] = ()) -> pa.Table:
-        groups = check_groups(by)
-        kinds = {
-            "window_ms": pa.int64(),
-            **_kinds_of(groups),
-            "stage": pa.string(),
-            "bucket": pa.int32(),
-            "n": pa.int64(),
-            "sum_ns": pa.int64(),
-            "max_ns": pa.int64(),
-        }
-        stored = set().union(*map(stored_of, ROLLUP_STAGES))
-        compact = self._compact({"ts", "weight", *stored, *groups})
-        return _finished(rollup_frame(compact, window_ms, groups), kinds, ("window_ms", *groups, "stage", "bucket"))
+    def tables(self, asks: Sequence[Ask]) -> list[pa.Table]:
+        return partial_sums.tables_of(_collected(partial_sums.merged(self.parts(asks))), asks)
 
-    def activity(self, window_ms: int, by: Sequence[str] = ()) -> pa.Table:
-        groups = check_groups(by)
-        sums = [f"sum({expression}) AS {name}" for name, expression in _ACTIVITY.items()]
-        ends = [f"min({frames.EPOCH_NS}) AS first_epoch_ns", f"max({frames.EPOCH_NS}) AS last_epoch_ns"]
-        compact = self._compact({*_ACTIVITY_COLUMNS, *groups})
-        frame = _grouped(
-            compact.selectExpr(f"{window_of(window_ms)} AS window_ms", "*"), ("window_ms", *groups), [*sums, *ends]
-        )
-        kinds = {
-            "window_ms": pa.int64(),
-            **_kinds_of(groups),
-            **dict.fromkeys(frame.columns[1 + len(groups) :], pa.int64()),
-        }
-        return _finished(frame, kinds, ("window_ms", *groups))
+    def parts(self, asks: Sequence[Ask]) -> "DataFrame":
+        """What these tables are made of: rows of partial_sums.PARTIAL, not added up."""
+        source, names = self.input, [name for name in COMPACT.names if name in needed(asks)]
+        if not source.parquet:
+            return frames.raw_parts(self.spark, source.places, asks, source.rows)
+        return partial_sums.of_frame(frames.files_columns(self.spark, source.parquet_files, names, source.rows), asks)
 
     def requests(self, columns: Sequence[str] | None = None, where: Where = Where()) -> pa.Table:
         names = list(FRAME.names if columns is None else columns)
@@ -128,46 +77,6 @@ class SparkEngine(Engine):
         if source.parquet:
             return frames.files_columns(self.spark, source.parquet_files, names, source.rows)
         return frames.compact_columns(self.spark, source.places, names, source.rows)
-
-
-def rollup_frame(compact: "DataFrame", window_ms: int, by: Sequence[str]) -> "DataFrame":
-    """window_ms, *by, stage, bucket, n, sum_ns, max_ns in no order, from frames.compact_columns."""
-    wide = compact.selectExpr(
-        f"{window_of(window_ms)} AS window_ms",
-        *by,
-        "weight",
-        *(f"{frames.ticks_of(name)} AS ticks_{place}" for place, name in enumerate(ROLLUP_STAGES)),
-    )
-    durations = ", ".join(f"{place}, ticks_{place}" for place in range(len(ROLLUP_STAGES)))
-    single = wide.selectExpr("window_ms", *by, "weight", f"stack({len(ROLLUP_STAGES)}, {durations}) AS (place, ticks)")
-    single = single.where("ticks >= 0").selectExpr(
-        "window_ms", *by, "weight", "ticks", f"place * {CELLS} + {BUCKET} AS cell"
-    )
-    sums = ["sum(weight) AS n", f"sum(ticks * weight) * {TICK_NS} AS sum_ns", f"max(ticks) * {TICK_NS} AS max_ns"]
-    names = ", ".join(f"'{name}'" for name in ROLLUP_STAGES)
-    stage = f"element_at(array({names}), CAST(cell div {CELLS} AS INT) + 1) AS stage"
-    return _grouped(single, ("window_ms", *by, "cell"), sums).selectExpr(
-        "window_ms", *by, stage, f"CAST(cell % {CELLS} AS INT) AS bucket", "n", "sum_ns", "max_ns"
-    )
-
-
-def window_of(window_ms: int) -> str:
-    """The start of a request's window as SQL: milliseconds since 1970."""
-    return f"unix_micros(ts) div {window_ms * 1000} * {window_ms}" if window_ms else "0L"
-
-
-def _grouped(frame: "DataFrame", keys: Sequence[str], sums: Sequence[str]) -> "DataFrame":
-    from pyspark.sql.functions import expr
-
-    return frame.groupBy(*keys).agg(*map(expr, sums))
-
-
-def _kinds_of(by: Sequence[str]) -> dict[str, pa.DataType]:
-    return {name: FRAME.field(name).type for name in by}
-
-
-def _finished(frame: "DataFrame", kinds: dict[str, pa.DataType], keys: Sequence[str]) -> pa.Table:
-    return sorted_table(_typed(_collected(frame), pa.schema(list(kinds.items()))), keys)
 
 
 def _collected(frame: "DataFrame") -> pa.Table:

@@ -13,18 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from mpbroker.analysis.engine.engines.engine import EngineError
+from mpbroker.analysis.engine.engines.engine import Ask, EngineError
 from mpbroker.analysis.engine.input import compact_header
 from mpbroker.analysis.engine.input.column_set import needed_compact
 from mpbroker.analysis.engine.input.columns import COMPACT, FRAME
 from mpbroker.analysis.engine.input.decode import RowFilter
 from mpbroker.analysis.engine.input.durations import ASKED_KINDS, ASKED_WAIT, FRAME_DURATIONS, SUMS, Sum
-from mpbroker.analysis.spark.arrow_types import narrow
+from mpbroker.analysis.spark.arrow_types import narrow, struct_of
+from mpbroker.analysis.spark.partial_sums import PARTIAL, to_text
 from mpbroker.analysis.spark.source import FORMAT, MpbTraceSource
 from mpbroker.trace.record import TICK_NS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 _registered: WeakSet["SparkSession"] = WeakSet()  # Spark warns of a source that is registered again
 #: Nanoseconds since 1970, exactly: a Spark timestamp has microseconds.
@@ -128,11 +129,23 @@ def files_columns(spark: "SparkSession", files: Sequence[Path], columns: Sequenc
     return _limited(frame, columns, rows)
 
 
+def raw_parts(
+    spark: "SparkSession", paths: Sequence[str | Path], asks: Sequence[Ask], rows: RowFilter = RowFilter()
+) -> "DataFrame":
+    """What tables are made of (partial_sums.PARTIAL), counted where the segments are read."""
+    reader = _raw_reader(spark, rows).schema(struct_of(PARTIAL)).option("asks", to_text(asks))
+    return reader.load([str(Path(path).absolute()) for path in paths])
+
+
 def _raw(spark: "SparkSession", paths: Sequence[str | Path], columns: Sequence[str], rows: RowFilter) -> "DataFrame":
+    return _raw_reader(spark, rows).schema(narrow(columns)).load([str(Path(path).absolute()) for path in paths])
+
+
+def _raw_reader(spark: "SparkSession", rows: RowFilter) -> "DataFrameReader":
     if spark not in _registered:
         spark.dataSource.register(MpbTraceSource)
         _registered.add(spark)
-    reader = spark.read.format(FORMAT).schema(narrow(columns))
+    reader = spark.read.format(FORMAT)
     limits = {
         "from": rows.from_ns,
         "to": rows.to_ns,
@@ -142,7 +155,7 @@ def _raw(spark: "SparkSession", paths: Sequence[str | Path], columns: Sequence[s
     for name, value in limits.items():
         if value is not None:
             reader = reader.option(name, str(value))
-    return reader.load([str(Path(path).absolute()) for path in paths])
+    return reader
 
 
 def _remote_files(spark: "SparkSession", paths: Sequence[str], columns: Sequence[str]) -> "DataFrame":

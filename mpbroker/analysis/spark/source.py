@@ -15,7 +15,7 @@ Planning runs beside the driver, reading in Spark's Python workers; nothing is w
 a trace that is being written included; epoch times of a stream use the clock samples there are when a batch is planned.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -23,11 +23,13 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from mpbroker.analysis.engine.engines.accumulate import AskSums
 from mpbroker.analysis.engine.input.column_set import frame_table
 from mpbroker.analysis.engine.input.columns import COMPACT, FRAME, RECORD_DTYPE
 from mpbroker.analysis.engine.input.decode import RawColumns, Records, requests_of, within
 from mpbroker.analysis.engine.input.trace_input import NoTrace
 from mpbroker.analysis.spark.arrow_types import EVENT, REQUEST_COLUMNS, arrow_of, struct_of
+from mpbroker.analysis.spark.partial_sums import PARTIAL, parts_of
 from mpbroker.analysis.spark.read_limits import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from mpbroker.analysis.spark.source_plan import (
     Piece,
@@ -84,16 +86,30 @@ class _PieceReader:
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
-        self._schema = arrow_of(schema, REQUEST_COLUMNS if options.requests_only else EVENT)
+        known = PARTIAL if options.asks else REQUEST_COLUMNS if options.requests_only else EVENT
+        self._schema = arrow_of(schema, known)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task; one of no trace at all is an InputPartition without pieces."""
-        for piece in getattr(partition, "pieces", ()):
+        chunks = self._chunks(getattr(partition, "pieces", ()))
+        if self._options.asks:
+            yield from self._counted(chunks)
+        else:
+            yield from (self._batch(data, piece) for data, piece in chunks)
+
+    def _counted(self, chunks: Iterable[tuple[bytes, Piece]]) -> Iterator[pa.RecordBatch]:
+        sums = AskSums(self._options.asks)
+        for data, piece in chunks:
+            sums.add(RawColumns(requests_of(data, piece.context, self._options.rows), piece.context))
+        yield from parts_of(sums).select(self._schema.names).to_batches()
+
+    def _chunks(self, pieces: Iterable[Piece]) -> Iterator[tuple[bytes, Piece]]:
+        for piece in pieces:
             whole = piece.info._replace(record_count=piece.first + piece.records)
             left = piece.records
             for data in read_chunks(whole, BATCH_RECORDS, piece.first):
                 left -= len(data) // RECORD_BYTES
-                yield self._batch(data, piece)
+                yield data, piece
             if left:
                 raise EOFError(f"{piece.info.path} has become shorter while it was read")
 

@@ -9,14 +9,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from mpbroker.analysis.engine.engines.engine import Ask
 from mpbroker.analysis.engine.input.decode import DecodeContext, RowFilter, api_name
 from mpbroker.analysis.engine.input.trace_input import TraceInput, open_input
+from mpbroker.analysis.spark.partial_sums import from_text
 from mpbroker.errors import MpbrokerError
 from mpbroker.trace.record import KIND_NAMES, RECORD_BYTES, REQUEST
 from mpbroker.trace.segment import API_SLOTS, SegmentInfo
 
 PARTITION_RECORDS = (64 << 20) // RECORD_BYTES  # 64 MiB; two that are smaller share a task
-NAMES = ("path", "paths", "from", "to", "apis", "brokers", "kinds", "maxrecordspertrigger")
+NAMES = ("path", "paths", "from", "to", "apis", "brokers", "kinds", "maxrecordspertrigger", "asks")
 
 
 class OptionError(MpbrokerError):
@@ -26,13 +28,14 @@ class OptionError(MpbrokerError):
 
 
 class SourceOptions(NamedTuple):
-    """`kinds`: numbers of record kinds. `rows`: limits on time (nanoseconds since 1970), APIs by name, brokers by
-    id."""
+    """`kinds`: numbers of record kinds. `rows`: limits on time (nanoseconds since 1970), APIs by name, brokers by id.
+    `asks`: tables, of which the rows are parts (partial_sums.py), instead of requests."""
 
     paths: tuple[str, ...]
     rows: RowFilter
     kinds: tuple[int, ...] = (REQUEST,)
     max_records_per_trigger: int | None = None
+    asks: tuple[Ask, ...] = ()
 
     @property
     def requests_only(self) -> bool:
@@ -62,7 +65,11 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     if most is not None and (not most.isdecimal() or int(most) < 1):
         raise OptionError(f"maxRecordsPerTrigger is a whole number from 1 on, not {most!r}")
     return SourceOptions(
-        tuple(_local(path) for path in paths), rows, _kinds(options), None if most is None else int(most)
+        tuple(_local(path) for path in paths),
+        rows,
+        _kinds(options),
+        None if most is None else int(most),
+        from_text(options["asks"]) if "asks" in options else (),
     )
 
 

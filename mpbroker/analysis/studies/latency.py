@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mpbroker.analysis.engine.engines.engine import Engine
+from mpbroker.analysis.engine.engines.engine import Ask, Engine
 from mpbroker.analysis.engine.input.durations import ASKED_WAIT, KAFKA_VIEW, PIPELINE, ROLLUP_STAGES
 from mpbroker.analysis.engine.mathematics import windows
 from mpbroker.analysis.engine.mathematics.distribution import NOTHING, Distribution, distributions
@@ -63,6 +63,15 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
         _figures(tables, over_time, apis, window_ms, marks),
         findings=time_costs.findings(engine, extent, over_time, window_ms),
     )
+
+
+def asks(engine: Engine, totals: pa.Table, parameters: StudyParameters) -> list[Ask]:
+    """What `run` asks for."""
+    extent = windows.extent(totals)
+    if extent is None:
+        return []
+    width_ms = windows.width_ms(parameters.window_ms, extent)
+    return [Ask("rollup", width_ms, ("api",)), Ask("rollup", 0, ("api", "listener", "client"))]
 
 
 def whole(parts: Parts, api: str) -> Distribution:
@@ -465,4 +474,5 @@ STUDY = Study(
     "Percentiles to p99.99 by API, stage, listener and client, over time, and as Kafka's own metrics count.",
     "rollup",
     run,
+    asks,
 )

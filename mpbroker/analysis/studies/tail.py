@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from mpbroker.analysis.engine.engines.engine import Engine, Where
+from mpbroker.analysis.engine.engines.engine import Ask, Engine, Where
 from mpbroker.analysis.engine.input.durations import ASKED_WAIT, PIPELINE
 from mpbroker.analysis.engine.mathematics import moments, windows
 from mpbroker.analysis.engine.mathematics.distribution import NOTHING, Distribution, distributions
@@ -117,6 +117,18 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
         _figures(tails, attribution, exemplars),
         findings=[*costs, *_findings(tails, companions, costs[0].of_s if costs else 0.0)],
     )
+
+
+def asks(engine: Engine, totals: pa.Table, parameters: StudyParameters) -> list[Ask]:
+    """What `run` asks for, single requests apart."""
+    extent = windows.extent(totals)
+    if extent is None:
+        return []
+    window_ms = windows.width_ms(parameters.window_ms, extent)
+    return [
+        Ask("rollup", window_ms, ("api",)),
+        *(Ask("activity", 0, ("api", dimension)) for dimension in COMPANIONS[:3]),
+    ]
 
 
 def _tails(engine: Engine, api: str, parts: dict[tuple[Any, ...], Distribution]) -> list[Tail]:
@@ -414,4 +426,5 @@ STUDY = Study(
     "Attribution of what p99 and p99.9 take beyond the mean, a waterfall, and the fifty slowest requests.",
     "requests",
     run,
+    asks,
 )

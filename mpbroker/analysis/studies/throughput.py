@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mpbroker.analysis.engine.engines.engine import Engine
+from mpbroker.analysis.engine.engines.engine import Ask, Engine
 from mpbroker.analysis.engine.input.durations import ASKED_WAIT
 from mpbroker.analysis.engine.mathematics import steady_state, utilisation, windows
 from mpbroker.analysis.engine.mathematics.distribution import NOTHING, Distribution, distributions
@@ -86,6 +86,20 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
         _figures(tables, stretches, window_ms),
         findings=_findings(engine, extent, rollup, window_ms, tables),
     )
+
+
+def asks(engine: Engine, totals: pa.Table, parameters: StudyParameters) -> list[Ask]:
+    """What `run` asks for."""
+    extent = windows.extent(totals)
+    if extent is None:
+        return []
+    window_ms = _window_ms(parameters.window_ms, extent, [phase for _, _, phase in _marked(engine, totals)])
+    return [
+        Ask("activity", window_ms, ("run",)),
+        Ask("rollup", window_ms, ("run", "api")),
+        Ask("activity", max(1000, window_ms), ("run", "broker", "handler")),
+        Ask("activity", window_ms, ("api", "error")),
+    ]
 
 
 def _findings(
@@ -452,4 +466,5 @@ STUDY = Study(
     "apart.",
     "rollup",
     run,
+    asks,
 )

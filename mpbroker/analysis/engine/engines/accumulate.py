@@ -6,13 +6,13 @@ memory follows the result's size, not the trace's.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from mpbroker.analysis.engine.input.column_set import NONE, ColumnSet, sorted_table
-from mpbroker.analysis.engine.input.columns import FRAME
+from mpbroker.analysis.engine.engines.engine import Ask
+from mpbroker.analysis.engine.engines.groups import Groups, JointGroups
+from mpbroker.analysis.engine.input.column_set import ColumnSet, sorted_table, stored_of
 from mpbroker.analysis.engine.input.durations import BACKWARDS, HANDLER_TIME, ROLLUP_STAGES
 from mpbroker.analysis.engine.mathematics.histogram import BUCKETS, Int64s, buckets_of_ticks
 from mpbroker.trace.record import HAS_SATURATED, TICK_SHIFT
@@ -33,54 +33,18 @@ ACTIVITY_SUMS = (
     "backwards",
 )
 ACTIVITY_COLUMNS = (*ACTIVITY_SUMS, "first_epoch_ns", "last_epoch_ns")
+_ROLLUP_NEEDS = {"weight", *set().union(*map(stored_of, ROLLUP_STAGES))}
+_ACTIVITY_NEEDS = {"ts", "ts_ns", "weight", "flags", "error", "req_bytes", "resp_bytes", "throttle_ms", "aux"}
+_ACTIVITY_NEEDS |= {f"{name}_ticks" for name in (*HANDLER_TIME.parts, *HANDLER_TIME.optional)}
 
 
-class Groups:
-    """Numbers for the groups met so far: (window, values of `by`) → 0, 1, 2 …"""
-
-    def __init__(self, window_ms: int, by: Sequence[str]) -> None:
-        self._window_ns = window_ms * 1_000_000
-        self._window_ms = window_ms
-        self.by = tuple(by)
-        self._number: dict[tuple[Any, ...], int] = {}
-
-    def of(self, chunk: ColumnSet) -> Int64s:
-        """The group of each row."""
-        if self._window_ms:
-            windows, codes = np.unique(chunk.numbers("epoch_ns") // self._window_ns, return_inverse=True)
-            values: list[list[Any]] = [(windows * self._window_ms).tolist()]
-        else:
-            codes, values = np.zeros(chunk.rows, np.int64), [[0]]
-        for name in self.by:
-            mine, labels = self._coded(chunk, name)
-            values.append(labels)
-            codes = codes * len(labels) + mine
-        present, places = np.unique(codes, return_inverse=True)
-        numbers = [self._number_of(int(code), values) for code in present]
-        return np.array(numbers, np.int64)[places] if numbers else places
-
-    def _coded(self, chunk: ColumnSet, name: str) -> tuple[Int64s, list[Any]]:
-        if pa.types.is_string(FRAME.field(name).type):
-            return chunk.labels(name)
-        found, codes = np.unique(chunk.numbers(name), return_inverse=True)
-        return codes, [None if name == "handler" and value == NONE else value for value in found.tolist()]
-
-    def _number_of(self, code: int, values: list[list[Any]]) -> int:
-        key = []
-        for one in reversed(values):
-            code, place = divmod(code, len(one))
-            key.append(one[place])
-        return self._number.setdefault(tuple(reversed(key)), len(self._number))
-
-    def columns(self, numbers: Int64s) -> dict[str, pa.Array]:
-        """window_ms and `by` for rows of these groups."""
-        keys = list(zip(*self._number, strict=True)) or [()] * (1 + len(self.by))
-        kinds = [pa.int64(), *(FRAME.field(name).type for name in self.by)]
-        places = pa.array(numbers)
-        return {
-            name: pa.array(column, kind).take(places)
-            for name, column, kind in zip(("window_ms", *self.by), keys, kinds, strict=True)
-        }
+def needed(asks: Sequence[Ask]) -> set[str]:
+    """The columns of COMPACT that these tables are made from."""
+    found: set[str] = set()
+    for ask in asks:
+        found |= {*ask.by, *(_ROLLUP_NEEDS if ask.kind == "rollup" else _ACTIVITY_NEEDS)}
+        found |= {"ts", "ts_ns"} if ask.window_ms else set()
+    return found
 
 
 class SparseSums:
@@ -118,39 +82,88 @@ class SparseSums:
 
 
 class RollupSums:
-    """The rollup of the chunks added."""
+    """One rollup."""
 
-    def __init__(self, window_ms: int, by: Sequence[str]) -> None:
-        self._groups = Groups(window_ms, by)
+    def __init__(self, ask: Ask) -> None:
+        self.groups = Groups(ask.window_ms, ask.by)
         self._sums = SparseSums(sums=2, maxima=1)
 
-    def add(self, chunk: ColumnSet) -> None:
-        """Count a chunk in."""
-        if chunk.rows == 0:
-            return
-        present, group = np.unique(self._groups.of(chunk), return_inverse=True)
-        weight = chunk.numbers("weight").astype(np.int64)
-        for number, stage in enumerate(ROLLUP_STAGES):
-            ticks = chunk.ticks(stage)
-            there = ticks >= 0
-            if there.all():
-                cell, counts, sums, greatest = _histogram(group, ticks, weight, len(present))
-            else:
-                cell, counts, sums, greatest = _histogram(group[there], ticks[there], weight[there], len(present))
-            row, bucket = np.divmod(cell, BUCKETS)
-            key = (present[row] * len(ROLLUP_STAGES) + number) * BUCKETS + bucket
-            self._sums.add(key, counts, sums << TICK_SHIFT, greatest << TICK_SHIFT)
+    def add(self, stage: int, group: Int64s, bucket: Int64s, n: Int64s, sum_ns: Int64s, max_ns: Int64s) -> None:
+        """Cells of one stage; a cell may come again."""
+        self._sums.add((group * len(ROLLUP_STAGES) + stage) * BUCKETS + bucket, n, sum_ns, max_ns)
 
     def table(self) -> pa.Table:
         """As Engine.rollup gives it."""
         key, n, sum_ns, max_ns = self._sums.merged()
         rest, bucket = np.divmod(key, BUCKETS)
         group, stage = np.divmod(rest, len(ROLLUP_STAGES))
-        columns = self._groups.columns(group)
+        columns = self.groups.columns(group)
         columns["stage"] = pa.array(ROLLUP_STAGES, pa.string()).take(pa.array(stage))
         columns["bucket"] = pa.array(bucket, pa.int32())
         columns |= {"n": pa.array(n), "sum_ns": pa.array(sum_ns), "max_ns": pa.array(max_ns)}
-        return sorted_table(pa.table(columns), ("window_ms", *self._groups.by, "stage", "bucket"))
+        return sorted_table(pa.table(columns), ("window_ms", *self.groups.by, "stage", "bucket"))
+
+
+class ActivitySums:
+    """One activity."""
+
+    def __init__(self, ask: Ask) -> None:
+        self.groups = Groups(ask.window_ms, ask.by)
+        self._sums = SparseSums(sums=len(ACTIVITY_SUMS), maxima=2)
+
+    def add(self, group: Int64s, values: Sequence[Int64s]) -> None:
+        """Sums, and the negative of the first time, and the last; a group may come again."""
+        self._sums.add(group, *values)
+
+    def table(self) -> pa.Table:
+        """As Engine.activity gives it."""
+        group, *values = self._sums.merged()
+        values[-2] = -values[-2]
+        columns = self.groups.columns(group)
+        columns |= {name: pa.array(one) for name, one in zip(ACTIVITY_COLUMNS, values, strict=True)}
+        return sorted_table(pa.table(columns), ("window_ms", *self.groups.by))
+
+
+class AskSums:
+    """All tables asked for, of the chunks added. Each chunk is counted once, by the finest groups; cells are added."""
+
+    def __init__(self, asks: Sequence[Ask]) -> None:
+        self._rollups = {place: RollupSums(ask) for place, ask in enumerate(asks) if ask.kind == "rollup"}
+        self._activities = {place: ActivitySums(ask) for place, ask in enumerate(asks) if ask.kind == "activity"}
+        self._joint = JointGroups(asks)
+
+    def add(self, chunk: ColumnSet) -> None:
+        """Count a chunk in."""
+        if chunk.rows == 0:
+            return
+        first, group = self._joint.of(chunk)
+        seen = chunk.only(first)
+        if self._rollups:
+            _add_durations(chunk, group, len(first), [(one, one.groups.of(seen)) for one in self._rollups.values()])
+        if self._activities:
+            values = _activity_of(chunk, group, len(first))
+            for one in self._activities.values():
+                one.add(one.groups.of(seen), values)
+
+    def tables(self) -> list[pa.Table]:
+        """In the order of the asks."""
+        found = {place: one.table() for place, one in self._rollups.items()}
+        found |= {place: one.table() for place, one in self._activities.items()}
+        return [found[place] for place in sorted(found)]
+
+
+def _add_durations(chunk: ColumnSet, group: Int64s, groups: int, into: list[tuple[RollupSums, Int64s]]) -> None:
+    weight = chunk.numbers("weight").astype(np.int64)
+    for stage, name in enumerate(ROLLUP_STAGES):
+        ticks = chunk.ticks(name)
+        there = ticks >= 0
+        if there.all():
+            cell, counts, sums, greatest = _histogram(group, ticks, weight, groups)
+        else:
+            cell, counts, sums, greatest = _histogram(group[there], ticks[there], weight[there], groups)
+        row, bucket = np.divmod(cell, BUCKETS)
+        for one, numbers in into:
+            one.add(stage, numbers[row], bucket, counts, sums << TICK_SHIFT, greatest << TICK_SHIFT)
 
 
 def _histogram(group: Int64s, ticks: Int64s, weight: Int64s, groups: int) -> tuple[Int64s, Int64s, Int64s, Int64s]:
@@ -181,34 +194,14 @@ def _add_up(place: Int64s, values: Int64s, places: int) -> Int64s:
     return np.bincount(place, weights=values, minlength=places).astype(np.int64)
 
 
-class ActivitySums:
-    """The activity of the chunks added."""
-
-    def __init__(self, window_ms: int, by: Sequence[str]) -> None:
-        self._groups = Groups(window_ms, by)
-        self._sums = SparseSums(sums=len(ACTIVITY_SUMS), maxima=2)
-
-    def add(self, chunk: ColumnSet) -> None:
-        """Count a chunk in."""
-        if chunk.rows == 0:
-            return
-        present, group = np.unique(self._groups.of(chunk), return_inverse=True)
-        epoch_ns = chunk.numbers("epoch_ns")
-        sums = [_add_up(group, values, len(present)) for values in _activity_values(chunk)]
-        ends = []
-        for values in (-epoch_ns, epoch_ns):  # the least, as the greatest of the negative
-            greatest = np.full(len(present), np.iinfo(np.int64).min)
-            np.maximum.at(greatest, group, values)
-            ends.append(greatest)
-        self._sums.add(present, *sums, *ends)
-
-    def table(self) -> pa.Table:
-        """As Engine.activity gives it."""
-        group, *values = self._sums.merged()
-        values[-2] = -values[-2]
-        columns = self._groups.columns(group)
-        columns |= {name: pa.array(one) for name, one in zip(ACTIVITY_COLUMNS, values, strict=True)}
-        return sorted_table(pa.table(columns), ("window_ms", *self._groups.by))
+def _activity_of(chunk: ColumnSet, group: Int64s, groups: int) -> list[Int64s]:
+    epoch_ns = chunk.numbers("epoch_ns")
+    found = [_add_up(group, values, groups) for values in _activity_values(chunk)]
+    for values in (-epoch_ns, epoch_ns):  # the least, as the greatest of the negative
+        greatest = np.full(groups, np.iinfo(np.int64).min)
+        np.maximum.at(greatest, group, values)
+        found.append(greatest)
+    return found
 
 
 def _activity_values(chunk: ColumnSet) -> list[Int64s]:

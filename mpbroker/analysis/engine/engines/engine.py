@@ -6,7 +6,7 @@ Runs in a command's process; choose_engine.py picks one.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from mpbroker.errors import MpbrokerError
 
@@ -23,6 +23,14 @@ class EngineError(MpbrokerError):
     """An engine cannot be had, or was asked for something it does not know."""
 
     exit_code = 2
+
+
+class Ask(NamedTuple):
+    """A table that an engine is asked for: its `rollup` or `activity` of these windows and groups."""
+
+    kind: Literal["rollup", "activity"]
+    window_ms: int
+    by: tuple[str, ...] = ()
 
 
 class Where(NamedTuple):
@@ -50,6 +58,9 @@ class Engine(ABC):
         self.input = source
 
     @abstractmethod
+    def tables(self, asks: Sequence[Ask]) -> "list[pa.Table]":
+        """What `rollup` and `activity` give, in the order asked: all from one scan of the trace. `by` is checked."""
+
     def rollup(self, window_ms: int, by: Sequence[str] = ()) -> "pa.Table":
         """Histograms: window_ms int64 (start of the window, milliseconds since 1970), *by, stage string, bucket int32,
         n int64 (weighted), sum_ns int64 (weighted), max_ns int64; sorted by all of them in this order.
@@ -57,12 +68,13 @@ class Engine(ABC):
         Stages are durations.ROLLUP_STAGES; missing durations are not counted. `window_ms` 0: one window that begins at
         0.
         """
+        return self.tables([Ask("rollup", window_ms, check_groups(by))])[0]
 
-    @abstractmethod
     def activity(self, window_ms: int, by: Sequence[str] = ()) -> "pa.Table":
         """Sums per window: window_ms int64, *by, then int64 all: n, errors, req_bytes, resp_bytes, throttled, aux_sum,
         handler_ns, saturated, backwards (weighted), first_epoch_ns, last_epoch_ns; sorted by window and `by`.
         """
+        return self.tables([Ask("activity", window_ms, check_groups(by))])[0]
 
     @abstractmethod
     def requests(self, columns: Sequence[str] | None = None, where: Where = Where()) -> "pa.Table":

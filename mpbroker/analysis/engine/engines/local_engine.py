@@ -10,12 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mpbroker.analysis.engine.engines.accumulate import ActivitySums, RollupSums
-from mpbroker.analysis.engine.engines.engine import Engine, EngineError, Where, check_groups
-from mpbroker.analysis.engine.input.column_set import ColumnSet, CompactColumns, frame_table, needed_compact, stored_of
+from mpbroker.analysis.engine.engines.accumulate import AskSums, needed
+from mpbroker.analysis.engine.engines.engine import Ask, Engine, EngineError, Where
+from mpbroker.analysis.engine.input.column_set import ColumnSet, CompactColumns, frame_table, needed_compact
 from mpbroker.analysis.engine.input.columns import FRAME
 from mpbroker.analysis.engine.input.decode import RawColumns, requests_of, within
-from mpbroker.analysis.engine.input.durations import HANDLER_TIME, ROLLUP_STAGES
 from mpbroker.trace import segment
 from mpbroker.trace.record import TICK_SHIFT
 
@@ -23,7 +22,6 @@ CHUNK_RECORDS = 65536
 #: Ties of an order, and what makes `requests` with a limit the same in every engine.
 TIES = ("epoch_ns", "run", "broker", "ring", "seq")
 _STRINGS = ("run", "client", "topic", "listener", "plane", "api", "purg_kind")
-_ACTIVITY = {"weight", "flags", "error", "req_bytes", "resp_bytes", "throttle_ms", "aux", "ts", "ts_ns"}
 
 
 class LocalEngine(Engine):
@@ -31,19 +29,11 @@ class LocalEngine(Engine):
 
     name = "local"
 
-    def rollup(self, window_ms: int, by: Sequence[str] = ()) -> pa.Table:
-        sums = RollupSums(window_ms, check_groups(by))
-        stored = set().union(*map(stored_of, ROLLUP_STAGES))
-        for chunk in self.chunks({"ts", "ts_ns", "weight", *stored, *by}):
+    def tables(self, asks: Sequence[Ask]) -> list[pa.Table]:
+        sums = AskSums(asks)
+        for chunk in self.chunks(needed(asks)):
             sums.add(chunk)
-        return sums.table()
-
-    def activity(self, window_ms: int, by: Sequence[str] = ()) -> pa.Table:
-        sums = ActivitySums(window_ms, check_groups(by))
-        stored = {f"{name}_ticks" for name in (*HANDLER_TIME.parts, *HANDLER_TIME.optional)}
-        for chunk in self.chunks({*_ACTIVITY, *stored, *by}):
-            sums.add(chunk)
-        return sums.table()
+        return sums.tables()
 
     def requests(self, columns: Sequence[str] | None = None, where: Where = Where()) -> pa.Table:
         names = list(FRAME.names if columns is None else columns)

@@ -2,7 +2,7 @@
 
 Tables of several studies often are sums of each other: a rollup per second and API contains the one per API, or of the
 whole. Sums are exact, so they are the same integers. The runner puts one around either engine for the time of a run:
-the studies latency, throughput and tail then scan the trace 16 times and not 19. Single requests are never kept.
+what its studies will ask for is read in one scan before (`prepare`). Single requests are never kept.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from mpbroker.analysis.engine.engines.accumulate import ACTIVITY_SUMS
-from mpbroker.analysis.engine.engines.engine import Engine, Where, check_groups
+from mpbroker.analysis.engine.engines.engine import Ask, Engine, Where, check_groups
 from mpbroker.analysis.engine.input.column_set import sorted_table
 
 MAX_ROWS = 1_000_000
@@ -35,6 +35,28 @@ class ReusingEngine(Engine):
     def activity(self, window_ms: int, by: Sequence[str] = ()) -> pa.Table:
         groups = check_groups(by)
         return _reused(self._activities, window_ms, groups, self._inner.activity, merge_activity)
+
+    def tables(self, asks: Sequence[Ask]) -> list[pa.Table]:
+        self.prepare(asks)
+        return [(self.rollup if ask.kind == "rollup" else self.activity)(ask.window_ms, ask.by) for ask in asks]
+
+    def prepare(self, asks: Sequence[Ask]) -> None:
+        """Read what these tables take, in one scan: those that follow from what there is, or from another, are left
+        out."""
+        wanted = [ask for ask in dict.fromkeys(asks) if not self._follows(ask)]
+        finest: list[Ask] = []
+        for ask in sorted(wanted, key=lambda one: (-len(one.by), one.window_ms == 0, one.window_ms)):
+            if not any(_follows_from(ask, other) for other in finest):
+                finest.append(ask)
+        if len(finest) > 1:
+            for ask, table in zip(finest, self._inner.tables(finest), strict=True):
+                self._known(ask)[ask.window_ms, ask.by] = table
+
+    def _known(self, ask: Ask) -> dict[tuple[int, tuple[str, ...]], pa.Table]:
+        return self._rollups if ask.kind == "rollup" else self._activities
+
+    def _follows(self, ask: Ask) -> bool:
+        return any(_follows_from(ask, Ask(ask.kind, *known)) for known in self._known(ask))
 
     def requests(self, columns: Sequence[str] | None = None, where: Where = Where()) -> pa.Table:
         return self._inner.requests(columns, where)
@@ -69,6 +91,10 @@ def _reused(
             return table
         known[window_ms, by] = table
     return known[window_ms, by]
+
+
+def _follows_from(ask: Ask, other: Ask) -> bool:
+    return ask.kind == other.kind and set(ask.by) <= set(other.by) and _contains(ask.window_ms, other.window_ms)
 
 
 def _contains(window_ms: int, width_ms: int) -> bool:

@@ -83,20 +83,7 @@ class TraceInput:
 
     def context(self, info: segment.SegmentInfo) -> DecodeContext:
         """What decoding a raw segment's records takes."""
-        opened = info.opened
-        names = self.names.of(opened.broker_id, opened.boot_id)
-        boot = boot_of(info)
-        return DecodeContext(
-            boot.run,
-            boot.broker,
-            opened.ring,
-            opened.first_seq,
-            self.clocks[boot],
-            apis_of(info),
-            listeners_of(info),
-            names.clients,
-            names.topics,
-        )
+        return _context(info, self.clocks[boot_of(info)], self.names)
 
     def require_unsampled(self, study_name: str) -> None:
         """Raise SampledTrace when requests were left out of this trace."""
@@ -291,11 +278,11 @@ def _dictionaries(places: Iterable[Path]) -> list[Path]:
 def _clock_lines(infos: Iterable[segment.SegmentInfo]) -> dict[Boot, ClockLine]:
     samples: dict[Boot, list[clock_sample.ClockSample]] = {}
     for info in infos:
-        samples.setdefault(boot_of(info), []).extend(_samples_of(info))
+        samples.setdefault(boot_of(info), []).extend(samples_of(info))
     return {boot: ClockLine(each) for boot, each in samples.items()}
 
 
-def _samples_of(info: segment.SegmentInfo) -> Iterator[clock_sample.ClockSample]:
+def samples_of(info: segment.SegmentInfo) -> Iterator[clock_sample.ClockSample]:
     """Those of the header; those within too where the header has no second one, or is not enough to place a step."""
     opened, closed = info.opened.clock, info.closed and info.closed.clock
     yield opened
@@ -315,6 +302,27 @@ def _may_hold(info: segment.SegmentInfo, clocks: dict[Boot, ClockLine], rows: Ro
     least = line.epoch_of(min(closed.t0_min_ns or opened, opened))
     greatest = line.epoch_of(max(closed.t0_max_ns, closed.clock.monotonic_ns))
     return (rows.to_ns is None or least < rows.to_ns) and (rows.from_ns is None or greatest >= rows.from_ns)
+
+
+def own_context(info: segment.SegmentInfo, names: dictionary.Dictionary) -> DecodeContext:
+    """What decoding takes, by the clock samples of this segment alone: it is the same whatever else there is."""
+    return _context(info, ClockLine(samples_of(info)), names)
+
+
+def _context(info: segment.SegmentInfo, clock: ClockLine, names: dictionary.Dictionary) -> DecodeContext:
+    opened, boot = info.opened, boot_of(info)
+    known = names.of(opened.broker_id, opened.boot_id)
+    return DecodeContext(
+        boot.run,
+        boot.broker,
+        opened.ring,
+        opened.first_seq,
+        clock,
+        apis_of(info),
+        listeners_of(info),
+        known.clients,
+        known.topics,
+    )
 
 
 def boot_of(info: segment.SegmentInfo) -> Boot:

@@ -29,6 +29,8 @@ from mpbroker.analysis.engine.running.output_folder import META, RESULTS, TABLES
 from mpbroker.analysis.engine.running.study import Study, StudyParameters, StudyResult
 from mpbroker.errors import MpbrokerError
 
+#: What studies' asks are told from.
+TOTALS = ("run", "api")
 _VERSIONS = ("numpy", "pyarrow", "plotly", "pyspark", "pandas")
 
 
@@ -85,7 +87,7 @@ def run_studies(
         if study.needs == "order":
             engine.input.require_unsampled(study.name)
     output_folder.claim(out, maker)
-    engine = ReusingEngine(engine)
+    engine = _prepared(engine, studies, parameters)
     results, seconds = list(own), {result.study: 0.0 for result in own}
     for study in studies:
         begun = time.monotonic()
@@ -104,6 +106,16 @@ def run_studies(
     _write_json(out / META, meta)
     _write_json(out / RESULTS, [_kept(result) for result in results])
     return Outcome(_report(out, results, engine.input, meta), meta, results)
+
+
+def _prepared(engine: Engine, studies: Sequence[Study], parameters: StudyParameters) -> Engine:
+    """With what the studies will ask for, read in two scans: sums of everything, then all that follows from them."""
+    reusing = ReusingEngine(engine)
+    asking = [study.asks for study in studies if study.asks is not None]
+    if asking:
+        totals = reusing.activity(0, TOTALS)
+        reusing.prepare([ask for asks in asking for ask in asks(reusing, totals, parameters)])
+    return reusing
 
 
 def write_table(out: Path, name: str, table: pa.Table) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from mpbroker.analysis.engine.engines.engine import Engine
+    from mpbroker.analysis.engine.engines.engine import Ask, Engine
     from mpbroker.analysis.engine.running.finding import Finding
 
 Needs = Literal["rollup", "requests", "order"]
@@ -59,9 +59,14 @@ class StudyParameters:
 
 
 class Study(NamedTuple):
-    """`needs`: "rollup" (any size), "requests" (record level), "order" (record level, and refuses sampled traces)."""
+    """`needs`: "rollup" (any size), "requests" (record level), "order" (record level, and refuses sampled traces).
+
+    `asks`: which tables `run` will ask for, as far as this can be told from the activity by run and API; what all
+    studies of a run ask for is read in one scan.
+    """
 
     name: str
     summary: str
     needs: Needs
     run: "Callable[[Engine, StudyParameters], StudyResult]"
+    asks: "Callable[[Engine, pa.Table, StudyParameters], list[Ask]] | None" = None

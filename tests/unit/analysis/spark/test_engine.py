@@ -40,10 +40,6 @@ def test_ties_follow_the_order():
     assert engine._order_of(["api"], Where()) == []
 
 
-def test_windows_are_whole_numbers():
-    assert engine.window_of(250) == "unix_micros(ts) div 250000 * 250" and engine.window_of(0) == "0L"
-
-
 def test_conditions():
     assert engine._conditions(Where(apis=("Produce",), planes=("control",), min_total_ns=5)) == [
         "api IN ('Produce')",
