@@ -73,20 +73,35 @@ class Feeder(threading.Thread):
 
 class Past:
     """What earlier rounds in a directory knew at their end, in a file there: what came of which attempt, and how far
-    last stable offsets were. A round that was cut short is not in it: its attempts are not judged, its records are."""
+    last stable offsets were. Of a round that was cut short it knows that it began, for no other may have its seed, by
+    which attempts are told apart: its attempts are not judged, its records are."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / "past.json"
-        known = json.loads(self._path.read_text()) if self._path.exists() else {"outcomes": {}, "stable": []}
+        known = json.loads(self._path.read_text()) if self._path.exists() else {"outcomes": {}, "stable": [], "seed": 0}
         self.outcomes: dict[str, dict[str, str]] = known["outcomes"]
         self.stable = {(topic, partition): offset for topic, partition, offset in known["stable"]}
+        self._seed: int = known["seed"]
 
-    def write(self, chains: list[ChainProgram], stable: dict[tuple[str, int], int]) -> None:
+    def begin(self, least_seed: int) -> int:
+        """The seed of a new round."""
+        self._seed = max(least_seed, self._seed + 1)
+        self._write()
+        return self._seed
+
+    def end(self, chains: list[ChainProgram], stable: dict[tuple[str, int], int]) -> None:
         """For the next round."""
         for chain in chains:
             self.outcomes.setdefault(chain.name, {}).update(chain.outcomes)
-        rows = [(*place, offset) for place, offset in stable.items()]
-        self._path.write_text(json.dumps({"outcomes": self.outcomes, "stable": rows}))
+        self.stable = stable
+        self._write()
+
+    def _write(self) -> None:
+        rows = [(*place, offset) for place, offset in self.stable.items()]
+        known = {"outcomes": self.outcomes, "stable": rows, "seed": self._seed}
+        new = self._path.with_suffix(".new")
+        new.write_text(json.dumps(known))
+        new.replace(self._path)
 
 
 class Round:
@@ -95,15 +110,16 @@ class Round:
     def __init__(
         self, directory: Path, seed: int, kills: int, until_s: float, pause_s: float, names: list[str]
     ) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
         self._past = Past(directory)
-        self._directory, self._seed, self._kills, self._until_s = directory, seed, kills, until_s
+        self._directory, self._seed, self._kills, self._until_s = directory, self._past.begin(seed), kills, until_s
         self._pause_s, self._names = pause_s, names
-        self._random = random.Random(seed)
+        self._random = random.Random(self._seed)
         self._next_fault_s = 0.0
         self._copies: dict[str, int] = {}  # all there are, of earlier rounds too
         self.killed: Counter[str] = Counter()
         self.wrong: list[str] = []
-        self.report: dict[str, Any] = {"seed": seed}
+        self.report: dict[str, Any] = {"seed": self._seed}
 
     def play(self) -> None:
         """Everything, and the checks."""
@@ -148,7 +164,7 @@ class Round:
                 for chain in chains:
                     chain.close(0)
             self._tell(chains, ages)
-            self._past.write(chains, stable.seen)
+            self._past.end(chains, stable.seen)
 
     def _disturb(self, broker: Broker) -> None:
         role = self._random.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
@@ -161,10 +177,11 @@ class Round:
             self._restart(broker)
             return
         number, victim = (signal.SIGSEGV, "handler") if role == FAULT else (signal.SIGKILL, role)
-        rows = [row for row in broker.status()["processes"] if (row["role"], row["state"]) == (victim, "running")]
+        running = [row for row in broker.status()["processes"] if (row["role"], row["state"]) == (victim, "running")]
+        rows = [row for row in running if row["pid"]]
         if not rows:
             return  # it is on its way already
-        row = self._random.choice([row for row in rows if row["pid"]])
+        row = self._random.choice(rows)
         self.killed[role] += 1
         with contextlib.suppress(ProcessLookupError):
             os.kill(row["pid"], number)
@@ -250,7 +267,6 @@ def main() -> int:
             base = arguments.keep or stack.enter_context(tempfile.TemporaryDirectory(prefix="mpbroker-chains-"))
             seed, kills = len(rounds) + 1, min(ROUND_KILLS, arguments.kills - done)
             directory = arguments.place or Path(base) / str(seed)
-            directory.mkdir(parents=True, exist_ok=True)
             one = Round(directory, seed, kills, until_s, arguments.pause_ms / 1000, arguments.chains)
             one.play()
         print(json.dumps(one.report), flush=True)
