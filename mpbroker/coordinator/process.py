@@ -2,8 +2,8 @@
 
 The coordinator is a request handler of another kind: it claims handed-over entries with a handler's port (the last
 handler index, a slot of its own), answers them itself, and its successor puts back what it held. Everything that knows
-of groups and transactions is imported when their topic is there, or at the first request: a broker without them pays
-for this loop only.
+of groups and transactions is imported when their topic is there or is being made for somebody: a broker without them
+pays for this loop only.
 """
 
 from __future__ import annotations
@@ -69,6 +69,8 @@ class CoordinatorProcess:
             work.execute(request)
         if request is None or self._ctx.reloading or self._is_due():
             everything, moved = self._port.take_dirty()
+            if work is None and self._ctx.core.coordinator_wanted:
+                self._work = work = self._begin()
             if work is not None:
                 work.deliver(everything, moved)
             self._rest()

@@ -316,6 +316,8 @@ static PyObject *core_get(PyObject *object, void *which)
         return PyLong_FromUnsignedLongLong(mpb_load_acquire(&core->header->features));
     case 12:
         return PyLong_FromUnsignedLong(mpb_load_acquire(&CORE(object)->header->transactions_ready));
+    case 14:
+        return PyBool_FromLong(mpb_load_acquire(&CORE(object)->header->coordinator_wanted) != 0);
     case 13:
         return PyLong_FromUnsignedLong(mpb_load_acquire(&CORE(object)->header->moves));
     default:
@@ -411,6 +413,8 @@ static PyGetSetDef core_getset[] = {
     {"transactions_ready", core_get, core_set_transactions_ready,
      "1: what was ongoing when the broker stopped is verified again; 0: a batch of an unknown transaction is to wait",
      (void *)12},
+    {"coordinator_wanted", core_get, NULL, "whether a client asked for a coordinator whose topic was not there",
+     (void *)14},
     {"arena_handler_bytes", core_get, NULL, "memory for answers of one handler", (void *)9},
     {"sleepers", core_get, NULL, "bit per handler that sleeps", (void *)8},
     {NULL, NULL, NULL, NULL, NULL},

@@ -4,6 +4,7 @@
 #include "shm/counters.h"
 #include "shm/doorbell.h"
 #include "shm/intents.h"
+#include "request/handed.h"
 #include "request/recover.h"
 #include "trace/trace_record.h"
 
@@ -308,6 +309,13 @@ static PyObject *handler_hand_over(PyObject *object, PyObject *keys)
     Py_RETURN_NONE;
 }
 
+static PyObject *handler_want_coordinator(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    mpb_want_coordinator(PORT(object)->core);
+    Py_RETURN_NONE;
+}
+
 static PyObject *handler_give_to_coordinator(PyObject *object, PyObject *target)
 {
     RequestObject *request = mpb_py_request_arg(object, target);
@@ -374,6 +382,8 @@ static PyMethodDef handler_methods[] = {
     {"recover", handler_recover, METH_NOARGS, "recover() -> counts; before the loop of a successor begins"},
     {"hand_over", handler_hand_over, METH_O,
      "hand_over(api_keys): requests of these APIs go to the coordinator from now on, unseen by this process"},
+    {"want_coordinator", handler_want_coordinator, METH_NOARGS,
+     "Requests for the coordinator will come: it gets ready, and looks at the metadata."},
     {"give_to_coordinator", handler_give_to_coordinator, METH_O,
      "give_to_coordinator(request): a request in hand goes to the coordinator; it is not this process's any more"},
     {"give_back", handler_give_back, METH_O,

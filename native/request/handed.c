@@ -33,3 +33,9 @@ void mpb_ring_coordinator(struct mpb_core *core)
     if (core->header->coordinator != 0)
         mpb_ring_handler(core, core->header->coordinator - 1);
 }
+
+void mpb_want_coordinator(struct mpb_core *core)
+{
+    mpb_store_release(&core->header->coordinator_wanted, 1);
+    mpb_ring_coordinator(core);
+}

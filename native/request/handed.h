@@ -20,5 +20,7 @@ void mpb_handed_requeue(struct mpb_core *core, uint32_t index);
 int64_t mpb_handed_take(struct mpb_core *core, uint32_t owner);
 bool mpb_handed_empty(struct mpb_core *core);
 void mpb_ring_coordinator(struct mpb_core *core);
+/* Requests will come: the coordinator gets ready for them now. */
+void mpb_want_coordinator(struct mpb_core *core);
 
 #endif

@@ -89,6 +89,7 @@ def _create_topic(context: ServerContext, request: Request, message: FindCoordin
     def build(answers: Sequence[Answer | None]) -> FindCoordinatorResponse:
         context.metadata.refresh()
         if context.metadata.topic(topic) is not None:  # made now, or by whoever was faster
+            context.port.want_coordinator()  # it reads the partitions before the client's next request is here
             return _here(context, request, message)
         if not _is_made(answers[0]):  # else this broker has not heard of it yet
             context.log.warning("offsets_topic_not_created", topic, reason=_reason(answers[0]))
@@ -96,6 +97,7 @@ def _create_topic(context: ServerContext, request: Request, message: FindCoordin
 
     command = encode_command(CreateTopics([new_topic(topic, context.config)], forward=True))
     if park_for_controller(context, request, [command], CREATE_TIMEOUT_MS, build):
+        context.port.want_coordinator()  # it has time to get ready while the topic is made
         return PARKED
     return failed(message, request.api_version, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 

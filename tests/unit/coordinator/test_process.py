@@ -19,7 +19,7 @@ class Loop(CoordinatorProcess):
         self.topics = {}
         self.config = None
         context = SimpleNamespace(
-            core=SimpleNamespace(transactions_ready=0),
+            core=SimpleNamespace(transactions_ready=0, coordinator_wanted=False),
             config=None,
             incarnation=incarnation,
             reloading=False,
@@ -69,11 +69,13 @@ def test_without_groups_it_only_waits():
     assert loop.did() == RESTED
 
 
-@pytest.mark.parametrize("cause", ["request", "topic", "successor"])
+@pytest.mark.parametrize("cause", ["request", "wish", "topic", "successor"])
 def test_it_begins_when_there_is_something_to_do(cause):
     loop = Loop(2 if cause == "successor" else 1)
     if cause == "request":
         loop.requests = ["a"]
+    elif cause == "wish":
+        loop.context.core.coordinator_wanted = True
     elif cause == "topic":
         loop.topics[OFFSETS_TOPIC] = object()
     loop.turn()

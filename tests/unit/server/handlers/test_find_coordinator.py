@@ -46,9 +46,11 @@ def test_groups_are_coordinated_here(broker, version):
 
 def test_the_first_question_waits_for_the_topic(broker):
     controller = InProcessController(broker)
+    assert not broker.core.coordinator_wanted
     broker.send(asked(0), 0)
     broker.step()
     assert broker.collect() == []
+    assert broker.core.coordinator_wanted  # it gets ready meanwhile
     broker.create_topic(OFFSETS_TOPIC, 3, internal=True)
     created = controller.serve(TopicResults([TopicResult(OFFSETS_TOPIC)]))
     assert created == [CreateTopics([NewTopic(OFFSETS_TOPIC, 3, 1, configs=SETTINGS)], forward=True)]
