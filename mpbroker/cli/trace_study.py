@@ -31,7 +31,17 @@ EXAMPLES = (
         "the slowest of five minutes",
     ),
     ("mpbroker trace study compare --in after1 after2 after3 --baseline before1 before2 before3", "what a change did"),
+    (
+        "mpbroker trace study whatif --handlers 4 --discipline shortest",
+        "what the same requests would have taken then",
+    ),
     ("mpbroker trace study latency --in traces --engine spark --master 'spark://host:7077'", "the same on a cluster"),
+)
+#: Options of `whatif` with a flag of their own.
+_WHATIF = (
+    ("handlers", "N,…", "request handlers to replay with"),
+    ("discipline", "NAME,…", "fifo, plane, priority, fair, shortest, deadline"),
+    ("costs", "API:X,…", "handler time of an API, times X"),
 )
 
 
@@ -76,6 +86,8 @@ def define(parser: argparse.ArgumentParser, _: str = "study") -> None:
     parser.add_argument(
         "--set", dest="options", action="append", default=[], metavar="NAME=VALUE", help="an option of a study"
     )
+    for name, metavar, what in _WHATIF:
+        parser.add_argument(f"--{name}", metavar=metavar, help=f"whatif: {what}")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -135,6 +147,7 @@ def _parameters(arguments: argparse.Namespace, baseline: Any) -> Any:
         if not equals:
             raise BadOption(f"--set {text}: write --set NAME=VALUE")
         options[name] = value
+    options |= {name: getattr(arguments, name) for name, *_ in _WHATIF if getattr(arguments, name)}
     return StudyParameters(
         arguments.window_ms, arguments.warmup_ms, arguments.target_p99_ms, baseline=baseline, options=options
     )

@@ -16,20 +16,22 @@ SOURCE = """
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-static void slow(int fd)
+static int slow(int fd)
 {
     char link[64], path[PATH_MAX + 1];
     const char *part = getenv("SLOW_PART"), *ms = getenv("SLOW_MS");
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     ssize_t length = readlink(link, path, PATH_MAX);
     if (length <= 0 || ms == NULL || part == NULL)
-        return;
+        return 0;
     path[length] = 0;
-    if (strstr(path, part) != NULL)
-        usleep((useconds_t)atoi(ms) * 1000);
+    if (strstr(path, part) == NULL)
+        return 0;
+    usleep((useconds_t)atoi(ms) * 1000);
+    return getenv("SLOW_ONLY") != NULL;
 }
-int fsync(int fd) { slow(fd); return ((int (*)(int))dlsym(RTLD_NEXT, "fsync"))(fd); }
-int fdatasync(int fd) { slow(fd); return ((int (*)(int))dlsym(RTLD_NEXT, "fdatasync"))(fd); }
+int fsync(int fd) { return slow(fd) ? 0 : ((int (*)(int))dlsym(RTLD_NEXT, "fsync"))(fd); }
+int fdatasync(int fd) { return slow(fd) ? 0 : ((int (*)(int))dlsym(RTLD_NEXT, "fdatasync"))(fd); }
 """
 
 
@@ -43,6 +45,8 @@ def build(directory: Path) -> Path:
     return library
 
 
-def slow_env(library: Path, part: str, sync_ms: int) -> dict[str, str]:
-    """Environment of a broker whose syncs of paths that contain `part` take so long."""
-    return {"LD_PRELOAD": str(library), "SLOW_PART": part, "SLOW_MS": str(sync_ms)}
+def slow_env(library: Path, part: str, sync_ms: int, only: bool = False) -> dict[str, str]:
+    """Environment of a broker whose syncs of paths that contain `part` take so long; `only`: that, and no sync, so that
+    they all take as long."""
+    env = {"LD_PRELOAD": str(library), "SLOW_PART": part, "SLOW_MS": str(sync_ms)}
+    return env | {"SLOW_ONLY": "1"} if only else env

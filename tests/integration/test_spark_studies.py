@@ -24,7 +24,7 @@ def engines(spark, tmp_path_factory):
     return LocalEngine(source), SparkEngine(source)
 
 
-@pytest.mark.parametrize("name", ["latency", "throughput", "priority", "tail"])
+@pytest.mark.parametrize("name", ["latency", "throughput", "priority", "tail", "whatif"])
 def test_a_study_says_the_same(engines, name):
     ours, theirs = (runner.find_study(name).run(engine, StudyParameters()) for engine in engines)
     assert theirs.verdicts == ours.verdicts

@@ -28,7 +28,7 @@ OVERRIDES = {
     "mpbroker.trace.gauge.interval.ms": 100,
 }
 LISTENERS = ["PLAINTEXT://127.0.0.1:0", "CONTROL://127.0.0.1:0"]
-STUDIES = ["latency", "throughput", "priority", "tail", "little", "waits", "queue-model", "compare"]
+STUDIES = ["latency", "throughput", "priority", "tail", "little", "waits", "queue-model", "whatif", "compare"]
 
 
 def _flood(port):

@@ -3,6 +3,7 @@
 Pure but for the engine. From single requests in their order, so not from sampled traces.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,9 +16,10 @@ from mpbroker.analysis.engine.input.decode import RowFilter
 from mpbroker.analysis.engine.mathematics import moments, utilisation
 from mpbroker.analysis.engine.mathematics.histogram import Int64s
 from mpbroker.analysis.engine.mathematics.windows import Extent
+from mpbroker.analysis.engine.running import wording
 
 MAX_REQUESTS = 5_000_000
-_COLUMNS = ("run", "broker", "plane", "handler", "epoch_ns", *moments.COLUMNS)
+_COLUMNS = ("run", "broker", "plane", "handler", "epoch_ns", "ring", "seq", *moments.COLUMNS)
 NO_HANDLER = -1
 
 
@@ -28,6 +30,7 @@ class HandlerWork(NamedTuple):
     handled     when a handler let go of it: answered, parked or handed over
     starved_s   seconds in which handlers, together, were ready but had no core; None: the system does not tell
     first_epoch_ns      nanoseconds since 1970 of the first one's coming into the ring
+    table       what else was asked for of them, beside what their moments need
     """
 
     run: str
@@ -40,6 +43,7 @@ class HandlerWork(NamedTuple):
     handled: Int64s
     starved_s: float | None
     first_epoch_ns: int
+    table: pa.Table
 
     @property
     def wait(self) -> Int64s:
@@ -53,16 +57,19 @@ class HandlerWork(NamedTuple):
         return busy
 
 
-def read(engine: Engine, found: Extent) -> tuple[list[HandlerWork], list[str]]:
-    """Of all brokers; and a sentence where the trace is larger than MAX_REQUESTS, or only a part of it was read."""
+def read(
+    engine: Engine, found: Extent, more: Sequence[str] = (), most: int = MAX_REQUESTS
+) -> tuple[list[HandlerWork], list[str]]:
+    """Of all brokers, with `more` columns; and a sentence where the trace is larger than `most`, or only a part of it
+    was read."""
     where, said = Where(), []
-    if found.n > MAX_REQUESTS:
-        upto = found.first_ns + int((found.last_ns - found.first_ns) * MAX_REQUESTS / found.n)
+    if found.n > most:
+        upto = found.first_ns + int((found.last_ns - found.first_ns) * most / found.n)
         where = Where(None, upto)
-        said.append(f"Looked at the first {(upto - found.first_ns) / 1e9:.0f} s, about {MAX_REQUESTS:,} requests.")
+        said.append(f"Looked at the first {wording.duration(upto - found.first_ns)}, about {most:,} requests.")
     if engine.input.rows != RowFilter(brokers=engine.input.rows.brokers):
         said.append("Only a part of the trace was read: a handler that was at work for others counts as free here.")
-    table, gauges = engine.requests(_COLUMNS, where), engine.input.gauges()
+    table, gauges = engine.requests([*_COLUMNS, *more], where), engine.input.gauges()
     when = moments.of(table)
     taken = moments.present(table, "queue_ns")
     used = utilisation.of_processes(gauges)
@@ -70,12 +77,17 @@ def read(engine: Engine, found: Extent) -> tuple[list[HandlerWork], list[str]]:
     for (run, broker), rows in moments.groups(table, ("run", "broker")):
         rows = rows[taken[rows]]
         if len(rows):
+            rows = rows[np.lexsort((*_numbers(table, rows), when.dequeued[rows], when.enqueued[rows]))]
             works.append(_work(run, broker, table, when, rows, used))
     return works, said
 
 
+def _numbers(table: pa.Table, rows: Int64s) -> list[Int64s]:
+    """What puts requests of one moment in the same order, whichever engine read them."""
+    return [np.asarray(table[name].to_numpy(), np.int64)[rows] for name in ("seq", "ring")]
+
+
 def _work(run: str, broker: int, table: pa.Table, when: moments.Moments, rows: Int64s, used: pa.Table) -> HandlerWork:
-    rows = rows[np.lexsort((when.dequeued[rows], when.enqueued[rows]))]
     handler = np.asarray(table["handler"].fill_null(NO_HANDLER).to_numpy(), np.int64)[rows]
     epoch = np.asarray(table["epoch_ns"].to_numpy(), np.int64)[rows]
     mine = [row for row in _handlers_of(used, run, broker) if epoch.min() <= row["epoch_ns"]]
@@ -92,6 +104,7 @@ def _work(run: str, broker: int, table: pa.Table, when: moments.Moments, rows: I
         np.maximum(when.handled, when.dequeued)[rows],
         sum(row["seconds"] * row["runqueue_share"] for row in mine) if known else None,
         int((epoch - table["t0_ns"].to_numpy()[rows]).min() + when.enqueued[rows[0]]),
+        table.take(rows),
     )
 
 

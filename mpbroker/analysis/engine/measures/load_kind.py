@@ -61,14 +61,20 @@ def waits_for_answers(arrivals: Int64s, answered: Int64s) -> bool:
 def correlation(arrivals: Int64s, answered: Int64s) -> float:
     """Of distances between arrivals with latencies, as above; 0 when either does not vary."""
     arrivals, answered = np.sort(arrivals), np.sort(answered)
-    in_flight = np.arange(1, len(arrivals) + 1) - np.searchsorted(answered, arrivals, side="right")
-    most = int(in_flight.max())
+    most = most_in_flight(arrivals, answered)
     if len(arrivals) - most < 2:
         return 0.0
     distance, latency = arrivals[most:] - arrivals[:-most], answered[:-most] - arrivals[:-most]
     if np.ptp(distance) == 0 or np.ptp(latency) == 0:
         return 0.0
     return float(np.corrcoef(_ranks(distance), _ranks(latency))[0, 1])
+
+
+def most_in_flight(arrivals: Int64s, answered: Int64s) -> int:
+    """How many of a connection's requests had come and were not answered, at most."""
+    arrivals, answered = np.sort(arrivals), np.sort(answered)
+    in_flight = np.arange(1, len(arrivals) + 1) - np.searchsorted(answered, arrivals, side="right")
+    return int(in_flight.max())
 
 
 def _ranks(values: Int64s) -> Int64s:
