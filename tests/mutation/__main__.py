@@ -27,7 +27,13 @@ LEAST_SHARE = 0.95
 
 def drawn(changes: list[Change], seed: int) -> list[Change]:
     """All changes in the order in which this seed tries them; code that changes meanwhile leaves the others' order."""
-    return sorted(changes, key=lambda change: hashlib.sha1(f"{seed} {key_of(change)}".encode()).digest())
+    return sorted(changes, key=lambda change: hashlib.sha1(f"{seed} {_drawn_by(change)}".encode()).digest())
+
+
+def _drawn_by(change: Change) -> tuple[str | int, ...]:
+    """The first of equal lines stands where it stood when nothing told them apart."""
+    key = key_of(change)
+    return key if change.nth > 1 else key[:3]
 
 
 def wanted(changes: list[Change], under: str, at: str | None) -> list[Change]:

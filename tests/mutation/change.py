@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.mutation import c_operators, python_operators
@@ -27,13 +28,15 @@ C_ROOMS = ("shm", "record", "trace", "log", "request", "network", "produce", "fe
 
 @dataclass(frozen=True)
 class Change:
-    """`edit` of the file at `path`, relative to the tree; `line` counts from 1."""
+    """`edit` of the file at `path`, relative to the tree; `line` counts from 1, and so does `nth`: equal lines of a file
+    that are changed alike."""
 
     path: str
     line: int
     before: str
     after: str
     edit: Edit
+    nth: int = 1
 
     @property
     def room(self) -> str:
@@ -54,7 +57,13 @@ def changed_files(tree: Path) -> list[str]:
 def changes_of(path: str, text: str) -> list[Change]:
     """Every change of a file that the operators know, in the order of its lines."""
     edits = (c_operators if path.endswith(".c") else python_operators).edits_of(text)
-    return [_change(path, text, edit) for edit in sorted(edits, key=lambda edit: (edit.start, edit.end, edit.text))]
+    found: list[Change] = []
+    alike: Counter[tuple[str, str]] = Counter()
+    for edit in sorted(edits, key=lambda edit: (edit.start, edit.end, edit.text)):
+        change = _change(path, text, edit)
+        alike[change.before, change.after] += 1
+        found.append(replace(change, nth=alike[change.before, change.after]))
+    return found
 
 
 def _change(path: str, text: str, edit: Edit) -> Change:

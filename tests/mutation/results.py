@@ -21,13 +21,14 @@ class Results:
         self.latest: dict[Key, Verdict] = {}
         for line in file.read_text().splitlines() if file.exists() else ():
             told = json.loads(line)
-            self._learn((told["path"], told["before"], told["after"]), Verdict(told["verdict"]))
+            self._learn((told["path"], told["before"], told["after"], told.get("nth", 1)), Verdict(told["verdict"]))
 
     def add(self, change: Change, verdict: Verdict, seconds: float, noticed_by: str) -> None:
         """At once on the disk."""
         self._learn(key_of(change), verdict)
         line = {"path": change.path, "line": change.line, "operator": change.edit.operator, "before": change.before}
-        line |= {"after": change.after, "verdict": verdict.value, "seconds": round(seconds, 1), "by": noticed_by}
+        line |= {"after": change.after, "nth": change.nth}
+        line |= {"verdict": verdict.value, "seconds": round(seconds, 1), "by": noticed_by}
         self._file.parent.mkdir(parents=True, exist_ok=True)
         with open(self._file, "a") as file:
             file.write(json.dumps(line) + "\n")

@@ -126,12 +126,22 @@ def test_a_seed_draws_the_same_changes():
     assert {one.line for one in wanted(changes, "", f"{WHEEL}:{line}")} == {line}
 
 
+def test_equal_lines_are_two_changes():
+    text = "def f(a):\n    a.x = 1\n\n\ndef g(a):\n    a.x = 1\n"
+    changes = changes_of("x.py", text)
+    left_out = [key_of(change) for change in changes if change.after == "pass"]
+    assert left_out == [("x.py", "a.x = 1", "pass", 1), ("x.py", "a.x = 1", "pass", 2)]
+    told = "x.py #2\n  - a.x = 1\n  + pass\n    A reason.\n"
+    assert known_equivalents(told) == {left_out[1]: "A reason."}
+    assert sorted(drawn(changes, 1), key=changes.index) == changes
+
+
 def test_listed_equivalents_are_changes_of_today():
     known = known_equivalents()
     assert len(known) == FILE.read_text().count("\n  - ") and all(len(reason) > 20 for reason in known.values())
     today = {
-        (path, change.before, change.after)
-        for path in {path for path, _, _ in known}
+        key_of(change)
+        for path in {path for path, *_ in known}
         for change in changes_of(path, (ROOT / path).read_text())
     }
     assert not known.keys() - today
