@@ -1,8 +1,9 @@
 """What is changed in Python: comparisons, conditions, and/or, arithmetic, whole numbers, truth values, min/max, and
 statements that are left out. Places come from ast; the text around them stays as it is.
 
-Left alone: docstrings, annotations, f-strings, asserts, what only writes a line to the event log, and a module's times
-(`LOOK_EVERY_MS`), which one more or less of changes nothing that anybody promised; C has them in the preprocessor.
+Left alone: docstrings, annotations, f-strings, asserts, what only writes a line to the event log, and times that stand as
+a module's constants (`LOOK_EVERY_MS`) or as a parameter's default (`poll_ms=250`), which one more or less of changes
+nothing that anybody promised; C has them in the preprocessor.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ ARITHMETIC = {
     ast.RShift: (">>", "<<"),
 }
 TIME = re.compile(r"^_?[A-Z][A-Z0-9_]*_(?:MS|S|NS|US)$")
+TIME_PARAMETER = re.compile(r"_(?:ms|s|ns|us)$")
 EVENT_LINE = re.compile(r"\b(?:_?log|_?events?|logger)\.(?:debug|info|warning|error)$")
 
 
@@ -76,12 +78,20 @@ def edits_of(text: str) -> list[Edit]:
 def _live(node: ast.AST) -> Iterator[ast.AST]:
     """The nodes that run and may be changed."""
     yield node
+    times = _default_times(node) if isinstance(node, ast.arguments) else set()
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "type_comment", "decorator_list"):
             continue
         for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, ast.AST) and not _left_alone(child):
+            if isinstance(child, ast.AST) and id(child) not in times and not _left_alone(child):
                 yield from _live(child)
+
+
+def _default_times(node: ast.arguments) -> set[int]:
+    positional = [*node.posonlyargs, *node.args]
+    pairs = [*zip(reversed(positional), reversed(node.defaults), strict=False)]
+    pairs += [*zip(node.kwonlyargs, node.kw_defaults, strict=True)]
+    return {id(default) for argument, default in pairs if TIME_PARAMETER.search(argument.arg)}
 
 
 def _left_alone(node: ast.AST) -> bool:

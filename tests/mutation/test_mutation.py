@@ -81,6 +81,14 @@ def test_what_is_changed_in_python():
     ]
 
 
+def test_times_that_are_defaults_stay():
+    text = "def f(a, b_ms=1, c=2, *, d_s=3, e=4, f_ns):\n    pass\n"
+    assert _after("x.py", text) == {
+        ("number", "def f(a, b_ms=1, c=3, *, d_s=3, e=4, f_ns):"),
+        ("number", "def f(a, b_ms=1, c=2, *, d_s=3, e=5, f_ns):"),
+    }
+
+
 def test_what_is_changed_in_c():
     assert _after("x.c", C) == {
         ("number", "int count = 1;"),

@@ -3,7 +3,7 @@
 import pytest
 
 from mpbroker.cluster.cluster_config import ClusterConfig
-from mpbroker.cluster.events import ReadDone, Request, TxnDone
+from mpbroker.cluster.events import Answered, ReadDone, Request, TxnDone
 from mpbroker.errors import ErrorCode
 from mpbroker.metadata.commands import (
     AllocateProducerIds,
@@ -22,7 +22,7 @@ from mpbroker.protocol.messages.alter_partition import (
 )
 from mpbroker.protocol.messages.controlled_shutdown import ControlledShutdownRequest
 from mpbroker.protocol.messages.leader_and_isr import LeaderAndIsrRequest
-from mpbroker.protocol.messages.update_metadata import UpdateMetadataRequest
+from mpbroker.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from tests.unit.cluster.controller_bench import ControllerBench, alter, elect, epoch_of, roles, stops
 
 
@@ -338,6 +338,31 @@ def test_producer_id_blocks_never_overlap(bench):
     bench.unknown = [True]
     blocks = [bench.ask(AllocateProducerIds()).first_id for _ in range(3)]
     assert blocks == [0, 1000, 2000]  # the tag says what became of the first try
+
+
+class TestAnswersOfAnEarlierLife:
+    """A broker restarted while a request was on its way: what its earlier life answers says nothing of this one."""
+
+    @pytest.fixture
+    def asked(self, bench):
+        bench.answering.discard(3)
+        bench.create()
+        return bench
+
+    def test_what_was_sent_to_this_one_is_not_answered_by_it(self, asked):
+        epoch = epoch_of(asked, 3)
+        asked.event(Answered(3, epoch - 1, UpdateMetadataResponse()))
+        assert not asked.send(3), "still on its way"
+        asked.event(Answered(3, epoch, UpdateMetadataResponse()))
+        assert asked.send(3), "the next one goes"
+
+    @pytest.mark.parametrize("broker", [3, 1, 9], ids=["of another life", "nothing asked", "unknown"])
+    def test_a_stale_epoch_in_it_ends_no_term(self, asked, broker):
+        epoch = epoch_of(asked, broker) - (broker == 3) if broker != 9 else 1
+        asked.event(Answered(broker, epoch, UpdateMetadataResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)))
+        assert asked.resigned is None
+        asked.event(Answered(3, epoch_of(asked, 3), UpdateMetadataResponse(error_code=11)))
+        assert asked.resigned == "broker 3 knows a later controller"
 
 
 class TestTransactions:

@@ -9,8 +9,9 @@ import pytest
 
 from mpbroker import _native
 from mpbroker._native import NO_REQUEST, LogOptions
+from mpbroker.config.load_config import load_broker_config
 from mpbroker.log.checkpoint_file import read_checkpoint
-from mpbroker.log.log_cleaner import CLEANER_OFFSETS, LogCleaner, Pace, Stopped
+from mpbroker.log.log_cleaner import CLEANER_OFFSETS, Dirt, LogCleaner, Pace, Stopped
 from mpbroker.record.batch_builder import encode_batch
 from mpbroker.record.compression import decompress
 from mpbroker.shm.layout import ReplicaRole
@@ -465,3 +466,22 @@ def test_what_is_shorter_than_a_batchs_header_is_not_sealed(size):
     with pytest.raises(ValueError, match="61 bytes"):
         _native.seal_batch(short)
     assert short == bytes(size)
+
+
+@pytest.mark.parametrize(
+    ("settings", "memory", "buffer", "load"),
+    [
+        ((), 100 << 20, 1 << 19, 0.9),
+        (("log.cleaner.dedupe.buffer.size=1", "log.cleaner.io.buffer.size=0"), 1 << 20, 1 << 16, 0.9),
+        (("log.cleaner.dedupe.buffer.size=5000000", "log.cleaner.io.buffer.size=100000"), 5_000_000, 100_000, 0.9),
+        (("log.cleaner.io.buffer.size=2147483647", "log.cleaner.io.buffer.load.factor=2"), 100 << 20, 1 << 20, 0.95),
+        (("log.cleaner.io.buffer.load.factor=0",), 100 << 20, 1 << 19, 0.01),
+    ],
+)
+def test_what_a_compaction_may_use_is_bounded_whatever_is_set(world, settings, memory, buffer, load):
+    partition = world.create(cleanup_policy="compact")
+    config = load_broker_config(overrides=[f"log.dirs={world.path}", *settings], environ={})
+    cleaner = LogCleaner(world.keeper(config=config), lambda *_: None)
+    found = cleaner.limits(Dirt(partition, 3, 9, 0.5, False))
+    assert (found.first_dirty, found.until) == (3, 9)
+    assert (found.memory_bytes, found.buffer_bytes, found.load_factor) == (memory, buffer, load)

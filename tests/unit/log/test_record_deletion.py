@@ -119,3 +119,30 @@ def test_what_it_refuses(world):
     assert world.log.delete_records(partition.ordinal, 1, other)[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert world.log.start_written(partition.ordinal, 1, other) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert world.log.starts_asked() == []
+
+
+def test_who_cannot_be_told_now_is_told_a_second_later(world):
+    """A log start that is written down, whose partition's lock is held: not tried at every turn."""
+    partition = world.create()
+    world.fill(partition, 10)
+    world.log.flush(partition.ordinal)
+    told, busy = [], [ErrorCode.REQUEST_TIMED_OUT]
+
+    class Log:
+        def start_written(self, *of):
+            told.append(of)
+            return busy[0] if busy else world.log.start_written(*of)
+
+        def __getattr__(self, name):
+            return getattr(world.log, name)
+
+    keeper = LogKeeper(world.keeper(first_delay_ms=60_000, log=Log()))
+    keeper.do_work()
+    move(world, partition, 4)
+    for _ in range(5):
+        keeper.do_work()
+    assert len(told) == 1 and written(world) == {("t", 0): 4}
+    busy.clear()
+    world.clock.advance(1000)
+    keeper.do_work()
+    assert len(told) == 2 and world.state(partition).start_written == 4

@@ -3,20 +3,28 @@
 import msgspec
 import pytest
 
+from mpbroker.metadata import commands
 from mpbroker.metadata.commands import (
     MAX_ANSWER_BYTES,
     MAX_COMMAND_BYTES,
     AllocateProducerIds,
+    AlterConfigs,
     CommandTooLarge,
+    ConfigChange,
+    ConfigChanges,
+    ControlAnswer,
+    ControlRequest,
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
     Failed,
+    FeatureUpdate,
     NewTopic,
     PartitionCount,
     ProducerIds,
     TopicResult,
     TopicResults,
+    UpdateFeatures,
     decode_answer,
     decode_command,
     encode_answer,
@@ -78,3 +86,48 @@ def test_a_long_sentence_is_shortened_not_dropped():
 def test_bytes_that_are_no_command(junk):
     with pytest.raises(msgspec.DecodeError):
         decode_command(junk)
+
+
+RESULT = TopicResult("a", 36, "no", b"i", 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("message", "form"),
+    [
+        (CreateTopics([NewTopic("a")]), {"type": "create_topics", "topics": [["a", -1, -1, [], {}]]}),
+        (DeleteTopics(["a"]), {"type": "delete_topics", "names": ["a"]}),
+        (CreatePartitions([PartitionCount("a", 5)]), {"type": "create_partitions", "topics": [["a", 5, None]]}),
+        (
+            AlterConfigs([ConfigChanges(2, "t", [ConfigChange("a", 0, "1")])]),
+            {"type": "alter_configs", "resources": [[2, "t", [["a", 0, "1"]]]]},
+        ),
+        (UpdateFeatures([FeatureUpdate("f", 2, 1)]), {"type": "update_features", "updates": [["f", 2, 1]]}),
+        (AllocateProducerIds(), {"type": "allocate_producer_ids"}),
+        (ControlRequest(7, 9), {"type": "control_request", "entry": 7, "fill_number": 9}),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_a_command_says_no_more_than_it_must(message, form):
+    """A command has room for 60 KB: no names of fields within lists, nothing that is as usual."""
+    assert msgspec.msgpack.decode(encode_command(message)) == form
+
+
+@pytest.mark.parametrize(
+    ("message", "form"),
+    [
+        (TopicResults([TopicResult("a")]), {"type": "topics", "results": [["a", 0, None, b"", -1, -1]]}),
+        (TopicResults([RESULT], 7), {"type": "topics", "results": [["a", 36, "no", b"i", 3, 2]], "error_code": 7}),
+        (ProducerIds(), {"type": "producer_ids"}),
+        (ProducerIds(1, 2, 3), {"type": "producer_ids", "first_id": 1, "count": 2, "error_code": 3}),
+        (ControlAnswer(0), {"type": "control_answer", "error_code": 0}),
+        (Failed(-1), {"type": "failed", "error_code": -1}),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_an_answer_says_no_more_than_it_must(message, form):
+    assert msgspec.msgpack.decode(encode_answer(message)) == form
+
+
+def test_what_was_sent_does_not_change_behind_the_sender():
+    kinds = [one for one in vars(commands).values() if isinstance(one, type) and issubclass(one, msgspec.Struct)]
+    assert len(kinds) == 17 and all(kind.__struct_config__.frozen for kind in kinds)

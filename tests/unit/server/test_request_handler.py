@@ -1,6 +1,7 @@
 """What a handler survives: delayed operations that raise, memory for answers that was not used, new settings."""
 
 import struct
+import time
 from types import SimpleNamespace
 
 import msgspec
@@ -11,6 +12,7 @@ from mpbroker.config.load_config import load_broker_config
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.messages.describe_cluster import DescribeClusterRequest
+from mpbroker.server import request_handler
 from mpbroker.server.api_table import API_TABLE
 from mpbroker.server.apis import ApiTable
 from mpbroker.server.request_handler import work
@@ -163,3 +165,40 @@ def test_an_api_that_cannot_be_imported_closes_its_connection_and_is_tried_again
     assert kind == ANSWER_CLOSE and not frame and broker.core.row(SLOT_HANDLERS).counter(Counter.REQUESTS_REFUSED) == 1
     assert "reason=api_not_loaded" in capfd.readouterr().err
     assert broker.call(message, 0).error_code == 0
+
+
+def test_what_a_predecessor_left_is_settled_log_first_before_it_runs(broker, monkeypatch):
+    """The successor in a process slot: a partition half written, then the requests that wait for its result."""
+    context, done = broker.handler.context, []
+
+    def take() -> bool:
+        context.port.take_dirty()  # a successor is told to look at everything first
+        return context.port.serve_or_claim(0) is not None
+
+    monkeypatch.setattr(request_handler, "build_context", lambda _: context)
+    monkeypatch.setattr(context.log_manager, "recover_slot", lambda slot: done.append(("log", slot)))
+    monkeypatch.setattr(context.fetch_sessions, "recover", lambda: done.append(("sessions", take())))
+    broker.create_topic("t")
+    context.native_topics.fetch.off = True
+    broker.send(fetch(), 11)
+    assert take()
+    ctx = SimpleNamespace(
+        process_row=context.row,
+        index=0,
+        slot=7,
+        core=broker.core,
+        config=SimpleNamespace(reserved_handlers=0),
+        running=lambda: done.append(("runs", take())),
+        stop_requested=lambda: True,
+    )
+    request_handler.main(ctx)
+    assert done == [("log", 7), ("sessions", False), ("runs", True)]
+
+
+def test_a_bell_ends_a_wait_at_once(broker):
+    """Of a handler with no request: who is told to look at partitions does so, and not when its wait is over."""
+    port = broker.handler.context.port
+    port.recover()
+    begun = time.monotonic()
+    assert port.serve_or_claim(20_000) is None and time.monotonic() - begun < 10
+    assert port.take_dirty()[0], "everything"

@@ -7,6 +7,7 @@ import pytest
 
 from mpbroker.config.load_config import load_broker_config
 from mpbroker.errors import ConfigError
+from mpbroker.supervisor import sockets
 from mpbroker.supervisor.sockets import Listening, open_listeners
 
 
@@ -54,7 +55,9 @@ def test_advertised_addresses_are_kept():
     assert (listener.advertised_host, listener.advertised_port) == ("example.test", 7)
 
 
-def test_a_port_in_use_is_one_sentence_and_nothing_stays_open():
+def test_a_port_in_use_is_one_sentence_and_nothing_stays_open(monkeypatch):
+    opened, listen = [], sockets._listen
+    monkeypatch.setattr(sockets, "_listen", lambda *of: opened.append(listen(*of)) or opened[-1])
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match=f"port {port} is in use"):
@@ -62,6 +65,7 @@ def test_a_port_in_use_is_one_sentence_and_nothing_stays_open():
                 f"listeners=A://127.0.0.1:0,B://127.0.0.1:{port}",
                 "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT",
             )
+    assert [one.fileno() for one in opened] == [-1]
 
 
 def test_an_address_of_another_machine_is_refused():
