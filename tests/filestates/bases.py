@@ -19,6 +19,7 @@ from crc32c import crc32c
 
 from mpbroker.log.checkpoint_file import HIGH_WATERMARK, LOG_START, RECOVERY_POINT, read_checkpoint
 from mpbroker.protocol.messages.delete_topics import DeleteTopicsRequest
+from mpbroker.protocol.messages.list_transactions import ListTransactionsRequest
 from mpbroker.record.batch_builder import encode_batch
 from tests.harness.broker import Broker, wait_until
 from tests.harness.peer import Peer, create_topic, produce
@@ -169,7 +170,15 @@ def _second_run(broker: Broker, root: Path) -> list[Producer]:
                 _write(peer, topic, partition, (RETAINED_BATCHES if topic == "u" else BATCHES) + number)
         _transact(held[2])
         _transactions(held[1], 3)
+        wait_until(lambda: not _being_ended(peer), "the ends of transactions that were told to their producers", 20)
     return held
+
+
+def _being_ended(peer: Peer) -> bool:
+    """Whether a transaction is decided and not complete: a producer is told as soon as the decision is written. Of a
+    broker that is killed there, the next one completes it, and what readers see is not what stands in the files."""
+    decided = ListTransactionsRequest(state_filters=["PrepareCommit", "PrepareAbort"])
+    return bool(peer.ask(decided, 0).transaction_states)
 
 
 def _checkpointed(root: Path, name: str, who: tuple[str, int]) -> None:

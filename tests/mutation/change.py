@@ -28,8 +28,8 @@ C_ROOMS = ("shm", "record", "trace", "log", "request", "network", "produce", "fe
 
 @dataclass(frozen=True)
 class Change:
-    """`edit` of the file at `path`, relative to the tree; `line` counts from 1, and so does `nth`: equal lines of a file
-    that are changed alike."""
+    """`edit` of the file at `path`, relative to the tree; `line` counts from 1, and so does `nth`: equal lines of a
+    file that are changed alike."""
 
     path: str
     line: int

@@ -1,9 +1,9 @@
 """What is changed in Python: comparisons, conditions, and/or, arithmetic, whole numbers, truth values, min/max, and
 statements that are left out. Places come from ast; the text around them stays as it is.
 
-Left alone: docstrings, annotations, f-strings, asserts, what only writes a line to the event log, and times that stand as
-a module's constants (`LOOK_EVERY_MS`) or as a parameter's default (`poll_ms=250`), which one more or less of changes
-nothing that anybody promised; C has them in the preprocessor.
+Left alone: docstrings, annotations, f-strings, asserts, what only writes a line to the event log, and times that stand
+as a module's constants (`LOOK_EVERY_MS`) or as a parameter's default (`poll_ms=250`): one more or less of them changes
+nothing that anybody promised. C has them in the preprocessor.
 """
 
 from __future__ import annotations
