@@ -6,7 +6,8 @@ end of a load; who has partitions to give back has its rebalance timeout again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from mpbroker.coordinator.consumer_groups import consumer_records as records
 from mpbroker.coordinator.consumer_groups import membership
@@ -17,13 +18,13 @@ from mpbroker.coordinator.effects import Now
 from mpbroker.coordinator.shard import Shard
 from mpbroker.protocol.types import Struct
 
-_CLASSES: dict[int, type[Struct]] = {
-    records.GROUP_EPOCH: records.GroupEpochValue,
-    records.MEMBER: records.MemberValue,
-    records.TARGET_EPOCH: records.TargetEpochValue,
-    records.TARGET: records.TargetValue,
-    records.CURRENT: records.CurrentValue,
-    records.PATTERN: records.PatternValue,
+_READERS: dict[int, Callable[[bytes], Struct | None]] = {
+    records.GROUP_EPOCH: partial(read_value, records.GroupEpochValue),
+    records.MEMBER: records.read_member,
+    records.TARGET_EPOCH: partial(read_value, records.TargetEpochValue),
+    records.TARGET: partial(read_value, records.TargetValue),
+    records.CURRENT: partial(read_value, records.CurrentValue),
+    records.PATTERN: partial(read_value, records.PatternValue),
 }
 
 
@@ -32,8 +33,9 @@ def build_consumer_groups(shard: Shard, newest: Iterable[tuple[bytes, bytes]]) -
     by_group: dict[str, list[tuple[Name, Struct | None]]] = {}
     for key, value in newest:
         name = records.read_name(key)
-        found = read_value(_CLASSES[name.kind], value) if name is not None and name.kind in _CLASSES else None
-        if name is None or (found is None and name.kind in _CLASSES):
+        read = _READERS.get(name.kind) if name is not None else None
+        found = read(value) if read is not None else None
+        if name is None or (found is None and read is not None):
             shard.env.counts.records_skipped += 1
         else:
             by_group.setdefault(name.group_id, []).append((name, found))

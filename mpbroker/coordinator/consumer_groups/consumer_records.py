@@ -58,11 +58,15 @@ class ClassicProtocolValue(Struct):
 class ClassicMetadataValue(Struct):
     """What a member of the classic protocol said beyond the others."""
 
+    is_there: Int8 = 1
     session_timeout_ms: Int32 = 0
     supported_protocols: list[ClassicProtocolValue] = []
 
 
-@stored(versions=(0, 0), flexible=0)
+class NoClassicMetadata(Struct):
+    """A single 0: what Kafka writes of a member that is of this protocol."""
+
+
 class MemberValue(Struct):
     """Who a member is, and what it wants to read."""
 
@@ -74,7 +78,24 @@ class MemberValue(Struct):
     subscribed_topic_regex: str | None = None
     rebalance_timeout_ms: Int32 = -1
     server_assignor: str | None = None
-    classic_member_metadata: Annotated[ClassicMetadataValue | None, tagged(0)] = None
+
+
+@stored(versions=(0, 0), flexible=0)
+class PlainMemberValue(MemberValue):
+    """Of a member of this protocol. Kafka takes a member without the tag for one of the classic protocol."""
+
+    classic: Annotated[NoClassicMetadata | None, tagged(0)] = None
+
+
+@stored(versions=(0, 0), flexible=0)
+class ClassicMemberValue(MemberValue):
+    """Of a member of the classic protocol."""
+
+    classic: Annotated[ClassicMetadataValue | None, tagged(0)] = None
+
+
+#: How the value of a plain member ends: one tag, number 0, of one byte, and that is 0.
+_NO_CLASSIC = bytes((1, 0, 1, 0))
 
 
 @stored(versions=(0, 0), flexible=0)
@@ -172,6 +193,11 @@ def read_value(cls: type[T], value: bytes) -> T | None:
         return None
 
 
+def read_member(value: bytes) -> MemberValue | None:
+    """The value of key 5; None if it cannot be read."""
+    return read_value(PlainMemberValue if value.endswith(_NO_CLASSIC) else ClassicMemberValue, value)
+
+
 def _value(message: Struct) -> bytes:
     return _VERSION + encode(message, 0)
 
@@ -189,23 +215,20 @@ def target_epoch_value(epoch: int, wall_ms: int) -> bytes:
 def member_value(member: ConsumerMember) -> bytes:
     """The value of key 5."""
     classic = member.classic
-    metadata = None
-    if classic is not None:
-        protocols = [ClassicProtocolValue(name, data) for name, data in classic.protocols]
-        metadata = ClassicMetadataValue(classic.session_timeout_ms, protocols)
-    return _value(
-        MemberValue(
-            member.instance_id,
-            member.rack_id,
-            member.client_id,
-            member.client_host,
-            list(member.topics),
-            member.pattern,
-            member.rebalance_timeout_ms,
-            member.assignor,
-            metadata,
-        )
+    common = (
+        member.instance_id,
+        member.rack_id,
+        member.client_id,
+        member.client_host,
+        list(member.topics),
+        member.pattern,
+        member.rebalance_timeout_ms,
+        member.assignor,
     )
+    if classic is None:
+        return _value(PlainMemberValue(*common, NoClassicMetadata()))
+    protocols = [ClassicProtocolValue(name, data) for name, data in classic.protocols]
+    return _value(ClassicMemberValue(*common, ClassicMetadataValue(1, classic.session_timeout_ms, protocols)))
 
 
 def target_value(target: Mapping[bytes, Collection[int]]) -> bytes:
@@ -242,7 +265,7 @@ def pattern_value(resolved: Resolved) -> bytes:
 
 def with_member(member: ConsumerMember, value: MemberValue) -> ConsumerMember:
     """The member as key 5 says it, with what else is known of it."""
-    found = value.classic_member_metadata
+    found = value.classic if isinstance(value, ClassicMemberValue) else None
     classic = None
     if found is not None:
         protocols = tuple((one.name, one.metadata) for one in found.supported_protocols)
