@@ -312,6 +312,7 @@ def test_requests_wait_for_a_load_but_not_for_ever():
     commit, beat, join, sync = waiting
     assert commit.answer.topics[0].partitions[0].error_code == LOADING
     assert (beat.code, join.code, sync.code) == (0, LOADING, REBALANCE), "words with which clients find their way"
+    assert coordinator.counts.loading_refused == 4
     late = calls.commit(7)
     coordinator.load(world.partition, world.log)
     world.carry_out(coordinator.loaded(world.partition, world.now()))

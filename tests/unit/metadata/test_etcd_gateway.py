@@ -23,6 +23,10 @@ class Member:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
+            def setup(self):
+                member.connections += 1
+                super().setup()
+
             def do_POST(self):
                 self.rfile.read(int(self.headers["Content-Length"]))
                 member.asked.append(self.path)
@@ -39,7 +43,7 @@ class Member:
             def log_message(self, *_):
                 pass
 
-        self.asked = []
+        self.asked, self.connections = [], 0
         self.answers = {"/v3/maintenance/status": (200, STATUS)}
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
@@ -74,6 +78,15 @@ def test_a_read_goes_on_to_the_next_member(members):
     assert store.revision() == 7
     assert store.revision() == 7
     assert members[0].asked.count("/v3/kv/range") == 1  # it stays with the one that answers
+    store.close()
+
+
+def test_one_connection_serves_many_requests(members):
+    store = _open(members)
+    members[0].answers["/v3/kv/range"] = (200, {"header": {"revision": "7"}})
+    members[0].answers["/v3/kv/txn"] = (200, {"header": {"revision": "8"}, "succeeded": True})
+    assert [store.revision() for _ in range(5)] == [7] * 5 and _put(store) == _put(store) == Committed(8)
+    assert (members[0].connections, members[1].connections) == (1, 0)
     store.close()
 
 

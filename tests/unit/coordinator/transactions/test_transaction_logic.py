@@ -343,6 +343,9 @@ def test_who_lists_transactions_waits_until_all_are_loaded(world):
     listed, described = world.send(ListTransactionsRequest(), 1), world.send(DescribeTransactionsRequest([ID]), 0)
     assert not listed or listed[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert not described or described[0].transaction_states[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert world.coordinator.counts.loading_refused == len(listed) + len(described)
+    world.advance(30_000)
+    assert world.coordinator.counts.loading_refused == 2, "each once"
     world.coordinator.load(0, world.log)
     world.carry_out(world.coordinator.loaded(0, world.now()))
     if not listed:

@@ -1,0 +1,62 @@
+"""Members of the classic protocol in a group of the next generation: everything they say keeps them for a session."""
+
+import pytest
+
+from mpbroker.errors import ErrorCode
+from mpbroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from mpbroker.protocol.messages.join_group import JoinGroupResponse
+from tests.conformance.group_scripts.cast import subscription
+from tests.harness.group_calls import SESSION_MS, Calls
+from tests.harness.group_world import GROUP, TOPIC
+
+LATE_MS = SESSION_MS - 1000
+
+
+@pytest.fixture
+def calls():
+    """With a member of the new protocol that keeps the group as it is."""
+    calls = Calls()
+    first = ConsumerGroupHeartbeatRequest(
+        GROUP, "m", 0, rebalance_timeout_ms=60_000, subscribed_topic_names=[TOPIC], topic_partitions=[]
+    )
+    assert calls.ask(first, 1).code == 0
+    return calls
+
+
+def joined(calls):
+    answer = calls.join(metadata=subscription(TOPIC)).answer
+    assert answer.error_code == 0 and calls.sync(answer).code == 0
+    return answer
+
+
+def members(calls):
+    [shard] = [one for one in calls.world.coordinator._shards.values() if GROUP in one.groups]
+    return set(shard.groups[GROUP].members)
+
+
+@pytest.mark.parametrize("word", ["sync", "beat", "commit", "nothing"])
+def test_who_is_heard_of_lives_another_session(calls, word):
+    member = joined(calls)
+    calls.world.advance(LATE_MS)
+    if word == "sync":
+        assert calls.sync(member).code == 0
+    elif word == "beat":
+        assert calls.beat(member) == 0
+    elif word == "commit":
+        assert calls.commit_codes(5, member) == [0]
+    assert member.member_id in members(calls)
+    calls.world.advance(2000)
+    assert (member.member_id in members(calls)) is (word in ("sync", "beat")), "a commit says nothing, as in Kafka"
+    calls.world.advance(SESSION_MS)
+    assert member.member_id not in members(calls)
+
+
+def test_strangers_are_refused(calls):
+    member = joined(calls)
+    for generation, name, code in (
+        (member.generation_id, "nobody", ErrorCode.UNKNOWN_MEMBER_ID),
+        (member.generation_id + 1, member.member_id, ErrorCode.ILLEGAL_GENERATION),
+        (member.generation_id, member.member_id, 0),
+    ):
+        stranger = JoinGroupResponse(generation_id=generation, member_id=name)
+        assert (calls.sync(stranger).code, calls.beat(stranger)) == (code, code)
