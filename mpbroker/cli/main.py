@@ -2,8 +2,9 @@
 codes.
 
 A command is a module of this package with `DESCRIPTION`, `EXAMPLES` (pairs of command line and meaning),
-`define(parser)` and `run(arguments) -> exit code`. To add one, write the module and its line in `COMMANDS`. Nothing
-else is imported before the command is known, so that `mpbroker start` answers its first request soon.
+`define(parser)` and `run(arguments) -> exit code`; `plain(words) -> arguments or None`, if it has one, spares it the
+parser. To add one, write the module and its line in `COMMANDS`. Nothing else is imported before the command is known,
+so that `mpbroker start` answers its first request soon.
 
 Exit codes: 0 clean, 1 failure while running, 2 configuration or usage, 3 data directory in use (for commands that reach
 a running broker: nothing runs there), 130 after Ctrl-C, without a word, in every command but `start`, which it stops.
@@ -100,7 +101,8 @@ def _dispatch(words: list[str]) -> int:
         print(f"mpbroker {__version__}")
         return OK
     command = load(words[0])
-    arguments = parser_for(words[0], command).read(words[1:])
+    plain = getattr(command, "plain", None)
+    arguments = (plain and plain(words[1:])) or parser_for(words[0], command).read(words[1:])
     return int(command.run(arguments))
 
 

@@ -1,10 +1,18 @@
 """`mpbroker start`: builds the configuration and becomes the supervisor, in the foreground."""
 
-import argparse
+from __future__ import annotations
+
 import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from mpbroker.cli import config_arguments
+from mpbroker.cli.import_msgspec import import_msgspec
 from mpbroker.config.broker_config import BrokerConfig
+
+if TYPE_CHECKING:
+    import argparse
+    from types import SimpleNamespace
 
 DESCRIPTION = """\
 Run a broker in the foreground until SIGTERM or Ctrl-C. Once every listener answers, stdout
@@ -24,33 +32,28 @@ EXAMPLES = (
     ("mpbroker start deploy/server.properties --override num.io.threads=4", "from a file, one setting changed"),
 )
 
+READY_FILE = "--ready-file"
+
 
 def define(parser: argparse.ArgumentParser) -> None:
     """The arguments of `start`."""
     config_arguments.define(parser)
-    parser.add_argument("--ready-file", metavar="F", help="write the ready line as JSON into this file")
+    parser.add_argument(READY_FILE, metavar="F", help="write the ready line as JSON into this file")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def plain(words: Sequence[str]) -> SimpleNamespace | None:
+    """The arguments of an ordinary command line; None where argparse is needed."""
+    return config_arguments.plain(words, [READY_FILE])
+
+
+def run(arguments: argparse.Namespace | SimpleNamespace) -> int:
     """Supervise until the broker ends; the exit code is the supervisor's."""
     config = config_arguments.build(arguments)
     announce(config)
-    _import_msgspec()
+    import_msgspec()
     from mpbroker.supervisor.supervisor import run as supervise  # after the checks: they need none of it
 
     return supervise(config, arguments.ready_file, lambda: config_arguments.build(arguments))
-
-
-def _import_msgspec() -> None:
-    """Import msgspec without typing_extensions, which it does not need from Python 3.11 on but takes where it finds it:
-    a tenth of the start, for that and what it imports in turn."""
-    if "typing_extensions" in sys.modules:
-        return
-    sys.modules["typing_extensions"] = None  # type: ignore[assignment]  # the documented way to say: cannot be imported
-    try:
-        import msgspec  # noqa: F401
-    finally:
-        del sys.modules["typing_extensions"]
 
 
 def announce(config: BrokerConfig) -> None:

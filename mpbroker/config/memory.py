@@ -36,7 +36,7 @@ def _read_limit(path: str) -> int | None:
 
 def _read(path: str) -> str:
     try:
-        with open(path, encoding="ascii", errors="replace") as file:
-            return file.read(4096)
+        with open(path, "rb") as file:  # opened as text in ASCII it would import that codec
+            return file.read(4096).decode("ascii", "replace")
     except OSError:
         return ""

@@ -10,7 +10,6 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from pathlib import Path
 from typing import Final, TypeVar
 
 from mpbroker.metadata.meta_store import (
@@ -61,7 +60,7 @@ class SqliteStore:
 
     def __init__(
         self,
-        path: str | Path,
+        path: str | os.PathLike[str],
         *,
         timeout_ms: int = 5000,
         history_revisions: int = 100_000,
@@ -69,7 +68,7 @@ class SqliteStore:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.limits = Limits(max_ops=100_000, max_bytes=64 << 20)
-        self.path = Path(path)
+        self.path = os.fspath(path)
         self._pid = os.getpid()
         self._timeout_ms = timeout_ms
         self._history_revisions = history_revisions
@@ -103,7 +102,7 @@ class SqliteStore:
             )
         if version == 0:
             self._db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version={SCHEMA_VERSION}; COMMIT;")
-        directory = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        directory = os.open(os.path.dirname(self.path) or ".", os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(directory)  # the file's name must survive a power loss as well as its content
         finally:

@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from mpbroker.cli import config_arguments
+from mpbroker.cli import config_arguments, parsers, start
 from mpbroker.errors import ConfigError
 from tests.harness.no_settings import without_settings
 
@@ -62,3 +62,24 @@ def test_an_override_is_the_last_word(build):
 def test_an_override_may_hold_equal_signs(build):
     config = build("--override", "max.connections.per.ip.overrides=h:1", "--override", "broker.rack=a=b")
     assert config.broker_rack == "a=b"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "",
+        "file",
+        "file --data-dir d --listener A://h:1 --ready-file r --listener=B://h:2 --admin= --override a=b=c --override=d",
+        "--override k= file --data-dir=d",
+    ],
+)
+def test_a_plain_command_line_is_read_as_argparse_reads_it(words):
+    parser = parsers.parser_for("start", start)
+    assert vars(start.plain(words.split())) == vars(parser.read(words.split()))
+
+
+@pytest.mark.parametrize(
+    "words", ["--help", "two files", "--data-dir", "--data-dir --admin", "--listeners=x", "--", "-x", "--override -1"]
+)
+def test_any_other_is_left_to_argparse(words):
+    assert start.plain(words.split()) is None
