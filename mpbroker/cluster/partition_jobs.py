@@ -150,6 +150,9 @@ class PartitionJobs:
         hosted = sorted(self._image.hosted[request.broker_id])
         self._elections.look_at(hosted)
         yield NOTHING
+        now = self._image.brokers.get(request.broker_id)
+        if now is None or now.epoch != live.epoch:  # it stopped, and started again perhaps: not to be stopped again
+            return ControlledShutdownResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
         remaining = []
         for partition in hosted:
             state, assignment = self._image.partitions.get(partition), self._image.assignment(partition)

@@ -333,7 +333,7 @@ class Agent:
         try:
             for batch in self._watch.take():
                 for event in batch.events:
-                    for seen in self._view.apply(event.key, event.entry):
+                    for seen in self._view.apply(event.key, event.entry, batch.rev):
                         self._follow(seen)
         except Compacted:
             self._read_store()

@@ -1,11 +1,12 @@
 """What an agent knows from the store: topics with their settings, brokers' epochs, who is the controller. Pure.
 
 It is read once and then follows the store's watch; what changed comes out as events for the agent. A key's newer entry
-wins, so that an entry that was looked up before its watch event came does no harm.
+wins, so that an entry that was looked up before its watch event came does no harm; nor does what the watch tells after
+that of an earlier topic of the same name.
 """
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from mpbroker.controller.controller_context import TopicState
 from mpbroker.metadata.cluster_records import BrokerRecord, ControllerRecord
@@ -38,6 +39,7 @@ class SettingsChanged(NamedTuple):
     """Dynamic settings of brokers or groups."""
 
 
+NEWEST: Final = 2**63 - 1
 Seen = TopicPut | TopicGone | BrokersChanged | ControllerChanged | SettingsChanged
 
 
@@ -48,12 +50,21 @@ class LiveBroker(NamedTuple):
     epoch: int
 
 
+class KnownTopic(NamedTuple):
+    """A topic's record with the version of its key, the revision that changed it last and the one that made it."""
+
+    record: TopicRecord
+    version: int
+    changed: int
+    made: int
+
+
 class ClusterView:
     """`brokers`, `controller` and topics as the store has them."""
 
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
-        self._topics: dict[bytes, tuple[TopicRecord, int, int]] = {}
+        self._topics: dict[bytes, KnownTopic] = {}
         self._configs: dict[str, tuple[dict[str, str], int]] = {}
         self._ids: dict[str, bytes] = {}
         self.brokers: dict[int, LiveBroker] = {}
@@ -68,13 +79,14 @@ class ClusterView:
         """All of them."""
         return [self._state(topic_id) for topic_id in self._topics]
 
-    def apply(self, key: str, entry: Entry | None) -> list[Seen]:
-        """A key holds that now (None: nothing)."""
+    def apply(self, key: str, entry: Entry | None, revision: int = NEWEST) -> list[Seen]:
+        """A key holds that now (None: nothing). `revision`: of the change that a watch tells."""
         keys = self._keys
         if key.startswith(keys.topics):
             return self._topic(bytes.fromhex(key.removeprefix(keys.topics)), entry)
         if key.startswith(keys.topic_configs):
-            return self._config(key.removeprefix(keys.topic_configs), entry)
+            changed = entry.mod_rev if entry is not None else revision
+            return self._config(key.removeprefix(keys.topic_configs), entry, changed)
         if key.startswith(keys.brokers):
             return self._broker(int(key.removeprefix(keys.brokers)), entry)
         if key == keys.controller:
@@ -87,22 +99,28 @@ class ClusterView:
         if entry is None:
             if known is not None:
                 del self._topics[topic_id]
-                if self._ids.get(known[0].name) == topic_id:
-                    del self._ids[known[0].name]
+                if self._ids.get(known.record.name) == topic_id:
+                    del self._ids[known.record.name]
             return [TopicGone(topic_id)]
-        if known is not None and known[2] >= entry.mod_rev:
+        if known is not None and known.changed >= entry.mod_rev:
             return []
         record = decode_record(TopicRecord, entry.value, entry.key)
-        self._topics[topic_id] = (record, entry.version, entry.mod_rev)
+        namesake = self._topics.get(self._ids.get(record.name, topic_id))
+        if namesake is not None and namesake.changed > entry.mod_rev:
+            return []  # deleted since: the namesake was looked up, the watch is behind
+        self._topics[topic_id] = KnownTopic(record, entry.version, entry.mod_rev, entry.create_rev)
         self._ids[record.name] = topic_id
         return [TopicPut(self._state(topic_id))]
 
-    def _config(self, name: str, entry: Entry | None) -> list[Seen]:
+    def _config(self, name: str, entry: Entry | None, changed: int) -> list[Seen]:
+        topic_id = self._ids.get(name)
+        made = 0 if topic_id is None else self._topics[topic_id].made
+        if changed < made or (name in self._configs and changed < self._configs[name][1]):
+            return []  # of an earlier topic of this name, or looked up before
         if entry is None:
             self._configs.pop(name, None)
         else:
             self._configs[name] = (decode_record(TopicConfigRecord, entry.value, entry.key).configs, entry.mod_rev)
-        topic_id = self._ids.get(name)
         return [] if topic_id is None else [TopicPut(self._state(topic_id))]
 
     def _broker(self, broker: int, entry: Entry | None) -> list[Seen]:
@@ -114,7 +132,7 @@ class ClusterView:
         return [BrokersChanged()]
 
     def _state(self, topic_id: bytes) -> TopicState:
-        record, version, revision = self._topics[topic_id]
+        record, version, revision, _ = self._topics[topic_id]
         configs, changed = self._configs.get(record.name, ({}, 0))
         return TopicState(
             id=topic_id,

@@ -113,7 +113,7 @@ class AgentHost:
         self.seen_rev += 1
         for event in store.changes(self.seen_rev):
             if event.key.startswith(self.world.keys.prefix):
-                self._follow(self.view.apply(event.key, event.entry))
+                self._follow(self.view.apply(event.key, event.entry, self.seen_rev))
         return True
 
     def _follow(self, seen):

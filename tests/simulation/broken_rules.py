@@ -31,11 +31,12 @@ from tests.simulation.replica_model import LEADER, ReplicaModel
 
 
 class Rule(NamedTuple):
-    """A rule: what is replaced by what while it is broken."""
+    """A rule: what is replaced by what while it is broken. `often`: weights of steps for what seldom comes together."""
 
     sentence: str
     seed: int
     replacements: list[tuple[object, str, Callable]]
+    often: dict[str, float] | None = None
 
     def broken(self):
         """A context in which the rule does not hold."""

@@ -19,6 +19,7 @@ class Watcher:
         self.elected = {}  # the same by the store
         self.controllers = {}
         self.epochs = {}
+        self._kept = set()
         self._revision = 0
 
     def __call__(self, world):
@@ -62,45 +63,52 @@ class Watcher:
 
     def _roles(self):
         """One leader an epoch; what a leader's high watermark covers is final."""
-        for broker in BROKERS:
-            model = self.world.brokers[broker]
+        for broker, model in self.world.brokers.items():
             for key, log in model.logs.items():
-                check(0 <= log.hw <= log.leo, f"{key}: high watermark {log.hw} of {log.leo}")
+                if not 0 <= log.hw <= len(log.log):
+                    raise Broken(f"{key}: high watermark {log.hw} of {log.leo}")
                 if log.role != LEADER or not model.up:
                     continue
                 partition = (log.topic_id, key[1])
                 other = self.led.setdefault((*partition, log.leader_epoch), broker)
-                check(other == broker, f"{key}: {other} and {broker} lead in epoch {log.leader_epoch}")
-                self.commit(partition, key, broker, log)
+                if other != broker:
+                    raise Broken(f"{key}: {other} and {broker} lead in epoch {log.leader_epoch}")
+                if log.hw:
+                    self.commit(partition, key, broker, log)
 
     def commit(self, partition, key, broker, log):
         """What is below a leader's high watermark is final."""
         known = self.committed.setdefault(partition, [])
         new = log.log[: log.hw]
         shared = min(len(known), len(new))
-        check(known[:shared] == new[:shared], f"{key}: {broker} has {new}, committed was {known}")
+        if known[:shared] != new[:shared]:
+            raise Broken(f"{key}: {broker} has {new}, committed was {known}")
         if len(new) > len(known):
-            self.committed[partition] = list(new)
+            self.committed[partition] = new
 
     def _electable(self):
         """Whoever may be elected without loss has all that was committed (LeaderCompleteness)."""
         for partition, (record, _, revision) in self.world.states().items():
-            committed = self.committed.get(partition, [])
+            committed = self.committed.get(partition)
+            if not committed:
+                continue
             for broker in record.isr:
                 model = self.world.brokers[broker]
                 registered = self.world.registered(broker)
                 here = model.up and registered == model.epoch >= 0
-                damaged = model.unclean and (not here or registered > revision)
+                if model.unclean and (not here or registered > revision):
+                    continue  # damaged, and taken for what it is
                 log = next((it for key, it in model.logs.items() if (it.topic_id, key[1]) == partition), None)
-                if damaged or not committed:
-                    continue
                 found = log.log[: len(committed)] if log else None
-                check(found == committed, f"{broker} in ISR {record.isr} has {found}, committed is {committed}")
+                if found != committed:
+                    raise Broken(f"{broker} in ISR {record.isr} has {found}, committed is {committed}")
 
     def _acknowledged(self):
         for value, partition in self.world.acknowledged.items():
-            known = self.committed.get(partition, ())
-            check(any(value == v for _, v in known), f"{value} was acknowledged and is not committed")
+            if value not in self._kept:  # what is committed stays so: `commit`
+                known = self.committed.get(partition, ())
+                check(any(value == v for _, v in known), f"{value} was acknowledged and is not committed")
+                self._kept.add(value)
 
     def at_rest(self):
         """Everything heals: metadata as the store has it, logs equal, nothing waits."""

@@ -279,6 +279,22 @@ class TestShutdown:
         assert bench.ask(ControlledShutdownRequest(broker_id=1, broker_epoch=999)).error_code == 77
         assert bench.ask(ControlledShutdownRequest(broker_id=9)).error_code == ErrorCode.BROKER_NOT_AVAILABLE
 
+    def test_one_that_was_back_before_its_turn_is_not_stopped_again(self, bench):
+        """It waited no longer, stopped and started anew while the election was under way: nobody would have given its
+        replicas a role again. (The simulation found it.)"""
+        bench.create(assignments=([1, 2, 3],))
+        bench.take_sent()
+        command = ControlledShutdownRequest(broker_id=1, broker_epoch=epoch_of(bench, 1))
+        (election,) = bench.controller.event(Request(99, command), 0)
+        bench.register(1)
+        bench.watch(settle=False)
+        outcome = bench.store.txn(election.checks, election.ops, tag="")
+        bench.carry_out(bench.controller.event(TxnDone(election.tag, outcome), 0))
+        bench.settle()
+        sent = bench.take_sent()
+        assert bench.replies[99].error_code == ErrorCode.STALE_BROKER_EPOCH
+        assert stops(sent) == [] and 1 in {broker for broker, *_ in roles(sent)}
+
     def test_a_broker_that_came_back_leads_again(self, bench):
         topic = bench.create(assignments=([1, 2],))
         bench.ask(ControlledShutdownRequest(broker_id=1, broker_epoch=epoch_of(bench, 1)))
