@@ -7,10 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from mpbroker.cli import broker_arguments
 from mpbroker.errors import MpbrokerError, NothingRuns
-from mpbroker.log import data_dir as locks
-from mpbroker.supervisor.status_file import read_status_file
 from mpbroker.trace import dump, mark_spool
 
 DESCRIPTION = """\
@@ -81,6 +78,10 @@ def _seconds(text: str) -> float:
 
 def _places(arguments: argparse.Namespace) -> tuple[Path, Path]:
     """Where the traces are in memory, where dumps go; NothingRuns, NoDashcam."""
+    from mpbroker.cli import broker_arguments
+    from mpbroker.log import data_dir as locks
+    from mpbroker.supervisor.status_file import read_status_file
+
     data_dir = broker_arguments.directory(arguments)
     said = read_status_file(data_dir) if locks.holder(data_dir) is not None else None
     if said is None:
