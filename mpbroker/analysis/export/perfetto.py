@@ -7,7 +7,6 @@ events are instants. Times are microseconds since the first event; a track shows
 events are written; the rest is counted and said.
 """
 
-import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +14,9 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from mpbroker.analysis.engine.engines.engine import Where
 from mpbroker.analysis.engine.mathematics import moments
-from mpbroker.analysis.report import perfetto_context, perfetto_tracks
-from mpbroker.analysis.report.perfetto_tracks import COLUMNS, Busy, Event, wall_clock
+from mpbroker.analysis.export import perfetto_context, perfetto_tracks
+from mpbroker.analysis.export.perfetto_tracks import COLUMNS, Busy, Event, wall_clock
+from mpbroker.analysis.export.written import Written, opened
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,6 +40,10 @@ class Export(NamedTuple):
     requests: int
     sentences: list[str]
 
+    def written(self) -> Written:
+        """As all exports say it."""
+        return Written(str(self.path), f"{self.events:,} events of {self.requests:,} requests", self.sentences)
+
 
 def export(
     engine: "Engine", out: Path, where: Where = Where(), most_events: int = MAX_EVENTS, slowest: int | None = None
@@ -58,7 +62,7 @@ def export(
         table = table.sort_by("epoch_ns")
     rows = (row for batch in table.to_batches(max_chunksize=_BATCH_ROWS) for row in batch.to_pylist())
     zero_ns = _first_moment(table)
-    with _opened(out) as file:
+    with opened(out) as file:
         writer = _Writer(file)
         shown, last_ns, busy = _requests(writer, rows, room, zero_ns)
         around, said = (
@@ -96,14 +100,6 @@ class _Writer:
             + json.dumps({"zero_epoch_ns": str(zero_ns), "zero": wall_clock(zero_ns), "made_by": "mpbroker"})
             + "}\n"
         )
-
-
-def _opened(out: Path) -> IO[str]:
-    return (
-        gzip.open(out, "wt", encoding="utf-8", compresslevel=1)
-        if out.name.endswith(".gz")
-        else open(out, "w", encoding="utf-8")
-    )
 
 
 def _requests(writer: _Writer, rows: Iterator[dict[str, Any]], room: int, zero_ns: int) -> tuple[int, int, Busy]:

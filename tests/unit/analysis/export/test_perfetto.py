@@ -8,8 +8,8 @@ from collections import defaultdict
 import pytest
 
 from mpbroker.analysis.engine.engines.engine import Where
-from mpbroker.analysis.report import perfetto
-from mpbroker.analysis.report.perfetto_tracks import Busy, Span, Work
+from mpbroker.analysis.export import perfetto
+from mpbroker.analysis.export.perfetto_tracks import Busy, Span, Work
 from tests.harness import gauges
 from tests.harness.event_model import AT, IN_FETCH_PURGATORY, Scenario
 from tests.harness.event_trace import Marker, TraceOptions

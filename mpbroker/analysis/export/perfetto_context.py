@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from mpbroker.analysis.engine.mathematics import moments
-from mpbroker.analysis.report.perfetto_tracks import COUNTERS, Event, group_number, meta, us, wall_clock
+from mpbroker.analysis.export.perfetto_tracks import COUNTERS, Event, group_number, meta, us, wall_clock
 
 _LONGEST_TEXT = 200
 _CLOCK_GROUP = 0
