@@ -33,6 +33,14 @@ class GroupRow(NamedTuple):
     state: RowState
 
 
+class Seen(NamedTuple):
+    """When a member gave its last sign of life, or up to a second before. `is_granted`: it gave none then, but a
+    predecessor had come too late for it, and granted it that much."""
+
+    at_ms: int
+    is_granted: bool = False
+
+
 class GroupTable(Protocol):
     """Rows of groups and of member ids. A full table answers False, and the request gets COORDINATOR_NOT_AVAILABLE."""
 
@@ -60,8 +68,12 @@ class GroupTable(Protocol):
         """A member that is there gave a sign of life; by the monotonic clock."""
         ...
 
-    def last_seen_ms(self, group_id: str, member_id: str) -> int | None:
-        """When a member gave its last sign of life, or up to a second before; None: nobody knows."""
+    def last_seen(self, group_id: str, member_id: str) -> Seen | None:
+        """The last sign of life of a member; None: nobody knows."""
+        ...
+
+    def grant(self, group_id: str, member_id: str, seen_ms: int) -> None:
+        """A member has more time, as if it had been seen then."""
         ...
 
     def drop_member(self, group_id: str, member_id: str) -> None:
@@ -94,8 +106,11 @@ class NoTable:
     def saw_member(self, group_id: str, member_id: str, now_ms: int) -> None:
         pass
 
-    def last_seen_ms(self, group_id: str, member_id: str) -> int | None:
+    def last_seen(self, group_id: str, member_id: str) -> Seen | None:
         return None
+
+    def grant(self, group_id: str, member_id: str, seen_ms: int) -> None:
+        pass
 
     def drop_member(self, group_id: str, member_id: str) -> None:
         pass

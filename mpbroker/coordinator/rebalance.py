@@ -18,6 +18,7 @@ from mpbroker.errors import ErrorCode
 
 NEW_MEMBER_JOIN_MS = 5 * 60_000  # a join of a member that cannot heartbeat yet
 LEAST_LEFT_MS = 3000  # of a session after a death of the coordinator
+LEAST_AGAIN_MS = 1000  # the same after further deaths without a sign of life
 
 
 # sessions
@@ -34,11 +35,17 @@ def touch(shard: Shard, group: Group, member: Member, now: Now, timeout_ms: int 
 def resume(shard: Shard, group: Group, member: Member, now: Now) -> None:
     """The member is known from a predecessor of this process. Its session goes on from its last sign of life: whoever
     is dead goes when it would have gone. But while there was no coordinator it could give none, and the ones that wait
-    are not read yet: at least a third of a session is left, within which clients heartbeat."""
-    session_ms = member.session_timeout_ms
-    seen_ms = shard.env.table.last_seen_ms(group.id, member.id)
-    left_ms = session_ms if seen_ms is None else seen_ms + session_ms - now.ms
-    member.deadline_ms = now.ms + min(session_ms, max(left_ms, session_ms // 3, LEAST_LEFT_MS))
+    are not read yet: at least a third of a session is left, within which clients heartbeat. That is granted once: a
+    coordinator that dies again and again would else keep the dead, and with them a rebalance that waits for them."""
+    session_ms, table = member.session_timeout_ms, shard.env.table
+    seen = table.last_seen(group.id, member.id)
+    left_ms = session_ms if seen is None else seen.at_ms + session_ms - now.ms
+    if seen is not None and seen.is_granted:
+        left_ms = max(left_ms, LEAST_AGAIN_MS)
+    elif left_ms < (least_ms := min(session_ms, max(session_ms // 3, LEAST_LEFT_MS))):
+        left_ms = least_ms
+        table.grant(group.id, member.id, now.ms + left_ms - session_ms)
+    member.deadline_ms = now.ms + min(session_ms, left_ms)
     _watch_if_earlier(shard, group, member)
 
 

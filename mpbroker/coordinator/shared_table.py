@@ -9,14 +9,15 @@ from __future__ import annotations
 from hashlib import blake2b
 
 from mpbroker.channel.known_rows import KnownRows
-from mpbroker.coordinator.group_table import GroupRow, RowState
+from mpbroker.coordinator.group_table import GroupRow, RowState, Seen
 from mpbroker.shm.core import Core
 
 _USED, _STATE_AT = 1 << 40, 32  # a group's word: used, state, generation
 _SEEN, _SEEN_UNIT_MS = (
     0xFFFFFFFF,
     1000,
-)  # a member's: used, seconds of the monotonic clock at its last sign of life, or 0
+)  # a member's: used, seconds of the monotonic clock at its last sign of life or 0
+_GRANTED = 1 << 41  # it gave none then: time it was granted
 
 
 def _digest(*ids: str) -> bytes:
@@ -98,9 +99,14 @@ class SharedTable:
         if key in self._members.words:
             self._members.put(key, _USED | now_ms // _SEEN_UNIT_MS & _SEEN)
 
-    def last_seen_ms(self, group_id: str, member_id: str) -> int | None:
-        seen = self._members.words.get(_digest(group_id, member_id), 0) & _SEEN
-        return seen * _SEEN_UNIT_MS or None
+    def last_seen(self, group_id: str, member_id: str) -> Seen | None:
+        word = self._members.words.get(_digest(group_id, member_id), 0)
+        return Seen((word & _SEEN) * _SEEN_UNIT_MS, bool(word & _GRANTED)) if word & _SEEN else None
+
+    def grant(self, group_id: str, member_id: str, seen_ms: int) -> None:
+        key = _digest(group_id, member_id)
+        if key in self._members.words:
+            self._members.put(key, _USED | _GRANTED | max(seen_ms // _SEEN_UNIT_MS, 1) & _SEEN)
 
     def drop_member(self, group_id: str, member_id: str) -> None:
         key = self._keys.pop((group_id, member_id), None) or _digest(group_id, member_id)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from mpbroker.coordinator.effects import Answer, Append, GroupRequest, Now
 from mpbroker.coordinator.group_coordinator import GroupCoordinator
 from mpbroker.coordinator.group_settings import GroupSettings
-from mpbroker.coordinator.group_table import GroupRow
+from mpbroker.coordinator.group_table import GroupRow, Seen
 from mpbroker.protocol.codec import decode, encode
 from mpbroker.protocol.messages_by_key import RESPONSES
 from mpbroker.protocol.schema import schema_of
@@ -28,7 +28,7 @@ class MemoryTable:
     def __init__(self, most: int = 1000) -> None:
         self.groups: dict[str, GroupRow] = {}
         self.members: dict[tuple[str, str], bool] = {}  # → confirmed since the last restart
-        self.seen: dict[tuple[str, str], int] = {}
+        self.seen: dict[tuple[str, str], Seen] = {}
         self.most = most
 
     def restart(self) -> None:
@@ -58,10 +58,14 @@ class MemoryTable:
 
     def saw_member(self, group_id: str, member_id: str, now_ms: int) -> None:
         if (group_id, member_id) in self.members:
-            self.seen[group_id, member_id] = now_ms
+            self.seen[group_id, member_id] = Seen(now_ms)
 
-    def last_seen_ms(self, group_id: str, member_id: str) -> int | None:
+    def last_seen(self, group_id: str, member_id: str) -> Seen | None:
         return self.seen.get((group_id, member_id))
+
+    def grant(self, group_id: str, member_id: str, seen_ms: int) -> None:
+        if (group_id, member_id) in self.members:
+            self.seen[group_id, member_id] = Seen(seen_ms, True)
 
     def drop_member(self, group_id: str, member_id: str) -> None:
         self.members.pop((group_id, member_id), None)

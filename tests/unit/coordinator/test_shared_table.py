@@ -1,6 +1,6 @@
 """The group table in shared memory: what a successor finds, and what it does when it is full."""
 
-from mpbroker.coordinator.group_table import GroupRow, RowState
+from mpbroker.coordinator.group_table import GroupRow, RowState, Seen
 from mpbroker.coordinator.shared_table import SharedTable
 from tests.harness.small_core import small_core
 
@@ -32,8 +32,16 @@ def test_a_successor_finds_the_last_sign_of_life_of_those_that_are_there():
     table.saw_member("g", "left", 6_000_000)
     assert table.put_member("g", "m"), "stored again, as after a load, it keeps what was seen"
     for each in (table, SharedTable(core)):
-        found = [each.last_seen_ms("g", one) for one in ("m", "silent", "left", "stranger")]
-        assert found == [5_000_000, None, None, None]
+        found = [each.last_seen("g", one) for one in ("m", "silent", "left", "stranger")]
+        assert found == [Seen(5_000_000), None, None, None]
+    table.grant("g", "m", 7_000_001)
+    table.grant("g", "silent", -5)
+    table.grant("g", "left", 7_000_000)
+    for each in (table, SharedTable(core)):
+        found = [each.last_seen("g", one) for one in ("m", "silent", "left")]
+        assert found == [Seen(7_000_000, True), Seen(1000, True), None]
+    table.saw_member("g", "m", 8_000_000)
+    assert table.last_seen("g", "m") == Seen(8_000_000), "what was granted is over"
 
 
 def test_members_that_did_not_come_back_are_forgotten():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mpbroker.coordinator.rebalance import LEAST_LEFT_MS
+from mpbroker.coordinator.rebalance import LEAST_AGAIN_MS, LEAST_LEFT_MS
 from tests.harness.group_calls import SESSION_MS, Calls
 from tests.harness.group_world import GROUP
 
@@ -43,6 +43,29 @@ def test_who_could_not_heartbeat_while_there_was_no_coordinator_has_a_third_of_a
     assert calls.beat(b) == 0, "in time, and not expelled"
     calls.world.advance(1)
     assert (calls.beat(b), calls.beat(a)) == (REBALANCE, UNKNOWN_MEMBER)
+
+
+def test_that_is_granted_once_and_deaths_again_and_again_keep_nobody():
+    calls = Calls()
+    a, b = calls.stable(2)
+    calls.world.advance(SESSION_MS - 1)
+    calls.die()
+    calls.world.advance(max(SESSION_MS // 3, LEAST_LEFT_MS) - 1)
+    calls.die()
+    calls.world.advance(LEAST_AGAIN_MS - 1)
+    assert calls.beat(b) == 0, "time for what waits to be read"
+    calls.world.advance(1)
+    assert (calls.beat(b), calls.beat(a)) == (REBALANCE, UNKNOWN_MEMBER)
+
+
+def test_who_gave_a_sign_of_life_after_that_has_its_session_and_the_same_grant_again():
+    calls = Calls()
+    a, b = calls.stable(2)
+    for _ in range(3):
+        calls.world.advance(SESSION_MS - 1)
+        calls.die()
+        calls.world.advance(max(SESSION_MS // 3, LEAST_LEFT_MS) - 1)
+        assert (calls.beat(a), calls.beat(b)) == (0, 0)
 
 
 def test_a_coordinator_that_knows_no_signs_of_life_gives_everybody_a_session():
