@@ -9,6 +9,7 @@ from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.config.group_table import GROUP_SETTINGS, HEARTBEAT, SESSION
 from mpbroker.config.limits import (
     COORDINATORS,
+    DEFAULT_ENTRIES,
     LARGEST_ANSWER_BYTES,
     LEAST_DASHCAM_BYTES,
     MAX_ENTRIES,
@@ -59,10 +60,11 @@ def _slots(config: BrokerConfig) -> Iterator[ConfigError]:
             f"at most {MAX_HANDLERS - COORDINATORS} together with mpbroker.control.reserved.handlers "
             f"({config.reserved_handlers})",
         )
-    if processors * config.mpbroker_entries_per_processor > MAX_ENTRIES:
+    entries = config.mpbroker_entries_per_processor
+    if entries > DEFAULT_ENTRIES and processors * entries > MAX_ENTRIES:
         yield ConfigError(
             "mpbroker.entries.per.processor",
-            config.mpbroker_entries_per_processor,
+            entries,
             f"at most {MAX_ENTRIES // processors} with {processors} processors",
         )
 

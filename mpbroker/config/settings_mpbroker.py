@@ -2,6 +2,7 @@
 
 from mpbroker.config.admin_listener import DEFAULT_ADMIN_LISTENER
 from mpbroker.config.kinds import INT_MAX, LONG_MAX, Kind
+from mpbroker.config.limits import DEFAULT_ENTRIES
 from mpbroker.config.setting import Change, Setting
 
 CLUSTER_WIDE = Change.CLUSTER_WIDE
@@ -94,7 +95,9 @@ QUEUES = (
             "`auto` makes the control plane's processes real-time ones where the kernel permits it (CAP_SYS_NICE or "
             "RLIMIT_RTPRIO; for 20 ms of work at a time), else gives them short time slices; `fair` only the latter.",
             allowed=("auto", "fair"), change=CLUSTER_WIDE),
-    Setting("mpbroker.entries.per.processor", INT, 4096, "Requests in flight on the connections of one processor.",
+    Setting("mpbroker.entries.per.processor", INT, DEFAULT_ENTRIES,
+            "Requests in flight on the connections of one processor; fewer where all processors would have more than "
+            "131,070. Members of groups that wait for a rebalance may have all but 2,048 of them, and at least half.",
             least=16, most=131072),
     Setting("mpbroker.arena.bytes.per.processor", LONG, 256 * MIB,
             "Address space for received requests of one processor; memory is used only as far as requests fill it.",

@@ -6,6 +6,7 @@ import msgspec
 
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.config.group_table import ASSIGNMENT, HEARTBEAT, SESSION, in_force
+from mpbroker.coordinator.workbench import most_parked
 
 
 class OwnSettings(msgspec.Struct, frozen=True):
@@ -38,7 +39,7 @@ class GroupSettings(msgspec.Struct, frozen=True):
     max_groups: int = 65_536
     max_members: int = 131_072
     max_offsets: int = 1_048_576
-    max_parked: int = 2048
+    max_parked: int = 6144
     rebalance_protocols: tuple[str, ...] = ("classic", "consumer")
     consumer_session_timeout_ms: int = 45_000
     consumer_heartbeat_interval_ms: int = 5000
@@ -60,8 +61,8 @@ class GroupSettings(msgspec.Struct, frozen=True):
         return OwnSettings(*times)
 
     @classmethod
-    def of(cls, config: BrokerConfig) -> GroupSettings:
-        """Read off the broker's configuration."""
+    def of(cls, config: BrokerConfig, entries: int) -> GroupSettings:
+        """Read off the broker's configuration; `entries`: requests in flight that a processor has room for."""
         return cls(
             min_session_timeout_ms=config.group_min_session_timeout_ms,
             max_session_timeout_ms=config.group_max_session_timeout_ms,
@@ -74,7 +75,7 @@ class GroupSettings(msgspec.Struct, frozen=True):
             max_groups=config.mpbroker_max_groups,
             max_members=config.mpbroker_max_group_members,
             max_offsets=config.mpbroker_max_committed_offsets,
-            max_parked=config.mpbroker_entries_per_processor // 2,
+            max_parked=most_parked(entries),
             rebalance_protocols=config.group_coordinator_rebalance_protocols,
             consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
             consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,

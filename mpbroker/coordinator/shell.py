@@ -73,7 +73,7 @@ class Shell:
         self._logs = log_manager
         self._metadata = metadata
         self._answers = EntryAnswers(port, ctx.process_row, ctx.log)
-        self._settings = GroupSettings.of(ctx.config)
+        self._settings = GroupSettings.of(ctx.config, ctx.core.entry_count // ctx.core.processor_count)
         self._own_settings = own_settings(ctx.config)
         self._table = table
         self._groups = self._make_groups(self._settings.partitions)

@@ -35,6 +35,14 @@ class Timers:
             call(*arguments, now)
 
 
+LEFT_ENTRIES = 2048
+
+
+def most_parked(entries: int) -> int:
+    """How many requests of a processor may wait that has room for so many: the others are what it serves with."""
+    return max(entries // 2, entries - LEFT_ENTRIES)
+
+
 class Workbench:
     """`max_parked`: how many requests of one processor may wait."""
 

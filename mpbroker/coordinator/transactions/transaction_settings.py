@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from mpbroker.config.broker_config import BrokerConfig
+from mpbroker.coordinator.workbench import most_parked
 
 
 class TransactionSettings(msgspec.Struct, frozen=True):
@@ -17,11 +18,11 @@ class TransactionSettings(msgspec.Struct, frozen=True):
     expiration_check_ms: int = 3_600_000
     max_ids: int = 65_536
     max_partitions: int = 32_768  # of all ongoing transactions together: each takes a row of a producer
-    max_parked: int = 2048
+    max_parked: int = 6144
 
     @classmethod
-    def of(cls, config: BrokerConfig) -> TransactionSettings:
-        """Read off the broker's configuration."""
+    def of(cls, config: BrokerConfig, entries: int) -> TransactionSettings:
+        """Read off the broker's configuration; `entries`: requests in flight that a processor has room for."""
         return cls(
             partitions=config.transaction_state_log_num_partitions,
             max_timeout_ms=config.transaction_max_timeout_ms,
@@ -30,5 +31,5 @@ class TransactionSettings(msgspec.Struct, frozen=True):
             expiration_check_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
             max_ids=config.mpbroker_max_transactional_ids,
             max_partitions=config.mpbroker_max_producers // 2,
-            max_parked=config.mpbroker_entries_per_processor // 2,
+            max_parked=most_parked(entries),
         )

@@ -87,7 +87,7 @@ class TransactionShell:
         self._clock = clock
         self._take = take
         self._offsets_partition = offsets_partition
-        self._settings = TransactionSettings.of(ctx.config)
+        self._settings = TransactionSettings.of(ctx.config, ctx.core.entry_count // ctx.core.processor_count)
         self._crash_point = ctx.core.crash_point
         self._appends = appends
         self._is_in_cluster = ctx.config.cluster_store is not None

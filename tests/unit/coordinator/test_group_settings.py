@@ -1,13 +1,18 @@
 """Kafka's defaults stand twice: where tests make settings, and in the table that a broker reads."""
 
+import pytest
+
+from mpbroker.config.limits import DEFAULT_ENTRIES
 from mpbroker.config.load_config import load_broker_config
 from mpbroker.coordinator.group_settings import GroupSettings
 
-#: What depends on the machine or on other settings of the broker.
-FROM_THE_BROKER = {"max_parked"}
-
 
 def test_the_defaults_are_those_of_the_configuration():
-    read, made = GroupSettings.of(load_broker_config(environ={}, cores=2)), GroupSettings()
-    names = set(GroupSettings.__struct_fields__) - FROM_THE_BROKER
-    assert {name: getattr(made, name) for name in names} == {name: getattr(read, name) for name in names}
+    read, made = GroupSettings.of(load_broker_config(environ={}, cores=2), DEFAULT_ENTRIES), GroupSettings()
+    assert made == read
+    assert made.max_parked > 5000, "a thousand groups of five join at once"
+
+
+@pytest.mark.parametrize(("entries", "most"), [(8192, 6144), (5461, 3413), (4096, 2048), (600, 300)])
+def test_requests_that_wait_leave_the_processor_room_to_serve(entries, most):
+    assert GroupSettings.of(load_broker_config(environ={}, cores=2), entries).max_parked == most

@@ -3,9 +3,12 @@
 import pytest
 
 from mpbroker.config.load_config import load_broker_config
+from mpbroker.shm.process_context import BoundListener
 from mpbroker.supervisor import shared_state
+from mpbroker.supervisor.process_types import plan_processes
 
 MIB = 1 << 20
+LISTENER = BoundListener(0, "PLAINTEXT", "PLAINTEXT", "127.0.0.1", 1, "127.0.0.1", 1, False)
 
 
 @pytest.mark.parametrize(
@@ -23,3 +26,14 @@ def test_memory_for_the_answers_of_a_handler(monkeypatch, given, machine_mib, ha
     config = load_broker_config(overrides=[f"mpbroker.answer.memory.bytes={given}"], environ={}, cores=2)
     found = shared_state.answer_bytes_of_handler(config, handlers)
     assert found // MIB == mib and found % 4096 == 0
+
+
+@pytest.mark.parametrize(
+    ("processors", "given", "entries", "most_processors"),
+    [(1, [], 8192, 15), (16, [], 8191, 16), (32, [], 4095, 32), (2, ["mpbroker.entries.per.processor=600"], 600, 32)],
+)
+def test_entries_of_a_processor_fit_the_number_of_processors(processors, given, entries, most_processors):
+    overrides = [f"num.network.threads={processors}", *given]
+    config = load_broker_config(overrides=overrides, environ={}, cores=2)
+    plan = shared_state.memory_plan(config, plan_processes(config, (LISTENER,)))
+    assert (plan.entries_per_processor, plan.processors) == (entries, most_processors)
