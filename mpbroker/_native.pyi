@@ -31,6 +31,14 @@ COUNTERS: Final[tuple[tuple[str, str, str], ...]]
 PLANE_DATA: Final[int]
 PLANE_CONTROL: Final[int]
 
+DISCIPLINE_FIFO: Final[int]
+DISCIPLINE_PLANE: Final[int]
+DISCIPLINE_PRIORITY: Final[int]
+DISCIPLINE_FAIR: Final[int]
+DISCIPLINE_SHORTEST: Final[int]
+DISCIPLINE_DEADLINE: Final[int]
+DEADLINE_REST: Final[int]
+
 NO_ENTRY: Final[int]
 NO_SPACE: Final[int]
 POISON: Final[int]
@@ -242,6 +250,7 @@ class Request:
 
 class HandlerPort:
     def __new__(cls, core: Core, index: int) -> Self: ...
+    discipline: int
     @property
     def index(self) -> int: ...
     def serve_or_claim(self, wait_ms: float = 0, control_only: bool = False) -> Request | None: ...
@@ -272,6 +281,7 @@ class HandlerPort:
 class ProcessorPort:
     def __new__(cls, core: Core, index: int, eventfd: int = -1, lane: TraceLane | None = None) -> Self: ...
     batching: bool
+    discipline: int
     @property
     def index(self) -> int: ...
     @property

@@ -6,7 +6,7 @@ Workers inherit it and never change it; SIGHUP makes the supervisor build a new 
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mpbroker.config.admin_listener import AdminAddress
 from mpbroker.config.dynamic import DynamicSettings
@@ -16,6 +16,10 @@ from mpbroker.config.table import SETTINGS, locate, scoped_name
 
 if TYPE_CHECKING:
     from mpbroker.config.cluster_store import ClusterStorePlace
+
+
+DISCIPLINE: Final = "mpbroker.queue.discipline"
+ONE_CLASS: Final = ("fifo", "plane")  # disciplines that put all requests into one class
 
 
 class ConfigSource(IntEnum):
@@ -99,6 +103,16 @@ class BrokerConfig(FrozenSettings):
         if control is not None and control.listener_name == listener_name:
             return 1
         return int(self.for_listener(listener_name, "num.network.threads"))
+
+    def queue_discipline(self, listener_name: str) -> str:
+        """How requests of a listener are put into classes."""
+        return str(self.for_listener(listener_name, DISCIPLINE))
+
+    @property
+    def handlers_discipline(self) -> str:
+        """How handlers choose among the classes: the one discipline that data listeners use beside `fifo`, if any."""
+        chosen = [self.queue_discipline(end_point.listener_name) for end_point in self.end_points.data]
+        return next((name for name in chosen if name not in ONE_CLASS), chosen[0])
 
     @property
     def reserved_handlers(self) -> int:

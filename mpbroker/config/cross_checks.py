@@ -5,8 +5,9 @@ Each rule yields a ConfigError for everything that breaks it, so that one start 
 
 from collections.abc import Iterator
 
-from mpbroker.config.broker_config import BrokerConfig
+from mpbroker.config.broker_config import DISCIPLINE, ONE_CLASS, BrokerConfig
 from mpbroker.config.group_table import GROUP_SETTINGS, HEARTBEAT, SESSION
+from mpbroker.config.kinds import Kind
 from mpbroker.config.limits import (
     COORDINATORS,
     DEFAULT_ENTRIES,
@@ -40,8 +41,18 @@ def _listener_prefixes(config: BrokerConfig) -> Iterator[ConfigError]:
                 continue
             problem = f"{name}: there is no listener {located.listener}; the listeners are {', '.join(names)}"
             yield ConfigError(name, text, problem=problem)
-        elif config.value(name) < 1:
+        elif located.setting.kind is not Kind.STRING and config.value(name) < 1:
             yield ConfigError(name, text, "a whole number, at least 1")
+
+
+def _disciplines(config: BrokerConfig) -> Iterator[ConfigError]:
+    """Handlers serve all data listeners, so they choose by one discipline; its class 0 takes in who keeps `fifo`."""
+    chosen = {name: config.queue_discipline(name) for name in (one.listener_name for one in config.end_points.data)}
+    several = {discipline for discipline in chosen.values() if discipline not in ONE_CLASS}
+    if len(several) > 1:
+        shown = ", ".join(f"{name} has {discipline}" for name, discipline in chosen.items())
+        problem = f"{DISCIPLINE}: {shown}; beside fifo and plane, listeners can share one discipline only"
+        yield ConfigError(DISCIPLINE, config.value(DISCIPLINE), problem=problem)
 
 
 def _slots(config: BrokerConfig) -> Iterator[ConfigError]:
@@ -164,7 +175,7 @@ def _groups(config: BrokerConfig) -> Iterator[ConfigError]:
         yield ConfigError(HEARTBEAT.broker, config.value(HEARTBEAT.broker), f"less than {SESSION.broker} ({session})")
 
 
-_LISTENER_RULES = (_listener_prefixes, _slots)
+_LISTENER_RULES = (_listener_prefixes, _slots, _disciplines)
 _RULES = (
     _request_memory,
     _answer_memory,

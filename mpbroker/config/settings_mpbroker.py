@@ -83,8 +83,13 @@ DASHCAM = (
 )
 
 QUEUES = (
-    Setting("mpbroker.queue.discipline", STRING, "fifo", "How a handler chooses among waiting requests of the data plane.",
-            allowed=("fifo",), later=True),
+    Setting("mpbroker.queue.discipline", STRING, "fifo",
+            "How a handler chooses among waiting requests of the data plane: `fifo` by arrival; `plane` the same, it names "
+            "KIP-291's control plane as all the order there is; `priority` the controller's requests first on data "
+            "listeners, too; `fair` clients in turn, by the time their requests take; `shortest` by the time expected of the "
+            "API and the size; `deadline` by arrival and what the API may wait. Listeners that differ may have one "
+            "discipline beside `fifo` and `plane`.",
+            allowed=("fifo", "plane", "priority", "fair", "shortest", "deadline"), change=CLUSTER_WIDE, scoped=True),
     Setting("mpbroker.control.reserved.handlers", INT, 1,
             "Handlers that take only requests of the control plane, beside `num.io.threads`; none without a control plane.",
             least=1, most=8),

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from mpbroker import _native
 from mpbroker.channel.planes import CONTROL as PLANE_CONTROL
 from mpbroker.channel.planes import DATA as PLANE_DATA
+from mpbroker.channel.planes import listener_discipline
 from mpbroker.channel.processor_port import ProcessorPort
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.network.connection_notices import ConnectionNotices, names_in
@@ -92,6 +93,7 @@ class Processor:
         self._sample(ctx.config)
         self._port = ProcessorPort(ctx.core, ctx.index, self._eventfd, self._lane)
         self._port.batching = True  # handlers are woken once a turn, not once a request
+        self._port.discipline = listener_discipline(ctx.config, self._listener.name)
         self._max_request_bytes = ctx.config.socket_request_max_bytes
         plane = PLANE_CONTROL if self._listener.control else PLANE_DATA
         self._epoll = select.epoll()
@@ -419,6 +421,7 @@ class Processor:
         self._housekeeping_ns = now_ns + HOUSEKEEPING_NS
         config = self._ctx.take_reload() or self._ctx.config
         self._sample(config)
+        self._port.discipline = listener_discipline(config, self._listener.name)
         self._ctx.log.tick()
         if self._ctx.serves_control_plane:
             prefer_latency(config.mpbroker_control_plane_scheduling)

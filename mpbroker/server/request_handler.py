@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from mpbroker.channel.fetch_session_table import FetchSessionTable
 from mpbroker.channel.handler_port import HandlerPort, open_handler_port
+from mpbroker.channel.planes import handlers_discipline
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.config.limits import largest_batch_bytes
 from mpbroker.log.log_manager import LogManager, open_log
@@ -106,6 +107,7 @@ class RequestHandler:
         self.context.config = config
         self.context.metadata.use_config(config)
         self.context.native_topics.use_config(config)
+        self.port.discipline = handlers_discipline(config)
 
 
 def main(ctx: ProcessContext) -> None:
@@ -113,6 +115,7 @@ def main(ctx: ProcessContext) -> None:
     row = ctx.process_row
     row.set_state(ProcessState.RECOVERING)
     handler = RequestHandler(build_context(ctx), ctx.index < ctx.config.reserved_handlers)
+    handler.port.discipline = handlers_discipline(ctx.config)
     handler.context.log_manager.recover_slot(ctx.slot)
     handler.context.fetch_sessions.recover()
     handler.port.recover()

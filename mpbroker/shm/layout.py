@@ -196,6 +196,8 @@ def plan_rings(plan: MemoryPlan) -> list[RingPlan]:
                for p in range(plan.processors)]
     if plan.replicated:
         wanted.append((RING_CLUSTER_CONTROLLER, "cluster-controller", plan.commands + RING_SLACK))
+    holds = min(plan.data_requests, plan.entries + RING_SLACK)  # stale hints are dropped before a plane is called full
+    wanted += [(RING_DATA + c, f"data-{c}", holds) for c in range(1, CLASS_REQUEUED)]
     rings, first = [], 0
     for ring, name, capacity in wanted:
         rings.append(RingPlan(ring, name, capacity, first))

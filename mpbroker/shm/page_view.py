@@ -22,6 +22,7 @@ RING_NAMES = {
     layout.RING_CONTROL + layout.CLASS_REQUEUED: "control-requeued",
     layout.RING_DATA: "data",
     layout.RING_DATA + layout.CLASS_REQUEUED: "data-requeued",
+    **{layout.RING_DATA + c: f"data-{c}" for c in range(1, layout.CLASS_REQUEUED)},
     layout.RING_CONTROLLER: "controller",
     layout.RING_CLUSTER_CONTROLLER: "cluster-controller",
     layout.RING_COORDINATOR: "coordinator",
@@ -133,12 +134,15 @@ class PageView:
         ]
 
     def rings(self) -> list[RingInfo]:
-        """Every ring in use; those of answers only where there is, or was, a processor for them."""
+        """Every ring in use; those of answers only where there is, or was, a processor for them, those of classes
+        beyond the first only when something was in them."""
         found = []
         heads = enumerate(self._heads("processes", _PROCESS_HEAD))
         used = {slot - layout.SLOT_PROCESSORS for slot, (pid, state) in heads if pid or state != ProcessState.EMPTY}
         for number, (tail, peak, head, capacity) in enumerate(self._heads("rings", _RING)):
             if number >= layout.RING_RESPONSE and number - layout.RING_RESPONSE not in used:
+                continue
+            if layout.RING_DATA < number < layout.RING_DATA + layout.CLASS_REQUEUED and not peak:
                 continue
             if capacity:
                 name = RING_NAMES.get(number) or f"response-{number - layout.RING_RESPONSE}"

@@ -348,6 +348,22 @@ static PyObject *handler_index(PyObject *object, void *unused)
     return PyLong_FromUnsignedLong(PORT(object)->index);
 }
 
+static PyObject *handler_get_discipline(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyLong_FromUnsignedLong(PORT(object)->chooser.discipline);
+}
+
+static int handler_set_discipline(PyObject *object, PyObject *value, void *unused)
+{
+    (void)unused;
+    unsigned long discipline;
+    if (!mpb_py_below(value, MPB_DISCIPLINES, &discipline))
+        return -1;
+    PORT(object)->chooser.discipline = (uint32_t)discipline;
+    return 0;
+}
+
 static PyMethodDef handler_methods[] = {
     {"serve_or_claim", (PyCFunction)(void (*)(void))handler_serve_or_claim, METH_VARARGS | METH_KEYWORDS,
      "serve_or_claim(wait_ms=0, control_only=False) -> Request, or None: time over, a signal, or poked (see "
@@ -392,7 +408,11 @@ static PyMethodDef handler_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyGetSetDef handler_getset[] = {{"index", handler_index, NULL, NULL, NULL}, {NULL, NULL, NULL, NULL, NULL}};
+static PyGetSetDef handler_getset[] = {
+    {"index", handler_index, NULL, NULL, NULL},
+    {"discipline", handler_get_discipline, handler_set_discipline, "DISCIPLINE_…: which request is next", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
 
 static PyType_Slot handler_slots[] = {
     {Py_tp_new, handler_new},

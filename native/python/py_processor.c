@@ -326,6 +326,24 @@ static int processor_set_batching(PyObject *object, PyObject *value, void *unuse
     return on < 0 ? -1 : 0;
 }
 
+static PyObject *processor_get_discipline(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyLong_FromUnsignedLong(PORT(object)->discipline);
+}
+
+static int processor_set_discipline(PyObject *object, PyObject *value, void *unused)
+{
+    (void)unused;
+    unsigned long discipline;
+    if (!mpb_py_below(value, MPB_DEADLINE_REST + 1, &discipline))
+        return -1;
+    if (mpb_processor_use(PORT(object), (uint32_t)discipline))
+        return 0;
+    PyErr_NoMemory();
+    return -1;
+}
+
 static PyMethodDef processor_methods[] = {
     {"submit", (PyCFunction)(void (*)(void))processor_submit, METH_FASTCALL,
      "submit(plane, connection, connection_generation, listener, frame, t0_ns, frame_done_ns=t0_ns, client_hash=None)"
@@ -360,6 +378,7 @@ static PyGetSetDef processor_getset[] = {
     {"index", processor_get, NULL, NULL, (void *)0},
     {"parked_entry", processor_get, NULL, "entry of the last PLANE_FULL", (void *)1},
     {"batching", processor_get_batching, processor_set_batching, "submit and retry wake nobody, ring() does", NULL},
+    {"discipline", processor_get_discipline, processor_set_discipline, "DISCIPLINE_…, or DEADLINE_REST", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -393,6 +412,13 @@ int mpb_add_processor(PyObject *module)
         PyModule_AddIntConstant(module, "PLANE_FULL", MPB_PLANE_FULL) < 0 ||
         PyModule_AddIntConstant(module, "PLANE_DATA", MPB_PLANE_DATA) < 0 ||
         PyModule_AddIntConstant(module, "PLANE_CONTROL", MPB_PLANE_CONTROL) < 0 ||
+        PyModule_AddIntConstant(module, "DISCIPLINE_FIFO", MPB_FIFO) < 0 ||
+        PyModule_AddIntConstant(module, "DISCIPLINE_PLANE", MPB_PLANE_ALONE) < 0 ||
+        PyModule_AddIntConstant(module, "DISCIPLINE_PRIORITY", MPB_PRIORITY) < 0 ||
+        PyModule_AddIntConstant(module, "DISCIPLINE_FAIR", MPB_FAIR) < 0 ||
+        PyModule_AddIntConstant(module, "DISCIPLINE_SHORTEST", MPB_SHORTEST) < 0 ||
+        PyModule_AddIntConstant(module, "DISCIPLINE_DEADLINE", MPB_DEADLINE) < 0 ||
+        PyModule_AddIntConstant(module, "DEADLINE_REST", MPB_DEADLINE_REST) < 0 ||
         PyModule_AddIntConstant(module, "ANSWER_NONE", MPB_ANSWER_NONE) < 0 ||
         PyModule_AddIntConstant(module, "ANSWER_INLINE", MPB_ANSWER_INLINE) < 0 ||
         PyModule_AddIntConstant(module, "ANSWER_EXTENT", MPB_ANSWER_EXTENT) < 0 ||

@@ -59,6 +59,18 @@ static void put_down(struct mpb_handler *h, uint32_t index)
     mpb_store_relaxed(&h->core->processes[h->slot].request, 0);
 }
 
+/* What a discipline that wants to know is told: the time since the request was taken in hand. */
+static void measure(struct mpb_handler *h, uint32_t index)
+{
+    struct mpb_entry *entry = &h->core->entries[index];
+    if (mpb_load_relaxed(&h->core->doorbells->handler_mark[h->index].in_hand) != index + 1)
+        return;
+    uint64_t now = mpb_trace_clock_ns(), took = now > h->taken_ns ? now - h->taken_ns : 1;
+    entry->service_ns += (uint32_t)(took < UINT32_MAX / 2 ? took : UINT32_MAX / 2);
+    if (entry->plane == MPB_PLANE_DATA)
+        mpb_discipline_charge(&h->chooser, entry->ring_class, took);
+}
+
 static void begin(struct mpb_handler *h, uint32_t index)
 {
     struct mpb_entry *entry = &h->core->entries[index];
@@ -79,7 +91,8 @@ static int64_t take_handed(struct mpb_handler *h)
 
 static int64_t take_plane(struct mpb_handler *h, uint32_t plane)
 {
-    int64_t taken = mpb_plane_take(h->core, plane, h->slot);
+    int64_t taken = mpb_plane_classes(h->core, plane) == 1 ? mpb_plane_take(h->core, plane, h->slot)
+                                                           : mpb_discipline_take(h->core, &h->chooser, h->slot);
     if (taken < 0)
         return MPB_CLAIM_NOTHING;
     begin(h, (uint32_t)taken);
@@ -234,6 +247,8 @@ static void finish(struct mpb_handler *h, uint32_t index)
     uint32_t processor = index / h->core->header->entries_per_processor;
     uint32_t generation = mpb_state_generation(mpb_load_relaxed(&entry->state));
     struct mpb_ring ring = mpb_ring_view(h->core, MPB_RING_RESPONSE + processor);
+    if (mpb_discipline_measures(h->chooser.discipline))
+        measure(h, index);
     if (trace->t0_ns != 0) {
         uint64_t now = h->io_done_ns != 0 ? h->io_done_ns : mpb_trace_clock_ns(), depth = mpb_ring_depth(&ring);
         if (trace->stage[MPB_STAGE_LOCAL_DONE] == MPB_TRACE_NOT_REACHED)
@@ -410,6 +425,8 @@ void mpb_park(struct mpb_handler *h, uint32_t index, enum mpb_parked_kind kind)
         mpb_trace_stamp(entry->trace, MPB_STAGE_PURG_ENTER, now);
         trace->purg_kind = purgatory_of(kind);
     }
+    if (mpb_discipline_measures(h->chooser.discipline))
+        measure(h, index);
     mpb_count(h->core, h->slot, MPB_C_REQUESTS_PARKED, 1);
     MPB_CRASH(h->core, "handler.parked");
     put_down(h, index);

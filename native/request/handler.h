@@ -3,6 +3,7 @@
 #ifndef MPB_HANDLER_H
 #define MPB_HANDLER_H
 
+#include "request/discipline.h"
 #include "shm/core.h"
 #include "shm/extent.h"
 #include "shm/ring.h"
@@ -10,8 +11,9 @@
 struct mpb_handler { /* private */
     struct mpb_core *core;
     uint32_t index, slot, incarnation;
-    bool reserved;          /* takes control requests only */
-    bool is_coordinator;    /* takes what others hand over, and nothing else */
+    bool reserved;       /* takes control requests only */
+    bool is_coordinator; /* takes what others hand over, and nothing else */
+    struct mpb_chooser chooser;
     uint64_t hands_over[2]; /* API keys of requests that it hands over, one bit each */
     struct mpb_extents extents;
     uint64_t awake_since_ns;

@@ -33,8 +33,19 @@ void mpb_processor_close(struct mpb_processor *p)
 {
     free(p->free_stack);
     p->free_stack = NULL;
+    free(p->expected);
+    p->expected = NULL;
     if (p->arena.units.bits != NULL)
         mpb_arena_close(&p->arena);
+}
+
+bool mpb_processor_use(struct mpb_processor *p, uint32_t discipline)
+{
+    if (discipline == MPB_SHORTEST && p->expected == NULL && (p->expected = calloc(1, sizeof *p->expected)) == NULL)
+        return false;
+    mpb_plane_raise_classes(p->core, MPB_PLANE_DATA, mpb_discipline_classes(discipline));
+    p->discipline = discipline;
+    return true;
 }
 
 static void free_entry(struct mpb_processor *p, uint32_t index);
@@ -156,6 +167,18 @@ static void fill_trace(struct mpb_processor *p, struct mpb_entry *entry, const s
     mpb_trace_stamp(entry->trace, MPB_STAGE_PARSED, p->filled_ns);
 }
 
+/* Without traces nobody has looked at the clock or the client's name yet. */
+static void classify(struct mpb_processor *p, struct mpb_entry *entry, const struct mpb_submission *s)
+{
+    bool traced = s->t0_ns != 0;
+    uint32_t client_hash = 0;
+    if (p->discipline == MPB_FAIR)
+        client_hash = traced ? mpb_trace_of(entry->trace)->client_hash : mpb_client_hash(s->frame, s->length);
+    uint64_t arrived_ns = traced ? s->t0_ns : mpb_trace_clock_ns();
+    entry->service_ns = 0;
+    entry->ring_class = (uint8_t)mpb_class_of(p->discipline, entry, client_hash, arrived_ns, p->expected);
+}
+
 static void fill(struct mpb_processor *p, uint32_t index, const struct mpb_submission *s, uint64_t offset)
 {
     struct mpb_entry *entry = &p->core->entries[index];
@@ -172,21 +195,22 @@ static void fill(struct mpb_processor *p, uint32_t index, const struct mpb_submi
                                       s->frame[7]);
     entry->listener = (uint16_t)s->listener;
     entry->plane = (uint8_t)s->plane;
-    entry->ring_class = 0;               /* fifo, the only discipline: one class */
+    entry->ring_class = 0;
     if (s->offset == MPB_PAYLOAD_INLINE) /* else it was received straight into the arena */
         memcpy(offset == MPB_PAYLOAD_INLINE ? entry->payload_bytes : p->core->arena + offset, s->frame, s->length);
     fill_trace(p, entry, s);
+    if (p->discipline > MPB_PLANE_ALONE && s->plane == MPB_PLANE_DATA)
+        classify(p, entry, s);
     p->queued_bytes += s->length;
     MPB_CRASH(p->core, "processor.filled");
 }
 
 /* `now_ns` 0: a while has passed, look at the clock. */
-static bool push_once(struct mpb_processor *p, uint32_t index, uint64_t now_ns)
+static bool push_within(struct mpb_processor *p, uint32_t index, uint64_t now_ns, uint64_t bound)
 {
     struct mpb_entry *entry = &p->core->entries[index];
     uint32_t generation = mpb_state_generation(mpb_load_relaxed(&entry->state));
     uint64_t depth = mpb_plane_depth(p->core, entry->plane);
-    uint64_t bound = p->core->header->plane_bound[entry->plane];
     if (depth >= bound && (depth = mpb_plane_drop_stale(p->core, entry->plane)) >= bound)
         return false;
     mpb_trace_of(entry->trace)->req_q = (uint16_t)(depth > UINT16_MAX ? UINT16_MAX : depth);
@@ -200,6 +224,39 @@ static bool push_once(struct mpb_processor *p, uint32_t index, uint64_t now_ns)
         return true;
     mpb_store_release(&entry->state, mpb_state_word(generation, MPB_E_FILL, p->slot)); /* no hint: nobody saw it */
     return false;
+}
+
+static uint64_t others_pushing(const struct mpb_processor *p)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < p->core->header->processor_count; i++)
+        count += i != p->index && mpb_load_acquire(&p->core->doorbells->processor_mark[i].pushing) != 0;
+    return count;
+}
+
+/* A single ring cannot hold more than its bound. Several can: each processor says that it is about to push before it
+ * counts what waits, and leaves room for the others that say so. They are asked only where there might be no room for all,
+ * and before the rings: whoever has pushed by then is counted there. */
+static bool push_into_one_of(struct mpb_processor *p, uint32_t index, uint64_t now_ns, uint64_t bound)
+{
+    uint32_t plane = p->core->entries[index].plane;
+    mpb_atomic32 *pushing = &p->core->doorbells->processor_mark[p->index].pushing;
+    mpb_store_release(pushing, 1);
+    mpb_fence_full();
+    MPB_CRASH(p->core, "processor.pushing");
+    uint64_t others = mpb_plane_depth(p->core, plane) + p->core->header->processor_count <= bound ? 0
+                                                                                                  : others_pushing(p);
+    bool pushed = others < bound && push_within(p, index, now_ns, bound - others);
+    mpb_store_release(pushing, 0);
+    return pushed;
+}
+
+static bool push_once(struct mpb_processor *p, uint32_t index, uint64_t now_ns)
+{
+    uint32_t plane = p->core->entries[index].plane;
+    uint64_t bound = p->core->header->plane_bound[plane];
+    return mpb_plane_classes(p->core, plane) == 1 ? push_within(p, index, now_ns, bound)
+                                                  : push_into_one_of(p, index, now_ns, bound);
 }
 
 static void ring_each(struct mpb_processor *p)
@@ -363,6 +420,8 @@ static void finish(struct mpb_processor *p, uint32_t index, uint16_t flags)
 {
     struct mpb_entry *entry = &p->core->entries[index];
     mpb_request_account(p->core, p->index, entry);
+    if (p->discipline == MPB_SHORTEST)
+        mpb_expected_learn(p->expected, entry);
     mpb_trace_commit(p->lane, entry, flags);
     MPB_CRASH(p->core, "processor.traced");
     mpb_count_finished(p, entry);

@@ -3,6 +3,7 @@
 #ifndef MPB_PROCESSOR_H
 #define MPB_PROCESSOR_H
 
+#include "request/discipline.h"
 #include "shm/arena.h"
 #include "shm/core.h"
 #include "shm/ring.h"
@@ -24,6 +25,8 @@ struct mpb_processor { /* private */
     bool pushed;        /* since it last slept */
     uint64_t slept_ns;  /* when it first slept after a push */
     uint64_t woken_ns[MPB_MAX_HANDLERS]; /* when this processor last woke a handler */
+    uint32_t discipline;                 /* enum mpb_discipline, of the listener whose requests it takes */
+    struct mpb_expected *expected;       /* MPB_SHORTEST: what it learned; else NULL */
     struct mpb_arena arena;
     struct mpb_lane *lane;
     uint64_t collected_ns; /* when it last looked at the clock for an answer, if nothing was sent since; else 0 */
@@ -48,6 +51,8 @@ uint32_t mpb_client_hash(const uint8_t *frame, uint32_t length);
 
 int mpb_processor_open(struct mpb_processor *p, struct mpb_core *core, uint32_t index);
 void mpb_processor_close(struct mpb_processor *p);
+/* Requests from now on; those that wait stay where they are. False, with nothing changed: no memory to learn in. */
+bool mpb_processor_use(struct mpb_processor *p, uint32_t discipline);
 /* Reads the private books (free entries, arena, bytes) from the entries. */
 void mpb_processor_rebuild(struct mpb_processor *p);
 

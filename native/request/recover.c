@@ -27,6 +27,18 @@ static void scan_rings(struct mpb_core *core, struct present *present, uint32_t 
     }
 }
 
+/* Both planes: class rings that were ever in use, and what was put back. */
+static void scan_planes(struct mpb_core *core, struct present *present)
+{
+    memset(present->bits, 0, (core->entry_count / 64 + 1) * sizeof present->bits[0]);
+    for (uint32_t plane = 0; plane < 2; plane++)
+        for (uint32_t c = 0; c < MPB_MAX_CLASSES; c++)
+            if (c < mpb_plane_classes(core, plane) || c == MPB_CLASS_REQUEUED) {
+                struct mpb_ring ring = mpb_ring_view(core, mpb_plane_ring(plane, c));
+                mpb_ring_scan(&ring, present->bits);
+            }
+}
+
 static bool has(const struct present *present, uint32_t index) { return present->bits[index / 64] >> index % 64 & 1; }
 
 static void finish_recovery(struct mpb_core *core, uint32_t slot)
@@ -83,8 +95,9 @@ void mpb_recover_processor(struct mpb_processor *p, struct mpb_recovery *done)
     struct mpb_core *core = p->core;
     *done = (struct mpb_recovery){0};
     struct present present;
-    scan_rings(core, &present, 0, MPB_RING_DATA + MPB_MAX_CLASSES, core->entry_count);
+    scan_planes(core, &present);
     MPB_CRASH(core, "recover.processor.scanned");
+    mpb_store_release(&core->doorbells->processor_mark[p->index].pushing, 0);
     for (uint32_t i = 0; i < rows_used(core, p->index); i++)
         mpb_settle_count(core, p->slot, &core->entries[p->first_entry + i]);
     for (uint32_t i = 0; i < rows_used(core, p->index); i++)
@@ -213,7 +226,7 @@ void mpb_recover_handler(struct mpb_handler *h, struct mpb_recovery *done)
     struct mpb_core *core = h->core;
     *done = (struct mpb_recovery){0};
     struct hinted hinted;
-    scan_rings(core, &hinted.queued, 0, MPB_RING_DATA + MPB_MAX_CLASSES, core->entry_count);
+    scan_planes(core, &hinted.queued);
     scan_rings(core, &hinted.handed, MPB_RING_COORDINATOR, 2, core->entry_count);
     scan_rings(core, &hinted.answered, MPB_RING_RESPONSE, core->header->processor_count, core->entry_count);
     MPB_CRASH(core, "recover.handler.scanned");

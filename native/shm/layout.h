@@ -92,7 +92,8 @@ struct mpb_segment_header { /* one page */
     mpb_atomic32 state;            /* enum mpb_broker_state */
     mpb_atomic32 offline_log_dirs; /* one bit per log.dirs entry: an I/O error there, never cleared while we run */
     uint32_t plane_bound[2];       /* requests a plane holds over all its classes: data, control */
-    uint32_t plane_classes[2];     /* class rings in use, 1 .. MPB_CLASS_REQUEUED */
+    mpb_atomic32
+        plane_classes[2]; /* class rings ever in use, 1 .. MPB_CLASS_REQUEUED: raised before one is, never lowered */
     struct mpb_region regions[MPB_MAX_REGIONS];
     mpb_atomic32 topics_high; /* rows of `topics` and `partitions` from these on were never used */
     mpb_atomic32 partitions_high;
@@ -264,7 +265,7 @@ struct mpb_entry { /* 768 bytes = 12 cache lines */
     uint8_t ring_class;
     uint32_t payload_units; /* arena units held, for the processor's books */
     uint32_t incarnation;   /* of the processor that filled it: a successor drops the answers of another's */
-    uint64_t unused_line0;
+    mpb_atomic64 due_ns;    /* deadline: when it should be answered; a hint, and garbage under other disciplines */
     /* line 1: answer, written by the handler that holds the claim */
     mpb_atomic32 phase;    /* enum mpb_phase */
     mpb_atomic32 attempts; /* low 8 bits: handlers that died executing it; above: generation last counted + 1 */
@@ -278,7 +279,8 @@ struct mpb_entry { /* 768 bytes = 12 cache lines */
     int32_t error;          /* first non-zero code, for the trace */
     uint32_t parked_kind;   /* enum mpb_parked_kind */
     mpb_atomic32 received;  /* 1: counted as received, so it must be counted as finished; marks: processor.c */
-    uint64_t unused_line1;
+    uint32_t service_ns;    /* what handlers spent on it, if their discipline wants to know */
+    uint32_t unused_line1;
     /* lines 2-3: the trace record's working copy (trace_record.h) */
     uint8_t trace[128];
     /* line 4 */
@@ -310,7 +312,8 @@ struct mpb_handler_bell { /* a line: by the handler when it sleeps, and by who r
 struct mpb_processor_mark {
     mpb_atomic64 fills;        /* entries it filled in this boot (mpb_processor_fill_number) */
     mpb_atomic32 entries_high; /* entries ever used */
-    uint8_t unused[52];
+    mpb_atomic32 pushing;      /* 1: about to push into one of several class rings (request rule 8) */
+    uint8_t unused[48];
 };
 struct mpb_handler_mark {
     mpb_atomic32 in_hand;      /* entry it executes + 1 (a parked one is not in hand); 0: none */

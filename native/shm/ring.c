@@ -103,6 +103,15 @@ bool mpb_ring_empty(const struct mpb_ring *ring)
     return ring->capacity == 0 || !find_head(ring, &head, &seen);
 }
 
+int64_t mpb_ring_peek(const struct mpb_ring *ring)
+{
+    uint64_t head, seen;
+    if (ring->capacity == 0 || !find_head(ring, &head, &seen))
+        return MPB_RING_EMPTY;
+    uint32_t index = split(seen).value & MPB_INDEX_MASK;
+    return index < ring->rows ? index : 0;
+}
+
 static bool is_live(uint64_t state, uint32_t hint, uint32_t from)
 {
     return (mpb_state_generation(state) & MPB_GENERATION_MASK) == hint >> MPB_INDEX_BITS &&

@@ -68,6 +68,9 @@ bool mpb_ring_drop_stale(const struct mpb_ring *ring);
  * becomes (same generation, to, owner). Returns the row, or MPB_RING_EMPTY. Drops stale hints on its way. */
 int64_t mpb_ring_take(const struct mpb_ring *ring, uint32_t from, uint32_t to, uint32_t owner);
 
+/* The row that the hint at the head names, live or stale; MPB_RING_EMPTY. Somebody may take it meanwhile. */
+int64_t mpb_ring_peek(const struct mpb_ring *ring);
+
 /* Hints in it, stale ones included; a snapshot. */
 uint64_t mpb_ring_depth(const struct mpb_ring *ring);
 

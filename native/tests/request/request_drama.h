@@ -79,6 +79,15 @@ static int64_t ask(struct drama *d, int processor, uint32_t plane, uint32_t id, 
     return entry;
 }
 
+/* Under a discipline of several classes; successors and survivors go back to `fifo`, as after a switch. */
+static inline void use(struct drama *d, uint32_t discipline)
+{
+    for (int i = 0; i < 2; i++)
+        CHECK(mpb_processor_use(&d->p[i], discipline));
+    for (int i = 0; i < COORDINATOR; i++)
+        d->h[i].chooser.discipline = discipline;
+}
+
 static uint32_t id_of(const struct drama *d, int64_t entry) { return d->w.core.entries[entry].connection; }
 
 /* Answers as a real handler would, in a way that depends on the request. */

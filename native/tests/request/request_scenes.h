@@ -43,6 +43,44 @@ static void set_parked_submission(struct drama *d)
     execute(d, &d->h[1], mpb_handler_claim(&d->h[1], false));
 }
 
+static void set_fair(struct drama *d)
+{
+    use(d, MPB_FAIR);
+    ask(d, 1, MPB_PLANE_DATA, 5, 100);
+}
+
+static void set_fair_and_full(struct drama *d)
+{
+    use(d, MPB_FAIR);
+    set_full(d);
+}
+
+static void set_fair_parked(struct drama *d)
+{
+    use(d, MPB_FAIR);
+    set_parked_submission(d);
+}
+
+static void set_deadlines(struct drama *d)
+{
+    use(d, MPB_DEADLINE);
+    ask(d, 1, MPB_PLANE_DATA, 5, 100);
+    ask(d, 1, MPB_PLANE_DATA, 13, 100); /* for a group: due earlier */
+    ask(d, 0, MPB_PLANE_DATA, 6, 2000);
+}
+
+static void set_shortest(struct drama *d)
+{
+    use(d, MPB_SHORTEST);
+    ask(d, 1, MPB_PLANE_DATA, 5, 100);
+    ask(d, 0, MPB_PLANE_DATA, 6, 2000);
+    execute(d, &d->h[1], mpb_handler_claim(&d->h[1], false));
+    execute(d, &d->h[1], mpb_handler_claim(&d->h[1], false));
+    work_processor(d, 0); /* it has learned what the next one takes */
+    ask(d, 0, MPB_PLANE_DATA, 10, 2000);
+    d->h[0].chooser.takes = MPB_SHARE;
+}
+
 static void claim_id(struct drama *d, uint32_t id)
 {
     ask(d, (int)id % 2, MPB_PLANE_DATA, id, id % 4 == 2 ? 2000 : 100);
@@ -270,8 +308,15 @@ static const struct scene scenes[] = {
     {"give back", HANDLER, COORDINATOR, set_handed_claimed, do_give_back},
     {"wait for what is handed", HANDLER, COORDINATOR, set_nothing, do_wait_handed},
     {"control", CONTROLLER, 0, set_command_sent, do_control},
+    /* Under disciplines; repairs are no others there, so `make long` alone kills them, and plays the last three. */
+    {"submit into a class", PROCESSOR, 0, set_fair, do_submit_small},
+    {"retry into a class", PROCESSOR, 0, set_fair_parked, do_retry},
+    {"take fairly", HANDLER, 0, set_fair, do_take_0},
+    {"submit into a class when full", PROCESSOR, 0, set_fair_and_full, do_submit_full},
+    {"take the earliest", HANDLER, 0, set_deadlines, do_take_0},
+    {"take a class's share", HANDLER, 0, set_shortest, do_take_0},
 };
-enum { SCENES = sizeof scenes / sizeof scenes[0] };
+enum { SCENES = sizeof scenes / sizeof scenes[0], PLAIN_SCENES = SCENES - 6, RARE_SCENES = 3 };
 
 /* ------------------------------------------------------------------ a death and what follows */
 static inline void successor(struct drama *d, const struct scene *s)

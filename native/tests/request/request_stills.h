@@ -19,9 +19,9 @@ static size_t list_ranges(struct drama *d, struct range *r)
     RANGE(bells->handler_mark, sizeof *bells - offsetof(struct mpb_doorbells, handler_mark));
     RANGE(c->killers, MPB_KILLER_ROWS * sizeof *c->killers);
     RANGE(&c->rings[0], sizeof *c->rings);
-    RANGE(&c->rings[MPB_RING_CONTROL + MPB_CLASS_REQUEUED], 2 * sizeof *c->rings); /* and data, class 0 */
-    RANGE(&c->rings[MPB_RING_DATA + MPB_CLASS_REQUEUED],
-          4 * sizeof *c->rings); /* the controller's, the coordinator's */
+    RANGE(&c->rings[MPB_RING_CONTROL + MPB_CLASS_REQUEUED],
+          12 * sizeof *c->rings); /* and data, the controller's, the coordinator's */
+    RANGE(c->header->plane_classes, sizeof c->header->plane_classes);
     RANGE(&c->rings[MPB_RING_RESPONSE], 2 * sizeof *c->rings);
     RANGE(&c->processes[MPB_SLOT_PROCESSORS], 2 * sizeof *c->processes);
     RANGE(&c->processes[MPB_SLOT_HANDLERS], 3 * sizeof *c->processes);

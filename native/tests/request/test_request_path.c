@@ -35,15 +35,13 @@ static void test_bounds_of_planes(void)
     drama_close(&d);
 }
 
-/* Two class rings: handlers empty the first one first, and the plane's bound counts over both. */
+/* Two class rings: handlers of `fifo` empty the first one first, and the plane's bound counts over both. */
 static void test_classes_of_a_plane(void)
 {
     struct mpb_core *core = &d.w.core;
-    struct mpb_ring_ctl *second = &core->rings[MPB_RING_DATA + 1], *controller = &core->rings[MPB_RING_CONTROLLER];
     drama_open(&d);
     d.scene = "classes";
-    memcpy(second, controller, sizeof *second); /* with its slots: nobody sends a command here */
-    core->header->plane_classes[MPB_PLANE_DATA] = 2;
+    mpb_plane_raise_classes(core, MPB_PLANE_DATA, 2);
     uint32_t id = 4;
     for (; mpb_plane_depth(core, MPB_PLANE_DATA) < core->header->plane_bound[MPB_PLANE_DATA]; id++)
         ask(&d, 0, MPB_PLANE_DATA, id, 100);
@@ -65,9 +63,6 @@ static void test_classes_of_a_plane(void)
     CHECK(mpb_plane_empty(core, MPB_PLANE_DATA));
     drain(&d, ALL_HANDLERS, 3);
     check_rest(&d);
-    core->header->plane_classes[MPB_PLANE_DATA] = 1;
-    memcpy(controller, second, sizeof *controller);
-    memset(second, 0, sizeof *second);
     drama_close(&d);
 }
 

@@ -49,6 +49,7 @@ static const char *const points[] = {
     "processor.freed",
     "processor.published",
     "processor.pushed",
+    "processor.pushing",
     "processor.received.counted",
     "processor.received.counting",
     "processor.traced",

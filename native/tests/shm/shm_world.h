@@ -64,7 +64,8 @@ static size_t write_header(uint8_t *base, uint64_t magic, const struct world_reg
     header->reserved_handlers = plan->reserved;
     header->plane_bound[MPB_PLANE_DATA] = plan->data_bound;
     header->plane_bound[MPB_PLANE_CONTROL] = plan->control_bound;
-    header->plane_classes[0] = header->plane_classes[1] = 1;
+    mpb_store_relaxed(&header->plane_classes[MPB_PLANE_DATA], 1);
+    mpb_store_relaxed(&header->plane_classes[MPB_PLANE_CONTROL], 1);
     return at;
 }
 
@@ -74,7 +75,7 @@ static size_t write_header(uint8_t *base, uint64_t magic, const struct world_reg
 static uint32_t ring_capacity(const struct world_plan *plan, uint32_t ring)
 {
     uint32_t all = plan->processors * plan->entries + WORLD_SLACK;
-    if (ring == MPB_RING_DATA)
+    if (ring >= MPB_RING_DATA && ring < MPB_RING_DATA + MPB_CLASSES)
         return plan->data_bound;
     if (ring == MPB_RING_CONTROL)
         return plan->control_bound;
@@ -166,6 +167,7 @@ static inline void world_reset(struct world *w)
     for (uint32_t h = 0; h < w->plan.handlers; h++)
         memset((void *)(c->extents + h * MPB_EXTENTS_PER_HANDLER), 0, 64 * 8);
     memset(c->doorbells, 0, sizeof *c->doorbells);
+    mpb_store_relaxed(&c->header->plane_classes[MPB_PLANE_DATA], 1);
     memset(c->killers, 0, MPB_KILLER_ROWS * sizeof *c->killers);
     memset(c->processes, 0, MPB_MAX_SLOTS * sizeof *c->processes);
     for (uint32_t i = 0; i < c->partition_count; i++)

@@ -2,6 +2,8 @@
 
 import pytest
 
+from mpbroker._native import DEADLINE_REST, DISCIPLINE_DEADLINE, DISCIPLINE_FIFO
+from mpbroker.channel.planes import handlers_discipline, listener_discipline
 from mpbroker.errors import ConfigError
 
 
@@ -66,6 +68,16 @@ from mpbroker.errors import ConfigError
             "listener.name.other.max.connections",
             "there is no listener OTHER; the listeners are PLAINTEXT",
         ),
+        (
+            [
+                "listeners=PLAINTEXT://h:1,B://h:2",
+                "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,B:PLAINTEXT",
+                "mpbroker.queue.discipline=fair",
+                "listener.name.b.mpbroker.queue.discipline=deadline",
+            ],
+            "mpbroker.queue.discipline",
+            "PLAINTEXT has fair, B has deadline; beside fifo and plane, listeners can share one discipline only",
+        ),
         (["listener.name.plaintext.max.connections=0"], "listener.name.plaintext.max.connections", "at least 1"),
         (
             [
@@ -101,6 +113,7 @@ def test_broken_rules(configure, overrides, key, why):
         ["mpbroker.entries.per.processor=131072"],
         ["replica.fetch.wait.max.ms=30000"],
         ["listener.name.plaintext.max.connections=1"],
+        ["listener.name.plaintext.mpbroker.queue.discipline=deadline"],
     ],
 )
 def test_edges_that_are_allowed(configure, overrides):
@@ -108,3 +121,17 @@ def test_edges_that_are_allowed(configure, overrides):
     for override in overrides:
         name, _, text = override.partition("=")
         assert str(config.value(name)) == text
+
+
+def test_one_listener_may_keep_to_the_order_of_arrival(configure):
+    config = configure(
+        "listeners=PLAINTEXT://h:1,B://h:2",
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,B:PLAINTEXT",
+        "mpbroker.queue.discipline=deadline",
+        "listener.name.b.mpbroker.queue.discipline=fifo",
+    )
+    assert config.handlers_discipline == "deadline"
+    assert listener_discipline(config, "PLAINTEXT") == handlers_discipline(config) == DISCIPLINE_DEADLINE
+    assert listener_discipline(config, "B") == DEADLINE_REST  # class 0, with a deadline that grows older as others' do
+    fifo = configure()
+    assert listener_discipline(fifo, "PLAINTEXT") == handlers_discipline(fifo) == DISCIPLINE_FIFO

@@ -26,6 +26,7 @@ DERIVED = (
     "trace_dir",
     "connection_overrides",
     "reserved_handlers",
+    "handlers_discipline",
     "node_id",
     "admin_address",
     "cluster_store",
