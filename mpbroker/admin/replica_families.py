@@ -38,5 +38,14 @@ def isr_families(counters: Sequence[int], largest_lag: int) -> Iterator[Family]:
         ("failedisrupdates_total", Counter.ISR_UPDATES_FAILED, "Changes of them that the controller refused."),
     ):
         yield Family(_MANAGER + name, COUNTER, sentence, [labelled(counters[counter])])
+    for name, counter, sentence in (
+        (
+            "leaderreplication_byte_total",
+            Counter.LEADER_THROTTLED_BYTES,
+            "What throttled leaders sent to followers.",
+        ),
+        ("followerreplication_byte_total", Counter.FOLLOWER_THROTTLED_BYTES, "What throttled followers fetched."),
+    ):
+        yield Family(f"kafka_server_{name}", COUNTER, sentence, [labelled(counters[counter])])
     sentence = "Records that a follower here lacks of what its leader has committed: the largest of all partitions."
     yield Family(f"{_FETCHERS}maxlag", GAUGE, sentence, [labelled(largest_lag, clientid="Replica")])

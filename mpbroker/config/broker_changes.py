@@ -10,6 +10,7 @@ from mpbroker.config.kafka_only import REFUSED, why_ignored
 from mpbroker.config.kinds import BadValue, Kind, parse
 from mpbroker.config.listeners import LISTENER_SETTINGS
 from mpbroker.config.load_config import build_broker_config
+from mpbroker.config.replication_throttle import RATES, parse_rate
 from mpbroker.config.setting import Change as Scope
 from mpbroker.config.setting import Setting
 from mpbroker.config.sources import Given
@@ -96,11 +97,13 @@ def _is_dynamic(name: str) -> bool:
 def _wrong_value(layer: Mapping[str, str]) -> str | None:
     for name, text in layer.items():
         located = locate(name)
-        if located is not None:
-            try:
+        try:
+            if located is not None:
                 _check(located.setting, text)
-            except BadValue as bad:
-                return f"Invalid value {bad.shown} for configuration {name}: {bad.sentence}"
+            elif name in RATES:
+                parse_rate(text)
+        except BadValue as bad:
+            return f"Invalid value {bad.shown} for configuration {name}: {bad.sentence}"
     return None
 
 

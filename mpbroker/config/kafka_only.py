@@ -19,7 +19,6 @@ IGNORED: dict[str, str] = {
     "num.replica.alter.log.dirs.threads": "partitions move between log directories one at a time",
     "alter.log.dirs.replication.quota.": "replica.alter.log.dirs.io.max.bytes.per.second holds at any time",
     "cordoned.log.dirs": "a log directory cannot be closed to new partitions",
-    "replication.quota.": "there is one replica of each partition",
     "follower.fetch.last.tiered.offset.enable": "tiered storage is not supported",
     "remote.": "tiered storage is not supported",
     "ssl.": "TLS is not supported yet",

@@ -30,6 +30,8 @@ REPLICATION = (
     Setting("replica.fetch.min.bytes", INT, 1, "Bytes a follower's fetch waits for.", least=0),
     Setting("replica.fetch.response.max.bytes", INT, 10485760, "Bytes a follower asks for in all.", least=0),
     Setting("replica.fetch.backoff.ms", INT, 1000, "Pause of a follower after an error.", least=0),
+    Setting("replication.quota.window.num", INT, 11, "Samples kept of the rate of throttled replicas.", least=1),
+    Setting("replication.quota.window.size.seconds", INT, 1, "Length of one such sample.", least=1),
     Setting("replica.selector.class", STRING, None,
             "Where consumers that name their rack are sent to read, in a cluster: to an in-sync follower of that rack, or to the leader.",
             allowed=(LEADER_SELECTOR, RACK_SELECTOR)),

@@ -175,10 +175,12 @@ _ROWS = (
                  inherit=_timestamp_before_ms),
     TopicSetting("message.timestamp.after.max.ms", LONG, "log.message.timestamp.after.max.ms",
                  "How far after the broker's clock a producer's timestamp may lie.", least=0, inherit=_timestamp_after_ms),
-    TopicSetting(LEADER_THROTTLE, LIST, "", "Replicas whose leader limits replication.", inherit=_nothing,
-                 check=_throttled_replicas(LEADER_THROTTLE), later=True),
-    TopicSetting(FOLLOWER_THROTTLE, LIST, "", "Replicas whose follower limits replication.", inherit=_nothing,
-                 check=_throttled_replicas(FOLLOWER_THROTTLE), later=True),
+    TopicSetting(LEADER_THROTTLE, LIST, "", "Leading replicas, PARTITION:BROKER or `*`, that send to others which are not in sync "
+                 "at `leader.replication.throttled.rate` at most.", inherit=_nothing,
+                 check=_throttled_replicas(LEADER_THROTTLE)),
+    TopicSetting(FOLLOWER_THROTTLE, LIST, "", "Following replicas, PARTITION:BROKER or `*`, that fetch at "
+                 "`follower.replication.throttled.rate` at most while they lag.", inherit=_nothing,
+                 check=_throttled_replicas(FOLLOWER_THROTTLE)),
     TopicSetting("message.downconversion.enable", BOOLEAN, "log.message.downconversion.enable",
                  "Converting records for fetches older than version 4; such fetches are not served.", later=True),
     TopicSetting("remote.storage.enable", BOOLEAN, "", "Tiered storage; cannot be switched on.", inherit=_off),

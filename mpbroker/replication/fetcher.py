@@ -14,6 +14,7 @@ from typing import Final
 
 from mpbroker.client.address_lookup import LOOKUP
 from mpbroker.client.broker_channel import LOOK_UP_MS
+from mpbroker.config.replication_throttle import FOLLOWER_RATE, is_throttled
 from mpbroker.log.leader_epochs import NOT_KNOWN, EpochEnd
 from mpbroker.log.log_manager import LogManager, LogOptions, open_log
 from mpbroker.metadata.metadata_cache import MetadataCache, Topic
@@ -23,8 +24,10 @@ from mpbroker.replication.leader_link import LeaderLink
 from mpbroker.shm.clock import SystemClock
 from mpbroker.shm.cluster_table import NOBODY, brokers_read, cluster_state
 from mpbroker.shm.counters import Counter
+from mpbroker.shm.layout import MAX_FETCHERS, SLOT_FETCHERS
 from mpbroker.shm.process_context import ProcessContext
 from mpbroker.shm.process_table import ProcessState
+from mpbroker.shm.replication_quota import ReplicationQuota, is_exceeded, summed
 
 SCAN_MS: Final = 1000
 BUSY_SCAN_MS: Final = 50
@@ -36,6 +39,7 @@ class ReplicaLogs:
     """This broker's logs as a link's steps need them."""
 
     def __init__(self, ctx: ProcessContext) -> None:
+        self._ctx = ctx
         self.log = open_log(ctx)
         self._manager = LogManager(self.log, SystemClock(), False, data_dirs=ctx.data_dirs)
         self._metadata = MetadataCache(ctx.core, ctx.config)
@@ -66,6 +70,18 @@ class ReplicaLogs:
         topic = self._topics.get(ordinal)
         return "" if topic is None else topic.name
 
+    def is_throttled(self, ordinal: int) -> bool:
+        """Whether the topic names this broker's replica."""
+        topic = self._topics.get(ordinal)
+        if topic is None:
+            return False
+        listed = topic.settings.follower_replication_throttled_replicas
+        return bool(listed) and is_throttled(listed, topic.partitions.index(ordinal), self._ctx.config.node_id)
+
+    def count_throttled(self, ordinal: int, size: int) -> None:
+        if self.is_throttled(ordinal):
+            self._ctx.process_row.count(Counter.FOLLOWER_THROTTLED_BYTES, size)
+
     def end_of_epoch(self, ordinal: int, epoch: int) -> EpochEnd:
         state = self._manager.state(ordinal)
         return NOT_KNOWN if state is None else self._manager.end_of_epoch(ordinal, state, epoch)
@@ -84,6 +100,8 @@ class Fetcher:
         self._epoll = select.epoll()
         self._by_fd: dict[int, LeaderLink] = {}
         self._scan_at_ms = 0
+        slots = range(SLOT_FETCHERS, SLOT_FETCHERS + MAX_FETCHERS)
+        self._quota = ReplicationQuota(summed(ctx.core, slots, Counter.FOLLOWER_THROTTLED_BYTES))
         self._bell = os.eventfd(0, os.EFD_NONBLOCK)
         self._epoll.register(self._bell, select.EPOLLIN)
         self._epoll.register(ctx.wakeup_fd, select.EPOLLIN)
@@ -153,8 +171,21 @@ class Fetcher:
             response_max_bytes=config.replica_fetch_response_max_bytes,
             backoff_ms=config.replica_fetch_backoff_ms,
         )
-        fetch = LeaderFetch(config.node_id, own_epoch, limits)
-        return LeaderLink(leader, fetch, self._logs, self._clock, self.ring, self._ctx.log.info, self._crash_point)
+        fetch = LeaderFetch(config.node_id, own_epoch, limits, self._holds_back)
+        return LeaderLink(
+            leader,
+            fetch,
+            self._logs,
+            self._clock,
+            self.ring,
+            self._ctx.log.info,
+            self._crash_point,
+            self._logs.count_throttled,
+        )
+
+    def _holds_back(self, ordinal: int) -> bool:
+        config, now_ms = self._ctx.config, self._clock.monotonic_ms()
+        return self._logs.is_throttled(ordinal) and is_exceeded(self._quota, config, FOLLOWER_RATE, now_ms)
 
     def _crash_point(self, name: str) -> None:
         self._ctx.core.crash_point(name)

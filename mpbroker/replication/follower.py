@@ -11,7 +11,7 @@ was compared with the leader's (KIP-101, KIP-279, KIP-320).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -31,6 +31,8 @@ Key: TypeAlias = tuple[bytes, int]
 """Topic id and partition."""
 
 FIRST_PAUSE_MS: Final = 20
+THROTTLED_MS: Final = 100
+"""A partition that is held back is looked at again after so long."""
 NO_SESSION, NEW_SESSION, LAST_EPOCH = 0, 0, 2**31 - 1
 SESSION_ERRORS: Final = frozenset(
     (
@@ -110,16 +112,24 @@ class _Partition(msgspec.Struct):
     log_start: int
     not_before_ms: int = 0
     pause_ms: int = 0
-    leader_hw: int = 0  # as it was told last
+    leader_hw: int = -1  # as it was told last; −1: not yet
     is_waiting: bool = False  # for a step of the shell
     is_failed: bool = False  # fenced: until the rows are looked at again
 
 
 class LeaderFetch:
-    """The partitions that one broker leads and this one follows, `own_epoch` being this broker's registration."""
+    """The partitions that one broker leads and this one follows, `own_epoch` being this broker's registration.
+    `holds_back`: whether a partition that lags is throttled and may not go on now (KIP-73)."""
 
-    def __init__(self, node_id: int, own_epoch: int, limits: FetchLimits) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        own_epoch: int,
+        limits: FetchLimits,
+        holds_back: Callable[[int], bool] = lambda ordinal: False,
+    ) -> None:
         self.node_id = node_id
+        self._holds_back = holds_back
         self.own_epoch = own_epoch
         self.limits = limits
         self._partitions: dict[Key, _Partition] = {}
@@ -164,6 +174,10 @@ class LeaderFetch:
         """What to ask now; None: nothing yet (`due_ms` says when to look again)."""
         if now_ms < self._not_before_ms:
             return None
+        for each in self._partitions.values():
+            lags = not 0 <= each.leader_hw <= each.offset
+            if lags and _is_ready(each, now_ms) and self._holds_back(each.row.ordinal):
+                each.not_before_ms = now_ms + THROTTLED_MS
         asked = {key: self._asked(each) for key, each in self._partitions.items() if _is_ready(each, now_ms)}
         if not asked:
             return None

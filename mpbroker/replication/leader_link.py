@@ -70,7 +70,8 @@ class _Question(NamedTuple):
 
 
 class LeaderLink:
-    """`crash_point` and `say` as a process context has them; `rescan` asks for a look at all rows soon."""
+    """`crash_point` and `say` as a process context has them; `rescan` asks for a look at all rows soon;
+    `fetched_bytes` is told what was appended to a partition."""
 
     def __init__(
         self,
@@ -81,6 +82,7 @@ class LeaderLink:
         rescan: Callable[[], None],
         say: Callable[..., None] = lambda event, **fields: None,
         crash_point: Callable[[str], None] = lambda name: None,
+        fetched_bytes: Callable[[int, int], None] = lambda ordinal, size: None,
     ) -> None:
         self.leader = leader
         self.fetch = fetch
@@ -92,6 +94,7 @@ class LeaderLink:
         self._rescan = rescan
         self._say = say
         self._crash_point = crash_point
+        self._fetched_bytes = fetched_bytes
         self._questions: deque[_Question] = deque()
         self._then: Callable[[Struct], None] | None = None
         self._asked_ms = 0
@@ -171,6 +174,8 @@ class LeaderLink:
             self._clock.wall_ms(),
         )
         self._crash_point("fetcher.appended")
+        if batches:
+            self._fetched_bytes(step.ordinal, len(step.records))
         if batches or not code:
             self.fetch.moved(step.ordinal, leo, last_epoch, log_start)
         if code:

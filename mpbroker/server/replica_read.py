@@ -36,6 +36,7 @@ from mpbroker.protocol.messages.fetch import (
     PartitionData,
 )
 from mpbroker.server.follower_fetch import count_position, is_by_follower, replica_of
+from mpbroker.server.leader_throttle import holds_back, lists
 from mpbroker.server.preferred_replica import NOBODY, preferred_replica, selects_by_rack
 from mpbroker.server.server_context import ServerContext
 
@@ -62,6 +63,7 @@ class PartitionRead(Struct):
     diverging: EpochEnd | None = None
     aborted: list[tuple[int, int]] = []
     preferred: int = NOBODY
+    throttled: bool = False  # by KIP-73: what is sent counts
 
     def to_message(self) -> PartitionData:
         """Records travel as a length to reserve; the bytes are read into the answer in place."""
@@ -129,6 +131,7 @@ def plan_fetch(
     bound = _bound(context, message, version)
     sends_away = replica_of(message) == CONSUMER and selects_by_rack(context, message.rack_id)
     by_follower = first_look and is_by_follower(context, message)
+    follower = replica_of(message)
     plan = FetchPlan([])
     reads: list[tuple[tuple[str, bytes], PartitionRead]] = []
     for asked_topic in message.topics:
@@ -155,6 +158,8 @@ def plan_fetch(
                     min(asked.partition_max_bytes, left),
                     not plan.total_bytes,
                 )
+                if follower >= 0 and read.length and _is_held_back(context, topic, follower, read):
+                    read.drop()
                 if zstd_refused:
                     read.refuse(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
                 left = max(left - read.length, 0)
@@ -164,6 +169,11 @@ def plan_fetch(
     reads.sort(key=_place)
     plan.topics = [(key, [read for _, read in group]) for key, group in groupby(reads, itemgetter(0))]
     return plan
+
+
+def _is_held_back(context: ServerContext, topic: Topic, follower: int, read: PartitionRead) -> bool:
+    read.throttled = lists(context, topic, read.partition)
+    return read.throttled and holds_back(context, read.ordinal, follower)
 
 
 def _place(row: tuple[tuple[str, bytes], PartitionRead]) -> int:

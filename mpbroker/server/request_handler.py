@@ -24,9 +24,11 @@ from mpbroker.server.dispatch import dispatch
 from mpbroker.server.server_context import ServerContext
 from mpbroker.server.waiting_fetch import park_if_it_waits
 from mpbroker.shm.clock import SystemClock
-from mpbroker.shm.layout import DIRTY_BITS, SLOT_CONTROLLER, SLOT_LOG_KEEPER
+from mpbroker.shm.counters import Counter
+from mpbroker.shm.layout import DIRTY_BITS, MAX_HANDLERS, SLOT_CONTROLLER, SLOT_HANDLERS, SLOT_LOG_KEEPER
 from mpbroker.shm.process_context import ProcessContext
 from mpbroker.shm.process_table import BrokerState, ProcessRow, ProcessState
+from mpbroker.shm.replication_quota import ReplicationQuota, summed
 from mpbroker.shm.scheduling import prefer_latency
 
 POLL_MS = 300  # Kafka's handler poll: a safety net, every event rings a bell
@@ -165,6 +167,9 @@ def build_context(ctx: ProcessContext) -> ServerContext:
         cluster_id=ctx.cluster_id,
         cluster=ClusterCache(ctx.core) if ctx.config.cluster_store is not None else None,
     )
+    if context.cluster is not None:
+        handlers = range(SLOT_HANDLERS, SLOT_HANDLERS + MAX_HANDLERS)
+        context.leader_quota = ReplicationQuota(summed(ctx.core, handlers, Counter.LEADER_THROTTLED_BYTES))
     context.stored_settings = ctx.stored_settings
     context.asks_coordinator = True
     context.renew_listeners = ctx.renew_listeners

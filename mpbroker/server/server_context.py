@@ -30,6 +30,7 @@ from mpbroker.shm.clock import Clock
 from mpbroker.shm.events import Events
 from mpbroker.shm.process_context import BoundListener
 from mpbroker.shm.process_table import ProcessRow
+from mpbroker.shm.replication_quota import ReplicationQuota
 
 ANSWER_RETRY_MS, ANSWER_PATIENCE_MS = 20, 30_000
 
@@ -92,6 +93,7 @@ class ServerContext:
         self.renew_listeners: Callable[[], Sequence[BoundListener]] = lambda: self.listeners
         self.request_isr_change: Callable[[], None] = lambda: None  # the agent is to ask the controller
         self.is_ending: Callable[[], bool] = lambda: False  # the broker is about to stop: long polls end now
+        self.leader_quota: ReplicationQuota | None = None  # only in a cluster
         self.fetch_deadline_ms: int | None = None  # of the Fetch that is being dispatched again; it has waited already
         self.producer_ids = ProducerIds()
         self.auto_creation = AutoCreation(commands, lambda: self.config)

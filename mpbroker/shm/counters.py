@@ -162,6 +162,8 @@ class Counter(IntEnum):
     ISR_EXPANDS = 221
     ISR_UPDATES_FAILED = 222
     REPLICA_LAG = 223
+    LEADER_THROTTLED_BYTES = 224
+    FOLLOWER_THROTTLED_BYTES = 225
 
 
 NATIVE_COUNTERS: Final = len(_native.COUNTERS)
@@ -300,6 +302,10 @@ COUNTERS: Final = {Counter[row[0]]: _native_info(*row) for row in _native.COUNTE
     Counter.REPLICA_LAG: CounterInfo("replica_lag", "records",
         "Records the follower that lags most lacks of what its leader has committed; of several fetchers the sum.",
         gauge=True),
+    Counter.LEADER_THROTTLED_BYTES: CounterInfo("leader_throttled_bytes", "bytes",
+        "Records sent to followers from partitions of leader.replication.throttled.replicas."),
+    Counter.FOLLOWER_THROTTLED_BYTES: CounterInfo("follower_throttled_bytes", "bytes",
+        "Records fetched for partitions of follower.replication.throttled.replicas."),
     Counter.CONNECTIONS_PASSED_BACK: CounterInfo("connections_passed_back", "connections",
         "Connections that a processor which left gave to another one."),
 }

@@ -13,7 +13,18 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import ConfigResource, NewTopic
 
+from mpbroker.client.config_admin import BROKER, Resource, change_configs
+from mpbroker.client.config_admin import TOPIC as TOPIC_KIND
 from mpbroker.client.network_client import NetworkClient
+from mpbroker.config.replication_throttle import LEADER_RATE
+from mpbroker.config.topic_table import LEADER_THROTTLE
+from mpbroker.errors import KafkaError
+from mpbroker.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from mpbroker.protocol.messages.incremental_alter_configs import (
     IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
@@ -27,6 +38,7 @@ from tests.harness.running_cluster import RunningCluster
 pytestmark = pytest.mark.slow
 TOPIC, PARTITIONS = "rolled", 6
 NEAR, RECORDS = "near", 200
+MOVED = "moved"
 SELECTOR = "replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
@@ -120,6 +132,39 @@ def test_any_broker_changes_topics_settings(cluster):
 def _retention(cluster):
     resource = ConfigResource(ConfigResource.Type.TOPIC, NEAR)
     return cluster.admin.describe_configs([resource])[resource].result(10)["retention.ms"].value
+
+
+def _client(cluster, node):
+    host, port = cluster.bootstrap.split(",")[node - 1].split(":")
+    return NetworkClient(host, int(port))
+
+
+def test_a_replica_that_comes_is_throttled_while_a_rate_is_set(cluster):
+    """What kafka-reassign-partitions --throttle asks for, and takes away at the end (KIP-73)."""
+    cluster.admin.create_topics([NewTopic(MOVED, 1, 1)])[MOVED].result(20)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0, "linger.ms": 0})
+    for _ in range(60):
+        producer.produce(MOVED, os.urandom(100_000))
+    assert producer.flush(20) == 0
+    leader = cluster.partitions(MOVED)[0][0]
+    comes = leader % 3 + 1
+    with _client(cluster, leader) as client, _client(cluster, cluster.status()["controller"]) as controller:
+        for rate in ("fast", "-1"):
+            with pytest.raises(KafkaError, match="Invalid value .* for configuration leader.replication"):
+                change_configs(client, Resource(BROKER, str(leader)), {LEADER_RATE: rate})
+        change_configs(client, Resource(BROKER, str(leader)), {LEADER_RATE: "1"})
+        change_configs(controller, Resource(TOPIC_KIND, MOVED), {LEADER_THROTTLE: f"0:{leader}"})
+        wanted = ReassignableTopic(MOVED, [ReassignablePartition(partition_index=0, replicas=[leader, comes])])
+        answer = controller.call(
+            AlterPartitionReassignmentsRequest(topics=[wanted]), AlterPartitionReassignmentsResponse, 0
+        )
+        assert [one.error_code for one in answer.responses[0].partitions] == [0]
+        log = cluster.directory / f"broker-{comes}" / f"{MOVED}-0"
+        wait_until(lambda: sum(path.stat().st_size for path in log.glob("*.log")), "the first records")
+        time.sleep(0.5)
+        assert sum(path.stat().st_size for path in log.glob("*.log")) < 5_000_000, "held back"
+        change_configs(client, Resource(BROKER, str(leader)), {LEADER_RATE: None})
+        cluster.wait_for_isr(MOVED, 2)
 
 
 def test_no_error_and_nothing_lost(cluster):

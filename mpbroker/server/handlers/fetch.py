@@ -170,6 +170,8 @@ def _send_once(context: ServerContext, request: Request, fetch: FetchContext, pl
         filled = bool(response.error_code) or fill(context, plan, view, holes)
         request.stamp(IO_DONE)
         sent = filled and context.port.answer_extent(request, token, end)
+        if sent and (throttled := sum(read.length for read in plan.reads() if read.throttled)):
+            context.count("leader_throttled_bytes", throttled)
     finally:
         if not sent:
             fetch.undo()

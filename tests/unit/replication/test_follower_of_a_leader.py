@@ -14,13 +14,19 @@ from mpbroker._native import (
     Log,
     LogOptions,
 )
+from mpbroker.config.dynamic import DynamicSettings
+from mpbroker.config.load_config import build_broker_config
+from mpbroker.config.replication_throttle import LEADER_RATE
+from mpbroker.config.sources import Given
 from mpbroker.errors import ErrorCode
 from mpbroker.log.leader_epochs import EpochStart, end_of_epoch
 from mpbroker.protocol.messages.fetch import FetchResponse
 from mpbroker.replication.follower import FetchLimits, Followed, LeaderFetch
 from mpbroker.replication.leader_link import LeaderLink
 from mpbroker.shm.clock import ManualClock
-from mpbroker.shm.layout import ReplicaRole
+from mpbroker.shm.counters import Counter
+from mpbroker.shm.layout import SLOT_HANDLERS, ReplicaRole
+from mpbroker.shm.replication_quota import ReplicationQuota, summed
 from tests.harness.in_process_broker import InProcessBroker
 from tests.harness.small_core import small_core
 from tests.unit.server.test_produce_fetch import batch, produce
@@ -325,3 +331,63 @@ def test_an_answer_of_another_session_begins_a_new_one():
         seen.append((asked.session_id, asked.session_epoch))
         fetch.answered(FetchResponse(session_id=told), 0)
     assert seen == [(0, 0), (7, 1), (7, 2), (0, 0), (9, 1)]
+
+
+def throttle(broker, rate: int):
+    """The leader's replica of partition 0 sends so many bytes a second to who lags."""
+    context = broker.handler.context
+    core, row = broker.core, context.row
+    context.leader_quota = ReplicationQuota(summed(core, [SLOT_HANDLERS], Counter.LEADER_THROTTLED_BYTES))
+    context.config = broker.handler.context.config = build_broker_config(
+        Given(broker.config.texts, {}, ()), 2, DynamicSettings(broker={LEADER_RATE: str(rate)})
+    )
+    return lambda: row.counter(Counter.LEADER_THROTTLED_BYTES)
+
+
+def test_a_throttled_leader_holds_back_who_is_not_in_sync(tmp_path):
+    (tmp_path / "leader").mkdir()
+    (tmp_path / "follower").mkdir()
+    leader = InProcessBroker(tmp_path / "leader", replicated=True)
+    leader.create_topic("t", topic_id=bytes(range(16)), leader_replication_throttled_replicas=f"0:{LEADER}")
+    lead(leader, 0, isr=(0,))
+    follower = FollowerWorld(tmp_path / "follower", leader, bytes(range(16)))
+    follower.follow(0)
+    sent = throttle(leader, 100)
+    write(leader, b"a" * 5000)
+    follower.fetch()
+    assert follower.log.state(0).leo == 1 and sent() > 5000
+    write(leader, b"b" * 5000)
+    follower.fetch(3)
+    assert follower.log.state(0).leo == 1 and follower.log.state(0).hw == 1  # the answers came, without records
+    lead(leader, 1, isr=(0, 1))
+    follower.follow(1)
+    follower.fetch()
+    assert follower.log.state(0).leo == 2, "in sync"
+    lead(leader, 2, isr=(0,))
+    follower.follow(2)
+    write(leader, b"c")
+    follower.fetch(2)
+    assert follower.log.state(0).leo == 2
+    leader.clock.advance(12_000)
+    follower.fetch(2)
+    same(leader, follower, tmp_path)
+
+
+def test_a_throttled_follower_asks_for_what_it_lacks_when_it_may_again(leader, follower, tmp_path):
+    held = []
+    fetched = []
+    follower.link.fetch._holds_back = lambda ordinal: ordinal in held
+    follower.link._fetched_bytes = lambda ordinal, size: fetched.append((ordinal, size))
+    write(leader, b"a" * 1000)
+    held.append(0)
+    now_ms = follower.clock.monotonic_ms()
+    follower.link.fetch.follow(follower.rows())
+    assert follower.link.fetch.next_request(now_ms) is None
+    assert follower.link.fetch.due_ms(now_ms) == now_ms + 100, "it is looked at again, not all the time"
+    held.clear()
+    follower.fetch(2)
+    assert fetched == [(0, len(same(leader, follower, tmp_path)))]
+    held.append(0)
+    write(leader, b"b")
+    follower.fetch(2)
+    assert len(fetched) == 2, "it lacked nothing of what is committed, as far as it knew"
