@@ -29,6 +29,7 @@ OVERRIDES = {
 }
 LISTENERS = ["PLAINTEXT://127.0.0.1:0", "CONTROL://127.0.0.1:0"]
 STUDIES = ["latency", "throughput", "priority", "tail", "little", "waits", "queue-model", "whatif", "compare"]
+MORE = ["service", "fairness", "hol", "slowclient", "skew", "purgatory", "knee", "usl", "anomaly"]
 
 
 def _flood(port):
@@ -130,10 +131,11 @@ def test_little_finds_no_defect(engine):
     assert abs(data["depth_found"] - data["depth_replayed"]) <= max(0.1 * data["depth_found"], 0.5)
 
 
-@pytest.mark.parametrize("name", STUDIES[:-1])
+@pytest.mark.parametrize("name", [*STUDIES[:-1], *MORE])
 def test_a_compacted_trace_gives_the_same_tables(engine, compacted, name):
     parameters = StudyParameters(window_ms=100)
     raw, small = (runner.find_study(name).run(one, parameters) for one in (engine, compacted))
+    assert all(words.endswith(".") for words in raw.verdicts) and raw.verdicts
     assert raw.tables.keys() == small.tables.keys() and raw.verdicts == small.verdicts
     for table in raw.tables:
         assert raw.tables[table].equals(small.tables[table]), table

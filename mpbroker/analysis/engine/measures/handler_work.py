@@ -11,12 +11,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mpbroker.analysis.engine.engines.engine import Engine, Where
+from mpbroker.analysis.engine.engines.engine import Engine
 from mpbroker.analysis.engine.input.decode import RowFilter
 from mpbroker.analysis.engine.mathematics import moments, utilisation
 from mpbroker.analysis.engine.mathematics.histogram import Int64s
 from mpbroker.analysis.engine.mathematics.windows import Extent
-from mpbroker.analysis.engine.running import wording
+from mpbroker.analysis.engine.measures import bounded_part
 
 MAX_REQUESTS = 5_000_000
 _COLUMNS = ("run", "broker", "plane", "handler", "epoch_ns", "ring", "seq", *moments.COLUMNS)
@@ -62,11 +62,7 @@ def read(
 ) -> tuple[list[HandlerWork], list[str]]:
     """Of all brokers, with `more` columns; and a sentence where the trace is larger than `most`, or only a part of it
     was read."""
-    where, said = Where(), []
-    if found.n > most:
-        upto = found.first_ns + int((found.last_ns - found.first_ns) * most / found.n)
-        where = Where(None, upto)
-        said.append(f"Looked at the first {wording.duration(upto - found.first_ns)}, about {most:,} requests.")
+    where, said = bounded_part.where(found, most)
     if engine.input.rows != RowFilter(brokers=engine.input.rows.brokers):
         said.append("Only a part of the trace was read: a handler that was at work for others counts as free here.")
     table, gauges = engine.requests([*_COLUMNS, *more], where), engine.input.gauges()

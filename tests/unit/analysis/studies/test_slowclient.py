@@ -1,0 +1,44 @@
+"""`slowclient`: rates, slow answers and memory held are those of a plain loop over the records."""
+
+from mpbroker.analysis.engine.engines.choose_engine import choose_engine
+from mpbroker.analysis.engine.input.trace_input import open_input
+from mpbroker.analysis.engine.running.study import StudyParameters
+from mpbroker.analysis.studies import slowclient
+from mpbroker.trace.record import STAGES
+from tests.harness.record_trace import request, write_segment
+
+TICK_NS = 64
+AT = {name: place for place, name in enumerate(STAGES)}
+
+
+def _answer(number, client_hash, size, send_ticks):
+    one = request(1_000_000_000 + number * 10_000_000, client_hash=client_hash, resp_bytes=size, corr_id=number)
+    stage = list(one.stage)
+    stage[AT["send_done"]] = stage[AT["resp_deq"]] + send_ticks
+    return one._replace(stage=tuple(stage))
+
+
+def _run(tmp_path, records):
+    write_segment(tmp_path / "t", records)
+    result = slowclient.STUDY.run(choose_engine("local", open_input([tmp_path / "t"])), StudyParameters())
+    return result, {row["client"]: row for row in result.tables["slowclient"].to_pylist()}
+
+
+def test_it_is_what_a_plain_loop_finds(tmp_path):
+    slow_ticks = slowclient.SLOW_NS // TICK_NS
+    records = [_answer(n, 7, 1_000_000, slow_ticks * (3 if n % 4 == 0 else 0) + 50) for n in range(100)]
+    records += [_answer(n, 8, 500, 40) for n in range(100)]
+    result, rows = _run(tmp_path, records)
+    took = [(one.stage[AT["send_done"]] - one.stage[AT["resp_deq"]]) * TICK_NS for one in records[:100]]
+    slow = [ns for ns in took if ns > slowclient.SLOW_NS]
+    row = rows["client 00000007"]
+    assert (row["slow"], row["slow_ns"], row["slow_bytes"]) == (len(slow), sum(slow), 1_000_000 * len(slow)) and slow
+    assert row["send_ns"] == sum(took) and row["bytes_s"] == 1e9 * 1_000_000 * len(slow) / sum(slow)
+    assert row["held_byte_s"] == sum(ns // 1000 for ns in took) * 1_000_000 // 1_000_000
+    assert row["send_p99_ns"] == sorted(took)[98] and rows["client 00000008"]["slow"] == 0
+    assert result.verdicts[0].startswith("“client 00000007” takes its answers at 33 MB/s")
+
+
+def test_quick_ones_are_left_alone(tmp_path):
+    result, _ = _run(tmp_path, [_answer(n, 8, 500, 40) for n in range(100)])
+    assert result.verdicts[0].startswith("No client is slow") and "Change nothing" in result.verdicts[0]
