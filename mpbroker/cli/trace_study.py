@@ -45,6 +45,9 @@ _WHATIF = (
 )
 
 
+WINDOW_MS = 1000
+
+
 class BadOption(MpbrokerError):
     """--set without a value, or options that do not go together."""
 
@@ -71,9 +74,8 @@ def define(parser: argparse.ArgumentParser, _: str = "study") -> None:
     parser.add_argument(
         "--window-ms",
         type=trace_arguments.whole_number(1, 86_400_000),
-        default=1000,
         metavar="N",
-        help="length of a time window (default: %(default)s)",
+        help="length of a time window (default: 1000; of a rollup table its own)",
     )
     parser.add_argument(
         "--warmup-ms",
@@ -98,8 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from mpbroker.analysis.engine.engines.choose_engine import choose_engine
-    from mpbroker.analysis.engine.input.trace_input import open_input
+    from mpbroker.analysis.engine.engines.choose_engine import open_engine
     from mpbroker.analysis.engine.running import output_folder, runner
 
     if not arguments.names:
@@ -112,16 +113,15 @@ def _run(arguments: argparse.Namespace) -> int:
     output_folder.require_own(Path(arguments.out), output_folder.STUDY)
     paths, part = trace_arguments.paths_of(arguments), trace_arguments.slice_of(arguments)
     trace_arguments.require_traces(arguments)
-    source = open_input(paths, **part)
     where = {"master": arguments.master, "remote": arguments.remote}
-    engine = choose_engine(arguments.engine, source, **where)
+    engine = open_engine(arguments.engine, paths, part, **where)
     try:
-        baseline = arguments.baseline and choose_engine(engine.name, open_input(arguments.baseline, **part), **where)
+        baseline = arguments.baseline and open_engine(engine.name, arguments.baseline, part, **where)
         outcome = runner.run_studies(
             arguments.names,
             engine,
             Path(arguments.out),
-            _parameters(arguments, baseline or None),
+            _parameters(arguments, engine, baseline or None),
             paths=paths,
             title=arguments.title,
         )
@@ -138,7 +138,7 @@ def _positive(text: str) -> float:
     return value
 
 
-def _parameters(arguments: argparse.Namespace, baseline: Any) -> Any:
+def _parameters(arguments: argparse.Namespace, engine: Any, baseline: Any) -> Any:
     from mpbroker.analysis.engine.running.study import StudyParameters
 
     options = {}
@@ -148,9 +148,8 @@ def _parameters(arguments: argparse.Namespace, baseline: Any) -> Any:
             raise BadOption(f"--set {text}: write --set NAME=VALUE")
         options[name] = value
     options |= {name: getattr(arguments, name) for name, *_ in _WHATIF if getattr(arguments, name)}
-    return StudyParameters(
-        arguments.window_ms, arguments.warmup_ms, arguments.target_p99_ms, baseline=baseline, options=options
-    )
+    window_ms = arguments.window_ms or max(WINDOW_MS, engine.least_window_ms)
+    return StudyParameters(window_ms, arguments.warmup_ms, arguments.target_p99_ms, baseline=baseline, options=options)
 
 
 def listing() -> str:

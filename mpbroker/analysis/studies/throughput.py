@@ -58,7 +58,7 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
     if extent is None:
         return StudyResult(verdicts=[wording.nothing("throughput")])
     marked = _marked(engine, totals)
-    window_ms = _window_ms(parameters.window_ms, extent, [phase for _, _, phase in marked])
+    window_ms = _window_ms(engine, parameters.window_ms, extent, [phase for _, _, phase in marked])
     activity, rollup = engine.activity(window_ms, ("run",)), engine.rollup(window_ms, ("run", "api"))
     stretches = [
         _stretch(run_id, label, phase, activity, rollup, window_ms, parameters) for run_id, label, phase in marked
@@ -93,7 +93,8 @@ def asks(engine: Engine, totals: pa.Table, parameters: StudyParameters) -> list[
     extent = windows.extent(totals)
     if extent is None:
         return []
-    window_ms = _window_ms(parameters.window_ms, extent, [phase for _, _, phase in _marked(engine, totals)])
+    found = [phase for _, _, phase in _marked(engine, totals)]
+    window_ms = _window_ms(engine, parameters.window_ms, extent, found)
     return [
         Ask("activity", window_ms, ("run",)),
         Ask("rollup", window_ms, ("run", "api")),
@@ -130,11 +131,11 @@ def _marked(engine: Engine, totals: pa.Table) -> list[tuple[str, str, Phase]]:
     return sorted(found, key=lambda item: item[2].from_ns)
 
 
-def _window_ms(asked_ms: int, extent: windows.Extent, found: list[Phase]) -> int:
-    """As asked, or finer where a phase would have fewer than WINDOWS_PER_PHASE windows."""
+def _window_ms(engine: Engine, asked_ms: int, extent: windows.Extent, found: list[Phase]) -> int:
+    """As asked, or finer where a phase would have fewer than WINDOWS_PER_PHASE windows and the engine can."""
     shortest_ms = min(phase.seconds for phase in found if phase.name != phases.BEFORE or len(found) == 1) * 1000
     wanted = max([width for width in WIDTHS_MS if width <= max(shortest_ms / WINDOWS_PER_PHASE, WIDTHS_MS[0])])
-    return windows.width_ms(min(asked_ms, wanted), extent, most=4000)
+    return windows.width_ms(max(engine.least_window_ms, min(asked_ms, wanted)), extent, most=4000)
 
 
 def _stretch(

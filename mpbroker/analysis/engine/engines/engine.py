@@ -53,6 +53,10 @@ class Engine(ABC):
     """Sums up the requests of one TraceInput (whose own limits on time, api and broker always hold)."""
 
     name: str = ""
+    #: Whether `requests` can be asked: a rollup table has none.
+    keeps_requests = True
+    #: Windows are made of whole ones of this length.
+    least_window_ms = 1
 
     def __init__(self, source: "TraceInput") -> None:
         self.input = source
@@ -75,6 +79,14 @@ class Engine(ABC):
         handler_ns, saturated, backwards (weighted), first_epoch_ns, last_epoch_ns; sorted by window and `by`.
         """
         return self.tables([Ask("activity", window_ms, check_groups(by))])[0]
+
+    def percentiles(self, asks: Sequence[Ask]) -> "list[pa.Table]":
+        """Of the rollups asked for, without their histograms: window_ms, *by, stage, n, sum_ns, max_ns, and `p50_ns`,
+        `p99_ns` (float64), in the same order. What an engine brings together for it does not grow with the histograms.
+        """
+        from mpbroker.analysis.engine.engines import quantiles
+
+        return [quantiles.of_rollup(table, ask) for table, ask in zip(self.tables(asks), asks, strict=True)]
 
     @abstractmethod
     def requests(self, columns: Sequence[str] | None = None, where: Where = Where()) -> "pa.Table":

@@ -25,6 +25,7 @@ class ReusingEngine(Engine):
         super().__init__(inner.input)
         self.name = inner.name
         self._inner = inner
+        self.keeps_requests, self.least_window_ms = inner.keeps_requests, inner.least_window_ms
         self._rollups: dict[tuple[int, tuple[str, ...]], pa.Table] = {}
         self._activities: dict[tuple[int, tuple[str, ...]], pa.Table] = {}
 
@@ -39,6 +40,11 @@ class ReusingEngine(Engine):
     def tables(self, asks: Sequence[Ask]) -> list[pa.Table]:
         self.prepare(asks)
         return [(self.rollup if ask.kind == "rollup" else self.activity)(ask.window_ms, ask.by) for ask in asks]
+
+    def percentiles(self, asks: Sequence[Ask]) -> list[pa.Table]:
+        if type(self._inner).percentiles is Engine.percentiles:
+            return super().percentiles(asks)  # of the tables there are
+        return self._inner.percentiles(asks)
 
     def prepare(self, asks: Sequence[Ask]) -> None:
         """Read what these tables take, in one scan: those that follow from what there is, or from another, are left

@@ -83,7 +83,7 @@ def loss_of(
         gaps,
         len(complaints),
     )
-    return loss._replace(sentences=(*complaints, *_sentences(loss)))
+    return loss._replace(sentences=(*complaints, *sentences_of(loss)))
 
 
 def merged(losses: Iterable[Loss]) -> Loss:
@@ -117,7 +117,8 @@ def _gaps(counts: Iterable[SegmentCounts], epoch_of: Callable[[SegmentInfo, int]
             reached = max(reached or 0, next_seq, written)
 
 
-def _sentences(loss: Loss) -> Iterable[str]:
+def sentences_of(loss: Loss) -> Iterable[str]:
+    """What a reader of its figures should know."""
     if loss.dropped:
         yield (
             f"{loss.dropped} of {loss.finished} requests ({100 * loss.dropped / max(1, loss.finished):.2f} %) were "

@@ -72,6 +72,16 @@ class TraceInput:
         self.is_sampled = is_sampled
 
     @property
+    def kind(self) -> str:
+        """What it is made of: segments or parquet."""
+        return "parquet" if self.parquet else "segments"
+
+    @property
+    def files(self) -> int:
+        """How many files may hold such rows."""
+        return len(self.parquet_files or self.segments)
+
+    @property
     def clock(self) -> ClockQuality:
         """Of all boots together."""
         return quality_of(self.clocks.values())

@@ -38,7 +38,7 @@ class LoadKind(NamedTuple):
 
 def judge(engine: Engine, extent: Extent) -> LoadKind:
     """From a bounded slice out of the middle of the trace; sampled traces cannot be judged."""
-    if engine.input.is_sampled or extent.n < 2 * MIN_REQUESTS:
+    if engine.input.is_sampled or not engine.keeps_requests or extent.n < 2 * MIN_REQUESTS:
         return LoadKind(None, 0)
     length = max(1, extent.last_ns - extent.first_ns)
     half = int(min(length, length * SAMPLE_REQUESTS / extent.n)) // 2 + 1

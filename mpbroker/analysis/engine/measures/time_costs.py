@@ -106,7 +106,7 @@ def own_connection_share(engine: Engine, found: Extent) -> float:
 
 
 def _own_connection_share(engine: Engine, found: Extent) -> float:
-    if engine.input.is_sampled or found.n < 2:
+    if engine.input.is_sampled or not engine.keeps_requests or found.n < 2:
         return 0.0
     half = int(min(1.0, SAMPLE_REQUESTS / found.n) * (found.last_ns - found.first_ns)) // 2 + 1
     middle = (found.first_ns + found.last_ns) // 2

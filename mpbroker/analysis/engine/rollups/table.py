@@ -80,12 +80,17 @@ class RollupTable:
 
     def read(self, dataset: str, rows: RowFilter = RowFilter(), columns: Sequence[str] | None = None) -> pa.Table:
         """The rows of those files (not yet filtered), in no order."""
-        schema = layout.SEGMENT_ROW if dataset == layout.SEGMENTS else layout.schema_of(self.datasets[dataset])
-        schema = schema if columns is None else pa.schema([schema.field(name) for name in columns])
-        tables = [schema.empty_table()]
+        return pa.concat_tables([self._schema(dataset, columns).empty_table(), *self.parts(dataset, rows, columns)])
+
+    def parts(self, dataset: str, rows: RowFilter, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """The same, file by file."""
+        schema = self._schema(dataset, columns)
         for path in self.paths(dataset, rows):
-            tables.append(self._read_file(path, schema))
-        return pa.concat_tables(tables)
+            yield self._read_file(path, schema)
+
+    def _schema(self, dataset: str, columns: Sequence[str] | None) -> pa.Schema:
+        schema = layout.SEGMENT_ROW if dataset == layout.SEGMENTS else layout.schema_of(self.datasets[dataset])
+        return schema if columns is None else pa.schema([schema.field(name) for name in columns])
 
     def _read_file(self, path: str, schema: pa.Schema) -> pa.Table:
         try:

@@ -35,7 +35,7 @@ _VERSIONS = ("numpy", "pyarrow", "plotly", "pyspark", "pandas")
 
 
 class StudyError(MpbrokerError):
-    """There is no such study."""
+    """There is no such study, or it cannot be run on this."""
 
     exit_code = 2
 
@@ -84,6 +84,11 @@ def run_studies(
     """
     studies = [find_study(name) for name in dict.fromkeys(names)]
     for study in studies:
+        if study.needs != "rollup" and not engine.keeps_requests:
+            raise StudyError(
+                f"the study {study.name} follows single requests, which a rollup table does not have: run it on the "
+                "traces, raw or compacted"
+            )
         if study.needs == "order":
             engine.input.require_unsampled(study.name)
     output_folder.claim(out, maker)
@@ -153,9 +158,9 @@ def _meta(
         "clock": engine.input.clock._asdict(),
         "input": {
             "paths": list(paths),
-            "kind": "parquet" if engine.input.parquet else "segments",
+            "kind": engine.input.kind,
             "runs": engine.input.runs,
-            "files": len(engine.input.parquet_files or engine.input.segments),
+            "files": engine.input.files,
             "requests": totals.get("n", 0),
             "is_sampled": engine.input.is_sampled,
         },

@@ -1,0 +1,53 @@
+"""From histograms to a row per group and stage with its percentiles, for every engine. Pure (numpy, pyarrow)."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from mpbroker.analysis.engine.mathematics.histogram import Int64s, middle_ns
+
+if TYPE_CHECKING:
+    from mpbroker.analysis.engine.engines.engine import Ask
+
+#: Column → the share that does not exceed it.
+QUANTILES = {"p50_ns": 0.5, "p99_ns": 0.99}
+
+
+def of_rollup(rollup: pa.Table, ask: "Ask") -> pa.Table:
+    """Of a table that Engine.rollup gave for this."""
+    starts, ends = _runs(rollup, ("window_ms", *ask.by, "stage"))
+    n, bucket = rollup["n"].to_numpy(), rollup["bucket"].to_numpy()
+    columns = {name: rollup[name].take(pa.array(starts)) for name in ("window_ms", *ask.by, "stage")}
+    columns["n"] = pa.array(np.add.reduceat(n, starts) if len(starts) else n)
+    for name, how in (("sum_ns", np.add), ("max_ns", np.maximum)):
+        values = rollup[name].to_numpy()
+        columns[name] = pa.array(how.reduceat(values, starts) if len(starts) else values)
+    before = np.concatenate(([0], np.cumsum(n)))
+    for name, q in QUANTILES.items():
+        wanted = np.maximum(1.0, q * (before[ends] - before[starts]).astype(np.float64)) - 1e-9
+        place = np.searchsorted(before[1:], before[starts] + wanted)
+        columns[f"{name}_bucket"] = pa.array(bucket[np.minimum(place, ends - 1)] if len(starts) else bucket)
+    return of_buckets(pa.table(columns))
+
+
+def of_buckets(rows: pa.Table) -> pa.Table:
+    """Of a table with the buckets of the percentiles."""
+    for name in QUANTILES:
+        middles = np.array([middle_ns(one) for one in rows[f"{name}_bucket"].to_pylist()], np.float64)
+        at = np.minimum(middles, rows["max_ns"].to_numpy().astype(np.float64))
+        rows = rows.append_column(name, pa.array(at)).drop_columns([f"{name}_bucket"])
+    return rows
+
+
+def _runs(rollup: pa.Table, keys: tuple[str, ...]) -> tuple[Int64s, Int64s]:
+    """Where rows of one group and stage begin and end; the table is sorted by them."""
+    rows = rollup.num_rows
+    if not rows:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    changes = np.zeros(rows - 1, np.bool_)
+    for name in keys:
+        codes = rollup[name].combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy()
+        changes |= codes[1:] != codes[:-1]
+    starts = np.concatenate(([0], np.flatnonzero(changes) + 1))
+    return starts, np.concatenate((starts[1:], [rows]))
