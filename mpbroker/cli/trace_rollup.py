@@ -2,7 +2,6 @@
 `studies`, with --engine spark also `spark`."""
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mpbroker.cli import trace_arguments
@@ -27,7 +26,9 @@ def define(parser: argparse.ArgumentParser, _: str = "rollup") -> None:
     parser.add_argument(
         "sources", nargs="+", metavar="SRC", help="folders with trace segments (searched downwards), or such files"
     )
-    parser.add_argument("destination", metavar="DST", help="the table's folder; made if it is not there")
+    parser.add_argument(
+        "destination", metavar="DST", help="the table's folder, or with Spark its URL; made if it is not there"
+    )
     parser.add_argument(
         "--window-ms",
         type=trace_arguments.whole_number(1, 3_600_000),
@@ -44,13 +45,32 @@ def define(parser: argparse.ArgumentParser, _: str = "rollup") -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Count what is new and say what was done."""
     with extras():
+        from mpbroker.analysis.engine.input.places import local_path
         from mpbroker.analysis.engine.rollups import job, table
         from mpbroker.analysis.engine.rollups.table_files import LocalFiles
 
-        found = table.open_or_create(LocalFiles(Path(arguments.destination)), arguments.window_ms)
-        report = job.run(arguments.sources, found, job.LocalCounter())
+        if arguments.engine == "spark" or arguments.master or arguments.remote:
+            report = _in_spark(arguments)
+        else:
+            found = table.open_or_create(LocalFiles(local_path(arguments.destination)), arguments.window_ms)
+            report = job.run(arguments.sources, found, job.LocalCounter())
     print(text_of(report, arguments.destination))
     return 0
+
+
+def _in_spark(arguments: argparse.Namespace) -> "Report":
+    from mpbroker.analysis.engine.input.places import is_remote, local_path
+    from mpbroker.analysis.engine.rollups import job, table
+    from mpbroker.analysis.engine.rollups.table_files import LocalFiles
+    from mpbroker.analysis.spark.hadoop_files import HadoopFiles
+    from mpbroker.analysis.spark.segment_counter import SparkCounter
+    from mpbroker.analysis.spark.session import open_session
+
+    place = arguments.destination
+    with open_session(master=arguments.master, remote=arguments.remote) as session:
+        files = HadoopFiles(session.spark, place) if is_remote(place) else LocalFiles(local_path(place))
+        found = table.open_or_create(files, arguments.window_ms)
+        return job.run(arguments.sources, found, SparkCounter(session.spark))
 
 
 def text_of(report: "Report", destination: str) -> str:

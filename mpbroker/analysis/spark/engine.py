@@ -15,7 +15,8 @@ from mpbroker.analysis.engine.engines.engine import Ask, Engine, EngineError, Wh
 from mpbroker.analysis.engine.input.column_set import needed_compact
 from mpbroker.analysis.engine.input.columns import COMPACT, FRAME
 from mpbroker.analysis.spark import frames, partial_sums
-from mpbroker.analysis.spark.session import SparkError, open_session
+from mpbroker.analysis.spark.failures import collected
+from mpbroker.analysis.spark.session import OpenSession, open_session
 from mpbroker.trace.record import TICK_NS
 
 if TYPE_CHECKING:
@@ -33,14 +34,24 @@ class SparkEngine(Engine):
 
     name = "spark"
 
-    def __init__(self, source: "TraceInput", *, master: str | None = None, remote: str | None = None) -> None:
+    def __init__(
+        self,
+        source: "TraceInput",
+        *,
+        master: str | None = None,
+        remote: str | None = None,
+        session: OpenSession | None = None,
+    ) -> None:
         super().__init__(source)
         small = source.loss.records <= SMALL_RECORDS and master is None
-        self._session = open_session("test" if small else None, master=master, remote=remote)
+        self._session = session or open_session("test" if small else None, master=master, remote=remote)
         self.spark = self._session.spark
 
     def tables(self, asks: Sequence[Ask]) -> list[pa.Table]:
-        return partial_sums.tables_of(_collected(partial_sums.merged(self.parts(asks))), asks)
+        return partial_sums.tables_of(collected(partial_sums.merged(self.parts(asks))), asks)
+
+    def percentiles(self, asks: Sequence[Ask]) -> list[pa.Table]:
+        return partial_sums.percentiles_of(self.parts(asks), asks)
 
     def parts(self, asks: Sequence[Ask]) -> "DataFrame":
         """What these tables are made of: rows of partial_sums.PARTIAL, not added up."""
@@ -66,7 +77,7 @@ class SparkEngine(Engine):
             frame = frame.orderBy(*keys)
         if where.limit is not None:
             frame = frame.limit(where.limit)
-        return _typed(_collected(frame.select(*names)), pa.schema([FRAME.field(name) for name in names]))
+        return _typed(collected(frame.select(*names)), pa.schema([FRAME.field(name) for name in names]))
 
     def close(self) -> None:
         """Stop the session if this engine started it."""
@@ -77,24 +88,6 @@ class SparkEngine(Engine):
         if source.parquet:
             return frames.files_columns(self.spark, source.parquet_files, names, source.rows)
         return frames.compact_columns(self.spark, source.places, names, source.rows)
-
-
-def _collected(frame: "DataFrame") -> pa.Table:
-    """A frame's rows; SparkError with the two lines that matter of what Spark says when it fails."""
-    from pyspark.errors import PySparkException
-
-    try:
-        return frame.toArrow()
-    except PySparkException as error:
-        lines = [
-            line.strip() for line in str(error).splitlines() if line.strip() and "SQLSTATE" not in line.split(":")[0]
-        ]
-        what = (
-            dict.fromkeys([lines[0].removesuffix(" Traceback (most recent call last):"), lines[-1]])
-            if lines
-            else ["unknown"]
-        )
-        raise SparkError(f"Spark failed: {'; '.join(what)}") from error
 
 
 def _typed(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -115,7 +115,9 @@ def compact_columns(
     )
 
 
-def files_columns(spark: "SparkSession", files: Sequence[Path], columns: Sequence[str], rows: RowFilter) -> "DataFrame":
+def files_columns(
+    spark: "SparkSession", files: Sequence[Path | str], columns: Sequence[str], rows: RowFilter
+) -> "DataFrame":
     """The same, of these compacted files."""
     schema = narrow(_with_limits(columns, rows), COMPACT)
     if not files:
@@ -124,7 +126,7 @@ def files_columns(spark: "SparkSession", files: Sequence[Path], columns: Sequenc
     frame = (
         spark.read.schema(schema)
         .option("recursiveFileLookup", "true")
-        .parquet(*(str(path.absolute()) for path in files))
+        .parquet(*(path if isinstance(path, str) else str(path.absolute()) for path in files))
     )
     return _limited(frame, columns, rows)
 

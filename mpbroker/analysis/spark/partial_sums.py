@@ -13,11 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mpbroker.analysis.engine.engines import quantiles
 from mpbroker.analysis.engine.engines.accumulate import ACTIVITY_COLUMNS, AskSums
 from mpbroker.analysis.engine.engines.engine import GROUPS, Ask, check_groups
 from mpbroker.analysis.engine.input.column_set import CompactColumns, sorted_table
 from mpbroker.analysis.engine.input.columns import FRAME
 from mpbroker.analysis.spark.arrow_types import struct_of
+from mpbroker.analysis.spark.failures import collected
+from mpbroker.analysis.spark.percentiles import with_buckets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -78,10 +81,25 @@ def tables_of(rows: pa.Table, asks: Sequence[Ask]) -> list[pa.Table]:
 
 
 def _table_of(rows: pa.Table, ask: Ask) -> pa.Table:
+    schema, keys = schema_of(ask)
+    return sorted_table(rows.select(schema.names).cast(schema), keys)
+
+
+def schema_of(ask: Ask) -> tuple[pa.Schema, tuple[str, ...]]:
+    """Of a table asked for, and the columns it is sorted by."""
     cell, values = (("stage", "bucket"), _ROLLUP_VALUES) if ask.kind == "rollup" else ((), ACTIVITY_COLUMNS)
     keys = ("window_ms", *ask.by, *cell)
-    schema = pa.schema([pa.field(name, PARTIAL.field(name).type) for name in (*keys, *values)])
-    return sorted_table(rows.select(schema.names).cast(schema), keys)
+    return pa.schema([pa.field(name, PARTIAL.field(name).type) for name in (*keys, *values)]), keys
+
+
+def percentiles_of(parts: "DataFrame", asks: Sequence[Ask]) -> list[pa.Table]:
+    """As Engine.percentiles gives them; found within Spark."""
+    keys = [name for name in KEYS if name != "bucket"]
+    rows = quantiles.of_buckets(collected(with_buckets(merged(parts), keys)))
+    return [
+        sorted_table(quantiles.typed(rows.filter(pc.equal(rows["ask"], place)), ask), ("window_ms", *ask.by, "stage"))
+        for place, ask in enumerate(asks)
+    ]
 
 
 def to_text(asks: Sequence[Ask]) -> str:

@@ -9,12 +9,8 @@ from typing import Any
 
 from mpbroker.analysis.engine.engines.engine import Engine, EngineError
 from mpbroker.analysis.engine.input.decode import RowFilter
+from mpbroker.analysis.engine.input.places import is_remote, local_path
 from mpbroker.analysis.engine.input.trace_input import TraceInput, open_input
-from mpbroker.analysis.engine.rollups import layout
-from mpbroker.analysis.engine.rollups.rollup_engine import RollupEngine
-from mpbroker.analysis.engine.rollups.rollup_input import RollupInput
-from mpbroker.analysis.engine.rollups.table import open_table
-from mpbroker.analysis.engine.rollups.table_files import LocalFiles
 
 ENGINES = ("auto", "local", "spark")
 LOCAL_RECORDS = 20_000_000
@@ -30,16 +26,51 @@ def open_engine(
 ) -> Engine:
     """The engine of a name over what lies in these places: traces, or one rollup table. `rows`: as open_input takes
     it."""
-    if not any((Path(path) / layout.ABOUT).is_file() for path in paths):
-        return choose_engine(name, open_input(paths, **rows), master=master, remote=remote)
-    if len(paths) > 1:
-        raise EngineError(f"{paths[0]} … are several places: a rollup table is studied alone")
+    from mpbroker.analysis.engine.rollups import layout
+
+    if any(map(is_remote, paths)):
+        return _remote_engine(name, paths, rows, master, remote)
+    places = [local_path(path) for path in paths]
+    if not any((place / layout.ABOUT).is_file() for place in places):
+        return choose_engine(name, open_input(places, **rows), master=master, remote=remote)
+    return _rollup_engine(name, places, rows, master, remote)
+
+
+def _filter_of(rows: Mapping[str, Any]) -> RowFilter:
     apis, brokers = rows.get("apis"), rows.get("brokers")
-    limits = RowFilter(
+    return RowFilter(
         rows.get("from_ns"), rows.get("to_ns"), tuple(apis) if apis else None, tuple(brokers) if brokers else None
     )
-    source = RollupInput(open_table(LocalFiles(Path(paths[0]))), limits)
-    return RollupEngine(source)
+
+
+def _rollup_engine(
+    name: str, places: Sequence[Path], rows: Mapping[str, Any], master: str | None, remote: str | None
+) -> Engine:
+    from mpbroker.analysis.engine.rollups.rollup_engine import RollupEngine
+    from mpbroker.analysis.engine.rollups.rollup_input import RollupInput
+    from mpbroker.analysis.engine.rollups.table import open_table
+    from mpbroker.analysis.engine.rollups.table_files import LocalFiles
+
+    if len(places) > 1:
+        raise EngineError(f"{places[0]} … are several places: a rollup table is studied alone")
+    source = RollupInput(open_table(LocalFiles(places[0])), _filter_of(rows))
+    if name == "local" or (name == "auto" and not master and not remote):
+        return RollupEngine(source)
+    from mpbroker.analysis.spark.rollup_engine import SparkRollupEngine
+    from mpbroker.analysis.spark.session import open_session
+
+    return SparkRollupEngine(source, open_session(master=master, remote=remote))
+
+
+def _remote_engine(
+    name: str, places: Sequence[str | Path], rows: Mapping[str, Any], master: str | None, remote: str | None
+) -> Engine:
+    """On a file system that only Spark reads."""
+    if name == "local":
+        raise EngineError(f"{places[0]} is read by Spark: leave out --engine local")
+    from mpbroker.analysis.spark import remote_places
+
+    return remote_places.open_engine([str(place) for place in places], _filter_of(rows), master, remote)
 
 
 def choose_engine(name: str, source: TraceInput, *, master: str | None = None, remote: str | None = None) -> Engine:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from mpbroker.analysis.engine.input.columns import FRAME
 from mpbroker.analysis.engine.mathematics.histogram import Int64s, middle_ns
 
 if TYPE_CHECKING:
@@ -12,6 +13,10 @@ if TYPE_CHECKING:
 
 #: Column → the share that does not exceed it.
 QUANTILES = {"p50_ns": 0.5, "p99_ns": 0.99}
+#: A share of a number of durations is a float; what is a whole number but for that reaches it.
+LEEWAY = 1e-9
+_TYPES = {"stage": pa.string(), "p50_ns": pa.float64(), "p99_ns": pa.float64()}
+_TYPES |= dict.fromkeys(("window_ms", "n", "sum_ns", "max_ns"), pa.int64())
 
 
 def of_rollup(rollup: pa.Table, ask: "Ask") -> pa.Table:
@@ -23,12 +28,22 @@ def of_rollup(rollup: pa.Table, ask: "Ask") -> pa.Table:
     for name, how in (("sum_ns", np.add), ("max_ns", np.maximum)):
         values = rollup[name].to_numpy()
         columns[name] = pa.array(how.reduceat(values, starts) if len(starts) else values)
-    before = np.concatenate(([0], np.cumsum(n)))
+    group = np.repeat(np.arange(len(starts)), ends - starts)
+    upto = np.cumsum(n)
+    upto -= np.concatenate(([0], upto))[starts][group] if len(starts) else 0
+    whole = columns["n"].to_numpy().astype(np.float64)
     for name, q in QUANTILES.items():
-        wanted = np.maximum(1.0, q * (before[ends] - before[starts]).astype(np.float64)) - 1e-9
-        place = np.searchsorted(before[1:], before[starts] + wanted)
-        columns[f"{name}_bucket"] = pa.array(bucket[np.minimum(place, ends - 1)] if len(starts) else bucket)
-    return of_buckets(pa.table(columns))
+        reached = upto >= (np.maximum(1.0, q * whole) - LEEWAY)[group]
+        place = np.where(reached, np.arange(len(n)), len(n))
+        columns[f"{name}_bucket"] = pa.array(bucket[np.minimum.reduceat(place, starts)] if len(starts) else bucket)
+    return typed(of_buckets(pa.table(columns)), ask)
+
+
+def typed(rows: pa.Table, ask: "Ask") -> pa.Table:
+    """With the columns in their order and their types."""
+    names = ("window_ms", *ask.by, "stage", "n", "sum_ns", "max_ns", *QUANTILES)
+    schema = pa.schema([pa.field(name, _TYPES.get(name) or FRAME.field(name).type) for name in names])
+    return rows.select(names).cast(schema)
 
 
 def of_buckets(rows: pa.Table) -> pa.Table:

@@ -115,8 +115,11 @@ def write(root: Path, header: CompactHeader) -> None:
 def may_hold(path: Path, root: Path, header: CompactHeader, rows: RowFilter) -> bool:
     """Whether a file can have rows that the filter lets through."""
     one = next((file for file in header.files if (root / file.path) == path), None)
-    if one is None:
-        return False
+    return one is not None and file_may_hold(one, rows)
+
+
+def file_may_hold(one: CompactFile, rows: RowFilter) -> bool:
+    """The same, of what the head says about a file."""
     return (
         (rows.to_ns is None or one.epoch_min_ns < rows.to_ns)
         and (rows.from_ns is None or one.epoch_max_ns >= rows.from_ns)

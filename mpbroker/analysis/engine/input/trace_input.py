@@ -16,6 +16,7 @@ from mpbroker.analysis.engine.input.boot import Boot
 from mpbroker.analysis.engine.input.clock_line import ClockLine, ClockQuality, quality_of
 from mpbroker.analysis.engine.input.decode import DecodeContext, RowFilter
 from mpbroker.analysis.engine.input.losses import Loss, SegmentCounts, count_segment, loss_of, merged
+from mpbroker.analysis.engine.input.places import local_path
 from mpbroker.errors import MpbrokerError
 from mpbroker.trace import clock_sample, dictionary, record, segment
 
@@ -39,7 +40,8 @@ class TraceInput:
     """What `open_input` found. Exactly one of `segments` and `parquet` is filled.
 
     segments        headers of raw segments that may hold rows of `rows`
-    parquet         folders of compacted traces; parquet_files: their files that may hold such rows
+    parquet         folders of compacted traces; parquet_files: their files that may hold such rows (URLs: of
+                    another file system)
     places          the folders and files it was found in, as they were named
     clocks, names   boots with the clock line of each; names of clients, topics, connections, markers
     sources         names of the segments all this was made from
@@ -50,7 +52,7 @@ class TraceInput:
         rows: RowFilter,
         segments: Sequence[segment.SegmentInfo] = (),
         parquet: Sequence[Path] = (),
-        parquet_files: Sequence[Path] = (),
+        parquet_files: Sequence[Path | str] = (),
         *,
         loss: Loss,
         clocks: dict[Boot, ClockLine],
@@ -157,7 +159,7 @@ def open_input(
 ) -> TraceInput:
     """The trace in these folders and files. NoTrace: there is none; damaged files are told in `loss.sentences`, and
     what cannot be believed of them (soundness.py) is left out."""
-    places = [Path(path) for path in paths]
+    places = [local_path(path) for path in paths]
     rows = RowFilter(from_ns, to_ns, tuple(apis) if apis else None, tuple(brokers) if brokers else None)
     for place in places:
         if not place.exists():
@@ -263,12 +265,26 @@ def _open_compacted(found: list[tuple[Path, list[Path]]], rows: RowFilter) -> Tr
         for path in paths
         if compact_header.may_hold(path, root, header, rows)
     ]
+    return _of_heads([root for root, _ in found], headers, files, rows)
+
+
+def open_heads(found: Iterable[tuple[Path, str]], rows: RowFilter) -> TraceInput:
+    """Compacted traces whose heads were copied here: (folder of the head, URL where its files are)."""
+    heads = [(root, url, compact_header.read(root)) for root, url in found]
+    files = [
+        f"{url}/{one.path}" for _, url, head in heads for one in head.files if compact_header.file_may_hold(one, rows)
+    ]
+    return _of_heads([root for root, _, _ in heads], [head for _, _, head in heads], files, rows)
+
+
+def _of_heads(
+    roots: Sequence[Path], headers: Sequence[compact_header.CompactHeader], files: Sequence[Path | str], rows: RowFilter
+) -> TraceInput:
     clocks: dict[Boot, ClockLine] = {}
     for header in headers:
         for broker, boot_id, samples in header.boots:
             boot = Boot(broker, boot_id)
             clocks[boot] = ClockLine([*(clocks[boot].samples if boot in clocks else ()), *samples])
-    roots = [root for root, _ in found]
     return TraceInput(
         rows,
         parquet=roots,

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from mpbroker.analysis.engine.engines.accumulate import AskSums
+from mpbroker.analysis.engine.input.places import local_path
 from mpbroker.analysis.engine.rollups import layout, segment_count
 from mpbroker.analysis.engine.rollups.layout import Partition, RollupError
 from mpbroker.analysis.engine.rollups.table import Batch, RollupTable
@@ -150,7 +151,7 @@ def plan(places: Iterable[str | Path], table: RollupTable) -> Plan:
 
 def _files(places: Iterable[str | Path]) -> list[Path]:
     found: set[Path] = set()
-    for place in map(Path, places):
+    for place in map(local_path, places):
         if not place.exists():
             raise RollupError(f"{place} does not exist; name folders with trace segments, or such files")
         if place.is_dir():

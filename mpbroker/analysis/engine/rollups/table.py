@@ -70,7 +70,7 @@ class RollupTable:
 
     def paths(self, dataset: str, rows: RowFilter = RowFilter()) -> list[str]:
         """Files that may hold such rows, by their paths alone; those of the last batch where they are now."""
-        found = {path: path for path in self.files.list(dataset)}
+        found = {path: path for path in self.files.below(dataset)}
         last = self.last()
         if last is not None:
             for path in last.files:
@@ -105,7 +105,7 @@ class RollupTable:
         wanted, found = set(partitions), set()
         schema = pa.schema([layout.SEGMENT_ROW.field(name) for name in ("run", "file")])
         hours = {f"{layout.SEGMENTS}/{one.folder().rpartition('/')[0]}" for one in wanted}
-        for path in (path for hour in sorted(hours) for path in self.files.list(hour)):
+        for path in (path for hour in sorted(hours) for path in self.files.below(hour)):
             if layout.partition_of(path) in wanted:
                 rows = self._read_file(path, schema)
                 found |= set(zip(rows["run"].to_pylist(), rows["file"].to_pylist(), strict=True))
@@ -113,7 +113,7 @@ class RollupTable:
 
     def _publish(self, commit: Commit) -> None:
         """Every file of a commit to its place; those that are there already stay."""
-        staged = set(self.files.list(commit.staging))
+        staged = set(self.files.below(commit.staging))
         for path in commit.files:
             if f"{commit.staging}/{path}" in staged:
                 self.files.move(f"{commit.staging}/{path}", path)
@@ -121,7 +121,7 @@ class RollupTable:
         self.files.remove(commit.staging)
 
     def _commits(self) -> list[str]:
-        return [path for path in self.files.list(layout.COMMITS) if path.endswith(".json")]
+        return [path for path in self.files.below(layout.COMMITS) if path.endswith(".json")]
 
 
 class Batch:
@@ -146,8 +146,8 @@ class Batch:
     def commit(self, segments: int, requests: int) -> Commit:
         """Make all that was written part of the table. RollupError: another job was quicker."""
         files = self._table.files
-        files.sync(files.list(self.staging))
-        staged = [path.removeprefix(f"{self.staging}/") for path in files.list(self.staging)]
+        files.sync(files.below(self.staging))
+        staged = [path.removeprefix(f"{self.staging}/") for path in files.below(self.staging)]
         staged = [path for path in staged if path.endswith(".parquet")]
         done = Commit(self.number, self.staging, tuple(staged), segments, requests)
         if not files.create(f"{layout.COMMITS}/{self.number:012d}.json", json.dumps(done._asdict()).encode()):

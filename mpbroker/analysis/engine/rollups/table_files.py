@@ -20,7 +20,7 @@ class TableFiles(ABC):
     root: str
 
     @abstractmethod
-    def list(self, folder: str) -> list[str]:
+    def below(self, folder: str) -> list[str]:
         """All files below a folder, sorted, without hidden ones (a name that begins with a point or underline)."""
 
     @abstractmethod
@@ -65,7 +65,10 @@ class LocalFiles(TableFiles):
         self._root = root
         self.root = str(root.absolute())
 
-    def list(self, folder: str) -> list[str]:
+    def url(self, path: str) -> str:
+        return (self._root.absolute() / path).as_uri()
+
+    def below(self, folder: str) -> list[str]:
         base = self._root / folder
         found = [path.relative_to(self._root) for path in base.rglob("*") if path.is_file()]
         return sorted(path.as_posix() for path in found if not _is_hidden(path, base.relative_to(self._root)))

@@ -144,7 +144,7 @@ def test_a_batch_is_on_the_disk_before_it_counts(traces, tmp_path, narrow, synce
     create, seen = LocalFiles.create, []
 
     def noted(files, path, data):
-        seen.append((path, files.list(layout.STAGING), list(synced)))
+        seen.append((path, files.below(layout.STAGING), list(synced)))
         return create(files, path, data)
 
     monkeypatch.setattr(LocalFiles, "create", noted)
