@@ -107,7 +107,7 @@ def test_a_compacted_trace_of_another_file_system_is_read_there(spark, traces, t
     ours, theirs = open_engine("local", [traces], limits), open_engine("auto", [f"{SCHEME}/compacted"], limits)
     assert all(one.equals(other) for one, other in zip(ours.tables(ASKS), theirs.tables(ASKS), strict=True))
     files = theirs.input.parquet_files
-    assert all(path.startswith(f"{SCHEME}/compacted/run=") and "hour=23" in path for path in files)
+    assert all(path.startswith(f"{SCHEME}/compacted/dt=") and "hour=23/node=2/" in path for path in files)
     assert len(files) < len(list((tmp_path / "mounted").rglob("*.parquet"))) / 2, "by hour and broker"
     theirs.close()
     with pytest.raises(EngineError, match="neither a compacted trace .* nor a rollup table"):

@@ -74,10 +74,10 @@ class CompactWriter:
         )
 
     def _open(self, table: pa.Table) -> None:
-        broker, ring, seq = (table.column(name)[0].as_py() for name in ("broker", "ring", "seq"))
-        path = f"{self._folder}/part-b{broker}-r{ring:02d}-{seq:020d}.parquet"
+        run, broker, ring, seq = (table.column(name)[0].as_py() for name in ("run", "broker", "ring", "seq"))
+        path = f"{self._folder}/part-{run}-r{ring:02d}-{seq:020d}.parquet"
         (self._root / path).parent.mkdir(parents=True, exist_ok=True)
-        self._file = CompactFile(path, broker, table.column("run")[0].as_py(), 0, 0, 0, ())
+        self._file = CompactFile(path, broker, run, 0, 0, 0, ())
         self._writer = pq.ParquetWriter(
             self._root / path,
             COMPACT,

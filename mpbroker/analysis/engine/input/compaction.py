@@ -1,7 +1,7 @@
 """Turns raw segments into Parquet files: sorted by time, a quarter of the size, read by any engine. `mpbroker trace
 compact`.
 
-    DST/run=<boot>/dt=YYYY-MM-DD/hour=HH/api_class=<class>/part-b<broker>-r<ring>-<seq>.parquet   columns.COMPACT
+    DST/dt=YYYY-MM-DD/hour=HH/node=<broker>/api_class=<class>/part-<boot>-r<ring>-<seq>.parquet   columns.COMPACT
     DST/events.arrow, DST/dict-*.jsonl, DST/compact.json                                          everything else
 
 Everything is written into DST.partial, which becomes DST in one step at the end: a compaction that was killed leaves
@@ -45,7 +45,7 @@ class _Part(NamedTuple):
 
     def folder(self) -> str:
         moment = datetime.fromtimestamp(self.hour * 3600, UTC)
-        return f"run={self.run}/dt={moment:%Y-%m-%d}/hour={moment:%H}/api_class={self.api_class}"
+        return f"dt={moment:%Y-%m-%d}/hour={moment:%H}/node={self.broker}/api_class={self.api_class}"
 
 
 class _Piece(NamedTuple):

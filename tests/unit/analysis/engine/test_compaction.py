@@ -36,11 +36,11 @@ def test_rows_are_sorted_by_time_in_folders_of_hour_and_class(raw, tmp_path):
     for one in header.files:
         table = pq.ParquetFile(tmp_path / "out" / one.path).read()
         assert table.schema.equals(COMPACT) and table.num_rows == one.rows
-        rows = table.select(["ts", "ts_ns", "ring", "seq", "api", "plane", "run"]).to_pylist()
+        rows = table.select(["ts", "ts_ns", "ring", "seq", "api", "plane", "broker"]).to_pylist()
         assert rows == sorted(rows, key=lambda row: (row["ts"], row["ts_ns"], row["ring"], row["seq"]))
         parts = dict(part.split("=") for part in one.path.split("/")[:-1])
-        assert {(f"{row['ts']:%Y-%m-%d}", f"{row['ts']:%H}", row["run"]) for row in rows} == {
-            (parts["dt"], parts["hour"], parts["run"])
+        assert {(f"{row['ts']:%Y-%m-%d}", f"{row['ts']:%H}", str(row["broker"])) for row in rows} == {
+            (parts["dt"], parts["hour"], parts["node"])
         }
         for row in rows:
             name = (
@@ -49,7 +49,7 @@ def test_rows_are_sorted_by_time_in_folders_of_hour_and_class(raw, tmp_path):
                 else {"Produce": "produce", "Fetch": "fetch"}.get(row["api"], "other")
             )
             assert name == parts["api_class"]
-    assert {one.path.split("/")[2] for one in header.files} == {"hour=22", "hour=23", "hour=00"}
+    assert {one.path.split("/")[1] for one in header.files} == {"hour=22", "hour=23", "hour=00"}
 
 
 def test_encodings_are_those_old_readers_know(raw, tmp_path):
