@@ -97,7 +97,9 @@ def percentiles_of(parts: "DataFrame", asks: Sequence[Ask]) -> list[pa.Table]:
     keys = [name for name in KEYS if name != "bucket"]
     rows = quantiles.of_buckets(collected(with_buckets(merged(parts), keys)))
     return [
-        sorted_table(quantiles.typed(rows.filter(pc.equal(rows["ask"], place)), ask), ("window_ms", *ask.by, "stage"))
+        sorted_table(
+            quantiles.typed(rows.filter(pc.equal(rows["ask"], place)), ask.by), ("window_ms", *ask.by, "stage")
+        )
         for place, ask in enumerate(asks)
     ]
 

@@ -44,7 +44,7 @@ class SparkRollupEngine(RollupEngine):
         for ask in asks:
             keys = ("window_ms", *ask.by, "stage")
             rows = sorted_table(collected(with_buckets(self._frame(ask), keys)), keys)
-            found.append(quantiles.typed(quantiles.of_buckets(rows), ask))
+            found.append(quantiles.typed(quantiles.of_buckets(rows), ask.by))
         return found
 
     def close(self) -> None:

@@ -86,7 +86,7 @@ class Engine(ABC):
         """
         from mpbroker.analysis.engine.engines import quantiles
 
-        return [quantiles.of_rollup(table, ask) for table, ask in zip(self.tables(asks), asks, strict=True)]
+        return [quantiles.of_rollup(table, ask.by) for table, ask in zip(self.tables(asks), asks, strict=True)]
 
     @abstractmethod
     def requests(self, columns: Sequence[str] | None = None, where: Where = Where()) -> "pa.Table":

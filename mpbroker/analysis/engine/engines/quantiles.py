@@ -1,15 +1,12 @@
 """From histograms to a row per group and stage with its percentiles, for every engine. Pure (numpy, pyarrow)."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from mpbroker.analysis.engine.input.columns import FRAME
 from mpbroker.analysis.engine.mathematics.histogram import Int64s, middle_ns
-
-if TYPE_CHECKING:
-    from mpbroker.analysis.engine.engines.engine import Ask
 
 #: Column → the share that does not exceed it.
 QUANTILES = {"p50_ns": 0.5, "p99_ns": 0.99}
@@ -19,11 +16,11 @@ _TYPES = {"stage": pa.string(), "p50_ns": pa.float64(), "p99_ns": pa.float64()}
 _TYPES |= dict.fromkeys(("window_ms", "n", "sum_ns", "max_ns"), pa.int64())
 
 
-def of_rollup(rollup: pa.Table, ask: "Ask") -> pa.Table:
+def of_rollup(rollup: pa.Table, by: Sequence[str]) -> pa.Table:
     """Of a table that Engine.rollup gave for this."""
-    starts, ends = _runs(rollup, ("window_ms", *ask.by, "stage"))
+    starts, ends = _runs(rollup, ("window_ms", *by, "stage"))
     n, bucket = rollup["n"].to_numpy(), rollup["bucket"].to_numpy()
-    columns = {name: rollup[name].take(pa.array(starts)) for name in ("window_ms", *ask.by, "stage")}
+    columns = {name: rollup[name].take(pa.array(starts)) for name in ("window_ms", *by, "stage")}
     columns["n"] = pa.array(np.add.reduceat(n, starts) if len(starts) else n)
     for name, how in (("sum_ns", np.add), ("max_ns", np.maximum)):
         values = rollup[name].to_numpy()
@@ -36,12 +33,12 @@ def of_rollup(rollup: pa.Table, ask: "Ask") -> pa.Table:
         reached = upto >= (np.maximum(1.0, q * whole) - LEEWAY)[group]
         place = np.where(reached, np.arange(len(n)), len(n))
         columns[f"{name}_bucket"] = pa.array(bucket[np.minimum.reduceat(place, starts)] if len(starts) else bucket)
-    return typed(of_buckets(pa.table(columns)), ask)
+    return typed(of_buckets(pa.table(columns)), by)
 
 
-def typed(rows: pa.Table, ask: "Ask") -> pa.Table:
+def typed(rows: pa.Table, by: Sequence[str]) -> pa.Table:
     """With the columns in their order and their types."""
-    names = ("window_ms", *ask.by, "stage", "n", "sum_ns", "max_ns", *QUANTILES)
+    names = ("window_ms", *by, "stage", "n", "sum_ns", "max_ns", *QUANTILES)
     schema = pa.schema([pa.field(name, _TYPES.get(name) or FRAME.field(name).type) for name in names])
     return rows.select(names).cast(schema)
 
