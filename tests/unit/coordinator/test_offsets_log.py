@@ -1,6 +1,9 @@
 """Appends of the coordinator: acknowledged when synced, kept in order behind a busy lock, given up in time."""
 
+import copy
+
 import pytest
+from msgspec.structs import replace
 
 from mpbroker.coordinator.effects import Append
 from mpbroker.coordinator.offsets_log import OffsetsLog
@@ -103,3 +106,16 @@ def test_who_waits_too_long_for_a_lock_is_told_and_not_appended_later(broker, tm
         held.go_on()
     appends.look()
     assert broker.log.state(appends.topic.partitions[0]).leo == 2
+
+
+def test_what_a_producer_appends_goes_by_the_settings_of_the_moment(broker):
+    """They are worked out once for each version of the topic's settings, and the coordinator's own bounds hold."""
+    appends = Appends(broker)
+    asked, options_of = [], appends.logs.coordinator_options_of
+    appends.logs.coordinator_options_of = lambda topic: asked.append(topic.settings) or options_of(topic)
+    one = Append(0, 0, 1, None, 5, ((b"key", b"value"),), producer=(7000, 0), is_verified=True)
+    for round_number in (1, 2, 3):
+        if round_number == 3:
+            appends.topic = replace(appends.topic, settings=copy.copy(appends.topic.settings))
+        appends.log.append(appends.topic, one, None, 0, 0, lambda code: appends.settled.append((round_number, code)))
+    assert len(asked) == 2 and asked[1] is appends.topic.settings

@@ -18,11 +18,13 @@ from mpbroker.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from mpbroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from mpbroker.record.batch_builder import encode_batch
 from mpbroker.shm.counters import Counter
 from mpbroker.shm.process_table import BrokerState
 from tests.harness.in_process_broker import InProcessBroker
 from tests.harness.in_process_controller import InProcessController
 from tests.harness.in_process_coordinator import InProcessCoordinator
+from tests.unit.server.test_produce_fetch import produce
 from tests.unit.server.test_waiting_for_locks import holder
 
 GROUPS = ("a", "b", "c", "d")  # of all three partitions
@@ -248,3 +250,23 @@ def test_a_marker_waits_for_the_lock_of_its_partition(coordinator, broker, tmp_p
     states = sum(ends(coordinator, coordinator.states))
     coordinator.step()
     assert states == sum(ends(coordinator, coordinator.states)) == 4, "empty, ongoing, prepared, complete"
+
+
+@pytest.mark.parametrize("epoch", [0, 1], ids=["in time", "fenced"])
+def test_a_write_of_a_transaction_comes_back_to_the_handlers(coordinator, broker, epoch):
+    """Produce 12 to a partition that the transaction does not have yet: added here, then appended there, or refused."""
+    producer, own = begin(coordinator)
+    records = encode_batch(
+        [(b"k", b"v", 1)], transactional=True, producer_id=producer, producer_epoch=own + epoch, base_sequence=0
+    )
+    message = produce(partition=1, records=records, acks=-1, transactional_id="tx")
+    broker.send(message, 12)
+    broker.step()
+    assert broker.collect() == [], "it is asked about"
+    for _ in range(4):
+        coordinator.step()
+        broker.step()
+    [(_, _, frame)] = broker.collect()
+    code = broker.decode(message, 12, frame).responses[0].partition_responses[0].error_code
+    assert code == (ErrorCode.INVALID_PRODUCER_EPOCH if epoch else 0)
+    assert broker.log.state(1).leo == (not epoch)

@@ -76,6 +76,10 @@ def test_it_waits_no_longer_than_until_the_rate_is_kept():
     assert quotas.rate_delay_ms(0) == 1
     quotas.admit(A, 0)
     assert quotas.rate_delay_ms(0) == 2
+    odd = ConnectionQuotas(Limits(listener_rate=7, window_s=2))
+    for _ in range(16):
+        odd.admit(A, 0)
+    assert odd.rate_delay_ms(0) == 3000 // 7
     slow = ConnectionQuotas(Limits(listener_rate=5, window_s=1))
     for _ in range(7):
         slow.admit(A, 0)

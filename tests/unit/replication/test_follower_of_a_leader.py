@@ -20,7 +20,6 @@ from mpbroker.config.replication_throttle import LEADER_RATE
 from mpbroker.config.sources import Given
 from mpbroker.errors import ErrorCode
 from mpbroker.log.leader_epochs import EpochStart, end_of_epoch
-from mpbroker.protocol.messages.fetch import FetchResponse
 from mpbroker.replication.follower import FetchLimits, Followed, LeaderFetch
 from mpbroker.replication.leader_link import LeaderLink
 from mpbroker.shm.clock import ManualClock
@@ -319,18 +318,6 @@ def test_one_whose_row_is_busy_after_it_was_cut_goes_on_later(leader, follower, 
     follower.clock.advance(1000)
     follower.fetch(2)
     assert follower.log.state(0).leo == 2
-
-
-def test_an_answer_of_another_session_begins_a_new_one():
-    """The leader may end a session, or begin another one, with any answer: the next epoch is that session's first."""
-    fetch = LeaderFetch(FOLLOWER, 1, LIMITS)
-    fetch.follow([Followed(0, b"t" * 16, 0, LEADER, 1, 0, 0, 0, 0)])
-    seen = []
-    for told in (7, 7, 0, 9, 9):
-        asked = fetch.next_request(0)
-        seen.append((asked.session_id, asked.session_epoch))
-        fetch.answered(FetchResponse(session_id=told), 0)
-    assert seen == [(0, 0), (7, 1), (7, 2), (0, 0), (9, 1)]
 
 
 def throttle(broker, rate: int):

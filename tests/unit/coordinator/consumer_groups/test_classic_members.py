@@ -2,13 +2,15 @@
 
 import pytest
 
+from mpbroker.coordinator.consumer_groups.embedded_protocol import assignment
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from mpbroker.protocol.messages.join_group import JoinGroupResponse
+from mpbroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from tests.conformance.group_scripts.cast import subscription
 from tests.harness.group_calls import SESSION_MS, Calls
 from tests.harness.group_world import GROUP, TOPIC
 
+PROTOCOLS = [JoinGroupRequestProtocol("range", subscription(TOPIC))]
 LATE_MS = SESSION_MS - 1000
 
 
@@ -60,3 +62,20 @@ def test_strangers_are_refused(calls):
     ):
         stranger = JoinGroupResponse(generation_id=generation, member_id=name)
         assert (calls.sync(stranger).code, calls.beat(stranger)) == (code, code)
+
+
+def test_a_group_that_goes_over_is_counted_once():
+    """A classic member, and an id that nobody has used yet: with a member of the new protocol the group is another."""
+    calls = Calls()
+    only = calls.join(metadata=subscription(TOPIC)).answer
+    assert calls.sync(only, {only.member_id: assignment(0, {TOPIC: [0]})}).code == 0
+    assert calls.ask(JoinGroupRequest(GROUP, SESSION_MS, 60_000, "", None, "consumer", PROTOCOLS), 5).code == 79
+    counts = calls.world.coordinator.counts
+    assert counts.members == 2
+    first = ConsumerGroupHeartbeatRequest(
+        GROUP, "m", 0, rebalance_timeout_ms=60_000, subscribed_topic_names=[TOPIC], topic_partitions=[]
+    )
+    assert calls.ask(first, 1).code == 0
+    assert (counts.groups, counts.members) == (1, 2) and len(members(calls)) == 2
+    calls.world.advance(10 * 60_000)
+    assert counts.members == 0

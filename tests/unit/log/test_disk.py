@@ -1,0 +1,114 @@
+"""Every way to the kernel asks the hook first, with the kind of call it is: what is refused has not begun."""
+
+import errno
+import os
+
+import pytest
+
+from mpbroker import _native
+from mpbroker.log import disk
+
+CALLS = {
+    "open_file": ("file", _native.IO_OPEN),
+    "read_at": ("descriptor", _native.IO_READ, 1, 0),
+    "write": ("descriptor", _native.IO_WRITE, b"x"),
+    "write_at": ("descriptor", _native.IO_WRITE, b"x", 0),
+    "truncate": ("file", _native.IO_TRUNCATE, 0),
+    "allocate": ("descriptor", _native.IO_WRITE, 100),
+    "set_modified": ("file", _native.IO_STATUS, 7),
+    "sync": ("descriptor", _native.IO_SYNC),
+    "sync_directory": ("directory", _native.IO_OPEN),
+    "rename": ("file", _native.IO_RENAME, "/nowhere/else"),
+    "unlink": ("file", _native.IO_UNLINK),
+    "remove_directory": ("directory", _native.IO_UNLINK),
+    "make_directories": ("new", _native.IO_MAKE_DIR),
+    "names": ("directory", _native.IO_LIST),
+    "directories": ("directory", _native.IO_LIST),
+    "status": ("file", _native.IO_STATUS),
+    "disk_status": ("directory", _native.IO_STATUS),
+    "size": ("file", _native.IO_STATUS),
+    "exists": ("file", _native.IO_STATUS),
+    "is_directory": ("directory", _native.IO_STATUS),
+    "real_path": ("file", _native.IO_STATUS),
+    "read_whole": ("file", _native.IO_OPEN, 10),
+    "read_text": ("file", _native.IO_OPEN, 10),
+}
+#: What asks for nothing by itself.
+OTHERS = {"condemns", "passes", "patiently", "close", "opened", "write_file", "deleted_and_open"}
+
+
+@pytest.fixture
+def where(tmp_path):
+    """A file of three bytes, its descriptor, an empty directory, and a name that nothing has."""
+    (tmp_path / "file").write_bytes(b"abc")
+    (tmp_path / "directory").mkdir()
+    descriptor = os.open(tmp_path / "file", os.O_RDWR)
+    yield {name: str(tmp_path / name) for name in ("file", "directory", "new")} | {"descriptor": descriptor}
+    os.close(descriptor)
+
+
+def state(where):
+    """What a call might have changed."""
+    found = os.stat(where["file"])
+    return found.st_size, found.st_mtime_ns, found.st_blocks, sorted(os.listdir(os.path.dirname(where["file"])))
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_that_is_refused_has_done_nothing(where, monkeypatch, name):
+    what, kind, *more = CALLS[name]
+    asked, before = [], state(where)
+
+    def refuse(call):
+        asked.append(call)
+        return errno.EIO
+
+    monkeypatch.setattr(disk, "io_refused", refuse)
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)) as raised:
+        getattr(disk, name)(where[what], *more)
+    assert asked == [kind] and raised.value.errno == errno.EIO
+    assert state(where) == before
+
+
+def test_every_call_is_in_the_table():
+    """A new one is added here, and asks."""
+    own = {
+        name for name, one in vars(disk).items() if callable(one) and getattr(one, "__module__", "") == disk.__name__
+    }
+    assert {name for name in own if not name.startswith("_")} == CALLS.keys() | OTHERS
+
+
+@pytest.mark.parametrize("sync_it", [False, True])
+def test_a_file_is_written_and_then_synced(where, monkeypatch, sync_it):
+    asked = []
+    monkeypatch.setattr(disk, "io_refused", lambda call: asked.append(call) or 0)
+    disk.write_file(where["new"], b"content", sync_it=sync_it, mode=0o600)
+    assert asked == [_native.IO_OPEN, _native.IO_WRITE] + [_native.IO_SYNC] * sync_it
+    assert disk.read_text(where["new"], 100) == "content" and disk.size(where["new"]) == 7
+    assert os.stat(where["new"]).st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(("error", "tries"), [(errno.EMFILE, 12), (errno.EINTR, 12), (errno.EIO, 1)])
+def test_what_passes_is_tried_again_and_not_for_ever(monkeypatch, error, tries):
+    waits, done = [], []
+    monkeypatch.setattr(disk.time, "sleep", waits.append)
+
+    def fail():
+        done.append(1)
+        raise OSError(error, "no")
+
+    with pytest.raises(OSError, match="no"):
+        disk.patiently(fail)
+    assert len(done) == tries and len(waits) == tries - 1
+    assert waits == [0.001 * 2**number for number in range(tries - 1)]
+    left = [OSError(errno.EMFILE, "no")] * 3
+    assert disk.patiently(lambda: left.pop() and (_ for _ in ()).throw(OSError(errno.EMFILE, "x")) if left else 5) == 5
+
+
+def test_what_is_not_there_is_no_error_and_an_error_is_no_no(where):
+    assert not disk.exists(where["new"]) and not disk.is_directory(where["new"])
+    assert not disk.exists(f"{where['file']}/below") and not disk.is_directory(where["file"])
+    os.symlink("/nowhere", where["new"])
+    assert disk.exists(where["new"]), "a link that leads nowhere is something"
+    assert disk.directories(os.path.dirname(where["file"])) == ["directory"]
+    with pytest.raises(OSError, match="name too long"):
+        disk.exists("x" * 5000)

@@ -1,0 +1,18 @@
+"""What a follower asks its leader next, by what it was told."""
+
+from mpbroker.protocol.messages.fetch import FetchResponse
+from mpbroker.replication.follower import FetchLimits, Followed, LeaderFetch
+
+LEADER, FOLLOWER = 0, 1
+
+
+def test_an_answer_of_another_session_begins_a_new_one():
+    """The leader may end a session, or begin another one, with any answer: the next epoch is that session's first."""
+    fetch = LeaderFetch(FOLLOWER, 1, FetchLimits(wait_max_ms=0))
+    fetch.follow([Followed(0, b"t" * 16, 0, LEADER, 1, 0, 0, 0, 0)])
+    seen = []
+    for told in (7, 7, 0, 9, 9):
+        asked = fetch.next_request(0)
+        seen.append((asked.session_id, asked.session_epoch))
+        fetch.answered(FetchResponse(session_id=told), 0)
+    assert seen == [(0, 0), (7, 1), (7, 2), (0, 0), (9, 1)]
