@@ -117,5 +117,5 @@ def test_what_a_producer_appends_goes_by_the_settings_of_the_moment(broker):
     for round_number in (1, 2, 3):
         if round_number == 3:
             appends.topic = replace(appends.topic, settings=copy.copy(appends.topic.settings))
-        appends.log.append(appends.topic, one, None, 0, 0, lambda code: appends.settled.append((round_number, code)))
+        appends.log.append(appends.topic, one, None, 0, 0, appends.settled.append)
     assert len(asked) == 2 and asked[1] is appends.topic.settings
