@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+#: Exit code of a forked child that an error led out of its test (tests/conftest.py).
+CHILD_CAME_OUT = 70
 SPARK = "spark"
 #: They parse the whole package, once in a process.
 SOURCE = "source"

@@ -163,12 +163,14 @@ def test_whoever_is_killed_while_ending_a_session_leaves_it_to_the_next(open_sto
     reading, writing = os.pipe()
     janitor = os.fork()
     if janitor == 0:
-        mine = SharedSqliteStore(tmp_path / "metadata.db")
-        mine._committed = lambda: None
-        commit = mine._commit
-        mine._commit = lambda *given: (os.write(writing, b"!"), signal.pause(), commit(*given))
-        mine.end_dead_sessions()
-        os._exit(1)
+        try:
+            mine = SharedSqliteStore(tmp_path / "metadata.db")
+            mine._committed = lambda: None
+            commit = mine._commit
+            mine._commit = lambda *given: (os.write(writing, b"!"), signal.pause(), commit(*given))
+            mine.end_dead_sessions()
+        finally:
+            os._exit(1)
     assert os.read(reading, 1) == b"!"  # everything is written, nothing is committed
     assert store.get("brokers/1")[1] is not None
     os.kill(janitor, signal.SIGKILL)
