@@ -210,7 +210,14 @@ def test_without_a_record_names_decide():
     path = "native/shm/ring.c"
     change = changes_of(path, (ROOT / path).read_text())[0]
     words = [selection.words[0] for selection in Nearest(ROOT, {}).selections(change, (ROOT / path).read_text())]
-    assert {"program ring", "program metadata", "tests/unit/shm"} <= set(words)
+    assert {"program ring", "program metadata", "tests/unit/shm/test_layout.py"} <= set(words)
+    runs = _runs(
+        ("tests/unit/shm/test_layout.py::a", False, 9.0, {1}), ("tests/unit/shm/test_segment.py::b", False, 8.0, {1})
+    )
+    words = [selection.words[0] for selection in Nearest(ROOT, runs).selections(change, (ROOT / path).read_text())]
+    assert words[-2:] == ["tests/unit/shm/test_segment.py", "tests/unit/shm/test_layout.py"], (
+        "what is quick comes first"
+    )
 
 
 def test_functions_are_watched_through_forks_and_kills(tmp_path):
