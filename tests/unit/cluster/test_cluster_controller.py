@@ -356,6 +356,16 @@ def test_producer_id_blocks_never_overlap(bench):
     assert blocks == [0, 1000, 2000]  # the tag says what became of the first try
 
 
+def test_how_long_elections_took_is_known_and_nothing_else_is_counted(bench):
+    bench.create()
+    timer = bench.controller.metrics.election_time
+    before = timer.count
+    bench.lose(2)
+    assert timer.count == before, "nobody had to be elected"
+    bench.lose(1)
+    assert timer.count == before + 1
+
+
 class TestAnswersOfAnEarlierLife:
     """A broker restarted while a request was on its way: what its earlier life answers says nothing of this one."""
 

@@ -96,6 +96,8 @@ def test_broken_rules(configure, overrides, key, why):
         configure(*overrides)
     assert caught.value.key == key
     assert why in str(caught.value)
+    given = [one for one in overrides if one.startswith(f"{key}=") and "there is no" not in why]
+    assert all(one in str(caught.value) for one in given), "the value that was given"
 
 
 @pytest.mark.parametrize(

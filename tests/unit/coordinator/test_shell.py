@@ -252,21 +252,25 @@ def test_a_marker_waits_for_the_lock_of_its_partition(coordinator, broker, tmp_p
     assert states == sum(ends(coordinator, coordinator.states)) == 4, "empty, ongoing, prepared, complete"
 
 
+@pytest.mark.parametrize("version", [12, 13], ids=["by name", "by id"])
 @pytest.mark.parametrize("epoch", [0, 1], ids=["in time", "fenced"])
-def test_a_write_of_a_transaction_comes_back_to_the_handlers(coordinator, broker, epoch):
-    """Produce 12 to a partition that the transaction does not have yet: added here, then appended there, or refused."""
+def test_a_write_of_a_transaction_comes_back_to_the_handlers(coordinator, broker, epoch, version):
+    """Produce to a partition that the transaction does not have yet: added here, then appended there, or refused."""
     producer, own = begin(coordinator)
     records = encode_batch(
         [(b"k", b"v", 1)], transactional=True, producer_id=producer, producer_epoch=own + epoch, base_sequence=0
     )
     message = produce(partition=1, records=records, acks=-1, transactional_id="tx")
-    broker.send(message, 12)
+    if version == 13:
+        broker.handler.context.metadata.refresh()
+        message.topic_data[0].name, message.topic_data[0].topic_id = "", broker.handler.context.metadata.topic("t").id
+    broker.send(message, version)
     broker.step()
     assert broker.collect() == [], "it is asked about"
     for _ in range(4):
         coordinator.step()
         broker.step()
     [(_, _, frame)] = broker.collect()
-    code = broker.decode(message, 12, frame).responses[0].partition_responses[0].error_code
+    code = broker.decode(message, version, frame).responses[0].partition_responses[0].error_code
     assert code == (ErrorCode.INVALID_PRODUCER_EPOCH if epoch else 0)
     assert broker.log.state(1).leo == (not epoch)

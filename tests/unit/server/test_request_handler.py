@@ -116,6 +116,9 @@ def test_new_settings_reach_the_native_path(broker, tmp_path):
     smaller = load_broker_config(overrides=[f"log.dirs={tmp_path}", "message.max.bytes=500"], environ={})
     broker.handler.use_config(smaller)
     assert part(broker.call(produce(records=batch(bytes(1000))), 7)).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    broker.create_topic("later")
+    answer = part(broker.call(produce("later", records=batch(bytes(1000))), 7))
+    assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE, "topics that come later have them too"
 
 
 def test_a_handler_that_is_never_idle_takes_new_settings_and_closes_old_files_all_the_same(

@@ -141,3 +141,15 @@ def test_no_pattern_takes_long(pattern):
         matcher.matches(name)
         matcher.matches(name)
     assert matcher.steps < 2_000_000
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fits"), [("[ab]{1000}[ab]{990}", True), ("[ab]{1000}[ab]{1000}", False), ("(?:[ab]{50}){41}", False)]
+)
+def test_an_expression_makes_two_thousand_states_at_most(pattern, fits):
+    """Memory and time of every look at a topic's name are bounded by them."""
+    if fits:
+        assert len(TopicPattern(pattern)._states) <= 2000
+    else:
+        with pytest.raises(BadPattern, match="too large"):
+            TopicPattern(pattern)

@@ -151,3 +151,9 @@ def test_a_partition_without_a_leader_is_tried_again(world):
     world.others.write_marker(markers, ("t", 1), heard.append)
     assert heard == [ErrorCode.LEADER_NOT_AVAILABLE] and not world.requests.sent
     assert not world.others.leads_here("t", 1) and world.others.leads_here("t", 0)
+
+
+@pytest.mark.parametrize("who", [("nobody", 0), ("t", 3), ("t", -1)])
+def test_what_is_not_there_has_no_leader(world, who):
+    assert world.others.address("t", 1) == ("h", 9001)
+    assert world.others.address(*who) is None
