@@ -1,9 +1,10 @@
 """What is changed in Python: comparisons, conditions, and/or, arithmetic, whole numbers, truth values, min/max, and
 statements that are left out. Places come from ast; the text around them stays as it is.
 
-Left alone: docstrings, annotations, f-strings, asserts, what only writes a line to the event log, and times that stand
-as a module's constants (`LOOK_EVERY_MS`) or as a parameter's default (`poll_ms=250`): one more or less of them changes
-nothing that anybody promised. C has them in the preprocessor.
+Left alone: docstrings, annotations, f-strings, asserts, `raise NotImplementedError` (such a body runs in nobody, and
+mypy sees who calls it), what only writes a line to the event log, and times that stand as a module's constants
+(`LOOK_EVERY_MS`) or as a parameter's default (`poll_ms=250`): one more or less of them changes nothing that anybody
+promised. C has them in the preprocessor.
 """
 
 from __future__ import annotations
@@ -103,6 +104,8 @@ def _left_alone(node: ast.AST) -> bool:
         return all(isinstance(one, ast.Name) and TIME.match(one.id) for one in names)
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Constant) or _is_event_line(node.value)
+    if isinstance(node, ast.Raise):
+        return isinstance(node.exc, ast.Name) and node.exc.id == "NotImplementedError"
     return isinstance(node, ast.JoinedStr | ast.Assert | ast.Import | ast.ImportFrom)
 
 

@@ -81,6 +81,11 @@ def test_what_is_changed_in_python():
     ]
 
 
+def test_an_abstract_body_stays():
+    text = "def f(a):\n    raise NotImplementedError\n\n\ndef g(a):\n    raise ValueError\n"
+    assert [(change.line, change.after) for change in changes_of("x.py", text)] == [(6, "pass")]
+
+
 def test_times_that_are_defaults_stay():
     text = "def f(a, b_ms=1, c=2, *, d_s=3, e=4, f_ns):\n    pass\n"
     assert _after("x.py", text) == {

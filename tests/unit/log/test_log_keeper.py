@@ -1,5 +1,10 @@
 """All jobs together: one that fails stops no other, and the keeper knows when it has to look again."""
 
+from types import SimpleNamespace
+
+import pytest
+
+from mpbroker.log import log_keeper
 from mpbroker.log.log_keeper import LogKeeper
 from tests.unit.log.log_world import config_of
 
@@ -55,3 +60,44 @@ def test_a_stop_ends_the_compaction_first(world, monkeypatch):
     assert not keeper.stop() and done == ["cleaner", "epochs"]
     monkeypatch.setattr(keeper.epochs, "write", lambda: True)
     assert keeper.stop()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_the_process_beats_in_every_round_and_says_whether_its_stop_was_clean(monkeypatch, clean):
+    done, rounds, config = [], iter([False, False, False, True]), object()
+    note = lambda *what: lambda *_: done.append(" ".join(what))  # noqa: E731
+    keeper = SimpleNamespace(
+        use_config=lambda given: done.append("config" if given is config else "another"),
+        do_work=note("work"),
+        remaining_ms=lambda: 10**9,
+        stop=lambda: done.append("stop") or clean,
+    )
+    monkeypatch.setattr(log_keeper, "Log", lambda *_: SimpleNamespace(close=note("close"), repair_slot=note("repair")))
+    monkeypatch.setattr(log_keeper, "keepers", lambda *_: keeper)
+    reloads = iter([None, config, None])
+    ctx = SimpleNamespace(
+        process_row=SimpleNamespace(beat=note("beat"), set_state=lambda state: done.append(state.name)),
+        core=SimpleNamespace(wait_service=lambda slot, ms: done.append(ms), ring_everybody=note("ring")),
+        log=SimpleNamespace(tick=note("tick")),
+        data_dirs=("/d",),
+        slot=3,
+        incarnation=2,
+        config=config,
+        running=note("runs"),
+        stop_requested=lambda: next(rounds),
+        take_reload=lambda: next(reloads),
+    )
+    if clean:
+        log_keeper.main(ctx)
+    else:
+        with pytest.raises(SystemExit) as ended:
+            log_keeper.main(ctx)
+        assert ended.value.code == log_keeper.EXIT_NOT_CLEAN
+    usual = ["beat", "tick", "work", log_keeper.WAIT_MS]
+    assert done == [
+        *("RECOVERING", "repair", "ring", "runs"),
+        *usual,
+        *("beat", "config", *usual[1:]),
+        *usual,
+        *("STOPPING", "stop", "close"),
+    ]

@@ -165,6 +165,8 @@ def test_what_happens_meanwhile_happens_to_the_copy_too(moving, point, change):
     assert not moving.at and moving.world.state(moving.partition).log_dir == NEW
     records, log_start = moving.records(), moving.world.state(moving.partition).log_start
     assert read_checkpoint(str(moving.path / "new" / LOG_START)) == {moving.partition.who: log_start}
+    copied = [int(one.stem) for one in (moving.path / "new" / moving.partition.dir).glob("*.log")]
+    assert sorted(copied) == moving.log.segments(0), "what went meanwhile is not there either"
     assert moving.loaded() == (records, log_start)
 
 
