@@ -74,10 +74,9 @@ class Nearest:
 
     def _named(self, change: Change, tests: list[Run]) -> tuple[list[Selection], list[Run]]:
         """The whole file that is named after the changed one: it may have tests that nobody has recorded yet."""
-        files = [
-            str(one.relative_to(self._tree))
-            for one in self._tree.glob(f"tests/unit/**/test_{Path(change.path).stem}.py")
-        ]
+        name, room = f"test_{Path(change.path).stem}.py", change.path.split("/")[1]
+        found = sorted((self._tree / "tests" / "unit" / room).rglob(name)) or self._tree.glob(f"tests/unit/**/{name}")
+        files = [str(one.relative_to(self._tree)) for one in found]
         for file in files:
             runs = [run for run in tests if run.test.startswith(f"{file}::")]
             if len(files) == 1 and not any(run.slow for run in runs) and sum(run.call_s for run in runs) < QUICK_S:

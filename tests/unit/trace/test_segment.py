@@ -1,10 +1,8 @@
 """Segments: what is written is read, cut at any byte, with any header byte wrong."""
 
-import time
-
 import pytest
 
-from mpbroker.trace import record, segment, segment_writer, statistics
+from mpbroker.trace import segment, segment_writer, statistics
 from tests.unit.trace.traces import CLOCK, full_request, write_segment
 
 
@@ -157,20 +155,6 @@ def test_a_further_segment_of_the_same_sequence_stands_behind_the_first(tmp_path
     assert sorted([again.path.name, first.path.name]) == [first.path.name, again.path.name]
     assert (segment.read_info(first.path).record_count, again.record_count) == (1, 5)
     assert again.path.match(segment.file_pattern(4, again.opened.boot_id, 2))
-
-
-@pytest.mark.parametrize("seq", [7, 0xFFFFFFFF, 0x1_0000_0005])
-def test_a_clock_sample_stands_before_the_next_record(tmp_path, seq):
-    """Its number is the low half of the next request's, and its times lie around the moment."""
-    opened = segment.Opened(4, 1, 2, seq, "cluster", 0, CLOCK, {})
-    writer = segment_writer.create(tmp_path, opened, segment.Progress(seq, seq, 0, 0, seq, seq, 0, 0))
-    before = time.monotonic_ns()
-    writer.sample_clock()
-    writer.close()
-    [raw] = segment.read_chunks(segment.read_info(writer.path))
-    found = record.unpack(raw, 0)
-    assert (found.kind, found.seq_lo, found.proc_id) == (record.CLOCK, seq & 0xFFFFFFFF, 2)
-    assert before <= found.t0_ns <= time.monotonic_ns()
 
 
 def test_a_checksum_that_is_0_is_told_from_none(tmp_path, records, monkeypatch):

@@ -1,12 +1,14 @@
 """Requests of the coordinator to other brokers: every one ends, none holds the process for ever, few are remembered."""
 
 import socket
+import struct
 import subprocess
 import sys
 import threading
+import time
 
 from mpbroker.coordinator.transactions.broker_requests import MAX_PEERS, BrokerRequests
-from mpbroker.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
+from mpbroker.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 NOBODY_THERE = 40  # addresses
 BROKEN = """
@@ -40,3 +42,25 @@ def test_a_broken_thread_ends_the_process():
     """Else whoever asked would wait for ever, and with it the end of a transaction."""
     ended = subprocess.run([sys.executable, "-c", BROKEN], capture_output=True, timeout=15)
     assert ended.returncode == 1
+
+
+def test_an_answer_that_takes_its_time_is_waited_for():
+    rung = threading.Event()
+    requests, found = BrokerRequests("b", rung.set), []
+
+    def answer(server):
+        client, _ = server.accept()
+        with client:
+            asked = client.recv(1000)
+            time.sleep(0.2)
+            client.sendall(struct.pack(">i", 7) + asked[8:12] + b"\0\1\0")  # no markers, no tags
+            client.recv(1)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=answer, args=(server,), daemon=True).start()
+        requests.send(server.getsockname()[:2], WriteTxnMarkersRequest(markers=[]), found.append)
+        while not found:
+            assert rung.wait(5)
+            rung.clear()
+            requests.deliver()
+    assert found == [WriteTxnMarkersResponse(markers=[])]
