@@ -333,6 +333,17 @@ def test_a_partition_that_goes_away():
     calls.world.advance(10 * REBALANCE_MS)
 
 
+def test_sessions_of_a_partition_that_went_away_end_elsewhere():
+    calls = Calls()
+    calls.stable(2)
+    calls.world.carry_out(calls.world.coordinator.close(calls.world.partition, 0, calls.world.now()))
+    written = len(calls.world.batches)
+    calls.world.advance(10 * REBALANCE_MS)
+    counts = calls.world.coordinator.counts
+    assert (counts.groups, counts.members, counts.parked, counts.members_expired) == (0, 0, 0, 0)
+    assert len(calls.world.batches) == written
+
+
 def test_older_epochs_are_ignored():
     calls = Calls()
     world = calls.world
