@@ -19,10 +19,11 @@ from mpbroker.network.handover import MAX_REFUSALS, Accepted, Handover
 from mpbroker.shm.counters import Counter
 from mpbroker.shm.layout import SLOT_PROCESSORS
 from mpbroker.shm.process_context import BoundListener, ProcessContext
-from mpbroker.shm.process_table import ProcessRow, ProcessState, WaitName
+from mpbroker.shm.process_table import BrokerState, ProcessRow, ProcessState, WaitName
 from mpbroker.shm.scheduling import prefer_latency
 
 POLL_MS = 300
+START_POLL_S, MAX_START_POLL_S, START_POLL_GROWTH = 0.001, 0.02, 1.01
 MAX_ACCEPTS_PER_TURN = 64
 MAX_PENDING = 256
 """Sockets on their way, above which no processor is listened to that passes its own back."""
@@ -34,10 +35,22 @@ def main(ctx: ProcessContext) -> None:
     if ctx.serves_control_plane:
         prefer_latency(ctx.config.mpbroker_control_plane_scheduling)
     ctx.running()
+    wait_for_start(ctx)
     while not ctx.stop_requested():
         acceptor.turn(POLL_MS)
     ctx.process_row.set_state(ProcessState.STOPPING)
     acceptor.close()
+
+
+def wait_for_start(ctx: ProcessContext) -> None:
+    """Until the controller has recovered and all serve: before, a client would see a broker without its topics. A
+    successor finds it done. It looks each millisecond, later each 20: nobody has to ring, and no start waits for a
+    fork."""
+    pause_s = START_POLL_S
+    while ctx.core.state in (BrokerState.STARTING, BrokerState.RESETTING) and not ctx.stop_requested():
+        ctx.process_row.set_wait(WaitName.ACCEPT)
+        time.sleep(pause_s)
+        pause_s = min(MAX_START_POLL_S, pause_s * START_POLL_GROWTH)
 
 
 class Acceptor:

@@ -20,8 +20,8 @@ class ProcessType(NamedTuple):
 
     number, first_slot, slots  as native/shm/layout.h numbers them
     main          "module:function", imported in the supervisor so that every worker shares its memory
-    start_stage   a stage starts when every process of the one before serves (acceptors, when the controller has
-                  recovered); the last one, when listeners have answered
+    start_stage   a stage starts when every process of the one before serves; the last one, when listeners have answered
+                  (acceptors are forked at once and accept when the controller has recovered)
     stop_stage    a stage is told to stop when the one before has ended
     parent_death  what the kernel sends it when the supervisor dies; the tracer lives on to unlink names
     per_listener  it belongs to one listener (acceptors, processors)
@@ -44,18 +44,18 @@ CLUSTER = "cluster_store"
 """`wanted_by` of roles that only a broker of a cluster has; it alone imports what they run."""
 
 PROCESS_TYPES: tuple[ProcessType, ...] = (
-    ProcessType("acceptor", 1, 1, 15, "mpbroker.network.acceptor:main", 1, 0, per_listener=True),
+    ProcessType("acceptor", 1, 1, 15, "mpbroker.network.acceptor:main", 0, 0, per_listener=True),
     ProcessType("processor", 2, 16, 32, "mpbroker.network.processor:main", 0, 0, per_listener=True),
     ProcessType("handler", 3, 48, 64, "mpbroker.server.request_handler:main", 0, 1),
     ProcessType("controller", 4, 112, 1, "mpbroker.controller.controller:main", 0, 2),
-    ProcessType("log-keeper", 5, 113, 1, "mpbroker.log.log_keeper:main", 2, 2),
-    ProcessType("coordinator", 7, 115, 1, "mpbroker.coordinator.process:main", 2, 1),
-    ProcessType("tracer", 6, 114, 1, "mpbroker.trace.tracer:main", 2, 3, parent_death=signal.SIGTERM),
-    ProcessType("fetcher", 10, 118, 8, "mpbroker.replication.fetcher:main", 2, 1, wanted_by=CLUSTER),
-    ProcessType("admin", 8, 116, 1, "mpbroker.admin.admin:main", 2, 1, wanted_by="admin_address"),
-    ProcessType("cluster-controller", 9, 117, 1, "mpbroker.controller.cluster_process:main", 2, 1, wanted_by=CLUSTER),
+    ProcessType("log-keeper", 5, 113, 1, "mpbroker.log.log_keeper:main", 1, 2),
+    ProcessType("coordinator", 7, 115, 1, "mpbroker.coordinator.process:main", 1, 1),
+    ProcessType("tracer", 6, 114, 1, "mpbroker.trace.tracer:main", 1, 3, parent_death=signal.SIGTERM),
+    ProcessType("fetcher", 10, 118, 8, "mpbroker.replication.fetcher:main", 1, 1, wanted_by=CLUSTER),
+    ProcessType("admin", 8, 116, 1, "mpbroker.admin.admin:main", 1, 1, wanted_by="admin_address"),
+    ProcessType("cluster-controller", 9, 117, 1, "mpbroker.controller.cluster_process:main", 1, 1, wanted_by=CLUSTER),
 )
-START_STAGES = 2
+START_STAGES = 1
 LATE_STAGE = START_STAGES
 """Of those that no client waits for: forked when every listener has answered."""
 STOP_STAGES = 4

@@ -217,7 +217,9 @@ class Supervisor:
         self._fork(self._of_stage(LATE_STAGE))
 
     def _of_stage(self, stage: int) -> list[Worker]:
-        return [worker for worker in self._workers.all if worker.plan.type.start_stage == stage]
+        """The controller first: for it the others wait."""
+        workers = [worker for worker in self._workers.all if worker.plan.type.start_stage == stage]
+        return sorted(workers, key=lambda worker: worker.plan.type.role != "controller")
 
     def _import(self, late: bool) -> None:
         """Import what workers run, for them to share."""
@@ -382,7 +384,7 @@ class Supervisor:
     def _stop(self, exit_code: int) -> None:
         if self._stopping is not None:
             return
-        if self._started_stages >= START_STAGES and not self._late_forked and not self._resetting:
+        if self._started_stages > START_STAGES and not self._late_forked and not self._resetting:
             self._fork_late()  # whatever clients have written by now, the log keeper is to stop cleanly
         self._exit_code = exit_code
         self._resetting = False

@@ -3,18 +3,19 @@
 import errno
 import os
 import socket
+from types import SimpleNamespace
 
 import pytest
 
 from mpbroker.config.load_config import load_broker_config
-from mpbroker.network.acceptor import Acceptor
+from mpbroker.network.acceptor import Acceptor, wait_for_start
 from mpbroker.network.fd_passing import MAX_SOCKETS_PER_MESSAGE, handover_pair
 from mpbroker.network.handover import WINDOW_SOCKETS
 from mpbroker.network.handover_receiver import HandoverReceiver
 from mpbroker.shm.counters import Counter
 from mpbroker.shm.layout import SLOT_ACCEPTORS, SLOT_PROCESSORS
 from mpbroker.shm.process_context import ProcessContext
-from mpbroker.shm.process_table import ProcessRow
+from mpbroker.shm.process_table import BrokerState, ProcessRow
 from mpbroker.supervisor.sockets import open_listeners
 from tests.harness.small_core import small_core
 
@@ -243,3 +244,24 @@ def test_what_was_under_way_to_a_killed_processor_is_sent_to_its_successor(world
     for client in world.clients:
         client.settimeout(5)
         assert client.recv(1) == b"x"
+
+
+def test_nothing_is_accepted_before_the_broker_has_recovered():
+    """`main` waits: a client that came in while the controller recovers would see a broker without its topics."""
+
+    class Core:
+        def __init__(self, *states):
+            self.states = list(states)
+
+        @property
+        def state(self):
+            return self.states.pop(0)
+
+    waits = []
+    row = SimpleNamespace(set_wait=waits.append)
+    core = Core(BrokerState.STARTING, BrokerState.STARTING, BrokerState.RESETTING, BrokerState.RUNNING, None)
+    wait_for_start(SimpleNamespace(core=core, process_row=row, stop_requested=lambda: False))
+    assert (len(waits), core.states) == (3, [None])
+    core = Core(BrokerState.STARTING, None)
+    wait_for_start(SimpleNamespace(core=core, process_row=row, stop_requested=lambda: True))
+    assert (len(waits), core.states) == (3, [None])
