@@ -46,6 +46,25 @@ WEIGHTS = {
 }
 """How often a step is drawn; drawn again if it can do nothing at that moment."""
 
+FATES = {"done": 20, "hidden": 1, "lost": 1, "store_late": 1}
+"""What becomes of a transaction: done; or the controller does not know: done, not done, not done yet."""
+
+
+MOODS = {
+    "plain": {},
+    "administrator": {"admin": 8, "kill": 0.2, "cut": 0.2, "controller_dies": 0.2, "power": 0.1},
+    "controllers": {"controller_dies": 4, "late_message": 3, "strive": 60, "admin": 4},
+    "store": {"hidden": 5, "lost": 5, "store_late": 5, "late": 6, "admin": 4},
+    "machines": {"power": 3, "shrink": 10, "checkpoint": 0.3, "register": 40, "propose": 3},
+    "followers": {"kill": 2, "start": 16, "cut": 2, "join": 8, "shrink": 12, "produce": 16, "break_off": 8},
+}
+"""Other weights: what seldom comes together in one, comes together in another."""
+
+
+def mood_of(seed):
+    """Every seed has one."""
+    return tuple(MOODS)[seed % len(MOODS)]
+
 
 class Failure(NamedTuple):
     """What a run found. `trail`: its last steps."""
@@ -80,7 +99,9 @@ class Schedule:
     def __init__(self, world, often=None):
         self.world = world
         self.random = world.random
-        self._bounds = list(accumulate((WEIGHTS | (often or {})).values()))
+        often = often or {}
+        self._fates = {fate: often.get(fate, weight) for fate, weight in FATES.items()}
+        self._bounds = list(accumulate(often.get(name, weight) for name, weight in WEIGHTS.items()))
         self._methods = [getattr(self, name) for name in WEIGHTS]
 
     def step(self):
@@ -105,8 +126,8 @@ class Schedule:
         candidate = self.world.candidates[broker]
         if not self._works(broker) or not candidate.todo:
             return False
-        (fate,) = self.random.choices(("done", "hidden", "lost", "late"), (20, 1, 1, 1))
-        late = candidate.step_store(fate, self.world.now_ms)
+        (fate,) = self.random.choices(tuple(self._fates), tuple(self._fates.values()))
+        late = candidate.step_store("late" if fate == "store_late" else fate, self.world.now_ms)
         if late:
             self.world.late.append(late)
         return True
