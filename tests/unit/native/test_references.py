@@ -1,8 +1,11 @@
 """The binding gives back what it takes: no request, look-up or object leaves a Python object or a reference behind."""
 
+import ctypes
 import gc
 import os
 import sys
+from functools import partial
+from typing import ClassVar
 
 import pytest
 
@@ -86,3 +89,43 @@ def test_an_object_lets_go_of_the_core(make):
     for _ in range(10):
         make(native)
     assert sys.getrefcount(native) == before
+
+
+class _Mallinfo(ctypes.Structure):
+    """mallinfo2(3): of its ten numbers the eighth is what is in use."""
+
+    _fields_: ClassVar = [("before", ctypes.c_size_t * 7), ("in_use", ctypes.c_size_t), ("after", ctypes.c_size_t * 2)]
+
+
+def in_use() -> int:
+    """Bytes that malloc has handed out."""
+    call = ctypes.CDLL(None).mallinfo2
+    call.restype = _Mallinfo
+    return int(call().in_use)
+
+
+OBJECTS = {
+    "Connection": lambda core: _native.Connection(-1, 1, 1, 1),
+    "ProcessRow": lambda core: _native.ProcessRow(core, 3),
+    "FetchSessions": lambda core: _native.FetchSessions(core, 60),
+    "KnownRows": lambda core: _native.KnownRows(core, True),
+    "HandlerPort": lambda core: _native.HandlerPort(core, 0),
+    "ProcessorPort": lambda core: _native.ProcessorPort(core, 0, 0),
+    "CommandPort": lambda core: _native.CommandPort(core, 60),
+    "Log": lambda core: _native.Log(core, ["/tmp"], 60),
+    "LogOptions": lambda core: _native.LogOptions(),
+    "KeyMap": lambda core: _native.KeyMap(1 << 20, 0.9, bytes(16)),
+}
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_the_memory_of_an_object_is_given_back_with_it(name):
+    """Python's blocks for small objects, malloc's for large ones and for what they hold."""
+    core = small_core().core
+    native = getattr(core, "native", core)
+    work = partial(OBJECTS[name], native)
+    assert kept(work) < ROUNDS // 2
+    before = in_use()
+    for _ in range(ROUNDS):
+        work()
+    assert in_use() - before < 64 * ROUNDS
