@@ -85,6 +85,7 @@ def _connect(plan: GeneratorPlan, log: ClientLog) -> list[LoadConnection]:
             (plan.first_connection + number) * CORR_IDS_PER_CONNECTION + 1,
             log,
             plan.requests_most,
+            plan.read_bytes_per_s,
         )
         for number in range(plan.clients)
     ]
@@ -128,6 +129,7 @@ class Generator:
         for descriptor in self._by_descriptor:
             self._epoll.register(descriptor, _IN)
         self._writing: set[LoadConnection] = set()
+        self._resting: list[tuple[int, int]] = []  # (when it reads again, connection): slow readers
         self._unsent = self._unanswered = 0
 
     def start(self, plan: GeneratorPlan, start_ns: int) -> None:
@@ -150,9 +152,17 @@ class Generator:
                 self._queued.discard(number)
                 self._pump(self._connections[number])
                 now_ns = time.monotonic_ns()
+            self._read_again(now_ns)
             self._note_cpu(now_ns)
             going = not self._over(now_ns) and self._wait(now_ns)
         self._finish()
+
+    def _read_again(self, now_ns: int) -> None:
+        """Slow readers whose time it is."""
+        while self._resting and self._resting[0][0] <= now_ns:
+            connection = self._connections[heapq.heappop(self._resting)[1]]
+            connection.reads_again_ns = 0
+            self._watch(connection)
 
     def _note_cpu(self, now_ns: int) -> None:
         """At the end of each phase: what this process has used so far."""
@@ -172,7 +182,7 @@ class Generator:
 
         select() and not epoll's own wait, whose timeout counts milliseconds.
         """
-        next_ns = self._due[0][0] if self._due else now_ns + round(IDLE_WAIT_S * NS)
+        next_ns = min((each[0][0] for each in (self._due, self._resting) if each), default=now_ns + NS)
         timeout_s = min(max(next_ns - now_ns, 0) / NS, IDLE_WAIT_S)
         readable, _, _ = select.select([self._epoll, sys.stdin], [], [], timeout_s)
         if sys.stdin in readable and not sys.stdin.readline():
@@ -184,9 +194,15 @@ class Generator:
     def _ready(self, connection: LoadConnection, events: int) -> None:
         if events & _OUT:
             connection.flush()
-        if events & ~_OUT:
-            connection.receive()
+        if events & ~_OUT and not connection.rests:
+            self._receive(connection)
         self._pump(connection)
+
+    def _receive(self, connection: LoadConnection) -> None:
+        connection.receive()
+        if connection.rests:
+            heapq.heappush(self._resting, (connection.reads_again_ns, connection.number))
+            self._watch(connection)
 
     def _pump(self, connection: LoadConnection) -> None:
         """Send what is due, as far as in-flight limit and socket allow; come back at the next intended time."""
@@ -212,10 +228,10 @@ class Generator:
             self._writing.discard(connection)
         elif connection.unsent is not None:
             self._writing.add(connection)
-            self._epoll.modify(descriptor, _IN | _OUT)
+            self._epoll.modify(descriptor, (0 if connection.rests else _IN) | _OUT)
         else:
             self._writing.discard(connection)
-            self._epoll.modify(descriptor, _IN)
+            self._epoll.modify(descriptor, 0 if connection.rests else _IN)
 
     def _finish(self) -> None:
         """Write down what was never sent or never answered: leaving it out would flatter the broker."""

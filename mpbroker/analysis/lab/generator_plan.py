@@ -41,3 +41,4 @@ class GeneratorPlan(NamedTuple):
     process: int = 0  # number among the processes of the group
     first_client: int = 0
     of_clients: int = 0
+    read_bytes_per_s: int = 0  # of each connection; 0: as they come

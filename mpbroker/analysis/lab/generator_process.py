@@ -9,6 +9,7 @@ import select
 import subprocess
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -25,21 +26,29 @@ class GeneratorFailed(MpbrokerError):
 class GeneratorProcess:
     """One group of clients. Leaving the block ends the process, whatever it does."""
 
-    def __init__(self, plan: GeneratorPlan, directory: Path) -> None:
+    def __init__(self, plan: GeneratorPlan, directory: Path, cores: Collection[int] = ()) -> None:
+        """`cores`: processors (of the machine) that it is pinned to; none: as the one who starts it."""
         self.plan = plan
+        self._cores = cores
         self._errors = directory / f"{plan.client_id}.{plan.process}.stderr"
         self._plan_file = directory / f"{plan.client_id}.{plan.process}.json"
 
     def __enter__(self) -> GeneratorProcess:
         self._plan_file.write_text(json.dumps(self.plan._asdict()))
-        with open(self._errors, "wb") as errors:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "mpbroker.analysis.lab.generator", str(self._plan_file)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                start_new_session=True,
-            )
+        mine = os.sched_getaffinity(0)
+        try:
+            if self._cores:
+                os.sched_setaffinity(0, self._cores)  # inherited by what is started now
+            with open(self._errors, "wb") as errors:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "mpbroker.analysis.lab.generator", str(self._plan_file)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    start_new_session=True,
+                )
+        finally:
+            os.sched_setaffinity(0, mine)
         return self
 
     def wait_ready(self) -> None:

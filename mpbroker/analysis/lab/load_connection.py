@@ -16,6 +16,7 @@ from mpbroker.analysis.lab.schedule import ClosedLoop, OpenLoop
 from mpbroker.client.prepared_request import CORRELATION_ID, CORRELATION_ID_AT, PreparedRequest
 
 RECEIVE_BYTES = 1 << 18
+READ_PAUSE_S = 0.05  # of a slow reader, about
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
 _HEAD = struct.Struct(">ii")
 _ERROR = struct.Struct(">h")
@@ -27,8 +28,8 @@ _STAMP_SPACE = socket.CMSG_SPACE(_TIMESPEC.size)
 
 class LoadConnection:
     """`schedule` says when the next request is due; at most `in_flight_most` wait for their answers at a time, at most
-    `requests_most` (0: any number) are sent at all. A slot is free again when its answer arrived, not when it was
-    read."""
+    `requests_most` (0: any number) are sent at all; of answers `read_bytes_per_s` (0: what comes) are read. A
+    slot is free again when its answer arrived, not when it was read."""
 
     def __init__(
         self,
@@ -39,12 +40,18 @@ class LoadConnection:
         first_corr_id: int,
         log: ClientLog,
         requests_most: int = 0,
+        read_bytes_per_s: int = 0,
     ) -> None:
         self.number = number
         self.schedule: OpenLoop | ClosedLoop  # set when the load begins
         self.socket = socket.create_connection(address, timeout=CONNECT_TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        self.reads_again_ns = 0  # a slow reader leaves answers in the socket until then
+        self._read_rate, self._read_most = read_bytes_per_s, RECEIVE_BYTES
+        if read_bytes_per_s:
+            self._read_most = max(1, min(RECEIVE_BYTES, round(read_bytes_per_s * READ_PAUSE_S)))
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._read_most)
         self.socket.setblocking(False)
         self.local_port = self.socket.getsockname()[1]
         self.unsent: memoryview | None = None
@@ -63,6 +70,11 @@ class LoadConnection:
     def waiting(self) -> int:
         """Requests sent and not answered."""
         return len(self._in_flight)
+
+    @property
+    def rests(self) -> bool:
+        """Whether a slow reader leaves answers in the socket now."""
+        return self.reads_again_ns > 0 and not self.closed
 
     def may_send(self) -> bool:
         """Whether another request may be put in flight now."""
@@ -108,7 +120,7 @@ class LoadConnection:
 
     def receive(self) -> int:
         """Take what has come; how many requests were answered by it."""
-        room = memoryview(self._buffer)[self._filled :]
+        room = memoryview(self._buffer)[self._filled : self._filled + self._read_most]
         ancillary: list[tuple[int, int, bytes]] = []
         try:
             count, ancillary, _, _ = self.socket.recvmsg_into([room], _STAMP_SPACE)
@@ -123,6 +135,8 @@ class LoadConnection:
             return 0
         now_ns = time.monotonic_ns()
         self._filled += count
+        if self._read_rate:
+            self.reads_again_ns = now_ns + round(count * 1e9 / self._read_rate)
         return self._take_answers(_arrival_ns(ancillary, now_ns), now_ns)
 
     def _take_answers(self, arrived_ns: int, now_ns: int) -> int:

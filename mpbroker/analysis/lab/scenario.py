@@ -28,11 +28,13 @@ class NoScenario(MpbrokerError):
 
 
 class Variant(NamedTuple):
-    """One broker configuration; `broker`: overrides by Kafka's names."""
+    """One broker configuration; `broker`: overrides by Kafka's names. `cores`: so many for the broker and the others
+    for the load, where the machine has enough (0: nothing is pinned)."""
 
     name: str
     control_listener: bool
     broker: dict[str, Any]
+    cores: int = 0
 
 
 class Phase(NamedTuple):
@@ -45,7 +47,8 @@ class Phase(NamedTuple):
 class Group(NamedTuple):
     """Clients that do the same thing. `listener` control means: the control plane's where a variant has one, else the
     data listener. `topic`: empty for one of the group's own. `rates`: per phase, requests a second of each client
-    (schedule.CLOSED: as fast as answers come). `processes` generate its load (0: as many as its rate asks for)."""
+    (schedule.CLOSED: as fast as answers come). `processes` generate its load (0: as many as its rate asks for).
+    `read_bytes_per_s`: of each connection's answers (0: as they come)."""
 
     name: str
     clients: int
@@ -61,6 +64,7 @@ class Group(NamedTuple):
     nice: int
     processes: int
     rates: tuple[float, ...]
+    read_bytes_per_s: int = 0
 
 
 class Answer(NamedTuple):
@@ -111,7 +115,12 @@ _ANSWER = (
     Field("alone", str, default=""),
     Field("under", list, default=()),
 )
-_VARIANT = (Field("name", str), Field("control_listener", bool, default=False), Field("broker", dict, default={}))
+_VARIANT = (
+    Field("name", str),
+    Field("control_listener", bool, default=False),
+    Field("cores", int, default=0, least=0, most=1024),
+    Field("broker", dict, default={}),
+)
 _PHASE = (Field("name", str), Field("share", float, default=1.0, least=0.001, most=1000.0))
 _GROUP = (
     Field("name", str),
@@ -127,6 +136,7 @@ _GROUP = (
     Field("acks", int, default=-1, allowed=(-1, 1)),
     Field("nice", int, default=0, least=0, most=19),
     Field("processes", int, default=0, least=0, most=PROCESSES_MAX),
+    Field("read_bytes_per_s", int, default=0, least=0, most=1 << 30),
     Field("phases", list, default=()),
     Field("rate_per_s", (float, dict), default=None),
 )

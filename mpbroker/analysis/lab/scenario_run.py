@@ -32,7 +32,7 @@ from mpbroker.analysis.lab.variant_run import VariantResult, run_variant, slug
 
 CLIENT_FILE = "client.parquet"
 #: With several variants these study all runs together, so that variants are compared; the others each run for itself.
-COMPARING_STUDIES = ("priority",)
+COMPARING_STUDIES = ("priority", "usl")
 WINDOW_MS = 500
 
 

@@ -10,7 +10,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -81,11 +81,16 @@ def run_variant(
     variant, trace_dir, place = turn.variant, out / "traces" / turn.place, scratch / turn.place
     place.mkdir(parents=True)
     overrides = {"num.partitions": PARTITIONS, **scenario.broker, **variant.broker}
-    with BrokerProcess(overrides=overrides, control_listener=variant.control_listener, trace_dir=trace_dir) as broker:
+    mine, others = cores_of(variant.cores, sorted(os.sched_getaffinity(0)))
+    if variant.cores and not mine:
+        say(f"  too few cores here to keep {variant.cores} of them for the broker: nothing is pinned")
+    with BrokerProcess(
+        overrides=overrides, control_listener=variant.control_listener, trace_dir=trace_dir, cores=mine
+    ) as broker:
         plans = _plans(scenario, seconds, broker, place, turn.seed)
         _create_topics(broker, plans)
         with ExitStack() as stack:
-            generators = [stack.enter_context(GeneratorProcess(plan, place)) for plan in plans]
+            generators = [stack.enter_context(GeneratorProcess(plan, place, others)) for plan in plans]
             for generator in generators:
                 generator.wait_ready()
             start_ns = time.monotonic_ns() + round(LEAD_S * NS)
@@ -103,6 +108,13 @@ def run_variant(
         _by_group(plans, summaries),
         turn.repeat,
     )
+
+
+def cores_of(wanted: int, there: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
+    """The broker's cores, and the load's; nobody's where there are not more than two, or none would be left."""
+    if not wanted or len(there) <= 2 or wanted >= len(there):
+        return (), ()
+    return there[:wanted], there[wanted:]
 
 
 def _by_group(plans: list[GeneratorPlan], values: list[T]) -> dict[str, list[T]]:
@@ -173,6 +185,7 @@ def _plan(
         durations_s=scenario.durations_s(seconds),
         rates=list(group.rates),
         log=str(place / f"{name}.log"),
+        read_bytes_per_s=group.read_bytes_per_s,
     )
 
 

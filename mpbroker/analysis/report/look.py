@@ -20,6 +20,8 @@ from mpbroker.analysis.report.waterfall import as_bars
 FONT = "Inter, 'Segoe UI', system-ui, -apple-system, 'Helvetica Neue', 'Liberation Sans', Arial, sans-serif"
 BAR_PX, MIN_HEIGHT_PX, HEIGHT_PX = 30, 220, 400
 _LINE_TYPES = ("scatter", "scattergl")
+_LINE_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+_HATCHES = ("", "/", ".", "x", "-", "|", "+", "\\")
 _DASHES, _SYMBOLS = ("solid", "dash", "dot", "dashdot"), ("circle", "diamond", "square", "cross")
 _METHODS = ("restyle", "relayout", "update")
 #: WebGL compiles code at run time, which the page's security policy forbids.
@@ -43,7 +45,9 @@ def dress(spec: dict[str, Any], time_range: Sequence[str] = ()) -> tuple[dict[st
     }
     data = [keep_gaps(trace) for trace in data]
     _style(data)
+    varied = any(isinstance(trace.get("meta"), dict) for trace in spec.get("data", []))
     _color(data)
+    _tell_apart(data, varied)
     _name_stages(data)
     _share_time(layout, time_range)
     humane_axes(data, layout)
@@ -144,6 +148,24 @@ def _color(data: list[dict[str, Any]]) -> None:
         if key not in given:
             given[key] = (shade.light, 0) if shade else next(free)
         _paint(trace, *given[key])
+
+
+def _tell_apart(data: list[dict[str, Any]], varied: bool) -> None:
+    """The same without colours: hatched bars and areas, dashed lines, in the order of the legend. Lines that have
+    dashes by variant, or are too many for that, keep theirs."""
+    shown = [trace for trace in data if _in_legend(trace)]
+    bars = [trace for trace in shown if trace["type"] == "bar"]
+    areas = [trace for trace in shown if "stackgroup" in trace]
+    lines = [trace for trace in shown if trace["type"] in _LINE_TYPES and "lines" in trace.get("mode", "lines")]
+    lines = [trace for trace in lines if "stackgroup" not in trace]
+    for number, trace in enumerate(bars if len(bars) > 1 else ()):
+        trace["marker"] = {"pattern": {"shape": _HATCHES[number % len(_HATCHES)]}, **trace.get("marker", {})}
+    for number, trace in enumerate(areas if len(areas) > 1 else ()):
+        trace.setdefault("fillpattern", {"shape": _HATCHES[number % len(_HATCHES)], "solidity": 0.15})
+    if not varied and 1 < len(lines) <= len(_LINE_DASHES):
+        for number, trace in enumerate(lines):
+            if number:
+                trace["line"] = {"dash": _LINE_DASHES[number], **trace.get("line", {})}
 
 
 def _free_styles(data: list[dict[str, Any]]) -> Iterator[tuple[str, int]]:

@@ -44,7 +44,7 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
     table = engine.requests(columns, where)
     seconds = max(extent.seconds * min(1.0, MAX_REQUESTS / extent.n), 1e-3)
     weight = np.asarray(table["weight"].to_numpy(), np.int64)
-    sent = moments.present(table, "send_ns")
+    sent = moments.present(table, "send_wait_ns")  # also of those whose connection ended before all of it was sent
     took = moments.column(table, "send_wait_ns") + moments.column(table, "send_ns")
     size = np.asarray(table["resp_bytes"].to_numpy(), np.int64)
     rows: list[dict[str, Any]] = []

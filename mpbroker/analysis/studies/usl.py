@@ -97,6 +97,7 @@ def _refused(by: str, points: list[dict[str, Any]], numbers: int) -> StudyResult
             f"The law of scalability needs runs with at least {LEAST_POINTS} different numbers of {by}; there are "
             f"{numbers}. With fewer, any curve fits: run a sweep (`mpbroker lab run core-sweep`)."
         ],
+        _figures(by, None, points),
     )
 
 
@@ -141,14 +142,17 @@ def _verdicts(by: str, law: Scaling, row: dict[str, Any], x: Floats) -> list[str
 # Figures
 
 
-def _figures(by: str, law: Scaling, points: list[dict[str, Any]]) -> list[Figure]:
-    shown = sorted((point["n"], round(point["requests_s"], 1)) for point in points if point["n"])
-    at = np.linspace(1, shown[-1][0], 40)
-    data = [
-        figure_specs.points("measured", [n for n, _ in shown], [rate for _, rate in shown]),
-        figure_specs.line("law", [round(n, 2) for n in at.tolist()], [round(x, 1) for x in law.at(at).tolist()]),
-        figure_specs.line("without limits", [1, shown[-1][0]], [round(law.gain, 1), round(law.gain * shown[-1][0], 1)]),
-    ]
+def _figures(by: str, law: Scaling | None, points: list[dict[str, Any]]) -> list[Figure]:
+    """Without a law, the runs alone."""
+    shown = sorted((point["n"], round(point["requests_s"], 1)) for point in points)
+    data = [figure_specs.points("measured", [n for n, _ in shown], [rate for _, rate in shown])]
+    if law is not None:
+        most = shown[-1][0]
+        at = np.linspace(1, most, 40)
+        data += [
+            figure_specs.line("law", [round(n, 2) for n in at.tolist()], [round(x, 1) for x in law.at(at).tolist()]),
+            figure_specs.line("without limits", [1, most], [round(law.gain, 1), round(law.gain * most, 1)]),
+        ]
     layout = figure_specs.layout(figure_specs.axis(by), figure_specs.axis("requests/s", rangemode="tozero"))
     caption = "Runs, the law fitted to them, and what it would be if nothing were shared."
     return [Figure("usl", f"Throughput by {by}", caption, {"data": data, "layout": layout})]

@@ -163,8 +163,7 @@ def _replayed(work: HandlerWork, found: Measured, change: Change) -> Replayed:
         service = paths.service
         for api, factor in change.costs.items():
             service = np.where(apis == api, np.round(service * factor).astype(np.int64), service)
-        expected = request_paths.expected(apis, work.table["req_bytes"].to_numpy(), service)
-        paths = paths._replace(service=service, known=paths.known._replace(expected=expected))
+        paths = paths._replace(service=service)
     return broker_replay.replay(paths, change.handlers, change.discipline, change.reserved)
 
 

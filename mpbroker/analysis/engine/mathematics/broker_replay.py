@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpbroker.analysis.engine.mathematics import disciplines
-from mpbroker.analysis.engine.mathematics.disciplines import Arrivals
+from mpbroker.analysis.engine.mathematics.disciplines import Arrivals, Waiting
 from mpbroker.analysis.engine.mathematics.histogram import Int64s
 
 NOTHING = -1
@@ -66,9 +65,10 @@ class _Replay:
 
     def __init__(self, paths: Paths, handlers: int, discipline: str, reserved: int) -> None:
         self.control = paths.known.control.tolist() if reserved else [False] * len(paths.arrival)
-        self.rings = disciplines.waiting(discipline, paths.known)
-        self.control_ring = disciplines.waiting("fifo", paths.known)
-        self.idle, self.idle_reserved = handlers, reserved
+        self.handlers = handlers  # their numbers; those of the reserved ones follow
+        self.rings = Waiting(discipline, paths.known, handlers + reserved)
+        self.control_ring = Waiting("fifo", paths.known, handlers + reserved)
+        self.idle, self.idle_reserved = list(range(handlers)), list(range(handlers, handlers + reserved))
         self.arrival: list[int] = paths.arrival.tolist()
         self.before, self.wake = paths.before.tolist(), paths.wake.tolist()
         self.service, self.turn = paths.service.tolist(), paths.turn.tolist()
@@ -80,7 +80,7 @@ class _Replay:
                 self.ready[request] = 0
         self.enqueued, self.taken = [0] * len(self.arrival), [0] * len(self.arrival)
         self.done = [0] * len(self.arrival)
-        self.events: list[tuple[int, int, int, bool]] = []
+        self.events: list[tuple[int, int, int, int]] = []
 
     def run(self) -> Replayed:
         """Everything, until the last answer is sent."""
@@ -88,43 +88,40 @@ class _Replay:
             if not missing:
                 self._come(request)
         while self.events:
-            now, kind, request, reserved = heapq.heappop(self.events)
+            now, kind, request, handler = heapq.heappop(self.events)
             if kind == _ENQUEUE:
                 self._enqueue(now, request)
-            else:
-                self._take(now, reserved)
+                continue
+            if kind == _FREE and not self.control[request]:
+                self.rings.paid(handler, request, self.service[request])
+            self._take(now, handler)
         taken, enqueued = np.asarray(self.taken, np.int64), np.asarray(self.enqueued, np.int64)
         return Replayed(taken - enqueued, np.asarray(self.done, np.int64) - np.asarray(self.arrival, np.int64))
 
     def _come(self, request: int) -> None:
-        heapq.heappush(self.events, (self.ready[request] + self.before[request], _ENQUEUE, request, False))
+        heapq.heappush(self.events, (self.ready[request] + self.before[request], _ENQUEUE, request, 0))
 
     def _enqueue(self, now: int, request: int) -> None:
         self.enqueued[request] = now
         control = self.control[request]
         (self.control_ring if control else self.rings).push(request, now)
-        if control and self.idle_reserved:
-            self.idle_reserved -= 1
-        elif self.idle:
-            self.idle -= 1
-            control = False
-        else:
-            return
-        heapq.heappush(self.events, (now + self.wake[request], _WOKEN, request, control))
+        sleepers = self.idle_reserved if control and self.idle_reserved else self.idle
+        if sleepers:
+            handler = heapq.heappop(sleepers)
+            heapq.heappush(self.events, (now + self.wake[request], _WOKEN, request, handler))
 
-    def _take(self, now: int, reserved: bool) -> None:
+    def _take(self, now: int, handler: int) -> None:
         """A handler looks for work, and sleeps if there is none."""
-        request = self.control_ring.pop()
+        reserved = handler >= self.handlers
+        request = self.control_ring.pop(handler)
         if request is None and not reserved:
-            request = self.rings.pop()
+            request = self.rings.pop(handler)
         if request is None:
-            self.idle, self.idle_reserved = self.idle + (not reserved), self.idle_reserved + reserved
+            heapq.heappush(self.idle_reserved if reserved else self.idle, handler)
             return
         self.taken[request] = now
         handled = now + self.service[request]
-        if not self.control[request]:
-            self.rings.paid(request, self.service[request])
-        heapq.heappush(self.events, (handled + self.turn[request], _FREE, request, reserved))
+        heapq.heappush(self.events, (handled + self.turn[request], _FREE, request, handler))
         self._answer(request, handled + self.after[request])
 
     def _answer(self, request: int, released: int) -> None:

@@ -17,7 +17,7 @@ from mpbroker.analysis.engine.measures.control_waits import CONTROL_APIS
 from mpbroker.analysis.engine.measures.handler_work import HandlerWork
 
 #: Beside what moments need.
-COLUMNS = ("api", "client", "client_hash", "conn_id", "req_bytes", "asked_wait_ns")
+COLUMNS = ("api", "api_key", "client", "client_hash", "conn_id", "req_bytes", "asked_wait_ns")
 #: Of pairs of neighbours on a connection. Fewer that waited for each other, and the broker did not make them wait.
 SERIAL_SHARE = 0.99
 #: From this on a connection's client surely waits for answers: one that does not, and is taken for it, would seem to
@@ -46,7 +46,7 @@ def of(work: HandlerWork) -> Measured:
     done = np.maximum(when.send_done, released)
     behind, tied = _connections(work, arrival, released, done)
     plane = np.asarray(work.plane == "control")
-    apis = work.table["api"].to_numpy(zero_copy_only=False)
+    hashed = np.asarray(work.table["client_hash"].to_numpy(), np.int64)
     earliest = np.maximum(arrival, np.where(behind == NOTHING, arrival, released[behind]))
     wake, turn = _hand_off(work)
     paths = Paths(
@@ -61,26 +61,16 @@ def of(work: HandlerWork) -> Measured:
         tied,
         np.where(tied == NOTHING, 0, np.maximum(arrival - done[tied], released[tied] - done[tied])),
         Arrivals(
-            plane | np.isin(apis.astype(str), CONTROL_APIS),
-            np.asarray(work.table["client_hash"].to_numpy(), np.int64),
-            expected(apis, work.table["req_bytes"].to_numpy(), work.service),
+            np.asarray(work.table["api_key"].to_numpy(), np.int64),
+            np.where(hashed, hashed, np.asarray(work.table["conn_id"].to_numpy(), np.int64)),
+            np.asarray(work.table["req_bytes"].to_numpy(), np.int64),
+            plane | np.isin(work.table["api"].to_numpy(zero_copy_only=False).astype(str), CONTROL_APIS),
         ),
     )
     alone = np.setdiff1d(work.handler[plane], work.handler[~plane])
     reserved = min(len(alone[alone >= 0]), work.handlers - 1) if plane.any() and not plane.all() else 0
     asked = moments.column(work.table, "asked_wait_ns")
     return Measured(paths, work.wait, done - arrival, asked, plane, work.handlers, reserved)
-
-
-def expected(apis: npt.NDArray[np.object_], req_bytes: Int64s, service: Int64s) -> Int64s:
-    """Mean handler time of requests with the same API and about the same size (the same power of two)."""
-    _, of_api = np.unique(apis.astype(str), return_inverse=True)
-    kind = of_api * 64 + np.floor(np.log2(np.maximum(req_bytes, 1))).astype(np.int64)
-    _, place = np.unique(kind, return_inverse=True)
-    sums = np.zeros(int(place.max(initial=-1)) + 1, np.int64)
-    np.add.at(sums, place, service)
-    means: Int64s = (sums // np.maximum(np.bincount(place), 1))[place]
-    return means
 
 
 def _connections(work: HandlerWork, arrival: Int64s, released: Int64s, done: Int64s) -> tuple[Int64s, Int64s]:

@@ -204,8 +204,9 @@ def _sentence(
     api, ns = by_api[0]
     others = [other for other, part in by_api[1:] if part > 0.25 * ns]
     each = f", {wording.duration(ns / requests[api])} each" if requests.get(api) else ""
+    share = min(1.0, ns / max(1.0, api_ns.get(api, ns)))  # of those that were answered: others may have waited longer
     return (
-        f"{api} requests spend {wording.share(ns / max(1.0, api_ns.get(api, ns)))} of their time{each}, {DOING[kind]}"
+        f"{api} requests spend {wording.share(share)} of their time{each}, {DOING[kind]}"
         + (f"; so do {wording.listed(others[:3])}" if others else "")
         + "."
     )

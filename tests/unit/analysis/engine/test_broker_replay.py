@@ -7,7 +7,7 @@ import pytest
 
 from mpbroker.analysis.engine.mathematics import disciplines, queueing
 from mpbroker.analysis.engine.mathematics.broker_replay import NOTHING, Paths, replay
-from mpbroker.analysis.engine.mathematics.disciplines import CLASSES, QUANTUM_NS, SHARE, SHORT_NS, TARGETS_NS, Arrivals
+from mpbroker.analysis.engine.mathematics.disciplines import QUANTUM_NS, SHARE, Arrivals
 
 FREE, WOKEN, ENQUEUE = 0, 1, 2
 
@@ -35,9 +35,11 @@ def _paths(count, seed, *, gap=400_000, bound=True):
         np.array(tied, np.int64),
         np.array([chance.randrange(500_000) for _ in range(count)], np.int64),
         Arrivals(
+            *(
+                np.array([chance.choice(of) for _ in range(count)], np.int64)
+                for of in ((0, 0, 0, 1, 3, 4, 5, 6, 12), (3, 3, 3, 4, 12, 21), (100, 5000, 90_000))
+            ),
             np.array([chance.random() < 0.1 for _ in range(count)]),
-            np.array([chance.choice((3, 3, 3, 4, 12, 21)) for _ in range(count)], np.int64),
-            np.array(service, np.int64),
         ),
     )
 
@@ -46,13 +48,13 @@ class Naive:
     """Lists that are searched anew at every step; disciplines by their definition."""
 
     def __init__(self, paths, handlers, discipline, reserved):
-        self.p, self.discipline = paths, discipline
-        self.idle = {"any": handlers, "reserved": reserved}
+        self.p, self.discipline, self.handlers = paths, discipline, handlers
+        self.idle = set(range(handlers + reserved))
         self.has_plane = reserved > 0
-        self.waiting, self.events, self.turns, self.turn = [], [], 0, 0
-        self.credit = dict.fromkeys(range(CLASSES), 0)
+        self.waiting, self.events = [], []
+        self.turns, self.rotation, self.turn, self.credit = {}, {}, {}, {}
         self.released, self.done, self.taken, self.came = {}, {}, {}, {}
-        self.arrival, self.planned = {}, set()
+        self.arrival, self.planned, self.group, self.took = {}, set(), {}, {}
 
     def run(self):
         self._plan()
@@ -60,13 +62,17 @@ class Naive:
             self.events.sort()
             now, kind, request, who = self.events.pop(0)
             if kind == ENQUEUE:
-                self.came[request] = now
+                self.came[request], self.group[request] = now, self._class(request, now)
                 self.waiting.append(request)
-                who = "reserved" if self._plane(request) and self.idle["reserved"] else "any"
-                if self.idle[who]:
-                    self.idle[who] -= 1
-                    self.events.append((now + int(self.p.wake[request]), WOKEN, request, who))
+                plane = self._plane(request)
+                own = [one for one in self.idle if one >= self.handlers]
+                free = own if plane and own else [one for one in self.idle if one < self.handlers]
+                if free:
+                    self.idle.remove(min(free))
+                    self.events.append((now + int(self.p.wake[request]), WOKEN, request, min(free)))
             else:
+                if kind == FREE:
+                    self._let_go(request, who)
                 self._take(now, who)
             self._plan()
         count = range(len(self.p.arrival))
@@ -85,54 +91,74 @@ class Naive:
             free = tied == NOTHING
             self.arrival[request] = int(self.p.arrival[request] if free else self.done[tied] + self.p.think[request])
             ready = max(self.arrival[request], self.released.get(behind, 0))
-            self.events.append((ready + int(self.p.before[request]), ENQUEUE, request, "any"))
+            self.events.append((ready + int(self.p.before[request]), ENQUEUE, request, 0))
 
     def _take(self, now, who):
         plane = [request for request in self.waiting if self._plane(request)]
-        data = [request for request in self.waiting if not self._plane(request)] if who == "any" else []
+        data = [request for request in self.waiting if not self._plane(request)] if who < self.handlers else []
         if not plane and not data:
-            self.idle[who] += 1
+            self.idle.add(who)
             return
-        request = plane[0] if plane else self._choose(data)
+        request = plane[0] if plane else self._choose(data, who)
         self.waiting.remove(request)
-        if not plane:
-            self.credit[self._class(request)] -= int(self.p.service[request])
         self.taken[request] = now
         handled = now + int(self.p.service[request])
         self.events.append((handled + int(self.p.turn[request]), FREE, request, who))
         self.released[request] = handled + int(self.p.after[request])
         self.done[request] = self.released[request] + int(self.p.rest[request])
 
-    def _class(self, request):
-        expected, known = self.p.known.expected, self.p.known
+    def _let_go(self, request, who):
+        if self._plane(request):
+            return
+        service = int(self.p.service[request])
+        self.credit.setdefault(who, dict.fromkeys(range(7), 0))[self.group[request]] -= service
+        kind = int(self.p.known.api_key[request]), disciplines.size_of(int(self.p.known.req_bytes[request]))
+        known = self.took.get(kind)
+        self.took[kind] = service if known is None else known - known // 8 + service // 8
+
+    def _class(self, request, now):
+        key, size = int(self.p.known.api_key[request]), int(self.p.known.req_bytes[request])
+        if self.discipline == "shortest":
+            took = self.took.get((key, disciplines.size_of(size)))
+            bounds = (16_384, 65_536, 262_144, 1_048_576, 4_194_304)
+            return 0 if took is None else 1 + sum(took >= bound for bound in bounds)
         return {
-            "priority": lambda: 0 if known.control[request] else 1,
-            "fair": lambda: int(known.client[request]) % CLASSES,
-            "shortest": lambda: min(CLASSES - 1, int(expected[request] // expected.min()).bit_length() - 1),
-            "deadline": lambda: 0 if known.control[request] else 1 if expected[request] < SHORT_NS else 2,
+            "priority": lambda: {4: 1, 5: 2, 6: 3}.get(key, 0),
+            "fair": lambda: disciplines.client_class(int(self.p.known.client[request]), now),
+            "deadline": lambda: {4: 1, 5: 1, 6: 1, 12: 2, 1: 5, 0: 3 if size < 16_384 else 4}.get(key, 0),
         }.get(self.discipline, lambda: 0)()
 
-    def _choose(self, data):
-        self.turns += 1
+    def _choose(self, data, who):
         if self.discipline == "fair":
-            return self._dealt(data)
+            return self._dealt(data, who)
         if self.discipline == "deadline":
-            return min(data, key=lambda one: (self.came[one] + TARGETS_NS[self._class(one)], one))
-        if self.turns % SHARE == 0:
-            return min(data, key=lambda one: (self.came[one], one))
-        return min(data, key=lambda one: (self._class(one), data.index(one)))
+            targets = (100, 2, 10, 20, 50, 50)
+            due = {one: self.came[one] + targets[self.group[one]] * 1_000_000 for one in data}
+            return min(data, key=lambda one: (due[one], self.group[one], data.index(one)))
+        self.turns[who] = self.turns.get(who, 0) + 1
+        classes = {"priority": 4, "shortest": 7}.get(self.discipline, 1)
+        order = [1, 2, 3, 0, 4, 5, 6]
+        if self.turns[who] % SHARE == 0:
+            begin = self.rotation.get(who, 0) + 1
+            order = [(begin + n) % classes for n in range(classes)]
+        first = next(one for one in order if one in {self.group[each] for each in data})
+        if self.turns[who] % SHARE == 0:
+            self.rotation[who] = first
+        return next(one for one in data if self.group[one] == first)
 
-    def _dealt(self, data):
-        there = {self._class(one) for one in data}
-        for one in set(self.credit) - there:
-            self.credit[one] = min(0, self.credit[one])
+    def _dealt(self, data, who):
+        there = {self.group[one] for one in data}
+        credit, turn = self.credit.setdefault(who, dict.fromkeys(range(7), 0)), self.turn.get(who, 0)
         while True:
-            if self.turn in there and self.credit[self.turn] > 0:
-                return next(one for one in data if self._class(one) == self.turn)
-            while all(self.credit[one] <= 0 for one in there):
-                for one in there:
-                    self.credit[one] += QUANTUM_NS
-            self.turn = (self.turn + 1) % CLASSES
+            for one in [*range(turn, 7), *range(turn)]:
+                if one in there and credit[one] > 0:
+                    self.turn[who] = one
+                    return next(each for each in data if self.group[each] == one)
+                credit[one] = min(0, credit[one])
+            while all(credit[one] <= 0 for one in there):
+                for one in credit:
+                    credit[one] += QUANTUM_NS
+            credit.update({one: min(0, credit[one]) for one in credit if one not in there})
 
 
 @pytest.mark.parametrize(
@@ -153,10 +179,25 @@ def test_without_hand_off_and_connections_it_is_the_queue_of_textbooks():
 
 
 def test_a_class_that_goes_last_does_not_starve():
-    """Short ones without end, and a long one: after at most SHARE turns it is its turn."""
+    """Control requests without end, and a data request: its turn comes with the second share."""
     count = 400
-    service = np.where(np.arange(count) == 5, 3_000_000, 100_000)
-    paths = _paths(count, seed=2, gap=2, bound=False)._replace(service=service, before=np.zeros(count, np.int64))
-    paths = paths._replace(known=paths.known._replace(expected=service, control=np.zeros(count, np.bool_)))
-    waited = replay(paths, 1, "shortest").wait
-    assert waited[5] < SHARE * 500_000 < waited.max()
+    paths = _paths(count, seed=2, gap=2, bound=False)._replace(before=np.zeros(count, np.int64))
+    key = np.where(np.arange(count) == 5, 0, 4)
+    paths = paths._replace(service=np.full(count, 100_000), known=paths.known._replace(api_key=key))
+    waited = replay(paths, 1, "priority").wait
+    assert waited[5] < (2 * SHARE + 2) * 150_000 < waited.max()
+
+
+def test_classes_are_those_of_the_core():
+    """Bounds as native/request/discipline.c says them."""
+    assert [disciplines.size_of(size) for size in (0, 255, 256, 1023, 1024, 4095, 4096, 1 << 20, 1 << 30)] == [
+        0, 0, 1, 1, 2, 2, 3, 7, 7
+    ]  # fmt: skip
+    times = (0, 1, 16_383, 16_384, 65_535, 65_536, 262_144, 1 << 20, 1 << 22, 1 << 30)
+    assert [disciplines.service_class(ns) for ns in times] == [0, 1, 1, 2, 2, 3, 4, 5, 6, 6]
+    assert [disciplines.target_class(*one) for one in ((4, 9), (12, 9), (0, 9), (0, 16_384), (1, 9), (3, 9))] == [
+        1, 2, 3, 4, 5, 0
+    ]  # fmt: skip
+    assert {disciplines.client_class(client, 1) for client in range(100)} == {1, 2, 3, 4, 5, 6}
+    moved = sum(disciplines.client_class(one, 1) != disciplines.client_class(one, 1 << 34) for one in range(99))
+    assert moved > 50, "neighbours change with time"

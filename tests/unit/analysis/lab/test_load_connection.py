@@ -202,3 +202,19 @@ def test_a_foreign_answer_is_no_answer(pair):
     peer.sendall(_answer(7))
     with pytest.raises(RuntimeError, match="answer 7 came for request 100"):
         _receive(connection, 1)
+
+
+def test_a_slow_reader_leaves_answers_in_the_socket(pair):
+    """At 1000 bytes a second it takes 50 at a time, and says when it reads again."""
+    connection, peer = pair(ClientLog(10), read_bytes_per_s=1000)
+    connection.schedule = ClosedLoop(spans(0, [1e9], [CLOSED]))
+    connection.send(0)
+    answer = struct.pack(">ii", 204, 100) + bytes(200)
+    peer.sendall(answer)
+    time.sleep(0.05)
+    taken, reads = 0, 0
+    while not taken and reads < 10:
+        begun = time.monotonic_ns()
+        taken, reads = connection.receive(), reads + 1
+        assert connection.reads_again_ns - begun >= 40_000_000 or taken
+    assert (taken, reads) == (1, -(-len(answer) // 50))

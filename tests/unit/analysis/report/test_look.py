@@ -144,3 +144,20 @@ def test_emptiness():
         and is_empty({"data": [{"x": [], "y": [None]}]})
         and not is_empty({"data": [{"z": [[1]]}]})
     )
+
+
+def _without_colour(trace):
+    return (
+        trace.get("marker", {}).get("pattern", {}).get("shape"),
+        trace.get("line", {}).get("dash"),
+        trace.get("fillpattern", {}).get("shape"),
+    )
+
+
+def test_series_are_told_apart_without_their_colours():
+    """In print, and by who sees no difference: bars and areas are hatched, lines dashed."""
+    bars = [{"type": "bar", "name": name, "x": [1], "y": ["a"], "orientation": "h"} for name in ("p50", "p99", "max")]
+    lines = [{"type": "scatter", "mode": "lines", "name": name, "x": [1, 2], "y": [1, 2]} for name in "abcdef"]
+    areas = [{**line, "stackgroup": "one"} for line in lines]
+    for data in (bars, lines, areas):
+        assert len({_without_colour(trace) for trace in _dress(*data)["data"]}) == len(data)

@@ -4,7 +4,7 @@ from mpbroker.analysis.engine.engines.choose_engine import choose_engine
 from mpbroker.analysis.engine.input.trace_input import open_input
 from mpbroker.analysis.engine.running.study import StudyParameters
 from mpbroker.analysis.studies import slowclient
-from mpbroker.trace.record import STAGES
+from mpbroker.trace.record import NOT_REACHED, STAGES
 from tests.harness.record_trace import request, write_segment
 
 TICK_NS = 64
@@ -42,3 +42,13 @@ def test_it_is_what_a_plain_loop_finds(tmp_path):
 def test_quick_ones_are_left_alone(tmp_path):
     result, _ = _run(tmp_path, [_answer(n, 8, 500, 40) for n in range(100)])
     assert result.verdicts[0].startswith("No client is slow") and "Change nothing" in result.verdicts[0]
+
+
+def test_an_answer_that_was_never_sent_to_its_end_counts(tmp_path):
+    """Its connection ended first: the slowest of all."""
+    slow_ticks = slowclient.SLOW_NS // TICK_NS
+    records = [_answer(n, 7, 1_000_000, 50) for n in range(20)]
+    stage = [*records[0].stage]
+    stage[AT["send_start"]], stage[AT["send_done"]] = stage[AT["resp_deq"]] + 9 * slow_ticks, NOT_REACHED
+    result, rows = _run(tmp_path, [records[0]._replace(stage=tuple(stage)), *records[1:]])
+    assert rows["client 00000007"]["slow"] == 1 and "takes its answers at 11 MB/s" in result.verdicts[0]
