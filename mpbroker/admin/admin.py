@@ -53,6 +53,7 @@ class Admin:
         self._ctx.log.tick()
         if self._server is not None:
             self._server.cut_off()
+            self._server.tick()
         if any(fd == self._listening.fileno() for fd, _ in events):
             self._serve()
 

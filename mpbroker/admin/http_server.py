@@ -52,6 +52,10 @@ class AdminServer(ThreadingMixIn, TCPServer):
             self.not_taken = error
             raise
 
+    def tick(self) -> None:
+        """Once a turn of the admin process."""
+        self._pages.tick()
+
     def page(self, path: str) -> Page:
         """The page at a path; 500 when it cannot be made, which is logged."""
         try:

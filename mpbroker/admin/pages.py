@@ -1,6 +1,8 @@
 """What the admin process answers: path → status, type, body. Reads shared memory, so a broker that hangs is told of as
 well; only for consumer groups it asks the coordinator, within a limit. Used by the threads of the admin process.
 
+    /          what there is, and where the requests of the last minute spent their time
+    /latency   the same as JSON
     /metrics   Prometheus text
     /healthz   200 unless work waits for a process that does not move (`hung`)
     /readyz    200 while the broker serves: not while it starts, stops, resets or hangs
@@ -22,8 +24,10 @@ from mpbroker.admin.request_families import request_families
 from mpbroker.admin.session_families import session_families
 from mpbroker.admin.topic_families import oldest_transaction, topic_families
 from mpbroker.metadata.topic_names import OFFSETS_TOPIC
-from mpbroker.shm import controller_board
+from mpbroker.protocol.api_keys import API_NAMES
+from mpbroker.shm import controller_board, latency_window
 from mpbroker.shm.counters import Counter
+from mpbroker.shm.latency_window import LatencyWindow
 from mpbroker.shm.layout import MAX_FETCHERS, SLOT_FETCHERS
 from mpbroker.shm.metrics_view import MetricsView
 from mpbroker.shm.page_view import PageView
@@ -34,6 +38,8 @@ JSON, PLAIN = "application/json; charset=utf-8", "text/plain; charset=utf-8"
 HUNG: Final = "hung"
 LOOKS: Final = 5
 """At a board that is being written."""
+WATCHED_S: Final = 600.0
+"""So long after somebody looked at latencies samples are still taken."""
 
 
 class Page(NamedTuple):
@@ -53,8 +59,11 @@ class Pages:
         self._core = MetricsView(context.supervisor_pid)
         self._groups = GroupLag(lambda: context.listeners)
         self._one_reader = threading.Lock()
+        self._window = LatencyWindow()
+        self._watched_s = self._sample_due_s = 0.0
         self._paths: dict[str, Callable[[], Page]] = {
             "/": self._index,
+            "/latency": self._latency,
             "/metrics": self._metrics,
             "/healthz": self._healthz,
             "/readyz": self._readyz,
@@ -63,10 +72,35 @@ class Pages:
     def get(self, path: str) -> Page:
         """The page at a path; its query is not looked at."""
         page = self._paths.get(path.partition("?")[0])
-        return page() if page else Page(404, PLAIN, b"not found; there are /metrics, /healthz and /readyz\n")
+        return page() if page else Page(404, PLAIN, b"not found; / says what there is\n")
 
     def _index(self) -> Page:
-        return Page(200, PLAIN, b"mpbroker: /metrics /healthz /readyz\n")
+        found = self._latencies()
+        lines = ["mpbroker: /latency /metrics /healthz /readyz", "", *_table(found)]
+        return Page(200, PLAIN, "\n".join(lines).encode() + b"\n")
+
+    def _latency(self) -> Page:
+        return Page(200, JSON, json.dumps(self._latencies()).encode() + b"\n")
+
+    def _latencies(self) -> dict[str, Any]:
+        """Of the last minute, or since the first look where that is less ago. From now on samples are taken."""
+        self._watched_s = time.monotonic()
+        with self._one_reader:
+            self._sample()
+            return latency_window.document(self._window, API_NAMES)
+
+    def tick(self) -> None:
+        """From time to time: another sample, as long as somebody looks at latencies now and then."""
+        now_s = time.monotonic()
+        if self._watched_s and now_s - self._watched_s < WATCHED_S and now_s >= self._sample_due_s:
+            with self._one_reader:
+                self._sample()
+
+    def _sample(self) -> None:
+        now_s = time.monotonic()
+        self._sample_due_s = now_s + latency_window.EVERY_S
+        self._core.refresh()
+        self._window.add(now_s, self._core.apis())
 
     def _metrics(self) -> Page:
         look = self._look_at_groups()
@@ -134,3 +168,17 @@ class Pages:
 
 
 _LEVELS: Final = (HUNG, "silent", "degraded")
+
+
+def _table(found: dict[str, Any]) -> Iterator[str]:
+    """Latencies as text: p50 and p99 of each stage."""
+    if not found["apis"]:
+        yield "No request was answered since the first look at this page; load it again."
+        return
+    yield f"The last {found['seconds']:.0f} s; stages as p50/p99 in ms:"
+    stages = list(found["apis"][0]["stages_ms"])
+    yield "".join([f"{'API':<26}{'requests/s':>12}{'errors':>8}", *(f"{stage:>18}" for stage in stages)])
+    for row in found["apis"]:
+        pairs = (row["stages_ms"][stage] for stage in stages)
+        shown = ("-" if pair is None else f"{pair['p50']:.3g}/{pair['p99']:.3g}" for pair in pairs)
+        yield "".join([f"{row['api']:<26}{row['per_s']:>12,.1f}{row['errors']:>8}", *(f"{text:>18}" for text in shown)])

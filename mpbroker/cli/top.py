@@ -8,17 +8,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import select
 import sys
-import termios
 import time
-import tty
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import IO, Any, Final
+from typing import Any, Final
 
-from mpbroker.cli import broker_arguments, extras
+from mpbroker.cli import broker_arguments, extras, terminal_keys
 from mpbroker.cli.top_rates import document
 from mpbroker.cli.top_sample import Reader
 from mpbroker.cli.usage import UsageError
@@ -36,11 +30,9 @@ EXAMPLES = (
 )
 MIN_INTERVAL_S, MAX_INTERVAL_S = 0.1, 3600.0
 GROUPS_WAIT_S: Final = 3.0
-LOOK_AT_KEYS_S: Final = 0.2
 WIDTH, HEIGHT = 120, 100_000
 """Of one look that goes to no terminal: nothing is cut."""
 FIRST_LOOK_S: Final = 0.5
-_ENDS: Final = frozenset("qQ\x03\x04")
 
 
 def define(parser: argparse.ArgumentParser) -> None:
@@ -68,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Show it; NothingRuns if there is no broker, or it ends meanwhile."""
     if not arguments.json:
         extras.require("rich")
-    if not (arguments.json or arguments.once or _is_screen()):
+    if not (arguments.json or arguments.once or terminal_keys.is_screen()):
         raise UsageError("top draws on a terminal, and here is none: use --once or --json")
     with Reader(broker_arguments.directory(arguments)) as reader:
         if arguments.json:
@@ -78,11 +70,6 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             _watch(reader, arguments.interval)
     return 0
-
-
-def _is_screen() -> bool:
-    """Whether there is a terminal that can draw."""
-    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
 
 
 def _look_once(reader: Reader, interval_s: float) -> dict[str, Any]:
@@ -111,7 +98,7 @@ def _watch(reader: Reader, interval_s: float) -> None:
     console, drawn = Console(), None
     before = reader.sample()
     found, due_s = document(before, before), before.taken_s + min(interval_s, FIRST_LOOK_S)
-    with _keys() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
+    with terminal_keys.keys() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             if time.monotonic() >= due_s:
                 now = reader.sample()
@@ -120,22 +107,5 @@ def _watch(reader: Reader, interval_s: float) -> None:
             if console.size != drawn:
                 drawn = console.size
                 live.update(top_screen.draw(found, drawn.height), refresh=True)
-            if _wants_to_leave(keys, min(LOOK_AT_KEYS_S, max(0.0, due_s - time.monotonic()))):
+            if terminal_keys.wants_to_leave(keys, due_s - time.monotonic()):
                 return
-
-
-def _wants_to_leave(keys: IO[str], wait_s: float) -> bool:
-    """Whether q or Ctrl-D was pressed, or the terminal has gone, within a wait."""
-    ready, _, _ = select.select([keys], [], [], wait_s)
-    return bool(ready) and (os.read(keys.fileno(), 64).decode(errors="replace") or "q")[0] in _ENDS
-
-
-@contextmanager
-def _keys() -> Iterator[IO[str]]:
-    """Standard input without lines and echo; put back as it was."""
-    before = termios.tcgetattr(sys.stdin)
-    try:
-        tty.setcbreak(sys.stdin)
-        yield sys.stdin
-    finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)

@@ -8,19 +8,11 @@ from mpbroker.admin.group_families import GroupLook
 from mpbroker.cli.top_sample import Sample
 from mpbroker.errors import error_name
 from mpbroker.protocol.api_keys import API_NAMES
+from mpbroker.shm.latency_window import STAGE_NAMES
 from mpbroker.shm.partition_metrics import PartitionMetrics
-from mpbroker.shm.request_metrics import STAGES, ApiMetrics, Histogram
+from mpbroker.shm.request_metrics import STAGES, ApiMetrics
 
 SCHEMA: Final = 1
-_TOTAL: Final = "TotalTimeMs"
-_STAGE_NAMES: Final = {
-    "RequestQueueTimeMs": "queue",
-    "LocalTimeMs": "local",
-    "RemoteTimeMs": "remote",
-    "ResponseQueueTimeMs": "response_queue",
-    "ResponseSendTimeMs": "send",
-    _TOTAL: "total",
-}
 
 
 def document(before: Sample, now: Sample) -> dict[str, Any]:
@@ -111,7 +103,7 @@ def _api(before: ApiMetrics | None, now: ApiMetrics, seconds: float) -> dict[str
         error_name(code): count - (before.errors.get(code, 0) if before else 0) for code, count in now.errors.items()
     }
     other = now.other_errors - (before.other_errors if before else 0)
-    stages = {_STAGE_NAMES[name]: _since(before.stages[name] if before else None, now.stages[name]) for name in STAGES}
+    stages = {STAGE_NAMES[name]: now.stages[name].since(before.stages[name] if before else None) for name in STAGES}
     total = stages["total"]
     return {
         "api": API_NAMES.get(now.api_key, str(now.api_key)),
@@ -123,13 +115,6 @@ def _api(before: ApiMetrics | None, now: ApiMetrics, seconds: float) -> dict[str
         "p99_ms": _ms(total.quantile_s(0.99)),
         "stage_mean_ms": {name: _ms(one.sum_s / one.total if one.total else 0.0) for name, one in stages.items()},
     }
-
-
-def _since(before: Histogram | None, now: Histogram) -> Histogram:
-    if before is None:
-        return now
-    counts = tuple(max(0, b - a) for a, b in zip(before.counts, now.counts, strict=True))
-    return Histogram(counts, max(0.0, now.sum_s - before.sum_s))
 
 
 def _ms(seconds: float) -> float:

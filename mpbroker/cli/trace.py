@@ -30,6 +30,7 @@ PARTS = {
     "stats": ("trace_look", "per API: number, errors, and percentiles of each stage"),
     "tail": ("trace_look", "the last records, and with --follow those that come"),
     "mark": ("trace_mark", "put a marker into the trace of a running broker"),
+    "top": ("trace_top", "where the requests of the last minute spent their time, live"),
     "dump": ("trace_dump", "write what the dash-cam of a running broker holds to disk"),
     "study": ("trace_study", "run studies and write a report"),
     "report": ("trace_report", "write the page of a finished run anew"),

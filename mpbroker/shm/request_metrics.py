@@ -43,6 +43,13 @@ class Histogram(NamedTuple):
         """How many durations."""
         return sum(self.counts)
 
+    def since(self, before: "Histogram | None") -> "Histogram":
+        """What was added after an earlier look; None: all of it."""
+        if before is None:
+            return self
+        counts = tuple(max(0, b - a) for a, b in zip(before.counts, self.counts, strict=True))
+        return Histogram(counts, max(0.0, self.sum_s - before.sum_s))
+
     def quantile_s(self, share: float) -> float:
         """The duration that `share` of them do not exceed, within its bucket by proportion; 0 when there is none."""
         wanted, seen = share * self.total, 0

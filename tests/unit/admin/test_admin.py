@@ -49,7 +49,7 @@ class World:
 
 @pytest.fixture
 def world(monkeypatch):
-    monkeypatch.setattr("mpbroker.admin.http_server.Pages", lambda _: SimpleNamespace(get=None))
+    monkeypatch.setattr("mpbroker.admin.http_server.Pages", lambda _: SimpleNamespace(get=None, tick=lambda: None))
     made = World()
     yield made
     made.listening.close()
