@@ -27,7 +27,7 @@ from mpbroker.analysis.engine.input import compact_header
 from mpbroker.analysis.engine.input.column_set import sorted_table
 from mpbroker.analysis.engine.input.compaction import compact
 from mpbroker.analysis.engine.input.decode import RowFilter
-from mpbroker.analysis.engine.input.durations import ROLLUP_STAGES, SUMS
+from mpbroker.analysis.engine.input.durations import ASKED_KINDS, ASKED_WAIT, ROLLUP_STAGES, SUMS
 from mpbroker.analysis.engine.input.trace_input import open_input
 from perf.load import processes
 from perf.load.produce_load import ProduceLoad
@@ -108,14 +108,17 @@ def duckdb_query(files: str) -> str:
 
 
 def _ticks(name: str) -> str:
+    if name == ASKED_WAIT:
+        kinds = ", ".join(f"'{kind}'" for kind in ASKED_KINDS)
+        return f"CASE WHEN purg_kind IN ({kinds}) THEN purgatory_ticks::BIGINT ELSE -1 END"
     if name not in SUMS:
         return f"{name}_ticks::BIGINT"
     one = SUMS[name]
     there = " AND ".join(f"{part}_ticks >= 0" for part in (*one.parts, *one.less))
-    plus = " + ".join(
-        [*(f"{part}_ticks::BIGINT" for part in one.parts), *(f"greatest({part}_ticks, 0)" for part in one.optional)]
-    )
-    return f"CASE WHEN {there} THEN greatest({plus}{''.join(f' - {part}_ticks' for part in one.less)}, 0) ELSE -1 END"
+    plus = [f"{part}_ticks::BIGINT" for part in one.parts] + [f"greatest({_ticks(part)}, 0)" for part in one.optional]
+    less = [f"{part}_ticks" for part in one.less] + [f"greatest({_ticks(part)}, 0)" for part in one.less_optional]
+    total = " + ".join(plus) + "".join(f" - {part}" for part in less)
+    return f"CASE WHEN {there} THEN greatest({total}, 0) ELSE -1 END"
 
 
 ENGINES = {"duckdb": duckdb_rollup, "spark": spark_rollup}

@@ -141,8 +141,6 @@ def test_spark_submit_rolls_up_and_studies_the_table(traces, master, environment
     ours = open_engine("local", [traces], {})
     for name, ask in layout.datasets(found.window_ms).items():
         assert found.read(name)["n"].to_numpy().sum() == ours.tables([ask])[0]["n"].to_numpy().sum(), name
-    again = _ask([*submit, "trace", "rollup", str(traces), place, "--engine", "spark"], environment)
-    assert "0 segments with 0 requests added" in again
     said = _ask([*submit, *_study(place, tmp_path / "R")], environment)
     assert "fleet: " in said and "latency: Produce p99" in said
 

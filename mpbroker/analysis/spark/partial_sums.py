@@ -39,6 +39,7 @@ PARTIAL = pa.schema(
         *(pa.field(name, pa.int64()) for name in MERGED),
     ]
 )
+CHUNK_RECORDS = 65536
 _ROLLUP_VALUES = ("n", "sum_ns", "max_ns")
 
 
@@ -61,11 +62,23 @@ def of_frame(compact: "DataFrame", asks: Sequence[Ask]) -> "DataFrame":
 
     def count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         sums = AskSums(wanted)
-        for batch in batches:
-            sums.add(CompactColumns(batch))
+        for chunk in _chunks(batches):
+            sums.add(chunk)
         yield from parts_of(sums).to_batches()
 
     return compact.mapInArrow(count, struct_of(PARTIAL))
+
+
+def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[CompactColumns]:
+    """Spark's batches are of 10,000 rows; counting costs less in larger ones."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(one.num_rows for one in waiting) >= CHUNK_RECORDS:
+            yield CompactColumns(pa.Table.from_batches(waiting))
+            waiting = []
+    if waiting:
+        yield CompactColumns(pa.Table.from_batches(waiting))
 
 
 def merged(parts: "DataFrame") -> "DataFrame":

@@ -16,7 +16,7 @@ from mpbroker.analysis.engine.rollups import layout
 from mpbroker.analysis.engine.rollups.rollup_engine import RollupEngine, dataset_of
 from mpbroker.analysis.engine.rollups.rollup_input import RollupInput
 from mpbroker.analysis.spark.arrow_types import struct_of
-from mpbroker.analysis.spark.failures import collected
+from mpbroker.analysis.spark.failures import collected, reported
 from mpbroker.analysis.spark.frames import in_list
 from mpbroker.analysis.spark.partial_sums import MERGED, schema_of
 from mpbroker.analysis.spark.percentiles import with_buckets
@@ -59,11 +59,10 @@ class SparkRollupEngine(RollupEngine):
         kept = layout.schema_of(table.datasets[dataset])
         schema = struct_of(kept)
         urls = [table.files.url(path) for path in table.paths(dataset, rows)]
-        frame = (
-            self.spark.read.schema(schema).option("recursiveFileLookup", "true").parquet(*urls)
-            if urls
-            else self.spark.createDataFrame([], schema)
-        )
+        frame = self.spark.createDataFrame([], schema)
+        if urls:
+            with reported():
+                frame = self.spark.read.schema(schema).option("recursiveFileLookup", "true").parquet(*urls)
         if rows.apis:
             frame = frame.where(in_list("api", rows.apis))
         window = f"window_ms div {ask.window_ms} * {ask.window_ms}" if ask.window_ms else "0L"

@@ -66,7 +66,7 @@ class LocalFiles(TableFiles):
         self.root = str(root.absolute())
 
     def url(self, path: str) -> str:
-        return (self._root.absolute() / path).as_uri()
+        return f"file://{self._root.absolute() / path}"  # not quoted: Hadoop takes what it is given
 
     def below(self, folder: str) -> list[str]:
         base = self._root / folder
