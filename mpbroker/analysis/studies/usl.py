@@ -21,6 +21,8 @@ LEAST_POINTS = 5
 MOST = 4096
 #: How sure a peak is whose interval does not reach beyond this many times what was measured.
 REACH = 2.0
+#: A share of work whose interval is wider says nothing.
+WIDEST = 0.5
 _FITTED = ("contention", "coherence", "peak")
 _ROLES = {"handlers": "handler", "processors": "processor"}
 _POINTS = pa.schema([("run", pa.string()), ("n", pa.int64()), ("requests_s", pa.float64()), ("fitted_s", pa.float64())])
@@ -120,6 +122,12 @@ def _finite(value: float) -> float | None:
 
 def _verdicts(by: str, law: Scaling, row: dict[str, Any], x: Floats) -> list[str]:
     most = row["most_measured"]
+    if row["contention_high"] - row["contention_low"] > WIDEST:
+        return [
+            f"The runs differ too much to tell how throughput scales with {by} (one carries about "
+            f"{wording.count(round(law.gain))} requests/s): repeat them, longer, on a machine with nothing else to do, "
+            "and see that the load generator did not give out."
+        ]
     doubled = float(law.at(np.array([2.0 * most]))[0] / law.at(np.array([float(most)]))[0])
     law_words = (
         f"One of the {by} carries {wording.count(round(law.gain))} requests/s; {wording.share(law.contention)} of the "

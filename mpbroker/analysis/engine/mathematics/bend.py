@@ -74,7 +74,7 @@ class Scaling(NamedTuple):
     @property
     def peak(self) -> float:
         """From where on more gives less; infinite without coherence."""
-        return float(np.sqrt((1 - self.contention) / self.coherence)) if self.coherence > 0 else float("inf")
+        return float(np.sqrt(max(0.0, 1 - self.contention) / self.coherence)) if self.coherence > 0 else float("inf")
 
 
 def scaling(n: Floats, x: Floats) -> Scaling:

@@ -13,13 +13,13 @@ from tests.harness.record_trace import Lane, request, write_segment
 LAW = Scaling(300.0, 0.05, 0.02)
 
 
-def _run(directory, numbers, **options):
+def _run(directory, numbers, times=(1.0,) * 6, **options):
     """A run a boot, one after the other, of two seconds each."""
     for place, n in enumerate(numbers):
-        count = round(2 * float(LAW.at(n)))
+        count = round(2 * float(LAW.at(n)) * times[place])
         begin = (1 + 10 * place) * 1_000_000_000
         records = [request(begin + k * 2_000_000_000 // count) for k in range(count)]
-        write_segment(directory / f"run{place}", records, Lane(boot_id=0xB000 + place))
+        write_segment(directory / f"run{place}", records, Lane(boot_id=0xB000 - place))
     source = open_input([directory / f"run{place}" for place in range(len(numbers))])
     return usl.STUDY.run(choose_engine("local", source), StudyParameters(window_ms=100, options=options))
 
@@ -44,3 +44,9 @@ def test_fewer_than_five_numbers_are_refused(tmp_path):
 def test_what_cannot_be_is_refused(tmp_path, options):
     with pytest.raises(BadStudyOption):
         _run(tmp_path, [1], **options)
+
+
+def test_runs_that_differ_for_no_reason_tell_nothing(tmp_path):
+    times = (1.0, 0.3, 1.2, 0.4, 1.5, 0.2)
+    result = _run(tmp_path, [1, 2, 4, 8, 12, 16], times, n="1,2,4,8,12,16", by="cores")
+    assert result.verdicts[0].startswith("The runs differ too much to tell")
