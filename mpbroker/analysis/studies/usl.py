@@ -21,8 +21,8 @@ LEAST_POINTS = 5
 MOST = 4096
 #: How sure a peak is whose interval does not reach beyond this many times what was measured.
 REACH = 2.0
-#: A share of work whose interval is wider says nothing.
-WIDEST = 0.5
+#: A share of work whose interval is wider says nothing, nor do runs that lie farther from the law on average.
+WIDEST, FARTHEST = 0.5, 0.25
 _FITTED = ("contention", "coherence", "peak")
 _ROLES = {"handlers": "handler", "processors": "processor"}
 _POINTS = pa.schema([("run", pa.string()), ("n", pa.int64()), ("requests_s", pa.float64()), ("fitted_s", pa.float64())])
@@ -66,7 +66,7 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
         point["fitted_s"] = float(law.at(np.array([point["n"]], np.float64))[0]) if point["n"] else None
     return StudyResult(
         {"usl": pa.Table.from_pylist([row], _TABLE), "usl_points": pa.Table.from_pylist(points, _POINTS)},
-        [*_verdicts(by, law, row, x), *wording.caveats(engine.input)],
+        [*_verdicts(by, law, row, n, x), *wording.caveats(engine.input)],
         _figures(by, law, points),
     )
 
@@ -120,9 +120,10 @@ def _finite(value: float) -> float | None:
 # Verdicts
 
 
-def _verdicts(by: str, law: Scaling, row: dict[str, Any], x: Floats) -> list[str]:
+def _verdicts(by: str, law: Scaling, row: dict[str, Any], n: Floats, x: Floats) -> list[str]:
     most = row["most_measured"]
-    if row["contention_high"] - row["contention_low"] > WIDEST:
+    off = float(np.sqrt((((law.at(n) / x) - 1) ** 2).mean()))
+    if row["contention_high"] - row["contention_low"] > WIDEST or off > FARTHEST:
         return [
             f"The runs differ too much to tell how throughput scales with {by} (one carries about "
             f"{wording.count(round(law.gain))} requests/s): repeat them, longer, on a machine with nothing else to do, "
