@@ -8,7 +8,6 @@ from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.config.dynamic import DynamicSettings
 from mpbroker.config.kafka_only import REFUSED, why_ignored
 from mpbroker.config.kinds import BadValue, Kind, parse
-from mpbroker.config.listeners import LISTENER_SETTINGS
 from mpbroker.config.load_config import build_broker_config
 from mpbroker.config.replication_throttle import RATES, parse_rate
 from mpbroker.config.setting import Change as Scope
@@ -61,7 +60,7 @@ def refusal(before: BrokerConfig, after: DynamicSettings, of_broker: bool) -> st
     """Why a broker cannot take over these settings; None: it can. `of_broker`: its own layer was changed, not that of
     all brokers."""
     layer = after.broker if of_broker else after.cluster
-    sentence = _unchangeable(layer, before.cluster_store is not None) or _wrong_value(layer)
+    sentence = _unchangeable(layer) or _wrong_value(layer)
     if sentence is None and not of_broker:
         sentence = _needs_a_broker(layer)
     if sentence is not None:
@@ -81,8 +80,8 @@ def lost_listener(before: BrokerConfig, after: BrokerConfig) -> str | None:
     return f"Advertised listener must be specified for inter-broker listener ListenerName({name})"
 
 
-def _unchangeable(layer: Mapping[str, str], in_cluster: bool) -> str | None:
-    fixed = [name for name in layer if not _is_dynamic(name) or (in_cluster and name in LISTENER_SETTINGS)]
+def _unchangeable(layer: Mapping[str, str]) -> str | None:
+    fixed = [name for name in layer if not _is_dynamic(name)]
     return f"Cannot update these configs dynamically: Set({', '.join(sorted(fixed))})" if fixed else None
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from mpbroker.config.admin_listener import AdminAddress
 from mpbroker.config.dynamic import DynamicSettings
 from mpbroker.config.frozen import FrozenSettings
-from mpbroker.config.listeners import LISTENER_SETTINGS, Listeners
+from mpbroker.config.listeners import Listeners
 from mpbroker.config.table import SETTINGS, locate, scoped_name
 
 if TYPE_CHECKING:
@@ -132,10 +132,5 @@ def compare(old: BrokerConfig, new: BrokerConfig) -> Changes:
     """Compare the values in force, names of the table and of single listeners alike."""
     names = [*SETTINGS, *sorted((set(old._values) | set(new._values)) - set(SETTINGS))]
     changed = [name for name in names if old.value(name) != new.value(name)]
-    fixed = (
-        LISTENER_SETTINGS if old.cluster_store is not None else frozenset()
-    )  # a cluster's are registered at the start
-    reloadable = {
-        name for name in changed if (found := locate(name)) and found.setting.reloadable and name not in fixed
-    }
+    reloadable = {name for name in changed if (found := locate(name)) and found.setting.reloadable}
     return Changes(tuple(n for n in changed if n in reloadable), tuple(n for n in changed if n not in reloadable))

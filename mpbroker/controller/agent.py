@@ -104,6 +104,7 @@ class Agent:
         self._watch: Watch | None = None
         self._registered: Registered | None = None
         self._failed: list[str] = []
+        self._told: Any = None  # failed directories and listeners, as they are registered
         self._unclean = unclean
         self._renewed_ms = 0
         self._channel: BrokerChannel | None = None
@@ -155,7 +156,7 @@ class Agent:
         self._read_store()
         self._announce(*self._known_controller())
         self._make_managers()
-        self.tell_directories()
+        self.tell_changes()
         self._register()
 
     def _read_store(self) -> None:
@@ -200,19 +201,18 @@ class Agent:
         )
         if isinstance(outcome, Occupied):
             raise LostRegistration(outcome.sentence)
-        self._registered = outcome
+        self._registered, self._told = outcome, (self._failed, self._ctx.listeners)
         self._renewed_ms = self._clock.monotonic_ms()
         self._announce(*self._known_controller())
         self._ctx.log.info("broker_registered", broker_epoch=outcome.epoch, resumed=outcome.resumed)
 
-    def tell_directories(self) -> None:
-        """What moved between log directories; the controller is to know which of them cannot be used here."""
+    def tell_changes(self) -> None:
+        """What moved between log directories. The controller is to know which of them cannot be used here, and tells
+        all brokers of listeners that came, went, or are to be told otherwise."""
         self._topics.note_moves()
-        failed = failed_directories(self._ctx, self._log)
-        if failed != self._failed:
-            self._failed = failed
-            if self._registered is not None:
-                self._register()
+        self._failed = failed_directories(self._ctx, self._log)
+        if self._registered is not None and self._told != (self._failed, self._ctx.listeners):
+            self._register()
 
     # ---- the session
 

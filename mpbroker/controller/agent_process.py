@@ -56,7 +56,7 @@ def _turn(ctx: ProcessContext, agent: Agent, inbox: CommandInbox, channel: Comma
     try:
         agent.keep_alive()
         agent.follow_store()
-        agent.tell_directories()
+        agent.tell_changes()
         for taken in inbox.take():
             channel.complete(taken.number, agent.execute(taken), ctx.core.metadata_generation)
             agent.keep_alive()

@@ -8,7 +8,9 @@ from mpbroker.shm.process_context import ProcessContext
 def own_record(ctx: ProcessContext, failed: list[str], unclean: bool) -> BrokerRecord:
     """As it is now; `failed`: log directories that cannot be used; `unclean`: machine_crash.py."""
     listeners = [
-        ListenerRecord(each.name, each.protocol, each.advertised_host, each.advertised_port) for each in ctx.listeners
+        ListenerRecord(each.name, each.protocol, each.advertised_host, each.advertised_port)
+        for each in ctx.listeners
+        if not each.removed
     ]
     return BrokerRecord(
         id=ctx.config.node_id,

@@ -16,6 +16,7 @@ class ClusterCache:
         self._core = core
         self._generation = -1
         self.brokers: dict[int, Broker] = {}
+        self._reached: dict[str, frozenset[int]] = {}
         self.controller_id = NOBODY
         self.broker_epoch = NOBODY
         self.refresh()
@@ -24,10 +25,18 @@ class ClusterCache:
         """Take over what changed."""
         state = cluster_state(self._core)
         if state.generation != self._generation:
-            self.brokers = brokers_read(self._core)
+            self.brokers, self._reached = brokers_read(self._core), {}
             self._generation = state.generation
             self.controller_id = state.controller if state.controller in self.brokers else NOBODY
             self.broker_epoch = state.broker_epoch
+
+    def reached(self, listener: str) -> frozenset[int]:
+        """The brokers that have a listener of this name: others than these its clients are not told of."""
+        found = self._reached.get(listener)
+        if found is None:
+            found = frozenset(broker for broker, live in self.brokers.items() if live.on(listener) is not None)
+            self._reached[listener] = found
+        return found
 
     def assignment(self, ordinal: int, topic_id: bytes) -> Assignment | None:
         """Of a partition's row; None: no controller has spoken of it yet."""

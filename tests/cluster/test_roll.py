@@ -1,5 +1,5 @@
-"""Consumers read from a replica in their rack; a broker that is told to stop hands over what it leads first: producers
-see no error, and nothing is lost.
+"""Consumers read from a replica in their rack. Listeners come and go (KIP-226), and all brokers tell of them. A broker
+that is told to stop hands over what it leads first: producers see no error, and nothing is lost.
 
 LONG=1: all three brokers, by `mpbroker cluster roll`. Gaps are measured by perf/cluster_roll.py.
 """
@@ -11,14 +11,14 @@ import time
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import ConfigResource, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from mpbroker.client.config_admin import BROKER, Resource, change_configs
 from mpbroker.client.config_admin import TOPIC as TOPIC_KIND
 from mpbroker.client.network_client import NetworkClient
 from mpbroker.config.replication_throttle import LEADER_RATE
 from mpbroker.config.topic_table import LEADER_THROTTLE
-from mpbroker.errors import KafkaError
+from mpbroker.errors import ErrorCode, KafkaError
 from mpbroker.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -31,6 +31,7 @@ from mpbroker.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResource,
     IncrementalAlterConfigsResponse,
 )
+from mpbroker.supervisor.status import read_status
 from tests.harness.acknowledged_load import Load
 from tests.harness.broker import wait_until
 from tests.harness.running_cluster import RunningCluster
@@ -165,6 +166,42 @@ def test_a_replica_that_comes_is_throttled_while_a_rate_is_set(cluster):
         assert sum(path.stat().st_size for path in log.glob("*.log")) < 5_000_000, "held back"
         change_configs(client, Resource(BROKER, str(leader)), {LEADER_RATE: None})
         cluster.wait_for_isr(MOVED, 2)
+
+
+def test_all_brokers_tell_of_a_listener_that_comes_and_goes(cluster):
+    ports = [int(address.rpartition(":")[2]) for address in cluster.bootstrap.split(",")]
+    with_extra = {node: _listen(cluster, node, ports[node - 1], "EXTRA") for node in (1, 2)}
+    wait_until(lambda: _told_on(with_extra[1]) == with_extra, "broker 1 to tell of both")
+    led = Producer({"bootstrap.servers": f"127.0.0.1:{with_extra[2]}", "log_level": 0}).list_topics(TOPIC, 10)
+    hidden = {one.error.code() for one in led.topics[TOPIC].partitions.values() if one.error is not None}
+    assert hidden == {ErrorCode.LISTENER_NOT_FOUND}, "broker 3 leads some, and cannot be reached here"
+    _listen(cluster, 2, ports[1])
+    wait_until(lambda: _told_on(with_extra[1]) == {1: with_extra[1]}, "broker 1 to tell of itself alone")
+    _listen(cluster, 1, ports[0])
+    assert _told_on(ports[0]) == dict(enumerate(ports, 1)), "who asks elsewhere notices nothing"
+
+
+def _listen(cluster, node, port, *more):
+    """The broker listens on these, too, or on those of its file again; the port of the first."""
+    data_dir = str(cluster.directory / f"broker-{node}")
+    present = {one["name"]: one["port"] for one in read_status(data_dir)["listeners"]}
+    wanted = {name: f"{name}://127.0.0.1:{present.get(name, 0)}" for name in (*present, *more)}
+    protocols = ",".join(f"{name}:PLAINTEXT" for name in wanted)
+    changes = {"listeners": ",".join(wanted.values()), "listener.security.protocol.map": protocols}
+    with NetworkClient("127.0.0.1", port) as client:
+        change_configs(client, Resource(BROKER, str(node)), changes if more else dict.fromkeys(changes))
+    if not more:
+        return None
+    found = wait_until(
+        lambda: [one["port"] for one in read_status(data_dir)["listeners"] if one["name"] == more[0]], "the listener"
+    )
+    return found[0]
+
+
+def _told_on(port):
+    """Broker → port, as a client hears it that asks there."""
+    client = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 0})
+    return {one.id: one.port for one in client.list_topics(timeout=10).brokers.values()}
 
 
 def test_no_error_and_nothing_lost(cluster):

@@ -42,11 +42,11 @@ def handle(
     wanted = names or {topic.name for topic in context.metadata.topics()}
     begin = cursor.topic_name if cursor is not None else ""
     limit = max(min(message.response_partition_limit, MAX_PARTITIONS), 1)
-    return _page(context, sorted(name for name in wanted if name >= begin), cursor, limit)
+    return _page(context, request, sorted(name for name in wanted if name >= begin), cursor, limit)
 
 
 def _page(
-    context: ServerContext, names: list[str], cursor: Cursor | None, limit: int
+    context: ServerContext, request: Request, names: list[str], cursor: Cursor | None, limit: int
 ) -> DescribeTopicPartitionsResponse:
     response, left = DescribeTopicPartitionsResponse(topics=[]), limit
     for name in names:
@@ -59,7 +59,7 @@ def _page(
             continue
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         numbers = range(first, min(first + left, len(topic.partitions)))
-        response.topics.append(_described(context, topic, numbers))
+        response.topics.append(_described(context, request, topic, numbers))
         left -= len(numbers)
         if numbers and numbers.stop < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=numbers.stop)
@@ -89,8 +89,12 @@ def _partition(found: MetadataResponsePartition) -> DescribeTopicPartitionsRespo
     )
 
 
-def _described(context: ServerContext, topic: Topic, numbers: range) -> DescribeTopicPartitionsResponseTopic:
-    partitions = [_partition(partition_of(context, topic, number, topic.partitions[number])) for number in numbers]
+def _described(
+    context: ServerContext, request: Request, topic: Topic, numbers: range
+) -> DescribeTopicPartitionsResponseTopic:
+    partitions = [
+        _partition(partition_of(context, request, topic, number, topic.partitions[number])) for number in numbers
+    ]
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.id,

@@ -31,6 +31,7 @@ from mpbroker.server.apis import Api
 from mpbroker.server.server_context import ServerContext
 
 IDS_SINCE = 12  # the version that may ask by id; older ones with an id are refused
+LISTENERS_SINCE = 6  # the version whose clients know LISTENER_NOT_FOUND
 OPERATIONS_UNKNOWN = -(2**31)
 # Bits by Kafka's numbers of operations: read 3, write 4, create 5, delete 6, alter 7, describe 8, cluster action 9,
 # describe configs 10, alter configs 11, idempotent write 12. Without an authorizer everybody may do everything.
@@ -47,9 +48,9 @@ def handle(context: ServerContext, request: Request, message: MetadataRequest) -
         context.cluster.refresh()
     ids = {topic.topic_id for topic in message.topics or () if topic.topic_id != ZERO_UUID}
     if _wants_all(request, message):
-        topics = [_existing(context, topic) for topic in context.metadata.topics()]
+        topics = [_existing(context, request, topic) for topic in context.metadata.topics()]
     elif ids:
-        topics = [_identified(context, topic_id) for topic_id in ids]
+        topics = [_identified(context, request, topic_id) for topic_id in ids]
     else:
         topics = _named(context, request, message)
     if message.include_topic_authorized_operations:
@@ -83,7 +84,7 @@ def _named(context: ServerContext, request: Request, message: MetadataRequest) -
     if missing and may_create and not context.auto_creation.create(wanted):
         context.count("controller_commands_refused")
     found = [(name, context.metadata.topic(name)) for name in names]
-    return [_missing(name) if topic is None else _existing(context, topic) for name, topic in found]
+    return [_missing(name) if topic is None else _existing(context, request, topic) for name, topic in found]
 
 
 def _missing(name: str) -> MetadataResponseTopic:
@@ -94,15 +95,17 @@ def _missing(name: str) -> MetadataResponseTopic:
     )
 
 
-def _identified(context: ServerContext, topic_id: bytes) -> MetadataResponseTopic:
+def _identified(context: ServerContext, request: Request, topic_id: bytes) -> MetadataResponseTopic:
     topic = context.metadata.topic_by_id(topic_id)
     if topic is not None:
-        return _existing(context, topic)
+        return _existing(context, request, topic)
     return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
 
 
-def _existing(context: ServerContext, topic: Topic) -> MetadataResponseTopic:
-    partitions = [partition_of(context, topic, number, ordinal) for number, ordinal in enumerate(topic.partitions)]
+def _existing(context: ServerContext, request: Request, topic: Topic) -> MetadataResponseTopic:
+    partitions = [
+        partition_of(context, request, topic, number, ordinal) for number, ordinal in enumerate(topic.partitions)
+    ]
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
@@ -113,29 +116,42 @@ def _existing(context: ServerContext, topic: Topic) -> MetadataResponseTopic:
     )
 
 
-def _of_cluster(cluster: ClusterCache, topic: Topic, number: int, ordinal: int) -> MetadataResponsePartition:
-    """A partition as the controller told it. Without a leader that lives: LEADER_NOT_AVAILABLE, as in Kafka."""
+def _of_cluster(
+    cluster: ClusterCache, request: Request, listener: str, topic: Topic, number: int, ordinal: int
+) -> MetadataResponsePartition:
+    """A partition as the controller told it. Without a leader that lives: LEADER_NOT_AVAILABLE, as in Kafka; with one
+    that the client's listener does not lead to: LISTENER_NOT_FOUND."""
     found = cluster.assignment(ordinal, topic.id)
     if found is None:
         return MetadataResponsePartition(
             error_code=ErrorCode.LEADER_NOT_AVAILABLE, partition_index=number, leader_id=-1, leader_epoch=-1
         )
-    lives = found.leader in cluster.brokers
+    reached, code = cluster.reached(listener), ErrorCode.NONE
+    if found.leader not in reached:
+        hidden = found.leader in cluster.brokers and _knows_listeners(request)
+        code = ErrorCode.LISTENER_NOT_FOUND if hidden else ErrorCode.LEADER_NOT_AVAILABLE
     return MetadataResponsePartition(
-        error_code=ErrorCode.NONE if lives else ErrorCode.LEADER_NOT_AVAILABLE,
+        error_code=code,
         partition_index=number,
-        leader_id=found.leader if lives else -1,
+        leader_id=-1 if code else found.leader,
         leader_epoch=found.leader_epoch,
         replica_nodes=found.replicas,
         isr_nodes=found.isr,
-        offline_replicas=[broker for broker in found.replicas if broker not in cluster.brokers],
+        offline_replicas=[broker for broker in found.replicas if broker not in reached],
     )
 
 
-def partition_of(context: ServerContext, topic: Topic, number: int, ordinal: int) -> MetadataResponsePartition:
-    """A partition of a topic, by its number and its row."""
+def _knows_listeners(request: Request) -> bool:
+    return request.api_key != ApiKey.METADATA or request.api_version >= LISTENERS_SINCE
+
+
+def partition_of(
+    context: ServerContext, request: Request, topic: Topic, number: int, ordinal: int
+) -> MetadataResponsePartition:
+    """A partition of a topic, by its number and its row, as the listener that was asked shows it."""
     if context.cluster is not None:
-        return _of_cluster(context.cluster, topic, number, ordinal)
+        name = context.listener(request.listener).name
+        return _of_cluster(context.cluster, request, name, topic, number, ordinal)
     here = [context.node_id]
     return MetadataResponsePartition(
         error_code=ErrorCode.NONE,

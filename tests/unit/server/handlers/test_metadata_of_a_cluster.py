@@ -70,6 +70,23 @@ def test_partitions_as_they_were_told(broker):
     ]
 
 
+@pytest.mark.parametrize(("version", "code"), [(5, 5), (6, 72), (12, 72)])
+def test_a_leader_without_the_clients_listener_is_not_shown(broker, version, code):
+    brokers_write(
+        broker.core,
+        [Broker(1, 7, [Endpoint("PLAINTEXT", 0, "one.example", 1)]), Broker(2, 8, [Endpoint("OTHER", 0, "h", 2)])],
+    )
+    cluster_announce(broker.core, 2, 5, 7)
+    ordinals = broker.create_topic("t", 1, topic_id=ID)
+    assign(broker, ordinals[0], 0, 2, [2, 1])
+    answer = broker.call(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), version)
+    [one] = answer.topics[0].partitions
+    assert (one.error_code, one.leader_id, one.offline_replicas) == (code, -1, [2, 3])
+    assert [each.node_id for each in answer.brokers] == [1]
+    [described] = broker.call(DescribeTopicPartitionsRequest(topics=[TopicRequest("t")]), 0).topics
+    assert [(each.error_code, each.leader_id) for each in described.partitions] == [(72, -1)]
+
+
 def test_the_leader_of_its_partition_coordinates_a_group(broker):
     ordinals = broker.create_topic(OFFSETS_TOPIC, 3, internal=True, topic_id=ID)
     keys = ["a", "b", "c", "d"]
