@@ -79,7 +79,9 @@ public final class Chain {
 
   /** One producer, until it is of no use any more. */
   private void work() {
-    Map<String, String> producing = Map.of("transactional.id", words[2] + "-tx", "transaction.timeout.ms", "5000");
+    // A call that waits when its producer is fenced is not woken: it waits for max.block.ms, a minute if unset.
+    Map<String, String> producing = Map.of(
+        "transactional.id", words[2] + "-tx", "transaction.timeout.ms", "5000", "max.block.ms", "20000");
     Map<String, String> consuming = new HashMap<>(Map.of(
         "group.id", words[2] + "-group", "auto.offset.reset", "earliest", "enable.auto.commit", "false",
         "isolation.level", "read_committed", "max.poll.records", "50", "group.protocol", words[4]));
