@@ -42,3 +42,8 @@ class ClusterCache:
         """Of a partition's row; None: no controller has spoken of it yet."""
         found = assignment_read(self._core, ordinal)
         return found if found is not None and found.topic_id == topic_id else None
+
+    def leader(self, ordinal: int) -> tuple[int, int] | None:
+        """Who leads the partition of a row, and the epoch; None: no controller has spoken of it yet."""
+        found = assignment_read(self._core, ordinal)
+        return None if found is None else (found.leader, found.leader_epoch)

@@ -19,6 +19,7 @@ from mpbroker.protocol.messages.produce import (
     ProduceRequest,
     ProduceResponse,
 )
+from mpbroker.server.current_leader import current_leader, places_of
 from mpbroker.server.server_context import ParkedRequest, ServerContext
 from mpbroker.shm.layout import ParkedKind
 
@@ -123,17 +124,11 @@ class DelayedProduce(ParkedRequest):
         moved = [entry for entry in self.appended if entry.result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER]
         if not moved or self.request.api_version < LEADERS_SINCE:
             return
-        for entry in moved:
-            epoch = self.context.log_manager.leader_epoch(entry.ordinal)
-            entry.result.current_leader = LeaderIdAndEpoch(leader_id=self.context.node_id, leader_epoch=epoch)
-        listener = self.context.listener(self.request.listener)
-        endpoint = NodeEndpoint(
-            node_id=self.context.node_id,
-            host=listener.advertised_host,
-            port=listener.advertised_port,
-            rack=self.context.config.broker_rack,
-        )
-        self.response.node_endpoints = [endpoint]
+        leaders = [current_leader(self.context, entry.ordinal) for entry in moved]
+        for entry, leader in zip(moved, leaders, strict=True):
+            entry.result.current_leader = LeaderIdAndEpoch(*leader)
+        places = places_of(self.context, self.request, leaders)
+        self.response.node_endpoints = [NodeEndpoint(*place) for place in places]
 
     def on_complete(self) -> None:
         self.context.resume(self.request)

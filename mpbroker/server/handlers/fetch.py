@@ -28,6 +28,7 @@ from mpbroker.protocol.messages.fetch import (
     PartitionData,
 )
 from mpbroker.server.apis import PARKED, Api, NoResponse, Outcome
+from mpbroker.server.current_leader import current_leader, places_of
 from mpbroker.server.delayed_fetch import DelayedFetch, FetchWithoutMemory
 from mpbroker.server.fetch_session import FetchContext, SessionError, Topics, open_fetch
 from mpbroker.server.replica_read import FIRST_WITH_IDS, ISOLATION_LEVELS, FetchPlan, fill, plan_fetch
@@ -210,20 +211,13 @@ def _name_leaders(context: ServerContext, request: Request, told: Topics, respon
     """KIP-951: who leads now, where that is news to the client; it need not ask for metadata first."""
     answered = [partition for topic in response.responses for partition in topic.partitions]
     reads = (read for _, group in told for read in group)
+    leaders = []
     for read, partition in zip(reads, answered, strict=True):
         if read.error in LEADER_ERRORS:
-            partition.current_leader = LeaderIdAndEpoch(leader_id=context.node_id, leader_epoch=read.leader_epoch)
-            response.node_endpoints = [_endpoint(context, request)]
-
-
-def _endpoint(context: ServerContext, request: Request) -> NodeEndpoint:
-    listener = context.listener(request.listener)
-    return NodeEndpoint(
-        node_id=context.node_id,
-        host=listener.advertised_host,
-        port=listener.advertised_port,
-        rack=context.config.broker_rack,
-    )
+            leaders.append(current_leader(context, read.ordinal))
+            partition.current_leader = LeaderIdAndEpoch(*leaders[-1])
+    if leaders:
+        response.node_endpoints = [NodeEndpoint(*place) for place in places_of(context, request, leaders)]
 
 
 def failed(message: FetchRequest, version: int, code: int) -> FetchResponse:

@@ -91,7 +91,7 @@ public final class Program {
   }
 
   private String topics() throws Exception {
-    NewTopic asked = new NewTopic(topic, 2, (short) 1).configs(Map.of("retention.ms", "7200000", "segment.bytes", "1000000"));
+    NewTopic asked = new NewTopic(topic, 2, (short) -1).configs(Map.of("retention.ms", "7200000", "segment.bytes", "1000000"));
     var created = admin.createTopics(List.of(asked));
     created.all().get();
     check(created.numPartitions(topic).get() == 2, "the answer to the creation names 2 partitions");
@@ -188,7 +188,7 @@ public final class Program {
 
   private String group(String name, String assignor) throws Exception {
     String read = prefix + "-" + name;
-    admin.createTopics(List.of(new NewTopic(read, PARTITIONS, (short) 1))).all().get();
+    admin.createTopics(List.of(new NewTopic(read, PARTITIONS, (short) -1))).all().get();
     Properties settings =
         assignor == NEXT
             ? GroupMember.nextSettings(bootstrap, read)
@@ -230,7 +230,7 @@ public final class Program {
 
   private String staticMember() throws Exception {
     String read = prefix + "-static";
-    admin.createTopics(List.of(new NewTopic(read, PARTITIONS, (short) 1))).all().get();
+    admin.createTopics(List.of(new NewTopic(read, PARTITIONS, (short) -1))).all().get();
     GroupMember stays = new GroupMember(GroupMember.settings(bootstrap, read, Map.of("group.instance.id", "one")), read);
     Properties other = GroupMember.settings(bootstrap, read, Map.of("group.instance.id", "two"));
     GroupMember leaves = new GroupMember(other, read);

@@ -47,7 +47,9 @@ class Logic:
 
 
 class Receiver:
-    """Accepts, and answers what it is asked to answer."""
+    """Accepts, and answers what it is asked to answer. `offset`: by how much it errs about the number of a request."""
+
+    offset = 0
 
     def __init__(self):
         self.listening = socket.create_server(("127.0.0.1", 0))
@@ -70,7 +72,9 @@ class Receiver:
             header = decode_request_header(connection.recv(length, socket.MSG_WAITALL))
             self.requests += 1
             if answers:
-                frame = encode_response_frame(6, header.api_version, header.correlation_id, UpdateMetadataResponse())
+                frame = encode_response_frame(
+                    6, header.api_version, header.correlation_id + self.offset, UpdateMetadataResponse()
+                )
                 connection.sendall(frame)
 
     def close(self):
@@ -135,3 +139,23 @@ def test_where_a_broker_takes_control_requests(control, registered, port):
     end_points = SimpleNamespace(control=control and SimpleNamespace(listener_name=control), inter_broker="PLAINTEXT")
     found = address_of(SimpleNamespace(listeners=listeners), end_points)
     assert found == (None if port is None else ("h", port))
+
+
+def test_a_broker_that_is_known_keeps_its_connection(world):
+    """However often it is named as a target, and however much it is sent."""
+    world.logic.targets = lambda: [HEALTHY, STILL, HEALTHY, HEALTHY]
+    run(world, lambda: world.logic.answered.count(HEALTHY) == WANTED)
+    assert [len(receiver.connections) for receiver in world.receivers.values()] == [1, 1]
+
+
+def test_an_answer_to_another_request_ends_the_connection(world, monkeypatch):
+    """Of another number, or when nothing was asked."""
+    monkeypatch.setattr(Receiver, "offset", 1)
+    run(world, lambda: world.logic.failed == [HEALTHY])
+    assert world.logic.answered == []
+    monkeypatch.setattr(Receiver, "offset", 0)
+    run(world, lambda: world.logic.answered.count(HEALTHY) == WANTED - 1)
+    [connection] = world.receivers[HEALTHY].connections
+    connection.sendall(encode_response_frame(6, 8, 1, UpdateMetadataResponse()))
+    run(world, lambda: not world.receivers[HEALTHY].connections)
+    assert world.logic.failed == [HEALTHY], "nothing was lost with it"

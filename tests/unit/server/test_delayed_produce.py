@@ -6,6 +6,7 @@ import pytest
 
 from mpbroker.errors import ErrorCode
 from mpbroker.server.request_handler import RequestHandler
+from mpbroker.shm.cluster_table import Broker, Endpoint
 from mpbroker.shm.layout import ReplicaRole
 from tests.harness.in_process_broker import InProcessBroker
 from tests.unit.server.test_produce_fetch import batch, part, produce
@@ -189,8 +190,12 @@ def test_with_too_few_replicas_at_its_end_it_is_told_so(replicated):
     assert error_of(replicated, message) == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
-@pytest.mark.parametrize(("version", "leader"), [(9, None), (10, (0, 1)), (12, (0, 1))])
+@pytest.mark.parametrize(("version", "leader"), [(9, None), (10, (1, 1)), (12, (1, 1))])
 def test_who_leads_now_is_told_from_version_10_on(replicated, version, leader):
+    replicated.handler.context.cluster.brokers = {
+        1: Broker(1, 5, [Endpoint("INTERNAL", 0, "inside", 1), Endpoint("PLAINTEXT", 0, "other.example", 19093)]),
+        2: Broker(2, 6, []),
+    }
     message = produce(records=batch(b"a"), acks=-1)
     replicated.send(message, version)
     replicated.step()
@@ -204,7 +209,7 @@ def test_who_leads_now_is_told_from_version_10_on(replicated, version, leader):
     told = found.current_leader
     assert (told and (told.leader_id, told.leader_epoch)) == leader
     endpoints = [(one.node_id, one.host, one.port) for one in response.node_endpoints]
-    assert endpoints == ([(0, "broker.example", 19092)] if leader else [])
+    assert endpoints == ([(1, "other.example", 19093)] if leader else [])
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ func ctx() context.Context {
 }
 
 func (p *program) create(topic string, partitions int32, settings map[string]*string) kadm.CreateTopicResponse {
-	created, err := p.admin.CreateTopics(ctx(), partitions, 1, settings, topic)
+	created, err := p.admin.CreateTopics(ctx(), partitions, -1, settings, topic)
 	Must(err)
 	Must(created[topic].Err)
 	return created[topic]

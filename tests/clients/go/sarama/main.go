@@ -62,7 +62,7 @@ func settings() *sarama.Config {
 }
 
 func (p *program) create(topic string, partitions int32, entries map[string]*string) {
-	Must(p.admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1, ConfigEntries: entries}, false))
+	Must(p.admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: -1, ConfigEntries: entries}, false))
 }
 
 func (p *program) topics() string {
