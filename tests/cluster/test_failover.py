@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
+from tests.harness.broker import wait_until
 from tests.harness.running_cluster import RunningCluster
 
 pytestmark = pytest.mark.slow
@@ -76,6 +77,15 @@ class Typist:
         return sorted(self._lines)
 
 
+def is_anything_typed(cluster):
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "typed", "log_level": 0})
+    try:
+        ends = [consumer.get_watermark_offsets(TopicPartition(TYPED, n), timeout=10)[1] for n in range(PARTITIONS)]
+    finally:
+        consumer.close()
+    return any(ends)
+
+
 def consumed(broker):
     """All records as `mpbroker consume` prints them."""
     words = ["consume", TYPED, "-e", "-b", broker]
@@ -120,6 +130,7 @@ def test_a_killed_leader_loses_nothing_and_comes_back(tmp_path):
         brokers = cluster.bootstrap.split(",")
         typist = Typist(brokers.pop(victim - 1))
         typist.type(20)
+        wait_until(lambda: is_anything_typed(cluster), "records by the broker that the typist knows", 30)
         cluster.kill(victim)
         typist.type(20)
         writer.write_for(1.5)
