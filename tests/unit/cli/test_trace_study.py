@@ -90,7 +90,7 @@ def test_rollup_is_made_and_nothing_is_added_twice(traces, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["trace", "study", "latncy"], "no study 'latncy'; there are: compare, latency"),
+        (["trace", "study", "latncy"], "no study 'latncy'; there are: anomaly, compare, "),
         (["trace", "study", "latency", "--in", "/no/such/folder"], "/no/such/folder does not exist"),
         (["trace", "study", "latency", "--in", "."], "no trace in ."),
         (["trace", "study", "latency", "--engine", "flink"], "invalid choice: 'flink'"),
