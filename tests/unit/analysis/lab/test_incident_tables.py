@@ -138,5 +138,5 @@ def test_mistakes_in_a_file_name_their_place():
     }
     with pytest.raises(ScenarioError, match="two of the variants"):
         incident_plan.parse("x", good)
-    assert incident_plan.names() == ["kafka-4453", "kafka-4453-heavy"]
+    assert incident_plan.names() == ["kafka-4453", "kafka-4453-heavy", "one-queue-or-planes"]
     assert incident_plan.load("kafka-4453-heavy").noise == {"flush.messages": 1}
