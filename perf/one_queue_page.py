@@ -24,8 +24,8 @@ from mpbroker.trace import record, segment
 from perf.incident_page import rows
 from perf.request_queue import BEGIN, END, interval
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "studies" / "one-queue-or-planes.md"
 INCIDENT = "one-queue-or-planes"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "studies" / f"{INCIDENT}.md"
 PARTS = (("double_ms", "two leaders"), ("queue_ms", "L in the queue"), ("work_ms", "L's work"))
 CONTROL = {4: "LeaderAndIsr", 6: "UpdateMetadata"}
 
