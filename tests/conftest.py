@@ -20,7 +20,8 @@ from tests.harness.groups import CHILD_CAME_OUT
 from tests.harness.leftovers import left_names, left_processes
 from tests.tidy import source_tree
 
-OWN_PID = os.getpid()
+_getpid = os.getpid  # a test may put another in its place
+OWN_PID = _getpid()
 SPARK_TIMEOUT_S = 300
 TESTS = Path(__file__).parent
 SLOW_ROOMS = ("chaos", "conformance", "fuzz", "integration", "unit/analysis/spark")
@@ -33,7 +34,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a job in a script's bac
 def pytest_runtest_makereport(item):
     """A child that a test forked, and that an error led out of the test: it would go on with the parent's other tests,
     and tell pytest-xdist of them in the parent's name (INTERNALERROR)."""
-    if os.getpid() != OWN_PID:
+    if _getpid() != OWN_PID:
         os.write(2, f"a child that {item.nodeid} forked came out of it\n".encode())
         os._exit(CHILD_CAME_OUT)
 

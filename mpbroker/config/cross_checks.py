@@ -51,8 +51,9 @@ def _disciplines(config: BrokerConfig) -> Iterator[ConfigError]:
     several = {discipline for discipline in chosen.values() if discipline not in ONE_CLASS}
     if len(several) > 1:
         shown = ", ".join(f"{name} has {discipline}" for name, discipline in chosen.items())
-        problem = f"{DISCIPLINE}: {shown}; beside fifo and plane, listeners can share one discipline only"
-        yield ConfigError(DISCIPLINE, config.value(DISCIPLINE), problem=problem)
+        given = config.value(DISCIPLINE)
+        rule = "beside fifo and plane, listeners can share one discipline only"
+        yield ConfigError(DISCIPLINE, given, problem=f"{DISCIPLINE}={given}: {shown}; {rule}")
 
 
 def _slots(config: BrokerConfig) -> Iterator[ConfigError]:

@@ -12,7 +12,6 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
 from mpbroker import __version__
 from mpbroker.config.broker_config import BrokerConfig
@@ -185,6 +184,8 @@ class SharedState:
         if not self._has_dashcam(config):
             log.info("no_dashcam", hint="SIGUSR1 asks for a dump of it: mpbroker.trace.dashcam.bytes")
             return
+        from pathlib import Path
+
         from mpbroker.trace import mark_spool
 
         try:

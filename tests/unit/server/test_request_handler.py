@@ -190,7 +190,7 @@ def test_what_a_predecessor_left_is_settled_log_first_before_it_runs(broker, mon
         index=0,
         slot=7,
         core=broker.core,
-        config=SimpleNamespace(reserved_handlers=0),
+        config=SimpleNamespace(reserved_handlers=0, handlers_discipline="fifo"),
         running=lambda: done.append(("runs", take())),
         stop_requested=lambda: True,
     )
