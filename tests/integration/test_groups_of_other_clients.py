@@ -11,6 +11,7 @@ from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPythonPartition
 
 from mpbroker.client.bootstrap import connect
+from mpbroker.client.partition_leaders import PartitionLeaders
 from mpbroker.client.producer import Outgoing, Producer
 from mpbroker.client.topic_admin import create_topic
 from mpbroker.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -34,7 +35,7 @@ def fill(broker, topic, first, count):
     with connect(broker.bootstrap, "fill") as client:
         if first == 0:
             create_topic(client, topic, 2, {})
-        producer = Producer(client, topic)
+        producer = Producer(PartitionLeaders(client), topic)
         producer.send(0, [Outgoing(None, b"%d" % number) for number in range(first, first + count)])
 
 

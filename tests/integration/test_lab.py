@@ -100,6 +100,7 @@ def test_a_small_scenario_with_two_variants(lab, tmp_path):
     planes = {
         (row["variant"], row["group"]): row["plane"]
         for row in clients.select(["variant", "group", "plane"]).to_pylist()
+        if row["plane"] is not None  # never sent, on a busy machine
     }
     assert planes == {
         ("plain", "light"): "data",

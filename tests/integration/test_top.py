@@ -56,33 +56,6 @@ def look(broker, *more, **env):
     return done.stdout
 
 
-def test_trace_top_and_the_admin_page_show_the_stages_of_what_was_just_asked(broker):
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0})
-    producer.produce("asked", b"x", partition=0)  # which makes it
-    assert producer.flush(20) == 0
-    command = [sys.executable, "-m", "mpbroker", "trace", "top", "--json", "--data-dir", str(broker.data_dir)]
-    _latency(broker)  # samples begin
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
-        sent = 0
-        while running.poll() is None:
-            producer.produce("asked", b"x", partition=0)
-            assert producer.flush(10) == 0
-            sent += 1
-        found = json.loads(running.stdout.read())
-    row = next(row for row in found["apis"] if row["api"] == "Produce")
-    assert 0 < row["requests"] <= sent and row["errors"] == 0 and 1.9 <= found["seconds"] < 30
-    assert 0 < row["stages_ms"]["local"]["p50"] <= row["stages_ms"]["total"]["p99"]
-    page = next(row for row in _latency(broker)["apis"] if row["api"] == "Produce")
-    assert page["requests"] == sent
-    with urllib.request.urlopen(broker.ready["admin"] + "/") as answer:
-        assert "Produce" in answer.read().decode()
-
-
-def _latency(broker):
-    with urllib.request.urlopen(broker.ready["admin"] + "/latency") as answer:
-        return json.loads(answer.read())
-
-
 class Terminal:
     """`top` on a terminal of its own."""
 
@@ -196,3 +169,30 @@ def test_a_broker_that_ends_ends_the_screen_with_a_sentence(tmp_path):
         assert b"no broker runs on data directory" in terminal.process.stderr.read()
     finally:
         terminal.close()
+
+
+def test_trace_top_and_the_admin_page_show_the_stages_of_what_was_just_asked(broker):
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0})
+    producer.produce("asked", b"x", partition=0)  # which makes it
+    assert producer.flush(20) == 0
+    command = [sys.executable, "-m", "mpbroker", "trace", "top", "--json", "--data-dir", str(broker.data_dir)]
+    _latency(broker)  # samples begin
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        sent = 0
+        while running.poll() is None:
+            producer.produce("asked", b"x", partition=0)
+            assert producer.flush(10) == 0
+            sent += 1
+        found = json.loads(running.stdout.read())
+    row = next(row for row in found["apis"] if row["api"] == "Produce")
+    assert 0 < row["requests"] <= sent and row["errors"] == 0 and 1.9 <= found["seconds"] < 30
+    assert 0 < row["stages_ms"]["local"]["p50"] <= row["stages_ms"]["total"]["p99"]
+    page = next(row for row in _latency(broker)["apis"] if row["api"] == "Produce")
+    assert page["requests"] == sent
+    with urllib.request.urlopen(broker.ready["admin"] + "/") as answer:
+        assert "Produce" in answer.read().decode()
+
+
+def _latency(broker):
+    with urllib.request.urlopen(broker.ready["admin"] + "/latency") as answer:
+        return json.loads(answer.read())
