@@ -17,7 +17,7 @@ from tests.harness.in_process_broker import InProcessBroker
 from tests.harness.small_core import small_core
 from tests.unit.server.test_produce_fetch import batch, fetch, produce
 
-ROUNDS = 150
+ROUNDS = 60
 
 
 @pytest.fixture
