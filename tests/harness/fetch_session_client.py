@@ -28,9 +28,7 @@ class SessionClient:
         changed = {p: at for p, at in self.reads.items() if is_new or self.told.get(p) != at}
         gone = [] if is_new else [p for p in self.told if p not in self.reads]
         self.told = dict(self.reads)
-        for place in (
-            self.knows.keys() - self.reads.keys()
-        ):  # also without a session, which is asked for everything anew
+        for place in self.knows.keys() - self.reads.keys():  # also without a session: all is told anew
             del self.knows[place]
         return fetch_of(
             self.version, self.ids, changed, gone, session_id=self.session_id, session_epoch=self.epoch, **fields
