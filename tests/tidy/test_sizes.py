@@ -2,12 +2,15 @@
 
 import re
 import statistics
+import subprocess
 
 from tests.tidy.layers import BANNED_MODULE_NAMES
 from tests.tidy.source_tree import ROOT, functions, modules, tree
 
 FUNCTION_LINES, FILE_LINES, MEDIAN_FILE_LINES = 60, 500, 150
 C_FUNCTION_LINES, C_FILE_LINES = 80, 600
+#: The largest is a recording of another broker's answers.
+KEPT_FILE_BYTES = 1_000_000
 
 
 def _python_files():
@@ -74,3 +77,12 @@ def test_every_module_says_what_it_is():
 
     silent = [module for module, path in modules().items() if not ast.get_docstring(tree(path))]
     assert not silent, f"no module docstring: {silent}"
+
+
+def test_what_git_keeps_is_text_that_somebody_wrote():
+    """A wheel of 54 MB was once committed beside the code, by `git add` in the folder into which pip had loaded it."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    kept = [path for name in listed.split("\0") if name and (path := ROOT / name).is_file()]
+    large = [str(path) for path in kept if path.stat().st_size > KEPT_FILE_BYTES]
+    binary = [str(path) for path in kept if b"\0" in path.read_bytes()[:8192]]
+    assert kept and not large and not binary, (large, binary)
