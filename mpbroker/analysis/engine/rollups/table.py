@@ -7,6 +7,7 @@ program find the files of the last commit wherever they are; others see them whe
 """
 
 import json
+import re
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from io import BytesIO
@@ -46,8 +47,7 @@ class RollupTable:
         if not names:
             return None
         try:
-            data = json.loads(self.files.read(names[-1]))
-            return Commit(data["batch"], data["staging"], tuple(data["files"]), data["segments"], data["requests"])
+            return _read_commit(self.files.read(names[-1]))
         except (ValueError, KeyError, TypeError) as error:
             raise RollupError(f"{self.files.url(names[-1])} is damaged: {error!r}") from error
 
@@ -163,7 +163,7 @@ def open_table(files: TableFiles) -> RollupTable:
         about: dict[str, Any] = json.loads(files.read(layout.ABOUT))
         if about["format"] != layout.FORMAT:
             raise RollupError(f"{files.root}: format {about['format']}; this program reads {layout.FORMAT}")
-        return RollupTable(files, about["window_ms"])
+        return RollupTable(files, layout.check_window(about["window_ms"]))
     except FileNotFoundError as error:
         raise RollupError(f"{files.root} is no rollup table: it has no {layout.ABOUT}") from error
     except (ValueError, KeyError, TypeError) as error:
@@ -171,17 +171,32 @@ def open_table(files: TableFiles) -> RollupTable:
 
 
 def open_or_create(files: TableFiles, window_ms: int | None = None) -> RollupTable:
-    """A table, made if there is none. RollupError when it has other windows than those asked for."""
+    """A table, made if there is nothing yet. RollupError when it has other windows than those asked for, or the folder
+    holds what is no table's: readers would take it for rows."""
     wanted = layout.check_window(layout.WINDOW_MS if window_ms is None else window_ms)
     about = json.dumps({"format": layout.FORMAT, "window_ms": wanted}).encode()
     try:
         files.read(layout.ABOUT)
     except FileNotFoundError:
+        foreign = files.below("")
+        if foreign:
+            raise RollupError(f"{files.root} is no rollup table, and not empty: it holds {foreign[0]}") from None
         files.create(layout.ABOUT, about)
     found = open_table(files)
     if window_ms is not None and found.window_ms != window_ms:
         raise RollupError(f"{files.root} has windows of {found.window_ms} ms; a table has one kind")
     return found
+
+
+def _read_commit(text: bytes) -> Commit:
+    """ValueError, KeyError, TypeError. Its paths are moved and its staging folder is deleted: they must be such as
+    `Batch` writes, whoever wrote them."""
+    data = json.loads(text)
+    commit = Commit(data["batch"], data["staging"], tuple(data["files"]), data["segments"], data["requests"])
+    names = [part for path in (commit.staging, *commit.files) for part in path.split("/")]
+    if not re.fullmatch(rf"{layout.STAGING}/\w[\w-]*", commit.staging) or {"", ".", ".."} & set(names):
+        raise ValueError("its paths are none of a batch")
+    return commit
 
 
 def _place_of(staged: str) -> str:

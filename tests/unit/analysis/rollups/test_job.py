@@ -203,8 +203,38 @@ def test_what_is_refused(traces, tmp_path):
     (tmp_path / "out" / layout.ABOUT).write_text(json.dumps({"format": 7}))
     with pytest.raises(RollupError, match="format 7"):
         table.open_table(LocalFiles(tmp_path / "out"))
+    (tmp_path / "out" / layout.ABOUT).write_text(json.dumps({"format": layout.FORMAT, "window_ms": 0}))
+    with pytest.raises(RollupError, match="do not make a whole hour"):
+        table.open_table(LocalFiles(tmp_path / "out"))
     with pytest.raises(RollupError, match="no rollup table"):
         table.open_table(LocalFiles(traces))
+    before = sorted(traces.rglob("*"))
+    with pytest.raises(RollupError, match="no rollup table, and not empty"):
+        table.open_or_create(LocalFiles(traces))
+    assert before and sorted(traces.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("staging", "path"),
+    [
+        ("_staging/../counts", "x.parquet"),
+        ("counts", "x.parquet"),
+        ("_staging", "x.parquet"),
+        ("_staging/1", "../x.parquet"),
+        ("_staging/1", "/x.parquet"),
+    ],
+)
+def test_a_commit_whose_paths_lead_elsewhere_is_damaged(tmp_path, staging, path):
+    found = table.open_or_create(LocalFiles(tmp_path / "out"))
+    kept = [tmp_path / "out" / "counts" / "kept", tmp_path / "out" / "_staging" / "kept"]
+    for one in kept:
+        one.parent.mkdir(exist_ok=True)
+        one.touch()
+    commit = table.Commit(0, staging, (path,), 1, 1)
+    found.files.create(f"{layout.COMMITS}/{0:012d}.json", json.dumps(commit._asdict()).encode())
+    with pytest.raises(RollupError, match="is damaged"):
+        found.recover()
+    assert all(one.exists() for one in kept)
 
 
 def test_files_of_other_hours_and_nodes_are_not_named(traces, tmp_path, narrow):
