@@ -10,6 +10,7 @@ fills.
 
 import contextlib
 import errno
+import os
 import select
 import time
 from pathlib import Path
@@ -216,8 +217,11 @@ class Tracer:
         return 0
 
     def _save_left(self, now_ns: int) -> int:
-        """Of a broker that was killed: what its dash-cam had in memory."""
+        """Of a broker that was killed: what its dash-cam had in memory. A directory that may not be read stays."""
         if not self._left or now_ns < self._open_due_ns:
+            return 0
+        if self._saving is None and not os.access(self._left[0], os.R_OK | os.W_OK | os.X_OK):
+            self._ctx.log.error("trace_dump_failed", directory=self._left.pop(0), reason="it may not be read")
             return 0
         try:
             if self._saving is None:

@@ -138,6 +138,22 @@ def test_it_goes_on_for_a_while_after_a_trigger(world):
     made.finish()
 
 
+def test_a_dump_takes_what_closes_while_it_goes_on_before_memory_gives_it_up(world):
+    made = world.tracer()
+    mark_spool.put(world.place, "now", dump_after_ms=60_000)
+    made.turn()
+    for _ in range(10):
+        world.finish(10_000)  # more than memory holds, in all
+        for _ in range(3):
+            made.turn()
+    assert len(requests_in(world.place)) < 64_000
+    made._dashcam._dump.until_ns = 1
+    _until(made, world.complete)
+    ((path, said),) = world.complete().items()
+    assert requests_in(path) == list(range(100_000)) and said["segments_lost"] == 0
+    made.finish()
+
+
 def test_a_successor_goes_on_with_memory_and_dump(world):
     made = world.tracer()
     world.finish(50)
@@ -170,6 +186,23 @@ def test_what_a_killed_broker_left_in_memory_is_written_by_the_next_start(world)
     ((path, said),) = world.complete().items()
     assert requests_in(path) == list(range(70)) and path.name.endswith("-left") and not left.exists()
     assert said["causes"][0].kind == "left"
+    successor.finish()
+
+
+def test_one_that_may_not_be_read_does_not_hold_up_the_next(world):
+    made = world.tracer()
+    world.finish(70)
+    made.turn()
+    left = [world.place.with_name(world.place.name.replace(f"{BOOT:016x}", f"{BOOT + n:016x}")) for n in (1, 2)]
+    left[0].mkdir()
+    world.place.rename(left[1])
+    successor = world.tracer(bytes=0)
+    left[0].rmdir()  # tests may run as root, who may read everything: it is gone instead
+    successor._open_due_ns = 0
+    _until(successor, world.complete)
+    assert requests_in(next(iter(world.complete()))) == list(range(70))
+    failed = [fields["directory"] for event, fields in successor.lines if event == "trace_dump_failed"]
+    assert failed == [str(left[0])] and not successor._ctx.process_row.troubles
     successor.finish()
 
 
