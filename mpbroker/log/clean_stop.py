@@ -61,5 +61,5 @@ def _not_loaded(keeper: KeeperContext) -> set[str]:
     """Directories whose logs were never loaded, are offline, or belong to no topic: nobody knows in what state they
     are, or in which they will be when somebody puts them back."""
     online = {partition.dir for partition in keeper.partitions.all if keeper.state(partition) is not None}
-    expected = {partition.dir for partition in keeper.partitions.all}
+    expected = {partition.dir for partition in keeper.partitions.all if not keeper.is_absent(partition)}
     return (expected | {found.name for found in find_all(keeper.data_dir)}) - online

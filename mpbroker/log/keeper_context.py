@@ -120,6 +120,13 @@ class KeeperContext(Struct):
         is_here = state.dir == partition.dir and state.log_dir == self.log_dir
         return state if state.flags & SHOWN == SHOWN and is_here else None
 
+    def is_absent(self, partition: KeptPartition) -> bool:
+        """Whether this broker holds no replica of it: its row is an identity without a log."""
+        try:
+            return not self.log.state(partition.ordinal).dir
+        except RuntimeError:
+            return False
+
     def is_busy(self, partition: KeptPartition) -> bool:
         """Whether somebody, a stopped process perhaps, holds its lock for longer than one waits. A job leaves such a
         partition for later and goes on with the next."""

@@ -80,6 +80,18 @@ def test_the_marker_names_what_it_does_not_speak_for(world, damage):
     assert found == (True, {unknown}) and found.of(sound.dir)
 
 
+def test_a_partition_whose_replicas_are_elsewhere_is_no_doubt(world):
+    held = world.create()
+    elsewhere = held._replace(ordinal=1, topic_id=bytes(15) + b"e", partition=1)
+    who = {"ordinal": 1, "topic_id": elsewhere.topic_id, "topic_row": 0, "partition": 1, "log_dir": 0}
+    assert world.log.publish(**who, dir="", state={}, hidden=True) == 0
+    assert world.log.set_flags(1, 1, 0) == 0
+    world.partitions.all.append(elsewhere)
+    assert LogKeeper(world.keeper()).stop() is True
+    assert not world.events.named("not_all_logs_stopped")
+    assert take_marker(str(world.path)) == (True, frozenset())
+
+
 @pytest.mark.parametrize("damage", ["not synced", "snapshot", "checkpoint"])
 def test_no_marker_when_anything_is_not_as_it_should_be(world, damage):
     partition = world.create()
