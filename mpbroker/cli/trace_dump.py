@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from mpbroker.cli import broker_arguments
 from mpbroker.errors import MpbrokerError, NothingRuns
 from mpbroker.trace import dump, mark_spool
 
@@ -36,15 +37,9 @@ def define(parser: argparse.ArgumentParser, _: str = "dump") -> None:
     parser.add_argument(
         "--after", type=_seconds, default=0.0, metavar="S", help="go on for so many seconds (default: 0; at most 3600)"
     )
-    parser.add_argument(
-        "--data-dir",
-        metavar="D",
-        help="the broker's data directory "
-        "(default: ./mpbroker-data if one runs there, else that of your running broker)",
-    )
+    broker_arguments.define(parser)
     parser.add_argument("--list", action="store_true", help="show the dumps there are instead")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(command=parser.prog)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -78,7 +73,6 @@ def _seconds(text: str) -> float:
 
 def _places(arguments: argparse.Namespace) -> tuple[Path, Path]:
     """Where the traces are in memory, where dumps go; NothingRuns, NoDashcam."""
-    from mpbroker.cli import broker_arguments
     from mpbroker.log import data_dir as locks
     from mpbroker.supervisor.status_file import read_status_file
 

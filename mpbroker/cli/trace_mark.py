@@ -5,7 +5,7 @@ import json
 import time
 from pathlib import Path
 
-from mpbroker.cli import trace_arguments
+from mpbroker.cli import broker_arguments, trace_arguments
 from mpbroker.errors import MpbrokerError, NothingRuns
 from mpbroker.trace import mark_spool
 
@@ -42,13 +42,7 @@ def define(parser: argparse.ArgumentParser, _: str = "mark") -> None:
         help=f"what to call this moment, up to {mark_spool.MAX_TEXT_CHARS} characters",
     )
     place = parser.add_mutually_exclusive_group()
-    place.add_argument(
-        "--data-dir",
-        metavar="D",
-        help="the broker's data directory "
-        "(default: ./mpbroker-data if one runs there, else that of your running broker)",
-    )
-    parser.set_defaults(command=parser.prog)
+    broker_arguments.define(parser, place)
     place.add_argument("--in", dest="traces", metavar="T", help="its trace directory instead")
     parser.add_argument("--json", action="store_true", help="print text and time as JSON")
 
@@ -72,7 +66,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _traces_of_running(arguments: argparse.Namespace) -> Path:
-    from mpbroker.cli import broker_arguments
     from mpbroker.log import data_dir as locks
 
     data_dir = broker_arguments.directory(arguments)

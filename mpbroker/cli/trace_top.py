@@ -13,7 +13,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from mpbroker.cli import extras, trace_arguments
+from mpbroker.cli import broker_arguments, extras, trace_arguments
 from mpbroker.cli.usage import UsageError
 from mpbroker.errors import MpbrokerError, NothingRuns
 
@@ -42,13 +42,7 @@ class NotTraced(MpbrokerError):
 
 def define(parser: argparse.ArgumentParser, _: str = "top") -> None:
     """The arguments of `trace top`."""
-    parser.add_argument(
-        "--data-dir",
-        metavar="D",
-        help="the broker's data directory "
-        "(default: ./mpbroker-data if one runs there, else that of your running broker)",
-    )
-    parser.set_defaults(command=parser.prog)
+    broker_arguments.define(parser)
     number = trace_arguments.whole_number(1, 3600)
     parser.add_argument(
         "--seconds", type=number, metavar="S", help="how far it looks back (default: 60; --json, --once: 2)"
@@ -60,7 +54,7 @@ def define(parser: argparse.ArgumentParser, _: str = "top") -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Show it; NothingRuns if there is no broker, or it ends meanwhile."""
-    from mpbroker.cli import broker_arguments, terminal_keys
+    from mpbroker.cli import terminal_keys
 
     if not arguments.json:
         extras.require("rich")
