@@ -1,14 +1,18 @@
 """A disk whose every sync takes its time: stops stay clean, and nobody waits for another's partition."""
 
+import struct
 import time
 
+import psutil
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from mpbroker.log.clean_shutdown import MARKER
 from tests.harness import slow_disk
-from tests.harness.broker import Broker
+from tests.harness.broker import Broker, wait_until
+from tests.harness.raw_client import RawConnection, frame
+from tests.harness.raw_records import RawProducer, create_by_metadata
 
 PARTITIONS = 300
 SYNC_MS = 20
@@ -60,3 +64,28 @@ def test_a_partition_with_a_slow_disk_delays_no_acknowledgement_of_another(tmp_p
             assert quick.flush(10) == 0
         assert len(slow) == 1, "the slow one is not acknowledged yet: ten of the other were, meanwhile"
         assert slow.flush(20) == 0
+
+
+def test_nobody_is_answered_before_a_slow_recovery_has_ended(tmp_path, preload):
+    """Sockets listen and acceptors run while the controller still reads: a client that is quick waits, and never sees a
+    broker without its topics."""
+    broker = Broker(tmp_path, overrides={"mpbroker.admin.listener": ""})
+    with broker:
+        create_by_metadata("127.0.0.1", broker.port(), "t")
+        producer = RawProducer("127.0.0.1", broker.port(), "t")
+        wait_until(lambda: producer.produce(0, [b"v"]).error == 0, "the topic")
+        producer.close()
+    broker.ready_file.unlink()
+    broker.env = slow_disk.slow_env(preload, str(broker.data_dir), 300)
+    process = psutil.Process(broker.spawn().pid)
+    try:
+        (listening,) = wait_until(lambda: process.net_connections(), "its listener")
+        with RawConnection(listening.laddr.port, timeout_s=30.0) as client:
+            asked = time.monotonic()
+            _, body = client.ask(frame(3, 1, 1, struct.pack(">ih1s", 1, 1, b"t")))  # Metadata
+            assert time.monotonic() - asked > 0.3, "it was no slow recovery"
+        assert body.endswith(b"t" + struct.pack(">?ihiiiiii", False, 1, 0, 0, 0, 1, 0, 1, 0)), body
+        wait_until(broker.ready_file.exists, "the start's end")
+        broker.stop()
+    finally:
+        broker.destroy()
