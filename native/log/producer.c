@@ -94,9 +94,17 @@ static int check_sequence(const struct mpb_producer *producer, const struct mpb_
     return follows ? 0 : MPB_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER;
 }
 
+/* Not of the producer's open transaction. None is open: the batch would be the first of one. */
+static bool is_of_an_ended_one(const struct mpb_producer *producer, const struct mpb_producer_batch *kept)
+{
+    uint64_t first = mpb_load_acquire(&producer->txn_first); /* + 1 */
+    return first == 0 || (uint64_t)kept->base_offset + 1 < first;
+}
+
 int mpb_producer_check(const struct mpb_core *core, const struct mpb_partition *row, const struct mpb_batch_info *batch,
                        bool by_coordinator, struct mpb_producer_check *out)
 {
+    bool transactional = (batch->attributes & MPB_ATTRIBUTE_TRANSACTIONAL) != 0;
     out->duplicate = false;
     uint32_t at = mpb_producer_find(core, row, batch->producer_id);
     if (at == 0)
@@ -105,9 +113,13 @@ int mpb_producer_check(const struct mpb_core *core, const struct mpb_partition *
     if (by_coordinator)
         return batch->producer_epoch < mpb_producer_epoch(producer) ? MPB_ERR_INVALID_PRODUCER_EPOCH : 0;
     int error = check_sequence(producer, batch, out);
+    if (out->duplicate && transactional && is_of_an_ended_one(producer, &out->original)) {
+        out->duplicate = false;
+        return MPB_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER;
+    }
     if (error != 0 || out->duplicate || mpb_load_acquire(&producer->txn_first) == 0)
         return error;
-    return batch->attributes & MPB_ATTRIBUTE_TRANSACTIONAL ? 0 : MPB_ERR_INVALID_TXN_STATE;
+    return transactional ? 0 : MPB_ERR_INVALID_TXN_STATE;
 }
 
 /* Before the row is taken: a sweep after a kill looks below it. */

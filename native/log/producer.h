@@ -23,8 +23,10 @@ struct mpb_producer_check {
 int32_t mpb_last_sequence(int32_t first_sequence, int32_t record_count);
 
 /* Whether a producer's batch may be appended: 0 (look at out->duplicate), OUT_OF_ORDER_SEQUENCE_NUMBER,
- * INVALID_PRODUCER_EPOCH, or INVALID_TXN_STATE for a plain batch while its transaction is open. A producer of which nothing
- * is known may begin with any sequence; `by_coordinator`: any one may. */
+ * INVALID_PRODUCER_EPOCH, or INVALID_TXN_STATE for a plain batch while its transaction is open. A transactional batch with
+ * the sequences of one of an ended transaction is out of order, no duplicate (ADR 24): its producer takes them for free, and
+ * what it holds would be lost. A producer of which nothing is known may begin with any sequence; `by_coordinator`: any
+ * one may. */
 int mpb_producer_check(const struct mpb_core *core, const struct mpb_partition *row, const struct mpb_batch_info *batch,
                        bool by_coordinator, struct mpb_producer_check *out);
 /* Row number + 1 of this producer, or 0. */

@@ -177,6 +177,8 @@ def close_connections(cluster):
 
 
 def test_exactly_once_through_the_loss_of_brokers(cluster):
+    """librdkafka, which does not know what became of a batch whose leader died, gives its sequences to other records of
+    its next transaction; they are refused, and the chain goes on with a new producer (ADR 24)."""
     fill(cluster, RECORDS)
     chain = Chain(cluster.bootstrap, "read-from", "write-to", RECORDS)
     chain.start()

@@ -106,3 +106,21 @@ def two_producers(stage: Stage, version: int) -> None:
     stage.end(one, False, version)
     stage.settled()
     stage.read()
+
+
+@script("a sequence of an ended transaction comes again in the next one")
+def sequence_again(stage: Stage, version: int) -> None:
+    producer = stage.init()
+    for first, outcome in ((0, False), (2, True)):
+        stage.add(producer, 0)
+        stage.produce(producer, first, b"a", b"b")
+        stage.produce(producer, first, b"a", b"b")
+        stage.end(producer, outcome, version)
+        stage.settled()
+        stage.add(producer, 0)
+        stage.produce(producer, first, b"c")
+        stage.produce(producer, first, b"c", b"d")
+        stage.end(producer, True, version)
+        stage.settled()
+    stage.read()
+    stage.read(isolation=0)

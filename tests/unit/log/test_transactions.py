@@ -97,14 +97,14 @@ class Partition(RuleBasedStateMachine):
         self.world.close()
         self.directory.cleanup()
 
-    def append(self, **fields) -> int:
+    def append(self, **fields):
         now_ms = self.world.clock.wall_ms()
         batch = encode_batch([(b"k", bytes(40), now_ms)], **fields)
-        return self.world.log.append(0, NO_REQUEST, 0, batch, OPTIONS, now_ms).error
+        return self.world.log.append(0, NO_REQUEST, 0, batch, OPTIONS, now_ms)
 
     @rule()
     def plain(self) -> None:
-        assert self.append() == 0
+        assert self.append().error == 0
         batch = Batch(len(self.model.batches), None)
         batch.outcome = True
         self.model.batches.append(batch)
@@ -122,12 +122,29 @@ class Partition(RuleBasedStateMachine):
             producer_epoch=model.epochs[producer],
             base_sequence=model.sequences[producer],
             transactional=True,
-        )
+        ).error
         known = producer in model.verified or bool(model.open(producer))
         assert code == (0 if known else ErrorCode.INVALID_TXN_STATE)
         if known:
             model.sequences[producer] += 1
             model.batches.append(Batch(len(model.batches), producer))
+
+    @rule(producer=PRODUCERS)
+    def repeat(self, producer: int) -> None:
+        """The last batch once more: a duplicate within its transaction, out of order in the next one (ADR 24)."""
+        model, sequence = self.model, self.model.sequences[producer] - 1
+        sent = [b for b in model.batches if b.producer == producer and not b.marker]
+        if sequence < 0 or sent[-1].offset < model.log_start:
+            return
+        result = self.append(
+            producer_id=producer, producer_epoch=model.epochs[producer], base_sequence=sequence, transactional=True
+        )
+        if sent[-1].outcome is None:
+            assert (result.error, result.duplicate, result.base_offset) == (0, True, sent[-1].offset)
+        elif producer in model.verified:
+            assert (result.error, result.duplicate) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, False)
+        else:
+            assert result.error == ErrorCode.INVALID_TXN_STATE
 
     @rule(producer=PRODUCERS, committed=st.booleans(), raises=st.integers(0, 3))
     def end(self, producer: int, committed: bool, raises: int) -> None:
@@ -242,6 +259,23 @@ def test_snapshots_tell_open_transactions_and_coordinator_epochs(tmp_path):
     world.reboot()
     assert world.log.producer_entries(0)[1] == rows
     assert world.log.append_marker(0, 5, 0, 2, True, OPTIONS, 5).error == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_sequence_of_an_ended_transaction_is_not_taken_for_a_duplicate(tmp_path, committed):
+    """An answer that its producer never got: it gives the same sequences to other records of its next transaction."""
+    world = LogWorld(tmp_path)
+    partition = world.create()
+    sent = {"producer_id": 5, "producer_epoch": 0, "transactional": True}
+    open_and_end(world, 5, committed)
+    assert world.log.verify(0, 5, 0) == 0
+    refused = world.append(partition, base_sequence=0, **sent)
+    assert (refused.error, refused.base_offset) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+    assert world.append(partition, base_sequence=1, **sent).base_offset == 2
+    assert world.append(partition, base_sequence=0, **sent).error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    again = world.append(partition, base_sequence=1, **sent)
+    assert (again.error, again.duplicate, again.base_offset) == (0, True, 2)
+    world.close()
 
 
 def test_one_in_a_transaction_is_never_forgotten(tmp_path):
