@@ -2,6 +2,7 @@
 
 Prints each change that the nearest tests did not notice, and the share they noticed. Exit code 1 below 95 %. Verdicts
 stand in `.mutants/seed-N.jsonl`: the same command goes on after an interruption, `--again` judges survivors anew.
+`--part 1/2` and `--part 2/2`, started beside each other, share the work and the verdicts.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tests.mutation.equivalent import key_of, known_equivalents
 from tests.mutation.judge import Judge, Verdict
 from tests.mutation.results import Results
 from tests.mutation.touched import recorded
-from tests.mutation.working_copy import heed_hangups
+from tests.mutation.working_copy import heed_signals
 
 ROOT = Path(__file__).resolve().parents[2]
 STATE = ROOT / ".mutants"
@@ -44,10 +45,17 @@ def wanted(changes: list[Change], under: str, at: str | None) -> list[Change]:
     return [change for change in changes if change.path.startswith(under)]
 
 
+def part_of(changes: list[Change], part: str) -> list[Change]:
+    """Every Nth change, from the Kth on, of `K/N`."""
+    first, _, number = part.partition("/")
+    return changes[int(first) - 1 :: int(number)]
+
+
 def judge_some(judge: Judge, changes: list[Change], results: Results, number: int, until: float) -> None:
     """Judge changes until `number` of the results count or the time is over. What survives is printed at once."""
     known = set(known_equivalents())
     for change in changes:
+        results.read_on()
         if results.counted(known) >= number or time.monotonic() > until:
             break
         if key_of(change) in known or key_of(change) in results.latest:
@@ -82,12 +90,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--under", default="", help="only files whose path begins so: native/, mpbroker/log/")
     parser.add_argument("--at", metavar="PATH:LINE", help="all changes of one line, whatever became of them before")
+    parser.add_argument("--part", metavar="K/N", default="1/1", help="every Nth change, from the Kth on")
     parser.add_argument("--minutes", type=float, default=24 * 60, help="begin no further change after so long")
     parser.add_argument("--again", action="store_true", help="judge the survivors once more")
     arguments = parser.parse_args()
-    heed_hangups()
+    heed_signals()
     changes = [change for path in changed_files(ROOT) for change in changes_of(path, (ROOT / path).read_text())]
-    chosen = drawn(wanted(changes, arguments.under, arguments.at), arguments.seed)
+    chosen = part_of(drawn(wanted(changes, arguments.under, arguments.at), arguments.seed), arguments.part)
     with tempfile.TemporaryDirectory(prefix="mutants-") as directory:
         results = Results(Path(directory, "at") if arguments.at else STATE / f"seed-{arguments.seed}.jsonl")
         judge = Judge(ROOT, Path(directory), recorded(STATE / "touched"), STATE / "objects")

@@ -2,12 +2,13 @@
 
 A red test counts if it is green without the change. One that started a broker, or that hung, has to be red with the
 change twice: on a busy machine such a test can be red by itself. A hang is one if the same run, unchanged and now,
-takes less than a third of the time that was given.
+takes less than a third of the time that was given. What no test noticed within some minutes survived.
 """
 
 from __future__ import annotations
 
 import enum
+import time
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.mutation.touched import Run
 from tests.mutation.working_copy import Outcome, WorkingCopy
 
 LEAST_LIMIT_S, LEAST_TEST_S, TIMES, TRIES = 30.0, 20.0, 4.0, 4
+PROGRAM_LIMIT_S, MOST_S = 10.0, 240.0
 
 
 class Verdict(enum.Enum):
@@ -40,6 +42,7 @@ class Judge:
         self._slow = {run.test for run in runs.values() if run.slow}
         self._kept = kept
         self._unchanged: dict[tuple[str, ...], Outcome] = {}
+        self._end = 0.0
         self.noticed_by = ""
 
     @cached_property
@@ -53,7 +56,7 @@ class Judge:
 
     def judge(self, change: Change) -> Verdict:
         """One change; the copy is as it was afterwards."""
-        self.noticed_by = ""
+        self.noticed_by, self._end = "", time.monotonic() + MOST_S
         text = (self.copy.tree / change.path).read_text()
         selections = self._nearest.selections(change, text)
         try:
@@ -100,7 +103,7 @@ class Judge:
         """Whether a run is red with the change and green without; what is red anyway is left out of it."""
         for _ in range(TRIES):
             selection = self._sound(selection)
-            if not selection.words:
+            if not selection.words or time.monotonic() > self._end:
                 return False
             outcome = self._changed(change, selection, 1.0)
             if outcome.green:
@@ -150,7 +153,8 @@ class Judge:
         return outcome
 
     def _run(self, selection: Selection, factor: float) -> Outcome:
-        limit_s = factor * (LEAST_LIMIT_S + TIMES * selection.expected_s)
         if selection.program:
+            limit_s = factor * (PROGRAM_LIMIT_S + TIMES * selection.expected_s)
             return self.copy.run([str(self._native.program(selection.program))], limit_s)
+        limit_s = factor * (LEAST_LIMIT_S + TIMES * selection.expected_s)
         return self.copy.pytest(selection.words, limit_s, factor * (LEAST_TEST_S + TIMES * selection.longest_s))

@@ -3,6 +3,7 @@ The first that is red is enough, so what is quick and touches little else comes 
 the same things; what starts a broker comes last.
 
 Without a record of the function (it is new, or nothing was recorded), the tests named after the file and its room.
+Where no test that starts a broker was recorded, those whose file has a word of the changed one's path come last.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ from tests.mutation.touched import Run, places_at
 PROGRAM_TESTS = "native/tests"
 #: What is not picked: they compile, and run the programs that ran before; or they are about the tool.
 NOT_PICKED = ("tests/unit/native/test_programs.py", "tests/unit/native/test_aarch64.py", "tests/mutation/")
+#: Rooms of tests that start brokers.
+SLOW_ROOMS = ("integration", "chaos", "cluster", "conformance")
 WORD = re.compile(r"[a-z]+")
 FIRST_S, QUICK_S, PROGRAM_S, SLOW_S, MOST_TESTS = 5.0, 12.0, 30.0, 30.0, 150
+MOST_SLOW_FILES, FILE_S, FILE_TEST_S = 2, 30.0, 10.0
 
 
 @dataclass(frozen=True)
@@ -46,15 +50,17 @@ class Nearest:
 
     def __init__(self, tree: Path, runs: Mapping[str, Run]) -> None:
         self._tree = tree
+        self._knows_slow = any(run.slow and run.test.startswith("tests/integration/") for run in runs.values())
         self._runs = [run for run in runs.values() if not run.test.startswith(NOT_PICKED) and self._is_there(run.test)]
 
     def selections(self, change: Change, text: str) -> list[Selection]:
         """What to run, one after the other; `text` is the unchanged file's."""
         places = places_at(change.path, text, change.line)
         runs = [run for run in self._runs if run.touched & places]
+        slow = [] if self._knows_slow else self._slow_by_name(change.path)
         if not runs:
-            return self._by_name(change.path)
-        return [*_programs(runs), *self._tests(change, runs)]
+            return [*self._by_name(change.path), *slow]
+        return [*_programs(runs), *self._tests(change, runs), *slow]
 
     def _tests(self, change: Change, runs: list[Run]) -> Iterable[Selection]:
         name = f"test_{Path(change.path).stem}.py::"
@@ -97,6 +103,13 @@ class Nearest:
         words += sorted(set(in_room) - set(words), key=self._file_s)
         found = [Selection((f"program {name}",), 30.0, 30.0) for name in programs]
         return found + [Selection((word,), 30.0, 10.0) for word in words]
+
+    def _slow_by_name(self, path: str) -> list[Selection]:
+        about = words_of(path)
+        files = [file for room in SLOW_ROOMS for file in sorted((self._tree / "tests" / room).glob("test_*.py"))]
+        words = [str(file.relative_to(self._tree)) for file in files]
+        near = sorted((word for word in words if _shared(about, word)), key=lambda word: -_shared(about, word))
+        return [Selection((word,), FILE_S, FILE_TEST_S) for word in near[:MOST_SLOW_FILES]]
 
     def _file_s(self, file: str) -> float:
         """What a file's tests took when they were recorded."""

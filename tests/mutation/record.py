@@ -1,7 +1,8 @@
-"""Records which test touches which function: `python -m tests.mutation.record`, or a part: words for pytest, or
-`programs [NAME ...]` of native/tests.
+"""Records which test touches which function: `python -m tests.mutation.record`, or a part: `unit`, other words for
+pytest, or `programs [NAME ...]` of native/tests.
 
-Takes some three times as long as the tests themselves. What is recorded stands in `.mutants/touched` and holds until
+Takes some three times as long as the tests themselves: minutes for `unit` and `programs`, which is what `make mutants`
+asks for. What is recorded stands in `.mutants/touched` and holds until
 tests move; the nearest tests of a change (nearest.py) come from it.
 """
 
@@ -17,8 +18,9 @@ import time
 from pathlib import Path
 
 from tests.mutation.native_build import NativeBuild
+from tests.mutation.nearest import NOT_PICKED
 from tests.mutation.touched import MAP_BYTES, PLACES, place
-from tests.mutation.working_copy import WorkingCopy
+from tests.mutation.working_copy import WorkingCopy, heed_signals
 
 ROOT = Path(__file__).resolve().parents[2]
 TOUCHED = ROOT / ".mutants" / "touched"
@@ -81,6 +83,7 @@ class Recorder:
         environment = {"PYTHONPATH": os.pathsep.join(paths), "TOUCHED_DIR": str(TOUCHED)}
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark"]
         command += ["-p", "tests.mutation.touch_plugin", "-n", "2", "--dist", "loadscope", "--timeout", "120"]
+        command += [f"--ignore={path}" for path in NOT_PICKED]
         self._copy.run([*command, *words], PYTEST_LIMIT_S, environment)
         told = self._copy.log.read_text()
         (TOUCHED.parent / "record.log").write_text(told)
@@ -91,12 +94,14 @@ class Recorder:
 
 def main() -> None:
     """Run it from the command line."""
+    heed_signals()
+    what, words = sys.argv[1:2], sys.argv[2:]
     with tempfile.TemporaryDirectory(prefix="touched-") as directory:
         recorder = Recorder(Path(directory))
-        if sys.argv[1:2] in ([], ["programs"]):
-            recorder.programs(sys.argv[2:])
-        if sys.argv[1:2] != ["programs"]:
-            recorder.tests(sys.argv[1:])
+        if what in ([], ["programs"]):
+            recorder.programs(words)
+        if what != ["programs"]:
+            recorder.tests(["-m", "not slow", *words] if what == ["unit"] else sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.mutation.change import Change
-from tests.mutation.equivalent import Key, key_of
+from tests.mutation.equivalent import Key
 from tests.mutation.judge import Verdict
 
 
@@ -16,22 +16,32 @@ class Results:
     """First and latest verdict of each change."""
 
     def __init__(self, file: Path) -> None:
-        self._file = file
+        self._file, self._read_bytes = file, 0
         self.first: dict[Key, Verdict] = {}
         self.latest: dict[Key, Verdict] = {}
-        for line in file.read_text().splitlines() if file.exists() else ():
+        self.read_on()
+
+    def read_on(self) -> None:
+        """What another process (`--part`) has written meanwhile."""
+        if not self._file.exists():
+            return
+        with open(self._file, "rb") as file:
+            file.seek(self._read_bytes)
+            lines = file.read().splitlines(keepends=True)
+        for line in (line for line in lines if line.endswith(b"\n")):
+            self._read_bytes += len(line)
             told = json.loads(line)
             self._learn((told["path"], told["before"], told["after"], told.get("nth", 1)), Verdict(told["verdict"]))
 
     def add(self, change: Change, verdict: Verdict, seconds: float, noticed_by: str) -> None:
-        """At once on the disk."""
-        self._learn(key_of(change), verdict)
+        """At once on the disk, in one write: several processes may have the file."""
         line = {"path": change.path, "line": change.line, "operator": change.edit.operator, "before": change.before}
         line |= {"after": change.after, "nth": change.nth}
         line |= {"verdict": verdict.value, "seconds": round(seconds, 1), "by": noticed_by}
         self._file.parent.mkdir(parents=True, exist_ok=True)
         with open(self._file, "a") as file:
             file.write(json.dumps(line) + "\n")
+        self.read_on()
 
     def _learn(self, key: Key, verdict: Verdict) -> None:
         self.first.setdefault(key, verdict)

@@ -13,7 +13,8 @@ from random import Random
 
 import pytest
 
-from tests.mutation.__main__ import ROOT, drawn, judge_again, judge_some, wanted
+from tests.harness.broker import wait_until
+from tests.mutation.__main__ import ROOT, drawn, judge_again, judge_some, part_of, wanted
 from tests.mutation.change import C_ROOMS, PYTHON_ROOMS, changed_files, changes_of
 from tests.mutation.equivalent import FILE, key_of, known_equivalents
 from tests.mutation.judge import Judge, Verdict
@@ -21,7 +22,7 @@ from tests.mutation.native_build import DoesNotCompile, NativeBuild
 from tests.mutation.nearest import Nearest
 from tests.mutation.results import Results
 from tests.mutation.touched import MAP_BYTES, Run, functions_of, place, places_at, recorded
-from tests.mutation.working_copy import WorkingCopy, heed_hangups
+from tests.mutation.working_copy import WorkingCopy, heed_signals
 
 WHEEL = "mpbroker/purgatory/delayed_operation.py"
 PYTHON = '''
@@ -137,6 +138,8 @@ def test_a_seed_draws_the_same_changes():
     assert drawn(changes, 1) == drawn(changes, 1) != drawn(changes, 2)
     line = changes[3].line
     assert {one.line for one in wanted(changes, "", f"{WHEEL}:{line}")} == {line}
+    halves = part_of(changes, "1/2"), part_of(changes, "2/2")
+    assert halves[0][1] is changes[2] and sorted(halves[0] + halves[1], key=changes.index) == changes
 
 
 def test_equal_lines_are_two_changes():
@@ -169,9 +172,12 @@ def test_results_are_kept_and_counted(tmp_path, capsys):
     results.add(changes[1], Verdict.NOTICED, 1.0, "a new test")
     again, equivalents = Results(file), {key_of(changes[2])}
     assert again.counted(set()) == 4 and again.counted(equivalents) == 3
-    assert again.report(equivalents) == pytest.approx(2 / 3)
+    results.add(changes[5], Verdict.NOTICED, 1.0, "")
+    again.read_on()
+    assert again.counted(set()) == 5 and again.latest == results.latest, "what another process wrote"
+    assert again.report(equivalents) == pytest.approx(3 / 4)
     assert (
-        "all                      2 of 3 noticed (66.7%), at first 33.3%; 0 same code, 1 invalid"
+        "all                      3 of 4 noticed (75.0%), at first 50.0%; 0 same code, 1 invalid"
         in capsys.readouterr().out
     )
 
@@ -209,6 +215,25 @@ def test_of_tests_that_start_a_broker_those_about_the_same_thing_come_first():
     runs = _runs((other, True, 20.0, {touched}), (about, True, 20.0, {touched, 1, 2}))
     words = [selection.words for selection in Nearest(ROOT, runs).selections(inside, text)]
     assert words == [(about,)], "there is no time for both"
+
+
+def test_where_no_broker_was_recorded_names_pick_its_tests():
+    path = "mpbroker/coordinator/transactions/transaction_shell.py"
+    text = (ROOT / path).read_text()
+    inside = next(change for change in changes_of(path, text) if len(places_at(path, text, change.line)) == 1)
+    (touched,) = places_at(path, text, inside.line)
+    unit = ("tests/unit/server/test_apis.py::a", False, 0.1, {touched})
+    words = [one.words for one in Nearest(ROOT, _runs(unit)).selections(inside, text)]
+    assert words[0] == ("tests/unit/server/test_apis.py::a",) and ("tests/chaos/test_transaction_kills.py",) in words
+    assert len(words) <= 3
+    broker = ("tests/integration/test_admin.py::b", True, 5.0, {touched})
+    words = [one.words for one in Nearest(ROOT, _runs(unit, broker)).selections(inside, text)]
+    assert words[-1] == ("tests/integration/test_admin.py::b",)
+
+
+def test_what_takes_too_long_survives(small_tree, tmp_path, monkeypatch):
+    monkeypatch.setattr("tests.mutation.judge.MOST_S", -1.0)
+    assert _judged(small_tree, tmp_path) == [Verdict.SURVIVED]
 
 
 def test_without_a_record_names_decide():
@@ -318,12 +343,51 @@ def test_a_hang_is_noticed_and_a_busy_machine_is_not(small_tree, tmp_path, monke
 
 def test_a_signal_is_noticed_under_nohup_too(tmp_path):
     (tmp_path / "tree").mkdir()
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    before, ended = signal.signal(signal.SIGHUP, signal.SIG_IGN), signal.getsignal(signal.SIGTERM)
     try:
-        heed_hangups()
+        heed_signals()
         assert not WorkingCopy(tmp_path / "tree", tmp_path / "copy").run(["sh", "-c", "kill -HUP $$"], 10).green
     finally:
         signal.signal(signal.SIGHUP, before)
+        signal.signal(signal.SIGTERM, ended)
+
+
+FORKS = (
+    "import os, time\nif os.fork():\n    {parent}\nos.chdir('/')\nopen('{file}', 'w').write(str(os.getpid()))\n"
+    "time.sleep(600)\n"
+)
+
+
+@pytest.mark.parametrize("parent", ["time.sleep(600)", "os._exit(0)"], ids=["too long", "ended"])
+def test_nothing_of_a_run_goes_on(tmp_path, parent):
+    """A child that nothing ties to the copy, of a run that is too long and of one that has ended."""
+    (tmp_path / "tree").mkdir()
+    code = FORKS.format(parent=f"time.sleep(0.3); {parent}", file=tmp_path / "pid")
+    outcome = WorkingCopy(tmp_path / "tree", tmp_path / "copy").run(["python3", "-c", code], 1.0)
+    assert outcome.hung == ("sleep" in parent)
+    assert _has_ended(int((tmp_path / "pid").read_text()))
+
+
+def test_who_ends_the_tool_ends_its_run(tmp_path):
+    (tmp_path / "tree").mkdir()
+    tool = (
+        "import sys, pathlib\nfrom tests.mutation.working_copy import WorkingCopy, heed_signals\nheed_signals()\n"
+        "WorkingCopy(pathlib.Path(sys.argv[1], 'tree'), pathlib.Path(sys.argv[1], 'copy'))"
+        ".run(['sh', '-c', 'echo $$ > ../../pid; exec sleep 600'], 600)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", tool, str(tmp_path)], cwd=ROOT)
+    wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), "the run to begin", 20.0)
+    process.terminate()
+    assert process.wait(20) == 128 + signal.SIGTERM
+    assert _has_ended(int((tmp_path / "pid").read_text()))
+
+
+def _has_ended(pid):
+    """A zombie has: its parent, which is none of ours, reaps it when it comes to it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
 
 
 @pytest.mark.slow

@@ -28,8 +28,10 @@ RED = re.compile(r"^(?:FAILED|ERROR) (tests/\S+::.+?)(?: - .*)?$", re.MULTILINE)
 SHM = Path("/dev/shm")
 
 
-def heed_hangups() -> None:
-    """Under nohup every program inherits an ignored SIGHUP; behind a handler of ours it gets the usual one."""
+def heed_signals() -> None:
+    """Who ends the tool ends its run as well: SIGTERM leaves through every `finally`. Under nohup every program
+    inherits an ignored SIGHUP; behind a handler of ours it gets the usual one."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, lambda *_: None)
 
@@ -89,17 +91,18 @@ class WorkingCopy:
         environment = {**os.environ, "PYTHONPATH": str(self.tree), "TMPDIR": str(self.tmp), **(more or {})}
         for name in ("PYTHONDONTWRITEBYTECODE", "MPBROKER_CRASH", "LONG"):
             environment.pop(name, None)
-        begun = time.monotonic()
+        begun, code, process = time.monotonic(), None, None
         with open(self.log, "wb") as output:
-            process = subprocess.Popen(
-                command, cwd=self.tree, env=environment, stdout=output, stderr=output, start_new_session=True
-            )
-            try:
+            try:  # a signal that ends this tool may come at any place
+                process = subprocess.Popen(
+                    command, cwd=self.tree, env=environment, stdout=output, stderr=output, start_new_session=True
+                )
                 code = process.wait(limit_s)
             except subprocess.TimeoutExpired:
-                code = None
-        seconds = time.monotonic() - begun
-        self._clean(process)
+                pass
+            finally:
+                seconds = time.monotonic() - begun
+                self._clean(process)
         return self._outcome(code, seconds, "pytest" in command)
 
     def _outcome(self, code: int | None, seconds: float, is_pytest: bool) -> Outcome:
@@ -108,14 +111,17 @@ class WorkingCopy:
         hung = code is None or "Timeout" in told
         return Outcome(code == 0 or (is_pytest and code == 5), seconds, hung, named[1] if named else None)
 
-    def _clean(self, process: subprocess.Popen[bytes]) -> None:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
+    def _clean(self, process: subprocess.Popen[bytes] | None) -> None:
+        """The run's whole session first: what it traced or forked goes on when its first process has ended."""
+        names = set[str]()
+        if process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+            names = {name for name in os.listdir(SHM) if name.startswith("mp") and f"-{process.pid}-" in name}
         for pid in self._left():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        names = {name for name in os.listdir(SHM) if name.startswith("mp") and f"-{process.pid}-" in name}
         for name in names | set(left_names(self.tmp)):
             (SHM / name).unlink(missing_ok=True)
         shutil.rmtree(self.tmp, ignore_errors=True)
@@ -127,8 +133,13 @@ class WorkingCopy:
     def _is_in_copy(self, pid: int) -> bool:
         """Only what this copy's runs started stands in it, runs from it or has a file of it open."""
         inside, links = f"{self.tree.parent}/", [f"/proc/{pid}/cwd", f"/proc/{pid}/exe"]
-        try:
+        with suppress(OSError):  # gone meanwhile, a kernel's thread, or somebody else's
             links += [f"/proc/{pid}/fd/{number}" for number in os.listdir(f"/proc/{pid}/fd")]
-            return pid != os.getpid() and any(f"{os.readlink(link)}/".startswith(inside) for link in links)
-        except OSError:  # gone meanwhile, a kernel's thread, or somebody else's
-            return False
+        return pid != os.getpid() and any(_target(link).startswith(inside) for link in links)
+
+
+def _target(link: str) -> str:
+    try:
+        return f"{os.readlink(link)}/"
+    except OSError:  # closed meanwhile
+        return ""

@@ -3,7 +3,9 @@ threads, with threads'. Each build is a group of its own (tests/harness/groups.p
 
 import os
 import shutil
+import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -33,14 +35,28 @@ def test_program(program, sanitizer):
     environment = {
         key: value for key, value in os.environ.items() if key not in ("MAKEFLAGS", "MAKELEVEL", "SAN", "ONLY")
     }
-    done = subprocess.run(
-        ["make", "-s", "-j2", "-C", str(NATIVE), "test", f"ONLY={program}", f"SAN={sanitizer}"],
-        capture_output=True,
+    code, told = _make(["-j2", "-C", str(NATIVE), "test", f"ONLY={program}", f"SAN={sanitizer}"], environment)
+    assert code == 0, told
+    assert told.strip(), "a program says what it checked"
+
+
+def _make(words, environment):
+    """In a session of its own: when the test's time is over, what `make` started ends with it."""
+    process = subprocess.Popen(
+        ["make", "-s", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         env=environment,
+        start_new_session=True,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.strip(), "a program says what it checked"
+    try:
+        told, _ = process.communicate()
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    return process.returncode, told
 
 
 def test_races_are_looked_for():
