@@ -1,8 +1,8 @@
 """Whether the nearest tests notice a change: applies it in the copy, builds, runs, takes it back.
 
-A red test counts if it is green without the change. One that started a broker, or that hung, has to be red with the
-change twice: on a busy machine such a test can be red by itself. A hang is one if the same run, unchanged and now,
-takes less than a third of the time that was given. What no test noticed within some minutes survived.
+A red test counts if it is green without the change and red with it twice: on a busy machine a test can be red by
+itself. A hang is one if the same run, unchanged and now, takes less than a third of the time that was given. What no
+test noticed within some minutes survived.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ class Judge:
     def __init__(self, original: Path, root: Path, runs: Mapping[str, Run], kept: Path | None = None) -> None:
         self.copy = WorkingCopy(original, root)
         self._nearest = Nearest(self.copy.tree, runs)
-        self._slow = {run.test for run in runs.values() if run.slow}
         self._kept = kept
         self._unchanged: dict[tuple[str, ...], Outcome] = {}
         self._end = 0.0
@@ -109,7 +108,7 @@ class Judge:
             if outcome.green:
                 return False
             culprit = Selection((outcome.failed,), 0.0, 0.0) if outcome.failed else selection
-            if self._is_guilty(change, culprit, outcome):
+            if self._is_guilty(change, culprit):
                 self.noticed_by = " ".join(culprit.words[:3])
                 return True
             selection = selection.without(culprit.words[0])
@@ -121,15 +120,13 @@ class Judge:
                 selection = selection.without(words[0])
         return selection
 
-    def _is_guilty(self, change: Change, culprit: Selection, outcome: Outcome) -> bool:
+    def _is_guilty(self, change: Change, culprit: Selection) -> bool:
         """Of a run that was red with the change: whether the change is why."""
         if culprit.words not in self._unchanged:
             self._unchanged[culprit.words] = self._without(change, culprit)
         unchanged = self._unchanged[culprit.words]
         if not unchanged.green:
             return False
-        if not outcome.hung and not any(word in self._slow for word in culprit.words):
-            return True
         factor = max(1.0, TIMES * unchanged.seconds / LEAST_TEST_S)
         return not self._changed(change, culprit, factor).green
 

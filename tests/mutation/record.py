@@ -54,6 +54,7 @@ class Recorder:
         flags = ["-O2", "-fPIC", f"-I{sysconfig.get_path('include')}"]
         source = str(HERE / "touched.c")
         subprocess.run(["gcc", *flags, "-c", source, "-o", str(self._watcher)], check=True)
+        self._program_map = directory / "map"
         self._modules = directory / "modules"
         self._modules.mkdir()
         module = str(self._modules / f"mpbroker_touched{sysconfig.get_config_var('EXT_SUFFIX')}")
@@ -66,7 +67,7 @@ class Recorder:
             (TOUCHED / f"program_{name}.jsonl").write_text(json.dumps(self._program(name)) + "\n")
 
     def _program(self, name: str) -> dict[str, object]:
-        binary, map_file = self._native.program(name, [str(self._watcher)]), TOUCHED / "map.program"
+        binary, map_file = self._native.program(name, [str(self._watcher)]), self._program_map
         map_file.write_bytes(bytes(MAP_BYTES))
         begun = time.monotonic()
         self._copy.run([str(binary)], PROGRAM_LIMIT_S, {"TOUCHED_MAP": str(map_file)})

@@ -3,7 +3,8 @@
 import pytest
 
 from mpbroker.cluster.cluster_config import ClusterConfig
-from mpbroker.cluster.events import Answered, ReadDone, Request, TxnDone
+from mpbroker.cluster.events import Answered, ReadDone, Request, Resign, Txn, TxnDone
+from mpbroker.cluster.jobs import MAX_IN_DOUBT
 from mpbroker.errors import ErrorCode
 from mpbroker.metadata.commands import (
     AllocateProducerIds,
@@ -450,6 +451,19 @@ class TestTransactions:
         bench.store.txn([], [Put(bench.keys.transaction, b"1/1/77")], tag="")
         assert bench.ask(CreateTopics([NewTopic("t", 1, 1)])).error_code == ErrorCode.NOT_CONTROLLER
         assert bench.resigned == "the store is as no transaction that is remembered has left it"
+
+    def test_so_many_in_doubt_and_no_more(self, bench):
+        """A store that never says what became of a transaction ends the term, and not before."""
+        (txn,) = bench.controller.event(Request(99, AllocateProducerIds()), 0)
+        for _ in range(MAX_IN_DOUBT):
+            (txn,) = self._doubted(bench, txn)
+        assert isinstance(txn, Txn)
+        (resigned,) = [one for one in self._doubted(bench, txn) if isinstance(one, Resign)]
+        assert "no transaction that is remembered" in resigned.reason
+
+    def _doubted(self, bench, txn):
+        (read,) = bench.controller.event(TxnDone(txn.tag, Unknown(txn.tag)), 0)
+        return bench.controller.event(ReadDone(read.tag, {key: bench.store.get(key)[1] for key in read.keys}), 0)
 
     def test_a_conflict_is_computed_again(self, bench):
         topic = bench.create()
