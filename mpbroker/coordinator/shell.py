@@ -30,6 +30,7 @@ from mpbroker.coordinator.responses import FAILED
 from mpbroker.coordinator.shared_table import SharedTable
 from mpbroker.coordinator.transactions.transaction_answers import TRANSACTION_FAILED
 from mpbroker.coordinator.transactions.transaction_shell import RECORDED_IN_STATE, TRANSACTION_APIS, TransactionShell
+from mpbroker.coordinator.unknown_topics import UnknownTopics
 from mpbroker.errors import ErrorCode, ProtocolError
 from mpbroker.log.leadership import led_since
 from mpbroker.log.log_manager import LogManager, open_log
@@ -89,6 +90,8 @@ class Shell:
         self._names: dict[str, tuple[bytes, int]] = {}  # of all topics, with id and number of partitions
         self._opened: dict[int, int] = {}  # partition → leader epoch
         self._is_in_cluster = ctx.config.cluster_store is not None
+        self._unknown_topics = UnknownTopics(metadata, clock, self._is_in_cluster)
+        self._unsure: set[int] = set()  # partitions that were loaded and may name topics that are gone
         self._transactions = TransactionShell(
             ctx,
             port,
@@ -156,6 +159,8 @@ class Shell:
         self._appends.expire(now.ms)
         self._answers.retry(now.ms)
         self._loader.step()
+        for partition in [one for one in self._unsure if self._unknown_topics.are_gone(one)]:
+            self._forget_gone(partition)
         self._transactions.deliver()
         self._take(self._groups.pass_time(now))
         if self._ctx.core.state == BrokerState.DRAINING:
@@ -333,9 +338,19 @@ class Shell:
     def _loaded(self, partition: int) -> None:
         self._crash_point("coordinator.loaded")
         self._take(self._groups.loaded(partition, self._now()))
-        for topic in self._groups.topics(partition):
-            if self._metadata.topic(topic) is None:  # deleted while nobody looked
-                self._take(self._groups.topic_deleted(topic, self._now()))
+        self._forget_gone(partition)
+
+    def _forget_gone(self, partition: int) -> None:
+        """Offsets of topics that were deleted while nobody looked."""
+        self._unsure.discard(partition)
+        if partition not in self._opened:
+            return
+        unknown = [topic for topic in self._groups.topics(partition) if self._metadata.topic(topic) is None]
+        if unknown and not self._unknown_topics.are_gone(partition):
+            self._unsure.add(partition)
+            return
+        for topic in unknown:
+            self._take(self._groups.topic_deleted(topic, self._now()))
 
     # metadata
 
@@ -369,6 +384,7 @@ class Shell:
                 self._close(partition, self._opened.pop(partition))
             elif leader_epoch is not None and (opened is None or opened < leader_epoch):
                 self._opened[partition] = leader_epoch
+                self._unknown_topics.took_over(partition)
                 self._take(self._groups.open(partition, leader_epoch, self._now()))
                 self._loader.begin(partition, ordinal)
         self._transactions.follow_metadata()

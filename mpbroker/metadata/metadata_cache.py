@@ -62,6 +62,7 @@ class MetadataCache:
         self._by_row: dict[int, Topic] = {}
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
+        self._unread: set[int] = set()
         self.generation = 0
         self.refresh()
 
@@ -79,6 +80,11 @@ class MetadataCache:
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
         """The topic of this id (16 bytes)."""
         return self._by_id.get(topic_id)
+
+    @property
+    def has_read_everything(self) -> bool:
+        """False: a row was being written when it was looked at; a topic that is there may not be known yet."""
+        return not self._unread
 
     def features(self) -> FeatureLevels:
         """The finalized levels of the cluster's features, as they are now."""
@@ -112,6 +118,7 @@ class MetadataCache:
     def _load(self, row: int) -> None:
         before = self._by_row.get(row)
         self._forget(row)
+        self._unread.discard(row)
         found = topic_read(self._core, row)
         if found is None:
             return
@@ -124,6 +131,7 @@ class MetadataCache:
                 self._remember(self._topic(row, found, ordinals))
                 return
             self._selectors[row] = NEVER_SEEN  # a partition's row is being written: the journal will say when it is
+            self._unread.add(row)
             if before is not None and before.id == found.id:
                 self._remember(before)  # it is not gone: who takes it for that deletes what belongs to it
 

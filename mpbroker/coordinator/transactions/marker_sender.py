@@ -2,7 +2,8 @@
 
 `Log.append_marker` appends the markers of partitions that are led here; those of a cluster's other partitions go to
 their leaders as WriteTxnMarkers (`other_brokers`). A marker counts as written when it is replicated. One that cannot be
-written is tried again for as long as its partition exists, wherever it is led: a decided transaction ends.
+written is tried again for as long as its partition exists, wherever it is led: a decided transaction ends. One that
+is not known here exists, as long as it may be metadata that lags behind.
 Markers may be written twice, for a successor sends all of them again; the second one changes nothing.
 """
 
@@ -52,7 +53,7 @@ class _Sending(msgspec.Struct):
 class MarkerSender:
     """`others`: in a cluster only. `offsets_ended(partition, producer id, committed)` hears of markers in this broker's
     partitions of `__consumer_offsets`. `coordinates(shard, epoch)`: else another broker does by now, and sends the
-    markers."""
+    markers. `are_gone(shard)`: whether partitions of its transactions that are not known were deleted."""
 
     def __init__(
         self,
@@ -64,6 +65,7 @@ class MarkerSender:
         offsets_ended: Callable[[int, int, bool], None],
         crash_point: Callable[[str], None],
         coordinates: Callable[[int, int], bool],
+        are_gone: Callable[[int], bool],
         others: OtherBrokers | None = None,
     ) -> None:
         self._port = port
@@ -74,6 +76,7 @@ class MarkerSender:
         self._offsets_ended = offsets_ended
         self._crash_point = crash_point
         self._coordinates = coordinates
+        self._are_gone = are_gone
         self._others = others
         self._waiting: list[tuple[int, _Sending, tuple[str, int]]] = []  # from when on, what, where
 
@@ -107,11 +110,18 @@ class MarkerSender:
     def _write(self, sending: _Sending, one: tuple[str, int]) -> None:
         topic = self._metadata.topic(one[0])
         if topic is None or one[1] >= len(topic.partitions):
-            self._settle(sending, one, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            self._unknown(sending, one)
         elif self._others is None or sending.markers.shard == NO_SHARD or self._others.leads_here(*one):
             self._append(sending, one, topic)
         else:
             self._others.write_marker(sending.markers, one, partial(self._answered, sending, one))
+
+    def _unknown(self, sending: _Sending, one: tuple[str, int]) -> None:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if sending.markers.shard != NO_SHARD and self._are_gone(sending.markers.shard):
+            self._settle(sending, one, code)
+        else:
+            self._refused(sending, one, code, self._clock.monotonic_ms())
 
     def _answered(self, sending: _Sending, one: tuple[str, int], code: int) -> None:
         """By the leader, on another broker."""

@@ -25,6 +25,7 @@ from mpbroker.coordinator.transactions.partition_verifier import LocalVerifier
 from mpbroker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from mpbroker.coordinator.transactions.transaction_counting import TransactionCounting
 from mpbroker.coordinator.transactions.transaction_settings import TransactionSettings
+from mpbroker.coordinator.unknown_topics import UnknownTopics
 from mpbroker.errors import ErrorCode
 from mpbroker.log.leadership import led_since
 from mpbroker.log.log_manager import LogManager, PartitionBusyError
@@ -93,8 +94,18 @@ class TransactionShell:
         self._is_in_cluster = ctx.config.cluster_store is not None
         others = _other_brokers(ctx, metadata) if self._is_in_cluster else None
         self._loader = OffsetsLoader(log_manager, ctx.log, lambda: self.coordinator, self._loaded, TRANSACTIONS_TOPIC)
+        self._unknown_topics = UnknownTopics(metadata, clock, self._is_in_cluster)
         self._markers = MarkerSender(
-            port, log_manager, metadata, appends, clock, offsets_ended, self._crash_point, self._coordinates, others
+            port,
+            log_manager,
+            metadata,
+            appends,
+            clock,
+            offsets_ended,
+            self._crash_point,
+            self._coordinates,
+            self._unknown_topics.are_gone,
+            others,
         )
         self._verifier = LocalVerifier(port, log_manager, metadata)
         self._elsewhere = (
@@ -143,6 +154,7 @@ class TransactionShell:
                 self._close(partition, self._opened.pop(partition))
             elif leader_epoch is not None and (opened is None or opened < leader_epoch):
                 self._opened[partition] = leader_epoch
+                self._unknown_topics.took_over(partition)
                 self._take(self.coordinator.open(partition, leader_epoch, self._now()))
                 self._loader.begin(partition, ordinal)
         self._tell_ready()

@@ -5,9 +5,13 @@ import struct
 import pytest
 
 from mpbroker.channel.processor_port import ANSWER_CLOSE
+from mpbroker.coordinator import shell
 from mpbroker.coordinator.transactions.partition_verifier import PATIENCE_MS
+from mpbroker.coordinator.unknown_topics import GRACE_MS, UnknownTopics
 from mpbroker.errors import ErrorCode
 from mpbroker.metadata.commands import ProducerIds
+from mpbroker.metadata.metadata_cache import MetadataCache
+from mpbroker.metadata.metadata_snapshot import TopicImage, encode_overrides
 from mpbroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from mpbroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from mpbroker.protocol.messages.end_txn import EndTxnRequest
@@ -232,6 +236,25 @@ def test_a_topic_that_is_gone_takes_its_offsets_along(coordinator, broker):
     coordinator.call(commit("a"), 5)
     broker.snapshot.retire(0)
     assert committed(coordinator, "a") == -1
+
+
+def test_a_coordinator_that_lags_behind_deletes_no_offsets(coordinator, broker, monkeypatch):
+    """In a cluster it may take groups over before it has heard of their topics."""
+    coordinator.call(commit("a"), 5)
+    before = sum(ends(coordinator, coordinator.offsets))
+    monkeypatch.setattr(shell, "UnknownTopics", lambda *known: UnknownTopics(*known[:2], True))
+    topic = MetadataCache(broker.core, broker.config).topic("t")
+    broker.snapshot.retire(topic.row)
+    coordinator.start()
+    coordinator.advance(GRACE_MS - 1)
+    image = TopicImage(topic.id, "t", 2, topic.partitions[0], False, encode_overrides({}), 1)
+    broker.snapshot.publish(topic.row, image)
+    coordinator.advance(GRACE_MS)
+    assert sum(ends(coordinator, coordinator.offsets)) == before, "no tombstone"
+    broker.snapshot.retire(topic.row)
+    coordinator.start()
+    coordinator.advance(GRACE_MS)
+    assert sum(ends(coordinator, coordinator.offsets)) == before + 1, "it was deleted while nobody looked"
 
 
 def test_a_marker_waits_for_the_lock_of_its_partition(coordinator, broker, tmp_path):

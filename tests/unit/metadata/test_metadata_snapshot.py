@@ -119,7 +119,11 @@ def test_another_topic_in_the_row_is_not_the_one_before(world, monkeypatch):
     monkeypatch.setattr(metadata_cache, "topic_partitions", lambda *_: None)
     world.snapshot.publish(row, world.image(2, "orders", [6]))
     world.cache.refresh()
-    assert world.names() == []
+    assert world.names() == [] and not world.cache.has_read_everything
+    monkeypatch.undo()
+    world.snapshot.announce_all()
+    world.cache.refresh()
+    assert world.names() == ["orders"] and world.cache.has_read_everything
 
 
 def test_internal_topics_are_marked(world):

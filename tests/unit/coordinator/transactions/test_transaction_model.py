@@ -32,6 +32,7 @@ class Client:
         self.added: set[int] = set()
         self.asked: set[int] = set()  # also those of which it does not know whether they were added
         self.records: list[int] = []
+        self.ending: bool | None = None  # how, while it does not know whether that is decided
         self.is_over = False  # fenced
 
 
@@ -59,7 +60,7 @@ class Transactions(RuleBasedStateMachine):
     @rule(which=st.integers(0, 5), partitions=st.sets(st.integers(0, PARTITIONS - 1), min_size=1))
     def add(self, which: int, partitions: set[int]) -> None:
         client = self._some(which)
-        if client is None:
+        if client is None or client.ending is not None:
             return
         client.asked |= partitions
         if client.raises:
@@ -76,6 +77,8 @@ class Transactions(RuleBasedStateMachine):
         client = self._some(which)
         if client is None or (partition not in client.added and self.world.held_markers is not None):
             return  # a client that ended its transaction writes nothing before the next one
+        if client.ending is not None:
+            return
         record = self.world.produce(partition, client.producer)
         newest = max(other.producer[1] for other in self.clients if other.name == client.name)
         assert record is None or partition in client.asked, "a partition took what was never added"
@@ -97,13 +100,16 @@ class Transactions(RuleBasedStateMachine):
         client = self._some(which)
         if client is None or not client.added:
             return
+        committed = committed if client.ending is None else client.ending
         code = self._ended(client, committed)
         if code == 0:
             (self.committed if committed else self.aborted).append(client.records)
         elif code in _AGAIN:
+            client.ending = committed
             return
         else:
             client.is_over = True
+        client.ending = None
         self.groups.append(client.records)
         client.added, client.asked, client.records = set(), set(), []
 
