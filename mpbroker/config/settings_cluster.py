@@ -97,7 +97,7 @@ TRANSACTIONS = (
     Setting("transaction.state.log.min.isr", INT, 2, "In-sync replicas `__transaction_state` needs; it has one replica, which is enough.", least=1),
     Setting("transaction.state.log.segment.bytes", INT, 104857600, "Segment size of `__transaction_state`.", least=1),
     Setting("transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10000,
-            "How often transactions past their timeout are aborted.", least=1),
+            "How often transactions past their timeout are looked for, besides when one gets past it.", least=1),
     Setting("transaction.remove.expired.transaction.cleanup.interval.ms", INT, 3600000,
             "How often expired transactional ids are removed.", least=1),
     Setting("transaction.partition.verification.enable", BOOLEAN, True,

@@ -18,6 +18,7 @@ from mpbroker.coordinator.transactions.transaction_answers import (
     topic_results,
 )
 from mpbroker.coordinator.transactions.transaction_shard import TransactionShard
+from mpbroker.coordinator.transactions.transaction_times import watch_end
 from mpbroker.coordinator.transactions.transitions import Producer, Step, add_partitions, verify
 from mpbroker.errors import ErrorCode
 from mpbroker.metadata.topic_names import OFFSETS_TOPIC
@@ -80,6 +81,7 @@ def add(
 
         def recorded(code: int, later: Now) -> None:
             if code == ErrorCode.NONE:
+                watch_end(shard, entry.found, later)
                 shard.verify(entry, partitions, then)
             else:
                 then(append_error(code), later)

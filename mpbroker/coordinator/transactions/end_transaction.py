@@ -1,4 +1,4 @@
-"""EndTxn, transactions whose time is over, and ids that nobody uses any more. Runs in the coordinator process.
+"""EndTxn. Runs in the coordinator process.
 
 The record of the decision is the point of no return: then the producer is answered, then markers are written. From
 version 5 of EndTxn on the answer names the producer's next epoch (KIP-890), which needs a new producer id when all
@@ -14,12 +14,11 @@ from mpbroker.coordinator.transactions.init_producer import refuse, with_new_id
 from mpbroker.coordinator.transactions.transaction import NO_EPOCH, NO_ID
 from mpbroker.coordinator.transactions.transaction_answers import append_error
 from mpbroker.coordinator.transactions.transaction_shard import Entry, TransactionShard
-from mpbroker.coordinator.transactions.transitions import Producer, end, end_raising, fence
+from mpbroker.coordinator.transactions.transitions import Producer, end, end_raising
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 NEXT_EPOCH_SINCE = 5  # the version of EndTxn that tells the producer its next epoch
-TOMBSTONES_AT_ONCE = 4000  # about 100 bytes each, and a batch may have 1 MiB
 
 
 def handle(shard: TransactionShard, request: GroupRequest, message: EndTxnRequest, now: Now) -> None:
@@ -67,46 +66,3 @@ def _answer(shard: TransactionShard, request: GroupRequest, entry: Entry | None)
     """It is decided. `entry` is None if the id was forgotten since."""
     producer_id, epoch = entry.found.successor if entry is not None else (NO_ID, NO_EPOCH)
     shard.env.answer(request.token, EndTxnResponse(producer_id=producer_id, producer_epoch=epoch))
-
-
-def watch_times(shard: TransactionShard, now: Now) -> None:
-    """Look regularly for transactions whose time is over, and for ids to forget. The first look is now: with
-    coordinators that die before their first one is due no transaction would ever end."""
-    settings = shard.env.settings
-    shard.env.timers.at(now.ms, _abort_late, shard)
-    shard.env.timers.at(now.ms + settings.expiration_check_ms, _forget_unused, shard)
-
-
-def _abort_late(shard: TransactionShard, now: Now) -> None:
-    if not shard.is_open:
-        return
-    for entry in list(shard.entries.values()):
-        if entry.found.is_over_time(now.wall_ms) and not entry.is_moving:
-            _abort(shard, entry, now)
-    shard.env.timers.at(now.ms + shard.env.settings.abort_check_ms, _abort_late, shard)
-
-
-def _abort(shard: TransactionShard, entry: Entry, now: Now) -> None:
-    """Fails: tried again at the next look."""
-
-    def then(code: int, later: Now) -> None:
-        if code == ErrorCode.NONE:
-            shard.env.counts.timed_out += 1
-            shard.send_markers(entry)
-
-    shard.record(entry, fence(entry.found, now.wall_ms, shard.env.feature_level()), None, now, then)
-
-
-def _forget_unused(shard: TransactionShard, now: Now) -> None:
-    if not shard.is_open:
-        return
-    settings = shard.env.settings
-    unused = [
-        entry
-        for entry in shard.entries.values()
-        if entry.found.is_unused(now.wall_ms, settings.expiration_ms) and not entry.is_moving
-    ]
-    while unused:
-        shard.append_tombstones(unused[:TOMBSTONES_AT_ONCE], now)
-        unused = unused[TOMBSTONES_AT_ONCE:]
-    shard.env.timers.at(now.ms + settings.expiration_check_ms, _forget_unused, shard)

@@ -77,9 +77,14 @@ class Transaction(msgspec.Struct, frozen=True):
         """How it ended, or is ending."""
         return self.state in (State.PREPARE_COMMIT, State.COMPLETE_COMMIT)
 
+    @property
+    def over_time_ms(self) -> int:
+        """From when on an ongoing transaction lasts longer than its producer allowed."""
+        return self.start_ms + self.timeout_ms + 1
+
     def is_over_time(self, wall_ms: int) -> bool:
         """Whether the transaction lasts longer than its producer allowed."""
-        return self.state is State.ONGOING and self.start_ms + self.timeout_ms < wall_ms
+        return self.state is State.ONGOING and self.over_time_ms <= wall_ms
 
     def is_unused(self, wall_ms: int, expiration_ms: int) -> bool:
         """Whether it has rested long enough to be forgotten."""

@@ -17,7 +17,6 @@ from mpbroker.coordinator.loading_queue import LoadingQueue
 from mpbroker.coordinator.offsets_loader import RecordPairs
 from mpbroker.coordinator.transactions.add_partitions import Addition, handle_offsets, transactions_of
 from mpbroker.coordinator.transactions.end_transaction import handle as end_transaction
-from mpbroker.coordinator.transactions.end_transaction import watch_times
 from mpbroker.coordinator.transactions.init_producer import handle as init_producer
 from mpbroker.coordinator.transactions.transaction import PREPARED, State
 from mpbroker.coordinator.transactions.transaction_admin import described, listed
@@ -30,6 +29,7 @@ from mpbroker.coordinator.transactions.transaction_environment import (
 from mpbroker.coordinator.transactions.transaction_records import partition_of, read_key, read_transaction
 from mpbroker.coordinator.transactions.transaction_settings import TransactionSettings
 from mpbroker.coordinator.transactions.transaction_shard import TransactionShard
+from mpbroker.coordinator.transactions.transaction_times import watch_times
 from mpbroker.coordinator.transactions.transitions import Producer, verify
 from mpbroker.coordinator.transactions.write_markers import AskedMarkers
 from mpbroker.coordinator.transactions.written_partitions import add_written

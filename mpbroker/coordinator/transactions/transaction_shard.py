@@ -41,6 +41,7 @@ class TransactionShard:
         self.entries: dict[str, Entry] = {}
         self.is_loading = True
         self.is_open = True
+        self.look_ms: int | None = None  # when transactions are looked at next whose time is over
         self._then: dict[int, Callable[[int, Now], None]] = {}  # by number of an effect
 
     def add(self, found: Transaction) -> Entry | None:

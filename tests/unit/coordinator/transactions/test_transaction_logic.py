@@ -8,6 +8,7 @@ import pytest
 from mpbroker.coordinator.transactions.transaction import EXHAUSTED_EPOCH, State
 from mpbroker.coordinator.transactions.transaction_records import transaction_key, transaction_value
 from mpbroker.coordinator.transactions.transaction_settings import TransactionSettings
+from mpbroker.coordinator.transactions.transaction_times import LEAST_BETWEEN_LOOKS_MS
 from mpbroker.errors import ErrorCode
 from mpbroker.metadata.topic_names import OFFSETS_TOPIC
 from mpbroker.protocol.messages.add_partitions_to_txn import (
@@ -161,10 +162,39 @@ def test_a_transaction_that_takes_too_long_is_aborted(world):
     world.add(producer, 0)
     world.advance(TIMEOUT_MS - 1)
     assert world.recorded().state is State.ONGOING
-    world.advance(10_002)
+    world.advance(1 + LEAST_BETWEEN_LOOKS_MS)
     assert world.recorded().state is State.COMPLETE_ABORT and world.coordinator.counts.timed_out == 1
     assert world.markers[TOPIC, 0] == [Marker(producer[0], producer[1] + 1, False)]
     assert world.end(producer, True) == FENCED
+
+
+def test_each_transaction_is_aborted_when_its_own_time_is_over(world):
+    """Also one that began after the last look and ends before the next regular one."""
+    world.advance(0)
+    short = world.init("short", timeout_ms=1000)[1:]
+    producer = producer_of(world)
+    world.add(producer, 0)
+    world.add(short, 1, name="short")
+    world.advance(999)
+    assert world.recorded("short").state is State.ONGOING
+    world.advance(2)
+    assert world.recorded("short").state is State.COMPLETE_ABORT
+    world.advance(TIMEOUT_MS - 1002)
+    assert world.recorded().state is State.ONGOING
+    world.advance(2)
+    assert world.recorded().state is State.COMPLETE_ABORT
+
+
+def test_an_abort_that_could_not_be_recorded_is_tried_again_soon(world):
+    producer = producer_of(world)
+    world.add(producer, 0)
+    fates = deque([(False, ErrorCode.NOT_ENOUGH_REPLICAS)] * 3)
+    world.append_fate = lambda: fates.popleft() if fates else (True, 0)
+    world.advance(TIMEOUT_MS + LEAST_BETWEEN_LOOKS_MS)
+    assert world.recorded().state is State.ONGOING and len(fates) == 2
+    for _ in range(3):
+        world.advance(LEAST_BETWEEN_LOOKS_MS)
+    assert world.recorded().state is State.COMPLETE_ABORT
 
 
 def test_a_transaction_ends_although_no_coordinator_lives_until_its_next_look(world):
