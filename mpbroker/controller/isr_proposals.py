@@ -105,9 +105,10 @@ class IsrProposals:
             return int(code)
         for topic in response.topics:
             for result in topic.partitions:
-                proposal = self._in_flight.pop((topic.topic_id, result.partition_index), None)
-                if proposal is None:
-                    continue
+                identity = topic.topic_id, result.partition_index
+                proposal = self._in_flight.pop(identity, None)
+                if proposal is None or self._identity_of(proposal[0]) != identity:
+                    continue  # its row is another partition's by now
                 ordinal, leader_epoch, *_ = proposal
                 isr = tuple(result.isr)
                 self._count_change(ordinal, isr, result.error_code)

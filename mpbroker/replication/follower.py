@@ -66,6 +66,7 @@ class Append(NamedTuple):
     """Records from the leader, perhaps none, with its high watermark and log start."""
 
     ordinal: int
+    topic_id: bytes
     leader_epoch: int
     offset: int
     records: bytes | bytearray | memoryview
@@ -78,6 +79,7 @@ class Truncate(NamedTuple):
     `end_offset` where it ended there."""
 
     ordinal: int
+    topic_id: bytes
     leader_epoch: int
     epoch: int
     end_offset: int
@@ -87,6 +89,7 @@ class OutOfRange(NamedTuple):
     """What was asked for is not there: the shell asks for the leader's ends, then truncates or begins anew."""
 
     ordinal: int
+    topic_id: bytes
     leader_epoch: int
 
 
@@ -270,7 +273,7 @@ class LeaderFetch:
         row = each.row
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             each.is_waiting = True
-            return OutOfRange(row.ordinal, row.leader_epoch)
+            return OutOfRange(row.ordinal, row.topic_id, row.leader_epoch)
         if data.error_code:
             each.is_failed = data.error_code == ErrorCode.FENCED_LEADER_EPOCH
             self._pause(each, now_ms)
@@ -279,9 +282,10 @@ class LeaderFetch:
         each.leader_hw = data.high_watermark
         diverging = data.diverging_epoch
         if diverging is not None and diverging.end_offset >= 0:
-            return Truncate(row.ordinal, row.leader_epoch, diverging.epoch, diverging.end_offset)
+            return Truncate(row.ordinal, row.topic_id, row.leader_epoch, diverging.epoch, diverging.end_offset)
         return Append(
             row.ordinal,
+            row.topic_id,
             row.leader_epoch,
             each.offset,
             b"" if data.records is None or isinstance(data.records, int) else data.records,

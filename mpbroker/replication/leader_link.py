@@ -1,7 +1,8 @@
 """A fetcher's way to one leader: the connection, what is asked over it, and the steps that answers come to.
 
 One for each broker that leads something here; made again with all its state after a death. Owns no truth: what it
-appends, and where, is checked under the partition's lock (native/log/append_follower.h).
+appends, and where, is checked under the partition's lock (native/log/append_follower.h). An answer may come when its
+topic is deleted and its row another partition's, so every step names the topic.
 """
 
 from __future__ import annotations
@@ -172,6 +173,7 @@ class LeaderLink:
             step.log_start,
             options,
             self._clock.wall_ms(),
+            step.topic_id,
         )
         self._crash_point("fetcher.appended")
         if batches:
@@ -179,7 +181,14 @@ class LeaderLink:
         if batches or not code:
             self.fetch.moved(step.ordinal, leo, last_epoch, log_start)
         if code:
-            self._step_failed(step.ordinal, code)
+            is_gone = code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            self._step_failed(step.ordinal, ErrorCode.FENCED_LEADER_EPOCH if is_gone else code)
+
+    def _row_of(self, step: Step) -> Followed | None:
+        """None: what was asked for is not followed here any more, or in another epoch."""
+        row = self._logs.row(step.ordinal)
+        is_same = row is not None and (row.topic_id, row.leader_epoch) == (step.topic_id, step.leader_epoch)
+        return row if is_same else None
 
     def _step_failed(self, ordinal: int, code: int) -> None:
         """Another role or epoch, or another end than was thought: the row says which."""
@@ -200,8 +209,8 @@ class LeaderLink:
             self._rescan()
 
     def _truncate(self, step: Truncate) -> None:
-        row = self._logs.row(step.ordinal)
-        if row is None or row.leader_epoch != step.leader_epoch:
+        row = self._row_of(step)
+        if row is None:
             self._step_failed(step.ordinal, ErrorCode.FENCED_LEADER_EPOCH)
             return
         own_end = self._logs.end_of_epoch(step.ordinal, step.epoch).end_offset
@@ -217,8 +226,8 @@ class LeaderLink:
         self._look_again(row.ordinal)
 
     def _ask_end(self, step: OutOfRange, timestamp: int) -> None:
-        row, name = self._logs.row(step.ordinal), self._logs.topic_name(step.ordinal)
-        if row is None or not name or row.leader_epoch != step.leader_epoch:
+        row, name = self._row_of(step), self._logs.topic_name(step.ordinal)
+        if row is None or not name:
             self._step_failed(step.ordinal, ErrorCode.FENCED_LEADER_EPOCH)
             return
         asked = ListOffsetsPartition(
@@ -236,9 +245,9 @@ class LeaderLink:
     def _ended(self, step: OutOfRange, timestamp: int, response: Struct) -> None:
         """Where the leader's log ends, then where it begins: as Kafka's followers find their place again."""
         assert isinstance(response, ListOffsetsResponse)
-        row = self._logs.row(step.ordinal)
+        row = self._row_of(step)
         told = [partition for topic in response.topics for partition in topic.partitions]
-        if row is None or row.leader_epoch != step.leader_epoch or not told or told[0].error_code:
+        if row is None or not told or told[0].error_code:
             self.fetch.failed(step.ordinal, self._clock.monotonic_ms())
             return
         offset = told[0].offset

@@ -38,11 +38,12 @@ EVENTS = SimpleNamespace(info=_nothing, warning=_nothing, error=_nothing)
 
 
 class AgentHost:
-    """`logs`: (topic name, number) → ReplicaModel, the disk and the rows; `ordinals`: (topic id, number) → row."""
+    """`logs`: (topic name, number) → ReplicaModel, the disk and the rows; `ordinals`: (topic id, number) → row. Rows of
+    a topic that is gone are `free`, and the last ones are taken first: as when the broker's table is nearly full."""
 
     def __init__(self, broker, world, min_isr):
         self.id, self.world, self.min_isr = broker, world, min_isr
-        self.logs, self.ordinals = {}, {}
+        self.logs, self.ordinals, self.free = {}, {}, []
         self.unclean, self.life = False, 0
         self.session, self.epoch = None, -1
         self.start()
@@ -149,7 +150,20 @@ class AgentHost:
         return -1 if live is None else live.epoch
 
     def _identity(self, ordinal):
-        return next(key for key, row in self.ordinals.items() if row == ordinal)
+        """Nobody's: a row that is free."""
+        return next((key for key, row in self.ordinals.items() if row == ordinal), (bytes(16), -1))
+
+    def take_row(self, identity):
+        """The partition's row."""
+        if identity not in self.ordinals:
+            used = len(self.ordinals) + len(self.free)
+            self.ordinals[identity] = self.free.pop() if self.free else used
+        return self.ordinals[identity]
+
+    def free_rows(self, topic_id):
+        """Whoever has them next begins with them as they are."""
+        for identity in [one for one in self.ordinals if one[0] == topic_id]:
+            self.free.append(self.ordinals.pop(identity))
 
     # ---- requests of the controller
 
@@ -213,8 +227,7 @@ class Topics:
             known = topic
         else:
             known.replicas = topic.replicas
-        rows = self._host.ordinals
-        known.ordinals = [rows.setdefault((topic.id, n), len(rows)) for n in range(len(topic.replicas))]
+        known.ordinals = [self._host.take_row((topic.id, number)) for number in range(len(topic.replicas))]
 
     def remove(self, topic_id):
         """It exists no more."""
@@ -224,6 +237,7 @@ class Topics:
         for key, log in list(self._host.logs.items()):
             if log.topic_id == topic_id:
                 self._host.drop(key)
+        self._host.free_rows(topic_id)
 
     def key_of(self, identity):
         """Under which key a partition's log is, None: it has none here."""
@@ -305,6 +319,8 @@ class RowLog:
         if self._is_busy():
             raise TimeoutError
         log = self._log(ordinal)
+        if log is None:
+            return None
         followers = [(b, log.positions[b], 0, log.lives[b]) for b in sorted(log.positions)]
         return SimpleNamespace(
             role=ROLES[log.role], leader_epoch=log.leader_epoch, partition_epoch=log.partition_epoch, hw=log.hw,
@@ -343,16 +359,18 @@ class RowLog:
         log.answered(self._host.id, leader_epoch, error, isr, partition_epoch)
         return 0
 
-    def _follows(self, ordinal, leader_epoch):
+    def _follows(self, ordinal, leader_epoch, topic_id=None):
         """(error, log)."""
         log = self._log(ordinal)
+        if log is not None and topic_id not in (None, log.topic_id):
+            return int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), log
         if log is None or log.role != FOLLOWER or log.leader_epoch != leader_epoch:
             return int(ErrorCode.FENCED_LEADER_EPOCH), log
         return (BUSY if self._is_busy() else 0), log
 
-    def append_follower(self, ordinal, leader_epoch, offset, records, hw, log_start, options, now_ms):
+    def append_follower(self, ordinal, leader_epoch, offset, records, hw, log_start, options, now_ms, topic_id=None):
         """(error, batches, log end, position, last epoch, log start)."""
-        error, log = self._follows(ordinal, leader_epoch)
+        error, log = self._follows(ordinal, leader_epoch, topic_id)
         if not error and offset != log.leo:
             error = int(ErrorCode.OFFSET_OUT_OF_RANGE)
         if error:

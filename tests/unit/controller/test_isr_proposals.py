@@ -18,6 +18,7 @@ class Log:
 
     def __init__(self, followers, isr=(1, 2), hw=10):
         self.state = SimpleNamespace(followers=followers, isr=isr, hw=hw)
+        self.answered = None
 
     def take_isr_proposals(self, lag_ms, now_ms, again):
         return [(7, 4, 2, (1, 2, 3))], False
@@ -68,6 +69,20 @@ def test_the_partition_hears_what_the_controller_answered(code):
     assert proposals.answered(answer, 10) == 0
     assert log.answered == (7, 4, 3, (1, 2, 3), code)
     assert counted == ({"ISR_UPDATES_FAILED": 1} if code else {"ISR_SHRINKS": 1, "ISR_EXPANDS": 1})
+
+
+def test_an_answer_is_not_for_another_partition_that_has_the_row_by_now():
+    """Its topic was deleted and another one made meanwhile, which is led in the same epoch."""
+    log, rows = Log(((2, 9, 0, 20), (3, 12, 0, 30))), {7: (b"t" * 16, 0)}
+    proposals = IsrProposals(
+        log=log, self_id=1, lag_ms=1000, identity_of=rows.__getitem__, broker_epoch=lambda broker: 100
+    )
+    proposals.next_request(0)
+    rows[7] = (b"u" * 16, 0)
+    told = AlterPartitionPartitionResult(partition_index=0, partition_epoch=3, isr=[1, 2, 3])
+    answer = AlterPartitionResponse(topics=[AlterPartitionTopicResult(topic_id=b"t" * 16, partitions=[told])])
+    assert proposals.answered(answer, 10) == 0
+    assert log.answered is None
 
 
 @pytest.mark.parametrize("busy", ["replica_state", "isr_answered"])

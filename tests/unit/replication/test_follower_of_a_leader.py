@@ -20,11 +20,11 @@ from mpbroker.config.replication_throttle import LEADER_RATE
 from mpbroker.config.sources import Given
 from mpbroker.errors import ErrorCode
 from mpbroker.log.leader_epochs import EpochStart, end_of_epoch
-from mpbroker.replication.follower import FetchLimits, Followed, LeaderFetch
+from mpbroker.replication.follower import Append, FetchLimits, Followed, LeaderFetch, OutOfRange, Truncate
 from mpbroker.replication.leader_link import LeaderLink
 from mpbroker.shm.clock import ManualClock
 from mpbroker.shm.counters import Counter
-from mpbroker.shm.layout import SLOT_HANDLERS, ReplicaRole
+from mpbroker.shm.layout import SLOT_HANDLERS, PartitionFlags, ReplicaRole
 from mpbroker.shm.replication_quota import ReplicationQuota, summed
 from tests.harness.in_process_broker import InProcessBroker
 from tests.harness.small_core import small_core
@@ -253,6 +253,32 @@ def test_a_fetcher_that_was_stopped_meanwhile_changes_nothing(leader, follower, 
     follower.lead(1)
     follower.link.read()
     assert follower.log.state(0).leo == 0 and follower.rows() == []
+
+
+@pytest.mark.parametrize("what", ["records", "a place to cut", "an end to ask for"])
+def test_an_answer_leaves_the_partition_alone_that_has_the_row_by_now(leader, follower, what):
+    """Its topic was deleted and another one made meanwhile, which is followed in the same epoch to the same end."""
+    link, other = follower.link, b"another topic's!"
+    records = b"" if what == "records" else batch(b"its own")
+    write(leader, b"the deleted topic's")
+    link.fetch.follow(follower.rows())
+    step = {
+        "records": Append(0, follower.topic_id, 0, 0, batch(b"the deleted topic's"), 1, 0),
+        "a place to cut": Truncate(0, follower.topic_id, 0, 0, 0),
+        "an end to ask for": OutOfRange(0, follower.topic_id, 0),
+    }[what]
+    gone = int(PartitionFlags.EXISTS | PartitionFlags.ONLINE)
+    assert follower.log.set_flags(0, int(PartitionFlags.DELETED), gone) == 0
+    assert follower.log.create(0, other, 0, 0, 0, "u-0", 0, 1) == 0
+    follower.follow(0)
+    follower.log.append_follower(0, 0, 0, records, 0, 0, OPTIONS, 1)
+    before, rescans = follower.log.state(0), []
+    link._rescan = lambda: rescans.append(1)
+    link._do(step)
+    assert follower.log.state(0) == before
+    assert rescans and not link._questions and follower.said == []
+    link.fetch.follow(follower.rows())
+    assert [one.topic_id for one in link.fetch.next_request(5000).topics] == [other]
 
 
 @pytest.mark.parametrize(("epoch", "broker", "error"), [(0, 1, 74), (2, 1, 75), (1, 5, 75), (1, 0, 75), (1, 1, 0)])
