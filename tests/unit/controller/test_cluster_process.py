@@ -5,6 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from mpbroker.controller.cluster_process import ClusterProcess
+from mpbroker.controller.command_inbox import Taken
+from mpbroker.errors import ErrorCode
+from mpbroker.metadata.commands import AllocateProducerIds, Failed, decode_answer, encode_command
 from mpbroker.metadata.keys import Keys
 from mpbroker.metadata.meta_store import StoreTimeout
 from mpbroker.shm.process_table import BrokerState
@@ -36,7 +39,17 @@ class FailingStore(MemoryStore):
         return super().session_open(*words)
 
 
-def candidate(store):
+class Answers:
+    """The channel's side of a command: what it was answered."""
+
+    def __init__(self):
+        self.given = []
+
+    def complete(self, number, answer, generation):
+        self.given.append((number, decode_answer(answer), generation))
+
+
+def candidate(store, channel=None):
     nothing = lambda *_, **__: None  # noqa: E731
     config = SimpleNamespace(
         node_id=1, broker_session_timeout_ms=9000, broker_heartbeat_interval_ms=2000, num_partitions=1,
@@ -45,10 +58,10 @@ def candidate(store):
         delete_topic_enable=True, end_points=SimpleNamespace(inter_broker="INTERNAL", control=None),
         mpbroker_state_change_log_bytes=0,
     )  # fmt: skip
-    core = SimpleNamespace(crash_point=nothing, state=BrokerState.RUNNING)
+    core = SimpleNamespace(crash_point=nothing, state=BrokerState.RUNNING, metadata_generation=7)
     log = SimpleNamespace(info=nothing, warning=nothing)
     ctx = SimpleNamespace(config=config, core=core, log=log, cluster_id="c", controller_fd=-1, data_dirs=["/nowhere"])
-    return ClusterProcess(ctx, store, None)
+    return ClusterProcess(ctx, store, channel)
 
 
 @pytest.mark.parametrize("call", ["session_open", "txn", "scan"])
@@ -88,3 +101,21 @@ def test_a_broker_that_stops_resigns_at_once_and_is_no_candidate():
     assert store.get(key)[1] is None
     process.turn()
     assert store.get(key)[1] is None
+
+
+def test_every_command_is_answered_by_a_candidate_in_a_term_and_at_its_end():
+    answers, store = Answers(), FailingStore()
+    process = candidate(store, answers)
+    allocate = encode_command(AllocateProducerIds())
+    process.command(Taken(1, 0, allocate))
+    process.turn()
+    process.command(Taken(2, 0, allocate))
+    process.command(Taken(3, 0, b"no command"))
+    store.failing = {"txn": 1}
+    process.command(Taken(4, 0, allocate))
+    assert process._term is None, "its store did not answer"
+    assert [number for number, *_ in answers.given] == [1, 2, 3, 4]
+    refused, given, unreadable, ended = (answer for _, answer, _ in answers.given)
+    assert refused == ended == Failed(ErrorCode.NOT_CONTROLLER) and given.first_id == 0
+    assert unreadable.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert {generation for *_, generation in answers.given} == {7}
