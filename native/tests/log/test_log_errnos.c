@@ -4,6 +4,7 @@
 #include "tests/log/append_scenarios.h"
 
 #include <errno.h>
+#include <sys/stat.h>
 
 #include "log/io_error.h"
 #include "log/log_flush.h"
@@ -150,9 +151,24 @@ static void the_table(void)
     CHECK(!mpb_io_error_condemns(-EBADMSG, true) && !mpb_io_error_wants_descriptors(ENFILE)); /* descriptor 23 */
 }
 
+/* What retention goes by; and a descriptor that is none is an error, not a call without an end. */
+static void the_status(void)
+{
+    const struct timespec times[] = {{.tv_sec = 1}, {.tv_sec = 1700000000, .tv_nsec = 250999999}};
+    struct mpb_io_status status;
+    int fd = memfd_create("status", MFD_CLOEXEC);
+    CHECK(fd >= 0 && ftruncate(fd, 3) == 0 && futimens(fd, times) == 0);
+    CHECK_EQ(mpb_io_status(fd, &status), 0);
+    CHECK_EQ(status.bytes, 3);
+    CHECK_EQ(status.modified_ms, 1700000000250);
+    close(fd);
+    CHECK_EQ(mpb_io_status(fd, &status), -EBADF);
+}
+
 int main(void)
 {
     the_table();
+    the_status();
     fixture_open(&f);
     prepare_segments(&f);
     mpb_rows_raise(&f.core, 1, FIX_PARTITIONS);
