@@ -3,7 +3,7 @@ The first that is red is enough, so what is quick and touches little else comes 
 the same things; what starts a broker comes last.
 
 Without a record of the function (it is new, or nothing was recorded), the tests named after the file and its room.
-Where no test that starts a broker was recorded, those whose file has a word of the changed one's path come last.
+Where no slow test is known to touch it, those whose file has a word of the changed one's path come last.
 """
 
 from __future__ import annotations
@@ -50,14 +50,13 @@ class Nearest:
 
     def __init__(self, tree: Path, runs: Mapping[str, Run]) -> None:
         self._tree = tree
-        self._knows_slow = any(run.slow and run.test.startswith("tests/integration/") for run in runs.values())
         self._runs = [run for run in runs.values() if not run.test.startswith(NOT_PICKED) and self._is_there(run.test)]
 
     def selections(self, change: Change, text: str) -> list[Selection]:
         """What to run, one after the other; `text` is the unchanged file's."""
         places = places_at(change.path, text, change.line)
         runs = [run for run in self._runs if run.touched & places]
-        slow = [] if self._knows_slow else self._slow_by_name(change.path)
+        slow = [] if any(run.slow for run in runs) else self._slow_by_name(change.path)
         if not runs:
             return [*self._by_name(change.path), *slow]
         return [*_programs(runs), *self._tests(change, runs), *slow]

@@ -188,6 +188,16 @@ static void after_a_recovery_everybody_looks(void)
     CHECK(mpb_service_wait(&w.core, MPB_MAX_SLOTS - 1, 0));
 }
 
+/* A whole second is a time to wait as any other, and a word that has changed already ends the wait at once. */
+static void a_word_that_has_changed_is_not_waited_for(void)
+{
+    mpb_atomic32 word = 1;
+    const int64_t limits_ns[] = {-1, 0, SHORT_NS, 1000000000, 3999999999};
+    for (size_t i = 0; i < sizeof limits_ns / sizeof *limits_ns; i++)
+        CHECK_EQ(mpb_futex_wait(&word, 2, limits_ns[i]), 0);
+    CHECK_EQ(mpb_futex_wait(&word, 1, SHORT_NS), 1);
+}
+
 int main(void)
 {
     struct world_plan plan = small_plan;
@@ -195,6 +205,7 @@ int main(void)
     world_open(&w, &plan);
     for (int i = 0; i < 2; i++)
         CHECK((eventfds[i] = eventfd(0, EFD_NONBLOCK)) >= 0);
+    a_word_that_has_changed_is_not_waited_for();
     a_sleep_that_ends_takes_its_announcement_back();
     a_push_wakes_one_handler_of_its_plane();
     a_poke_is_counted_once();

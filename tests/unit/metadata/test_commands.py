@@ -131,3 +131,13 @@ def test_an_answer_says_no_more_than_it_must(message, form):
 def test_what_was_sent_does_not_change_behind_the_sender():
     kinds = [one for one in vars(commands).values() if isinstance(one, type) and issubclass(one, msgspec.Struct)]
     assert len(kinds) == 17 and all(kind.__struct_config__.frozen for kind in kinds)
+
+
+def test_they_are_values_and_spend_no_byte_on_a_default():
+    """A slot has little room, and several threads may hold a command."""
+    kinds = [kind for kind in vars(commands).values() if isinstance(kind, type) and issubclass(kind, msgspec.Struct)]
+    assert len(kinds) > 10
+    for kind in kinds:
+        config = kind.__struct_config__
+        assert config.frozen, kind
+        assert config.array_like or config.omit_defaults or not kind.__struct_defaults__, kind
