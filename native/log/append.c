@@ -200,6 +200,7 @@ static bool try_append(struct mpb_log *log, const struct mpb_append_options *opt
     MPB_CRASH(core, "append.locked");
     if (mpb_cell_read(core, request->entry, request->cell, fill_number,
                       out)) { /* append rule 2: only after lock and repair */
+        out->waits = request->acks < 0 && out->error == 0;
         mpb_log_count(log, MPB_C_LOG_REPLAYS, 1);
         mpb_partition_unlock(log, request->ordinal);
         return true;

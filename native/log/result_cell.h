@@ -14,7 +14,8 @@ struct mpb_append_result {
     bool
         unverified; /* error INVALID_TXN_STATE or NOT_ENOUGH_REPLICAS: a batch of a transaction of which the partition knows nothing; nothing
                           * done, cell not filled */
-    bool waits;     /* acks=all: the high watermark is not there yet (not told of a duplicate or a replay) */
+    bool
+        waits; /* acks=all: the high watermark is not there yet; or a replay, which is acknowledged after a look at both */
     int64_t base_offset; /* -1 on error */
     int64_t end_offset;
     int64_t append_time_ms; /* -1 unless LogAppendTime */

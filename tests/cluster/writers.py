@@ -9,6 +9,7 @@ of what it has appended, as Kafka's does (MAY_REPEAT).
 
 import threading
 import time
+from contextlib import suppress
 
 import kafka
 from confluent_kafka import KafkaException, Producer
@@ -71,8 +72,12 @@ class Idempotent(Client):
         self._producer.poll(self._pause_s)
 
     def _begin_again(self):
-        """Its life ended with an error that it cannot mend."""
-        self._producer.flush(PATIENCE_S)
+        """Its life ended with an error that it cannot mend, which every call of it may raise: confluent-kafka's flush
+        lets callbacks run while it does, and Python calls that a SystemError."""
+        deadline = time.monotonic() + PATIENCE_S
+        while len(self._producer) and time.monotonic() < deadline:
+            with suppress(KafkaException, SystemError):
+                self._producer.poll(0.1)
         self.lives += 1
         self._producer = Producer(self._settings)
 

@@ -164,6 +164,34 @@ def test_acks_all_waits_for_every_replica_in_sync(replicated):
     assert error_of(replicated, message) == 0 and replicated.log.state(0).hw == 2
 
 
+@pytest.mark.parametrize("is_deposed", [False, True])
+def test_a_handler_that_takes_over_what_another_had_parked_waits_for_the_replicas_too(replicated, is_deposed):
+    """One that knows the topic serves natively; a request that was parked killed nobody, and is like a new one."""
+    message = parked(replicated)
+    replicated.handler = RequestHandler(replicated._context())
+    for _ in range(2):
+        replicated.send(produce(records=batch(b"c"), acks=1), 10)
+        replicated.step()
+        replicated.step()
+        assert len(replicated.collect()) == 1
+    native = replicated.handler.context.native_topics.native
+    assert native.served == 1
+    replicated.handler.port.recover()
+    replicated.step()
+    replicated.step()
+    assert replicated.collect() == [] and native.served == 1
+    if is_deposed:
+        follow(replicated, 1)
+        replicated.core.ring_handler(0)
+        replicated.step()
+        assert error_of(replicated, message) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return
+    fetched(replicated, 1, 0, 1)
+    assert replicated.collect() == []
+    fetched(replicated, 1, 0, 2)
+    assert error_of(replicated, message) == 0
+
+
 def test_acks_1_does_not_wait_for_replicas(replicated):
     replicated.send(produce(records=batch(b"a")), 7)
     replicated.step()
