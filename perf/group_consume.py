@@ -21,7 +21,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, Producer
 
-from mpbroker.analysis.bench.process_tree import usage
+from mpbroker.analysis.bench.process_tree import Usage, usage
 from perf.group_requests import targets_of
 
 TOPIC: Final = "perf-group-consume"
@@ -43,17 +43,18 @@ def fill(where: str, topic: str, total_bytes: int, record_bytes: int) -> int:
     return count
 
 
-def consume(where: str, topic: str, group: str, count: int) -> float:
-    """Seconds from the assignment to the last record."""
+def consume(where: str, pid: int, topic: str, group: str, count: int) -> tuple[float, float]:
+    """From the assignment to the last record: seconds, and processor time of the broker in microseconds."""
     consumer = Consumer({"bootstrap.servers": where, "group.id": group, "auto.offset.reset": "earliest"})
-    assigned_s: list[float] = []
-    consumer.subscribe([topic], on_assign=lambda *_: assigned_s.append(time.monotonic()))
+    assigned: list[tuple[float, Usage]] = []
+    consumer.subscribe([topic], on_assign=lambda *_: assigned.append((time.monotonic(), usage(pid))))
     got = 0
     while got < count:
         got += sum(message.error() is None for message in consumer.consume(10_000, 0.2))
-    took_s = time.monotonic() - assigned_s[0]
+    began_s, before = assigned[0]
+    took_s, used = time.monotonic() - began_s, usage(pid).since(before)
     consumer.close()
-    return took_s
+    return took_s, used.total_us
 
 
 def floor_us(total_bytes: int) -> float:
@@ -98,9 +99,8 @@ def main() -> None:
     for number in range(told.rounds):
         floors.append(floor_us(total) / told.mb)
         for where, (_, pid) in targets.items():
-            before = usage(pid)
-            took_s = consume(where, topic, f"{run}-{number}", count)
-            found[where].append((told.mb / took_s, usage(pid).since(before).total_us / told.mb))
+            took_s, used_us = consume(where, pid, topic, f"{run}-{number}", count)
+            found[where].append((told.mb / took_s, used_us / told.mb))
     medians = {
         where: {
             "mb_per_s": round(statistics.median(rate for rate, _ in rows), 1),

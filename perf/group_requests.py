@@ -30,7 +30,7 @@ from tests.harness.peer import Peer, create_topic
 
 CONNECTIONS: Final = 8
 IN_FLIGHT: Final = 20
-NAME: Final = "perf-group-requests"
+NAME: Final = f"perf-group-requests-{time.time_ns()}"  # a run that was cut off leaves a member behind
 
 
 def member(peer: Peer, group: str) -> Any:

@@ -164,7 +164,9 @@ class OffsetsLog:
         """The first deadline, or when to call `retry` again."""
         if self._waiting:
             return now_ms + RETRY_MS
-        return min((rows[0].deadline_ms for rows in self._pending.values()), default=None)
+        if not self._pending:
+            return None
+        return min(rows[0].deadline_ms for rows in self._pending.values())
 
     def _look_at(self, ordinal: int) -> None:
         verdicts = [(one, self._verdict(one)) for one in self._pending[ordinal]]

@@ -61,13 +61,14 @@ class CoordinatorProcess:
 
     def turn(self) -> None:
         """Waits for a request, a bell or a deadline, and works it off."""
-        request = self._port.serve_or_claim(self._wait_ms())
+        due_ms = self._due_ms()
+        request = self._port.serve_or_claim(self._wait_ms(due_ms))
         work = self._work
         if request is not None:
             if work is None:
                 self._work = work = self._begin()
             work.execute(request)
-        if request is None or self._ctx.reloading or self._is_due():
+        if request is None or self._ctx.reloading or self._is_due(due_ms):
             everything, moved = self._port.take_dirty()
             if work is None and self._ctx.core.coordinator_wanted:
                 self._work = work = self._begin()
@@ -83,12 +84,12 @@ class CoordinatorProcess:
     def _due_ms(self) -> int | None:
         return None if self._work is None else self._work.next_due_ms()
 
-    def _is_due(self) -> bool:
-        now_ms, due_ms = self._clock.monotonic_ms(), self._due_ms()
+    def _is_due(self, due_ms: int | None) -> bool:
+        """By the deadline of before the request: one that it set is looked at with the next."""
+        now_ms = self._clock.monotonic_ms()
         return now_ms >= self._rest_due_ms or (due_ms is not None and now_ms >= due_ms)
 
-    def _wait_ms(self) -> int:
-        due_ms = self._due_ms()
+    def _wait_ms(self, due_ms: int | None) -> int:
         return POLL_MS if due_ms is None else max(0, min(POLL_MS, due_ms - self._clock.monotonic_ms()))
 
     def _rest(self) -> None:

@@ -7,7 +7,7 @@ asks for is carried out here, in order.
 from __future__ import annotations
 
 from collections import deque
-from functools import partial
+from functools import lru_cache, partial
 from ipaddress import IPv6Address
 from typing import Final
 
@@ -171,15 +171,15 @@ class Shell:
         now_ms = self._clock.monotonic_ms()
         if not self._loader.is_idle:
             return now_ms
-        repair_ms = now_ms + REPAIR_RETRY_MS if self._unrepaired else None
-        due = (
-            repair_ms,
+        all_due = (
+            now_ms + REPAIR_RETRY_MS if self._unrepaired else None,
             self._groups.deadline_ms(),
             self._transactions.next_due_ms(now_ms),
             self._appends.next_due_ms(now_ms),
             self._answers.next_due_ms(now_ms),
         )
-        return min((one for one in due if one is not None), default=None)
+        due = [one for one in all_due if one is not None]
+        return min(due) if due else None
 
     def rest(self) -> None:
         """Descriptors of removed files go; counters are published."""
@@ -227,13 +227,16 @@ class Shell:
     def _decide_group(self, asked: GroupRequest) -> None:
         request = asked.token
         assert isinstance(request, Request)
-        partitions = sorted({self._groups.partition_of(group_id) for group_id in groups_of(asked)})
-        if len(partitions) > 1 and request.api_key in APPENDS_TO_SEVERAL:
-            self._cells[request] = {partition: number for number, partition in enumerate(partitions)}
+        if request.api_key in APPENDS_TO_SEVERAL:
+            partitions = sorted({self._groups.partition_of(group_id) for group_id in groups_of(asked)})
+            if len(partitions) > 1:
+                self._cells[request] = {partition: number for number, partition in enumerate(partitions)}
         self._take(self._groups.handle(asked, self._now()))
 
     def _recorded(self, request: Request) -> dict[int, Cell]:
         """What an earlier run of this request appended, by partition; refused appends are tried again."""
+        if not request.cell_count:
+            return {}
         cells = (self._port.cell(request, number) for number in range(request.cell_count))
         by_row = {cell.ordinal: cell for cell in cells if cell is not None and not cell.error}
         topic = self._transactions.topic if request.api_key in RECORDED_IN_STATE else self._topic
@@ -405,8 +408,11 @@ class Shell:
 def client_host(request: Request) -> str:
     """The client's address as Kafka writes it, with a slash before it; after that nothing if it is not known."""
     address = request.client_address
-    if address is None:
-        return "/"
+    return "/" if address is None else _host(address)
+
+
+@lru_cache(maxsize=1024)
+def _host(address: bytes) -> str:
     found = IPv6Address(address)
     return f"/{found.ipv4_mapped or found}"
 

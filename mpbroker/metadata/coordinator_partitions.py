@@ -1,6 +1,12 @@
 """Which partition of an internal topic holds a group or a transactional id: its leader coordinates it. Pure."""
 
 import struct
+from functools import lru_cache
+from typing import Final
+
+#: Ids that are not longer are remembered, so many of them: each request of a member asks some times for the same one.
+CACHED_LENGTH: Final = 128
+CACHED_IDS: Final = 4096
 
 
 def java_hash(text: str) -> int:
@@ -13,5 +19,12 @@ def java_hash(text: str) -> int:
 
 def partition_of(group: str, partitions: int) -> int:
     """The partition of `__consumer_offsets` that holds a group; not the masked hash that partitions of keys use."""
+    return (_remembered if len(group) <= CACHED_LENGTH else _partition_of)(group, partitions)
+
+
+def _partition_of(group: str, partitions: int) -> int:
     found = java_hash(group)
     return 0 if found == -(1 << 31) else abs(found) % partitions
+
+
+_remembered = lru_cache(CACHED_IDS)(_partition_of)

@@ -2,7 +2,8 @@
 
 Kafka takes less than the LZ4 frame format allows: one frame, independent blocks, no dictionary, header and block
 checksums verified, the content checksum and size not, bytes after the frame ignored. The same holds here, because a
-batch that is stored must be readable by the consumers that exist. Blocks go through cramjam, the frame is ours.
+batch that is stored must be readable by the consumers that exist. What fits ordinary room is read natively
+(native/record/lz4.h); what that leaves (large, damaged) is read here, block after block through cramjam.
 """
 
 import functools
@@ -22,6 +23,8 @@ _STORED = 0x80000000
 _WORD = struct.Struct("<I")
 #: An LZ4 block cannot grow more than this when it is decompressed.
 _MAX_EXPANSION = 255
+#: For all that one native read writes; more is made as blocks need it.
+_NATIVE_ROOM_BYTES = 64 * 1024
 _WRITE_BLOCK_BYTES = 64 * 1024
 _WRITE_DESCRIPTOR = bytes((_VERSION_1 | _FLAG_INDEPENDENT_BLOCKS, 0x40))
 
@@ -68,6 +71,15 @@ def _read_block(block: memoryview, max_block_bytes: int, out: OutputBuffer) -> N
 
 def read(data: memoryview, out: OutputBuffer) -> None:
     """Decompress the frame at the start of `data` into `out`."""
+    count = _native.lz4_read(data, out.room(_NATIVE_ROOM_BYTES))
+    if count < 0:
+        read_closely(data, out)
+    else:
+        out.advance(count)
+
+
+def read_closely(data: memoryview, out: OutputBuffer) -> None:
+    """The same; raises what is wrong with the frame."""
     flags, max_block_bytes, position = _read_descriptor(data)
     while True:
         word = _read_word(data, position)

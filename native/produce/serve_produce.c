@@ -1,10 +1,12 @@
 #include "produce/serve_produce.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "produce/produce_answer.h"
 #include "produce/produce_request.h"
+#include "record/lz4.h"
 #include "shm/arena.h"
 #include "trace/trace_record.h"
 
@@ -19,6 +21,19 @@ static const enum mpb_counter LEFT_COUNTERS[MPB_LEFT_REASONS] = {
     [MPB_LEFT_BUSY] = MPB_C_PRODUCE_LEFT_BUSY,   [MPB_LEFT_WAITS] = MPB_C_PRODUCE_LEFT_WAITS,
 };
 
+/* Whether the records of a batch are decompressed now. A frame that is damaged is read once more by Python, which says
+ * how. The memory stays: what a batch does not need of it is never touched. */
+static bool unpack(struct mpb_native_produce *native, const struct mpb_batch_info *info, size_t *length)
+{
+    if (info->codec != MPB_CODEC_LZ4)
+        return false;
+    if (native->unpacked == NULL && (native->unpacked = malloc(MPB_UNPACKED_BYTES)) == NULL)
+        return false;
+    int64_t written = mpb_lz4_read(info->records, info->records_len, native->unpacked, MPB_UNPACKED_BYTES);
+    *length = (size_t)written;
+    return written >= 0;
+}
+
 /* The records of a batch whose header is good. MPB_SERVE with the part's error set or 0, or why it is left to Python. */
 static enum mpb_left check_records(struct mpb_native_produce *native, struct mpb_produce_part *part,
                                    const struct mpb_batch_rules *rules, struct mpb_records_info *found)
@@ -32,6 +47,10 @@ static enum mpb_left check_records(struct mpb_native_produce *native, struct mpb
     }
     if (d->decompress == NULL)
         return MPB_LEFT_BATCH;
+    if (unpack(native, &part->info, &length)) {
+        part->error = mpb_records_check(native->unpacked, length, &part->info, rules, found);
+        return MPB_SERVE;
+    }
     int error = d->decompress(d->with, part->info.codec, records, length, rules->max_message_bytes, &records, &length);
     if (error == MPB_DECOMPRESS_FAILED)
         return MPB_LEFT_MEMORY;

@@ -23,12 +23,16 @@ struct mpb_decompressor {
     void *with;
 };
 
+/* Records of a batch that are decompressed without Python; more, and other codecs, go to the decompressor. */
+#define MPB_UNPACKED_BYTES (1u << 20)
+
 struct mpb_native_produce {
     struct mpb_handler *handler;
     struct mpb_log *log;
     uint64_t generation; /* of the metadata the topics were taken from */
     struct mpb_native_topics topics;
     struct mpb_decompressor decompressor; /* `decompress` NULL: compressed batches are left to Python */
+    uint8_t *unpacked;                    /* MPB_UNPACKED_BYTES for records of lz4, NULL until there were some */
     uint32_t errors_counter;              /* counts partitions in error */
     uint64_t served;                      /* requests */
     int64_t now_ms;                       /* wall clock; below 0: the system's. A test that owns the clock sets it */

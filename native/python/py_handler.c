@@ -260,6 +260,7 @@ static PyObject *handler_take_dirty(PyObject *object, PyObject *unused)
     (void)unused;
     struct mpb_doorbells *bells = PORT(object)->core->doorbells;
     uint32_t h = PORT(object)->index;
+    mpb_handler_ring_held(PORT(object)); /* what follows may take long */
     uint64_t poke = mpb_load_acquire(&bells->handler[h].poke) ? atomic_exchange(&bells->handler[h].poke, 0) : 0;
     PyObject *bits = PyList_New(0);
     for (uint32_t w = 0; bits != NULL && (poke & MPB_POKE_DIRTY) && w < 64; w++) {

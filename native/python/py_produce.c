@@ -88,6 +88,7 @@ static void native_dealloc(PyObject *object)
 {
     PyTypeObject *type = Py_TYPE(object);
     mpb_native_forget(&NATIVE(object)->topics);
+    free(NATIVE(object)->unpacked);
     if (NATIVE(object)->handler != NULL && NATIVE(object)->handler->serve_with == NATIVE(object))
         NATIVE(object)->handler->serve = NULL;
     Py_XDECREF(((NativeProduceObject *)object)->port);

@@ -4,6 +4,7 @@
 
 #include "record/crc32.h"
 #include "record/crc32c.h"
+#include "record/lz4.h"
 #include "record/record_batch.h"
 #include "record/xxh32.h"
 
@@ -126,6 +127,17 @@ static PyObject *py_xxh32(PyObject *Py_UNUSED(module), PyObject *data)
     uint32_t hash = mpb_xxh32(0, view.buf, (size_t)view.len);
     PyBuffer_Release(&view);
     return PyLong_FromUnsignedLong(hash);
+}
+
+static PyObject *py_lz4_read(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    Py_buffer frame, out;
+    if (!PyArg_ParseTuple(args, "y*w*:lz4_read", &frame, &out))
+        return NULL;
+    int64_t written = mpb_lz4_read(frame.buf, (size_t)frame.len, out.buf, (size_t)out.len);
+    PyBuffer_Release(&frame);
+    PyBuffer_Release(&out);
+    return PyLong_FromLongLong(written);
 }
 
 /* Steps 1 and 2 of record_batch.h. */
@@ -480,6 +492,8 @@ static PyMethodDef methods[] = {
     {"crc32c", py_crc32c, METH_VARARGS, "crc32c(data, value=0) -> int"},
     {"crc32c_implementation", py_crc32c_implementation, METH_NOARGS, "Which way this machine computes it."},
     {"xxh32", py_xxh32, METH_O, "xxh32(data) -> int, with seed 0"},
+    {"lz4_read", py_lz4_read, METH_VARARGS,
+     "lz4_read(frame, out) -> bytes written to `out`; -1: they do not fit, or it is not a frame that this reads"},
     {"batch_check_request", (PyCFunction)(void (*)(void))py_batch_check_request, METH_FASTCALL,
      "batch_check_request(data, produce_version) -> RequestCheck"},
     {"batch_check_append", (PyCFunction)(void (*)(void))py_batch_check_append, METH_FASTCALL,

@@ -157,6 +157,12 @@ static void ring_processors(struct mpb_handler *h)
     h->unrung_answers = 0;
 }
 
+void mpb_handler_ring_held(struct mpb_handler *h)
+{
+    h->holding = false;
+    ring_processors(h);
+}
+
 static bool serve(struct mpb_handler *h, uint32_t index)
 {
     if (h->core->entries[index].api_key == FETCH_KEY)
@@ -184,7 +190,9 @@ int64_t mpb_handler_serve_or_claim(struct mpb_handler *h, bool control_only, uin
             break;
         }
     }
-    ring_processors(h);
+    h->holding = index >= 0 && h->is_coordinator && !mpb_handed_empty(h->core);
+    if (!h->holding)
+        ring_processors(h);
     return index;
 }
 
@@ -266,7 +274,7 @@ static void finish(struct mpb_handler *h, uint32_t index)
     mpb_ring_push_sure(&ring, mpb_hint(index, generation));
     MPB_CRASH(h->core, "handler.hinted");
     put_down(h, index);
-    if (!h->serving) {
+    if (!h->serving && !h->holding) {
         mpb_ring_processor(h->core, processor, h->slot);
         return;
     }

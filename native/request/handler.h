@@ -25,6 +25,7 @@ struct mpb_handler { /* private */
     bool (*serve_fetch)(void *with, uint32_t entry); /* the same for Fetch */
     void *serve_fetch_with;
     bool serving;    /* in there: processors are rung for some answers together */
+    bool holding;    /* the coordinator: likewise, for more was handed over when it took the request in hand */
     uint32_t unrung; /* processors with answers they were not rung for, one bit each */
     uint32_t unrung_answers;
 };
@@ -43,6 +44,8 @@ int64_t mpb_handler_claim(struct mpb_handler *h, bool control_only);
 /* The same, but what it claims is handed over if it must be, else first offered to `serve`: returns the first request that `serve` leaves alone, or
  * MPB_CLAIM_ENOUGH when it has served until `until_ns`. */
 int64_t mpb_handler_serve_or_claim(struct mpb_handler *h, bool control_only, uint64_t until_ns);
+/* Rings for answers that were held back, and holds none back until the next claim: what comes now may take long. */
+void mpb_handler_ring_held(struct mpb_handler *h);
 /* A request of one of the API keys `hands_over` goes to the coordinator: true, and it is not this handler's any more. */
 bool mpb_handler_hand_over(struct mpb_handler *h, uint32_t entry);
 /* Any request in hand does. */

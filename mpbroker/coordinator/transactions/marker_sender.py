@@ -105,6 +105,8 @@ class MarkerSender:
 
     def next_due_ms(self) -> int | None:
         """When to call `retry`."""
+        if not self._waiting:
+            return None
         return min((due_ms for due_ms, _, _ in self._waiting), default=None)
 
     def _write(self, sending: _Sending, one: tuple[str, int]) -> None:

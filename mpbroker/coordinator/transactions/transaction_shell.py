@@ -256,8 +256,9 @@ class TransactionShell:
         """The next deadline; now, while there is something to load."""
         if not self._loader.is_idle:
             return now_ms
-        due = (self.coordinator.deadline_ms(), self._verifier.next_due_ms(now_ms), self._markers.next_due_ms())
-        return min((one for one in due if one is not None), default=None)
+        all_due = (self.coordinator.deadline_ms(), self._verifier.next_due_ms(now_ms), self._markers.next_due_ms())
+        due = [one for one in all_due if one is not None]
+        return min(due) if due else None
 
     def rest(self) -> None:
         """Counters are published."""

@@ -1,5 +1,6 @@
 """Which LZ4 frames a broker takes: the answers of Apache Kafka 3.9.2, except that its 87 comes from the records."""
 
+import random
 import struct
 
 import cramjam
@@ -8,6 +9,7 @@ import pytest
 from mpbroker import _native
 from mpbroker.record import lz4_frame
 from mpbroker.record.compression import LZ4, decompress
+from mpbroker.record.output_buffer import CorruptInputError, OutputBuffer, OutputTooLargeError
 
 DATA = b"some record bytes, some record bytes" * 3
 
@@ -87,3 +89,66 @@ def test_xxh32_known_values():
     assert _native.xxh32(b"") == 0x02CC5D05
     assert _native.xxh32(b"a") == 0x550D7456
     assert _native.xxh32(b"Nobody inspects the spammish repetition") == 0xE2293B2F
+
+
+def _natively(data, room):
+    """What the native reader writes, None where it leaves the frame to Python; nothing behind its room is touched."""
+    memory = bytearray(b"\xa5" * (room + 64))
+    count = _native.lz4_read(data, memoryview(memory)[:room])
+    assert memory[room:] == b"\xa5" * 64
+    return None if count < 0 else bytes(memory[:count])
+
+
+def _closely(data, room):
+    out = OutputBuffer()
+    out.begin(room)
+    try:
+        lz4_frame.read_closely(memoryview(data), out)
+    except (CorruptInputError, OutputTooLargeError):
+        return None
+    return bytes(out.view())
+
+
+def _examples():
+    source = random.Random(11)
+    yield from ACCEPTED.values()
+    for size in (1, 15, 16, 17, 300, 5000, 70_000, 140_000):
+        noise = source.randbytes(size)
+        for data in (
+            bytes(size),
+            noise,
+            noise.hex().encode()[:size],
+            b"".join(bytes([n]) * (n + 1) for n in noise)[:size],
+        ):
+            for period in (0, 3, 13, 40):
+                whole = data[:period] * (size // period) if period else data
+                yield lz4_frame.write(whole)
+                yield lz4_frame.write_closely(whole, 12)
+
+
+def test_the_native_reader_reads_what_the_other_reads():
+    for data in _examples():
+        expected = _closely(data, 1 << 20)
+        assert expected is not None
+        assert _natively(data, len(expected)) == expected
+        assert not expected or _natively(data, len(expected) - 1) is None
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_native_reader_takes_no_more_than_the_other(name):
+    assert _natively(REFUSED[name], 1000) is None
+
+
+def test_the_native_reader_makes_nothing_else_of_damaged_frames():
+    source = random.Random(12)
+    examples = [data for data in _examples() if len(data) < 2000]
+    taken = 0
+    for _ in range(6000):
+        data = bytearray(source.choice(examples))
+        for _ in range(source.randint(1, 3)):
+            data[source.randrange(4, len(data))] = source.choice((0, 1, 15, 16, 240, 255, source.randrange(256)))
+        found = _natively(data, 4096)
+        if found is not None:
+            taken += 1
+            assert found == _closely(data, 4096)
+    assert taken > 100
