@@ -69,6 +69,10 @@ from mpbroker.protocol.messages.offset_delete import OffsetDeleteRequest, Offset
 from mpbroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from mpbroker.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from mpbroker.protocol.messages.produce import ProduceRequest, ProduceResponse
+from mpbroker.protocol.messages.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
+from mpbroker.protocol.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
+from mpbroker.protocol.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from mpbroker.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from mpbroker.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from mpbroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from mpbroker.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
@@ -123,6 +127,10 @@ _PAIRS: Final[tuple[tuple[type[Struct], type[Struct]], ...]] = (
     (ListConfigResourcesRequest, ListConfigResourcesResponse),
     (ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse),
     (ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
+    (ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse),
+    (ShareGroupDescribeRequest, ShareGroupDescribeResponse),
+    (ShareFetchRequest, ShareFetchResponse),
+    (ShareAcknowledgeRequest, ShareAcknowledgeResponse),
     (LeaderAndIsrRequest, LeaderAndIsrResponse),
     (StopReplicaRequest, StopReplicaResponse),
     (UpdateMetadataRequest, UpdateMetadataResponse),

@@ -264,6 +264,10 @@ def test_what_is_advertised_has_kafkas_ranges(peer):
         69: (0, 1),
         74: (0, 1),
         75: (0, 0),
+        76: (1, 1),
+        77: (1, 1),
+        78: (1, 2),
+        79: (1, 2),
     }
     assert all(low <= high for low, high in ranges.values())
 

@@ -75,6 +75,10 @@ from mpbroker.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from mpbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from mpbroker.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
+from mpbroker.protocol.messages.share_fetch import ShareFetchRequest
+from mpbroker.protocol.messages.share_group_describe import ShareGroupDescribeRequest
+from mpbroker.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from mpbroker.protocol.messages.sync_group import SyncGroupRequest
 from mpbroker.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -159,6 +163,10 @@ REFUSED = {
     47: [(OffsetDeleteRequest(group_id="g"), 16)],
     68: [(ConsumerGroupHeartbeatRequest(group_id=""), 42)],
     69: [(ConsumerGroupDescribeRequest(["g"]), 16)],
+    76: [(ShareGroupHeartbeatRequest("g"), 35)],
+    77: [(ShareGroupDescribeRequest(["g"]), 35)],
+    78: [(ShareFetchRequest("g"), 35)],
+    79: [(ShareAcknowledgeRequest("g"), 35)],
     37: [(CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="unknown", count=9)], timeout_ms=5000), 3)],
     # the last one: its version 0 asks for a group, which makes the topic that the others must not find
     10: [(FindCoordinatorRequest(key="g", key_type=9, coordinator_keys=["g"]), 42)],
