@@ -1,7 +1,8 @@
 """Changes from a seed: `python -m tests.mutation --changes 300 --seed 1` (`make mutants`).
 
 Prints each change that the nearest tests did not notice, and the share they noticed. Exit code 1 below 95 %. Verdicts
-stand in `.mutants/seed-N.jsonl`: the same command goes on after an interruption, `--again` judges survivors anew.
+stand in `.mutants/seed-N.jsonl`: the same command goes on after an interruption, `--again` judges survivors anew:
+have the files of new tests recorded first (record.py), or only a file that is named after the changed one is run.
 `--part 1/2` and `--part 2/2`, started beside each other, share the work and the verdicts.
 """
 

@@ -49,7 +49,7 @@ class Recorder:
     def __init__(self, directory: Path) -> None:
         TOUCHED.mkdir(parents=True, exist_ok=True)
         self._copy = WorkingCopy(ROOT, directory)
-        self._native = NativeBuild(self._copy.tree, self._copy.build, more_flags=INSTRUMENTED)
+        self._native = NativeBuild(self._copy.tree, self._copy.build, TOUCHED.parent / "objects", INSTRUMENTED)
         self._watcher = directory / "touched.o"
         flags = ["-O2", "-fPIC", f"-I{sysconfig.get_path('include')}"]
         source = str(HERE / "touched.c")
