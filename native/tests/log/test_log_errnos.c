@@ -18,6 +18,7 @@ static struct fixture f;
 static long call_count, fail_at;
 static int fail_with;
 static uint32_t kinds_seen;
+static int64_t read_from;
 
 static int inject(enum mpb_io_call call, size_t *limit)
 {
@@ -40,7 +41,7 @@ static int flush(void)
 /* Every batch from the first to the last, each under its own offset. */
 static int read_all(void)
 {
-    for (int64_t offset = 0; offset < RECORDS; offset += 2) {
+    for (int64_t offset = read_from; offset < RECORDS; offset += 2) {
         struct mpb_read_plan plan;
         uint8_t bytes[256];
         uint32_t length;
@@ -65,6 +66,16 @@ static int find_by_time(void)
         CHECK_EQ(plan.first_offset, 2 * (mark - 1));
     }
     return 0;
+}
+
+/* The first segment's from its batches: the log begins within it. */
+static int find_largest_time(void)
+{
+    int64_t largest;
+    int error = mpb_log_largest_time(&f.log, 0, NULL, &largest);
+    if (error == 0)
+        CHECK_EQ(largest, 1000 + RECORDS / 2);
+    return error;
 }
 
 static int create(void)
@@ -105,7 +116,7 @@ static bool fail_one(int (*operation)(void), long which, int error)
     int answer = operation();
     mpb_io_fault = NULL;
     bool failed = call_count > which, online = mpb_log_dir_online(&f.core, 0);
-    bool reads = operation == read_all || operation == find_by_time;
+    bool reads = operation == read_all || operation == find_by_time || operation == find_largest_time;
     bool condemns = mpb_io_error_condemns(-error, operation == flush) && !(error == ENOENT && reads);
     if (!failed || error == EINTR)
         CHECK_EQ(answer, 0);
@@ -177,6 +188,9 @@ int main(void)
     calls += fail_all(find_by_time, 1u << MPB_IO_OPEN | 1u << MPB_IO_READ | 1u << MPB_IO_LIST);
     calls += fail_all(create, 1u << MPB_IO_OPEN | 1u << MPB_IO_MAKE_DIR);
     calls += fail_all(open_handle, 1u << MPB_IO_OPEN);
+    read_from = 2;
+    CHECK_EQ(mpb_partition_set_log_start(&f.log, 0, read_from), 0);
+    calls += fail_all(find_largest_time, 1u << MPB_IO_OPEN | 1u << MPB_IO_READ | 1u << MPB_IO_LIST);
     CHECK(calls > 500);
     fixture_close(&f);
     printf("log errnos: %ld calls that failed, %lu checks\n", calls, checks_made);

@@ -308,6 +308,27 @@ static struct mpb_core core_of(struct world *w)
     return core;
 }
 
+/* What one kill leaves: a record that was counted is not written again, one that was not is still to be. */
+static void test_a_successor_marks_what_was_counted(void)
+{
+    for (uint64_t counted = 0; counted <= 1; counted++) {
+        struct world *w = new_world(CAPACITY);
+        struct mpb_core core = core_of(w);
+        struct mpb_lane lane;
+        CHECK_EQ(mpb_lane_attach(&lane, w->lane, sizeof w->lane), 0);
+        for (int i = 0; i < ENTRIES; i++)
+            begin(&w->entries[i], (uint64_t)(100 + i), i + 1);
+        lane.header->committing = 102;
+        lane.header->written = counted;
+        mpb_lane_adopt(&core, &lane);
+        for (int i = 0; i < ENTRIES; i++)
+            CHECK_EQ(mpb_trace_of(w->entries[i].trace)->t0_ns, counted && i == 2 ? 0 : 1000);
+        CHECK_EQ(lane.header->committing, 0);
+        check_balance(&lane, counted);
+        munmap(w, sizeof *w);
+    }
+}
+
 static unsigned long kill_points;
 static uint32_t shift_before, shift_after; /* of whoever commits first, and of its successors */
 
@@ -398,6 +419,7 @@ static void test_kill_at_every_instruction(uint64_t capacity, long stride, void 
 int main(void)
 {
     test_stamps();
+    test_a_successor_marks_what_was_counted();
     test_full_lane_drops_and_counts();
     test_sampling_is_accounted();
     test_sampling_follows_no_pattern();
