@@ -288,7 +288,6 @@ void mpb_answer_nothing(struct mpb_handler *h, uint32_t index, uint32_t kind)
     struct mpb_entry *entry = &h->core->entries[index];
     entry->answer_kind = kind;
     entry->answer_length = 0;
-    entry->answer_offset = 0;
     finish(h, index);
 }
 
@@ -320,7 +319,6 @@ bool mpb_answer_token(struct mpb_handler *h, uint32_t index, uint32_t kind, uint
 uint8_t *mpb_answer_reserve(struct mpb_handler *h, uint32_t index, uint32_t bytes)
 {
     struct mpb_entry *entry = &h->core->entries[index];
-    entry->answer_offset = 0;
     if (bytes <= MPB_INLINE_ANSWER)
         return entry->answer_bytes;
     int64_t token = mpb_extent_take(&h->extents, bytes);

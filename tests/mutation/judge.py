@@ -20,7 +20,7 @@ from tests.mutation.touched import Run
 from tests.mutation.working_copy import Outcome, WorkingCopy
 
 LEAST_LIMIT_S, LEAST_TEST_S, TIMES, TRIES = 30.0, 20.0, 4.0, 4
-PROGRAM_LIMIT_S, MOST_S = 10.0, 240.0
+PROGRAM_LIMIT_S, LONG_PROGRAM_S, MOST_S = 10.0, 30.0, 240.0
 
 
 class Verdict(enum.Enum):
@@ -73,12 +73,12 @@ class Judge:
         try:
             if not self._compile(change, source, shared=source not in self._native.core):
                 return Verdict.SAME_CODE
-            programs = [one for one in selections if one.program]
+            programs = [one for one in selections if one.program and not _is_long(one)]
             if self._first_red(change, programs) is Verdict.NOTICED:
                 return Verdict.NOTICED
             self._compile(change, source, shared=True)
             self._native.link_extension()
-            return self._first_red(change, [one for one in selections if not one.program])
+            return self._first_red(change, [one for one in selections if one not in programs])
         finally:
             linked = self._is_linked()
             self._native.changed.clear()
@@ -105,7 +105,7 @@ class Judge:
             if not selection.words or time.monotonic() > self._end:
                 return False
             outcome = self._changed(change, selection, 1.0)
-            if outcome.green:
+            if outcome.green or (outcome.hung and _is_long(selection)):
                 return False
             culprit = Selection((outcome.failed,), 0.0, 0.0) if outcome.failed else selection
             if self._is_guilty(change, culprit):
@@ -151,7 +151,12 @@ class Judge:
 
     def _run(self, selection: Selection, factor: float) -> Outcome:
         if selection.program:
-            limit_s = factor * (PROGRAM_LIMIT_S + TIMES * selection.expected_s)
+            limit_s = factor * (PROGRAM_LIMIT_S + TIMES * min(selection.expected_s, LONG_PROGRAM_S))
             return self.copy.run([str(self._native.program(selection.program))], limit_s)
         limit_s = factor * (LEAST_LIMIT_S + TIMES * selection.expected_s)
         return self.copy.pytest(selection.words, limit_s, factor * (LEAST_TEST_S + TIMES * selection.longest_s))
+
+
+def _is_long(selection: Selection) -> bool:
+    """A program that is not waited for until it is green: what it finds, it finds early."""
+    return selection.program is not None and selection.expected_s > LONG_PROGRAM_S

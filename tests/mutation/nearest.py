@@ -59,7 +59,8 @@ class Nearest:
         slow = [] if any(run.slow for run in runs) else self._slow_by_name(change.path)
         if not runs:
             return [*self._by_name(change.path), *slow]
-        return [*_programs(runs), *self._tests(change, runs), *slow]
+        quick, long = _programs(runs)
+        return [*quick, *self._tests(change, runs), *slow, *long]
 
     def _tests(self, change: Change, runs: list[Run]) -> Iterable[Selection]:
         name = f"test_{Path(change.path).stem}.py::"
@@ -130,14 +131,16 @@ def _shared(about: set[str], test: str) -> int:
     return len(about & words_of(test.partition("::")[0]))
 
 
-def _programs(runs: list[Run]) -> list[Selection]:
+def _programs(runs: list[Run]) -> tuple[list[Selection], list[Selection]]:
+    """Those that there is time for; and one that single-steps for minutes, as the last resort."""
     programs = sorted((run for run in runs if run.test.startswith("program ")), key=lambda run: run.call_s)
     found, spent = [], 0.0
     for run in programs:
         spent += run.call_s
-        if spent <= PROGRAM_S:  # one that single-steps for minutes is for `make test`
-            found.append(Selection((run.test,), run.call_s, run.call_s))
-    return found
+        found.append(Selection((run.test,), run.call_s, run.call_s))
+        if spent > PROGRAM_S:
+            return found[:-1], found[-1:]
+    return found, []
 
 
 def _within(runs: list[Run], budget_s: float, most: int) -> list[Run]:

@@ -217,6 +217,19 @@ def test_of_tests_that_start_a_broker_those_about_the_same_thing_come_first():
     assert words == [(about,)], "there is no time for both"
 
 
+def test_a_program_that_takes_minutes_comes_last():
+    path = "native/shm/ring.c"
+    text = (ROOT / path).read_text()
+    inside = next(change for change in changes_of(path, text) if len(places_at(path, text, change.line)) == 1)
+    (touched,) = places_at(path, text, inside.line)
+    long, longer = ("program turn_steps", False, 60.0, {touched}), ("program request_steps", False, 61.0, {touched})
+    runs = _runs(
+        longer, long, ("tests/unit/shm/test_x.py::a", False, 0.1, {touched}), ("program ring", False, 1.0, {touched})
+    )
+    words = [one.words[0] for one in Nearest(ROOT, runs).selections(inside, text)]
+    assert words[0] == "program ring" and words[-1] == "program turn_steps" and "program request_steps" not in words
+
+
 def test_where_no_broker_was_recorded_names_pick_its_tests():
     path = "mpbroker/coordinator/transactions/transaction_shell.py"
     text = (ROOT / path).read_text()

@@ -287,6 +287,14 @@ def test_who_is_no_follower_of_this_epoch_is_refused(leader, follower, epoch, br
     assert leader.log.follower_fetched(0, broker, -1, epoch, 0, -1, 0, 0)[0] == error
 
 
+def test_who_has_more_of_the_first_epoch_than_there_was_is_told_where_it_ended(leader):
+    write(leader, b"a", b"b", b"c")
+    lead(leader, 1)
+    write(leader, b"d", b"e")
+    assert leader.log.follower_fetched(0, FOLLOWER, -1, 1, 3, 0, 0, 0)[:4] == (0, False, -1, -1)
+    assert leader.log.follower_fetched(0, FOLLOWER, -1, 1, 4, 0, 0, 0)[:4] == (0, False, 0, 3)
+
+
 def test_a_damaged_batch_is_not_appended(follower):
     good, bad = batch(b"a" * 40), bytearray(batch(b"b" * 40))
     bad[-1] ^= 1
