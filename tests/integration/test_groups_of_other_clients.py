@@ -107,7 +107,7 @@ def test_aiokafka_goes_on_where_its_group_stopped(broker):
 @pytest.mark.skipif(KCAT is None, reason="kcat is not installed")
 def test_kcat_reads_in_a_group(broker):
     fill(broker, "kc", 0, 5)
-    command = [KCAT, "-b", broker.bootstrap, "-G", "kc-readers", "-X", "auto.offset.reset=earliest", "kc"]
+    command = [KCAT, "-u", "-b", broker.bootstrap, "-G", "kc-readers", "-X", "auto.offset.reset=earliest", "kc"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as reader:
         found = [reader.stdout.readline() for _ in range(5)]
         reader.terminate()
