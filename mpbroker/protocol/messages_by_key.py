@@ -27,11 +27,15 @@ from mpbroker.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from mpbroker.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
+from mpbroker.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from mpbroker.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from mpbroker.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from mpbroker.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from mpbroker.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from mpbroker.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from mpbroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from mpbroker.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from mpbroker.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from mpbroker.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from mpbroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from mpbroker.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -42,6 +46,10 @@ from mpbroker.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
 )
 from mpbroker.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from mpbroker.protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
 from mpbroker.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from mpbroker.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from mpbroker.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -69,6 +77,8 @@ from mpbroker.protocol.messages.offset_delete import OffsetDeleteRequest, Offset
 from mpbroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from mpbroker.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from mpbroker.protocol.messages.produce import ProduceRequest, ProduceResponse
+from mpbroker.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from mpbroker.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from mpbroker.protocol.messages.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
 from mpbroker.protocol.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
 from mpbroker.protocol.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
@@ -137,6 +147,13 @@ _PAIRS: Final[tuple[tuple[type[Struct], type[Struct]], ...]] = (
     (ControlledShutdownRequest, ControlledShutdownResponse),
     (AlterPartitionRequest, AlterPartitionResponse),
     (AllocateProducerIdsRequest, AllocateProducerIdsResponse),
+    (CreateAclsRequest, CreateAclsResponse),
+    (DeleteAclsRequest, DeleteAclsResponse),
+    (DescribeAclsRequest, DescribeAclsResponse),
+    (DescribeClientQuotasRequest, DescribeClientQuotasResponse),
+    (DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse),
+    (SaslAuthenticateRequest, SaslAuthenticateResponse),
+    (SaslHandshakeRequest, SaslHandshakeResponse),
 )
 
 REQUESTS: Final[dict[int, type[Struct]]] = {}

@@ -19,7 +19,7 @@ BROKERS_ONLY = (4, 5, 6, 7, 56, 67)
 UNDESCRIBED = frozenset({*BROKERS_ONLY, 68, 69})
 """Likewise, with those of next-generation groups (tests/unit/protocol/test_consumer_group_messages.py)."""
 
-_MODULES = ("producer", "consumer", "metadata", "admin")
+_MODULES = ("producer", "consumer", "metadata", "admin", "sasl")
 
 
 @cache

@@ -12,7 +12,7 @@ from tests.conformance.kafka_python_peer import UNDESCRIBED, covers, described, 
 MESSAGES = [cls for table in (REQUESTS, RESPONSES) for key, cls in table.items() if key not in UNDESCRIBED]
 VERSIONS = [(cls, v) for cls in MESSAGES for v in range(schema_of(cls).versions[0], schema_of(cls).versions[1] + 1)]
 
-_EMPTY = {"bool": False, "string": "", "bytes": b"", "records": None, "uuid": ZERO_UUID}
+_EMPTY = {"float64": 0.0, "bool": False, "string": "", "bytes": b"", "records": None, "uuid": ZERO_UUID}
 
 
 def our_shape(cls, version):

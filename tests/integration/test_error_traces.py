@@ -32,17 +32,22 @@ from mpbroker.protocol.messages.alter_replica_log_dirs import (
 from mpbroker.protocol.messages.api_versions import ApiVersionsRequest
 from mpbroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from mpbroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from mpbroker.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from mpbroker.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from mpbroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from mpbroker.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from mpbroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from mpbroker.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from mpbroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from mpbroker.protocol.messages.describe_acls import DescribeAclsRequest
+from mpbroker.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from mpbroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from mpbroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from mpbroker.protocol.messages.describe_producers import DescribeProducersRequest
 from mpbroker.protocol.messages.describe_producers import TopicRequest as ProducersOfTopic
 from mpbroker.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from mpbroker.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from mpbroker.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from mpbroker.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from mpbroker.protocol.messages.end_txn import EndTxnRequest
 from mpbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -75,6 +80,8 @@ from mpbroker.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from mpbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from mpbroker.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from mpbroker.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from mpbroker.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
 from mpbroker.protocol.messages.share_fetch import ShareFetchRequest
 from mpbroker.protocol.messages.share_group_describe import ShareGroupDescribeRequest
@@ -168,6 +175,13 @@ REFUSED = {
     78: [(ShareFetchRequest("g"), 35)],
     79: [(ShareAcknowledgeRequest("g"), 35)],
     37: [(CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="unknown", count=9)], timeout_ms=5000), 3)],
+    17: [(SaslHandshakeRequest("PLAIN"), 34)],
+    36: [(SaslAuthenticateRequest(b"who"), 34)],
+    29: [(DescribeAclsRequest(1, None, 3, None, None, 1, 1), 54)],
+    30: [(CreateAclsRequest([AclCreation(2, "t", 3, "User:u", "*", 3, 3)]), 54)],
+    31: [(DeleteAclsRequest([DeleteAclsFilter(1, None, 3, None, None, 1, 1)]), 54)],
+    48: [(DescribeClientQuotasRequest([ComponentData("unknown", 2, None)]), 35)],
+    50: [(DescribeUserScramCredentialsRequest([UserName("unknown")]), 91)],
     # the last one: its version 0 asks for a group, which makes the topic that the others must not find
     10: [(FindCoordinatorRequest(key="g", key_type=9, coordinator_keys=["g"]), 42)],
 }

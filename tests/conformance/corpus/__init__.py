@@ -16,6 +16,7 @@ from tests.conformance.corpus import (  # noqa: F401
     metadata_cases,
     produce_batch_cases,
     produce_cases,
+    security_cases,
     small_cases,
     topic_change_cases,
     topic_cases,
