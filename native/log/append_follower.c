@@ -40,6 +40,15 @@ static void follow_ends(struct mpb_core *core, const struct mpb_partition *row,
         next->lso = mpb_txn_last_stable(core, row, next);
 }
 
+/* A transaction that this batch opens holds the last stable offset from this commit on, and is not in its row yet. */
+static void hold_opened(const struct mpb_append_write *write, struct mpb_partition_copy *next)
+{
+    bool opens = write->plan.kind == MPB_BATCH_IN_TRANSACTION && write->plan.first < 0;
+    int64_t first = write->base_offset < next->log_start ? next->log_start : write->base_offset;
+    if (opens && first < next->lso)
+        next->lso = first;
+}
+
 /* One checked batch. 0, a Kafka error, or THROTTLING_QUOTA_EXCEEDED if there is no row for its producer. */
 static int append_batch(struct mpb_log *log, struct mpb_partition *row, const struct mpb_append_options *options,
                         const struct mpb_follower_append *request, const uint8_t *batch,
@@ -77,6 +86,7 @@ static int append_batch(struct mpb_log *log, struct mpb_partition *row, const st
     }
     follow_ends(log->core, row, request, &next);
     mpb_txn_move(log->core, row, &write.plan, &next);
+    hold_opened(&write, &next);
     mpb_partition_write_idle(log->core, row, &next);
     mpb_partition_commit(row);
     MPB_CRASH(log->core, "follower.appended");

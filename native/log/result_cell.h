@@ -15,7 +15,7 @@ struct mpb_append_result {
         unverified; /* error INVALID_TXN_STATE or NOT_ENOUGH_REPLICAS: a batch of a transaction of which the partition knows nothing; nothing
                           * done, cell not filled */
     bool
-        waits; /* acks=all: the high watermark is not there yet; or a replay, which is acknowledged after a look at both */
+        waits; /* acks=all: the high watermark is not there yet; or a replay, of which nobody has looked whether it is */
     int64_t base_offset; /* -1 on error */
     int64_t end_offset;
     int64_t append_time_ms; /* -1 unless LogAppendTime */

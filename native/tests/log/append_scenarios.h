@@ -340,6 +340,8 @@ static void prepare_follower(struct fixture *f)
     CHECK_EQ(mpb_become(&f->log, 0, &role), 0);
 }
 
+static size_t fetched_most = SIZE_MAX; /* bytes that the leader has sent */
+
 /* The fetcher's successor goes on from the end, wherever that is. */
 static void append_fetched(struct mpb_log *log, int32_t segment)
 {
@@ -354,13 +356,13 @@ static void append_fetched(struct mpb_log *log, int32_t segment)
     }
     int64_t leo = mpb_partition_in_force(&log->core->partitions[0])->leo;
     mpb_partition_unlock(log, 0);
-    size_t at = 0;
-    while (at < all->length && mpb_be64(all->bytes + at) < leo)
+    size_t at = 0, length = all->length < fetched_most ? all->length : fetched_most;
+    while (at < length && mpb_be64(all->bytes + at) < leo)
         at += (size_t)mpb_be32(all->bytes + at + MPB_BATCH_LENGTH) + MPB_BATCH_OVERHEAD_BYTES;
     const struct mpb_follower_append request = {.leader_epoch = 5,
                                                 .offset = leo,
                                                 .records = all->bytes + at,
-                                                .length = all->length - at,
+                                                .length = length - at,
                                                 .leader_hw = 24,
                                                 .leader_log_start = 2,
                                                 .now_ms = 6000};
