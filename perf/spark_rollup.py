@@ -26,7 +26,6 @@ import pyarrow.parquet as pq
 from mpbroker.analysis.engine.input import compact_header
 from mpbroker.analysis.engine.input.column_set import sorted_table
 from mpbroker.analysis.engine.input.compaction import compact
-from mpbroker.analysis.engine.input.decode import RowFilter
 from mpbroker.analysis.engine.input.durations import ASKED_KINDS, ASKED_WAIT, ROLLUP_STAGES, SUMS
 from mpbroker.analysis.engine.input.trace_input import open_input
 from perf.load import processes
@@ -67,17 +66,15 @@ def tile(trace: Path, folder: Path, records: int) -> tuple[int, int, int]:
 
 def spark_rollup(tiles: Path) -> pa.Table:
     """By the product's own code."""
-    from mpbroker.analysis.engine.engines.accumulate import needed
     from mpbroker.analysis.engine.engines.engine import Ask
-    from mpbroker.analysis.spark import frames, partial_sums
+    from mpbroker.analysis.spark import compact_parts, partial_sums
     from mpbroker.analysis.spark.failures import collected
     from mpbroker.analysis.spark.session import open_session
 
     asks = [Ask("rollup", WINDOW_MS, ("api",))]
-    with open_session("local") as opened:
+    with open_session("light") as opened:
         files = sorted(tiles.glob("*.parquet"))
-        compact_frame = frames.files_columns(opened.spark, files, sorted(needed(asks)), RowFilter())
-        parts = partial_sums.of_frame(compact_frame, asks)
+        parts = compact_parts.of_files(opened.spark, files, asks)
         (table,) = partial_sums.tables_of(collected(partial_sums.merged(parts)), asks)
         _note(table)
     return table

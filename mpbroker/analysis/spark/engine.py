@@ -1,22 +1,24 @@
 """The engine for traces beyond one machine: Spark reads, spreads and adds up; the same integers as the local engine.
 
-Runs in a command's process as Spark's driver. Tables asked for together take one scan: each task counts its requests
-with the code of the local engine (partial_sums.py), which costs less than Spark's own expressions for a row per request
-and stage; Spark adds up what the tasks found.
+Runs in a command's process as Spark's driver. Tables asked for together take one scan: each task reads its files and
+counts their requests with the code of the local engine (compact_parts.py, source.py), which costs less than Spark's own
+expressions for a row per request and stage; Spark adds up what the tasks found.
 """
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from mpbroker.analysis.engine.engines.accumulate import needed
 from mpbroker.analysis.engine.engines.engine import Ask, Engine, EngineError, Where
+from mpbroker.analysis.engine.engines.local_engine import Wanted
 from mpbroker.analysis.engine.input.column_set import needed_compact
 from mpbroker.analysis.engine.input.columns import COMPACT, FRAME
-from mpbroker.analysis.spark import frames, partial_sums
+from mpbroker.analysis.spark import compact_parts, frames, partial_sums
 from mpbroker.analysis.spark.failures import collected
-from mpbroker.analysis.spark.session import OpenSession, open_session
+from mpbroker.analysis.spark.session import OpenSession, Profile, open_session
 from mpbroker.trace.record import TICK_NS
 
 if TYPE_CHECKING:
@@ -43,8 +45,9 @@ class SparkEngine(Engine):
         session: OpenSession | None = None,
     ) -> None:
         super().__init__(source)
-        small = source.loss.records <= SMALL_RECORDS and master is None
-        self._session = session or open_session("test" if small else None, master=master, remote=remote)
+        small = source.loss.records <= SMALL_RECORDS
+        profile: Profile | None = None if master else "test" if small else "light"
+        self._session = session or open_session(profile, master=master, remote=remote)
         self.spark = self._session.spark
 
     def tables(self, asks: Sequence[Ask]) -> list[pa.Table]:
@@ -58,9 +61,15 @@ class SparkEngine(Engine):
         source, names = self.input, [name for name in COMPACT.names if name in needed(asks)]
         if not source.parquet:
             return frames.raw_parts(self.spark, source.places, asks, source.rows)
+        if self._mounted:
+            return compact_parts.of_files(self.spark, self._mounted, asks, source.rows)
         return partial_sums.of_frame(frames.files_columns(self.spark, source.parquet_files, names, source.rows), asks)
 
     def requests(self, columns: Sequence[str] | None = None, where: Where = Where()) -> pa.Table:
+        if self._mounted:
+            asked = Wanted.of(columns, where)
+            found = collected(compact_parts.requests(self.spark, self._mounted, asked, self.input.rows))
+            return asked.first([_typed(found, pa.schema([FRAME.field(name) for name in asked.columns]))])
         names = list(FRAME.names if columns is None else columns)
         order = _order_of(names, where)
         wanted = list(dict.fromkeys([*names, *order]))
@@ -82,6 +91,12 @@ class SparkEngine(Engine):
     def close(self) -> None:
         """Stop the session if this engine started it."""
         self._session.close()
+
+    @property
+    def _mounted(self) -> list[Path]:
+        """The files, where tasks can open them: none is of a file system that Spark alone reads."""
+        paths = [path for path in self.input.parquet_files if isinstance(path, Path)]
+        return paths if len(paths) == len(self.input.parquet_files) else []
 
     def _compact(self, columns: Iterable[str]) -> "DataFrame":
         names, source = sorted(columns), self.input

@@ -3,7 +3,8 @@
 Runs in a command's process, which becomes Spark's driver; the JVM is its child and ends with it. Profiles:
 
     test     small heap, cheap compiler and collector: half the start-up CPU, for traces of up to a few million requests
-    local    all cores of this machine
+    light    the same with the heap of `local`: Python workers read and count, the JVM adds up what they found
+    local    all cores of this machine, for what the JVM itself reads
     cluster  a master is named, or spark-submit has started us: only what concerns answers is set, all else is its own
 
 A session that somebody else has opened in this process (a notebook, a test) is used as it is and stays open.
@@ -25,7 +26,7 @@ from mpbroker.errors import MpbrokerError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Profile = Literal["test", "local", "cluster"]
+Profile = Literal["test", "light", "local", "cluster"]
 LOOPBACK = "127.0.0.1"
 SUBMITTED = "PYSPARK_GATEWAY_PORT"  # spark-submit has started the JVM already
 JVM_ENDS_S = 20
@@ -132,11 +133,12 @@ def options_of(profile: Profile, scratch: Path) -> dict[str, str]:
             "spark.local.dir": str(scratch),
             "spark.driver.memory": f"{_heap_mib(profile)}m",
         }
-    if profile == "test":
+    if profile in ("test", "light"):
+        spread = "2" if profile == "test" else str(len(os.sched_getaffinity(0)))
         java_options += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
         options |= {
-            "spark.sql.shuffle.partitions": "2",
-            "spark.default.parallelism": "2",
+            "spark.sql.shuffle.partitions": spread,
+            "spark.default.parallelism": spread,
             "spark.sql.adaptive.enabled": "false",
         }
     return {**options, "spark.driver.extraJavaOptions": " ".join(java_options)}

@@ -3,7 +3,9 @@
 Runs in a command's process. Gives the same integers as the Spark engine (tests/integration compares them).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +16,7 @@ from mpbroker.analysis.engine.engines.accumulate import AskSums, needed
 from mpbroker.analysis.engine.engines.engine import Ask, Engine, EngineError, Where
 from mpbroker.analysis.engine.input.column_set import ColumnSet, CompactColumns, frame_table, needed_compact
 from mpbroker.analysis.engine.input.columns import FRAME
-from mpbroker.analysis.engine.input.decode import RawColumns, requests_of, within
+from mpbroker.analysis.engine.input.decode import RawColumns, RowFilter, requests_of, within
 from mpbroker.trace import segment
 from mpbroker.trace.record import TICK_SHIFT
 
@@ -36,23 +38,8 @@ class LocalEngine(Engine):
         return sums.tables()
 
     def requests(self, columns: Sequence[str] | None = None, where: Where = Where()) -> pa.Table:
-        names = list(FRAME.names if columns is None else columns)
-        order = _order_of(names, where)
-        wanted = [*names, *(name for name, _ in order if name not in names)]
-        read = {*needed_compact([*wanted, "epoch_ns"]), "api", "plane", "total_ticks"}
-        found, rows = [FRAME.empty_table().select(wanted)], 0
-        for chunk in self.chunks(read):
-            kept = chunk.only(_mask(chunk, where))
-            if kept.rows == 0:
-                continue
-            found.append(frame_table(kept, wanted))
-            rows += kept.rows
-            if where.limit is not None and rows > where.limit + CHUNK_RECORDS:
-                found = [_first(pa.concat_tables(found), order, where.limit)]
-                rows = found[0].num_rows
-                if not order:
-                    break
-        return _first(pa.concat_tables(found), order, where.limit).select(names)
+        wanted = Wanted.of(columns, where)
+        return wanted.first([wanted.found(self.chunks(wanted.read))])
 
     def chunks(self, compact_columns: set[str]) -> Iterator[ColumnSet]:
         """The input's requests; of compacted files these columns of COMPACT."""
@@ -65,18 +52,24 @@ class LocalEngine(Engine):
                 yield RawColumns(requests_of(data, context, self.input.rows), context)
 
     def _compact_chunks(self, columns: set[str]) -> Iterator[ColumnSet]:
-        rows = self.input.rows
-        limited = rows.from_ns is not None or rows.to_ns is not None
-        names = sorted(columns | ({"ts", "ts_ns"} if limited else set()) | ({"api"} if rows.apis else set()))
         for path in self.input.parquet_files:
-            with pq.ParquetFile(path, read_dictionary=list(_STRINGS)) as file:
-                for batch in file.iter_batches(CHUNK_RECORDS, columns=names):
-                    chunk = CompactColumns(batch)
-                    yield (
-                        chunk.only(_mask(chunk, Where(rows.from_ns, rows.to_ns, rows.apis)))
-                        if limited or rows.apis
-                        else chunk
-                    )
+            yield from compact_chunks(path, columns, self.input.rows)
+
+
+def compact_chunks(
+    path: Path | str, columns: set[str], rows: RowFilter, part: int = 0, parts: int = 1
+) -> Iterator[ColumnSet]:
+    """These columns of a compacted file's requests, as far as the filter lets them through; of its row groups only the
+    share `part` of `parts`."""
+    limited = rows.from_ns is not None or rows.to_ns is not None
+    names = sorted(columns | ({"ts", "ts_ns"} if limited else set()) | ({"api"} if rows.apis else set()))
+    with pq.ParquetFile(path, read_dictionary=list(_STRINGS)) as file:
+        groups = file.metadata.num_row_groups
+        mine = list(range(groups * part // parts, groups * (part + 1) // parts))
+        for batch in file.iter_batches(CHUNK_RECORDS, row_groups=mine, columns=names):
+            chunk = CompactColumns(batch)
+            wanted = Where(rows.from_ns, rows.to_ns, rows.apis)
+            yield chunk.only(_mask(chunk, wanted)) if limited or rows.apis else chunk
 
 
 def _mask(chunk: ColumnSet, where: Where) -> np.ndarray:
@@ -93,6 +86,53 @@ def _mask(chunk: ColumnSet, where: Where) -> np.ndarray:
     return keep
 
 
+class Wanted(NamedTuple):
+    """Which requests, with which columns: of chunks anywhere, and of what several places have found."""
+
+    names: tuple[str, ...]
+    order: tuple[tuple[str, str], ...]
+    where: Where
+
+    @classmethod
+    def of(cls, columns: Sequence[str] | None, where: Where) -> "Wanted":
+        """EngineError: there is no such column."""
+        names = tuple(FRAME.names if columns is None else columns)
+        return cls(names, tuple(_order_of(names, where)), where)
+
+    @property
+    def columns(self) -> list[str]:
+        """Of FRAME, those that the order goes by included."""
+        return [*self.names, *(name for name, _ in self.order if name not in self.names)]
+
+    @property
+    def read(self) -> set[str]:
+        """Of COMPACT."""
+        return {*needed_compact([*self.columns, "epoch_ns"]), "api", "plane", "total_ticks"}
+
+    def found(self, chunks: Iterable[ColumnSet]) -> pa.Table:
+        """What these chunks have; with a limit hardly more than that."""
+        limit, found, rows = self.where.limit, [FRAME.empty_table().select(self.columns)], 0
+        for chunk in chunks:
+            kept = chunk.only(_mask(chunk, self.where))
+            if kept.rows == 0:
+                continue
+            found.append(frame_table(kept, self.columns))
+            rows += kept.rows
+            if limit is not None and rows > limit + CHUNK_RECORDS:
+                found = [self._sorted(pa.concat_tables(found)).slice(0, limit)]
+                rows = found[0].num_rows
+                if not self.order:
+                    break
+        return pa.concat_tables(found)
+
+    def first(self, found: Sequence[pa.Table]) -> pa.Table:
+        """In order, no more than the limit, without columns that were not asked for."""
+        return self._sorted(pa.concat_tables(found)).slice(0, self.where.limit).select(list(self.names))
+
+    def _sorted(self, table: pa.Table) -> pa.Table:
+        return table.take(pc.sort_indices(table, sort_keys=list(self.order))) if self.order else table
+
+
 def _order_of(names: Sequence[str], where: Where) -> list[tuple[str, str]]:
     """Sort keys with the ties after them; empty: no order."""
     if unknown := set(names) - set(FRAME.names):
@@ -104,9 +144,3 @@ def _order_of(names: Sequence[str], where: Where) -> list[tuple[str, str]]:
         raise EngineError(f"requests have no column {name} to order by")
     direction = "descending" if where.order.startswith("-") else "ascending"
     return [(name, direction), *((tie, "ascending") for tie in TIES if tie != name)]
-
-
-def _first(table: pa.Table, order: list[tuple[str, str]], limit: int | None) -> pa.Table:
-    if order:
-        table = table.take(pc.sort_indices(table, sort_keys=order))
-    return table if limit is None else table.slice(0, limit)

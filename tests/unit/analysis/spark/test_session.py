@@ -109,6 +109,9 @@ def test_profiles(tmp_path):
         assert options["spark.driver.bindAddress"] == options["spark.driver.host"] == "127.0.0.1"
     assert "spark.driver.host" not in cluster, "executors elsewhere must reach the driver"
     assert "-XX:+UseSerialGC" in test["spark.driver.extraJavaOptions"] not in local["spark.driver.extraJavaOptions"]
+    light = options_of("light", tmp_path)
+    assert light["spark.driver.extraJavaOptions"] == test["spark.driver.extraJavaOptions"]
+    assert light["spark.driver.memory"] == local["spark.driver.memory"]
     assert (
         int(test["spark.driver.memory"].removesuffix("m"))
         <= 1024

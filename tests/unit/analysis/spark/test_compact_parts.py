@@ -1,0 +1,44 @@
+"""How compacted files are shared out to Spark's tasks: each row group once, tasks neither empty nor too large."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mpbroker.analysis.engine.engines.local_engine import compact_chunks
+from mpbroker.analysis.engine.input.columns import COMPACT
+from mpbroker.analysis.engine.input.decode import RowFilter
+from mpbroker.analysis.spark.compact_parts import TASK_BYTES, shares
+
+
+def test_small_files_share_a_task():
+    tasks = shares((f"f{number}", TASK_BYTES // 10) for number in range(25))
+    assert [len(task) for task in tasks] == [10, 10, 5]
+    assert [part.path for task in tasks for part in task] == [f"f{number}" for number in range(25)]
+
+
+def test_a_large_file_is_read_by_several_tasks():
+    tasks = shares([("large", 5 * TASK_BYTES // 2)])
+    assert [[(part.number, part.of) for part in task] for task in tasks] == [[(0, 3)], [(1, 3)], [(2, 3)]]
+
+
+def test_no_files_no_tasks():
+    assert shares([]) == []
+
+
+def _column(field, rows):
+    return pa.array(["x" if pa.types.is_string(field.type) else 0] * rows)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 7, 12])
+def test_parts_of_a_file_have_each_row_group_once(tmp_path, parts):
+    rows = 70
+    columns = {field.name: _column(field, rows) for field in COMPACT} | {"weight": pa.array(range(rows))}
+    table = pa.table(columns).cast(COMPACT)
+    pq.write_table(table, tmp_path / "f.parquet", row_group_size=10)
+    found = [
+        int(weight)
+        for part in range(parts)
+        for chunk in compact_chunks(tmp_path / "f.parquet", {"weight"}, RowFilter(), part, parts)
+        for weight in chunk.numbers("weight")
+    ]
+    assert found == list(range(rows))
