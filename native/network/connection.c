@@ -202,12 +202,14 @@ static void settle(struct mpb_connection *c, struct mpb_processor *p, uint64_t t
     c->out_taken = (uint32_t)taken;
     c->out_count -= done;
     memmove(c->out, c->out + done, c->out_count * sizeof *c->out);
+    if (p->lane != NULL)
+        mpb_processor_looked(p, now_ns);
 }
 
 enum mpb_send mpb_connection_send(struct mpb_connection *c, struct mpb_processor *p)
 {
     if (!c->blocked)
-        c->out_started_ns = mpb_trace_clock_ns();
+        c->out_started_ns = mpb_processor_now_ns(p);
     c->blocked = false;
     p->collected_ns = 0; /* a send takes time */
     while (c->out_count > 0) {
@@ -247,4 +249,5 @@ void mpb_connection_give_up(struct mpb_connection *c, struct mpb_processor *p)
         mpb_sent(p, c->out[i], c->out_started_ns, true);
     c->out_count = c->out_taken = 0;
     c->blocked = false;
+    p->collected_ns = 0;
 }

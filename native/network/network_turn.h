@@ -61,6 +61,7 @@ struct mpb_turn {
     struct mpb_connections holding;          /* have held answers */
     uint32_t held_turns;
     uint64_t awake_since_ns;
+    uint64_t now_ns; /* while requests are received: a reading of the clock after which little was done; else 0 */
     struct mpb_event *events;
     uint32_t event_count, event_capacity;
     bool out_of_memory;

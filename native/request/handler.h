@@ -19,6 +19,7 @@ struct mpb_handler { /* private */
     uint64_t awake_since_ns;
     uint64_t taken_ns;   /* when the last request was taken */
     uint64_t io_done_ns; /* when it had written its log, if it is about to be answered at once; else 0 */
+    uint64_t served_ns;  /* the same of the request before, if nothing but its answer was done since; else 0 */
     /* Serves a request that needs nothing of Python (true), or leaves it untouched; NULL: nobody does that. */
     bool (*serve)(void *with, uint32_t entry);
     void *serve_with;

@@ -29,8 +29,9 @@ struct mpb_processor { /* private */
     struct mpb_expected *expected;       /* MPB_SHORTEST: what it learned; else NULL */
     struct mpb_arena arena;
     struct mpb_lane *lane;
-    uint64_t collected_ns; /* when it last looked at the clock for an answer, if nothing was sent since; else 0 */
-    uint64_t filled_ns;    /* when the last entry was filled; 0: it is not traced */
+    uint64_t collected_ns;   /* when it last looked at the clock for an answer, if nothing was sent since; else 0 */
+    uint32_t collected_uses; /* answers collected since then */
+    uint64_t filled_ns;      /* when the last entry was filled; 0: it is not traced */
 };
 
 #define MPB_MIN_FRAME_BYTES 8 /* api key, version, correlation id: no request header is shorter */
@@ -68,6 +69,11 @@ bool mpb_processor_ring(struct mpb_processor *p);
 /* Gives up a parked entry (its connection is gone). False: it is not one. */
 bool mpb_abandon(struct mpb_processor *p, uint32_t entry);
 
+/* A reading of the clock that is as good as a new one: at most MPB_COLLECTED_USES answers were collected since. */
+#define MPB_COLLECTED_USES 4u
+uint64_t mpb_processor_now_ns(const struct mpb_processor *p);
+/* What a caller has read just now, for the answers that it collects next. */
+void mpb_processor_looked(struct mpb_processor *p, uint64_t now_ns);
 /* Next finished entry (now SENDING), or -1. Answers meant for a predecessor's connections are dropped here. */
 int64_t mpb_collect(struct mpb_processor *p);
 /* The send ended (or was given up): trace record, extents, FREE. False: the entry is not being sent. */
