@@ -66,17 +66,9 @@ class SparkEngine(Engine):
         return partial_sums.of_frame(frames.files_columns(self.spark, source.parquet_files, names, source.rows), asks)
 
     def requests(self, columns: Sequence[str] | None = None, where: Where = Where()) -> pa.Table:
-        if self._mounted:
-            asked = Wanted.of(columns, where)
-            found = collected(compact_parts.requests(self.spark, self._mounted, asked, self.input.rows))
-            return asked.first([_typed(found, pa.schema([FRAME.field(name) for name in asked.columns]))])
         names = list(FRAME.names if columns is None else columns)
         order = _order_of(names, where)
-        wanted = list(dict.fromkeys([*names, *order]))
-        compact = self._compact({*needed_compact([*wanted, "epoch_ns"]), "api", "plane", "total_ticks"})
-        for condition in _conditions(where):
-            compact = compact.where(condition)
-        frame = frames.frame_of(compact, wanted)
+        frame = self._frame(list(dict.fromkeys([*names, *order])), where)
         if order:
             falling = where.order is not None and where.order.startswith("-")
             keys = [
@@ -87,6 +79,15 @@ class SparkEngine(Engine):
         if where.limit is not None:
             frame = frame.limit(where.limit)
         return _typed(collected(frame.select(*names)), pa.schema([FRAME.field(name) for name in names]))
+
+    def _frame(self, wanted: list[str], where: Where) -> "DataFrame":
+        """Requests as `where` has them, in no order; beyond its limit those that single tasks have found."""
+        if self._mounted:
+            return compact_parts.requests(self.spark, self._mounted, Wanted.of(wanted, where), self.input.rows)
+        compact = self._compact({*needed_compact([*wanted, "epoch_ns"]), "api", "plane", "total_ticks"})
+        for condition in _conditions(where):
+            compact = compact.where(condition)
+        return frames.frame_of(compact, wanted)
 
     def close(self) -> None:
         """Stop the session if this engine started it."""

@@ -17,6 +17,8 @@ from mpbroker.analysis.engine.engines.engine import Ask, Engine, EngineError, Wh
 from mpbroker.analysis.engine.input.column_set import ColumnSet, CompactColumns, frame_table, needed_compact
 from mpbroker.analysis.engine.input.columns import FRAME
 from mpbroker.analysis.engine.input.decode import RawColumns, RowFilter, requests_of, within
+from mpbroker.analysis.engine.input.durations import FRAME_DURATIONS
+from mpbroker.analysis.engine.mathematics.histogram import Int64s
 from mpbroker.trace import segment
 from mpbroker.trace.record import TICK_SHIFT
 
@@ -72,6 +74,10 @@ def compact_chunks(
             yield chunk.only(_mask(chunk, wanted)) if limited or rows.apis else chunk
 
 
+def _greatest(values: Int64s, limit: int | None) -> Int64s:
+    return np.partition(values, -limit)[-limit:] if limit is not None and len(values) > limit else values
+
+
 def _mask(chunk: ColumnSet, where: Where) -> np.ndarray:
     keep = np.ones(chunk.rows, np.bool_)
     if where.from_ns is not None or where.to_ns is not None:
@@ -87,11 +93,13 @@ def _mask(chunk: ColumnSet, where: Where) -> np.ndarray:
 
 
 class Wanted(NamedTuple):
-    """Which requests, with which columns: of chunks anywhere, and of what several places have found."""
+    """Which requests, with which columns: of chunks anywhere, and of what several places have found. `least`: fewer
+    ticks of the duration that is ordered by has none of those wanted."""
 
     names: tuple[str, ...]
     order: tuple[tuple[str, str], ...]
     where: Where
+    least: int | None = None
 
     @classmethod
     def of(cls, columns: Sequence[str] | None, where: Where) -> "Wanted":
@@ -112,8 +120,9 @@ class Wanted(NamedTuple):
     def found(self, chunks: Iterable[ColumnSet]) -> pa.Table:
         """What these chunks have; with a limit hardly more than that."""
         limit, found, rows = self.where.limit, [FRAME.empty_table().select(self.columns)], 0
+        least = self.least
         for chunk in chunks:
-            kept = chunk.only(_mask(chunk, self.where))
+            kept, least = self._foremost(chunk.only(_mask(chunk, self.where)), least)
             if kept.rows == 0:
                 continue
             found.append(frame_table(kept, self.columns))
@@ -124,6 +133,32 @@ class Wanted(NamedTuple):
                 if not self.order:
                     break
         return pa.concat_tables(found)
+
+    @property
+    def longest_of(self) -> str | None:
+        """The duration of which the `limit` longest are wanted, if it is that."""
+        name = (self.where.order or "").removeprefix("-").removesuffix("_ns")
+        falls = self.where.order == f"-{name}_ns" and name in FRAME_DURATIONS
+        return name if falls and self.where.limit else None
+
+    def longest(self, chunks: Iterable[ColumnSet]) -> Int64s:
+        """Ticks of the longest of these chunks, in no order."""
+        found = np.empty(0, np.int64)
+        for chunk in chunks:
+            ticks = chunk.only(_mask(chunk, self.where)).ticks(str(self.longest_of))
+            found = _greatest(np.concatenate((found, ticks)), self.where.limit)
+        return found
+
+    def _foremost(self, chunk: ColumnSet, least: int | None) -> tuple[ColumnSet, int | None]:
+        """Without rows that cannot be among the longest, and the least that such a row has: most of a trace goes before
+        its columns are made."""
+        if self.longest_of is None:
+            return chunk, least
+        ticks = chunk.ticks(self.longest_of)
+        if len(ticks) >= (self.where.limit or 0):
+            reached = int(_greatest(ticks, self.where.limit).min())
+            least = reached if least is None else max(least, reached)
+        return (chunk, least) if least is None else (chunk.only(ticks >= least), least)
 
     def first(self, found: Sequence[pa.Table]) -> pa.Table:
         """In order, no more than the limit, without columns that were not asked for."""

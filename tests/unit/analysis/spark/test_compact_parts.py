@@ -7,18 +7,24 @@ import pytest
 from mpbroker.analysis.engine.engines.local_engine import compact_chunks
 from mpbroker.analysis.engine.input.columns import COMPACT
 from mpbroker.analysis.engine.input.decode import RowFilter
-from mpbroker.analysis.spark.compact_parts import TASK_BYTES, shares
+from mpbroker.analysis.spark.compact_parts import MAX_TASK_BYTES, MIN_TASK_BYTES, shares, task_bytes
 
 
 def test_small_files_share_a_task():
-    tasks = shares((f"f{number}", TASK_BYTES // 10) for number in range(25))
+    tasks = shares((f"f{number}", MIN_TASK_BYTES // 10) for number in range(25))
     assert [len(task) for task in tasks] == [10, 10, 5]
     assert [part.path for task in tasks for part in task] == [f"f{number}" for number in range(25)]
 
 
 def test_a_large_file_is_read_by_several_tasks():
-    tasks = shares([("large", 5 * TASK_BYTES // 2)])
+    tasks = shares([("large", 5 * MIN_TASK_BYTES // 2)])
     assert [[(part.number, part.of) for part in task] for task in tasks] == [[(0, 3)], [(1, 3)], [(2, 3)]]
+
+
+def test_a_task_of_a_large_trace_reads_more():
+    assert task_bytes(1 << 20, 2) == task_bytes(8 * MIN_TASK_BYTES, 2) == MIN_TASK_BYTES
+    assert task_bytes(32 * MIN_TASK_BYTES, 4) == 2 * MIN_TASK_BYTES
+    assert task_bytes(1 << 50, 1000) == MAX_TASK_BYTES
 
 
 def test_no_files_no_tasks():
