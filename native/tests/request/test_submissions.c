@@ -82,11 +82,50 @@ static void test_a_request_knows_when_it_arrived(void)
     const struct mpb_trace *t = mpb_trace_of(d.w.core.entries[entry].trace);
     CHECK_EQ(t->rx_wait, 9);
     CHECK_EQ(t->stage[MPB_STAGE_FRAME_DONE], 5);
-    CHECK(t->stage[MPB_STAGE_PARSED] != MPB_TRACE_NOT_REACHED);
+    CHECK_EQ(t->stage[MPB_STAGE_PARSED], 5); /* a small one: no second reading of the clock */
+    CHECK_EQ(t->stage[MPB_STAGE_ENQUEUED], 5);
     CHECK_EQ(t->client_hash, 77);
     CHECK_EQ(t->inflight, 255);
     drama_close(&d);
     world_close(&d.w);
+}
+
+/* When a handler takes a request that was enqueued 5 ticks after 64 us, having answered another one at `served_ns`; now is
+ * so much later that the record has no number for it. */
+static uint32_t taken_after(uint64_t served_ns)
+{
+    static struct drama d;
+    uint8_t frame[100];
+    world_open(&d.w, &small_plan);
+    drama_open(&d);
+    make_frame(frame, sizeof frame, 4);
+    struct mpb_submission s = {.plane = MPB_PLANE_DATA,
+                               .connection = 4,
+                               .connection_generation = 1,
+                               .frame = frame,
+                               .length = sizeof frame,
+                               .offset = MPB_PAYLOAD_INLINE,
+                               .t0_ns = 64000,
+                               .frame_done_ns = 64000 + 64 * 5};
+    CHECK(mpb_submit(&d.p[0], &s) >= 0);
+    d.h[0].served_ns = served_ns;
+    int64_t entry = mpb_handler_claim(&d.h[0], false);
+    CHECK(entry >= 0);
+    uint32_t taken = mpb_trace_of(d.w.core.entries[entry].trace)->stage[MPB_STAGE_DEQUEUED];
+    CHECK_EQ(d.h[0].served_ns, 0); /* good for one request */
+    drama_close(&d);
+    world_close(&d.w);
+    return taken;
+}
+
+/* A handler's last reading of the clock is the next request's, but never one from before that was enqueued. */
+static void test_a_handler_shares_its_last_look_at_the_clock(void)
+{
+    CHECK_EQ(taken_after(64000 + 64 * 7), 7);
+    CHECK_EQ(taken_after(64000 + 64 * 6), 6);
+    CHECK_EQ(taken_after(64000 + 64 * 5), MPB_TRACE_SATURATED);
+    CHECK_EQ(taken_after(64000 + 64 * 3), MPB_TRACE_SATURATED);
+    CHECK_EQ(taken_after(0), MPB_TRACE_SATURATED);
 }
 
 static uint64_t gauge(const struct drama *d, uint32_t counter)
@@ -117,6 +156,7 @@ int main(void)
     test_what_is_in_use_is_shown();
     test_requests_left_to_who_is_awake();
     test_a_request_knows_when_it_arrived();
+    test_a_handler_shares_its_last_look_at_the_clock();
     printf("requests handed in: %lu checks\n", checks_made);
     return 0;
 }
