@@ -45,6 +45,11 @@ class Producer:
         self._producer = (answer.producer_id, answer.producer_epoch)
         self.repeated = 0
 
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Producer id and epoch."""
+        return self._producer
+
     def transaction(self) -> float:
         """Milliseconds from the first request to the last answer."""
         begun = time.perf_counter()
