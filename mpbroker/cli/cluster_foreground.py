@@ -1,4 +1,4 @@
-"""`mpbroker cluster start -n 3 --dir D`: executes the brokers, says when they serve, stays until it is told to stop.
+"""`mpbroker cluster start -n 3 --dir D`: forks the brokers, says when they serve, stays until it is told to stop.
 
 The only parent of the brokers. One that dies stays dead until `cluster start N` asks for it. SIGTERM and Ctrl-C stop
 all of them, a second one at once; so does the end of this process, whatever ended it.
@@ -19,6 +19,7 @@ from mpbroker.cli.cluster_process import BrokerProcess
 from mpbroker.cli.cluster_state import NOBODY, serves
 from mpbroker.errors import MpbrokerError
 from mpbroker.log import data_dir
+from mpbroker.supervisor.warm_parent import warm_up
 
 START_TIMEOUT_S: Final = 60.0
 LOOK_S: Final = 0.05
@@ -34,6 +35,7 @@ def run(plan: ClusterPlan) -> int:
     lock = data_dir.lock(plan.directory)
     try:
         write_plan(plan)
+        warm_up()
         return Foreground(plan).run()
     finally:
         lock.close()

@@ -1,4 +1,5 @@
-"""The only file that forks. A worker is a fork of the supervisor that never returns into it.
+"""The only file that forks. A worker is a fork of the supervisor that never returns into it; a broker of
+`mpbroker cluster start` is a fork of its foreground, and a supervisor itself.
 
 Order in the child: parent-death signal, then the check that the parent still lives (it may have died before), then the
 supervisor's descriptors are closed, signals reset, the title set, and the role's main runs until it returns.
@@ -8,6 +9,7 @@ import gc
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
@@ -88,6 +90,47 @@ def launch(wanted: Sequence[Launch], oom_score: int = 0) -> list[tuple[int, int]
     for pid in pids:
         process_limits.step_forward(pid, oom_score)
     return [(pid, os.pidfd_open(pid)) for pid in pids]
+
+
+def launch_broker(main: Callable[[], int], title: str, log_fd: int) -> tuple[int, int]:
+    """Fork a broker: `main` is its supervisor and returns its exit code; stderr is `log_fd`. (pid, pidfd).
+
+    It has what a program executed from here would have: no descriptor of ours, signals as they are by default, a
+    process group of its own, so that Ctrl-C reaches the foreground alone. The kernel sends it SIGTERM should we die.
+    """
+    parent = os.getpid()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ALL_SIGNALS)  # no handler of ours may run in a child
+    try:
+        pid = os.fork()
+        if pid == 0:
+            _broker(main, title, log_fd, parent, before)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return pid, os.pidfd_open(pid)
+
+
+def _broker(main: Callable[[], int], title: str, log_fd: int, parent: int, mask: set[signal.Signals]) -> None:
+    """Never returns: frames above this one keep the foreground's objects, whose descriptors are closed here, alive."""
+    code = EXIT_FAILURE
+    try:
+        set_parent_death_signal(signal.SIGTERM)
+        if os.getppid() != parent:  # it died before it could be noticed
+            return
+        os.setpgid(0, 0)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for descriptor, opened in enumerate((nothing, nothing, log_fd)):
+            os.dup2(opened, descriptor)
+        _close_others([0, 1, 2])
+        signals.reset_for_child()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        setproctitle(title)
+        code = main()
+    except BaseException:  # the process ends here, whatever it was
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def _leave_group(context: ProcessContext) -> None:

@@ -87,6 +87,17 @@ def _tree(pid):
     return found
 
 
+def _is_executed(pid):
+    """Whether a broker is a program of its own, and not a fork of the foreground."""
+    with open(f"/proc/{pid}/cmdline", "rb") as file:
+        return file.read().startswith(sys.executable.encode() + b"\0")
+
+
+def _descriptors(pid):
+    links = (os.path.join(f"/proc/{pid}/fd", name) for name in os.listdir(f"/proc/{pid}/fd"))
+    return {os.readlink(link) for link in links}
+
+
 def _gone(pids):
     return all(not os.path.exists(f"/proc/{pid}") for pid in pids)
 
@@ -105,6 +116,8 @@ def test_what_scripts_rely_on(begin):
     words = [sys.executable, "-m", "mpbroker", "topic", "create", "orders", "-b", another]
     assert subprocess.run(words, capture_output=True, timeout=TIMEOUT_S).stdout == b"created orders with 6 partitions\n"
     assert cluster.status()["under_replicated"] == 0
+    shared = [_descriptors(pid) & _descriptors(cluster.foreground.pid) for pid in cluster.pids().values()]
+    assert not any(link.startswith(("socket:", "pipe:", "/")) for one in shared for link in one - {"/dev/null"})
 
     tree = _tree(cluster.pids()[controller])
     cluster.run("kill", controller)
@@ -118,6 +131,8 @@ def test_what_scripts_rely_on(begin):
 
     cluster.run("start", controller)  # it waits until the broker serves
     assert [broker["state"] for broker in cluster.status()["brokers"]] == ["running"] * 3
+    executed = {broker for broker, pid in cluster.pids().items() if _is_executed(pid)}
+    assert executed == {controller}  # all others share what the foreground has imported
     assert f"broker {controller} runs" in cluster.run("start", controller, code=1)
     trees = [pid for broker in cluster.pids().values() for pid in _tree(broker)]
     cluster.run("stop")
