@@ -107,6 +107,12 @@ class BrokerChannel:
             return self._fail(f"no answer within {self._timeout_ms} ms")
         return done
 
+    def push(self) -> None:
+        """Connect and send as far as it goes, between two turns; what goes wrong is for the next turn to say."""
+        if self._socket is not None:
+            with suppress(OSError, ProtocolError):
+                self._work()
+
     def close(self) -> None:
         """End the connection; a request in flight is forgotten."""
         if self._socket is not None:

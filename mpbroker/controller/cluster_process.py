@@ -204,7 +204,15 @@ class ClusterProcess:
         )
         self._is_undecided = False
         self._ctx.log.info("controller_elected", epoch=outcome.epoch, node=self._node_id)
-        self._carry_out(self._term.start(self._clock.wall_ms()))
+        self._begin(self._term)
+
+    def _begin(self, term: ClusterController) -> None:
+        """Brokers hear of the new controller and of what it knows before its elections, as from Kafka's: with many
+        partitions these are many transactions."""
+        effects = term.start(self._clock.wall_ms())
+        self._carry_out([effect for effect in effects if isinstance(effect, events.Log)])
+        self._sender.turn(term, self._clock.monotonic_ms())
+        self._carry_out([effect for effect in effects if not isinstance(effect, events.Log)])
 
     def _cluster_config(self) -> ClusterConfig:
         config = self._config
@@ -242,6 +250,7 @@ class ClusterProcess:
             effect = waiting.pop(0)
             match effect:
                 case events.Txn(tag, checks, ops) if term is not None:
+                    self._sender.push()
                     outcome = self._store.txn(checks, ops, tag=tag)
                     self._ctx.core.crash_point("cluster_controller.committed")
                     waiting += term.event(events.TxnDone(tag, outcome), self._clock.wall_ms())

@@ -65,6 +65,11 @@ class ControlSender:
             if broker not in self._sent:
                 self._send(controller, broker, now_ms)
 
+    def push(self) -> None:
+        """Send what waits for a connection or for room in it, and nothing else."""
+        for channel in self._channels.values():
+            channel.push()
+
     def _receive(self, broker: int, now_ms: int) -> None:
         channel = self._channels.get(broker)
         outcome = None if channel is None else channel.turn(now_ms)

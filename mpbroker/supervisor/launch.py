@@ -103,13 +103,13 @@ def launch_broker(main: Callable[[], int], title: str, log_fd: int) -> tuple[int
     try:
         pid = os.fork()
         if pid == 0:
-            _broker(main, title, log_fd, parent, before)
+            _broker(main, title, log_fd, parent, {int(each) for each in before})
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return pid, os.pidfd_open(pid)
 
 
-def _broker(main: Callable[[], int], title: str, log_fd: int, parent: int, mask: set[signal.Signals]) -> None:
+def _broker(main: Callable[[], int], title: str, log_fd: int, parent: int, mask: set[int]) -> None:
     """Never returns: frames above this one keep the foreground's objects, whose descriptors are closed here, alive."""
     code = EXIT_FAILURE
     try:

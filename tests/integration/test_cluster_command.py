@@ -90,7 +90,7 @@ def _tree(pid):
 def _is_executed(pid):
     """Whether a broker is a program of its own, and not a fork of the foreground."""
     with open(f"/proc/{pid}/cmdline", "rb") as file:
-        return file.read().startswith(sys.executable.encode() + b"\0")
+        return not file.read().startswith(b"mpbroker start")
 
 
 def _descriptors(pid):

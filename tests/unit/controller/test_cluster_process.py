@@ -1,5 +1,6 @@
 """A candidate for the cluster's controller whose store fails in between tries again: nobody else may be there."""
 
+import socket
 from types import SimpleNamespace
 
 import pytest
@@ -7,11 +8,15 @@ import pytest
 from mpbroker.controller.cluster_process import ClusterProcess
 from mpbroker.controller.command_inbox import Taken
 from mpbroker.errors import ErrorCode
+from mpbroker.metadata.cluster_records import BrokerRecord, ListenerRecord, PartitionRecord
 from mpbroker.metadata.commands import AllocateProducerIds, Failed, decode_answer, encode_command
 from mpbroker.metadata.keys import Keys
-from mpbroker.metadata.meta_store import StoreTimeout
+from mpbroker.metadata.meta_store import Put, StoreTimeout
+from mpbroker.metadata.topic_record import TopicRecord, decode_record, encode_record
 from mpbroker.shm.process_table import BrokerState
 from tests.harness.memory_store import MemoryStore
+
+UPDATE_METADATA = 6
 
 
 class FailingStore(MemoryStore):
@@ -119,3 +124,38 @@ def test_every_command_is_answered_by_a_candidate_in_a_term_and_at_its_end():
     assert refused == ended == Failed(ErrorCode.NOT_CONTROLLER) and given.first_id == 0
     assert unreadable.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert {generation for *_, generation in answers.given} == {7}
+
+
+class LookingStore(MemoryStore):
+    """Notes at the first transaction after `looks` what a broker has been sent by then."""
+
+    looks, heard = None, b""
+
+    def txn(self, *words, **named):
+        if self.looks is not None and not self.heard:
+            with self.looks.accept()[0] as connection:
+                connection.settimeout(5)
+                self.heard = connection.recv(8)
+        return super().txn(*words, **named)
+
+
+def test_brokers_hear_of_a_new_controller_before_its_elections():
+    store, keys, topic_id = LookingStore(), Keys("c"), bytes(range(16))
+    with socket.create_server(("127.0.0.1", 0)) as broker:
+        broker.settimeout(10)
+        listener = ListenerRecord("INTERNAL", "PLAINTEXT", *broker.getsockname())
+        topic = TopicRecord(id=topic_id.hex(), name="t", replicas=[[2, 3]], created_ms=1)
+        for key, record in (
+            (keys.broker(2), BrokerRecord(2, "m", "d", "i", [listener])),
+            (keys.topic(topic_id), topic),
+            (keys.partition(topic_id, 0), PartitionRecord(3, 0, [2, 3], 1)),  # its leader lives no more
+        ):
+            store.txn((), (Put(key, encode_record(record)),), tag=key)
+        process = candidate(store)
+        elect = process._begin
+        process._begin = lambda term: (setattr(store, "looks", broker), elect(term))
+        process.turn()
+        assert int.from_bytes(store.heard[4:6], "big") == UPDATE_METADATA
+        process.close()
+    state = decode_record(PartitionRecord, store.get(keys.partition(topic_id, 0))[1].value, "p")
+    assert (state.leader, state.leader_epoch) == (2, 1)
