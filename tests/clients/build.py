@@ -57,6 +57,7 @@ PROGRAMS: dict[str, tuple[Callable[[str, Path], None], str, tuple[str, ...]]] = 
     "tools-4": (java, "tools", ("java", "mvn")),
     "franz": (go, "go", ("go",)),
     "franz-chain": (go, "go", ("go",)),
+    "franz-survivor": (go, "go", ("go",)),
     "sarama": (go, "go", ("go",)),
     "kafkajs": (node, "node", ("npm", "node")),
 }
