@@ -229,10 +229,7 @@ class PartitionLogs:
     def prepare_found(self, log_dir: int, name: str, topic_id: bytes) -> None:
         """Complete the files of a directory that is there; one that is missing, or a stranger's, is left to the loader,
         which shows the partition offline. OSError passes."""
-        data_dir = self._homes[log_dir].path
-        path = f"{data_dir}/{name}"
-        if disk.patiently(disk.is_directory, path) and partition_directory.read_topic_id(path) in (topic_id, None):
-            partition_directory.prepare(data_dir, name, topic_id)
+        partition_directory.complete(f"{self._homes[log_dir].path}/{name}", topic_id)
 
     @property
     def online(self) -> bool:

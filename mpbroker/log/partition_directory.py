@@ -106,7 +106,17 @@ def prepare(data_dir: str, name: str, topic_id: bytes) -> None:
 
 def _prepare(path: str, topic_id: bytes) -> None:
     disk.make_directories(path, 0o755)
-    if read_topic_id(path) != topic_id:
+    _complete(path, topic_id, read_topic_id(path))
+
+
+def complete(path: str, topic_id: bytes) -> None:
+    """The same for a directory that is there, unless it says that it belongs to another topic."""
+    if disk.patiently(disk.is_directory, path) and (owner := read_topic_id(path)) in (topic_id, None):
+        disk.patiently(_complete, path, topic_id, owner)
+
+
+def _complete(path: str, topic_id: bytes, owner: bytes | None) -> None:
+    if owner != topic_id:
         if disk.exists(os.path.join(path, METADATA_FILE)):
             set_aside(os.path.join(path, METADATA_FILE))
         _write(os.path.join(path, METADATA_FILE), f"version: 0\ntopic_id: {id_text(topic_id)}")

@@ -147,6 +147,7 @@ def test_the_native_reader_makes_nothing_else_of_damaged_frames():
         data = bytearray(source.choice(examples))
         for _ in range(source.randint(1, 3)):
             data[source.randrange(4, len(data))] = source.choice((0, 1, 15, 16, 240, 255, source.randrange(256)))
+        _natively(data, source.randrange(4096))  # stops anywhere, and writes nothing behind
         found = _natively(data, 4096)
         if found is not None:
             taken += 1
