@@ -69,12 +69,12 @@ static inline bool copy_literals(struct input *in, uint8_t **to, const uint8_t *
 /* Bytes that were written `offset` before; they may overlap those that are being written. */
 static inline bool copy_match(const uint8_t *begin, uint8_t **to, const uint8_t *out_end, size_t offset, size_t length)
 {
-    uint8_t *at = *to, *end = at + length;
-    const uint8_t *from = at - offset;
+    uint8_t *at = *to;
     size_t room = (size_t)(out_end - at);
     if (offset == 0 || offset > (size_t)(at - begin) || length > room)
         return false;
-    *to = end;
+    const uint8_t *from = at - offset;
+    uint8_t *end = *to = at + length;
     if (offset >= STRIDE && room - length >= STRIDE) {
         for (; at < end; at += STRIDE, from += STRIDE)
             memcpy(at, from, STRIDE);
