@@ -17,8 +17,8 @@ BROKERS_ONLY = (4, 5, 6, 7, 56, 67)
 """Keys of messages that this peer does not describe: Kafka 4 has dropped them, or no client sends them."""
 
 UNDESCRIBED = frozenset({*BROKERS_ONLY, 68, 69, 76, 77, 78, 79})
-"""Likewise, with those of next-generation groups (tests/unit/protocol/test_consumer_group_messages.py) and of share groups,
-which are refused whatever they say (tests/unit/server/handlers/test_share_*.py)."""
+"""Likewise, with those of next-generation groups (tests/unit/protocol/test_consumer_group_messages.py) and of share
+groups, which are refused whatever they say (tests/unit/server/handlers/test_share_*.py)."""
 
 _MODULES = ("producer", "consumer", "metadata", "admin", "sasl")
 
