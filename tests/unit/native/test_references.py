@@ -11,7 +11,8 @@ import pytest
 
 from mpbroker import _native
 from mpbroker.channel.planes import DATA
-from mpbroker.errors import ErrorCode
+from mpbroker.errors import ErrorCode, ProtocolError
+from mpbroker.protocol.headers import decode_request_header
 from mpbroker.protocol.messages_by_key import REQUESTS
 from tests.harness.in_process_broker import InProcessBroker
 from tests.harness.small_core import small_core
@@ -66,7 +67,14 @@ def _looked_up(broker):
     broker.log.state(0)
 
 
-@pytest.mark.parametrize("work", [_requests, _named, _refused, _looked_up])
+def _cut_off(_broker):
+    """Headers that end behind their client id: where its tags should be."""
+    client_id = os.urandom(40).hex().encode()
+    with pytest.raises(ProtocolError):
+        decode_request_header(b"\0\x12\0\3\0\0\0\5" + len(client_id).to_bytes(2, "big") + client_id)
+
+
+@pytest.mark.parametrize("work", [_requests, _named, _refused, _looked_up, _cut_off])
 def test_rounds_leave_nothing_behind(broker, work):
     broker.call(produce(records=batch(b"a")), 7)
     assert kept(lambda: work(broker)) < ROUNDS // 2
