@@ -71,11 +71,32 @@ def test_append_wants_compressed_records_walked(log):
     assert append(log, batch, max_timestamp=NOW_MS).error == 0
 
 
+WITH_MORE = {
+    "append": (_native.NO_REQUEST, 0, b"", _native.LogOptions(), NOW_MS),
+    "delete_records": (0, None),
+    "find": (0, _native.READ_TO_END, 10),
+    "find_time": (0,),
+    "largest_time": (),
+    "retain": (-1, -1, NOW_MS),
+    "roll": (NOW_MS,),
+    "set_flags": (0, 0),
+    "set_high_watermark": (0,),
+    "set_log_start": (0,),
+    "truncate": (0,),
+}
+
+
 @pytest.mark.parametrize("number", [16, (1 << 32) + 3, (1 << 64) - 1])
 @pytest.mark.parametrize("method", ["state", "flush", "producers", "segments", "close_cached"])
 def test_a_row_outside_the_table_is_refused(log, method, number):
     with pytest.raises(ValueError, match="no partition row"):
         getattr(log, method)(number)
+
+
+@pytest.mark.parametrize(("method", "more"), WITH_MORE.items(), ids=WITH_MORE)
+def test_a_row_outside_the_table_is_refused_whatever_is_asked_of_it(log, method, more):
+    with pytest.raises(ValueError, match="no partition row"):
+        getattr(log, method)(16, *more)
 
 
 @pytest.mark.parametrize("method", ["log_dir_online", "fail_log_dir"])
