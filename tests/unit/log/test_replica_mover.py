@@ -167,6 +167,7 @@ def test_what_happens_meanwhile_happens_to_the_copy_too(moving, point, change):
     assert read_checkpoint(str(moving.path / "new" / LOG_START)) == {moving.partition.who: log_start}
     copied = [int(one.stem) for one in (moving.path / "new" / moving.partition.dir).glob("*.log")]
     assert sorted(copied) == moving.log.segments(0), "what went meanwhile is not there either"
+    assert len(copied) == moving.world.state(moving.partition).segment_count, "not even as one that is to go"
     assert moving.loaded() == (records, log_start)
 
 

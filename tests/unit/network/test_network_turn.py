@@ -314,3 +314,11 @@ def test_it_sleeps_and_goes_on_without_python_until_something_is_not_ordinary(ma
 def test_memory_nobody_touched_is_not_given_back(make):
     setting = make(arena_processor_bytes=64 << 20, arena_handler_bytes=64 << 20)
     assert setting.port.idle() == 0 and setting.handler.idle() == 0
+
+
+def test_a_connection_belongs_to_one_turn_once(make):
+    setting = make()
+    channel, _ = setting.connect()
+    for wrong in (channel, object(), None):
+        with pytest.raises(ValueError, match="a new Connection"):
+            setting.turn.add(wrong)

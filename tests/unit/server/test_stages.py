@@ -27,8 +27,11 @@ def test_they_follow_each_other(tmp_path, request_of, version):
     broker.create_topic("t")
     broker.call(produce(records=batch(b"a")), 7)
     broker.traced()
-    broker.call(request_of(), version)
+    broker.send(request_of(), version)
+    broker.step()
+    [(_, _, frame)] = broker.collect()
     [record] = broker.traced()
+    assert record.resp_bytes == len(frame)
     reached = [at for at in record.stage if at != NOT_REACHED]
     assert reached == sorted(reached)
     assert record.stage[STAGES.index("resp_enq")] > record.stage[STAGES.index("dequeued")] > 0
