@@ -35,3 +35,10 @@ def test_what_comes_late_is_refused(world, role, epoch, error):
     assert become(world, role, epoch) == error
     now = world.log.state(0)
     assert (now.role, now.leader_epoch) == ((ReplicaRole.LEADER, 5) if error else (role, epoch))
+
+
+def test_the_state_of_replicas_is_told(world):
+    world.create()
+    assert become(world, ReplicaRole.LEADER, 5) == 0
+    state = world.log.replica_state(0)
+    assert (state.replicas, state.isr, state.maximal_isr, state.min_isr) == ((1, 2), (1,), (1,), 1)
