@@ -31,7 +31,9 @@ class ReadyProbe:
     def start(self) -> socket.socket:
         """Connect and send; the socket becomes readable with the answer."""
         host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.listener.host, self.listener.host)
-        probe = socket.create_connection((host, self.listener.port), timeout=1)  # the kernel's backlog answers at once
+        # Of a text getaddrinfo makes bytes by a codec with large tables. The kernel's backlog answers at once.
+        name: Any = host.encode() if host.isascii() else host
+        probe = socket.create_connection((name, self.listener.port), timeout=1)
         probe.setblocking(False)
         probe.send(REQUEST)
         self.socket, self._received = probe, b""

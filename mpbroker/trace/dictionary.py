@@ -25,7 +25,8 @@ MAX_OF_A_KIND = 16_384
 MAX_NAME_CHARS = 256
 MAX_LINE_BYTES = 8192
 SUFFIX = ".jsonl"
-PATTERN = f"dict-*{SUFFIX}"
+START = "dict-"
+PATTERN = f"{START}*{SUFFIX}"
 _FILE = re.compile(r"dict-b(\d+)-([0-9a-f]{8})\.jsonl")
 
 

@@ -188,10 +188,9 @@ class LaneDrain:
     def _resume(self) -> None:
         """Continue where a predecessor's last file of this lane ends."""
         counters = self.lane.counters()
-        pattern = segment.file_pattern(self._origin.broker_id, self.lane.boot_id, self.lane.processor)
-        mine = [
-            info for info in manifest.segments(self._directory, pattern) if info.opened.boot_id == self.lane.boot_id
-        ]
+        boot_id = self.lane.boot_id
+        start = segment.lane_start(self._origin.broker_id, boot_id, self.lane.processor)
+        mine = [info for info in manifest.segments(self._directory, start=start) if info.opened.boot_id == boot_id]
         if mine and mine[-1].progress.written >= counters.drained:
             self._progress = mine[-1].progress.following()
             self.lane.native.seek(self._progress.written)
@@ -212,7 +211,7 @@ def recover_directory(directory: Path, broker_id: int) -> int:
     Returns how many it closed. To be called before any LaneDrain is made. A file of ours whose header was never written
     holds nothing and is removed.
     """
-    for path in directory.glob(f"b{broker_id}-*{segment.SUFFIX}"):
+    for path in segment.find(directory, f"b{broker_id}-"):
         if path.stat().st_size < segment.HEADER_BYTES:
             path.unlink()
     known = {row.file for row in manifest.read(directory)}

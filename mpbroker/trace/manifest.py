@@ -107,16 +107,18 @@ def forget(directory: Path, names: set[str]) -> None:
 
 def segments(
     directory: Path,
-    pattern: str = f"*{segment.SUFFIX}",
+    pattern: str | None = None,
     skip: Collection[str] = (),
     complaints: list[str] | None = None,
+    start: str = "",
 ) -> list[segment.SegmentInfo]:
-    """Headers of the segments in a directory, by name, those in `skip` left out.
+    """Headers of the segments in a directory, by name, those in `skip` left out; of those whose names begin with
+    `start`, or of whatever `pattern` finds.
 
     Damaged files are left out too, unless their records can be read; each has a sentence in `complaints`.
     """
     found = []
-    for path in sorted(directory.glob(pattern)):
+    for path in segment.find(directory, start) if pattern is None else sorted(directory.glob(pattern)):
         if path.name in skip:
             continue
         try:

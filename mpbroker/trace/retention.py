@@ -20,7 +20,7 @@ class Candidate(NamedTuple):
 def candidates(directory: Path, active: set[Path]) -> list[Candidate]:
     """All segments but the active ones, oldest first."""
     found = []
-    for path in directory.glob(f"*{segment.SUFFIX}"):
+    for path in segment.find(directory):
         if path not in active:
             status = path.stat()
             found.append(Candidate(path, status.st_mtime, status.st_size))
@@ -57,13 +57,9 @@ def delete_dictionaries(directory: Path, keep: set[tuple[int, int]]) -> list[Pat
     """Delete the dictionaries of boots whose last segment is gone. `keep`: (broker, low half of the boot id) not to
     touch."""
     doomed = []
-    for path in directory.glob(dictionary.PATTERN):
+    for path in segment.find(directory, dictionary.START, dictionary.SUFFIX):
         boot = dictionary.boot_of(path)
-        if (
-            boot is not None
-            and boot not in keep
-            and not any(directory.glob(f"b{boot[0]}-{boot[1]:08x}-*{segment.SUFFIX}"))
-        ):
+        if boot is not None and boot not in keep and not segment.find(directory, f"b{boot[0]}-{boot[1]:08x}-"):
             path.unlink(missing_ok=True)
             doomed.append(path)
     return doomed

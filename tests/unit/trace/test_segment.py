@@ -154,7 +154,7 @@ def test_a_further_segment_of_the_same_sequence_stands_behind_the_first(tmp_path
     again = write_segment(tmp_path, records, close=False)
     assert sorted([again.path.name, first.path.name]) == [first.path.name, again.path.name]
     assert (segment.read_info(first.path).record_count, again.record_count) == (1, 5)
-    assert again.path.match(segment.file_pattern(4, again.opened.boot_id, 2))
+    assert again.path.name.startswith(segment.lane_start(4, again.opened.boot_id, 2))
 
 
 def test_a_checksum_that_is_0_is_told_from_none(tmp_path, records, monkeypatch):
@@ -163,3 +163,12 @@ def test_a_checksum_that_is_0_is_told_from_none(tmp_path, records, monkeypatch):
     info = segment.read_info(write_segment(tmp_path, records).path)
     assert info.progress is not None and info.progress.share() == (8, 5, 2, 1)
     assert info.closed is not None and info.closed.record_count == 5
+
+
+def test_files_are_found_by_what_their_names_begin_and_end_with(tmp_path):
+    for name in ("b1-2.mpt", "b1-1.mpt", "b10-1.mpt", "b1-1.mpt.tmp", "dict-b1-1.jsonl"):
+        (tmp_path / name).touch()
+    assert [path.name for path in segment.find(tmp_path, "b1-")] == ["b1-1.mpt", "b1-2.mpt"]
+    assert [path.name for path in segment.find(tmp_path)] == ["b1-1.mpt", "b1-2.mpt", "b10-1.mpt"]
+    assert segment.find(tmp_path, "dict-", ".jsonl") == [tmp_path / "dict-b1-1.jsonl"]
+    assert segment.find(tmp_path / "none") == segment.find(tmp_path / "b1-1.mpt") == []
