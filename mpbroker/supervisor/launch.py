@@ -9,7 +9,6 @@ import gc
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
@@ -126,8 +125,8 @@ def _broker(main: Callable[[], int], title: str, log_fd: int, parent: int, mask:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         setproctitle(title)
         code = main()
-    except BaseException:  # the process ends here, whatever it was
-        traceback.print_exc()
+    except BaseException:  # the process ends here, whatever it was; importing `traceback` would cost each start
+        sys.excepthook(*sys.exc_info())
     finally:
         sys.stderr.flush()
         os._exit(code)
