@@ -109,4 +109,6 @@ class SharedWatch:
 
 
 def _has_ended(pidfd: int) -> bool:
-    return bool(select.select([pidfd], [], [], 0)[0])
+    look = select.poll()  # select.select takes no descriptor above 1,023, and a broker has one per log
+    look.register(pidfd, select.POLLIN)
+    return bool(look.poll(0))

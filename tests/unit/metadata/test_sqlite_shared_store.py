@@ -1,5 +1,6 @@
 """A SQLite store that brokers of one machine share: who lives, who is woken, what is refused."""
 
+import fcntl
 import os
 import select
 import signal
@@ -77,6 +78,29 @@ def test_bells_of_the_dead_are_taken_away(open_store, tmp_path):
     os.mkfifo(tmp_path / "metadata.db-sessions" / "bell-1-1")
     store.txn([], [Put("a", b"")], tag="t")
     assert not list((tmp_path / "metadata.db-sessions").glob("bell-*"))
+
+
+def test_a_broker_of_many_logs_hears_of_the_dead_too(open_store, tmp_path, monkeypatch):
+    """Its descriptors are above those that select.select takes."""
+    real = os.pidfd_open
+
+    def above(pid):
+        low = real(pid)
+        try:
+            return fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, 1100)
+        finally:
+            os.close(low)
+
+    monkeypatch.setattr(os, "pidfd_open", above)
+    mine, other = open_store(), open_store()
+    with living_owner(tmp_path / "metadata.db", "broker-1") as pid:
+        _register(mine)
+        watch = other.open_watch("", other.revision() + 1)
+        assert watch.take() == [] and watch.take() == []
+        end_owner(pid)
+        (batch,) = watch.take(wait_ms=5000)
+        assert [(event.key, event.entry) for event in batch.events] == [("brokers/1", None)]
+        watch.close()
 
 
 def test_a_session_ends_with_its_owner_at_once_and_all_its_keys_together(open_store, tmp_path):

@@ -4,9 +4,11 @@ A kill is an exception that nothing catches, and a new tracer on the same lanes 
 written stays.
 """
 
+import gc
 import json
 import os
 import pathlib
+from contextlib import suppress
 
 import pytest
 
@@ -110,6 +112,7 @@ class World:
 
 def play(directory, monkeypatch, at, how):
     """The world after its end; the trap says whether it was sprung."""
+    before = _descriptors()
     with monkeypatch.context() as patch:
         patch.setattr(tracer, "OPEN_AGAIN_MS", 0)
         trap = Trap(patch)
@@ -119,7 +122,15 @@ def play(directory, monkeypatch, at, how):
             world.play()
         finally:
             world.close()
+    gc.collect()  # what closes itself is closed
+    for left in _descriptors() - before:  # of tracers that were killed
+        with suppress(OSError):
+            os.close(left)
     return world
+
+
+def _descriptors():
+    return {int(name) for name in os.listdir("/proc/self/fd")}
 
 
 def check(world):
