@@ -70,7 +70,7 @@ def connections(broker):
     """Too many, one that sends nothing, one that stops in the middle of a request, some that send what nobody reads."""
     port = broker.port()
     closed_for(port, b"GET / HTTP/1.1\r\n\r\n")
-    closed_for(port, frame(29, 0, 1))
+    closed_for(port, frame(39, 0, 1))
     closed_for(port, frame(3, 1, 1, b"\0"))
     silent, stuck = RawConnection(port), RawConnection(port)
     stuck.send(struct.pack(">i", 100) + b"half")
