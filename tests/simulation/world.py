@@ -28,6 +28,7 @@ from tests.simulation.replica_model import FOLLOWER, LEADER
 BROKERS = (1, 2, 3)
 MIN_ISR = 2
 TOPIC = "a"
+QUIET_ROUNDS = 2
 MAX_MESSAGES = 40
 NO_TERM = -1
 BUSY = 0.02
@@ -344,7 +345,9 @@ class World:
     # until it is quiet
 
     def calm(self, rounds):
-        """Everything that is under way is carried out, nothing fails any more; whether it came to rest."""
+        """Everything that is under way is carried out, nothing fails any more; whether it came to rest: two rounds of
+        nothing, for a follower that is as long as its leader may have to be cut in the first."""
+        quiet = 0
         for _ in range(rounds):
             self.now_ms += 150
             busy = False
@@ -371,7 +374,8 @@ class World:
             for broker in BROKERS:
                 busy |= any(log.proposal for _, log in self.brokers[broker].roles(LEADER))
             self.watcher(self)
-            if not busy and not self.net and self.settled():
+            quiet = quiet + 1 if not busy and not self.net and self.settled() else 0
+            if quiet == QUIET_ROUNDS:
                 return True
         return False
 
