@@ -4,7 +4,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mpbroker.analysis.engine.engines.local_engine import compact_chunks
+from mpbroker.analysis.engine.engines.engine import Where
+from mpbroker.analysis.engine.engines.local_engine import Wanted, compact_chunks
 from mpbroker.analysis.engine.input.columns import COMPACT
 from mpbroker.analysis.engine.input.decode import RowFilter
 from mpbroker.analysis.spark.compact_parts import MAX_TASK_BYTES, MIN_TASK_BYTES, shares, task_bytes
@@ -35,12 +36,22 @@ def _column(field, rows):
     return pa.array(["x" if pa.types.is_string(field.type) else 0] * rows)
 
 
+def _written(path, rows):
+    columns = {field.name: _column(field, rows) for field in COMPACT} | {"weight": pa.array(range(rows))}
+    pq.write_table(pa.table(columns).cast(COMPACT), path, row_group_size=10)
+
+
+def test_requests_that_last_as_long_as_the_shortest_wanted_are_there(tmp_path):
+    _written(tmp_path / "f.parquet", 70)  # all of them last equally long
+    wanted = Wanted.of(["total_ns"], Where(order="-total_ns", limit=25))
+    parts = [wanted.found(compact_chunks(tmp_path / "f.parquet", wanted.read, RowFilter(), n, 2)) for n in (0, 1)]
+    assert wanted.first(parts).num_rows == 25
+
+
 @pytest.mark.parametrize("parts", [1, 2, 3, 7, 12])
 def test_parts_of_a_file_have_each_row_group_once(tmp_path, parts):
     rows = 70
-    columns = {field.name: _column(field, rows) for field in COMPACT} | {"weight": pa.array(range(rows))}
-    table = pa.table(columns).cast(COMPACT)
-    pq.write_table(table, tmp_path / "f.parquet", row_group_size=10)
+    _written(tmp_path / "f.parquet", rows)
     found = [
         int(weight)
         for part in range(parts)
