@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mpbroker.cli import config_arguments
-from mpbroker.cli.import_msgspec import import_msgspec
 from mpbroker.config.broker_config import BrokerConfig
 
 if TYPE_CHECKING:
@@ -50,8 +49,10 @@ def run(arguments: argparse.Namespace | SimpleNamespace) -> int:
     """Supervise until the broker ends; the exit code is the supervisor's."""
     config = config_arguments.build(arguments)
     announce(config)
+    from mpbroker.supervisor.lean_imports import import_msgspec  # after the checks: they need none of it
+
     import_msgspec()
-    from mpbroker.supervisor.supervisor import run as supervise  # after the checks: they need none of it
+    from mpbroker.supervisor.supervisor import run as supervise
 
     return supervise(config, arguments.ready_file, lambda: config_arguments.build(arguments))
 

@@ -60,6 +60,7 @@ from mpbroker.shm.core import Core
 from mpbroker.shm.events import Events
 from mpbroker.shm.process_context import ProcessContext
 from mpbroker.shm.process_table import ProcessState, WaitName
+from mpbroker.shm.shared_pages import release_library_pages
 
 WAIT_MS: Final = 500
 
@@ -294,6 +295,7 @@ def main(ctx: ProcessContext) -> None:
     channel = CommandChannel(core)
     channel.recover()
     ctx.running()
+    release_library_pages()
     while not ctx.stop_requested():
         serve_one(controller, channel, lambda: core.metadata_generation, WAIT_MS, core.crash_point)
         row.beat()

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from mpbroker.errors import ConfigError
 from mpbroker.shm.parent_death import set_parent_death_signal
 from mpbroker.shm.process_context import ProcessContext
+from mpbroker.shm.shared_pages import fill_free_memory
 from mpbroker.supervisor import process_limits, signals, stacks
 
 EXIT_CLEAN = 0
@@ -51,6 +52,7 @@ def freeze() -> None:
     gc.freeze()
     gc.enable()
     sys._clear_type_cache()
+    fill_free_memory()
 
 
 class Launch(NamedTuple):

@@ -4,11 +4,12 @@ A row says all that is special about a role; nothing else in the supervisor asks
 """
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
 
 from mpbroker.shm.process_context import BoundListener, ProcessContext
+from mpbroker.supervisor.lean_imports import import_pathlib
 
 Main = Callable[[ProcessContext], None]
 
@@ -105,6 +106,8 @@ def plan_processes(config: Any, listeners: tuple[BoundListener, ...]) -> tuple[P
 def resolve_mains(late: bool, in_cluster: bool = False) -> dict[str, Main]:
     """The main functions of the roles of the late stage, or of all before it, imported: role → function. `in_cluster`:
     also those of roles that only a broker of a cluster has."""
+    if late:
+        import_pathlib()  # for the tracer
     rows = [row for row in PROCESS_TYPES if (row.start_stage == LATE_STAGE) == late]
     return {row.role: _imported(row.main) for row in rows if in_cluster or row.wanted_by != CLUSTER}
 
@@ -121,3 +124,11 @@ def served_versions(for_brokers: bool) -> dict[int, tuple[int, int]]:
     table = import_module("mpbroker.server.api_table").API_TABLE
     versions: dict[int, tuple[int, int]] = table.versions(for_brokers)
     return versions
+
+
+def prepare_for_workers() -> None:
+    """Do once what each worker would do for itself, on copied pages: read how the first request of every client, and
+    of the supervisor's own probes, is encoded; and find out that a dict is a mapping, for `Counter`."""
+    messages = import_module("mpbroker.protocol.messages.api_versions")
+    import_module("mpbroker.protocol.codec").prepare([messages.ApiVersionsRequest, messages.ApiVersionsResponse])
+    isinstance({}, Mapping)

@@ -19,8 +19,8 @@ from typing import Any
 
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.metrics.event_log import EventLog
-from mpbroker.shm.library_pages import release_library_pages
 from mpbroker.shm.process_table import BrokerState, ProcessState
+from mpbroker.shm.shared_pages import release_library_pages
 from mpbroker.shm.troubles import Trouble
 from mpbroker.supervisor import launch, process_limits, reload, stacks
 from mpbroker.supervisor.cluster_lock import cluster_lock
@@ -33,6 +33,7 @@ from mpbroker.supervisor.process_types import (
     Main,
     ProcessPlan,
     plan_processes,
+    prepare_for_workers,
     resolve_mains,
     served_versions,
 )
@@ -227,6 +228,7 @@ class Supervisor:
             return
         self._mains |= resolve_mains(late, self._config.cluster_store is not None)
         self._api_versions = {each: served_versions(each) for each in (False, True)}
+        prepare_for_workers()
         launch.freeze()
 
     def _stage_serves(self) -> bool:

@@ -1,13 +1,10 @@
-/* prctl(2), sched_setattr(2), real-time scheduling with a way back, and giving library pages back: what the standard
- * library does not offer. */
+/* prctl(2), sched_setattr(2), real-time scheduling with a way back: what the standard library does not offer. */
 #define _GNU_SOURCE
 #include "python/module.h"
 #include <errno.h>
-#include <link.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -67,48 +64,6 @@ static PyObject *set_parent_death_signal(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static int has_text_relocations(const struct dl_phdr_info *library)
-{
-    for (int i = 0; i < library->dlpi_phnum; i++) {
-        if (library->dlpi_phdr[i].p_type != PT_DYNAMIC)
-            continue;
-        for (const ElfW(Dyn) *entry = (const void *)(library->dlpi_addr + library->dlpi_phdr[i].p_vaddr);
-             entry->d_tag != DT_NULL; entry++)
-            if (entry->d_tag == DT_TEXTREL || (entry->d_tag == DT_FLAGS && (entry->d_un.d_val & DF_TEXTREL)))
-                return 1;
-    }
-    return 0;
-}
-
-/* Take the segments that nobody can have written to out of this process's page table: their pages stay in the page
- * cache, and those that are used again come back with a minor fault. */
-static int release_library(struct dl_phdr_info *library, size_t size, void *released)
-{
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    (void)size;
-    if (library->dlpi_name == NULL || library->dlpi_name[0] != '/' || has_text_relocations(library))
-        return 0; /* the program itself, the vdso; or text that the loader has patched */
-    for (int i = 0; i < library->dlpi_phnum; i++) {
-        const ElfW(Phdr) *segment = &library->dlpi_phdr[i];
-        if (segment->p_type != PT_LOAD || (segment->p_flags & PF_W) != 0)
-            continue;
-        uintptr_t from = (library->dlpi_addr + segment->p_vaddr) & ~(page - 1);
-        uintptr_t end = library->dlpi_addr + segment->p_vaddr + segment->p_memsz;
-        if (madvise((void *)from, end - from, MADV_DONTNEED) == 0)
-            *(size_t *)released += end - from;
-    }
-    return 0;
-}
-
-static PyObject *release_library_pages(PyObject *module, PyObject *ignored)
-{
-    size_t released = 0;
-    (void)module;
-    (void)ignored;
-    dl_iterate_phdr(release_library, &released);
-    return PyLong_FromSize_t(released);
-}
-
 static PyMethodDef functions[] = {
     {"set_parent_death_signal", set_parent_death_signal, METH_VARARGS,
      "set_parent_death_signal(signal): the kernel sends it to this process when its parent dies"},
@@ -120,10 +75,6 @@ static PyMethodDef functions[] = {
      "set_realtime(limit_us) -> False where the kernel refuses. Round robin, lowest real-time priority, until the "
      "process\n"
      "has run `limit_us` without waiting; then it is an ordinary one again. Needs CAP_SYS_NICE or RLIMIT_RTPRIO."},
-    {"release_library_pages", release_library_pages, METH_NOARGS,
-     "release_library_pages() -> bytes of address space. Unmaps the read-only pages of all shared libraries from this\n"
-     "process; what is used again is mapped again from the page cache. For a process that has loaded libraries, whose\n"
-     "relocation tables the loader read, only for its children to use."},
     {NULL, NULL, 0, NULL},
 };
 

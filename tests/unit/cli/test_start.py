@@ -96,7 +96,7 @@ def test_what_is_forked_first_imports_little():
     """A broker does without what msgspec brings for others, and pathlib with its URLs; each costs milliseconds of a
     start and memory of every process. What was left out of msgspec is there when it is asked for."""
     script = (
-        "import sys; before = {*sys.modules}; import mpbroker.cli.import_msgspec as m; m.import_msgspec(); "
+        "import sys; before = {*sys.modules}; import mpbroker.supervisor.lean_imports as m; m.import_msgspec(); "
         "import mpbroker.supervisor.supervisor; "
         "from mpbroker.supervisor.process_types import resolve_mains; resolve_mains(False); "
         "print(' '.join({*sys.modules} - before)); import msgspec, uuid, platform; "
@@ -106,6 +106,18 @@ def test_what_is_forked_first_imports_little():
     slow = {"argparse", "dataclasses", "inspect", "ipaddress", "logging", "msgspec.inspect", "pathlib", "platform"}
     slow |= {"mpbroker.protocol.messages_by_key", "shutil", "subprocess", "tempfile", "textwrap", "typing_extensions"}
     assert modules_after(script) & slow == set()
+
+
+def test_the_tracer_gets_pathlib_without_addresses():
+    """Turning a path into an address is there when it is asked for."""
+    script = (
+        "import sys, msgspec; del msgspec; import mpbroker.supervisor.lean_imports as m; m.import_pathlib(); "
+        "import pathlib; print(' '.join(sys.modules)); import urllib.parse; "
+        "assert pathlib.Path('/a b').as_uri() == 'file:///a%20b' and urllib.parse.quote('a b') == 'a%20b'"
+    )
+    found = modules_after(script)
+    assert "pathlib" in found
+    assert {"urllib.parse", "ipaddress"} & found == set()
 
 
 def modules_after(script):

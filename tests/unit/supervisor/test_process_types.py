@@ -7,8 +7,17 @@ from pathlib import Path
 import pytest
 
 from mpbroker.config.load_config import load_broker_config
+from mpbroker.protocol import codec
+from mpbroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from mpbroker.protocol.schema import schema_of
 from mpbroker.shm.process_context import BoundListener
-from mpbroker.supervisor.process_types import LATE_STAGE, PROCESS_TYPES, STOP_STAGES, plan_processes
+from mpbroker.supervisor.process_types import (
+    LATE_STAGE,
+    PROCESS_TYPES,
+    STOP_STAGES,
+    plan_processes,
+    prepare_for_workers,
+)
 
 LAYOUT = Path(__file__).resolve().parents[3] / "native" / "shm" / "layout.h"
 
@@ -93,3 +102,13 @@ def test_who_stops_first_starts_last():
     by_role = {row.role: row for row in PROCESS_TYPES}
     assert by_role["processor"].stop_stage < by_role["handler"].stop_stage < by_role["log-keeper"].stop_stage
     assert by_role["tracer"].stop_stage == STOP_STAGES - 1 and by_role["controller"].start_stage == 0
+
+
+def test_the_first_request_of_a_client_is_prepared_before_the_fork():
+    """Each handler would do it for itself otherwise, on pages of its own."""
+    codec._PLANS.pop(ApiVersionsRequest, None)
+    codec._PLANS.pop(ApiVersionsResponse, None)
+    prepare_for_workers()
+    for message in (ApiVersionsRequest, ApiVersionsResponse):
+        low, high = schema_of(message).versions
+        assert all(codec._PLANS[message][low : high + 1])

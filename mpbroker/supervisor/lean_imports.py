@@ -1,8 +1,10 @@
-"""Imports msgspec without what a broker has no use for. Runs in `mpbroker start`, before anything else imports it.
+"""Imports msgspec and pathlib without what a broker has no use for, before anything else of the process imports them.
 
-It takes half of msgspec's time and a tenth of the whole start: typing_extensions, which it does not need from Python
-3.11 on but takes where it finds it; `platform`, of which uuid asks the system's name; and of msgspec's own modules
-those that describe types as JSON schemas or know TOML and YAML. Who wants one of them later gets it.
+Of msgspec, in `mpbroker start`: half of its time, a tenth of the whole start, goes into typing_extensions, which it
+does not need from Python 3.11 on but takes where it finds it; into `platform`, of which uuid asks the system's name;
+and into msgspec's own modules that describe types as JSON schemas or know TOML and YAML. Of pathlib, in the supervisor
+before it forks the tracer: `urllib.parse` and with it `ipaddress`, 0.4 MiB, for turning paths into addresses. Who wants
+one of them later gets it.
 """
 
 import sys
@@ -37,6 +39,23 @@ def _stubs() -> dict[str, ModuleType | None]:
     for function in ("schema", "schema_components"):
         setattr(schema, function, _schema_function(function))
     return {"typing_extensions": None, "platform": platform, **later}
+
+
+def import_pathlib() -> None:
+    """Nothing happens where it, or what it would be kept from, is imported already."""
+    if "pathlib" in sys.modules or "urllib.parse" in sys.modules:
+        return
+    quoting = ModuleType("urllib.parse")
+    quoting.quote_from_bytes = _quote_from_bytes  # type: ignore[attr-defined]
+    sys.modules["urllib.parse"] = quoting
+    try:
+        import_module("pathlib")
+    finally:
+        del sys.modules["urllib.parse"]
+
+
+def _quote_from_bytes(*given: Any, **named: Any) -> Any:
+    return import_module("urllib.parse").quote_from_bytes(*given, **named)
 
 
 def _schema_function(name: str) -> Any:
