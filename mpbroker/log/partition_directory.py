@@ -28,6 +28,7 @@ MOVED_HERE: Final = "moved-here"
 _SEGMENT: Final = (".log", ".index", ".timeindex", ".txnindex", ".tmp")
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})")
 _MAX_METADATA_BYTES: Final = 4096
+TRIES_WHILE_IT_GOES: Final = 5
 
 
 class FoundDirectory(NamedTuple):
@@ -100,8 +101,17 @@ def parse_name(name: str) -> tuple[str, int] | None:
 
 def prepare(data_dir: str, name: str, topic_id: bytes) -> None:
     """Make the directory, if need be, with Kafka's partition.metadata and leader epoch 0 from offset 0 on. What stands
-    there instead and cannot be read is set aside."""
-    disk.patiently(_prepare, os.path.join(data_dir, name), topic_id)
+    there instead and cannot be read is set aside.
+
+    Made again where another process takes it away under our hands, as one does with the copy of a move that was called
+    off: another move of that partition may make it at that moment.
+    """
+    path = os.path.join(data_dir, name)
+    for _ in range(TRIES_WHILE_IT_GOES):
+        with suppress(FileNotFoundError, FileExistsError):
+            disk.patiently(_prepare, path, topic_id)
+            return
+    disk.patiently(_prepare, path, topic_id)
 
 
 def _prepare(path: str, topic_id: bytes) -> None:

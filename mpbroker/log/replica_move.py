@@ -110,6 +110,16 @@ class ReplicaMove:
                 return self._settle(state)
         raise CalledOff
 
+    def is_called_off(self) -> bool:
+        """Whether nobody wants this copy any more: then it may have been taken away while it was made."""
+        try:
+            self._state()
+        except CalledOff:
+            return True
+        except SourceUnreadable:
+            pass
+        return False
+
     def _allow_more(self) -> None:
         self._near = min(self._near * 2, MOST_NEAR_BYTES)
 

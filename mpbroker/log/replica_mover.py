@@ -163,7 +163,12 @@ class ReplicaMover:
         except SourceUnreadable as error:
             return Ended(None, str(error))
         except OSError as error:
-            return Ended(None, str(error), error)
+            return self._failed(under, error)
+
+    def _failed(self, under: Under, error: OSError) -> Ended:
+        """A copy that was called off is taken away while it is made: that is no fault of its log directory."""
+        is_gone = isinstance(error, FileNotFoundError | FileExistsError)
+        return Ended(None) if is_gone and under.move.is_called_off() else Ended(None, str(error), error)
 
     def _prepare(self, under: Under) -> None:
         """The copy's directory, if it went meanwhile; and nothing of an earlier move of the partition is in its way: of
@@ -230,10 +235,11 @@ class ReplicaMover:
         self._any.crash_point("mover.checkpointed")
         try:
             last = under.move.follow(copied)
-        except (CalledOff, SourceUnreadable, OSError) as error:
-            is_of_target = isinstance(error, OSError)
-            reason = "" if isinstance(error, CalledOff) else str(error)
-            self._round_ended(under, Ended(None, reason, error if is_of_target else None))  # type: ignore[arg-type]
+        except (CalledOff, SourceUnreadable) as error:
+            self._round_ended(under, Ended(None, "" if isinstance(error, CalledOff) else str(error)))
+            return
+        except OSError as error:
+            self._round_ended(under, self._failed(under, error))
             return
         code = None
         if last is not None:

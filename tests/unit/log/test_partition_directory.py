@@ -1,10 +1,12 @@
 """Partition directories: Kafka's names and files, renaming out of the way, removal after the delay."""
 
+import errno
 import os
+import shutil
 
 import pytest
 
-from mpbroker.log import deletion, partition_directory
+from mpbroker.log import deletion, disk, partition_directory
 from mpbroker.log.partition_directory import FoundDirectory
 
 ID = bytes(range(16))
@@ -18,6 +20,32 @@ def test_a_prepared_directory_has_kafkas_files(tmp_path):
     assert (tmp_path / "orders-0/leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
     assert sorted(os.listdir(tmp_path / "orders-0")) == ["leader-epoch-checkpoint", "partition.metadata"]
     assert partition_directory.read_topic_id(str(tmp_path / "orders-0")) == ID
+
+
+@pytest.mark.parametrize("gone_at", ["make_directories", "exists", "write_file", "rename"])
+def test_a_directory_that_another_process_takes_away_meanwhile_is_made_again(tmp_path, monkeypatch, gone_at):
+    """Between any two steps; `os.makedirs` says that it exists where it is gone a moment later."""
+    real, left = getattr(disk, gone_at), [1]
+
+    def taken_away(*given, **named):
+        if left:
+            left.pop()
+            shutil.rmtree(tmp_path / "t-0-future", ignore_errors=True)
+            if gone_at == "make_directories":
+                raise FileExistsError(errno.EEXIST, "File exists")
+        return real(*given, **named)
+
+    monkeypatch.setattr(disk, gone_at, taken_away)
+    partition_directory.prepare(str(tmp_path), "t-0-future", ID)
+    assert not left and partition_directory.read_topic_id(str(tmp_path / "t-0-future")) == ID
+    assert sorted(os.listdir(tmp_path / "t-0-future")) == ["leader-epoch-checkpoint", "partition.metadata"]
+
+
+def test_a_file_in_its_place_is_an_error(tmp_path):
+    (tmp_path / "t-0").touch()
+    with pytest.raises(FileExistsError):
+        partition_directory.prepare(str(tmp_path), "t-0", ID)
+    assert (tmp_path / "t-0").is_file()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 after a start, what goes along, and what becomes of moves that cannot be made."""
 
 import errno
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -199,6 +200,32 @@ def test_one_that_is_called_off_or_asked_for_anew_ends_as_it_was_asked_for_last(
     moving.ask()
     moving.work()
     assert moving.world.state(moving.partition).log_dir == NEW and moving.records() == before
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("step", ["names", "write_at", "set_modified", "sync", "write_file", "sync_directory"])
+def test_a_copy_that_is_taken_away_while_it_is_made_fails_no_directory(moving, monkeypatch, step, again):
+    """As a request handler does that calls the move off, before any step of the copy."""
+    moving.world.fill(moving.partition, 30)
+    before = moving.records()
+    moving.ask()
+    real, left = getattr(disk, step), [1]
+
+    def call_off(*given, **named):
+        if left:
+            left.pop()
+            moving.ask(OLD)
+            shutil.rmtree(moving.future())
+            if again:
+                moving.ask(NEW)
+        return real(*given, **named)
+
+    monkeypatch.setattr(disk, step, call_off)
+    moving.work()
+    assert not left and moving.log.log_dir_online(NEW)
+    assert moving.world.state(moving.partition).log_dir == (NEW if again else OLD) and moving.records() == before
+    assert "partition_moves_failed" not in moving.counted
+    assert not moving.world.events.named("partition_not_moved")
 
 
 def test_a_deleted_partition_is_left_alone(moving):
