@@ -1,7 +1,7 @@
 """Three brokers: what a replicated Produce costs, how long a killed leader is missed, memory when idle, how soon all
 know 1,000 partitions after another controller was elected. Ours, and beside them a cluster that runs already.
 
-    python -m perf.cluster_numbers [--beside NAME BOOTSTRAP PID,PID,PID] [--seconds 6] [--json FILE]
+    python -m perf.cluster_numbers [--beside NAME BOOTSTRAP PID,PID,PID] [--seconds 6] [--warm 8] [--json FILE]
     python -m perf.cluster_numbers --metadata [--json FILE]
 
 The other cluster's leaders are killed, too: it is not usable afterwards. Figures are of one machine that also carries
@@ -20,7 +20,8 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,13 +31,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from mpbroker.analysis.lab.incident.incident_tables import RECORDS, at
 from mpbroker.trace import record, segment
-from perf.load.processes import machine, pss_kib, usage
+from perf.load.processes import machine, pss_kib, tree, usage
 from perf.load.produce_load import ProduceLoad
 from tests.harness.running_cluster import RunningCluster
 
 COST_TOPIC, FAIL_TOPIC, MANY_TOPIC = "cost", "failover", "many"
 CONNECTIONS, IN_FLIGHT = 32, 1
-WARM_S, IDLE_S, FAIL_S, PATIENCE_S = 8.0, 3.0, 25.0, 120.0
+IDLE_S, PATIENCE_S = 3.0, 120.0
+STEADY_S, AFTER_S = 2.0, 1.0  # of acknowledgements before a kill, and after it
 PARTITIONS, MANY = 6, 1000
 UPDATE_METADATA = 6
 
@@ -78,13 +80,13 @@ def create(cluster: Cluster, topic: str, partitions: int) -> None:
         time.sleep(0.1)
 
 
-def replicated_produce(cluster: Cluster, seconds: float) -> dict[str, float]:
+def replicated_produce(cluster: Cluster, seconds: float, warm_s: float) -> dict[str, float]:
     """Requests of one record, acks=all, to the leader of one partition; the three trees' processor time."""
     create(cluster, COST_TOPIC, 1)
     host, port = addresses(cluster)[leaders(cluster, COST_TOPIC)[0]]
     load = ProduceLoad(host, port, COST_TOPIC, connections=CONNECTIONS, in_flight=IN_FLIGHT, partitions=1, acks=-1)
     try:
-        load.run(WARM_S)
+        load.run(warm_s)
         before = {pid: usage(pid) for pid in cluster.pids.values()}
         result = load.run(seconds)
         used_us = sum(usage(pid).since(before[pid]).total_us for pid in cluster.pids.values())
@@ -112,7 +114,8 @@ class Writer:
                 "retry.backoff.ms": 20,
                 "retry.backoff.max.ms": 100,
                 "topic.metadata.refresh.fast.interval.ms": 50,
-                "message.timeout.ms": 60000,
+                "message.timeout.ms": 120000,
+                "queue.buffering.max.messages": 1000000,
             }
         )
         self.acknowledged_s: defaultdict[int, list[float]] = defaultdict(list)
@@ -125,7 +128,8 @@ class Writer:
         while self._going:
             for partition in range(PARTITIONS):
                 self._producer.produce(FAIL_TOPIC, b"x" * 100, partition=partition, on_delivery=self._delivered)
-            self._producer.poll(0.005)
+            self._producer.poll(0.0)
+            time.sleep(0.005)
 
     def _delivered(self, error: object, message: object) -> None:
         if error is not None:
@@ -137,38 +141,48 @@ class Writer:
         """Every record's fate is known."""
         self._going = False
         self._thread.join()
-        self._producer.flush(60)
+        self._producer.flush(PATIENCE_S)
 
 
 def fail_over(cluster: Cluster) -> dict[str, float]:
-    """The leader of partition 0 is killed with its whole tree: last acknowledgement before to first after, of each
-    partition that it led."""
+    """The leader of partition 0 is killed with its whole tree: the longest time without an acknowledgement from then
+    on, of each partition that it led and of all others."""
     create(cluster, FAIL_TOPIC, PARTITIONS)
     led = leaders(cluster, FAIL_TOPIC)
     victim = led[0]
     writer = Writer(cluster)
-    time.sleep(2.0)
+    _wait_for(lambda: all(writer.acknowledged_s[number] for number in led), "no first acknowledgement")
+    time.sleep(STEADY_S)
     killed_s = time.monotonic()
     cluster.kill(victim)
-    mine = [number for number, leader in led.items() if leader == victim]
-    while time.monotonic() < killed_s + FAIL_S and not all(
-        writer.acknowledged_s[number][-1] > killed_s + 0.5 for number in mine
-    ):
-        time.sleep(0.1)
-    time.sleep(1.0)
+    gone_s = time.monotonic()
+    _wait_for(
+        lambda: all(writer.acknowledged_s[number][-1] > gone_s + AFTER_S for number in led),
+        "no acknowledgement after the fail-over",
+    )
     writer.finish()
-    gaps = []
-    for number in mine:
-        before = max(at for at in writer.acknowledged_s[number] if at <= killed_s + 0.05)
-        gaps.append(
-            min((at for at in writer.acknowledged_s[number] if at > before + 0.02), default=killed_s + FAIL_S) - before
-        )
+    gaps = {number: _longest_gap_s(writer.acknowledged_s[number], killed_s) for number in led}
+    mine = [gaps[number] for number, leader in led.items() if leader == victim]
     return {
-        "failover_most_s": round(max(gaps), 3),
-        "failover_least_s": round(min(gaps), 3),
+        "failover_most_s": round(max(mine), 3),
+        "failover_least_s": round(min(mine), 3),
         "failover_partitions": len(mine),
+        "failover_others_most_s": round(max((gaps[number] for number in led if led[number] != victim), default=0.0), 3),
+        "failover_kill_took_s": round(gone_s - killed_s, 3),
         "failover_failed_records": writer.failed,
     }
+
+
+def _wait_for(is_so: Callable[[], bool], otherwise: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.05)
+
+
+def _longest_gap_s(acknowledged_s: Sequence[float], since_s: float) -> float:
+    """Between one acknowledgement and the next, of those pairs whose second came after `since_s`."""
+    return max(after - before for before, after in pairwise(acknowledged_s) if after > since_s)
 
 
 def idle_pss_mib(cluster: Cluster) -> float:
@@ -214,12 +228,12 @@ def metadata_after_a_change(running: RunningCluster, cluster: Cluster) -> dict[s
     }
 
 
-def ours(seconds: float) -> dict[str, object]:
+def ours(seconds: float, warm_s: float) -> dict[str, object]:
     """A fresh cluster of this checkout, as `mpbroker cluster start` makes it."""
     with _started() as running:
         cluster = _of(running)
         found: dict[str, object] = {"idle_pss_mib": idle_pss_mib(cluster)}
-        found |= replicated_produce(cluster, seconds)
+        found |= replicated_produce(cluster, seconds, warm_s)
         found |= fail_over(cluster)
     return found
 
@@ -235,17 +249,24 @@ def _started() -> Iterator[RunningCluster]:
 
 def _of(running: RunningCluster) -> Cluster:
     pids = {one["node_id"]: one["pid"] for one in running.status()["brokers"]}
-    return Cluster("mpbroker", running.bootstrap, pids, running.kill)
+    return Cluster("mpbroker", running.bootstrap, pids, lambda broker: _kill_tree(pids[broker]))
 
 
-def beside(name: str, bootstrap: str, pids: Sequence[int], seconds: float) -> dict[str, object]:
+def _kill_tree(root: int) -> None:
+    """As `cluster kill` does it, without the time that a command takes to start."""
+    for pid in tree(root):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def beside(name: str, bootstrap: str, pids: Sequence[int], seconds: float, warm_s: float) -> dict[str, object]:
     """A cluster that runs already; broker ids are taken to be in the order of the processes."""
     cluster = Cluster(name, bootstrap, {}, lambda broker: None)
     ids = sorted(addresses(cluster))
     known = dict(zip(ids, pids, strict=True))
-    cluster = Cluster(name, bootstrap, known, lambda broker: os.kill(known[broker], signal.SIGKILL))
+    cluster = Cluster(name, bootstrap, known, lambda broker: _kill_tree(known[broker]))
     found: dict[str, object] = {"idle_pss_mib": idle_pss_mib(cluster)}
-    return found | replicated_produce(cluster, seconds) | fail_over(cluster)
+    return found | replicated_produce(cluster, seconds, warm_s) | fail_over(cluster)
 
 
 def main() -> int:
@@ -253,6 +274,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--beside", nargs=3, metavar=("NAME", "BOOTSTRAP", "PIDS"))
     parser.add_argument("--seconds", type=float, default=6.0, help="of measured load (default: %(default)s)")
+    parser.add_argument("--warm", type=float, default=8.0, help="seconds of load before (default: %(default)s)")
     parser.add_argument(
         "--metadata", action="store_true", help="nothing but 1,000 partitions after a change of controller"
     )
@@ -263,10 +285,10 @@ def main() -> int:
         with _started() as running:
             found["mpbroker"] = metadata_after_a_change(running, _of(running))
     else:
-        found["mpbroker"] = ours(arguments.seconds)
+        found["mpbroker"] = ours(arguments.seconds, arguments.warm)
     if arguments.beside:
         name, bootstrap, pids = arguments.beside
-        found[name] = beside(name, bootstrap, [int(pid) for pid in pids.split(",")], arguments.seconds)
+        found[name] = beside(name, bootstrap, [int(pid) for pid in pids.split(",")], arguments.seconds, arguments.warm)
     text = json.dumps(found, indent=2)
     print(text)
     if arguments.json:

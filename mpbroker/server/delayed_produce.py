@@ -75,7 +75,9 @@ class DelayedProduce(ParkedRequest):
             cell = None if result.error_code else context.port.cell(request, number)
             if cell is not None:
                 pending.append(_Pending(cell.ordinal, cell.end_offset, result, cell.leader_epoch))
-        deadline_ms = context.clock.monotonic_ms() + max(message.timeout_ms, 0)
+        deadline_ms = context.produce_deadline_ms
+        if deadline_ms is None:
+            deadline_ms = context.clock.monotonic_ms() + max(message.timeout_ms, 0)
         operation = cls(context, request, deadline_ms, message.acks, pending, response)
         if operation.try_complete():
             operation.count_errors()

@@ -61,13 +61,15 @@ class RequestHandler:
             return False
         if not park_if_it_waits(self.context, request):
             dispatch(self.context, request)
-        if self.context.purgatory.has_deadlines:
+        if self.context.purgatory.has_deadlines or self.context.native_topics.native.waiting:
             self._deliver()
         return True
 
     def _wait_ms(self) -> int:
-        purgatory = self.context.purgatory
+        purgatory, produces = self.context.purgatory, self.context.native_topics.native
         due_ms = purgatory.next_due_ms() if purgatory.has_deadlines else None
+        if produces.waiting:
+            due_ms = produces.due_ms if due_ms is None else min(due_ms, produces.due_ms)
         if due_ms is None:
             return POLL_MS
         return max(0, min(POLL_MS, due_ms - self.context.clock.monotonic_ms()))
@@ -81,8 +83,24 @@ class RequestHandler:
             context.purgatory.check_all()
         elif keys:
             context.purgatory.check_hashed(keys, DIRTY_BITS)
+        produces = context.native_topics.native
+        if produces.waiting:
+            if everything or keys:
+                produces.look_again()
+            self._go_on_with_produces()
         if context.purgatory.has_deadlines:
             context.purgatory.advance(context.clock.monotonic_ms())
+
+    def _go_on_with_produces(self) -> None:
+        """Those that waited natively for replicas, and are now to be answered with an error, or over again."""
+        context = self.context
+        while True:
+            taken = context.native_topics.native.take_over(context.clock.monotonic_ms())
+            if taken is None:
+                return
+            request, context.produce_deadline_ms = taken
+            dispatch(context, request)
+            context.produce_deadline_ms = None
 
     def rest_is_due(self) -> bool:
         return self.context.clock.monotonic_ms() >= self._idle_due_ms
@@ -172,6 +190,7 @@ def build_context(ctx: ProcessContext) -> ServerContext:
         context.leader_quota = ReplicationQuota(summed(ctx.core, handlers, Counter.LEADER_THROTTLED_BYTES))
     context.stored_settings = ctx.stored_settings
     context.asks_coordinator = True
+    context.native_topics.native.parks = context.cluster is not None
     context.renew_listeners = ctx.renew_listeners
     context.request_isr_change = lambda: ctx.core.ring_service(SLOT_CONTROLLER)
     context.is_ending = lambda: ctx.core.state == BrokerState.DRAINING

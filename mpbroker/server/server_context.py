@@ -95,6 +95,7 @@ class ServerContext:
         self.is_ending: Callable[[], bool] = lambda: False  # the broker is about to stop: long polls end now
         self.leader_quota: ReplicationQuota | None = None  # only in a cluster
         self.fetch_deadline_ms: int | None = None  # of the Fetch that is being dispatched again; it has waited already
+        self.produce_deadline_ms: int | None = None  # of such a Produce, likewise
         self.producer_ids = ProducerIds()
         self.auto_creation = AutoCreation(commands, lambda: self.config)
         self.native_topics = NativeTopics(log_manager, port, metadata)

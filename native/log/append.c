@@ -227,7 +227,9 @@ static bool try_append(struct mpb_log *log, const struct mpb_append_options *opt
         mpb_cell_fill(core, request->ordinal, request->entry, request->cell, fill_number, out);
     mpb_partition_unlock(log, request->ordinal);
     MPB_CRASH(core, "append.unlocked");
-    if (!decided && out->error == 0)
+    if (!decided && out->error == 0 && out->waits)
+        mpb_partition_appended(log, request->ordinal);
+    else if (!decided && out->error == 0)
         mpb_partition_moved(log, request->ordinal);
     return true;
 }

@@ -73,3 +73,8 @@ void mpb_intent_clear(struct mpb_partition *row)
 }
 
 void mpb_partition_moved(struct mpb_log *log, uint32_t ordinal) { mpb_notify_partition(log->core, ordinal, log->slot); }
+
+void mpb_partition_appended(struct mpb_log *log, uint32_t ordinal)
+{
+    mpb_notify_appended(log->core, ordinal, log->slot);
+}

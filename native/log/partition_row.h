@@ -31,5 +31,7 @@ void mpb_intent_clear(struct mpb_partition *row);
 
 /* Rings the handlers that wait for this partition's ends; a no-op where no doorbell code is linked in. */
 void mpb_partition_moved(struct mpb_log *log, uint32_t ordinal);
+/* The same after an append that raised no high watermark: of no use to who waits for replicas. */
+void mpb_partition_appended(struct mpb_log *log, uint32_t ordinal);
 
 #endif

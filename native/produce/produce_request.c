@@ -120,7 +120,6 @@ static enum mpb_left read_head(struct mpb_cursor *c, struct mpb_produce_request 
 {
     int16_t client_length;
     uint32_t transactional_id;
-    int32_t timeout_ms;
     if (!mpb_take16(c, &client_length) || client_length < -1 ||
         (client_length > 0 && mpb_take(c, (size_t)client_length) == NULL) || !mpb_take_tags(c, NULL) ||
         !mpb_take_length(c, false, &transactional_id) ||
@@ -128,8 +127,9 @@ static enum mpb_left read_head(struct mpb_cursor *c, struct mpb_produce_request 
         return MPB_LEFT_FRAME;
     request->transactional = transactional_id != MPB_ABSENT;
     request->producer_id = -1;
-    if (!mpb_take16(c, &request->acks) || request->acks < -1 || request->acks > 1 || !mpb_take32(c, &timeout_ms) ||
-        !mpb_take_length(c, true, topics) || *topics == 0 || *topics == MPB_ABSENT)
+    if (!mpb_take16(c, &request->acks) || request->acks < -1 || request->acks > 1 ||
+        !mpb_take32(c, &request->timeout_ms) || !mpb_take_length(c, true, topics) || *topics == 0 ||
+        *topics == MPB_ABSENT)
         return MPB_LEFT_FRAME;
     return *topics > MPB_NATIVE_PARTITIONS ? MPB_LEFT_PARTITIONS : MPB_SERVE;
 }

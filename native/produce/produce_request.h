@@ -41,6 +41,7 @@ struct mpb_produce_part { /* one partition of the request */
 struct mpb_produce_request {
     int16_t version;
     int16_t acks;
+    int32_t timeout_ms;
     uint32_t count;
     uint32_t topics;
     uint64_t records;       /* sent, as the batches say */

@@ -194,8 +194,15 @@ bool mpb_serve_produce(void *opaque, uint32_t index)
     int64_t now_ms = wall_clock_ms(native);
     enum mpb_left left = prepare(native, index, &asked, now_ms, &answer);
     uint32_t errors = left == MPB_SERVE ? append_all(native, index, &asked, now_ms) : 0;
-    if (errors >= SOME_WAIT) { /* the Python handler can let it wait, as it does a second run */
+    if (errors >= SOME_WAIT)
         mpb_answer_unreserve(handler, index);
+    if (errors == SOME_WAIT && native->parks) {
+        describe(&asked, entry);
+        stamp_io(entry);
+        if (mpb_produce_wait(&native->waiting, index, &asked))
+            return true;
+    }
+    if (errors >= SOME_WAIT) { /* the Python handler can let it wait, as it does a second run */
         left = errors == SOME_BUSY ? MPB_LEFT_BUSY : errors == SOME_WAIT ? MPB_LEFT_WAITS : MPB_LEFT_TRANSACTION;
     }
     if (left != MPB_SERVE) {

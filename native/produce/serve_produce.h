@@ -3,12 +3,14 @@
  *
  * It serves what nearly every producer sends: versions 3 to 13, known topics, nothing transactional. It leaves every other
  * request untouched, before any effect, to server/handlers/produce.py, and counts why; and one that meets a busy
- * partition with the results of the others in its cells, as a second run finds them. docs/produce-checks.md says which of
+ * partition with the results of the others in its cells, as a second run finds them. One with acks=all waits here for its
+ * replicas (waiting_produce.h). docs/produce-checks.md says which of
  * the two makes which check; both are tested against that table. */
 #ifndef MPB_SERVE_PRODUCE_H
 #define MPB_SERVE_PRODUCE_H
 
 #include "produce/native_topics.h"
+#include "produce/waiting_produce.h"
 #include "request/handler.h"
 
 struct mpb_log;
@@ -36,6 +38,8 @@ struct mpb_native_produce {
     uint32_t errors_counter;              /* counts partitions in error */
     uint64_t served;                      /* requests */
     int64_t now_ms;                       /* wall clock; below 0: the system's. A test that owns the clock sets it */
+    bool parks;                           /* requests that wait for replicas wait here; else with Python */
+    struct mpb_waiting_produces waiting;
 };
 
 /* True: answered. False: somebody else serves the request; what was appended for it already is in its cells. `native` is a struct mpb_native_produce:

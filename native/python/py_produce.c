@@ -1,5 +1,6 @@
 /* Binds serve_produce.h: NativeProduce(port, log, errors_counter, decompress, release), one per request handler process. */
 #include "python/py_log.h"
+#include "python/py_request.h"
 #include "python/py_shm.h"
 
 #include "produce/serve_produce.h"
@@ -79,6 +80,12 @@ static PyObject *native_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     self->native.generation = UINT64_MAX; /* no topic is known */
     self->native.errors_counter = counter;
     self->native.now_ms = -1;
+    self->native.waiting = (struct mpb_waiting_produces){.handler = handler,
+                                                         .topics = &self->native.topics,
+                                                         .generation = &self->native.generation,
+                                                         .served = &self->native.served,
+                                                         .now_ms = -1,
+                                                         .earliest_ms = INT64_MAX};
     handler->serve_with = &self->native;
     handler->serve = mpb_serve_produce;
     return (PyObject *)self;
@@ -89,6 +96,7 @@ static void native_dealloc(PyObject *object)
     PyTypeObject *type = Py_TYPE(object);
     mpb_native_forget(&NATIVE(object)->topics);
     free(NATIVE(object)->unpacked);
+    mpb_produce_forget_waiting(&NATIVE(object)->waiting);
     if (NATIVE(object)->handler != NULL && NATIVE(object)->handler->serve_with == NATIVE(object))
         NATIVE(object)->handler->serve = NULL;
     Py_XDECREF(((NativeProduceObject *)object)->port);
@@ -174,7 +182,75 @@ static PyObject *native_served(PyObject *object, void *unused)
     return PyLong_FromUnsignedLongLong(NATIVE(object)->served);
 }
 
+static PyObject *native_monotonic_ms(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyLong_FromLongLong(NATIVE(object)->waiting.now_ms);
+}
+
+static int native_set_monotonic_ms(PyObject *object, PyObject *value, void *unused)
+{
+    (void)unused;
+    long long monotonic_ms = value == NULL ? -1 : PyLong_AsLongLong(value);
+    if (monotonic_ms == -1 && PyErr_Occurred())
+        return -1;
+    NATIVE(object)->waiting.now_ms = monotonic_ms;
+    return 0;
+}
+
+static PyObject *native_waiting(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyLong_FromUnsignedLong(NATIVE(object)->waiting.count);
+}
+
+static PyObject *native_due_ms(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyLong_FromLongLong(NATIVE(object)->waiting.earliest_ms);
+}
+
+static PyObject *native_parks(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(NATIVE(object)->parks);
+}
+
+static int native_set_parks(PyObject *object, PyObject *value, void *unused)
+{
+    (void)unused;
+    int parks = value == NULL ? 0 : PyObject_IsTrue(value);
+    if (parks < 0)
+        return -1;
+    NATIVE(object)->parks = parks != 0;
+    return 0;
+}
+
+static PyObject *native_look_again(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    mpb_produce_look_again(&NATIVE(object)->waiting);
+    Py_RETURN_NONE;
+}
+
+static PyObject *native_take_over(PyObject *object, PyObject *arg)
+{
+    int64_t deadline_ms = 0;
+    long long now_ms = PyLong_AsLongLong(arg);
+    if (now_ms == -1 && PyErr_Occurred())
+        return NULL;
+    int64_t index = mpb_produce_take_over(&NATIVE(object)->waiting, now_ms, &deadline_ms);
+    if (index < 0)
+        Py_RETURN_NONE;
+    PyObject *request = mpb_py_new_request((HandlerObject *)((NativeProduceObject *)object)->port, index);
+    return request ? Py_BuildValue("(NL)", request, (long long)deadline_ms) : NULL;
+}
+
 static PyMethodDef native_methods[] = {
+    {"look_again", native_look_again, METH_NOARGS,
+     "look_again(): answers waiting requests that may be acknowledged now. After take_dirty told of something"},
+    {"take_over", native_take_over, METH_O,
+     "take_over(monotonic ms) -> (Request, its deadline) that waited, and that Python has to go on with; None"},
     {"reset", native_reset, METH_O, "reset(generation): forgets every topic; the next ones are of this generation"},
     {"add", native_add, METH_VARARGS,
      "add(name, topic id, [partition row, ...], LogOptions, produces, is_zstd) -> False: no Produce for it on this "
@@ -185,6 +261,11 @@ static PyMethodDef native_methods[] = {
 
 static PyGetSetDef native_getset[] = {
     {"served", native_served, NULL, "requests served so far", NULL},
+    {"waiting", native_waiting, NULL, "requests with acks=all that wait here for their replicas", NULL},
+    {"due_ms", native_due_ms, NULL, "when to look at the latest whether one is to be taken over", NULL},
+    {"parks", native_parks, native_set_parks, "whether requests wait here; else they are left to Python", NULL},
+    {"monotonic_ms", native_monotonic_ms, native_set_monotonic_ms,
+     "clock for deadlines; below 0: the system's. For tests that own the clock", NULL},
     {"now_ms", native_now_ms, native_set_now_ms, "wall clock; below 0: the system's. For tests that own the clock",
      NULL},
     {NULL, NULL, NULL, NULL, NULL},

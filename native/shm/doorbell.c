@@ -173,19 +173,41 @@ void mpb_watch_partition(struct mpb_core *core, uint32_t ordinal, uint32_t handl
     mpb_fence_full();
 }
 
-void mpb_notify_partition(struct mpb_core *core, uint32_t ordinal, uint32_t self)
+void mpb_watch_acknowledged(struct mpb_core *core, uint32_t ordinal, uint32_t handler)
 {
-    mpb_atomic64 *watchers = &core->partitions[ordinal].watchers;
+    atomic_fetch_or(&core->partitions[ordinal].ack_watchers, 1ull << handler);
     mpb_fence_full();
+}
+
+void mpb_tell_handler(struct mpb_core *core, uint32_t ordinal, uint32_t handler, uint32_t self)
+{
+    uint32_t bit = ordinal % 4096;
+    atomic_fetch_or(&core->doorbells->dirty[handler][bit / 64], 1ull << bit % 64);
+    mpb_poke_handler(core, handler, MPB_POKE_DIRTY, self);
+}
+
+/* Those who watch are told, and watch no longer. */
+static void tell(struct mpb_core *core, uint32_t ordinal, mpb_atomic64 *watchers, uint32_t self)
+{
     if (atomic_load(watchers) == 0)
         return;
     uint64_t waiting = atomic_exchange(watchers, 0);
     MPB_CRASH(core, "doorbell.watchers.taken");
-    for (; waiting != 0; waiting &= waiting - 1) {
-        uint32_t handler = (uint32_t)__builtin_ctzll(waiting), bit = ordinal % 4096;
-        atomic_fetch_or(&core->doorbells->dirty[handler][bit / 64], 1ull << bit % 64);
-        mpb_poke_handler(core, handler, MPB_POKE_DIRTY, self);
-    }
+    for (; waiting != 0; waiting &= waiting - 1)
+        mpb_tell_handler(core, ordinal, (uint32_t)__builtin_ctzll(waiting), self);
+}
+
+void mpb_notify_appended(struct mpb_core *core, uint32_t ordinal, uint32_t self)
+{
+    mpb_fence_full();
+    tell(core, ordinal, &core->partitions[ordinal].watchers, self);
+}
+
+void mpb_notify_partition(struct mpb_core *core, uint32_t ordinal, uint32_t self)
+{
+    mpb_fence_full();
+    tell(core, ordinal, &core->partitions[ordinal].watchers, self);
+    tell(core, ordinal, &core->partitions[ordinal].ack_watchers, self);
 }
 
 void mpb_ring_everybody(struct mpb_core *core)

@@ -38,6 +38,12 @@ bool mpb_service_wait(struct mpb_core *core, uint32_t slot, int64_t timeout_ns);
 /* Partitions: a parked request's handler watches; who moves an end (under the partition's lock, or after) notifies. */
 void mpb_watch_partition(struct mpb_core *core, uint32_t ordinal, uint32_t handler);
 void mpb_notify_partition(struct mpb_core *core, uint32_t ordinal, uint32_t self);
+/* The same for requests that wait for replicas: nobody is rung for them after an append that replicas have yet to fetch,
+ * which is what _appended tells. */
+void mpb_watch_acknowledged(struct mpb_core *core, uint32_t ordinal, uint32_t handler);
+void mpb_notify_appended(struct mpb_core *core, uint32_t ordinal, uint32_t self);
+/* One handler is told, whether it watches or not. */
+void mpb_tell_handler(struct mpb_core *core, uint32_t ordinal, uint32_t handler, uint32_t self);
 
 /* Wakes every handler (with MPB_POKE_SCAN), every processor and every service: after each recovery. */
 void mpb_ring_everybody(struct mpb_core *core);

@@ -450,15 +450,15 @@ struct mpb_partition { /* 1,408 bytes; a line is written by those who append or 
     mpb_atomic64 busy_since_ns; /* monotonic: since when the lock could not be had; whoever lets go of it stores 0 */
     /* line 2: who waits for what */
     mpb_atomic64 flushed_offset; /* everything below is on disk (log keeper) */
-    mpb_atomic64 watchers;    /* handlers with a parked request on this partition; swapped to 0 by who moves an end */
-    mpb_atomic64 start_asked; /* log start that a DeleteRecords moved to, 0: none yet; stored under the lock */
+    mpb_atomic64 watchers;     /* handlers with a parked request on this partition; swapped to 0 by who moves an end */
+    mpb_atomic64 ack_watchers; /* the same of those that an append alone does not help: they wait for replicas */
+    mpb_atomic64 start_asked;  /* log start that a DeleteRecords moved to, 0: none yet; stored under the lock */
     mpb_atomic64
         start_written;    /* log start that the checkpoint on disk says since (log keeper); never above `start_asked` */
     mpb_atomic32 move_to; /* log directory it shall move to + 1, 0: it stays; under the lock */
     mpb_atomic32 move_number;  /* of the row's last ask: a copy made for an older one is not that one's */
     mpb_atomic64 future_end;   /* offset below which the copy in the new directory is made (log keeper) */
     mpb_atomic64 future_bytes; /* of its segments */
-    uint8_t unused2[8];
     /* lines 3 to 9: the state, for readers without the lock */
     mpb_atomic64 selector; /* counts up; low bit: the copy in force */
     uint8_t unused3[56];
