@@ -10,6 +10,7 @@ Exit codes: 0 clean, 1 failure while running, 2 configuration or usage, 3 data d
 a running broker: nothing runs there), 130 after Ctrl-C, without a word, in every command but `start`, which it stops.
 """
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -55,6 +56,7 @@ _FIRST_STEPS = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Every expected error is one sentence on stderr."""
     words = list(sys.argv[1:] if argv is None else argv)
+    _write_whole_lines()
     try:
         code = _dispatch(words)
         if sys.stdout is not None:  # started with stdout closed
@@ -77,6 +79,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(ended.code or OK)
     except KeyboardInterrupt:  # whoever pressed Ctrl-C knows; the code is the one a shell gives such a command
         return INTERRUPTED
+
+
+def _write_whole_lines() -> None:
+    """Where PYTHONUNBUFFERED is set, as in containers, `print` writes a line and its end one after the other, and who
+    writes to the same pipe, as a broker and its clients in a script do, comes between."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.write_through:
+        sys.stdout.reconfigure(line_buffering=True, write_through=False)
 
 
 def _whose(error: OSError) -> str:

@@ -29,11 +29,12 @@ OTHER_REMEDY: Final = "look at the disk; the directory stays offline until the b
 
 
 class FailedCalls:
-    """Looks at the failures of all processes. What failed before this process began was said by its predecessor."""
+    """Looks at the failures of all processes. What failed before a successor began was said by its predecessor; what
+    failed before the first one began, which comes last of all processes, nobody has said."""
 
     def __init__(self, keeper: KeeperContext) -> None:
         self._keeper = keeper
-        self._seen = [failures.calls for failures in keeper.io_failures()]
+        self._seen = [failures.calls if keeper.is_successor else 0 for failures in keeper.io_failures()]
         self._interval = Interval(keeper.clock, LOOK_EVERY_MS)
         self._failed_at_ms: int | None = None
 

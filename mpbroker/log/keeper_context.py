@@ -71,6 +71,7 @@ class KeeperContext(Struct):
     set_gauge     gauges by name
     pids          of the broker's processes
     io_failures   which calls on log files have failed, a row for each process
+    is_successor  whether a log keeper of this boot ran before
     first_delay_ms  pause before the first round of every job
     pool          where partitions are synced; one after the other unless given
     log_dir       number of the log directory in partition rows, `data_dir` its path
@@ -92,6 +93,7 @@ class KeeperContext(Struct):
     set_gauge: Callable[[str, int], None] = _nothing
     pids: Callable[[], Iterable[int]] = tuple
     io_failures: Callable[[], Sequence[IoFailures]] = tuple
+    is_successor: bool = False
     first_delay_ms: int = 0
     pool: Syncs | None = None
     log_dir: int = FIRST

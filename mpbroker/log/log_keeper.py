@@ -158,6 +158,7 @@ def context_of(ctx: ProcessContext, log: Log, pool: Syncs | None = None, log_dir
         io_failures=lambda: [
             IoFailures(row.counter(Counter.LOG_IO_ERRORS), row.log_errno, row.log_errno_row - 1) for row in rows
         ],
+        is_successor=ctx.incarnation > 1,
         first_delay_ms=ctx.config.log_initial_task_delay_ms if ctx.incarnation <= 1 else 0,
     )
 

@@ -152,8 +152,8 @@ def _child(launched: Launch, keep: list[int]) -> None:
     context = launched.context
     try:
         set_parent_death_signal(launched.parent_death)
-        if context.supervisor_gone():
-            return
+        if context.supervisor_gone() and launched.parent_death == signal.SIGKILL:
+            return  # as the kernel would have done; who outlives it, to clean up, does so now, too
         _close_others(keep)
         _leave_group(context)
         os.dup2(2, 1)  # stdout is the supervisor's: one line, for scripts

@@ -113,9 +113,12 @@ def clear_ready_file(path: str) -> None:
 
 
 def write_ready_line(line: str) -> None:
-    """The one line on stdout. OSError when nobody takes it; stdout is then of no use to anybody any more."""
+    """The one line on stdout. OSError when nobody takes it; stdout is then of no use to anybody any more.
+
+    In one write: a client that waited for this moment may write to the same pipe or terminal at once.
+    """
     try:
-        print(line, flush=True)
+        print(f"{line}\n", end="", flush=True)
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise

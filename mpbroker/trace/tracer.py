@@ -51,9 +51,9 @@ NAMED_BEYOND: Final = {
 
 def main(ctx: ProcessContext) -> None:
     """Trace until asked to stop."""
-    tracer = Tracer(ctx)
-    ctx.running()
     try:
+        tracer = Tracer(ctx)
+        ctx.running()
         while not ctx.stop_requested() and not ctx.supervisor_gone():
             tracer.turn()
             tracer.pause()

@@ -13,6 +13,7 @@ import threading
 from contextlib import suppress
 
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from mpbroker.client.config_admin import BROKER, Resource, change_configs
@@ -63,6 +64,13 @@ def told(port: int) -> tuple[str, int]:
     return shown.host, shown.port
 
 
+def is_told(port: int, address: tuple[str, int]) -> bool:
+    """A client that is sent to where nobody listens may say that instead."""
+    with suppress(KafkaException):
+        return told(port) == address
+    return False
+
+
 def answers(port: int) -> bool:
     with RawConnection(port) as connection:
         return connection.ask(api_versions(1)) is not None
@@ -102,7 +110,7 @@ def test_a_listener_comes_is_told_otherwise_goes_and_outlives_a_start(tmp_path):
         extra = wait_for(broker, "PLAINTEXT", "EXTRA")["EXTRA"]
         assert told(extra) == ("127.0.0.1", extra), "told on the listener that was asked"
         change(broker, {"EXTRA": "127.0.0.1:1"}, f"{OWN},EXTRA://localhost:7777")
-        wait_until(lambda: told(extra) == ("localhost", 7777), "the new address in Metadata", 2)
+        wait_until(lambda: is_told(extra, ("localhost", 7777)), "the new address in Metadata")
         assert ports(broker)["EXTRA"] == extra, "one that is there stays at its address, as in Kafka"
         create_by_metadata("127.0.0.1", broker.port(), "t")
         polling, quiet = RawConnection(extra, timeout_s=5), RawConnection(extra, timeout_s=5)

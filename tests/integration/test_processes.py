@@ -88,7 +88,7 @@ def test_every_process_has_its_title_and_its_row(broker):
         ("tracer", 0),
     }
     assert {row["pid"] for row in rows.values()} == set(broker.processes())
-    assert all(row["state"] == "running" for row in rows.values())
+    wait_until(lambda: {row["state"] for row in broker.status()["processes"]} == {"running"}, "all to serve")
 
 
 def test_a_second_start_is_refused_with_one_sentence(broker):

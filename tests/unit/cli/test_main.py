@@ -1,5 +1,6 @@
 """The frame of the command: help, exit codes, errors as one sentence, and what is imported when."""
 
+import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -139,6 +140,16 @@ def test_a_bug_shows_its_traceback(command):
     command(run)
     with pytest.raises(ZeroDivisionError):
         cli.main(["fake"])
+
+
+def test_a_line_is_written_at_once_also_without_buffers():
+    """Read from a pipe that keeps writes apart."""
+    reader, writer = os.pipe2(os.O_DIRECT)
+    command = [sys.executable, "-m", "mpbroker", "--version"]
+    subprocess.run(command, stdout=writer, env={**os.environ, "PYTHONUNBUFFERED": "1"}, check=True)
+    os.close(writer)
+    assert os.read(reader, 4096).endswith(b"\n") and os.read(reader, 4096) == b""
+    os.close(reader)
 
 
 def test_a_reader_that_goes_away_is_no_error():

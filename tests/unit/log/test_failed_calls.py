@@ -13,7 +13,7 @@ PARTITIONS = SimpleNamespace(all=[SimpleNamespace(ordinal=3, dir="orders-0"), Si
 
 
 class World:
-    def __init__(self, *failures):
+    def __init__(self, *failures, is_successor=True):
         self.clock, self.lines, self.failures = ManualClock(), Lines(), list(failures)
         self.troubles = []
         keeper = SimpleNamespace(
@@ -22,6 +22,7 @@ class World:
             data_dir="/data",
             log_dir=0,
             is_mine=lambda ordinal: True,
+            is_successor=is_successor,
             partitions=PARTITIONS,
             io_failures=lambda: self.failures,
             trouble=lambda bit, there: self.troubles.append((bit, there)),
@@ -43,6 +44,13 @@ def test_new_failures_are_said_with_errno_and_partition():
     assert (said["directory"], said["partition"], said["calls"]) == ("/data", "orders-0", 2)
     assert (said["errno"], said["error"]) == (errno.ENOSPC, "ENOSPC: No space left on device")
     assert "free space" in said["remedy"]
+    assert world.look() == []
+
+
+def test_the_first_of_a_boot_says_what_failed_before_it_began():
+    world = World(IoFailures(5, errno.EIO, 4), IoFailures(0, 0, -1), is_successor=False)
+    (said,) = world.look()
+    assert (said["partition"], said["calls"], said["errno"]) == ("b-1", 5, errno.EIO)
     assert world.look() == []
 
 

@@ -33,7 +33,7 @@ def test_program(program, sanitizer):
     if not shutil.which("make") or not shutil.which("gcc"):
         pytest.skip("make and gcc are not installed")
     environment = {
-        key: value for key, value in os.environ.items() if key not in ("MAKEFLAGS", "MAKELEVEL", "SAN", "ONLY")
+        key: value for key, value in os.environ.items() if key not in ("MAKEFLAGS", "MAKELEVEL", "SAN", "ONLY", "ARGS")
     }
     code, told = _make(["-j2", "-C", str(NATIVE), "test", f"ONLY={program}", f"SAN={sanitizer}"], environment)
     assert code == 0, told

@@ -1,13 +1,22 @@
 """The probe asks like a client and believes only a whole, right answer."""
 
+import io
 import json
+import os
 import socket
 import struct
 
 import pytest
 
 from mpbroker.shm.process_context import BoundListener
-from mpbroker.supervisor.ready import REQUEST, ReadyProbe, ready_document, ready_line, write_atomically
+from mpbroker.supervisor.ready import (
+    REQUEST,
+    ReadyProbe,
+    ready_document,
+    ready_line,
+    write_atomically,
+    write_ready_line,
+)
 
 ANSWER = struct.pack(">iih", 4 + 2 + 4 + 6, 0x6D706272, 0) + struct.pack(">ihhh", 1, 18, 0, 3)
 
@@ -49,6 +58,17 @@ def test_anything_else_and_a_close_is_no_answer(server, bytes_sent):
     while not probe.readable():
         pass
     assert not probe.answered
+
+
+def test_the_line_is_one_write(monkeypatch):
+    """What a client of the same terminal says meanwhile comes before it or after it."""
+    reader, writer = os.pipe2(os.O_DIRECT)
+    with open(writer, "wb", buffering=0) as raw, io.TextIOWrapper(raw, write_through=True) as unbuffered:
+        monkeypatch.setattr("sys.stdout", unbuffered)
+        write_ready_line("mpbroker ready node=1")
+        monkeypatch.undo()
+    assert (os.read(reader, 4096), os.read(reader, 4096)) == (b"mpbroker ready node=1\n", b"")
+    os.close(reader)
 
 
 def test_the_line_and_the_document(server, tmp_path):
