@@ -8,6 +8,8 @@ MAX_TRANSACTION_OPERATIONS: Final = 120
 """etcd takes 128 operations in a transaction unless told otherwise; some room is left for the guard."""
 MAX_PARTITIONS_PER_REQUEST: Final = 1000
 RETRY_MS: Final = 100
+TOLD_LAST_MS: Final = 500
+"""A broker that does not answer for so long is not waited for by those that shut down."""
 FIRST_BALANCE_MS: Final = 5000
 PRODUCER_ID_BLOCK: Final = 1000
 

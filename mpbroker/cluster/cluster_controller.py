@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from mpbroker.cluster.balance import Balance
-from mpbroker.cluster.cluster_config import ClusterConfig
+from mpbroker.cluster.cluster_config import TOLD_LAST_MS, ClusterConfig
 from mpbroker.cluster.cluster_image import Change, ClusterImage, LiveBroker
 from mpbroker.cluster.control_requests import ControlRequest, RequestBuilder
 from mpbroker.cluster.controller_metrics import ControllerMetrics
@@ -169,12 +169,19 @@ class ClusterController:
     def next_request(self, broker: int, now_ms: int) -> Outgoing | None:
         """What to send to a broker now. None: nothing, or its last request is not answered, or failed just now."""
         target = self._publisher.targets.get(broker)
-        batch = None if target is None or self._resigned else target.next_batch(now_ms)
+        told_last = broker in self.shutting_down and self._tells_others(now_ms)
+        batch = None if target is None or self._resigned else target.next_batch(now_ms, roles_only=told_last)
         if target is None or batch is None:
             return None
         request = self._builder.build(batch, target.broker_epoch, self.image.brokers)
         self._effects += self._state_changes.request_sent(broker, batch)
         return Outgoing(broker, target.broker_epoch, request)
+
+    def _tells_others(self, now_ms: int) -> bool:
+        """Whether brokers that stay are just being told something. One that shuts down hears after them who leads now:
+        then it stops, perhaps with this controller, and its clients ask the others."""
+        staying = [target for broker, target in self._publisher.targets.items() if broker not in self.shutting_down]
+        return any(target.queue_size and target.oldest_age_ms(now_ms) < TOLD_LAST_MS for target in staying)
 
     def broker(self, broker: int) -> LiveBroker | None:
         """A registered broker, with its addresses."""

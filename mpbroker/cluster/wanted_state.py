@@ -151,11 +151,11 @@ class WantedState:
         """How long the oldest unconfirmed item has been wanted, at most."""
         return 0 if self._first_unanswered_ms == _NO_RETRY else max(0, now_ms - self._first_unanswered_ms)
 
-    def next_batch(self, now_ms: int) -> Batch | None:
-        """What to send now; it is in flight from here until `answered` or `failed`."""
-        if self.in_flight or now_ms < self._retry_at_ms:
+    def next_batch(self, now_ms: int, roles_only: bool = False) -> Batch | None:
+        """What to send now; it is in flight from here until `answered` or `failed`. `roles_only`: no metadata yet."""
+        if self.in_flight or 0 < self._retry_at_ms - now_ms <= RETRY_MS:  # further away: the clock was set back
             return None
-        self.in_flight = self._take()
+        self.in_flight = self._take_roles() if roles_only else self._take()
         if self.in_flight:
             self.queue_time.add(max(0, now_ms - self._first_unsent_ms))
             if not self._unsent():
@@ -206,7 +206,14 @@ class WantedState:
         if self._metadata:
             names = _some(self._metadata)
             return Batch({}, {named: self._metadata.pop(named) for named in names}, brokers=True)
-        return Batch(self._pop(_some(self._roles)), {}, brokers=False) if self._roles else None
+        return self._take_roles()
+
+    def _take_roles(self) -> Batch | None:
+        """Whatever they are, but not all that there are: that begins with metadata."""
+        if self._full_roles or not self._roles:
+            return None
+        names = _some(self._leads()) or _some(self._roles)
+        return Batch(self._pop(names), {}, brokers=False)
 
     def _take_all_metadata(self) -> Batch:
         batch = Batch({}, self._metadata, brokers=True, full=True)

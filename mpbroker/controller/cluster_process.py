@@ -129,7 +129,7 @@ class ClusterProcess:
                 self._ticked_ms = now_ms
                 self._event(events.Tick())
             if self._term is not None:
-                self._sender.turn(self._term, now_ms)
+                self._sender.turn(self._term, now_ms, self._clock.wall_ms())
         self._figures.show(self._term, now_ms, self._clock.wall_ms())
 
     def _leave(self) -> None:
@@ -211,7 +211,7 @@ class ClusterProcess:
         partitions these are many transactions."""
         effects = term.start(self._clock.wall_ms())
         self._carry_out([effect for effect in effects if isinstance(effect, events.Log)])
-        self._sender.turn(term, self._clock.monotonic_ms())
+        self._sender.turn(term, self._clock.monotonic_ms(), self._clock.wall_ms())
         self._carry_out([effect for effect in effects if not isinstance(effect, events.Log)])
 
     def _cluster_config(self) -> ClusterConfig:

@@ -48,8 +48,8 @@ class ControlSender:
         waits = [wait for channel in self._channels.values() if (wait := channel.wait_ms(now_ms)) is not None]
         return min([IDLE_MS, *waits])
 
-    def turn(self, controller: ClusterController, now_ms: int) -> None:
-        """Take answers, then send what is wanted."""
+    def turn(self, controller: ClusterController, now_ms: int, wall_ms: int) -> None:
+        """Take answers, then send what is wanted. `wall_ms`: the clock that the logic is given."""
         for broker in list(self._channels):
             self._receive(broker, now_ms)
         targets = controller.targets()
@@ -63,7 +63,7 @@ class ControlSender:
             self._sent.pop(broker, None)
         for broker in targets:
             if broker not in self._sent:
-                self._send(controller, broker, now_ms)
+                self._send(controller, broker, now_ms, wall_ms)
 
     def push(self) -> None:
         """Send what waits for a connection or for room in it, and nothing else."""
@@ -81,7 +81,7 @@ class ControlSender:
             self._log.warning("control_request_failed", str(broker), broker=broker, problem=outcome.problem)
         self._answered(Answered(broker, sent.broker_epoch, outcome.response))
 
-    def _send(self, controller: ClusterController, broker: int, now_ms: int) -> None:
+    def _send(self, controller: ClusterController, broker: int, now_ms: int, wall_ms: int) -> None:
         live = controller.broker(broker)
         address = None if live is None else self._address(live.record)
         channel = self._channels.get(broker)
@@ -90,7 +90,7 @@ class ControlSender:
             channel = None
         if address is None:
             return
-        outgoing = controller.next_request(broker, now_ms)
+        outgoing = controller.next_request(broker, wall_ms)
         if outgoing is None:
             return
         if channel is None:

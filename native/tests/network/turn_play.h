@@ -23,6 +23,7 @@ struct play {
     struct fixture f; /* log directory, and a handle of nobody's */
     struct mpb_log log[3];
     struct mpb_native_produce native[3];
+    struct mpb_waiting_one waiting[3][PLAY_IDS];
     struct mpb_lane lane[2];
     void *lane_base[2];
     struct film_set set;
@@ -63,6 +64,13 @@ static void play_open_log(struct play *p)
         p->native[h].handler = &p->d.h[h];
         p->native[h].log = &p->log[h];
         p->native[h].now_ms = -1;
+        p->native[h].waiting = (struct mpb_waiting_produces){.handler = &p->d.h[h],
+                                                             .topics = &p->native[h].topics,
+                                                             .generation = &p->native[h].generation,
+                                                             .served = &p->native[h].served,
+                                                             .now_ms = 1,
+                                                             .of = p->waiting[h],
+                                                             .room = PLAY_IDS};
         for (int name = 0; name < 2; name++) {
             struct mpb_native_topic *topic = mpb_native_add(&p->native[h].topics, (const uint8_t *)ask_topic(name == 1),
                                                             (uint32_t)strlen(ask_topic(name == 1)), id, ordinals,
@@ -121,6 +129,7 @@ static void play_attach(struct play *p)
     for (uint32_t h = 0; h < 3; h++) {
         p->d.h[h].serve = mpb_serve_produce;
         p->d.h[h].serve_with = &p->native[h];
+        p->native[h].waiting.count = 0;
     }
 }
 
@@ -244,6 +253,35 @@ static void play_hear(struct play *p, int client, uint32_t bytes)
         p->torn++;
 }
 
+/* The followers have everything: the high watermark is where the log ends. */
+static void play_replicate(struct play *p, int index)
+{
+    struct mpb_log *log = &p->log[index];
+    for (uint32_t i = 0; i < ASK_PARTITIONS; i++) {
+        struct mpb_partition *row = &p->d.w.core.partitions[i];
+        HOLD(&p->d, mpb_partition_lock(log, i) == 0);
+        struct mpb_partition_copy next = *mpb_partition_in_force(row);
+        next.hw = next.leo;
+        mpb_partition_write_idle(log->core, row, &next);
+        mpb_partition_commit(row);
+        mpb_partition_unlock(log, i);
+        mpb_partition_moved(log, i);
+    }
+}
+
+/* What waits for followers is answered once they have it; nothing of it is Python's. */
+static bool play_acknowledge(struct play *p, int index)
+{
+    struct mpb_waiting_produces *waiting = &p->native[index].waiting;
+    bool waited = waiting->count > 0;
+    if (waited) {
+        play_replicate(p, index);
+        mpb_produce_look_again(waiting);
+        HOLD(&p->d, waiting->count == 0);
+    }
+    return waited;
+}
+
 /* A handler's loop; what the native path leaves to Python, which is a request that somebody died with before, is served
  * as Python does it: by the same append, which finds the cells that are filled. */
 static bool play_serve(struct play *p, int index)
@@ -268,7 +306,7 @@ static bool play_serve(struct play *p, int index)
         mpb_put_be16(acks, 1);
         HOLD(d, mpb_serve_produce(&p->native[index], (uint32_t)entry));
     }
-    return moved;
+    return play_acknowledge(p, index) || moved;
 }
 
 static bool play_collect(struct play *p, int index)

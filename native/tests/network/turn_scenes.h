@@ -204,6 +204,31 @@ static void do_serve_without_room(void *a)
          mpb_serve_produce(&p->native[0], (uint32_t)entry)); /* as Python would, later: nothing was done before */
 }
 
+/* Two requests whose replicas have nothing yet, and one that waits for nobody. */
+static void set_replicated(struct play *p)
+{
+    for (uint32_t i = 0; i < ASK_PARTITIONS; i++) {
+        struct mpb_partition *row = &p->d.w.core.partitions[i];
+        row->copy[mpb_load_relaxed(&row->selector) & 1].isr = 3;
+        row->copy[mpb_load_relaxed(&row->selector) & 1].maximal_isr = 3;
+    }
+    for (int h = 0; h < 3; h++)
+        p->native[h].parks = true;
+    play_ask(p, 0, &(struct ask){.id = 1, .acks = -1, .partitions = 1});
+    play_ask(p, 1, &(struct ask){.id = 2, .acks = 1, .partitions = 1});
+    play_ask(p, 1, &(struct ask){.id = 3, .acks = -1, .partitions = 3, .long_name = true});
+    asleep(p);
+}
+
+static void do_serve_replicated(void *a)
+{
+    struct play *p = a;
+    mpb_handler_serve_or_claim(&p->d.h[0], false, UINT64_MAX);
+    play_replicate(p, 0);
+    mpb_produce_look_again(&p->native[0].waiting);
+    mpb_handler_wait(&p->d.h[0], false, 20000);
+}
+
 static const struct act ACTS[] = {
     {"receive", PROCESSOR, set_frames, do_turns},
     {"send", PROCESSOR, set_answers, do_turns},
@@ -218,6 +243,7 @@ static const struct act ACTS[] = {
     {"serve four", HANDLER, set_four_requests, do_serve},
     {"serve four partitions", HANDLER, set_four_partitions, do_serve},
     {"refuse", HANDLER, set_bad_requests, do_serve},
+    {"serve what waits for replicas", HANDLER, set_replicated, do_serve_replicated},
     {"serve without memory", HANDLER, set_no_room, do_serve_without_room},
 };
 enum { ACT_COUNT = sizeof ACTS / sizeof *ACTS };

@@ -62,6 +62,33 @@ def test_a_new_life_is_told_all_metadata_then_all_roles_each_in_one_request(want
     assert second.full and not second.brokers and second.partitions == MAX_PARTITIONS_PER_REQUEST + 5
 
 
+def test_a_clock_that_is_set_back_does_not_make_the_pause_longer(wanted):
+    wanted.know(view(), 10_000)
+    wanted.next_batch(10_000)
+    wanted.failed(10_000)
+    assert wanted.next_batch(10_099) is None
+    assert wanted.next_batch(2_000) is not None
+
+
+def test_roles_alone_come_before_metadata_that_waits(wanted):
+    wanted.know(view(), 0)
+    wanted.lead(view(), False, 0)
+    wanted.stop(stop(False, number=1), 0)
+    kinds = []
+    while (batch := wanted.next_batch(0, roles_only=True)) is not None:
+        kinds.append([type(item).__name__ for item in batch.roles.values()])
+        assert not batch.brokers
+        wanted.answered()
+    assert kinds == [["Lead"], ["Stop"]]
+    assert sent(wanted) == ("U", [view()])
+
+
+def test_a_new_life_begins_with_metadata_however_long_it_waits(wanted):
+    wanted.want_all(0)
+    wanted.lead(view(), False, 0)
+    assert wanted.next_batch(0, roles_only=True) is None
+
+
 def test_a_broker_without_replicas_is_told_so(wanted):
     wanted.want_all(0)
     assert sent(wanted) == ("U", []) and wanted.next_batch(0).full

@@ -8,6 +8,8 @@ from mpbroker.cluster.cluster_controller import Outgoing
 from mpbroker.controller.control_sender import ControlSender
 from mpbroker.protocol.messages.update_metadata import UpdateMetadataRequest
 
+WALL_MS = 1_800_000_000_000
+
 
 class Controller:
     """One broker, and what it is to be told."""
@@ -22,6 +24,7 @@ class Controller:
         return SimpleNamespace(epoch=self.epoch, record=None)
 
     def next_request(self, broker, now_ms):
+        assert now_ms == WALL_MS, "the clock that the logic is given everywhere else: it compares"
         self.asked += 1
         return Outgoing(broker, self.epoch, UpdateMetadataRequest(broker_epoch=self.epoch))
 
@@ -36,17 +39,17 @@ def test_a_stopped_connection_ends_when_the_broker_comes_back():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = listener.getsockname()
         sender = ControlSender(node_id=1, address=lambda record: address, answered=answers.append, log=None)
-        sender.turn(controller, 0)
+        sender.turn(controller, 0, WALL_MS)
         with accepted(listener) as stopped:
-            sender.turn(controller, 1)
+            sender.turn(controller, 1, WALL_MS)
             assert controller.asked == 1, "one in flight"
             controller.epoch = 9
-            sender.turn(controller, 2)
+            sender.turn(controller, 2, WALL_MS)
             assert controller.asked == 2
             stopped.settimeout(5)
             while stopped.recv(4096):  # what was sent, then the end
                 pass
         with accepted(listener):
-            sender.turn(controller, 3)
+            sender.turn(controller, 3, WALL_MS)
         assert answers == [], "the logic forgot the old request itself"
         sender.close()

@@ -98,7 +98,7 @@ def run(world, until, answers=(HEALTHY,)):
     deadline = time.monotonic() + 10
     while not until():
         assert time.monotonic() < deadline, (world.logic.answered, world.lines)
-        world.sender.turn(world.logic, time.monotonic_ns() // 1_000_000)
+        world.sender.turn(world.logic, time.monotonic_ns() // 1_000_000, 0)
         for broker, receiver in world.receivers.items():
             receiver.serve(answers=broker in answers)
 
