@@ -18,7 +18,7 @@ def test_every_shape_and_kind_answers(tmp_path):
     program = build(tmp_path)
     for name, count in (("q1-shapes", len(SHAPES)), ("q5-kinds", len(KINDS))):
         plan = tomllib.loads((QUEUES / f"{name}.toml").read_text())
-        plan |= {"repeats": 1, "milliseconds": 20, "spread": [1]}
+        plan |= {"repeats": 1, "milliseconds": 150, "spread": [1]}  # workers without a core for 20 ms answer nothing
         runs = measure(program, plan, 1)
         assert len(runs) == count and all(found[0]["per_s"] > 0 for found in runs.values())
         passed_on = {cell.shape: found[0]["passed_on"] > 0 for cell, found in runs.items()}

@@ -30,6 +30,11 @@ def _health(broker):
     return broker.status()["health"]["state"]
 
 
+def _is_parked(status):
+    """And no longer in the hand of the handler that parked it."""
+    return status["counters"]["requests_parked"] > 0 and not any(row["request"] for row in status["processes"])
+
+
 class Scene:
     """A broker in which some processes were stopped, and a connection to it. `go_on` lets them run again."""
 
@@ -70,7 +75,7 @@ def scenes(tmp_path_factory):
             create_topic(client, "t", 1, {})
         scenes["parked"].connection.send(fetch_request(1, "t", 0, 0, max_wait_ms=60_000))
         status = scenes["parked"].broker.status
-        wait_until(lambda: status()["counters"]["requests_parked"] > 0, "the fetch to be parked")
+        wait_until(lambda: _is_parked(status()), "the fetch to be parked")
         scenes["parked"].stop(*HANDLERS)
         scenes["hung"].stop(*HANDLERS)
         scenes["hung"].connection.send(api_versions(1))

@@ -30,6 +30,17 @@ def test_clients_that_wait_for_answers(in_flight, think_ns):
     assert load_kind.waits_for_answers(*_served(sorted(arrivals[:400]), services))
 
 
+def test_answers_that_are_noted_late_now_and_then_hide_no_closed_loop():
+    """One request at a time; some seem to be under way still when the next three have come."""
+    random = np.random.default_rng(5)
+    services, thinking = random.exponential(500, 3000).astype(int) + 1, random.exponential(1500, 3000).astype(int)
+    answered = np.cumsum(services + thinking) - thinking
+    arrivals = answered - services
+    answered[::150] += 4 * 2000
+    assert load_kind.most_in_flight(arrivals, answered) == 1
+    assert load_kind.waits_for_answers(arrivals, answered)
+
+
 @pytest.mark.parametrize("load", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("poisson", [True, False])
 def test_independent_senders(load, poisson):
