@@ -10,6 +10,7 @@ from mpbroker.client.group_admin import ask_coordinator, ask_every_broker, when_
 from mpbroker.client.network_client import NetworkClient
 from mpbroker.client.transaction_admin import (
     ONGOING,
+    STATES,
     TRANSACTION,
     abort_transaction,
     describe_transaction,
@@ -39,9 +40,18 @@ def _define_list(parser: argparse.ArgumentParser) -> None:
         "--state",
         action="append",
         default=[],
+        type=_state,
         metavar="STATE",
-        help="only those that are Ongoing, say (may be repeated; default: all)",
+        help=f"only those in this state, in any case: {', '.join(STATES)} (may be repeated; default: all)",
     )
+
+
+def _state(text: str) -> str:
+    """As a broker wants it, which knows one case; Kafka's tools take any."""
+    for state in STATES:
+        if state.lower() == text.strip().lower():
+            return state
+    raise argparse.ArgumentTypeError(f"no state {text!r}; there are {', '.join(STATES)}")
 
 
 def _list(client: NetworkClient, arguments: argparse.Namespace) -> None:

@@ -18,6 +18,17 @@ from mpbroker.protocol.messages.list_transactions import ListTransactionsRequest
 
 TRANSACTION = 1  # the key type of FindCoordinator
 ONGOING = "Ongoing"
+STATES = (
+    "Empty",
+    ONGOING,
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "Dead",
+    "PrepareEpochFence",
+)
+"""Of a transactional id, as every broker names them."""
 
 
 class TransactionListing(NamedTuple):

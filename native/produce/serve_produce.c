@@ -30,8 +30,10 @@ static bool unpack(struct mpb_native_produce *native, const struct mpb_batch_inf
     if (native->unpacked == NULL && (native->unpacked = malloc(MPB_UNPACKED_BYTES)) == NULL)
         return false;
     int64_t written = mpb_lz4_read(info->records, info->records_len, native->unpacked, MPB_UNPACKED_BYTES);
+    if (written < 0)
+        return false; /* `length` still says how long the frame is */
     *length = (size_t)written;
-    return written >= 0;
+    return true;
 }
 
 /* The records of a batch whose header is good. MPB_SERVE with the part's error set or 0, or why it is left to Python. */

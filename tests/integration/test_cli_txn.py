@@ -7,6 +7,7 @@ import sys
 import pytest
 from confluent_kafka import KafkaException, Producer
 
+from mpbroker.coordinator.transactions.transaction import State
 from tests.harness.broker import Broker
 
 pytestmark = pytest.mark.slow
@@ -25,7 +26,8 @@ def test_a_transaction_is_shown_and_aborted(tmp_path):
         producer.begin_transaction()
         producer.produce("orders", b"one", partition=0)
         assert producer.flush(20) == 0
-        assert run("list", "--state", "Ongoing").stdout.split() == ["pay", "Ongoing", "producer", "0"]
+        for state in ("Ongoing", "ongoing"):
+            assert run("list", "--state", state).stdout.split() == ["pay", "Ongoing", "producer", "0"]
         described = json.loads(run("describe", "pay", "--json").stdout)
         assert (described["state"], described["producer_epoch"]) == ("Ongoing", 0)
         assert described["partitions"] == [{"topic": "orders", "partition": 0}] and described["started_ms"] > 0
@@ -37,4 +39,5 @@ def test_a_transaction_is_shown_and_aborted(tmp_path):
         assert json.loads(run("list", "--json").stdout)[0]["state"] == "Empty"
         missing = run("describe", "nobody")
         assert missing.returncode == 1 and "nobody" in missing.stderr
-        assert run("list", "--state", "Odd").returncode == 1
+        odd = run("list", "--state", "Odd")
+        assert odd.returncode == 2 and all(state.label in odd.stderr for state in State), odd.stderr
