@@ -56,10 +56,18 @@ def free_bytes(path: str) -> int | None:
             return None
 
 
+def _is_seen(path: str) -> bool:
+    """Whether it is there, as far as this user may look."""
+    try:
+        return disk.exists(path)
+    except PermissionError:
+        return False
+
+
 def _not_allowed(path: str, key: str) -> ConfigError:
-    """Names the nearest directory that is there, whose it is, and who may not write to it."""
+    """Names the nearest directory that is there and can be seen, whose it is, and who may not write to it."""
     place = os.path.abspath(path)
-    while not disk.exists(place) and os.path.dirname(place) != place:
+    while not _is_seen(place) and os.path.dirname(place) != place:
         place = os.path.dirname(place)
     uid = owner_of(place)
     owner = "another user" if uid is None else user_name(uid)

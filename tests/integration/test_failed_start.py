@@ -105,7 +105,9 @@ def in_the_open():
         yield Path(directory)
 
 
-def test_a_directory_of_another_user_names_both(in_the_open):
+@pytest.mark.parametrize("mode", [0o755, 0o700], ids=["may be looked into", "closed"])
+def test_a_directory_of_another_user_names_both(in_the_open, mode):
+    in_the_open.chmod(mode)
     found = run_as(NOBODY, "start", "--data-dir", str(in_the_open / "d"))
     assert found.returncode == 2, found.stderr
     sentence = found.stderr.splitlines()[-1]
