@@ -440,6 +440,7 @@ class NativeFetch:
     max_bytes: int
     now_ms: int
     off: bool
+    serves_followers: bool
     def __new__(cls, port: HandlerPort, log: Log, produce: NativeProduce, /) -> Self: ...
     @property
     def served(self) -> int: ...

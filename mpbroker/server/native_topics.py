@@ -45,6 +45,7 @@ class NativeTopics:
         generation = self._metadata.generation
         if generation != self._generation:
             self.native.reset(generation)
+            self.fetch.serves_followers = self._log_manager.log.is_replicated()
             self._generation = generation
             self._known.clear()
         if topic.name in self._known:
@@ -53,4 +54,6 @@ class NativeTopics:
         options, rules = self._log_manager.options_of(topic)
         produces = self._enabled and not topic.internal and rules.target_codec is None
         is_zstd = topic.settings.compression_type == "zstd"
+        if topic.settings.leader_replication_throttled_replicas:  # whose share is Python's business
+            self.fetch.serves_followers = False
         self.native.add(topic.name, topic.id, topic.partitions, options, produces, is_zstd)

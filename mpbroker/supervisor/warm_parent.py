@@ -11,13 +11,22 @@ from mpbroker.supervisor import launch
 from mpbroker.supervisor.process_types import resolve_mains, served_versions
 
 _LATER: Final = (
+    "encodings.ascii",
     "encodings.idna",
+    "encodings.unicode_escape",
+    "encodings.utf_16_be",
     "mpbroker.cli.start",
     "mpbroker.controller.agent",
+    "mpbroker.controller.agent_process",
     "mpbroker.controller.machine_crash",
+    "mpbroker.log.sync_pool",
     "mpbroker.metadata.session_files",
     "mpbroker.metadata.sqlite_shared_store",
     "mpbroker.server.control_request",
+    "mpbroker.server.handlers.alter_partition",
+    "mpbroker.server.handlers.leader_and_isr",
+    "mpbroker.server.handlers.offset_for_leader_epoch",
+    "mpbroker.server.handlers.update_metadata",
 )
 """What a broker would import after its first fork, in each process that needs it."""
 

@@ -119,6 +119,15 @@ static enum mpb_fetch_left read_head(struct mpb_cursor *c, struct mpb_fetch_requ
     return *topics > MPB_FETCH_PARTITIONS ? MPB_FETCH_LEFT_PARTITIONS : MPB_FETCH_SERVE;
 }
 
+/* Who follows, if that is the only tag. */
+static bool take_replica_state(struct mpb_cursor *c, struct mpb_fetch_request *request)
+{
+    uint32_t tags, tag, bytes;
+    return mpb_take_varint(c, &tags) && tags == 1 && mpb_take_varint(c, &tag) && tag == REPLICA_STATE &&
+           mpb_take_varint(c, &bytes) && mpb_take32(c, &request->replica) && mpb_take64(c, &request->replica_epoch) &&
+           mpb_take_tags(c, NULL) && c->left == 0 && request->replica >= CONSUMER;
+}
+
 /* From behind the topics to the end. */
 static enum mpb_fetch_left read_tail(struct mpb_cursor *c, const struct mpb_native_topics *topics,
                                      struct mpb_fetch_request *request)
@@ -136,9 +145,11 @@ static enum mpb_fetch_left read_tail(struct mpb_cursor *c, const struct mpb_nati
         return left;
     if (request->version >= 11 && (!mpb_take_length(c, false, &rack) || rack != 0))
         return MPB_FETCH_LEFT_FRAME; /* a rack: another replica may be nearer */
-    if (!mpb_take_tags(c, &seen) || (seen >> REPLICA_STATE & 1) != 0)
+    struct mpb_cursor tags = *c;
+    if (!mpb_take_tags(c, &seen))
         return MPB_FETCH_LEFT_FRAME;
-    return MPB_FETCH_SERVE;
+    bool is_read = (seen >> REPLICA_STATE & 1) == 0 || take_replica_state(&tags, request);
+    return is_read ? MPB_FETCH_SERVE : MPB_FETCH_LEFT_FRAME;
 }
 
 enum mpb_fetch_left mpb_fetch_read(const struct mpb_native_topics *topics, const uint8_t *frame, size_t length,
@@ -151,6 +162,8 @@ enum mpb_fetch_left mpb_fetch_read(const struct mpb_native_topics *topics, const
         return MPB_FETCH_LEFT_FRAME;
     request->version = mpb_be16(head + 2);
     request->asked_count = request->forgotten_count = request->count = 0;
+    request->replica = CONSUMER;
+    request->replica_epoch = -1;
     if (request->version < FIRST_VERSION || request->version > LAST_VERSION)
         return MPB_FETCH_LEFT_FRAME;
     c.flexible = request->version >= MPB_FETCH_FIRST_FLEXIBLE;

@@ -1,4 +1,4 @@
-/* Reads an ordinary Fetch request out of its frame: versions 4 to 17, of a consumer, at most MPB_FETCH_PARTITIONS partitions
+/* Reads an ordinary Fetch request out of its frame: versions 4 to 17, of a consumer or, from 15 on, of a follower, at most MPB_FETCH_PARTITIONS partitions
  * of topics that are known. Anything else is left to Python, which is told apart by why. */
 #ifndef MPB_FETCH_REQUEST_H
 #define MPB_FETCH_REQUEST_H
@@ -12,7 +12,7 @@
 #define MPB_FETCH_FIRST_SESSION 7
 
 enum mpb_fetch_left { /* why a request is left to Python; the order of the counters MPB_C_FETCH_LEFT_… */
-                      MPB_FETCH_LEFT_FRAME, /* another version, a follower, an isolation level or limit that does not exist */
+                      MPB_FETCH_LEFT_FRAME, /* another version, an old follower, an isolation level or limit that does not exist */
                       MPB_FETCH_LEFT_TOPIC,      /* not known here, not yet or not any more */
                       MPB_FETCH_LEFT_PARTITIONS, /* too many, none, one that is not there, or something named twice */
                       MPB_FETCH_LEFT_SESSION,    /* one that is not known, in another epoch, full or held */
@@ -43,6 +43,8 @@ struct mpb_fetch_request {
     int8_t isolation;
     int32_t max_wait_ms, min_bytes, max_bytes;
     int32_t session_id, session_epoch;
+    int32_t replica; /* who follows, -1: a consumer */
+    int64_t replica_epoch;
     uint32_t asked_count, forgotten_count, count;
     struct mpb_fetch_asked asked[MPB_FETCH_PARTITIONS];
     struct mpb_fetch_asked forgotten[MPB_FETCH_PARTITIONS]; /* topic and partition alone */

@@ -3,8 +3,10 @@
 #include <time.h>
 
 #include "fetch/fetch_answer.h"
+#include "log/isr.h"
 #include "shm/arena.h"
 #include "shm/counters.h"
+#include "shm/doorbell.h"
 #include "shm/inject.h"
 #include "trace/trace_record.h"
 
@@ -35,7 +37,9 @@ static enum mpb_fetch_left plan_part(struct mpb_native_fetch *native, struct mpb
 {
     const struct mpb_fetch_request *request = &native->request;
     const struct mpb_session_partition *asked = &part->asked;
-    int64_t bound = request->isolation == READ_COMMITTED ? MPB_READ_TO_STABLE : MPB_READ_TO_HIGH_WATERMARK;
+    int64_t bound = request->replica >= 0                  ? MPB_READ_TO_END
+                    : request->isolation == READ_COMMITTED ? MPB_READ_TO_STABLE
+                                                           : MPB_READ_TO_HIGH_WATERMARK;
     if (request->version < FIRST_WITH_ZSTD && part->topic->is_zstd)
         return MPB_FETCH_LEFT_ERROR;
     int error = mpb_log_find(native->log, part->topic->ordinals[asked->partition], part->topic->id, asked->fetch_offset,
@@ -67,9 +71,51 @@ static enum mpb_fetch_left plan(struct mpb_native_fetch *native, uint64_t *total
     return MPB_FETCH_SERVE;
 }
 
-/* Everything before the answer: what is read, and how much there is of it. */
+/* A follower that has no session yet, or wants what only Python tells, is Python's. */
+static enum mpb_fetch_left check_reader(const struct mpb_native_fetch *native)
+{
+    const struct mpb_fetch_request *request = &native->request;
+    if (request->replica < 0)
+        return MPB_FETCH_SERVE;
+    if (!native->serves_followers || request->isolation != 0)
+        return MPB_FETCH_LEFT_FRAME;
+    return request->session_id == 0 || request->session_epoch <= 0 ? MPB_FETCH_LEFT_SESSION : MPB_FETCH_SERVE;
+}
+
+/* That it asks for an offset says that the follower has everything below. */
+static enum mpb_fetch_left count_position(struct mpb_native_fetch *native, const struct mpb_fetch_part *part,
+                                          int64_t at_ms)
+{
+    const struct mpb_session_partition *asked = &part->asked;
+    struct mpb_follower_answer found;
+    struct mpb_follower_fetch fetch = {.broker = native->request.replica,
+                                       .broker_epoch = native->request.replica_epoch,
+                                       .leader_epoch = asked->leader_epoch < 0 ? -1 : asked->leader_epoch,
+                                       .offset = asked->fetch_offset,
+                                       .last_epoch = asked->last_epoch < 0 ? -1 : asked->last_epoch,
+                                       .log_start = asked->asked_log_start,
+                                       .now_ms = at_ms,
+                                       .topic_id = part->topic->id};
+    mpb_follower_fetched(native->log, part->topic->ordinals[asked->partition], &fetch, &found);
+    if (found.proposed)
+        mpb_ring_service(native->handler->core, MPB_SLOT_CONTROLLER);
+    if (found.error == MPB_ERR_REQUEST_TIMED_OUT) /* its lock is not to be had now: the next fetch says it again */
+        return MPB_FETCH_SERVE;
+    bool parts = found.diverging.epoch >= 0 || found.diverging.offset >= 0;
+    return found.error != 0 || found.ask_file || parts ? MPB_FETCH_LEFT_ERROR : MPB_FETCH_SERVE;
+}
+
+static enum mpb_fetch_left count_positions(struct mpb_native_fetch *native, int64_t at_ms)
+{
+    enum mpb_fetch_left left = MPB_FETCH_SERVE;
+    for (uint32_t i = 0; left == MPB_FETCH_SERVE && i < native->request.count; i++)
+        left = count_position(native, &native->request.parts[i], at_ms);
+    return left;
+}
+
+/* Everything before the answer: what is read, and how much there is of it. `first`: a follower's position counts, once. */
 static enum mpb_fetch_left look(struct mpb_native_fetch *native, uint32_t index, struct mpb_fetch_turn *turn,
-                                uint64_t *total)
+                                bool first, uint64_t *total)
 {
     struct mpb_core *core = native->handler->core;
     struct mpb_entry *entry = &core->entries[index];
@@ -86,7 +132,11 @@ static enum mpb_fetch_left look(struct mpb_native_fetch *native, uint32_t index,
     enum mpb_fetch_left left = mpb_fetch_read(native->topics, mpb_payload(core, entry), entry->payload_length,
                                               &native->request);
     if (left == MPB_FETCH_SERVE)
+        left = check_reader(native);
+    if (left == MPB_FETCH_SERVE)
         left = mpb_fetch_session_begin(turn);
+    if (left == MPB_FETCH_SERVE && first && native->request.replica >= 0)
+        left = count_positions(native, (int64_t)turn->now_ms);
     return left == MPB_FETCH_SERVE ? plan(native, total) : left;
 }
 
@@ -154,7 +204,7 @@ bool mpb_serve_fetch(void *opaque, uint32_t index)
     uint64_t total = 0;
     if (entry->api_key != FETCH_KEY || native->off)
         return false;
-    enum mpb_fetch_left left = look(native, index, &turn, &total);
+    enum mpb_fetch_left left = look(native, index, &turn, true, &total);
     if (left == MPB_FETCH_SERVE) {
         describe(&native->request, entry);
         if (native->request.max_wait_ms > 0 && (int64_t)total < native->request.min_bytes)
@@ -170,14 +220,14 @@ bool mpb_fetch_is_ready(struct mpb_native_fetch *native, uint32_t index)
 {
     struct mpb_fetch_turn turn;
     uint64_t total = 0;
-    return look(native, index, &turn, &total) != MPB_FETCH_SERVE || (int64_t)total >= native->request.min_bytes;
+    return look(native, index, &turn, false, &total) != MPB_FETCH_SERVE || (int64_t)total >= native->request.min_bytes;
 }
 
 bool mpb_fetch_answer_waiting(struct mpb_native_fetch *native, uint32_t index)
 {
     struct mpb_fetch_turn turn;
     uint64_t total = 0;
-    enum mpb_fetch_left left = look(native, index, &turn, &total);
+    enum mpb_fetch_left left = look(native, index, &turn, false, &total);
     if (left == MPB_FETCH_SERVE)
         left = answer(native, index, &turn, total);
     return left == MPB_FETCH_SERVE || leave(native, left);

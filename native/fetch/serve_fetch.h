@@ -1,7 +1,8 @@
 /* Serves a Fetch request without the interpreter, from its frame to its answer. Runs in request handlers, inside
  * mpb_handler_serve_or_claim; and when a request that waited is to be answered (`mpb_fetch_answer_waiting`).
  *
- * It serves what nearly every consumer sends: versions 4 to 17, known topics, with a session or without. What it does not know,
+ * It serves what nearly every consumer sends: versions 4 to 17, known topics, with a session or without; and followers that
+ * have a session and are in the leader's epoch, whose position it counts (mpbroker/server/follower_fetch.py). What it does not know,
  * and every error, it leaves to server/handlers/fetch.py, and counts why. A request that must wait for records is Python's to
  * park (server/waiting_fetch.py); looking again and answering are done here. */
 #ifndef MPB_SERVE_FETCH_H
@@ -20,6 +21,7 @@ struct mpb_native_fetch {
     int64_t now_ms;             /* monotonic; below 0: the system's. A test that owns the clock sets it */
     uint64_t served;            /* requests */
     bool off;                   /* a test wants everything left to Python */
+    bool serves_followers;      /* this broker is of a cluster, and no known topic throttles its followers */
     bool waits;                 /* `request` is one that came last and must wait */
     struct mpb_fetch_request request;
 };

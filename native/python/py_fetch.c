@@ -101,6 +101,8 @@ static PyObject *fetch_get(PyObject *object, void *what)
         return PyLong_FromLongLong(native->now_ms);
     case 2:
         return PyLong_FromUnsignedLong(native->max_bytes);
+    case 3:
+        return PyBool_FromLong(native->serves_followers);
     default:
         return PyBool_FromLong(native->off);
     }
@@ -118,6 +120,9 @@ static int fetch_set(PyObject *object, PyObject *value, void *what)
         return 0;
     case 2:
         native->max_bytes = number < 0 ? 0 : number > UINT32_MAX ? UINT32_MAX : (uint32_t)number;
+        return 0;
+    case 3:
+        native->serves_followers = number != 0;
         return 0;
     default:
         native->off = number != 0;
@@ -140,7 +145,8 @@ static PyGetSetDef fetch_getset[] = {
     {"served", fetch_get, NULL, "requests served so far", (void *)0},
     {"now_ms", fetch_get, fetch_set, "monotonic clock; below 0: the system's. For tests that own the clock", (void *)1},
     {"max_bytes", fetch_get, fetch_set, "fetch.max.bytes", (void *)2},
-    {"off", fetch_get, fetch_set, "every request is left to Python; for tests", (void *)3},
+    {"serves_followers", fetch_get, fetch_set, "whether requests of followers are not left to Python", (void *)3},
+    {"off", fetch_get, fetch_set, "every request is left to Python; for tests", (void *)4},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
