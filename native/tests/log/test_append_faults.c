@@ -5,11 +5,66 @@
 #include "tests/log/append_scenarios.h"
 #include <errno.h>
 #include <limits.h>
+#include "log/epoch_scan.h"
 #include "log/io_error.h"
 #include "log/log_io.h"
 #include "tests/stepping/stepper.h"
 
 static struct trial trial;
+
+/* A follower with transactions in each of four segments, one of them open all the way: what is left of them is read again
+ * from the beginning. */
+static void prepare_transactions_in_segments(struct fixture *f)
+{
+    const struct mpb_new_role role = fixture_role(MPB_ROLE_FOLLOWER, 5, 0);
+    struct mpb_append_options options = FIX_OPTIONS;
+    struct mpb_append_result result;
+    fixture_replicate(f);
+    fixture_partition(f, 0);
+    for (int64_t producer = 4; producer > 0; producer--)
+        CHECK_EQ(mpb_txn_verify(&f->log, 0, NULL, producer, 0, MPB_NO_GUARD), 0);
+    for (int i = 0; i < 12; i++) {
+        struct batch_spec spec = in_transaction(i % 3 == 0 ? 4 : 1 + i / 3 % 3, i % 3 == 0 ? i / 3 * 2 : i % 3 * 2 - 2,
+                                                (uint8_t)(20 + i));
+        struct mpb_marker marker = {
+            .producer_id = spec.producer_id, .now_ms = 5000, .leader_epoch = -1, .entry = MPB_NO_REQUEST};
+        spec.sequence = i == 10 ? 4 : i == 11 ? 6 : spec.sequence; /* the producer of the first segment once more */
+        CHECK_EQ(append_batch(&f->log, &options, 0, MPB_NO_REQUEST, 0, &spec).error, 0);
+        if (i == 2 || i == 5 || i == 8)
+            mpb_append_marker(&f->log, &options, &marker, &result);
+        if (i == 2 || i == 5 || i == 8)
+            CHECK_EQ(result.error, 0);
+        if (i % 3 == 2 && i < 11)
+            CHECK_EQ(mpb_roll(&f->log, 0, 7000), 0);
+        if (i == 8)
+            CHECK_EQ(mpb_txn_verify(&f->log, 0, NULL, 1, 0, MPB_NO_GUARD), 0);
+    }
+    CHECK_EQ(mpb_partition_in_force(&f->core.partitions[0])->segment_count, 4);
+    CHECK_EQ(mpb_partition_in_force(&f->core.partitions[0])->open_transactions, 2);
+    CHECK_EQ(mpb_become(&f->log, 0, &role), 0);
+}
+
+/* The third segment loses its marker: producer 3's transaction is open again. */
+static void run_truncate_segments(struct mpb_log *log) { truncate_to(log, 20); }
+
+static void run_epoch_scan(struct mpb_log *log)
+{
+    struct mpb_epoch_start found[4];
+    uint32_t count = 0;
+    int error = mpb_partition_lock(log, 0);
+    if (error == 0) {
+        error = mpb_epoch_scan(log, 0, 9, found, 4, &count);
+        mpb_partition_unlock(log, 0);
+    }
+    CHECK(error != 0 || (count == 1 && found[0].epoch == 3 && found[0].offset == 9));
+    note(error);
+}
+
+/* Only here: what single steps would take too long for. */
+static const struct scenario LONG_ONES[] = {
+    {"truncation of transactions in segments", prepare_transactions_in_segments, run_truncate_segments, 0, true},
+    {"scan of epochs", prepare_transactions_in_segments, run_epoch_scan, 0, true},
+};
 
 /* What the hook does: fails calls [first, last) with `error`, or tears write `first` after `limit` bytes. */
 static struct {
@@ -72,6 +127,15 @@ static long tear_all(void)
     return torn;
 }
 
+/* What is written down of a failure is the failure itself, not what came of going on after it, and of which partition. */
+static void noted_as_it_was(int error)
+{
+    const struct mpb_process *self = &trial.f.core.processes[trial.slot];
+    uint32_t row = mpb_load_relaxed(&self->log_errno_row);
+    CHECK_EQ(mpb_load_relaxed(&self->log_errno), error);
+    CHECK(row == 1 || (row == 0 && trial.f.moves) || (row <= 5 && trial.scenario->cells > 1));
+}
+
 /* Append rule 4: whoever failed has undone what it did, before it let go of the lock. */
 static void nothing_left_undone(void)
 {
@@ -107,6 +171,8 @@ static long fail(long first, long count, int error)
         CHECK(scenario_error == MPB_ERR_KAFKA_STORAGE_ERROR || (old_dir_failed && scenario_error == 0));
         CHECK(error != EINTR);
     }
+    if (scenario_error == MPB_ERR_KAFKA_STORAGE_ERROR)
+        noted_as_it_was(error);
     if (trial.scenario->cells > 0 && count == 1 && fault.injected == 1)
         nothing_left_undone();
     for (int again = 0; again < 3 && fault.call < fault.last; again++)
@@ -168,8 +234,9 @@ int main(void)
         puts("append faults: NOT RUN under the thread sanitizer");
         return 0;
     }
-    for (int i = 0; i < SCENARIO_COUNT; i++) {
-        trial_begin(&trial, &SCENARIOS[i]);
+    const int number = SCENARIO_COUNT + (int)(sizeof LONG_ONES / sizeof *LONG_ONES);
+    for (int i = 0; i < number; i++) {
+        trial_begin(&trial, i < SCENARIO_COUNT ? &SCENARIOS[i] : &LONG_ONES[i - SCENARIO_COUNT]);
         torn += tear_all();
         full += fail_all(ENOSPC);
         broken += fail_all(EIO);
