@@ -1,0 +1,310 @@
+/* What a leader makes of its followers' fetches, at every bound: who is refused, what diverges, when the high watermark moves,
+ * who is proposed to join and to leave, what the controller's answers change; and who is told of it: those that watch the
+ * partition, when one of its ends moved, and only then. */
+#include "tests/log/append_scenarios.h"
+#include "shm/doorbell.h"
+
+static struct fixture f;
+
+static const struct mpb_partition_copy *now(void) { return mpb_partition_in_force(&f.core.partitions[0]); }
+
+static void watch(void)
+{
+    mpb_watch_partition(&f.core, 0, 2);
+    mpb_watch_acknowledged(&f.core, 0, 2);
+}
+
+/* Since `watch`. */
+static bool told(void) { return mpb_load_relaxed(&f.core.partitions[0].watchers) == 0; }
+static bool told_of_acknowledged(void) { return mpb_load_relaxed(&f.core.partitions[0].ack_watchers) == 0; }
+
+/* A leader in epoch 4 from offset 18 on, in epoch 3 before; its log is 10 to 20. FIX_OTHER is in sync, FIX_THIRD is not. */
+static void begin(void)
+{
+    fixture_open(&f);
+    prepare_leader_of_three(&f);
+    CHECK_EQ(mpb_partition_set_log_start(&f.log, 0, 10), 0);
+    CHECK(now()->leo == 20 && now()->hw == 18 && now()->isr == 3);
+}
+
+static struct mpb_follower_answer fetched(int32_t broker, int32_t epoch, int64_t offset, int32_t last_epoch, int64_t ms)
+{
+    const struct mpb_follower_fetch fetch = {.broker = broker,
+                                             .broker_epoch = 70 + broker,
+                                             .leader_epoch = epoch,
+                                             .offset = offset,
+                                             .last_epoch = last_epoch,
+                                             .log_start = 6,
+                                             .now_ms = ms};
+    struct mpb_follower_answer answer;
+    watch();
+    mpb_follower_fetched(&f.log, 0, &fetch, &answer);
+    return answer;
+}
+
+static const struct mpb_replica_place *place(int at) { return &f.core.replicas[0].place[at]; }
+
+static void refused_or_diverging(void)
+{
+    static const struct {
+        int32_t broker, epoch;
+        int64_t offset;
+        int32_t last_epoch;
+        int error;
+        int32_t end_epoch;
+        int64_t end;
+    } CASES[] = {
+        {FIX_OTHER, 3, 18, -1, MPB_ERR_FENCED_LEADER_EPOCH, -1, -1},
+        {FIX_OTHER, 5, 18, -1, MPB_ERR_UNKNOWN_LEADER_EPOCH, -1, -1},
+        {7, 4, 18, -1, MPB_ERR_UNKNOWN_LEADER_EPOCH, -1, -1},
+        {-1, 4, 18, -1, MPB_ERR_UNKNOWN_LEADER_EPOCH, -1, -1},
+        {FIX_SELF, 4, 18, -1, MPB_ERR_UNKNOWN_LEADER_EPOCH, -1, -1},
+        {FIX_OTHER, 4, 9, -1, MPB_ERR_OFFSET_OUT_OF_RANGE, -1, -1},
+        {FIX_OTHER, 4, 21, -1, MPB_ERR_OFFSET_OUT_OF_RANGE, -1, -1},
+        {FIX_OTHER, 4, 21, 4, 0, 4, 20},
+        {FIX_OTHER, 4, 19, 3, 0, 3, 18},
+        {FIX_OTHER, 4, 12, 0, 0, 0, 0},
+        {FIX_OTHER, 4, 18, 5, MPB_ERR_OFFSET_OUT_OF_RANGE, -1, -1},
+    };
+    begin();
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        struct mpb_follower_answer answer = fetched(CASES[i].broker, CASES[i].epoch, CASES[i].offset,
+                                                    CASES[i].last_epoch, 9000);
+        CHECK_EQ(answer.error, CASES[i].error);
+        CHECK_EQ(answer.diverging.epoch, CASES[i].end_epoch);
+        CHECK_EQ(answer.diverging.offset, CASES[i].end);
+        CHECK(!answer.ask_file && !answer.proposed && !told());
+        CHECK(now()->hw == 18 && mpb_load_relaxed(&place(0)->tag) == 0);
+    }
+    fixture_close(&f);
+}
+
+/* What is told of a follower, and when it had all that there was. */
+static void positions(void)
+{
+    begin();
+    const struct mpb_replica_place *at = place(0);
+    CHECK_EQ(fetched(FIX_OTHER, 4, 10, 3, 9000).error, 0); /* the least that it may ask for */
+    CHECK(!told() && now()->hw == 18);                     /* the watermark goes forward only */
+    CHECK_EQ(mpb_load_relaxed(&at->leo), 10);
+    CHECK_EQ(at->log_start, 6);
+    CHECK_EQ(at->broker_epoch, 70 + FIX_OTHER);
+    CHECK_EQ(at->leader_leo, 20);
+    CHECK_EQ(at->fetched_ms, 9000);
+    CHECK_EQ(at->caught_up_ms, 4000); /* in sync: since the epoch began */
+    CHECK_EQ(fetched(FIX_OTHER, -1, 19, 4, 9100).error, 0);
+    CHECK(told() && told_of_acknowledged() && now()->hw == 19);
+    CHECK_EQ(at->caught_up_ms, 4000);
+    struct batch_spec more = numbered(-1, 0, 45);
+    CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 0, MPB_NO_REQUEST, 0, &more).end_offset, 22);
+    CHECK_EQ(fetched(FIX_OTHER, 4, 20, 4, 9200).error, 0);
+    CHECK_EQ(at->caught_up_ms, 9100); /* it has what there was when it last fetched */
+    CHECK_EQ(at->leader_leo, 22);
+    CHECK_EQ(fetched(FIX_OTHER, 4, 22, 4, 9300).error, 0);
+    CHECK_EQ(at->caught_up_ms, 9300);
+    CHECK(told() && now()->hw == 22);
+    CHECK_EQ(fetched(FIX_OTHER, 4, 22, 4, 9200).error, 0); /* once more, by a clock that went back */
+    CHECK(!told() && !told_of_acknowledged());
+    fixture_close(&f);
+}
+
+/* Of the one that is out of sync: nothing is known but what it told in this epoch. */
+static void joining(void)
+{
+    struct mpb_isr_proposal proposal;
+    begin();
+    CHECK_EQ(mpb_isr_take_proposal(&f.log, 0, true, &proposal), 0);
+    CHECK(!fetched(FIX_THIRD, 4, 17, 3, 9000).proposed && place(2)->caught_up_ms == 0);
+    CHECK_EQ(now()->maximal_isr, 3);
+    CHECK(fetched(FIX_THIRD, 4, 18, 3, 9000).proposed); /* the watermark, and where the epoch began */
+    CHECK_EQ(now()->maximal_isr, 7);
+    CHECK(!told());                                      /* no end moved */
+    CHECK(!fetched(FIX_THIRD, 4, 19, 4, 9000).proposed); /* once */
+    CHECK_EQ(fetched(FIX_OTHER, 4, 20, 4, 9000).error, 0);
+    CHECK_EQ(now()->hw, 19); /* it is waited for from now on */
+    CHECK_EQ(mpb_isr_take_proposal(&f.log, 0, false, &proposal), 1);
+    CHECK(proposal.ordinal == 0 && proposal.leader_epoch == 4 && proposal.partition_epoch == 4);
+    CHECK(proposal.isr_count == 3 && proposal.isr[0] == FIX_OTHER && proposal.isr[1] == FIX_SELF &&
+          proposal.isr[2] == FIX_THIRD);
+    CHECK_EQ(mpb_isr_take_proposal(&f.log, 0, false, &proposal), 0); /* sent */
+    CHECK_EQ(mpb_isr_take_proposal(&f.log, 0, true, &proposal), 1);  /* its sender's successor */
+    CHECK_EQ(proposal.isr_count, 3);
+    fixture_close(&f);
+}
+
+static void answers(void)
+{
+    static const struct {
+        int error;
+        uint16_t isr, maximal;
+        int again; /* whether it is proposed again */
+        int sent;  /* or stands as sent */
+    } CASES[] = {
+        {0, 7, 7, 0, 0},
+        {MPB_ERR_OPERATION_NOT_ATTEMPTED, 3, 3, 0, 0},
+        {MPB_ERR_INELIGIBLE_REPLICA, 3, 3, 0, 0},
+        {MPB_ERR_INVALID_UPDATE_VERSION, 3, 7, 0, 1},
+        {MPB_ERR_FENCED_LEADER_EPOCH, 3, 7, 0, 1},
+        {MPB_ERR_UNKNOWN_TOPIC_OR_PARTITION, 3, 7, 0, 1},
+        {MPB_ERR_UNKNOWN_TOPIC_ID, 3, 7, 0, 1},
+        {MPB_ERR_INVALID_REQUEST, 3, 7, 0, 1},
+        {MPB_ERR_NEW_LEADER_ELECTED, 3, 7, 0, 1},
+        {MPB_ERR_REQUEST_TIMED_OUT, 3, 7, 1, 1},
+    };
+    struct mpb_isr_proposal proposal,
+        answer = {.leader_epoch = 4, .partition_epoch = 5, .isr = {FIX_OTHER, FIX_SELF, FIX_THIRD, 77}, .isr_count = 4};
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        begin();
+        CHECK(fetched(FIX_THIRD, 4, 18, 3, 9000).proposed);
+        CHECK_EQ(mpb_isr_take_proposal(&f.log, 0, false, &proposal), 1);
+        struct mpb_isr_proposal other = answer;
+        other.leader_epoch = 3; /* of an earlier leadership: says nothing */
+        CHECK_EQ(mpb_isr_answered(&f.log, &other, 0), 0);
+        CHECK(now()->isr == 3 && now()->maximal_isr == 7);
+        watch();
+        CHECK_EQ(mpb_isr_answered(&f.log, &answer, CASES[i].error), 0);
+        CHECK_EQ(now()->isr, CASES[i].isr);
+        CHECK_EQ(now()->maximal_isr, CASES[i].maximal);
+        CHECK_EQ(now()->partition_epoch, CASES[i].error == 0 ? 5 : 4);
+        CHECK_EQ(told(), CASES[i].maximal == CASES[i].isr);
+        CHECK_EQ(mpb_isr_take_proposal(&f.log, 0, false, &proposal), CASES[i].again);
+        CHECK_EQ(mpb_isr_take_proposal(&f.log, 0, true, &proposal), CASES[i].sent);
+        if (CASES[i].error == 0) { /* an answer that is not newer */
+            answer.isr_count = 2;
+            CHECK_EQ(mpb_isr_answered(&f.log, &answer, 0), 0);
+            CHECK_EQ(now()->isr, 7);
+            answer.isr_count = 4;
+        }
+        fixture_close(&f);
+    }
+}
+
+/* Who has not had all for longer than the bound leaves, unless it stands at the end. */
+static void leaving(void)
+{
+    struct mpb_isr_proposal proposal;
+    begin();
+    CHECK_EQ(mpb_isr_shrink(&f.log, 0, 500, 4500), 0); /* the epoch began at 4000 */
+    CHECK_EQ(mpb_isr_take_proposal(&f.log, 0, false, &proposal), 0);
+    CHECK_EQ(fetched(FIX_OTHER, 4, 20, 4, 5000).error, 0);
+    CHECK_EQ(mpb_isr_shrink(&f.log, 0, 500, 99000), 0); /* nothing new for it */
+    CHECK_EQ(mpb_isr_take_proposal(&f.log, 0, false, &proposal), 0);
+    struct batch_spec more = numbered(-1, 0, 45);
+    CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 0, MPB_NO_REQUEST, 0, &more).end_offset, 22);
+    CHECK_EQ(mpb_isr_shrink(&f.log, 0, 500, 5500), 0);
+    CHECK_EQ(mpb_isr_take_proposal(&f.log, 0, false, &proposal), 0);
+    CHECK_EQ(mpb_isr_shrink(&f.log, 0, 500, 5501), 0);
+    CHECK_EQ(now()->isr, 3); /* until the controller has answered */
+    CHECK_EQ(mpb_isr_take_proposal(&f.log, 0, false, &proposal), 1);
+    CHECK(proposal.isr_count == 1 && proposal.isr[0] == FIX_SELF);
+    CHECK_EQ(mpb_isr_shrink(&f.log, 0, 500, 9000), 0); /* one at a time */
+    CHECK_EQ(mpb_isr_take_proposal(&f.log, 0, false, &proposal), 0);
+    const struct mpb_isr_proposal alone = {.leader_epoch = 4, .partition_epoch = 5, .isr = {FIX_SELF}, .isr_count = 1};
+    CHECK_EQ(mpb_isr_answered(&f.log, &alone, 0), 0);
+    CHECK(now()->isr == 2 && now()->hw == 22);
+    fixture_close(&f);
+    begin();
+    CHECK_EQ(mpb_isr_shrink(&f.log, 0, 500, 4501), 0); /* never heard of in this epoch */
+    CHECK_EQ(mpb_isr_take_proposal(&f.log, 0, false, &proposal), 1);
+    CHECK_EQ(mpb_isr_shrink(&f.log, 7, 500, 4501), MPB_ERR_UNKNOWN_TOPIC_OR_PARTITION);
+    fixture_close(&f);
+    fixture_open(&f); /* a broker alone has no ISR */
+    fixture_partition(&f, 0);
+    CHECK_EQ(mpb_isr_shrink(&f.log, 0, 500, 4501), MPB_ERR_INVALID_REQUEST);
+    CHECK_EQ(mpb_isr_answered(&f.log, &alone, 0), MPB_ERR_INVALID_REQUEST);
+    CHECK_EQ(mpb_isr_take_proposal(&f.log, 0, true, &proposal), 0);
+    fixture_close(&f);
+}
+
+/* Below min.insync.replicas the high watermark stands. */
+static void under_min_isr(void)
+{
+    begin();
+    struct mpb_new_role role = fixture_role(MPB_ROLE_LEADER, 5, 1);
+    role.min_isr = 2;
+    CHECK_EQ(mpb_become(&f.log, 0, &role), 0);
+    CHECK(now()->hw == 18 && now()->min_isr == 2);
+    CHECK(fetched(FIX_OTHER, 5, 20, 4, 9000).proposed);
+    CHECK(now()->hw == 18 && !told());
+    const struct mpb_isr_proposal both = {
+        .leader_epoch = 5, .partition_epoch = 6, .isr = {FIX_SELF, FIX_OTHER}, .isr_count = 2};
+    watch();
+    CHECK_EQ(mpb_isr_answered(&f.log, &both, 0), 0);
+    CHECK(now()->hw == 20 && told());
+    role.min_isr = 9; /* never more than there are */
+    CHECK_EQ(mpb_become(&f.log, 0, &role), 0);
+    CHECK_EQ(now()->min_isr, 3);
+    role.min_isr = 0;
+    CHECK_EQ(mpb_become(&f.log, 0, &role), 0);
+    CHECK_EQ(now()->min_isr, 1);
+    fixture_close(&f);
+}
+
+static void refused_roles(void)
+{
+    begin();
+    struct mpb_new_role role = fixture_role(MPB_ROLE_LEADER, 5, 1);
+    watch();
+    role.isr[0] = 7; /* no replica */
+    CHECK_EQ(mpb_become(&f.log, 0, &role), MPB_ERR_INVALID_REQUEST);
+    role.isr[0] = FIX_SELF;
+    role.self = 7;
+    CHECK_EQ(mpb_become(&f.log, 0, &role), MPB_ERR_INVALID_REQUEST);
+    role.self = FIX_SELF;
+    role.leader_epoch = -1;
+    CHECK_EQ(mpb_become(&f.log, 0, &role), MPB_ERR_INVALID_REQUEST);
+    role.leader_epoch = 3;
+    CHECK_EQ(mpb_become(&f.log, 0, &role), MPB_ERR_FENCED_LEADER_EPOCH);
+    role.leader_epoch = 5;
+    role.replica_count = 0;
+    CHECK_EQ(mpb_become(&f.log, 0, &role), MPB_ERR_INVALID_REQUEST);
+    CHECK(!told() && now()->leader_epoch == 4);
+    CHECK_EQ(mpb_stop(&f.log, 0), 0);
+    CHECK(told() && now()->role == MPB_ROLE_NONE && now()->leader == -1 && now()->isr == 0 && now()->maximal_isr == 0);
+    fixture_close(&f);
+}
+
+/* Who waits for replicas sleeps through an append that none of them has. */
+static void told_of_appends(void)
+{
+    struct mpb_batch_info info;
+    struct mpb_append_result result;
+    struct batch_spec spec = numbered(-1, 0, 50);
+    begin();
+    mpb_batch_read(batch_bytes(&spec), &info);
+    struct mpb_append_request request = {.ordinal = 0,
+                                         .entry = MPB_NO_REQUEST,
+                                         .batch = batch_bytes(&spec),
+                                         .info = &info,
+                                         .max_timestamp = MPB_RECORDS_UNSEEN,
+                                         .now_ms = 5000,
+                                         .leader_epoch = -1,
+                                         .acks = -1};
+    watch();
+    mpb_append(&f.log, &FIX_OPTIONS, &request, &result);
+    CHECK(result.error == 0 && result.waits && told() && !told_of_acknowledged());
+    watch();
+    request.acks = 1;
+    mpb_append(&f.log, &FIX_OPTIONS, &request, &result);
+    CHECK(result.error == 0 && !result.waits && told() && told_of_acknowledged());
+    watch();
+    request.leader_epoch = 5; /* of a leadership that is none */
+    mpb_append(&f.log, &FIX_OPTIONS, &request, &result);
+    CHECK_EQ(result.error, MPB_ERR_NOT_LEADER_OR_FOLLOWER);
+    CHECK(!told() && !told_of_acknowledged());
+    fixture_close(&f);
+}
+
+int main(void)
+{
+    refused_or_diverging();
+    positions();
+    joining();
+    answers();
+    leaving();
+    under_min_isr();
+    refused_roles();
+    told_of_appends();
+    printf("replicas: %lu checks\n", checks_made);
+    return 0;
+}
