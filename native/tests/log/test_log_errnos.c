@@ -128,6 +128,8 @@ static bool fail_one(int (*operation)(void), long which, int error)
         CHECK_EQ(online, !condemns);
     if (failed && mpb_io_error_class(-error) == MPB_IO_BROKEN)
         CHECK(answer != 0);
+    if (answer == MPB_ERR_KAFKA_STORAGE_ERROR) /* noted as it was, not as what came of going on */
+        CHECK_EQ(mpb_load_relaxed(&f.core.processes[f.log.slot].log_errno), error);
     mpb_store_release(&f.core.header->offline_log_dirs, 0); /* what a new start does */
     CHECK_EQ(operation(), 0);
     CHECK_EQ(read_all(), 0);
@@ -176,11 +178,48 @@ static void the_status(void)
     CHECK_EQ(mpb_io_status(fd, &status), -EBADF);
 }
 
+/* Whole sets of descriptors, at least one; no more directories and slots than there are places for. */
+static void handles_that_are_asked_for(void)
+{
+    static const uint32_t SETS[][2] = {{0, 1}, {1, 1}, {8, 1}, {9, 2}, {16, 2}, {17, 3}};
+    const char *dirs[MPB_MAX_LOG_DIRS + 1];
+    struct mpb_log other;
+    uint32_t bad = 7;
+    for (size_t i = 0; i < sizeof dirs / sizeof *dirs; i++)
+        dirs[i] = f.dir;
+    for (size_t i = 0; i < sizeof SETS / sizeof *SETS; i++) {
+        CHECK_EQ(mpb_log_open(&other, &f.core, 0, dirs, 1, SETS[i][0], &bad), 0);
+        CHECK_EQ(other.segment_sets, SETS[i][1]);
+        mpb_log_close(&other);
+    }
+    CHECK_EQ(mpb_log_open(&other, &f.core, 0, dirs, MPB_MAX_LOG_DIRS, 8, &bad), 0);
+    CHECK_EQ(other.dir_count, MPB_MAX_LOG_DIRS);
+    mpb_log_close(&other);
+    CHECK_EQ(mpb_log_open(&other, &f.core, 0, dirs, MPB_MAX_LOG_DIRS + 1, 8, &bad), -EINVAL);
+    CHECK_EQ(mpb_log_open(&other, &f.core, MPB_MAX_SLOTS - 1, dirs, 1, 8, &bad), 0);
+    mpb_log_close(&other);
+    CHECK_EQ(mpb_log_open(&other, &f.core, MPB_MAX_SLOTS, dirs, 1, 8, &bad), -EINVAL);
+    dirs[0] = dirs[2] = "/nonexistent"; /* the first holds the store; others may be lacking */
+    CHECK_EQ(mpb_log_open(&other, &f.core, 0, dirs, 1, 8, &bad), -ENOENT);
+    CHECK_EQ(bad, 0);
+    dirs[0] = f.dir;
+    CHECK_EQ(mpb_log_open(&other, &f.core, 0, dirs, 3, 8, &bad), 0);
+    CHECK(other.dir_fd[0] >= 0 && other.dir_fd[1] >= 0 && other.dir_fd[2] == -1);
+    CHECK(mpb_log_dir_online(&f.core, 1) && !mpb_log_dir_online(&f.core, 2));
+    mpb_log_close(&other);
+    mpb_store_release(&f.core.header->offline_log_dirs, 2); /* by somebody else: it is not even looked at */
+    CHECK_EQ(mpb_log_open(&other, &f.core, 0, dirs, 2, 8, &bad), 0);
+    CHECK(other.dir_fd[0] >= 0 && other.dir_fd[1] == -1);
+    mpb_log_close(&other);
+    mpb_store_release(&f.core.header->offline_log_dirs, 0);
+}
+
 int main(void)
 {
     the_table();
     the_status();
     fixture_open(&f);
+    handles_that_are_asked_for();
     prepare_segments(&f);
     mpb_rows_raise(&f.core, 1, FIX_PARTITIONS);
     long calls = fail_all(flush, 1u << MPB_IO_OPEN | 1u << MPB_IO_SYNC | 1u << MPB_IO_LIST);
