@@ -61,7 +61,6 @@ static enum mpb_left read_partition(struct mpb_cursor *c, struct mpb_produce_req
     part->topic = topic;
     part->records = records;
     part->index = index;
-    part->first_of_topic = false;
     enum mpb_left left = look_at_batch(request, topic, records, length, &part->batch_len);
     if (left != MPB_SERVE)
         return left;
@@ -110,7 +109,6 @@ static enum mpb_left read_topic(struct mpb_cursor *c, const struct mpb_native_to
         if (left != MPB_SERVE)
             return left;
     }
-    first->first_of_topic = true;
     first->parts_of_topic = partitions;
     return mpb_take_tags(c, NULL) ? MPB_SERVE : MPB_LEFT_FRAME;
 }

@@ -30,7 +30,6 @@ struct mpb_produce_part { /* one partition of the request */
     const uint8_t *records;
     size_t batch_len;
     int32_t index;
-    bool first_of_topic;
     uint32_t parts_of_topic;
     int error; /* of the batch's own checks */
     int64_t max_timestamp;

@@ -19,7 +19,6 @@ static void measure(int16_t version, uint32_t topics, uint32_t parts, uint32_t f
     for (uint32_t t = 0; t < topics; t++) {
         known[t].name_length = NAME_LENGTHS[(first_length + t) % LENGTHS];
         memset(known[t].name, 'n', known[t].name_length);
-        request.parts[request.count].first_of_topic = true;
         request.parts[request.count].parts_of_topic = parts;
         for (uint32_t p = 0; p < parts; p++)
             request.parts[request.count++].topic = &known[t];

@@ -145,6 +145,7 @@ def test_change_of_metadata_makes_it_forget(pair):
         (request((0, batch(b"a")), acks=5), 11, Counter.PRODUCE_LEFT_FRAME),
         (request(), 9, Counter.PRODUCE_LEFT_FRAME),
         (request((0, in_transaction(0)), transactional_id="tx"), 7, Counter.PRODUCE_LEFT_TRANSACTION),
+        (request((0, in_transaction(0)), transactional_id="tx"), 11, Counter.PRODUCE_LEFT_TRANSACTION),
         (request((0, batch(b"a", transactional=True))), 11, Counter.PRODUCE_LEFT_TRANSACTION),
         (request((0, batch(b"a")), topic="unknown"), 11, Counter.PRODUCE_LEFT_TOPIC),
         (request((9, batch(b"a"))), 11, Counter.PRODUCE_LEFT_PARTITIONS),
