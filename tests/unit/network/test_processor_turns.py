@@ -177,6 +177,16 @@ def test_a_connection_is_passed_on_when_nothing_of_it_is_under_way(under_way, is
     assert _is_quiet(channel) is is_quiet
 
 
+def test_a_connection_that_is_passed_on_is_still_the_one_that_the_acceptor_took(world):
+    """Whoever takes it tells the trace and quotas its client's address and port."""
+    world.connect()
+    world.turns()
+    assert world.processor._pass_back() == 1
+    (returned,) = world.handover.read_answers(world.quotas).returned
+    assert (returned.address, returned.port) == (LOCAL, 1)
+    os.close(returned.fd)
+
+
 def test_new_connections_of_one_turn_are_limited(world):
     clients = world.connect(20)
     world.turns()

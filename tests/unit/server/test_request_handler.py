@@ -109,6 +109,17 @@ def test_a_request_that_fails_after_its_answer_is_named_as_such(broker):
     assert len(broker.collect()) == 1
 
 
+def test_where_not_even_the_error_can_be_written_the_connection_is_closed(broker, monkeypatch):
+    broker.send(fetch(), 11)
+    context = broker.handler.context
+    request = broker.handler.port.serve_or_claim()
+    monkeypatch.setattr(context, "answer", lambda request, answer: 1 / 0)
+    context.fail(request, RuntimeError("first"))
+    [(_, kind, frame)] = broker.collect()
+    assert kind == ANSWER_CLOSE and not frame
+    assert broker.core.row(SLOT_HANDLERS).counter(Counter.REQUESTS_REFUSED) == 1
+
+
 def test_new_settings_reach_the_native_path(broker, tmp_path):
     broker.create_topic("t")
     for _ in range(2):
