@@ -1,5 +1,6 @@
 """Shared memory, a native Log on a temporary directory, a clock that a test moves: all a log keeper's job needs."""
 
+import os
 from typing import Any
 
 from mpbroker import _native
@@ -9,7 +10,7 @@ from mpbroker.config.topic_config import effective
 from mpbroker.log.keeper_context import KeeperContext
 from mpbroker.log.kept_partitions import KeptPartition
 from mpbroker.log.log_loader import LogLoader, PartitionToLoad
-from mpbroker.log.partition_directory import prepare
+from mpbroker.log.partition_directory import EPOCH_FILE, METADATA_FILE, prepare
 from mpbroker.record.batch_builder import encode_batch
 from mpbroker.shm.clock import ManualClock
 from mpbroker.shm.topic_table import rows_raise
@@ -112,6 +113,9 @@ class LogWorld:
             ordinal, (ordinal + 1).to_bytes(16, "big"), topic, partition, effective(overrides, self.config)
         )
         prepare(str(self.path), made.dir, made.topic_id)
+        for each in (METADATA_FILE, EPOCH_FILE):  # a second ago: times of files are as coarse as the kernel's clock
+            path = self.path / made.dir / each
+            os.utime(path, (path.stat().st_mtime - 1,) * 2)
         assert (
             self.log.create(
                 ordinal=ordinal,
