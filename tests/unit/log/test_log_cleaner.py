@@ -3,7 +3,6 @@ producers, swaps that died, limits of memory and of speed, and a model with rand
 
 import os
 import random
-import threading
 import time
 
 import pytest
@@ -285,21 +284,6 @@ def test_a_damaged_batch_is_said_once_and_nothing_is_changed(world):
     assert line["partition"] == "t-0" and "damaged at byte" in line["reason"]
     assert path.read_bytes() == bytes(damaged)
     assert cleaning.counted["logs_compacted"] == 1, "the other one was compacted"
-
-
-def test_it_is_at_a_partition_until_its_thread_has_ended(world):
-    """A move of that partition to another log directory waits for it."""
-    partition = world.create(**SMALL)
-    cleaner = LogCleaner(world.keeper(), lambda *_: None)
-    go_on = threading.Event()
-    cleaner._at, cleaner._thread = partition.topic_id, threading.Thread(target=go_on.wait)
-    cleaner._thread.start()
-    cleaner.do_work()
-    assert cleaner.is_at(partition)
-    go_on.set()
-    cleaner._thread.join()
-    cleaner.do_work()
-    assert not cleaner.is_at(partition)
 
 
 def test_the_dirtiest_first_and_who_is_overdue_before_it(world):
