@@ -182,6 +182,32 @@ static void test_producers(void)
     fixture_close(&f);
 }
 
+/* Taken from a partition is only who wrote one batch, then, and has had no other since. */
+static void test_a_row_that_is_taken_away(void)
+{
+    struct fixture f;
+    fixture_open(&f);
+    fixture_partition(&f, 0);
+    CHECK_EQ(produce(&f, 9, 0, 0, 1).error, 0);
+    CHECK_EQ(produce(&f, 9 + MPB_PRODUCER_CHAINS, 0, 0, 1).error, 0);
+    CHECK_EQ(mpb_partition_lock(&f.log, 0), 0);
+    uint32_t index = mpb_producer_find(&f.core, &f.core.partitions[0], 9) - 1;
+    CHECK(!mpb_producer_free_once(&f.core, index, 1, 5000)); /* another's */
+    CHECK(!mpb_producer_free_once(&f.core, index, 0, 4999));
+    mpb_partition_unlock(&f.log, 0);
+    CHECK_EQ(produce(&f, 9, 0, 1, 1).error, 0);
+    CHECK_EQ(mpb_partition_lock(&f.log, 0), 0);
+    CHECK(!mpb_producer_free_once(&f.core, index, 0, 5000)); /* it wrote again */
+    CHECK(!mpb_producer_free_lost(&f.core, index, 0) && !mpb_producer_free_lost(&f.core, index, 1));
+    index = mpb_producer_find(&f.core, &f.core.partitions[0], 9 + MPB_PRODUCER_CHAINS) - 1;
+    CHECK(mpb_producer_free_once(&f.core, index, 0, 5000));
+    CHECK(!mpb_producer_free_once(&f.core, index, 0, 5000)); /* gone */
+    CHECK_EQ(mpb_producer_find(&f.core, &f.core.partitions[0], 9 + MPB_PRODUCER_CHAINS), 0);
+    CHECK(mpb_producer_find(&f.core, &f.core.partitions[0], 9) != 0);
+    mpb_partition_unlock(&f.log, 0);
+    fixture_close(&f);
+}
+
 /* Whether who waited for the partition was rung: no longer among its watchers, and told where to look. */
 static bool rung(struct fixture *f, uint32_t ordinal, uint32_t waiter)
 {
@@ -235,6 +261,7 @@ int main(void)
     test_lookups();
     test_cells();
     test_producers();
+    test_a_row_that_is_taken_away();
     test_who_waits_is_rung();
     printf("append: %lu checks\n", checks_made);
     return 0;

@@ -216,6 +216,24 @@ static void leaving(void)
     fixture_close(&f);
 }
 
+/* A follower that begins anew below its log: a transaction that ended in what is gone holds nothing back. */
+static void begun_anew(void)
+{
+    const struct mpb_new_role follower = fixture_role(MPB_ROLE_FOLLOWER, 6, 0);
+    fixture_open(&f);
+    prepare_ended_above_high_watermark(&f);
+    const int64_t end = now()->leo, hw = now()->hw;
+    CHECK(mpb_ended_least(&f.core.replicas[0], hw) < end);
+    CHECK_EQ(mpb_become(&f.log, 0, &follower), 0);
+    CHECK_EQ(mpb_start_at(&f.log, 0, end + 10, 5, 7000), MPB_ERR_FENCED_LEADER_EPOCH);
+    CHECK_EQ(mpb_start_at(&f.log, 0, end, 6, 7000), MPB_ERR_OFFSET_OUT_OF_RANGE); /* what is there goes on */
+    CHECK_EQ(mpb_start_at(&f.log, 0, -1, 6, 7000), MPB_ERR_OFFSET_OUT_OF_RANGE);
+    CHECK_EQ(mpb_start_at(&f.log, 0, end + 10, 6, 7000), 0);
+    CHECK(now()->log_start == end + 10 && now()->leo == end + 10 && now()->hw == end + 10);
+    CHECK_EQ(mpb_ended_least(&f.core.replicas[0], hw), INT64_MAX);
+    fixture_close(&f);
+}
+
 /* Below min.insync.replicas the high watermark stands. */
 static void under_min_isr(void)
 {
@@ -302,6 +320,7 @@ int main(void)
     joining();
     answers();
     leaving();
+    begun_anew();
     under_min_isr();
     refused_roles();
     told_of_appends();

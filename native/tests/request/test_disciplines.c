@@ -174,6 +174,40 @@ static void test_shortest_learns(void)
     close_at_rest();
 }
 
+/* By API and size, in steps of four; an eighth of what is new each time. */
+static void test_what_is_learned(void)
+{
+    static struct mpb_expected expected;
+    static const struct {
+        uint32_t bytes, size, took, learned;
+    } STEPS[] = {
+        {0, 0, 8000, 8000}, {255, 0, 16000, 9000},   {256, 1, 700, 700}, {1023, 1, 0, 700},
+        {1024, 2, 5, 5},    {4095, 2, 13, 6},        {4096, 3, 1, 1},    {(1 << 20) - 1, 6, 7, 7},
+        {1 << 20, 7, 9, 9}, {UINT32_MAX, 7, 16, 10},
+    };
+    static const uint32_t CLASS_FROM_NS[] = {0, 1, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22};
+    struct mpb_entry entry = {.api_key = FETCH};
+    for (size_t i = 0; i < sizeof STEPS / sizeof *STEPS; i++) {
+        entry.payload_length = STEPS[i].bytes;
+        entry.service_ns = STEPS[i].took;
+        mpb_expected_learn(&expected, &entry);
+        CHECK_EQ(expected.ns[FETCH][STEPS[i].size], STEPS[i].learned);
+    }
+    entry.api_key = MPB_LEARNED_APIS; /* nothing is kept of it */
+    mpb_expected_learn(&expected, &entry);
+    CHECK_EQ(mpb_class_of(MPB_SHORTEST, &entry, 0, 1, &expected), 0);
+    entry.api_key = MPB_LEARNED_APIS - 1;
+    for (uint32_t class = 1; class < MPB_CLASSES; class++) {
+        expected.ns[MPB_LEARNED_APIS - 1][7] = CLASS_FROM_NS[class];
+        CHECK_EQ(mpb_class_of(MPB_SHORTEST, &entry, 0, 1, &expected), class);
+        if (class > 1) {
+            expected.ns[MPB_LEARNED_APIS - 1][7] = CLASS_FROM_NS[class] - 1;
+            CHECK_EQ(mpb_class_of(MPB_SHORTEST, &entry, 0, 1, &expected), class - 1);
+        }
+    }
+    CHECK_EQ(mpb_class_of(MPB_SHORTEST, &entry, 0, 1, NULL), 0);
+}
+
 /* The time a request waits with others is not what it takes. */
 static void test_parked_time_is_not_charged(void)
 {
@@ -379,6 +413,7 @@ int main(void)
     test_nobody_starves();
     test_earliest_deadline();
     test_shortest_learns();
+    test_what_is_learned();
     test_parked_time_is_not_charged();
     test_fair_by_time();
     test_fair_after_a_pause();

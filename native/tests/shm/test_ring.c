@@ -58,6 +58,20 @@ static void test_stale_hints_are_dropped(void)
     CHECK_EQ(w.core.entries[1].state, mpb_state_word(5, MPB_E_CLAIMED, 9));
 }
 
+/* Behind a ring's last slot lies another ring. */
+static void test_a_scan_ends_with_the_ring(void)
+{
+    struct mpb_ring ring = mpb_ring_view(&w.core, MPB_RING_DATA);
+    uint64_t present[4] = {0};
+    for (uint32_t i = 0; i < 3; i++) {
+        set_state(i, 5, MPB_E_QUEUED);
+        CHECK_EQ(mpb_ring_push(&ring, mpb_hint(i, 5)), 0);
+    }
+    ring.capacity = 2;
+    mpb_ring_scan(&ring, present);
+    CHECK_EQ(present[0], 3);
+}
+
 /* However many hints have passed, all that are there are seen: who is not seen is taken for never pushed. */
 static void test_a_scan_sees_what_was_pushed_last(void)
 {
@@ -216,6 +230,8 @@ int main(void)
     test_a_sure_push_drops_stale_hints();
     world_reset(&w);
     test_a_scan_sees_what_was_pushed_last();
+    world_reset(&w);
+    test_a_scan_ends_with_the_ring();
     world_reset(&w);
     test_head_and_tail_that_lag_are_helped();
     world_reset(&w);

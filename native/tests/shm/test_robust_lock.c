@@ -2,6 +2,7 @@
  * lock (as after the OOM reaper); a live holder is waited for. */
 #include "tests/log/log_fixture.h"
 #include <errno.h>
+#include <linux/futex.h>
 #include "shm/doorbell.h"
 #include "shm/inject.h"
 #include "shm/robust_lock.h"
@@ -55,6 +56,27 @@ static void a_lost_lock_is_found_out(struct fixture *f)
     CHECK_EQ(waitpid(child, &status, 0), child);
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
     mpb_store_relaxed(&f->core.partitions[0].busy_since_ns, 0);
+}
+
+/* A process that waits is woken by another's release, not by its own deadline. */
+static void a_release_wakes_another_process(struct fixture *f)
+{
+    pthread_mutex_t *lock = &f->core.partitions[0].lock;
+    int status;
+    CHECK_EQ(mpb_robust_lock_try(lock), MPB_LOCK_TAKEN);
+    pid_t child = fork();
+    if (child == 0) {
+        if (mpb_robust_lock_wait(lock, 20000) != MPB_LOCK_TAKEN)
+            _exit(1);
+        mpb_robust_lock_release(lock);
+        _exit(0);
+    }
+    while ((lock->__data.__lock & (int)FUTEX_WAITERS) == 0) /* it has announced itself to the kernel */
+        usleep(1000);
+    usleep(20000);
+    mpb_robust_lock_release(lock);
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 static uint64_t monotonic_ms(void)
@@ -117,6 +139,7 @@ int main(void)
     mpb_robust_lock_release(lock);
     CHECK_EQ(mpb_robust_lock_is_lost(&f.core, lock), false);
 
+    a_release_wakes_another_process(&f);
     a_row_used_again(&f);
 
     mpb_store_release(&f.core.processes[5].pid, (uint32_t)getpid());

@@ -11,9 +11,11 @@ import pytest
 
 from mpbroker import _native
 from mpbroker.channel.planes import DATA
-from mpbroker.errors import ErrorCode, ProtocolError
+from mpbroker.errors import BufferTooSmall, ErrorCode, ProtocolError
+from mpbroker.protocol.codec import encode_into
 from mpbroker.protocol.headers import decode_request_header
 from mpbroker.protocol.messages_by_key import REQUESTS
+from mpbroker.record.batch_builder import encode_batch
 from tests.harness.in_process_broker import InProcessBroker
 from tests.harness.small_core import small_core
 from tests.unit.server.test_produce_fetch import batch, fetch, produce
@@ -133,7 +135,54 @@ def test_the_memory_of_an_object_is_given_back_with_it(name):
     native = getattr(core, "native", core)
     work = partial(OBJECTS[name], native)
     assert kept(work) < ROUNDS // 2
+    kind = type(work())
+    references = sys.getrefcount(kind)
+    for _ in range(ROUNDS):
+        work()
+    assert sys.getrefcount(kind) == references
     before = in_use()
     for _ in range(ROUNDS):
         work()
     assert in_use() - before < 64 * ROUNDS
+
+
+def test_the_type_of_requests_is_let_go_with_each(broker):
+    before = sys.getrefcount(_native.Request)
+    for _ in range(ROUNDS):
+        _requests(broker)
+    gc.collect()
+    assert sys.getrefcount(_native.Request) - before < ROUNDS
+
+
+class _Slotted:
+    __slots__ = ("field",)
+
+
+def test_a_plan_keeps_no_descriptor():
+    descriptor = _Slotted.__dict__["field"]
+    before = sys.getrefcount(descriptor)
+    for _ in range(10):
+        _native.Plan(_Slotted, False, (("field", 1, 0, None, 0, 0),), (), ())
+    assert sys.getrefcount(descriptor) == before
+
+
+def test_a_buffer_is_free_again_when_nothing_fits():
+    """An export that was not given back would forbid to resize it."""
+    target, message = bytearray(2), REQUESTS[18]()
+    for work, error in (
+        (lambda: encode_into(message, 3, target, 3), ValueError),
+        (lambda: encode_into(message, 3, target, -1), ValueError),
+        (lambda: encode_into(message, 3, target), BufferTooSmall),
+    ):
+        with pytest.raises(error):
+            work()
+        target.append(0)
+        del target[2:]
+
+
+def test_a_key_map_takes_one_key_at_least():
+    """Room for two, of which a tenth is to be used."""
+    keys = _native.KeyMap(48, 0.1, bytes(16))
+    assert keys.count == 0
+    keys.learn(encode_batch([(b"k", b"v", 1)]), 0, 1 << 40)
+    assert keys.count == 1

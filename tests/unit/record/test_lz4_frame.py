@@ -60,6 +60,7 @@ REFUSED = {
     "reserved": frame(flags=0x62),
     "version 2": frame(flags=0xA0),
     "block size 3": frame(descriptor=0x30),
+    "block size 8": frame(descriptor=0x80),
     "descriptor reserved": frame(descriptor=0x41),
     "no end mark": frame(end=b""),
     "no content checksum": frame(flags=0x64),
