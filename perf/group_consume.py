@@ -2,8 +2,10 @@
 
     python -m perf.group_consume HOST:PORT=PID … [--mb 300] [--record-bytes 1000] [--rounds 3]
 
-Fetch sessions, heartbeats every 3 s, a commit every 5 s, as the client does by itself. A floor stands beside it: a
-process that reads the same bytes from a file and sends them to a socket, 1 MiB at a time. Brokers take turns; medians.
+Fetch sessions, heartbeats every 3 s, a commit every 5 s, as the client does by itself. Two floors stand beside it, both
+a loop of pread and send, 1 MiB at a time: one to a socket whose reader drops what it gets as fast as it can, and
+one to the same client, whose pace and whose use of the caches cost the sender time, too. Brokers and floors take turns;
+medians, and the quotients of each round.
 """
 
 from __future__ import annotations
@@ -17,15 +19,18 @@ import statistics
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from typing import Final
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
-from mpbroker.analysis.bench.process_tree import Usage, usage
 from perf.group_requests import targets_of
+from perf.load.plain_loop import LoopProcess
+from perf.load.processes import scheduled_us
 
 TOPIC: Final = "perf-group-consume"
 PIECE_BYTES: Final = 1 << 20
+FAST, SAME_CLIENT = "loop to a reader that drops all", "loop to the same client"
 
 
 def fill(where: str, topic: str, total_bytes: int, record_bytes: int) -> int:
@@ -46,15 +51,30 @@ def fill(where: str, topic: str, total_bytes: int, record_bytes: int) -> int:
 def consume(where: str, pid: int, topic: str, group: str, count: int) -> tuple[float, float]:
     """From the assignment to the last record: seconds, and processor time of the broker in microseconds."""
     consumer = Consumer({"bootstrap.servers": where, "group.id": group, "auto.offset.reset": "earliest"})
-    assigned: list[tuple[float, Usage]] = []
-    consumer.subscribe([topic], on_assign=lambda *_: assigned.append((time.monotonic(), usage(pid))))
+    assigned: list[tuple[float, float]] = []
+    consumer.subscribe([topic], on_assign=lambda *_: assigned.append((time.monotonic(), scheduled_us(pid))))
+    _take_all(consumer, count)
+    began_s, before_us = assigned[0]
+    took_s, used_us = time.monotonic() - began_s, scheduled_us(pid) - before_us
+    consumer.close()
+    return took_s, used_us
+
+
+def _take_all(consumer: Consumer, count: int) -> None:
     got = 0
     while got < count:
         got += sum(message.error() is None for message in consumer.consume(10_000, 0.2))
-    began_s, before = assigned[0]
-    took_s, used = time.monotonic() - began_s, usage(pid).since(before)
+
+
+def same_client_us(loop: LoopProcess, topic: str, count: int) -> tuple[float, float]:
+    """Seconds, and processor time of the loop, when the same client takes from it."""
+    consumer = Consumer({"bootstrap.servers": loop.where, "group.id": "none", "enable.auto.commit": False})
+    began_s, before_us = time.monotonic(), loop.busy_us()
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    _take_all(consumer, count)
+    took_s, used_us = time.monotonic() - began_s, loop.busy_us() - before_us
     consumer.close()
-    return took_s, used.total_us
+    return took_s, used_us
 
 
 def floor_us(total_bytes: int) -> float:
@@ -94,21 +114,38 @@ def main() -> None:
     topic = f"{TOPIC}-{run}"
     for where in targets:
         count = fill(where, topic, total, told.record_bytes)
-    found: dict[str, list[tuple[float, float]]] = {where: [] for where in targets}
-    floors = []
-    for number in range(told.rounds):
-        floors.append(floor_us(total) / told.mb)
-        for where, (_, pid) in targets.items():
-            took_s, used_us = consume(where, pid, topic, f"{run}-{number}", count)
-            found[where].append((told.mb / took_s, used_us / told.mb))
-    medians = {
-        where: {
-            "mb_per_s": round(statistics.median(rate for rate, _ in rows), 1),
-            "broker_cpu_us_per_mb": round(statistics.median(cpu for _, cpu in rows)),
+    with LoopProcess(next(iter(targets.values()))[0][1], topic) as loop:
+        rounds = [_round(targets, loop, topic, count, told.mb, f"{run}-{number}") for number in range(told.rounds)]
+    print(json.dumps(_medians(rounds), indent=1))
+
+
+Targets = Mapping[str, tuple[tuple[str, int], int]]
+Round = dict[str, tuple[float, float]]  # MB a second and microseconds a MB, of each that takes turns
+
+
+def _round(
+    targets: Mapping[str, tuple[str, int]], loop: LoopProcess, topic: str, count: int, mb: int, run: str
+) -> Round:
+    took_s, loop_us = same_client_us(loop, topic, count)
+    found = {FAST: (0.0, floor_us(mb * 1_000_000) / mb), SAME_CLIENT: (mb / took_s, loop_us / mb)}
+    for where, (_, pid) in targets.items():
+        took_s, used_us = consume(where, pid, topic, f"group-{run}", count)
+        found[where] = (mb / took_s, used_us / mb)
+    return found
+
+
+def _medians(rounds: list[Round]) -> dict[str, object]:
+    shown: dict[str, object] = {}
+    for name in rounds[0]:
+        shown[name] = {
+            "mb_per_s": round(statistics.median(one[name][0] for one in rounds), 1),
+            "cpu_us_per_mb": round(statistics.median(one[name][1] for one in rounds)),
         }
-        for where, rows in found.items()
-    }
-    print(json.dumps({"floor_cpu_us_per_mb": round(statistics.median(floors)), **medians}, indent=1))
+        for floor in (FAST, SAME_CLIENT):
+            if name not in (FAST, SAME_CLIENT):
+                quotients = [round(one[name][1] / one[floor][1], 2) for one in rounds]
+                shown[f"{name} / {floor}"] = {"median": statistics.median(quotients), "rounds": quotients}
+    return shown
 
 
 if __name__ == "__main__":
