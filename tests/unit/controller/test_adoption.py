@@ -5,7 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from mpbroker.controller import adoption
 from mpbroker.controller.adoption import adopt, identity
+from mpbroker.controller.controller_store import ControllerStore
 from mpbroker.errors import ConfigError
 from mpbroker.log import data_dir
 from mpbroker.log.clean_shutdown import MARKER, write_marker
@@ -41,6 +43,19 @@ def test_topics_are_taken_in_with_their_ids_once(tmp_path):
     assert not (tmp_path / MARKER).exists(), "the next start reads what it has never seen"
     again = adopt(str(tmp_path))
     assert again == ([], [])
+
+
+def test_directories_are_durable_before_the_store_names_them(tmp_path, monkeypatch):
+    """After a power cut in between, nothing is named that is not there."""
+    partition(tmp_path, "a-0")
+    done = []
+    synced, create = adoption.sync_directory, ControllerStore.create_topics
+    monkeypatch.setattr(adoption, "sync_directory", lambda path: (done.append("synced"), synced(path)))
+    monkeypatch.setattr(
+        ControllerStore, "create_topics", lambda *given, **named: (done.append("stored"), create(*given, **named))[1]
+    )
+    adopt(str(tmp_path))
+    assert done == ["synced", "stored"]
 
 
 @pytest.mark.parametrize(

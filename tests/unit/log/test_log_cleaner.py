@@ -308,6 +308,19 @@ def test_the_dirtiest_first_and_who_is_overdue_before_it(world):
     assert cleaning.cleaner.choose().partition.topic == "never"
 
 
+def test_what_is_compacted_is_not_dirty(world):
+    partition = world.create(**SMALL)
+    cleaning = Cleaning(world)
+    fill(world, partition, KEYS, 20)
+    cleaning.look()
+    fill(world, partition, KEYS, 20)
+    first, until = cleaning.cleaner.cleaned_to(partition), world.state(partition).active_base
+    sizes = {int(path.stem): path.stat().st_size for path in (world.path / partition.dir).glob("*.log")}
+    dirty = sum(size for base, size in sizes.items() if first <= base < until)
+    clean = sum(size for base, size in sizes.items() if base < first)
+    assert clean and cleaning.cleaner.choose().ratio == dirty / (clean + dirty)
+
+
 def test_records_that_are_too_young_stay(world):
     world.clock.now_ms = int(time.time() * 1000)
     partition = world.create(**SMALL | {"min_compaction_lag_ms": "60000"})
