@@ -85,6 +85,13 @@ def test_an_append_that_replicas_do_not_have_yet_rings_nobody_who_waits_for_them
     assert broker.handler.port.take_dirty() == (False, [])
 
 
+def test_who_moves_the_high_watermark_rings(broker):
+    message = parked(broker, b"a")
+    assert broker.log.follower_fetched(0, 1, -1, 0, 1, -1, 0, 0)[0] == 0
+    broker.step()
+    assert (result(broker, message).error_code, native(broker).served) == (0, 1)
+
+
 @pytest.mark.parametrize("how", ["deposed", "deposed and leader again", "too few"])
 def test_what_is_not_to_be_acknowledged_python_answers_with_an_error(broker, how):
     message = parked(broker, b"a")
