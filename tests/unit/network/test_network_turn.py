@@ -93,6 +93,30 @@ def test_held_answers_wait_at_most_some_turns(make):
     assert setting.finished()[0] == 1
 
 
+def test_turns_before_an_answer_was_held_do_not_count(make):
+    setting = make()
+    channel, far = setting.connect()
+    _hold(setting, channel, far, 1)
+    setting.turn.end(True)
+    for _ in range(MAX_HELD_TURNS):
+        setting.turn.end(False)
+    setting.read()
+    setting.answer(setting.claim())
+    assert setting.turn.answer(10) == 1 and setting.finished()[0] == 2
+    _hold(setting, channel, far, 1)
+    setting.turn.end(False)
+    assert setting.finished()[0] == 2
+
+
+def test_a_turn_that_finds_nothing_to_do_sends_what_is_held(make):
+    setting = make()
+    channel, far = setting.connect()
+    far.settimeout(10)
+    _hold(setting, channel, far, 2)
+    assert not setting.turn.poll(0, 5, 10, 2**62, 0)
+    assert setting.finished()[0] == 2 and _numbers(far.recv(100)) == [0, 1]
+
+
 def test_held_answers_are_at_most_some(make):
     setting = make()
     channel, far = setting.connect()

@@ -166,6 +166,8 @@ def test_sessions_are_native(ways, version):
     go()
     client.reads["t", 1] = 2
     assert list(go()) == [("t", 1)] or client.reads
+    client.reads["u", 0] = 0  # what was forgotten and is asked for again is not forgotten again
+    assert ("u", 0) in go()
     old = client.session_id
     client.epoch, client.told = 0, {}
     go()
