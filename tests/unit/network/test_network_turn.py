@@ -98,7 +98,7 @@ def test_turns_before_an_answer_was_held_do_not_count(make):
     channel, far = setting.connect()
     _hold(setting, channel, far, 1)
     setting.turn.end(True)
-    for _ in range(MAX_HELD_TURNS):
+    for _ in range(MAX_HELD_TURNS - 1):
         setting.turn.end(False)
     setting.read()
     setting.answer(setting.claim())
