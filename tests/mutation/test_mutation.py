@@ -379,7 +379,7 @@ def test_nothing_of_a_run_goes_on(tmp_path, parent):
     limit_s = 3.0 if "sleep" in parent else 30.0  # a busy machine starts a process in more than a second
     outcome = WorkingCopy(tmp_path / "tree", tmp_path / "copy").run(["python3", "-c", code], limit_s)
     assert outcome.hung == ("sleep" in parent)
-    assert _has_ended(int((tmp_path / "pid").read_text()))
+    wait_until(lambda: _has_ended(int((tmp_path / "pid").read_text())), "what was killed to be gone")
 
 
 def test_who_ends_the_tool_ends_its_run(tmp_path):
@@ -393,7 +393,7 @@ def test_who_ends_the_tool_ends_its_run(tmp_path):
     wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), "the run to begin", 20.0)
     process.terminate()
     assert process.wait(20) == 128 + signal.SIGTERM
-    assert _has_ended(int((tmp_path / "pid").read_text()))
+    wait_until(lambda: _has_ended(int((tmp_path / "pid").read_text())), "what was killed to be gone")
 
 
 def _has_ended(pid):

@@ -5,6 +5,7 @@ import pytest
 
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from mpbroker.shm.layout import SLOT_CONTROLLER
 from tests.harness.in_process_broker import InProcessBroker
 from tests.unit.server.test_delayed_produce import lead
 from tests.unit.server.test_produce_fetch import batch, produce
@@ -29,8 +30,8 @@ def broker(tmp_path):
 class Follower:
     """Asks over one session."""
 
-    def __init__(self, broker):
-        self.broker, self.session_id, self.epoch = broker, 0, 0
+    def __init__(self, broker, replica_id=1):
+        self.broker, self.replica_id, self.session_id, self.epoch = broker, replica_id, 0, 0
 
     def request(self, offset: int, max_wait_ms: int = 0, leader_epoch: int = 3, last_epoch: int = 3):
         asked = FetchPartition(
@@ -42,7 +43,7 @@ class Follower:
             partition_max_bytes=1 << 20,
         )
         found = FetchRequest(
-            replica_state=ReplicaState(replica_id=1, replica_epoch=5),
+            replica_state=ReplicaState(replica_id=self.replica_id, replica_epoch=5),
             max_wait_ms=max_wait_ms,
             min_bytes=1,
             max_bytes=1 << 20,
@@ -107,8 +108,10 @@ def test_joining_the_isr_is_proposed_and_the_agent_is_rung(broker):
     follower = Follower(broker)
     follower.ask(0, leader_epoch=4, last_epoch=-1)
     assert broker.log.state(0).maximal_isr.bit_count() == 1
-    follower.ask(2, leader_epoch=4)
-    assert broker.log.state(0).maximal_isr.bit_count() == 2
+    assert not broker.core.wait_service(SLOT_CONTROLLER, 0)
+    follower.ask(2, leader_epoch=4, last_epoch=4)
+    assert (broker.log.state(0).maximal_isr.bit_count(), served(broker)) == (2, 1)
+    assert broker.core.wait_service(SLOT_CONTROLLER, 0)
 
 
 @pytest.mark.parametrize(
@@ -131,6 +134,23 @@ def test_one_that_has_more_than_the_leader_is_told_where_to_cut(broker):
     found = follower.ask(9)
     assert (found.error_code, found.diverging_epoch.epoch, found.diverging_epoch.end_offset) == (0, 3, 2)
     assert (served(broker), broker.log.state(0).hw) == (0, 0)
+
+
+def test_one_that_has_another_record_in_its_place_is_told_where_to_cut(broker):
+    """Its epoch ended before that, although there is such an offset."""
+    lead(broker, 5, isr=[0, 1])
+    broker.call(produce(records=batch(b"c", b"d")), 7)
+    follower = Follower(broker)
+    follower.ask(0, leader_epoch=5, last_epoch=-1)
+    found = follower.ask(3, leader_epoch=5, last_epoch=3)
+    assert (found.error_code, found.diverging_epoch.epoch, found.diverging_epoch.end_offset) == (0, 3, 2)
+    assert (found.records, served(broker), broker.log.state(0).hw) == (b"", 0, 0)
+
+
+def test_one_that_is_no_replica_of_it_is_refused(broker):
+    follower = Follower(broker, replica_id=7)
+    follower.ask(0, last_epoch=-1)
+    assert (follower.ask(1).error_code, served(broker)) == (ErrorCode.UNKNOWN_LEADER_EPOCH, 0)
 
 
 def test_an_older_epoch_of_its_last_record_is_compared_by_python(broker):
