@@ -238,15 +238,23 @@ class Broker:
         assert not remains, f"left behind: {remains}\n{self.log()}"
 
     def destroy(self) -> None:
-        """Kill whatever is alive; for tests that failed already, and for those that kill everything."""
+        """Kill whatever is alive, until nothing is; for tests that failed already, and for those that kill everything.
+
+        A worker that was killed and had no core yet holds the data directory's lock still."""
         assert self.process is not None
-        for pid in self.processes():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        wait_until(self._kill_all, "what was killed to be gone")
         self.process.wait()
         for name in self.names:
             (SHM / name.lstrip("/")).unlink(missing_ok=True)
         self._close()
+
+    def _kill_all(self) -> bool:
+        """Whether nothing was left to kill. Who dies may have forked another meanwhile."""
+        alive = self.processes()
+        for pid in alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return not alive
 
     def _close(self) -> None:
         _running.discard(self)
