@@ -1,6 +1,5 @@
 """The data source: its readers alone, then in Spark, batch and stream."""
 
-import itertools
 import pickle
 
 import pyarrow as pa
@@ -149,8 +148,8 @@ def test_in_spark_a_wrong_type_is_said(spark, trace):
 
 def ended_query(frame, folder):
     """A query of all there is, which has ended well. Spark waits 10 s for its Python process to import pyspark and to
-    connect, longer takes a busy machine now and then: only then is it started anew, as often as the test has time."""
-    for turn in itertools.count():
+    connect, longer takes a busy machine now and then: only then is it started anew, four times."""
+    for turn in range(5):
         writer = frame.writeStream.format("memory").queryName("windows").outputMode("append")
         place = str(folder / f"checkpoint-{turn}")  # a table in memory goes on from none
         query = writer.option("checkpointLocation", place).trigger(availableNow=True).start()
@@ -158,7 +157,7 @@ def ended_query(frame, folder):
             assert query.awaitTermination(90)
             break
         except StreamingQueryException as error:
-            if WORKER_WAS_LATE not in str(error):
+            if WORKER_WAS_LATE not in str(error) or turn == 4:
                 raise
     return query
 
