@@ -17,7 +17,9 @@ from mpbroker.analysis.engine.engines.engine import Ask, Engine
 from mpbroker.analysis.engine.input.durations import PIPELINE
 from mpbroker.analysis.engine.mathematics import windows
 from mpbroker.analysis.engine.mathematics.distribution import Distribution, distributions
+from mpbroker.analysis.engine.measures import request_time
 from mpbroker.analysis.engine.running import figure_specs, wording
+from mpbroker.analysis.engine.running.finding import Finding
 from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
 
 MEASURED = "active_total"
@@ -76,7 +78,28 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
         {"anomaly": pa.Table.from_pylist(rows, _TABLE)},
         [*_verdicts(rows, window_ms), *wording.caveats(engine.input)],
         _figures(rows, window_ms),
+        findings=_findings(engine, rows, whole, window_ms),
     )
+
+
+def _findings(
+    engine: Engine, rows: list[dict[str, Any]], whole: dict[int, Distribution], window_ms: int
+) -> list[Finding]:
+    """What requests of slow windows took more than those of the window in the middle."""
+    slow = sorted((row for row in rows if row["odd"] and row["z_p99"] > ODD), key=lambda row: -row["z_p99"])
+    if not slow:
+        return []
+    usual = float(np.median([each.mean_ns for each in whole.values()]))
+    ns = sum(whole[row["window_ms"]].n * (whole[row["window_ms"]].mean_ns - usual) for row in slow)
+    sentence = (
+        f"{wording.counted(len(slow), 'window')} of {len(rows)} ({window_ms} ms each) {_is(len(slow))} slower than the "
+        f"others; first among them {_what(slow[0], rows)}."
+    )
+    return request_time.of(engine).explained("odd_windows", sentence, ns)
+
+
+def _is(number: int) -> str:
+    return "is" if number == 1 else "are"
 
 
 def _scored(whole: dict[int, Distribution], sums: dict[int, dict[str, Any]], window_ms: int) -> list[dict[str, Any]]:
@@ -143,6 +166,12 @@ def _differ(number: int) -> str:
 def _told(row: dict[str, Any], rows: Sequence[dict[str, Any]], window_ms: int) -> str:
     at = figure_specs.clock(row["window_ms"] * 1_000_000)
     until = figure_specs.clock((row["window_ms"] + window_ms) * 1_000_000)
+    return f"{_what(row, rows)}. Look there: trace study tail --from {at}Z --to {until}Z."
+
+
+def _what(row: dict[str, Any], rows: Sequence[dict[str, Any]]) -> str:
+    """When, and what was different."""
+    at = figure_specs.clock(row["window_ms"] * 1_000_000)
     parts = []
     if abs(row["z_p99"]) > ODD:
         grown = f", mostly {wording.DOING[row['stage']]} (+{wording.duration(row['stage_more_ns'])} on average)"
@@ -154,10 +183,7 @@ def _told(row: dict[str, Any], rows: Sequence[dict[str, Any]], window_ms: int) -
     if abs(row["z_errors"]) > ODD:
         parts.append(f"{wording.share(row['error_share'])} errors")
     alone = abs(row["z_p99"]) > ODD and len(parts) == 1
-    return (
-        f"{at[11:]}: {', '.join(parts)}{'; nothing else was different' if alone else ''}. Look there: trace study tail "
-        f"--from {at}Z --to {until}Z."
-    )
+    return f"{at[11:]}: {', '.join(parts)}{'; nothing else was different' if alone else ''}"
 
 
 # Figures

@@ -5,7 +5,7 @@ handler time, and waiting in the broker for others (in the socket, behind the ri
 the same and 1/n when one has everything. Unequal loads are not unjust: it is when those who ask for little wait.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +13,10 @@ import pyarrow as pa
 from mpbroker.analysis.engine.engines.engine import Engine
 from mpbroker.analysis.engine.mathematics import moments, weighted, windows
 from mpbroker.analysis.engine.mathematics.histogram import Int64s
-from mpbroker.analysis.engine.measures import bounded_part
+from mpbroker.analysis.engine.measures import bounded_part, request_time
+from mpbroker.analysis.engine.measures.request_time import RequestTime
 from mpbroker.analysis.engine.running import figure_specs, wording
+from mpbroker.analysis.engine.running.finding import Finding
 from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
 
 MAX_REQUESTS = 2_000_000
@@ -62,6 +64,9 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
         {"fairness": pa.Table.from_pylist(rows, _TABLE), "fairness_members": pa.Table.from_pylist(shown, _MEMBERS)},
         [*_verdicts(members["client"], rows, seconds), *said, *wording.caveats(engine.input)],
         _figures(members["client"]),
+        findings=_findings(
+            request_time.of(engine, int(table["weight"].to_numpy().sum()) / extent.n), members["client"], seconds
+        ),
     )
 
 
@@ -106,7 +111,53 @@ def _row(by: str, members: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-# Verdicts
+# Findings and verdicts
+
+
+class Greed(NamedTuple):
+    """Of the client with most handler time, what the others wait for and work (ns a request), and how busy handlers
+    are."""
+
+    others: list[dict[str, Any]]
+    waited_ns: float
+    worked_ns: float
+    busy: float
+
+    @property
+    def is_unjust(self) -> bool:
+        """Whether the others wait for it so long that it should be slowed down."""
+        return self.busy >= BUSY and self.waited_ns >= UNJUST * self.worked_ns
+
+
+def _greed(clients: list[dict[str, Any]], seconds: float) -> Greed | None:
+    """None where no client takes most of the handlers' time from others."""
+    others = [row for row in clients[1:] if row["n"] >= MIN_REQUESTS]
+    if not others or clients[0]["share"] < GREEDY:
+        return None
+    n = sum(row["n"] for row in others)
+    busy = sum(row["handler_ns"] for row in clients) / 1e9 / seconds
+    waited, worked = (sum(row[name] for row in others) / n for name in ("wait_ns", "handler_ns"))
+    return Greed(others, waited, worked, busy)
+
+
+def _findings(time: RequestTime, clients: list[dict[str, Any]], seconds: float) -> list[Finding]:
+    """The part of the others' waiting that is this client's part of the work that was waited for."""
+    greed = _greed(clients, seconds)
+    if greed is None or not greed.is_unjust:
+        return []
+    first, waited = clients[0], sum(row["wait_ns"] for row in greed.others)
+    sentence = f"{_greed_words(clients, greed)}."
+    return time.explained("greedy_client", sentence, waited * first["share"], first["member"], ("queue", "queueing"))
+
+
+def _greed_words(clients: list[dict[str, Any]], greed: Greed) -> str:
+    first = clients[0]
+    return (
+        f"“{first['member']}” takes {wording.share(first['share'])} of the handlers' time with "
+        f"{wording.share(first['n'] / sum(row['n'] for row in clients))} of the requests; a request of the other "
+        f"{wording.counted(len(greed.others), 'client')} waits {wording.duration(greed.waited_ns)} for "
+        f"{wording.duration(greed.worked_ns)} of work"
+    )
 
 
 def _verdicts(clients: list[dict[str, Any]], rows: list[dict[str, Any]], seconds: float) -> list[str]:
@@ -118,20 +169,13 @@ def _verdicts(clients: list[dict[str, Any]], rows: list[dict[str, Any]], seconds
     share = wording.share(first["share"])
     if not others:
         return [f"Hardly anybody but “{first['member']}” asked for something: nobody to share with.", told]
-    if first["share"] < GREEDY:
+    greed = _greed(clients, seconds)
+    if greed is None:
         return [f"No client takes half of the handlers' time (“{first['member']}” has {share}): change nothing.", told]
-    n = sum(row["n"] for row in others)
-    busy = sum(row["handler_ns"] for row in clients) / 1e9 / seconds
-    waited, worked = (sum(row[name] for row in others) / n for name in ("wait_ns", "handler_ns"))
-    words = (
-        f"“{first['member']}” takes {share} of the handlers' time with "
-        f"{wording.share(first['n'] / sum(row['n'] for row in clients))} of the requests; a request of the other "
-        f"{wording.counted(len(others), 'client')} waits {wording.duration(waited)} for "
-        f"{wording.duration(worked)} of work"
-    )
-    if busy < BUSY:
+    words = _greed_words(clients, greed)
+    if greed.busy < BUSY:
         return [f"{words}, but the handlers had little to do: nobody waits for that client. Change nothing.", told]
-    if waited >= UNJUST * worked:
+    if greed.is_unjust:
         return [
             f"{words}: slow that client down with a quota, or let requests be served in turn by client "
             "(`trace study whatif --discipline fair` says what that gives).",

@@ -17,7 +17,9 @@ from mpbroker.analysis.engine.engines.engine import Ask, Engine
 from mpbroker.analysis.engine.engines.reusing_engine import merge_activity
 from mpbroker.analysis.engine.input.durations import ASKED_WAIT, PIPELINE
 from mpbroker.analysis.engine.mathematics import windows
+from mpbroker.analysis.engine.measures.request_time import RequestTime
 from mpbroker.analysis.engine.running import figure_specs, wording
+from mpbroker.analysis.engine.running.finding import Finding
 from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
 
 HOUR_MS = 3_600_000
@@ -98,7 +100,9 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
         "cells": _cells(cells, activity),
     }
     verdicts = [*_verdicts(differences, levels, width_ms), *wording.caveats(engine.input)]
-    return StudyResult(tables, verdicts, _figures(tables, levels["broker"]))
+    whole = sum(one["sum_ns"] for one in brokers.to_pylist() if one["stage"] == _WHOLE)
+    findings = _findings(RequestTime(whole / 1e9), differences, levels)
+    return StudyResult(tables, verdicts, _figures(tables, levels["broker"]), findings=findings)
 
 
 def asks(engine: Engine, totals: pa.Table, parameters: StudyParameters) -> list[Ask]:
@@ -228,7 +232,41 @@ def _cells(percentiles: pa.Table, activity: pa.Table) -> pa.Table:
     return pa.Table.from_pylist([{name: row.get(name) for name in _CELLS.names} for row in rows], _CELLS)
 
 
-# Sentences
+# Findings and sentences
+
+#: What differs in what → kind of finding, and what it says more closely.
+_FOUND = {
+    ("broker", "p99"): ("slow_broker", ()),
+    ("hour", "p99"): ("slow_hours", ()),
+    ("broker", "errors"): ("failing_broker", ("errors",)),
+    ("hour", "errors"): ("errors", ("errors",)),
+    ("broker", "load"): ("uneven_brokers", ()),
+}
+
+
+def _findings(
+    time: RequestTime, differences: Sequence[Row], levels: Mapping[str, Mapping[str, list[Row]]]
+) -> list[Finding]:
+    """Of each broker and hour, all APIs together: what its requests took more than those of the middle, and for failed
+    ones all that they took. The sentence is that of the largest difference."""
+    spent: dict[tuple[str, str, str], float] = {}
+    first: dict[tuple[str, str, str], Row] = {}
+    for row in differences:
+        key = row["what"], row["subject"], row["measure"]
+        spent[key] = spent.get(key, 0.0) + _ns(row, levels[row["what"]][row["api"]])
+        first.setdefault(key, row)
+    found = []
+    for (what, subject, measure), ns in spent.items():
+        kind, refines = _FOUND[what, measure]
+        found += time.explained(kind, _sentence(first[what, subject, measure]), ns, subject, refines)
+    return found
+
+
+def _ns(row: Row, peers: Sequence[Row]) -> float:
+    mean = next(float(one["mean"]) for one in peers if str(one["subject"]) == row["subject"])
+    if row["measure"] == "errors":
+        return float(row["n"] * row["value"] * mean)
+    return float(row["n"] * max(0.0, mean - float(np.median([one["mean"] for one in peers]))))
 
 
 def _verdicts(differences: Sequence[Row], levels: Mapping[str, Mapping[str, list[Row]]], width_ms: int) -> list[str]:

@@ -14,8 +14,10 @@ import pyarrow as pa
 from mpbroker.analysis.engine.engines.engine import Engine
 from mpbroker.analysis.engine.mathematics import moments, windows
 from mpbroker.analysis.engine.mathematics.histogram import Int64s
-from mpbroker.analysis.engine.measures import bounded_part
+from mpbroker.analysis.engine.measures import bounded_part, request_time
+from mpbroker.analysis.engine.measures.request_time import RequestTime
 from mpbroker.analysis.engine.running import figure_specs, wording
+from mpbroker.analysis.engine.running.finding import Finding
 from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
 
 MAX_REQUESTS = 2_000_000
@@ -68,6 +70,7 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
         },
         [*_verdicts(rows), *said, *wording.caveats(engine.input)],
         _figures(rows),
+        findings=_findings(request_time.of(engine, table.num_rows / extent.n), rows),
     )
 
 
@@ -101,7 +104,22 @@ def _sums(blocked: Int64s, large: Int64s, whole: Int64s, at: Int64s) -> dict[str
     }
 
 
-# Verdicts
+# Findings and verdicts
+
+
+def _findings(time: RequestTime, rows: list[dict[str, Any]]) -> list[Finding]:
+    """All of the blocking, as what most of it is."""
+    n, spent, whole = (sum(row[name] for row in rows) for name in ("n", "blocked_ns", "whole_ns"))
+    if n < MIN_REQUESTS or spent < MUCH * whole:
+        return []
+    large, first = sum(row["behind_large_ns"] for row in rows), rows[0]
+    kind = "behind_large" if large >= spent / 2 else "own_connection"
+    sentence = (
+        f"Requests wait {wording.duration(spent / n)} on average behind earlier ones of their own connection, "
+        f"{wording.share(large / spent)} of it behind one that was held {LARGE} times as long or more; "
+        f"“{first['client']}” has {wording.share(first['blocked_ns'] / spent)} of that waiting."
+    )
+    return time.explained(kind, sentence, spent, first["client"], ("own_connection",))
 
 
 def _verdicts(rows: list[dict[str, Any]]) -> list[str]:

@@ -14,8 +14,9 @@ import pyarrow as pa
 from mpbroker.analysis.engine.engines.engine import Ask, Engine
 from mpbroker.analysis.engine.mathematics import bend, windows
 from mpbroker.analysis.engine.mathematics.distribution import distributions
-from mpbroker.analysis.engine.measures import load_kind
+from mpbroker.analysis.engine.measures import load_kind, request_time
 from mpbroker.analysis.engine.running import figure_specs, wording
+from mpbroker.analysis.engine.running.finding import Finding
 from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
 
 MEASURED = "active_total"
@@ -81,7 +82,31 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
         {"knee": pa.Table.from_pylist(rows, _TABLE), "knee_points": pa.Table.from_pylist(points, _POINTS)},
         [*verdicts, *load_kind.sentences(kind), *wording.caveats(engine.input)],
         _figures(rows, points, window_ms),
+        findings=_findings(engine, rows, points, window_ms),
     )
+
+
+def _findings(
+    engine: Engine, rows: list[dict[str, Any]], points: list[dict[str, Any]], window_ms: int
+) -> list[Finding]:
+    """What requests beyond the knee took more than those below it, on average."""
+    found, time = [], request_time.of(engine)
+    for row in rows:
+        knee = row.get("knee_s")
+        if knee is None:
+            continue
+        mine = [point for point in points if point["broker"] == row["broker"]]
+        flat = float(np.median([point["mean_ns"] for point in mine if point["requests_s"] <= knee]))
+        beyond = [point for point in mine if point["requests_s"] > knee]
+        ns = sum(point["requests_s"] * window_ms / 1000 * (point["mean_ns"] - flat) for point in beyond)
+        several = f"Broker {row['broker']}: p" if len(rows) > 1 else "P"
+        sentence = (
+            f"{several}ast {wording.count(round(knee))} requests/s (95 % interval "
+            f"{wording.count(round(row['knee_low_s']))} to {wording.count(round(row['knee_high_s']))}) latency grows "
+            f"with the load; {wording.counted(len(beyond), 'window')} of {row['windows']} had more."
+        )
+        found += time.explained("past_knee", sentence, ns, str(row["broker"]))
+    return found
 
 
 def _points(rollup: pa.Table, window_ms: int) -> list[dict[str, Any]]:

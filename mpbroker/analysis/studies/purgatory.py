@@ -13,8 +13,10 @@ import pyarrow as pa
 from mpbroker.analysis.engine.engines.engine import Engine
 from mpbroker.analysis.engine.input.durations import ASKED_KINDS
 from mpbroker.analysis.engine.mathematics import moments, weighted, windows
-from mpbroker.analysis.engine.measures import bounded_part
+from mpbroker.analysis.engine.measures import bounded_part, request_time
+from mpbroker.analysis.engine.measures.request_time import RequestTime
 from mpbroker.analysis.engine.running import figure_specs, wording
+from mpbroker.analysis.engine.running.finding import Finding
 from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
 from mpbroker.trace.record import PURGATORY_TIMEOUT
 
@@ -45,6 +47,7 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
     where, said = bounded_part.where(extent, MAX_REQUESTS)
     columns = ["api", "purg_kind", "weight", "flags", "error", "purgatory_ns", "total_ns"]
     table = engine.requests(columns, where)
+    time = request_time.of(engine, int(table["weight"].to_numpy().sum()) / extent.n)
     table = table.take(np.flatnonzero(moments.present(table, "purgatory_ns")))
     rows = [_row(key[0], key[1], table, at) for key, at in moments.groups(table, ("purg_kind", "api"))]
     rows.sort(key=lambda row: (-row["wait_ns"], row["kind"], row["api"]))
@@ -52,6 +55,7 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
         {"purgatory": pa.Table.from_pylist(rows, _TABLE)},
         [*_verdicts(rows), *said, *wording.caveats(engine.input)],
         _figures(rows),
+        findings=[one for row in rows for one in _findings(time, row)],
     )
 
 
@@ -75,7 +79,16 @@ def _row(kind: str, api: str, table: pa.Table, at: Any) -> dict[str, Any]:
     }
 
 
-# Verdicts
+# Findings and verdicts
+
+
+def _findings(time: RequestTime, row: dict[str, Any]) -> list[Finding]:
+    """Waiting that is latency: for what, and whether it came."""
+    if row["n"] < MIN_REQUESTS or row["asked"] or row["kind"] == "fetch":
+        return []
+    subject, late = f"{row['kind']}, {row['api']}", row["timed_out"] / row["n"] >= FEW
+    kind = "purgatory_timeout" if late else "purgatory"
+    return time.explained(kind, f"{_words(row)}.", row["wait_ns"], subject, ("purgatory",))
 
 
 def _verdicts(rows: list[dict[str, Any]]) -> list[str]:
@@ -85,14 +98,17 @@ def _verdicts(rows: list[dict[str, Any]]) -> list[str]:
     return [_verdict(row) for row in enough]
 
 
-def _verdict(row: dict[str, Any]) -> str:
-    late = row["timed_out"] / row["n"]
-    asked = wording.counted(row["n"], f"{row['api']} request")
-    words = (
-        f"{asked} waited in the purgatory “{row['kind']}” for "
+def _words(row: dict[str, Any]) -> str:
+    requests = wording.counted(row["n"], f"{row['api']} request")
+    return (
+        f"{requests} waited in the purgatory “{row['kind']}” for "
         f"{wording.duration(row['p50_ns'])} at the median, {wording.duration(row['p99_ns'])} at p99; "
-        f"{wording.share(late)} until their time was over"
+        f"{wording.share(row['timed_out'] / row['n'])} until their time was over"
     )
+
+
+def _verdict(row: dict[str, Any]) -> str:
+    late, words = row["timed_out"] / row["n"], _words(row)
     if row["kind"] == "fetch":
         if late >= MOST:
             return f"{words}: they poll what is idle, fewer polls cost less (fetch.max.wait.ms of the consumers)."

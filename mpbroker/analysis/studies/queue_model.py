@@ -19,9 +19,11 @@ import pyarrow as pa
 from mpbroker.analysis.engine.engines.engine import Engine
 from mpbroker.analysis.engine.mathematics import queueing, windows
 from mpbroker.analysis.engine.mathematics.histogram import Int64s
-from mpbroker.analysis.engine.measures import handler_work
+from mpbroker.analysis.engine.measures import handler_work, request_time
 from mpbroker.analysis.engine.measures.handler_work import HandlerWork
+from mpbroker.analysis.engine.measures.request_time import RequestTime
 from mpbroker.analysis.engine.running import figure_specs, wording
+from mpbroker.analysis.engine.running.finding import Finding
 from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
 
 MIN_ARRIVALS = 50  # in a window, to say anything of its rate and variance
@@ -82,7 +84,31 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
         },
         [*(words for row in summary for words in _verdicts(row, several)), *said, *wording.caveats(engine.input)],
         _figures(summary, rows, window_ms),
+        findings=_findings(request_time.of(engine, sum(row["n"] for row in summary) / _in_rings(works)), summary),
     )
+
+
+def _in_rings(works: list[HandlerWork]) -> int:
+    return sum(len(work.enqueued) for work in works)
+
+
+def _findings(time: RequestTime, summary: list[dict[str, Any]]) -> list[Finding]:
+    """Queueing as a replay has it, and the waiting beyond it."""
+    found, several = [], len(summary) > 1
+    for row in summary:
+        if row["n"] < MIN_ARRIVALS or row["explained"] is None:
+            continue
+        subject = f"broker {row['broker']}" if several else ""
+        queued = min(row["replay_mean_ns"], row["measured_mean_ns"])
+        found += time.explained("queueing", _verdicts(row, several)[0], queued * row["n"], subject, ("queue",))
+        sentence = (
+            f"A replay{f' of {subject}' if subject else ''} that loses no time between requests lets them wait "
+            f"{wording.duration(row['replay_mean_ns'])} on average in the request rings; measured were "
+            f"{wording.duration(row['measured_mean_ns'])}."
+        )
+        rest = (row["measured_mean_ns"] - queued) * row["n"]
+        found += time.explained("handoff", sentence, rest, subject, ("queue", "wake_up"))
+    return found
 
 
 def _windows(work: HandlerWork, waits: Int64s, window_ms: int) -> list[dict[str, Any]]:

@@ -13,8 +13,10 @@ import pyarrow as pa
 from mpbroker.analysis.engine.engines.engine import Engine
 from mpbroker.analysis.engine.mathematics import moments, weighted, windows
 from mpbroker.analysis.engine.mathematics.histogram import Int64s
-from mpbroker.analysis.engine.measures import bounded_part
+from mpbroker.analysis.engine.measures import bounded_part, request_time
+from mpbroker.analysis.engine.measures.request_time import RequestTime
 from mpbroker.analysis.engine.running import figure_specs, wording
+from mpbroker.analysis.engine.running.finding import Finding
 from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
 
 MAX_REQUESTS = 500_000
@@ -54,6 +56,7 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
     served = np.flatnonzero(moments.present(table, "local_ns") | moments.present(table, "io_ns"))
     if not len(served):
         return StudyResult(verdicts=[wording.nothing("service"), *said])
+    time = request_time.of(engine, int(table["weight"].to_numpy().sum()) / extent.n)
     table = table.take(served)
     service, weights = _handler_ns(table), np.asarray(table["weight"].to_numpy(), np.int64)
     whole = int((service * weights).sum())
@@ -63,6 +66,7 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
         {"service": pa.Table.from_pylist(rows, _TABLE)},
         [*_verdicts(rows), *said, *wording.caveats(engine.input)],
         _figures(rows),
+        findings=[one for row in rows for one in _findings(time, row)],
     )
 
 
@@ -93,7 +97,39 @@ def _row(api: str, table: pa.Table, service: Int64s, weights: Int64s, at: Int64s
     return row
 
 
-# Verdicts
+# Findings and verdicts
+
+
+def _findings(time: RequestTime, row: dict[str, Any]) -> list[Finding]:
+    """What requests of an API cost by being requests, or by their size, whichever is told to be changed."""
+    if row["n"] < MIN_REQUESTS or row["share"] < MIN_SHARE or not _sizes_vary(row):
+        return []
+    fixed = _fixed(row) if _parts(row) else 1.0
+    words = (
+        f"{row['api']} requests take {wording.duration(row['mean_ns'])} of handler time each; "
+        f"{wording.share(fixed)} of that is for any of them, whatever its size."
+    )
+    if fixed <= HARDLY:
+        return time.explained("size_cost", words, row["handler_ns"] * (1 - fixed), row["api"], ("work",))
+    return time.explained("fixed_cost", words, row["handler_ns"] * fixed, row["api"], ("work",))
+
+
+def _sizes_vary(row: dict[str, Any]) -> bool:
+    return not row["kib_in_ns"] is row["kib_out_ns"] is row["partition_ns"] is None
+
+
+def _parts(row: dict[str, Any]) -> list[str]:
+    """What sizes cost for certain."""
+    return [
+        f"{wording.duration(row[name])} for each {unit}"
+        for name, unit in (("kib_in_ns", "KiB received"), ("kib_out_ns", "KiB sent"), ("partition_ns", "partition"))
+        if row[name] is not None and row[name] > CERTAIN * row[f"{name}_error"]
+    ]
+
+
+def _fixed(row: dict[str, Any]) -> float:
+    """Of the mean cost: what any request costs."""
+    return min(1.0, max(0.0, row["request_ns"] / row["mean_ns"])) if row["mean_ns"] else 0.0
 
 
 def _verdicts(rows: list[dict[str, Any]]) -> list[str]:
@@ -113,12 +149,8 @@ def _cost(row: dict[str, Any]) -> str:
 
 def _advice(row: dict[str, Any]) -> str:
     """What to do: whether fewer and larger requests pay."""
-    parts = [
-        f"{wording.duration(row[name])} for each {unit}"
-        for name, unit in (("kib_in_ns", "KiB received"), ("kib_out_ns", "KiB sent"), ("partition_ns", "partition"))
-        if row[name] is not None and row[name] > CERTAIN * row[f"{name}_error"]
-    ]
-    if row["kib_in_ns"] is row["kib_out_ns"] is row["partition_ns"] is None:
+    parts = _parts(row)
+    if not _sizes_vary(row):
         return "They all had one size: what bytes and partitions cost cannot be told from them."
     if not parts:
         return (
@@ -126,7 +158,7 @@ def _advice(row: dict[str, Any]) -> str:
             "difference), so fewer and larger ones cost less: larger batches (linger.ms and batch.size of producers, "
             "fetch.min.bytes of consumers)."
         )
-    fixed = min(1.0, max(0.0, row["request_ns"] / row["mean_ns"])) if row["mean_ns"] else 0.0
+    fixed = _fixed(row)
     words = (
         f"Of that {wording.duration(max(0.0, row['request_ns']))} is for any request, {wording.listed(parts)} "
         f"(sizes explain {wording.share(row['explained'] or 0.0)} of the difference): "

@@ -13,13 +13,18 @@ import pyarrow as pa
 
 from mpbroker.analysis.engine.engines.engine import Ask, Engine
 from mpbroker.analysis.engine.mathematics import weighted, windows
+from mpbroker.analysis.engine.measures import request_time
 from mpbroker.analysis.engine.running import figure_specs, wording
+from mpbroker.analysis.engine.running.finding import Finding
 from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
 
 MIN_REQUESTS = 200
 #: Requests of the busiest by an even share, and how busy handlers must be for theirs to matter.
 UNEVEN, BUSY = 1.5, 0.5
 _KINDS = ("processor", "handler")
+_WAITED = ("broker", "processor")
+#: Stages in which requests wait for a processor.
+_FOR_PROCESSORS = ("rx_wait", "resp_queue", "send_wait")
 _TABLE = pa.schema(
     [
         ("broker", pa.int32()),
@@ -48,7 +53,7 @@ def asks(engine: Engine, activity: pa.Table, parameters: StudyParameters) -> lis
     if extent is None:
         return []
     window_ms = windows.width_ms(parameters.window_ms, extent)
-    return [Ask("activity", window_ms, ("broker", by)) for by in _KINDS]
+    return [*(Ask("activity", window_ms, ("broker", by)) for by in _KINDS), Ask("rollup", 0, _WAITED)]
 
 
 def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
@@ -72,6 +77,7 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
         {"skew": pa.Table.from_pylist(rows, _TABLE), "skew_windows": pa.Table.from_pylist(over_time, _WINDOWS)},
         [*_verdicts(rows), *wording.caveats(engine.input)],
         _figures(over_time, window_ms),
+        findings=_findings(engine, rows),
     )
 
 
@@ -113,7 +119,62 @@ def _windows(broker: int, by: str, found: list[dict[str, Any]]) -> list[dict[str
     return rows
 
 
-# Verdicts
+# Findings and verdicts
+
+
+def _findings(engine: Engine, rows: list[dict[str, Any]]) -> list[Finding]:
+    """Of a processor with too many requests: what these waited for it beyond those of the others. Of busy handlers: of
+    the waiting in the ring the part that one had beyond its share."""
+    time, found = request_time.of(engine), []
+    waited = engine.rollup(0, _WAITED).to_pylist()
+    for broker, by in dict.fromkeys((row["broker"], row["by"]) for row in rows):
+        mine = [row for row in rows if (row["broker"], row["by"]) == (broker, by)]
+        largest = _largest(mine)
+        if _is_even(mine) or (by == "handler" and _busy(mine) < BUSY):
+            continue
+        here = [one for one in waited if one["broker"] == broker]
+        sentence = f"{_words(by, largest, f' of broker {broker}')}."
+        if by == "processor":
+            ns = _beyond_the_others(here, mine, largest["number"])
+            found += time.explained("uneven_processors", sentence, ns, str(broker), ("rx_wait", "slow_processor"))
+        else:
+            queued = sum(one["sum_ns"] for one in here if one["stage"] == "queue")
+            ns = queued * (largest["share"] - largest["even_share"])
+            found += time.explained("uneven_handlers", sentence, ns, str(broker), ("slow_handler",))
+    return found
+
+
+def _beyond_the_others(waited: list[dict[str, Any]], rows: list[dict[str, Any]], number: int) -> float:
+    """Nanoseconds that the requests of this processor waited for it, less what they would have with the others."""
+    ns = {row["number"]: 0 for row in rows}
+    for one in waited:
+        if one["stage"] in _FOR_PROCESSORS and one["processor"] in ns:
+            ns[one["processor"]] += one["sum_ns"]
+    n = {row["number"]: row["n"] for row in rows}
+    others = sum(n.values()) - n[number]
+    return ns[number] - n[number] * (sum(ns.values()) - ns[number]) / others if others else 0.0
+
+
+def _largest(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return max(rows, key=lambda row: (row["n"], -row["number"]))
+
+
+def _is_even(rows: list[dict[str, Any]]) -> bool:
+    """Or too few to tell."""
+    largest = _largest(rows)
+    few = len(rows) == 1 or sum(row["n"] for row in rows) < MIN_REQUESTS
+    return few or largest["share"] < UNEVEN * largest["even_share"]
+
+
+def _busy(rows: list[dict[str, Any]]) -> float:
+    return float(sum(row["busy"] for row in rows)) / len(rows)
+
+
+def _words(by: str, largest: dict[str, Any], of: str) -> str:
+    return (
+        f"{by.capitalize()} {largest['number']}{of} took {wording.share(largest['share'])} of the requests, an even "
+        f"share is {wording.share(largest['even_share'])}"
+    )
 
 
 def _verdicts(rows: list[dict[str, Any]]) -> list[str]:
@@ -129,23 +190,20 @@ def _verdicts(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _verdict(by: str, rows: list[dict[str, Any]], of: str) -> str:
-    n, largest = sum(row["n"] for row in rows), max(rows, key=lambda row: (row["n"], -row["number"]))
+    n, largest = sum(row["n"] for row in rows), _largest(rows)
     if n < MIN_REQUESTS:
         return f"Too few requests ({n}) to say how they are spread over the {by}s{of}."
     if len(rows) == 1:
         return f"There is one {by}{of}: nothing to spread."
-    words = (
-        f"{by.capitalize()} {largest['number']}{of} took {wording.share(largest['share'])} of the requests, an even "
-        f"share is {wording.share(largest['even_share'])}"
-    )
-    if largest["share"] < UNEVEN * largest["even_share"]:
+    words = _words(by, largest, of)
+    if _is_even(rows):
         return f"{words}: the {by}s are evenly used, change nothing."
     if by == "processor":
         return (
             f"{words}: connections are dealt to processors in turn, so few of them do most; spread that load over more "
             "connections (the study fairness names them)."
         )
-    busy = sum(row["busy"] for row in rows) / len(rows)
+    busy = _busy(rows)
     if busy < BUSY:
         return (
             f"{words}, which is how it should be: handlers were busy {wording.share(busy)} of the time, and who is "

@@ -12,8 +12,10 @@ import pyarrow as pa
 
 from mpbroker.analysis.engine.engines.engine import Engine
 from mpbroker.analysis.engine.mathematics import moments, weighted, windows
-from mpbroker.analysis.engine.measures import bounded_part
+from mpbroker.analysis.engine.measures import bounded_part, request_time
+from mpbroker.analysis.engine.measures.request_time import RequestTime
 from mpbroker.analysis.engine.running import figure_specs, wording
+from mpbroker.analysis.engine.running.finding import Finding
 from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
 
 MAX_REQUESTS = 2_000_000
@@ -67,6 +69,7 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
         {"slowclient": pa.Table.from_pylist(rows[:CLIENTS], _TABLE)},
         [*_verdicts(rows), *said, *wording.caveats(engine.input)],
         _figures(rows),
+        findings=_findings(request_time.of(engine, int(weight.sum()) / extent.n), rows),
     )
 
 
@@ -74,12 +77,31 @@ def _rate(row: dict[str, Any]) -> float | None:
     return row["slow_bytes"] * 1e9 / row["slow_ns"] if row["slow_ns"] else None
 
 
-# Verdicts
+# Findings and verdicts
+
+
+def _slow(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Clients of which one answer in a hundred was slow, or more."""
+    return [row for row in rows if row["slow"] and row["slow"] >= MANY * row["answers"]]
+
+
+def _findings(time: RequestTime, rows: list[dict[str, Any]]) -> list[Finding]:
+    """The time that slow answers took to be sent."""
+    slow = _slow(rows)
+    if not slow:
+        return []
+    worst, spent = slow[0], sum(row["slow_ns"] for row in slow)
+    sentence = (
+        f"“{worst['client']}” takes its answers at {wording.megabytes(worst['bytes_s'] or 0.0)}: "
+        f"{wording.count(worst['slow'])} of {wording.count(worst['answers'])} took more than "
+        f"{wording.duration(SLOW_NS)} to send."
+    )
+    return time.explained("slow_reader", sentence, spent, worst["client"], ("send", "answer"))
 
 
 def _verdicts(rows: list[dict[str, Any]]) -> list[str]:
     answers = sum(row["answers"] for row in rows)
-    slow = [row for row in rows if row["slow"] and row["slow"] >= MANY * row["answers"]]
+    slow = _slow(rows)
     if not slow:
         few = sum(row["slow"] for row in rows)
         return [

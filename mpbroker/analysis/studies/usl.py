@@ -14,7 +14,9 @@ import pyarrow as pa
 from mpbroker.analysis.engine.engines.engine import Ask, Engine
 from mpbroker.analysis.engine.mathematics import bend, windows
 from mpbroker.analysis.engine.mathematics.bend import Floats, Scaling
+from mpbroker.analysis.engine.measures.request_time import RequestTime
 from mpbroker.analysis.engine.running import figure_specs, study_options, wording
+from mpbroker.analysis.engine.running.finding import Finding
 from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
 
 LEAST_POINTS = 5
@@ -40,7 +42,9 @@ _TABLE = pa.schema(
 def asks(engine: Engine, activity: pa.Table, parameters: StudyParameters) -> list[Ask]:
     """The tables `run` asks for."""
     extent = windows.extent(activity)
-    return [] if extent is None else [Ask("activity", parameters.window_ms, ("run",))]
+    if extent is None:
+        return []
+    return [Ask("activity", parameters.window_ms, ("run",)), Ask("rollup", 0, ("run",))]
 
 
 def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
@@ -68,7 +72,37 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
         {"usl": pa.Table.from_pylist([row], _TABLE), "usl_points": pa.Table.from_pylist(points, _POINTS)},
         [*_verdicts(by, law, row, n, x), *wording.caveats(engine.input)],
         _figures(by, law, points),
+        findings=_findings(engine, by, law, row, points) if _tells(law, row, n, x) else [],
     )
+
+
+def _findings(
+    engine: Engine, by: str, law: Scaling, row: dict[str, Any], points: list[dict[str, Any]]
+) -> list[Finding]:
+    """Of a load that is all the broker can do, a request's time goes as one by the throughput: what the law takes from
+    that is what requests took longer."""
+    table = engine.rollup(0, ("run",)).to_pylist()
+    spent = {point["run"]: 0 for point in points}
+    for one in table:
+        spent[one["run"]] += one["sum_ns"] if one["stage"] == "active_total" else 0
+    time = RequestTime(sum(spent.values()) / 1e9)
+    peak = row["peak"] if _has_peak(row) else np.inf
+    top = float(law.at(np.array([max(1.0, min(peak, row["most_measured"]))]))[0])
+    past = [point for point in points if point["n"] and point["n"] > peak]
+    lost = sum(spent[point["run"]] * (1 - point["fitted_s"] / top) for point in past)
+    shared = sum(
+        spent[point["run"]] * (1 - point["fitted_s"] / (law.gain * point["n"]))
+        for point in points
+        if point["n"] and point["n"] <= peak
+    )
+    runs = wording.counted(len(past), "run")
+    found = time.explained("past_peak", f"Throughput is highest with {peak:.0f} {by}; {runs} had more.", lost)
+    sentence = (
+        f"{wording.share(law.contention)} of the work cannot be done side by side: with {row['most_measured']} {by} a "
+        f"broker carries {float(law.at(np.array([float(row['most_measured'])]))[0]) / law.gain:.1f} times what it "
+        "carries with one."
+    )
+    return [*found, *time.explained("shared_work", sentence, shared)]
 
 
 def _rates(engine: Engine, parameters: StudyParameters) -> dict[str, float]:
@@ -120,10 +154,20 @@ def _finite(value: float) -> float | None:
 # Verdicts
 
 
+def _tells(law: Scaling, row: dict[str, Any], n: Floats, x: Floats) -> bool:
+    """Whether the runs lie near enough to the law, and the law is certain enough."""
+    off = float(np.sqrt((((law.at(n) / x) - 1) ** 2).mean()))
+    return bool(row["contention_high"] - row["contention_low"] <= WIDEST and off <= FARTHEST)
+
+
+def _has_peak(row: dict[str, Any]) -> bool:
+    """Whether throughput turns down within what was measured, or not far beyond."""
+    return row["peak"] is not None and row["peak_high"] is not None and row["peak_high"] <= REACH * row["most_measured"]
+
+
 def _verdicts(by: str, law: Scaling, row: dict[str, Any], n: Floats, x: Floats) -> list[str]:
     most = row["most_measured"]
-    off = float(np.sqrt((((law.at(n) / x) - 1) ** 2).mean()))
-    if row["contention_high"] - row["contention_low"] > WIDEST or off > FARTHEST:
+    if not _tells(law, row, n, x):
         return [
             f"The runs differ too much to tell how throughput scales with {by} (one carries about "
             f"{wording.count(round(law.gain))} requests/s): repeat them, longer, on a machine with nothing else to do, "
@@ -135,7 +179,7 @@ def _verdicts(by: str, law: Scaling, row: dict[str, Any], n: Floats, x: Floats) 
         f"work cannot be done side by side (95 % interval {wording.share(row['contention_low'])} to "
         f"{wording.share(row['contention_high'])}; {row['points']} runs, up to {most})."
     )
-    if row["peak"] is None or row["peak_high"] is None or row["peak_high"] > REACH * most:
+    if not _has_peak(row):
         return [
             f"With twice as many as the {most} {by} that were measured, throughput would be {doubled:.2f} times as "
             "high, if the law holds beyond what was measured; where it is highest cannot be told from these runs.",

@@ -18,9 +18,11 @@ import pyarrow as pa
 from mpbroker.analysis.engine.engines.engine import Engine
 from mpbroker.analysis.engine.mathematics import servers, windows
 from mpbroker.analysis.engine.mathematics.histogram import Int64s
-from mpbroker.analysis.engine.measures import handler_work
+from mpbroker.analysis.engine.measures import handler_work, request_time
 from mpbroker.analysis.engine.measures.handler_work import HandlerWork
+from mpbroker.analysis.engine.measures.request_time import RequestTime
 from mpbroker.analysis.engine.running import figure_specs, wording
+from mpbroker.analysis.engine.running.finding import Finding
 from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
 
 MIN_REQUESTS = 50
@@ -65,7 +67,25 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
         {"waits": pa.Table.from_pylist(rows, _TABLE)},
         [*verdicts, *said, *wording.caveats(engine.input)],
         _figures(rows, several),
+        findings=_findings(request_time.of(engine, min(1.0, handler_work.MAX_REQUESTS / extent.n)), rows, several),
     )
+
+
+def _findings(time: RequestTime, rows: list[dict[str, Any]], several: bool) -> list[Finding]:
+    """What waiting was for, of all planes of a broker together; its sentence is that of the plane that waited most."""
+    found = []
+    for run_name, broker in dict.fromkeys((row["run"], row["broker"]) for row in rows):
+        mine = [row for row in rows if (row["run"], row["broker"]) == (run_name, broker)]
+        worst = max(mine, key=lambda row: int(row["wait_ns"]))
+        if worst["n"] < MIN_REQUESTS or not worst["wait_ns"]:
+            continue
+        subject, sentence = f"broker {broker}" if several else "", _verdicts(worst, several)[0]
+        for kind, column, refines in (
+            ("queueing", "queueing_ns", ("queue",)),
+            ("handoff", "handoff_ns", ("queue", "wake_up")),
+        ):
+            found += time.explained(kind, sentence, sum(row[column] for row in mine), subject, refines)
+    return found
 
 
 def split(work: HandlerWork) -> tuple[Int64s, servers.Spells]:

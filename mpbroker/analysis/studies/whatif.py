@@ -21,10 +21,12 @@ from mpbroker.analysis.engine.engines.engine import Engine
 from mpbroker.analysis.engine.mathematics import broker_replay, disciplines, windows
 from mpbroker.analysis.engine.mathematics.broker_replay import Replayed
 from mpbroker.analysis.engine.mathematics.histogram import Int64s
-from mpbroker.analysis.engine.measures import handler_work, request_paths
+from mpbroker.analysis.engine.measures import handler_work, request_paths, request_time
 from mpbroker.analysis.engine.measures.handler_work import HandlerWork
 from mpbroker.analysis.engine.measures.request_paths import Measured
+from mpbroker.analysis.engine.measures.request_time import RequestTime
 from mpbroker.analysis.engine.running import figure_specs, study_options, wording
+from mpbroker.analysis.engine.running.finding import Finding
 from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
 
 MAX_REPLAYED = 200_000
@@ -89,15 +91,20 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
     rows: list[dict[str, Any]] = []
     by_api: list[dict[str, Any]] = []
     verdicts: list[str] = []
+    findings: list[Finding] = []
+    time = request_time.of(engine, min(1.0, MAX_REPLAYED / extent.n) if extent else 1.0)
     for work in works:
         found = request_paths.of(work)
         mine = _rows(work, found, _changes(found, *asked), by_api)
-        verdicts += _verdicts(mine, f" of broker {work.broker}" if len(works) > 1 else "", asked != ([], [], {}))
+        of = f" of broker {work.broker}" if len(works) > 1 else ""
+        verdicts += _verdicts(mine, of, asked != ([], [], {}))
+        findings += _findings(time, mine, of)
         rows += mine
     return StudyResult(
         {"whatif": pa.Table.from_pylist(rows, _TABLE), "whatif_apis": pa.Table.from_pylist(by_api, _APIS)},
         [*verdicts, *said, *wording.caveats(engine.input)],
         _figures(rows, works[0]),
+        findings=findings,
     )
 
 
@@ -186,14 +193,43 @@ def _of_clients(work: HandlerWork, took: Int64s) -> dict[str, float | None]:
     }
 
 
-# Verdicts
+# Findings and verdicts
+
+
+def _findings(time: RequestTime, rows: list[dict[str, Any]], of: str) -> list[Finding]:
+    """The change that lowers p99 most, at the price of what it saves on average; other costs are nobody's setting."""
+    measured, base, *others = rows
+    best, gain = _best(base, others)
+    if measured["n"] < MIN_REQUESTS or abs(_off(measured, base)) > TRUSTED or gain < WORTH:
+        return []
+    kind = "other_discipline" if best["discipline"] != base["discipline"] else "other_handlers"
+    if kind == "other_handlers" and best["handlers"] == base["handlers"]:
+        return []
+    sentence = (
+        f"Replayed with {best['change']}, the same requests{of} take {wording.duration(best['mean_ns'])} on average "
+        f"instead of {wording.duration(base['mean_ns'])}, and {wording.duration(best['p99_ns'])} at p99 instead of "
+        f"{wording.duration(base['p99_ns'])}."
+    )
+    saved = (base["mean_ns"] - best["mean_ns"]) * base["n"]
+    return time.explained(kind, sentence, saved, of.removeprefix(" of "), ("queue", "queueing"))
+
+
+def _off(measured: dict[str, Any], base: dict[str, Any]) -> float:
+    """How far the replay of what was lies from what was measured, at p99."""
+    return float(base["p99_ns"] / measured["p99_ns"] - 1) if measured["p99_ns"] else 0.0
+
+
+def _best(base: dict[str, Any], others: list[dict[str, Any]]) -> tuple[dict[str, Any], float]:
+    """The change with the lowest p99, and by how much of it."""
+    best = min(others, key=lambda row: float(row["p99_ns"]))
+    return best, 1 - best["p99_ns"] / base["p99_ns"] if base["p99_ns"] else 0.0
 
 
 def _verdicts(rows: list[dict[str, Any]], of: str, asked: bool) -> list[str]:
     measured, base, *others = rows
     if measured["n"] < MIN_REQUESTS:
         return [f"Too few requests went through the request rings{of} for a p99 ({measured['n']})."]
-    off = base["p99_ns"] / measured["p99_ns"] - 1 if measured["p99_ns"] else 0.0
+    off = _off(measured, base)
     check = (
         f"Replayed as it was, p99 is {wording.duration(base['p99_ns'])}; measured was "
         f"{wording.duration(measured['p99_ns'])} ({off * 100:+.0f} %, {wording.count(measured['n'])} requests)."
@@ -224,8 +260,7 @@ def _told(row: dict[str, Any], base: dict[str, Any]) -> str:
 
 def _advice(base: dict[str, Any], others: list[dict[str, Any]], of: str) -> str:
     """What to do: the change that lowers p99 most, if it is worth it."""
-    best = min(others, key=lambda row: row["p99_ns"])
-    gain = 1 - best["p99_ns"] / base["p99_ns"] if base["p99_ns"] else 0.0
+    best, gain = _best(base, others)
     if gain < WORTH:
         tried = "this change does not lower" if len(others) == 1 else f"none of {len(others)} changes lowers"
         return f"Change nothing{of}: {tried} p99 by {wording.share(WORTH)}."

@@ -131,4 +131,112 @@ ACTIONS: dict[str, Action] = {
         "one topic has more than its share of slow requests",
         "Spread this topic over more partitions, and look at the size of its batches.",
     ),
+    "queueing": Action(
+        "waiting in the request ring while every handler was at work",
+        "Handlers are the bottleneck: raise num.io.threads while cores are free, or make requests cheaper (the study "
+        "service says what they cost).",
+        ("num.io.threads",),
+    ),
+    "handoff": Action(
+        "waiting in the request ring while a handler was free",
+        "More handlers would not help: one was free, but had to wake up or to get a core. Stop what else runs on the "
+        "machine; what is left then is what waking a process takes.",
+    ),
+    "past_knee": Action(
+        "load beyond the knee",
+        "Plan for less load on this broker than the lower end of the interval: move leaders of partitions to other "
+        "brokers, or send fewer, larger requests (linger.ms and batch.size of the producers).",
+        (),
+        ("linger.ms", "batch.size"),
+    ),
+    "past_peak": Action(
+        "more handlers, processors or cores than throughput has use for",
+        "More of them give less: set num.io.threads, num.network.threads or the number of cores to where throughput is "
+        "highest.",
+        ("num.io.threads", "num.network.threads"),
+    ),
+    "shared_work": Action(
+        "work that cannot be done side by side",
+        "No setting of the broker helps: so much of the work goes one after the other, however many there are. Spread "
+        "the load over more brokers, or send fewer, larger requests (linger.ms and batch.size of the producers).",
+        (),
+        ("linger.ms", "batch.size"),
+    ),
+    "other_handlers": Action(
+        "a replay with another number of handlers",
+        "Set num.io.threads to the number that the replay names, as long as handlers do not have to share cores.",
+        ("num.io.threads",),
+    ),
+    "other_discipline": Action(
+        "a replay with another queueing discipline",
+        "Set mpbroker.queue.discipline to the one that the replay names; it can be changed while the broker runs. "
+        "Where the replay names another number of handlers too, set num.io.threads.",
+        ("mpbroker.queue.discipline", "num.io.threads"),
+    ),
+    "fixed_cost": Action(
+        "handler time that any request costs, whatever its size",
+        "Send fewer, larger requests: linger.ms and batch.size of the producers, fetch.min.bytes of the consumers.",
+        (),
+        ("linger.ms", "batch.size", "fetch.min.bytes"),
+    ),
+    "size_cost": Action(
+        "handler time that bytes and partitions cost",
+        "Larger batches would save little: compress (compression.type of the producers), or ask for fewer partitions "
+        "at a time.",
+        (),
+        ("compression.type",),
+    ),
+    "greedy_client": Action(
+        "one client for which the others wait",
+        "Slow that client down with a quota, or let requests be served in turn by client "
+        "(mpbroker.queue.discipline=fair).",
+        ("mpbroker.queue.discipline",),
+    ),
+    "purgatory_timeout": Action(
+        "in purgatory until the time was over",
+        "Find the replica, disk or controller that does not keep up: clients see these requests fail and send them "
+        "again.",
+    ),
+    "behind_large": Action(
+        "small requests behind large ones of their own connection",
+        "Give large and small requests connections of their own: a broker serves those of one connection one after the "
+        "other.",
+    ),
+    "uneven_processors": Action(
+        "one processor with most of the requests",
+        "Connections are dealt to processors in turn, so few of them do most: spread that load over more connections "
+        "(the study fairness names them).",
+    ),
+    "uneven_handlers": Action(
+        "one handler with most of the requests although all are busy",
+        "Look at what holds up the other handlers: all of them take from one ring.",
+    ),
+    "slow_reader": Action(
+        "clients that take their answers slowly",
+        "Look at that client (its own work between two polls, its network), let it ask for less at a time "
+        "(fetch.max.bytes), or raise socket.send.buffer.bytes.",
+        ("socket.send.buffer.bytes",),
+        ("fetch.max.bytes",),
+    ),
+    "odd_windows": Action(
+        "times that differ from the others",
+        "Look at these times alone: the studies tail and latency with the --from and --to that the study anomaly "
+        "names.",
+    ),
+    "slow_broker": Action(
+        "one broker slower than the others of the fleet",
+        "Run the studies latency and tail on the traces of this broker: the others show that it can be had faster.",
+    ),
+    "slow_hours": Action(
+        "hours slower than the others of the fleet",
+        "Run the studies latency and tail on these hours alone (--from and --to).",
+    ),
+    "failing_broker": Action(
+        "one broker with more errors than the others of the fleet",
+        "Look into the log of this broker: the others answer the same requests without these errors.",
+    ),
+    "uneven_brokers": Action(
+        "one broker with more load than the others of the fleet",
+        "Spread leaders and connections evenly: a broker with more of them is slow first.",
+    ),
 }

@@ -1,7 +1,8 @@
 """What a study found, as a reader acts on it: a sentence, the request time it explains, and what to change. Pure.
 
 Findings of all studies of a run make one list, the dearest first (`leading`). What has the same kind and subject is
-one finding, however many studies saw it. What to change stands in actions.py, by kind.
+one finding, however many studies saw it; what another one says more closely gives way to that. What to change stands in
+actions.py, by kind.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,6 +15,8 @@ from mpbroker.analysis.engine.running.actions import ACTIONS
 MAX_LEADING = 5
 #: Of all request time. What explains less is not worth a reader's change; it stays in the sentences of its study.
 MIN_SHARE = 0.03
+#: Of what a finding explains: from here on one that says it more closely stands in its place.
+MOST_OF_IT = 0.5
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,7 @@ class Finding:
     cost_s      seconds of request time that it explains, summed over requests
     of_s        seconds that all requests took, without waiting that their clients asked for
     subject     whom it is about, where there may be several of a kind (a client, a handler)
+    refines     kinds that say the same less closely
     """
 
     kind: str
@@ -32,6 +36,7 @@ class Finding:
     cost_s: float
     of_s: float
     subject: str = ""
+    refines: tuple[str, ...] = ()
 
     @property
     def share(self) -> float:
@@ -59,7 +64,8 @@ class Finding:
 
 def from_json(data: dict[str, Any]) -> Finding:
     """What to_json made."""
-    return Finding(*(data[name] for name in ("kind", "sentence", "cost_s", "of_s", "subject")))
+    kind, sentence, cost_s, of_s, subject = (data[name] for name in ("kind", "sentence", "cost_s", "of_s", "subject"))
+    return Finding(kind, sentence, cost_s, of_s, subject, tuple(data.get("refines", ())))
 
 
 class HasFindings(Protocol):
@@ -76,8 +82,15 @@ def leading(results: Iterable[HasFindings], most: int = MAX_LEADING) -> list[Fin
             before = known.get((one.kind, one.subject))
             if before is None or before.cost_s < one.cost_s:
                 known[one.kind, one.subject] = one
-    ranked = sorted(known.values(), key=lambda one: (-one.cost_s, one.kind, one.subject))
-    return [one for one in ranked if one.share >= MIN_SHARE][:most]
+    worth = [one for one in known.values() if one.share >= MIN_SHARE]
+    ranked = sorted(worth, key=lambda one: (-one.cost_s, one.kind, one.subject))
+    return [one for one in ranked if not _said_closer(one, ranked)][:most]
+
+
+def _said_closer(one: Finding, others: Iterable[Finding]) -> bool:
+    """Whether others say it for the most part; two that refine the same do not say each other."""
+    closer = [other.cost_s for other in others if one.kind in other.refines]
+    return one.kind not in one.refines and sum(closer) >= MOST_OF_IT * one.cost_s > 0
 
 
 def lines(found: Sequence[Finding]) -> list[str]:
