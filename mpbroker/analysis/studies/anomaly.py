@@ -17,7 +17,7 @@ from mpbroker.analysis.engine.engines.engine import Ask, Engine
 from mpbroker.analysis.engine.input.durations import PIPELINE
 from mpbroker.analysis.engine.mathematics import windows
 from mpbroker.analysis.engine.mathematics.distribution import Distribution, distributions
-from mpbroker.analysis.engine.measures import request_time
+from mpbroker.analysis.engine.measures import request_time, time_costs
 from mpbroker.analysis.engine.running import figure_specs, wording
 from mpbroker.analysis.engine.running.finding import Finding
 from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
@@ -95,7 +95,7 @@ def _findings(
         f"{wording.counted(len(slow), 'window')} of {len(rows)} ({window_ms} ms each) {_is(len(slow))} slower than the "
         f"others; first among them {_what(slow[0], rows)}."
     )
-    return request_time.of(engine).explained("odd_windows", sentence, ns)
+    return request_time.of(engine).explained("odd_windows", sentence, ns, refines=(time_costs.KINDS[slow[0]["stage"]],))
 
 
 def _is(number: int) -> str:

@@ -17,6 +17,7 @@ from mpbroker.analysis.engine.engines.engine import Ask, Engine
 from mpbroker.analysis.engine.engines.reusing_engine import merge_activity
 from mpbroker.analysis.engine.input.durations import ASKED_WAIT, PIPELINE
 from mpbroker.analysis.engine.mathematics import windows
+from mpbroker.analysis.engine.measures import time_costs
 from mpbroker.analysis.engine.measures.request_time import RequestTime
 from mpbroker.analysis.engine.running import figure_specs, wording
 from mpbroker.analysis.engine.running.finding import Finding
@@ -258,7 +259,9 @@ def _findings(
     found = []
     for (what, subject, measure), ns in spent.items():
         kind, refines = _FOUND[what, measure]
-        found += time.explained(kind, _sentence(first[what, subject, measure]), ns, subject, refines)
+        row = first[what, subject, measure]
+        closer = (time_costs.KINDS[row["stage"]],) if row["stage"] else refines
+        found += time.explained(kind, _sentence(row), ns, subject, closer)
     return found
 
 

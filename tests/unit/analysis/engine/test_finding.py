@@ -1,5 +1,6 @@
 """Findings: one ranked list over all studies, each with an action that names real settings."""
 
+import json
 import re
 
 import pytest
@@ -38,6 +39,23 @@ def test_what_two_studies_name_alike_is_one_finding():
     assert [(one.kind, one.cost_s) for one in found] == [("queue", 30.0), ("slow_client", 9.0), ("slow_client", 8.0)]
 
 
+def test_what_is_said_closer_stands_in_the_place_of_the_other():
+    """From half of it on; two that say the same closely both stand."""
+    queue = Finding("queue", "Waits.", 40.0, 100.0)
+
+    def kinds(*costs):
+        closer = [
+            Finding("queue" if place else "queueing", "Closer.", cost, 100.0, f"broker {place}", ("queue",))
+            for place, cost in enumerate(costs)
+        ]
+        return [(one.kind, one.subject) for one in finding.leading([StudyResult(findings=[queue, *closer])])]
+
+    assert kinds(19.0) == [("queue", ""), ("queueing", "broker 0")]
+    assert kinds(20.0) == [("queueing", "broker 0")]
+    assert kinds(12.0, 10.0) == [("queueing", "broker 0"), ("queue", "broker 1")]
+    assert kinds(2.0, 50.0) == [("queue", "broker 1")], "what costs next to nothing takes no place"
+
+
 def test_lines_for_a_terminal_name_cost_and_change():
     [first, second] = finding.lines(finding.leading(_results(("no_core", 40.0, ""))))
     assert first == "1. no_core 40.0. (explains 40 % of all request time (40 s))"
@@ -45,8 +63,8 @@ def test_lines_for_a_terminal_name_cost_and_change():
 
 
 def test_it_can_be_kept_and_read_again():
-    one = Finding("queue", "It waits.", 4.0, 16.0, "x")
-    kept = one.to_json()
+    one = Finding("queue", "It waits.", 4.0, 16.0, "x", ("work",))
+    kept = json.loads(json.dumps(one.to_json()))
     assert finding.from_json(kept) == one
     assert (
         kept["share"] == 0.25 and kept["settings"] == ["num.io.threads"] and kept["change"] == ACTIONS["queue"].change

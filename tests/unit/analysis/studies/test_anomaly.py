@@ -9,8 +9,9 @@ import pytest
 from mpbroker.analysis.engine.engines.choose_engine import choose_engine
 from mpbroker.analysis.engine.input.trace_input import open_input
 from mpbroker.analysis.engine.running.study import StudyParameters
-from mpbroker.analysis.studies import anomaly
+from mpbroker.analysis.studies import anomaly, hol
 from mpbroker.trace.record import STAGES
+from tests.harness.leading_findings import leading
 from tests.harness.record_trace import OFFSET_NS, request, write_segment
 
 WINDOWS, EACH, ODD = 20, 110, 11
@@ -65,3 +66,11 @@ def test_scores_are_those_by_hand():
     spread = 1.4826 * median(abs(value - middle) for value in values)
     assert anomaly.scores(values, values, 0.1).tolist() == [(value - middle) / spread for value in values]
     assert anomaly.scores(values, values, 500.0)[4] == (100 - 3) / 500, "at least that"
+
+
+def test_a_slow_window_leads_the_list(tmp_path):
+    """At the price of what its requests took beyond the window in the middle."""
+    _run(tmp_path, queue=200_000)
+    found = leading([tmp_path / "t"], anomaly.STUDY, StudyParameters(window_ms=100), hol.STUDY)
+    assert found[0].kind == "odd_windows" and "first among them" in found[0].sentence
+    assert found[0].cost_s == pytest.approx(EACH * 200_000 * 64 / 1e9, rel=0.01)

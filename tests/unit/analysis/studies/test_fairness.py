@@ -2,11 +2,14 @@
 
 import random
 
+import pytest
+
 from mpbroker.analysis.engine.engines.choose_engine import choose_engine
 from mpbroker.analysis.engine.input.trace_input import open_input
 from mpbroker.analysis.engine.running.study import StudyParameters
 from mpbroker.analysis.studies import fairness
 from mpbroker.trace.record import STAGES
+from tests.harness.leading_findings import leading
 from tests.harness.record_trace import request, write_segment
 
 TICK_NS = 64
@@ -53,3 +56,18 @@ def test_one_who_takes_most_of_busy_handlers_is_named(tmp_path):
 def test_idle_handlers_make_nobody_wait(tmp_path):
     result, _ = _run(tmp_path, [one._replace(rx_wait=9000) for one in _records(200, 9_000_000, 0.8)])
     assert "nobody waits for that client" in result.verdicts[0]
+
+
+def test_a_greedy_client_leads_the_list(tmp_path):
+    """At the price of its part of what the others waited."""
+    records = []
+    for one in _records(400, 1500, 0.3):
+        more = {"dequeued": 9000 * (one.client_hash == 8), "local_done": 500 * (one.client_hash == 7)}
+        later = [sum(ticks for name, ticks in more.items() if place >= AT[name]) for place in range(len(STAGES))]
+        records.append(one._replace(stage=tuple(map(sum, zip(one.stage, later, strict=True)))))
+    _, rows = _run(tmp_path, records)
+    found = leading([tmp_path / "t"], fairness.STUDY)
+    others = [one for one in records if one.client_hash == 8]
+    waited = sum(one.rx_wait + one.stage[AT["dequeued"]] - one.stage[AT["parsed"]] for one in others) * TICK_NS
+    assert (found[0].kind, found[0].subject) == ("greedy_client", "client 00000007")
+    assert found[0].cost_s == pytest.approx(waited * rows["client"]["largest_share"] / 1e9)

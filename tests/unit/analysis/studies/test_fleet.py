@@ -14,6 +14,7 @@ from mpbroker.analysis.engine.running.study import StudyParameters
 from mpbroker.analysis.studies import fleet
 from mpbroker.trace.record import NOT_REACHED
 from mpbroker.trace.statistics import bucket_of
+from tests.harness.leading_findings import leading
 from tests.harness.naive_engine import durations
 from tests.harness.record_trace import OFFSET_NS, Lane, clock, request, write_segment
 
@@ -151,3 +152,15 @@ def test_too_few_to_compare_and_nothing_at_all(traces):
     verdicts = _run(traces, brokers=[1, 2]).verdicts
     assert any(one.startswith("Only 2 brokers with 100 requests") for one in verdicts)
     assert "nothing to say about fleet" in _run(traces, apis=["Heartbeat"]).verdicts[0]
+
+
+def test_who_lies_apart_stands_in_the_list(traces):
+    """The broker that is slow and the hour that is, at the price of what their requests took beyond the middle."""
+    found = leading([traces], fleet.STUDY)
+    causes = {(one.kind, one.subject): one for one in found}
+    assert found[0].kind == "slow_broker" and found[0].subject == str(SLOW)
+    [hour] = [one for kind, one in causes.items() if kind[0] == "slow_hours"]
+    slower = 4 * 5000 * 64 * 4 * REQUESTS // 2  # ns: Produce at this broker
+    assert found[0].cost_s == pytest.approx(slower / 1e9, rel=0.02)
+    fetches = REQUESTS // 2 * 8  # one of six brokers has three times as many; the p99 of Produce is the slow broker's
+    assert hour.cost_s == pytest.approx(5000 * 64 * fetches / 1e9, rel=0.02)

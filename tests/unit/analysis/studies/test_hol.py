@@ -9,6 +9,7 @@ from mpbroker.analysis.engine.input.trace_input import SampledTrace, open_input
 from mpbroker.analysis.engine.running.study import StudyParameters
 from mpbroker.analysis.studies import hol
 from mpbroker.trace.record import STAGES
+from tests.harness.leading_findings import leading
 from tests.harness.record_trace import Lane, request, write_segment
 
 TICK_NS = 64
@@ -74,3 +75,15 @@ def test_a_calm_connection_holds_nothing_up(tmp_path):
 def test_a_sample_is_refused(tmp_path):
     with pytest.raises(SampledTrace, match="hol"):
         _run(tmp_path, _chain(1, 1000, [20] * 5, 900, 7), sampled_out=3)
+
+
+@pytest.mark.parametrize(
+    ("services", "apart", "kind"), [([2000, 10] * 40, 10, "behind_large"), ([100] * 80, 60, "own_connection")]
+)
+def test_blocking_leads_the_list(tmp_path, services, apart, kind):
+    """Once: the estimate of `latency` gives way to the measurement."""
+    _, rows = _run(tmp_path, _chain(1, 1000, services, apart, 7))
+    found = leading([tmp_path / "t"], hol.STUDY)
+    assert [one.kind for one in found if one.kind in ("behind_large", "own_connection")] == [kind] == [found[0].kind]
+    assert found[0].subject == "client 00000007"
+    assert found[0].cost_s == rows["client 00000007"]["blocked_ns"] / 1e9

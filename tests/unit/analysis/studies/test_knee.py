@@ -1,11 +1,15 @@
 """`knee`: from which load on latency grows, where the trace was made to have one there."""
 
 import random
+from statistics import median
+
+import pytest
 
 from mpbroker.analysis.engine.engines.choose_engine import choose_engine
 from mpbroker.analysis.engine.input.trace_input import open_input
 from mpbroker.analysis.engine.running.study import StudyParameters
 from mpbroker.analysis.studies import knee
+from tests.harness.leading_findings import leading
 from tests.harness.record_trace import request, write_segment
 
 WINDOW_MS = 100
@@ -45,3 +49,23 @@ def test_without_one_it_says_so(tmp_path):
 def test_a_load_that_hardly_varies_cannot_tell(tmp_path):
     result = knee.STUDY.run(_trace(tmp_path, 0.0), StudyParameters(window_ms=500))
     assert "too little to look for a knee" in result.verdicts[0] and "mpbroker lab run load-sweep" in result.verdicts[0]
+
+
+def test_what_lies_beyond_the_knee_leads_the_list(tmp_path):
+    """Its price: what requests took there more than below."""
+    result = knee.STUDY.run(_trace(tmp_path, 3.0), StudyParameters(window_ms=WINDOW_MS))
+    at, points = result.tables["knee"]["knee_s"].to_pylist()[0], result.tables["knee_points"].to_pylist()
+    flat_ns = median(point["mean_ns"] for point in points if point["requests_s"] <= at)
+    beyond = [point for point in points if point["requests_s"] > at]
+    price = sum(point["requests_s"] * WINDOW_MS / 1000 * (point["mean_ns"] - flat_ns) for point in beyond) / 1e9
+    first = leading([tmp_path], knee.STUDY, StudyParameters(window_ms=WINDOW_MS))[0]
+    assert (
+        first.kind == "past_knee"
+        and first.cost_s == pytest.approx(price)
+        and first.change.startswith("Plan for less load")
+    )
+    flat = tmp_path / "flat"
+    flat.mkdir()
+    _trace(flat, 0.0)
+    found = leading([flat], knee.STUDY, StudyParameters(window_ms=WINDOW_MS))
+    assert found and "past_knee" not in {one.kind for one in found}

@@ -9,6 +9,7 @@ from mpbroker.analysis.engine.running.study import StudyParameters
 from mpbroker.analysis.studies import queue_model
 from tests.harness.event_model import AT, Scenario
 from tests.harness.golden_trace import golden
+from tests.harness.leading_findings import leading
 
 BUSY = Scenario(rate=420, duration_ms=6000, service_ms=7.0, sigma=0.6)
 TICK_NS = 64
@@ -59,3 +60,20 @@ def test_overload_has_no_steady_state(tmp_path):
 
 def test_it_is_found_by_its_name():
     assert runner.find_study("queue-model") is queue_model.STUDY and "queue-model" in runner.study_names()
+
+
+@pytest.mark.parametrize(
+    ("scenario", "kind", "column"),
+    [
+        (BUSY._replace(rate=700), "queueing", "replay_mean_ns"),
+        (Scenario(rate=60, duration_ms=4000, service_ms=0.5, wake_ms=5.0), "handoff", "measured_mean_ns"),
+    ],
+    ids=["queueing", "handoff"],
+)
+def test_what_waiting_is_for_leads_the_list(tmp_path, scenario, kind, column):
+    """In the place of “waiting in the request ring”, which does not tell it."""
+    _, summary, _ = _run(tmp_path, scenario)
+    found = leading([tmp_path], queue_model.STUDY)
+    assert found[0].kind == kind and not {"queue", "wake_up"} & {one.kind for one in found}
+    rest = summary["replay_mean_ns"] if kind == "handoff" else 0.0
+    assert found[0].cost_s == pytest.approx((summary[column] - rest) * summary["n"] / 1e9, rel=1e-6)

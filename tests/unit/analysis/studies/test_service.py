@@ -2,11 +2,14 @@
 
 import random
 
+import pytest
+
 from mpbroker.analysis.engine.engines.choose_engine import choose_engine
 from mpbroker.analysis.engine.input.trace_input import open_input
 from mpbroker.analysis.engine.running.study import StudyParameters
 from mpbroker.analysis.studies import service
 from mpbroker.trace.record import STAGES
+from tests.harness.leading_findings import leading
 from tests.harness.record_trace import request, write_segment
 
 TICK_NS = 64
@@ -53,3 +56,23 @@ def test_what_a_request_costs_whatever_its_size_says_to_batch(tmp_path):
     result, [row] = _run(tmp_path, records)
     assert row["partition_ns"] is None and abs(row["request_ns"] - 425 * TICK_NS) < 10 * TICK_NS
     assert "fewer and larger ones cost less" in result.verdicts[1]
+
+
+@pytest.mark.parametrize(("per_byte", "kind"), [(0, "fixed_cost"), (1, "size_cost")])
+def test_what_requests_cost_leads_the_list(tmp_path, per_byte, kind):
+    """In the place of “the broker's own work”, which says less."""
+    chance = random.Random(9)
+    sizes = [chance.randrange(100, 9000) for _ in range(200)]
+    ticks = [100 + size * per_byte + 4000 * (1 - per_byte) + chance.randrange(50) for size in sizes]
+    records = [_request(n + 1, size, 1, took) for n, (size, took) in enumerate(zip(sizes, ticks, strict=True))]
+    start = records[0].stage[AT["handler_start"]]  # nothing is read or written
+    records = [
+        one._replace(stage=tuple(start if place == AT["io_done"] else at for place, at in enumerate(one.stage)))
+        for one in records
+    ]
+    _, [row] = _run(tmp_path, records)
+    found = leading([tmp_path / "t"], service.STUDY)
+    assert found[0].kind == kind and "work" not in {one.kind for one in found} and found[0].subject == "Produce"
+    fixed = row["request_ns"] / row["mean_ns"]
+    price = row["handler_ns"] * (1 - fixed if per_byte else 1.0) / 1e9
+    assert found[0].cost_s == pytest.approx(price, rel=1e-6)

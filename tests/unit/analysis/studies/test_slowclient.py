@@ -5,6 +5,7 @@ from mpbroker.analysis.engine.input.trace_input import open_input
 from mpbroker.analysis.engine.running.study import StudyParameters
 from mpbroker.analysis.studies import slowclient
 from mpbroker.trace.record import NOT_REACHED, STAGES
+from tests.harness.leading_findings import leading
 from tests.harness.record_trace import request, write_segment
 
 TICK_NS = 64
@@ -52,3 +53,12 @@ def test_an_answer_that_was_never_sent_to_its_end_counts(tmp_path):
     stage[AT["send_start"]], stage[AT["send_done"]] = stage[AT["resp_deq"]] + 9 * slow_ticks, NOT_REACHED
     result, rows = _run(tmp_path, [records[0]._replace(stage=tuple(stage)), *records[1:]])
     assert rows["client 00000007"]["slow"] == 1 and "takes its answers at 11 MB/s" in result.verdicts[0]
+
+
+def test_a_slow_reader_leads_the_list(tmp_path):
+    """In the place of “sending the answer”, at the price of the answers that were slow."""
+    slow_ticks = slowclient.SLOW_NS // TICK_NS
+    _, rows = _run(tmp_path, [_answer(n, 7, 1_000_000, slow_ticks * (3 if n % 4 == 0 else 0) + 50) for n in range(100)])
+    found = leading([tmp_path / "t"], slowclient.STUDY)
+    assert (found[0].kind, found[0].subject) == ("slow_reader", "client 00000007")
+    assert found[0].cost_s == rows["client 00000007"]["slow_ns"] / 1e9 and "send" not in {one.kind for one in found}

@@ -7,7 +7,8 @@ from mpbroker.analysis.engine.input.trace_input import open_input
 from mpbroker.analysis.engine.mathematics.bend import Scaling
 from mpbroker.analysis.engine.running.study import StudyParameters
 from mpbroker.analysis.engine.running.study_options import BadStudyOption
-from mpbroker.analysis.studies import usl
+from mpbroker.analysis.studies import service, usl
+from tests.harness.leading_findings import leading
 from tests.harness.record_trace import Lane, request, write_segment
 
 LAW = Scaling(300.0, 0.05, 0.02)
@@ -50,3 +51,15 @@ def test_runs_that_differ_for_no_reason_tell_nothing(tmp_path):
     times = (1.0, 0.3, 1.2, 0.4, 1.5, 0.2)
     result = _run(tmp_path, [1, 2, 4, 8, 12, 16], times, n="1,2,4,8,12,16", by="cores")
     assert result.verdicts[0].startswith("The runs differ too much to tell")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "kind"), [((1, 2, 4, 8, 32, 64), "past_peak"), ((1, 2, 3, 4, 5, 6), "shared_work")]
+)
+def test_what_throughput_loses_leads_the_list(tmp_path, numbers, kind):
+    """Beyond the peak by too many; before it by what they share."""
+    options = {"n": ",".join(map(str, numbers)), "by": "cores"}
+    _run(tmp_path, numbers, **options)
+    paths = [tmp_path / f"run{place}" for place in range(6)]
+    [first, *_] = leading(paths, usl.STUDY, StudyParameters(window_ms=100, options=options), service.STUDY)
+    assert first.kind == kind and 0.1 < first.share < 0.7

@@ -7,10 +7,11 @@ import pytest
 from mpbroker.analysis.engine.engines.choose_engine import choose_engine
 from mpbroker.analysis.engine.input.trace_input import SampledTrace, open_input
 from mpbroker.analysis.engine.running.study import StudyParameters
-from mpbroker.analysis.studies import waits
+from mpbroker.analysis.studies import latency, queue_model, waits
 from tests.harness.event_model import Scenario
 from tests.harness.event_trace import TraceOptions
 from tests.harness.golden_trace import FLOOD, golden
+from tests.harness.leading_findings import leading
 
 TICK_NS = 64
 IDLE = Scenario(rate=60, duration_ms=4000, service_ms=4.0, wake_ms=0.05)
@@ -76,3 +77,21 @@ def test_few_requests_and_sampled_traces_say_so(tmp_path):
         waits.STUDY.run(engine, StudyParameters())
     part = choose_engine("local", open_input([tmp_path / "few"], apis=["Produce"]))
     assert any("Only a part of the trace" in words for words in waits.STUDY.run(part, StudyParameters()).verdicts)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "kind"),
+    [
+        (BUSY._replace(rate=700, duration_ms=2500), "queueing"),
+        (IDLE._replace(service_ms=0.5, wake_ms=5.0), "handoff"),
+    ],
+    ids=["queueing", "handoff"],
+)
+def test_what_waiting_is_for_leads_the_list(tmp_path, scenario, kind):
+    """In the place of “waiting in the request ring”, which does not tell it; and once, though `queue-model` says it."""
+    _, rows, _ = _rows(tmp_path, scenario)
+    found = leading([tmp_path], waits.STUDY, beside=latency.STUDY)
+    assert found[0].kind == kind and "queue" not in {one.kind for one in found}
+    assert found[0].cost_s == sum(row[f"{kind}_ns"] for row in rows) / 1e9
+    both = leading([tmp_path], waits.STUDY, beside=queue_model.STUDY)
+    assert [one.kind for one in both].count(kind) == 1

@@ -11,6 +11,7 @@ from mpbroker.analysis.studies import whatif
 from tests.harness.event_model import AT, IN_FETCH_PURGATORY, Scenario, simulate
 from tests.harness.event_trace import TraceOptions
 from tests.harness.golden_trace import golden
+from tests.harness.leading_findings import leading
 
 BUSY = Scenario(rate=330, duration_ms=3000, service_ms=7.0, sigma=0.6, wake_ms=0.05)
 TICK_NS = 64
@@ -85,3 +86,17 @@ def test_its_tables_do_not_follow_from_the_order_of_files(tmp_path):
         ):
             tables.append(whatif.STUDY.run(engine, StudyParameters(options={"discipline": "fair"})).tables["whatif"])
     assert tables[0].equals(tables[1])
+
+
+def test_what_more_handlers_would_save_leads_the_list(tmp_path):
+    """In the place of “waiting in the request ring”; an order that helps nobody on average is no finding."""
+    few = BUSY._replace(handlers=3, rate=380)
+    options = {"handlers": "6"}
+    _, rows, _ = _run(tmp_path, few, **options)
+    found = leading([tmp_path], whatif.STUDY, StudyParameters(options=options))
+    assert found[0].kind == "other_handlers" and "queue" not in {one.kind for one in found}
+    base, best = rows["as it was"], rows["6 handlers, fifo"]
+    assert found[0].cost_s == pytest.approx((base["mean_ns"] - best["mean_ns"]) * base["n"] / 1e9)
+    shortest = leading([tmp_path], whatif.STUDY, StudyParameters(options={"discipline": "shortest"}))
+    saved = {one.kind for one in shortest} & {"other_handlers", "other_discipline"}
+    assert saved <= {"other_discipline"}
