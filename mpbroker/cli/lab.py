@@ -41,9 +41,8 @@ def define(parser: argparse.ArgumentParser) -> None:
     run_parser.add_argument(
         "--repeat",
         type=whole("--repeat", 1, 100),
-        default=1,
         metavar="N",
-        help="runs of each variant, in random order; from 5 on variants are compared (default: 1)",
+        help="runs of each variant, in random order; from 5 on variants are compared (default: what the scenario says)",
     )
     run_parser.add_argument(
         "--seed", type=whole("--seed", 0), default=1, metavar="S", help="of the order and of the arrivals (default: 1)"
@@ -88,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.seconds,
             arguments.engine,
             say,
-            arguments.repeat,
+            arguments.repeat or wanted.repeat,
             arguments.seed,
         )
     print(outcome_text(outcome, sentences=False))

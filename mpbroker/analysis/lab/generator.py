@@ -20,10 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from mpbroker.analysis.lab.client_log import NEVER, ClientLog
-from mpbroker.analysis.lab.generator_plan import GeneratorPlan
+from mpbroker.analysis.lab.conversations import conversation_of
+from mpbroker.analysis.lab.generator_plan import TALKING, GeneratorPlan
 from mpbroker.analysis.lab.load_connection import LoadConnection
 from mpbroker.analysis.lab.prompt_waking import no_timer_slack, short_time_slice
 from mpbroker.analysis.lab.schedule import NS, ClosedLoop, OpenLoop, Span, spans
+from mpbroker.analysis.lab.talking_connection import TalkingConnection
 from mpbroker.client import prepared_request
 from mpbroker.client.prepared_request import PreparedRequest
 
@@ -76,6 +78,8 @@ def _wake_promptly(plan: GeneratorPlan) -> None:
 
 
 def _connect(plan: GeneratorPlan, log: ClientLog) -> list[LoadConnection]:
+    if plan.api in TALKING:
+        return [_talking(plan, number, log) for number in range(plan.clients)]
     return [
         LoadConnection(
             number,
@@ -89,6 +93,12 @@ def _connect(plan: GeneratorPlan, log: ClientLog) -> list[LoadConnection]:
         )
         for number in range(plan.clients)
     ]
+
+
+def _talking(plan: GeneratorPlan, number: int, log: ClientLog) -> TalkingConnection:
+    conversation = conversation_of(plan, plan.first_client + number)
+    first_corr_id = (plan.first_connection + number) * CORR_IDS_PER_CONNECTION + 1
+    return TalkingConnection(number, (plan.host, plan.port), conversation, plan.client_id, first_corr_id, log)
 
 
 def request_of(plan: GeneratorPlan, number: int) -> PreparedRequest:

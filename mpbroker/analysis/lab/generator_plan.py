@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-APIS = ("produce", "fetch", "list_offsets", "metadata", "api_versions")
+PREPARED = ("produce", "fetch", "list_offsets", "metadata", "api_versions")
+#: Whose next request follows from the last answer (conversations.py).
+TALKING = ("classic_member", "consumer_member", "transaction")
+APIS = PREPARED + TALKING
 LOOPS = ("open", "closed")
 ARRIVALS = ("regular", "poisson")
 
@@ -42,3 +45,5 @@ class GeneratorPlan(NamedTuple):
     first_client: int = 0
     of_clients: int = 0
     read_bytes_per_s: int = 0  # of each connection; 0: as they come
+    group_size: int = 0  # members of one consumer group; 0: all clients
+    turns: int = 10  # heartbeats before a member leaves, Produce requests of a transaction

@@ -94,12 +94,16 @@ class LoadConnection:
         """Put one request in flight (as far as the socket takes it)."""
         corr_id = self._next_corr_id
         self._next_corr_id += 1
-        CORRELATION_ID.pack_into(self._frame, CORRELATION_ID_AT, corr_id)
+        frame = self._frame_of(corr_id)
         ready_ns = max(intended_ns, self.free_since_ns)
         self._slots.popleft()
         self._in_flight.append((corr_id, intended_ns, ready_ns, time.monotonic_ns()))
         self.sent += 1
-        self._push(memoryview(self._frame), copy=True)
+        self._push(frame, copy=True)
+
+    def _frame_of(self, corr_id: int) -> memoryview:
+        CORRELATION_ID.pack_into(self._frame, CORRELATION_ID_AT, corr_id)
+        return memoryview(self._frame)
 
     def flush(self) -> None:
         """The socket takes bytes again."""
@@ -150,7 +154,7 @@ class LoadConnection:
             if end > self._filled:
                 self._make_room(end - at)
                 break
-            self._answer(corr_id, at, arrived_ns, now_ns)
+            self._answer(corr_id, at, end, arrived_ns, now_ns)
             at, taken = end, taken + 1
         if at:
             rest = self._filled - at
@@ -162,12 +166,16 @@ class LoadConnection:
         if needed > len(self._buffer):
             self._buffer.extend(bytes(needed - len(self._buffer)))
 
-    def _answer(self, corr_id: int, at: int, arrived_ns: int, now_ns: int) -> None:
+    def _error_of(self, answer: memoryview) -> int:
+        return int(_ERROR.unpack_from(answer, self._error_at)[0]) if self._error_at is not None else 0
+
+    def _answer(self, corr_id: int, at: int, end: int, arrived_ns: int, now_ns: int) -> None:
         self._slots.append(now_ns if arrived_ns == NEVER else arrived_ns)
         expected, intended_ns, ready_ns, sent_ns = self._in_flight.popleft()
         if corr_id != expected:
             raise RuntimeError(f"answer {corr_id} came for request {expected}")
-        error = _ERROR.unpack_from(self._buffer, at + self._error_at)[0] if self._error_at is not None else 0
+        with memoryview(self._buffer) as whole, whole[at:end] as answer:
+            error = self._error_of(answer)
         self.answered += 1
         self._log.add(self.number, corr_id, error, intended_ns, ready_ns, sent_ns, arrived_ns, now_ns)
 

@@ -55,9 +55,12 @@ def runs_table(clients: pa.Table) -> pa.Table:
 
 
 def sentences(scenario: Scenario, runs: Sequence[Row]) -> list[str]:
-    """How each variant's net p99 compares with the first one's, by phase; of a single variant, how runs differ.
-    `runs`: rows of runs_table. Intervals from MIN_RUNS runs on."""
+    """How each variant's net p99 compares with the first one's, by phase; of a single variant, how runs differ, and how
+    each phase that its question is about compares with the one alone. `runs`: rows of runs_table. Intervals from
+    MIN_RUNS runs on."""
     found, names = [], [variant.name for variant in scenario.variants]
+    if len(names) == 1 and scenario.answer.how == "phases":
+        found += [_beside(scenario, names[0], phase, runs) for phase in scenario.answer.under]
     for phase in (phase.name for phase in scenario.phases):
         values = {name: _p99s(runs, name, phase, scenario.measured) for name in names}
         if len(names) == 1 and len(values[names[0]]) > 1:
@@ -71,6 +74,22 @@ def sentences(scenario: Scenario, runs: Sequence[Row]) -> list[str]:
 def _p99s(runs: Sequence[Row], variant: str, phase: str, group: str) -> list[float]:
     key = (variant, phase, group)
     return [row["net_p99_us"] for row in runs if (row["variant"], row["phase"], row["group"]) == key]
+
+
+def _beside(scenario: Scenario, variant: str, phase: str, runs: Sequence[Row]) -> str:
+    """A phase and the one alone, run by run."""
+    alone, group = scenario.answer.alone, scenario.measured
+    ours, theirs = (_p99s(runs, variant, name, group) for name in (phase, alone))
+    words = f"Under “{phase}” the net p99 of {group} is "
+    if len(ours) != len(theirs) or len(ours) < 2 or min(*ours, *theirs) <= 0:
+        return f"{words}not known of all runs."
+    ratio = run_intervals.paired_ratio(ours, theirs)
+    words += f"{ratio.estimate:.2f} times that under “{alone}”"
+    if len(ours) < run_intervals.MIN_RUNS:
+        return f"{words} ({len(ours)} runs: {run_intervals.MIN_RUNS} are needed to say whether that is chance)."
+    verdict = "higher" if ratio.low > 1 else "lower" if ratio.high < 1 else "no difference found"
+    interval = f"95 % interval {ratio.low:.2f} to {ratio.high:.2f}, {len(ours)} runs"
+    return f"{words} ({interval}): {verdict}."
 
 
 def _spread(group: str, phase: str, values: Sequence[float]) -> str:

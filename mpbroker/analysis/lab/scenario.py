@@ -11,13 +11,13 @@ import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mpbroker.analysis.lab.generator_plan import APIS, ARRIVALS, LOOPS
+from mpbroker.analysis.lab.generator_plan import APIS, ARRIVALS, LOOPS, TALKING
 from mpbroker.analysis.lab.schedule import CLOSED
 from mpbroker.analysis.lab.toml_fields import Field, ScenarioError, read_fields
 from mpbroker.errors import MpbrokerError
 
 FOLDER = Path(__file__).parent / "scenarios"
-PROCESSES_MAX = 16
+PROCESSES_MAX, REPEAT_MAX = 16, 100
 SECONDS_MAX, LOAD_SECONDS_MAX, CLIENTS_MAX, REQUESTS_MAX = 120.0, 200.0, 1024, 3_000_000
 
 
@@ -48,7 +48,7 @@ class Group(NamedTuple):
     """Clients that do the same thing. `listener` control means: the control plane's where a variant has one, else the
     data listener. `topic`: empty for one of the group's own. `rates`: per phase, requests a second of each client
     (schedule.CLOSED: as fast as answers come). `processes` generate its load (0: as many as its rate asks for).
-    `read_bytes_per_s`: of each connection's answers (0: as they come)."""
+    `read_bytes_per_s`: of each connection's answers (0: as they come). `group_size`, `turns`: of GeneratorPlan."""
 
     name: str
     clients: int
@@ -65,6 +65,8 @@ class Group(NamedTuple):
     processes: int
     rates: tuple[float, ...]
     read_bytes_per_s: int = 0
+    group_size: int = 0
+    turns: int = 10
 
 
 class Answer(NamedTuple):
@@ -78,7 +80,7 @@ class Answer(NamedTuple):
 
 class Scenario(NamedTuple):
     """Everything a file says. `seconds` is the load of one variant; verdicts speak of the group `measured`.
-    `options`: for the studies, as `trace study --set` gives them."""
+    `options`: for the studies, as `trace study --set` gives them. `repeat`: runs of each variant, unless told."""
 
     name: str
     question: str
@@ -91,6 +93,7 @@ class Scenario(NamedTuple):
     phases: tuple[Phase, ...]
     groups: tuple[Group, ...]
     answer: Answer
+    repeat: int = 1
 
     def durations_s(self, seconds: float) -> list[float]:
         """The length of each phase when the whole load takes so long."""
@@ -101,6 +104,7 @@ class Scenario(NamedTuple):
 _SCENARIO = (
     Field("question", str),
     Field("seconds", float, least=0.5, most=SECONDS_MAX),
+    Field("repeat", int, default=1, least=1, most=REPEAT_MAX),
     Field("studies", list, default=("latency", "throughput")),
     Field("measured", str),
     Field("options", dict, default={}),
@@ -137,6 +141,8 @@ _GROUP = (
     Field("nice", int, default=0, least=0, most=19),
     Field("processes", int, default=0, least=0, most=PROCESSES_MAX),
     Field("read_bytes_per_s", int, default=0, least=0, most=1 << 30),
+    Field("group_size", int, default=0, least=0, most=CLIENTS_MAX),
+    Field("turns", int, default=10, least=1, most=1000),
     Field("phases", list, default=()),
     Field("rate_per_s", (float, dict), default=None),
 )
@@ -182,6 +188,7 @@ def parse(name: str, document: dict[str, Any]) -> Scenario:
         phases,
         groups,
         _answer(top["answer"], [phase.name for phase in phases]),
+        top["repeat"],
     )
     _check(scenario)
     return scenario
@@ -222,6 +229,10 @@ def _group(number: int, row: dict[str, Any], phases: tuple[Phase, ...]) -> Group
         for value in given.values()
     ):
         raise ScenarioError(f"{place}: rate_per_s is more than 0 and at most 100000 requests a second of each client")
+    if fields["api"] in TALKING:
+        if row.get("in_flight", 1) != 1:
+            raise ScenarioError(f"{place}: in_flight is 1 for api={fields['api']}: it waits for each answer")
+        fields["in_flight"] = 1
     return Group(**fields, rates=tuple(float(given.get(phase.name, 0)) for phase in phases))
 
 

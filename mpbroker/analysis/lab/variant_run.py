@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from mpbroker.analysis.lab.broker_process import BrokerProcess
-from mpbroker.analysis.lab.generator_plan import GeneratorPlan
+from mpbroker.analysis.lab.generator_plan import TALKING, GeneratorPlan
 from mpbroker.analysis.lab.generator_process import GeneratorProcess
 from mpbroker.analysis.lab.scenario import Group, Scenario, Variant
 from mpbroker.analysis.lab.schedule import NS
@@ -29,7 +29,7 @@ LEAD_S = 0.3  # between the last generator's "ready" and the first phase
 TRACE_SETTLE_S = 0.5
 REQUESTS_PER_PROCESS = 8000  # a second; a generator takes some 35 µs of a core for each
 T = TypeVar("T")
-_TOPIC_APIS = ("produce", "fetch", "list_offsets", "metadata")
+_TOPIC_APIS = ("produce", "fetch", "list_offsets", "metadata", *TALKING)
 
 
 class VariantResult(NamedTuple):
@@ -186,6 +186,8 @@ def _plan(
         rates=list(group.rates),
         log=str(place / f"{name}.log"),
         read_bytes_per_s=group.read_bytes_per_s,
+        group_size=group.group_size,
+        turns=group.turns,
     )
 
 
