@@ -13,7 +13,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from mpbroker.analysis.engine.engines.local_engine import LocalEngine
 from mpbroker.analysis.engine.input.trace_input import open_input
+from mpbroker.analysis.lab.variant_run import slug
 
 SMALL = """
 question = "Does it run?"
@@ -189,6 +191,42 @@ def test_a_broker_that_does_not_start_is_told(lab, tmp_path):
     )
     _, err = _finish(lab("run", "wrong.toml"), 1)
     assert "the broker did not start" in err and "no.such.key" in err and "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("name", "spoken"),
+    [
+        (
+            "rebalance-storm",
+            {
+                "classic": {"FindCoordinator", "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup"},
+                "consumer": {"FindCoordinator", "ConsumerGroupHeartbeat"},
+            },
+        ),
+        (
+            "transactions",
+            {
+                "transactional": {"FindCoordinator", "InitProducerId", "AddPartitionsToTxn", "Produce", "EndTxn"},
+                "as many": {"Produce"},
+            },
+        ),
+    ],
+)
+def test_what_follows_from_its_last_answer_is_a_load_too(lab, tmp_path, name, spoken):
+    """Each request that was answered has its record, of the APIs that such a client speaks; none had an error."""
+    out, _ = _finish(lab("run", name, "--seconds", "3", "--repeat", "1", "--out", "R"))
+    meta = json.loads((tmp_path / "R" / "meta.json").read_text())
+    assert out.startswith(f"{meta['question']}\n  p99 of plain is ") and meta["repeat"] == 1
+    clients = pq.read_table(tmp_path / "R" / "client.parquet")
+    rows = clients.filter(pc.and_(clients["answered"], pc.not_equal(clients["group"], "plain")))
+    assert rows["total_ns"].null_count == 0 and pc.sum(rows["error"]).as_py() == 0
+    engine = LocalEngine(open_input([tmp_path / "R" / "traces"]))
+    trace = engine.requests(["api", "client", "corr_id"])
+    engine.close()
+    apis = {(row["client"], row["corr_id"]): row["api"] for row in trace.to_pylist()}
+    for group, wanted in spoken.items():
+        mine = rows.filter(pc.equal(rows["group"], group))
+        assert mine.num_rows > 150 and {apis[slug(group), each] for each in mine["corr_id"].to_pylist()} == wanted
 
 
 def test_a_scenario_of_the_package_with_its_studies(lab, tmp_path):

@@ -60,7 +60,7 @@ def sentences(scenario: Scenario, runs: Sequence[Row]) -> list[str]:
     MIN_RUNS runs on."""
     found, names = [], [variant.name for variant in scenario.variants]
     if len(names) == 1 and scenario.answer.how == "phases":
-        found += [_beside(scenario, names[0], phase, runs) for phase in scenario.answer.under]
+        found += [words for phase in scenario.answer.under for words in _beside(scenario, names[0], phase, runs)]
     for phase in (phase.name for phase in scenario.phases):
         values = {name: _p99s(runs, name, phase, scenario.measured) for name in names}
         if len(names) == 1 and len(values[names[0]]) > 1:
@@ -76,20 +76,20 @@ def _p99s(runs: Sequence[Row], variant: str, phase: str, group: str) -> list[flo
     return [row["net_p99_us"] for row in runs if (row["variant"], row["phase"], row["group"]) == key]
 
 
-def _beside(scenario: Scenario, variant: str, phase: str, runs: Sequence[Row]) -> str:
+def _beside(scenario: Scenario, variant: str, phase: str, runs: Sequence[Row]) -> list[str]:
     """A phase and the one alone, run by run."""
     alone, group = scenario.answer.alone, scenario.measured
     ours, theirs = (_p99s(runs, variant, name, group) for name in (phase, alone))
     words = f"Under “{phase}” the net p99 of {group} is "
     if len(ours) != len(theirs) or len(ours) < 2 or min(*ours, *theirs) <= 0:
-        return f"{words}not known of all runs."
+        return []
     ratio = run_intervals.paired_ratio(ours, theirs)
     words += f"{ratio.estimate:.2f} times that under “{alone}”"
     if len(ours) < run_intervals.MIN_RUNS:
-        return f"{words} ({len(ours)} runs: {run_intervals.MIN_RUNS} are needed to say whether that is chance)."
+        return [f"{words} ({len(ours)} runs: {run_intervals.MIN_RUNS} are needed to say whether that is chance)."]
     verdict = "higher" if ratio.low > 1 else "lower" if ratio.high < 1 else "no difference found"
     interval = f"95 % interval {ratio.low:.2f} to {ratio.high:.2f}, {len(ours)} runs"
-    return f"{words} ({interval}): {verdict}."
+    return [f"{words} ({interval}): {verdict}."]
 
 
 def _spread(group: str, phase: str, values: Sequence[float]) -> str:

@@ -48,8 +48,8 @@ def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
 
 
 def paired_ratio(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
-    """Interval of the mean of ours by theirs, both of the same run: what differs from run to run falls out. One positive
-    value per run, at least two."""
+    """Interval of the mean of ours by theirs, both of the same run: what differs from run to run falls out. One
+    positive value per run, at least two."""
     logs = np.log(np.asarray(ours, np.float64)) - np.log(np.asarray(theirs, np.float64))
     center, reach = float(logs.mean()), t_quantile(len(logs) - 1) * float(logs.std(ddof=1)) / len(logs) ** 0.5
     return Interval(float(np.exp(center)), float(np.exp(center - reach)), float(np.exp(center + reach)))

@@ -76,6 +76,18 @@ def test_few_runs_and_one_variant_are_described():
     assert spread == "Phase “flood”: net p99 of g is 4 ms to 11 ms in 3 runs."
 
 
+def test_phases_of_one_variant_are_compared_run_by_run():
+    """What runs differ in falls out: the flood costs twice as much in each of them."""
+    alone = [10.0, 40.0, 5.0, 22.0, 80.0]
+    runs = _runs(a=[2.1 * alone[0], 2.0 * alone[1], 1.9 * alone[2], 2.0 * alone[3], 2.0 * alone[4]])
+    runs += [{**row, "phase": "alone", "net_p99_us": value * 1000} for row, value in zip(runs, alone, strict=True)]
+    first, *_ = repeats.sentences(_scenario("a"), runs)
+    assert first.startswith("Under “flood” the net p99 of g is 2.00 times that under “alone” (95 % interval 1.9")
+    assert first.endswith(", 5 runs): higher.")
+    few = [row for row in runs if row["repeat"] < 4]
+    assert repeats.sentences(_scenario("a"), few)[0].endswith("(3 runs: 5 are needed to say whether that is chance).")
+
+
 def test_the_headline_ends_with_the_comparison():
     latency = [
         {"group": "g", "requests": 1000, "variant": v, "phase": p, "net_p50_us": 1.0, "net_p99_us": 1000.0 * n}

@@ -67,6 +67,13 @@ def test_a_scenario_is_read():
     assert heavy.rates == (0.0, CLOSED) and heavy.loop == "closed"
 
 
+def test_who_waits_for_each_answer_has_one_request_in_flight():
+    group = {**GOOD["group"][0], "api": "classic_member", "group_size": 2, "turns": 3}
+    read = scenario.parse("good", _changed("group", 0, value=group) | {"repeat": 5})
+    assert (read.groups[0].in_flight, read.groups[0].group_size, read.groups[0].turns, read.repeat) == (1, 2, 3, 5)
+    assert scenario.parse("good", GOOD).repeat == 1
+
+
 def test_a_rate_per_phase_is_silence_elsewhere():
     read = scenario.parse("good", _changed("group", 0, "rate_per_s", value={"flood": 7}))
     assert read.groups[0].rates == (0.0, 7.0)
@@ -89,6 +96,8 @@ def test_a_rate_per_phase_is_silence_elsewhere():
         (_changed("group", 1, "rate_per_s", value=5), "belongs to loop"),
         (_changed("group", 1, "phases", value=["storm"]), "there is no phase 'storm'"),
         (_changed("seconds", value=100) | {"group": [{**GOOD["group"][0], "rate_per_s": 90_000}]}, "at most 3000000"),
+        (_changed("group", 0, value={**GOOD["group"][0], "api": "transaction", "in_flight": 5}), "in_flight is 1"),
+        (_changed("repeat", value=0), "repeat=0"),
         (_changed("measured", value="nobody"), "there is no group 'nobody'"),
         (_changed("variant", 1, "name", value="plain"), "two of the variants"),
         (_changed("variant", 0, "broker", value=3), "broker must be a table"),
