@@ -33,6 +33,28 @@ class PreparedRequest(NamedTuple):
     error_at: int | None
 
 
+class Producer(NamedTuple):
+    """Who writes in a transaction, and the sequence number of its next record."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    sequence: int
+
+
+def transactional(producer: Producer, topic: str, partition: int, values: Sequence[bytes]) -> ProduceRequest:
+    """One batch of a transaction, for PRODUCE_VERSION; no two are alike, so there is no frame to prepare."""
+    batch = encode_batch(
+        [(None, value, time.time_ns() // 1_000_000) for value in values],
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        base_sequence=producer.sequence,
+        transactional=True,
+    )
+    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=batch)])
+    return ProduceRequest(transactional_id=producer.transactional_id, acks=-1, timeout_ms=30_000, topic_data=[data])
+
+
 def produce(
     topic: str, partition: int, values: Sequence[bytes], acks: int, client_id: str, timeout_ms: int = 30_000
 ) -> PreparedRequest:

@@ -8,11 +8,11 @@ the last transaction is not finished yet) are no errors; after any other one it 
 from __future__ import annotations
 
 import struct
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from mpbroker.analysis.lab.generator_plan import GeneratorPlan
+from mpbroker.client import prepared_request
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -30,10 +30,9 @@ from mpbroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResp
 from mpbroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from mpbroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from mpbroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from mpbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from mpbroker.protocol.messages.produce import ProduceResponse
 from mpbroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from mpbroker.protocol.types import Struct
-from mpbroker.record.batch_builder import encode_batch
 
 #: Short, so that a member who waits for one that is silent in this phase is let go within its drain time.
 SESSION_MS, REBALANCE_MS, TRANSACTION_MS = 6_000, 2_000, 60_000
@@ -252,19 +251,9 @@ class Transactions(_FindsItsCoordinator):
         )
 
     def _produce(self) -> Ask:
-        now_ms = time.time_ns() // 1_000_000
-        batch = encode_batch(
-            [(None, value, now_ms) for value in self._values],
-            producer_id=self._producer,
-            producer_epoch=self._epoch,
-            base_sequence=self._sequence,
-            transactional=True,
-        )
-        data = TopicProduceData(
-            name=self._topic, partition_data=[PartitionProduceData(index=self._partition, records=batch)]
-        )
-        request = ProduceRequest(transactional_id=self._id, acks=-1, timeout_ms=30_000, topic_data=[data])
-        return Ask(request, 7, ProduceResponse)
+        producer = prepared_request.Producer(self._id, self._producer, self._epoch, self._sequence)
+        request = prepared_request.transactional(producer, self._topic, self._partition, self._values)
+        return Ask(request, prepared_request.PRODUCE_VERSION, ProduceResponse)
 
     def _end(self) -> Ask:
         request = EndTxnRequest(
