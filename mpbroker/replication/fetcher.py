@@ -238,9 +238,12 @@ class Fetcher:
         return True
 
     def _watch(self, link: LeaderLink) -> None:
-        assert link.connection is not None
-        writes = select.EPOLLOUT if link.connection.wants_to_write else 0
-        self._epoll.modify(link.connection.fileno(), select.EPOLLIN | writes)
+        connection = link.connection
+        assert connection is not None
+        if connection.wants_to_write != connection.is_watched_for_room:
+            connection.is_watched_for_room = connection.wants_to_write
+            writes = select.EPOLLOUT if connection.wants_to_write else 0
+            self._epoll.modify(connection.fileno(), select.EPOLLIN | writes)
 
     def _on_event(self, link: LeaderLink, events: int) -> None:
         try:

@@ -18,6 +18,8 @@ from mpbroker.protocol.schema import schema_of
 from mpbroker.protocol.types import Struct
 
 HEAD_BYTES: Final = 4
+FIRST_READ_BYTES: Final = 64 << 10
+"""Head and answer come with one call where they are no longer than this."""
 CONNECTING: Final = frozenset((0, errno.EINPROGRESS, errno.EWOULDBLOCK))
 
 
@@ -33,9 +35,11 @@ class LeaderConnection:
         self._most_bytes = most_bytes
         self._correlation_id = 0
         self._out = memoryview(b"")
-        self._in = bytearray(HEAD_BYTES)
+        self._in = bytearray()
         self._filled = 0
         self._asked: tuple[type[Struct], type[Struct], int] | None = None
+        self.is_watched_for_room = False
+        """Noted by whoever waits for the socket: whether that includes being writable."""
         self._socket = socket.socket(address.family, socket.SOCK_STREAM)
         try:
             self._socket.setblocking(False)
@@ -83,30 +87,39 @@ class LeaderConnection:
         """The answer if it is there whole; ConnectionEnded, ProtocolError."""
         while True:
             try:
-                count = self._socket.recv_into(memoryview(self._in)[self._filled :])
+                if len(self._in) > HEAD_BYTES:
+                    count = self._socket.recv_into(memoryview(self._in)[self._filled :])
+                    self._filled += count
+                else:
+                    count = self._begin(self._socket.recv(FIRST_READ_BYTES))
             except BlockingIOError:
                 return None
             except OSError as error:
                 raise ConnectionEnded(error.strerror or str(error)) from error
             if count == 0:
                 raise ConnectionEnded("it closed the connection")
-            self._filled += count
-            if self._filled < len(self._in):
-                continue
-            if len(self._in) > HEAD_BYTES:
+            if HEAD_BYTES < len(self._in) <= self._filled:
                 return self._take()
-            self._make_room()
 
-    def _make_room(self) -> None:
-        length = int.from_bytes(self._in, "big", signed=True)
+    def _begin(self, came: bytes) -> int:
+        """Takes what came first of an answer, its head perhaps in parts; room for all of it is made by the head."""
+        self._in = self._in[: self._filled] + came
+        self._filled = len(self._in)
+        if self._filled < HEAD_BYTES:
+            return len(came)
+        length = int.from_bytes(self._in[:HEAD_BYTES], "big", signed=True)
+        whole = HEAD_BYTES + length
         if not 0 < length <= self._most_bytes or self._asked is None:
             raise ConnectionEnded(f"it announces an answer of {length} bytes")
-        self._in.extend(bytes(length))
+        if self._filled > whole:
+            raise ConnectionEnded(f"it sent {self._filled - whole} bytes that nobody asked for")
+        self._in.extend(bytes(whole - self._filled))
+        return len(came)
 
     def _take(self) -> Struct:
         assert self._asked is not None
         (request, answer, version), payload = self._asked, memoryview(self._in)[HEAD_BYTES:]
-        self._in, self._filled, self._asked = bytearray(HEAD_BYTES), 0, None
+        self._in, self._filled, self._asked = bytearray(), 0, None
         correlation_id, offset = decode_response_header(schema_of(request).key, version, payload)
         if correlation_id != self._correlation_id:
             raise ProtocolError(f"answer {correlation_id} came for request {self._correlation_id}")

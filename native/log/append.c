@@ -41,6 +41,7 @@ static int append_locked(struct mpb_log *log, struct mpb_partition *row, const s
     write.info = info;
     write.base_offset = next.leo;
     write.max_timestamp = max_timestamp;
+    write.max_timestamp_offset = next.leo + info->last_offset_delta;
     write.append_time_ms = out->append_time_ms;
     write.now_ms = request->now_ms;
     write.fill_number = fill_number;

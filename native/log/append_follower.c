@@ -49,16 +49,24 @@ static void hold_opened(const struct mpb_append_write *write, struct mpb_partiti
         next->lso = first;
 }
 
-/* One checked batch. 0, a Kafka error, or THROTTLING_QUOTA_EXCEEDED if there is no row for its producer. */
-static int append_batch(struct mpb_log *log, struct mpb_partition *row, const struct mpb_append_options *options,
-                        const struct mpb_follower_append *request, const uint8_t *batch,
-                        const struct mpb_batch_info *info)
+/* Checked batches that are written and committed together: most often one. */
+struct run {
+    struct mpb_batch_info info; /* of the first, with the bytes, the records, the last offset and the time of all */
+    int64_t max_timestamp_offset;
+    uint32_t batches;
+};
+
+/* 0, a Kafka error, or THROTTLING_QUOTA_EXCEEDED if there is no row for its producer. */
+static int append_run(struct mpb_log *log, struct mpb_partition *row, const struct mpb_append_options *options,
+                      const struct mpb_follower_append *request, const uint8_t *batch, const struct run *run)
 {
+    const struct mpb_batch_info *info = &run->info;
     struct mpb_append_write write = {.batch = batch,
                                      .header = batch,
                                      .info = info,
                                      .base_offset = info->base_offset,
                                      .max_timestamp = info->max_timestamp,
+                                     .max_timestamp_offset = run->max_timestamp_offset,
                                      .append_time_ms = -1,
                                      .now_ms = request->now_ms,
                                      .entry = MPB_NO_REQUEST};
@@ -104,6 +112,58 @@ static int check(const struct mpb_partition *row, const struct mpb_follower_appe
     return goes_back ? MPB_ERR_OFFSET_OUT_OF_RANGE : 0;
 }
 
+static bool is_plain(const struct mpb_batch_info *info)
+{
+    return info->producer_id < 0 && mpb_txn_kind(info) == MPB_BATCH_PLAIN;
+}
+
+/* The batch behind a run is taken into it: no producer, no marker, no other epoch, no gap, no roll, and no more than lies
+ * between two entries of the index. False, with nothing changed: it is written for itself. */
+static bool join(const struct mpb_partition_copy *now, const struct mpb_append_options *options,
+                 const struct mpb_follower_append *request, const struct mpb_batch_info *info, struct run *run)
+{
+    struct run longer = *run;
+    int64_t delta = info->base_offset + info->last_offset_delta - run->info.base_offset;
+    int64_t records = (int64_t)run->info.record_count + info->record_count;
+    int64_t bytes = (int64_t)run->info.batch_bytes + info->batch_bytes;
+    if (!is_plain(info) || info->leader_epoch != run->info.leader_epoch || info->last_offset_delta < 0 ||
+        info->base_offset != run->info.base_offset + run->info.last_offset_delta + 1)
+        return false;
+    if (bytes > options->index_interval_bytes || delta > INT32_MAX || records > INT32_MAX)
+        return false;
+    longer.info.batch_bytes = (uint32_t)bytes;
+    longer.info.last_offset_delta = (int32_t)delta;
+    longer.info.record_count = (int32_t)records;
+    longer.batches++;
+    if (info->max_timestamp > run->info.max_timestamp) {
+        longer.info.max_timestamp = info->max_timestamp;
+        longer.max_timestamp_offset = info->base_offset + info->last_offset_delta;
+    }
+    if (mpb_roll_is_due(now, options, &longer.info, longer.info.max_timestamp, request->now_ms))
+        return false;
+    *run = longer;
+    return true;
+}
+
+/* As many of the batches behind the first as are sound and may be written with it; the scan goes on behind them. The first
+ * batch of a segment, whose time the segment's age is told by, is written for itself. */
+static struct run run_of(const struct mpb_partition_copy *now, const struct mpb_append_options *options,
+                         const struct mpb_follower_append *request, const struct mpb_batch_info *first,
+                         struct mpb_batch_scan *scan)
+{
+    struct run run = {*first, first->base_offset + first->last_offset_delta, 1};
+    struct mpb_batch_info info;
+    size_t need;
+    if (!is_plain(first) || now->position == 0)
+        return run;
+    for (struct mpb_batch_scan ahead = *scan; mpb_batch_scan_next(&ahead, &info, &need) == MPB_SCAN_BATCH;
+         *scan = ahead)
+        if (!mpb_batch_crc_ok(request->records + scan->pos, info.batch_bytes) ||
+            !join(now, options, request, &info, &run))
+            break;
+    return run;
+}
+
 /* Batches from *at on until one is refused or none is left whole. */
 static int append_all(struct mpb_log *log, struct mpb_partition *row, const struct mpb_append_options *options,
                       const struct mpb_follower_append *request, size_t *at, uint32_t *batches)
@@ -115,14 +175,16 @@ static int append_all(struct mpb_log *log, struct mpb_partition *row, const stru
     while ((found = mpb_batch_scan_next(&scan, &info, &need)) == MPB_SCAN_BATCH) {
         const uint8_t *batch = request->records + *at;
         int error = check(row, request, batch, &info);
-        if (error == 0)
-            error = append_batch(log, row, options, request, batch, &info);
+        if (error != 0)
+            return error;
+        struct run run = run_of(mpb_partition_in_force(row), options, request, &info, &scan);
+        error = append_run(log, row, options, request, batch, &run);
         if (error != 0)
             return error;
         *at = scan.pos;
-        *batches += 1;
-        mpb_log_count(log, MPB_C_LOG_APPENDS, 1);
-        mpb_log_count(log, MPB_C_LOG_APPEND_BYTES, info.batch_bytes);
+        *batches += run.batches;
+        mpb_log_count(log, MPB_C_LOG_APPENDS, run.batches);
+        mpb_log_count(log, MPB_C_LOG_APPEND_BYTES, run.info.batch_bytes);
     }
     return found == MPB_SCAN_CORRUPT ? MPB_ERR_CORRUPT_MESSAGE : 0;
 }

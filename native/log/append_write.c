@@ -84,7 +84,7 @@ int mpb_append_write_files(struct mpb_log *log, const struct mpb_partition *row,
         next->first_timestamp = write->max_timestamp;
     if (write->max_timestamp > next->max_timestamp) {
         next->max_timestamp = write->max_timestamp;
-        next->max_timestamp_offset = last_offset;
+        next->max_timestamp_offset = write->max_timestamp_offset;
     }
     if (next->bytes_since_index > (uint32_t)options->index_interval_bytes) {
         error = mpb_segment_index(log, row, next, last_offset, (uint32_t)next->position);

@@ -8,12 +8,13 @@
 #include "log/transaction.h"
 #include "record/record_batch.h"
 
-struct mpb_append_write {
+struct mpb_append_write {  /* of one batch, or of several that are written as one (append_follower.c) */
     const uint8_t *batch;  /* read only */
     const uint8_t *header; /* what is written in the place of its first MPB_BATCH_HEADER_BYTES */
     const struct mpb_batch_info *info;
     int64_t base_offset; /* not below the log end: compaction leaves gaps */
     int64_t max_timestamp;
+    int64_t max_timestamp_offset; /* last offset of the batch that has it */
     int64_t append_time_ms;
     int64_t now_ms;
     uint64_t fill_number;

@@ -20,7 +20,7 @@ bool mpb_roll_is_due(const struct mpb_partition_copy *now, const struct mpb_appe
 {
     if (now->position == 0)
         return false;
-    if (now->position > (uint64_t)options->segment_bytes - batch->batch_bytes)
+    if ((int64_t)now->position > (int64_t)options->segment_bytes - batch->batch_bytes)
         return true;
     if (age_ms(now, max_timestamp, now_ms) > options->segment_ms)
         return true;

@@ -111,16 +111,30 @@ static int64_t take_plane(struct mpb_handler *h, uint32_t plane)
     return taken;
 }
 
+/* By the time when the last request was taken: one that takes long itself is the last. */
+static bool may_stay_dirty(struct mpb_handler *h, uint64_t poke)
+{
+    if (poke != MPB_POKE_DIRTY || mpb_plane_empty(h->core, MPB_PLANE_DATA))
+        return false;
+    if (h->dirty_since_ns == 0)
+        h->dirty_since_ns = h->taken_ns;
+    return h->taken_ns - h->dirty_since_ns < MPB_DIRTY_WAITS_NS;
+}
+
 int64_t mpb_handler_claim(struct mpb_handler *h, bool control_only)
 {
+    bool takes_data = !control_only && !h->reserved && !h->is_coordinator;
     int64_t index = h->is_coordinator ? MPB_CLAIM_NOTHING : take_plane(h, MPB_PLANE_CONTROL);
     if (index >= 0)
         return index;
-    if (mpb_load_acquire(&h->core->doorbells->handler[h->index].poke) != 0)
-        return MPB_CLAIM_POKED;
-    if (h->is_coordinator)
+    uint64_t poke = mpb_load_acquire(&h->core->doorbells->handler[h->index].poke);
+    if (poke == 0 && h->is_coordinator)
         return take_handed(h);
-    return control_only || h->reserved ? MPB_CLAIM_NOTHING : take_plane(h, MPB_PLANE_DATA);
+    if (takes_data && (poke == 0 || may_stay_dirty(h, poke)))
+        index = take_plane(h, MPB_PLANE_DATA);
+    if (poke == 0 || index < 0)
+        h->dirty_since_ns = 0;
+    return poke != 0 && index < 0 ? MPB_CLAIM_POKED : index;
 }
 
 bool mpb_handler_hand_over(struct mpb_handler *h, uint32_t index)

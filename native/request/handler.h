@@ -29,9 +29,12 @@ struct mpb_handler { /* private */
     bool holding;    /* the coordinator: likewise, for more was handed over when it took the request in hand */
     uint32_t unrung; /* processors with answers they were not rung for, one bit each */
     uint32_t unrung_answers;
+    uint64_t
+        dirty_since_ns; /* when it was first seen that partitions moved, and requests were taken before a look; else 0 */
 };
 
 #define MPB_UNRUNG_ANSWERS 4u
+#define MPB_DIRTY_WAITS_NS 200000u
 
 enum { MPB_CLAIM_NOTHING = -1, MPB_CLAIM_POKED = -2, MPB_CLAIM_ENOUGH = -3 };
 enum mpb_slept { MPB_SLEPT_WORK = 0, MPB_SLEPT_TIMEOUT = 1, MPB_SLEPT_SIGNAL = 2 };
@@ -40,7 +43,8 @@ int mpb_handler_open(struct mpb_handler *h, struct mpb_core *core, uint32_t inde
 void mpb_handler_close(struct mpb_handler *h);
 
 /* Claims a request without waiting: control first; then MPB_CLAIM_POKED if this handler was poked; then data, unless
- * control_only. */
+ * control_only. A poke that says no more than that partitions moved waits for the data requests that are there, but not
+ * for more than MPB_DIRTY_WAITS_NS: a follower's Fetch that is parked then gets what they append in one answer. */
 int64_t mpb_handler_claim(struct mpb_handler *h, bool control_only);
 /* The same, but what it claims is handed over if it must be, else first offered to `serve`: returns the first request that `serve` leaves alone, or
  * MPB_CLAIM_ENOUGH when it has served until `until_ns`. */

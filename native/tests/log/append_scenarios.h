@@ -325,10 +325,12 @@ static const struct fetched *fetched_batches(void)
     static struct fetched made;
     if (made.length == 0) {
         struct batch_spec plain = numbered(1, 12, 70), begun = in_transaction(2, 0, 71),
-                          more = in_transaction(2, 2, 72);
+                          more = in_transaction(2, 2, 72), first = numbered(-1, -1, 73), joined = numbered(-1, -1, 74);
         add_batch(&made, &plain, 18, 3);
         add_batch(&made, &begun, 22, 4); /* behind a gap that compaction left */
         add_batch(&made, &more, 24, 5);
+        add_batch(&made, &first, 26, 5); /* written as one with the next */
+        add_batch(&made, &joined, 28, 5);
     }
     return &made;
 }
@@ -349,6 +351,7 @@ static void append_fetched(struct mpb_log *log, int32_t segment)
     struct mpb_append_options options = small_segments();
     struct mpb_follower_appended out;
     options.segment_bytes = segment;
+    options.index_interval_bytes = 600;
     int error = mpb_partition_lock(log, 0);
     if (error != 0) {
         note(error);

@@ -66,6 +66,42 @@ static void test_classes_of_a_plane(void)
     drama_close(&d);
 }
 
+/* That partitions moved is looked at behind the requests that are there, or after MPB_DIRTY_WAITS_NS; all else at once. */
+static void test_a_look_at_what_moved_waits_for_requests(void)
+{
+    drama_open(&d);
+    d.scene = "moved";
+    struct mpb_handler *h = &d.h[0];
+    mpb_atomic64 *poke = &d.w.core.doorbells->handler[0].poke;
+    for (uint32_t id = 4; id < 8; id++)
+        ask(&d, (int)id % 2, MPB_PLANE_DATA, id, 100);
+    mpb_poke_handler(&d.w.core, 0, MPB_POKE_DIRTY, h->slot);
+    execute(&d, h, mpb_handler_claim(h, false));
+    CHECK_EQ(mpb_handler_claim(h, true), MPB_CLAIM_POKED);
+    CHECK_EQ(h->dirty_since_ns, 0);
+    execute(&d, h, mpb_handler_claim(h, false));
+    CHECK(h->dirty_since_ns != 0 && h->dirty_since_ns <= h->taken_ns);
+    h->dirty_since_ns = h->taken_ns - MPB_DIRTY_WAITS_NS;
+    CHECK_EQ(mpb_handler_claim(h, false), MPB_CLAIM_POKED);
+    CHECK_EQ(h->dirty_since_ns, 0);
+    h->dirty_since_ns = h->taken_ns - MPB_DIRTY_WAITS_NS + 1;
+    execute(&d, h, mpb_handler_claim(h, false));
+    for (uint64_t more = MPB_POKE_SCAN; more <= MPB_POKE_COMMAND; more <<= 1) {
+        mpb_store_relaxed(poke, MPB_POKE_DIRTY | more);
+        CHECK_EQ(mpb_handler_claim(h, false), MPB_CLAIM_POKED);
+    }
+    mpb_store_relaxed(poke, 0);
+    h->dirty_since_ns = 1; /* looked at meanwhile: the next time counts from then */
+    execute(&d, h, mpb_handler_claim(h, false));
+    CHECK_EQ(h->dirty_since_ns, 0);
+    mpb_store_relaxed(poke, MPB_POKE_DIRTY);
+    CHECK_EQ(mpb_handler_claim(h, false), MPB_CLAIM_POKED);
+    mpb_store_relaxed(poke, 0);
+    drain(&d, ALL_HANDLERS, 3);
+    check_rest(&d);
+    drama_close(&d);
+}
+
 /* A handler that stopped between claiming a request and removing its hint holds no room back. */
 static void test_a_stale_head_is_no_bound(void)
 {
@@ -517,6 +553,7 @@ int main(void)
     test_punching();
     test_bounds_of_planes();
     test_classes_of_a_plane();
+    test_a_look_at_what_moved_waits_for_requests();
     test_a_stale_head_is_no_bound();
     test_entries_and_arena_run_out();
     test_sleeps_while_requests_are_in_flight();
