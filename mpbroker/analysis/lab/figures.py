@@ -1,6 +1,6 @@
 """Pictures of what clients saw: percentile curves, latency over time with the phases, where the wait was. Pure.
 
-Figures are plotly's JSON. Colour is the phase and dash the variant, everywhere; bars go phase by phase.
+Figures are plotly's JSON. Colour and marker are the phase, dash is the variant, everywhere; bars go phase by phase.
 """
 
 from __future__ import annotations
@@ -46,6 +46,12 @@ def _name(scenario: Scenario, variant: str, phase: str) -> str:
     return phase if len(scenario.variants) == 1 else f"{phase} · {variant}"
 
 
+def _how_told(scenario: Scenario) -> str:
+    if len(scenario.variants) == 1:
+        return "Colour and dash are the phase."
+    return "Colour and marker are the phase, dash is the variant."
+
+
 def _over_time(scenario: Scenario, measured: pa.Table) -> Figure:
     """Time of day where there is one variant, as in all figures of the page; else the runs on top of each other."""
     measured = measured.filter(pc.equal(measured["repeat"], pc.min(measured["repeat"])))  # one run of each variant
@@ -67,7 +73,7 @@ def _over_time(scenario: Scenario, measured: pa.Table) -> Figure:
         "over_time",
         f"Latency of {scenario.measured} over time",
         f"Net p99 from the intended send time, in windows of at least {MIN_IN_WINDOW['p99']} requests (else there is a "
-        "gap). Colour is the phase, dash the variant.",
+        f"gap). {_how_told(scenario)}",
         {
             "data": data,
             "layout": figure_specs.layout(
@@ -124,8 +130,7 @@ def _percentiles(scenario: Scenario, measured: pa.Table) -> Figure:
     return Figure(
         "percentiles",
         f"Percentiles of {scenario.measured}",
-        "Net latency from the intended send time. Each curve ends where its last request is. Colour is the phase, dash "
-        "the variant.",
+        f"Net latency from the intended send time. Each curve ends where its last request is. {_how_told(scenario)}",
         {"data": data, "layout": layout},
     )
 

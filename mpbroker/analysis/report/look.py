@@ -3,16 +3,17 @@
 Runs in the process of a command. Studies give data and axes; `dress` adds the rest. A series whose name is a stage, a
 percentile, a plane or a well-known API gets the colour that stands for it on the whole page (palette.py). One with
 `meta` {"phase": number, "variant": number} has the colour of that phase and the dash (points: the symbol) of that
-variant, in every figure; {"shade": name, "variant": number} the colour of a name. Stages go by plain names.
+variant, in every figure; {"shade": name, "variant": number} the colour of a name. Stages go by plain names. What tells
+series apart without colours stands in shapes.py.
 """
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import count
+from itertools import cycle
 from typing import Any
 
 from mpbroker.analysis.engine.running.wording import STAGE_NAMES
-from mpbroker.analysis.report import bounds, markup, palette
+from mpbroker.analysis.report import bounds, markup, palette, shapes
 from mpbroker.analysis.report.duration_axis import humane_axes
 from mpbroker.analysis.report.gaps import keep_gaps
 from mpbroker.analysis.report.waterfall import as_bars
@@ -20,8 +21,6 @@ from mpbroker.analysis.report.waterfall import as_bars
 FONT = "Inter, 'Segoe UI', system-ui, -apple-system, 'Helvetica Neue', 'Liberation Sans', Arial, sans-serif"
 BAR_PX, MIN_HEIGHT_PX, HEIGHT_PX = 30, 220, 400
 _LINE_TYPES = ("scatter", "scattergl")
-_LINE_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
-_HATCHES = ("", "/", ".", "x", "-", "|", "+", "\\")
 _DASHES, _SYMBOLS = ("solid", "dash", "dot", "dashdot"), ("circle", "diamond", "square", "cross")
 _METHODS = ("restyle", "relayout", "update")
 #: WebGL compiles code at run time, which the page's security policy forbids.
@@ -44,10 +43,9 @@ def dress(spec: dict[str, Any], time_range: Sequence[str] = ()) -> tuple[dict[st
         if key not in ("template", "title", "width", "images", "paper_bgcolor", "plot_bgcolor", "font", "autosize")
     }
     data = [keep_gaps(trace) for trace in data]
-    _style(data)
-    varied = any(isinstance(trace.get("meta"), dict) for trace in spec.get("data", []))
+    kinds = _style(data)
     _color(data)
-    _tell_apart(data, varied)
+    shapes.tell_apart(data, kinds)
     _name_stages(data)
     _share_time(layout, time_range)
     humane_axes(data, layout)
@@ -105,12 +103,15 @@ def _share_time(layout: dict[str, Any], time_range: Sequence[str]) -> None:
         layout["xaxis"] = {"range": list(time_range), **layout["xaxis"]}
 
 
-def _style(data: list[dict[str, Any]]) -> None:
-    """Colours and dashes of series that belong to a phase, a variant or a shade."""
+def _style(data: list[dict[str, Any]]) -> list[tuple[Any, int] | None]:
+    """Colours and dashes of series that belong to a phase, a variant or a shade; which each belongs to."""
+    kinds: list[tuple[Any, int] | None] = []
     for trace in data:
         meta = trace.pop("meta", None)
         if not isinstance(meta, dict):
+            kinds.append(None)
             continue
+        kinds.append((meta.get("phase", meta.get("shade", 0)), int(meta.get("variant", 0))))
         if "phase" in meta:
             color: str | None = palette.CATEGORIES[meta["phase"] % len(palette.CATEGORIES)].light
         else:
@@ -121,6 +122,7 @@ def _style(data: list[dict[str, Any]]) -> None:
         if color is not None:
             _paint(trace, color, style)
             trace["painted"] = True
+    return kinds
 
 
 def _name_stages(data: list[dict[str, Any]]) -> None:
@@ -136,8 +138,8 @@ def _name_stages(data: list[dict[str, Any]]) -> None:
 def _color(data: list[dict[str, Any]]) -> None:
     """Colours by name; what has no colour of its own takes the next of the categories, the same name always the
     same."""
-    given: dict[str, tuple[str, int]] = {}
-    free = _free_styles([trace for trace in data if "name" in trace])
+    given: dict[str, str] = {}
+    free = _free_colors([trace for trace in data if "name" in trace])
     for trace in data:
         if trace["type"] in ("heatmap", "contour") or trace.pop("painted", False):
             continue
@@ -146,35 +148,15 @@ def _color(data: list[dict[str, Any]]) -> None:
         if shade is None and _color_by_category(trace):
             continue
         if key not in given:
-            given[key] = (shade.light, 0) if shade else next(free)
-        _paint(trace, *given[key])
+            given[key] = shade.light if shade else next(free)
+        _paint(trace, given[key])
 
 
-def _tell_apart(data: list[dict[str, Any]], varied: bool) -> None:
-    """The same without colours: hatched bars and areas, dashed lines, in the order of the legend. Lines that have
-    dashes by variant, or are too many for that, keep theirs."""
-    shown = [trace for trace in data if _in_legend(trace)]
-    bars = [trace for trace in shown if trace["type"] == "bar"]
-    areas = [trace for trace in shown if "stackgroup" in trace]
-    lines = [trace for trace in shown if trace["type"] in _LINE_TYPES and "lines" in trace.get("mode", "lines")]
-    lines = [trace for trace in lines if "stackgroup" not in trace]
-    for number, trace in enumerate(bars if len(bars) > 1 else ()):
-        trace["marker"] = {"pattern": {"shape": _HATCHES[number % len(_HATCHES)]}, **trace.get("marker", {})}
-    for number, trace in enumerate(areas if len(areas) > 1 else ()):
-        trace.setdefault("fillpattern", {"shape": _HATCHES[number % len(_HATCHES)], "solidity": 0.15})
-    if not varied and 1 < len(lines) <= len(_LINE_DASHES):
-        for number, trace in enumerate(lines):
-            if number:
-                trace["line"] = {"dash": _LINE_DASHES[number], **trace.get("line", {})}
-
-
-def _free_styles(data: list[dict[str, Any]]) -> Iterator[tuple[str, int]]:
-    """Colours of the categories that no named series of this figure has; then the same again in the next style."""
+def _free_colors(data: list[dict[str, Any]]) -> Iterator[str]:
+    """Colours of the categories that no named series of this figure has, again and again: shapes tell more apart."""
     taken = {shade.light for trace in data if (shade := palette.named_shade(str(trace["name"])))}
     colors = [shade.light for shade in palette.CATEGORIES if shade.light not in taken] or [palette.CATEGORIES[0].light]
-    for style in count():
-        for color in colors:
-            yield color, style
+    return cycle(colors)
 
 
 def _color_by_category(trace: dict[str, Any]) -> bool:
@@ -189,7 +171,7 @@ def _color_by_category(trace: dict[str, Any]) -> bool:
     return True
 
 
-def _paint(trace: dict[str, Any], color: str, style: int) -> None:
+def _paint(trace: dict[str, Any], color: str, style: int = 0) -> None:
     """The colour where this kind of series has it, unless the study gave one; a dash or symbol where colours ran
     out."""
     if trace["type"] in _LINE_TYPES:

@@ -75,6 +75,7 @@ PERCENTILES = {
 
 NAMED = {
     "total": SURFACE["ink"],
+    "active_total": SURFACE["ink"],
     "true_total": SURFACE["ink"],
     "kafka_total": Shade("#6b7f96", "#8fa3ba"),
     "control": Shade("#e8731a", "#ff9440"),
@@ -119,12 +120,23 @@ DIVERGING = (Shade("#2a63a3", "#6aa5ea"), Shade("#e8ecf1", "#252f3c"), Shade("#b
 _OF_PLAIN_NAME = {plain: stage for stage, plain in STAGE_NAMES.items() if stage in STAGES}
 
 
-def named_shade(name: str) -> Shade | None:
-    """The colour that a stage, percentile, plane or well-known API has in every figure; None for other names."""
+def _key(name: str) -> str:
+    """A name as the tables here have it."""
     key = (
         re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_").removesuffix("_ns").removesuffix("_us").removesuffix("_ms")
     )
-    key = _OF_PLAIN_NAME.get(name, STAGE_ALIASES.get(key, key))
+    return _OF_PLAIN_NAME.get(name, STAGE_ALIASES.get(key, key))
+
+
+def stage_of(name: str) -> str | None:
+    """The stage that a series' name stands for."""
+    key = _key(name)
+    return key if key in STAGES else None
+
+
+def named_shade(name: str) -> Shade | None:
+    """The colour that a stage, percentile, plane or well-known API has in every figure; None for other names."""
+    key = _key(name)
     if key in STAGES:
         return STAGES[key][0]
     if re.fullmatch(r"p\d\d_9+", key):
