@@ -1,11 +1,11 @@
-"""Renews docs/studies/SCENARIO.md from repeated runs: its variants (or phases) side by side, with intervals over the runs.
+"""Renews docs/studies/SCENARIO.md from repeated runs: its variants (or phases) side by side, with intervals over runs.
 
     python -m perf.repeated_page disciplines --repeat 5 [--seconds 4] [--phase mixed] [--seed 1] [--from R]
 
 Runs `mpbroker lab run SCENARIO --repeat N`, in which every repeat has each variant once, in an order drawn anew, or
-takes an earlier run; prints the table and puts it into the page, if there is one. A figure is the median of the runs with
-the order statistics that hold it with 95 in a hundred; a ratio is that of geometric means, with its 95 % interval. What
-people wrote around the measured part is kept; read it again after renewing.
+takes an earlier run; prints the table and puts it into the page, if there is one. A figure is the median of the runs
+with the order statistics that hold it with 95 in a hundred; a ratio is that of geometric means, with its 95 % interval.
+What people wrote around the measured part is kept; read it again after renewing.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ def measured(runs: Runs, phase: str = "") -> str:
     where = f" in phase “{phase}”" if phase else ""
     return (
         f"Measured {meta['created'][:10]} on {about['cpu']}, {about['cores']} cores, Linux "
-        f"{about['kernel'].split('-')[0]}, Python {about['python']}: {meta['repeat']} runs of {meta['seconds']:g} s for "
-        f"each variant, in turns (seed {meta['seed']}); {meta['input_records']:,} requests in the traces, "
+        f"{about['kernel'].split('-')[0]}, Python {about['python']}: {meta['repeat']} runs of {meta['seconds']:g} s "
+        f"for each variant, in turns (seed {meta['seed']}); {meta['input_records']:,} requests in the traces, "
         f"{meta['dropped']} records lost. Milliseconds{where}; *net* is without what the clients waited for themselves "
         f"([lab.md](../lab.md)).\n\n{table(runs, phase)}"
     )

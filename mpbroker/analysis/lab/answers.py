@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mpbroker.analysis.engine.running import wording
-from mpbroker.analysis.lab import generator_table, repeats
+from mpbroker.analysis.lab import generator_table, repeats, side_by_side
 from mpbroker.analysis.lab.latency_table import PART_NAMES, PARTS
 from mpbroker.analysis.lab.scenario import Scenario
 
@@ -39,8 +39,13 @@ def answer(
     if scenario.answer.how == "growth":
         return _growth(scenario, mine, parts, generators)
     found = _WAYS[scenario.answer.how](scenario, mine, parts)
+    many = len(scenario.variants) >= side_by_side.MANY
+    if many:  # a table has the rest
+        found = [words for words in found if not words.startswith("“")] or found
     if runs:
-        found = [words.replace(f" {ONE_RUN}", "") for words in found] + repeats.sentences(scenario, runs)
+        judged = side_by_side.judged(scenario, runs) if many else []
+        found = [words.replace(f" {ONE_RUN}", "") for words in found]
+        found += judged or repeats.sentences(scenario, runs)
     asked = {scenario.answer.alone, *(scenario.answer.under if scenario.answer.how == "phases" else ())}
     weak = generator_table.sentences([row for row in generators if row["phase"] in asked], scenario.measured)
     return [*found, *weak]

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from mpbroker.analysis.engine.running import wording
 from mpbroker.analysis.engine.running.study import StudyResult
-from mpbroker.analysis.lab import figures, generator_table, repeats
+from mpbroker.analysis.lab import figures, generator_table, repeats, side_by_side
 from mpbroker.analysis.lab.answers import answer
 from mpbroker.analysis.lab.latency_table import PART_NAMES, PARTS, client_latency, where_it_waits
 from mpbroker.analysis.lab.scenario import Scenario
@@ -33,13 +33,19 @@ def findings(scenario: Scenario, clients: pa.Table, generators: pa.Table) -> Stu
     ]
     return StudyResult(
         tables={"client_latency": latency, "where_it_waits": waits, "generator_load": generators}
-        | ({"client_runs": runs} if repeated else {}),
+        | ({"client_runs": runs} if repeated else {})
+        | _beside(scenario, latency.to_pylist(), runs.to_pylist() if repeated else []),
         verdicts=verdicts,
         figures=figures.all_figures(scenario, clients, waits),
         study=NAME,
         summary=scenario.question,
         answer=answer(scenario, latency.to_pylist(), waits.to_pylist(), load, runs.to_pylist() if repeated else ()),
     )
+
+
+def _beside(scenario: Scenario, latency: list[dict[str, Any]], runs: list[dict[str, Any]]) -> dict[str, pa.Table]:
+    found = side_by_side.table(scenario, latency, runs)
+    return {} if found is None else {side_by_side.NAME: found}
 
 
 def duration(us: float) -> str:

@@ -21,6 +21,7 @@ from mpbroker.analysis.lab.variant_run import VariantResult
 
 Row = dict[str, Any]
 MAX_CPU_SHARE = 0.85  # of a core; from there on requests wait for each other in the generator
+MOST_SENTENCES = 4
 MIN_LATE_US = 1000.0  # lateness that is less than this is every timer's
 _KEYS = ("variant", "repeat", "phase", "group", "process")
 
@@ -117,7 +118,41 @@ def _lateness(row: Row) -> str:
 
 
 def sentences(generators: Sequence[Row], measured: str) -> list[str]:
-    """Where generators gave out, then where they were only late: a sentence per group and variant."""
+    """Where generators gave out, then where they were only late: a sentence per group and variant; one for all where
+    there are many, for they bury what a reader came for."""
+    found = _each(generators, measured)
+    return found if len(found) <= MOST_SENTENCES else _together(generators, measured)
+
+
+def _together(generators: Sequence[Row], measured: str) -> list[str]:
+    """At most one sentence on those that gave out and one on those that were late; the table has every row."""
+    found = []
+    bad = [row for row in generators if row["gave_out"]]
+    if bad:
+        mine = [row for row in bad if row["group"] == measured]
+        row = max(mine or bad, key=lambda one: (one["cpu_share"], one["send_late_p99_us"]))
+        meaning = (
+            f"what {measured} saw there is the generator's doing as much as the broker's"
+            if mine
+            else "these loads were not what was intended"
+        )
+        found.append(
+            f"The load generator gave out in {len(bad)} of {len(generators)} places (run, phase, group), "
+            f"{len(mine)} of them {measured}; for example “{row['variant']}”, {row['group']}, in “{row['phase']}”: "
+            f"{told(row)}. So {meaning}."
+        )
+    late = [row for row in generators if row["late"] and not row["gave_out"]]
+    if late:
+        row = max(late, key=lambda one: float(one["send_late_p99_us"]))
+        found.append(
+            f"The load generator waited for a core in {len(late)} more; at worst (“{row['variant']}”, "
+            f"{row['group']}, in “{row['phase']}”) it {_lateness(row)}. Net latency leaves that out, but requests came "
+            "in other moments than intended."
+        )
+    return found
+
+
+def _each(generators: Sequence[Row], measured: str) -> list[str]:
     found = []
     for where, rows in _by_group([row for row in generators if row["gave_out"]]):
         row = max(rows, key=lambda one: (one["cpu_share"], one["send_late_p99_us"]))

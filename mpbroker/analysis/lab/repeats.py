@@ -62,7 +62,7 @@ def sentences(scenario: Scenario, runs: Sequence[Row]) -> list[str]:
     if len(names) == 1 and scenario.answer.how == "phases":
         found += [words for phase in scenario.answer.under for words in _beside(scenario, names[0], phase, runs)]
     for phase in (phase.name for phase in scenario.phases):
-        values = {name: _p99s(runs, name, phase, scenario.measured) for name in names}
+        values = {name: p99s(runs, name, phase, scenario.measured) for name in names}
         if len(names) == 1 and len(values[names[0]]) > 1:
             found.append(_spread(scenario.measured, phase, values[names[0]]))
         for name in names[1:]:
@@ -71,7 +71,8 @@ def sentences(scenario: Scenario, runs: Sequence[Row]) -> list[str]:
     return found
 
 
-def _p99s(runs: Sequence[Row], variant: str, phase: str, group: str) -> list[float]:
+def p99s(runs: Sequence[Row], variant: str, phase: str, group: str) -> list[float]:
+    """Net p99 of each run, µs."""
     key = (variant, phase, group)
     return [row["net_p99_us"] for row in runs if (row["variant"], row["phase"], row["group"]) == key]
 
@@ -79,7 +80,7 @@ def _p99s(runs: Sequence[Row], variant: str, phase: str, group: str) -> list[flo
 def _beside(scenario: Scenario, variant: str, phase: str, runs: Sequence[Row]) -> list[str]:
     """A phase and the one alone, run by run."""
     alone, group = scenario.answer.alone, scenario.measured
-    ours, theirs = (_p99s(runs, variant, name, group) for name in (phase, alone))
+    ours, theirs = (p99s(runs, variant, name, group) for name in (phase, alone))
     words = f"Under “{phase}” the net p99 of {group} is "
     if len(ours) != len(theirs) or len(ours) < 2 or min(*ours, *theirs) <= 0:
         return []
@@ -87,14 +88,18 @@ def _beside(scenario: Scenario, variant: str, phase: str, runs: Sequence[Row]) -
     words += f"{ratio.estimate:.2f} times that under “{alone}”"
     if len(ours) < run_intervals.MIN_RUNS:
         return [f"{words} ({len(ours)} runs: {run_intervals.MIN_RUNS} are needed to say whether that is chance)."]
-    verdict = "higher" if ratio.low > 1 else "lower" if ratio.high < 1 else "no difference found"
     interval = f"95 % interval {ratio.low:.2f} to {ratio.high:.2f}, {len(ours)} runs"
-    return [f"{words} ({interval}): {verdict}."]
+    return [f"{words} ({interval}): {verdict(ratio)}."]
 
 
 def _spread(group: str, phase: str, values: Sequence[float]) -> str:
     low, high = (wording.duration(value * 1000) for value in (min(values), max(values)))
     return f"Phase “{phase}”: net p99 of {group} is {low} to {high} in {len(values)} runs."
+
+
+def verdict(ratio: run_intervals.Interval) -> str:
+    """What an interval of a ratio says."""
+    return "higher" if ratio.low > 1 else "lower" if ratio.high < 1 else "no difference found"
 
 
 def _compared(group: str, phase: str, name: str, base: str, ours: Sequence[float], theirs: Sequence[float]) -> str:
@@ -107,8 +112,7 @@ def _compared(group: str, phase: str, name: str, base: str, ours: Sequence[float
     if few < run_intervals.MIN_RUNS or min(*ours, *theirs) <= 0:
         return f"{words} ({few} runs each: {run_intervals.MIN_RUNS} are needed to say whether that is chance)."
     found = run_intervals.ratio(ours, theirs)
-    verdict = "higher" if found.low > 1 else "lower" if found.high < 1 else "no difference found"
     return (
         f"{words}, {found.estimate:.2f} times (95 % interval {found.low:.2f} to {found.high:.2f}, {len(ours)} runs "
-        f"each): {verdict}."
+        f"each): {verdict(found)}."
     )

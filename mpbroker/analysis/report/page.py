@@ -121,7 +121,7 @@ def _findings(results: "Sequence[StudyResult]", meta: dict[str, Any], input: Any
     return (
         '<section id="findings" aria-labelledby="findings-h"><h2 id="findings-h">What costs most time, and what to '
         "change</h2>"
-        f"{lead}{doubts}{sections.leading_html(results)}</section>"
+        f"{lead}{sections.spent_html(meta.get('stage_shares') or {})}{doubts}{sections.leading_html(results)}</section>"
     )
 
 

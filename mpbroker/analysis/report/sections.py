@@ -7,7 +7,7 @@ import html
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from mpbroker.analysis.engine.running import finding
+from mpbroker.analysis.engine.running import finding, wording
 from mpbroker.analysis.engine.running.wording import STAGE_NAMES
 from mpbroker.analysis.report import palette
 from mpbroker.analysis.report.look import dress, is_empty, is_over_time
@@ -15,22 +15,59 @@ from mpbroker.analysis.report.markup import script_json, sentence, slug, text
 from mpbroker.analysis.report.table_view import counted_rows, moment_text, swatch_class, table_html, value_text
 
 _MAX_META_ROWS = 400
+BESIDE = "side_by_side"
+LEAST_SPENT = 0.02
 _NO_COST = "No study on this page looked at what request time is spent on; their sentences stand below."
 
 
-def answer_html(results: Iterable[Any], meta: Mapping[str, Any]) -> str:
+def answer_html(results: Sequence[Any], meta: Mapping[str, Any]) -> str:
     """The question that a scenario asks, its answer, and where the reports of its variants are; "" where none is
     asked."""
     answer = "".join(f"<p>{sentence(one)}</p>" for result in results for one in result.answer)
     if not answer:
         return ""
+    answer = f'<div class="answer">{answer}</div>{_beside_html(results)}'
     pages = [(one["name"], one["report"]) for one in meta.get("variants", ()) if one.get("report")]
     links = ", ".join(f'<a href="{text(page)}">{text(name)}</a>' for name, page in pages)
     more = f'<p class="files">Each variant has a report of its own: {links}.</p>' if links else ""
     return (
         f'<section id="answer" aria-labelledby="answer-h"><h2 '
         f'id="answer-h">{text(meta.get("question") or "The answer")}</h2>'
-        f'<div class="answer">{answer}</div>{more}</section>'
+        f"{answer}{more}</section>"
+    )
+
+
+def _beside_html(results: Sequence[Any]) -> str:
+    """The variants beside each other, as the laboratory's table side_by_side has them."""
+    found = [result.tables[BESIDE] for result in results if BESIDE in result.tables]
+    if not found:
+        return ""
+    names, rows = found[0].column_names, found[0].to_pylist()
+    head = "".join(f'<th scope="col">{text(name)}</th>' for name in names)
+    body = "".join(
+        f'<tr><th scope="row">{text(row[names[0]])}</th>'
+        + "".join(f"<td>{sentence(str(row[name]))}</td>" for name in names[1:])
+        + "</tr>"
+        for row in rows
+    )
+    return f'<div class="scroll wrap beside"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def spent_html(shares: Mapping[str, float]) -> str:
+    """Where the time of all requests goes: a strip in the order of the way, and the same in words, the largest
+    first."""
+    shown = {stage: share for stage, share in shares.items() if share >= LEAST_SPENT and stage in palette.STAGES}
+    if not shown:
+        return ""
+    strip = "".join(
+        f'<span class="{swatch_class(stage)}" style="flex:{share:.4f} 0 0" '
+        f'title="{text(STAGE_NAMES[stage])} {wording.share(share)}"></span>'
+        for stage, share in shown.items()
+    )
+    largest = sorted(shown, key=lambda stage: -shown[stage])
+    words = wording.listed([f"{wording.share(shown[stage])} {STAGE_NAMES[stage]}" for stage in largest])
+    return (
+        f'<div class="spent" aria-hidden="true">{strip}</div><p class="lead">{sentence(f"Of their time: {words}.")}</p>'
     )
 
 

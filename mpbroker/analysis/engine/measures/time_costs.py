@@ -27,6 +27,8 @@ from mpbroker.analysis.engine.running.finding import Finding
 SAMPLE_REQUESTS = 20_000
 MIN_STARVED = 0.02  # of the time; less is noise of the scheduler
 IDLE_BELOW = 0.3  # of the time: a process that does less is not what requests wait for, but its waking is
+#: Of a request: no waking takes longer. Who waits longer for a process that is idle on average met it in a burst.
+WAKE_MOST_NS = 1_000_000
 #: Stage of PIPELINE → kind of finding.
 KINDS = {
     "rx_wait": "rx_wait",
@@ -86,7 +88,8 @@ def findings(engine: Engine, found: Extent, rollup: pa.Table, window_ms: int) ->
         return []
     used = utilisation.of_processes(engine.input.gauges())
     busy = {role: _busy(used, role) for role in ("processor", "handler")}
-    costs, apis = _costs(spent, busy, own_connection_share(engine, found), window_ms)
+    own_share = own_connection_share(engine, found)
+    costs, apis = _costs(spent, _counts(rollup), busy, own_share, window_ms)
     requests = dict(zip(*_requests(rollup), strict=True))
     kinds = list(dict.fromkeys(kind for kind, _ in costs))
     return [
@@ -150,8 +153,19 @@ def _busy(used: pa.Table, role: str) -> Busy:
     return Busy(np.array(at, np.int64), [float(one[0]) for one in means], [float(one[1]) for one in means])
 
 
+def _counts(rollup: pa.Table) -> dict[tuple[int, str, str], int]:
+    """(window, API, stage) → requests that were in it."""
+    summed = rollup.group_by(["window_ms", "api", "stage"]).aggregate([("n", "sum")])
+    keys = zip(summed["window_ms"].to_pylist(), summed["api"].to_pylist(), summed["stage"].to_pylist(), strict=True)
+    return dict(zip(keys, summed["n_sum"].to_pylist(), strict=True))
+
+
 def _costs(
-    spent: Mapping[tuple[int, str, str], int], busy: Mapping[str, Busy], own_share: float, window_ms: int
+    spent: Mapping[tuple[int, str, str], int],
+    counts: Mapping[tuple[int, str, str], int],
+    busy: Mapping[str, Busy],
+    own_share: float,
+    window_ms: int,
 ) -> tuple[Costs, dict[str, float]]:
     """Nanoseconds by cause and API; and those of each API in all."""
     costs: Costs = {}
@@ -169,20 +183,22 @@ def _costs(
         if stage == "rx_wait":
             add("own_connection", api, left * own_share)
             left -= left * own_share
-        for kind, part in _shared_out(stage, busy, (window + window_ms) * 1_000_000):
+        each_ns = left / max(1, counts[window, api, stage])
+        for kind, part in _shared_out(stage, busy, (window + window_ms) * 1_000_000, each_ns):
             add(kind, api, left * part)
     return costs, api_ns
 
 
-def _shared_out(stage: str, busy: Mapping[str, Busy], until_ns: int) -> list[tuple[str, float]]:
-    """Kinds and their parts of a stage's time in one window."""
+def _shared_out(stage: str, busy: Mapping[str, Busy], until_ns: int, each_ns: float) -> list[tuple[str, float]]:
+    """Kinds and their parts of a stage's time in one window; `each_ns`: of one request in it."""
     role = WAITED_FOR.get(stage)
     seen = busy[role].at(until_ns) if role else None
     if seen is None:
         return [(KINDS[stage], 1.0)]
     working, starved = seen
     no_core = starved / (working + starved) if starved >= MIN_STARVED else 0.0
-    rest = "wake_up" if working + starved < IDLE_BELOW else KINDS[stage]
+    idle = working + starved < IDLE_BELOW and each_ns <= WAKE_MOST_NS
+    rest = "wake_up" if idle else KINDS[stage]
     return [("no_core", no_core), (rest, 1 - no_core)]
 
 

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from mpbroker import __version__
 from mpbroker.analysis.engine.engines.engine import Engine
 from mpbroker.analysis.engine.engines.reusing_engine import ReusingEngine
+from mpbroker.analysis.engine.input.durations import ASKED_WAIT, PIPELINE
 from mpbroker.analysis.engine.input.trace_input import TraceInput
 from mpbroker.analysis.engine.running import finding, output_folder
 from mpbroker.analysis.engine.running.output_folder import META, RESULTS, TABLES
@@ -168,6 +169,7 @@ def _meta(
         "last_epoch_ns": totals.get("last_epoch_ns"),
         "parameters": _parameters(engine.input, parameters),
         "mean_request_us": _mean_us(engine),
+        "stage_shares": _stage_shares(engine),
         "findings": [one.to_json() for one in finding.leading(results)],
         "versions": versions(),
         "studies": {
@@ -191,6 +193,17 @@ def _mean_us(engine: Engine) -> float | None:
     rows = [row for row in engine.rollup(0).to_pylist() if row["stage"] == "active_total"]
     requests = sum(row["n"] for row in rows)
     return round(sum(row["sum_ns"] for row in rows) / requests / 1000, 3) if requests else None
+
+
+def _stage_shares(engine: Engine) -> dict[str, float]:
+    """Of the time that whole requests took: what each stage has, in the order of the way. Waiting that clients asked
+    for is in neither."""
+    spent: dict[str, int] = {}
+    for row in engine.rollup(0).to_pylist():
+        spent[row["stage"]] = spent.get(row["stage"], 0) + row["sum_ns"]
+    whole = spent.get("active_total", 0)
+    spent["purgatory"] = spent.get("purgatory", 0) - spent.get(ASKED_WAIT, 0)
+    return {stage: round(spent.get(stage, 0) / whole, 4) for stage in PIPELINE} if whole else {}
 
 
 def _defects(totals: Mapping[str, int]) -> list[str]:

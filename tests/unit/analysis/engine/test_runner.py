@@ -175,3 +175,19 @@ def test_an_empty_trace_has_no_totals(tmp_path, studies):
     engine = choose_engine("local", open_input([tmp_path / "in"]))
     meta = runner._meta(engine, StudyParameters(), [], {}, [])
     assert meta["first_epoch_ns"] is None and meta["input"]["requests"] == 0 and meta["sentences"] == []
+
+
+def test_the_folder_says_what_each_stage_had_of_all_the_time(tmp_path, studies):
+    """Of whole requests, in the order of the way; waiting that a client asked for is in no part."""
+    records = [request(1_000_000 * n, step=10) for n in range(1, 9)]
+    records += [request(9_000_000, step=10, api_key=1, purg_kind=2)]  # a fetch that waited for data
+    write_segment(tmp_path / "in", records)
+    engine = choose_engine("local", open_input([tmp_path / "in"]))
+    shares = runner.run_studies(["plain"], engine, tmp_path / "R").meta["stage_shares"]
+    table = engine.requests(["active_total_ns", "rx_wait_ns", "queue_ns", "purgatory_ns", "asked_wait_ns"]).to_pylist()
+    whole = sum(row["active_total_ns"] for row in table)
+    for stage in ("rx_wait", "queue"):
+        assert shares[stage] == round(sum(row[f"{stage}_ns"] for row in table) / whole, 4) > 0
+    parked = sum(row["purgatory_ns"] - (row["asked_wait_ns"] or 0) for row in table)
+    assert shares["purgatory"] == round(parked / whole, 4) and list(shares)[:2] == ["rx_wait", "read"]
+    assert 0.9 < sum(shares.values()) <= 1, "the rest lies between stages"

@@ -73,6 +73,19 @@ def test_the_sentence_says_share_and_lateness():
     assert "its load was not what was intended" in other
 
 
+def test_many_are_one_sentence():
+    """A page that begins with twenty caveats has no answer."""
+    rows = [{**row, "variant": f"v{n}"} for n in range(6) for row in _load(_rows("busy", 12.8, 6.4), (0, 930 - n))] + [
+        {**row, "group": "h", "gave_out": False, "late": True} for row in _load(_rows(CALM, 12.8, 6.4))
+    ]
+    gave_out, late = generator_table.sentences(rows, "g")
+    assert gave_out.startswith("The load generator gave out in 6 of 7 places (run, phase, group), 6 of them g; for")
+    assert "“v0”, g, in “busy”: its process used 93 % of a core" in gave_out and "what g saw there" in gave_out
+    assert late.startswith("The load generator waited for a core in 1 more; at worst (“v”, h, in “calm”)")
+    [others] = generator_table.sentences([row for row in rows if row["gave_out"]], "h")
+    assert "0 of them h" in others and "not what was intended" in others
+
+
 def test_rare_lateness_is_a_caveat():
     """Four in a hundred are late by 9 ms; the others are not, so answers took most of the time all the same."""
     rows = [*_rows("busy", 0.01, 1.0, count=192), *_rows("busy", 9.0, 1.0, count=8)]

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 
 import plotly.graph_objects as go
+import pyarrow as pa
 import pytest
 
 from mpbroker.analysis.report import page
@@ -145,3 +146,31 @@ def test_large_figures_are_bounded(read, source):
 def test_a_page_of_nothing():
     read = PageReader(page.page_html([], sample_input(), {}))
     assert not read.specs() and "no study" in read.words
+
+
+def test_the_first_screen_says_where_the_time_goes():
+    """In words as well as in colours, the largest first; and nothing where a run says nothing of it."""
+    shares = {"rx_wait": 0.07, "queue": 0.412, "io": 0.3, "purgatory": 0.001}
+    written = page.page_html(sample_results(), sample_input(), {**sample_meta(), "stage_shares": shares})
+    words = (
+        "Of their time: <b>41 %</b> waiting in the request ring, <b>30 %</b> reading or writing the log and <b>7 %</b>"
+    )
+    assert f"{words} waiting in the socket." in written
+    assert written.index("What costs most time") < written.index(words) < written.index("raise num.io.threads")
+    assert re.findall(r'<span class="(c-\w+)" style="flex:([0-9.]+) 0 0"', written) == [
+        ("c-rx_wait", "0.0700"),
+        ("c-queue", "0.4120"),
+        ("c-io", "0.3000"),
+    ]
+    assert "Of their time" not in page.page_html(sample_results(), sample_input(), sample_meta())
+
+
+def test_variants_stand_beside_each_other_under_the_answer():
+    results = sample_results()
+    results[0].tables["side_by_side"] = pa.table({"variant": ["fifo", NASTY], "net p99, flood": ["9.5 ms", "2 ms"]})
+    written = page.page_html(results, sample_input(), sample_meta())
+    read = PageReader(written)
+    assert (
+        written.index("<b>18 times</b>") < written.index('class="scroll wrap beside"') < written.index('id="findings"')
+    )
+    assert "net p99, flood" in read.words and "<td><b>9.5 ms</b></td>" in written and read.words.count(NASTY) >= 4

@@ -1,6 +1,8 @@
 """No two series of a figure look alike to who sees no colours: lines, points, bars and areas, with and without
 variants."""
 
+import itertools
+
 import pytest
 
 from mpbroker.analysis.report import palette, shapes
@@ -37,7 +39,7 @@ def test_stages_differ_and_look_the_same_in_every_figure(fill):
     stages = [{**_line(name), **fill} for name in palette.STAGES]
     found = dict(zip(palette.STAGES, _shapes(*stages), strict=True))
     assert len(set(found.values())) == len(stages)
-    for first, second in zip(stages, stages[1:], strict=False):
+    for first, second in itertools.pairwise(stages):
         assert _shapes(first, second) == [found[first["name"]], found[second["name"]]]
 
 
