@@ -54,13 +54,14 @@ def table(runs: Runs, phase: str = "") -> str:
     rows = [row for row in runs.rows if not phase or row["phase"] == phase]
     names = list(dict.fromkeys(row[key] for row in rows))
     lines = [
-        f"| clients | {key} | requests a second | net p50 | net p99 | p99 beside “{names[0]}” |",
-        "|--|--|--:|--:|--:|--:|",
+        f"| clients | {key} | requests a second | net p50 | net p99 | "
+        f"p50 beside “{names[0]}” | p99 beside “{names[0]}” |",
+        "|--|--|--:|--:|--:|--:|--:|",
     ]
     for group in (one["name"] for one in runs.meta["groups"]):
         mine = {name: _of(rows, group, key, name) for name in names}
         lines += [
-            f"| {group} | {name} | {_cells(runs, found)} | {_beside(found, mine[names[0]], paired=not phase)} |"
+            f"| {group} | {name} | {_cells(runs, found)} | {_ratios(found, mine[names[0]], paired=not phase)} |"
             for name, found in mine.items()
             if found
         ]
@@ -84,9 +85,13 @@ def _cell(values: list[float], digits: int) -> str:
     return "{} [{}, {}]".format(*(f"{value:,.{digits}f}" for value in interval(values)))
 
 
-def _beside(found: Rows, base: Rows, paired: bool) -> str:
-    """How many times the p99 of the first row; nothing for the first one itself, or where too few ran."""
-    ours, theirs = ([row["net_p99_us"] for row in side] for side in (found, base))
+def _ratios(found: Rows, base: Rows, paired: bool) -> str:
+    return " | ".join(_beside(found, base, paired, name) for name in ("net_p50_us", "net_p99_us"))
+
+
+def _beside(found: Rows, base: Rows, paired: bool, name: str) -> str:
+    """How many times that of the first row; nothing for the first one itself, or where too few ran."""
+    ours, theirs = ([row[name] for row in side] for side in (found, base))
     if found == base or len(ours) != len(theirs) or len(ours) < run_intervals.MIN_RUNS or min(*ours, *theirs) <= 0:
         return ""
     ratio = run_intervals.paired_ratio(ours, theirs) if paired else run_intervals.ratio(ours, theirs)

@@ -73,23 +73,33 @@ def sentences(scenario: Scenario, runs: Sequence[Row]) -> list[str]:
 
 def p99s(runs: Sequence[Row], variant: str, phase: str, group: str) -> list[float]:
     """Net p99 of each run, µs."""
+    return _of_runs(runs, variant, phase, group, "net_p99_us")
+
+
+def _of_runs(runs: Sequence[Row], variant: str, phase: str, group: str, column: str) -> list[float]:
     key = (variant, phase, group)
-    return [row["net_p99_us"] for row in runs if (row["variant"], row["phase"], row["group"]) == key]
+    return [row[column] for row in runs if (row["variant"], row["phase"], row["group"]) == key]
 
 
 def _beside(scenario: Scenario, variant: str, phase: str, runs: Sequence[Row]) -> list[str]:
-    """A phase and the one alone, run by run."""
-    alone, group = scenario.answer.alone, scenario.measured
-    ours, theirs = (p99s(runs, variant, name, group) for name in (phase, alone))
-    words = f"Under “{phase}” the net p99 of {group} is "
-    if len(ours) != len(theirs) or len(ours) < 2 or min(*ours, *theirs) <= 0:
-        return []
-    ratio = run_intervals.paired_ratio(ours, theirs)
-    words += f"{ratio.estimate:.2f} times that under “{alone}”"
-    if len(ours) < run_intervals.MIN_RUNS:
-        return [f"{words} ({len(ours)} runs: {run_intervals.MIN_RUNS} are needed to say whether that is chance)."]
-    interval = f"95 % interval {ratio.low:.2f} to {ratio.high:.2f}, {len(ours)} runs"
-    return [f"{words} ({interval}): {verdict(ratio)}."]
+    """A phase and the one alone, run by run: the median, which others on the machine hardly move, and the p99."""
+    parts = []
+    for name in ("p50", "p99"):
+        ours, theirs = (
+            _of_runs(runs, variant, one, scenario.measured, f"net_{name}_us") for one in (phase, scenario.answer.alone)
+        )
+        if len(ours) != len(theirs) or len(ours) < 2 or min(*ours, *theirs) <= 0:
+            return []
+        ratio = run_intervals.paired_ratio(ours, theirs)
+        judged = f"(95 % interval {ratio.low:.2f} to {ratio.high:.2f}): {verdict(ratio)}"
+        parts.append(f"{name} {ratio.estimate:.2f} times {judged}")
+        if len(ours) < run_intervals.MIN_RUNS:
+            parts[-1] = f"{name} {ratio.estimate:.2f} times"
+    few = "" if len(ours) >= run_intervals.MIN_RUNS else f"; {run_intervals.MIN_RUNS} runs are needed to judge that"
+    return [
+        f"Under “{phase}”, beside “{scenario.answer.alone}” ({len(ours)} runs), {scenario.measured} has a net "
+        f"{', and a net '.join(parts)}{few}."
+    ]
 
 
 def _spread(group: str, phase: str, values: Sequence[float]) -> str:

@@ -28,8 +28,8 @@ def answer_html(results: Sequence[Any], meta: Mapping[str, Any]) -> str:
         return ""
     answer = f'<div class="answer">{answer}</div>{_beside_html(results)}'
     pages = [(one["name"], one["report"]) for one in meta.get("variants", ()) if one.get("report")]
-    links = ", ".join(f'<a href="{text(page)}">{text(name)}</a>' for name, page in pages)
-    more = f'<p class="files">Each variant has a report of its own: {links}.</p>' if links else ""
+    links = " ".join(f'<a href="{text(page)}">{text(name)}</a>' for name, page in pages)
+    more = f'<p class="files">Each variant has a report of its own: {links}</p>' if links else ""
     return (
         f'<section id="answer" aria-labelledby="answer-h"><h2 '
         f'id="answer-h">{text(meta.get("question") or "The answer")}</h2>'

@@ -54,7 +54,14 @@ def _scenario(*variants):
 
 def _runs(**p99s_ms):
     return [
-        {"variant": variant, "phase": "flood", "group": "g", "repeat": number, "net_p99_us": value * 1000.0}
+        {
+            "variant": variant,
+            "phase": "flood",
+            "group": "g",
+            "repeat": number,
+            "net_p50_us": 80.0,
+            "net_p99_us": value * 1000.0,
+        }
         for variant, values in p99s_ms.items()
         for number, value in enumerate(values, 1)
     ]
@@ -82,10 +89,15 @@ def test_phases_of_one_variant_are_compared_run_by_run():
     runs = _runs(a=[2.1 * alone[0], 2.0 * alone[1], 1.9 * alone[2], 2.0 * alone[3], 2.0 * alone[4]])
     runs += [{**row, "phase": "alone", "net_p99_us": value * 1000} for row, value in zip(runs, alone, strict=True)]
     first, *_ = repeats.sentences(_scenario("a"), runs)
-    assert first.startswith("Under “flood” the net p99 of g is 2.00 times that under “alone” (95 % interval 1.9")
-    assert first.endswith(", 5 runs): higher.")
+    assert first.startswith(
+        "Under “flood”, beside “alone” (5 runs), g has a net p50 1.00 times (95 % interval 1.00 to 1.00)"
+    )
+    assert ": no difference found, and a net p99 2.00 times (95 % interval 1.9" in first and first.endswith(
+        "): higher."
+    )
     few = [row for row in runs if row["repeat"] < 4]
-    assert repeats.sentences(_scenario("a"), few)[0].endswith("(3 runs: 5 are needed to say whether that is chance).")
+    [said, *_] = repeats.sentences(_scenario("a"), few)
+    assert said.endswith("g has a net p50 1.00 times, and a net p99 2.00 times; 5 runs are needed to judge that.")
 
 
 def test_the_headline_ends_with_the_comparison():
