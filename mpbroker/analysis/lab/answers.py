@@ -42,10 +42,11 @@ def answer(
     many = len(scenario.variants) >= side_by_side.MANY
     if many:  # a table has the rest
         found = [words for words in found if not words.startswith("“")] or found
+        found = [words.replace("It is lowest", f"p99 of {scenario.measured} is lowest") for words in found]
     if runs:
         judged = side_by_side.judged(scenario, runs) if many else []
         found = [words.replace(f" {ONE_RUN}", "") for words in found]
-        found += judged or repeats.sentences(scenario, runs)
+        found = [*judged, *found] if judged else [*found, *repeats.sentences(scenario, runs)]
     asked = {scenario.answer.alone, *(scenario.answer.under if scenario.answer.how == "phases" else ())}
     weak = generator_table.sentences([row for row in generators if row["phase"] in asked], scenario.measured)
     return [*found, *weak]

@@ -68,14 +68,16 @@ def beside(scenario: Scenario, variant: str, phase: str, runs: Sequence[Row]) ->
 
 
 def judged(scenario: Scenario, runs: Sequence[Row]) -> list[str]:
-    """One sentence a phase in the place of one for each variant: which differ from the first one."""
+    """One sentence a phase in the place of one for each variant: which differ from the first one. The phases that the
+    question is about come first."""
     found = []
-    for phase in _phases(scenario):
+    for phase in reversed(_phases(scenario)):
         words = _verdicts(scenario, phase, runs)
         if words:
             number = max(row["repeat"] for row in runs)
             found.append(
-                f"Phase “{phase}”, beside “{scenario.variants[0].name}”, {number} runs each: {'; '.join(words)}."
+                f"p99 of {scenario.measured} in phase “{phase}”, beside “{scenario.variants[0].name}”, {number} runs "
+                f"each: {'; '.join(words)}."
             )
     return found
 

@@ -69,8 +69,8 @@ def test_few_runs_are_not_compared():
 def test_many_variants_are_one_sentence_a_phase():
     wanted, runs = _scenario("fifo", "fair", "slow"), _runs(fifo=FIFO, fair=FAIR, slow=[3 * one for one in FIFO])
     said = answer(wanted, _latency(("fifo", "fair", "slow")), [], (), runs)
-    assert said[0].startswith("It is lowest with “fifo”") and len(said) == 3
-    assert said[2] == "Phase “flood”, beside “fifo”, 5 runs each: higher with “slow”; lower with “fair”."
+    assert said[0] == "p99 of g in phase “flood”, beside “fifo”, 5 runs each: higher with “slow”; lower with “fair”."
+    assert said[2].startswith("p99 of g is lowest with “fifo”") and len(said) == 3
     two = answer(_scenario("fifo", "fair"), _latency(("fifo", "fair")), [], (), runs)
     assert two[0].startswith("“fifo”: p99 of g is 1 ms alone"), "two are told one by one"
 
