@@ -57,7 +57,7 @@ def test_phases_of_one_variant_are_compared_run_by_run(tmp_path):
 
 
 def test_only_what_is_between_the_marks_is_renewed(tmp_path):
-    page, runs = tmp_path / "page.md", _left(tmp_path, ("fifo",))
+    page, runs = tmp_path / "page", _left(tmp_path, ("fifo",))
     page.write_text(f"Before.\n{BEGIN}\nold\n{END}\nAfter.\n")
     renew(page, measured(runs))
     text = page.read_text()
