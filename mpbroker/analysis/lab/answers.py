@@ -41,7 +41,7 @@ def answer(
     found = _WAYS[scenario.answer.how](scenario, mine, parts)
     many = len(scenario.variants) >= side_by_side.MANY
     if many:  # a table has the rest
-        found = [words for words in found if not words.startswith("“")] or found
+        found = [words for words in found if not words.startswith("“")] or _ends(scenario, mine)
         found = [words.replace("It is lowest", f"p99 of {scenario.measured} is lowest") for words in found]
     if runs:
         judged = side_by_side.judged(scenario, runs) if many else []
@@ -91,6 +91,11 @@ def _most_and_least(worst: dict[str, Row]) -> list[str]:
         f"It is lowest with “{least}” ({_ms(worst[least])}) and highest with “{most}” ({_ms(worst[most])}), "
         f"{_times(ratio)} as much. {ONE_RUN}"
     ]
+
+
+def _ends(scenario: Scenario, latency: Sequence[Row]) -> list[str]:
+    """The lowest and the highest in the phase that is looked at."""
+    return _most_and_least({row["variant"]: row for row in latency if row["phase"] == scenario.answer.alone})
 
 
 def _growth(scenario: Scenario, latency: Sequence[Row], waits: Sequence[Row], generators: Sequence[Row]) -> list[str]:
