@@ -66,7 +66,8 @@ def spent_html(shares: Mapping[str, float]) -> str:
     )
     largest = sorted(shown, key=lambda stage: -shown[stage])
     words = wording.listed([f"{wording.share(shown[stage])} {STAGE_NAMES[stage]}" for stage in largest])
-    return f'<div class="spent" aria-hidden="true">{strip}</div><p class="lead">{sentence(f"Of the time of all requests: {words}.")}</p>'
+    said = sentence(f"Of the time of all requests: {words}.")
+    return f'<div class="spent" aria-hidden="true">{strip}</div><p class="lead">{said}</p>'
 
 
 def leading_html(results: Sequence[Any]) -> str:

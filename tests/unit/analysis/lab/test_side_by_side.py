@@ -75,6 +75,12 @@ def test_many_variants_are_one_sentence_a_phase():
     assert two[0].startswith("“fifo”: p99 of g is 1 ms alone"), "two are told one by one"
 
 
+def test_many_variants_of_one_phase_are_told_by_the_ends():
+    wanted = _scenario("1 handler", "2 handlers", "3 handlers", how="level")
+    [said] = answer(wanted, _latency(("1 handler", "2 handlers", "3 handlers")), [])
+    assert said.startswith("p99 of g is lowest with “1 handler” (1 ms) and highest with “3 handlers” (7 ms), 7.0 times")
+
+
 def test_a_terminal_has_columns_under_each_other():
     found = side_by_side.table(_scenario("fifo", "fair"), _latency(("fifo", "fair")))
     assert side_by_side.lines(found) == [
