@@ -53,7 +53,8 @@ def asks(engine: Engine, activity: pa.Table, parameters: StudyParameters) -> lis
     if extent is None:
         return []
     window_ms = windows.width_ms(parameters.window_ms, extent)
-    return [*(Ask("activity", window_ms, ("broker", by)) for by in _KINDS), Ask("rollup", 0, _WAITED)]
+    found = [Ask("activity", window_ms, ("broker", by)) for by in _KINDS]
+    return [*found, Ask("rollup", 0, _WAITED)] if engine.keeps_requests else found
 
 
 def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
@@ -124,7 +125,9 @@ def _windows(broker: int, by: str, found: list[dict[str, Any]]) -> list[dict[str
 
 def _findings(engine: Engine, rows: list[dict[str, Any]]) -> list[Finding]:
     """Of a processor with too many requests: what these waited for it beyond those of the others. Of busy handlers: of
-    the waiting in the ring the part that one had beyond its share."""
+    the waiting in the ring the part that one had beyond its share. A rollup table has no waits by processor: nothing."""
+    if not engine.keeps_requests:
+        return []
     time, found = request_time.of(engine), []
     waited = engine.rollup(0, _WAITED).to_pylist()
     for broker, by in dict.fromkeys((row["broker"], row["by"]) for row in rows):

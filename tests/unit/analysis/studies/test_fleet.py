@@ -120,12 +120,14 @@ def test_a_rollup_table_gives_the_same(traces, tmp_path):
     assert {name: one.to_pylist() for name, one in ours.tables.items()} == {
         name: one.to_pylist() for name, one in theirs.tables.items()
     }
-    for name in ("latency", "throughput", "fleet"):
+    for name in ("latency", "throughput", "fleet", "knee", "usl", "skew", "anomaly"):
         engines = [open_engine("local", [path], {}) for path in (traces, tmp_path / "rollups")]
         engines[0].least_window_ms = engines[1].least_window_ms  # or throughput would look closer
         both = [runner.find_study(name).run(engine, StudyParameters(window_ms=10_000)) for engine in engines]
         for one in set(both[0].tables) - {"utilisation", "saturation"}:  # which are of gauges
             assert both[0].tables[one].equals(both[1].tables[one]), (name, one)
+        if name in ("fleet", "knee", "usl", "anomaly"):  # the others also ask what a table does not keep
+            assert both[0].findings == both[1].findings, name
     with pytest.raises(EngineError, match="windows of 10000 ms"):
         runner.find_study("latency").run(open_engine("local", [tmp_path / "rollups"], {}), StudyParameters())
     with pytest.raises(runner.StudyError, match="the study tail follows single requests"):
