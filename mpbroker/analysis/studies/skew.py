@@ -125,7 +125,8 @@ def _windows(broker: int, by: str, found: list[dict[str, Any]]) -> list[dict[str
 
 def _findings(engine: Engine, rows: list[dict[str, Any]]) -> list[Finding]:
     """Of a processor with too many requests: what these waited for it beyond those of the others. Of busy handlers: of
-    the waiting in the ring the part that one had beyond its share. A rollup table has no waits by processor: nothing."""
+    the waiting in the ring the part that one had beyond its share. Nothing of a rollup table: it has no
+    waits by processor."""
     if not engine.keeps_requests:
         return []
     time, found = request_time.of(engine), []
