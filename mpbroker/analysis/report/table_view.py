@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TOP_ROWS = 15
+_IDENTITIES = ("conn_id", "connection", "corr_id", "correlation_id", "api_key", "t0_ns", "pid")
 _UNITS = {
     "us": "µs",
     "ms": "ms",
@@ -30,12 +31,14 @@ _UNITS = {
 }
 #: 2001 to 2096: numbers beyond are durations.
 _EARLIEST_S, _LATEST_S = 1_000_000_000, 4_000_000_000
+_LARGER = (("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000))
 _MINUS, _NONE, _THIN = "\u2212", "–", "\u202f"
 
 
 def table_html(name: str, stem: str, table: "pa.Table") -> str:
     """A scrollable table of at most TOP_ROWS rows. `stem`: the files' path without suffix, as seen from the page."""
-    rows = table.slice(0, TOP_ROWS).to_pylist()
+    rows, renamed = _readable(table.slice(0, TOP_ROWS).to_pylist())
+    table = table.rename_columns([renamed.get(column, column) for column in table.column_names])
     columns = [
         (column, _heading_over(column, rows), _is_number(table.schema.field(column).type))
         for column in table.column_names
@@ -56,6 +59,32 @@ def table_html(name: str, stem: str, table: "pa.Table") -> str:
         f'<p class="files">The whole table: <a href="{text(stem)}.parquet">Parquet</a><a '
         f'href="{text(stem)}.csv">CSV</a></p>'
     )
+
+
+def _readable(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Nanoseconds in the unit that most of a column's values are whole ones of; and the columns' new names. The files
+    keep them as they are."""
+    renamed: dict[str, str] = {}
+    divisors: dict[str, int] = {}
+    for column in rows[0] if rows else ():
+        values = [value for row in rows if isinstance(value := row[column], int | float) and math.isfinite(value)]
+        values = [value for value in values if value]
+        if not column.endswith("_ns") or column in _IDENTITIES or not values:
+            continue
+        if any(moment_text(column, value) for value in values):
+            continue
+        middle = sorted(map(abs, values))[len(values) // 2]
+        for unit, divisor in _LARGER:
+            if middle >= divisor and f"{column[:-2]}{unit}" not in rows[0]:
+                renamed[column], divisors[column] = f"{column[:-2]}{unit}", divisor
+                break
+    return [
+        {renamed.get(name, name): _divided(value, divisors.get(name)) for name, value in row.items()} for row in rows
+    ], renamed
+
+
+def _divided(value: Any, divisor: int | None) -> Any:
+    return value if divisor is None or value is None else value / divisor
 
 
 def counted_rows(number: int) -> str:
@@ -124,9 +153,7 @@ def _heading_over(column: str, rows: list[dict[str, Any]]) -> str:
 def _cell(column: str, value: Any, number: bool) -> str:
     if moment := moment_text(column, value):
         return f'<td class="number" title="{value}">{moment[11:]}</td>'
-    if column in ("conn_id", "connection", "corr_id", "correlation_id", "api_key", "t0_ns", "pid") and isinstance(
-        value, int
-    ):
+    if column in _IDENTITIES and isinstance(value, int):
         return f'<td class="number">{value}</td>'  # an identity: no separators
     if isinstance(value, str) and column in ("stage", "slowest_stage", "percentile") and palette.named_shade(value):
         plain = STAGE_NAMES.get(value, value)

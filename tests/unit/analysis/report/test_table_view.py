@@ -75,3 +75,21 @@ def test_moments_shares_and_identities():
         and ">0<" in html
     )
     assert ">wait ms<" in html and "1\u202f500" in html and "1 row<" in html
+
+
+def test_nanoseconds_are_shown_in_a_unit_that_people_read():
+    """By what most of a column is; moments, and what is next to nothing, stay what they are."""
+    table = pa.table(
+        {
+            "p99_ns": [43_571_692, 122_453_033, None],
+            "mean_ns": [1500.0, float("nan"), 0.0],
+            "wait_ns": [37_257_237_696, 0, 5_059_583_574],
+            "step_ns": [12, 840, 7],
+            "opened_epoch_ns": [1_795_282_331_000_000_000] * 3,
+        }
+    )
+    html = table_view.table_html("x", "tables/x", table)
+    for heading in ("p99 ms", "mean µs", "wait s", "step ns", "opened epoch UTC"):
+        assert f">{heading}<" in html, heading
+    for shown in ("43.57", "122.5", "1.5", "37.26", "5.06", "840", "17:32:11.000"):
+        assert f">{shown}<" in html, shown
