@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from mpbroker.errors import ConfigError, raise_all
 
-MAX_LISTENERS = 15  # acceptor slots in the process table
+MAX_LISTENERS = 15  # each has its part of the acceptor's turn, which the control plane's waits for
 DEFAULT_LISTENERS = "PLAINTEXT://127.0.0.1:9092"
 LISTENER_SETTINGS = frozenset({"listeners", "advertised.listeners", "listener.security.protocol.map"})
 """Those that change while the broker runs (KIP-226)."""

@@ -1,39 +1,30 @@
-"""The acceptor: takes connections of one listener and hands them to its processors; one process per listener.
+"""The acceptor: one process that takes the connections of every listener and hands them to the listener's processors.
 
-It alone writes its ConnectionQuotas and the windows of its processors. Whatever happens to it, the listening socket and
-both ends of every socketpair stay open in the supervisor: the kernel keeps new connections in the backlog meanwhile.
+The control plane's listener comes first in each turn, and again after each other one, of which a turn takes a bounded
+number of connections: a flood of clients never delays brokers for longer than that takes. Listeners come and go while
+it runs (KIP-226). Whatever happens to it, the listening sockets and both ends of every socketpair stay open in the
+supervisor: the kernel keeps new connections in the backlog meanwhile.
 """
 
-import contextlib
-import os
 import select
 import socket
 import time
-from collections import deque
+from collections.abc import Collection
 
-from mpbroker import _native
-from mpbroker.config.broker_config import BrokerConfig
-from mpbroker.network.connection_quotas import UNLIMITED, ConnectionQuotas, Limits, Verdict
-from mpbroker.network.fd_passing import accept_stamp, address_bytes, address_text
-from mpbroker.network.handover import MAX_REFUSALS, Accepted, Handover
-from mpbroker.shm.counters import Counter
-from mpbroker.shm.layout import SLOT_PROCESSORS
-from mpbroker.shm.process_context import BoundListener, ProcessContext
-from mpbroker.shm.process_table import BrokerState, ProcessRow, ProcessState, WaitName
+from mpbroker.network import listener_passing
+from mpbroker.network.listener_acceptor import ListenerAcceptor
+from mpbroker.shm.process_context import ProcessContext
+from mpbroker.shm.process_table import BrokerState, ProcessState, WaitName
 from mpbroker.shm.scheduling import prefer_latency
 
-POLL_MS = 300
+POLL_MS, SHORT_POLL_MS = 300, 10
+RANK_EVERY_S = 1.0
 START_POLL_S, MAX_START_POLL_S, START_POLL_GROWTH = 0.001, 0.02, 1.01
-MAX_ACCEPTS_PER_TURN = 64
-MAX_PENDING = 256
-"""Sockets on their way, above which no processor is listened to that passes its own back."""
 
 
 def main(ctx: ProcessContext) -> None:
     """Run until asked to stop."""
     acceptor = Acceptor(ctx)
-    if ctx.serves_control_plane:
-        prefer_latency(ctx.config.mpbroker_control_plane_scheduling)
     ctx.running()
     wait_for_start(ctx)
     while not ctx.stop_requested():
@@ -54,241 +45,105 @@ def wait_for_start(ctx: ProcessContext) -> None:
 
 
 class Acceptor:
-    """One listener's accept loop. `turn` waits at most the time given, then does all there is to do."""
+    """The accept loop. `turn` waits at most the time given, then does all there is to do.
+
+    `listeners`: those it accepts for, by index, the control plane's first.
+    """
 
     def __init__(self, ctx: ProcessContext) -> None:
-        assert ctx.listen_socket is not None and ctx.listener is not None
+        assert ctx.listener_channel is not None
         self._ctx = ctx
-        self._rows = [ProcessRow(ctx.core, SLOT_PROCESSORS + p) for p in range(len(ctx.eventfds))]
-        self._count = ctx.process_row.count
-        self._listener: BoundListener = ctx.listeners[ctx.listener]
-        self._socket = ctx.listen_socket
-        if ctx.lanes:
-            stamp_arrivals(self._socket)
-        self._send_buffer_bytes = ctx.config.socket_send_buffer_bytes
-        self._quotas = ConnectionQuotas(limits_of(ctx.config, self._listener.name))
-        self._handovers: list[Handover] = []
-        self._next = 0
-        self._pending: deque[Accepted] = deque()
-        self._listening = False
-        self._paused_until_ms = 0
-        self._blocked_since_ns = 0
+        self._channel = ctx.listener_channel
         self._epoll = select.epoll()
         self._epoll.register(ctx.wakeup_fd, select.EPOLLIN)
-        self._take_processors()
+        self._epoll.register(self._channel, select.EPOLLIN)
+        self.listeners: dict[int, ListenerAcceptor] = {}
+        self._rank_due = 0.0
+        self._let_go: list[int] = []  # the supervisor is to hear of them
+        for index, listening in ctx.listen_sockets.items():
+            self._add(index, listening)
+        self._keep_rank()
 
     def turn(self, timeout_ms: int) -> None:
-        """One turn: answers of processors, their deaths, new connections, hand-overs."""
+        """One turn: listeners that come or go; answers of processors, their deaths, new connections, hand-overs."""
         row = self._ctx.process_row
         row.set_wait(WaitName.ACCEPT)
-        self._epoll.poll(self._timeout_ms(timeout_ms) / 1000)
+        ready = {fd for fd, _ in self._epoll.poll(self._timeout_ms(timeout_ms) / 1000)}
         row.set_wait(WaitName.NONE)
         self._ctx.drain_wakeups()
         self._ctx.log.tick()
+        self._keep_rank()
         self._reload()
-        for handover in self._handovers:
-            self._listen_to(handover)
-        self._dispatch()
-        if self._may_accept():
-            self._accept()
-            self._dispatch()
-        self._listen_if(self._may_accept())
-
-    def _listen_to(self, handover: Handover) -> None:
-        """What a processor has said, and whether it lives. What it passes back is read only as fast as it is passed
-        on."""
-        if len(self._pending) < MAX_PENDING:
-            answers = handover.read_answers(self._quotas)
-            self._pending.extendleft(self._refused(answers.refused))
-            self._pending.extend(answers.returned)
-            if answers.unexpected:
-                self._count(Counter.HANDOVER_UNEXPECTED, answers.unexpected)
-        if self._rows[handover.processor].state == ProcessState.STOPPING:
-            lost = handover.leaves(self._quotas)
-        else:
-            lost = handover.follow(self._living(handover.processor), self._quotas)
-        self._pending.extendleft(reversed(lost))
+        if self._channel.fileno() in ready:
+            self._take_listeners()
+        if self._let_go:
+            self._let_go = [index for index in self._let_go if not listener_passing.let_go(self._channel, index)]
+        self._serve(ready)
 
     def close(self) -> None:
         """Close what no processor has acknowledged; the clients see a closed connection."""
-        for handover in self._handovers:
-            self._pending.extend(handover.read_answers(self._quotas).returned)
-        for accepted in self._pending:
-            os.close(accepted.fd)
-        self._pending.clear()
+        for each in self.listeners.values():
+            each.close()
+        self.listeners.clear()
 
-    def _living(self, processor: int) -> int:
-        """Incarnation of a processor that runs or soon will, 0 when it is dead or stopping."""
-        row = self._rows[processor]
-        incarnation = row.incarnation
-        alive = (ProcessState.STARTING, ProcessState.RECOVERING, ProcessState.RUNNING)
-        return incarnation if row.state in alive else 0
+    def _serve(self, ready: Collection[int]) -> None:
+        for each in self.listeners.values():
+            each.hear(ready)
+        control = [each for each in self.listeners.values() if each.is_control]
+        for each in self.listeners.values():
+            each.serve()
+            if not each.is_control:
+                for urgent in control:
+                    urgent.serve()
 
-    def _may_accept(self) -> bool:
-        if self._pending or time.monotonic() * 1000 < self._paused_until_ms:
-            return False
-        if not any(handover.room() for handover in self._handovers):
-            return False
-        return self._quotas.may_accept(*self._connection_counts())
-
-    def _connection_counts(self) -> tuple[int, int]:
-        """Connections of this listener and of the broker, those under way to a processor included."""
-        own = [handover.processor for handover in self._handovers]
-        counts = [row.connections for row in self._rows]
-        under_way = len(self._pending) + sum(handover.unacknowledged() for handover in self._handovers)
-        return sum(counts[p] for p in own) + under_way, sum(counts) + under_way
-
-    def _accept(self) -> None:
-        room = sum(handover.room() for handover in self._handovers)
-        listener_count, broker_count = self._connection_counts()
-        for taken in range(min(room, MAX_ACCEPTS_PER_TURN)):
-            now_ms = int(time.monotonic() * 1000)
-            delay_ms = self._quotas.rate_delay_ms(now_ms)
-            if delay_ms:
-                self._paused_until_ms = now_ms + delay_ms
-                self._count(Counter.ACCEPT_THROTTLED)
-                return
-            if not self._quotas.may_accept(listener_count + taken, broker_count + taken):
-                return
-            try:
-                connection, address = self._socket.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:  # the peer gave up, or we are out of descriptors
-                self._ctx.log.warning("accept_failed", self._listener.name, listener=self._listener.name, error=error)
-                self._paused_until_ms = now_ms + 10
-                return
-            self._admit(connection, address, now_ms)
-
-    def _admit(self, connection: socket.socket, address: tuple[str, int], now_ms: int) -> None:
-        peer = address_bytes(address[0])
-        if self._quotas.admit(peer, now_ms) is Verdict.CLOSE:
-            self._count(Counter.CONNECTIONS_REFUSED_PER_IP)
-            self._ctx.log.warning(
-                "too_many_connections_from_address", address[0], listener=self._listener.name, peer=address[0]
-            )
-            connection.close()
-            return
-        self._count(Counter.CONNECTIONS_ACCEPTED)
-        connection.setblocking(False)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if self._send_buffer_bytes != -1:
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
-        self._pending.append(Accepted(connection.detach(), peer, address[1], accept_stamp(time.monotonic_ns())))
-
-    def _dispatch(self) -> None:
-        """Round robin, one socket to each processor in turn, sent as one message each."""
-        groups: dict[int, list[Accepted]] = {}
-        rooms = [handover.room() for handover in self._handovers]
-        while self._pending and any(rooms):
-            while not rooms[self._next]:
-                self._next = (self._next + 1) % len(rooms)
-            groups.setdefault(self._next, []).append(self._pending.popleft())
-            rooms[self._next] -= 1
-            self._next = (self._next + 1) % len(rooms)
-        for position, group in groups.items():
-            fresh = [accepted for accepted in group if not accepted.received]
-            for part in ([fresh] if fresh else []) + [[accepted] for accepted in group if accepted.received]:
-                if not self._handovers[position].send(part):
-                    self._pending.extendleft(reversed(part))
-
-    def _refused(self, refused: list[Accepted]) -> list[Accepted]:
-        """Sockets to try again with the next processor; one that was refused too often is closed."""
-        again = []
-        for accepted in refused:
-            self._count(Counter.HANDOVER_REFUSED)
-            accepted.refusals += 1
-            if accepted.refusals < MAX_REFUSALS:
-                again.append(accepted)
-                continue
-            peer = address_text(accepted.address)
-            self._ctx.log.error(
-                "connection_refused_by_processors",
-                peer,
-                listener=self._listener.name,
-                peer=peer,
-                reason="descriptor tables full",
-            )
-            os.close(accepted.fd)
-            self._quotas.dropped(accepted.address)
-        return again
-
-    def _listen_if(self, wanted: bool) -> None:
-        """Wait for new connections only while they could be taken; the time without is counted as blocked."""
-        if wanted == self._listening:
-            return
-        self._listening = wanted
-        if wanted:
-            self._epoll.register(self._socket, select.EPOLLIN)
-            if self._blocked_since_ns:
-                self._count(Counter.ACCEPTOR_BLOCKED_US, (time.monotonic_ns() - self._blocked_since_ns) // 1000)
-        else:
-            self._epoll.unregister(self._socket)
-            self._blocked_since_ns = time.monotonic_ns()
+    def _keep_rank(self) -> None:
+        """With a control plane: asked for again once a second, for a flood of clients takes it."""
+        if self._ctx.serves_control_plane and time.monotonic() >= self._rank_due:
+            self._rank_due = time.monotonic() + RANK_EVERY_S
+            prefer_latency(self._ctx.config.mpbroker_control_plane_scheduling)
 
     def _timeout_ms(self, timeout_ms: int) -> int:
-        """Short while a successor, a free slot or an acknowledgement is awaited: a death of a processor rings no
-        bell."""
-        if self._pending or not self._listening or any(handover.unacknowledged() for handover in self._handovers):
-            return min(timeout_ms, 10)
+        """Short while a listener waits for what rings no bell."""
+        if self._let_go or any(each.awaits_others for each in self.listeners.values()):
+            return min(timeout_ms, SHORT_POLL_MS)
         return timeout_ms
+
+    # ---- listeners that come and go
 
     def _reload(self) -> None:
         config = self._ctx.take_reload()
-        if config is not None:
-            self._quotas.limits = limits_of(config, self._listener.name)
-            self._take_processors()
+        if config is None:
+            return
+        self._drop_removed()
+        for each in self.listeners.values():
+            each.use_config(config)
 
-    def _take_processors(self) -> None:
-        """Those that came since; those that left stay known, for what they may still pass back."""
-        known = {handover.processor for handover in self._handovers}
-        for processor in self._ctx.processors:
-            if processor not in known:
-                handover = Handover(self._ctx.handovers[processor], processor, self._ctx.incarnation)
-                self._handovers.append(handover)
-                self._epoll.register(handover.channel, select.EPOLLIN)
+    def _drop_removed(self) -> None:
+        present = {listener.index: listener for listener in self._ctx.listeners if not listener.removed}
+        for index in [index for index in self.listeners if index not in present]:
+            self.listeners.pop(index).close()
+            self._let_go.append(index)
+        for index, each in self.listeners.items():
+            each.listener = present[index]
 
+    def _take_listeners(self) -> None:
+        """The supervisor publishes a listener, then passes its socket."""
+        while (passed := listener_passing.receive(self._channel)) is not None:
+            self._ctx.renew_listeners()
+            self._drop_removed()
+            known = any(one.index == passed.index and not one.removed for one in self._ctx.listeners)
+            if passed.listening is None or not known or passed.index in self.listeners:
+                self._refuse(passed)
+            else:
+                self._add(passed.index, passed.listening)
 
-def limits_of(config: BrokerConfig, listener: str) -> Limits:
-    """The limits of a configuration for one listener."""
-    listeners = config.end_points.all
-    own = f"listener.name.{listener.lower()}."
-    return Limits(
-        per_ip=config.max_connections_per_ip,
-        per_ip_overrides=_overrides(config.connection_overrides),
-        listener=_own(config, own + "max.connections"),
-        broker=config.max_connections,
-        listener_rate=_own(config, own + "max.connection.creation.rate"),
-        broker_rate=config.max_connection_creation_rate,
-        window_s=config.quota_window_num * config.quota_window_size_seconds,
-        protected=len(listeners) > 1 and config.end_points.inter_broker == listener,
-    )
+    def _refuse(self, passed: listener_passing.Passed) -> None:
+        """A socket for which there was no descriptor is passed again, that of a listener which is gone again is not."""
+        if passed.listening is not None:
+            passed.listening.close()
+        if passed.index not in self.listeners:
+            self._let_go.append(passed.index)
 
-
-def _own(config: BrokerConfig, name: str) -> int:
-    try:
-        return int(config.value(name))
-    except KeyError:
-        return UNLIMITED
-
-
-def _overrides(given: dict[str, int]) -> dict[bytes, int]:
-    """Overrides by address; a host name stands for all its addresses, one that cannot be resolved for none."""
-    found = {}
-    for host, count in given.items():
-        try:
-            entries = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        except OSError:
-            continue
-        for entry in entries:
-            found[address_bytes(str(entry[4][0]))] = count
-    return found
-
-
-def stamp_arrivals(listening: socket.socket) -> None:
-    """Let the kernel note when bytes arrive, for `rx_wait` of trace records. Accepted sockets inherit it, so that even
-    a request which is there before its processor knows the connection has its stamp. A platform without it: no
-    rx_wait."""
-    with contextlib.suppress(OSError):
-        listening.setsockopt(socket.SOL_SOCKET, _native.SO_TIMESTAMPNS, 1)
+    def _add(self, index: int, listening: socket.socket) -> None:
+        self.listeners[index] = ListenerAcceptor(self._ctx, self._ctx.listeners[index], listening, self._epoll)
+        self.listeners = dict(sorted(self.listeners.items(), key=lambda item: (not item[1].is_control, item[0])))

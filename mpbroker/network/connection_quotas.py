@@ -1,9 +1,9 @@
-"""How many connections, from whom, and how fast (KIP-402, KIP-612); state of one acceptor, for its listener.
+"""How many connections, from whom, and how fast (KIP-402, KIP-612); state of the acceptor, for one listener.
 
-Kafka counts in one place for the whole broker. Here the acceptor of a listener counts connections per address by
-itself, its processors report their ends; the number per listener and per broker comes from the process table. What
-Kafka does with each limit is kept: too many from one address are closed, listener, broker and rate limits make the
-acceptor wait.
+Kafka counts in one place for the whole broker. Here the connections of each listener are counted by themselves, per
+address, and its processors report their ends; the number per listener and per broker comes from the process table. What
+Kafka does with each limit is kept: too many from one address are closed; listener, broker and rate limits make the
+acceptor wait, with that listener.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The acceptor's side of one processor: which sockets are under way to it; state of one acceptor.
+"""The acceptor's side of one processor: which sockets are under way to it; state of the acceptor.
 
 A socket stays in the window, with the acceptor's own copy open, until the processor has acknowledged it. When the
 process table shows another incarnation of the processor, everything in the window is taken back and sent again: what
@@ -115,6 +115,14 @@ class Handover:
         self._window.clear()
         self._in_window = 0
         return lost
+
+    def close_window(self) -> None:
+        """The acceptor has nothing more to do with it: close our copies of what was never acknowledged."""
+        for group in self._window.values():
+            for accepted in group:
+                os.close(accepted.fd)
+        self._window.clear()
+        self._in_window = 0
 
     def send(self, group: list[Accepted]) -> bool:
         """Send at most `room()` sockets as one message; one with received bytes goes alone. False: not now; the caller

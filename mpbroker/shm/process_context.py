@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mpbroker.config.broker_config import BrokerConfig
@@ -60,11 +60,13 @@ class ProcessContext:
     incarnation  how often this slot was forked; 1 for the first process
     boot_secret  random bytes of this start that no client sees: member ids are made from them
     listeners    every BoundListener, by index, those that were removed included; a reload renews them. `listener`: the
-                 index of its own (acceptor, processor) or None
-    listen_socket  acceptors and admin: the listening socket
-    processors   acceptors: indexes of their processors, in round-robin order; a reload renews them
-    handovers    socketpair ends to acceptors (processor: one) or processors (acceptor: by processor index, also those
-                 that may come)
+                 index of its own (processor) or None
+    listen_socket  admin: the listening socket
+    listen_sockets, listener_channel  acceptor: the sockets of the listeners that there were when it was forked, by
+                 index; where further ones come from (network/listener_passing.py)
+    processors   acceptor: indexes of each listener's processors, in round-robin order; a reload renews them
+    handovers    socketpair ends to the acceptor (processor: one) or to processors (acceptor: by processor index, also
+                 those that may come)
     eventfds     one per processor: written to wake it
     lanes        names of the trace lanes, by processor index
     trace_notices_fd  the pipe of trace/notice.py: its writing end (processors), its reading end (tracer), or -1
@@ -91,7 +93,9 @@ class ProcessContext:
         self.listeners: tuple[BoundListener, ...] = ()
         self.listener: int | None = None
         self.listen_socket: socket.socket | None = None
-        self.processors: tuple[int, ...] = ()
+        self.listen_sockets: Mapping[int, socket.socket] = {}
+        self.listener_channel: socket.socket | None = None
+        self.processors: Mapping[int, tuple[int, ...]] = {}
         self.handovers: dict[int, socket.socket] = {}
         self.eventfds: tuple[int, ...] = ()
         self.lanes: tuple[str, ...] = ()
@@ -132,9 +136,12 @@ class ProcessContext:
 
     @property
     def serves_control_plane(self) -> bool:
-        """Whether this is the acceptor or processor of the control plane's listener, or a handler reserved for it."""
+        """Whether this is the acceptor of a broker with a control plane, the processor of that listener, or a handler
+        reserved for it."""
         if self.role == "handler":
             return self.index < self.config.reserved_handlers
+        if self.role == "acceptor":
+            return any(listener.control for listener in self.listeners)
         return self.listener is not None and self.listeners[self.listener].control
 
     def supervisor_gone(self) -> bool:
@@ -184,7 +191,7 @@ class ProcessContext:
         document = self._published()
         self.listeners = tuple(BoundListener(*each) for each in document["listeners"])
         if self.role == "acceptor":
-            self.processors = tuple(document["processors"].get(str(self.listener), ()))
+            self.processors = {int(index): tuple(places) for index, places in document["processors"].items()}
         dynamic = DynamicSettings(document["cluster"], document["broker"], document["groups"])
         return build_broker_config(Given(document["texts"], {}, ()), document["cores"], dynamic)
 

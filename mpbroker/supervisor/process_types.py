@@ -22,10 +22,10 @@ class ProcessType(NamedTuple):
     number, first_slot, slots  as native/shm/layout.h numbers them
     main          "module:function", imported in the supervisor so that every worker shares its memory
     start_stage   a stage starts when every process of the one before serves; the last one, when listeners have answered
-                  (acceptors are forked at once and accept when the controller has recovered)
+                  (the acceptor is forked at once and accepts when the controller has recovered)
     stop_stage    a stage is told to stop when the one before has ended
     parent_death  what the kernel sends it when the supervisor dies; the tracer lives on to unlink names
-    per_listener  it belongs to one listener (acceptors, processors)
+    per_listener  it belongs to one listener (processors)
     wanted_by     attribute of the configuration that must be set for it to run at all; empty: it always runs
     """
 
@@ -45,7 +45,7 @@ CLUSTER = "cluster_store"
 """`wanted_by` of roles that only a broker of a cluster has; it alone imports what they run."""
 
 PROCESS_TYPES: tuple[ProcessType, ...] = (
-    ProcessType("acceptor", 1, 1, 15, "mpbroker.network.acceptor:main", 0, 0, per_listener=True),
+    ProcessType("acceptor", 1, 1, 1, "mpbroker.network.acceptor:main", 0, 0),
     ProcessType("processor", 2, 16, 32, "mpbroker.network.processor:main", 0, 0, per_listener=True),
     ProcessType("handler", 3, 48, 64, "mpbroker.server.request_handler:main", 0, 1),
     ProcessType("controller", 4, 112, 1, "mpbroker.controller.controller:main", 0, 2),
@@ -63,7 +63,7 @@ STOP_STAGES = 4
 
 
 class ProcessPlan(NamedTuple):
-    """One process to run: its type, its index within the role, its slot, its listener (acceptor, processor) or None."""
+    """One process to run: its type, its index within the role, its slot, its listener (processor) or None."""
 
     type: ProcessType
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks a plan for
@@ -87,13 +87,12 @@ def process_type(role: str) -> ProcessType:
 
 def plan_processes(config: Any, listeners: tuple[BoundListener, ...]) -> tuple[ProcessPlan, ...]:
     """Every worker of this configuration. The control plane's processor comes first and has index 0, as in Kafka."""
-    plans = [ProcessPlan(process_type("acceptor"), listener.index, listener.index) for listener in listeners]
     processors = [
         listener.index
         for listener in sorted(listeners, key=lambda listener: not listener.control)
         for _ in range(config.processors(listener.name))
     ]
-    plans += [ProcessPlan(process_type("processor"), n, listener) for n, listener in enumerate(processors)]
+    plans = [ProcessPlan(process_type("processor"), n, listener) for n, listener in enumerate(processors)]
     handlers = config.num_io_threads + config.reserved_handlers
     plans += [ProcessPlan(process_type("handler"), n) for n in range(handlers)]
     if getattr(config, CLUSTER, None):

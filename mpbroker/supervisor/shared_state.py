@@ -37,6 +37,7 @@ from mpbroker.shm.troubles import Trouble
 from mpbroker.shm.waits import WaitName
 from mpbroker.supervisor import health
 from mpbroker.supervisor.health import Facts, Finding
+from mpbroker.supervisor.passed_listeners import PassedListeners
 from mpbroker.supervisor.process_types import SUPERVISOR_SLOT, ProcessPlan
 from mpbroker.supervisor.ready import listener_document
 from mpbroker.supervisor.sockets import Listening, admin_url
@@ -63,6 +64,7 @@ class SharedState:
     ) -> None:
         self.plans = plans  # those of the start
         self.listening = listening
+        self.passed = PassedListeners()
         self._admin_socket = admin_socket
         self._cluster_id = claim.cluster_id
         self._lock_fds = claim.lock_fds
@@ -226,8 +228,9 @@ class SharedState:
             controller_fd=self._controller_fd,
         )
         if plan.type.role == "acceptor":
-            context.listen_socket = self.listening.sockets[plan.index]
-            context.processors = tuple(processors.get(plan.index, ()))
+            context.listen_sockets = self.passed.begin(self.listening)
+            context.listener_channel = self.passed.acceptors_end
+            context.processors = {index: tuple(places) for index, places in processors.items()}
             context.handovers = {index: pair[0] for index, pair in enumerate(self._handovers)}
         elif plan.type.role == "processor":
             context.handovers = {plan.index: self._handovers[plan.index][1]}
@@ -250,6 +253,9 @@ class SharedState:
         if self._controller_fd >= 0:
             keep.append(self._controller_fd)
         keep += [end.fileno() for end in context.handovers.values()]
+        keep += [each.fileno() for each in context.listen_sockets.values()]
+        if context.listener_channel is not None:
+            keep.append(context.listener_channel.fileno())
         if context.listen_socket is not None:
             keep.append(context.listen_socket.fileno())
         if context.trace_notices_fd >= 0:
@@ -353,14 +359,14 @@ class SharedState:
         self._rows = [self._memory.row(slot) for slot in range(MAX_SLOTS)]
 
     def close_strays(self, processors: Iterable[int]) -> None:
-        """Close our copies of sockets on their way to processors that are not there: their acceptor has its own, and a
+        """Close our copies of sockets on their way to processors that are not there: the acceptor has its own, and a
         copy in the kernel would keep a connection open that everybody else has closed."""
         for index in processors:
             while (message := receive_message(self._handovers[index][1])) is not None:
                 close_all(message.sockets)
 
     def empty_places(self, processors: Iterable[int]) -> None:
-        """Close every socket under way to or from processors whose acceptor is not there any more either."""
+        """Close every socket under way to or from processors, of which the acceptor has let go, too."""
         self.close_strays(processors)
         for index in processors:
             while (message := receive_message(self._handovers[index][0])) is not None:
@@ -375,12 +381,13 @@ class SharedState:
             self._memory.remember_killer(self._memory.core.coordinator)
 
     def close_listeners(self) -> None:
-        """Refuse new connections from now on (the acceptors' copies go with them)."""
+        """Refuse new connections from now on (the acceptor's copies go with it)."""
         self.listening.close()
 
     def close(self) -> None:
         """Remove every name."""
         self.close_listeners()
+        self.passed.close()
         if self._admin_socket is not None:
             self._admin_socket.close()
         segment.sweep(self._data_dir)

@@ -1,10 +1,11 @@
 """Listening sockets: made by the supervisor before it forks, and kept open over every death and reset of workers.
 
-Listeners come and go while the broker runs (KIP-226). Each has an index, which its acceptor, its processors and
-requests carry. The index of one that was removed is used again when none of its processes is left, so that whatever is
-still under way means the listener it came from.
+Listeners come and go while the broker runs (KIP-226). Each has an index, which its processors and requests
+carry. The index of one that was removed is used again when none of its processors is left and the acceptor has let go
+of it, so that whatever is still under way means the listener it came from.
 """
 
+import contextlib
 import errno
 import os
 import socket
@@ -68,7 +69,7 @@ class Listening:
     def follow(self, config: BrokerConfig, busy: Collection[int]) -> Followed:
         """Open and close what the configuration wants; to be called again while something could not be opened. One that
         is there under its name stays at its address, as in Kafka, and is only told to clients otherwise. `busy`:
-        indexes of which a process is left."""
+        indexes that somebody still uses."""
         before, failed = self.all, []
         wanted = {end_point.listener_name: end_point for end_point in config.end_points.all}
         for listener in self.present:
@@ -112,7 +113,10 @@ class Listening:
         return next((index for index in self.removed if index not in busy), None)
 
     def _remove(self, listener: BoundListener) -> None:
-        self.sockets[listener.index].close()
+        opened = self.sockets[listener.index]
+        with contextlib.suppress(OSError):  # the acceptor has it, too, and may be slow to hear of this
+            opened.shutdown(socket.SHUT_RDWR)
+        opened.close()
         gone = listener._replace(removed=True)
         self.all = tuple(gone if one.index == listener.index else one for one in self.all)
 

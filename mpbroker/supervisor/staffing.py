@@ -1,7 +1,8 @@
 """How many processors and handlers there are to be, and which come or go for that; supervisor only.
 
 A slot that is left keeps its listener for as long as there is one: what its last process passed back to the acceptor
-may still lie in their socketpair. All processes of a listener that was removed go, and then its places are anybody's.
+may still lie in their socketpair. All processors of a listener that was removed go; when the acceptor has let go of it,
+too, its places are anybody's.
 """
 
 from typing import NamedTuple
@@ -49,8 +50,6 @@ class Staffing:
                     each for each in self._workers.all if each.plan.listener == listener.index and not each.leaving
                 )
                 continue
-            if not any(each.plan.index == listener.index for each in self._of("acceptor")):
-                changes.come.append(ProcessPlan(process_type("acceptor"), listener.index, listener.index))
             self._balance(changes, "processor", config.processors(listener.name), listener.index)
         self._balance(changes, "handler", config.num_io_threads + config.reserved_handlers, None)
         return changes
@@ -60,15 +59,16 @@ class Staffing:
             self._listener_of[worker.plan.index] = worker.plan.listener or 0
 
     def processors(self) -> dict[int, list[int]]:
-        """Places of each listener's processors, also those that were left: an acceptor looks for what was passed back
-        there before it died."""
+        """Places of each listener's processors, also those that were left: an acceptor looks for what was passed
+        back there before it died."""
         found: dict[int, list[int]] = {}
         for index, listener in sorted(self._listener_of.items()):
             found.setdefault(listener, []).append(index)
         return found
 
     def forget(self, listener: int) -> list[int]:
-        """Places of a listener that was removed and has no process left; they are anybody's from now on."""
+        """Places of a listener that was removed, has no process left and is not the acceptor's any more; they are
+        anybody's from now on."""
         places = [index for index, owner in self._listener_of.items() if owner == listener]
         for index in places:
             del self._listener_of[index]

@@ -309,7 +309,7 @@ class Supervisor:
             return
         if self._resetting:
             return
-        if worker.leaving and (not death.status or (death.plan.type.role == "acceptor" and not death.is_fault)):
+        if worker.leaving and not death.status:
             self._workers.remove(worker)
             self._shared.left(death.plan)
             self._log.info("worker_left", process=death.plan.name, pid=death.pid)
@@ -458,7 +458,7 @@ class Supervisor:
         for plan in changes.come:
             self._make_lane(plan)
         self._fork([self._workers.add(plan) for plan in changes.come])
-        if changes.come:  # acceptors are to know them, and the tracer
+        if changes.come:  # the acceptor is to know them, and the tracer
             self._publish()
         for worker in changes.stay:
             worker.leaving = False  # it has been told to go: then as a worker that died, with a successor
@@ -474,20 +474,19 @@ class Supervisor:
 
     def _follow_listeners(self) -> None:
         """Open and close what the configuration wants; everybody knows a listener before its processes are forked."""
-        listening, busy = self._shared.listening, {worker.plan.listener for worker in self._workers.all}
+        listening, passed = self._shared.listening, self._shared.passed
+        busy = {worker.plan.listener for worker in self._workers.all if worker.plan.listener is not None} | passed.held
         for index in listening.removed:
             if index not in busy:
                 self._shared.empty_places(self._staffing.forget(index))
-        changed, errors = listening.follow(self._config, {index for index in busy if index is not None})
+        changed, errors = listening.follow(self._config, busy)
         for error in errors:
             self._log.error("listener_not_opened", reason=error, again_in_s=int(HEARTBEAT_S))
         if changed:
             self._publish()
             write_status_file(self._config.data_dir, self._shared.status_file(self._config))
             self._log.info("listeners_changed", listeners=",".join(each.url for each in listening.present))
-        for worker in self._workers.alive(lambda plan: plan.type.role == "acceptor"):
-            if worker.leaving:  # it was told a second ago; there is nothing of its listener that it could lose
-                worker.kill(signal.SIGKILL)
+        passed.follow(listening)
 
     def _make_lane(self, plan: ProcessPlan) -> None:
         """A processor without one serves all the same."""

@@ -46,8 +46,7 @@
 
 /* ------------------------------------------------------------------ process slots: a fixed pool per role */
 #define MPB_SLOT_SUPERVISOR 0
-#define MPB_SLOT_ACCEPTORS 1
-#define MPB_MAX_ACCEPTORS 15
+#define MPB_SLOT_ACCEPTOR 1
 #define MPB_SLOT_PROCESSORS 16
 #define MPB_MAX_PROCESSORS 32
 #define MPB_SLOT_HANDLERS 48

@@ -1,5 +1,4 @@
-"""`listeners` and `advertised.listeners` while the broker works (KIP-226): sockets, acceptors and processors come and
-go, connections of a removed listener are closed, all others notice nothing. Workers killed in the middle change
+"""`listeners` and `advertised.listeners` while the broker works (KIP-226): sockets and processors come and go, connections of a removed listener are closed, all others notice nothing. Workers killed in the middle change
 nothing."""
 
 from __future__ import annotations
@@ -44,17 +43,14 @@ def ports(broker: Broker) -> dict[str, int]:
     return {one["name"]: one["port"] for one in broker.status()["listeners"]}
 
 
-def serving(broker: Broker) -> dict[str, list[str]]:
-    """Listeners of the acceptors and the processors that run."""
-    rows = [row for row in broker.status()["processes"] if row["role"] in ("acceptor", "processor")]
-    return {
-        role: sorted(str(row["listener"]) for row in rows if row["role"] == role) for role in ("acceptor", "processor")
-    }
+def serving(broker: Broker) -> list[str]:
+    """Listeners of the processors that run."""
+    return sorted(str(row["listener"]) for row in broker.status()["processes"] if row["role"] == "processor")
 
 
 def wait_for(broker: Broker, *names: str) -> dict[str, int]:
     wanted = sorted(names)
-    wait_until(lambda: serving(broker) == {"acceptor": wanted, "processor": wanted}, f"{wanted} to be served", 10)
+    wait_until(lambda: serving(broker) == wanted, f"{wanted} to be served", 10)
     return ports(broker)
 
 
@@ -160,10 +156,14 @@ def test_workers_killed_while_listeners_come_and_go(tmp_path):
                 found = wait_for(broker, "PLAINTEXT", *names)
                 idle = RawConnection(found[names[0]], timeout_s=5)
                 idle.ask(api_versions(1))
-            own = broker.row("acceptor")["index"], broker.row("processor")["index"]
+            own = broker.row("processor")["index"]
             for row in broker.status()["processes"]:
-                is_new = row["role"] in ("acceptor", "processor") and row["index"] not in own
-                if (is_new or row["role"] in ("controller", "handler")) and row["pid"] and dice.random() < 0.3:
+                is_new = row["role"] == "processor" and row["index"] != own
+                if (
+                    (is_new or row["role"] in ("acceptor", "controller", "handler"))
+                    and row["pid"]
+                    and dice.random() < 0.3
+                ):
                     with suppress(ProcessLookupError):  # one of a listener that is being removed went meanwhile
                         os.kill(row["pid"], signal.SIGKILL)
         change(broker, {"LAST": "127.0.0.1:0"})

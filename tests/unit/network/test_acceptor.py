@@ -1,6 +1,8 @@
-"""The acceptor's loop on real sockets and small shared memory: socket options, turns, errors, blocked time."""
+"""The acceptor's loop on real sockets and small shared memory: socket options, turns, errors, blocked time, listeners
+that come and go, and whose turn it is."""
 
 import errno
+import json
 import os
 import socket
 from types import SimpleNamespace
@@ -8,18 +10,21 @@ from types import SimpleNamespace
 import pytest
 
 from mpbroker.config.load_config import load_broker_config
+from mpbroker.network import listener_acceptor
 from mpbroker.network.acceptor import Acceptor, wait_for_start
 from mpbroker.network.fd_passing import MAX_SOCKETS_PER_MESSAGE, handover_pair
 from mpbroker.network.handover import WINDOW_SOCKETS
 from mpbroker.network.handover_receiver import HandoverReceiver
+from mpbroker.network.listener_passing import channel_pair, let_go_of, pass_on
 from mpbroker.shm.counters import Counter
-from mpbroker.shm.layout import SLOT_ACCEPTORS, SLOT_PROCESSORS
+from mpbroker.shm.layout import SLOT_ACCEPTOR, SLOT_PROCESSORS
 from mpbroker.shm.process_context import ProcessContext
 from mpbroker.shm.process_table import BrokerState, ProcessRow
 from mpbroker.supervisor.sockets import open_listeners
 from tests.harness.small_core import small_core
 
 PROCESSORS = 2
+CTL = 2
 PROCESSOR_ROLE = 2
 
 
@@ -37,39 +42,53 @@ class Log:
 
 
 class World:
-    """An acceptor with a listening socket, and the receiving ends of two processors."""
+    """An acceptor with a listening socket, and the receiving ends of two processors. `overrides`: settings, among
+    them further listeners, each with a processor of its own then."""
 
     def __init__(self, *overrides: str):
         config = load_broker_config(overrides=["listeners=PLAINTEXT://127.0.0.1:0", *overrides], environ={}, cores=2)
-        (self.listening,), listeners = open_listeners(config)
-        self.small = small_core(processors=PROCESSORS)
-        self.pairs = [handover_pair() for _ in range(PROCESSORS)]
+        self.sockets, self.listeners = open_listeners(config)
+        self.listening = self.sockets[0]
+        alone = len(self.sockets) == 1
+        count = PROCESSORS if alone else len(self.sockets)
+        served = {0: tuple(range(count))} if alone else {index: (index,) for index in range(count)}
+        self.small = small_core(processors=count)
+        self.pairs = [handover_pair() for _ in range(count)]
+        self.channel = channel_pair()
         self.wakeup = os.pipe2(os.O_NONBLOCK)
         self.log = Log()
-        for number in range(PROCESSORS):
+        for number in range(count):
             ProcessRow(self.small.core, SLOT_PROCESSORS + number).begin(os.getpid(), PROCESSOR_ROLE, number, 0)
-        self.row = ProcessRow(self.small.core, SLOT_ACCEPTORS)
+        self.row = ProcessRow(self.small.core, SLOT_ACCEPTOR)
         context = ProcessContext(
             core=self.small.core,
             config=config,
             process_row=self.row,
             incarnation=1,
-            listeners=listeners,
-            listener=0,
-            listen_socket=self.listening,
-            processors=tuple(range(PROCESSORS)),
-            eventfds=(0,) * PROCESSORS,
+            listeners=self.listeners,
+            listen_sockets=dict(enumerate(self.sockets)),
+            listener_channel=self.channel[1],
+            processors=served,
+            config_fd=os.memfd_create("published"),
+            eventfds=(0,) * count,
             handovers={n: pair[0] for n, pair in enumerate(self.pairs)},
             wakeup_fd=self.wakeup[0],
             log=self.log,
         )
+        self.context = context
         self.acceptor = Acceptor(context)
         self.receivers = [HandoverReceiver(pair[1], 1) for pair in self.pairs]
         self.clients, self.taken = [], []
 
-    def connect(self, count: int = 1):
+    def connect(self, count: int = 1, listener: int = 0):
         for _ in range(count):
-            self.clients.append(socket.create_connection(("127.0.0.1", self.listening.getsockname()[1])))
+            self.clients.append(socket.create_connection(self.sockets[listener].getsockname()))
+
+    def publish(self, *listeners):
+        """As the supervisor does; the acceptor is not told."""
+        document = json.dumps({"listeners": listeners}).encode()
+        os.pwrite(self.context.config_fd, document, 0)
+        os.ftruncate(self.context.config_fd, len(document))
 
     def receive(self, most: int = 100) -> list[int]:
         """How many sockets each processor takes now."""
@@ -83,9 +102,9 @@ class World:
 
     def close(self):
         self.acceptor.close()
-        for each in [self.listening, *self.clients, *self.taken, *(end for pair in self.pairs for end in pair)]:
+        for each in [*self.sockets, *self.clients, *self.taken, *self.channel, *sum(self.pairs, ())]:
             each.close()
-        for descriptor in self.wakeup:
+        for descriptor in (*self.wakeup, self.context.config_fd):
             os.close(descriptor)
 
 
@@ -164,13 +183,16 @@ def test_an_error_of_accept_is_logged_and_the_loop_goes_on(world):
         def fileno(self):
             return self.real.fileno()
 
+        def close(self):
+            self.real.close()
+
         def accept(self):
             if self.failures:
                 self.failures -= 1
                 raise OSError(errno.EMFILE, "too many open files")
             return self.real.accept()
 
-    world.acceptor._socket = Failing(world.listening)
+    world.acceptor.listeners[0]._socket = Failing(world.listening)
     world.connect()
     world.acceptor.turn(100)
     assert world.log.events == ["accept_failed"] and world.receive() == [0, 0]
@@ -244,6 +266,102 @@ def test_what_was_under_way_to_a_killed_processor_is_sent_to_its_successor(world
     for client in world.clients:
         client.settimeout(5)
         assert client.recv(1) == b"x"
+
+
+THREE = (
+    "listeners=ONE://127.0.0.1:0,TWO://127.0.0.1:0,CTL://127.0.0.1:0",
+    "listener.security.protocol.map=ONE:PLAINTEXT,TWO:PLAINTEXT,CTL:PLAINTEXT",
+    "inter.broker.listener.name=ONE",
+)
+
+
+@pytest.fixture
+def three():
+    made = World(*THREE, "control.plane.listener.name=CTL")
+    made.acceptor.turn(0)
+    yield made
+    made.close()
+
+
+class Noting:
+    """A listening socket that notes whose connections are accepted, and may call when it is asked."""
+
+    def __init__(self, world, index, accepted, when_asked=lambda: None):
+        self.real, self.index, self.accepted, self.when_asked = world.sockets[index], index, accepted, when_asked
+        world.acceptor.listeners[index]._socket = self
+
+    def __getattr__(self, name):
+        return getattr(self.real, name)
+
+    def accept(self):
+        self.when_asked()
+        found = self.real.accept()
+        self.accepted.append(self.index)
+        return found
+
+
+def test_the_control_planes_listener_comes_first_and_again_after_each_other(three):
+    """A broker that connects while a flood is accepted waits for the rest of one listener's part, not of the turn."""
+    accepted, calls = [], iter([lambda: three.connect(1, CTL)])
+    Noting(three, 0, accepted, lambda: next(calls, lambda: None)())
+    for index in (1, CTL):
+        Noting(three, index, accepted)
+    for index, count in ((0, 3), (1, 3), (CTL, 1)):
+        three.connect(count, index)
+    three.acceptor.turn(100)
+    assert accepted == [CTL, 0, 0, 0, CTL, 1, 1, 1]
+    assert three.receive() == [3, 3, 2]
+
+
+def test_a_turn_takes_a_bounded_number_of_connections_of_each_listener(three, monkeypatch):
+    monkeypatch.setattr(listener_acceptor, "MAX_ACCEPTS_PER_TURN", 5)
+    three.connect(12)
+    three.connect(2, CTL)
+    for expected in ([5, 0, 2], [5, 0, 0], [2, 0, 0]):
+        three.acceptor.turn(100)
+        assert three.receive() == expected
+
+
+def test_full_processors_of_one_listener_keep_no_other_waiting(three):
+    three.connect(WINDOW_SOCKETS + 5)
+    for _ in range(3):
+        three.acceptor.turn(10)
+    assert _counted(three, Counter.CONNECTIONS_ACCEPTED) == WINDOW_SOCKETS, "nobody has acknowledged"
+    three.connect(4, 1)
+    three.acceptor.turn(100)
+    assert len(three.receivers[1].receive(100)) == 4
+
+
+def test_a_listener_is_passed_to_it_while_it_runs_and_another_is_removed(three):
+    address = three.sockets[1].getsockname()
+    three.connect(1, 1)
+    three.acceptor.turn(100)  # under way to a processor when its listener goes
+    with socket.create_server(("127.0.0.1", 0)) as fresh:
+        fresh.setblocking(False)
+        one, two, control = three.listeners
+        three.publish(one, two._replace(removed=True), control, two._replace(index=3, name="NEW"))
+        three.context.processors = {3: (1,)}
+        assert pass_on(three.channel[0], 3, fresh)
+        three.acceptor.turn(100)
+        assert sorted(three.acceptor.listeners) == [0, 2, 3]
+        three.acceptor.turn(0)
+        assert let_go_of(three.channel[0]) == [1]
+        three.clients.append(socket.create_connection(fresh.getsockname()))
+        three.acceptor.turn(100)
+    assert len(three.receivers[1].receive(100)) == 2
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(address)
+
+
+def test_a_socket_that_it_cannot_take_or_that_is_of_no_listener_any_more_is_let_go(three, monkeypatch):
+    three.publish(*three.listeners, three.listeners[1]._replace(index=3, removed=True))
+    with socket.create_server(("127.0.0.1", 0)) as fresh:
+        pass_on(three.channel[0], 3, fresh)
+        three.acceptor.turn(100)
+        assert 3 not in three.acceptor.listeners and let_go_of(three.channel[0]) == [3]
+        pass_on(three.channel[0], 1, fresh)
+        three.acceptor.turn(100)
+    assert let_go_of(three.channel[0]) == [] and sorted(three.acceptor.listeners) == [0, 1, 2], "it has that one"
 
 
 def test_nothing_is_accepted_before_the_broker_has_recovered():

@@ -28,7 +28,7 @@ def test_every_name_of_an_enumeration_is_the_headers(prefix, names):
 def test_process_slots_of_the_roles_do_not_overlap():
     pools = [
         (layout.SLOT_SUPERVISOR, 1),
-        (layout.SLOT_ACCEPTORS, layout.MAX_ACCEPTORS),
+        (layout.SLOT_ACCEPTOR, 1),
         (layout.SLOT_PROCESSORS, layout.MAX_PROCESSORS),
         (layout.SLOT_HANDLERS, layout.MAX_HANDLERS),
     ]

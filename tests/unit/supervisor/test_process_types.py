@@ -63,13 +63,13 @@ def test_the_control_plane_has_processor_0_and_a_handler_of_its_own():
     plans = plan_processes(config, (_listener(0, "PLAINTEXT"), _listener(1, "CONTROLLER", control=True)))
     assert [plan.listener for plan in plans if plan.type.role == "processor"] == [1, 0, 0]
     assert sum(plan.type.role == "handler" for plan in plans) == 3
-    assert [plan.listener for plan in plans if plan.type.role == "acceptor"] == [0, 1]
+    assert [(plan.index, plan.listener) for plan in plans if plan.type.role == "acceptor"] == [(0, None)]
 
 
 def test_slots_are_those_of_the_layout():
     text = LAYOUT.read_text()
     first = {
-        "acceptor": "MPB_SLOT_ACCEPTORS",
+        "acceptor": "MPB_SLOT_ACCEPTOR",
         "processor": "MPB_SLOT_PROCESSORS",
         "handler": "MPB_SLOT_HANDLERS",
         "controller": "MPB_SLOT_CONTROLLER",
@@ -81,7 +81,6 @@ def test_slots_are_those_of_the_layout():
         "fetcher": "MPB_SLOT_FETCHERS",
     }
     slots = {
-        "acceptor": "MPB_MAX_ACCEPTORS",
         "processor": "MPB_MAX_PROCESSORS",
         "handler": "MPB_MAX_HANDLERS",
         "fetcher": "MPB_MAX_FETCHERS",

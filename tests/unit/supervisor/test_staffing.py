@@ -90,12 +90,12 @@ def test_what_finds_no_room_is_told(room):
     assert set(staff.changes.short.values()) == {2}
 
 
-def test_a_listener_that_comes_gets_an_acceptor_and_one_that_is_removed_loses_all():
+def test_a_listener_that_comes_gets_processors_and_one_that_is_removed_loses_them():
     staff = Staff(3, 4)
-    there = {role: staff.there(role) for role in ("acceptor", "processor", "handler")}
+    there = {role: staff.there(role) for role in ("processor", "handler")}
     without = (LISTENERS[0], LISTENERS[1]._replace(removed=True), LISTENERS[2])
     gone = staff.staffing.changes(config(1, 1), without)
-    assert sorted(worker.plan.name for worker in gone.go) == ["acceptor 1", "processor 2"] and not gone.come
+    assert sorted(worker.plan.name for worker in gone.go) == ["processor 2"] and not gone.come
     for worker in gone.go:
         worker.leaving = True
     assert not staff.staffing.changes(config(1, 1), without), "they have been told"
@@ -104,5 +104,5 @@ def test_a_listener_that_comes_gets_an_acceptor_and_one_that_is_removed_loses_al
     assert staff.staffing.changes(config(1, 1), fresh).short == {"processor": 1}, "the place is still that of index 1"
     assert staff.staffing.forget(1) == [2] and staff.staffing.forget(1) == []
     come = staff.staffing.changes(config(1, 1), fresh).come
-    assert [(plan.name, plan.listener) for plan in come] == [("acceptor 3", 3), ("processor 2", 3)]
+    assert [(plan.name, plan.listener) for plan in come] == [("processor 2", 3)]
     assert staff.there("handler") == there["handler"]
