@@ -1,5 +1,6 @@
-"""`listeners` and `advertised.listeners` while the broker works (KIP-226): sockets and processors come and go, connections of a removed listener are closed, all others notice nothing. Workers killed in the middle change
-nothing."""
+"""`listeners` and `advertised.listeners` while the broker works (KIP-226): sockets and processors come and go,
+connections of a removed listener are closed, all others notice nothing. Workers that are killed or hang in the middle
+change nothing."""
 
 from __future__ import annotations
 
@@ -26,17 +27,21 @@ pytestmark = pytest.mark.slow
 OWN = "PLAINTEXT://127.0.0.1:0"
 
 
-def change(broker: Broker, listeners: dict[str, str] | None, advertised: str | None = None) -> None:
-    """Listeners beside PLAINTEXT, by name; None: those of the file again."""
+def wanted(listeners: dict[str, str] | None, advertised: str | None = None) -> dict[str, str | None]:
+    """Settings for listeners beside PLAINTEXT, by name; None: those of the file again."""
     names = ["PLAINTEXT", *(listeners or {})]
     addresses = [OWN, *(f"{name}://{address}" for name, address in (listeners or {}).items())]
-    wanted = {
+    settings = {
         "listeners": ",".join(addresses),
         "advertised.listeners": advertised,
         "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in names),
     }
+    return settings if listeners is not None else dict.fromkeys(settings)
+
+
+def change(broker: Broker, listeners: dict[str, str] | None, advertised: str | None = None) -> None:
     with NetworkClient("127.0.0.1", broker.port()) as client:
-        change_configs(client, Resource(BROKER, "0"), wanted if listeners is not None else dict.fromkeys(wanted))
+        change_configs(client, Resource(BROKER, "0"), wanted(listeners, advertised))
 
 
 def ports(broker: Broker) -> dict[str, int]:
@@ -49,8 +54,7 @@ def serving(broker: Broker) -> list[str]:
 
 
 def wait_for(broker: Broker, *names: str) -> dict[str, int]:
-    wanted = sorted(names)
-    wait_until(lambda: serving(broker) == wanted, f"{wanted} to be served", 10)
+    wait_until(lambda: serving(broker) == sorted(names), f"{names} to be served", 10)
     return ports(broker)
 
 
@@ -142,6 +146,26 @@ def test_an_address_in_use_is_tried_again_and_does_not_keep_a_broker_from_starti
     assert wait_for(broker, "PLAINTEXT", "FREE", "TAKEN")["TAKEN"] == port and answers(port)
     assert broker.log().count("listener_not_opened") == 2, "said once a start"
     broker.stop()
+
+
+def test_an_acceptor_that_hangs_keeps_no_removed_listener_open(tmp_path):
+    """It still has the socket: clients are refused all the same, and a listener that comes waits for it alone."""
+    with Broker(tmp_path, overrides={"num.network.threads": 1}) as broker:
+        change(broker, {"EXTRA": "127.0.0.1:0"})
+        extra = wait_for(broker, "PLAINTEXT", "EXTRA")["EXTRA"]
+        acceptor = broker.row("acceptor")["pid"]
+        with NetworkClient("127.0.0.1", broker.port()) as client:
+            assert answers(extra)
+            os.kill(acceptor, signal.SIGSTOP)
+            change_configs(client, Resource(BROKER, "0"), wanted({"OTHER": "127.0.0.1:0"}))
+            other = wait_for(broker, "PLAINTEXT", "OTHER")["OTHER"]
+            with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", extra), 1):
+                pass
+            with RawConnection(other) as waiting:
+                waiting.send(api_versions(1))
+                os.kill(acceptor, signal.SIGCONT)
+                assert waiting.receive() is not None
+        assert answers(broker.port()) and "accept_failed" not in broker.log()
 
 
 def test_workers_killed_while_listeners_come_and_go(tmp_path):
