@@ -86,7 +86,8 @@ def process_type(role: str) -> ProcessType:
 
 
 def plan_processes(config: Any, listeners: tuple[BoundListener, ...]) -> tuple[ProcessPlan, ...]:
-    """Every worker of this configuration. The control plane's processor comes first and has index 0, as in Kafka."""
+    """Every worker of this configuration, in the order of the table: a reset kills the acceptor first, so that nobody
+    is accepted for those it kills next. The control plane's processor comes first and has index 0, as in Kafka."""
     processors = [
         listener.index
         for listener in sorted(listeners, key=lambda listener: not listener.control)
@@ -99,7 +100,7 @@ def plan_processes(config: Any, listeners: tuple[BoundListener, ...]) -> tuple[P
         plans += [ProcessPlan(process_type("fetcher"), n) for n in range(config.mpbroker_replica_fetchers)]
     single = [row for row in PROCESS_TYPES if row.slots == 1]
     plans += [ProcessPlan(row, 0) for row in single if not row.wanted_by or getattr(config, row.wanted_by)]
-    return tuple(plans)
+    return tuple(sorted(plans, key=lambda plan: PROCESS_TYPES.index(plan.type)))
 
 
 def resolve_mains(late: bool, in_cluster: bool = False) -> dict[str, Main]:

@@ -44,6 +44,7 @@ def test_one_listener_gets_the_configured_processes():
         "admin": 1,
     }
     assert len({plan.slot for plan in plans}) == len(plans)
+    assert plans[0].type.role == "acceptor", "a reset kills it first"
     assert all(plan.listener == 0 for plan in plans if plan.type.per_listener)
 
 
