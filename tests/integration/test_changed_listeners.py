@@ -53,6 +53,12 @@ def serving(broker: Broker) -> list[str]:
     return sorted(str(row["listener"]) for row in broker.status()["processes"] if row["role"] == "processor")
 
 
+def place_of(broker: Broker, listener: str) -> int:
+    """Index of its one processor."""
+    (found,) = [row for row in broker.status()["processes"] if row["listener"] == listener]
+    return found["index"]
+
+
 def wait_for(broker: Broker, *names: str) -> dict[str, int]:
     wait_until(lambda: serving(broker) == sorted(names), f"{names} to be served", 10)
     return ports(broker)
@@ -149,11 +155,12 @@ def test_an_address_in_use_is_tried_again_and_does_not_keep_a_broker_from_starti
 
 
 def test_an_acceptor_that_hangs_keeps_no_removed_listener_open(tmp_path):
-    """It still has the socket: clients are refused all the same, and a listener that comes waits for it alone."""
+    """It still has the socket: clients are refused all the same, a listener that comes waits for it alone, and nobody
+    gets the place of a processor to which it could still pass what it accepted."""
     with Broker(tmp_path, overrides={"num.network.threads": 1}) as broker:
         change(broker, {"EXTRA": "127.0.0.1:0"})
         extra = wait_for(broker, "PLAINTEXT", "EXTRA")["EXTRA"]
-        acceptor = broker.row("acceptor")["pid"]
+        acceptor, place = broker.row("acceptor")["pid"], place_of(broker, "EXTRA")
         with NetworkClient("127.0.0.1", broker.port()) as client:
             assert answers(extra)
             os.kill(acceptor, signal.SIGSTOP)
@@ -161,10 +168,14 @@ def test_an_acceptor_that_hangs_keeps_no_removed_listener_open(tmp_path):
             other = wait_for(broker, "PLAINTEXT", "OTHER")["OTHER"]
             with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", extra), 1):
                 pass
-            with RawConnection(other) as waiting:
+            change_configs(client, Resource(BROKER, "0"), wanted(dict.fromkeys(("OTHER", "THIRD"), "127.0.0.1:0")))
+            third = wait_for(broker, "PLAINTEXT", "OTHER", "THIRD")["THIRD"]
+            assert place not in (place_of(broker, "OTHER"), place_of(broker, "THIRD"))
+            with RawConnection(other) as waiting, RawConnection(third) as too:
                 waiting.send(api_versions(1))
+                too.send(api_versions(1))
                 os.kill(acceptor, signal.SIGCONT)
-                assert waiting.receive() is not None
+                assert waiting.receive() is not None and too.receive() is not None
         assert answers(broker.port()) and "accept_failed" not in broker.log()
 
 

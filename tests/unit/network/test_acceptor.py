@@ -335,6 +335,7 @@ def test_full_processors_of_one_listener_keep_no_other_waiting(three):
 def test_a_listener_is_passed_to_it_while_it_runs_and_another_is_removed(three):
     address = three.sockets[1].getsockname()
     three.connect(1, 1)
+    before = len(os.listdir("/proc/self/fd"))
     three.acceptor.turn(100)  # under way to a processor when its listener goes
     with socket.create_server(("127.0.0.1", 0)) as fresh:
         fresh.setblocking(False)
@@ -346,11 +347,20 @@ def test_a_listener_is_passed_to_it_while_it_runs_and_another_is_removed(three):
         assert sorted(three.acceptor.listeners) == [0, 2, 3]
         three.acceptor.turn(0)
         assert let_go_of(three.channel[0]) == [1]
+        assert len(os.listdir("/proc/self/fd")) == before + 1, "the new one here and there, the removed one nowhere"
         three.clients.append(socket.create_connection(fresh.getsockname()))
         three.acceptor.turn(100)
     assert len(three.receivers[1].receive(100)) == 2
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(address)
+
+
+def test_a_listener_of_whose_removal_it_has_not_heard_is_no_failure(three):
+    three.sockets[1].shutdown(socket.SHUT_RDWR)  # what the supervisor does acts on every copy
+    three.acceptor.turn(100)
+    three.connect()
+    three.acceptor.turn(100)
+    assert three.receive() == [1, 0, 0] and three.log.events == []
 
 
 def test_a_socket_that_it_cannot_take_or_that_is_of_no_listener_any_more_is_let_go(three, monkeypatch):
