@@ -5,7 +5,7 @@ It is written twice a second while the process is elected, and once when it is n
 are made anew only when something has changed in the store.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from mpbroker.cluster.cluster_controller import ClusterController
 from mpbroker.cluster.cluster_image import NO_LEADER
@@ -16,44 +16,62 @@ from mpbroker.shm.controller_board import QUANTILES, ChannelFigures, ControllerF
 SHOW_MS: Final = 500
 
 
+class _Shown(NamedTuple):
+    """What was written last: of somebody who is elected, and when."""
+
+    is_active: bool
+    at_ms: int
+
+
+class _Counted(NamedTuple):
+    """Partitions of one revision of the store."""
+
+    rev: int
+    offline: int
+    imbalance: int
+
+
 class FiguresBoard:
     """`fd` -1: nobody looks."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._shown_ms = 0
-        self._was_active: bool | None = None
         self._epoch = 0
-        self._counted_rev = -1
-        self._offline = self._imbalance = 0
+        self._shown: _Shown | None = None
+        self._counted: _Counted | None = None
 
     def show(self, term: ClusterController | None, now_ms: int, wall_ms: int) -> None:
         """If it is time. `wall_ms`: the clock that the logic is given."""
-        is_active = term is not None
-        if self._fd < 0 or (is_active == self._was_active and (term is None or now_ms - self._shown_ms < SHOW_MS)):
+        if self._fd == -1 or not self._is_due(term, now_ms):
             return
-        self._was_active, self._shown_ms = is_active, now_ms
+        self._shown = _Shown(term is not None, now_ms)
         if term is None:
-            self._counted_rev = -1
+            self._counted = None
             controller_board.write(self._fd, ControllerFigures(epoch=self._epoch))
             return
         self._epoch = term.epoch
         controller_board.write(self._fd, self._of(term, wall_ms))
 
+    def _is_due(self, term: ClusterController | None, now_ms: int) -> bool:
+        shown = self._shown
+        if shown is None or shown.is_active != (term is not None):
+            return True
+        return term is not None and now_ms - shown.at_ms >= SHOW_MS
+
     def _of(self, term: ClusterController, wall_ms: int) -> ControllerFigures:
         image, metrics = term.image, term.metrics
-        if image.rev != self._counted_rev:
-            self._counted_rev = image.rev
-            self._offline = sum(one.record.leader == NO_LEADER for one in image.partitions.values())
-            self._imbalance = term.imbalance()
+        counted = self._counted
+        if counted is None or counted.rev != image.rev:
+            offline = sum(one.record.leader == NO_LEADER for one in image.partitions.values())
+            self._counted = counted = _Counted(image.rev, offline, term.imbalance())
         ages, times = term.oldest_ages_ms(wall_ms), term.queue_times()
         return ControllerFigures(
             is_active=True,
             epoch=term.epoch,
             topics=len(image.topics),
             partitions=len(image.partitions),
-            offline_partitions=self._offline,
-            imbalance=self._imbalance,
+            offline_partitions=counted.offline,
+            imbalance=counted.imbalance,
             brokers=len(image.brokers),
             event_queue_size=term.event_queue_size,
             event_queue_time=_timer(metrics.event_queue_time),

@@ -103,7 +103,7 @@ class Shell:
             lambda group_id: self._groups.partition_of(group_id),
             lambda *ended: self._groups.transaction_ended(*ended),
         )
-        self._follow_metadata(always=True)
+        self._take_metadata()
 
     # what the loop calls
 
@@ -361,10 +361,12 @@ class Shell:
         found = self._metadata.topic(topic)
         return found is not None and 0 <= partition < len(found.partitions)
 
-    def _follow_metadata(self, always: bool = False) -> None:
+    def _follow_metadata(self) -> None:
+        if self._metadata.refresh():
+            self._take_metadata()
+
+    def _take_metadata(self) -> None:
         """Topics that are gone take their offsets with them; partitions of `__consumer_offsets` are opened."""
-        if not self._metadata.refresh() and not always:
-            return
         names = {topic.name: (topic.id, len(topic.partitions)) for topic in self._metadata.topics()}
         gone = [name for name, (topic_id, _) in self._names.items() if names.get(name, (b"", 0))[0] != topic_id]
         changed = frozenset(name for name, _ in names.items() ^ self._names.items())

@@ -54,7 +54,7 @@ def needs_new_id(found: Transaction, expected: Producer) -> bool:
     return found.state in RESTING and found.is_exhausted and is_current
 
 
-def init(found: Transaction, expected: Producer, timeout_ms: int, new_id: int, now_ms: int, version: int = 0) -> Step:
+def init(found: Transaction, expected: Producer, timeout_ms: int, new_id: int, now_ms: int, version: int) -> Step:
     """A producer starts, or starts again. `expected`: what it thinks it has (KIP-360). `new_id`: used if
     `needs_new_id`. `version`: of transactions, that of the cluster."""
     if expected.id != NO_ID and not _is_valid(found, expected):
@@ -105,7 +105,7 @@ def _begun(found: Transaction, producer_id: int, epoch: int, last: int, timeout_
     )
 
 
-def fence(found: Transaction, now_ms: int, version: int = 0) -> Transaction:
+def fence(found: Transaction, now_ms: int, version: int) -> Transaction:
     """The ongoing transaction is aborted by somebody else than its producer, whose epoch is over with that. From
     version 2 on it may go on with the raised one if it asks for it."""
     last = found.epoch if version >= RAISES_EPOCHS else NO_EPOCH
@@ -116,7 +116,7 @@ def fence(found: Transaction, now_ms: int, version: int = 0) -> Transaction:
 
 
 def add_partitions(
-    found: Transaction, producer: Producer, partitions: frozenset[Partition], now_ms: int, version: int = 0
+    found: Transaction, producer: Producer, partitions: frozenset[Partition], now_ms: int, version: int
 ) -> Step:
     """The producer is going to write to these, in its version of transactions."""
     code = _producer_error(found, producer)

@@ -16,6 +16,7 @@ from mpbroker.errors import ConfigError
         ("a=x\\\\\nb=y", [("a", "x\\"), ("b", "y")]),
         ("a\\ b\\=c=d", [("a b=c", "d")]),
         ("a=\\u0041\\t\\q", [("a", "A\tq")]),
+        ("a=xyz\\u00e9\\u0041", [("a", "xyzéA")]),
         ("a", [("a", "")]),
         ("a=", [("a", "")]),
         ("=v", [("", "v")]),

@@ -61,3 +61,19 @@ def test_who_is_elected_no_more_says_so_at_once_and_once(fd):
 
 def test_without_a_board_nothing_is_written():
     FiguresBoard(-1).show(ControllerBench().controller, 0, WALL_MS)
+
+
+def test_partitions_are_counted_once_for_what_is_in_the_store(fd, monkeypatch):
+    bench, board, counted = ControllerBench(), FiguresBoard(fd), []
+    bench.create(assignments=([1, 2], [2, 3]))
+    imbalance = bench.controller.imbalance
+    monkeypatch.setattr(bench.controller, "imbalance", lambda: counted.append(1) or imbalance())
+    for turn in range(3):
+        board.show(bench.controller, turn * SHOW_MS, WALL_MS)
+    assert len(counted) == 1
+    bench.lose(1)
+    board.show(bench.controller, 3 * SHOW_MS, WALL_MS)
+    assert len(counted) == 2 and controller_board.read(fd).imbalance == 1
+    board.show(None, 3 * SHOW_MS, WALL_MS)
+    board.show(bench.controller, 3 * SHOW_MS, WALL_MS)
+    assert len(counted) == 3, "another term counts for itself"

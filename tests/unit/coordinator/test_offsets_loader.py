@@ -132,3 +132,16 @@ def test_a_damaged_partition_is_served_as_far_as_it_was_read(broker, tmp_path):
     loads.loader.begin(0, ordinal)
     loads.run()
     assert loads.loaded == [0] and len(loads.records[0]) == 2
+
+
+@pytest.mark.parametrize("codec", [0, 3])
+def test_each_batch_is_loaded_once_however_small_the_slices(broker, monkeypatch, codec):
+    """The next slice begins behind a batch's last record, whichever way the batch was read."""
+    monkeypatch.setattr(offsets_loader, "SLICE_BYTES", 1)
+    [ordinal] = broker.create_topic(OFFSETS_TOPIC, internal=True)
+    rows = [[(b"%d %d" % (batch, record), b"v", 5) for record in range(3)] for batch in range(4)]
+    fill(broker, ordinal, [encode_batch(one, codec=codec) for one in rows], max_timestamp=5)
+    loads = Loads(broker)
+    loads.loader.begin(0, ordinal)
+    assert loads.run() == len(rows)
+    assert [key for key, _ in loads.records[0]] == [key for one in rows for key, _, _ in one]

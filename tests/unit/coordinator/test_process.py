@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from mpbroker.coordinator import process
 from mpbroker.coordinator.process import POLL_MS, REST_EVERY_MS, CoordinatorProcess
 from mpbroker.metadata.topic_names import OFFSETS_TOPIC
 from mpbroker.shm.clock import ManualClock
@@ -115,3 +116,25 @@ def test_a_reload_is_taken_on_at_once():
     loop.context.reloading, loop.config, loop.requests = True, "new", ["a"]
     loop.turn()
     assert loop.did() == ["a", DELIVERED, *RESTED, "rest", "new"]
+
+
+@pytest.mark.parametrize("incarnation, repairs", [(1, []), (2, ["repair 5", "recover"]), (3, ["repair 5", "recover"])])
+def test_what_a_predecessor_held_is_put_back_before_anything_is_served(monkeypatch, incarnation, repairs):
+    """The first one has no predecessor."""
+    done, stops = [], iter((False, False, True))
+    context = SimpleNamespace(
+        incarnation=incarnation,
+        slot=5,
+        process_row=SimpleNamespace(set_state=lambda state: done.append(state.name)),
+        running=lambda: done.append("runs"),
+        stop_requested=lambda: next(stops),
+    )
+    port = SimpleNamespace(recover=lambda: done.append("recover"))
+    log = SimpleNamespace(repair_slot=lambda slot: done.append(f"repair {slot}"))
+    monkeypatch.setattr(process, "open_handler_port", lambda _ctx: port)
+    monkeypatch.setattr(process, "open_log", lambda _ctx: log)
+    monkeypatch.setattr(
+        process, "CoordinatorProcess", lambda *_given: SimpleNamespace(turn=lambda: done.append("turn"))
+    )
+    process.main(context)
+    assert done == ["RECOVERING", *repairs, "runs", "turn", "turn"]

@@ -297,3 +297,16 @@ def test_a_write_of_a_transaction_comes_back_to_the_handlers(coordinator, broker
     code = broker.decode(message, version, frame).responses[0].partition_responses[0].error_code
     assert code == (ErrorCode.INVALID_PRODUCER_EPOCH if epoch else 0)
     assert broker.log.state(1).leo == (not epoch)
+
+
+def test_metadata_is_looked_through_when_it_has_changed(coordinator, monkeypatch):
+    """And not with every request: a broker may have ten thousand topics."""
+    looked = []
+    topics = coordinator.shell._metadata.topics
+    monkeypatch.setattr(coordinator.shell._metadata, "topics", lambda: looked.append(1) or topics())
+    assert coordinator.call(commit("a"), 5).topics[0].partitions[0].error_code == 0
+    coordinator.shell.deliver(True, [])
+    assert not looked
+    coordinator.broker.create_topic("later", 1)
+    coordinator.shell.deliver(True, [])
+    assert looked == [1]

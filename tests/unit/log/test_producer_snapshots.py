@@ -89,3 +89,32 @@ def test_a_row_taken_by_another_partition_is_not_written_into_this_one(world):
     job = ProducerSnapshots(world.keeper())
     assert job.take(other, even_empty=True) is False
     assert offsets(world, other) == []
+
+
+def test_nothing_is_written_where_nothing_came_since(world):
+    partition, silent = world.create(), world.create(partition=1, ordinal=1)
+    world.fill(silent, 2)
+    job = ProducerSnapshots(world.keeper())
+    assert job.take(silent, even_empty=False) is True and offsets(world, silent) == []
+    produce(world, partition, 5, 0)
+    assert job.take(partition, even_empty=False) is True and offsets(world, partition) == [1]
+    (world.path / partition.dir / f"{1:020d}.snapshot").unlink()
+    assert job.take(partition, even_empty=True) is True
+    assert offsets(world, partition) == [], "the log still ends where the newest one was taken"
+
+
+def test_a_log_that_cannot_be_read_now_is_taken_later(world):
+    class Busy:
+        """The log's row is locked by another process."""
+
+        def __getattr__(self, name):
+            return getattr(world.log, name)
+
+        def producer_entries(self, _ordinal):
+            raise RuntimeError("busy")
+
+    partition = world.create()
+    produce(world, partition, 5, 0)
+    keeper = world.keeper()
+    keeper.log = Busy()
+    assert ProducerSnapshots(keeper).take(partition, even_empty=False) is False

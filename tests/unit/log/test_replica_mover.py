@@ -8,11 +8,13 @@ from types import SimpleNamespace
 import pytest
 
 from mpbroker._native import Log
-from mpbroker.log import disk, partition_directory
+from mpbroker.log import disk, partition_directory, replica_move
 from mpbroker.log.checkpoint_file import LOG_START, RECOVERY_POINT, read_checkpoint
 from mpbroker.log.checkpoint_writer import CheckpointWriter
+from mpbroker.log.kept_partitions import KeptPartition
 from mpbroker.log.log_loader import LogLoader
 from mpbroker.log.producer_snapshot import ProducerEntry, snapshot_offsets, write_snapshot
+from mpbroker.log.replica_move import ReplicaMove, SourceUnreadable, Wish
 from mpbroker.log.replica_mover import ReplicaMover
 from tests.unit.log.log_world import LogWorld, to_load
 
@@ -297,3 +299,28 @@ def test_a_log_that_grows_faster_than_it_is_copied_moves_all_the_same(tmp_path, 
     assert state.leo == len(grown) + 1 and state.log_bytes > 300_000 * state.leo
     assert sum(path.stat().st_size for path in (tmp_path / "new").glob("t-0/*.log")) == state.log_bytes
     moving.world.close()
+
+
+def pieces_of(tmp_path, name, at, end):
+    move = ReplicaMove(None, Wish(KeptPartition("t", b"t" * 16, 0, 0, None), NEW, 1), "", "", None, None)
+    return [bytes(piece) for piece in move._pieces(str(tmp_path / name), at, end)]
+
+
+def test_a_file_is_read_from_where_the_copy_ends_to_where_the_log_did(tmp_path, monkeypatch):
+    """What is appended meanwhile belongs to the next round: its records may be cut again."""
+    monkeypatch.setattr(replica_move, "PIECE_BYTES", 4)
+    (tmp_path / "log").write_bytes(bytes(range(20)))
+    for at, end, lengths in ((0, 4, [4]), (6, 13, [4, 3]), (5, 6, [1]), (18, 20, [2]), (7, 7, [])):
+        found = pieces_of(tmp_path, "log", at, end)
+        assert [len(piece) for piece in found] == lengths and b"".join(found) == bytes(range(at, end))
+
+
+def test_a_file_that_cannot_be_read_is_the_old_directorys_fault(tmp_path):
+    (tmp_path / "log").write_bytes(bytes(20))
+    (tmp_path / "directory").mkdir()
+    with pytest.raises(SourceUnreadable, match="ends at 20, before 21"):
+        pieces_of(tmp_path, "log", 15, 21)
+    with pytest.raises(SourceUnreadable, match="Is a directory"):
+        pieces_of(tmp_path, "directory", 0, 1)
+    with pytest.raises(FileNotFoundError):
+        pieces_of(tmp_path, "gone", 0, 1)

@@ -13,7 +13,7 @@ from mpbroker.config.load_config import load_broker_config
 from mpbroker.network.connection_quotas import ConnectionQuotas, Limits
 from mpbroker.network.fd_passing import MAX_RECEIVED_BYTES, address_bytes, handover_pair
 from mpbroker.network.handover import Accepted, Handover
-from mpbroker.network.processor import MAX_NEW_CONNECTIONS_PER_TURN, Processor, _is_quiet
+from mpbroker.network.processor import MAX_NEW_CONNECTIONS_PER_TURN, REMOVED_DRAIN_MS, Processor, _is_quiet
 from mpbroker.shm.counters import Counter
 from mpbroker.shm.layout import SLOT_PROCESSORS
 from mpbroker.shm.process_context import BoundListener, ProcessContext
@@ -371,3 +371,80 @@ def test_connections_are_passed_back_while_there_is_room(world, room):
     assert world.processor._pass_back() == min(room, len(clients))
     assert world.row.connections == len(clients) - min(room, len(clients))
     assert len(passed) == min(room + 1, len(clients))
+
+
+class Stepped:
+    """A native turn that does nothing, and notes what is asked of it: `answers` per call, and whether polls find."""
+
+    def __init__(self, answers=0, finds=False):
+        self.order, self._answers, self._finds = [], answers, finds
+
+    def answer(self, _most):
+        self.order.append("answer")
+        return self._answers
+
+    def receive(self, _may_read):
+        self.order.append("receive")
+
+    def poll(self, *_how):
+        self.order.append("poll")
+        return self._finds
+
+    def events(self):
+        self.order.append("events")
+        return []
+
+    def end(self, _idle):
+        self.order.append("end")
+
+    def has_work(self, _may_read):
+        return False
+
+
+@pytest.mark.parametrize("finds", [True, False])
+def test_what_a_part_of_a_turn_found_is_heard_before_the_next_part(world, finds):
+    """A connection that is to close takes no other request, and gets no answer."""
+    native = world.processor._native_turn = Stepped(finds=finds)
+    world.turns()
+    assert native.order == ["answer", "events", "receive", "events", "end", "poll", *(["events"] * finds)]
+
+
+@pytest.mark.parametrize("answers", [0, 1])
+def test_a_drain_hears_what_it_finds(world, monkeypatch, answers):
+    native = Stepped(answers)
+    under_way = iter([True, False])
+    with monkeypatch.context() as patched:
+        patched.setattr(world.processor, "_native_turn", native)
+        patched.setattr(world.processor, "_in_flight", lambda: next(under_way))
+        world.processor.drain(1000)
+    waits = [] if answers else ["poll"]
+    assert native.order == ["answer", "events", "end", *waits, "events"], "it waits when there was nothing to send"
+
+
+def test_who_leaves_serves_until_all_are_passed_back(world, monkeypatch):
+    native = Stepped()
+    stops = iter([False, False, True])
+    with monkeypatch.context() as patched:
+        patched.setattr(world.processor, "_native_turn", native)
+        patched.setattr(world.processor, "_by_fd", {1: None})
+        patched.setattr(world.processor, "_is_removed", lambda: False)
+        patched.setattr(world.processor, "_broker_stops", lambda: next(stops))
+        patched.setattr(world.processor, "_pass_back", lambda: native.order.append("pass back") or 0)
+        patched.setattr(world.processor, "_housekeeping", lambda _now_ns: None)
+        world.processor.leave()
+    turn = ["answer", "events", "end", "events", "pass back", "receive", "events", "end", "poll"]
+    assert native.order == turn and world.processor._handover.leaving
+
+
+def test_a_listener_that_was_removed_hears_out_its_handlers(world, monkeypatch):
+    native, drained = Stepped(), []
+    left = iter([True, False])
+    with monkeypatch.context() as patched:
+        patched.setattr(world.processor, "_native_turn", native)
+        patched.setattr(world.processor, "_is_removed", lambda: True)
+        patched.setattr(world.processor, "_broker_stops", lambda: False)
+        patched.setattr(world.processor, "_has_entries", lambda: next(left))
+        patched.setattr(world.processor, "drain", drained.append)
+        world.processor.leave()
+    assert native.order == ["answer", "events", "end", "poll", "events"]
+    assert len(drained) == 1 and 0 < drained[0] <= REMOVED_DRAIN_MS

@@ -5,7 +5,7 @@ import pytest
 from mpbroker.config.load_config import load_broker_config
 from mpbroker.shm.process_context import BoundListener
 from mpbroker.supervisor.process_types import plan_processes
-from mpbroker.supervisor.staffing import Room, Staffing
+from mpbroker.supervisor.staffing import Changes, Room, Staffing
 from mpbroker.supervisor.workers import Workers
 
 LISTENERS = tuple(
@@ -106,3 +106,9 @@ def test_a_listener_that_comes_gets_processors_and_one_that_is_removed_loses_the
     come = staff.staffing.changes(config(1, 1), fresh).come
     assert [(plan.name, plan.listener) for plan in come] == [("processor 2", 3)]
     assert staff.there("handler") == there["handler"]
+
+
+@pytest.mark.parametrize("kind", ["come", "go", "stay"])
+def test_one_change_of_any_kind_is_a_change(kind):
+    nothing = Changes([], [], [], {"handler": 1})
+    assert not nothing and nothing._replace(**{kind: [object()]})

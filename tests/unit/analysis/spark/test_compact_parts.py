@@ -41,11 +41,12 @@ def _written(path, rows):
     pq.write_table(pa.table(columns).cast(COMPACT), path, row_group_size=10)
 
 
-def test_requests_that_last_as_long_as_the_shortest_wanted_are_there(tmp_path):
+@pytest.mark.parametrize("limit", [5, 10, 25])  # fewer than a row group has, as many, more
+def test_requests_that_last_as_long_as_the_shortest_wanted_are_there(tmp_path, limit):
     _written(tmp_path / "f.parquet", 70)  # all of them last equally long
-    wanted = Wanted.of(["total_ns"], Where(order="-total_ns", limit=25))
+    wanted = Wanted.of(["total_ns"], Where(order="-total_ns", limit=limit))
     parts = [wanted.found(compact_chunks(tmp_path / "f.parquet", wanted.read, RowFilter(), n, 2)) for n in (0, 1)]
-    assert wanted.first(parts).num_rows == 25
+    assert wanted.first(parts).num_rows == limit
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 7, 12])

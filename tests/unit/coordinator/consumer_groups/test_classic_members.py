@@ -3,6 +3,7 @@
 import pytest
 
 from mpbroker.coordinator.consumer_groups.embedded_protocol import assignment
+from mpbroker.coordinator.consumer_groups.migration import upgraded
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from mpbroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -79,3 +80,14 @@ def test_a_group_that_goes_over_is_counted_once():
     assert (counts.groups, counts.members) == (1, 2) and len(members(calls)) == 2
     calls.world.advance(10 * 60_000)
     assert counts.members == 0
+
+
+def test_a_group_that_goes_over_knows_the_topics_that_it_goes_by():
+    """Else the next heartbeat of anybody would take them for changed ones, and raise the epoch for nothing."""
+    calls = Calls()
+    only = calls.join(metadata=subscription(TOPIC)).answer
+    assert calls.sync(only, {only.member_id: assignment(0, {TOPIC: [0]})}).code == 0
+    [shard] = [one for one in calls.world.coordinator._shards.values() if GROUP in one.groups]
+    group = upgraded(shard, shard.groups[GROUP])
+    assert group.metadata_hash == group.present_hash() != 0
+    assert group.epoch == group.target_epoch == only.generation_id

@@ -6,8 +6,12 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
-from mpbroker.coordinator.transactions.broker_requests import MAX_PEERS, BrokerRequests
+import pytest
+
+from mpbroker.coordinator.transactions import broker_requests
+from mpbroker.coordinator.transactions.broker_requests import IDLE_MS, MAX_PEERS, BrokerRequests, _Peer
 from mpbroker.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 NOBODY_THERE = 40  # addresses
@@ -64,3 +68,31 @@ def test_an_answer_that_takes_its_time_is_waited_for():
             rung.clear()
             requests.deliver()
     assert found == [WriteTxnMarkersResponse(markers=[])]
+
+
+@pytest.mark.parametrize(
+    "left_ms, waits_ms",
+    [([], IDLE_MS), ([None], IDLE_MS), ([5], 5), ([50, None, 5], 5), ([5, 50], 5), ([0], 0), ([IDLE_MS + 1], IDLE_MS)],
+)
+def test_the_thread_wakes_for_the_first_time_limit(monkeypatch, left_ms, waits_ms):
+    waited = []
+
+    class Poll:
+        """Nothing comes."""
+
+        def register(self, fd, events):
+            """It watches the bell alone: no channel has a socket."""
+
+        def poll(self, wait_ms):
+            waited.append(wait_ms)
+            return []
+
+    requests, peer = BrokerRequests("b", lambda: None), _Peer()
+    peer.channels = [
+        SimpleNamespace(fileno=lambda: -1, wait_ms=lambda _now, left=left: left, turn=lambda _now: None)
+        for left in left_ms
+    ]
+    requests._peers = {("127.0.0.1", 1): peer}
+    monkeypatch.setattr(broker_requests.select, "poll", Poll)
+    requests._turn()
+    assert waited == [waits_ms]
