@@ -74,3 +74,9 @@ def test_a_slow_window_leads_the_list(tmp_path):
     found = leading([tmp_path / "t"], anomaly.STUDY, StudyParameters(window_ms=100), hol.STUDY)
     assert found[0].kind == "odd_windows" and "first among them" in found[0].sentence
     assert found[0].cost_s == pytest.approx(EACH * 200_000 * 64 / 1e9, rel=0.01)
+
+
+@pytest.mark.parametrize("odd", [{"times": 4}, {"bytes": 9000}])
+def test_a_window_that_is_not_slower_explains_no_time(tmp_path, odd):
+    result, rows = _run(tmp_path, **odd)
+    assert any(row["odd"] for row in rows) and result.findings == []

@@ -112,6 +112,14 @@ def test_what_differs_is_what_a_plain_computation_finds(traces):
 
 
 @pytest.mark.slow
+def test_a_broker_that_fails_costs_what_its_failed_requests_took(traces):
+    [failing] = [one for one in _run(traces).findings if one.kind == "failing_broker"]
+    fetches = [one for hour in range(4) for one in _requests(FAILING, hour) if one.api_key == 1]
+    mean_ns = statistics.mean(durations(one)[0]["active_total"] for one in fetches)
+    failed = sum(one.error != 0 for one in fetches)
+    assert failing.subject == str(FAILING) and failing.cost_s == pytest.approx(failed * mean_ns / 1e9) and failed > 9
+
+
 def test_a_rollup_table_gives_the_same(traces, tmp_path):
     found = table.open_or_create(LocalFiles(tmp_path / "rollups"))
     job.run([traces], found, job.LocalCounter())
