@@ -5,6 +5,7 @@ The controller process alone writes (`*_write`, `cluster_announce`); any process
 rows in either, and nobody asks.
 """
 
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 import msgspec
@@ -102,20 +103,22 @@ def brokers_read(core: Core) -> dict[int, Broker]:
     found: dict[int, Broker] = {}
     for row in range(broker_rows(core)):
         read = _native.broker_read(core, row)
-        if read is not None:
-            endpoints, rack = _decoder.decode(read[2])
-            found[read[0]] = Broker(read[0], read[1], endpoints, rack)
+        if read is None:  # whoever looks at a row for the first time gives it pages: half a MiB for all of them
+            break
+        endpoints, rack = _decoder.decode(read[2])
+        found[read[0]] = Broker(read[0], read[1], endpoints, rack)
     return dict(sorted(found.items()))
 
 
 def brokers_write(core: Core, brokers: list[Broker]) -> None:
-    """Show these and no others; a row that shows its broker already is left alone. IndexError: too many."""
-    for row in range(max(broker_rows(core), len(brokers))):
-        before = _native.broker_read(core, row)
-        if row < len(brokers):
-            each = brokers[row]
-            after = (each.id, each.epoch, _encoder.encode((each.endpoints, each.rack)))
-            if before != after:
-                _native.broker_write(core, row, *after)
-        elif before is not None:
-            _native.broker_write(core, row, NOBODY, NOBODY, b"")
+    """Show these and no others; a row that shows its broker already is left alone. IndexError: too many.
+
+    Rows are shown without a gap, whenever this process is killed: readers stop at the first that shows nobody.
+    """
+    shown = list(takewhile(lambda row: _native.broker_read(core, row) is not None, range(broker_rows(core))))
+    for row, each in enumerate(brokers):
+        after = (each.id, each.epoch, _encoder.encode((each.endpoints, each.rack)))
+        if row >= len(shown) or _native.broker_read(core, row) != after:
+            _native.broker_write(core, row, *after)
+    for row in reversed(shown[len(brokers) :]):
+        _native.broker_write(core, row, NOBODY, NOBODY, b"")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from mpbroker import _native
 from mpbroker.shm import cluster_table
 from mpbroker.shm.cluster_table import Assignment, Broker, ClusterState, Endpoint
 from mpbroker.shm.layout import MAX_ASSIGNED, MAX_BROKERS
@@ -53,6 +54,35 @@ def test_brokers_are_shown_anew_as_a_whole(core):
     assert cluster_table.brokers_read(core) == {1: broker(1, epoch=6)}
     with pytest.raises(IndexError):
         cluster_table.brokers_write(core, [broker(id) for id in range(MAX_BROKERS + 1)])
+
+
+@pytest.mark.parametrize(("before", "after"), [([1, 2, 3, 4], [2]), ([2, 3], [1, 2, 3, 4]), ([1, 2, 3], [])])
+def test_a_kill_between_two_rows_leaves_no_gap(core, monkeypatch, before, after):
+    """Readers stop at the first row that shows nobody, and the next writer clears no further."""
+    write, killed_at = _native.broker_write, 0
+    while True:
+        cluster_table.brokers_write(core, [broker(id) for id in before])
+        writes = iter(range(killed_at))
+        monkeypatch.setattr(_native, "broker_write", lambda *row: (next(writes), write(*row)))  # noqa: B023
+        try:
+            cluster_table.brokers_write(core, [broker(id) for id in after])
+            break
+        except StopIteration:
+            shown = [_native.broker_read(core, row) is not None for row in range(MAX_BROKERS)]
+            assert shown == sorted(shown, reverse=True)
+            killed_at += 1
+        finally:
+            monkeypatch.setattr(_native, "broker_write", write)
+    assert killed_at > 0 and list(cluster_table.brokers_read(core)) == after
+
+
+def test_rows_that_nobody_needs_are_not_looked_at(core, monkeypatch):
+    """Looking at one gives it memory; there are 64, of two pages each."""
+    read, rows = _native.broker_read, []
+    monkeypatch.setattr(_native, "broker_read", lambda core, row: (rows.append(row), read(core, row))[1])
+    cluster_table.brokers_write(core, [broker(1), broker(2)])
+    cluster_table.brokers_read(core)
+    assert max(rows) == 2
 
 
 def test_endpoints_that_do_not_fit(core):
