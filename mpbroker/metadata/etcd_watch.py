@@ -36,9 +36,6 @@ class EtcdWatch:
         self._epoll = select.epoll()  # one descriptor for the caller, however often the stream is opened again
         self._socket: socket.socket | None = None
         self._end_point = gateway.end_point
-        self._received = bytearray()
-        self._in_body = False
-        self._probe_due_s = 0.0
         self._open_due_s = 0.0
         self._closed = False
 

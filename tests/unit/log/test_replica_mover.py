@@ -324,3 +324,22 @@ def test_a_file_that_cannot_be_read_is_the_old_directorys_fault(tmp_path):
         pieces_of(tmp_path, "directory", 0, 1)
     with pytest.raises(FileNotFoundError):
         pieces_of(tmp_path, "gone", 0, 1)
+
+
+def test_a_file_of_the_copy_is_as_long_as_it_shall_be_and_synced_when_it_is_to_be(tmp_path, monkeypatch):
+    """What a predecessor wrote beyond it is cut; a second call goes on where the first one ended."""
+    synced = []
+    monkeypatch.setattr(replica_move.disk, "sync", synced.append)
+    for name, content in (("old", bytes(range(30))), ("new", bytes(50))):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "00000000000000000000.index").write_bytes(content)
+    wish = Wish(KeptPartition("t", b"t" * 16, 0, 0, None), NEW, 1)
+    move = ReplicaMove(None, wish, str(tmp_path / "old"), str(tmp_path / "new"), None, None)
+    monkeypatch.setattr(move, "_state", lambda: None)
+    copy = tmp_path / "new" / "00000000000000000000.index"
+    assert move._copy_file(0, ".index", 10, sync=False, paced=False) == 10
+    assert copy.read_bytes() == bytes(range(10)) and not synced and move._lengths == {(0, ".index"): 10}
+    assert move._copy_file(0, ".index", 24, sync=True, paced=False) == 14
+    assert copy.read_bytes() == bytes(range(24)) and len(synced) == 1 and move.bytes_copied == 24
+    assert move._copy_file(0, ".index", 20, sync=False, paced=False) == 0
+    assert copy.read_bytes() == bytes(range(20)) and move._lengths == {(0, ".index"): 20}

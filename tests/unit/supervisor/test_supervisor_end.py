@@ -1,6 +1,8 @@
 """How the supervisor ends the broker: signals, patience, what the exit code says, stepped."""
 
+import select
 import signal
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -8,13 +10,7 @@ import pytest
 from mpbroker.shm.process_table import BrokerState
 from mpbroker.supervisor import supervisor
 from mpbroker.supervisor.supervisor import EXIT_FAILED
-from tests.unit.supervisor.supervisor_world import (
-    CODE_1,
-    KILLED,
-    SEGV,
-    World,
-    roles,
-)
+from tests.unit.supervisor.supervisor_world import CODE_1, KILLED, NOTICES, SEGV, SIGNALS, World, roles
 
 
 @pytest.fixture
@@ -147,3 +143,66 @@ def test_a_fault_while_others_take_over_stops_the_broker(world, monkeypatch):
     world.broker._begin_stop()
     world.dies(world.of("handler"), SEGV)
     assert world.broker._stopping is not None and not world.broker._resetting
+
+
+class Stop(Exception):
+    """What a bug of the loop would raise."""
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_run_hears_signals_and_notices_and_leaves_nobody_behind(world, monkeypatch, fails):
+    order, steps = [], iter([False, False, True])
+    note = lambda name, result=None: lambda *given, **how: order.append((name, *given, *how.values())) or result  # noqa: E731
+    monkeypatch.setattr(supervisor, "SupervisorSignals", note("signals", SimpleNamespace(fd=SIGNALS)))
+    monkeypatch.setattr(supervisor.process_limits, "outlive_workers", note("oom", 300))
+    monkeypatch.setattr(supervisor.stacks, "register", note("stacks"))
+    monkeypatch.setattr(world.broker, "_import", note("import"))
+    monkeypatch.setattr(world.broker, "_step", lambda: next(steps))
+
+    def wait():
+        order.append(("wait",))
+        if fails:
+            raise Stop
+
+    monkeypatch.setattr(world.broker, "_wait", wait)
+    monkeypatch.setattr(world.broker, "_epoll", SimpleNamespace(register=note("watch")))
+    monkeypatch.setattr(world.broker._workers, "kill", note("kill"))
+    world.broker._exit_code = 3
+    if fails:
+        with pytest.raises(Stop):
+            world.broker.run()
+    else:
+        assert world.broker.run() == 3
+    begun = [("signals",), ("oom",), ("stacks",), ("import", False)]
+    watched = [("watch", SIGNALS, select.EPOLLIN), ("watch", NOTICES, select.EPOLLIN)]
+    waits = [("wait",)] * (1 if fails else 2)
+    assert order == [*begun, *watched, *waits, ("kill", signal.SIGKILL)]
+    assert world.broker._oom_score == 300
+    assert world.done == [("status_file", world.config), "status file", "no probes"]
+
+
+@pytest.mark.parametrize("ready_file", [None, "ready.json"])
+def test_a_broker_gives_back_all_that_it_took(monkeypatch, ready_file):
+    order = []
+    note = lambda name, result=None: lambda *_given: order.append(name) or result  # noqa: E731
+    claim = SimpleNamespace(cluster_id="c", served=None)
+    config = SimpleNamespace(data_dir="d", dynamic=None)
+    loop = SimpleNamespace(run=note("run", 7), ready=True)
+    monkeypatch.setattr(supervisor.process_limits, "raise_descriptor_limit", note("descriptors"))
+    monkeypatch.setattr(supervisor.gc, "disable", note("no gc"))
+    monkeypatch.setattr(supervisor, "cluster_lock", lambda _config: nullcontext())
+    monkeypatch.setattr(supervisor, "claim_data_dir", lambda _config: nullcontext(claim))
+    monkeypatch.setattr(supervisor, "clear_ready_file", lambda name: order.append(name))
+    monkeypatch.setattr(supervisor, "EventLog", lambda _name: SimpleNamespace(use_config=lambda _config: None))
+    monkeypatch.setattr(supervisor.reload, "with_stored_settings", note("settings", config))
+    monkeypatch.setattr(supervisor.reload, "open_as_stored", note("listeners", (config, SimpleNamespace(all=()))))
+    monkeypatch.setattr(supervisor, "warn_of_unset_address", note("address"))
+    monkeypatch.setattr(supervisor, "plan_processes", note("plans", ()))
+    monkeypatch.setattr(supervisor, "open_admin_listener", note("admin"))
+    monkeypatch.setattr(supervisor, "SharedState", note("shared", SimpleNamespace(close=note("close"))))
+    monkeypatch.setattr(supervisor, "Supervisor", note("supervisor", loop))
+    monkeypatch.setattr(supervisor, "remove_status_file", note("no status file"))
+    assert supervisor.run(config, ready_file) == 7
+    before = ["descriptors", "no gc", *([ready_file] if ready_file else []), "settings", "listeners", "address"]
+    assert order == [*before, "plans", "admin", "shared", "supervisor", "run", "close", "no status file"]
+    assert claim.served is True, "a directory that has been served is no new one"

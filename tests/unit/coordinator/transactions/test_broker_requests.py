@@ -1,5 +1,6 @@
 """Requests of the coordinator to other brokers: every one ends, none holds the process for ever, few are remembered."""
 
+import select
 import socket
 import struct
 import subprocess
@@ -96,3 +97,45 @@ def test_the_thread_wakes_for_the_first_time_limit(monkeypatch, left_ms, waits_m
     monkeypatch.setattr(broker_requests.select, "poll", Poll)
     requests._turn()
     assert waited == [waits_ms]
+
+
+def test_the_thread_watches_its_bell_and_each_socket_and_rings_for_answers(monkeypatch):
+    """A bell that is not emptied would keep it awake; one that is not rung keeps whoever asked waiting."""
+    watched, rung, read, outcomes = [], [], [], [SimpleNamespace(response="answer")]
+    poll = SimpleNamespace(register=lambda fd, events: watched.append((fd, events)), poll=lambda _wait: ready)
+    requests, peer = BrokerRequests("b", lambda: rung.append(1)), _Peer()
+    channels = [
+        SimpleNamespace(fileno=lambda fd=fd: fd, events=lambda: 4, wait_ms=lambda _now: None, turn=lambda _now: None)
+        for fd in (-1, 0, 9)
+    ]
+    channels[2] = SimpleNamespace(**vars(channels[2]) | {"turn": lambda _now: outcomes.pop() if outcomes else None})
+    channel = Hashable(channels[2])
+    peer.channels, peer.in_flight = [*channels[:2], channel], {channel: SimpleNamespace(then=read.append)}
+    requests._peers, requests._bell = {("127.0.0.1", 1): peer}, 77
+    monkeypatch.setattr(broker_requests.select, "poll", lambda: poll)
+    monkeypatch.setattr(broker_requests.os, "eventfd_read", lambda fd: read.append(fd))
+    ready = [(77, 1)]
+    requests._turn()
+    assert watched == [(77, select.POLLIN), (0, 4), (9, 4)] and read == [77] and rung == [1]
+    requests.deliver()
+    assert read == [77, "answer"]
+    ready = [(9, 1)]
+    requests._turn()
+    assert read == [77, "answer"] and rung == [1], "nothing was answered"
+
+
+class Hashable:
+    """A channel that can stand in a dictionary."""
+
+    def __init__(self, channel):
+        self.__dict__.update(vars(channel))
+
+
+@pytest.mark.parametrize("peers, remain", [(MAX_PEERS, MAX_PEERS), (MAX_PEERS + 1, 0)])
+def test_idle_brokers_are_forgotten_when_there_are_too_many(monkeypatch, peers, remain):
+    requests = BrokerRequests("b", lambda: None)
+    requests._peers = {("127.0.0.1", port): _Peer() for port in range(peers)}
+    poll = SimpleNamespace(register=lambda *_given: None, poll=lambda _wait: [])
+    monkeypatch.setattr(broker_requests.select, "poll", lambda: poll)
+    requests._turn()
+    assert len(requests._peers) == remain

@@ -11,7 +11,7 @@ from mpbroker.coordinator.transactions.transaction import (
     State,
     Transaction,
 )
-from mpbroker.coordinator.transactions.transitions import Producer, init
+from mpbroker.coordinator.transactions.transitions import Producer, end, end_raising, init, verify
 from mpbroker.errors import ErrorCode
 
 OLD, PRESENT, NEW, STRANGER = 3, 5, 9, 77
@@ -92,3 +92,40 @@ def test_who_takes_over_an_open_transaction_waits_and_fences(version, last_epoch
     step = init(found(state=State.ONGOING, start_ms=7), Producer(), 1000, NEW, 50, version)
     assert step.code == ErrorCode.CONCURRENT_TRANSACTIONS
     assert (step.next.state, step.next.epoch, step.next.last_epoch) == (State.PREPARE_ABORT, 5, last_epoch)
+
+
+@pytest.mark.parametrize(
+    "producer, state, code",
+    [
+        (Producer(PRESENT, 4), State.ONGOING, ErrorCode.NONE),
+        (Producer(PRESENT, 4), State.PREPARE_COMMIT, ErrorCode.CONCURRENT_TRANSACTIONS),
+        (Producer(PRESENT, 3), State.PREPARE_COMMIT, FENCED),
+        (Producer(STRANGER, 4), State.PREPARE_ABORT, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+    ],
+)
+def test_who_is_no_producer_of_it_hears_that_first(producer, state, code):
+    assert verify(found(state=state), producer) == code
+
+
+def test_an_end_of_version_1_is_one_whatever_came_before():
+    """A repeat of an end is looked for where its producer speaks version 2."""
+    step = end(found(state=State.ONGOING, client_version=RAISES_EPOCHS), Producer(PRESENT, 4), True, 50)
+    assert (step.next.state, step.next.client_version, step.next.epoch) == (State.PREPARE_COMMIT, 0, 4)
+
+
+@pytest.mark.parametrize(
+    "epoch, producer, version, code",
+    [
+        (5, Producer(PRESENT, 4), RAISES_EPOCHS, ErrorCode.NONE),
+        (5, Producer(PRESENT, 4), RAISES_EPOCHS - 1, FENCED),
+        (6, Producer(PRESENT, 4), RAISES_EPOCHS, FENCED),
+        (0, Producer(OLD, EXHAUSTED_EPOCH), RAISES_EPOCHS, ErrorCode.NONE),
+        (1, Producer(OLD, EXHAUSTED_EPOCH), RAISES_EPOCHS, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (0, Producer(OLD, EXHAUSTED_EPOCH - 1), RAISES_EPOCHS, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (0, Producer(STRANGER, EXHAUSTED_EPOCH), RAISES_EPOCHS, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+    ],
+)
+def test_a_repeated_end_is_told_by_the_epoch_that_the_first_one_gave(epoch, producer, version, code):
+    ended = found(epoch, state=State.COMPLETE_COMMIT, client_version=version)
+    step = end_raising(ended, producer, True, NEW, 50)
+    assert (step.code, step.next) == (code, None)
