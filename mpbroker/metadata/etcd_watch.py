@@ -29,6 +29,10 @@ _MAX_READS: Final = 64
 class EtcdWatch:
     """`rev`: everything up to it has been delivered."""
 
+    _received: bytearray  # of the stream that is open: these begin with it
+    _in_body: bool
+    _probe_due_s: float
+
     def __init__(self, gateway: EtcdGateway, key: str, end: str, start_rev: int) -> None:
         self.rev = start_rev - 1
         self._gateway = gateway
