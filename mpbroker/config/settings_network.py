@@ -26,7 +26,7 @@ LISTENERS = (
             "Security protocol of each listener name: NAME:PROTOCOL, separated by commas.",
             change=PER_BROKER),
     Setting("control.plane.listener.name", STRING, None,
-            "The listener whose requests have their own acceptor, processor, queue and handler, so that they never wait "
+            "The listener whose requests have their own processor, queue and handler, so that they never wait "
             "behind data (KIP-291). Not set: no control plane."),
     Setting("controller.listener.names", STRING, None,
             "Listeners of Kafka's KRaft controllers, separated by commas: `listeners` and `advertised.listeners` are read "

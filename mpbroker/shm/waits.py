@@ -37,7 +37,7 @@ SENTENCES: Final = {
     WaitName.SERVICE: "A single process sleeps until it is rung or its period ends.",
     WaitName.HANDED: "The coordinator sleeps until a request is handed over to it, or a deadline passes.",
     WaitName.EPOLL: "A processor sleeps until a socket, an answer or a new connection is ready.",
-    WaitName.ACCEPT: "An acceptor sleeps until a connection arrives.",
+    WaitName.ACCEPT: "The acceptor sleeps until a connection arrives.",
     WaitName.SUPERVISE: "The supervisor sleeps until a process ends or a signal arrives.",
     WaitName.METASTORE: "The controller waits for its store to commit.",
     WaitName.FSYNC: "The log keeper waits for the disk.",

@@ -1,6 +1,6 @@
 """The orderly end: which workers are told to stop when, and when patience ends; the supervisor steps it in its loop.
 
-Stage 0 (acceptors, processors) ends with its requests in flight or after the drain timeout, then the handlers, then
+Stage 0 (acceptor, processors) ends with its requests in flight or after the drain timeout, then the handlers, then
 controller and log keeper, last the tracer, which has seen every request by then.
 """
 
