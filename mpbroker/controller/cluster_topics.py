@@ -70,6 +70,7 @@ class ClusterTopics:
         to_load: list[PartitionToLoad] = []
         for topic in topics:
             if not self._take_topic_row(topic, live.get(topic.id, {}), shown.get(topic.id)):
+                self.context.remove(topic)
                 continue
             to_load += self._fill_in(topic, live.get(topic.id, {}))
         self._set_strays_aside()
@@ -105,7 +106,6 @@ class ClusterTopics:
         self._count("controller_table_full")
         remedy = "raise mpbroker.max.topics or mpbroker.max.partitions"
         self._log.error("topic_not_shown", topic=topic.name, partitions=len(topic.replicas), remedy=remedy)
-        self.context.remove(topic)
         return False
 
     def _fill_in(self, topic: TopicState, live: dict[int, int]) -> list[PartitionToLoad]:
