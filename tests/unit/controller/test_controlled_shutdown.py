@@ -1,14 +1,16 @@
 """A broker that stops asks the controller: so often, with such pauses, and goes on whatever comes of it."""
 
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
 
 from mpbroker.client.broker_channel import Outcome
 from mpbroker.controller import controlled_shutdown as module
-from mpbroker.controller.controlled_shutdown import FOLLOW_MS, ControlledShutdown
+from mpbroker.controller.controlled_shutdown import FOLLOW_MS, ControlledShutdown, follows_the_store
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.messages.controlled_shutdown import ControlledShutdownResponse, RemainingPartition
+from mpbroker.shm.layout import PARTITION_ONLINE, ReplicaRole
 
 ATTEMPTS, BACKOFF_MS = 3, 1000
 ADDRESS = ("127.0.0.1", 9092)
@@ -129,3 +131,44 @@ def test_without_a_controller_it_ends_all_the_same(begin):
     times = [now for now in range(0, 10_000, 100) if shutdown.turn(now)]
     assert times[0] == ATTEMPTS * BACKOFF_MS
     assert log.lines[:ATTEMPTS] == ["controlled_shutdown_failed"] * ATTEMPTS
+
+
+LED, NOT_LED = ReplicaRole.LEADER, ReplicaRole.FOLLOWER
+
+
+@pytest.mark.parametrize(
+    "in_store, role, told, follows",
+    [
+        (7, LED, 7, True),  # it leads still by the store: nothing to follow
+        (8, LED, 8, False),
+        (8, NOT_LED, 7, False),
+        (8, NOT_LED, 8, True),
+        (8, NOT_LED, None, True),
+    ],
+)
+@pytest.mark.parametrize("kind", ["usual", "offline", "directory", "absent"])
+def test_the_roles_here_have_followed_when_no_log_and_no_client_thinks_otherwise(
+    monkeypatch, in_store, role, told, follows, kind
+):
+    """A log that cannot be used leads nothing, whatever its row says."""
+    shown = None if told is None else SimpleNamespace(leader=told)
+    monkeypatch.setattr(module, "assignment_read", lambda _core, ordinal: shown if ordinal == 11 else None)
+    monkeypatch.setattr(module, "decode_record", lambda _kind, value, _key: SimpleNamespace(leader=value))
+    flags = 0 if kind == "offline" else PARTITION_ONLINE
+    log = SimpleNamespace(
+        state=lambda _ordinal: SimpleNamespace(flags=flags, log_dir=3),
+        log_dir_online=lambda log_dir: kind != "directory" and log_dir == 3,
+        replica_state=lambda ordinal: SimpleNamespace(role=role if ordinal == 11 else NOT_LED),
+    )
+    ours = SimpleNamespace(id="i", replicas=[[8], [7, 8]], ordinals=[10, 11])
+    others = SimpleNamespace(id="j", replicas=[[8]], ordinals=[12])
+    topics = SimpleNamespace(
+        context=SimpleNamespace(by_id={"j": others, "i": ours}), has_log=lambda _ordinal: kind != "absent"
+    )
+    entries = [SimpleNamespace(key=f"p/{number}", value=leader) for number, leader in ((0, 8), (1, in_store), (2, 8))]
+    scanned = []
+    store = SimpleNamespace(scan=lambda prefix: scanned.append(prefix) or [SimpleNamespace(entries=entries)])
+    keys = SimpleNamespace(partitions_of=lambda topic_id: topic_id)
+    expected = follows if kind == "usual" else in_store == 7 or told != 7
+    assert follows_the_store(store, keys, topics, log, None, 7) is expected
+    assert scanned == ["i"], "the other topic has no replica here"

@@ -12,6 +12,7 @@ from mpbroker.supervisor import supervisor
 from mpbroker.supervisor.staffing import Room
 from mpbroker.supervisor.supervisor import EXIT_CONFIG, EXIT_FAILED, HEARTBEAT_S, RESET_WINDOW_S, STEADY_S
 from mpbroker.supervisor.workers import Death
+from mpbroker.trace.lane import LaneError
 from tests.unit.supervisor.supervisor_world import (
     CODE_1,
     CODE_2,
@@ -314,3 +315,83 @@ def test_a_configuration_is_read_again_where_there_is_one(world, monkeypatch, gi
     world.broker._stopping = object() if is_stopping else None
     world.broker._reload()
     assert bool(asked) is read and not world.done, "nothing of it can be used"
+
+
+def test_what_the_last_stage_runs_is_imported_with_it_and_once(world, monkeypatch):
+    order = []
+
+    def resolve(late, in_cluster):
+        order.append((late, in_cluster))
+        return dict.fromkeys(roles(world, late))
+
+    monkeypatch.setattr(supervisor, "resolve_mains", resolve)
+    monkeypatch.setattr(supervisor, "served_versions", lambda between_brokers: {3: (0, 9 + between_brokers)})
+    monkeypatch.setattr(supervisor, "prepare_for_workers", lambda: order.append("prepared"))
+    monkeypatch.setattr(supervisor.launch, "freeze", lambda: order.append("frozen"))
+    world.broker._mains = {}
+    world.broker._import(late=False)
+    assert order == [(False, False), "prepared", "frozen"]
+    assert world.broker._api_versions == {False: {3: (0, 9)}, True: {3: (0, 10)}}
+    world.started()
+    assert order[3:] == [(True, False), "prepared", "frozen"]
+    world.broker._import(late=True)
+    assert len(order) == 6, "all of it is here since the first start"
+
+
+@pytest.mark.parametrize(
+    "in_cluster, listener, between_brokers",
+    [(True, 0, True), (True, 1, True), (True, 2, False), (True, None, False), (False, 0, False), (False, 1, False)],
+)
+def test_on_which_listeners_the_brokers_of_a_cluster_talk(world, in_cluster, listener, between_brokers):
+    """Listener 0 is the brokers', 1 the control plane's, 2 the clients'."""
+    world.broker._config = SimpleNamespace(
+        cluster_store="store" if in_cluster else None, end_points=SimpleNamespace(inter_broker="A")
+    )
+    clients = SimpleNamespace(control=False, name="C")
+    world.shared.listening.all = (*LISTENERS, clients)
+    assert world.broker._is_between_brokers(SimpleNamespace(listener=listener)) is between_brokers
+
+
+def test_once_a_second_staff_and_places_are_looked_at(world, monkeypatch):
+    staffed = []
+    monkeypatch.setattr(world.broker, "_staff", lambda: staffed.append(1))
+    monkeypatch.setattr(world.broker._staffing, "left_places", lambda: [4, 7])
+    world.started()
+    staffed.clear()
+    world.broker._step()
+    assert not staffed and ("close_strays", [4, 7]) not in world.done
+    world.looks = True
+    world.broker._step()
+    assert staffed == [1] and ("close_strays", [4, 7]) in world.done
+
+
+def test_a_notice_is_followed_by_a_look_at_stored_settings(world, monkeypatch):
+    looked = []
+    monkeypatch.setattr(world.broker, "_take_stored_settings", lambda: looked.append(1))
+    world.poll = [(SIGNALS, 1)]
+    world.broker._wait()
+    assert not looked
+    world.poll = [(NOTICES, 1)]
+    world.broker._wait()
+    assert looked == [1]
+
+
+def test_a_processor_without_a_trace_lane_serves_all_the_same(world):
+    def fail(_plan):
+        raise LaneError("no room")
+
+    world.shared.make_lane = fail
+    for role, said in (("handler", []), ("processor", ["requests_not_traced"])):
+        world.broker._make_lane(world.of(role).plan)
+        assert world.events() == said
+
+
+def test_a_process_is_told_who_it_is(world):
+    """In its context, its title, and what becomes of it when the supervisor dies."""
+    world.started()
+    processor = world.of("processor")
+    processor.leaving = True
+    made = world.broker._launch_of(processor)
+    assert made.context.stopping is True and made.context.api_versions == {}
+    assert made.title == f"mpbroker: {processor.plan.name} {LISTENERS[processor.plan.listener].name}"
+    assert made.parent_death == processor.plan.type.parent_death
