@@ -73,6 +73,7 @@ def test_who_dies_has_a_successor_at_once(world, status):
     handler = world.of("handler")
     world.dies(handler, status, at_s=10)
     assert world.events() == ["worker_died"] and handler.restart_at == world.now_s
+    assert world.said[-1][2]["successor_in_ms"] == 0
     world.broker._step()
     assert handler.alive and len(world.launches) == 1 and world.broker._stopping is None
 
@@ -115,6 +116,25 @@ def test_a_start_fails_by_a_wrong_configuration_at_once_else_after_some_deaths(w
         world.dies(handler, status)
     assert (world.broker._exit_code if world.broker._stopping else None) == exit_code
     assert ("start_failed" in world.events()) is (exit_code is not None)
+
+
+@pytest.mark.parametrize("status, delay_ms", [(KILLED, 50), (signal.SIGTERM, 50), (CODE_1, 1600)])
+def test_whoever_is_killed_young_again_and_again_waits_less_than_who_fails(world, status, delay_ms):
+    world.started()
+    handler = world.of("handler")
+    handler.short_lives = 8
+    world.dies(handler, status)
+    assert world.said[-1][2]["successor_in_ms"] == delay_ms
+    assert handler.restart_at == pytest.approx(world.now_s + delay_ms / 1000)
+
+
+def test_no_successor_comes_before_all_is_rebuilt(world):
+    world.started()
+    waiting, handler = world.of("admin"), world.of("handler")
+    world.dies(waiting, CODE_1)
+    assert waiting.restart_at
+    world.dies(handler, SEGV)
+    assert not waiting.restart_at and not handler.restart_at
 
 
 @pytest.mark.parametrize("status, goes", [(0, True), (CODE_1, False), (KILLED, False)])

@@ -36,8 +36,8 @@ def _column(field, rows):
     return pa.array(["x" if pa.types.is_string(field.type) else 0] * rows)
 
 
-def _written(path, rows):
-    columns = {field.name: _column(field, rows) for field in COMPACT} | {"weight": pa.array(range(rows))}
+def _written(path, rows, **given):
+    columns = {field.name: _column(field, rows) for field in COMPACT} | {"weight": pa.array(range(rows))} | given
     pq.write_table(pa.table(columns).cast(COMPACT), path, row_group_size=10)
 
 
@@ -47,6 +47,21 @@ def test_requests_that_last_as_long_as_the_shortest_wanted_are_there(tmp_path, l
     wanted = Wanted.of(["total_ns"], Where(order="-total_ns", limit=limit))
     parts = [wanted.found(compact_chunks(tmp_path / "f.parquet", wanted.read, RowFilter(), n, 2)) for n in (0, 1)]
     assert wanted.first(parts).num_rows == limit
+
+
+@pytest.mark.parametrize("limit", [1, 5, 10, 11, 25, 69])
+def test_the_longest_requests_are_found_wherever_they_stand(tmp_path, limit):
+    """A row group that has fewer of them than are wanted says nothing of what the others must have."""
+    ticks = [number * 37 % 70 for number in range(70)]  # each once
+    _written(tmp_path / "f.parquet", len(ticks), total_ticks=pa.array(ticks))
+
+    def longest(most):
+        wanted = Wanted.of(["total_ns"], Where(order="-total_ns", limit=most))
+        found = [wanted.found(compact_chunks(tmp_path / "f.parquet", wanted.read, RowFilter(), n, 2)) for n in (0, 1)]
+        return wanted.first(found)["total_ns"].to_pylist()
+
+    assert longest(limit) == longest(70)[:limit] and len(set(longest(70))) == 70
+    assert longest(70) == sorted(longest(70), reverse=True)
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 7, 12])
