@@ -22,6 +22,7 @@ class World:
         self.done, self.said, self.counted = [], [], []
         self.dirs, self.found, self.free, self.next, self.rows_left = {}, {}, 100, 10, 9
         self.absent_error = self.create_error = 0
+        self.named = {}
         self.assignments, self.on_disk, self.unused = {}, [], set()
         note = lambda name, result=None: lambda *given, **how: self.done.append((name, *given, *how.values())) or result  # noqa: E731
         monkeypatch.setattr(module, "assignment_clear", lambda _core, ordinal: self.done.append(("clear", ordinal)))
@@ -35,7 +36,7 @@ class World:
         class Rows:
             free = property(lambda _self: world.free)
             allocate = staticmethod(self._allocate)
-            who = staticmethod(lambda ordinal: SimpleNamespace(dir=self.dirs.get(ordinal, ""), topic_row=4, log_dir=0))
+            who = staticmethod(self._who)
             release = staticmethod(note("release"))
             link = staticmethod(note("link"))
 
@@ -74,6 +75,9 @@ class World:
             crash_point=lambda _name: None,
             count=self.counted.append,
         )
+
+    def _who(self, ordinal):
+        return SimpleNamespace(dir=self.dirs.get(ordinal, ""), topic_row=self.named.get(ordinal, 4), log_dir=0)
 
     def _allocate(self):
         self.next += 1
@@ -189,6 +193,7 @@ def test_a_successor_takes_the_rows_as_they_are_and_forgets_what_is_gone(world, 
     world.snapshot.recover = lambda: {ID_2: 8}
     world.logs.know = lambda held: world.done.append(("know", held))
     world.dirs = {5: "t-0", 7: "old-0"}
+    world.named = {5: 4, 6: 8}
     known = topic()
     world.topics.recover([known])
     assert world.done[0] == ("know", {5: 0, 7: 0})
@@ -310,3 +315,27 @@ def test_an_assignment_is_written_when_it_is_another(world):
 def test_a_log_can_be_made_where_there_is_a_directory_with_room(world, online, has_room):
     world.logs.online, world.logs.has_room = online, has_room
     assert world.topics.can_create is (online and has_room)
+
+
+def test_a_start_sets_strays_aside_before_it_loads(world, monkeypatch):
+    moved = SimpleNamespace(resume=lambda: None, note=lambda: world.done.append(("note",)))
+    monkeypatch.setattr(module, "Moves", lambda **_given: moved)
+    world.topics._rows.recover = world.snapshot.recover = dict
+    world.logs.know = lambda _held: None
+    world.found, world.on_disk = {("t", 0): place(True)}, [FoundDirectory("gone-0", "gone", 0, None)]
+    world.topics.recover([topic()])
+    assert [entry[0] for entry in world.did("set aside", "load")] == ["set aside", "load"]
+    world.topics.announce_made()
+    assert len(world.did("announce all")) == 1, "nothing was made since"
+    world.topics.note_moves()
+    assert world.done[-1] == ("note",)
+
+
+@pytest.mark.parametrize("free, shown", [(1, True), (0, False)])
+def test_rows_that_a_predecessor_took_count_as_there(world, monkeypatch, free, shown):
+    monkeypatch.setattr(module, "Moves", lambda **_given: SimpleNamespace(resume=lambda: None))
+    world.topics._rows.recover, world.snapshot.recover = lambda: {ID: {0: 5}}, dict
+    world.logs.know = lambda _held: None
+    world.free = free
+    world.topics.recover([topic()])
+    assert (ID in world.topics.context.by_id) is shown

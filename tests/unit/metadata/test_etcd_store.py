@@ -213,3 +213,11 @@ def test_a_store_is_its_processes_own(store, monkeypatch):
     monkeypatch.setattr(etcd_store.os, "getpid", lambda: own)
     store.close()
     assert store._gateway.closed
+
+
+def test_what_no_driver_could_do_is_not_asked(store):
+    with pytest.raises(ValueError, match="illegal key"):
+        store.txn([], [Delete("")], tag="t")
+    with pytest.raises(ValueError, match="129"):
+        store.txn([], [Delete(f"k{number}") for number in range(129)], tag="t")
+    assert not store._gateway.asked

@@ -9,6 +9,64 @@ from mpbroker.server.apis import ApiTable
 from mpbroker.server.handlers import fetch, metadata
 from tests.harness.in_process_broker import InProcessBroker
 
+VERSIONS = {
+    0: (0, 13),
+    1: (4, 17),
+    2: (1, 10),
+    3: (0, 13),
+    8: (2, 9),
+    9: (1, 9),
+    10: (0, 6),
+    11: (0, 9),
+    12: (0, 4),
+    13: (0, 5),
+    14: (0, 5),
+    15: (0, 5),
+    16: (0, 5),
+    17: (0, 1),
+    18: (0, 4),
+    19: (0, 7),
+    20: (0, 6),
+    21: (0, 2),
+    22: (0, 5),
+    23: (0, 4),
+    24: (0, 5),
+    25: (0, 4),
+    26: (0, 5),
+    27: (0, 1),
+    28: (0, 5),
+    29: (0, 3),
+    30: (0, 3),
+    31: (0, 3),
+    32: (0, 4),
+    33: (0, 2),
+    34: (0, 2),
+    35: (0, 4),
+    36: (0, 2),
+    37: (0, 3),
+    42: (0, 2),
+    43: (0, 2),
+    44: (0, 1),
+    45: (0, 0),
+    46: (0, 0),
+    47: (0, 0),
+    48: (0, 1),
+    50: (0, 0),
+    57: (0, 1),
+    60: (0, 1),
+    61: (0, 0),
+    65: (0, 0),
+    66: (0, 1),
+    68: (0, 1),
+    69: (0, 1),
+    74: (0, 1),
+    75: (0, 0),
+    76: (1, 1),
+    77: (1, 1),
+    78: (1, 2),
+    79: (1, 2),
+}
+
 
 def test_a_key_registered_twice_ends_the_start():
     with pytest.raises(AssertionError, match="registered twice"):
@@ -17,6 +75,11 @@ def test_a_key_registered_twice_ends_the_start():
 
 def test_versions_are_in_the_order_of_the_keys():
     assert list(ApiTable((metadata.API, fetch.API), {}).versions().items()) == [(1, (4, 17)), (3, (0, 13))]
+
+
+def test_each_version_that_clients_may_negotiate_is_one_that_was_meant():
+    """A version more is one whose fields nobody has looked at; one less is a client that cannot connect any more."""
+    assert API_TABLE.versions() == VERSIONS
 
 
 def test_a_failure_is_built_from_the_body_at_hand_or_from_the_frame(tmp_path):
