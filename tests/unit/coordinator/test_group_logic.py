@@ -361,3 +361,14 @@ def test_subscriptions():
     assert subscribed_topics([]) == frozenset()
     for odd in (b"", b"\0", b"\0\0\0\0\0\1", b"\0\0\0\0\0\1\0\5ab", b"\0\0\xff\xff\xff\xff", b"\0\0\x7f\xff\xff\xff"):
         assert subscribed_topics([subscription("a"), odd]) is None
+
+
+def test_a_group_that_is_forgotten_is_dead_to_whoever_has_it_still():
+    """A timer, or an append that is on its way."""
+    calls = Calls()
+    calls.stable()
+    [shard] = [one for one in calls.world.coordinator._shards.values() if GROUP in one.groups]
+    group = shard.groups[GROUP]
+    assert not group.is_dead
+    shard.forget(group)
+    assert group.is_dead and GROUP not in shard.groups

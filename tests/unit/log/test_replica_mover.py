@@ -343,3 +343,19 @@ def test_a_file_of_the_copy_is_as_long_as_it_shall_be_and_synced_when_it_is_to_b
     assert copy.read_bytes() == bytes(range(24)) and len(synced) == 1 and move.bytes_copied == 24
     assert move._copy_file(0, ".index", 20, sync=False, paced=False) == 0
     assert copy.read_bytes() == bytes(range(20)) and move._lengths == {(0, ".index"): 20}
+
+
+def test_it_looks_for_moves_when_one_was_asked_for_or_has_ended_else_now_and_then(moving, monkeypatch):
+    looked, moves = [], [3]
+    mover, due = moving.mover, []
+    monkeypatch.setattr(mover, "_moves", lambda: moves[0])
+    monkeypatch.setattr(mover, "_begin_next", lambda: looked.append(1))
+    monkeypatch.setattr(mover, "_look", SimpleNamespace(due=lambda: bool(due)))
+    moving.work(3)
+    assert len(looked) == 1
+    moves[0] = 4
+    moving.work(3)
+    assert len(looked) == 2
+    due.append(1)
+    moving.work(1)
+    assert len(looked) == 3
