@@ -192,7 +192,7 @@ class LogManager:
 
     def fetch_natively(self, port: HandlerPort, produce: NativeProduce) -> NativeFetch:
         """The same for Fetch requests, for the topics of `produce`."""
-        return NativeFetch(port, self.log, produce)
+        return NativeFetch(port, self.log, produce, Counter.PURGATORY_EXPIRED)
 
     def _decompress(self, codec: int, data: memoryview, max_message_bytes: int) -> tuple[int, memoryview]:
         return self._decompressor.decompress(codec, data, decompressed_limit_bytes(max_message_bytes))

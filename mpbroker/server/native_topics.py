@@ -26,6 +26,7 @@ class NativeTopics:
         self._enabled = not log_manager.flush_on_commit  # a sync to wait for is Python's business
         self.native = log_manager.serve_natively(port)
         self.fetch = log_manager.fetch_natively(port, self.native)
+        self.fetch.parks = True
         self._generation = -1
         self._known: set[str] = set()
 

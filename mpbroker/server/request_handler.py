@@ -22,7 +22,6 @@ from mpbroker.server.api_table import API_TABLE
 from mpbroker.server.controller_commands import ControllerCommands
 from mpbroker.server.dispatch import dispatch
 from mpbroker.server.server_context import ServerContext
-from mpbroker.server.waiting_fetch import park_if_it_waits
 from mpbroker.shm.clock import SystemClock
 from mpbroker.shm.counters import Counter
 from mpbroker.shm.layout import DIRTY_BITS, MAX_HANDLERS, SLOT_CONTROLLER, SLOT_HANDLERS, SLOT_LOG_KEEPER
@@ -53,23 +52,23 @@ class RequestHandler:
         return self._serve_one(0)
 
     def _serve_one(self, wait_ms: int) -> bool:
-        """Most Produce requests are answered within `serve_or_claim`; what comes out of it is dispatched here. A
-        handler that was poked gets None instead of a request, so bells need no look after each request."""
+        """Most requests are answered within `serve_or_claim`, or wait there; what comes out of it is dispatched here. A
+        handler that was poked, or has to look after what waits, gets None instead of a request."""
+        context = self.context
+        self.port.python_waits = context.purgatory.has_deadlines
         request = self.port.serve_or_claim(wait_ms, self.control_only)
         if request is None:
             self._deliver()
             return False
-        if not park_if_it_waits(self.context, request):
-            dispatch(self.context, request)
-        if self.context.purgatory.has_deadlines or self.context.native_topics.native.waiting:
+        dispatch(context, request)
+        natives = context.native_topics
+        if context.purgatory.has_deadlines or natives.native.waiting or natives.fetch.waiting:
             self._deliver()
         return True
 
     def _wait_ms(self) -> int:
-        purgatory, produces = self.context.purgatory, self.context.native_topics.native
+        purgatory = self.context.purgatory
         due_ms = purgatory.next_due_ms() if purgatory.has_deadlines else None
-        if produces.waiting:
-            due_ms = produces.due_ms if due_ms is None else min(due_ms, produces.due_ms)
         if due_ms is None:
             return POLL_MS
         return max(0, min(POLL_MS, due_ms - self.context.clock.monotonic_ms()))
@@ -83,24 +82,32 @@ class RequestHandler:
             context.purgatory.check_all()
         elif keys:
             context.purgatory.check_hashed(keys, DIRTY_BITS)
-        produces = context.native_topics.native
-        if produces.waiting:
-            if everything or keys:
-                produces.look_again()
-            self._go_on_with_produces()
+        self._go_on_with_produces()
+        self._go_on_with_fetches()
         if context.purgatory.has_deadlines:
             context.purgatory.advance(context.clock.monotonic_ms())
 
     def _go_on_with_produces(self) -> None:
         """Those that waited natively for replicas, and are now to be answered with an error, or over again."""
-        context = self.context
-        while True:
-            taken = context.native_topics.native.take_over(context.clock.monotonic_ms())
+        context, produces = self.context, self.context.native_topics.native
+        while produces.waiting:
+            taken = produces.take_over(context.clock.monotonic_ms())
             if taken is None:
                 return
             request, context.produce_deadline_ms = taken
             dispatch(context, request)
             context.produce_deadline_ms = None
+
+    def _go_on_with_fetches(self) -> None:
+        """Those that waited natively for records, and are not to be answered natively; they wait on in Python."""
+        context, fetches = self.context, self.context.native_topics.fetch
+        while fetches.waiting:
+            taken = fetches.take_over(context.clock.monotonic_ms())
+            if taken is None:
+                return
+            request, context.fetch_deadline_ms = taken
+            dispatch(context, request)
+            context.fetch_deadline_ms = None
 
     def rest_is_due(self) -> bool:
         return self.context.clock.monotonic_ms() >= self._idle_due_ms

@@ -22,13 +22,13 @@ static const enum mpb_counter LEFT_COUNTERS[MPB_FETCH_LEFT_REASONS] = {
     [MPB_FETCH_LEFT_CHANGED] = MPB_C_FETCH_LEFT_CHANGED,
 };
 
-static uint64_t now_ms(const struct mpb_native_fetch *native)
+int64_t mpb_fetch_now_ms(const struct mpb_native_fetch *native)
 {
     struct timespec now;
     if (native->now_ms >= 0)
-        return (uint64_t)native->now_ms;
+        return native->now_ms;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 /* Where the bytes are, within the limits of partition and request; no record is read. */
@@ -122,7 +122,7 @@ static enum mpb_fetch_left look(struct mpb_native_fetch *native, uint32_t index,
     *turn = (struct mpb_fetch_turn){.core = core,
                                     .slot = native->handler->slot,
                                     .fill_number = entry->fill_number,
-                                    .now_ms = now_ms(native),
+                                    .now_ms = (uint64_t)mpb_fetch_now_ms(native),
                                     .topics = native->topics,
                                     .request = &native->request};
     if (mpb_attempts(entry) != 0)
@@ -207,12 +207,13 @@ bool mpb_serve_fetch(void *opaque, uint32_t index)
     enum mpb_fetch_left left = look(native, index, &turn, true, &total);
     if (left == MPB_FETCH_SERVE) {
         describe(&native->request, entry);
-        if (native->request.max_wait_ms > 0 && (int64_t)total < native->request.min_bytes)
-            left = MPB_FETCH_WAIT;
-        else
+        if (native->request.max_wait_ms <= 0 || (int64_t)total >= native->request.min_bytes)
             left = answer(native, index, &turn, total);
+        else if (native->parks && mpb_fetch_wait(native, index))
+            return true;
+        else
+            left = MPB_FETCH_WAIT;
     }
-    native->waits = left == MPB_FETCH_WAIT;
     return left == MPB_FETCH_SERVE || leave(native, left);
 }
 
@@ -223,12 +224,18 @@ bool mpb_fetch_is_ready(struct mpb_native_fetch *native, uint32_t index)
     return look(native, index, &turn, false, &total) != MPB_FETCH_SERVE || (int64_t)total >= native->request.min_bytes;
 }
 
-bool mpb_fetch_answer_waiting(struct mpb_native_fetch *native, uint32_t index)
+enum mpb_fetch_left mpb_fetch_go_on(struct mpb_native_fetch *native, uint32_t index, bool is_over)
 {
     struct mpb_fetch_turn turn;
     uint64_t total = 0;
     enum mpb_fetch_left left = look(native, index, &turn, false, &total);
+    if (left == MPB_FETCH_SERVE && !is_over && (int64_t)total < native->request.min_bytes)
+        return MPB_FETCH_WAIT;
+    mpb_resume(native->handler, index);
+    MPB_CRASH(native->handler->core, "fetch.resumed");
     if (left == MPB_FETCH_SERVE)
         left = answer(native, index, &turn, total);
-    return left == MPB_FETCH_SERVE || leave(native, left);
+    if (left != MPB_FETCH_SERVE)
+        leave(native, left);
+    return left;
 }

@@ -3,13 +3,14 @@
  *
  * It serves what nearly every consumer sends: versions 4 to 17, known topics, with a session or without; and followers that
  * have a session and are in the leader's epoch, whose position it counts (mpbroker/server/follower_fetch.py). What it does not know,
- * and every error, it leaves to server/handlers/fetch.py, and counts why. A request that must wait for records is Python's to
- * park (server/waiting_fetch.py); looking again and answering are done here. */
+ * and every error, it leaves to server/handlers/fetch.py, and counts why. A request that must wait for records waits in
+ * waiting_fetch.h. */
 #ifndef MPB_SERVE_FETCH_H
 #define MPB_SERVE_FETCH_H
 
 #include "fetch/fetch_request.h"
 #include "fetch/fetch_session.h"
+#include "fetch/waiting_fetch.h"
 #include "request/handler.h"
 
 struct mpb_native_fetch {
@@ -22,15 +23,20 @@ struct mpb_native_fetch {
     uint64_t served;            /* requests */
     bool off;                   /* a test wants everything left to Python */
     bool serves_followers;      /* this broker is of a cluster, and no known topic throttles its followers */
-    bool waits;                 /* `request` is one that came last and must wait */
-    struct mpb_fetch_request request;
+    bool parks;                 /* requests wait here; else they are left to Python */
+    uint32_t expired_counter;   /* requests whose time ran out */
+    struct mpb_waiting_fetches waiting;
+    struct mpb_fetch_request request; /* the one that was read last */
 };
 
-/* True: answered. False: somebody else serves the request, or, if `waits` is set, lets it wait. `native` is a struct
- * mpb_native_fetch: this is `serve_fetch` of a handler. */
+/* True: answered, or it waits. False: somebody else serves the request. `native` is a struct mpb_native_fetch: this is
+ * `serve_fetch` of a handler. */
 bool mpb_serve_fetch(void *native, uint32_t entry);
-/* Of a request that waits: whether there is something to do about it; answers it with what there is (false: Python must). */
+/* Of a request that waits: whether there is something to do about it. */
 bool mpb_fetch_is_ready(struct mpb_native_fetch *native, uint32_t entry);
-bool mpb_fetch_answer_waiting(struct mpb_native_fetch *native, uint32_t entry);
+/* The same, and answers it then; `is_over`: with what there is. MPB_FETCH_WAIT: it waits on, nothing was done; else it is
+ * in hand again, and answered with MPB_FETCH_SERVE, left to Python with every other. */
+enum mpb_fetch_left mpb_fetch_go_on(struct mpb_native_fetch *native, uint32_t entry, bool is_over);
+int64_t mpb_fetch_now_ms(const struct mpb_native_fetch *native);
 
 #endif

@@ -8,7 +8,7 @@
 #include "shm/arena.h"
 #include "shm/doorbell.h"
 
-#define FIRST_ROOM 64u
+#define FIRST_ROOM 16u
 
 enum verdict { ACKNOWLEDGED, WAITS, FOR_PYTHON };
 
@@ -154,6 +154,8 @@ bool mpb_produce_wait(struct mpb_waiting_produces *waiting, uint32_t index, cons
 void mpb_produce_look_again(struct mpb_waiting_produces *waiting)
 {
     struct look look = {0};
+    if (waiting->count == 0)
+        return;
     waiting->handler->serving = true; /* processors are rung for several answers together */
     for (uint32_t i = 0; i < waiting->count;) {
         struct mpb_waiting_one *one = &waiting->of[i];

@@ -1,4 +1,4 @@
-/* Binds serve_fetch.h: NativeFetch(port, log, produce), one per request handler process. */
+/* Binds serve_fetch.h: NativeFetch(port, log, produce, expired_counter), one per request handler process. */
 #include "python/py_log.h"
 #include "python/py_request.h"
 #include "python/py_shm.h"
@@ -13,12 +13,17 @@ typedef struct {
 
 #define NATIVE(object) (&((NativeFetchObject *)(object))->native)
 
+static void look_again(void *with, uint64_t rows) { mpb_fetch_look_again(with, rows); }
+
 static PyObject *fetch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     PyObject *port, *log, *produce;
     (void)kwargs;
-    if (!PyArg_ParseTuple(args, "OOO:NativeFetch", &port, &log, &produce))
+    unsigned int counter;
+    if (!PyArg_ParseTuple(args, "OOOI:NativeFetch", &port, &log, &produce, &counter))
         return NULL;
+    if (counter >= MPB_MAX_COUNTERS)
+        return PyErr_Format(PyExc_ValueError, "no counter %u", counter);
     struct mpb_handler *handler = mpb_handler_of(port);
     struct mpb_log *opened = handler ? mpb_log_of(log) : NULL;
     const struct mpb_native_produce *topics = opened ? mpb_native_produce_of(produce) : NULL;
@@ -33,6 +38,10 @@ static PyObject *fetch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->native.topics = &topics->topics;
     self->native.generation = &topics->generation;
     self->native.now_ms = -1;
+    self->native.expired_counter = counter;
+    self->native.waiting.earliest_ms = INT64_MAX;
+    handler->waits[MPB_WAITING_FETCHES] = (struct mpb_native_waits){look_again, &self->native,
+                                                                    &self->native.waiting.earliest_ms};
     handler->serve_fetch_with = &self->native;
     handler->serve_fetch = mpb_serve_fetch;
     return (PyObject *)self;
@@ -41,8 +50,11 @@ static PyObject *fetch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static void fetch_dealloc(PyObject *object)
 {
     PyTypeObject *type = Py_TYPE(object);
-    if (NATIVE(object)->handler != NULL && NATIVE(object)->handler->serve_fetch_with == NATIVE(object))
+    mpb_fetch_forget_waiting(&NATIVE(object)->waiting);
+    if (NATIVE(object)->handler != NULL && NATIVE(object)->handler->serve_fetch_with == NATIVE(object)) {
         NATIVE(object)->handler->serve_fetch = NULL;
+        NATIVE(object)->handler->waits[MPB_WAITING_FETCHES].look_again = NULL;
+    }
     Py_XDECREF(((NativeFetchObject *)object)->port);
     Py_XDECREF(((NativeFetchObject *)object)->log);
     Py_XDECREF(((NativeFetchObject *)object)->produce);
@@ -50,45 +62,17 @@ static void fetch_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-static PyObject *fetch_take_waiting(PyObject *object, PyObject *unused)
+static PyObject *fetch_take_over(PyObject *object, PyObject *arg)
 {
-    struct mpb_native_fetch *native = NATIVE(object);
-    (void)unused;
-    if (!native->waits)
+    int64_t deadline_ms = 0;
+    long long now_ms = PyLong_AsLongLong(arg);
+    if (now_ms == -1 && PyErr_Occurred())
+        return NULL;
+    int64_t index = mpb_fetch_take_over(NATIVE(object), now_ms, &deadline_ms);
+    if (index < 0)
         Py_RETURN_NONE;
-    native->waits = false;
-    PyObject *ordinals = PyTuple_New(native->request.count);
-    for (uint32_t i = 0; ordinals != NULL && i < native->request.count; i++) {
-        const struct mpb_fetch_part *part = &native->request.parts[i];
-        PyObject *ordinal = PyLong_FromUnsignedLong(part->topic->ordinals[part->asked.partition]);
-        if (ordinal == NULL)
-            Py_CLEAR(ordinals);
-        else
-            PyTuple_SET_ITEM(ordinals, i, ordinal);
-    }
-    return ordinals == NULL ? NULL : Py_BuildValue("(iN)", native->request.max_wait_ms, ordinals);
-}
-
-/* An entry that this handler has; else false with an exception. */
-static bool check_entry(PyObject *object, PyObject *request, unsigned int *entry)
-{
-    RequestObject *claimed = mpb_py_request_arg(((NativeFetchObject *)object)->port, request);
-    if (claimed != NULL)
-        *entry = claimed->entry;
-    return claimed != NULL;
-}
-
-static PyObject *fetch_is_ready(PyObject *object, PyObject *request)
-{
-    unsigned int entry;
-    return check_entry(object, request, &entry) ? PyBool_FromLong(mpb_fetch_is_ready(NATIVE(object), entry)) : NULL;
-}
-
-static PyObject *fetch_answer(PyObject *object, PyObject *request)
-{
-    unsigned int entry;
-    return check_entry(object, request, &entry) ? PyBool_FromLong(mpb_fetch_answer_waiting(NATIVE(object), entry))
-                                                : NULL;
+    PyObject *request = mpb_py_new_request((HandlerObject *)((NativeFetchObject *)object)->port, index);
+    return request ? Py_BuildValue("(NL)", request, (long long)deadline_ms) : NULL;
 }
 
 static PyObject *fetch_get(PyObject *object, void *what)
@@ -103,6 +87,12 @@ static PyObject *fetch_get(PyObject *object, void *what)
         return PyLong_FromUnsignedLong(native->max_bytes);
     case 3:
         return PyBool_FromLong(native->serves_followers);
+    case 4:
+        return PyBool_FromLong(native->parks);
+    case 5:
+        return PyLong_FromUnsignedLong(native->waiting.count);
+    case 6:
+        return PyLong_FromLongLong(native->waiting.earliest_ms);
     default:
         return PyBool_FromLong(native->off);
     }
@@ -124,6 +114,9 @@ static int fetch_set(PyObject *object, PyObject *value, void *what)
     case 3:
         native->serves_followers = number != 0;
         return 0;
+    case 4:
+        native->parks = number != 0;
+        return 0;
     default:
         native->off = number != 0;
         return 0;
@@ -131,13 +124,10 @@ static int fetch_set(PyObject *object, PyObject *value, void *what)
 }
 
 static PyMethodDef fetch_methods[] = {
-    {"take_waiting", fetch_take_waiting, METH_NOARGS,
-     "take_waiting() -> (max_wait_ms, rows of its partitions), if the request that serve_or_claim() gave last is one "
-     "that\n"
-     "has to wait for records; else None"},
-    {"is_ready", fetch_is_ready, METH_O, "is_ready(request) -> whether a request that waits need not wait any more"},
-    {"answer", fetch_answer, METH_O,
-     "answer(request) -> False: this path cannot; else it is answered with what there is"},
+    {"take_over", fetch_take_over, METH_O,
+     "take_over(monotonic ms) -> (Request, its deadline) that waited, and that Python has to go on with; None. "
+     "Answers\n"
+     "those whose time is over with what there is."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -146,14 +136,17 @@ static PyGetSetDef fetch_getset[] = {
     {"now_ms", fetch_get, fetch_set, "monotonic clock; below 0: the system's. For tests that own the clock", (void *)1},
     {"max_bytes", fetch_get, fetch_set, "fetch.max.bytes", (void *)2},
     {"serves_followers", fetch_get, fetch_set, "whether requests of followers are not left to Python", (void *)3},
-    {"off", fetch_get, fetch_set, "every request is left to Python; for tests", (void *)4},
+    {"parks", fetch_get, fetch_set, "whether requests wait here; else they are left to Python", (void *)4},
+    {"waiting", fetch_get, NULL, "requests that wait here for records", (void *)5},
+    {"due_ms", fetch_get, NULL, "when to look at the latest whether one's time is over", (void *)6},
+    {"off", fetch_get, fetch_set, "every request is left to Python; for tests", (void *)7},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyType_Slot fetch_slots[] = {
-    {Py_tp_doc,
-     "NativeFetch(port, log, produce): from now on serve_or_claim() of the port serves Fetch requests for the\n"
-     "topics that NativeProduce.add names."},
+    {Py_tp_doc, "NativeFetch(port, log, produce, expired_counter): from now on serve_or_claim() of the port serves "
+                "Fetch requests for the\n"
+                "topics that NativeProduce.add names."},
     {Py_tp_new, fetch_new},
     {Py_tp_dealloc, fetch_dealloc},
     {Py_tp_methods, fetch_methods},

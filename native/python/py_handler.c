@@ -56,6 +56,15 @@ static void handler_dealloc(PyObject *object)
 
 #define SLICE_NS 5000000ll /* so long requests are served without the interpreter */
 
+/* How long nothing that waits natively is due; INT64_MAX: nothing waits. */
+static int64_t until_due_ns(const struct mpb_handler *port, uint64_t now_ns)
+{
+    int64_t due_ms = mpb_handler_due_ms(port), now_ms = (int64_t)(now_ns / 1000000);
+    if (due_ms == INT64_MAX || due_ms <= now_ms)
+        return due_ms == INT64_MAX ? INT64_MAX : 0;
+    return due_ms - now_ms > INT32_MAX ? INT64_MAX : (due_ms - now_ms) * 1000000 - (int64_t)(now_ns % 1000000);
+}
+
 static PyObject *handler_serve_or_claim(PyObject *object, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"wait_ms", "control_only", NULL};
@@ -80,10 +89,13 @@ static PyObject *handler_serve_or_claim(PyObject *object, PyObject *args, PyObje
                 return NULL;
             Py_RETURN_NONE; /* the caller looks after its own affairs and is back at once */
         }
-        if (index == MPB_CLAIM_POKED || slept != MPB_SLEPT_WORK || (wait_ms >= 0 && left <= 0))
+        int64_t until_due = until_due_ns(port, now);
+        if (index == MPB_CLAIM_POKED || slept != MPB_SLEPT_WORK || (wait_ms >= 0 && left <= 0) || until_due <= 0)
             break;
+        int64_t most = wait_ms < 0 ? INT64_MAX : left;
+        most = most < until_due ? most : until_due;
         Py_BEGIN_ALLOW_THREADS
-            slept = mpb_handler_wait(port, control_only, wait_ms < 0 ? -1 : left);
+            slept = mpb_handler_wait(port, control_only, most == INT64_MAX ? -1 : most);
         Py_END_ALLOW_THREADS
         now = mpb_trace_clock_ns();
     }
@@ -258,14 +270,12 @@ static PyObject *handler_watch(PyObject *object, PyObject *arg)
 static PyObject *handler_take_dirty(PyObject *object, PyObject *unused)
 {
     (void)unused;
-    struct mpb_doorbells *bells = PORT(object)->core->doorbells;
-    uint32_t h = PORT(object)->index;
+    uint64_t moved[MPB_DIRTY_WORDS];
     mpb_handler_ring_held(PORT(object)); /* what follows may take long */
-    uint64_t poke = mpb_load_acquire(&bells->handler[h].poke) ? atomic_exchange(&bells->handler[h].poke, 0) : 0;
+    uint64_t poke = mpb_handler_take_poke(PORT(object), moved);
     PyObject *bits = PyList_New(0);
-    for (uint32_t w = 0; bits != NULL && (poke & MPB_POKE_DIRTY) && w < 64; w++) {
-        uint64_t word = mpb_load_relaxed(&bells->dirty[h][w]) ? atomic_exchange(&bells->dirty[h][w], 0) : 0;
-        for (; bits != NULL && word != 0; word &= word - 1) {
+    for (uint32_t w = 0; w < MPB_DIRTY_WORDS; w++) {
+        for (uint64_t word = moved[w]; bits != NULL && word != 0; word &= word - 1) {
             PyObject *bit = PyLong_FromUnsignedLong(w * 64 + (unsigned)__builtin_ctzll(word));
             if (bit == NULL || PyList_Append(bits, bit) < 0)
                 Py_CLEAR(bits);
@@ -371,7 +381,8 @@ static PyMethodDef handler_methods[] = {
      "take_dirty).\n"
      "Control requests first. What NativeProduce serves is answered in here, any number of requests, for at most 5 "
      "ms;\n"
-     "the first other one is claimed and returned. Sleeps without the GIL; negative wait_ms: for ever."},
+     "the first other one is claimed and returned. Sleeps without the GIL, until something that waits natively is due;\n"
+     "negative wait_ms: for ever."},
     {"answer", handler_answer, METH_VARARGS, "answer(request, frame with its 4-byte length) -> False: no room now"},
     {"room", handler_room, METH_O,
      "room(wanted) -> bytes that one answer should take: at most a quarter of what is free"},
@@ -391,7 +402,9 @@ static PyMethodDef handler_methods[] = {
     {"resume", handler_resume, METH_O, "resume(request): a parked request is in hand again (before answering it)"},
     {"watch", handler_watch, METH_O, "watch(ordinal): ring me when this partition's end moves; then look once more"},
     {"take_dirty", handler_take_dirty, METH_NOARGS,
-     "take_dirty() -> (look at everything, [partition ordinal modulo 4096, ...])"},
+     "take_dirty() -> (look at everything, [partition ordinal modulo 4096, ...]). Requests that wait natively are "
+     "looked\n"
+     "at in here; what is Python's of them, NativeProduce.take_over and NativeFetch.take_over give."},
     {"intended_row", handler_intended_row, METH_O,
      "intended_row(request) -> row of a partition on which an earlier run's append is not finished or undone, or "
      "None.\n"
@@ -409,7 +422,25 @@ static PyMethodDef handler_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static PyObject *handler_get_python_waits(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(PORT(object)->python_waits);
+}
+
+static int handler_set_python_waits(PyObject *object, PyObject *value, void *unused)
+{
+    (void)unused;
+    int waits = value == NULL ? 0 : PyObject_IsTrue(value);
+    if (waits < 0)
+        return -1;
+    PORT(object)->python_waits = waits != 0;
+    return 0;
+}
+
 static PyGetSetDef handler_getset[] = {
+    {"python_waits", handler_get_python_waits, handler_set_python_waits,
+     "whether requests wait in Python: else serve_or_claim looks again itself at what moved", NULL},
     {"index", handler_index, NULL, NULL, NULL},
     {"discipline", handler_get_discipline, handler_set_discipline, "DISCIPLINE_…: which request is next", NULL},
     {NULL, NULL, NULL, NULL, NULL},

@@ -56,6 +56,12 @@ static void release(void *with)
     Py_XDECREF(done);
 }
 
+static void look_again(void *with, uint64_t rows)
+{
+    (void)rows; /* those that wait for one partition take one look together */
+    mpb_produce_look_again(with);
+}
+
 static PyObject *native_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     PyObject *port, *log, *decompressing, *releasing;
@@ -88,6 +94,8 @@ static PyObject *native_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
                                                          .earliest_ms = INT64_MAX};
     handler->serve_with = &self->native;
     handler->serve = mpb_serve_produce;
+    handler->waits[MPB_WAITING_PRODUCES] = (struct mpb_native_waits){look_again, &self->native.waiting,
+                                                                     &self->native.waiting.earliest_ms};
     return (PyObject *)self;
 }
 
@@ -97,8 +105,10 @@ static void native_dealloc(PyObject *object)
     mpb_native_forget(&NATIVE(object)->topics);
     free(NATIVE(object)->unpacked);
     mpb_produce_forget_waiting(&NATIVE(object)->waiting);
-    if (NATIVE(object)->handler != NULL && NATIVE(object)->handler->serve_with == NATIVE(object))
+    if (NATIVE(object)->handler != NULL && NATIVE(object)->handler->serve_with == NATIVE(object)) {
         NATIVE(object)->handler->serve = NULL;
+        NATIVE(object)->handler->waits[MPB_WAITING_PRODUCES].look_again = NULL;
+    }
     Py_XDECREF(((NativeProduceObject *)object)->port);
     Py_XDECREF(((NativeProduceObject *)object)->log);
     Py_XDECREF(((NativeProduceObject *)object)->decompress);
@@ -226,13 +236,6 @@ static int native_set_parks(PyObject *object, PyObject *value, void *unused)
     return 0;
 }
 
-static PyObject *native_look_again(PyObject *object, PyObject *unused)
-{
-    (void)unused;
-    mpb_produce_look_again(&NATIVE(object)->waiting);
-    Py_RETURN_NONE;
-}
-
 static PyObject *native_take_over(PyObject *object, PyObject *arg)
 {
     int64_t deadline_ms = 0;
@@ -247,8 +250,6 @@ static PyObject *native_take_over(PyObject *object, PyObject *arg)
 }
 
 static PyMethodDef native_methods[] = {
-    {"look_again", native_look_again, METH_NOARGS,
-     "look_again(): answers waiting requests that may be acknowledged now. After take_dirty told of something"},
     {"take_over", native_take_over, METH_O,
      "take_over(monotonic ms) -> (Request, its deadline) that waited, and that Python has to go on with; None"},
     {"reset", native_reset, METH_O, "reset(generation): forgets every topic; the next ones are of this generation"},

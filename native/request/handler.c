@@ -29,6 +29,7 @@ int mpb_handler_open(struct mpb_handler *h, struct mpb_core *core, uint32_t inde
     h->incarnation = mpb_load_acquire(&core->processes[h->slot].incarnation);
     h->reserved = (mpb_reserved_mask(core) >> index & 1) != 0;
     h->is_coordinator = (mpb_coordinator_mask(core) >> index & 1) != 0;
+    h->python_waits = true; /* until it says otherwise */
     h->awake_since_ns = mpb_trace_clock_ns();
     if (!h->is_coordinator)
         note_use(core, index);
@@ -195,15 +196,60 @@ static bool serve(struct mpb_handler *h, uint32_t index)
     return h->serve != NULL && h->serve(h->serve_with, index);
 }
 
+/* Of the words that say which rows moved; behind the poke that told of them. */
+static void take_moved(struct mpb_handler *h, uint64_t poke, uint64_t moved[MPB_DIRTY_WORDS])
+{
+    mpb_atomic64 *dirty = h->core->doorbells->dirty[h->index];
+    uint64_t rows = poke & MPB_POKE_SCAN ? UINT64_MAX : 0;
+    for (uint32_t w = 0; w < MPB_DIRTY_WORDS; w++) {
+        moved[w] = (poke & MPB_POKE_DIRTY) && mpb_load_relaxed(&dirty[w]) ? atomic_exchange(&dirty[w], 0) : 0;
+        rows |= moved[w];
+    }
+    for (uint32_t i = 0; rows != 0 && i < MPB_NATIVE_WAITS; i++)
+        if (h->waits[i].look_again != NULL)
+            h->waits[i].look_again(h->waits[i].with, rows);
+}
+
+uint64_t mpb_handler_take_poke(struct mpb_handler *h, uint64_t moved[MPB_DIRTY_WORDS])
+{
+    mpb_atomic64 *word = &h->core->doorbells->handler[h->index].poke;
+    uint64_t poke = mpb_load_acquire(word) ? atomic_exchange(word, 0) : 0;
+    take_moved(h, poke, moved);
+    return poke;
+}
+
+int64_t mpb_handler_due_ms(const struct mpb_handler *h)
+{
+    int64_t due_ms = INT64_MAX;
+    for (uint32_t i = 0; i < MPB_NATIVE_WAITS; i++)
+        if (h->waits[i].look_again != NULL && *h->waits[i].earliest_ms < due_ms)
+            due_ms = *h->waits[i].earliest_ms;
+    return due_ms;
+}
+
+/* A poke that says no more than which rows moved, where nothing waits in Python: false, Python has something to do. */
+static bool look_again_natively(struct mpb_handler *h)
+{
+    uint64_t only = MPB_POKE_DIRTY, moved[MPB_DIRTY_WORDS];
+    if (h->python_waits || h->is_coordinator ||
+        !atomic_compare_exchange_strong(&h->core->doorbells->handler[h->index].poke, &only, 0))
+        return false;
+    take_moved(h, MPB_POKE_DIRTY, moved);
+    h->served_ns = 0; /* that takes time */
+    return mpb_handler_due_ms(h) != INT64_MIN;
+}
+
 int64_t mpb_handler_serve_or_claim(struct mpb_handler *h, bool control_only, uint64_t until_ns)
 {
     int64_t index;
     h->served_ns = 0;
     for (;;) {
         index = mpb_handler_claim(h, control_only);
-        if (index < 0)
+        bool done = index == MPB_CLAIM_POKED && look_again_natively(h);
+        if (index < 0 && !done)
             break;
-        bool done = mpb_handler_hand_over(h, (uint32_t)index);
+        if (!done)
+            done = mpb_handler_hand_over(h, (uint32_t)index);
         if (!done) {
             h->serving = true;
             done = serve(h, (uint32_t)index);

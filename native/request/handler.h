@@ -8,6 +8,14 @@
 #include "shm/extent.h"
 #include "shm/ring.h"
 
+/* Requests of one kind that wait in a handler without Python. */
+struct mpb_native_waits {
+    void (*look_again)(void *with, uint64_t rows); /* these of the partition table moved, modulo 64 */
+    void *with;
+    const int64_t *earliest_ms; /* monotonic: when Python has to look at the latest */
+};
+enum { MPB_WAITING_PRODUCES, MPB_WAITING_FETCHES, MPB_NATIVE_WAITS };
+
 struct mpb_handler { /* private */
     struct mpb_core *core;
     uint32_t index, slot, incarnation;
@@ -25,9 +33,11 @@ struct mpb_handler { /* private */
     void *serve_with;
     bool (*serve_fetch)(void *with, uint32_t entry); /* the same for Fetch */
     void *serve_fetch_with;
-    bool serving;    /* in there: processors are rung for some answers together */
-    bool holding;    /* the coordinator: likewise, for more was handed over when it took the request in hand */
-    uint32_t unrung; /* processors with answers they were not rung for, one bit each */
+    struct mpb_native_waits waits[MPB_NATIVE_WAITS]; /* look_again is NULL: there are none */
+    bool python_waits; /* requests wait in Python, too: what moved is Python's to look at */
+    bool serving;      /* in there: processors are rung for some answers together */
+    bool holding;      /* the coordinator: likewise, for more was handed over when it took the request in hand */
+    uint32_t unrung;   /* processors with answers they were not rung for, one bit each */
     uint32_t unrung_answers;
     uint64_t
         dirty_since_ns; /* when it was first seen that partitions moved, and requests were taken before a look; else 0 */
@@ -57,6 +67,11 @@ bool mpb_handler_hand_over(struct mpb_handler *h, uint32_t entry);
 void mpb_handler_give_to_coordinator(struct mpb_handler *h, uint32_t entry);
 /* And back from the coordinator, parked or in hand: the request handlers go on with it. */
 void mpb_handler_give_back(struct mpb_handler *h, uint32_t entry);
+/* Takes what this handler was poked for, and which rows of the partition table moved, modulo 64 * MPB_DIRTY_WORDS;
+ * lets all that waits natively look again. Returns the poke. */
+uint64_t mpb_handler_take_poke(struct mpb_handler *h, uint64_t moved[MPB_DIRTY_WORDS]);
+/* When Python has to look at what waits natively; INT64_MAX: never, INT64_MIN: now. */
+int64_t mpb_handler_due_ms(const struct mpb_handler *h);
 /* Sleeps until there may be something to take. */
 enum mpb_slept mpb_handler_wait(struct mpb_handler *h, bool control_only, int64_t timeout_ns);
 /* When leaving without having taken data although there is some: wakes another handler for it. */

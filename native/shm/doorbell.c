@@ -181,7 +181,7 @@ void mpb_watch_acknowledged(struct mpb_core *core, uint32_t ordinal, uint32_t ha
 
 void mpb_tell_handler(struct mpb_core *core, uint32_t ordinal, uint32_t handler, uint32_t self)
 {
-    uint32_t bit = ordinal % 4096;
+    uint32_t bit = ordinal % (64 * MPB_DIRTY_WORDS);
     atomic_fetch_or(&core->doorbells->dirty[handler][bit / 64], 1ull << bit % 64);
     mpb_poke_handler(core, handler, MPB_POKE_DIRTY, self);
 }

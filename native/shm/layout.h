@@ -320,6 +320,7 @@ struct mpb_handler_mark {
     uint8_t unused[56];
 };
 
+#define MPB_DIRTY_WORDS 64
 struct mpb_doorbells {
     mpb_atomic64 sleepers; /* one bit per handler, set by the sleeper, cleared by the waker */
     uint8_t unused0[56];
@@ -330,7 +331,7 @@ struct mpb_doorbells {
     struct mpb_handler_bell handler[MPB_MAX_HANDLERS];
     mpb_atomic32 service_word[MPB_MAX_SLOTS]; /* futex words of the single-instance roles, by slot: rarely rung */
     /* Partitions whose end moved, for each parked handler: bit = ordinal modulo 4096; `overflow` means scan all. */
-    mpb_atomic64 dirty[MPB_MAX_HANDLERS][64];
+    mpb_atomic64 dirty[MPB_MAX_HANDLERS][MPB_DIRTY_WORDS];
     struct mpb_handler_mark handler_mark[MPB_MAX_HANDLERS];
     struct mpb_processor_mark processor_mark[MPB_MAX_PROCESSORS];
 };

@@ -63,7 +63,7 @@ def handle(context: ServerContext, request: Request, message: FetchRequest) -> O
 
 
 def _may_wait(context: ServerContext, message: FetchRequest) -> bool:
-    """Not if it has waited already (WaitingFetch), for as long as the client wants."""
+    """Not if it has waited already (native/fetch/waiting_fetch.h), for as long as the client wants."""
     deadline_ms = context.fetch_deadline_ms
     return message.max_wait_ms > 0 and (deadline_ms is None or context.clock.monotonic_ms() < deadline_ms)
 

@@ -35,10 +35,9 @@ def expired(broker) -> int:
 
 @pytest.mark.parametrize("what", MESSAGES)
 @pytest.mark.parametrize("is_python", [False, True])
-def test_who_waits_too_long_is_marked(broker, what, is_python, monkeypatch):
+def test_who_waits_too_long_is_marked(broker, what, is_python):
     message, version = MESSAGES[what]
-    if is_python:
-        monkeypatch.setattr("mpbroker.server.request_handler.park_if_it_waits", lambda *_: False)
+    broker.handler.context.native_topics.fetch.parks = not is_python
     broker.send(message, version)
     broker.step()
     assert broker.collect() == []
