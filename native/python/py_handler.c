@@ -381,7 +381,8 @@ static PyMethodDef handler_methods[] = {
      "take_dirty).\n"
      "Control requests first. What NativeProduce serves is answered in here, any number of requests, for at most 5 "
      "ms;\n"
-     "the first other one is claimed and returned. Sleeps without the GIL, until something that waits natively is due;\n"
+     "the first other one is claimed and returned. Sleeps without the GIL, until something that waits natively is "
+     "due;\n"
      "negative wait_ms: for ever."},
     {"answer", handler_answer, METH_VARARGS, "answer(request, frame with its 4-byte length) -> False: no room now"},
     {"room", handler_room, METH_O,
