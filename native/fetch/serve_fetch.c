@@ -196,12 +196,12 @@ static bool leave(struct mpb_native_fetch *native, enum mpb_fetch_left left)
     return false;
 }
 
-bool mpb_serve_fetch(void *opaque, uint32_t index)
+bool mpb_serve_fetch(struct mpb_native_fetch *native, uint32_t index)
 {
-    struct mpb_native_fetch *native = opaque;
     struct mpb_entry *entry = &native->handler->core->entries[index];
     struct mpb_fetch_turn turn;
     uint64_t total = 0;
+    native->waits = false;
     if (entry->api_key != FETCH_KEY || native->off)
         return false;
     enum mpb_fetch_left left = look(native, index, &turn, true, &total);
@@ -209,11 +209,10 @@ bool mpb_serve_fetch(void *opaque, uint32_t index)
         describe(&native->request, entry);
         if (native->request.max_wait_ms <= 0 || (int64_t)total >= native->request.min_bytes)
             left = answer(native, index, &turn, total);
-        else if (native->parks && mpb_fetch_wait(native, index))
-            return true;
         else
             left = MPB_FETCH_WAIT;
     }
+    native->waits = left == MPB_FETCH_WAIT;
     return left == MPB_FETCH_SERVE || leave(native, left);
 }
 

@@ -10,28 +10,24 @@
 
 #include "fetch/fetch_request.h"
 #include "fetch/fetch_session.h"
-#include "fetch/waiting_fetch.h"
 #include "request/handler.h"
 
 struct mpb_native_fetch {
     struct mpb_handler *handler;
     struct mpb_log *log;
     const struct mpb_native_topics *topics;
-    const uint64_t *generation; /* of the metadata the topics were taken from */
-    uint32_t max_bytes;         /* fetch.max.bytes */
-    int64_t now_ms;             /* monotonic; below 0: the system's. A test that owns the clock sets it */
-    uint64_t served;            /* requests */
-    bool off;                   /* a test wants everything left to Python */
-    bool serves_followers;      /* this broker is of a cluster, and no known topic throttles its followers */
-    bool parks;                 /* requests wait here; else they are left to Python */
-    uint32_t expired_counter;   /* requests whose time ran out */
-    struct mpb_waiting_fetches waiting;
+    const uint64_t *generation;       /* of the metadata the topics were taken from */
+    uint32_t max_bytes;               /* fetch.max.bytes */
+    int64_t now_ms;                   /* monotonic; below 0: the system's. A test that owns the clock sets it */
+    uint64_t served;                  /* requests */
+    bool off;                         /* a test wants everything left to Python */
+    bool serves_followers;            /* this broker is of a cluster, and no known topic throttles its followers */
+    bool waits;                       /* `request` is one that came last and must wait */
     struct mpb_fetch_request request; /* the one that was read last */
 };
 
-/* True: answered, or it waits. False: somebody else serves the request. `native` is a struct mpb_native_fetch: this is
- * `serve_fetch` of a handler. */
-bool mpb_serve_fetch(void *native, uint32_t entry);
+/* True: answered. False: somebody else serves the request, or, if `waits` is set, lets it wait. */
+bool mpb_serve_fetch(struct mpb_native_fetch *native, uint32_t entry);
 /* Of a request that waits: whether there is something to do about it. */
 bool mpb_fetch_is_ready(struct mpb_native_fetch *native, uint32_t entry);
 /* The same, and answers it then; `is_over`: with what there is. MPB_FETCH_WAIT: it waits on, nothing was done; else it is

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "fetch/serve_fetch.h"
 #include "shm/doorbell.h"
 #include "trace/trace_record.h"
 
@@ -48,10 +47,11 @@ static uint64_t watch(const struct mpb_native_fetch *native)
     return rows;
 }
 
-bool mpb_fetch_wait(struct mpb_native_fetch *native, uint32_t index)
+/* Parks the request in hand, which was read last. False, with nothing changed: there is no memory for it. */
+static bool let_wait(struct mpb_waiting_fetches *waiting, uint32_t index)
 {
+    struct mpb_native_fetch *native = waiting->native;
     struct mpb_handler *handler = native->handler;
-    struct mpb_waiting_fetches *waiting = &native->waiting;
     struct mpb_core *core = handler->core;
     uint32_t generation = mpb_state_generation(mpb_load_relaxed(&core->entries[index].state));
     if (!make_room(waiting))
@@ -67,57 +67,66 @@ bool mpb_fetch_wait(struct mpb_native_fetch *native, uint32_t index)
     return true;
 }
 
-/* Whether it is answered, and so not waiting any more. */
-static bool look_at(struct mpb_native_fetch *native, struct mpb_waiting_read *one, bool is_ending)
+bool mpb_fetch_serve_or_wait(void *opaque, uint32_t index)
 {
+    struct mpb_waiting_fetches *waiting = opaque;
+    if (mpb_serve_fetch(waiting->native, index))
+        return true;
+    return waiting->native->waits && waiting->parks && let_wait(waiting, index);
+}
+
+/* Whether it is answered, and so not waiting any more. */
+static bool look_at(struct mpb_waiting_fetches *waiting, struct mpb_waiting_read *one, bool is_ending)
+{
+    struct mpb_native_fetch *native = waiting->native;
     enum mpb_fetch_left left = mpb_fetch_go_on(native, one->entry, is_ending);
     if (left == MPB_FETCH_WAIT) {
         watch(native);
         left = mpb_fetch_go_on(native, one->entry, is_ending);
     }
     if (left != MPB_FETCH_SERVE && left != MPB_FETCH_WAIT)
-        leave_to_python(&native->waiting, one);
+        leave_to_python(waiting, one);
     return left == MPB_FETCH_SERVE;
 }
 
-void mpb_fetch_look_again(struct mpb_native_fetch *native, uint64_t rows)
+void mpb_fetch_look_again(struct mpb_waiting_fetches *waiting, uint64_t rows)
 {
-    struct mpb_waiting_fetches *waiting = &native->waiting;
+    struct mpb_handler *handler = waiting->native->handler;
     if (waiting->count == 0)
         return;
-    bool is_ending = mpb_load_acquire(&native->handler->core->header->state) == MPB_DRAINING;
-    native->handler->serving = true; /* processors are rung for several answers together */
+    bool is_ending = mpb_load_acquire(&handler->core->header->state) == MPB_DRAINING;
+    handler->serving = true; /* processors are rung for several answers together */
     for (uint32_t i = 0; i < waiting->count;) {
         struct mpb_waiting_read *one = &waiting->of[i];
-        if (!mpb_handler_owns(native->handler, one->entry, one->generation))
+        if (!mpb_handler_owns(handler, one->entry, one->generation))
             remove_one(waiting, i);
-        else if (one->is_for_python || (one->rows & rows) == 0 || !look_at(native, one, is_ending))
+        else if (one->is_for_python || (one->rows & rows) == 0 || !look_at(waiting, one, is_ending))
             i++;
         else
             remove_one(waiting, i);
     }
-    native->handler->serving = false;
-    mpb_handler_ring_held(native->handler);
+    handler->serving = false;
+    mpb_handler_ring_held(handler);
 }
 
 /* Its time is over: whether it is answered with what there is. */
-static bool expire(struct mpb_native_fetch *native, uint32_t index)
+static bool expire(struct mpb_waiting_fetches *waiting, uint32_t index)
 {
-    struct mpb_handler *handler = native->handler;
+    struct mpb_handler *handler = waiting->native->handler;
     mpb_trace_of(handler->core->entries[index].trace)->flags |= MPB_TF_PURG_TIMEOUT;
-    mpb_count(handler->core, handler->slot, native->expired_counter, 1);
-    return mpb_fetch_go_on(native, index, true) == MPB_FETCH_SERVE;
+    mpb_count(handler->core, handler->slot, waiting->expired_counter, 1);
+    return mpb_fetch_go_on(waiting->native, index, true) == MPB_FETCH_SERVE;
 }
 
-int64_t mpb_fetch_take_over(struct mpb_native_fetch *native, int64_t now_ms, int64_t *deadline_ms)
+int64_t mpb_fetch_take_over(struct mpb_waiting_fetches *waiting, int64_t now_ms, int64_t *deadline_ms)
 {
-    struct mpb_waiting_fetches *waiting = &native->waiting;
+    struct mpb_handler *handler = waiting->native->handler;
     int64_t earliest_ms = INT64_MAX;
     if (waiting->count == 0 || now_ms < waiting->earliest_ms)
         return -1;
     for (uint32_t i = 0; i < waiting->count;) {
         struct mpb_waiting_read one = waiting->of[i];
-        bool is_held = mpb_handler_owns(native->handler, one.entry, one.generation);
+        bool is_held = mpb_handler_owns(handler, one.entry, one.generation);
         bool is_over = one.deadline_ms <= now_ms;
         if (is_held && !one.is_for_python && !is_over) {
             earliest_ms = one.deadline_ms < earliest_ms ? one.deadline_ms : earliest_ms;
@@ -125,10 +134,10 @@ int64_t mpb_fetch_take_over(struct mpb_native_fetch *native, int64_t now_ms, int
             continue;
         }
         remove_one(waiting, i);
-        if (!is_held || (!one.is_for_python && expire(native, one.entry)))
+        if (!is_held || (!one.is_for_python && expire(waiting, one.entry)))
             continue;
         if (one.is_for_python)
-            mpb_resume(native->handler, one.entry);
+            mpb_resume(handler, one.entry);
         *deadline_ms = one.deadline_ms;
         return one.entry;
     }

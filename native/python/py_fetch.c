@@ -3,15 +3,17 @@
 #include "python/py_request.h"
 #include "python/py_shm.h"
 
-#include "fetch/serve_fetch.h"
+#include "fetch/waiting_fetch.h"
 #include "produce/serve_produce.h"
 
 typedef struct {
     PyObject_HEAD PyObject *port, *log, *produce; /* kept alive */
     struct mpb_native_fetch native;
+    struct mpb_waiting_fetches waiting;
 } NativeFetchObject;
 
 #define NATIVE(object) (&((NativeFetchObject *)(object))->native)
+#define WAITING(object) (&((NativeFetchObject *)(object))->waiting)
 
 static void look_again(void *with, uint64_t rows) { mpb_fetch_look_again(with, rows); }
 
@@ -38,20 +40,20 @@ static PyObject *fetch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->native.topics = &topics->topics;
     self->native.generation = &topics->generation;
     self->native.now_ms = -1;
-    self->native.expired_counter = counter;
-    self->native.waiting.earliest_ms = INT64_MAX;
-    handler->waits[MPB_WAITING_FETCHES] = (struct mpb_native_waits){look_again, &self->native,
-                                                                    &self->native.waiting.earliest_ms};
-    handler->serve_fetch_with = &self->native;
-    handler->serve_fetch = mpb_serve_fetch;
+    self->waiting = (struct mpb_waiting_fetches){
+        .native = &self->native, .expired_counter = counter, .earliest_ms = INT64_MAX};
+    handler->waits[MPB_WAITING_FETCHES] = (struct mpb_native_waits){look_again, &self->waiting,
+                                                                    &self->waiting.earliest_ms};
+    handler->serve_fetch_with = &self->waiting;
+    handler->serve_fetch = mpb_fetch_serve_or_wait;
     return (PyObject *)self;
 }
 
 static void fetch_dealloc(PyObject *object)
 {
     PyTypeObject *type = Py_TYPE(object);
-    mpb_fetch_forget_waiting(&NATIVE(object)->waiting);
-    if (NATIVE(object)->handler != NULL && NATIVE(object)->handler->serve_fetch_with == NATIVE(object)) {
+    mpb_fetch_forget_waiting(WAITING(object));
+    if (NATIVE(object)->handler != NULL && NATIVE(object)->handler->serve_fetch_with == WAITING(object)) {
         NATIVE(object)->handler->serve_fetch = NULL;
         NATIVE(object)->handler->waits[MPB_WAITING_FETCHES].look_again = NULL;
     }
@@ -68,7 +70,7 @@ static PyObject *fetch_take_over(PyObject *object, PyObject *arg)
     long long now_ms = PyLong_AsLongLong(arg);
     if (now_ms == -1 && PyErr_Occurred())
         return NULL;
-    int64_t index = mpb_fetch_take_over(NATIVE(object), now_ms, &deadline_ms);
+    int64_t index = mpb_fetch_take_over(WAITING(object), now_ms, &deadline_ms);
     if (index < 0)
         Py_RETURN_NONE;
     PyObject *request = mpb_py_new_request((HandlerObject *)((NativeFetchObject *)object)->port, index);
@@ -88,11 +90,11 @@ static PyObject *fetch_get(PyObject *object, void *what)
     case 3:
         return PyBool_FromLong(native->serves_followers);
     case 4:
-        return PyBool_FromLong(native->parks);
+        return PyBool_FromLong(WAITING(object)->parks);
     case 5:
-        return PyLong_FromUnsignedLong(native->waiting.count);
+        return PyLong_FromUnsignedLong(WAITING(object)->count);
     case 6:
-        return PyLong_FromLongLong(native->waiting.earliest_ms);
+        return PyLong_FromLongLong(WAITING(object)->earliest_ms);
     default:
         return PyBool_FromLong(native->off);
     }
@@ -115,7 +117,7 @@ static int fetch_set(PyObject *object, PyObject *value, void *what)
         native->serves_followers = number != 0;
         return 0;
     case 4:
-        native->parks = number != 0;
+        WAITING(object)->parks = number != 0;
         return 0;
     default:
         native->off = number != 0;

@@ -61,7 +61,7 @@ def samples(tmp_path_factory):
         "NetworkTurn": _native.NetworkTurn(processor, epoll.fileno(), 0, 0, 1 << 20, -1, {18: (0, 3)}),
         "NativeProduce": _native.NativeProduce(handler, log, 0, lambda *_: (0, b""), lambda: None),
         "NativeFetch": _native.NativeFetch(
-            handler, log, _native.NativeProduce(handler, log, 0, lambda *_: (0, b""), lambda: None)
+            handler, log, _native.NativeProduce(handler, log, 0, lambda *_: (0, b""), lambda: None), 0
         ),
         "FetchSessions": _native.FetchSessions(core, layout.SLOT_HANDLERS),
         "LogOptions": options,

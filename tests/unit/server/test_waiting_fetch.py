@@ -118,6 +118,16 @@ def test_at_its_time_it_is_answered_with_what_there_is(broker):
     assert counted(broker, Counter.PURGATORY_EXPIRED) == 2
 
 
+def test_the_earliest_of_those_that_wait_is_due_first(broker):
+    late = parked(broker, max_wait_ms=900)
+    early = parked(broker, max_wait_ms=300)
+    assert native(broker).due_ms == broker.clock.monotonic_ms() + 300
+    broker.clock.advance(300)
+    assert moved(broker).keys() == {early}
+    broker.clock.advance(600)
+    assert moved(broker).keys() == {late}
+
+
 def test_what_cannot_be_answered_natively_waits_on_in_python(broker):
     """Another topic is made: the table of topics is out of date, and Python takes the request over."""
     entry = parked(broker)
