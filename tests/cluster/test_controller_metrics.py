@@ -109,8 +109,10 @@ def test_what_a_cluster_shows(tmp_path):
         cluster.start(victim)
         cluster.wait_for_isr(TOPIC, 3)
         leaders = {leader for leader, _ in cluster.partitions(TOPIC).values()}
-        grown = [plain(scrape(cluster, broker), REPLICAS + "isrexpands_total") for broker in leaders]
-        assert sum(grown) == PARTITIONS
+        until(  # a leader counts when it is answered, which is after all brokers may know
+            lambda: [plain(scrape(cluster, broker), REPLICAS + "isrexpands_total") for broker in leaders],
+            lambda grown: sum(grown) == PARTITIONS,
+        )
         caught_up = until(
             lambda: scrape(cluster, victim),
             lambda found: found["kafka_server_replicafetchermanager_maxlag"][("clientid", "Replica"),] == 0,
