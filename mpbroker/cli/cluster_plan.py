@@ -4,12 +4,12 @@ that every later command finds the same cluster. Runs in the commands' processes
 from __future__ import annotations
 
 import os
-import socket
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from mpbroker.cli.cluster_ports import HOST, free_ports
 from mpbroker.config.cluster_store import ClusterStorePlace, parse_cluster_store
 from mpbroker.config.cores import available_cores
 from mpbroker.errors import ConfigError, MpbrokerError
@@ -17,7 +17,6 @@ from mpbroker.log import data_dir
 from mpbroker.metadata.keys import STORE_FILE
 
 FILE: Final = "cluster.json"
-HOST: Final = "127.0.0.1"
 FIRST_PORT: Final = 9092
 PORT_STEP: Final = 10
 MAX_BROKERS: Final = 15
@@ -165,22 +164,10 @@ def _store(directory: str, text: str) -> str:
 
 def _nodes(count: int, first_port: int) -> tuple[NodePlan, ...]:
     if first_port == 0:
-        ports = _free_ports(4 * count)
+        ports = free_ports(4 * count)
         return tuple(NodePlan(n + 1, *ports[4 * n : 4 * n + 4]) for n in range(count))
     last = first_port + PORT_STEP * (count - 1) + 3
     if last > 65535:
         raise ConfigError("--port", first_port, f"at most {65535 - PORT_STEP * (count - 1) - 3} with {count} brokers")
     bases = range(first_port, first_port + PORT_STEP * count, PORT_STEP)
     return tuple(NodePlan(n, base, base + 1, base + 2, base + 3) for n, base in enumerate(bases, 1))
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now; a broker keeps its own when it starts again, so they are chosen here."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind((HOST, 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()

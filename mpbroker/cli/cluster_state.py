@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
-from mpbroker.cli.cluster_plan import CONTROL, DATA, HOST, INTERNAL, ClusterPlan
+from mpbroker.cli.cluster_plan import CONTROL, DATA, INTERNAL, ClusterPlan
+from mpbroker.cli.cluster_ports import HOST
 from mpbroker.client.network_client import NetworkClient
 from mpbroker.errors import MpbrokerError
 from mpbroker.log import data_dir

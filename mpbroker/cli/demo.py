@@ -41,14 +41,15 @@ def run(arguments: argparse.Namespace) -> int:
     traces = demo_study.traces_directory(out)
     with broker({"num.partitions": PARTITIONS, "mpbroker.trace.dir": os.path.abspath(traces)}) as running:
         lost = _tour(running, max(arguments.records, PARTITIONS))
+    _say(_command("trace", "stats", "--in", traces))  # once the broker has stopped: every request is written
     code = demo_study.study(traces, out)
     return 1 if lost or code else 0
 
 
-def _command(running: RunningBroker, *words: str) -> str:
-    """Output of another mpbroker command on this broker's data directory."""
+def _command(*words: str) -> str:
+    """Output of another mpbroker command."""
     return subprocess.run(
-        [sys.executable, "-m", "mpbroker", *words, "--data-dir", str(running.data_dir)],
+        [sys.executable, "-m", "mpbroker", *words],
         check=True,
         capture_output=True,
         text=True,
@@ -57,7 +58,9 @@ def _command(running: RunningBroker, *words: str) -> str:
 
 
 def _processes(running: RunningBroker) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = json.loads(_command(running, "status", "--json"))["processes"]
+    rows: list[dict[str, Any]] = json.loads(_command("status", "--json", "--data-dir", str(running.data_dir)))[
+        "processes"
+    ]
     return rows
 
 
@@ -79,9 +82,7 @@ def _tour(running: RunningBroker, records: int) -> bool:
             _kill(running, VICTIMS[0 if number == records // 3 else 1])
     client.flush()
     _say(f"all acknowledged after {time.monotonic() - started:.2f} s; reading them back")
-    lost = _check(client.read_all(PARTITIONS, records), records)
-    _say(_command(running, "trace", "stats"))
-    return lost
+    return _check(client.read_all(PARTITIONS, records), records)
 
 
 def _kill(running: RunningBroker, role: str) -> None:

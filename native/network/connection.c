@@ -7,6 +7,8 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+enum { OFFSET_TRIES = 3, OFFSET_TOLERATED_NS = 2000 };
+
 void mpb_connection_close(struct mpb_connection *c)
 {
     free(c->buffer);
@@ -34,12 +36,27 @@ static bool make_room(struct mpb_connection *c, uint32_t bytes)
     return true;
 }
 
+/* Both clocks, one right behind the other: what lies between them makes every arrival of the next millisecond earlier
+ * by as much, and that can be a time slice. */
+static int64_t wall_minus_monotonic_ns(void)
+{
+    int64_t found_ns = 0;
+    for (int tries = 0; tries < OFFSET_TRIES; tries++) {
+        struct timespec wall;
+        uint64_t before_ns = mpb_trace_clock_ns();
+        clock_gettime(CLOCK_REALTIME, &wall);
+        uint64_t after_ns = mpb_trace_clock_ns();
+        found_ns = wall.tv_sec * 1000000000ll + wall.tv_nsec - (int64_t)before_ns;
+        if (after_ns - before_ns < OFFSET_TOLERATED_NS)
+            break;
+    }
+    return found_ns;
+}
+
 static uint64_t monotonic(struct mpb_arrivals *arrivals, const struct timespec *wall, uint64_t now_ns)
 {
     if (now_ns - arrivals->sampled_ns >= MPB_OFFSET_SAMPLE_NS) {
-        struct timespec now;
-        clock_gettime(CLOCK_REALTIME, &now);
-        arrivals->wall_minus_monotonic_ns = now.tv_sec * 1000000000ll + now.tv_nsec - (int64_t)now_ns;
+        arrivals->wall_minus_monotonic_ns = wall_minus_monotonic_ns();
         arrivals->sampled_ns = now_ns;
     }
     int64_t at_ns = wall->tv_sec * 1000000000ll + wall->tv_nsec - arrivals->wall_minus_monotonic_ns;

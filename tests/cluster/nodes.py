@@ -9,7 +9,8 @@ import time
 from contextlib import suppress
 
 from mpbroker.cli.cluster_actions import kill_tree
-from mpbroker.cli.cluster_plan import HOST, ClusterPlan, NodePlan, _free_ports
+from mpbroker.cli.cluster_plan import ClusterPlan, NodePlan
+from mpbroker.cli.cluster_ports import HOST, free_ports
 from mpbroker.log import data_dir
 from mpbroker.metadata.keys import STORE_FILE
 from tests.cluster.cut_network import address
@@ -25,7 +26,7 @@ class Nodes:
         directory.mkdir(parents=True, exist_ok=True)
         store = store or f"sqlite:{directory / STORE_FILE}"
         if network is None:
-            ports = _free_ports(12)
+            ports = free_ports(12)
             nodes = tuple(NodePlan(n + 1, *ports[4 * n : 4 * n + 4]) for n in range(3))
         else:
             nodes = tuple(NodePlan(n, 9092, 9093, 9094, 9095) for n in (1, 2, 3))

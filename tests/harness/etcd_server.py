@@ -4,13 +4,14 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 import urllib.request
 from pathlib import Path
 
 import pytest
+
+from mpbroker.cli.cluster_ports import free_ports
 
 START_S = 30.0
 
@@ -29,7 +30,7 @@ class EtcdServer:
     def __init__(self, directory: Path, members: int = 1) -> None:
         self._program = program()
         self._directory = directory
-        self._ports = _free_ports(2 * members)
+        self._ports = free_ports(2 * members)
         self.members = range(members)
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
@@ -112,11 +113,3 @@ class EtcdServer:
     def empty(self) -> None:
         """Delete all keys."""
         assert self.ask(0, "/v3/kv/deleterange", {"key": "AA==", "range_end": "AA=="})
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
