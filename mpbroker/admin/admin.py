@@ -15,7 +15,7 @@ from mpbroker.shm.process_table import ProcessState, WaitName
 if TYPE_CHECKING:
     from mpbroker.admin.http_server import AdminServer
 
-POLL_S = 0.3
+POLL_S = 0.5
 PAUSE_S = 0.1
 """After a connection could not be taken: without, an epoll that says so again at once would keep a core busy."""
 

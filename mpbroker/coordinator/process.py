@@ -19,7 +19,7 @@ from mpbroker.shm.clock import Clock, SystemClock
 from mpbroker.shm.process_context import ProcessContext
 from mpbroker.shm.process_table import ProcessState
 
-POLL_MS = 300  # a safety net, as a handler's: every event rings a bell
+POLL_MS = 500  # a safety net: every event rings a bell
 REST_EVERY_MS = 1000
 
 

@@ -45,7 +45,7 @@ from mpbroker.shm.process_table import ProcessRow, ProcessState
 from mpbroker.shm.topic_table import partition_who
 from mpbroker.shm.troubles import Trouble
 
-WAIT_MS: Final = 200
+WAIT_MS: Final = 500
 """Longest wait for the bell: a signal that came just before the wait is noticed after it."""
 OPEN_SEGMENTS: Final = 1024
 EXIT_NOT_CLEAN: Final = 1

@@ -17,7 +17,7 @@ from mpbroker.shm.process_context import ProcessContext
 from mpbroker.shm.process_table import BrokerState, ProcessState, WaitName
 from mpbroker.shm.scheduling import prefer_latency
 
-POLL_MS, SHORT_POLL_MS = 300, 10
+POLL_MS, SHORT_POLL_MS = 500, 10
 RANK_EVERY_S = 1.0
 START_POLL_S, MAX_START_POLL_S, START_POLL_GROWTH = 0.001, 0.02, 1.01
 

@@ -29,6 +29,8 @@ MAX_AT_ONCE = 64
 MAX_LOOKED_AT = 1024
 MAX_DUMP_AFTER_MS = 3_600_000
 _NS_PER_S = 1_000_000_000
+CERTAIN_NS = 3 * _NS_PER_S
+"""Within that a directory may change twice and show one time; the coarsest file systems count by two seconds."""
 _NO_FILE_OF_OURS = {errno.ELOOP, errno.ENXIO, errno.EACCES, errno.EISDIR}
 _numbers = itertools.count()
 
@@ -97,6 +99,7 @@ class MarkSpool:
         self._directory.mkdir(mode=0o700, exist_ok=True)
         self._lock = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._held = False
+        self._empty_at: tuple[int, int] | None = None
         self._hold()
 
     def _hold(self) -> None:
@@ -111,18 +114,27 @@ class MarkSpool:
     def take(self) -> list[Mark]:
         """Markers that wait, oldest first, at most MAX_AT_ONCE. Each stays until `done`."""
         self._hold()
-        names = []
-        with os.scandir(self._directory) as entries:
-            for entry, _ in zip(entries, range(MAX_LOOKED_AT), strict=False):
-                names.append(entry.name)
         found: list[Mark] = []
-        for name in sorted(names):
+        for name in sorted(self._names()):
             if len(found) >= MAX_AT_ONCE:
                 break
             mark = self._read(self._directory / name)
             if mark is not None:
                 found.append(mark)
         return found
+
+    def _names(self) -> list[str]:
+        """What lies there. It is asked for five times a second and more: one that was empty is not read again until it
+        has changed."""
+        status = os.stat(self._directory)
+        now = status.st_ino, status.st_mtime_ns
+        if now == self._empty_at:
+            return []
+        with os.scandir(self._directory) as entries:
+            names = [entry.name for entry, _ in zip(entries, range(MAX_LOOKED_AT), strict=False)]
+        is_certain = time.time_ns() - status.st_mtime_ns > CERTAIN_NS
+        self._empty_at = now if is_certain and not names else None
+        return names
 
     def done(self, mark: Mark) -> None:
         """It was recorded."""

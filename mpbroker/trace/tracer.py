@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from mpbroker.trace.dashcam import Dashcam
 
 MIN_PAUSE_MS, BUSY_PAUSE_MS, IDLE_PAUSE_MS = 10, 50, 200
+QUIET_RECORDS_A_S = 2_500
+"""Below that a pause stays as long as without any: what could come at once is no more than after silence, and each
+wake costs a quarter of a millisecond where others have taken the caches."""
 RETENTION_MS = 60_000
 OPEN_AGAIN_MS = 2_000
 _NS_PER_MS = 1_000_000
@@ -75,7 +78,7 @@ class Tracer:
         self._drains: list[LaneDrain] = []
         self._own: OwnRecords | None = None
         self._retention_due_ns = 0
-        self._pause_ms = IDLE_PAUSE_MS
+        self._rhythm_ms = self._pause_ms = IDLE_PAUSE_MS
         self._failing = False
         self._losses: dict[str, int] = {}
         self._poll = select.poll()
@@ -172,13 +175,25 @@ class Tracer:
                 failure = failure or error
         if failure is not None or self._own is not None or not self._ctx.lanes:
             self._say(failure)  # between two tries to begin nothing is known
-        self._pause_ms = BUSY_PAUSE_MS if moved else min(IDLE_PAUSE_MS, self._pause_ms + 10)
+        self._rhythm_ms = self._next_rhythm_ms(moved)
+        self._pause_ms = self._rhythm_ms
         if self._own is not None:
             self._pause_ms = min(self._pause_ms, max(MIN_PAUSE_MS, self._own.due_ms(now_ns)))
         if self._dashcam is not None and self._dashcam.is_busy:
             self._pause_ms = MIN_PAUSE_MS
         self._take_new_limits()
         return moved
+
+    def _next_rhythm_ms(self, moved: int) -> int:
+        """After a turn that moved so many records: they came during the pause before it, or longer."""
+        if moved * 1000 > QUIET_RECORDS_A_S * self._pause_ms:
+            return BUSY_PAUSE_MS
+        return min(IDLE_PAUSE_MS, self._rhythm_ms + 10)
+
+    @property
+    def pause_ms(self) -> int:
+        """How long the next pause is at most."""
+        return self._pause_ms
 
     def pause(self) -> None:
         """Sleep until the next drain is due or a signal comes."""

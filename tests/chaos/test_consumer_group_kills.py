@@ -129,14 +129,16 @@ class Consumer(threading.Thread):
             self._give(self.has - wanted)
 
 
-def play(broker: Broker, seconds: float, disturb) -> None:
-    """Three members that stay and one that comes and goes; then everybody comes to rest."""
+def play(broker: Broker, seconds: float, disturb, begun=lambda: True) -> None:
+    """Three members that stay and one that comes and goes; then everybody comes to rest. The time counts from when
+    `begun()`, which on a busy machine takes a while."""
     with Peer(broker.port()) as peer:
         assert create_topic(peer, "t", PARTITIONS).error_code == 0
     history = History()
     cast = [Consumer(broker.port(), f"m{n}", history, n == 3) for n in range(4)]
     for one in cast:
         one.start()
+    wait_until(lambda: begun() or any(one.wrong for one in cast), "what it is about", 15)
     until = time.monotonic() + seconds
     while time.monotonic() < until and not any(one.wrong for one in cast):
         disturb()
@@ -160,9 +162,12 @@ def play(broker: Broker, seconds: float, disturb) -> None:
 @pytest.mark.parametrize("point", POINTS)
 def test_a_death_at_a_named_moment(tmp_path, point):
     with Broker(tmp_path, overrides=SETTINGS, env={"MPBROKER_CRASH": point}) as broker:
-        play(broker, 1.2, lambda: time.sleep(0.05))
-        rows = broker.status()["processes"]
-        assert any(row["role"] == "coordinator" and row["restarts"] for row in rows), f"nobody passed {point}"
+
+        def died():
+            return any(row["role"] == "coordinator" and row["restarts"] for row in broker.status()["processes"])
+
+        play(broker, 0.6, lambda: time.sleep(0.05), died)
+        assert died(), f"nobody passed {point}"
 
 
 def test_deaths_at_any_moment(tmp_path):

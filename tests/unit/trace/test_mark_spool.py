@@ -136,3 +136,30 @@ def test_somebody_who_looks_while_the_tracer_begins(tmp_path, complaints):
     os.close(looking)
     assert not mark_spool.is_watched(tmp_path)
     assert spool.take() == [] and mark_spool.is_watched(tmp_path)
+
+
+def read_how_often(monkeypatch, spool, times):
+    """How many of so many looks read the directory."""
+    looks, scandir = [], os.scandir
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "scandir", lambda path: looks.append(path) or scandir(path))
+        assert [spool.take() for _ in range(times)] == [[]] * times
+    return len(looks)
+
+
+def test_an_empty_directory_is_read_again_once_it_has_changed(tmp_path, spool, monkeypatch):
+    marks = tmp_path / "marks"
+    os.utime(marks, (1, 1))
+    assert read_how_often(monkeypatch, spool, 3) == 1
+    mark_spool.put(tmp_path, "x", 5)
+    (mark,) = spool.take()
+    os.utime(marks, (1, 1))
+    assert spool.take() == [mark]  # it was not empty when it looked like that
+    spool.done(mark)
+    assert read_how_often(monkeypatch, spool, 3) == 3  # it may have changed since, in the same moment of its clock
+    os.utime(marks, (2, 2))
+    assert read_how_often(monkeypatch, spool, 3) == 1
+    marks.rename(tmp_path / "away")
+    mark_spool.put(tmp_path, "y", 6)
+    os.utime(marks, (2, 2))
+    assert [one.text for one in spool.take()] == ["y"]  # another directory with the same time

@@ -149,6 +149,38 @@ def test_a_directory_that_cannot_be_written_is_said_once(tmp_path, memory, lanes
     assert [event for event, _ in ctx.lines] == ["trace_write_failed", "trace_writing_again"]
 
 
+def test_the_pause_is_long_while_few_records_come(tmp_path, memory):
+    name = f"/mpbroker-test-{os.getpid()}-tracer-rate"
+    one = lane.create(name, 0, boot_id=BOOT, capacity_records=1024)
+    ctx = Context(tmp_path / "traces", (name,), turns=0, memory=memory)
+    ctx.config.mpbroker_trace_gauge_interval_ms = 1_000_000
+    found = []
+    try:
+        made = tracer.Tracer(ctx)
+        for records in (0, 500, 501, 125, 151, 0, 0):
+            for number in range(records):
+                one.native.put(full_request(number).pack())
+            assert made.turn() == records
+            found.append(made.pause_ms)
+        made.finish()
+    finally:
+        lane.unlink(name)
+    assert found == [200, 200, 50, 60, 50, 60, 70]  # 2,500 a second, seen in pauses of 200, 50 and 60 ms
+
+
+def test_the_next_gauges_shorten_one_pause_alone(tmp_path, memory, lanes):
+    ctx = Context(tmp_path / "traces", tuple(one.name for one in lanes), turns=0, memory=memory)
+    made = tracer.Tracer(ctx)
+    pauses = []
+    for due_ms in (1000, 150, 3, 1000):
+        made.turn()
+        made._own.due_ms = lambda now_ns, due_ms=due_ms: due_ms
+        made.turn()
+        pauses.append(made.pause_ms)
+    made.finish()
+    assert pauses == [200, 150, 10, 200]
+
+
 def test_the_time_namespace_is_read():
     assert isinstance(tracer.time_namespace_ns(), int)
 
