@@ -132,6 +132,31 @@ def test_at_its_own_time_it_is_told_that_it_timed_out(broker):
     assert result(broker, late).error_code == 0
 
 
+def test_python_gets_each_at_its_deadline_and_no_other_before(broker):
+    """Deadlines 1,000, 1,005 and 1,010 ms after now, asked for out of order, and how many of them are due when."""
+    now_ms, produces = native(broker).monotonic_ms, native(broker)
+    for timeout_ms in (1005, 1000, 1010):
+        sent(broker, b"a", timeout_ms=timeout_ms)
+    assert (produces.waiting, produces.due_ms) == (3, now_ms + 1000)
+    for asked_ms, deadline_ms, due_ms in (
+        (999, None, 1000),
+        (1000, 1000, 1000),
+        (1000, None, 1005),
+        (1004, None, 1005),
+        (1011, 1005, 1005),
+        (1011, 1010, None),
+        (9999, None, None),
+    ):
+        taken = produces.take_over(now_ms + asked_ms)
+        assert (None if taken is None else taken[1] - now_ms) == deadline_ms
+        assert due_ms is None or produces.due_ms == now_ms + due_ms
+        if taken is not None:
+            assert broker.handler.port.answer(taken[0], bytes(8))
+    assert produces.waiting == 0 and len(broker.collect()) == 3
+    sent(broker, b"late", timeout_ms=2000)
+    assert (produces.waiting, produces.due_ms) == (1, now_ms + 2000)
+
+
 def test_after_a_change_of_metadata_python_answers_and_appends_nothing_again(broker):
     message = parked(broker, b"a")
     broker.create_topic("other")
