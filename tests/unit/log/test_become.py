@@ -42,3 +42,27 @@ def test_the_state_of_replicas_is_told(world):
     assert become(world, ReplicaRole.LEADER, 5) == 0
     state = world.log.replica_state(0)
     assert (state.replicas, state.isr, state.maximal_isr, state.min_isr) == ((1, 2), (1,), (1,), 1)
+
+
+def test_every_number_of_the_state_is_its_own(world):
+    """Led since epoch 5; 9 has just caught up, and 7, which had, began anew; 1 stands between them."""
+    partition = world.create()
+
+    def lead(epoch, partition_epoch, isr, min_isr):
+        assert world.log.become(0, ReplicaRole.LEADER, epoch, partition_epoch, [7, 1, 9], isr, 1, min_isr, 3000) == 0
+
+    lead(5, 11, [7, 1], 1)
+    for _ in range(8):
+        world.append(partition)
+    lead(6, 13, [7, 1], 2)
+    world.append(partition, 3)
+    for broker, broker_epoch, offset, now_ms in ((7, 70, 11, 4000), (9, 90, 11, 5000), (7, 72, 10, 4800)):
+        assert world.log.follower_fetched(0, broker, broker_epoch, 6, offset, -1, 0, now_ms)[0] == 0
+    assert world.log.delete_records(0, 4, partition.topic_id)[0] == 0
+    state = world.log.replica_state(0)
+    numbers = (ReplicaRole.LEADER, 1, 6, 5, 13, 8, 4, 11, 11, 2)
+    followers = ((7, 10, 4000, 72), (9, 11, 5000, 90))  # end, when it had caught up, broker epoch
+    assert tuple(state) == (*numbers, (7, 1, 9), (7, 1), (7, 1, 9), followers)
+    assert (state.role, state.leader, state.leader_epoch, state.leader_since) == numbers[:4]
+    assert (state.partition_epoch, state.epoch_start, state.log_start) == numbers[4:7]
+    assert (state.leo, state.hw, state.min_isr, state.followers) == (*numbers[7:], followers)
