@@ -43,7 +43,9 @@ def test_requests_before_a_command_a_signal_and_errors_are_on_disk_after_it(brok
     wait_until(lambda: producer.produce(0, [b"a"]).error == 0, "the topic")
     for _ in range(50):
         assert producer.produce(0, [b"value"]).error == 0
-    assert json.loads(_trace(broker, "stats", "--json").stdout)["records"] > 50  # memory is read as disk is
+    wait_until(
+        lambda: json.loads(_trace(broker, "stats", "--json").stdout)["records"] > 50, "memory to be read as disk is"
+    )
     assert not _dumps(broker)
     (asked,) = json.loads(_trace(broker, "dump", "--json", "by", "hand").stdout)
     assert [cause["text"] for cause in asked["causes"]] == ["by hand"]
