@@ -14,6 +14,7 @@ from mpbroker.metadata.metadata_cache import MetadataCache
 from mpbroker.metadata.metadata_snapshot import TopicImage, encode_overrides
 from mpbroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from mpbroker.protocol.messages.delete_groups import DeleteGroupsRequest
+from mpbroker.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from mpbroker.protocol.messages.end_txn import EndTxnRequest
 from mpbroker.protocol.messages.init_producer_id import InitProducerIdRequest
 from mpbroker.protocol.messages.offset_commit import (
@@ -24,6 +25,7 @@ from mpbroker.protocol.messages.offset_commit import (
 from mpbroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from mpbroker.record.batch_builder import encode_batch
 from mpbroker.shm.counters import Counter
+from mpbroker.shm.layout import ReplicaRole
 from mpbroker.shm.process_table import BrokerState
 from tests.harness.in_process_broker import InProcessBroker
 from tests.harness.in_process_controller import InProcessController
@@ -297,6 +299,38 @@ def test_a_write_of_a_transaction_comes_back_to_the_handlers(coordinator, broker
     code = broker.decode(message, version, frame).responses[0].partition_responses[0].error_code
     assert code == (ErrorCode.INVALID_PRODUCER_EPOCH if epoch else 0)
     assert broker.log.state(1).leo == (not epoch)
+
+
+def take_role(coordinator, role, epoch, rows) -> None:
+    """Leader of all these partitions, or follower; then the coordinator looks at the metadata."""
+    broker = coordinator.broker
+    for row in rows:
+        assert broker.log.become(row, role, epoch, epoch, [0], [0], 0, 1, 0, leader=0) == 0
+    broker.create_topic(f"changed-{epoch}", 1)
+    for _ in range(20):
+        coordinator.shell.deliver(True, [])
+
+
+def codes(coordinator) -> tuple[int, int]:
+    """What who asks for the group's offsets, and who asks for the transaction, are told."""
+    topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+    group = coordinator.call(OffsetFetchRequest(group_id="a", topics=topics), 5)
+    return group.error_code, coordinator.call(DescribeTransactionsRequest(["tx"]), 0).transaction_states[0].error_code
+
+
+def test_partitions_are_coordinated_while_they_are_led(tmp_path):
+    broker = InProcessBroker(tmp_path, coordinator=True, replicated=True)
+    broker.create_topic("t", 2)
+    coordinator = InProcessCoordinator(broker)
+    rows = coordinator.offsets + coordinator.states
+    take_role(coordinator, ReplicaRole.LEADER, 1, [0, 1, *rows])
+    coordinator.call(commit("a"), 5)
+    begin(coordinator)
+    assert codes(coordinator) == (0, 0)
+    take_role(coordinator, ReplicaRole.FOLLOWER, 2, rows)
+    assert codes(coordinator) == (ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR)
+    take_role(coordinator, ReplicaRole.LEADER, 3, rows)
+    assert codes(coordinator) == (0, 0) and committed(coordinator, "a") == 5, "read again"
 
 
 def test_metadata_is_looked_through_when_it_has_changed(coordinator, monkeypatch):

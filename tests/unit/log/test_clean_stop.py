@@ -1,5 +1,6 @@
 """The marker of a clean stop: there if and only if everything is on disk and whole."""
 
+import errno
 import json
 import os
 
@@ -105,6 +106,26 @@ def test_no_marker_when_anything_is_not_as_it_should_be(world, damage):
     assert LogKeeper(world.keeper()).stop() is False
     assert not (world.path / MARKER).exists()
     assert world.events.named("not_stopped_cleanly")[0]["next_start"] == "reads the logs"
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        ("producer_snapshots.write_snapshot", "a producer snapshot could not be written"),
+        ("checkpoint_writer.write_checkpoint", "a checkpoint could not be written"),
+    ],
+)
+def test_no_marker_when_there_were_no_descriptors_left(world, monkeypatch, call, why):
+    """Which is no reason to take the directory offline."""
+
+    def fail(*_, **__):
+        raise OSError(errno.EMFILE, "too many open files")
+
+    world.append(world.create(), 4, producer_id=3, producer_epoch=0, base_sequence=0)
+    monkeypatch.setattr(f"mpbroker.log.{call}", fail)
+    assert LogKeeper(world.keeper()).stop() is False
+    assert world.log.log_dir_online(0) and not (world.path / MARKER).exists()
+    assert world.events.named("not_stopped_cleanly")[0]["why"] == why
 
 
 class RefusedSyncs(InlineSyncs):

@@ -2,7 +2,11 @@
 
 import pytest
 
+from mpbroker.coordinator.consumer_groups.change import Change
 from mpbroker.coordinator.consumer_groups.consumer_group import ConsumerGroup
+from mpbroker.coordinator.consumer_groups.consumer_member import ConsumerMember
+from mpbroker.coordinator.consumer_groups.target_assignment import maybe_work_out
+from mpbroker.coordinator.effects import Now
 from mpbroker.coordinator.group_settings import GroupSettings
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -160,3 +164,18 @@ def test_a_new_target_waits_for_its_time(world):
     world.advance(100)
     beat(world, "a", 2)
     assert group_of(world).target_epoch == 3
+
+
+def test_a_groups_first_target_waits_for_no_interval(world):
+    """Whatever the clock says: that of a machine that has just been started may say 1970."""
+    group = ConsumerGroup(GROUP, world.topics, world.coordinator.counts)
+    group.set_member("a", ConsumerMember("a"))
+    group.epoch = 2
+    change = Change(group)
+    maybe_work_out(change, world.topics, "uniform", 60_000, Now(5, 5))
+    assert (group.target_epoch, group.target_ms) == (2, 5)
+    group.epoch = 3
+    maybe_work_out(change, world.topics, "uniform", 60_000, Now(9, 5 + 59_999))
+    assert group.target_epoch == 2
+    maybe_work_out(change, world.topics, "uniform", 60_000, Now(9, 5 + 60_000))
+    assert group.target_epoch == 3

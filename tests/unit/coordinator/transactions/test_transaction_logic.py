@@ -17,6 +17,7 @@ from mpbroker.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from mpbroker.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from mpbroker.protocol.messages.end_txn import EndTxnRequest
 from mpbroker.protocol.messages.list_transactions import ListTransactionsRequest
 from mpbroker.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -362,6 +363,24 @@ def test_what_administrators_see(world):
     assert names([], [producer[0]]) == ([ID], [])
     world.advance(100)
     assert names(["Ongoing"], [], 50) == ([ID], []) and names(["Ongoing"], [], 200) == ([], [])
+
+
+@pytest.mark.parametrize("patient", [False, True], ids=["now", "after a while"])
+def test_who_asks_while_it_is_loaded_is_told_to_come_again(world, patient):
+    """Where there is no room to keep it waiting at once, else when it has waited long enough."""
+    producer = producer_of(world)
+    world.coordinator = type(world.coordinator)(
+        msgspec.structs.replace(world.settings, **({} if patient else {"max_parked": 0})),
+        lambda *_: True,
+        lambda _: 0,
+        lambda: world.feature_level,
+    )
+    world.carry_out(world.coordinator.open(0, 0, world.now()))
+    heard = world.send(EndTxnRequest(ID, *producer, True), 1)
+    assert not (heard and patient)
+    world.advance(30_000)
+    assert [answer.error_code for answer in heard] == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+    assert world.coordinator.counts.loading_refused == 1
 
 
 def test_who_lists_transactions_waits_until_all_are_loaded(world):
