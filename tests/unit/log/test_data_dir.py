@@ -1,5 +1,6 @@
 """The data directory: lock, identity, whether it can be written."""
 
+import base64
 import os
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import pytest
 
 from mpbroker.errors import ConfigError, DataDirectoryInUse
 from mpbroker.log import data_dir
-from mpbroker.log.data_dir import MetaProperties
+from mpbroker.log.data_dir import MetaProperties, new_id
 
 HOLD = """
 import sys
@@ -199,3 +200,11 @@ def test_ids():
     assert [
         data_dir.is_id(text) for text in ("ZF7CwAAXRvaWnKtFCRe1Gg", "short", "x" * 22 + "=", "!" * 22, "é" * 22)
     ] == [True, False, False, False, False]
+
+
+def test_a_new_id_is_a_random_uuid():
+    made = [base64.urlsafe_b64decode(new_id(lambda _, one=one: bytes(one)) + "==") for one in (range(16), [1] * 16)]
+    assert made[0] == bytes([0, 1, 2, 3, 4, 5, 0x46, 7, 0x88, *range(9, 16)])
+    assert made[1] == bytes([1] * 6 + [0x41, 1, 0x81] + [1] * 7)
+    given = [b"\1" * 16, b"\xfb" * 16]
+    assert new_id(lambda _: given.pop())[0] != "-" and not given, "one that begins with a dash is thrown away"

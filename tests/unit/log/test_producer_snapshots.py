@@ -1,6 +1,15 @@
 """Producer snapshots: taken behind a roll and now and then, two of them kept."""
 
-from mpbroker.log.producer_snapshot import newest_snapshot, read_snapshot, snapshot_offsets
+import pytest
+
+from mpbroker.log.producer_snapshot import (
+    ProducerEntry,
+    newest_snapshot,
+    read_snapshot,
+    snapshot_offsets,
+    snapshot_path,
+    write_snapshot,
+)
 from mpbroker.log.producer_snapshots import SNAPSHOT_INTERVAL_MS, ProducerSnapshots
 
 
@@ -118,3 +127,20 @@ def test_a_log_that_cannot_be_read_now_is_taken_later(world):
     keeper = world.keeper()
     keeper.log = Busy()
     assert ProducerSnapshots(keeper).take(partition, even_empty=False) is False
+
+
+@pytest.mark.parametrize(("last", "delta", "first"), [(7, 2, 5), (0, 0, 0), (1, 3, 2**31 - 2), (2**31 - 1, 0, 2**31 - 1)])
+def test_the_first_sequence_of_a_batch_goes_round(last, delta, first):
+    assert ProducerEntry(1, 0, last, 100, delta, 5).first_sequence == first
+
+
+def test_a_snapshot_with_a_wrong_sum_or_length_is_none(tmp_path):
+    write_snapshot(str(tmp_path), 4, [ProducerEntry(1, 0, 3, 3, 3, 5), ProducerEntry(2, 0, 3, 3, 3, 5)])
+    path = snapshot_path(str(tmp_path), 4)
+    with open(path, "rb") as file:
+        content = file.read()
+    assert len(read_snapshot(path)) == 2
+    for damaged in (content[:-1], content + b"x", content[:-1] + bytes([content[-1] ^ 1]), b"\0\7" + content[2:]):
+        with open(path, "wb") as file:
+            file.write(damaged)
+        assert read_snapshot(path) is None

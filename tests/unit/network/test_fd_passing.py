@@ -7,6 +7,7 @@ import socket
 import pytest
 
 from mpbroker.network.fd_passing import (
+    _HEADER,
     ACK,
     CLOSED,
     HANDOVER,
@@ -127,3 +128,9 @@ def test_the_time_of_an_accept_survives_in_half_a_word(now_ns):
     later_ns = now_ns + 3_599_000_000_321
     assert accepted_ns(accept_stamp(now_ns), later_ns) - now_ns in range(-1000, 2001)
     assert accepted_ns(0, later_ns) == later_ns
+
+
+def test_what_is_reserved_is_zero(pair):
+    assert send_message(pair[0], Message(CLOSED, 3, 2, 7, (Peer(LOCAL, 9),)))
+    header = _HEADER.unpack_from(pair[1].recv(4096))
+    assert header == (CLOSED, 1, 0, 3, 2, 0, 7)

@@ -17,6 +17,7 @@ from mpbroker.network.fd_passing import (
     Peer,
     address_bytes,
     handover_pair,
+    receive_message,
     send_message,
 )
 from mpbroker.network.handover import WINDOW_SOCKETS, Accepted, Handover
@@ -296,3 +297,26 @@ def test_what_it_passed_back_is_there_after_its_death_and_for_a_new_acceptor(set
     os.close(found[2].fd)
     for client in clients:
         client.close()
+
+
+def test_what_is_passed_back_is_one_connection_less(setting):
+    pair, quotas = setting
+    handover, receiver = _started(pair, quotas), HandoverReceiver(pair[1], 1)
+    first, second = (_taken(pair, handover, receiver, quotas)[0] for _ in range(2))
+    _pass_back(receiver, first)
+    assert receiver.open_connections == {LOCAL: 1}
+    _pass_back(receiver, second)
+    assert receiver.open_connections == {}
+    for returned in handover.read_answers(quotas).returned:
+        os.close(returned.fd)
+
+
+def test_what_is_no_handover_has_no_number(setting):
+    """Only what is to be acknowledged is counted."""
+    pair, quotas = setting
+    handover, receiver = _started(pair, quotas), HandoverReceiver(pair[1], 1)
+    received, _client = _taken(pair, handover, receiver, quotas)
+    os.close(received.fd)
+    receiver.closed(LOCAL)
+    receiver.flush()
+    assert receive_message(pair[0]) == Message(CLOSED, 1, 1, 0, (Peer(LOCAL, 1),), ())

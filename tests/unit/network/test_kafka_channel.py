@@ -167,3 +167,17 @@ def test_a_frame_is_moved_only_where_it_fits(setting):
     with pytest.raises(ValueError):
         channel.move_to(bytearray(99))
     assert channel.buffered() == 104
+
+
+def test_the_beginning_of_a_frame_wherever_it_is(setting):
+    """The header of a request that is refused is read off it."""
+    channel, far = setting.connect()
+    length = SMALL_FRAME_BYTES + 5000
+    body = bytes(n % 251 for n in range(length))
+    far.send(struct.pack(">i", length) + body[:10])
+    assert setting.read() == [] and channel.beginning(4) == body[:4] and channel.beginning(100) == body[:10]
+    channel.begin_large(4096, memoryview(bytearray(length)))
+    assert channel.beginning(4) == body[:4] and channel.beginning(100) == body[:10]
+    assert channel.large_offset == 4096
+    channel.end_large()
+    assert channel.large_offset == -1, "no arena bytes are its own any more"

@@ -48,3 +48,13 @@ def test_cancelled_entries_are_freed_long_before_their_deadline():
     kept = wheel.add(10, lambda: doomed.cancel())
     doomed = wheel.add(10, lambda: entries.clear())
     assert wheel.advance(10) == 1 and wheel.pending == 0 and entries and kept
+
+
+def test_who_waits_for_one_deadline_is_woken_once_per_level():
+    for delay_ms in (1, 19, 20, 399, 400, 7999, 8000, 159_999, 160_000, 3_000_000):
+        wheel, ran, woken = TimingWheel(1000), [], 0
+        wheel.add(1000 + delay_ms, lambda d=delay_ms, ran=ran: ran.append(d))
+        while not ran:
+            wheel.advance(max(wheel.next_due_ms(), wheel.now_ms))
+            woken += 1
+        assert woken <= wheel.LEVELS and wheel.now_ms == 1000 + delay_ms, (delay_ms, woken)

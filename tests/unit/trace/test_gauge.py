@@ -37,3 +37,8 @@ def test_rings_have_the_names_that_status_shows():
     )
     assert range(layout.RING_RESPONSE, layout.MAX_RINGS) == gauge.RESPONSE_RINGS
     assert gauge.ring_name(21) == "ring-21"
+
+
+def test_what_a_ring_does_not_have_is_zero():
+    data = gauge.RingGauge(1, 2, 3, 4, 5).pack(0)
+    assert gauge._VALUES.unpack_from(data, gauge._VALUES_OFFSET) == (3, 4, 5, 0, 0, 0)

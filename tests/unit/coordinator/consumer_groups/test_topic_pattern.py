@@ -82,6 +82,8 @@ def test_random_patterns_match_what_re_matches():
         (r"\pL+", ["t", "abc", "ABC"]),
         (r"\p{Lu}+", ["ABC"]),
         (r"\PL+", ["123"]),
+        (r"\p{^L}+", ["123"]),
+        (r"\P{^Lu}+", ["ABC"]),
         (r"\Aab\z", ["ab"]),
         ("(?<n>fo+)", ["foo"]),
         ("(?U)a+", ["a", "aa", "aaa"]),
