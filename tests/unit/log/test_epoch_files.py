@@ -61,3 +61,14 @@ def test_one_that_cannot_be_written_is_said_tried_again_and_keeps_no_other_back(
         assert read_epochs(str(world.path / first.dir)) == [(0, 0)], "of its creation"
         monkeypatch.undo()
         assert files.write() and read_epochs(str(world.path / first.dir)) == [(1, 0)]
+
+
+def test_what_was_written_is_remembered_for_as_long_as_the_partition_is_here(world, monkeypatch):
+    partition, files, written = world.create(), EpochFiles(world.keeper()), []
+    lead(world, partition, 3)
+    monkeypatch.setattr(epoch_files, "_write", lambda *words: written.append(words))
+    assert files.write() and files.write() and len(written) == 1
+    world.partitions.all.remove(partition)
+    assert files.write() and len(written) == 1
+    world.partitions.all.append(partition)
+    assert files.write() and len(written) == 2, "it came back: from another log directory perhaps"

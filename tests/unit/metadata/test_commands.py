@@ -141,3 +141,14 @@ def test_they_are_values_and_spend_no_byte_on_a_default():
         config = kind.__struct_config__
         assert config.frozen, kind
         assert config.array_like or config.omit_defaults or not kind.__struct_defaults__, kind
+
+
+def test_sentences_go_where_all_together_are_too_long():
+    results = [TopicResult(f"topic-{number}", 41, "because " * 100) for number in range(40)]
+    while len(encode_answer(TopicResults(results))) <= MAX_ANSWER_BYTES:
+        short = decode_answer(encode_answer(TopicResults(results))).results
+        if short[0].error_message is None:
+            break
+        assert len(short[0].error_message) <= commands.MAX_SENTENCE_CHARS
+        results = [*results, *results]
+    assert {one.error_message for one in short} == {None} and len(short) == len(results)

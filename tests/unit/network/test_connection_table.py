@@ -55,3 +55,11 @@ def test_least_recently_used(sockets):
     for age, channel in zip((5, 2, 9), channels, strict=True):
         channel.last_active_ns = age
     assert table.least_recently_used() is channels[1]
+
+
+def test_what_is_allowed_is_not_overdue(sockets):
+    table = ConnectionTable()
+    idle, slow = (table.add(sockets(), n, bytes(16), 0) for n in range(2))
+    idle.last_active_ns, slow.last_active_ns, slow.frame_started_ns = 50 * S, 100 * S, 70 * S
+    assert table.overdue(100 * S, 50 * S, 30 * S) == []
+    assert [each.channel for each in table.overdue(100 * S + 1, 50 * S, 30 * S)] == [idle, slow]

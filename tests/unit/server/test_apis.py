@@ -92,3 +92,15 @@ def test_a_failure_is_built_from_the_body_at_hand_or_from_the_frame(tmp_path):
     assert broker.processor.submit(0, 1, 1, 0, bytes.fromhex("0001000b00000001ffff"), 0) >= 0
     with pytest.raises(ProtocolError):
         API_TABLE.failure(broker.handler.port.serve_or_claim(), code)
+
+
+def test_a_row_that_is_seldom_needed_is_loaded_once_and_no_other():
+    loaded = []
+
+    def load(key):
+        loaded.append(key)
+        return fetch.API
+
+    table = ApiTable((metadata.API,), {}, {1: (4, 17)}, load)
+    assert table.get(99) is None and table.get(3) is metadata.API and loaded == []
+    assert table.get(1) is fetch.API and table.get(1) is fetch.API and loaded == [1]

@@ -122,6 +122,8 @@ def test_what_only_re2_has(pattern, names):
         *(
             r"\p{Greek}",
             "(?P<n",
+            "(?P<1>a)",
+            "(?P<a b>a)",
             "a\\",
             "((a{100}){100}){100}",
             "((a{0}){1000}){1000}",
@@ -155,3 +157,17 @@ def test_an_expression_makes_two_thousand_states_at_most(pattern, fits):
     else:
         with pytest.raises(BadPattern, match="too large"):
             TopicPattern(pattern)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matches", "others"),
+    [
+        ("[é-ü]|a", ["a"], ["é", "b", ""]),
+        ("[y-é]+", ["y", "z~"], ["x", "a"]),
+        ("[a-c]", ["a", "b", "c"], ["d", "`"]),
+        ("[a]", ["a"], ["b"]),
+    ],
+)
+def test_ranges_that_leave_what_topic_names_can_have(pattern, matches, others):
+    matcher = TopicPattern(pattern)
+    assert [name for name in [*matches, *others] if matcher.matches(name)] == matches

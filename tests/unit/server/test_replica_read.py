@@ -1,0 +1,45 @@
+"""Up to where somebody may read, and which error a topic id gets that is no topic's any more."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from mpbroker.errors import ErrorCode
+from mpbroker.protocol.messages.fetch import FetchRequest
+from mpbroker.server import replica_read
+from mpbroker.server.replica_read import _bound, _no_such_id
+
+
+@pytest.mark.parametrize(
+    ("replica", "version", "cluster", "committed", "bound"),
+    [
+        (2, 12, True, 0, "READ_TO_END"),
+        (-1, 10, True, 0, "READ_TO_HIGH_WATERMARK"),
+        (-1, 10, True, 1, "READ_TO_STABLE"),
+        (-1, 11, True, 0, "READ_REPLICA_TO_HIGH_WATERMARK"),
+        (-1, 11, True, 1, "READ_REPLICA_TO_STABLE"),
+        (-1, 11, False, 0, "READ_TO_HIGH_WATERMARK"),
+        (-1, 11, False, 1, "READ_TO_STABLE"),
+    ],
+)
+def test_who_may_read_from_followers_and_up_to_where(replica, version, cluster, committed, bound):
+    context = SimpleNamespace(cluster=object() if cluster else None)
+    message = FetchRequest(replica_id=replica, isolation_level=committed)
+    assert _bound(context, message, version) == getattr(replica_read, bound)
+
+
+@pytest.mark.parametrize(
+    ("name", "partition", "error"),
+    [
+        ("", 0, ErrorCode.UNKNOWN_TOPIC_ID),
+        ("t", 0, ErrorCode.INCONSISTENT_TOPIC_ID),
+        ("t", 1, ErrorCode.INCONSISTENT_TOPIC_ID),
+        ("t", 2, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("t", -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("gone", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+def test_an_id_that_is_gone(name, partition, error):
+    topics = {"t": SimpleNamespace(partitions=[4, 5])}
+    context = SimpleNamespace(metadata=SimpleNamespace(topic=topics.get))
+    assert _no_such_id(context, name, partition) == error
