@@ -372,3 +372,14 @@ def test_a_group_that_is_forgotten_is_dead_to_whoever_has_it_still():
     assert not group.is_dead
     shard.forget(group)
     assert group.is_dead and GROUP not in shard.groups
+
+
+def test_who_was_answered_is_no_new_member_any_more():
+    """A new one that never hears of its join is forgotten sooner."""
+    calls = Calls(initial_rebalance_delay_ms=3000)
+    calls.join()
+    [shard] = [one for one in calls.world.coordinator._shards.values() if GROUP in one.groups]
+    members = shard.groups[GROUP].members
+    assert [member.is_new for member in members.values()] == [True]
+    calls.world.advance(3000)
+    assert [member.is_new for member in members.values()] == [False]

@@ -1,10 +1,13 @@
 """Loading partitions of __consumer_offsets: in slices, in turns, and as far as they can be read."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from mpbroker import _native
 from mpbroker.coordinator import offsets_loader
 from mpbroker.coordinator.offsets_loader import OffsetsLoader
+from mpbroker.errors import ErrorCode
 from mpbroker.metadata.topic_names import OFFSETS_TOPIC
 from mpbroker.metrics.event_log import EventLog
 from mpbroker.record.batch_builder import encode_batch
@@ -145,3 +148,23 @@ def test_each_batch_is_loaded_once_however_small_the_slices(broker, monkeypatch,
     loads.loader.begin(0, ordinal)
     assert loads.run() == len(rows)
     assert [key for key, _ in loads.records[0]] == [key for one in rows for key, _, _ in one]
+
+
+def test_what_retention_took_meanwhile_is_left_out(broker, monkeypatch):
+    """Between two slices the log may begin further on; any other error ends the load."""
+    [ordinal] = broker.create_topic(OFFSETS_TOPIC, 1, internal=True)
+    fill(broker, ordinal, batches(6))
+    monkeypatch.setattr(offsets_loader, "SLICE_BYTES", 1)
+    loads, logs = Loads(broker), broker.handler.context.log_manager
+    loads.loader.begin(0, ordinal)
+    find, asked = logs.find, []
+
+    def find_later(row, offset, *words):
+        asked.append(offset)
+        if offset in (2, 3):
+            return ErrorCode.OFFSET_OUT_OF_RANGE, SimpleNamespace(log_start=4)
+        return find(row, offset, *words)
+
+    monkeypatch.setattr(logs, "find", find_later)
+    loads.run()
+    assert asked == [0, 1, 2, 4, 5] and len(loads.records[0]) == 5 - 1 and loads.loaded == [0]

@@ -13,7 +13,7 @@ from mpbroker.log.clean_shutdown import MARKER
 from mpbroker.log.log_keeper import LogKeeper
 from mpbroker.log.log_loader import LogLoader, latest_epoch
 from mpbroker.log.log_recovery import LogRecovery
-from mpbroker.log.partition_directory import prepare
+from mpbroker.log.partition_directory import METADATA_FILE, prepare
 from tests.unit.log.log_world import to_load
 
 ONLINE = 2
@@ -343,3 +343,18 @@ def test_a_lost_partition_metadata_file_costs_no_checkpoint(world):
     prepare(str(world.path), partition.dir, partition.topic_id)  # as the controller does at start
     world.reboot()
     assert world.state(partition).log_start == 25
+
+
+@pytest.mark.parametrize("offset", [0, 1, 7])
+def test_a_checkpoint_holds_for_a_directory_that_is_older_than_it(tmp_path, offset):
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    (directory / METADATA_FILE).write_text("")
+    os.utime(directory / METADATA_FILE, ns=(5, 5))
+    write_checkpoint(str(tmp_path / RECOVERY_POINT), {("t", 0): offset})
+    taken = log_loader.Checkpointed(str(tmp_path), RECOVERY_POINT, None)
+    assert taken.offset(("t", 0), str(directory)) == offset and taken.offset(("u", 0), str(directory)) == 0
+    os.utime(directory / METADATA_FILE)
+    os.utime(tmp_path / RECOVERY_POINT, ns=(9, 9))
+    later = log_loader.Checkpointed(str(tmp_path), RECOVERY_POINT, None)
+    assert later.offset(("t", 0), str(directory)) == 0 and later.written(("t", 0)) == offset

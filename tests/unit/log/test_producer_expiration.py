@@ -1,5 +1,9 @@
 """Idle producers are forgotten after their time, and the longest idle ones when the table fills up."""
 
+from types import SimpleNamespace
+
+import pytest
+
 from mpbroker.log.producer_expiration import (
     EVICTION_INTERVAL_MS,
     ProducerEviction,
@@ -108,3 +112,22 @@ def test_producers_of_one_batch_go_before_those_of_several():
     assert eviction_times_ms([1, 2, 3], [4, 5], 3) == (0, 3)
     assert eviction_times_ms([9, 8], [1, 2, 3], 2) == (2, 10)
     assert eviction_times_ms([9, 8], [1, 2, 3], 3) == (0, 10)
+
+
+@pytest.mark.parametrize(("forgotten", "is_busy", "again"), [(0, True, 1), (0, False, 0), (2, True, 0), (2, False, 0)])
+def test_a_partition_whose_lock_is_held_is_looked_at_again(world, forgotten, is_busy, again):
+    partition = world.create()
+    keeper, asked = world.keeper(), []
+    job = ProducerExpiration(keeper)
+    job._keeper = SimpleNamespace(
+        clock=keeper.clock,
+        config=keeper.config,
+        state=lambda _: object(),
+        count=lambda name, n: None,
+        is_busy=lambda _: is_busy,
+        log=SimpleNamespace(expire_producers=lambda *words: asked.append(words) or forgotten),
+    )
+    repeated = []
+    job._round.again = repeated.append
+    job.do_work()
+    assert [words[0] for words in asked] == [partition.ordinal] and repeated == [partition] * again

@@ -103,3 +103,12 @@ def test_waiting_rows_are_bounded_and_counted(tmp_path, writer, monkeypatch):
     assert writer.lost == 3
     writer.flush()
     assert list(names_in(tmp_path).clients) == [3, 4, 5, 6, 7]
+
+
+def test_rows_of_each_kind_are_counted_once(writer):
+    writer.client(7, "billing")
+    writer.client(8, "other")
+    writer.topic(9, "orders")
+    writer.flush()
+    counts = dict(writer._written)
+    assert (sum(counts.values()), counts.pop("boot")) == (4, 1) and sorted(counts.values()) == [1, 2]

@@ -4,7 +4,7 @@ import pytest
 
 from mpbroker.trace import statistics
 from mpbroker.trace.record import SAMPLE_SHIFT, TraceRecord
-from mpbroker.trace.statistics import Histogram, TraceStatistics
+from mpbroker.trace.statistics import Gap, Histogram, TraceStatistics
 from tests.unit.trace.traces import full_request, request, write_segment
 
 
@@ -82,3 +82,11 @@ def test_records_newer_than_the_counters_count_as_finished(tmp_path):
         file.write(full_request(1).pack() * 4)
     result = statistics.collect([statistics.segment.read_info(info.path)])
     assert (result.finished, result.records, result.dropped, result.sampled_out) == (8, 5, 2, 1)
+
+
+def test_gaps_between_and_within_segments():
+    """A segment says which numbers its records have, and up to which one the lane had counted."""
+    found = TraceStatistics()
+    found._lanes[7, 5, 0] = [(10, "b", 14, 13), (0, "a", 4, 8), (20, "d", 24, 24), (14, "c", 20, 20)]
+    found._lanes[7, 5, 1] = [(1, "b", 2, 2), (0, "a", 0, 0)]
+    assert found.gaps() == [Gap(7, f"{5:016x}", 0, 4, 4), Gap(7, f"{5:016x}", 0, 8, 2), Gap(7, f"{5:016x}", 1, 0, 1)]
