@@ -126,6 +126,22 @@ def test_every_command_is_answered_by_a_candidate_in_a_term_and_at_its_end():
     assert {generation for *_, generation in answers.given} == {7}
 
 
+def test_how_long_a_command_waited_is_kept():
+    answers, store = Answers(), FailingStore()
+    process = candidate(store, answers)
+    process.turn()
+    assert not process._is_undecided, "it is elected, and tries no more"
+    times = process._term.metrics.event_queue_time
+    waited, process._clock = (
+        [],
+        SimpleNamespace(monotonic_ns=lambda: 7_900_000, monotonic_ms=lambda: 7, wall_ms=lambda: 7),
+    )
+    times.add = waited.append
+    for taken_ns in (2_000_000, 7_900_000, 9_000_000_000):
+        process.command(Taken(1, 0, encode_command(AllocateProducerIds()), taken_ns))
+    assert waited == [5, 0, 0]
+
+
 class LookingStore(MemoryStore):
     """Notes at the first transaction after `looks` what a broker has been sent by then."""
 

@@ -9,6 +9,7 @@ from mpbroker.coordinator.offsets_records import (
     OffsetValue,
     group_key,
     group_value,
+    is_of_consumer_group,
     offset_key,
     offset_value,
     read_group,
@@ -108,3 +109,10 @@ def test_groups_of_older_versions_have_less():
     )
     second = read_group(bytes.fromhex("0002" + head + "000000000000000900000001" + member + "00000064" + rest))
     assert (second.current_state_timestamp, second.members[0].rebalance_timeout) == (9, 100)
+
+
+@pytest.mark.parametrize(
+    ("key", "found"), [(b"", False), (b"\0", False), (b"\0\2", False), (b"\0\3", True), (b"\0\3x", True)]
+)
+def test_the_kind_alone_says_whose_key_it_is(key, found):
+    assert is_of_consumer_group(key) is found

@@ -163,3 +163,16 @@ def test_its_second_run_appends_nothing(calls):
     again = GroupRequest(0, ApiKey.TXN_OFFSET_COMMIT, 3, message, appended=frozenset({world.partition}))
     [answer] = world.coordinator.handle(again, world.now())
     assert answer.message.topics[0].partitions[0].error_code == 0 and not world.batches
+
+
+def test_metadata_and_leader_epoch_come_with_the_offset(calls):
+    partition = TxnOffsetCommitRequestPartition(0, 5, committed_leader_epoch=3, committed_metadata="where I was")
+    bare = TxnOffsetCommitRequestPartition(1, 6, committed_metadata=None)
+    calls.world.topics.create(TOPIC, 2)
+    topics = [TxnOffsetCommitRequestTopic(TOPIC, [partition, bare])]
+    calls.ask(TxnOffsetCommitRequest("tx", GROUP, ONE, 0, -1, "", topics=topics), 3)
+    end(calls, ONE)
+    groups = [OffsetFetchRequestGroup(GROUP, topics=[OffsetFetchRequestTopic(TOPIC, [0, 1])])]
+    rows = calls.ask(OffsetFetchRequest(groups=groups), 8).answer.groups[0].topics[0].partitions
+    found = [(row.committed_offset, row.committed_leader_epoch, row.metadata) for row in rows]
+    assert found == [(5, 3, "where I was"), (6, -1, "")]

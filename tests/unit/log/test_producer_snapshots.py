@@ -129,7 +129,9 @@ def test_a_log_that_cannot_be_read_now_is_taken_later(world):
     assert ProducerSnapshots(keeper).take(partition, even_empty=False) is False
 
 
-@pytest.mark.parametrize(("last", "delta", "first"), [(7, 2, 5), (0, 0, 0), (1, 3, 2**31 - 2), (2**31 - 1, 0, 2**31 - 1)])
+@pytest.mark.parametrize(
+    ("last", "delta", "first"), [(7, 2, 5), (0, 0, 0), (1, 3, 2**31 - 2), (2**31 - 1, 0, 2**31 - 1)]
+)
 def test_the_first_sequence_of_a_batch_goes_round(last, delta, first):
     assert ProducerEntry(1, 0, last, 100, delta, 5).first_sequence == first
 

@@ -18,6 +18,7 @@ from mpbroker.shm.counters import Counter
 from mpbroker.shm.layout import SLOT_PROCESSORS
 from mpbroker.shm.process_context import BoundListener, ProcessContext
 from mpbroker.shm.process_table import ProcessRow
+from mpbroker.trace.notice import CloseReason
 from tests.harness.raw_client import api_versions, frame
 from tests.harness.small_core import small_core
 
@@ -354,6 +355,35 @@ def test_stale_handovers_are_counted_once(world):
         world.processor._housekeeping_ns = 0
         world.turns()
     assert world.row.counter(Counter.HANDOVERS_STALE) == 2 and world.processor._handover.stale == 0
+
+
+def test_truncated_handovers_are_counted_and_told_once(world):
+    world.processor._handover.truncated = 2
+    world.turns(2)
+    assert world.row.counter(Counter.HANDOVERS_TRUNCATED) == 2 and world.processor._handover.truncated == 0
+    assert world.log.events.count("handover_truncated") == 1
+
+
+def test_a_connection_keeps_its_clients_port(world):
+    world.connect()
+    world.turns()
+    assert [channel.port for channel in world.processor._by_fd.values()] == [1]
+
+
+def test_a_connection_is_closed_for_the_reason_that_was_found(world):
+    world.connect(2)
+    world.turns()
+    idle, slow = world.processor._by_fd.values()
+    idle.last_active_ns = 1
+    slow.frame_started_ns = 1
+    reasons = {}
+    world.processor._close = lambda channel, reason=None: reasons.update({channel: reason})
+    world.processor._housekeeping_ns = 0
+    world.turns()
+    assert reasons == {idle: CloseReason.IDLE, slow: CloseReason.FRAME_TIMEOUT}
+    counters = (Counter.CONNECTIONS_IDLE, Counter.FRAMES_TIMED_OUT)
+    assert [world.row.counter(one) for one in counters] == [1, 1]
+    del world.processor._close
 
 
 @pytest.mark.parametrize("room", [0, 1, 5])

@@ -122,15 +122,17 @@ def error_of(broker, message) -> int:
 
 @pytest.mark.parametrize("dies", [False, True])
 def test_under_another_leader_it_is_no_longer_ours_to_acknowledge(replicated, dies):
-    message = parked(replicated)
+    message, counted = parked(replicated), []
     follow(replicated, 1)
     if dies:
         succeed(replicated)
     else:
+        replicated.handler.context.count = lambda name, n=1: counted.append((name, n))
         replicated.core.ring_handler(0)
         replicated.step()
     assert error_of(replicated, message) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert replicated.log.state(0).leo == 2
+    assert dies or counted.count(("produce_partition_errors", 1)) == 1
 
 
 def test_one_that_leads_again_in_a_later_epoch_does_not_acknowledge_what_it_took_before(replicated):

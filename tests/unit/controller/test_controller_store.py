@@ -1,0 +1,35 @@
+"""What the controller's store says around a transaction that may take its time, and what it gives out."""
+
+import pytest
+
+from mpbroker.controller.controller_context import TopicState
+from mpbroker.controller.controller_store import MAX_PRODUCER_ID, PRODUCER_ID_BLOCK, ControllerStore, StoreChanged
+from mpbroker.metadata.keys import Keys
+from mpbroker.metadata.meta_store import Put, Unknown
+from mpbroker.metadata.topic_record import ProducerIdBlock, encode_record
+from tests.harness.memory_store import MemoryStore
+
+KEYS = Keys("c")
+TOPIC = TopicState(bytes([7] * 16), "t", [[0]], {}, 1)
+
+
+def test_who_watches_the_process_knows_when_it_waits():
+    said, store = [], MemoryStore()
+    kept, txn = ControllerStore(store, KEYS, 1, said.append), store.txn
+    store.txn = lambda *words, **named: said.append("txn") or txn(*words, **named)
+    kept.create_topics([TOPIC], 0, b"")
+    assert said == [True, "txn", False]
+    store.txn = lambda *words, **named: Unknown("no answer")
+    with pytest.raises(StoreChanged):
+        kept.delete_topics([TOPIC], 0, b"")
+    assert said[3:] == [True, False], "also when it fails"
+
+
+def test_producer_ids_are_given_out_once_and_not_beyond_the_last():
+    store = MemoryStore()
+    kept = ControllerStore(store, KEYS, 1)
+    assert [kept.allocate_producer_ids() for _ in range(2)] == [0, PRODUCER_ID_BLOCK]
+    key = next(entry.key for page in store.scan("") for entry in page.entries if b"next_id" in entry.value)
+    for first, given in ((MAX_PRODUCER_ID - PRODUCER_ID_BLOCK, True), (MAX_PRODUCER_ID - PRODUCER_ID_BLOCK + 1, False)):
+        store.txn((), (Put(key, encode_record(ProducerIdBlock(first))),), tag="t")
+        assert kept.allocate_producer_ids() == (first if given else None)
