@@ -10,9 +10,7 @@ import pytest
 from mpbroker import _native
 from mpbroker._native import NO_REQUEST, LogOptions
 from mpbroker.config.load_config import load_broker_config
-from mpbroker.log import compaction
 from mpbroker.log.checkpoint_file import read_checkpoint
-from mpbroker.log.compaction import Segment
 from mpbroker.log.log_cleaner import CLEANER_OFFSETS, Dirt, LogCleaner, Pace, Stopped
 from mpbroker.record.batch_builder import encode_batch
 from mpbroker.record.compression import decompress
@@ -500,41 +498,3 @@ def test_what_a_compaction_may_use_is_bounded_whatever_is_set(world, settings, m
     found = cleaner.limits(Dirt(partition, 3, 9, 0.5, False))
     assert (found.first_dirty, found.until) == (3, 9)
     assert (found.memory_bytes, found.buffer_bytes, found.load_factor) == (memory, buffer, load)
-
-
-@pytest.mark.parametrize(("age_ms", "overdue"), [(99, False), (100, False), (101, True)])
-def test_the_oldest_dirty_segment_says_whether_compaction_is_overdue(world, monkeypatch, age_ms, overdue):
-    partition = world.create(**SMALL, max_compaction_lag_ms="100")
-    cleaner = Cleaning(world).cleaner
-    clean, dirty, last = Segment(0, 5, 10), Segment(5, 9, 10), Segment(9, 12, 10)
-    monkeypatch.setattr(cleaner, "_age_ms", lambda _, segment: {5: age_ms, 0: 999, 9: 0}[segment.base])
-    assert cleaner._is_overdue(partition, [clean, dirty, last], 5) is overdue
-    assert not cleaner._is_overdue(partition, [clean], 5), "nothing is dirty"
-
-
-def test_how_much_of_a_piece_is_whole_batches():
-    batch = encode_batch([(b"k", b"v", 5)])
-    size = len(batch)
-    assert size > 61
-    for more, need in ((b"", 0), (batch[:1], 61), (batch[:60], 61), (batch[:61], size), (batch[:-1], size)):
-        assert compaction._whole_batches(batch * 2 + more) == (2 * size, need)
-    broken = batch[:8] + (48).to_bytes(4, "big") + batch[12:]
-    assert compaction._whole_batches(batch + broken) == (size, 60)
-
-
-def test_what_is_read_is_paced(world, monkeypatch):
-    partition = world.create(**SMALL)
-    fill(world, partition, KEYS, 20)
-    paced, read_bytes = [], []
-    pieces = compaction.Compaction._pieces
-
-    def note(self, segment):
-        for piece, at in pieces(self, segment):
-            read_bytes.append(len(piece))
-            yield piece, at
-
-    monkeypatch.setattr(compaction.Compaction, "_pieces", note)
-    monkeypatch.setattr(Pace, "__call__", lambda self, count: paced.append(count))
-    Cleaning(world).look()
-    written = sum(paced) - sum(read_bytes)
-    assert read_bytes and 0 < written <= sum(read_bytes)
