@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from mpbroker import _native
 from mpbroker._native import EVENT_CLOSE, EVENT_NO_ROOM, EVENT_PARKED, EVENT_STRAY, MAX_HELD_ANSWERS, MAX_HELD_TURNS
 from mpbroker.channel.processor_port import ProcessorPort
 from mpbroker.shm.layout import SLOT_PROCESSORS
@@ -341,8 +342,133 @@ def test_memory_nobody_touched_is_not_given_back(make):
 
 
 def test_a_connection_belongs_to_one_turn_once(make):
-    setting = make()
-    channel, _ = setting.connect()
-    for wrong in (channel, object(), None):
+    setting, other = make(), make()
+    channel, far = setting.connect()
+    foreign, _ = other.connect()
+    gone, _ = setting.connect()
+    setting.turn.forget(gone)
+    assert gone.closed
+    for wrong in (channel, foreign, gone, object(), None):
         with pytest.raises(ValueError, match="a new Connection"):
             setting.turn.add(wrong)
+    setting.read()
+    far.send(frame(API, 5, 7))
+    assert setting.read() == [] and setting.claim().correlation_id == 7, "the one that is in it is served on"
+
+
+def test_only_a_turns_own_connections_are_its(make):
+    setting, other = make(), make()
+    foreign, _ = other.connect()
+    gone, _ = setting.connect()
+    setting.turn.forget(gone)
+    for wrong in (foreign, gone, object(), None):
+        for call in (setting.turn.forget, setting.turn.schedule, setting.turn.submit):
+            with pytest.raises(ValueError, match="not a connection of this processor"):
+                call(wrong)
+        with pytest.raises(ValueError, match="not a connection of this processor"):
+            setting.turn.serves(wrong, bytes(8))
+    assert not foreign.closed and other.turn.serves(foreign, frame(API, 5, 7)[4:])
+
+
+@pytest.mark.parametrize("method", ["serves", "submitted"])
+def test_a_frame_has_a_header(make, method):
+    setting = make()
+    channel, _ = setting.connect()
+    more = () if method == "serves" else (-1, 1)
+    call = getattr(setting.turn, method)
+    for wrong in ((channel,), (channel, bytes(8), *more, 0), ()):
+        with pytest.raises(TypeError, match=f"takes {2 + len(more)} arguments"):
+            call(*wrong)
+    with pytest.raises(ValueError, match="a frame of 7 bytes"):
+        call(channel, bytes(7), *more)
+    with pytest.raises(TypeError):
+        call(channel, "a frame", *more)
+    assert call(channel, frame(API, 5, 7)[4:], *more) is (method == "serves")
+
+
+@pytest.mark.parametrize(
+    ("changed", "error"),
+    [
+        ({}, None),
+        ({"plane": 1}, None),
+        ({"plane": 2}, "plane is 0"),
+        ({"versions": {0: (0, 1), 127: (0, 1)}}, None),
+        ({"versions": {128: (0, 1)}}, "api key 128 is above 127"),
+        ({"versions": {-1: (0, 1)}}, "api key -1"),
+    ],
+)
+def test_what_a_turn_is_made_of(make, changed, error):
+    setting = make()
+    made = {"port": setting.port, "epoll": setting.epoll.fileno(), "plane": 0, "listener": 0}
+    made |= {"max_request_bytes": 100, "queued_bytes_limit": -1, "versions": {API: (0, 8)}} | changed
+    if error is None:
+        assert _native.NetworkTurn(**made).events() == []
+        return
+    with pytest.raises(ValueError, match=error):
+        _native.NetworkTurn(**made)
+
+
+@pytest.mark.parametrize(
+    "changed", [{"port": None}, {"epoll": "x"}, {"versions": []}, {"versions": {"x": (0, 1)}}, {"versions": {3: (0,)}}]
+)
+def test_what_a_turn_is_not_made_of(make, changed):
+    setting = make()
+    made = {"port": setting.port, "epoll": 1, "plane": 0, "listener": 0, "max_request_bytes": 100}
+    with pytest.raises(TypeError):
+        _native.NetworkTurn(**(made | {"queued_bytes_limit": -1, "versions": {}} | changed))
+
+
+def test_a_connection_is_made_once_of_whole_numbers():
+    made = _native.Connection(5, 7, 9, 11)
+    assert (made.fd, made.number, made.generation, made.readable, made.closed) == (5, 7, 9, True, False)
+    assert (made.last_active_ns, made.first_ns, made.later_ns, made.requests) == (11, 11, 11, 0)
+    with pytest.raises(ValueError, match="made once"):
+        made.__init__(6, 7, 9, 11)
+    assert made.fd == 5
+    for wrong in ((), (1, 2, 3), (1, "2", 3, 4), (1, -2, 3, 4.0)):
+        with pytest.raises(TypeError):
+            _native.Connection(*wrong)
+    zero = _native.Connection(0, 1, 1, 1)
+    with pytest.raises(ValueError, match="made once"):
+        zero.__init__(6, 7, 9, 11)
+
+
+def test_bytes_that_are_there_already_are_seen_and_moved():
+    made = _native.Connection(5, 7, 9, 11)
+    assert (made.peek(10), made.buffered(), made.take_introduction()) == (b"", 0, b"")
+    with pytest.raises(ValueError, match="no unfinished frame"):
+        made.move_to(bytearray(10))
+    made.preload(b"\0\0\0\x63abc", 12)
+    for most in (0, 5, 7, 8):
+        assert made.peek(most) == b"\0\0\0\x63abc"[:most]
+    assert made.buffered() == 7
+    with pytest.raises(ValueError, match="unfinished frame of 2 bytes"):
+        made.move_to(bytearray(2))
+    with pytest.raises(TypeError):
+        made.peek("x")
+    with pytest.raises(BufferError):
+        made.move_to(bytes(10))
+    view = bytearray(b"-----")
+    assert made.move_to(view) == 3 and view == b"abc--" and made.buffered() == 0
+    exact = _native.Connection(5, 7, 9, 11)
+    exact.preload(b"\0\0\0\x63abc", 12)
+    assert exact.move_to(bytearray(3)) == 3
+    bare = _native.Connection(5, 7, 9, 11)
+    bare.preload(b"\0\0\0", 12)
+    with pytest.raises(ValueError, match="no unfinished frame"):
+        bare.move_to(bytearray(10))
+    bare = _native.Connection(5, 7, 9, 11)
+    bare.preload(b"\0\0\0\x63", 12)
+    assert bare.move_to(bytearray(0)) == 0 and bare.buffered() == 0
+
+
+def test_a_poll_takes_five_whole_numbers(make):
+    setting = make()
+    for wrong in ((), (0, 0, 0, 0), (0, 0, 0, 0, 0, 0), (0, 0, "x", 0, 0)):
+        with pytest.raises(TypeError):
+            setting.turn.poll(*wrong)
+    with pytest.raises(TypeError):
+        setting.turn.answer("x")
+    with pytest.raises(OverflowError):
+        setting.turn.answer(-1)
+    assert setting.turn.poll(0, 0, 0, 0, 0) is False
