@@ -383,3 +383,12 @@ def test_who_was_answered_is_no_new_member_any_more():
     assert [member.is_new for member in members.values()] == [True]
     calls.world.advance(3000)
     assert [member.is_new for member in members.values()] == [False]
+
+
+def test_a_successor_knows_what_the_group_consumes():
+    calls = Calls()
+    a = calls.join(metadata=subscription(TOPIC)).answer
+    assert calls.sync(a).code == 0
+    calls.world.start()
+    [shard] = [one for one in calls.world.coordinator._shards.values() if GROUP in one.groups]
+    assert shard.groups[GROUP].subscribed == {TOPIC}

@@ -119,3 +119,20 @@ def test_what_a_producer_appends_goes_by_the_settings_of_the_moment(broker):
             appends.topic = replace(appends.topic, settings=copy.copy(appends.topic.settings))
         appends.log.append(appends.topic, one, None, 0, 0, appends.settled.append)
     assert len(asked) == 2 and asked[1] is appends.topic.settings
+
+
+def test_what_took_too_long_is_answered_once(broker):
+    appends = Appends(broker, flush_on_commit=True)
+    appends.append(1)
+    broker.clock.advance(10)
+    appends.append(2)
+    broker.clock.advance(TIMEOUT_MS - 11)
+    appends.look()
+    assert appends.settled == [] and appends.log.next_due_ms(0) == broker.clock.monotonic_ms() + 1
+    broker.clock.advance(1)
+    for _ in range(2):
+        appends.look()
+        assert appends.settled == [(1, ErrorCode.REQUEST_TIMED_OUT)]
+    assert broker.log.flush(appends.topic.partitions[0])[0] == 0
+    appends.log.moved(True, [])
+    assert appends.settled[1:] == [(2, ErrorCode.NONE)], "the other one still waits"

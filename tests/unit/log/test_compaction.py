@@ -1,5 +1,7 @@
 """Parts of a compaction, one by one: what is overdue, whole batches of a piece, its pace, the order of a swap."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from mpbroker.log import compaction
@@ -94,3 +96,44 @@ def test_the_mark_of_a_swap_that_failed_stays_for_whoever_is_next(monkeypatch, e
     with pytest.raises(raised):
         swapping.run()
     assert swapping.done == [*BEGINNING, *then]
+
+
+def groups(segments, clean_to, segment_bytes=100):
+    made = Compaction.__new__(Compaction)
+    made._limits = SimpleNamespace(segment_bytes=segment_bytes)
+    return [[segment.base for segment in group] for group in made._groups(segments, clean_to)]
+
+
+def test_neighbours_that_fit_together_are_written_together():
+    segments = [Segment(0, 5, 40), Segment(5, 9, 60), Segment(9, 12, 1), Segment(12, 20, 99), Segment(20, 30, 5)]
+    assert groups(segments, 20) == [[0, 5], [9, 12]]
+    assert groups(segments, 21) == [[0, 5], [9, 12], [20]]
+    assert groups(segments, 21, segment_bytes=99) == [[0], [5, 9], [12], [20]]
+    assert groups([], 5) == [] and groups(segments, 0) == []
+
+
+def test_a_group_spans_no_more_offsets_and_segments_than_one_segment_can():
+    most = compaction.MAX_OFFSETS_A_SEGMENT
+    assert groups([Segment(0, 5, 1), Segment(5, most, 1)], most) == [[0, 5]]
+    assert groups([Segment(0, 5, 1), Segment(5, most + 1, 1)], most) == [[0], [5]]
+    many = [Segment(number, number + 1, 0) for number in range(compaction.MAX_SEGMENTS_A_GROUP + 1)]
+    assert [len(group) for group in groups(many, 10**9)] == [compaction.MAX_SEGMENTS_A_GROUP, 1]
+
+
+@pytest.mark.parametrize(
+    ("first_dirty", "until", "stops", "learned", "end"),
+    [
+        (0, 30, {}, [0, 10, 20], 30),
+        (10, 30, {}, [10, 20], 30),
+        (11, 25, {}, [10, 20], 25),
+        (0, 20, {}, [0, 10], 20),
+        (0, 30, {10: 13}, [0, 10], 13),
+        (30, 30, {}, [], 30),
+    ],
+)
+def test_keys_are_taken_in_from_the_first_dirty_segment_on(first_dirty, until, stops, learned, end):
+    made, done = Compaction.__new__(Compaction), []
+    made._limits = SimpleNamespace(first_dirty=first_dirty, until=until)
+    made._learn_segment = lambda segment: done.append(segment.base) or stops.get(segment.base)
+    assert made._learn([Segment(base, base + 10, 5) for base in (0, 10, 20)]) == end and done == learned
+    assert made._learn([]) == first_dirty

@@ -4,6 +4,7 @@ import base64
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from mpbroker.log.data_dir import MetaProperties, new_id
 
 HOLD = """
 import sys
+from pathlib import Path
 from mpbroker.log import data_dir
 lock = data_dir.lock(sys.argv[1])
 print("held", flush=True)
@@ -208,3 +210,14 @@ def test_a_new_id_is_a_random_uuid():
     assert made[1] == bytes([1] * 6 + [0x41, 1, 0x81] + [1] * 7)
     given = [b"\1" * 16, b"\xfb" * 16]
     assert new_id(lambda _: given.pop())[0] != "-" and not given, "one that begins with a dash is thrown away"
+
+
+def test_what_is_left_of_an_identity_that_could_not_be_written_goes(tmp_path, monkeypatch):
+    def fail(name, *_):
+        Path(name + ".tmp").write_text("half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(data_dir, "replace_durably", fail)
+    with pytest.raises(ConfigError, match="no space left"):
+        data_dir.write_meta(str(tmp_path), MetaProperties(1, "c", "d"))
+    assert os.listdir(tmp_path) == []

@@ -91,3 +91,16 @@ def test_a_failure_is_said_for_the_log_directory_that_it_is_of():
         keeper.log_dir = log_dir
         found = [ordinal for ordinal in (0, 3, -1) if world.job._is_mine(ordinal)]
         assert found == expected
+
+
+def test_it_is_well_again_when_nothing_failed_for_long_enough():
+    world = World(IoFailures(0, 0, -1))
+    world.look()
+    assert world.troubles == [(Trouble.LOG_CALLS_FAIL, False)]
+    world.failures[0] = IoFailures(1, errno.EIO, 3)
+    world.look()
+    for _ in range(WELL_AFTER_MS // LOOK_EVERY_MS - 1):
+        world.look()
+    assert {there for _, there in world.troubles[1:]} == {True}
+    world.look()
+    assert world.troubles[-1] == (Trouble.LOG_CALLS_FAIL, False)

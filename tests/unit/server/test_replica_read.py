@@ -7,7 +7,7 @@ import pytest
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.messages.fetch import FetchRequest
 from mpbroker.server import replica_read
-from mpbroker.server.replica_read import _bound, _no_such_id
+from mpbroker.server.replica_read import _bound, _no_such_id, _place
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,11 @@ def test_an_id_that_is_gone(name, partition, error):
     topics = {"t": SimpleNamespace(partitions=[4, 5])}
     context = SimpleNamespace(metadata=SimpleNamespace(topic=topics.get))
     assert _no_such_id(context, name, partition) == error
+
+
+def test_what_was_read_stands_before_errors_and_unknown_ids_before_the_rest():
+    def row(was_looked_at, error=0):
+        return ("t", b""), SimpleNamespace(was_looked_at=was_looked_at, error=error)
+
+    rows = [row(False), row(False, ErrorCode.UNKNOWN_TOPIC_ID), row(True, 3), row(True)]
+    assert [_place(one) for one in rows] == [2, 1, 0, 0]

@@ -112,3 +112,17 @@ def test_rows_of_each_kind_are_counted_once(writer):
     writer.flush()
     counts = dict(writer._written)
     assert (sum(counts.values()), counts.pop("boot")) == (4, 1) and sorted(counts.values()) == [1, 2]
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"k":"cli'])
+def test_only_a_torn_line_is_ended_first(tmp_path, writer, torn):
+    writer.client(7, "billing")
+    writer.flush()
+    writer.close()
+    with open(writer.path, "ab") as file:
+        file.write(torn)
+    before = writer.path.read_bytes()
+    writer.topic(9, "orders")
+    writer.flush()
+    added = writer.path.read_bytes().removeprefix(before)
+    assert added.startswith(b"\n") is bool(torn) and added.count(b"\n") == 1 + bool(torn)
