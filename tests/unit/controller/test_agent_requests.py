@@ -129,8 +129,9 @@ def test_a_stray_whose_role_does_not_end_keeps_its_directory():
     assert agent.leader_and_isr(leader_and_isr(kind=FULL)) == (BUSY, [])
     assert topics.dropped == [0]
     log.busy.clear()
+    agent._touched.update((0, 1, 9))
     assert agent.leader_and_isr(leader_and_isr(kind=FULL)) == (0, [])
-    assert topics.dropped == [0, 1]
+    assert topics.dropped == [0, 1] and agent._touched == {0, 9}, "what is made in its row was not touched"
 
 
 def test_a_replica_that_the_store_gives_to_others_goes_once_it_has_no_role():
@@ -142,8 +143,10 @@ def test_a_replica_that_the_store_gives_to_others_goes_once_it_has_no_role():
     agent.set_moved_aside(topic)
     assert topics.dropped == []
     topic.replicas = [[2, 3], [2, 3]]
+    agent._touched.add(1)
     agent.set_moved_aside(topic)
     assert topics.dropped == [1], "0 has a role: StopReplica tells"
+    assert agent._touched == {0}
 
 
 def test_a_replica_in_a_failed_log_directory_is_told_and_its_lock_left_alone():
@@ -152,3 +155,14 @@ def test_a_replica_in_a_failed_log_directory_is_told_and_its_lock_left_alone():
     _, codes = requests(log, Topics()).leader_and_isr(leader_and_isr(0, 1))
     assert codes == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
     assert log.roles == [ReplicaRole.FOLLOWER] * 2
+
+
+@pytest.mark.parametrize("deletes", [False, True])
+def test_a_replica_that_is_deleted_is_made_anew_when_it_comes_back(deletes):
+    log, topics = Log(), Topics()
+    agent = requests(log, topics)
+    agent._touched.update((0, 1))
+    request = stop_replica(0)
+    request.topic_states[0].partition_states[0].delete_partition = deletes
+    assert agent.stop_replica(request) == (0, [0])
+    assert topics.dropped == [0] * deletes and agent._touched == ({1} if deletes else {0, 1})

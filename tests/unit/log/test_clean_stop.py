@@ -144,3 +144,17 @@ def test_no_marker_when_a_last_sync_was_not_made(world, error):
     assert LogKeeper(world.keeper(pool=syncs)).stop() is False
     assert not (world.path / MARKER).exists()
     assert world.events.named("not_stopped_cleanly")[0]["why"] == "a log could not be synced"
+
+
+def test_a_partition_whose_state_cannot_be_read_is_in_doubt(world):
+    """Nobody can say that there is no replica of it here."""
+    partition = world.create()
+    keeper = world.keeper(log=UnreadableLog())
+    assert keeper.is_absent(partition) is False and keeper.state(partition) is None
+
+
+class UnreadableLog:
+    """Rows whose lock is not to be had."""
+
+    def state(self, _):
+        raise RuntimeError("partition row 0 cannot be locked")

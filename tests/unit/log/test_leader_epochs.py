@@ -1,8 +1,11 @@
 """Where a leader epoch ended, by Kafka's checkpoint of epochs."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from mpbroker.log.leader_epochs import EpochStart, end_of_epoch, merged_epochs, read_epochs
+from mpbroker.log.log_manager import LogManager
 
 EPOCHS = [EpochStart(2, 10), EpochStart(4, 30), EpochStart(7, 50)]
 
@@ -51,3 +54,25 @@ def test_the_file_is_kafkas(tmp_path, text, epochs):
 )
 def test_what_shared_memory_keeps_counts_more_than_the_file(kept, known):
     assert merged_epochs(EPOCHS, [EpochStart(*each) for each in kept]) == known
+
+
+@pytest.mark.parametrize(
+    ("has_older", "asked", "reads"), [(True, 4, True), (True, 5, False), (True, 6, False), (False, 4, False)]
+)
+def test_the_file_is_read_for_epochs_that_memory_does_not_keep(has_older, asked, reads):
+    manager, read = LogManager.__new__(LogManager), []
+    manager.log = SimpleNamespace(epochs=lambda ordinal: (0, has_older, [(5, 50), (7, 70)]))
+    manager._written_epochs = lambda state: read.append(state) or [EpochStart(2, 0), EpochStart(4, 40)]
+    state = SimpleNamespace(leo=99, leader_epoch=7)
+    end = manager.end_of_epoch(0, state, asked)
+    assert end == {4: (4, 50), 5: (5, 70), 6: (5, 70)}[asked] and bool(read) is reads
+    manager.log = SimpleNamespace(epochs=lambda ordinal: (0, False, []))
+    assert manager.end_of_epoch(0, state, 4) == (4, 99)
+
+
+def test_without_any_epoch_the_log_is_of_the_present_one():
+    manager = LogManager.__new__(LogManager)
+    manager.log = SimpleNamespace(epochs=lambda ordinal: (0, False, []))
+    manager._written_epochs = lambda state: []
+    state = SimpleNamespace(leo=99, leader_epoch=7)
+    assert [manager.end_of_epoch(0, state, asked) for asked in (6, 7, 8)] == [(6, 0), (7, 99), (-1, -1)]

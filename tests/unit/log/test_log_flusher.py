@@ -7,6 +7,7 @@ import pytest
 from mpbroker.errors import ErrorCode
 from mpbroker.log.log_flusher import ROLLED_INTERVAL_MS, LogFlusher
 from mpbroker.log.log_keeper import LogKeeper
+from mpbroker.shm.troubles import Trouble
 from tests.unit.log.log_world import LogWorld, config_of
 
 ONLINE = 2
@@ -100,8 +101,8 @@ def test_a_failed_sync_takes_the_directory_offline_for_good(commit_world):
     world = commit_world
     waiting, other = world.create(), world.create(partition=1, ordinal=1)
     world.fill(waiting, 3)
-    disk = FailingDisk(world.log)
-    keeper = LogKeeper(world.keeper(log=disk))
+    disk, troubles = FailingDisk(world.log), []
+    keeper = LogKeeper(world.keeper(log=disk, trouble=lambda *words: troubles.append(words)))
     keeper.do_work()
     assert world.state(waiting).flushed_offset == 0, "nothing unsynced counts as synced"
     keeper.do_work()
@@ -112,6 +113,7 @@ def test_a_failed_sync_takes_the_directory_offline_for_good(commit_world):
     assert {0, 1} <= set(world.moved), "whoever waits is told"
     assert world.append(other).error == ErrorCode.KAFKA_STORAGE_ERROR
     assert len(world.events.named("log_directory_offline")) == 1
+    assert troubles.count((Trouble.LOG_DIRECTORY_OFFLINE, True)) == 1
     assert keeper.stop() is False, "and the stop is no clean one"
     assert keeper.remaining_ms() > 0, "it does not spin meanwhile"
 

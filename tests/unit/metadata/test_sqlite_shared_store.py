@@ -304,3 +304,24 @@ def test_a_store_on_a_network_file_system_is_refused(open_store, monkeypatch):
 
 def test_this_machine_has_an_id():
     assert len(machine_id()) == 36
+
+
+def test_a_lock_that_is_given_up_twice_closes_nothing_of_others(tmp_path):
+    lock = OwnerLock(tmp_path / "metadata.db", "broker-1")
+    lock.close()
+    others = os.open(tmp_path, os.O_RDONLY)  # gets the same number
+    lock.close()
+    os.fstat(others)
+    os.close(others)
+
+
+def test_a_store_that_is_closed_holds_no_descriptor_of_its_sessions(open_store):
+    store = open_store()
+    store._files.beat(7)
+    begun = {*store._files._beats.values(), *store._files._owners.values()}
+    assert begun
+    store.close()
+    assert not store._files._beats and not store._files._owners
+    for descriptor in begun:
+        with pytest.raises(OSError):
+            os.fstat(descriptor)

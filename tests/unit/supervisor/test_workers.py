@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -105,3 +106,13 @@ def test_due_successors_are_found():
     assert workers.due() == [workers.all[0]] and workers.next_due_s() == 0.0
     workers.forget_restarts()
     assert workers.due() == []
+
+
+def test_a_slot_whose_process_was_forked_has_no_successor_due():
+    worker = Worker(SimpleNamespace(name="one"))
+    worker.restart_at, worker.short_lives = 17.0, 3
+    worker.started(99, -1)
+    assert (worker.pid, worker.pidfd, worker.restart_at, worker.short_lives) == (99, -1, 0.0, 3)
+    assert 0 <= worker.age_s < 60 and not worker.alive
+    worker.settled()
+    assert worker.short_lives == 0

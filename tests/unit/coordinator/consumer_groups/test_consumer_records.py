@@ -97,3 +97,12 @@ def test_a_member_is_what_it_was_and_kafka_knows_its_protocol(classic):
     assert stored.endswith(bytes((1, 0, 1, 0))) is (classic is None)
     assert with_member(ConsumerMember("m"), read_member(stored)).classic == classic
     assert read_member(stored[:-1]) is None and read_member(b"\0\1" + stored[2:]) is None
+
+
+def test_partitions_without_epochs_are_owned_since_the_members_own():
+    """As Kafka before 4.3 wrote them."""
+    topic = bytes(15) + b"t"
+    rows = [CurrentPartitions(topic, [3, 1]), CurrentPartitions(bytes(16), [7, 8], [2, 5])]
+    value = consumer_records._owned(rows, 9)
+    assert value == {topic: {3: 9, 1: 9}, bytes(16): {7: 2, 8: 5}}
+    assert consumer_records._owned([CurrentPartitions(topic, [3, 1], [4])], 9) == {topic: {3: 9, 1: 9}}
