@@ -344,3 +344,11 @@ def test_metadata_is_looked_through_when_it_has_changed(coordinator, monkeypatch
     coordinator.broker.create_topic("later", 1)
     coordinator.shell.deliver(True, [])
     assert looked == [1]
+
+
+def test_without_room_for_a_command_there_are_no_producer_ids(coordinator, broker, monkeypatch):
+    monkeypatch.setattr(coordinator.port, "send", lambda *_: -1)
+    answer = coordinator.call(InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000), 1)
+    assert (answer.error_code, answer.producer_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+    monkeypatch.undo()
+    assert begin(coordinator) == (7000, 0), "the next one asks again"

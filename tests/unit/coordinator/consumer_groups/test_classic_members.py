@@ -4,6 +4,7 @@ import pytest
 
 from mpbroker.coordinator.consumer_groups.embedded_protocol import assignment
 from mpbroker.coordinator.consumer_groups.migration import upgraded
+from mpbroker.coordinator.group import Group
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from mpbroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -91,3 +92,15 @@ def test_a_group_that_goes_over_knows_the_topics_that_it_goes_by():
     group = upgraded(shard, shard.groups[GROUP])
     assert group.metadata_hash == group.present_hash() != 0
     assert group.epoch == group.target_epoch == only.generation_id
+
+
+def test_a_group_that_goes_back_knows_its_instances(calls):
+    kept = calls.join(metadata=subscription(TOPIC), instance="i-1").answer
+    other = calls.join(metadata=subscription(TOPIC)).answer
+    for member in (kept, other):
+        assert calls.sync(member).code == 0
+    assert calls.ask(ConsumerGroupHeartbeatRequest(GROUP, "m", -1), 1).code == 0
+    [shard] = [one for one in calls.world.coordinator._shards.values() if GROUP in one.groups]
+    group = shard.groups[GROUP]
+    assert isinstance(group, Group) and set(group.members) == {kept.member_id, other.member_id}
+    assert group.instances == {"i-1": kept.member_id}

@@ -412,3 +412,16 @@ def test_an_administrator_ends_transactions_in_partitions(world):
     assert [(one.producer_id, one.producer_epoch, one.coordinator_epoch) for one in world.asked] == [(70, 3, 5)] * 2
     [nothing] = world.send(WriteTxnMarkersRequest([]), 0)
     assert nothing.markers == []
+
+
+def test_an_id_whose_record_is_on_its_way_takes_no_other_request(world):
+    """Two decisions at once would be two records of which the later one wins."""
+    producer = producer_of(world)
+    appends, append = [], world._append
+    world._append = lambda effect: appends.append(effect) or []
+    assert world.add(producer, 0) is None, "its record is on its way"
+    [later] = world.send(EndTxnRequest(ID, *producer, True), 1)
+    assert later.error_code == MOVING and len(appends) == 1
+    world._append = append
+    world.carry_out(append(appends[0]))
+    assert world.end(producer, True) == NONE and world.markers
