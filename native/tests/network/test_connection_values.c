@@ -1,6 +1,6 @@
 /* A connection value by value, with clocks and a kernel that do what a script says: when bytes arrived, what a receive and
  * a send that take a part, nothing or fail leave behind, where a frame ends, how much memory that takes. */
-#include "tests/network/scripted_calls.h"
+#include "tests/stepping/scripted_calls.h"
 #include "tests/request/request_drama.h"
 #include "network/connection.h"
 #include "record/wire.h"
