@@ -1,4 +1,4 @@
-"""What a leader's answer makes of a follower's ends, and which answers it does not take: at each bound and beside it."""
+"""What a leader's answer makes of a follower's ends, and which answers it does not take: at each bound, beside it."""
 
 import pytest
 
