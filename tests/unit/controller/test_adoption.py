@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from mpbroker.controller import adoption
-from mpbroker.controller.adoption import adopt, identity
+from mpbroker.controller.adoption import adopt, identity, say
 from mpbroker.controller.controller_store import ControllerStore
 from mpbroker.errors import ConfigError
 from mpbroker.log import data_dir
@@ -134,3 +134,18 @@ def test_a_store_of_two_clusters_has_no_identity_of_its_own(tmp_path, monkeypatc
                 identity(str(tmp_path), None)
         else:
             assert identity(str(tmp_path), None).cluster_id == "a"
+
+
+@pytest.mark.parametrize(
+    ("taken", "left", "lines"),
+    [
+        ([], [], ["/d: every partition directory belongs to a topic already"]),
+        (["t, 2 partitions"], [], ["taken in  t, 2 partitions"]),
+        ([], ["u-0: no"], ["left      u-0: no"]),
+        (["t"], ["u-0: no"], ["taken in  t", "left      u-0: no"]),
+    ],
+)
+def test_people_are_told_what_became_of_each(taken, left, lines):
+    written = []
+    say(SimpleNamespace(taken=taken, left=left), "/d", written.append)
+    assert written == lines

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mpbroker.log import disk
+from mpbroker.log import disk, unusable
 from mpbroker.log.unusable import MIN_FREE_BYTES, free_bytes, is_full
 
 
@@ -26,3 +26,13 @@ def test_a_disk_that_nobody_can_ask_is_not_full(monkeypatch, tmp_path):
 
     monkeypatch.setattr(disk, "disk_status", broken)
     assert free_bytes(str(tmp_path)) is None and is_full(str(tmp_path)) is False
+
+
+@pytest.mark.parametrize(("uid", "owner"), [(None, "another user"), (4711, "u4711")])
+def test_whose_directory_it_is_stands_in_the_refusal(monkeypatch, tmp_path, uid, owner):
+    monkeypatch.setattr(unusable, "owner_of", lambda path: uid)
+    monkeypatch.setattr(unusable, "user_name", lambda number: f"u{number}")
+    (tmp_path / "here").mkdir(mode=0o750)
+    told = str(unusable._not_allowed(str(tmp_path / "here" / "no" / "such"), "log.dirs"))
+    assert f"{tmp_path}/here cannot be written by u" in told and f"it belongs to {owner}, mode 0750: " in told
+    assert "log.dirs" in told

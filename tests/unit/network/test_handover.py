@@ -320,3 +320,23 @@ def test_what_is_no_handover_has_no_number(setting):
     receiver.closed(LOCAL)
     receiver.flush()
     assert receive_message(pair[0]) == Message(CLOSED, 1, 1, 0, (Peer(LOCAL, 1),), ())
+
+
+def test_a_successor_has_all_the_room(setting):
+    pair, quotas = setting
+    handover, receiver = _started(pair, quotas), HandoverReceiver(pair[1], 1)
+    receiver.receive(20)
+    handover.read_answers(quotas)
+    whole = handover.room()
+    accepted = [_accepted(quotas)[0] for _ in range(8)]
+    assert handover.send(accepted) and handover.room() == WINDOW_SOCKETS - 8 and handover.unacknowledged() == 8
+    lost = handover.follow(2, quotas)
+    assert lost == accepted and handover.unacknowledged() == 0
+    HandoverReceiver(pair[1], 2).receive(20)
+    handover.read_answers(quotas)
+    assert handover.room() == whole
+    assert handover.send(accepted[:1])
+    handover.close_window()
+    assert handover.unacknowledged() == 0 and handover.room() == whole
+    for one in accepted[1:]:
+        os.close(one.fd)

@@ -310,8 +310,9 @@ def test_listeners_come_and_go_with_all_that_is_theirs(world):
         return True, ["B: in use"]
 
     listening.follow = follow
+    forgotten, world.broker._staffing.forget = [], lambda index: forgotten.append(index) or [index]
     world.broker._follow_listeners()
-    assert asked == [{0, 1, 9}]
+    assert asked == [{0, 1, 9}] and forgotten == [7], "of 0 there are processes"
     noted = [entry if isinstance(entry, str) else entry[0] for entry in world.done]
     assert noted == ["empty_places", "publish_config", "status_file", "status file"]
     assert world.events() == ["listener_not_opened", "listeners_changed"]

@@ -113,3 +113,10 @@ def test_what_nobody_closed_is_copied_too_where_nobody_writes_any_more(memory, t
 def test_what_is_no_complete_dump_reads_as_none(tmp_path, text):
     (tmp_path / dump.FILE).write_text(text)
     assert dump.read(tmp_path) is None
+
+
+def test_a_dump_names_as_many_causes_as_it_has_room_for(memory, target):
+    one = Dump(memory, target, [CAUSE])
+    for _ in range(dump.MAX_CAUSES + 1):
+        one.join({"number": len(one.causes)})
+    assert len(one.causes) == dump.MAX_CAUSES and one.causes[-1] == {"number": dump.MAX_CAUSES - 1}
