@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from mpbroker._native import Log
-from mpbroker.log import disk, partition_directory, replica_move
+from mpbroker.log import disk, partition_directory, replica_move, replica_mover
 from mpbroker.log.checkpoint_file import LOG_START, RECOVERY_POINT, read_checkpoint
 from mpbroker.log.checkpoint_writer import CheckpointWriter
 from mpbroker.log.kept_partitions import KeptPartition
@@ -16,6 +16,7 @@ from mpbroker.log.log_loader import LogLoader
 from mpbroker.log.producer_snapshot import ProducerEntry, snapshot_offsets, write_snapshot
 from mpbroker.log.replica_move import ReplicaMove, SourceUnreadable, Wish
 from mpbroker.log.replica_mover import ReplicaMover
+from mpbroker.shm.clock import ManualClock
 from tests.unit.log.log_world import LogWorld, to_load
 
 SMALL = {"segment_bytes": "1000", "index_interval_bytes": "200"}
@@ -359,3 +360,92 @@ def test_it_looks_for_moves_when_one_was_asked_for_or_has_ended_else_now_and_the
     due.append(1)
     moving.work(1)
     assert len(looked) == 3
+
+
+class Threaded:
+    """A mover with a thread, whose round is `copy(under, is_first)`; `rung`: how often it woke the keeper."""
+
+    def __init__(self, monkeypatch, copy):
+        self.rung, self.moves, self.begun, self.changed = [], 0, [], []
+        keeper = SimpleNamespace(clock=ManualClock(), config=SimpleNamespace(), log_dir=0)
+        made = ReplicaMover(
+            SimpleNamespace(),
+            {0: SimpleNamespace(keeper=keeper)},
+            lambda: self.moves,
+            object,
+            lambda: self.rung.append(1),
+        )
+        self.mover, self.clock = made, keeper.clock
+        made._copy = copy
+        made._begin_next = lambda: self.begun.append(1)
+        made._change_places = lambda under, copied: self.changed.append((under, copied))
+
+
+def test_a_round_ends_in_the_thread_and_wakes_the_keeper(monkeypatch):
+    world = Threaded(monkeypatch, lambda under, is_first: replica_mover.Ended((under, is_first)))
+    mover = world.mover
+    mover._under = "under"
+    mover._start("under", is_first=True)
+    mover._thread.join(10)
+    assert world.rung == [1] and world.changed == []
+    mover.do_work()
+    assert world.changed == [("under", ("under", True))] and mover._thread is None
+    mover.do_work()
+    assert len(world.changed) == 1, "there is no further one"
+
+
+def test_it_looks_for_moves_when_one_is_asked_for_and_now_and_then(monkeypatch):
+    world = Threaded(monkeypatch, None)
+    for _ in range(3):
+        world.mover.do_work()
+    assert len(world.begun) == 2, "at once, and by its own look"
+    assert 0 < world.mover.remaining_ms() <= replica_mover.LOOK_MS
+    world.moves = 1
+    world.mover.do_work()
+    world.mover.do_work()
+    assert len(world.begun) == 3
+    world.clock.advance(replica_mover.LOOK_MS)
+    world.mover.do_work()
+    assert len(world.begun) == 4
+    world.mover._under = "under"
+    assert world.mover.remaining_ms() == replica_mover.LOOK_MS
+
+
+def test_at_the_end_a_copy_stops_where_it_is(monkeypatch):
+    joined = []
+    world = Threaded(monkeypatch, None)
+    world.mover._thread = SimpleNamespace(join=lambda timeout: joined.append(timeout))
+    world.mover.stop()
+    assert world.mover._stopping and len(joined) == 1
+
+
+@pytest.mark.parametrize(
+    ("to", "at_home", "is_busy", "is_known", "online", "begun"),
+    [
+        (1, True, False, True, True, [1]),
+        (0, True, False, True, True, []),
+        (1, True, True, True, True, []),
+        (1, False, False, True, True, []),
+        (2, True, False, False, True, "given up"),
+        (1, True, False, True, False, "given up"),
+    ],
+    ids=["moves", "is there", "is being cleaned", "nowhere here", "unknown directory", "offline directory"],
+)
+def test_which_move_is_begun(to, at_home, is_busy, is_known, online, begun):
+    given_up, moves, partition = [], [], object()
+    log = SimpleNamespace(
+        moves=lambda: [7], move_of=lambda ordinal: (to, 3), log_dir_online=lambda log_dir: online,
+        give_up_move=lambda *which: given_up.append(which),
+    )  # fmt: skip
+    keeper = SimpleNamespace(clock=ManualClock(), log_dir=0)
+    source = SimpleNamespace(
+        keeper=keeper,
+        partition_at=lambda _: partition if at_home else None,
+        cleaner=SimpleNamespace(is_at=lambda _: is_busy),
+    )
+    target = SimpleNamespace(keeper=SimpleNamespace(log_dir=1), partition_at=lambda _: None)
+    mover = ReplicaMover(log, {0: source, 1: target}, lambda: 0)
+    mover._begin = lambda wish, *where: moves.append((wish.to, wish.number, *where))
+    mover._begin_next()
+    assert given_up == ([(7, 3)] if begun == "given up" else [])
+    assert moves == ([(1, 3, source, target)] if begun == [1] else [])

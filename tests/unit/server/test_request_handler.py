@@ -18,7 +18,7 @@ from mpbroker.server.apis import ApiTable
 from mpbroker.server.request_handler import work
 from mpbroker.server.server_context import ANSWER_RETRY_MS, DelayedAnswer
 from mpbroker.shm.counters import Counter
-from mpbroker.shm.layout import SLOT_HANDLERS
+from mpbroker.shm.layout import SLOT_HANDLERS, SLOT_LOG_KEEPER
 from mpbroker.shm.process_context import ProcessContext
 from tests.harness.in_process_broker import InProcessBroker
 from tests.unit.server.test_produce_fetch import batch, fetch, part, produce
@@ -216,3 +216,21 @@ def test_a_bell_ends_a_wait_at_once(broker):
     begun = time.monotonic()
     assert port.serve_or_claim(20_000) is None and time.monotonic() - begun < 10
     assert port.take_dirty()[0], "everything"
+
+
+@pytest.mark.parametrize(("flush", "waits"), [("commit", True), ("none", False), (None, False)])
+def test_a_handler_waits_for_syncs_where_the_settings_say_so(monkeypatch, flush, waits):
+    made, rung = [], []
+    for name in ("MetadataCache", "open_handler_port", "open_log", "FetchSessionTable"):
+        monkeypatch.setattr(request_handler, name, lambda *_: None)
+    monkeypatch.setattr(request_handler, "LogManager", lambda *given: made.append(given) or 1 / 0)
+    overrides = [] if flush is None else [f"mpbroker.log.flush={flush}"]
+    core = SimpleNamespace(arena_handler_bytes=1 << 20, ring_service=rung.append)
+    ctx = SimpleNamespace(
+        core=core, config=load_broker_config(overrides=overrides, environ={}, cores=2), data_dirs=("/d",)
+    )
+    with pytest.raises(ZeroDivisionError):
+        request_handler.build_context(ctx)
+    [(_, _, on_commit, ring, largest, data_dirs)] = made
+    ring()
+    assert (on_commit, data_dirs, rung) == (waits, ("/d",), [SLOT_LOG_KEEPER]) and 0 < largest < 1 << 20
