@@ -1,10 +1,11 @@
 """The log cleaner's thread, as the log keeper sees it from outside."""
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 
-from mpbroker.log.log_cleaner import LogCleaner
+from mpbroker.log.log_cleaner import Dirt, LogCleaner
 from tests.unit.log.log_world import LogWorld
 
 
@@ -28,3 +29,37 @@ def test_it_is_at_a_partition_until_its_thread_has_ended(world):
     cleaner._thread.join()
     cleaner.do_work()
     assert not cleaner.is_at(partition)
+
+
+class Turns:
+    """The semaphore of all log directories' cleaners: who took and gave it back."""
+
+    def __init__(self):
+        self.taken = []
+
+    def acquire(self):
+        self.taken.append("taken")
+
+    def release(self):
+        self.taken.append("given back")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_cleaners_of_several_directories_take_turns(world, fails):
+    partition, turns, rung = world.create(cleanup_policy="compact"), Turns(), []
+
+    def make_log():
+        if fails:
+            raise OSError(24, "no descriptors")
+        return SimpleNamespace(close=lambda: turns.taken.append("closed"))
+
+    cleaner = LogCleaner(
+        world.keeper(cleaning=turns), lambda *_: None, make_log, lambda: rung.append(list(turns.taken))
+    )
+    cleaner._compact = lambda *_: turns.taken.append("compacted") or "ended"
+    cleaner._begin(Dirt(partition, 0, 1, 1.0, False))
+    cleaner._thread.join(10)
+    works = [] if fails else ["compacted", "closed"]
+    assert turns.taken == ["taken", *works, "given back"] and rung == [turns.taken]
+    ended = cleaner._ended.get_nowait()
+    assert (ended.reason, ended.again) == ("[Errno 24] no descriptors", True) if fails else ended == "ended"

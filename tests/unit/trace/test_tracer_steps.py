@@ -1,0 +1,191 @@
+"""Single steps of the tracer: how long it pauses, when it begins to write, what it closes at the end."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from mpbroker.shm.waits import WaitName
+from mpbroker.trace import tracer as module
+from mpbroker.trace.tracer import (
+    BUSY_PAUSE_MS,
+    IDLE_PAUSE_MS,
+    MIN_PAUSE_MS,
+    OPEN_AGAIN_MS,
+    QUIET_RECORDS_A_S,
+    Tracer,
+)
+
+NS_PER_MS = 1_000_000
+
+
+class World:
+    """A tracer of parts; `done` says in order what was called. `fails`: the step that raises OSError."""
+
+    def __init__(self, monkeypatch):
+        self.now_ns, self.done, self.due_ms, self.moves, self.fails = 5 * NS_PER_MS, [], 1000, 0, None
+        self.gone, self.may_trace = False, True
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic_ns=lambda: self.now_ns))
+        note = self.done.append
+        told = lambda event, **_: note(event)  # noqa: E731
+        made = self.made = Tracer.__new__(Tracer)
+        made._ctx = SimpleNamespace(
+            log=SimpleNamespace(error=told, warning=told), lanes=("lane",), drain_wakeups=lambda: note("drained"),
+            supervisor_gone=lambda: self.gone, may_trace=lambda: self.may_trace,
+        )  # fmt: skip
+        made._row = SimpleNamespace(beat=lambda: note("beat"), wait=None)
+        made._directory = "/t"
+        made._drains, made._dashcam, made._open_due_ns = [], None, 0
+        made._own = SimpleNamespace(
+            due_ms=lambda now_ns: self.due_ms, close=lambda: note("own closed"),
+            sample_gauges=lambda now_ns: note("gauges"), take=lambda now_ns: note("take"),
+            write=lambda now_ns: note("write"),
+        )  # fmt: skip
+        made._rhythm_ms = made._pause_ms = IDLE_PAUSE_MS
+
+    def steps(self, *results):
+        """The turn's works do nothing but be noted."""
+        for name in ("_open", "_write_own", "_drain", "_watch", "_save_left", "_retain"):
+            setattr(self.made, name, lambda now_ns, name=name: self.step(name))
+        self.made._say = lambda failure: self.done.append(("say", None if failure is None else str(failure)))
+        self.made._take_new_limits = lambda: self.done.append("limits")
+
+    def step(self, name):
+        self.done.append(name)
+        if self.fails and name in self.fails:
+            raise OSError(name)
+        return self.moves if name == "_drain" else 0
+
+
+@pytest.fixture
+def world(monkeypatch):
+    return World(monkeypatch)
+
+
+WORKS = ["beat", "_open", "_write_own", "_drain", "_watch", "_save_left", "_retain"]
+
+
+def test_a_turn_does_all_its_works_whatever_becomes_of_one(world):
+    world.steps()
+    world.moves = 7
+    assert world.made.turn() == 7
+    assert world.done == [*WORKS, ("say", None), "limits"]
+    world.done.clear()
+    world.fails = ("_write_own", "_watch")
+    assert world.made.turn() == 7
+    assert world.done == [*WORKS, ("say", "_write_own"), "limits"], "the first failure is told"
+
+
+@pytest.mark.parametrize(
+    ("has_own", "lanes", "says"), [(True, ("l",), True), (False, ("l",), False), (False, (), True)]
+)
+def test_between_two_tries_to_begin_nothing_is_said(world, has_own, lanes, says):
+    world.steps()
+    world.made._ctx.lanes = lanes
+    if not has_own:
+        world.made._own = None
+    world.made.turn()
+    assert (("say", None) in world.done) is says
+
+
+@pytest.mark.parametrize(
+    ("moved", "pause_ms", "rhythm_ms", "following"),
+    [
+        (QUIET_RECORDS_A_S // 5 + 1, 200, 200, BUSY_PAUSE_MS),
+        (QUIET_RECORDS_A_S // 5, 200, 150, 160),
+        (0, 200, IDLE_PAUSE_MS - 5, IDLE_PAUSE_MS),
+        (0, 200, IDLE_PAUSE_MS, IDLE_PAUSE_MS),
+    ],
+)
+def test_pauses_grow_while_few_records_come(world, moved, pause_ms, rhythm_ms, following):
+    world.made._pause_ms, world.made._rhythm_ms = pause_ms, rhythm_ms
+    assert world.made._next_rhythm_ms(moved) == following
+
+
+@pytest.mark.parametrize(
+    ("due_ms", "busy", "pause_ms"),
+    [
+        (1000, False, IDLE_PAUSE_MS),
+        (60, False, 60),
+        (3, False, MIN_PAUSE_MS),
+        (1000, True, MIN_PAUSE_MS),
+        (None, False, IDLE_PAUSE_MS),
+    ],
+    ids=["nothing is due", "gauges", "gauges at once", "a dump is copied", "it has not begun"],
+)
+def test_what_is_due_shortens_the_next_pause(world, due_ms, busy, pause_ms):
+    world.steps()
+    world.due_ms = due_ms
+    if due_ms is None:
+        world.made._own = None
+    world.made._dashcam = SimpleNamespace(is_busy=busy)
+    world.made.turn()
+    assert world.made.pause_ms == pause_ms and world.made._rhythm_ms == IDLE_PAUSE_MS
+
+
+@pytest.mark.parametrize("rung", [False, True])
+def test_a_pause_ends_with_a_bell(world, rung):
+    waits = []
+    world.made._poll = SimpleNamespace(poll=lambda ms: waits.append((ms, world.made._row.wait)) or rung)
+    world.made.pause()
+    assert waits == [(IDLE_PAUSE_MS, WaitName.TRACE_FLUSH)] and world.made._row.wait == 0
+    assert world.done == (["drained"] if rung else [])
+
+
+def test_it_begins_when_there_is_room_and_tries_again_after_a_while(world):
+    made = world.made
+    begun = []
+    made._begin = lambda: begun.append(1)
+    made._open(world.now_ns)
+    assert begun == [], "it has begun already"
+    made._own, world.may_trace = None, False
+    with pytest.raises(OSError, match="the disk was full"):
+        made._open(world.now_ns)
+    world.may_trace = True
+    made._open(world.now_ns + OPEN_AGAIN_MS * NS_PER_MS - 1)
+    assert begun == []
+    made._open(world.now_ns + OPEN_AGAIN_MS * NS_PER_MS)
+    assert begun == [1]
+    made._open_due_ns, made._ctx.lanes = 0, ()
+    made._open(world.now_ns)
+    assert begun == [1], "there is nothing to trace"
+
+
+def test_what_could_not_begin_drains_nothing(world):
+    def fail():
+        raise OSError("no")
+
+    world.made._own, world.made._begin, world.made._drains = None, fail, ["half"]
+    with pytest.raises(OSError, match="no"):
+        world.made._open(world.now_ns)
+    assert world.made._drains == []
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_at_the_end_everything_is_closed_whatever_fails(world, gone):
+    def fail(*_):
+        raise OSError("no")
+
+    made, world.gone = world.made, gone
+    made.turn = lambda: world.done.append("turn")
+    closed = SimpleNamespace(close=lambda: world.done.append("closed"))
+    made._drains = [SimpleNamespace(close=fail), closed]
+    made._dashcam = SimpleNamespace(finish=lambda is_gone: world.done.append(("dashcam", is_gone)))
+    made.finish()
+    assert world.done == ["gauges", "turn", "trace_close_failed", "closed", "own closed", ("dashcam", gone)]
+    made._dashcam.finish = fail
+    world.done.clear()
+    made.finish()
+    assert world.done[-1] == "trace_dump_failed"
+    made._own = made._dashcam = None
+    world.done.clear()
+    made.finish()
+    assert world.done == ["turn", "trace_close_failed", "closed"]
+
+
+def test_its_own_records_go_first_and_every_lane_is_drained(world):
+    made = world.made
+    assert made._write_own(1) == 0 and world.done == ["take", "write"]
+    made._drains = [SimpleNamespace(step=lambda now_ns, count=count: count) for count in (3, 4)]
+    assert made._drain(1) == 7
+    made._own = None
+    assert made._write_own(1) == 0 and len(world.done) == 2
