@@ -227,6 +227,36 @@ static void test_every_field(int16_t version)
     }
 }
 
+/* An ordinary request but for what `r` says; 0, false and NULL say nothing. */
+static struct asked differing(const struct asked *r, int16_t version)
+{
+    struct asked a = ORDINARY;
+    a.version = version;
+#define TAKE(field, unset)   \
+    if (r->field != (unset)) \
+    a.field = r->field
+    TAKE(replica, 0);
+    TAKE(isolation, 0);
+    TAKE(client_length, 0);
+    TAKE(max_bytes, 0);
+    TAKE(part_max_bytes, 0);
+    TAKE(said_topics, 0);
+    TAKE(said_partitions, 0);
+    TAKE(partition_of_first, 0);
+    TAKE(same_topic_twice, false);
+    TAKE(name, NULL);
+    TAKE(said_forgotten, 0);
+    TAKE(forgotten_partitions, 0);
+    TAKE(rack_length, 0);
+    TAKE(topics, 0);
+    TAKE(partitions, 0);
+    TAKE(state_tags, 0);
+    if (r->state_tags != 0)
+        a.follower = r->follower;
+    TAKE(forgotten, 0);
+    return a;
+}
+
 /* One thing differs from an ordinary request. `from`: the first version that has it. */
 static void test_what_is_not_ordinary(int16_t version)
 {
@@ -277,32 +307,9 @@ static void test_what_is_not_ordinary(int16_t version)
         ROW(12, 17, MPB_FETCH_LEFT_FRAME, .state_tags = 4, .follower = 5),
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct asked a = ORDINARY, *r = &rows[i].a;
+        struct asked a = differing(&rows[i].a, version);
         if (version < rows[i].from || version > rows[i].to)
             continue;
-        a.version = version;
-#define TAKE(field, unset)   \
-    if (r->field != (unset)) \
-    a.field = r->field
-        TAKE(replica, 0);
-        TAKE(isolation, 0);
-        TAKE(client_length, 0);
-        TAKE(max_bytes, 0);
-        TAKE(part_max_bytes, 0);
-        TAKE(said_topics, 0);
-        TAKE(said_partitions, 0);
-        TAKE(partition_of_first, 0);
-        TAKE(same_topic_twice, false);
-        TAKE(name, NULL);
-        TAKE(said_forgotten, 0);
-        TAKE(forgotten_partitions, 0);
-        TAKE(rack_length, 0);
-        TAKE(topics, 0);
-        TAKE(partitions, 0);
-        TAKE(state_tags, 0);
-        if (r->state_tags != 0)
-            a.follower = r->follower;
-        TAKE(forgotten, 0);
         CHECK_EQ(read_frame(&a), rows[i].left);
         bool follows = rows[i].left == MPB_FETCH_SERVE && a.state_tags == 1;
         if (rows[i].left == MPB_FETCH_SERVE) {
