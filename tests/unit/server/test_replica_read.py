@@ -7,7 +7,8 @@ import pytest
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.messages.fetch import FetchRequest
 from mpbroker.server import replica_read
-from mpbroker.server.replica_read import _bound, _no_such_id, _place
+from mpbroker.server.replica_read import _bound, _no_such_id, _place, _send_away
+from mpbroker.shm.cluster_table import NOBODY
 
 
 @pytest.mark.parametrize(
@@ -51,3 +52,24 @@ def test_what_was_read_stands_before_errors_and_unknown_ids_before_the_rest():
 
     rows = [row(False), row(False, ErrorCode.UNKNOWN_TOPIC_ID), row(True, 3), row(True)]
     assert [_place(one) for one in rows] == [2, 1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "preferred", "sent"), [(0, 3, True), (0, NOBODY, False), (74, 3, False), (None, 3, False)]
+)
+def test_a_consumer_that_is_sent_elsewhere_is_told_where_the_log_ends(monkeypatch, refusal, preferred, sent):
+    state = None if refusal is None else SimpleNamespace(hw=9, lso=8, log_start=2, leader_epoch=5)
+    asked, checked = SimpleNamespace(current_leader_epoch=-7, fetch_offset=4), []
+    monkeypatch.setattr(replica_read, "check_leadership", lambda *words: checked.append(words) or refusal)
+    monkeypatch.setattr(replica_read, "preferred_replica", lambda _, *words: checked.append(words) or preferred)
+    context = SimpleNamespace(log_manager=SimpleNamespace(state=lambda ordinal: state))
+    read = SimpleNamespace(ordinal=6, preferred=NOBODY, high_watermark=-1, committed_only=None)
+    message = FetchRequest(isolation_level=1, rack_id="r")
+    assert _send_away(context, asked, message, read) is sent
+    if refusal == 0:
+        assert checked == [(state, -1), (6, 4, "r")] and read.preferred == preferred
+    if sent:
+        assert (read.high_watermark, read.last_stable_offset, read.log_start, read.leader_epoch) == (9, 8, 2, 5)
+        assert read.committed_only is True
+    else:
+        assert read.high_watermark == -1
