@@ -112,3 +112,24 @@ def test_what_is_not_there_is_no_error_and_an_error_is_no_no(where):
     assert disk.directories(os.path.dirname(where["file"])) == ["directory"]
     with pytest.raises(OSError, match="name too long"):
         disk.exists("x" * 5000)
+
+
+def test_deleted_files_that_somebody_has_open_are_counted_once(tmp_path):
+    """By what they hold on the disk; of one directory alone, and not those that have another name still."""
+    directory = tmp_path / "data"
+    directory.mkdir()
+    descriptors = []
+    for name, size in (("gone", 5000), ("linked", 7000), ("there", 9000)):
+        (directory / name).write_bytes(bytes(range(256)) * (size // 256))
+        descriptors += [os.open(directory / name, os.O_RDONLY) for _ in range(2)]
+    (tmp_path / "elsewhere").write_bytes(b"x" * 5000)
+    descriptors.append(os.open(tmp_path / "elsewhere", os.O_RDONLY))
+    os.link(directory / "linked", directory / "other")
+    for path in (directory / "gone", directory / "linked", tmp_path / "elsewhere"):
+        path.unlink()
+    try:
+        held = os.fstat(descriptors[0]).st_blocks * 512
+        assert disk.deleted_and_open([os.getpid(), 2**22 + 1], f"{directory}/") == held > 0
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
