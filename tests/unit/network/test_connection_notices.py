@@ -99,3 +99,31 @@ def test_lost_notices_are_counted_and_nobody_listening_costs_nothing(channel):
     silent.introduced(channel, 3)
     silent.closed(channel, CloseReason.CLIENT, 3)
     assert len(row.counted) == 1 and connection_notices.CONNECTION_BITS == 27
+
+
+@pytest.mark.parametrize(
+    ("fields", "names"),
+    [
+        (b"\0\5name!\4ver", ("cl", ("name", ""))),
+        (b"\0\5name\4ver", ("cl", ("name", "ver"))),
+        (b"\0\5name\5ver", ("cl", ("name", ""))),
+        (b"\0\5name\4ve", ("cl", ("name", ""))),
+        (b"\0\5nam", ("cl", None)),
+        (b"\0\1\4ver", ("cl", None)),
+        (b"\0\0", ("cl", None)),
+        (b"\0\x80" + b"x" * 200, ("cl", None)),
+        (b"\1\5name\4ver", ("cl", None)),
+        (b"\0", ("cl", None)),
+        (b"", ("cl", None)),
+    ],
+)
+def test_names_that_are_cut_off_are_not_there(fields, names):
+    header = struct.pack(">hhih", 18, 3, 7, 2) + b"cl"
+    assert names_in(header + fields) == names
+
+
+@pytest.mark.parametrize(("key", "version"), [(18, 2), (3, 3)])
+def test_only_api_versions_3_names_the_software(key, version):
+    header = struct.pack(">hhih", key, version, 7, 2) + b"cl"
+    assert names_in(header + b"\0\5name\4ver") == ("cl", None)
+    assert names_in(struct.pack(">hhih", key, version, 7, -1)) == ("", None) and names_in(header[:9]) == ("", None)

@@ -98,3 +98,16 @@ def test_a_rate_of_zero_waits_for_the_window():
     quotas = ConnectionQuotas(Limits(listener_rate=0, window_s=3))
     quotas.admit(A, 0)
     assert quotas.rate_delay_ms(0) == 3000
+
+
+def test_connections_are_counted_by_the_second_in_which_they_came():
+    quotas = ConnectionQuotas(Limits(listener_rate=2, window_s=3))
+    for now_ms in (0, 999, 1000, 2000, 2500):
+        assert quotas.rate_delay_ms(now_ms) == 0
+        quotas.admit(A, now_ms)
+    assert quotas._accepted == [(0, 2), (1, 1), (2, 2)]
+    assert quotas.rate_delay_ms(2500) == 0
+    quotas.admit(A, 2600)
+    assert 0 < quotas.rate_delay_ms(2600) <= 3000
+    assert quotas.rate_delay_ms(2999) > 0 and quotas.rate_delay_ms(3000) == 0, "the first two are old"
+    assert quotas._accepted == [(1, 1), (2, 3)]

@@ -5,6 +5,8 @@ import socket
 
 import pytest
 
+from mpbroker.network import handover as handover_module
+from mpbroker.network import handover_receiver as receiver_module
 from mpbroker.network.connection_quotas import ConnectionQuotas, Limits
 from mpbroker.network.fd_passing import (
     ACK,
@@ -340,3 +342,45 @@ def test_a_successor_has_all_the_room(setting):
     assert handover.unacknowledged() == 0 and handover.room() == whole
     for one in accepted[1:]:
         os.close(one.fd)
+
+
+def test_who_was_not_greeted_gets_no_sockets(setting, monkeypatch):
+    """Its greeting found no room: it would take what follows for a predecessor's."""
+    pair, quotas = setting
+    room = [False, True]
+    real = handover_module.send_message
+    monkeypatch.setattr(handover_module, "send_message", lambda *words: room.pop(0) and real(*words))
+    handover = Handover(pair[0], 0, 1)
+    assert handover.room() == 0
+    handover.follow(1, quotas)
+    assert handover.room() == 0
+    handover.follow(1, quotas)
+    assert handover.room() > 0 and room == []
+    handover.follow(0, quotas)
+    assert handover.room() == 0
+
+
+def test_what_found_no_room_is_said_before_anything_new_is_taken(setting, monkeypatch):
+    pair, quotas = setting
+    handover, receiver = _started(pair, quotas), HandoverReceiver(pair[1], 1)
+    receiver.receive(20)
+    handover.read_answers(quotas)
+    has_room, sent = [False], []
+    real = receiver_module.send_message
+    send = lambda channel, one: has_room[0] and (sent.append(one.kind), real(channel, one))  # noqa: E731
+    monkeypatch.setattr(receiver_module, "send_message", send)
+    assert handover.send([_accepted(quotas)[0]]) and handover.send([_accepted(quotas)[0]])
+    (first,) = receiver.receive(20)
+    assert receiver.owes_answers() and receiver.receive(20) == [], "its acknowledgement is still here"
+    receiver.closed(LOCAL)
+    receiver.flush()
+    assert sent == []
+    has_room[0] = True
+    (second,) = receiver.receive(20)
+    assert sent == [ACK, CLOSED, ACK] and not receiver.owes_answers()
+    handover.read_answers(quotas)
+    assert handover.unacknowledged() == 0 and quotas.connections_from(LOCAL) == 1
+    receiver.flush()
+    assert sent == [ACK, CLOSED, ACK], "an end is reported once"
+    os.close(first.fd)
+    os.close(second.fd)

@@ -13,7 +13,13 @@ from mpbroker.network import listener_acceptor as module
 from mpbroker.network.connection_quotas import ConnectionQuotas, Limits
 from mpbroker.network.fd_passing import address_bytes
 from mpbroker.network.handover import MAX_REFUSALS, Accepted
-from mpbroker.network.listener_acceptor import ACCEPT_PAUSE_MS, MAX_ACCEPTS_PER_TURN, ListenerAcceptor, limits_of
+from mpbroker.network.listener_acceptor import (
+    ACCEPT_PAUSE_MS,
+    MAX_ACCEPTS_PER_TURN,
+    MAX_PENDING,
+    ListenerAcceptor,
+    limits_of,
+)
 from mpbroker.shm.counters import Counter
 from mpbroker.shm.process_table import ProcessState
 
@@ -280,3 +286,47 @@ def test_the_limits_are_those_of_the_settings():
     own = {address_bytes("127.0.0.1"): 3}
     assert limits_of(config, "OUT") == Limits(5, own, 9, 70, 8, 8, 12, False)
     assert limits_of(config, "IN") == Limits(5, own, 70, 70, 6, 8, 12, True), "what a listener has not is the broker's"
+
+
+def test_a_turn_hands_over_what_is_here_before_and_after_it_accepts(world):
+    one, may, order = world(), [True, False], []
+    made = one.made
+    made._dispatch, made._accept = lambda: order.append("dispatch"), lambda: order.append("accept")
+    made._may_accept = lambda: may.pop(0)
+    made._listen_if = lambda wanted: order.append(wanted)
+    made.serve()
+    assert order == ["dispatch", "accept", "dispatch", False]
+    may[:], order[:] = [False, True], []
+    made.serve()
+    assert order == ["dispatch", True]
+
+
+@pytest.mark.parametrize(("waiting", "reads"), [(MAX_PENDING - 1, True), (MAX_PENDING, False)])
+def test_what_processors_pass_back_is_read_as_fast_as_it_is_passed_on(world, waiting, reads):
+    refused, returned = Accepted(1001, A, 1), Accepted(1002, A, 1)
+    answers = SimpleNamespace(refused=[refused], returned=[returned], unexpected=3)
+    one = world()
+    pending(one.made, *range(waiting))
+    one.made._read(SimpleNamespace(read_answers=lambda quotas: answers))
+    found = [accepted.fd for accepted in one.made._pending]
+    assert found == ([1001, *range(waiting), 1002] if reads else list(range(waiting)))
+    counted = [(Counter.HANDOVER_REFUSED, 1), (Counter.HANDOVER_UNEXPECTED, 3)]
+    assert one.counted == (counted if reads else [])
+
+
+def test_at_the_end_what_nobody_has_taken_is_closed(world):
+    processor, done = Processor(0, 5), []
+    one = world(processor)
+    near, far = socket.socketpair()
+    returned, other = socket.socketpair()
+    pending(one.made, near.detach())
+    processor.read_answers = lambda quotas: SimpleNamespace(returned=[Accepted(returned.detach(), A, 1)])
+    processor.close_window = lambda: done.append("window")
+    processor.channel = "channel"
+    one.made._socket.close = lambda: done.append("listening")
+    one.made._listening = True
+    one.made.close()
+    assert far.recv(1) == other.recv(1) == b"" and done == ["window", "listening"]
+    assert not one.made._pending and not one.made._handovers and one.epoll == ["rest", "rest"]
+    far.close()
+    other.close()

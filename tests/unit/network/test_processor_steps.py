@@ -249,3 +249,41 @@ def test_which_requests_are_traced(world, slow_ms, slow_ns):
     world.made._lane = SimpleNamespace()
     world.made._sample(settings)
     assert (world.made._lane.sample_shift, world.made._lane.slow_ns) == (3, slow_ns)
+
+
+@pytest.mark.parametrize("received", [b"", b"half a frame"])
+def test_a_connection_that_was_passed_on_is_read_at_once(world, received):
+    made, note = world.made, world.done.append
+    made._port = SimpleNamespace(set_address=lambda *words: note(("address", *words)))
+    made._native_turn = SimpleNamespace(add=lambda one: note("added"), schedule=lambda one: note("scheduled"))
+    made._notices.opened = lambda one, port, at_ns: note(("opened", port, at_ns))
+    one = channel(number=3, generation=4, preload=lambda *words: note(words))
+    made._begin(one, SimpleNamespace(received=received, port=77, accepted=0), NOW_NS)
+    scheduled = ["scheduled"] if received else []
+    assert world.done == [
+        (received, NOW_NS), ("address", 3, 4, LOCAL), "added", *scheduled, ("opened", 77, NOW_NS)
+    ]  # fmt: skip
+
+
+def test_frames_that_kill_or_are_none_are_refused(world):
+    refused = []
+    made = world.made
+    made._max_request_bytes = 100
+    made._refuse = lambda one, counter, event, reason, **named: refused.append((counter, event, str(reason), named))
+    made._on_poison(channel(), 0, 0)
+    made._on_invalid(channel(), 101, 0)
+    made._ctx.api_versions = {3: (0, 9)}
+    made._on_unsupported(channel(beginning=lambda most: b"\0\3\0\x63\0\0\0\1\0\2cl"), 3, 99)
+    [poison, invalid, unsupported] = refused
+    assert poison[:2] == (Counter.POISON_REQUESTS, "frame_refused")
+    assert invalid[:2] == (Counter.BAD_FRAMES, "invalid_frame") and "101" in invalid[2]
+    assert unsupported[:2] == (Counter.REQUESTS_UNSUPPORTED, "unsupported_request")
+    assert unsupported[3] == {"api": "Metadata", "version": 99, "client_id": "cl"}
+
+
+@pytest.mark.parametrize(("answered", "reason"), [(0, "CLIENT"), (1, "ANSWERED")])
+def test_why_a_connection_ended(world, answered, reason):
+    closed = []
+    world.made._close = lambda one, why: closed.append(why)
+    world.made._on_close(channel(), answered, 0)
+    assert closed == [CloseReason[reason]]
