@@ -1,6 +1,7 @@
 """What an agent knows of topics when entries it looked up are ahead of the store's watch."""
 
-from mpbroker.controller.cluster_view import ClusterView, TopicGone, TopicPut
+from mpbroker.controller.cluster_view import BrokersChanged, ClusterView, SettingsChanged, TopicGone, TopicPut
+from mpbroker.metadata.cluster_records import BrokerRecord
 from mpbroker.metadata.keys import Keys
 from mpbroker.metadata.meta_store import Entry
 from mpbroker.metadata.topic_record import TopicConfigRecord, TopicRecord, encode_record
@@ -77,3 +78,26 @@ def test_settings_that_came_before_a_topic_that_has_none_are_not_its_own():
     assert apply(view, configs(5, retention_ms="1")) == []
     (put,) = apply(view, configs(12, retention_ms="2"))
     assert put.topic.configs == {"retention.ms": "2"}
+
+
+def test_settings_of_brokers_and_groups_are_told_and_other_keys_not():
+    view = ClusterView(KEYS)
+    for key in (KEYS.broker_config(1), KEYS.broker_config(None), KEYS.group_config("g")):
+        assert view.apply(key, None) == [SettingsChanged()]
+    assert view.apply(KEYS.prefix + "something/else", None) == []
+
+
+def test_brokers_come_and_go_with_the_epoch_of_their_registration():
+    view = ClusterView(KEYS)
+    record = BrokerRecord(2, "m", "d", "i", [])
+    assert view.apply(KEYS.broker(2), Entry(KEYS.broker(2), encode_record(record), 3, 7, 9, None)) == [BrokersChanged()]
+    assert {number: (live.record.id, live.epoch) for number, live in view.brokers.items()} == {2: (2, 7)}
+    assert view.apply(KEYS.broker(3), None) == [BrokersChanged()] and set(view.brokers) == {2}
+    assert view.apply(KEYS.broker(2), None) == [BrokersChanged()] and view.brokers == {}
+
+
+def test_settings_of_a_topic_that_is_not_known_are_kept_for_it():
+    view = ClusterView(KEYS)
+    assert apply(view, configs(0, retention_ms="5")) == []
+    (put,) = apply(view, topic(NEW, 0))
+    assert put.topic.configs == {"retention.ms": "5"}

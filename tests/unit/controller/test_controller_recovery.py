@@ -4,7 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from mpbroker.controller import controller_recovery as module
 from mpbroker.controller.controller_recovery import ControllerRecovery, TablesTooSmall
+from mpbroker.errors import KafkaError
 
 TOPIC = SimpleNamespace(id=b"T", name="t", replicas=[[0], [0]], row=-1)
 
@@ -75,3 +77,50 @@ def test_deletions_are_gone_on_with():
     recovery(store=store, deletions=deletions)._resume_deletions(live, shown)
     assert done == [(records[0].id, -1, [7, 9]), (records[1].id, 3, []), "finished"]
     assert deletions.pending == {} and set(live) == set(shown) == {b"other"}, "what is left is nobody's"
+
+
+@pytest.mark.parametrize(
+    ("directory", "moved", "left"),
+    [
+        (found(), True, True),
+        (found(), False, False),
+        (found(topic_id=b"U"), True, False),
+        (found(topic_id=None), True, False),
+        (found(2), True, False),
+        (found(topic="u"), True, False),
+    ],
+    ids=["left", "not moved", "another topic's", "of no topic", "beyond", "unknown"],
+)
+def test_what_a_move_left_gets_another_name(monkeypatch, directory, moved, left):
+    renamed, told, asked = [], [], []
+    place = SimpleNamespace(
+        was_moved_here=lambda path: asked.append(path) or moved,
+        retire=lambda *words: renamed.append(words) or "new name",
+        STRAY_SUFFIX="-stray",
+    )
+    monkeypatch.setattr(module, "partition_directory", place)
+    logs = SimpleNamespace(
+        find=lambda topic, partition: SimpleNamespace(log_dir=4),
+        home=lambda log_dir: SimpleNamespace(path=f"/{log_dir}"),
+    )
+    log = SimpleNamespace(warning=lambda event, **fields: told.append((event, fields)))
+    context = SimpleNamespace(by_name={"t": TOPIC})
+    assert recovery(logs=logs, log=log)._moved_away(context, SimpleNamespace(path="/1"), directory) is left
+    assert renamed == ([("/1", "t-0", b"T", "-stray")] if left else [])
+    assert told == (
+        [("moved_partition_left", {"directory": "/1/t-0", "renamed": "new name", "to": "/4"})] if left else []
+    )
+    assert asked in ([], ["/4/t-0"])
+
+
+@pytest.mark.parametrize("error", [0, 56])
+def test_a_partition_that_is_offline_is_shown_as_that(error):
+    told, counted = [], []
+    logs = SimpleNamespace(show_offline=lambda partition: error)
+    made = recovery(logs=logs, count=counted.append, log=SimpleNamespace(error=lambda event, **_: told.append(event)))
+    if error:
+        with pytest.raises(KafkaError, match="the row of t-0 cannot be written"):
+            made._show_offline(SimpleNamespace(dir="t-0"), "gone")
+    else:
+        made._show_offline(SimpleNamespace(dir="t-0"), "gone")
+    assert counted == ["partitions_offline_at_start"] and told == ["partition_offline"]

@@ -33,3 +33,29 @@ def test_producer_ids_are_given_out_once_and_not_beyond_the_last():
     for first, given in ((MAX_PRODUCER_ID - PRODUCER_ID_BLOCK, True), (MAX_PRODUCER_ID - PRODUCER_ID_BLOCK + 1, False)):
         store.txn((), (Put(key, encode_record(ProducerIdBlock(first))),), tag="t")
         assert kept.allocate_producer_ids() == (first if given else None)
+
+
+def test_a_topic_that_is_deleted_leaves_nothing_but_its_deletion():
+    store = MemoryStore()
+    kept = ControllerStore(store, KEYS, 1)
+    kept.create_topics([TOPIC], 0, b"")
+    store.txn((), (Put(KEYS.topic_config("t"), b"{}"),), tag="t")
+    [deletion] = kept.delete_topics([TOPIC], 0, b"")
+    assert (deletion.name, deletion.partitions) == ("t", 1)
+    left = {entry.key for page in store.scan("") for entry in page.entries}
+    assert KEYS.deletion(TOPIC.id) in left
+    assert not left & {KEYS.topic(TOPIC.id), KEYS.topic_name("t"), KEYS.topic_config("t")}
+
+
+def test_levels_that_another_changed_meanwhile_are_not_written_over():
+    store = MemoryStore()
+    first, second = ControllerStore(store, KEYS, 1), ControllerStore(store, KEYS, 2)
+    levels = first.load_features()
+    second.load_features()
+    first.update_features(levels._replace(epoch=levels.epoch + 1), 0, b"")
+    with pytest.raises(StoreChanged):
+        second.update_features(levels._replace(epoch=levels.epoch + 1), 0, b"")
+    again = second.load_features()
+    assert again.epoch == levels.epoch + 1
+    second.update_features(again._replace(epoch=again.epoch + 1), 0, b"")
+    assert first.load_features().epoch == levels.epoch + 2

@@ -22,7 +22,8 @@ class World:
         agent._roles = SimpleNamespace(role_of=lambda ordinal: 0, changed=lambda *words: None)
         agent._log = SimpleNamespace(stop=self.stop)
         agent._epochs = lambda: SimpleNamespace(controller=1)
-        agent._ring_fetchers = lambda: None
+        self.rung = 0
+        agent._ring_fetchers = self.ring
         agent._register = self.register
         agent._clock = SimpleNamespace(monotonic_ms=lambda: self.now_ms)
         agent._config = SimpleNamespace(broker_heartbeat_interval_ms=HEARTBEAT_MS)
@@ -38,6 +39,9 @@ class World:
             raise outcome
         return outcome
 
+    def ring(self):
+        self.rung += 1
+
     def register(self):
         self.registrations += 1
         self.agent._registered = SimpleNamespace(session=2, epoch=9)
@@ -47,6 +51,7 @@ def test_a_broker_is_known_again_when_its_roles_have_ended():
     world = World(ENDED, ENDED)
     world.agent.keep_alive()
     assert world.stopped == [4, 7] and world.registrations == 1
+    assert world.rung == 1, "they follow nobody now"
 
 
 @pytest.mark.parametrize("busy", [BUSY, TimeoutError("its lock is not to be had")])
