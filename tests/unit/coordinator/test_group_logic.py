@@ -392,3 +392,16 @@ def test_a_successor_knows_what_the_group_consumes():
     calls.world.start()
     [shard] = [one for one in calls.world.coordinator._shards.values() if GROUP in one.groups]
     assert shard.groups[GROUP].subscribed == {TOPIC}
+
+
+def test_a_member_that_joins_again_has_its_new_timeouts():
+    calls = Calls()
+    a = calls.join().answer
+    request = JoinGroupRequest(
+        GROUP, 9000, 70_000, a.member_id, None, "consumer", [JoinGroupRequestProtocol("range", b"other")]
+    )
+    calls.ask(request, 5)
+    [shard] = [one for one in calls.world.coordinator._shards.values() if GROUP in one.groups]
+    [member] = shard.groups[GROUP].members.values()
+    assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (9000, 70_000)
+    assert member.protocols == {"range": b"other"}

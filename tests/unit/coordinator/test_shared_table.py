@@ -1,5 +1,8 @@
 """The group table in shared memory: what a successor finds, and what it does when it is full."""
 
+import pytest
+
+from mpbroker.coordinator import shared_table
 from mpbroker.coordinator.group_table import GroupRow, RowState, Seen
 from mpbroker.coordinator.shared_table import SharedTable
 from tests.harness.small_core import small_core
@@ -73,3 +76,33 @@ def test_a_full_table_says_so_and_rows_come_back():
     assert successor.put_group("d", GroupRow(4, RowState.EMPTY)) and not successor.put_group(
         "e", GroupRow(5, RowState.EMPTY)
     )
+
+
+class KeptRows:
+    """Rows in memory: (row, key, word)."""
+
+    def __init__(self, count, *rows):
+        self.count, self._rows, self.put_in = count, rows, []
+
+    def rows(self):
+        return self._rows
+
+    def put(self, place, key, word):
+        self.put_in.append((place, key, word))
+
+    def drop(self, place):
+        self.put_in.append(place)
+
+
+@pytest.mark.parametrize(
+    ("rows", "places"),
+    [((), [0, 1, 2]), (((0, b"a", 1), (2, b"b", 1)), [1, 3]), (((1, b"a", 1),), [0, 2, 3])],
+)
+def test_a_successor_fills_the_rows_that_are_free(rows, places):
+    kept = KeptRows(4, *rows)
+    table = shared_table._Rows(kept)
+    for number in range(len(places)):
+        assert table.put(b"new %d" % number, 7)
+    assert [place for place, *_ in kept.put_in] == places
+    if places[-1] == 3:
+        assert not table.put(b"one too many", 7)

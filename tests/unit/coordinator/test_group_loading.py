@@ -1,0 +1,36 @@
+"""Records that a load cannot read are counted, and left out."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from mpbroker.coordinator.environment import Counts
+from mpbroker.coordinator.group_loading import _add_group, _add_offset, _committed
+from mpbroker.coordinator.offsets_records import OffsetName, OffsetValue, offset_value
+
+
+@pytest.fixture
+def shard():
+    groups = {}
+    return SimpleNamespace(
+        env=SimpleNamespace(counts=Counts()),
+        groups=groups,
+        add_group=lambda group: groups.setdefault(group.id, group),
+    )
+
+
+def test_a_group_that_cannot_be_read_is_none(shard):
+    for unreadable in (b"", b"\0", b"\0\x7f", b"\0\3\0"):
+        _add_group(shard, "g", unreadable)
+    assert shard.env.counts.records_skipped == 4 and shard.groups == {}
+
+
+def test_an_offset_that_cannot_be_read_is_none_and_the_others_are_kept(shard):
+    name = OffsetName("g", "t", 1)
+    _add_offset(shard, name, b"\0")
+    assert shard.env.counts.records_skipped == 1 and shard.groups == {} and shard.env.counts.offsets == 0
+    value = offset_value(OffsetValue(5, 2, "where", 100, -1))
+    _add_offset(shard, name, value)
+    assert shard.env.counts.offsets == 1 and shard.env.counts.records_skipped == 1
+    assert tuple(shard.groups["g"].offsets["t"][1])[:5] == (5, 2, "where", 100, -1)
+    assert _committed(shard, b"", 7) is None and shard.env.counts.records_skipped == 2
