@@ -1,13 +1,15 @@
 """Registration: one broker for each id, an epoch that grows, and what a start finds of the one before."""
 
+from types import SimpleNamespace
+
 import msgspec
 import pytest
 
-from mpbroker.metadata.broker_registration import Occupied, Registered, owner_of, register
+from mpbroker.metadata.broker_registration import Occupied, Registered, _resume, owner_of, register
 from mpbroker.metadata.cluster_records import BrokerRecord, ListenerRecord
 from mpbroker.metadata.controller_election import elect
 from mpbroker.metadata.keys import Keys
-from mpbroker.metadata.meta_store import StoreTimeout, Unknown
+from mpbroker.metadata.meta_store import Entry, StoreTimeout, Unknown
 from mpbroker.metadata.topic_record import decode_record
 from tests.harness.memory_store import MemoryStore
 
@@ -108,3 +110,28 @@ def test_it_gives_up_at_some_time(store):
     store.unknown = ("lost",) * 50
     with pytest.raises(StoreTimeout, match="5 attempts"):
         _register(store)
+
+
+@pytest.mark.parametrize("is_renewed", [True, False, None])
+def test_a_start_goes_on_with_a_session_that_lives(is_renewed):
+    """None: nobody finds it."""
+    renewed, entry = [], Entry(KEYS.broker(1), b"", 3, 7, 9, 5)
+    store = SimpleNamespace(
+        session_find=lambda number: None if is_renewed is None else f"session {number}",
+        session_renew=lambda session: renewed.append(session) or is_renewed,
+    )
+    found = _resume(store, entry, RECORD, RECORD)
+    assert (found is not None) is bool(is_renewed) and renewed == ([] if is_renewed is None else ["session 5"])
+    if found is not None:
+        assert (found.session, found.resumed) == ("session 5", True)
+    assert (
+        _resume(
+            store,
+            entry._replace(session=None)
+            if hasattr(entry, "_replace")
+            else msgspec.structs.replace(entry, session=None),
+            RECORD,
+            RECORD,
+        )
+        is None
+    )

@@ -126,3 +126,13 @@ def test_only_a_torn_line_is_ended_first(tmp_path, writer, torn):
     writer.flush()
     added = writer.path.read_bytes().removeprefix(before)
     assert added.startswith(b"\n") is bool(torn) and added.count(b"\n") == 1 + bool(torn)
+
+
+def test_a_closed_file_is_given_back(writer):
+    writer.client(7, "billing")
+    writer.flush()
+    descriptor = writer._file
+    writer.close()
+    writer.close()
+    with pytest.raises(OSError):
+        os.fstat(descriptor)

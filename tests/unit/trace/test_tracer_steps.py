@@ -189,3 +189,22 @@ def test_its_own_records_go_first_and_every_lane_is_drained(world):
     assert made._drain(1) == 7
     made._own = None
     assert made._write_own(1) == 0 and len(world.done) == 2
+
+
+@pytest.mark.parametrize(
+    ("lines", "offset_ns"),
+    [
+        ("boottime 5 6\nmonotonic 3 7\n", 3_000_000_007),
+        ("7 9 9\n1 -2 5\n", -1_999_999_995),
+        ("boottime 5 6\n", 0),
+        ("monotonic x 7\n", 0),
+        ("monotonic\n", 0),
+        (None, 0),
+    ],
+)
+def test_what_the_time_namespace_adds(monkeypatch, tmp_path, lines, offset_ns):
+    path = tmp_path / "offsets"
+    if lines is not None:
+        path.write_text(lines)
+    monkeypatch.setattr(module, "open", lambda _: path.open(), raising=False)
+    assert module.time_namespace_ns() == offset_ns

@@ -80,3 +80,18 @@ def test_a_setting_is_explained_to_who_asks():
     explained = describe(2, "t", ["retention.ms"], documentation=True).configs[0]
     assert (plain.config_type, plain.documentation) == (5, None)
     assert explained.documentation.endswith(".") and len(explained.documentation) > 20
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code", "sentence"),
+    [
+        (8, "", 42, "Broker id must not be empty"),
+        (8, "9", 42, "Unexpected broker id, expected 1 but received 9"),
+        (8, "1", 0, None),
+        (16, "", 42, "Client metrics subscription name must not be empty"),
+        (16, "9", 0, None),
+    ],
+)
+def test_of_loggers_and_client_metrics_there_are_none_but_names_are_checked(kind, name, code, sentence):
+    found = describe(kind, name)
+    assert (found.error_code, found.configs) == (code, []) and (found.error_message or None) == sentence
