@@ -4,6 +4,8 @@
 #include "tests/request/request_drama.h"
 #include "network/connection.h"
 #include "record/wire.h"
+#include <malloc.h>
+#include <sys/resource.h>
 
 #define SECOND 1000000000ll
 
@@ -16,6 +18,25 @@ static void add_receive(int result, int64_t arrived_ns)
 {
     script.received[script.receive_lines].result = result;
     script.received[script.receive_lines++].arrived_ns = arrived_ns;
+}
+
+enum { ANSWERS = 3, INLINE_BYTES = 10, EXTENT_BYTES = 600 };
+
+/* Three answers in the connection's hands: of 10, 600 (in the arena) and 10 bytes. */
+static void hold_answers(struct mpb_connection *c, uint32_t count)
+{
+    uint8_t bytes[EXTENT_BYTES];
+    drama_open(&d);
+    *c = (struct mpb_connection){.fd = 77};
+    for (uint32_t i = 0; i < count; i++) {
+        CHECK(submit(&d.p[0], MPB_PLANE_DATA, i, 100) >= 0);
+        int64_t entry = mpb_handler_claim(&d.h[0], false);
+        memset(bytes, (int)('a' + i), sizeof bytes);
+        uint32_t length = i == 1 ? EXTENT_BYTES : INLINE_BYTES;
+        CHECK(entry >= 0 && mpb_answer_bytes(&d.h[0], (uint32_t)entry, MPB_ANSWER_INLINE, bytes, length));
+        CHECK_EQ(mpb_collect(&d.p[0]), entry);
+        c->out[c->out_count++] = (uint32_t)entry;
+    }
 }
 
 /* ------------------------------------------------------------------ arrivals */
@@ -160,6 +181,80 @@ static void test_what_a_receive_leaves(void)
         }
 }
 
+/* A call that did not fail says nothing with errno: it is what an earlier one left. */
+static void test_an_end_behind_a_failure(void)
+{
+    static const int BEFORE[] = {0, EINTR, EAGAIN, EPIPE};
+    for (size_t i = 0; i < sizeof BEFORE / sizeof *BEFORE; i++) {
+        struct mpb_arrivals arrivals = {.wanted = false};
+        struct mpb_connection c = {.fd = 77, .readable = true};
+        begin_script();
+        add_receive(0, 0);
+        errno = BEFORE[i];
+        CHECK_EQ(mpb_connection_receive(&c, scratch, 10, &arrivals), MPB_CONNECTION_LOST);
+        CHECK(c.readable && script.receives == 1);
+        begin_script();
+        hold_answers(&c, ANSWERS);
+        script.monotonic_ns[0] = 4000;
+        script.monotonic_lines = 1;
+        script.send_lines = 1; /* nothing at all was taken */
+        errno = BEFORE[i];
+        CHECK_EQ(mpb_connection_send(&c, &d.p[0]), MPB_SEND_WAITS);
+        CHECK(script.sends == 1 && c.blocked && c.out_count == ANSWERS && c.last_active_ns == 0);
+        drama_close(&d);
+    }
+}
+
+/* Where there is no memory nothing is forgotten and nothing made up. */
+static inline void test_no_memory(void)
+{
+    struct mpb_arrivals arrivals = {.wanted = false};
+    struct mpb_connection c = {.fd = 77}, full = {.fd = 77, .end = 1u << 30, .capacity = 1u << 30};
+    struct rlimit before, none;
+    CHECK_EQ(getrlimit(RLIMIT_AS, &before), 0);
+    none = before;
+    none.rlim_cur = 512 << 20;
+    begin_script();
+    add_receive(9, 0);
+    CHECK_EQ(setrlimit(RLIMIT_AS, &none), 0);
+    bool preloaded = mpb_connection_preload(&c, scratch, 1u << 30, 5);
+    enum mpb_received told = mpb_connection_receive(&full, scratch, 10, &arrivals);
+    CHECK_EQ(setrlimit(RLIMIT_AS, &before), 0);
+    CHECK(!preloaded && c.end == 0 && c.capacity == 0 && c.first_ns == 0);
+    CHECK_EQ(told, MPB_NO_MEMORY);
+    CHECK_EQ(full.end, 1u << 30);
+}
+
+/* One life of a connection that held whatever it can. */
+static void live_once(void)
+{
+    static const uint8_t FRAME[MPB_INTRODUCTION_BYTES] = {0, MPB_API_VERSIONS_KEY, 0, 3};
+    struct mpb_connection c = {.fd = 77};
+    uint32_t bytes;
+    for (int round = 0; round < 2; round++) {
+        CHECK(mpb_connection_preload(&c, FRAME, sizeof FRAME, 1));
+        mpb_connection_take(&c, sizeof FRAME);
+        CHECK(mpb_connection_introduces(&c, FRAME, sizeof FRAME, 1));
+        CHECK(mpb_connection_introduces(&c, FRAME, sizeof FRAME, 2));
+        CHECK(mpb_connection_preload(&c, FRAME, 700, 1));
+    }
+    free(mpb_connection_take_introduction(&c, &bytes));
+    CHECK(mpb_connection_introduces(&c, FRAME, 900, 3));
+    mpb_connection_close(&c);
+}
+
+/* The allocator keeps some of what it gets back, but not more every time. */
+static void test_all_memory_is_given_back(void)
+{
+    size_t used = 0;
+    for (int life = 0; life < 60; life++) {
+        live_once();
+        if (life == 30)
+            used = mallinfo2().uordblks;
+    }
+    CHECK_EQ(mallinfo2().uordblks, used);
+}
+
 /* Memory for what is there, and half more for a frame that grows; what was taken makes room first. */
 static void test_room_for_bytes(void)
 {
@@ -170,8 +265,12 @@ static void test_room_for_bytes(void)
         {0, 1, 20, 29},    {20, 0, 0, 0},      {0, 8, 8, 8},     {7, 7, 8, 8},   {0, 100, 108, 112},
         {100, 2, 10, 112}, {9, 111, 112, 112}, {1, 3, 114, 169},
     };
-    struct mpb_connection c = {.fd = 77};
+    struct mpb_connection c = {.fd = 77}, single = {.fd = 77};
     uint8_t bytes[128], value = 0, first = 0;
+    CHECK(mpb_connection_preload(&single, (const uint8_t *)"a", 1, 1));
+    CHECK(mpb_connection_preload(&single, (const uint8_t *)"bcd", 3, 1));
+    CHECK(single.capacity == 4 && memcmp(single.buffer, "abcd", 4) == 0);
+    mpb_connection_close(&single);
     for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
         mpb_connection_take(&c, ROWS[i].take);
         first = (uint8_t)(first + ROWS[i].take);
@@ -284,25 +383,6 @@ static void test_introductions(void)
 }
 
 /* ------------------------------------------------------------------ sending */
-enum { ANSWERS = 3, INLINE_BYTES = 10, EXTENT_BYTES = 600 };
-
-/* Three answers in the connection's hands: of 10, 600 (in the arena) and 10 bytes. */
-static void hold_answers(struct mpb_connection *c, uint32_t count)
-{
-    uint8_t bytes[EXTENT_BYTES];
-    drama_open(&d);
-    *c = (struct mpb_connection){.fd = 77};
-    for (uint32_t i = 0; i < count; i++) {
-        CHECK(submit(&d.p[0], MPB_PLANE_DATA, i, 100) >= 0);
-        int64_t entry = mpb_handler_claim(&d.h[0], false);
-        memset(bytes, (int)('a' + i), sizeof bytes);
-        uint32_t length = i == 1 ? EXTENT_BYTES : INLINE_BYTES;
-        CHECK(entry >= 0 && mpb_answer_bytes(&d.h[0], (uint32_t)entry, MPB_ANSWER_INLINE, bytes, length));
-        CHECK_EQ(mpb_collect(&d.p[0]), entry);
-        c->out[c->out_count++] = (uint32_t)entry;
-    }
-}
-
 static uint64_t finished(void)
 {
     return mpb_load_relaxed(&d.w.core.counters[d.p[0].slot].value[MPB_C_REQUESTS_FINISHED]);
@@ -333,9 +413,10 @@ static void test_what_the_kernel_takes(void)
         struct mpb_connection c;
         begin_script();
         hold_answers(&c, ANSWERS);
+        c.out[ANSWERS] = 5; /* of nobody: it has no bytes */
+        mpb_processor_looked(&d.p[0], 4000);
         script.monotonic_ns[0] = 4000;
         script.monotonic_lines = 1;
-        d.p[0].collected_ns = 0;
         memcpy(script.sent, ROWS[i].sent, sizeof ROWS[i].sent);
         script.send_lines = ROWS[i].calls;
         CHECK_EQ(mpb_connection_send(&c, &d.p[0]), ROWS[i].told);
@@ -443,9 +524,23 @@ static void test_giving_up(void)
         CHECK_EQ(finished(), ANSWERS);
         CHECK_EQ(mpb_load_relaxed(sent) - before, ROWS[i].bytes);
         CHECK_EQ(d.p[0].collected_ns, 0);
-        mpb_processor_looked(&d.p[0], 9);
+        mpb_processor_looked(&d.p[0], 0);
+        script.monotonic_reads = 0;
         mpb_connection_give_up(&c, &d.p[0]); /* nothing is left to be sent */
-        CHECK_EQ(d.p[0].collected_ns, 0);
+        CHECK(d.p[0].collected_ns == 0 && script.monotonic_reads == 0);
+        drama_close(&d);
+    }
+    for (uint32_t count = 1; count < ANSWERS; count++) { /* those of this connection alone */
+        struct mpb_connection c;
+        begin_script();
+        hold_answers(&c, ANSWERS);
+        c.out_count = count;
+        c.blocked = count == 2;
+        script.sent[0] = INLINE_BYTES;
+        script.send_lines = 1;
+        mpb_connection_give_up(&c, &d.p[0]);
+        CHECK_EQ(script.sends, count == 1);
+        CHECK_EQ(finished(), count);
         drama_close(&d);
     }
 }
@@ -464,6 +559,11 @@ int main(void)
     test_when_a_send_begins();
     test_sends_are_dated_for_a_trace();
     test_giving_up();
+    test_an_end_behind_a_failure();
+    test_all_memory_is_given_back();
+#ifndef __SANITIZE_ADDRESS__ /* it needs an address space of its own */
+    test_no_memory();
+#endif
     world_close(&d.w);
     printf("connection values: %lu checks\n", checks_made);
     return 0;

@@ -8,6 +8,7 @@
 #include <malloc.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static struct drama d;
@@ -171,11 +172,44 @@ static void test_one_that_goes(void)
     for (uint32_t i = 0; i < turn.event_count; i++)
         events[turn.events[i].connection - c]++;
     CHECK(events[0] == 2 && events[1] == 3 && events[2] == 0 && events[3] == 3 && events[4] == 3);
+    struct mpb_connection zero = {.fd = 0, .number = 9, .generation = 1}; /* the lowest descriptor is one as well */
+    CHECK_EQ(mpb_turn_add(&turn, &zero), 0);
+    CHECK(turn.by_fd.count == 5 && turn.by_fd.at[0] == &zero);
+    mpb_turn_forget(&turn, &zero);
+    CHECK(turn.by_fd.count == 4 && turn.by_fd.at[0] == NULL && zero.closed);
+    uint32_t places = turn.by_fd.capacity; /* behind the last place there is nothing, whatever stands there */
+    turn.by_fd.at = realloc(turn.by_fd.at, (places + 1) * sizeof *turn.by_fd.at);
+    CHECK(turn.by_fd.at != NULL);
+    turn.by_fd.at[places] = &stranger;
+    stranger.fd = (int)places;
+    mpb_turn_forget(&turn, &stranger);
+    CHECK(turn.by_fd.count == 4 && !stranger.closed);
     mpb_turn_schedule(&turn, &c[2]); /* it is gone */
     c[0].scheduled = false;
     c[0].waits = true;
     mpb_turn_schedule(&turn, &c[0]);
     CHECK_EQ(turn.scheduled.count, 4);
+    close_turn();
+}
+
+/* Nobody is known by half, and a lost event is told of. */
+static inline void test_no_memory(void)
+{
+    struct mpb_connection far = {.fd = 5, .number = 1u << 29, .generation = 1}, high = {.fd = 1 << 29};
+    const uint8_t frame[8] = {0};
+    struct rlimit before, none;
+    open_turn();
+    CHECK_EQ(getrlimit(RLIMIT_AS, &before), 0);
+    none = before;
+    none.rlim_cur = 512 << 20;
+    CHECK_EQ(setrlimit(RLIMIT_AS, &none), 0);
+    int number = mpb_turn_add(&turn, &far), descriptor = mpb_turn_add(&turn, &high);
+    turn.event_count = turn.event_capacity = 1u << 28;
+    bool served = mpb_turn_serves(&turn, &far, frame);
+    CHECK_EQ(setrlimit(RLIMIT_AS, &before), 0);
+    CHECK(number < 0 && descriptor < 0 && turn.by_fd.count == 0);
+    CHECK(!served && turn.out_of_memory && turn.event_count == 1u << 28);
+    turn.event_count = turn.event_capacity = 0;
     close_turn();
 }
 
@@ -359,6 +393,9 @@ int main(void)
     test_what_became_of_a_frame();
     test_which_plane_a_request_waits_in();
     test_descriptors_that_are_no_connection();
+#ifndef __SANITIZE_ADDRESS__ /* it needs an address space of its own */
+    test_no_memory();
+#endif
     world_close(&d.w);
     printf("turn values: %lu checks\n", checks_made);
     return 0;
