@@ -17,6 +17,15 @@ static struct mpb_connection c;
 static struct mpb_lane lane;
 static _Alignas(64) uint8_t lane_memory[sizeof(struct mpb_lane_header) + 64 * MPB_TRACE_BYTES];
 
+/* As the kernel's, but it notes what the processor's row says meanwhile. */
+static uint32_t wait_seen;
+
+int epoll_wait(int fd, struct epoll_event *events, int most, int timeout_ms)
+{
+    wait_seen = mpb_load_acquire(&d.w.core.processes[d.p[0].slot].wait);
+    return epoll_pwait(fd, events, most, timeout_ms, NULL);
+}
+
 static void open_turn(bool traced)
 {
     memset(&script, 0, sizeof script);
@@ -256,6 +265,43 @@ static void poll_for(uint32_t what)
     close(bell);
 }
 
+/* Nothing was there, or a descriptor that no place is for: no failure, whatever an earlier one left in errno. */
+static void test_a_poll_that_finds_nobody(void)
+{
+    open_turn(false);
+    errno = EINTR;
+    CHECK(mpb_turn_poll(&turn, 0));
+    uint32_t places = turn.by_fd.capacity; /* behind the last place something stands by chance */
+    turn.by_fd.at = realloc(turn.by_fd.at, (places + 1) * sizeof *turn.by_fd.at);
+    turn.by_fd.at[places] = &c;
+    int other = eventfd(1, EFD_NONBLOCK);
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = (int)places};
+    CHECK_EQ(epoll_ctl(turn.epoll, EPOLL_CTL_ADD, other, &event), 0);
+    CHECK(mpb_turn_poll(&turn, 0));
+    CHECK(!c.readable && turn.event_count == 1);
+    CHECK_EQ(turn.events[0].kind, MPB_EVENT_DESCRIPTOR);
+    CHECK_EQ(turn.events[0].first, places);
+    close(other);
+    close_turn();
+}
+
+/* A turn that had an answer is followed by another one; an answer that is not ordinary ends it before anybody is read. */
+static void test_turns_with_answers(void)
+{
+    open_turn(false);
+    make_answer(MPB_ANSWER_NONE, 0, 0);
+    CHECK_EQ(mpb_turn_run(&turn, 5, UINT64_MAX, 9), 3);
+    make_answer(MPB_ANSWER_INLINE, ANSWER, 0);
+    d.w.core.entries[0].connection_generation = 99;
+    receive_bytes(4 + FRAME_BYTES);
+    c.in_flight = c.scheduled = false;
+    mpb_turn_schedule(&turn, &c);
+    CHECK_EQ(mpb_turn_run(&turn, 5, UINT64_MAX, 9), 0);
+    CHECK(turn.event_count == 1 && turn.scheduled.count == 1 && mpb_connection_buffered(&c) == 4 + FRAME_BYTES);
+    expect_event(0, MPB_EVENT_STRAY, NULL, 0);
+    close_turn();
+}
+
 static void test_what_sockets_say(void)
 {
     static const struct {
@@ -333,6 +379,7 @@ static void test_busy_and_idle(void)
     script.monotonic_reads = 0;
     atomic_store(&d.w.core.doorbells->processor[0].asleep, 1);
     mpb_turn_sleep(&turn, 1);
+    CHECK_EQ(wait_seen, MPB_WAIT_EPOLL);
     CHECK_EQ(mpb_load_relaxed(&row->busy_ns), 7 + 300);
     CHECK_EQ(mpb_load_relaxed(&row->idle_ns), 9 + 700);
     CHECK_EQ(turn.awake_since_ns, 2000);
@@ -352,6 +399,8 @@ int main(void)
     test_as_many_as_are_asked_for();
     test_when_held_answers_go();
     test_what_sockets_say();
+    test_a_poll_that_finds_nobody();
+    test_turns_with_answers();
     test_the_rest_of_an_answer();
     test_busy_and_idle();
     world_close(&d.w);
