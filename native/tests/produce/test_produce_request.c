@@ -68,7 +68,7 @@ static void put_topic(int number, bool strange)
         put_bytes(strange ? 0xee : number + 1, 16);
         return;
     }
-    char name[16];
+    char name[24];
     snprintf(name, sizeof name, strange ? "strange" : "topic-%d", number);
     put_count((int32_t)strlen(name), 2);
     memcpy(frame + length, name, strlen(name));
@@ -266,8 +266,7 @@ static void test_batches(void)
     static const struct {
         int32_t said; /* bytes of the batch, behind its length */
         enum mpb_left left;
-    } ROWS[] = {
-        {BATCH - 12, MPB_SERVE}, {BATCH - 11, MPB_LEFT_BATCH}, {BATCH - 13, MPB_SERVE}, {-1, MPB_LEFT_BATCH}};
+    } ROWS[] = {{BATCH - 12, MPB_SERVE}, {BATCH - 11, MPB_LEFT_BATCH}, {BATCH - 13, MPB_SERVE}, {-1, MPB_LEFT_BATCH}};
     for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
         make_batch(-1, -1, false, 0);
         mpb_put_be32(batch + MPB_BATCH_LENGTH, ROWS[i].said);
@@ -306,7 +305,7 @@ static struct mpb_native_topic *add(const char *name, uint32_t name_length, uint
 static void make_topics(void)
 {
     for (int i = 0; i < TOPICS; i++) {
-        char name[16];
+        char name[24];
         snprintf(name, sizeof name, "topic-%d", i);
         known[i] = add(name, (uint32_t)strlen(name), (uint8_t)(i + 1), PARTITIONS, INT64_MAX);
         CHECK(known[i] != NULL && !known[i]->produces);
