@@ -73,7 +73,11 @@ static void put_tags(const struct asked *a)
         put(0, 1);
 }
 
-static void topic_name(char name[8], int number) { snprintf(name, 8, "topic-%d", number % 10); }
+static void topic_name(char name[8], int number)
+{
+    memcpy(name, "topic-0", 8);
+    name[6] = (char)('0' + number);
+}
 
 static void put_topic(const struct asked *a, int number, const char *other)
 {

@@ -94,8 +94,8 @@ static void test_a_new_turn(void)
     close_turn();
     drama_open(&d);
     d.p[0].lane = &lane;
-    CHECK_EQ(mpb_turn_open(&turn, &d.p[0], -1), 0);
-    CHECK(turn.arrivals.wanted);
+    CHECK_EQ(mpb_turn_open(&turn, &d.p[0], 4711), 0);
+    CHECK(turn.arrivals.wanted && turn.epoll == 4711);
     d.p[0].lane = NULL;
     mpb_turn_close(&turn);
     drama_close(&d);
@@ -155,6 +155,7 @@ static void test_one_that_goes(void)
     stranger.fd = 100000;
     mpb_turn_forget(&turn, &stranger);
     CHECK(turn.by_fd.count == 5 && turn.event_count == 15 && !stranger.closed);
+    turn.events[turn.event_count].connection = &c[2]; /* of an event that was told long ago */
     for (int twice = 0; twice < 2; twice++) {
         mpb_turn_forget(&turn, &c[2]);
         CHECK(c[2].closed && turn.by_fd.at[12] == NULL && turn.by_number.at[2] == NULL);
