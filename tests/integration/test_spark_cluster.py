@@ -5,6 +5,7 @@ LONG=1 only: some minutes, most of them for JVMs to start. Everything listens on
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -130,17 +131,37 @@ def test_a_cluster_of_two_workers_says_the_same(traces, master, environment, tmp
     assert all(line in out for line in _said(traces))
 
 
-def test_spark_submit_rolls_up_and_studies_the_table(traces, master, environment, tmp_path):
+def _counted(place, inputs):
+    """Rows of the table in order, by dataset, once its sums are those that the local engine has from the traces."""
+    found = table.open_table(LocalFiles(Path(place)))
+    ours = open_engine("local", inputs, {})
+    rows = {}
+    for name, ask in layout.datasets(found.window_ms).items():
+        rows[name] = sorted(map(repr, found.read(name).to_pylist()))
+        assert found.read(name)["n"].to_numpy().sum() == ours.tables([ask])[0]["n"].to_numpy().sum(), name
+    return rows
+
+
+def test_spark_submit_rolls_up_each_segment_once_and_studies_the_table(traces, master, environment, tmp_path):
+    """Three runs, each a process and an application of its own: all of it, nothing, and what has come since."""
     submit = [str(_spark_home() / "bin" / "spark-submit"), "--master", master, "--conf", "spark.ui.enabled=false"]
     submit += ["--conf", "spark.driver.host=127.0.0.1", str(PROJECT / "deploy" / "spark_study.py")]
     environment = {**environment, "PYTHONPATH": str(PROJECT)}
-    place = str(tmp_path / "rollups")
-    out = _ask([*submit, "trace", "rollup", str(traces), place, "--engine", "spark"], environment)
-    assert "0 were counted before, 0 are being written, 0 are damaged" in out
-    found = table.open_table(LocalFiles(Path(place)))
-    ours = open_engine("local", [traces], {})
-    for name, ask in layout.datasets(found.window_ms).items():
-        assert found.read(name)["n"].to_numpy().sum() == ours.tables([ask])[0]["n"].to_numpy().sum(), name
+    inputs, place = tmp_path / "traces", tmp_path / "rollups"
+    shutil.copytree(traces, inputs)
+    hourly = [*submit, "trace", "rollup", str(inputs), str(place), "--engine", "spark"]
+    number = len(list(inputs.rglob("*.mpt")))
+    out = _ask(hourly, environment)
+    assert f"{number} segments with " in out and "0 were counted before, 0 are being written, 0 are damaged" in out
+    rows, files = _counted(place, [inputs]), sorted(place.rglob("*.parquet"))
+    assert f"0 segments with 0 requests added, {number} were counted before" in _ask(hourly, environment)
+    assert (_counted(place, [inputs]), sorted(place.rglob("*.parquet"))) == (rows, files)
+    options = TraceOptions(broker_id=4, boot_id=74, segment_records=400)
+    write_trace(inputs / "4", simulate(Scenario(seed=4, duration_ms=1500)), options)
+    more = len(list((inputs / "4").rglob("*.mpt")))
+    out = _ask(hourly, environment)
+    assert f"{more} segments with " in out and f"added, {number} were counted before" in out
+    assert _counted(place, [inputs]) != rows
     said = _ask([*submit, *_study(place, tmp_path / "R")], environment)
     assert "fleet: " in said and "latency: Produce p99" in said
 

@@ -1,6 +1,7 @@
 """The data source: its readers alone, then in Spark, batch and stream."""
 
 import pickle
+import shutil
 
 import pyarrow as pa
 import pytest
@@ -183,3 +184,52 @@ def test_in_spark_as_a_stream_with_a_watermark(spark, trace, tmp_path):
     wanted = {row["window_ms"]: row["n"] for row in LocalEngine(open_input([trace])).activity(1000).to_pylist()}
     assert counted and counted.items() <= wanted.items()
     assert len([one for one in query.recentProgress if one["numInputRows"]]) >= 3
+
+
+class Broken(Exception):
+    """What a test's sink dies of."""
+
+
+class Sink:
+    """Keeps the rows of each batch under its number, as a table does that a stream writes exactly once; dies behind
+    one of them, when it has its rows and the checkpoint does not know that yet."""
+
+    def __init__(self):
+        self.batches = {}
+        self.dies_behind = 1
+
+    def take(self, frame, number):
+        rows = sorted(map(tuple, frame.collect()))
+        assert self.batches.setdefault(number, rows) == rows, "a batch that is repeated has the rows it had"
+        if number == self.dies_behind:
+            raise Broken
+
+    def query(self, spark, trace, folder):
+        """Runs to the end of what there is, from where the checkpoint in the folder says."""
+        frame = spark.readStream.format(source.FORMAT).option("maxRecordsPerTrigger", "300")
+        frame = frame.schema("broker int, ring int, seq bigint").load(str(trace))
+        writer = frame.writeStream.foreachBatch(self.take).option("checkpointLocation", str(folder))
+        for turn in range(5):
+            try:
+                assert writer.trigger(availableNow=True).start().awaitTermination(90)
+                return
+            except StreamingQueryException as error:
+                if WORKER_WAS_LATE not in str(error) or turn == 4:
+                    raise
+
+
+@pytest.mark.skipif(not SPARK_HAS_LIMITS, reason="before Spark 4.2 availableNow knows no limits and no end")
+def test_in_spark_a_stream_goes_on_from_its_checkpoint(spark, trace, tmp_path):
+    """It dies in the middle, the broker goes on, and it is begun again: each request counts once."""
+    spark.dataSource.register(MpbTraceSource)
+    here, sink = tmp_path / "trace", Sink()
+    shutil.copytree(trace / "b", here / "b")
+    with pytest.raises(StreamingQueryException, match="Broken"):
+        sink.query(spark, here, tmp_path / "checkpoint")
+    assert sorted(sink.batches) == [0, 1], "the middle"
+    shutil.copytree(trace / "a", here / "a")
+    sink.dies_behind = None
+    sink.query(spark, here, tmp_path / "checkpoint")
+    found = [row for rows in sink.batches.values() for row in rows]
+    wanted = LocalEngine(open_input([here])).requests(["broker", "ring", "seq"]).to_pylist()
+    assert sorted(found) == sorted(tuple(row.values()) for row in wanted) and len(set(found)) == len(found) > 1000
