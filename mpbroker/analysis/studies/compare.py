@@ -6,21 +6,27 @@ single runs differ by is what any two runs of the same broker differ by.
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from mpbroker.analysis.engine.engines.engine import Engine
 from mpbroker.analysis.engine.mathematics import run_intervals
+from mpbroker.analysis.engine.mathematics.histogram import BUCKETS, middle_ns
 from mpbroker.analysis.engine.mathematics.run_intervals import MIN_RUNS, Interval
-from mpbroker.analysis.engine.measures import run_blocks
+from mpbroker.analysis.engine.measures import request_time, run_blocks
+from mpbroker.analysis.engine.measures.request_time import RequestTime
 from mpbroker.analysis.engine.measures.run_blocks import Run
 from mpbroker.analysis.engine.running import figure_specs, wording
+from mpbroker.analysis.engine.running.finding import Finding
 from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
 
 STAGES = ("true_total", "queue", "rx_wait", "local_time")
+#: Whole requests without what clients asked for, and the parts of which one is named as where the time went.
+WHOLE, PARTS = "active_total", ("rx_wait", "queue", "local", "io", "purgatory", "resp_queue", "send_wait", "send")
 SHIFT = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999)
 MAX_APIS = 4
 HIGHER, LOWER, NOTHING_FOUND, DESCRIPTIVE = "higher", "lower", "no difference found", "descriptive only"
@@ -41,7 +47,8 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
     if parameters.baseline is None:
         return StudyResult(verdicts=["compare needs a second set of runs: name it with --baseline."])
     window_ms = min(parameters.window_ms, 500)
-    sides = [run_blocks.read(each, window_ms, STAGES, parameters.warmup_ms) for each in (engine, parameters.baseline)]
+    stages = sorted({*STAGES, WHOLE, *PARTS})
+    sides = [run_blocks.read(each, window_ms, stages, parameters.warmup_ms) for each in (engine, parameters.baseline)]
     ours, theirs = sides
     if not ours or not theirs:
         return StudyResult(
@@ -68,7 +75,8 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
         *(f"Baseline: {words}" for words in wording.caveats(parameters.baseline.input)),
     ]
     figures = [_forest_figure(rows), *([_shift_figure(shift)] if shift else [])] if rows else []
-    return StudyResult(tables, [*_verdicts(rows, len(ours), len(theirs)), *_left_out(apis, rows), *caveats], figures)
+    verdicts = [*_verdicts(rows, len(ours), len(theirs)), *_left_out(apis, rows), *caveats]
+    return StudyResult(tables, verdicts, figures, findings=_findings(engine, apis, ours, theirs))
 
 
 def _common_apis(ours: list[Run], theirs: list[Run]) -> list[str]:
@@ -206,6 +214,60 @@ def _run_rows(side: str, runs: list[Run]) -> list[dict[str, Any]]:
         }
         for one in runs
     ]
+
+
+# Findings
+
+
+def _findings(engine: Engine, apis: list[str], ours: list[Run], theirs: list[Run]) -> list[Finding]:
+    """APIs whose requests take longer on average than the baseline's beyond doubt, each at what that adds up to."""
+    if min(len(ours), len(theirs)) < MIN_RUNS:
+        return []
+    kept = sum(int(one.requests(api).sum()) for one in ours for api, stage in one.counts if stage == "total")
+    there = sum(engine.activity(0, ()).column("n").to_pylist())
+    time, found = request_time.of(engine, kept / max(1, there)), []
+    for api in apis:
+        sides = [[_mean_ns(one, api, WHOLE) for one in side] for side in (ours, theirs)]
+        if min(*sides[0], *sides[1]) > 0 and (interval := run_intervals.ratio(*sides)).low > 1:
+            found += _slower(time, api, ours, theirs, interval)
+    return found
+
+
+def _slower(time: RequestTime, api: str, ours: list[Run], theirs: list[Run], interval: Interval) -> list[Finding]:
+    (now, before), part, more = _means(api, WHOLE, ours, theirs), "", 0.0
+    for stage in PARTS:
+        one, other = _means(api, stage, ours, theirs)
+        part, more = (stage, one - other) if one - other > more else (part, more)
+    where = f", {wording.share(min(1.0, more / (now - before)))} of it {wording.DOING[part]}" if now > before else ""
+    sentence = (
+        f"{api} requests take {wording.duration(now)} on average, {wording.duration(before)} in the baseline "
+        f"({(interval.low - 1) * 100:+.0f} % to {(interval.high - 1) * 100:+.0f} %){where}."
+    )
+    number = sum(int(one.requests(api).sum()) for one in ours)
+    return time.explained("slower_than_baseline", sentence, (now - before) * number, api)
+
+
+def _means(api: str, stage: str, ours: list[Run], theirs: list[Run]) -> tuple[float, float]:
+    """Of all requests of each side."""
+    weights = [np.array([one.requests(api).sum() for one in side], float) for side in (ours, theirs)]
+    now, before = (
+        float(np.average([_mean_ns(one, api, stage) for one in side], weights=weight))
+        for side, weight in zip((ours, theirs), weights, strict=True)
+    )
+    return now, before
+
+
+def _mean_ns(one: Run, api: str, stage: str) -> float:
+    """Per request of the API, whether it reached the stage or not; by the middles of buckets, so within 1.1 %."""
+    counts, number = one.counts.get((api, stage)), int(one.requests(api).sum())
+    if counts is None or not number:
+        return 0.0
+    return float(counts.sum(axis=0) @ _middles() / number)
+
+
+@cache
+def _middles() -> npt.NDArray[np.float64]:
+    return np.array([middle_ns(bucket) for bucket in range(BUCKETS)], np.float64)
 
 
 # Verdicts

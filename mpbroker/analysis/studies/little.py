@@ -25,8 +25,11 @@ from mpbroker.analysis.engine.input.decode import RowFilter
 from mpbroker.analysis.engine.mathematics import intervals, moments, windows
 from mpbroker.analysis.engine.mathematics.histogram import Int64s
 from mpbroker.analysis.engine.mathematics.windows import Extent
-from mpbroker.analysis.engine.measures import lost_records
+from mpbroker.analysis.engine.measures import lost_records, request_time
+from mpbroker.analysis.engine.measures.lost_records import Numbers
+from mpbroker.analysis.engine.measures.request_time import RequestTime
 from mpbroker.analysis.engine.running import figure_specs, wording
+from mpbroker.analysis.engine.running.finding import Finding
 from mpbroker.analysis.engine.running.study import Figure, Study, StudyParameters, StudyResult
 
 MAX_REQUESTS = 5_000_000
@@ -37,6 +40,7 @@ MIN_ARRIVALS = 50  # in a window, to say anything
 MIN_DEPTH = 0.5
 _COLUMNS = ("processor", "plane", "epoch_ns", "req_q", "resp_q", *lost_records.COLUMNS, *moments.COLUMNS)
 _GAUGED = ("gauge_samples", "gauge_depth", "gauge_from_records", "gauge_smallest_loss")
+_UNCHECKED = "Sequence numbers were not checked: only a part of the trace was read."
 OK, UNSTEADY, DEFECT, EMPTY, FEW = "ok", "not stationary", "trace defect", "nearly empty", "too few"
 
 
@@ -72,11 +76,13 @@ def run(engine: Engine, parameters: StudyParameters) -> StudyResult:
     summary = [_summary(ring, [row for row in rows if _same(row, ring)]) for ring in rings]
     tables = {"little_check": pa.Table.from_pylist(rows, _CHECK), "little_summary": pa.Table.from_pylist(summary)}
     lost = engine.input.loss.dropped > 0 or bool(engine.input.loss.gaps)
-    exact = _sequence_verdict(engine, table, bool(left_out))
+    exact = _numbers(engine, table, bool(left_out))
+    said = lost_records.number_sentence(exact) if exact else _UNCHECKED
     return StudyResult(
         tables,
-        [*exact, *_verdicts(summary, rows, window_ms, lost), *left_out, *wording.caveats(engine.input)],
+        [said, *_verdicts(summary, rows, window_ms, lost), *left_out, *wording.caveats(engine.input)],
         _figures(rings, rows, window_ms),
+        findings=_findings(request_time.of(engine, table.num_rows / extent.n), exact, rows),
     )
 
 
@@ -91,10 +97,10 @@ def _read(engine: Engine, extent: Extent) -> tuple[pa.Table, list[str]]:
     ]
 
 
-def _sequence_verdict(engine: Engine, table: pa.Table, left_out: bool) -> list[str]:
+def _numbers(engine: Engine, table: pa.Table, left_out: bool) -> Numbers | None:
     if left_out or engine.input.rows != RowFilter(brokers=engine.input.rows.brokers):
-        return ["Sequence numbers were not checked: only a part of the trace was read."]
-    return [lost_records.number_sentence(lost_records.numbers(table))]
+        return None
+    return lost_records.numbers(table)
 
 
 def _rings(table: pa.Table, gauges: pa.Table) -> Iterator[Waits]:
@@ -240,6 +246,53 @@ def _summary(ring: Waits, rows: list[dict[str, Any]]) -> dict[str, Any]:
 def _smallest_loss(row: dict[str, Any]) -> float:
     """The smallest share of lost records that would make a window a defect; 1: none would."""
     return min(1.0, max(MISMATCH, MIN_DEPTH / row["depth_found"])) if row["depth_found"] else 1.0
+
+
+# Findings
+
+
+def _findings(time: RequestTime, exact: Numbers | None, rows: list[dict[str, Any]]) -> list[Finding]:
+    """What is missing in the trace, and the waiting of the windows in which a ring filled or emptied."""
+    found = _missing_finding(time, exact, rows)
+    for ring in dict.fromkeys((row["run"], row["broker"], row["ring"]) for row in rows):
+        found += _burst_finding(time, [row for row in rows if (row["run"], row["broker"], row["ring"]) == ring])
+    return found
+
+
+def _missing_finding(time: RequestTime, exact: Numbers | None, rows: list[dict[str, Any]]) -> list[Finding]:
+    """By sequence numbers, which are exact, at what the other requests took; else what waited in rings, by the depths
+    that arrivals found (a depth times a time is request time), beyond what the records explain."""
+    if exact is not None and exact.missing:
+        ns = exact.missing * time.whole_s * time.looked_at / max(1, exact.records - exact.doubled) * 1e9
+        return time.explained("trace_loss", lost_records.missing_sentence(exact), ns)
+    defects = [row for row in rows if row["verdict"] == DEFECT and row["depth_found"] > row["depth_replayed"]]
+    seconds = sum(
+        (row["depth_found"] - row["depth_replayed"]) * row["arrivals"] / row["arrivals_per_s"] for row in defects
+    )
+    sentence = (
+        f"In {wording.counted(len(defects), 'window')} arrivals found more requests in the rings than the records "
+        f"explain: {wording.duration(seconds * 1e9)} of waiting are not in this trace, or at the wrong time."
+    )
+    return time.explained("trace_loss", sentence, seconds * 1e9)
+
+
+def _burst_finding(time: RequestTime, rows: list[dict[str, Any]]) -> list[Finding]:
+    """Of one ring: what its requests waited longer in unsteady windows than in the others, where there are such."""
+    burst, calm = ([row for row in rows if row["verdict"] in which] for which in ((UNSTEADY,), (OK, EMPTY)))
+    if not burst or not calm:
+        return []
+    (n, waited), (calm_n, calm_waited) = (
+        (sum(row["arrivals"] for row in side), sum(row["arrivals"] * row["mean_wait_us"] for row in side))
+        for side in (burst, calm)
+    )
+    mean, usual = waited / n, calm_waited / calm_n
+    sentence = (
+        f"In {wording.counted(len(burst), 'window')} of {len(burst) + len(calm)} the {rows[0]['ring']} ring of broker "
+        f"{rows[0]['broker']} filled or emptied: requests waited {wording.duration(mean * 1000)} there on average, "
+        f"{wording.duration(usual * 1000)} in the others."
+    )
+    subject = f"{rows[0]['run']} {rows[0]['broker']} {rows[0]['ring']}"
+    return time.explained("bursts", sentence, (mean - usual) * n * 1000, subject)
 
 
 # Verdicts

@@ -90,6 +90,16 @@ def number_sentence(found: Numbers) -> str:
     )
 
 
+def missing_sentence(found: Numbers) -> str:
+    """Of a trace that lacks some."""
+    there = found.records - found.doubled
+    return (
+        f"The trace lacks {found.missing:,} of {there + found.missing:,} requests "
+        f"({wording.share(found.missing / max(1, there + found.missing))}, by sequence numbers): every figure is of "
+        "the others."
+    )
+
+
 def gauge_sentence(summary: Sequence[dict[str, Any]]) -> list[str]:
     """Of the ring whose gauges say most; `summary`: rows with the fields of Samples as gauge_*."""
     told = [row for row in summary if row["gauge_samples"] and row["gauge_depth"]]

@@ -223,6 +223,24 @@ ACTIONS: dict[str, Action] = {
         "Look at these times alone: the studies tail and latency with the --from and --to that the study anomaly "
         "names.",
     ),
+    "bursts": Action(
+        "waiting while a ring filled or emptied",
+        "Requests come in bursts, and wait longer in them than otherwise: spread what clients do at the same moment, "
+        "or size num.io.threads for the bursts, not for the mean.",
+        ("num.io.threads",),
+    ),
+    "trace_loss": Action(
+        "requests that the trace lacks",
+        "Believe no percentile of this trace before that is mended: what a tracer loses it loses under the highest "
+        "load. `mpbroker trace stats` says what was dropped; give the tracer a faster disk (mpbroker.trace.dir) or "
+        "sample (mpbroker.trace.sample.shift).",
+        ("mpbroker.trace.dir", "mpbroker.trace.sample.shift"),
+    ),
+    "slower_than_baseline": Action(
+        "requests slower than those of the baseline",
+        "Take back what differs between the two sets of runs, one thing at a time; the study latency of each set says "
+        "where the time went.",
+    ),
     "slow_broker": Action(
         "one broker slower than the others of the fleet",
         "Run the studies latency and tail on the traces of this broker: the others show that it can be had faster.",

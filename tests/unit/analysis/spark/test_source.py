@@ -206,7 +206,7 @@ class Sink:
 
     def query(self, spark, trace, folder):
         """Runs to the end of what there is, from where the checkpoint in the folder says."""
-        frame = spark.readStream.format(source.FORMAT).option("maxRecordsPerTrigger", "300")
+        frame = spark.readStream.format(source.FORMAT).option("maxRecordsPerTrigger", "250")  # within a segment
         frame = frame.schema("broker int, ring int, seq bigint").load(str(trace))
         writer = frame.writeStream.foreachBatch(self.take).option("checkpointLocation", str(folder))
         for turn in range(5):

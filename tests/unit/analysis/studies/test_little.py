@@ -8,6 +8,8 @@ import pytest
 from mpbroker.analysis.engine.engines.choose_engine import choose_engine
 from mpbroker.analysis.engine.input.trace_input import SampledTrace, open_input
 from mpbroker.analysis.engine.measures import lost_records
+from mpbroker.analysis.engine.measures.request_time import RequestTime
+from mpbroker.analysis.engine.running import finding
 from mpbroker.analysis.engine.running.study import StudyParameters
 from mpbroker.analysis.studies.little import (
     _COLUMNS,
@@ -20,6 +22,7 @@ from mpbroker.analysis.studies.little import (
     OK,
     STUDY,
     UNSTEADY,
+    _findings,
     _judge,
     _smallest_loss,
 )
@@ -64,6 +67,38 @@ def test_lost_records_are_a_trace_defect(tmp_path):
         result = STUDY.run(engine, StudyParameters())
     assert sum(row["trace_defect"] for row in result.tables["little_summary"].to_pylist()) >= 3
     assert any("TRACE DEFECT" in words and "has lost records" in words for words in result.verdicts)
+    [loss] = result.findings
+    waits = {side: _in_defects(result, f"depth_{side}") for side in ("found", "replayed")}
+    assert loss.kind == "trace_loss" and loss.cost_s == pytest.approx(waits["found"] - waits["replayed"], rel=0.01)
+    assert "5 windows" in loss.sentence and 0.1 < loss.share < 0.2
+
+
+def _in_defects(result, name):
+    """Request seconds in a ring by its depth, in windows of a second that are defects."""
+    return sum(row[name] for row in result.tables["little_check"].to_pylist() if row["verdict"] == DEFECT)
+
+
+def test_missing_records_cost_what_the_others_took(tmp_path):
+    exact = lost_records.Numbers(records=80, lanes=1, missing=20, doubled=0)
+    [found] = _findings(RequestTime(40.0), exact, [])
+    assert found.kind == "trace_loss" and found.cost_s == pytest.approx(10.0)
+    assert found.sentence.startswith("The trace lacks 20 of 100 requests (20 %, by sequence numbers)")
+    assert _findings(RequestTime(40.0), exact._replace(missing=0), []) == []
+
+
+def test_a_burst_costs_what_it_waited_longer_than_the_rest(tmp_path):
+    burst = BUSY._replace(rate=200, service_ms=5.0, burst_rate=2600, burst_ms=(4700, 5000), ring_capacity=5000)
+    with golden(tmp_path, burst) as (engine, _):
+        result = STUDY.run(engine, StudyParameters())
+        waits = engine.requests(["queue_ns", "epoch_ns"])
+    found = next(one for one in finding.leading([result]) if one.kind == "bursts")
+    rows = [row for row in result.tables["little_check"].to_pylist() if row["ring"] == "data request"]
+    unsteady = {row["window_ms"]: row for row in rows if row["verdict"] == UNSTEADY}
+    assert len(unsteady) == 3 and "In 3 windows of 6 the data request ring" in found.sentence
+    calm = [row for row in rows if row["verdict"] in (OK, EMPTY)]
+    usual = sum(row["mean_wait_us"] * row["arrivals"] for row in calm) / sum(row["arrivals"] for row in calm)
+    excess = sum((row["mean_wait_us"] - usual) * row["arrivals"] for row in unsteady.values()) / 1e6
+    assert found.cost_s == pytest.approx(excess) and excess < waits["queue_ns"].to_numpy().sum() / 1e9
 
 
 @pytest.mark.parametrize("share", [0.001, 0.3])
@@ -137,6 +172,7 @@ def test_a_filling_ring_is_not_stationary(tmp_path):
     with golden(tmp_path, scenario) as (engine, _):
         result = STUDY.run(engine, StudyParameters())
     [ring] = [row for row in result.tables["little_summary"].to_pylist() if row["ring"] == "data request"]
+    assert result.findings == [], "no calm window to compare with"
     assert ring["not_stationary"] >= 2 and ring["trace_defect"] == 0
     assert any("Not stationary" in words for words in result.verdicts)
 
