@@ -133,3 +133,12 @@ def test_deleted_files_that_somebody_has_open_are_counted_once(tmp_path):
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
+
+
+@pytest.mark.parametrize("most", [1, 3, 100])
+def test_what_the_kernel_takes_in_part_is_written_on(tmp_path, monkeypatch, most):
+    pwrite = os.pwrite
+    monkeypatch.setattr(disk.os, "pwrite", lambda fd, content, at: pwrite(fd, bytes(content)[:most], at))
+    with disk.opened(str(tmp_path / "file"), os.O_CREAT | os.O_RDWR) as descriptor:
+        disk.write_at(descriptor, b"0123456789", 5)
+    assert (tmp_path / "file").read_bytes() == bytes(5) + b"0123456789"

@@ -3,6 +3,7 @@
 import errno
 import os
 import struct
+from types import SimpleNamespace
 
 import pytest
 
@@ -358,3 +359,36 @@ def test_a_checkpoint_holds_for_a_directory_that_is_older_than_it(tmp_path, offs
     os.utime(tmp_path / RECOVERY_POINT, ns=(9, 9))
     later = log_loader.Checkpointed(str(tmp_path), RECOVERY_POINT, None)
     assert later.offset(("t", 0), str(directory)) == 0 and later.written(("t", 0)) == offset
+
+
+@pytest.mark.parametrize(
+    ("written", "ended", "hw", "lso"),
+    [
+        (50, [], 50, 50),
+        (0, [], 10, 10),
+        (99, [], 80, 60),
+        (50, [(30, 55)], 50, 30),
+        (50, [(30, 50)], 50, 50),
+        (50, [(5, 55)], 50, 10),
+    ],
+    ids=["checkpoint", "below the start", "above the end", "undecided", "decided", "undecided below the start"],
+)
+def test_what_lies_above_the_high_watermark_may_be_nowhere_else(written, ended, hw, lso):
+    loader = LogLoader.__new__(LogLoader)
+    loader._high_watermarks = SimpleNamespace(offset=lambda who, directory: written)
+    recovered = SimpleNamespace(log_start=10, ended=ended)
+    state = {"hw": 80, "leo": 80, "lso": 60}
+    loader._take_back_high_watermark(SimpleNamespace(topic="t", partition=0), "/d", recovered, state)
+    assert (state["hw"], state["lso"]) == (hw, lso)
+
+
+@pytest.mark.parametrize(("clean", "known", "reads"), [(True, 1, 0), (False, 1, 1), (False, 0, 0), (True, 0, 0)])
+def test_the_last_batches_are_read_after_an_unclean_stop_where_there_are_producers(monkeypatch, clean, known, reads):
+    read = []
+    monkeypatch.setattr(log_loader, "recent_batches", lambda *words: read.append(words) or {})
+    monkeypatch.setattr(log_loader, "producer_rows", lambda producers, recent: "rows")
+    loader = LogLoader.__new__(LogLoader)
+    loader.last_stop = SimpleNamespace(of=lambda name: clean)
+    recovered = SimpleNamespace(producers={7: "producer"} if known else {}, active=SimpleNamespace(base=40))
+    assert loader._producers(SimpleNamespace(dir="t-0"), recovered, "/d") == "rows"
+    assert read == [("/d", 40)] * reads

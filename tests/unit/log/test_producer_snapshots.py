@@ -1,5 +1,7 @@
 """Producer snapshots: taken behind a roll and now and then, two of them kept."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from mpbroker.log.producer_snapshot import (
@@ -146,3 +148,22 @@ def test_a_snapshot_with_a_wrong_sum_or_length_is_none(tmp_path):
         with open(path, "wb") as file:
             file.write(damaged)
         assert read_snapshot(path) is None
+
+
+@pytest.mark.parametrize(("taken", "busy", "again"), [(True, True, 0), (False, True, 1), (False, False, 0)])
+def test_a_partition_whose_lock_is_held_has_its_turn_again(world, monkeypatch, taken, busy, again):
+    partition, repeated = world.create(), []
+    job = ProducerSnapshots(world.keeper())
+    monkeypatch.setattr(job, "take", lambda one, even_empty: taken)
+    job._keeper = SimpleNamespace(is_busy=lambda one: busy)
+    job._round.take, job._round.again = lambda: [partition], repeated.append
+    job.do_work()
+    assert repeated == [partition] * again
+
+
+def test_what_is_remembered_of_partitions_that_are_gone_goes(world):
+    job = ProducerSnapshots(world.keeper())
+    for table in (job._offsets, job._truncations):
+        table.update({(b"a", 0): 1, (b"a", 1): 2, (b"b", 0): 3})
+    job.forget({(b"a", 1)})
+    assert set(job._offsets) == set(job._truncations) == {(b"a", 1)}

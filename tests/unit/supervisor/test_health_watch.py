@@ -1,10 +1,14 @@
 """When the supervisor says that a process hangs, and that it is over: once each, and never after a single look."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from mpbroker.supervisor import health_watch
+from mpbroker.shm.process_table import BrokerState
+from mpbroker.supervisor import health, health_watch
 from mpbroker.supervisor.health import HUNG, SILENT, Finding
 from mpbroker.supervisor.health_watch import LOOK_EVERY_NS, HealthWatch
+from mpbroker.supervisor.process_types import SUPERVISOR_SLOT
 from tests.harness.controller_world import Lines
 
 
@@ -77,3 +81,15 @@ def test_a_page_that_somebody_removed_is_said_once(monkeypatch):
         now[0] += LOOK_EVERY_NS
         watch.look()
     assert _said(lines) == ["health_not_watched"]
+
+
+@pytest.mark.parametrize(("state", "looks"), [("RUNNING", True), ("DRAINING", False), ("STARTING", False)])
+def test_only_a_broker_that_runs_is_judged(monkeypatch, state, looks):
+    judged = []
+    watch = HealthWatch.__new__(HealthWatch)
+    watch._held = None
+    watch._page = SimpleNamespace(state=BrokerState[state], processes=list, rings=list, reserved_handlers=0)
+    one = SimpleNamespace(slot=3, level=health.HUNG)
+    others = [SimpleNamespace(slot=SUPERVISOR_SLOT, level=health.HUNG), SimpleNamespace(slot=4, level="slow")]
+    monkeypatch.setattr(health_watch.health, "judge", lambda facts, now_ns: judged.append(now_ns) or [one, *others])
+    assert watch._find(7) == ({3: one} if looks else {}) and judged == [7] * looks

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from mpbroker.supervisor import launch as launch_module
 from mpbroker.supervisor.launch import EXIT_CLEAN, EXIT_FAILURE, Launch, launch
 
 
@@ -24,3 +25,37 @@ def test_who_cleans_up_after_the_supervisor_begins_even_where_it_is_gone(tmp_pat
     _, status = os.waitpid(pid, 0)
     assert os.waitstatus_to_exitcode(status) == (EXIT_CLEAN if runs else EXIT_FAILURE)
     assert (tmp_path / "ran").exists() is runs
+
+
+@pytest.mark.parametrize("found", ["nothing", "no loader"])
+def test_without_setproctitle_there_is_one_sentence(monkeypatch, found):
+    spec = None if found == "nothing" else SimpleNamespace(loader=None)
+    monkeypatch.setattr(launch_module, "find_spec", lambda _: SimpleNamespace(submodule_search_locations=[]))
+    monkeypatch.setattr(launch_module.PathFinder, "find_spec", lambda *_: spec)
+    with pytest.raises(ModuleNotFoundError, match="setproctitle"):
+        launch_module._native_setproctitle()
+
+
+def test_before_the_first_fork_the_heap_is_taken_out_of_sight(monkeypatch):
+    done = []
+    monkeypatch.setattr(
+        launch_module, "gc", SimpleNamespace(freeze=lambda: done.append("freeze"), enable=lambda: done.append("enable"))
+    )
+    monkeypatch.setattr(launch_module.sys, "_clear_type_cache", lambda: done.append("cache"))
+    monkeypatch.setattr(launch_module, "fill_free_memory", lambda: done.append("memory"))
+    launch_module.freeze()
+    assert done == ["freeze", "enable", "cache", "memory"]
+
+
+def test_signals_are_as_they_were_after_a_fork(monkeypatch):
+    masks = []
+
+    def mask(how, signals):
+        masks.append((how, signals))
+        return {signal.SIGHUP}
+
+    monkeypatch.setattr(launch_module.signal, "pthread_sigmask", mask)
+    monkeypatch.setattr(launch_module.os, "fork", lambda: 77)
+    monkeypatch.setattr(launch_module.os, "pidfd_open", lambda pid: pid + 1)
+    assert launch_module.launch_broker(lambda: 0, "title", 2) == (77, 78)
+    assert [how for how, _ in masks] == [signal.SIG_BLOCK, signal.SIG_SETMASK] and masks[1][1] == {signal.SIGHUP}

@@ -2,6 +2,7 @@
 
 import socket
 import struct
+from types import SimpleNamespace
 
 import pytest
 
@@ -145,3 +146,28 @@ def test_what_cannot_be_opened_is_tried_again_and_keeps_nothing_else_from_being_
         assert f"port {port} is in use" in str(errors[0]) and listening.follow(wanted, {0}) == (False, [])
     assert listening.follow(wanted, {0}).changed and [one.name for one in listening.present] == ["A", "C", "B"]
     listening.close()
+
+
+@pytest.mark.parametrize(
+    ("bound", "url"), [(("127.0.0.1", 9), "http://127.0.0.1:9"), (("::1", 9, 0, 0), "http://[::1]:9"), (None, None)]
+)
+def test_where_the_admin_process_is_found(bound, url):
+    listening = None if bound is None else SimpleNamespace(getsockname=lambda: bound)
+    assert sockets.admin_url(listening) == url
+
+
+def test_who_listens_everywhere_and_has_no_address_for_clients_is_warned():
+    def point(name, host):
+        return SimpleNamespace(listener_name=name, host=host)
+
+    def bound(name, host):
+        return SimpleNamespace(name=name, host=host, advertised_host="pod", advertised_port=9)
+
+    told = []
+    log = SimpleNamespace(warning=lambda event, **fields: told.append((event, fields["listener"])))
+    config = SimpleNamespace(
+        end_points=SimpleNamespace(advertised=[point("GIVEN", "h"), point("SOME", "0.0.0.0"), point("HERE", "h")])
+    )
+    listeners = (bound("GIVEN", ""), bound("SOME", "0.0.0.0"), bound("HERE", "h"), bound("NONE", "::"))
+    sockets.warn_of_unset_address(config, listeners, log)
+    assert told == [("advertised_listeners_not_set", "SOME"), ("advertised_listeners_not_set", "NONE")]
