@@ -353,3 +353,27 @@ def test_at_the_end_the_session_and_everything_else_is_closed(world):
 def test_settings_that_were_read_again_hold_from_now_on(world):
     world.made.use_config("settings")
     assert world.made._config == "settings"
+
+
+def test_roles_that_end_with_the_session_are_told_and_fetchers_rung(world):
+    made, told = world.made, []
+    made._log = SimpleNamespace(stop=lambda ordinal: 0 if ordinal == 4 else 42)
+    made._roles = SimpleNamespace(role_of=lambda ordinal: "leader", changed=lambda *words: told.append(words))
+    world.state = ClusterState(1, 2, 7, 4)
+    topic = SimpleNamespace(name="t", ordinals=[4, 5])
+    assert [made._end_role(topic, partition) for partition in (0, 1)] == [0, 42]
+    assert told == [("t", 0, 4, "leader", 7)]
+    rung = []
+    made._core.ring_service = rung.append
+    made._ring_fetchers()
+    assert len(rung) == module.MAX_FETCHERS and rung[0] == module.SLOT_FETCHERS
+
+
+def test_a_start_knows_everything_before_it_registers(world):
+    made = world.made
+    for name in ("_read_store", "_make_managers", "tell_changes", "_register"):
+        setattr(made, name, lambda name=name: world.done.append(name))
+    made._known_controller = lambda: (2, 9)
+    made.recover()
+    assert world.done == ["_read_store", "_make_managers", "tell_changes", "_register"]
+    assert world.state.controller_epoch == 9

@@ -2,6 +2,7 @@
 
 import pytest
 
+from mpbroker.controller import controller_store as module
 from mpbroker.controller.controller_context import TopicState
 from mpbroker.controller.controller_store import MAX_PRODUCER_ID, PRODUCER_ID_BLOCK, ControllerStore, StoreChanged
 from mpbroker.metadata.keys import Keys
@@ -59,3 +60,14 @@ def test_levels_that_another_changed_meanwhile_are_not_written_over():
     assert again.epoch == levels.epoch + 1
     second.update_features(again._replace(epoch=again.epoch + 1), 0, b"")
     assert first.load_features().epoch == levels.epoch + 2
+
+
+def test_of_answers_the_oldest_goes_when_there_are_enough(monkeypatch):
+    monkeypatch.setattr(module, "MAX_OPERATIONS_KEPT", 2)
+    store = MemoryStore()
+    kept = ControllerStore(store, KEYS, 1)
+    for operation in (11, 12, 13, 14):
+        topic = TopicState(bytes([operation] * 16), f"t{operation}", [[0]], {}, 1)
+        kept.create_topics([topic], operation, b"answer %d" % operation)
+    left = [number for number in (11, 12, 13, 14) if store.get(KEYS.operation(1, number))[1] is not None]
+    assert left == [13, 14]

@@ -45,3 +45,17 @@ def test_a_trouble_stays_while_one_has_it_and_gauges_are_summed():
     signs.gauge_of(1)("deleted_bytes_open", 3)
     signs.gauge_of(0)("deleted_bytes_open", 1)
     assert gauges == {"deleted_bytes_open": 4}
+
+
+def test_the_mover_has_its_turn_and_stops_first():
+    order = []
+    keeper = Keeper(200, True)
+    keeper.do_work, keeper.stop = lambda: order.append("keeper"), lambda: order.append("stop keeper") or True
+    mover = Keeper(50, True)
+    mover.do_work, mover.stop = lambda: order.append("mover"), lambda: order.append("stop mover")
+    both = LogKeepers([keeper], mover)
+    both.do_work()
+    assert both.remaining_ms() == 50 and both.stop() is True
+    assert order == ["keeper", "mover", "stop mover", "stop keeper"]
+    mover.due_ms = 500
+    assert both.remaining_ms() == 200

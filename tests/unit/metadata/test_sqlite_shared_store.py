@@ -8,9 +8,9 @@ import sqlite3
 
 import pytest
 
-from mpbroker.metadata import sqlite_shared_store
+from mpbroker.metadata import session_files, sqlite_shared_store
 from mpbroker.metadata.meta_store import Absent, Committed, Delete, Put, StoreError, StoreTimeout
-from mpbroker.metadata.session_files import OwnerAlive, OwnerLock, machine_id
+from mpbroker.metadata.session_files import NEVER_MS, OwnerAlive, OwnerLock, SessionFiles, machine_id
 from mpbroker.metadata.sqlite_shared_store import WAL_IS_SAFE, SharedSqliteStore
 from mpbroker.metadata.store_place import network_kind
 from tests.harness.store_owner import begin_owner, end_owner, living_owner
@@ -325,3 +325,28 @@ def test_a_store_that_is_closed_holds_no_descriptor_of_its_sessions(open_store):
     for descriptor in begun:
         with pytest.raises(OSError):
             os.fstat(descriptor)
+
+
+def test_beats_of_sessions_that_are_no_more_are_swept(tmp_path, clock):
+    files = SessionFiles(tmp_path / "metadata.db", clock)
+    for number in (1, 2, 30):
+        files.beat(number)
+    (files.directory / "s-x").write_text("")
+    files.sweep({2})
+    assert sorted(path.name for path in files.directory.glob("s-*")) == ["s-2", "s-x"]
+    assert files.silent_ms(2) == 0 and files.silent_ms(1) == NEVER_MS
+    files.close()
+
+
+def test_a_lock_that_cannot_be_looked_at_is_the_stores_failure(tmp_path, clock, monkeypatch):
+    def fail(_):
+        raise OSError(5, "Input/output error")
+
+    files = SessionFiles(tmp_path / "metadata.db", clock)
+    assert files.holder("broker-1") is None
+    lock = OwnerLock(tmp_path / "metadata.db", "broker-1")
+    monkeypatch.setattr(session_files, "_lock_pid", fail)
+    with pytest.raises(StoreError, match="broker-1: Input/output error"):
+        files.holder("broker-1")
+    files.close()
+    lock.close()

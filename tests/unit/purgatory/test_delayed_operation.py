@@ -129,3 +129,13 @@ def test_an_operation_that_raises_while_it_is_parked_is_not_watched():
     with pytest.raises(RuntimeError):
         purgatory.try_complete_else_watch(operation)
     assert (len(purgatory), purgatory.has_deadlines, operation.errors) == (0, False, [])
+
+
+def test_an_operation_that_failed_is_over(monkeypatch):
+    told = []
+    monkeypatch.setattr(Counting, "on_failure", lambda _, error: told.append(str(error)))
+    operation, purgatory = Counting(100, []), DelayedOperationPurgatory(0)
+    purgatory._fail(operation, RuntimeError("broken"))
+    assert operation.completed and told == ["broken"]
+    purgatory._expire(operation)
+    assert told == ["broken"] and (operation.done, operation.expired) == (0, 0)

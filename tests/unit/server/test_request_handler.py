@@ -234,3 +234,14 @@ def test_a_handler_waits_for_syncs_where_the_settings_say_so(monkeypatch, flush,
     [(_, _, on_commit, ring, largest, data_dirs)] = made
     ring()
     assert (on_commit, data_dirs, rung) == (waits, ("/d",), [SLOT_LOG_KEEPER]) and 0 < largest < 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("due_ms", "waits_ms"),
+    [(None, request_handler.POLL_MS), (1000, 0), (990, 0), (1003, 3), (10**9, request_handler.POLL_MS)],
+)
+def test_a_handler_waits_until_something_is_due(due_ms, waits_ms):
+    handler = request_handler.RequestHandler.__new__(request_handler.RequestHandler)
+    purgatory = SimpleNamespace(has_deadlines=due_ms is not None, next_due_ms=lambda: due_ms)
+    handler.context = SimpleNamespace(purgatory=purgatory, clock=SimpleNamespace(monotonic_ms=lambda: 1000))
+    assert handler._wait_ms() == waits_ms
