@@ -352,3 +352,14 @@ def test_without_room_for_a_command_there_are_no_producer_ids(coordinator, broke
     assert (answer.error_code, answer.producer_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
     monkeypatch.undo()
     assert begin(coordinator) == (7000, 0), "the next one asks again"
+
+
+def test_a_controller_that_has_no_producer_ids_says_so(coordinator, broker):
+    broker.send(InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000), 1)
+    broker.step()
+    coordinator.step()
+    InProcessController(broker).serve(ProducerIds(error_code=-1))
+    coordinator.step()
+    [(_, _, frame)] = broker.collect()
+    answer = broker.decode(InitProducerIdRequest(), 1, frame)
+    assert (answer.error_code, answer.producer_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)

@@ -219,5 +219,5 @@ def test_what_is_left_of_an_identity_that_could_not_be_written_goes(tmp_path, mo
 
     monkeypatch.setattr(data_dir, "replace_durably", fail)
     with pytest.raises(ConfigError, match="no space left"):
-        data_dir.write_meta(str(tmp_path), MetaProperties(1, "c", "d"))
+        data_dir.write_meta(str(tmp_path), MetaProperties(node_id=1, cluster_id="c", directory_id="d"))
     assert os.listdir(tmp_path) == []

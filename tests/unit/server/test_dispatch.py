@@ -7,7 +7,7 @@ import pytest
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from mpbroker.protocol.messages.metadata import MetadataRequest
-from mpbroker.server import dispatch
+from mpbroker.server import dispatch, server_context
 from mpbroker.server.api_table import API_TABLE
 from mpbroker.server.handlers import fetch
 from mpbroker.server.replica_read import check_leader_epoch
@@ -56,3 +56,14 @@ def test_a_listener_that_was_added_a_moment_ago_is_looked_up(index, renewed):
 )
 def test_an_older_leader_epoch_is_fenced_and_a_newer_one_not_known(asked, code):
     assert check_leader_epoch(asked, 5) == code
+
+
+@pytest.mark.parametrize("has_memory", [True, False])
+def test_an_answer_without_memory_waits_for_room(monkeypatch, has_memory):
+    later, sent = [], []
+    context = ServerContext.__new__(ServerContext)
+    context.port = SimpleNamespace(answer=lambda request, frame: sent.append(frame) or has_memory)
+    context.answer_later = lambda request, frame: later.append(frame)
+    monkeypatch.setattr(server_context, "encode_answer", lambda request, message, version: b"frame")
+    context.answer("request", "message")
+    assert sent == [b"frame"] and later == ([] if has_memory else [b"frame"])
