@@ -127,7 +127,7 @@ static void test_what_becomes_of_an_answer(void)
         script.send_lines = 1;
         uint64_t finished = counted(MPB_C_REQUESTS_FINISHED);
         d.p[0].collected_ns = 5;
-        CHECK_EQ(mpb_turn_answer(&turn, 9), 1);
+        CHECK_EQ(mpb_turn_answer(&turn, 1), 1);
         CHECK_EQ(d.p[0].collected_ns, 0);
         CHECK_EQ(script.sends, ROWS[i].sends);
         CHECK_EQ(counted(MPB_C_REQUESTS_FINISHED) - finished, ROWS[i].finished);
@@ -247,6 +247,20 @@ static void test_when_held_answers_go(void)
         CHECK_EQ(c.out_count, way == 2);
         close_turn();
     }
+}
+
+/* All of it went with another answer meanwhile: nothing is left to do, and nothing to be told. */
+static void test_held_answers_that_are_gone(void)
+{
+    open_turn(false);
+    make_answer(MPB_ANSWER_INLINE, ANSWER, 4 + FRAME_BYTES);
+    CHECK_EQ(mpb_turn_answer(&turn, 9), 1);
+    CHECK_EQ(turn.holding.count, 1);
+    c.out_count = 0;
+    c.close_after_send = true;
+    mpb_turn_end(&turn, true);
+    CHECK(turn.event_count == 0 && turn.holding.count == 0 && !c.holding);
+    close_turn();
 }
 
 /* ------------------------------------------------------------------ sockets */
@@ -398,6 +412,7 @@ int main(void)
     test_answers_of_nobody();
     test_as_many_as_are_asked_for();
     test_when_held_answers_go();
+    test_held_answers_that_are_gone();
     test_what_sockets_say();
     test_a_poll_that_finds_nobody();
     test_turns_with_answers();

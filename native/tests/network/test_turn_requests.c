@@ -114,6 +114,21 @@ static void test_what_becomes_of_a_frame(void)
     }
 }
 
+/* It takes its own bytes, and leaves the next one's. */
+static void test_a_frame_before_another(void)
+{
+    const uint8_t *frame;
+    int32_t length;
+    open_turn();
+    buffer(0, 20, 3, 24);
+    buffer(0, 33, 3, 37);
+    CHECK(mpb_turn_submit(&turn, &c[0]));
+    CHECK_EQ(mpb_connection_buffered(&c[0]), 37);
+    CHECK_EQ(mpb_connection_frame(&c[0], 1000, &frame, &length), MPB_FRAME_WHOLE);
+    CHECK_EQ(length, 33);
+    close_turn();
+}
+
 /* What a request's record says of when it came, if there are records. */
 static void test_whose_time_a_request_has(void)
 {
@@ -390,6 +405,7 @@ int main(void)
     static const struct world_plan PLAN = {2, 4, 0, 16, 12, 12, 2, 64 << 10, 256 << 10};
     world_open(&d.w, &PLAN);
     test_what_becomes_of_a_frame();
+    test_a_frame_before_another();
     test_whose_time_a_request_has();
     test_which_requests_share_a_reading();
     test_what_is_read();
