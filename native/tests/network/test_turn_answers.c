@@ -305,6 +305,15 @@ static void test_turns_with_answers(void)
     open_turn(false);
     make_answer(MPB_ANSWER_NONE, 0, 0);
     CHECK_EQ(mpb_turn_run(&turn, 5, UINT64_MAX, 9), 3);
+    close_turn();
+    open_turn(false);
+    make_answer(MPB_ANSWER_INLINE, ANSWER, 4 + FRAME_BYTES); /* held, until nothing more is to be done */
+    script.sent[0] = ANSWER;
+    script.send_lines = 1;
+    CHECK_EQ(mpb_turn_run(&turn, 5, UINT64_MAX, 9), 3);
+    CHECK(script.sends == 1 && c.out_count == 0 && c.in_flight);
+    close_turn();
+    open_turn(false);
     make_answer(MPB_ANSWER_INLINE, ANSWER, 0);
     d.w.core.entries[0].connection_generation = 99;
     receive_bytes(4 + FRAME_BYTES);

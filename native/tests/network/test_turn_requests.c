@@ -14,8 +14,21 @@ static struct mpb_turn turn;
 static struct mpb_connection c[MOST];
 static uint8_t frames[ROUND];
 
+/* Of the sockets: the second connection has bytes when it is asked for the `readable_at`th time. */
+static int polls, readable_at;
+
+int epoll_wait(int fd, struct epoll_event *events, int most, int timeout_ms)
+{
+    CHECK(fd == turn.epoll && most > 0 && timeout_ms == 0);
+    if (++polls != readable_at)
+        return 0;
+    events[0] = (struct epoll_event){.events = EPOLLIN, .data.fd = FD + 1};
+    return 1;
+}
+
 static void open_turn(void)
 {
+    polls = readable_at = 0;
     memset(&script, 0, sizeof script);
     drama_open(&d);
     CHECK_EQ(mpb_turn_open(&turn, &d.p[0], epoll_create1(0)), 0);
@@ -400,6 +413,26 @@ static void test_when_handlers_are_woken(void)
     }
 }
 
+/* Woken at the end of the third turn: it counts anew from there, so that a request of the fourth waits longer than two. */
+static void test_turns_are_counted_anew(void)
+{
+    open_turn();
+    keep_busy(3);
+    buffer(0, 20, 3, 24);
+    mpb_turn_schedule(&turn, &c[0]);
+    readable_at = 3;
+    mpb_put_be32(frames, 20);
+    mpb_put_be16(frames + 4, 3);
+    receives(ROUND, NULL);
+    receives(24, frames);
+    receives(ROUND, NULL);
+    mpb_turn_run(&turn, 5, UINT64_MAX, 9);
+    CHECK(polls == 5 && script.receives == 6 && turn.event_count == 0);
+    CHECK(c[1].in_flight && !c[1].readable);
+    CHECK_EQ(d.p[0].unrung[MPB_PLANE_DATA], 1);
+    close_turn();
+}
+
 int main(void)
 {
     static const struct world_plan PLAN = {2, 4, 0, 16, 12, 12, 2, 64 << 10, 256 << 10};
@@ -414,6 +447,7 @@ int main(void)
     test_what_is_work();
     test_how_many_turns_are_made();
     test_when_handlers_are_woken();
+    test_turns_are_counted_anew();
     world_close(&d.w);
     printf("turn requests: %lu checks\n", checks_made);
     return 0;

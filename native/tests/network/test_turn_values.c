@@ -370,6 +370,11 @@ static void test_descriptors_that_are_no_connection(void)
     CHECK_EQ(seen, other + far);
     for (uint32_t i = 0; i < 2; i++)
         expect(i, MPB_EVENT_DESCRIPTOR, NULL, turn.events[i].first, 0);
+    struct epoll_event silent = {.events = EPOLLIN, .data.fd = bell}; /* a bell that somebody else has emptied */
+    CHECK_EQ(epoll_ctl(turn.epoll, EPOLL_CTL_MOD, other, &silent), 0);
+    CHECK_EQ(epoll_ctl(turn.epoll, EPOLL_CTL_DEL, far, NULL), 0);
+    CHECK(mpb_turn_poll(&turn, 0));
+    CHECK_EQ(turn.event_count, 2);
     d.w.core.eventfds[0] = -1;
     close(bell);
     close(other);
