@@ -3,7 +3,8 @@
     python -m perf.compaction [--mb 1000] [--keys 1000000] [--record-bytes 200] [--codec 0]
 
 Writes a log of its own with the native append, compacts it as the log cleaner does, and prints one JSON object. The
-disk is the temporary directory's; what it costs is in wall time, not in processor time.
+disk is the temporary directory's; what it costs is in wall time, not in processor time. Memory is the process' highest
+while it compacts, and what it had just before: the kernel's mark of the highest is set back in between.
 """
 
 import argparse
@@ -54,7 +55,8 @@ def compact(world: LogWorld, written: int) -> dict[str, Any]:
     partition = world.partitions.all[0]
     limits = Limits(0, state.active_base, 2000, 86_400_000, 100 << 20, 0.9, 512 << 10, SEGMENT_BYTES, 4096, 1 << 20)
     directory = str(world.path / partition.dir)
-    before = resource.getrusage(resource.RUSAGE_SELF)
+    Path("/proc/self/clear_refs").write_text("5")
+    before_mib, before = memory_mib("VmRSS"), resource.getrusage(resource.RUSAGE_SELF)
     began_s = time.monotonic()
     done = Compaction(world.log, 0, partition.topic_id, directory, limits, lambda count: None, lambda name: None).run()
     after = resource.getrusage(resource.RUSAGE_SELF)
@@ -66,9 +68,15 @@ def compact(world: LogWorld, written: int) -> dict[str, Any]:
         "cpu_s": round(cpu_s, 2),
         "wall_s": round(time.monotonic() - began_s, 2),
         "mb_per_cpu_s": round(written / 1e6 / cpu_s),
-        "peak_rss_mb": round(after.ru_maxrss / 1000),
-        "rss_before_mb": round(before.ru_maxrss / 1000),
+        "rss_before_mib": before_mib,
+        "peak_rss_mib": memory_mib("VmHWM"),
     }
+
+
+def memory_mib(name: str) -> float:
+    """A figure of this process' status."""
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name + ":"))
+    return round(int(line.split()[1]) / 1024, 1)
 
 
 def main() -> None:

@@ -1,11 +1,15 @@
 """Consuming through a group, end to end by confluent-kafka: rate, and processor time of the broker for each MB.
 
-    python -m perf.group_consume HOST:PORT=PID … [--mb 300] [--record-bytes 1000] [--rounds 3]
+    python -m perf.group_consume HOST:PORT=PID … [--mb 300] [--record-bytes 1000] [--rounds 3] [--backoff-ms 5]
 
 Fetch sessions, heartbeats every 3 s, a commit every 5 s, as the client does by itself. Two floors stand beside it, both
 a loop of pread and send, 1 MiB at a time: one to a socket whose reader drops what it gets as fast as it can, and
 one to the same client, whose pace and whose use of the caches cost the sender time, too. Brokers and floors take turns;
 medians, and the quotients of each round.
+
+The client stops fetching once 100,000 records wait in it, and by default looks again after a second
+(`fetch.queue.backoff.ms`). A broker that is faster than the application then waits most of the time: with 1000 the rate
+is the client's, 110 to 1,000 MB a second by chance, and lower the faster the broker is.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ from perf.load.processes import scheduled_us
 
 TOPIC: Final = "perf-group-consume"
 PIECE_BYTES: Final = 1 << 20
+BACKOFF: Final = "fetch.queue.backoff.ms"
 FAST, SAME_CLIENT = "loop to a reader that drops all", "loop to the same client"
 
 
@@ -48,9 +53,10 @@ def fill(where: str, topic: str, total_bytes: int, record_bytes: int) -> int:
     return count
 
 
-def consume(where: str, pid: int, topic: str, group: str, count: int) -> tuple[float, float]:
+def consume(where: str, pid: int, topic: str, group: str, count: int, backoff_ms: int = 5) -> tuple[float, float]:
     """From the assignment to the last record: seconds, and processor time of the broker in microseconds."""
-    consumer = Consumer({"bootstrap.servers": where, "group.id": group, "auto.offset.reset": "earliest"})
+    settings = {"bootstrap.servers": where, "group.id": group, "auto.offset.reset": "earliest", BACKOFF: backoff_ms}
+    consumer = Consumer(settings)
     assigned: list[tuple[float, float]] = []
     consumer.subscribe([topic], on_assign=lambda *_: assigned.append((time.monotonic(), scheduled_us(pid))))
     _take_all(consumer, count)
@@ -66,9 +72,10 @@ def _take_all(consumer: Consumer, count: int) -> None:
         got += sum(message.error() is None for message in consumer.consume(10_000, 0.2))
 
 
-def same_client_us(loop: LoopProcess, topic: str, count: int) -> tuple[float, float]:
+def same_client_us(loop: LoopProcess, topic: str, count: int, backoff_ms: int = 5) -> tuple[float, float]:
     """Seconds, and processor time of the loop, when the same client takes from it."""
-    consumer = Consumer({"bootstrap.servers": loop.where, "group.id": "none", "enable.auto.commit": False})
+    settings = {"bootstrap.servers": loop.where, "group.id": "none", "enable.auto.commit": False, BACKOFF: backoff_ms}
+    consumer = Consumer(settings)
     began_s, before_us = time.monotonic(), loop.busy_us()
     consumer.assign([TopicPartition(topic, 0, 0)])
     _take_all(consumer, count)
@@ -109,13 +116,14 @@ def main() -> None:
     parser.add_argument("--mb", type=int, default=300)
     parser.add_argument("--record-bytes", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--backoff-ms", type=int, default=5, help="the client's fetch.queue.backoff.ms")
     told = parser.parse_args()
     total, targets, run = told.mb * 1_000_000, targets_of(told.brokers), time.time_ns()
     topic = f"{TOPIC}-{run}"
     for where in targets:
         count = fill(where, topic, total, told.record_bytes)
     with LoopProcess(next(iter(targets.values()))[0][1], topic) as loop:
-        rounds = [_round(targets, loop, topic, count, told.mb, f"{run}-{number}") for number in range(told.rounds)]
+        rounds = [_round(targets, loop, topic, count, told, f"{run}-{number}") for number in range(told.rounds)]
     print(json.dumps(_medians(rounds), indent=1))
 
 
@@ -124,12 +132,18 @@ Round = dict[str, tuple[float, float]]  # MB a second and microseconds a MB, of 
 
 
 def _round(
-    targets: Mapping[str, tuple[str, int]], loop: LoopProcess, topic: str, count: int, mb: int, run: str
+    targets: Mapping[str, tuple[str, int]],
+    loop: LoopProcess,
+    topic: str,
+    count: int,
+    told: argparse.Namespace,
+    run: str,
 ) -> Round:
-    took_s, loop_us = same_client_us(loop, topic, count)
+    mb = told.mb
+    took_s, loop_us = same_client_us(loop, topic, count, told.backoff_ms)
     found = {FAST: (0.0, floor_us(mb * 1_000_000) / mb), SAME_CLIENT: (mb / took_s, loop_us / mb)}
     for where, (_, pid) in targets.items():
-        took_s, used_us = consume(where, pid, topic, f"group-{run}", count)
+        took_s, used_us = consume(where, pid, topic, f"group-{run}", count, told.backoff_ms)
         found[where] = (mb / took_s, used_us / mb)
     return found
 
